@@ -1,0 +1,73 @@
+// linear: attention with a kernel feature map, φ(q)(φ(k)ᵀv) / (φ(q)·Σφ(k) + ε) ("Transformers are RNNs", 2006.16236).
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "attn/causal_linear.h"
+#include "attn/feature_map.h"
+#include "attn/reference.h"
+#include "attn/registry.h"
+
+namespace attn {
+namespace {
+
+constexpr double kEpsilon = 1e-6;
+
+class Linear : public AttentionMethod {
+ public:
+  explicit Linear(const Options& options) : map_(find_feature_map("elu")), chunk_(options.integer("chunk")) {}
+
+  Cost cost(const Problem& p, Protocol protocol) const override {
+    const double rows = double(p.batch) * double(p.heads);
+    const double state = double(p.head_dim) * double(p.value_dim + 1);
+    const double chunk = double(std::min(chunk_, p.query_len));
+    // Write and read the state once a position; causal adds the triangle of scores inside each chunk.
+    const double pair_flops = p.causal ? chunk * double(p.head_dim + p.value_dim + 1) * double(p.query_len) : 0;
+    const double forward = rows * (2 * state * double(p.key_len + p.query_len) + 2 * pair_flops);
+    const double chunk_bytes = 4 * rows * (2 * chunk * chunk + 6 * chunk * double(p.head_dim + p.value_dim) + 2 * state);
+    // Sums are float32 for half-precision inputs, and the non-causal form keeps the features in that type.
+    const double widening = std::max(1.0, 4 / p.element_bytes());
+    const double features = p.causal ? 0 : (p.query_bytes() + p.key_bytes()) * widening;
+    const double values = p.causal || widening == 1 ? 0 : p.value_bytes() * widening;
+    const double output = p.output_bytes() * (p.causal ? 1 : 1 + widening);
+    if (protocol == Protocol::forward)
+      return {forward, p.input_bytes() + p.output_bytes(),
+              p.input_bytes() + 2 * output + 2 * features + values + (p.causal ? chunk_bytes : 0)};
+    // Backward: the state twice more, and two products of it for each of the three gradients.
+    return {forward * 3.5, 2 * (p.input_bytes() + p.output_bytes()) + p.input_bytes(),
+            2 * p.input_bytes() + 3 * output + 4 * features + 2 * values + (p.causal ? 2 * chunk_bytes : 0)};
+  }
+
+  at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
+                       const at::Tensor& rows) const override {
+    return reference::linear(q, k, v, mask, rows, map_, kEpsilon);
+  }
+
+ protected:
+  at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) override {
+    const auto hidden_keys = mask.hidden_keys(k.size(2));
+    if (mask.causal) {
+      ran("aten/chunked");
+      return causal_linear_attention(q, k, v, hidden_keys, map_, kEpsilon, chunk_);
+    }
+    ran("aten/matmul");
+    const auto sums = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    const auto phi_q = map_.apply(q.to(sums));
+    const auto phi_k = zero_where(map_.apply(k.to(sums)), hidden_keys);
+    const auto values = zero_where(v.to(sums), hidden_keys);
+    const auto state = at::matmul(phi_k.transpose(2, 3), values);
+    const auto denominator = at::matmul(phi_q, phi_k.sum(2).unsqueeze(3));
+    return at::matmul(phi_q, state).div(denominator + kEpsilon).to(q.scalar_type());
+  }
+
+ private:
+  const FeatureMap& map_;
+  int64_t chunk_;
+};
+
+const RegisterMethod registered{entry_of<Linear>(
+    "linear", "linear attention with elu(x) + 1 features; causal in chunks with constant-memory gradients", "O(N)", "O(N)",
+    {{"chunk", int64_t{128}, "positions a chunk of the causal form", {}, 1}})};
+
+}  // namespace
+}  // namespace attn

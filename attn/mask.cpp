@@ -1,0 +1,53 @@
+#include "attn/mask.h"
+
+#include <ATen/ATen.h>
+
+namespace attn {
+
+Mask Mask::from(const Problem& problem, at::Generator generator) {
+  Mask mask;
+  mask.causal = problem.causal;
+  const auto& lengths = problem.key_lengths;
+  if (lengths.kind == KeyLengthDistribution::Kind::uniform) {
+    mask.key_lengths = at::randint(1, problem.key_len + 1, {problem.batch}, std::move(generator), at::kLong).to(problem.device);
+  } else if (lengths.kind == KeyLengthDistribution::Kind::fixed) {
+    mask.key_lengths = at::full({problem.batch}, lengths.length, at::kLong).to(problem.device);
+  }
+  return mask;
+}
+
+Mask Mask::select(const at::Tensor& batch_index) const {
+  Mask selected = *this;
+  if (key_lengths) selected.key_lengths = key_lengths->index_select(0, batch_index);
+  return selected;
+}
+
+std::optional<at::Tensor> Mask::hidden_keys(int64_t key_len) const {
+  if (!key_lengths) return std::nullopt;
+  const auto positions = at::arange(key_len, key_lengths->options());
+  return (positions.unsqueeze(0) >= key_lengths->unsqueeze(1)).unsqueeze(1).unsqueeze(3);
+}
+
+std::optional<at::Tensor> Mask::hidden_pairs(int64_t query_len, int64_t key_len, at::Device device) const {
+  std::optional<at::Tensor> hidden;
+  if (causal) {
+    auto ones = at::ones({query_len, key_len}, at::TensorOptions(at::kBool).device(device));
+    hidden = ones.triu_(1);
+  }
+  if (key_lengths) {
+    const auto by_length = hidden_keys(key_len)->transpose(2, 3);
+    hidden = hidden ? hidden->logical_or(by_length) : by_length;
+  }
+  return hidden;
+}
+
+std::optional<at::Tensor> Mask::empty_entries() const {
+  if (!key_lengths) return std::nullopt;
+  return key_lengths->eq(0).view({-1, 1, 1, 1});
+}
+
+at::Tensor zero_where(const at::Tensor& x, const std::optional<at::Tensor>& where) {
+  return where ? x.masked_fill(*where, 0) : x;
+}
+
+}  // namespace attn

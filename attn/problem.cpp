@@ -1,0 +1,85 @@
+#include "attn/problem.h"
+
+#include <c10/util/Exception.h>
+
+#include <array>
+#include <charconv>
+#include <limits>
+#include <utility>
+
+namespace attn {
+namespace {
+
+constexpr std::array<std::pair<const char*, at::ScalarType>, 4> kDtypes{{
+    {"float32", at::kFloat},
+    {"float64", at::kDouble},
+    {"bfloat16", at::kBFloat16},
+    {"float16", at::kHalf},
+}};
+
+void check_at_least(const char* field, int64_t value, int64_t least) {
+  TORCH_CHECK_VALUE(value >= least, "problem: ", field, " = ", value, ", expected at least ", least);
+}
+
+}  // namespace
+
+KeyLengthDistribution KeyLengthDistribution::parse(const std::string& text) {
+  if (text == "full") return {Kind::full, 0};
+  if (text == "uniform") return {Kind::uniform, 0};
+  int64_t length = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
+  TORCH_CHECK_VALUE(error == std::errc{} && end == text.data() + text.size() && length >= 0, "key_lengths = '", text,
+                    "', expected 'full', 'uniform' or a number of keys");
+  return {Kind::fixed, length};
+}
+
+void Problem::validate() const {
+  check_at_least("batch", batch, 0);
+  check_at_least("heads", heads, 1);
+  check_at_least("query_len", query_len, 1);
+  check_at_least("key_len", key_len, 1);
+  check_at_least("head_dim", head_dim, 1);
+  check_at_least("value_dim", value_dim, 1);
+  TORCH_CHECK_VALUE(!causal || key_len == query_len, "problem: causal needs key_len = query_len, but key_len = ", key_len,
+                    " and query_len = ", query_len);
+  TORCH_CHECK_VALUE(key_lengths.kind != KeyLengthDistribution::Kind::fixed || key_lengths.length <= key_len,
+                    "problem: key_lengths = ", key_lengths.length, " is beyond key_len = ", key_len);
+  const double most = double(std::numeric_limits<int64_t>::max()) / 64;
+  TORCH_CHECK_VALUE(query_bytes() < most && key_bytes() < most && value_bytes() < most && output_bytes() < most,
+                    "problem: its tensors have more bytes than 64-bit sizes can count");
+}
+
+double Problem::element_bytes() const { return double(c10::elementSize(dtype)); }
+
+double Problem::query_bytes() const {
+  return double(batch) * double(heads) * double(query_len) * double(head_dim) * element_bytes();
+}
+double Problem::key_bytes() const {
+  return double(batch) * double(heads) * double(key_len) * double(head_dim) * element_bytes();
+}
+double Problem::value_bytes() const {
+  return double(batch) * double(heads) * double(key_len) * double(value_dim) * element_bytes();
+}
+double Problem::output_bytes() const {
+  return double(batch) * double(heads) * double(query_len) * double(value_dim) * element_bytes();
+}
+
+at::ScalarType parse_dtype(const std::string& name) {
+  for (const auto& [known, dtype] : kDtypes)
+    if (name == known) return dtype;
+  TORCH_CHECK_VALUE(false, "dtype = '", name, "', expected float32, float64, bfloat16 or float16");
+}
+
+std::string dtype_name(at::ScalarType dtype) {
+  for (const auto& [known, type] : kDtypes)
+    if (type == dtype) return known;
+  return c10::toString(dtype);
+}
+
+Protocol parse_protocol(const std::string& name) {
+  if (name == "forward") return Protocol::forward;
+  if (name == "forward_backward") return Protocol::forward_backward;
+  TORCH_CHECK_VALUE(false, "protocol = '", name, "', expected forward or forward_backward");
+}
+
+}  // namespace attn

@@ -1,0 +1,44 @@
+#include "attn/registry.h"
+
+#include <c10/util/Exception.h>
+
+#include <map>
+
+namespace attn {
+namespace {
+
+std::map<std::string, MethodEntry>& entries() {
+  static std::map<std::string, MethodEntry> all;
+  return all;
+}
+
+}  // namespace
+
+RegisterMethod::RegisterMethod(MethodEntry entry) {
+  const auto name = entry.name;
+  TORCH_CHECK_VALUE(entries().emplace(name, std::move(entry)).second, "method '", name, "' is registered twice");
+}
+
+std::vector<const MethodEntry*> methods() {
+  std::vector<const MethodEntry*> all;
+  for (const auto& [name, entry] : entries()) all.push_back(&entry);
+  return all;
+}
+
+const MethodEntry& find_method(const std::string& name) {
+  const auto found = entries().find(name);
+  if (found != entries().end()) return found->second;
+  std::string known;
+  for (const auto& [other, entry] : entries()) known += (known.empty() ? "" : ", ") + other;
+  TORCH_CHECK_VALUE(false, "unknown method '", name, "'; known: ", known);
+}
+
+std::shared_ptr<AttentionMethod> make_method(const std::string& text) {
+  const auto spec = MethodSpec::parse(text);
+  const auto& entry = find_method(spec.name);
+  auto method = entry.factory(Options(entry.name, entry.options, spec.options));
+  method->set_label(text);
+  return method;
+}
+
+}  // namespace attn

@@ -1,0 +1,53 @@
+// The registry of attention methods. A method registers itself at the bottom of its own file:
+//
+//   const attn::RegisterMethod registered{attn::entry_of<Softmax>("softmax", "…", "O(N²)", "O(N²)")};
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "attn/method.h"
+#include "attn/options.h"
+
+namespace attn {
+
+struct MethodEntry {
+  std::string name;
+  std::string description;   // one line
+  std::string time_order;    // in the sequence length: "O(N)", "O(N log N)", "O(N²)"
+  std::string memory_order;  // above the inputs, likewise
+  std::vector<OptionSpec> options;
+  std::function<std::shared_ptr<AttentionMethod>(const Options&)> factory;
+};
+
+// All methods in the order of their names.
+std::vector<const MethodEntry*> methods();
+
+// Throws c10::ValueError that lists the known names.
+const MethodEntry& find_method(const std::string& name);
+
+// From "linear" or "linear:chunk=256".
+std::shared_ptr<AttentionMethod> make_method(const std::string& spec);
+
+struct RegisterMethod {
+  // Throws c10::ValueError when the name is taken.
+  explicit RegisterMethod(MethodEntry entry);
+};
+
+// An entry whose factory is Method(Options) or, for methods without options, Method().
+template <class Method>
+MethodEntry entry_of(std::string name, std::string description, std::string time_order, std::string memory_order,
+                     std::vector<OptionSpec> options = {}) {
+  return {std::move(name),       std::move(description), std::move(time_order),
+          std::move(memory_order), std::move(options),     [](const Options& values) -> std::shared_ptr<AttentionMethod> {
+            if constexpr (std::is_constructible_v<Method, const Options&>) {
+              return std::make_shared<Method>(values);
+            } else {
+              return std::make_shared<Method>();
+            }
+          }};
+}
+
+}  // namespace attn

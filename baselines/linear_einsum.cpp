@@ -1,0 +1,55 @@
+// linear-einsum: non-causal linear attention as a PyTorch user writes it, in einsum.
+#include <ATen/ATen.h>
+
+#include "attn/feature_map.h"
+#include "attn/reference.h"
+#include "attn/registry.h"
+
+namespace attn {
+namespace {
+
+constexpr double kEpsilon = 1e-6;
+
+class LinearEinsum : public AttentionMethod {
+ public:
+  Capabilities capabilities() const override {
+    Capabilities can;
+    can.causal = false;
+    return can;
+  }
+
+  Cost cost(const Problem& p, Protocol protocol) const override {
+    const double rows = double(p.batch) * double(p.heads);
+    const double forward = 2 * rows * double(p.head_dim) * double(p.value_dim + 1) * double(p.key_len + p.query_len);
+    const double features = p.query_bytes() + p.key_bytes();
+    if (protocol == Protocol::forward)
+      return {forward, p.input_bytes() + p.output_bytes(), p.input_bytes() + 2 * p.output_bytes() + 2 * features};
+    return {forward * 3, 2 * (p.input_bytes() + p.output_bytes()) + p.input_bytes(),
+            2 * p.input_bytes() + 4 * p.output_bytes() + 4 * features};
+  }
+
+  at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
+                       const at::Tensor& rows) const override {
+    return reference::linear(q, k, v, mask, rows, find_feature_map("elu"), kEpsilon);
+  }
+
+ protected:
+  at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) override {
+    ran("aten/einsum");
+    const auto hidden_keys = mask.hidden_keys(k.size(2));
+    const auto phi_q = at::elu(q) + 1;
+    const auto phi_k = zero_where(at::elu(k) + 1, hidden_keys);
+    // State and sum of keys in float32 whatever the inputs; einsum wants one type on both sides.
+    const auto sums = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    const auto wide_q = phi_q.to(sums), wide_k = phi_k.to(sums);
+    const auto state = at::einsum("bhld,bhlm->bhdm", {wide_k, zero_where(v, hidden_keys).to(sums)});
+    const auto denominator = at::einsum("bhnd,bhd->bhn", {wide_q, wide_k.sum(2)}) + kEpsilon;
+    return at::einsum("bhnd,bhdm,bhn->bhnm", {wide_q, state, denominator.reciprocal()}).to(q.scalar_type());
+  }
+};
+
+const RegisterMethod registered{
+    entry_of<LinearEinsum>("linear-einsum", "non-causal linear attention written in einsum", "O(N)", "O(N)")};
+
+}  // namespace
+}  // namespace attn

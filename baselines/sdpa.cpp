@@ -1,0 +1,65 @@
+// sdpa: softmax attention through PyTorch's fused operator. The backend that PyTorch chose is recorded.
+#include <ATen/ATen.h>
+#include <ATen/ops/_fused_sdp_choice.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+
+#include "attn/reference.h"
+#include "attn/registry.h"
+
+namespace attn {
+namespace {
+
+std::string backend_name(int64_t choice) {
+  // sdp::SDPBackend in ATen/native/transformers/sdp_utils_cpp.h; its header is not installed.
+  static const char* const names[] = {"math", "flash_attention", "efficient_attention", "cudnn_attention", "overrideable"};
+  TORCH_CHECK(choice >= 0 && choice < 5, "sdpa: PyTorch chose an unknown backend ", choice);
+  return names[choice];
+}
+
+class Sdpa : public AttentionMethod {
+ public:
+  Cost cost(const Problem& p, Protocol protocol) const override {
+    const double scores = p.score_count() / (p.causal && p.key_lengths.is_full() ? 2 : 1);
+    const double forward = scores * (2 * double(p.head_dim) + 2 * double(p.value_dim) + 5);
+    const double least = p.input_bytes() + p.output_bytes();
+    const bool lengths = !p.key_lengths.is_full();
+    const double masked_inputs = lengths ? p.key_bytes() + p.value_bytes() : 0;
+    // With key lengths an explicit mask of [B,N,L] (causal) or [B,L]: bool, and once more as numbers inside the operator.
+    const double mask = lengths ? double(p.batch) * double(p.key_len) * (p.causal ? double(p.query_len) : 1) * (1 + p.element_bytes()) : 0;
+    // On the CPU the flash kernel wants head_dim = value_dim; else the scores are materialised.
+    const bool math = p.device == c10::DeviceType::CPU && p.head_dim != p.value_dim;
+    const double matrices = math ? p.score_count() * std::max(4.0, p.element_bytes()) * (protocol == Protocol::forward ? 3 : 4) : 0;
+    const double log_sum_exp = double(p.batch) * double(p.heads) * double(p.query_len) * 8;
+    const double peak = least + masked_inputs + mask + matrices + log_sum_exp;
+    if (protocol == Protocol::forward) return {forward, least, peak + p.output_bytes()};
+    return {forward * 3.5, 2 * least + p.input_bytes(), peak + 2 * p.input_bytes() + 3 * p.output_bytes()};
+  }
+
+  at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
+                       const at::Tensor& rows) const override {
+    return reference::softmax(q, k, v, mask, rows);
+  }
+
+ protected:
+  at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) override {
+    const auto hidden_keys = mask.hidden_keys(k.size(2));
+    const auto empty = mask.empty_entries();
+    std::optional<at::Tensor> visible;
+    if (mask.key_lengths) {
+      visible = ~*mask.hidden_pairs(q.size(2), k.size(2), q.device());
+      // A row without a visible key is NaN in some backends; evened out here, zeroed below.
+      visible = visible->logical_or(*empty).expand({q.size(0), 1, q.size(2), k.size(2)});
+    }
+    const bool causal = mask.causal && !visible;
+    const auto keys = zero_where(k, hidden_keys), values = zero_where(v, hidden_keys);
+    ran("sdpa/" + backend_name(at::_fused_sdp_choice(q, keys, values, visible, 0.0, causal)));
+    return zero_where(at::scaled_dot_product_attention(q, keys, values, visible, 0.0, causal), empty);
+  }
+};
+
+const RegisterMethod registered{entry_of<Sdpa>("sdpa", "softmax attention through PyTorch's fused operator", "O(N²)", "O(N)")};
+
+}  // namespace
+}  // namespace attn

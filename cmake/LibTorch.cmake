@@ -1,0 +1,40 @@
+# LibTorch from the PyPI wheel in .venv (requirements.txt pins it), as the imported target `LibTorch::cpu` and, for the
+# CUDA build, `LibTorch::cuda`. The wheel's own find_package(Torch) refuses to configure without a CUDA toolkit, and one
+# recipe for both builds keeps them alike; the CPU programs then never load libtorch_cuda.
+set(ATTNBENCH_PYTHON "${PROJECT_SOURCE_DIR}/.venv/bin/python" CACHE FILEPATH "Python whose torch wheel is LibTorch")
+if(NOT EXISTS "${ATTNBENCH_PYTHON}")
+  message(FATAL_ERROR "no Python at ${ATTNBENCH_PYTHON}; run `make setup`, or pass -DATTNBENCH_PYTHON=…")
+endif()
+# Without importing torch, which would load every CUDA library.
+execute_process(
+  COMMAND "${ATTNBENCH_PYTHON}" -c
+          "import importlib.util as u, importlib.metadata as m, os; print(os.path.dirname(u.find_spec('torch').origin)); print(m.version('torch'))"
+  OUTPUT_VARIABLE torch_facts RESULT_VARIABLE torch_missing OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+if(torch_missing)
+  message(FATAL_ERROR "${ATTNBENCH_PYTHON} has no torch; run `make setup`")
+endif()
+string(REPLACE "\n" ";" torch_facts "${torch_facts}")
+list(GET torch_facts 0 TORCH_ROOT)
+list(GET torch_facts 1 TORCH_VERSION)
+
+function(attnbench_torch_library name)
+  set(path "${TORCH_ROOT}/lib/lib${name}.so")
+  if(NOT EXISTS "${path}")
+    message(FATAL_ERROR "${path} is missing from torch ${TORCH_VERSION}")
+  endif()
+  add_library(torch_${name} SHARED IMPORTED)
+  set_target_properties(torch_${name} PROPERTIES IMPORTED_LOCATION "${path}" IMPORTED_NO_SONAME FALSE)
+endfunction()
+
+attnbench_torch_library(c10)
+attnbench_torch_library(torch_cpu)
+add_library(LibTorch_cpu INTERFACE)
+add_library(LibTorch::cpu ALIAS LibTorch_cpu)
+target_include_directories(LibTorch_cpu SYSTEM INTERFACE "${TORCH_ROOT}/include" "${TORCH_ROOT}/include/torch/csrc/api/include")
+target_link_libraries(LibTorch_cpu INTERFACE torch_torch_cpu torch_c10)
+# The CUDA wheel's libtorch_cpu needs the CUDA runtime's libraries at run time even on the CPU; they lie beside it.
+file(GLOB torch_nvidia_folders "${TORCH_ROOT}/../nvidia/*/lib" "${TORCH_ROOT}/../nvidia/cu*/lib")
+list(REMOVE_DUPLICATES torch_nvidia_folders)
+foreach(folder IN LISTS torch_nvidia_folders)
+  target_link_options(LibTorch_cpu INTERFACE "LINKER:-rpath-link,${folder}")
+endforeach()

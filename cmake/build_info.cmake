@@ -1,0 +1,22 @@
+# Writes build_info.h with the git revision, at every build, touching it only when something changed.
+execute_process(COMMAND git -C "${SOURCE}" rev-parse --short=12 HEAD OUTPUT_VARIABLE revision RESULT_VARIABLE failed
+                OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+set(dirty false)
+if(failed)
+  set(revision "unknown")
+else()
+  # What is built is what counts: results and figures may change freely.
+  execute_process(COMMAND git -C "${SOURCE}" status --porcelain -- CMakeLists.txt cmake attn baselines experiments harness
+                  OUTPUT_VARIABLE changes OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  if(changes)
+    set(dirty true)
+  endif()
+endif()
+file(CONFIGURE OUTPUT "${OUTPUT}" @ONLY CONTENT [[
+#pragma once
+#define ATTNBENCH_REVISION "@revision@"
+#define ATTNBENCH_DIRTY @dirty@
+#define ATTNBENCH_BUILD "@BUILD@"
+#define ATTNBENCH_COMPILER "@COMPILER@"
+#define ATTNBENCH_COMPILER_FLAGS "@FLAGS@"
+]])

@@ -1,0 +1,229 @@
+#include "harness/driver/worker_process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+
+#include "harness/driver/errors.h"
+
+extern char** environ;
+
+namespace attnbench {
+namespace {
+
+constexpr size_t kLargestAnswer = size_t{64} << 20;
+constexpr size_t kKeptDiagnostics = 4096;
+constexpr int kAnswerDescriptor = 3;
+
+std::string chosen_path;
+volatile std::sig_atomic_t caught_signal = 0;
+
+void throw_if_interrupted() {
+  if (caught_signal != 0) throw Interrupted(caught_signal);
+}
+
+class Pipe {
+ public:
+  Pipe() {
+    if (pipe2(ends_.data(), O_CLOEXEC) != 0) throw UsageError(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+  }
+  ~Pipe() {
+    close_read();
+    close_write();
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+  int read_end() const { return ends_[0]; }
+  int write_end() const { return ends_[1]; }
+  void close_read() { close_end(0); }
+  void close_write() { close_end(1); }
+
+ private:
+  void close_end(size_t i) {
+    if (ends_[i] >= 0) close(ends_[i]);
+    ends_[i] = -1;
+  }
+  std::array<int, 2> ends_{-1, -1};
+};
+
+// Kills and reaps the worker's group however the scope is left.
+class ProcessGroup {
+ public:
+  explicit ProcessGroup(pid_t leader) : leader_(leader) {}
+  ~ProcessGroup() { end(); }
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
+
+  // Waits for the leader; then nothing of its group is left.
+  int end() {
+    if (leader_ < 0) return status_;
+    kill(-leader_, SIGKILL);
+    while (waitpid(leader_, &status_, 0) < 0 && errno == EINTR) {
+    }
+    leader_ = -1;
+    return status_;
+  }
+  // Whether the leader ended by itself; its group's remains are killed.
+  bool ended() {
+    siginfo_t info{};
+    if (waitid(P_PID, id_t(leader_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return false;
+    end();
+    return true;
+  }
+
+ private:
+  pid_t leader_;
+  int status_ = 0;
+};
+
+pid_t start(const std::string& command, Pipe& request, Pipe& answer, Pipe& diagnostics) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, request.read_end(), 0);
+  posix_spawn_file_actions_adddup2(&actions, diagnostics.write_end(), 1);
+  posix_spawn_file_actions_adddup2(&actions, diagnostics.write_end(), 2);
+  posix_spawn_file_actions_adddup2(&actions, answer.write_end(), kAnswerDescriptor);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  sigset_t defaults;
+  sigemptyset(&defaults);
+  for (const int signal : {SIGINT, SIGTERM, SIGPIPE}) sigaddset(&defaults, signal);
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
+
+  auto path = worker_path(), subcommand = command, option = fmt::format("--answer-fd={}", kAnswerDescriptor);
+  std::array<char*, 4> arguments{path.data(), option.data(), subcommand.data(), nullptr};
+  pid_t pid = -1;
+  const int error = posix_spawn(&pid, path.c_str(), &actions, &attributes, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  if (error != 0) throw UsageError(fmt::format("cannot start {}: {}", path, std::strerror(error)));
+  return pid;
+}
+
+void split_answers(const std::string& text, WorkerAnswer& answer) {
+  for (size_t begin = 0; begin < text.size();) {
+    auto end = text.find('\n', begin);
+    const bool torn = end == std::string::npos;
+    if (torn) end = text.size();
+    auto json = Json::parse(text.begin() + std::ptrdiff_t(begin), text.begin() + std::ptrdiff_t(end), nullptr, false);
+    if (torn || json.is_discarded()) {
+      answer.unreadable = text.substr(begin, 200);
+      return;
+    }
+    answer.lines.push_back(std::move(json));
+    begin = end + 1;
+  }
+}
+
+}  // namespace
+
+std::string worker_path() {
+  if (chosen_path.empty())
+    chosen_path = (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "attnbench-worker").string();
+  return chosen_path;
+}
+void set_worker_path(std::string path) { chosen_path = std::move(path); }
+
+void catch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = [](int signal) { caught_signal = signal; };
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+WorkerAnswer run_worker(const std::string& command, const Json& request, double deadline_s) {
+  throw_if_interrupted();
+  Pipe to_worker, from_worker, diagnostics;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
+  ProcessGroup group(start(command, to_worker, from_worker, diagnostics));
+  to_worker.close_read();
+  from_worker.close_write();
+  diagnostics.close_write();
+
+  const auto to_send = request.dump();
+  size_t sent = 0;
+  fcntl(to_worker.write_end(), F_SETFL, O_NONBLOCK);
+  std::string answers;
+  WorkerAnswer answer;
+  bool leader_ended = false;
+  // Until both streams close. A grandchild may hold them open longer than the worker lives: once that has ended, what is
+  // there is read and no more is awaited.
+  for (std::array<pollfd, 3> polled{{{to_worker.write_end(), POLLOUT, 0}, {from_worker.read_end(), POLLIN, 0}, {diagnostics.read_end(), POLLIN, 0}}};
+       polled[1].fd >= 0 || polled[2].fd >= 0;) {
+    const double left_s = deadline_s - elapsed();
+    if (left_s <= 0 && !leader_ended) {
+      answer.end = WorkerAnswer::End::deadline;
+      break;
+    }
+    const int ready = poll(polled.data(), polled.size(), leader_ended ? 0 : int(std::min(left_s, 0.1) * 1000) + 1);
+    throw_if_interrupted();
+    if (ready == 0) {
+      if (leader_ended) break;
+      leader_ended = group.ended();
+      continue;
+    }
+    if (polled[0].revents != 0) {
+      const auto written = write(polled[0].fd, to_send.data() + sent, to_send.size() - sent);
+      if (written > 0) sent += size_t(written);
+      if (sent == to_send.size() || (written < 0 && errno != EAGAIN && errno != EINTR)) {
+        to_worker.close_write();
+        polled[0].fd = -1;
+      }
+    }
+    for (size_t i = 1; i < polled.size(); ++i) {
+      if (polled[i].revents == 0) continue;
+      std::array<char, 65536> buffer;
+      const auto count = read(polled[i].fd, buffer.data(), buffer.size());
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) {
+        polled[i].fd = -1;
+        continue;
+      }
+      auto& text = i == 1 ? answers : answer.diagnostics;
+      text.append(buffer.data(), size_t(count));
+      if (answers.size() > kLargestAnswer) throw UsageError(fmt::format("{} answered with more than {} bytes", worker_path(), kLargestAnswer));
+      if (answer.diagnostics.size() > 2 * kKeptDiagnostics)
+        answer.diagnostics.erase(0, answer.diagnostics.size() - kKeptDiagnostics);
+    }
+  }
+  // Streams closed: the worker is about to end; give it until its deadline.
+  while (!leader_ended && answer.end != WorkerAnswer::End::deadline) {
+    throw_if_interrupted();
+    leader_ended = group.ended();
+    if (leader_ended) break;
+    if (elapsed() > deadline_s) answer.end = WorkerAnswer::End::deadline;
+    usleep(500);
+  }
+  const int status = group.end();
+  answer.wall_s = elapsed();
+  if (answer.end != WorkerAnswer::End::deadline) {
+    answer.end = WIFSIGNALED(status) ? WorkerAnswer::End::signalled : WorkerAnswer::End::exited;
+    answer.code = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+  }
+  split_answers(answers, answer);
+  return answer;
+}
+
+std::vector<Json> ask_worker(const std::string& command, const Json& request, size_t answers) {
+  const auto answer = run_worker(command, request, 600);
+  if (answer.end != WorkerAnswer::End::exited || answer.code != 0 || answer.lines.size() != answers)
+    throw UsageError(fmt::format("`{} {}` did not answer{}{}", worker_path(), command, answer.diagnostics.empty() ? "" : ": ",
+                                 answer.diagnostics));
+  return answer.lines;
+}
+
+}  // namespace attnbench

@@ -1,0 +1,14 @@
+// What this process may use of the machine.
+#pragma once
+
+#include <cstdint>
+
+namespace attnbench {
+
+// Processors this process may run on.
+int64_t available_processors();
+
+// Memory that can be taken without swapping, within the control group's limit.
+int64_t available_memory_bytes();
+
+}  // namespace attnbench

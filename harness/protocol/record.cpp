@@ -1,0 +1,199 @@
+#include "harness/protocol/record.h"
+
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <unordered_map>
+
+namespace attnbench {
+namespace {
+
+ColumnType type_of(const Field& field) {
+  if (std::holds_alternative<std::string Case::*>(field.member)) return ColumnType::text;
+  if (std::holds_alternative<bool Case::*>(field.member)) return ColumnType::boolean;
+  return std::holds_alternative<int64_t Case::*>(field.member) ? ColumnType::integer : ColumnType::number;
+}
+
+std::vector<Column> declare() {
+  using enum ColumnType;
+  std::vector<Column> all = {{"schema_version", integer, "", "case", "version of this set of columns"}};
+  for (const auto role : {FieldRole::axis, FieldRole::setting})
+    for (const auto& field : fields())
+      if (field.role == role)
+        all.push_back({std::string(field.name), type_of(field), std::string(field.unit),
+                       role == FieldRole::axis ? "case" : "setting", std::string(field.description)});
+  const std::vector<Column> results = {
+      {"outcome", text, "", "outcome", "measured, skipped or failed"},
+      {"failure_kind", text, "",
+       "outcome", "why skipped (unsupported, predicted_oom, predicted_timeout) or failed (oom, invalid, error, crashed, timeout, protocol)"},
+      {"reason", text, "", "outcome", "the same in words"},
+      {"implementation", text, "", "outcome", "what ran, such as aten/chunked or sdpa/flash_attention"},
+      {"implausible", text, "", "outcome", "which ceiling of the machine the time would break, if any"},
+      {"finished_at", text, "", "outcome", "when the record was written, UTC"},
+      {"worker_s", number, "s", "outcome", "wall time of the whole case, process start to end"},
+      {"measured_s", number, "s", "outcome", "of it, time inside calls of the method: first call, warm-up, samples, memory pass"},
+
+      {"time_first_ms", number, "ms", "time", "first call at this size"},
+      {"time_median_ms", number, "ms", "time", "median of the samples, a call"},
+      {"time_q1_ms", number, "ms", "time", "first quartile of the samples"},
+      {"time_q3_ms", number, "ms", "time", "third quartile of the samples"},
+      {"time_ci_low_ms", number, "ms", "time", "95 % bootstrap interval of the median, within this process: low end"},
+      {"time_ci_high_ms", number, "ms", "time", "high end"},
+      {"samples", integer, "", "time", "samples taken; none is dropped"},
+      {"calls_per_sample", integer, "", "time", "calls a sample, so that a sample lasts at least 1 ms"},
+      {"warmup_calls", integer, "", "time", "calls before the first sample"},
+      {"stop_reason", text, "", "time", "why sampling stopped: noise_target or time_budget"},
+      {"time_per_sample_ms", number, "ms", "time", "median divided by the batch size"},
+      {"time_samples_ms", numbers, "ms", "time", "every sample, in order"},
+
+      {"input_bytes", integer, "B", "memory", "q, k, v, key lengths and, for backward, the gradient of the output"},
+      {"output_bytes", integer, "B", "memory", "the output and, for backward, the gradients of q, k and v"},
+      {"saved_bytes", integer, "B", "memory", "what forward keeps alive for backward besides its inputs"},
+      {"peak_allocated_bytes", integer, "B", "memory", "most memory of tensors alive at once, inputs included"},
+      {"peak_extra_bytes", integer, "B", "memory", "the same above the inputs"},
+      {"peak_extra_bytes_per_sample", number, "B", "memory", "the same divided by the batch size"},
+      {"largest_allocation_bytes", integer, "B", "memory", "largest single allocation"},
+      {"peak_rss_bytes", integer, "B", "memory", "largest resident set of the process during the memory pass"},
+      {"rss_before_bytes", integer, "B", "memory", "resident set before the memory pass, inputs included"},
+
+      {"max_abs_error", number, "", "agreement", "largest difference from the float64 reference, output and gradients"},
+      {"max_rel_error", number, "", "agreement", "the same divided by the largest entry of the reference tensor"},
+      {"error_tolerance", number, "", "agreement", "largest max_rel_error that is accepted"},
+      {"rows_checked", integer, "", "agreement", "random rows checked at the timed size itself"},
+
+      {"flops", number, "", "prediction", "floating-point operations a call, counted from the formula"},
+      {"min_bytes", number, "B", "prediction", "least memory traffic a call"},
+      {"predicted_peak_bytes", number, "B", "prediction", "predicted peak_allocated_bytes"},
+      {"predicted_time_ms", number, "ms", "prediction", "predicted time of a call"},
+
+      {"published_time_ms", number, "ms", "published", "time published elsewhere for this case"},
+      {"published_memory_bytes", number, "B", "published", "memory published elsewhere for this case"},
+      {"published_outcome", text, "", "published", "outcome published elsewhere for this case"},
+      {"published_source", text, "", "published", "where it was published, and on what machine"},
+
+      {"revision", text, "", "environment", "git revision of the build"},
+      {"dirty", boolean, "", "environment", "whether the working tree differed from it"},
+      {"build", text, "", "environment", "CPU or CUDA build, and build type"},
+      {"compiler", text, "", "environment", "compiler of the build"},
+      {"compiler_flags", text, "", "environment", "its flags"},
+      {"torch_version", text, "", "environment", "LibTorch"},
+      {"cuda_version", text, "", "environment", "CUDA runtime, for CUDA devices"},
+      {"cpu_model", text, "", "environment", "processor"},
+      {"processors", integer, "", "environment", "processors the driver may use"},
+      {"instruction_set", text, "", "environment", "instruction set that LibTorch's kernels chose"},
+      {"cpu_governor", text, "", "environment", "frequency governor, where the system tells"},
+      {"float32_matmul_precision", text, "", "environment", "LibTorch's setting: highest means no TF32 or bf16 inside"},
+      {"gpu", text, "", "environment", "GPU, for CUDA devices"},
+      {"gpu_driver", text, "", "environment", "its driver"},
+  };
+  all.insert(all.end(), results.begin(), results.end());
+  return all;
+}
+
+bool fits(ColumnType type, const Json& value) {
+  switch (type) {
+    case ColumnType::text: return value.is_string();
+    case ColumnType::integer: return value.is_number_integer();
+    case ColumnType::number: return value.is_number();
+    case ColumnType::boolean: return value.is_boolean();
+    case ColumnType::numbers:
+      if (!value.is_array()) return false;
+      for (const auto& item : value)
+        if (!item.is_number()) return false;
+      return true;
+  }
+  return false;
+}
+
+const Json kNull;
+
+}  // namespace
+
+std::string_view type_name(ColumnType type) {
+  constexpr std::string_view names[] = {"text", "integer", "number", "boolean", "numbers"};
+  return names[size_t(type)];
+}
+
+const std::vector<Column>& columns() {
+  static const auto all = declare();
+  return all;
+}
+
+const Column* find_column(std::string_view name) {
+  static const auto index = [] {
+    std::unordered_map<std::string_view, const Column*> map;
+    for (const auto& column : columns()) map.emplace(column.name, &column);
+    return map;
+  }();
+  const auto found = index.find(name);
+  return found == index.end() ? nullptr : found->second;
+}
+
+Record::Record(const Case& c) {
+  set("schema_version", kSchemaVersion);
+  const auto values = attnbench::to_json(c);
+  for (const auto& [name, value] : values.items()) set(name, value);
+}
+
+Record Record::parse(const Json& json) {
+  if (!json.is_object()) throw std::invalid_argument("a record is " + std::string(json.type_name()) + ", expected an object");
+  const auto version = json.find("schema_version");
+  const bool newer = version != json.end() && version->is_number_integer() && version->get<int64_t>() > kSchemaVersion;
+  Record record;
+  for (const auto& [name, value] : json.items()) {
+    if (newer && !find_column(name)) continue;
+    record.set(name, value);
+  }
+  return record;
+}
+
+void Record::set(std::string_view name, const Json& value) {
+  const auto* column = find_column(name);
+  if (!column) throw std::invalid_argument("a record has no column '" + std::string(name) + "'");
+  if (value.is_null() || (value.is_number_float() && !std::isfinite(value.get<double>()))) {
+    values_.erase(std::string(name));
+    return;
+  }
+  if (!fits(column->type, value))
+    throw std::invalid_argument("column " + column->name + " = " + value.dump() + ", expected " + std::string(type_name(column->type)));
+  values_[column->name] = value;
+}
+
+void Record::set_failed(std::string_view failure_kind, std::string reason) {
+  set("outcome", outcome::failed);
+  set("failure_kind", failure_kind);
+  set("reason", std::move(reason));
+}
+
+void Record::set_skipped(std::string_view skip_kind, std::string reason) {
+  set("outcome", outcome::skipped);
+  set("failure_kind", skip_kind);
+  set("reason", std::move(reason));
+}
+
+void Record::merge(const Record& other) {
+  for (const auto& [name, value] : other.values_.items()) values_[name] = value;
+}
+
+const Json& Record::get(std::string_view column) const {
+  const auto found = values_.find(column);
+  return found == values_.end() ? kNull : *found;
+}
+
+double Record::number(std::string_view column) const {
+  const auto& value = get(column);
+  return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+std::string Record::text(std::string_view column) const {
+  const auto& value = get(column);
+  return value.is_string() ? value.get<std::string>() : std::string();
+}
+
+Json Record::to_json() const {
+  Json json;
+  for (const auto& column : columns()) json[column.name] = get(column.name);
+  return json;
+}
+
+}  // namespace attnbench

@@ -1,0 +1,120 @@
+#include "harness/worker/ceilings.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+
+#include "harness/worker/timing.h"
+
+namespace attnbench {
+namespace {
+
+// Twelve chains: two units that take a multiply-add a cycle each, with four to five cycles from one to the next of the same
+// chain. Named one by one, since an indexed array of them spills to the stack.
+constexpr int kChains = 12;
+
+#define ATTNBENCH_FMA_CHAINS(function, scalar, bytes, target_attribute)                              \
+  target_attribute double function(int64_t rounds) {                                                 \
+    typedef scalar Vector __attribute__((vector_size(bytes)));                                       \
+    const Vector m = Vector{} + scalar(0.999), c = Vector{} + scalar(0.001);                         \
+    Vector a0{}, a1{}, a2{}, a3{}, a4{}, a5{}, a6{}, a7{}, a8{}, a9{}, a10{}, a11{};                 \
+    for (int64_t i = 0; i < rounds; ++i) {                                                           \
+      a0 = a0 * m + c, a1 = a1 * m + c, a2 = a2 * m + c, a3 = a3 * m + c, a4 = a4 * m + c;           \
+      a5 = a5 * m + c, a6 = a6 * m + c, a7 = a7 * m + c, a8 = a8 * m + c, a9 = a9 * m + c;           \
+      a10 = a10 * m + c, a11 = a11 * m + c;                                                          \
+      /* Keeps the compiler from merging rounds or chains. */                                        \
+      __asm__ volatile("" : "+x"(a0), "+x"(a1), "+x"(a2), "+x"(a3), "+x"(a4), "+x"(a5));             \
+      __asm__ volatile("" : "+x"(a6), "+x"(a7), "+x"(a8), "+x"(a9), "+x"(a10), "+x"(a11));           \
+    }                                                                                                \
+    const Vector sum = a0 + a1 + a2 + a3 + a4 + a5 + a6 + a7 + a8 + a9 + a10 + a11;                  \
+    return double(sum[0]);                                                                           \
+  }
+
+#if defined(__x86_64__)
+#define ATTNBENCH_AVX512 __attribute__((target("avx512f")))
+#define ATTNBENCH_AVX2 __attribute__((target("avx2,fma")))
+ATTNBENCH_FMA_CHAINS(fma_float_avx512, float, 64, ATTNBENCH_AVX512)
+ATTNBENCH_FMA_CHAINS(fma_double_avx512, double, 64, ATTNBENCH_AVX512)
+ATTNBENCH_FMA_CHAINS(fma_float_avx2, float, 32, ATTNBENCH_AVX2)
+ATTNBENCH_FMA_CHAINS(fma_double_avx2, double, 32, ATTNBENCH_AVX2)
+ATTNBENCH_FMA_CHAINS(fma_float_portable, float, 16, )
+ATTNBENCH_FMA_CHAINS(fma_double_portable, double, 16, )
+
+struct FmaKernels {
+  double (*float32)(int64_t);
+  double (*float64)(int64_t);
+  int vector_bytes;
+  const char* name;
+};
+
+FmaKernels choose_fma() {
+  if (__builtin_cpu_supports("avx512f")) return {fma_float_avx512, fma_double_avx512, 64, "avx512"};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {fma_float_avx2, fma_double_avx2, 32, "avx2"};
+  return {fma_float_portable, fma_double_portable, 16, "portable"};
+}
+#else
+#error "the multiply-add ceilings are written for x86-64"
+#endif
+
+std::atomic<double> sink;  // results go here, so that the work is not optimised away
+
+// Best of several runs of `work(thread)` on all threads, in seconds.
+double best_seconds(int64_t threads, const std::function<void(int64_t)>& work) {
+  double best = 1e300;
+  for (int run = 0; run < 5; ++run)
+    best = std::min(best, time_once([&] {
+                      at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
+                        for (int64_t thread = begin; thread < end; ++thread) work(thread);
+                      });
+                    }));
+  return best;
+}
+
+double fma_gflop_s(int64_t threads, double (*kernel)(int64_t), double lanes) {
+  constexpr int64_t rounds = 6'000'000;  // some 20 ms
+  const auto seconds = best_seconds(threads, [&](int64_t) { sink = kernel(rounds); });
+  return double(threads) * double(rounds) * kChains * lanes * 2 / seconds / 1e9;
+}
+
+double read_sum(const float* data, int64_t count) {
+  typedef float Vector __attribute__((vector_size(64), aligned(4), may_alias));
+  Vector a{}, b{}, c{}, d{};
+  for (int64_t i = 0; i + 64 <= count; i += 64) {
+    const auto* const v = reinterpret_cast<const Vector*>(data + i);
+    a += v[0], b += v[1], c += v[2], d += v[3];
+  }
+  a += b + c + d;
+  return double(a[0]);
+}
+
+}  // namespace
+
+Ceilings measure_ceilings(int64_t threads) {
+  at::set_num_threads(int(threads));
+  Ceilings ceilings;
+  ceilings.threads = threads;
+  const auto kernels = choose_fma();
+  ceilings.fma_instruction_set = kernels.name;
+  ceilings.fma_float32_gflop_s = fma_gflop_s(threads, kernels.float32, kernels.vector_bytes / 4.0);
+  ceilings.fma_float64_gflop_s = fma_gflop_s(threads, kernels.float64, kernels.vector_bytes / 8.0);
+
+  const auto last_level = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  const auto count = std::clamp<int64_t>(last_level > 0 ? 2 * last_level : 0, int64_t{1} << 27, int64_t{1} << 29) / 4 / threads;
+  ceilings.array_bytes = count * threads * 4;
+  const auto source = at::ones({threads, count}, at::kFloat), target = at::zeros({threads, count}, at::kFloat);
+  const auto* const from = source.const_data_ptr<float>();
+  auto* const to = target.data_ptr<float>();
+  const auto read_s = best_seconds(threads, [&](int64_t thread) { sink = read_sum(from + thread * count, count); });
+  const auto copy_s = best_seconds(threads, [&](int64_t thread) {
+    std::copy_n(from + thread * count, count, to + thread * count);
+  });
+  ceilings.read_gb_s = double(ceilings.array_bytes) / read_s / 1e9;
+  ceilings.copy_gb_s = 2 * double(ceilings.array_bytes) / copy_s / 1e9;
+  return ceilings;
+}
+
+}  // namespace attnbench

@@ -1,0 +1,79 @@
+#include "harness/worker/environment.h"
+
+#include <ATen/Context.h>
+#include <ATen/Version.h>
+#include <torch/version.h>
+
+#include <fstream>
+#include <string>
+
+#include "attn/registry.h"
+#include "build_info.h"
+#include "harness/protocol/machine.h"
+
+namespace attnbench {
+namespace {
+
+std::string cpu_model() {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "unknown";
+}
+
+Json option_value(const attn::OptionValue& value) {
+  return std::visit([](const auto& v) { return Json(v); }, value);
+}
+
+}  // namespace
+
+Record environment() {
+  Record record;
+  record.set("revision", ATTNBENCH_REVISION);
+  record.set("dirty", bool(ATTNBENCH_DIRTY));
+  record.set("build", ATTNBENCH_BUILD);
+  record.set("compiler", ATTNBENCH_COMPILER);
+  record.set("compiler_flags", ATTNBENCH_COMPILER_FLAGS);
+  record.set("torch_version", TORCH_VERSION);
+  record.set("cpu_model", cpu_model());
+  record.set("processors", available_processors());
+  record.set("instruction_set", at::get_cpu_capability());
+  std::ifstream governor("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+  if (std::string name; governor >> name) record.set("cpu_governor", name);
+  record.set("float32_matmul_precision", at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::HIGHEST ? "highest"
+                                         : at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::HIGH ? "high"
+                                                                                                                      : "medium");
+  return record;
+}
+
+Json describe_methods() {
+  auto all = Json::array();
+  for (const auto* entry : attn::methods()) {
+    const auto method = attn::make_method(entry->name);
+    const auto can = method->capabilities();
+    Json capabilities = {{"causal", can.causal},
+                         {"cross_attention", can.cross_attention},
+                         {"key_lengths", can.key_lengths},
+                         {"gradients", can.gradients},
+                         {"dtypes", Json::array()},
+                         {"devices", Json::array()}};
+    for (const auto dtype : can.dtypes) capabilities["dtypes"].push_back(attn::dtype_name(dtype));
+    for (const auto device : can.devices) capabilities["devices"].push_back(c10::DeviceTypeName(device, /*lower_case=*/true));
+    auto options = Json::array();
+    for (const auto& option : entry->options)
+      options.push_back({{"name", option.name},
+                         {"type", attn::option_type(option.default_value)},
+                         {"default", option_value(option.default_value)},
+                         {"choices", option.choices},
+                         {"description", option.description}});
+    all.push_back({{"name", entry->name},
+                   {"description", entry->description},
+                   {"time_order", entry->time_order},
+                   {"memory_order", entry->memory_order},
+                   {"capabilities", capabilities},
+                   {"options", options}});
+  }
+  return all;
+}
+
+}  // namespace attnbench

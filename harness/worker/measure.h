@@ -1,0 +1,18 @@
+// What the worker does with cases. Each answer is a record that holds only what the worker found out.
+#pragma once
+
+#include "attn/problem.h"
+#include "harness/protocol/record.h"
+
+namespace attnbench {
+
+// Inputs → agreement check → timed pass → memory pass. Never throws for what a method does: that is the outcome.
+Record measure(const Case& c);
+
+// The agreement check alone, over all rows, at the case's own size.
+Record verify(const Case& c);
+
+// Cost and, where the case cannot run, why; touches no tensor.
+Record plan(const Case& c);
+
+}  // namespace attnbench

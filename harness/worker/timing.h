@@ -1,0 +1,37 @@
+// Takes samples of a call's time, and decides when there are enough.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace attnbench {
+
+struct SamplingPlan {
+  double warmup_s;
+  int64_t min_samples;
+  double noise_target;   // half width of the median's 95 % interval over the median
+  double time_budget_s;  // of all samples together
+  double min_sample_ms;  // a sample makes as many calls as it needs to last this long
+};
+
+struct Samples {
+  std::vector<double> ms;  // a call, in the order taken; none is dropped
+  int64_t calls_per_sample = 1;
+  int64_t warmup_calls = 0;
+  std::string stop_reason;  // "noise_target" or "time_budget"
+  double total_s = 0;       // inside calls, warm-up included
+};
+
+// `before_sample` runs untimed before each sample (a cache flush), and may be empty.
+Samples take_samples(const SamplingPlan& plan, const std::function<void()>& call, const std::function<void()>& before_sample);
+
+// Half width of the distribution-free 95 % interval of the median (between order statistics), over the median. Infinite
+// for fewer than six samples, whose range covers less than that.
+double relative_noise(std::vector<double> samples);
+
+// Seconds that `call` takes.
+double time_once(const std::function<void()>& call);
+
+}  // namespace attnbench
