@@ -21,6 +21,10 @@ endmacro()
 attnbench_dependency(fmt fmt::fmt fmtlib/fmt 9.1.0)
 attnbench_dependency(CLI11 CLI11::CLI11 CLIUtils/CLI11 v2.3.2)
 attnbench_dependency(tomlplusplus tomlplusplus::tomlplusplus marzer/tomlplusplus v3.4.0)
+# Its headers alone: the distribution's compiled library would bring its own assertions, and a user's file must not abort us.
+add_library(tomlplusplus_headers INTERFACE)
+target_include_directories(tomlplusplus_headers SYSTEM INTERFACE
+  $<TARGET_PROPERTY:tomlplusplus::tomlplusplus,INTERFACE_INCLUDE_DIRECTORIES>)
 attnbench_dependency(nlohmann_json nlohmann_json::nlohmann_json nlohmann/json v3.11.3)
 attnbench_dependency(benchmark benchmark::benchmark google/benchmark v1.8.3)
 if(ATTNBENCH_TESTS)

@@ -38,3 +38,12 @@ list(REMOVE_DUPLICATES torch_nvidia_folders)
 foreach(folder IN LISTS torch_nvidia_folders)
   target_link_options(LibTorch_cpu INTERFACE "LINKER:-rpath-link,${folder}")
 endforeach()
+# at::parallel_for is a template that is serial unless its user is compiled with OpenMP. The runtime must be the one that
+# LibTorch brings: two of them would each have threads of their own.
+target_compile_options(LibTorch_cpu INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
+file(GLOB torch_openmp "${TORCH_ROOT}/lib/libgomp*.so*")
+if(torch_openmp)
+  target_link_libraries(LibTorch_cpu INTERFACE "${torch_openmp}")
+else()
+  target_link_options(LibTorch_cpu INTERFACE -fopenmp)
+endif()

@@ -1,12 +1,12 @@
 #include "harness/worker/ceilings.h"
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <vector>
 
 #include "harness/worker/timing.h"
 
@@ -80,15 +80,23 @@ double fma_gflop_s(int64_t threads, double (*kernel)(int64_t), double lanes) {
   return double(threads) * double(rounds) * kChains * lanes * 2 / seconds / 1e9;
 }
 
-double read_sum(const float* data, int64_t count) {
-  typedef float Vector __attribute__((vector_size(64), aligned(4), may_alias));
-  Vector a{}, b{}, c{}, d{};
-  for (int64_t i = 0; i + 64 <= count; i += 64) {
-    const auto* const v = reinterpret_cast<const Vector*>(data + i);
-    a += v[0], b += v[1], c += v[2], d += v[3];
+#ifdef __SANITIZE_ADDRESS__
+#define ATTNBENCH_READ_CLONES  // AddressSanitizer cannot run the code that chooses among clones
+#else
+#define ATTNBENCH_READ_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#endif
+
+// Whole numbers, since their sum may be taken in any order and so in vectors. One core alone does not fetch far enough ahead.
+ATTNBENCH_READ_CLONES uint64_t read_sum(const uint64_t* data, int64_t count) {
+  constexpr int64_t stride = 32, ahead = 512;
+  uint64_t sums[stride] = {};
+  for (int64_t i = 0; i + stride <= count; i += stride) {
+    for (int64_t j = 0; j < stride; j += 8) __builtin_prefetch(data + i + ahead + j);
+    for (int64_t j = 0; j < stride; ++j) sums[j] += data[i + j];
   }
-  a += b + c + d;
-  return double(a[0]);
+  uint64_t sum = 0;
+  for (const auto part : sums) sum += part;
+  return sum;
 }
 
 }  // namespace
@@ -103,12 +111,12 @@ Ceilings measure_ceilings(int64_t threads) {
   ceilings.fma_float64_gflop_s = fma_gflop_s(threads, kernels.float64, kernels.vector_bytes / 8.0);
 
   const auto last_level = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  const auto count = std::clamp<int64_t>(last_level > 0 ? 2 * last_level : 0, int64_t{1} << 27, int64_t{1} << 29) / 4 / threads;
-  ceilings.array_bytes = count * threads * 4;
-  const auto source = at::ones({threads, count}, at::kFloat), target = at::zeros({threads, count}, at::kFloat);
-  const auto* const from = source.const_data_ptr<float>();
-  auto* const to = target.data_ptr<float>();
-  const auto read_s = best_seconds(threads, [&](int64_t thread) { sink = read_sum(from + thread * count, count); });
+  const auto count = std::clamp<int64_t>(last_level > 0 ? 2 * last_level : 0, int64_t{1} << 27, int64_t{1} << 29) / 8 / threads;
+  ceilings.array_bytes = count * threads * 8;
+  std::vector<uint64_t> source(size_t(count * threads), 1), target(size_t(count * threads));
+  const auto* const from = source.data();
+  auto* const to = target.data();
+  const auto read_s = best_seconds(threads, [&](int64_t thread) { sink = double(read_sum(from + thread * count, count)); });
   const auto copy_s = best_seconds(threads, [&](int64_t thread) {
     std::copy_n(from + thread * count, count, to + thread * count);
   });

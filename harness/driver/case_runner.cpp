@@ -1,0 +1,180 @@
+#include "harness/driver/case_runner.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "harness/driver/errors.h"
+#include "harness/driver/statistics.h"
+#include "harness/driver/units.h"
+#include "harness/driver/worker_process.h"
+
+namespace attnbench {
+namespace {
+
+// Process start, agreement check and inputs, whatever the case.
+constexpr double kOverheadS = 0.6;
+// First call, one of warm-up, the memory pass and the pass for saved tensors.
+constexpr double kCallsBesideSamples = 4;
+
+double rate_gflop_s(const Record& record, const Ceilings& ceilings) {
+  return record.text("dtype") == "float64" ? ceilings.fma_float64_gflop_s : ceilings.fma_float32_gflop_s;
+}
+
+void add_statistics(Record& record) {
+  const auto& list = record.get("time_samples_ms");
+  if (!list.is_array() || list.empty()) return;
+  auto samples = list.get<std::vector<double>>();
+  const auto [low, high] = median_interval(samples);
+  std::sort(samples.begin(), samples.end());
+  const auto middle = quantile(samples, 0.5);
+  record.set("time_median_ms", middle);
+  record.set("time_q1_ms", quantile(samples, 0.25));
+  record.set("time_q3_ms", quantile(samples, 0.75));
+  record.set("time_ci_low_ms", low);
+  record.set("time_ci_high_ms", high);
+  record.set("time_per_sample_ms", middle / std::max(1.0, record.number("batch")));
+}
+
+// A time that no kernel on this machine can reach says that something other than the kernel was timed.
+void add_plausibility(Record& record, const Ceilings& ceilings) {
+  constexpr double slack = 0.9;  // ceilings are measured too
+  const auto time_ms = record.number("time_median_ms");
+  const auto refuse_below = [&](double least_ms, const std::string& ceiling) {
+    if (time_ms < slack * least_ms)
+      record.set("implausible", fmt::format("{} is below the {} that {} allows", format_ms(time_ms), format_ms(least_ms), ceiling));
+  };
+  // What fits the caches may move faster than main memory.
+  if (record.number("min_bytes") > ceilings.array_bytes) {
+    const auto bandwidth = std::max(ceilings.read_gb_s, ceilings.copy_gb_s);
+    refuse_below(record.number("min_bytes") / bandwidth / 1e6, fmt::format("the measured bandwidth of {:.1f} GB/s", bandwidth));
+  }
+  // Units for half precision may be faster than those that were measured.
+  const auto dtype = record.text("dtype");
+  const auto rate = rate_gflop_s(record, ceilings);
+  if (dtype == "float32" || dtype == "float64")
+    refuse_below(record.number("flops") / rate / 1e6, fmt::format("the measured arithmetic rate of {:.0f} GFLOP/s", rate));
+}
+
+std::string now_utc() {
+  return fmt::format("{:%FT%TZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
+}
+
+std::string trimmed(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  return text;
+}
+
+// The worker's answer merged into the record, or what went wrong.
+void take_answer(Record& record, const WorkerAnswer& answer) {
+  const auto said = answer.diagnostics.empty() ? "" : "; it said: " + trimmed(answer.diagnostics);
+  switch (answer.end) {
+    case WorkerAnswer::End::deadline:
+      return record.set_failed(kind::timeout, fmt::format("ended at its deadline of {} s{}", record.number("deadline_s"), said));
+    case WorkerAnswer::End::signalled:
+      return record.set_failed(kind::crashed, fmt::format("the worker died of signal {} ({}){}", answer.code, strsignal(answer.code), said));
+    case WorkerAnswer::End::exited: break;
+  }
+  if (answer.code != 0) return record.set_failed(kind::crashed, fmt::format("the worker ended with exit code {}{}", answer.code, said));
+  if (answer.lines.size() != 1 || !answer.unreadable.empty())
+    return record.set_failed(kind::protocol, answer.unreadable.empty() ? fmt::format("the worker gave {} answers, expected 1{}", answer.lines.size(), said)
+                                                                       : fmt::format("the worker's answer is not JSON: {}", answer.unreadable));
+  try {
+    const auto result = Record::parse(answer.lines[0]);
+    if (!result.has("outcome")) return record.set_failed(kind::protocol, "the worker's answer has no outcome");
+    record.merge(result);
+  } catch (const std::invalid_argument& error) {
+    record.set_failed(kind::protocol, fmt::format("the worker's answer is not a record: {}", error.what()));
+  }
+}
+
+}  // namespace
+
+Ceilings Ceilings::from_json(const Json& json) {
+  const auto number = [&](const char* name) { return json.value(name, 0.0); };
+  return {number("read_gb_s"), number("copy_gb_s"), number("fma_float32_gflop_s"), number("fma_float64_gflop_s"), number("array_bytes")};
+}
+
+Ceilings Ceilings::nominal(int64_t threads) {
+  const auto cores = double(threads);
+  return {5 * cores, 5 * cores, 50 * cores, 25 * cores, 0};
+}
+
+double TimePredictor::bound_ms(const Record& record) const {
+  const auto arithmetic = record.number("flops") / rate_gflop_s(record, ceilings_) / 1e6;
+  const auto traffic = record.number("min_bytes") / std::max(ceilings_.copy_gb_s, ceilings_.read_gb_s) / 1e6;
+  return std::max(arithmetic, traffic);
+}
+
+double TimePredictor::predict(const Record& record) const {
+  const auto found = slowdown_.find(group(record));
+  return bound_ms(record) * (found == slowdown_.end() ? 1 : found->second);
+}
+
+void TimePredictor::learn(const Record& measured) {
+  const auto ratio = measured.number("time_median_ms") / bound_ms(measured);
+  if (std::isfinite(ratio) && ratio > 0) slowdown_[group(measured)] = ratio;
+}
+
+std::string TimePredictor::group(const Record& record) {
+  std::string name;
+  for (const auto* axis : {"method", "device", "dtype", "protocol", "causal", "threads", "cache"}) name += record.get(axis).dump() + " ";
+  return name;
+}
+
+double predicted_case_s(const Record& planned, double call_ms) {
+  if (planned.has("outcome")) return 0;
+  const auto call_s = std::isnan(call_ms) ? 0 : call_ms / 1e3;
+  const auto sampling_s = std::max(planned.number("min_samples") * call_s, std::min(planned.number("time_budget_s"), 1000 * call_s));
+  return std::min(kOverheadS + kCallsBesideSamples * call_s + sampling_s, planned.number("deadline_s"));
+}
+
+void predict(Record& planned, const TimePredictor& predictor) {
+  if (planned.has("outcome")) return;
+  const auto call_ms = predictor.predict(planned);
+  planned.set("predicted_time_ms", call_ms);
+  const auto peak = planned.number("predicted_peak_bytes"), budget = planned.number("memory_limit_bytes");
+  if (peak > budget)
+    return planned.set_skipped(kind::predicted_oom, fmt::format("needs {} by prediction, the budget is {}", format_bytes(peak), format_bytes(budget)));
+  // Twice: a prediction must be well beyond the deadline before it stands for a measurement.
+  const auto least_s = (planned.number("min_samples") + kCallsBesideSamples) * call_ms / 1e3, deadline_s = planned.number("deadline_s");
+  if (least_s > 2 * deadline_s)
+    planned.set_skipped(kind::predicted_timeout,
+                        fmt::format("takes {} by prediction, its deadline is {}", format_seconds(least_s), format_seconds(deadline_s)));
+}
+
+Record run_case(const Case& c, const Record& planned, const Record& environment, const std::optional<Ceilings>& ceilings) {
+  Record record = planned;
+  if (!record.has("outcome")) {
+    const auto answer = run_worker("measure", to_json(c), c.deadline_s);
+    take_answer(record, answer);
+    record.set("worker_s", answer.wall_s);
+    if (record.measured()) {
+      add_statistics(record);
+      if (ceilings) add_plausibility(record, *ceilings);
+    }
+  }
+  record.merge(environment);
+  record.set("finished_at", now_utc());
+  return record;
+}
+
+std::vector<Record> plan_cases(const std::vector<Case>& cases) {
+  auto request = Json::array();
+  for (const auto& c : cases) request.push_back(to_json(c));
+  const auto plans = ask_worker("plan", request, cases.size());
+  std::vector<Record> planned;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    Record record(cases[i]);
+    record.merge(Record::parse(plans[i]));
+    if (record.text("outcome") == outcome::failed) throw UsageError(record.text("reason"));
+    planned.push_back(std::move(record));
+  }
+  return planned;
+}
+
+}  // namespace attnbench

@@ -1,0 +1,56 @@
+// Runs one case after another: predicts, starts a worker, and makes a whole record of whatever comes of it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "harness/protocol/record.h"
+
+namespace attnbench {
+
+// The machine's measured ceilings, as `attnbench-worker ceilings` gives them.
+struct Ceilings {
+  double read_gb_s = 0, copy_gb_s = 0, fma_float32_gflop_s = 0, fma_float64_gflop_s = 0;
+  double array_bytes = 0;  // that the bandwidths were measured on, beyond every cache
+
+  static Ceilings from_json(const Json& json);
+  // For predictions before anything was measured: a slow core's, so that nothing possible is called hopeless.
+  static Ceilings nominal(int64_t threads);
+};
+
+// Predicts the time of a call from its cost and the ceilings, corrected by what the same method took before.
+class TimePredictor {
+ public:
+  explicit TimePredictor(Ceilings ceilings) : ceilings_(ceilings) {}
+
+  // `record` holds a case and its cost. Milliseconds; NaN without a cost.
+  double predict(const Record& record) const;
+  // Whether anything like this was measured, so that the prediction is more than a lower bound.
+  bool has_seen(const Record& record) const { return slowdown_.contains(group(record)); }
+  void learn(const Record& measured);
+
+  const Ceilings& ceilings() const { return ceilings_; }
+
+ private:
+  double bound_ms(const Record& record) const;
+  static std::string group(const Record& record);
+
+  Ceilings ceilings_;
+  std::map<std::string, double> slowdown_;  // measured time over bound, the latest of its group
+};
+
+// Wall time that a case will take if a call takes `call_ms`.
+double predicted_case_s(const Record& planned, double call_ms);
+
+// Sets predictions and, where the case is hopeless, its outcome. `planned` holds the case and the worker's plan for it.
+void predict(Record& planned, const TimePredictor& predictor);
+
+// Runs a planned case in a worker of its own and returns its whole record. Throws Interrupted.
+Record run_case(const Case& c, const Record& planned, const Record& environment, const std::optional<Ceilings>& ceilings);
+
+// Asks the worker for the plan of each case: a record with the case, its cost and, if it cannot run, why. Throws UsageError
+// when a case makes no sense to it.
+std::vector<Record> plan_cases(const std::vector<Case>& cases);
+
+}  // namespace attnbench

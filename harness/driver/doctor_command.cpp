@@ -1,0 +1,44 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "harness/driver/commands.h"
+#include "harness/driver/record_table.h"
+#include "harness/driver/units.h"
+#include "harness/driver/worker_process.h"
+#include "harness/protocol/machine.h"
+
+namespace attnbench {
+
+Run add_doctor_command(CLI::App& command) {
+  const auto json = std::make_shared<bool>(false);
+  command.add_flag("--json", *json, "as JSON");
+  return [json] {
+    const auto environment = Record::parse(ask_worker("environment", nullptr, 1)[0]);
+    const auto ceilings = ask_worker("ceilings", nullptr, 1)[0];
+    if (*json) {
+      Json all;
+      for (const auto& column : columns())
+        if (column.group == "environment") all[column.name] = environment.get(column.name);
+      all["available_memory_bytes"] = available_memory_bytes();
+      all["worker"] = worker_path();
+      all["ceilings"] = ceilings;
+      fmt::print("{}\n", all.dump(2));
+      return 0;
+    }
+    fmt::print("{}  {:<28} {}\n  {:<28} {}\n\nceilings, measured on {} threads\n", record_sheet(environment), "available memory",
+               format_bytes(double(available_memory_bytes())), "worker", worker_path(), ceilings.at("threads").get<int>());
+    const auto line = [&](const char* name, const char* key, const char* unit) {
+      fmt::print("  {:<28} {:.1f} {}\n", name, ceilings.at(key).get<double>(), unit);
+    };
+    line("streaming read", "read_gb_s", "GB/s");
+    line("copy (read + written)", "copy_gb_s", "GB/s");
+    line("multiply-add, float32", "fma_float32_gflop_s", "GFLOP/s");
+    line("multiply-add, float64", "fma_float64_gflop_s", "GFLOP/s");
+    fmt::print("  {:<28} {}\n  {:<28} {}\n", "multiply-add chains on", ceilings.at("fma_instruction_set").get<std::string>(), "streamed array",
+               format_bytes(ceilings.at("array_bytes").get<double>()));
+    return 0;
+  };
+}
+
+}  // namespace attnbench

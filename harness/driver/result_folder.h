@@ -1,0 +1,50 @@
+// A folder of results: records.jsonl, one record a line, appended as cases end; records.csv and environment.json beside it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/protocol/record.h"
+
+namespace attnbench {
+
+// The records of a folder (or of one records.jsonl), the last of each case, in the order of their first appearance. A torn
+// last line, as a killed run leaves it, is passed over. Throws UsageError with file and line for anything else malformed.
+std::vector<Record> read_records(const std::string& folder_or_file);
+
+// A folder that this process alone writes to.
+class ResultFolder {
+ public:
+  // Makes the folder, and cuts a torn last line off its records. Throws UsageError naming the process that has it open, or
+  // the file that cannot be written.
+  explicit ResultFolder(std::string path);
+  ~ResultFolder();
+  ResultFolder(const ResultFolder&) = delete;
+  ResultFolder& operator=(const ResultFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  const std::vector<Record>& records() const { return records_; }
+  const Record* find(const std::string& key) const;
+
+  // On disk when it returns. Throws UsageError naming the file; earlier records stay whole.
+  void append(const Record& record);
+
+  // Null when there is none yet.
+  Json environment() const;
+  void write_environment(const Json& environment);
+  // records.csv from all records; replaced in one step.
+  void write_csv() const;
+
+ private:
+  void write_file(const std::string& name, const std::string& text) const;
+
+  std::string path_;
+  int lock_ = -1, log_ = -1;
+  std::vector<Record> records_;
+};
+
+// The cell of one record in records.csv: plain numbers, text neutralised.
+std::string csv_cell(const Record& record, const Column& column);
+std::string records_csv(const std::vector<Record>& records);
+
+}  // namespace attnbench

@@ -1,0 +1,204 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <memory>
+
+#include "harness/driver/case_runner.h"
+#include "harness/driver/catalogue.h"
+#include "harness/driver/commands.h"
+#include "harness/driver/errors.h"
+#include "harness/driver/progress.h"
+#include "harness/driver/record_table.h"
+#include "harness/driver/result_folder.h"
+#include "harness/driver/sweep_file.h"
+#include "harness/driver/units.h"
+#include "harness/driver/worker_process.h"
+
+namespace attnbench {
+namespace {
+
+struct SweepOptions {
+  std::string file, out, resume = "missing";
+  std::vector<std::string> methods, settings;
+  bool dry_run = false, json = false, quiet = false, verbose = false;
+};
+
+// A folder name that tells machines apart: "intel-r-xeon-r-processor-2-threads".
+std::string machine_slug(const Record& environment) {
+  std::string slug;
+  for (const char c : environment.text("cpu_model") + " " + environment.get("processors").dump() + " threads") {
+    if (std::isalnum(static_cast<unsigned char>(c))) slug += char(std::tolower(static_cast<unsigned char>(c)));
+    else if (!slug.empty() && slug.back() != '-') slug += '-';
+  }
+  return slug;
+}
+
+// "softmax,linear:chunk=64" as given to --methods, once or several times. A comma also parts a method's options: what holds
+// an equals sign but no colon belongs to the method before it.
+std::vector<std::string> split_methods(const std::vector<std::string>& given) {
+  std::vector<std::string> methods;
+  for (const auto& text : given) {
+    for (size_t begin = 0; begin <= text.size();) {
+      const auto end = std::min(text.find(',', begin), text.size());
+      const auto piece = text.substr(begin, end - begin);
+      if (begin > 0 && piece.find('=') != std::string::npos && piece.find(':') == std::string::npos) methods.back() += "," + piece;
+      else methods.push_back(piece);
+      begin = end + 1;
+    }
+  }
+  return methods;
+}
+
+SweepOverrides overrides_of(const SweepOptions& options) {
+  SweepOverrides overrides{split_methods(options.methods), {}};
+  for (const auto& setting : options.settings) {
+    const auto equals = setting.find('=');
+    if (equals == std::string::npos || equals == 0) throw UsageError(fmt::format("--set {}: expected key=value", setting));
+    overrides.settings.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
+  }
+  return overrides;
+}
+
+Json environment_columns(const Record& environment) {
+  Json json;
+  for (const auto& column : columns())
+    if (column.group == "environment") json[column.name] = environment.get(column.name);
+  return json;
+}
+
+// Records of one folder must have come about alike; says how they would not.
+void check_same_origin(const ResultFolder& folder, const Json& environment, const Json& settings) {
+  const auto before = folder.environment();
+  if (folder.records().empty() || before.is_null()) return;
+  std::string differences;
+  const auto compare = [&](const char* part, const Json& now) {
+    for (const auto& [name, value] : now.items()) {
+      const auto then = before.contains(part) && before[part].contains(name) ? before[part][name] : Json();
+      if (then != value) differences += fmt::format("\n  {}: {} there, {} now", name, then.dump(), value.dump());
+    }
+  };
+  compare("environment", environment);
+  compare("settings", settings);
+  if (!differences.empty())
+    throw UsageError(fmt::format("{} holds records of another build, machine or configuration:{}\nchoose another folder with --out, or measure every "
+                                 "case again with --resume all", folder.path(), differences));
+}
+
+bool is_due(const Record* existing, const std::string& resume) {
+  if (!existing || resume == "all") return true;
+  return resume == "failed" && existing->text("outcome") == outcome::failed;
+}
+
+void print_plan(const std::vector<Record>& planned, const TimePredictor& predictor, bool json) {
+  if (json) {
+    auto all = Json::array();
+    for (const auto& record : planned) all.push_back(record.to_json());
+    return fmt::print("{}\n", all.dump(2));
+  }
+  TextTable table;
+  for (const auto* header : {"method", "protocol"}) table.add_column(header);
+  for (const auto* header : {"batch", "query_len", "predicted time", "predicted memory"}) table.add_column(header, TextTable::Align::right);
+  table.add_column("");
+  double total_s = 0;
+  for (const auto& record : planned) {
+    const auto call_ms = record.number("predicted_time_ms");
+    total_s += predicted_case_s(record, call_ms);
+    table.add_row({record.text("method"), record.text("protocol"), record.get("batch").dump(), record.get("query_len").dump(),
+                   (predictor.has_seen(record) ? "" : "≥ ") + format_ms(call_ms), format_bytes(record.number("predicted_peak_bytes")),
+                   record.has("outcome") ? fmt::format("{}: {}", record.text("failure_kind"), record.text("reason")) : ""});
+  }
+  fmt::print("{}\n{} cases, at least {}\n", table.render(), planned.size(), format_seconds(total_s));
+}
+
+int run_sweep(const SweepOptions& options) {
+  const auto catalogue = Catalogue::load();
+  const SweepFile sweep(options.file, catalogue, overrides_of(options));
+  const auto cases = sweep.cases();
+  auto planned = plan_cases(cases);
+  for (auto& record : planned) sweep.published().annotate(record);
+
+  if (options.dry_run) {
+    TimePredictor predictor(Ceilings::nominal(cases.front().threads));
+    if (!options.out.empty() && std::filesystem::exists(options.out))
+      for (const auto& record : read_records(options.out))
+        if (record.measured()) predictor.learn(record);
+    for (auto& record : planned) predict(record, predictor);
+    print_plan(planned, predictor, options.json);
+    return 0;
+  }
+
+  const auto environment = Record::parse(ask_worker("environment", nullptr, 1)[0]);
+  const auto out = options.out.empty() ? (std::filesystem::path("results") / sweep.stem() / machine_slug(environment)).string() : options.out;
+  ResultFolder folder(out);
+  if (options.resume != "all") check_same_origin(folder, environment_columns(environment), sweep.settings());
+
+  std::vector<size_t> due;
+  for (size_t i = 0; i < cases.size(); ++i)
+    if (is_due(folder.find(planned[i].key()), options.resume)) due.push_back(i);
+  const auto verbosity = options.quiet ? Verbosity::quiet : options.verbose ? Verbosity::verbose : Verbosity::normal;
+  if (due.empty()) {
+    folder.write_csv();
+    if (!options.quiet) fmt::print(stderr, "{}: all {} cases are recorded\n", folder.path(), cases.size());
+    return 0;
+  }
+
+  const auto ceilings_json = ask_worker("ceilings", nullptr, 1)[0];
+  const auto ceilings = Ceilings::from_json(ceilings_json);
+  TimePredictor predictor(ceilings);
+  for (const auto& record : folder.records())
+    if (record.measured()) predictor.learn(record);
+  folder.write_environment({{"sweep", sweep.stem()},
+                            {"description", sweep.description()},
+                            {"environment", environment_columns(environment)},
+                            {"settings", sweep.settings()},
+                            {"ceilings", ceilings_json}});
+  size_t failed = 0;
+  try {
+    Progress progress(due.size(), verbosity);
+    for (size_t n = 0; n < due.size(); ++n) {
+      double rest_s = 0;
+      for (size_t later = n; later < due.size(); ++later) {
+        auto preview = planned[due[later]];
+        predict(preview, predictor);
+        rest_s += predicted_case_s(preview, preview.number("predicted_time_ms"));
+      }
+      auto& plan = planned[due[n]];
+      predict(plan, predictor);
+      progress.starting(n + 1, plan, rest_s);
+      const auto record = run_case(cases[due[n]], plan, environment, ceilings);
+      folder.append(record);
+      if (record.measured()) predictor.learn(record);
+      failed += record.text("outcome") == outcome::failed ? 1 : 0;
+      progress.finished(n + 1, record);
+    }
+  } catch (const Interrupted&) {
+    folder.write_csv();
+    fmt::print(stderr, "{}: interrupted; the same command goes on where it stopped\n", folder.path());
+    throw;
+  }
+  folder.write_csv();
+  if (!options.quiet) fmt::print(stderr, "{}: {} cases recorded{}\n", folder.path(), due.size(), failed > 0 ? fmt::format(", {} failed", failed) : "");
+  return failed > 0 ? 1 : 0;
+}
+
+}  // namespace
+
+Run add_sweep_command(CLI::App& command) {
+  const auto options = std::make_shared<SweepOptions>();
+  command.add_option("file", options->file, "sweep file")->required();
+  command.add_option("--out", options->out, "folder of records; by default results/SWEEP/MACHINE");
+  command.add_option("--resume", options->resume, "cases to run when some are recorded: missing, failed or all")
+      ->check(CLI::IsMember({"missing", "failed", "all"}));
+  command.add_option("--methods", options->methods, "methods instead of the file's: softmax,linear:chunk=64");
+  command.add_option("--set", options->settings, "an axis or a setting instead of the file's: query_len=512-2048*2, limits.memory=\"4 GiB\"");
+  command.add_flag("--dry-run", options->dry_run, "list the cases with predicted time and memory, and run none");
+  command.add_flag("--json", options->json, "the dry run as JSON");
+  auto* const quiet = command.add_flag("-q,--quiet", options->quiet, "no progress");
+  command.add_flag("-v,--verbose", options->verbose, "more about each case")->excludes(quiet);
+  return [options] { return run_sweep(*options); };
+}
+
+}  // namespace attnbench

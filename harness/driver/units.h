@@ -1,0 +1,19 @@
+// Numbers for people: three significant digits and a unit.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace attnbench {
+
+std::string format_ms(double ms);        // "12.3 µs", "4.56 ms", "7.89 s"; "–" for NaN
+std::string format_bytes(double bytes);  // "12.3 MiB"; "–" for NaN
+std::string format_seconds(double s);    // "42 s", "3 min 07 s", "2 h 05 min"
+
+// "11 GiB", "500MB", "4096". Throws std::invalid_argument naming the text.
+int64_t parse_bytes(const std::string& text);
+
+// Characters a terminal shows, for padding UTF-8 text.
+size_t display_width(const std::string& text);
+
+}  // namespace attnbench
