@@ -36,6 +36,7 @@ std::vector<Case> cases_for(const std::string& method, const std::string& dtype,
       c.key_len = shape.key_len;
       c.head_dim = shape.head_dim;
       c.value_dim = shape.value_dim;
+      c.complete();
       cases.push_back(c);
     }
   }
