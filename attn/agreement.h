@@ -43,7 +43,10 @@ Inputs restrict_gradient(const Inputs& inputs, const Selection& selection);
 
 struct Agreement {
   double max_abs_error = 0;
-  double max_rel_error = 0;  // per tensor: largest difference over the reference's largest entry; the worst tensor's
+  // Per tensor the largest difference over the reference's scale, the worst tensor's. The scale is the tensor's largest entry;
+  // for a gradient at least a tenth of the largest of all three, as one of them can vanish by cancellation (one key: its
+  // softmax does not depend on q) and then has no scale of its own.
+  double max_rel_error = 0;
   std::string worst;         // that tensor: "output", "q gradient", …
   bool finite = true;        // no NaN or infinity anywhere in the results, selected or not
 

@@ -57,7 +57,7 @@ std::vector<Column> declare() {
       {"rss_before_bytes", integer, "B", "memory", "resident set before the memory pass, inputs included"},
 
       {"max_abs_error", number, "", "agreement", "largest difference from the float64 reference, output and gradients"},
-      {"max_rel_error", number, "", "agreement", "the same divided by the largest entry of the reference tensor"},
+      {"max_rel_error", number, "", "agreement", "the same relative to the reference: divided by its largest entry (of a gradient, at least a tenth of all gradients')"},
       {"error_tolerance", number, "", "agreement", "largest max_rel_error that is accepted"},
       {"rows_checked", integer, "", "agreement", "random rows checked at the timed size itself"},
 

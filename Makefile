@@ -1,0 +1,55 @@
+# The front door. `make help` lists the targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup build quickstart test test-cpp test-python test-sanitize figures format lint clean
+
+PYTHON := .venv/bin/python
+QUICKSTART := results/quickstart/this-machine
+SOURCES = $(shell git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## install what is missing: system packages (apt), .venv (requirements.txt)
+	@./setup.sh
+
+build: setup ## configure and build into build/ (ATTNBENCH_CUDA=AUTO|ON|OFF chooses the CUDA sources)
+	@[ -f build/build.ninja ] || cmake --preset release $(if $(ATTNBENCH_CUDA),-DATTNBENCH_CUDA=$(ATTNBENCH_CUDA))
+	@cmake --build build
+
+# Records of an older build are measured again; those of this build are kept.
+quickstart: build ## measure softmax against linear attention on this machine and draw the figure
+	@resume=missing; [ build/attnbench-worker -nt $(QUICKSTART)/environment.json ] && resume=all; \
+	  build/attnbench sweep sweeps/quickstart.toml --out $(QUICKSTART) --resume $$resume
+	@build/attnbench table $(QUICKSTART)
+	@[ $(QUICKSTART)/quickstart.png -nt $(QUICKSTART)/records.jsonl ] || $(PYTHON) plots/quickstart.py $(QUICKSTART) >/dev/null
+	@echo; echo "figure: $(QUICKSTART)/quickstart.png (also .svg and .pdf)"
+
+test: test-cpp test-python test-sanitize ## set up, build, and run every test
+
+test-cpp: build
+	ctest --test-dir build --output-on-failure
+
+test-python: build
+	$(PYTHON) -m pytest -q tests/python
+
+test-sanitize: setup
+	@[ -f build-sanitize/build.ninja ] || cmake --preset sanitize
+	@cmake --build build-sanitize
+	ctest --test-dir build-sanitize --output-on-failure
+
+figures: setup ## draw every figure again from results/
+	@set -e; for script in plots/*.py; do \
+	  stem=$$(basename $$script .py); \
+	  if compgen -G "results/$$stem/*/records.jsonl" >/dev/null; then $(PYTHON) $$script; fi; \
+	done
+
+format: setup ## format the C++ sources
+	.venv/bin/clang-format -i $(SOURCES)
+
+lint: build ## clang-format and clang-tidy (clang-tidy 16) over the C++ sources
+	.venv/bin/clang-format --dry-run --Werror $(SOURCES)
+	run-clang-tidy-16 -quiet -p build $(CURDIR)/'(attn|baselines|harness)/.*\.cpp$$'
+
+clean: ## remove the builds (results and .venv stay)
+	rm -rf build build-debug build-sanitize

@@ -1,0 +1,79 @@
+"""The command line that every plotting script has."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from attnplots import style
+from attnplots.records import FILE_NAME, Record, RecordsError, load
+
+# No dates and no versions, so that drawing a figure again gives the same bytes.
+METADATA: dict[str, dict[str, None]] = {
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    "svg": {"Date": None, "Creator": None},
+    "png": {"Software": None},
+}
+
+
+def main(script: str, about: str | None, draw: Callable[[list[Record]], Figure]) -> int:
+    """Draws each result folder; returns 0, or 2 after one line on stderr."""
+    stem = Path(script).stem
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument(
+        "folders",
+        nargs="*",
+        type=Path,
+        metavar="RESULT_DIR",
+        help=f"folder with {FILE_NAME} (default: every such folder results/{stem}/*/)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="where the figures go (default: beside the records); with several result "
+        "folders, each gets a folder of its own name in it",
+    )
+    options = parser.parse_args()
+    try:
+        folders = options.folders or _result_folders(Path(script).resolve().parent.parent, stem)
+        targets = _targets(folders, options.out)
+        # Everything is read first: a bad file among several leaves no half-done set.
+        sets = [load(folder) for folder in folders]
+        for folder, records, target in zip(folders, sets, targets, strict=True):
+            with style.context():
+                try:
+                    figure = draw(records)
+                except RecordsError as error:
+                    raise RecordsError(f"{folder / FILE_NAME}: {error}")
+                target.mkdir(parents=True, exist_ok=True)
+                for kind, metadata in METADATA.items():
+                    path = target / f"{stem}.{kind}"
+                    figure.savefig(path, metadata=metadata, dpi=200)
+                    print(path)
+    except (RecordsError, OSError) as error:
+        print(f"{Path(script).name}: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _result_folders(root: Path, stem: str) -> list[Path]:
+    found = sorted(path.parent for path in (root / "results" / stem).glob(f"*/{FILE_NAME}"))
+    if not found:
+        pattern = root / "results" / stem / "*" / FILE_NAME
+        raise RecordsError(f"{pattern}: no such file; expected at least one, or a RESULT_DIR")
+    return found
+
+
+def _targets(folders: list[Path], out: Path | None) -> list[Path]:
+    if out is None:
+        return folders
+    if len(folders) == 1:
+        return [out]
+    names = [folder.resolve().name for folder in folders]
+    for name in names:
+        if names.count(name) > 1:
+            raise RecordsError(f"{name}: expected result folders of different names with --out")
+    return [out / name for name in names]

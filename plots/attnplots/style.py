@@ -1,0 +1,171 @@
+"""Colours, markers and fonts: a method looks the same in every figure."""
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import matplotlib
+from matplotlib.colors import to_hex, to_rgb
+
+TEXT = "#222222"
+QUIET = "#6a6a6a"
+GUIDE = "#8c8c8c"
+GRID = "#e7e7e7"
+
+HEAD_SIZE = 10.5
+NAME_SIZE = 9.0
+SMALL_SIZE = 8.0
+
+# The hue says the family of a method, the tone its variant. Tones within a family and
+# the first tones across families differ in lightness, so that they stay apart in grey.
+FAMILIES = {
+    "softmax": ("#141414", "#5f5f5f", "#989898"),
+    "sdpa": ("#dd6418", "#9a3a00", "#f2a268"),
+    "linear": ("#0b4a91", "#58aee8", "#2b7cc4"),
+    "lsh": ("#63b98b", "#2d8f63", "#0c5c3c"),
+    "favor": ("#7b3aa6", "#b07fd0", "#4b1a70"),
+}
+OTHER_FAMILIES = (
+    ("#b3235f", "#e07aa4", "#7c0f3c"),
+    ("#8a6d00", "#c7a52c", "#574400"),
+    ("#0f7c85", "#57bcc4", "#07484e"),
+    ("#7a4a2b", "#b98562", "#4a2812"),
+)
+
+SOLID = (0, ())
+DASHED = (0, (5, 1.6))
+DOTTED = (0, (1.2, 1.4))
+DASH_DOT = (0, (6, 1.5, 1.2, 1.5))
+DASHES = (SOLID, DASHED, DASH_DOT, DOTTED)
+
+# Each marker with the size at which it looks as large as the others.
+MARKERS = {
+    "o": 5.2, "s": 4.8, "^": 5.8, "D": 4.6, "v": 5.8, "P": 6.2, "<": 5.8, ">": 5.8,
+    "h": 5.8, "p": 5.8, "d": 6.2, "*": 8.0, "8": 5.4,
+}  # fmt: skip
+
+T = TypeVar("T")
+Dash = tuple[int, tuple[float, ...]]
+
+# Tone, marker and dash of the methods that are known by name.
+KNOWN: dict[str, tuple[int, str, Dash]] = {
+    "softmax": (0, "o", SOLID),
+    "sdpa": (0, "s", DASHED),
+    "linear": (0, "^", SOLID),
+    "linear-einsum": (1, "D", DASH_DOT),
+    "lsh-1": (0, "<", SOLID),
+    "lsh-4": (1, ">", DASHED),
+    "lsh-8": (2, "h", DASH_DOT),
+    "favor": (0, "P", SOLID),
+}
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one method is drawn; `ink` is its colour made dark enough for small text."""
+
+    colour: str
+    ink: str
+    marker: str
+    hollow: bool
+    dash: Dash
+
+
+def styles(methods: Iterable[str]) -> dict[str, Style]:
+    """A style for each method: fixed by its name, moved on only where two would look alike."""
+    names = sorted(set(methods))
+    chosen: dict[str, Style] = {}
+    for name in [n for n in names if n in KNOWN]:
+        tone, marker, dash = KNOWN[name]
+        chosen[name] = _style(FAMILIES[_stem(name)][tone], marker, False, dash)
+    for name in [n for n in names if n not in KNOWN]:
+        code = zlib.crc32(name.encode())
+        colours = {look.colour for look in chosen.values()}
+        shapes = {(look.marker, look.hollow) for look in chosen.values()}
+        colour = _first_free(_tones(name), colours)
+        slots = _rotated([(m, hollow) for hollow in (False, True) for m in MARKERS], code // 4)
+        marker, hollow = _first_free(slots, shapes)
+        chosen[name] = _style(colour, marker, hollow, DASHES[code % len(DASHES)])
+    return chosen
+
+
+def _style(colour: str, marker: str, hollow: bool, dash: Dash) -> Style:
+    return Style(colour, _ink(colour), marker, hollow, dash)
+
+
+def _stem(name: str) -> str:
+    return re.split(r"[^a-z0-9]", name.lower(), maxsplit=1)[0]
+
+
+def _tones(name: str) -> list[str]:
+    """The colours a method may take, the ones of its own family first."""
+    if _stem(name) in FAMILIES:
+        tones = FAMILIES[_stem(name)]
+        return _rotated(tones, zlib.crc32(name.encode()))
+    families = _rotated(OTHER_FAMILIES, zlib.crc32(_stem(name).encode()))
+    # Every first tone before any second one: other families differ in hue while they can.
+    return [tones[k] for k in range(3) for tones in families]
+
+
+def _rotated(items: Sequence[T], by: int) -> list[T]:
+    start = by % len(items)
+    return [*items[start:], *items[:start]]
+
+
+def _first_free(items: list[T], used: set[T]) -> T:
+    return next((item for item in items if item not in used), items[0])
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance, from 0 (black) to 1 (white)."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def _ink(colour: str) -> str:
+    """The colour, darkened until its contrast with white is at least 4.5 to 1."""
+    while 1.05 / (luminance(colour) + 0.05) < 4.5:
+        red, green, blue = to_rgb(colour)
+        colour = to_hex((0.95 * red, 0.95 * green, 0.95 * blue))
+    return colour
+
+
+@contextmanager
+def context() -> Iterator[None]:
+    """Settings under which a figure is drawn and saved, whatever the reader's own are."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(
+            {
+                "font.family": "DejaVu Sans",
+                "font.size": NAME_SIZE,
+                "text.color": TEXT,
+                # Names come from files: a `$` in one is a dollar sign.
+                "text.parse_math": False,
+                "text.hinting": "none",
+                "axes.edgecolor": GUIDE,
+                "axes.linewidth": 0.7,
+                "axes.spines.top": False,
+                "axes.spines.right": False,
+                "axes.axisbelow": True,
+                "axes.grid": True,
+                "grid.color": GRID,
+                "grid.linewidth": 0.6,
+                "xtick.color": GUIDE,
+                "ytick.color": GUIDE,
+                "xtick.labelcolor": TEXT,
+                "ytick.labelcolor": TEXT,
+                "xtick.labelsize": NAME_SIZE,
+                "ytick.labelsize": NAME_SIZE,
+                "xtick.major.size": 2.5,
+                "ytick.major.size": 0,
+                "xtick.major.width": 0.7,
+                "pdf.fonttype": 42,
+                "svg.fonttype": "path",
+                "svg.hashsalt": "attnplots",
+            }
+        )
+        yield

@@ -1,0 +1,51 @@
+"""Where axes are marked and what the marks say."""
+
+import math
+
+import numpy as np
+
+from attnplots.curves import Curve, size_text
+
+Limits = tuple[float, float]
+Ticks = tuple[list[float], list[str]]
+
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def lengths(span: Limits) -> Ticks:
+    """Powers of two from the shortest to the longest length."""
+    first, last = math.ceil(math.log2(span[0])), math.floor(math.log2(span[1]))
+    if first > last:
+        return [span[0]], [size_text(span[0])]
+    places = [2.0**power for power in range(first, last + 1, 1 + (last - first) // 10)]
+    return places, [size_text(n) for n in places]
+
+
+def times(limits: Limits) -> Ticks:
+    """Powers of ten, with 2 and 5 between them where few would be left."""
+    first, last = math.floor(math.log10(limits[0])), math.ceil(math.log10(limits[1]))
+    factors = (1, 2, 5) if math.log10(limits[1] / limits[0]) < 3 else (1,)
+    step = 1 + (last - first) // 9
+    places = [f * 10.0**power for power in range(first, last + 1, step) for f in factors]
+    places = [place for place in places if limits[0] <= place <= limits[1]]
+    return places, [f"{v:,.0f}" if v >= 1 else f"{v:.12f}".rstrip("0") for v in places]
+
+
+def sizes(limits: Limits) -> Ticks:
+    """Powers of two in binary units."""
+    low, high = math.log2(limits[0]), math.log2(limits[1])
+    step = next((s for s in (1, 2, 4, 5, 10) if (high - low) / s <= 7), 20)
+    powers = [p for p in range(math.ceil(low), math.floor(high) + 1) if p % step == 0]
+    units = [min(max(power // 10, 0), len(UNITS) - 1) for power in powers]
+    texts = [f"{2.0 ** (p - 10 * u):g} {UNITS[u]}" for p, u in zip(powers, units, strict=True)]
+    return [2.0**power for power in powers], texts
+
+
+def limits(panels: list[list[Curve]]) -> Limits:
+    """Limits that hold every panel of a column, so that its rows can be compared by eye."""
+    values = [v for panel in panels for c in panel for v in (*c.y, *c.low, *c.high, c.tip[1])]
+    logs = np.log2([value for value in values if np.isfinite(value)] or [1.0])
+    low, high = float(logs.min()), float(logs.max())
+    # A flat set of curves keeps its flat look only where the axis spans some octaves.
+    slack = max(0.07 * (high - low), (3.0 - (high - low)) / 2, 0.5)
+    return 2.0 ** (low - slack), 2.0 ** (high + 1.4 * slack)
