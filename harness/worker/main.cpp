@@ -1,14 +1,18 @@
 // attnbench-worker: takes cases as JSON on standard input, gives records back as JSON lines on a descriptor of its own.
 // Started by the driver; by hand it answers on standard output.
+#include <dlfcn.h>
+#include <sys/prctl.h>
+
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
-#include <sys/prctl.h>
 
 #include "harness/protocol/machine.h"
 #include "harness/worker/ceilings.h"
+#include "harness/worker/ceilings_cuda.h"
 #include "harness/worker/environment.h"
 #include "harness/worker/measure.h"
 
@@ -45,14 +49,35 @@ void answer_each(Answer& answer, attnbench::Record (*work)(const attnbench::Case
   }
 }
 
-Json to_json(const attnbench::Ceilings& c) {
+// The GPU's ceilings, or why there are none.
+Json gpu_ceilings() {
+  const auto path = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "libattnbench-gpu.so";
+  if (!std::filesystem::exists(path)) return {{"unavailable", "this build has no CUDA"}};
+  auto* const module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!module) return {{"unavailable", dlerror()}};
+  using Measure = decltype(attnbench_gpu_ceilings);
+  auto* const measure = reinterpret_cast<Measure*>(dlsym(module, "attnbench_gpu_ceilings"));
+  if (!measure) return {{"unavailable", dlerror()}};
+  attnbench::GpuCeilings c;
+  if (const char* const problem = measure(&c)) return {{"unavailable", problem}};
+  return {{"name", c.name},
+          {"driver_version", c.driver_version},
+          {"runtime_version", c.runtime_version},
+          {"memory_bytes", c.memory_bytes},
+          {"copy_gb_s", c.copy_gb_s},
+          {"fma_float32_gflop_s", c.fma_float32_gflop_s}};
+}
+
+Json ceilings_of_machine() {
+  const auto c = attnbench::measure_ceilings(attnbench::available_processors());
   return {{"read_gb_s", c.read_gb_s},
           {"copy_gb_s", c.copy_gb_s},
           {"fma_float32_gflop_s", c.fma_float32_gflop_s},
           {"fma_float64_gflop_s", c.fma_float64_gflop_s},
           {"fma_instruction_set", c.fma_instruction_set},
           {"array_bytes", c.array_bytes},
-          {"threads", c.threads}};
+          {"threads", c.threads},
+          {"gpu", gpu_ceilings()}};
 }
 
 }  // namespace
@@ -76,7 +101,7 @@ int main(int argc, char** argv) {
     Answer answer(descriptor);
     if (*describe) answer.send(attnbench::describe_methods());
     if (*environment) answer.send(attnbench::environment().to_json());
-    if (*ceilings) answer.send(to_json(attnbench::measure_ceilings(attnbench::available_processors())));
+    if (*ceilings) answer.send(ceilings_of_machine());
     if (*plan) answer_each(answer, attnbench::plan);
     if (*verify) answer_each(answer, attnbench::verify);
     if (*measure) answer_each(answer, attnbench::measure);
