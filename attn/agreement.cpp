@@ -108,7 +108,8 @@ Selection Selection::random(const Problem& p, int64_t count, uint64_t seed) {
 Inputs restrict_gradient(const Inputs& inputs, const Selection& selection) {
   Inputs restricted = inputs;
   if (!inputs.output_gradient.defined()) return restricted;
-  const auto batch = selection.batch.view({-1, 1, 1}), heads = selection.heads.view({1, -1, 1}), rows = selection.rows.view({1, 1, -1});
+  const auto batch = selection.batch.view({-1, 1, 1}), heads = selection.heads.view({1, -1, 1}),
+             rows = selection.rows.view({1, 1, -1});
   restricted.output_gradient = at::zeros_like(inputs.output_gradient);
   restricted.output_gradient.index_put_({batch, heads, rows}, inputs.output_gradient.index({batch, heads, rows}));
   return restricted;
@@ -132,7 +133,8 @@ Agreement compare(const AttentionMethod& method, const Inputs& inputs, const Res
   const auto q = widen(inputs.q), k = widen(inputs.k), v = widen(inputs.v);
   const at::AutoGradMode with_gradients(backward);
   const auto reference = method.reference(q, k, v, inputs.mask.select(selection.batch), selection.rows);
-  Agreement agreement = compare_tensor("output", select(results.output, selection).index_select(2, selection.rows), reference.detach(), 0);
+  Agreement agreement =
+      compare_tensor("output", select(results.output, selection).index_select(2, selection.rows), reference.detach(), 0);
   if (backward) {
     const auto gradient = select(inputs.output_gradient, selection).index_select(2, selection.rows).to(at::kDouble);
     auto expected = torch::autograd::grad({reference}, {q, k, v}, {gradient}, std::nullopt, false, /*allow_unused=*/true);

@@ -47,8 +47,8 @@ struct Agreement {
   // for a gradient at least a tenth of the largest of all three, as one of them can vanish by cancellation (one key: its
   // softmax does not depend on q) and then has no scale of its own.
   double max_rel_error = 0;
-  std::string worst;         // that tensor: "output", "q gradient", …
-  bool finite = true;        // no NaN or infinity anywhere in the results, selected or not
+  std::string worst;   // that tensor: "output", "q gradient", …
+  bool finite = true;  // no NaN or infinity anywhere in the results, selected or not
 
   bool within(double tolerance) const { return finite && max_rel_error <= tolerance; }
   // The worse of both.

@@ -83,8 +83,8 @@ class CausalLinear : public torch::autograd::Function<CausalLinear> {
  public:
   using Context = torch::autograd::AutogradContext;
 
-  static Tensor forward(Context* context, const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& hidden_keys,
-                        const std::string& feature_map, double epsilon, int64_t chunk) {
+  static Tensor forward(Context* context, const Tensor& q, const Tensor& k, const Tensor& v,
+                        const std::optional<Tensor>& hidden_keys, const std::string& feature_map, double epsilon, int64_t chunk) {
     const auto& map = find_feature_map(feature_map);
     const auto hidden = hidden_keys.value_or(Tensor());
     const Sequence sequence(q, k, v, hidden, map, chunk);
@@ -152,8 +152,7 @@ class CausalLinear : public torch::autograd::Function<CausalLinear> {
                                     .add_(queries.z.transpose(1, 2))
                                     .baddbmm_(score_gradient(part, numerator, total).transpose(1, 2), part.phi_q);
       sequence.store_key_gradient(merged_k_gradient, c, part, phi_gradient);
-      sequence.store_visible(merged_v_gradient, c,
-                             at::bmm(part.phi_k, queries.s).baddbmm_(scores.transpose(1, 2), numerator));
+      sequence.store_visible(merged_v_gradient, c, at::bmm(part.phi_k, queries.s).baddbmm_(scores.transpose(1, 2), numerator));
       queries.add(part.phi_q, numerator, total);
     }
     return {q_gradient, k_gradient, v_gradient, {}, {}, {}, {}};

@@ -65,9 +65,9 @@ class Linear : public AttentionMethod {
   int64_t chunk_;
 };
 
-const RegisterMethod registered{entry_of<Linear>(
-    "linear", "linear attention with elu(x) + 1 features; causal in chunks with constant-memory gradients", "O(N)", "O(N)",
-    {{"chunk", int64_t{128}, "positions a chunk of the causal form", {}, 1}})};
+const RegisterMethod registered{
+    entry_of<Linear>("linear", "linear attention with elu(x) + 1 features; causal in chunks with constant-memory gradients",
+                     "O(N)", "O(N)", {{"chunk", int64_t{128}, "positions a chunk of the causal form", {}, 1}})};
 
 }  // namespace
 }  // namespace attn

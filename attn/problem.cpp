@@ -54,9 +54,7 @@ double Problem::element_bytes() const { return double(c10::elementSize(dtype)); 
 double Problem::query_bytes() const {
   return double(batch) * double(heads) * double(query_len) * double(head_dim) * element_bytes();
 }
-double Problem::key_bytes() const {
-  return double(batch) * double(heads) * double(key_len) * double(head_dim) * element_bytes();
-}
+double Problem::key_bytes() const { return double(batch) * double(heads) * double(key_len) * double(head_dim) * element_bytes(); }
 double Problem::value_bytes() const {
   return double(batch) * double(heads) * double(key_len) * double(value_dim) * element_bytes();
 }

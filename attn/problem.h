@@ -22,22 +22,22 @@ struct KeyLengthDistribution {
 
 // Tensors are laid out [batch, heads, length, dim]: q [B,H,N,D], k [B,H,L,D], v [B,H,L,M].
 struct Problem {
-  int64_t batch = 1;        // B, may be 0
-  int64_t heads = 8;        // H
-  int64_t query_len = 1024; // N
-  int64_t key_len = 1024;   // L
-  int64_t head_dim = 64;    // D
-  int64_t value_dim = 64;   // M
+  int64_t batch = 1;         // B, may be 0
+  int64_t heads = 8;         // H
+  int64_t query_len = 1024;  // N
+  int64_t key_len = 1024;    // L
+  int64_t head_dim = 64;     // D
+  int64_t value_dim = 64;    // M
   at::ScalarType dtype = at::kFloat;
   c10::DeviceType device = c10::DeviceType::CPU;
-  bool causal = false;      // query i sees keys 0…i; needs key_len = query_len
+  bool causal = false;  // query i sees keys 0…i; needs key_len = query_len
   KeyLengthDistribution key_lengths;
 
   // Throws c10::ValueError naming the field, its value and what was expected.
   void validate() const;
 
   double element_bytes() const;
-  double query_bytes() const;   // of q, and of its gradient
+  double query_bytes() const;  // of q, and of its gradient
   double key_bytes() const;
   double value_bytes() const;
   double output_bytes() const;  // [B,H,N,M]

@@ -40,8 +40,12 @@ struct RegisterMethod {
 template <class Method>
 MethodEntry entry_of(std::string name, std::string description, std::string time_order, std::string memory_order,
                      std::vector<OptionSpec> options = {}) {
-  return {std::move(name),       std::move(description), std::move(time_order),
-          std::move(memory_order), std::move(options),     [](const Options& values) -> std::shared_ptr<AttentionMethod> {
+  return {std::move(name),
+          std::move(description),
+          std::move(time_order),
+          std::move(memory_order),
+          std::move(options),
+          [](const Options& values) -> std::shared_ptr<AttentionMethod> {
             if constexpr (std::is_constructible_v<Method, const Options&>) {
               return std::make_shared<Method>(values);
             } else {

@@ -27,10 +27,12 @@ class Sdpa : public AttentionMethod {
     const bool lengths = !p.key_lengths.is_full();
     const double masked_inputs = lengths ? p.key_bytes() + p.value_bytes() : 0;
     // With key lengths an explicit mask of [B,N,L] (causal) or [B,L]: bool, and once more as numbers inside the operator.
-    const double mask = lengths ? double(p.batch) * double(p.key_len) * (p.causal ? double(p.query_len) : 1) * (1 + p.element_bytes()) : 0;
+    const double mask =
+        lengths ? double(p.batch) * double(p.key_len) * (p.causal ? double(p.query_len) : 1) * (1 + p.element_bytes()) : 0;
     // On the CPU the flash kernel wants head_dim = value_dim; else the scores are materialised.
     const bool math = p.device == c10::DeviceType::CPU && p.head_dim != p.value_dim;
-    const double matrices = math ? p.score_count() * std::max(4.0, p.element_bytes()) * (protocol == Protocol::forward ? 3 : 4) : 0;
+    const double matrices =
+        math ? p.score_count() * std::max(4.0, p.element_bytes()) * (protocol == Protocol::forward ? 3 : 4) : 0;
     const double log_sum_exp = double(p.batch) * double(p.heads) * double(p.query_len) * 8;
     const double peak = least + masked_inputs + mask + matrices + log_sum_exp;
     if (protocol == Protocol::forward) return {forward, least, peak + p.output_bytes()};

@@ -46,7 +46,8 @@ void add_plausibility(Record& record, const Ceilings& ceilings) {
   const auto time_ms = record.number("time_median_ms");
   const auto refuse_below = [&](double least_ms, const std::string& ceiling) {
     if (time_ms < slack * least_ms)
-      record.set("implausible", fmt::format("{} is below the {} that {} allows", format_ms(time_ms), format_ms(least_ms), ceiling));
+      record.set("implausible",
+                 fmt::format("{} is below the {} that {} allows", format_ms(time_ms), format_ms(least_ms), ceiling));
   };
   // What fits the caches may move faster than main memory.
   if (record.number("min_bytes") > ceilings.array_bytes) {
@@ -76,13 +77,17 @@ void take_answer(Record& record, const WorkerAnswer& answer) {
     case WorkerAnswer::End::deadline:
       return record.set_failed(kind::timeout, fmt::format("ended at its deadline of {} s{}", record.number("deadline_s"), said));
     case WorkerAnswer::End::signalled:
-      return record.set_failed(kind::crashed, fmt::format("the worker died of signal {} ({}){}", answer.code, strsignal(answer.code), said));
+      return record.set_failed(kind::crashed,
+                               fmt::format("the worker died of signal {} ({}){}", answer.code, strsignal(answer.code), said));
     case WorkerAnswer::End::exited: break;
   }
-  if (answer.code != 0) return record.set_failed(kind::crashed, fmt::format("the worker ended with exit code {}{}", answer.code, said));
+  if (answer.code != 0)
+    return record.set_failed(kind::crashed, fmt::format("the worker ended with exit code {}{}", answer.code, said));
   if (answer.lines.size() != 1 || !answer.unreadable.empty())
-    return record.set_failed(kind::protocol, answer.unreadable.empty() ? fmt::format("the worker gave {} answers, expected 1{}", answer.lines.size(), said)
-                                                                       : fmt::format("the worker's answer is not JSON: {}", answer.unreadable));
+    return record.set_failed(kind::protocol,
+                             answer.unreadable.empty()
+                                 ? fmt::format("the worker gave {} answers, expected 1{}", answer.lines.size(), said)
+                                 : fmt::format("the worker's answer is not JSON: {}", answer.unreadable));
   try {
     const auto result = Record::parse(answer.lines[0]);
     if (!result.has("outcome")) return record.set_failed(kind::protocol, "the worker's answer has no outcome");
@@ -96,7 +101,8 @@ void take_answer(Record& record, const WorkerAnswer& answer) {
 
 Ceilings Ceilings::from_json(const Json& json) {
   const auto number = [&](const char* name) { return json.value(name, 0.0); };
-  return {number("read_gb_s"), number("copy_gb_s"), number("fma_float32_gflop_s"), number("fma_float64_gflop_s"), number("array_bytes")};
+  return {number("read_gb_s"), number("copy_gb_s"), number("fma_float32_gflop_s"), number("fma_float64_gflop_s"),
+          number("array_bytes")};
 }
 
 Ceilings Ceilings::nominal(int64_t threads) {
@@ -122,14 +128,16 @@ void TimePredictor::learn(const Record& measured) {
 
 std::string TimePredictor::group(const Record& record) {
   std::string name;
-  for (const auto* axis : {"method", "device", "dtype", "protocol", "causal", "threads", "cache"}) name += record.get(axis).dump() + " ";
+  for (const auto* axis : {"method", "device", "dtype", "protocol", "causal", "threads", "cache"})
+    name += record.get(axis).dump() + " ";
   return name;
 }
 
 double predicted_case_s(const Record& planned, double call_ms) {
   if (planned.has("outcome")) return 0;
   const auto call_s = std::isnan(call_ms) ? 0 : call_ms / 1e3;
-  const auto sampling_s = std::max(planned.number("min_samples") * call_s, std::min(planned.number("time_budget_s"), 1000 * call_s));
+  const auto sampling_s =
+      std::max(planned.number("min_samples") * call_s, std::min(planned.number("time_budget_s"), 1000 * call_s));
   return std::min(kOverheadS + kCallsBesideSamples * call_s + sampling_s, planned.number("deadline_s"));
 }
 
@@ -139,12 +147,14 @@ void predict(Record& planned, const TimePredictor& predictor) {
   planned.set("predicted_time_ms", call_ms);
   const auto peak = planned.number("predicted_peak_bytes"), budget = planned.number("memory_limit_bytes");
   if (peak > budget)
-    return planned.set_skipped(kind::predicted_oom, fmt::format("needs {} by prediction, the budget is {}", format_bytes(peak), format_bytes(budget)));
+    return planned.set_skipped(kind::predicted_oom,
+                               fmt::format("needs {} by prediction, the budget is {}", format_bytes(peak), format_bytes(budget)));
   // Twice: a prediction must be well beyond the deadline before it stands for a measurement.
-  const auto least_s = (planned.number("min_samples") + kCallsBesideSamples) * call_ms / 1e3, deadline_s = planned.number("deadline_s");
+  const auto least_s = (planned.number("min_samples") + kCallsBesideSamples) * call_ms / 1e3,
+             deadline_s = planned.number("deadline_s");
   if (least_s > 2 * deadline_s)
-    planned.set_skipped(kind::predicted_timeout,
-                        fmt::format("takes {} by prediction, its deadline is {}", format_seconds(least_s), format_seconds(deadline_s)));
+    planned.set_skipped(kind::predicted_timeout, fmt::format("takes {} by prediction, its deadline is {}",
+                                                             format_seconds(least_s), format_seconds(deadline_s)));
 }
 
 Record run_case(const Case& c, const Record& planned, const Record& environment, const std::optional<Ceilings>& ceilings) {

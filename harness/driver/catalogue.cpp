@@ -28,7 +28,8 @@ Catalogue Catalogue::load() {
                  library = worker.parent_path() / "libattn.so";
   std::error_code missing;
   const auto written = fs::last_write_time(described, missing);
-  if (!missing && written >= fs::last_write_time(worker, missing) && !missing && written >= fs::last_write_time(library, missing) && !missing) {
+  if (!missing && written >= fs::last_write_time(worker, missing) && !missing &&
+      written >= fs::last_write_time(library, missing) && !missing) {
     std::ifstream file(described);
     catalogue.methods_ = Json::parse(file, nullptr, /*allow_exceptions=*/false);
     if (catalogue.methods_.is_array()) return catalogue;

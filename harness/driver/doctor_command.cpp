@@ -35,15 +35,16 @@ Run add_doctor_command(CLI::App& command) {
     line("copy (read + written)", "copy_gb_s", "GB/s");
     line("multiply-add, float32", "fma_float32_gflop_s", "GFLOP/s");
     line("multiply-add, float64", "fma_float64_gflop_s", "GFLOP/s");
-    fmt::print("  {:<28} {}\n  {:<28} {}\n", "multiply-add chains on", ceilings.at("fma_instruction_set").get<std::string>(), "streamed array",
-               format_bytes(ceilings.at("array_bytes").get<double>()));
+    fmt::print("  {:<28} {}\n  {:<28} {}\n", "multiply-add chains on", ceilings.at("fma_instruction_set").get<std::string>(),
+               "streamed array", format_bytes(ceilings.at("array_bytes").get<double>()));
     const auto& gpu = ceilings.at("gpu");
     if (gpu.contains("unavailable")) {
       fmt::print("\nGPU\n  none: {}\n", gpu.at("unavailable").get<std::string>());
     } else {
-      fmt::print("\nGPU\n  {:<28} {}\n  {:<28} {}\n  {:<28} {:.1f} GB/s\n  {:<28} {:.1f} GFLOP/s\n", "name", gpu.at("name").get<std::string>(), "memory",
-                 format_bytes(gpu.at("memory_bytes").get<double>()), "copy (read + written)", gpu.at("copy_gb_s").get<double>(),
-                 "multiply-add, float32", gpu.at("fma_float32_gflop_s").get<double>());
+      fmt::print("\nGPU\n  {:<28} {}\n  {:<28} {}\n  {:<28} {:.1f} GB/s\n  {:<28} {:.1f} GFLOP/s\n", "name",
+                 gpu.at("name").get<std::string>(), "memory", format_bytes(gpu.at("memory_bytes").get<double>()),
+                 "copy (read + written)", gpu.at("copy_gb_s").get<double>(), "multiply-add, float32",
+                 gpu.at("fma_float32_gflop_s").get<double>());
     }
     return 0;
   };

@@ -25,7 +25,8 @@ void list_methods(bool json) {
   for (const auto& method : catalogue.methods()) {
     std::string options;
     for (const auto& option : method.at("options"))
-      options += fmt::format("{}{}={}", options.empty() ? "" : ",", option.at("name").get<std::string>(), option.at("default").dump());
+      options +=
+          fmt::format("{}{}={}", options.empty() ? "" : ",", option.at("name").get<std::string>(), option.at("default").dump());
     table.add_row({method.at("name"), method.at("time_order"), method.at("memory_order"),
                    method.at("capabilities").at("causal").get<bool>() ? "yes" : "no", options, method.at("description")});
   }
@@ -36,7 +37,10 @@ void list_columns(bool json) {
   if (json) {
     auto all = Json::array();
     for (const auto& column : columns())
-      all.push_back({{"name", column.name}, {"type", type_name(column.type)}, {"unit", column.unit}, {"group", column.group},
+      all.push_back({{"name", column.name},
+                     {"type", type_name(column.type)},
+                     {"unit", column.unit},
+                     {"group", column.group},
                      {"description", column.description}});
     return fmt::print("{}\n", all.dump(2));
   }

@@ -10,10 +10,12 @@
 
 int main(int argc, char** argv) {
   using namespace attnbench;
-  CLI::App app("Measures how attention methods scale: time and memory against sequence length, checked before timed.", "attnbench");
+  CLI::App app("Measures how attention methods scale: time and memory against sequence length, checked before timed.",
+               "attnbench");
   app.require_subcommand(1);
   app.fallthrough();
-  app.add_option_function<std::string>("--worker", set_worker_path, "worker program; by default attnbench-worker beside this one");
+  app.add_option_function<std::string>("--worker", set_worker_path,
+                                       "worker program; by default attnbench-worker beside this one");
   struct Entry {
     const char* name;
     const char* description;

@@ -25,8 +25,8 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 std::string suggestion(std::string_view name, const std::vector<std::string>& known) {
   std::string text;
   const auto distance = [&](const std::string& other) { return edit_distance(name, other); };
-  const auto nearest = std::min_element(known.begin(), known.end(),
-                                        [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+  const auto nearest =
+      std::min_element(known.begin(), known.end(), [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
   if (nearest != known.end() && distance(*nearest) <= std::max<size_t>(2, name.size() / 3))
     text = fmt::format("; did you mean '{}'?", *nearest);
   return text + (known.empty() ? "; none are known" : fmt::format("; known: {}", fmt::join(known, ", ")));

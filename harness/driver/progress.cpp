@@ -38,8 +38,9 @@ Progress::~Progress() {
 
 void Progress::starting(size_t number, const Record& planned, double rest_s) {
   if (verbosity_ == Verbosity::quiet || !terminal_) return;
-  rewrite(fmt::format("case {} of {}  {}  elapsed {}  rest ~{}{}", number, cases_, name_of(planned), format_seconds(now_s() - began_s_),
-                      format_seconds(rest_s), last_result_.empty() ? "" : "  last: " + last_result_));
+  rewrite(fmt::format("case {} of {}  {}  elapsed {}  rest ~{}{}", number, cases_, name_of(planned),
+                      format_seconds(now_s() - began_s_), format_seconds(rest_s),
+                      last_result_.empty() ? "" : "  last: " + last_result_));
 }
 
 void Progress::finished(size_t number, const Record& record) {
@@ -49,9 +50,9 @@ void Progress::finished(size_t number, const Record& record) {
   if (terminal_) rewrite("");
   fmt::print(out_, "[{}/{}] {}  {}\n", number, cases_, name_of(record), last_result_);
   if (verbosity_ == Verbosity::verbose)
-    fmt::print(out_, "        {}, {} samples of {} call(s), stopped by {}, relative error {:.1e}, {:.2f} s in all\n", record.text("implementation"),
-               record.get("samples").dump(), record.get("calls_per_sample").dump(), record.text("stop_reason"), record.number("max_rel_error"),
-               record.number("worker_s"));
+    fmt::print(out_, "        {}, {} samples of {} call(s), stopped by {}, relative error {:.1e}, {:.2f} s in all\n",
+               record.text("implementation"), record.get("samples").dump(), record.get("calls_per_sample").dump(),
+               record.text("stop_reason"), record.number("max_rel_error"), record.number("worker_s"));
   std::fflush(out_);
 }
 

@@ -62,7 +62,8 @@ TextTable summary_table(const std::vector<Record>& records) {
     for (const auto& record : records) values.insert(plain(record.get(column.name)));
     // key_len and value_dim that only follow query_len and head_dim say nothing.
     const auto follows = [&](const char* name, const char* other) {
-      return column.name == name && std::all_of(records.begin(), records.end(), [&](const Record& r) { return r.get(name) == r.get(other); });
+      return column.name == name &&
+             std::all_of(records.begin(), records.end(), [&](const Record& r) { return r.get(name) == r.get(other); });
     };
     const bool always = column.name == "method" || column.name == "query_len";
     if ((values.size() < 2 && !always) || follows("key_len", "query_len") || follows("value_dim", "head_dim")) continue;
@@ -70,7 +71,8 @@ TextTable summary_table(const std::vector<Record>& records) {
     table.add_column(column.name, column.type == ColumnType::integer ? TextTable::Align::right : TextTable::Align::left);
   }
   const bool published = std::any_of(records.begin(), records.end(), [](const Record& r) { return !published_text(r).empty(); });
-  for (const auto* header : {"time", "95 %", "time/sample", "memory/sample", "rel. error"}) table.add_column(header, TextTable::Align::right);
+  for (const auto* header : {"time", "95 %", "time/sample", "memory/sample", "rel. error"})
+    table.add_column(header, TextTable::Align::right);
   table.add_column("implementation");
   table.add_column("outcome");
   if (published) table.add_column("published");
@@ -109,7 +111,8 @@ TextTable column_table(const std::vector<Record>& records, const std::vector<std
 }
 
 std::string result_in_words(const Record& record) {
-  if (!record.measured()) return fmt::format("{}: {} ({})", record.text("outcome"), record.text("failure_kind"), record.text("reason"));
+  if (!record.measured())
+    return fmt::format("{}: {} ({})", record.text("outcome"), record.text("failure_kind"), record.text("reason"));
   return fmt::format("{} {}, {} above the inputs", format_ms(record.number("time_median_ms")), interval_text(record),
                      format_bytes(record.number("peak_extra_bytes")));
 }

@@ -44,7 +44,8 @@ std::vector<std::string> split_methods(const std::vector<std::string>& given) {
     for (size_t begin = 0; begin <= text.size();) {
       const auto end = std::min(text.find(',', begin), text.size());
       const auto piece = text.substr(begin, end - begin);
-      if (begin > 0 && piece.find('=') != std::string::npos && piece.find(':') == std::string::npos) methods.back() += "," + piece;
+      if (begin > 0 && piece.find('=') != std::string::npos && piece.find(':') == std::string::npos)
+        methods.back() += "," + piece;
       else methods.push_back(piece);
       begin = end + 1;
     }
@@ -83,8 +84,10 @@ void check_same_origin(const ResultFolder& folder, const Json& environment, cons
   compare("environment", environment);
   compare("settings", settings);
   if (!differences.empty())
-    throw UsageError(fmt::format("{} holds records of another build, machine or configuration:{}\nchoose another folder with --out, or measure every "
-                                 "case again with --resume all", folder.path(), differences));
+    throw UsageError(fmt::format(
+        "{} holds records of another build, machine or configuration:{}\nchoose another folder with --out, or measure every "
+        "case again with --resume all",
+        folder.path(), differences));
 }
 
 bool is_due(const Record* existing, const std::string& resume) {
@@ -100,14 +103,16 @@ void print_plan(const std::vector<Record>& planned, const TimePredictor& predict
   }
   TextTable table;
   for (const auto* header : {"method", "protocol"}) table.add_column(header);
-  for (const auto* header : {"batch", "query_len", "predicted time", "predicted memory"}) table.add_column(header, TextTable::Align::right);
+  for (const auto* header : {"batch", "query_len", "predicted time", "predicted memory"})
+    table.add_column(header, TextTable::Align::right);
   table.add_column("");
   double total_s = 0;
   for (const auto& record : planned) {
     const auto call_ms = record.number("predicted_time_ms");
     total_s += predicted_case_s(record, call_ms);
     table.add_row({record.text("method"), record.text("protocol"), record.get("batch").dump(), record.get("query_len").dump(),
-                   (predictor.has_seen(record) ? "" : "≥ ") + format_ms(call_ms), format_bytes(record.number("predicted_peak_bytes")),
+                   (predictor.has_seen(record) ? "" : "≥ ") + format_ms(call_ms),
+                   format_bytes(record.number("predicted_peak_bytes")),
                    record.has("outcome") ? fmt::format("{}: {}", record.text("failure_kind"), record.text("reason")) : ""});
   }
   fmt::print("{}\n{} cases, at least {}\n", table.render(), planned.size(), format_seconds(total_s));
@@ -131,7 +136,8 @@ int run_sweep(const SweepOptions& options) {
   }
 
   const auto environment = Record::parse(ask_worker("environment", nullptr, 1)[0]);
-  const auto out = options.out.empty() ? (std::filesystem::path("results") / sweep.stem() / machine_slug(environment)).string() : options.out;
+  const auto out =
+      options.out.empty() ? (std::filesystem::path("results") / sweep.stem() / machine_slug(environment)).string() : options.out;
   ResultFolder folder(out);
   if (options.resume != "all") check_same_origin(folder, environment_columns(environment), sweep.settings());
 
@@ -180,7 +186,9 @@ int run_sweep(const SweepOptions& options) {
     throw;
   }
   folder.write_csv();
-  if (!options.quiet) fmt::print(stderr, "{}: {} cases recorded{}\n", folder.path(), due.size(), failed > 0 ? fmt::format(", {} failed", failed) : "");
+  if (!options.quiet)
+    fmt::print(stderr, "{}: {} cases recorded{}\n", folder.path(), due.size(),
+               failed > 0 ? fmt::format(", {} failed", failed) : "");
   return failed > 0 ? 1 : 0;
 }
 
@@ -193,7 +201,8 @@ Run add_sweep_command(CLI::App& command) {
   command.add_option("--resume", options->resume, "cases to run when some are recorded: missing, failed or all")
       ->check(CLI::IsMember({"missing", "failed", "all"}));
   command.add_option("--methods", options->methods, "methods instead of the file's: softmax,linear:chunk=64");
-  command.add_option("--set", options->settings, "an axis or a setting instead of the file's: query_len=512-2048*2, limits.memory=\"4 GiB\"");
+  command.add_option("--set", options->settings,
+                     "an axis or a setting instead of the file's: query_len=512-2048*2, limits.memory=\"4 GiB\"");
   command.add_flag("--dry-run", options->dry_run, "list the cases with predicted time and memory, and run none");
   command.add_flag("--json", options->json, "the dry run as JSON");
   auto* const quiet = command.add_flag("-q,--quiet", options->quiet, "no progress");

@@ -90,7 +90,9 @@ class SweepParser {
       else if (name == "axes") parse_axes(table_of(value, name));
       else if (name == "limits" || name == "timing") parse_settings(name, table_of(value, name));
       else if (name == "published") parse_published(table_of(value, name));
-      else fail(key.source(), fmt::format("unknown key '{}'{}", name, suggestion(name, {"description", "axes", "limits", "timing", "published"})));
+      else
+        fail(key.source(),
+             fmt::format("unknown key '{}'{}", name, suggestion(name, {"description", "axes", "limits", "timing", "published"})));
     }
     if (find_axis("method") == nullptr && fallback_methods_.empty())
       throw UsageError(fmt::format("{}: [axes] names no method", path_));
@@ -203,8 +205,10 @@ class SweepParser {
         axis.ratio = *ratio;
         return;
       }
-      fail(node.source(), fmt::format("{} = '{}', expected a whole number, a range such as \"512-65536*2\" or \"16-64+16\", or a ratio such as "
-                                      "\"16384/query_len\"", field.name, text));
+      fail(node.source(),
+           fmt::format("{} = '{}', expected a whole number, a range such as \"512-65536*2\" or \"16-64+16\", or a ratio such as "
+                       "\"16384/query_len\"",
+                       field.name, text));
     }
     add_value(axis, json, node);
   }
@@ -235,7 +239,8 @@ class SweepParser {
     for (const auto& [key, value] : table) {
       const std::string name(key.str());
       const auto* field = find_setting(section + "." + name);
-      if (!field) fail(key.source(), fmt::format("unknown key '{}' in [{}]{}", name, section, suggestion(name, setting_names(section))));
+      if (!field)
+        fail(key.source(), fmt::format("unknown key '{}' in [{}]{}", name, section, suggestion(name, setting_names(section))));
       parse_setting(*field, value);
     }
   }

@@ -24,8 +24,8 @@
 namespace attnbench {
 
 struct SweepOverrides {
-  std::vector<std::string> methods;                            // instead of the file's, when not empty
-  std::vector<std::pair<std::string, std::string>> settings;   // --set: axis or "limits.memory", and its value
+  std::vector<std::string> methods;                           // instead of the file's, when not empty
+  std::vector<std::pair<std::string, std::string>> settings;  // --set: axis or "limits.memory", and its value
 };
 
 class SweepFile {

@@ -17,7 +17,8 @@ Run add_table_command(CLI::App& command) {
   };
   const auto options = std::make_shared<Options>();
   command.add_option("folder", options->folder, "folder with records.jsonl, or such a file")->required();
-  const std::map<std::string, TableFormat> formats{{"text", TableFormat::text}, {"markdown", TableFormat::markdown}, {"csv", TableFormat::csv}};
+  const std::map<std::string, TableFormat> formats{
+      {"text", TableFormat::text}, {"markdown", TableFormat::markdown}, {"csv", TableFormat::csv}};
   command.add_option("--format", options->format, "text, markdown or csv")->transform(CLI::CheckedTransformer(formats));
   command.add_option("--columns", options->columns, "stored columns instead of the summary")->delimiter(',');
   command.add_flag("--json", options->json, "the records as a JSON array");

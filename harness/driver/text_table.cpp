@@ -73,7 +73,8 @@ std::string TextTable::render(TableFormat format) const {
     if (markdown) {
       text += "|";
       for (size_t c = 0; c < columns_.size(); ++c)
-        text += columns_[c].align == Align::left ? fmt::format(" {:-<{}} |", "", widths[c]) : fmt::format(" {:-<{}}: |", "", widths[c] - 1);
+        text += columns_[c].align == Align::left ? fmt::format(" {:-<{}} |", "", widths[c])
+                                                 : fmt::format(" {:-<{}}: |", "", widths[c] - 1);
       text += "\n";
     } else {
       size_t total = columns_.empty() ? 0 : 2 * (columns_.size() - 1);

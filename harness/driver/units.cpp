@@ -42,8 +42,16 @@ std::string format_seconds(double s) {
 }
 
 int64_t parse_bytes(const std::string& text) {
-  constexpr std::array<std::pair<const char*, double>, 10> units{{{"", 1}, {"B", 1}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
-      {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}}};
+  constexpr std::array<std::pair<const char*, double>, 10> units{{{"", 1},
+                                                                  {"B", 1},
+                                                                  {"kB", 1e3},
+                                                                  {"MB", 1e6},
+                                                                  {"GB", 1e9},
+                                                                  {"TB", 1e12},
+                                                                  {"KiB", 0x1p10},
+                                                                  {"MiB", 0x1p20},
+                                                                  {"GiB", 0x1p30},
+                                                                  {"TiB", 0x1p40}}};
   try {
     size_t used = 0;
     const double number = std::stod(text, &used);
@@ -53,7 +61,8 @@ int64_t parse_bytes(const std::string& text) {
       if (unit == name && number >= 1 && number * factor < 9e18) return int64_t(number * factor);
   } catch (const std::logic_error&) {
   }
-  throw std::invalid_argument(fmt::format("'{}' is not an amount of memory such as \"11 GiB\", \"500 MB\" or a number of bytes", text));
+  throw std::invalid_argument(
+      fmt::format("'{}' is not an amount of memory such as \"11 GiB\", \"500 MB\" or a number of bytes", text));
 }
 
 size_t display_width(const std::string& text) {

@@ -53,14 +53,16 @@ struct Row {
   double worst(const char* protocol) const {
     double most = -1;
     for (const auto& record : records)
-      if (record.text("protocol") == protocol && record.has("max_rel_error")) most = std::max(most, record.number("max_rel_error"));
+      if (record.text("protocol") == protocol && record.has("max_rel_error"))
+        most = std::max(most, record.number("max_rel_error"));
     return most;
   }
   // "agrees", "unsupported" or what is wrong.
   std::string verdict() const {
     for (const auto& record : records)
       if (record.text("outcome") == outcome::failed)
-        return fmt::format("{} at N={}, {}: {}", record.text("failure_kind"), record.get("query_len").dump(), record.text("protocol"), record.text("reason"));
+        return fmt::format("{} at N={}, {}: {}", record.text("failure_kind"), record.get("query_len").dump(),
+                           record.text("protocol"), record.text("reason"));
     for (const auto& record : records)
       if (record.measured()) return "agrees";
     return records.empty() ? "no answer" : "unsupported: " + records.front().text("reason");
@@ -121,13 +123,22 @@ Run add_verify_command(CLI::App& command) {
     bool all_agree = true;
     for (const auto& row : rows) {
       const auto verdict = row.verdict();
-      const double tolerance = row.records.empty() ? -1 : row.records.front().has("error_tolerance") ? row.records.front().number("error_tolerance") : -1;
+      const double tolerance = row.records.empty()                          ? -1
+                               : row.records.front().has("error_tolerance") ? row.records.front().number("error_tolerance")
+                                                                            : -1;
       all_agree = all_agree && (verdict == "agrees" || verdict.starts_with("unsupported"));
       const auto value = row.worst("forward"), gradient = row.worst("forward_backward");
-      table.add_row({row.method, row.dtype, row.causal ? "yes" : "no", row.key_lengths, error_text(value), error_text(gradient), error_text(tolerance), verdict});
+      table.add_row({row.method, row.dtype, row.causal ? "yes" : "no", row.key_lengths, error_text(value), error_text(gradient),
+                     error_text(tolerance), verdict});
       const auto or_null = [](double error) { return error < 0 ? Json() : Json(error); };
-      json.push_back({{"method", row.method}, {"dtype", row.dtype}, {"causal", row.causal}, {"key_lengths", row.key_lengths},
-                      {"value_error", or_null(value)}, {"gradient_error", or_null(gradient)}, {"error_tolerance", or_null(tolerance)}, {"verdict", verdict}});
+      json.push_back({{"method", row.method},
+                      {"dtype", row.dtype},
+                      {"causal", row.causal},
+                      {"key_lengths", row.key_lengths},
+                      {"value_error", or_null(value)},
+                      {"gradient_error", or_null(gradient)},
+                      {"error_tolerance", or_null(tolerance)},
+                      {"verdict", verdict}});
     }
     if (options->json) fmt::print("{}\n", json.dump(2));
     else fmt::print("{}", table.render());

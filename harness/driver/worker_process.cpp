@@ -162,7 +162,8 @@ WorkerAnswer run_worker(const std::string& command, const Json& request, double 
   bool leader_ended = false;
   // Until both streams close. A grandchild may hold them open longer than the worker lives: once that has ended, what is
   // there is read and no more is awaited.
-  for (std::array<pollfd, 3> polled{{{to_worker.write_end(), POLLOUT, 0}, {from_worker.read_end(), POLLIN, 0}, {diagnostics.read_end(), POLLIN, 0}}};
+  for (std::array<pollfd, 3> polled{
+           {{to_worker.write_end(), POLLOUT, 0}, {from_worker.read_end(), POLLIN, 0}, {diagnostics.read_end(), POLLIN, 0}}};
        polled[1].fd >= 0 || polled[2].fd >= 0;) {
     const double left_s = deadline_s - elapsed();
     if (left_s <= 0 && !leader_ended) {
@@ -195,7 +196,8 @@ WorkerAnswer run_worker(const std::string& command, const Json& request, double 
       }
       auto& text = i == 1 ? answers : answer.diagnostics;
       text.append(buffer.data(), size_t(count));
-      if (answers.size() > kLargestAnswer) throw UsageError(fmt::format("{} answered with more than {} bytes", worker_path(), kLargestAnswer));
+      if (answers.size() > kLargestAnswer)
+        throw UsageError(fmt::format("{} answered with more than {} bytes", worker_path(), kLargestAnswer));
       if (answer.diagnostics.size() > 2 * kKeptDiagnostics)
         answer.diagnostics.erase(0, answer.diagnostics.size() - kKeptDiagnostics);
     }

@@ -11,10 +11,10 @@ namespace attnbench {
 struct WorkerAnswer {
   enum class End { exited, signalled, deadline };
   End end = End::exited;
-  int code = 0;                  // exit status, or the signal's number
-  std::vector<Json> lines;       // complete answers
-  std::string unreadable;        // first line that was not JSON, if any
-  std::string diagnostics;       // the end of what it wrote to standard output and error
+  int code = 0;             // exit status, or the signal's number
+  std::vector<Json> lines;  // complete answers
+  std::string unreadable;   // first line that was not JSON, if any
+  std::string diagnostics;  // the end of what it wrote to standard output and error
   double wall_s = 0;
 };
 

@@ -54,13 +54,25 @@ const std::vector<Field>& fields() {
       {"threads", axis, &Case::threads, "", "threads of the CPU; by default every processor", {}, 1},
       {"cache", axis, &Case::cache, "", "state of the caches when a call starts", {"warm", "cold"}},
       {"seed", axis, &Case::seed, "", "seed of the inputs"},
-      {"memory_limit_bytes", setting, &Case::memory_limit_bytes, "B",
-       "memory budget: predicted to need more, a case is not run; by default what is available", {}, 1, "limits.memory"},
+      {"memory_limit_bytes",
+       setting,
+       &Case::memory_limit_bytes,
+       "B",
+       "memory budget: predicted to need more, a case is not run; by default what is available",
+       {},
+       1,
+       "limits.memory"},
       {"deadline_s", setting, &Case::deadline_s, "s", "a case that runs longer is ended", {}, 0.001, "limits.seconds"},
       {"warmup_s", setting, &Case::warmup_s, "s", "warm-up before the first sample, one call at least", {}, 0, "timing.warmup"},
       {"min_samples", setting, &Case::min_samples, "", "fewest samples", {}, 5, "timing.min_samples"},
-      {"noise_target", setting, &Case::noise_target, "",
-       "sampling stops when the 95 % interval of the median is this narrow (half width over median)", {}, 0, "timing.noise_target"},
+      {"noise_target",
+       setting,
+       &Case::noise_target,
+       "",
+       "sampling stops when the 95 % interval of the median is this narrow (half width over median)",
+       {},
+       0,
+       "timing.noise_target"},
       {"time_budget_s", setting, &Case::time_budget_s, "s", "or when sampling has taken this long", {}, 0, "timing.seconds"},
   };
   return all;
@@ -102,7 +114,8 @@ void set(Case& c, const Field& field, const Json& value) {
 void set_text(Case& c, const Field& field, const std::string& text) {
   if (std::holds_alternative<std::string Case::*>(field.member)) return set(c, field, text);
   const auto value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (value.is_discarded()) refuse(field, "'" + text + "'", std::holds_alternative<bool Case::*>(field.member) ? "true or false" : "a number");
+  if (value.is_discarded())
+    refuse(field, "'" + text + "'", std::holds_alternative<bool Case::*>(field.member) ? "true or false" : "a number");
   set(c, field, value);
 }
 

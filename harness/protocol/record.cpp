@@ -24,8 +24,8 @@ std::vector<Column> declare() {
                        role == FieldRole::axis ? "case" : "setting", std::string(field.description)});
   const std::vector<Column> results = {
       {"outcome", text, "", "outcome", "measured, skipped or failed"},
-      {"failure_kind", text, "",
-       "outcome", "why skipped (unsupported, predicted_oom, predicted_timeout) or failed (oom, invalid, error, crashed, timeout, protocol)"},
+      {"failure_kind", text, "", "outcome",
+       "why skipped (unsupported, predicted_oom, predicted_timeout) or failed (oom, invalid, error, crashed, timeout, protocol)"},
       {"reason", text, "", "outcome", "the same in words"},
       {"implementation", text, "", "outcome", "what ran, such as aten/chunked or sdpa/flash_attention"},
       {"implausible", text, "", "outcome", "which ceiling of the machine the time would break, if any"},
@@ -57,7 +57,8 @@ std::vector<Column> declare() {
       {"rss_before_bytes", integer, "B", "memory", "resident set before the memory pass, inputs included"},
 
       {"max_abs_error", number, "", "agreement", "largest difference from the float64 reference, output and gradients"},
-      {"max_rel_error", number, "", "agreement", "the same relative to the reference: divided by its largest entry (of a gradient, at least a tenth of all gradients')"},
+      {"max_rel_error", number, "", "agreement",
+       "the same relative to the reference: divided by its largest entry (of a gradient, at least a tenth of all gradients')"},
       {"error_tolerance", number, "", "agreement", "largest max_rel_error that is accepted"},
       {"rows_checked", integer, "", "agreement", "random rows checked at the timed size itself"},
 
@@ -155,7 +156,8 @@ void Record::set(std::string_view name, const Json& value) {
     return;
   }
   if (!fits(column->type, value))
-    throw std::invalid_argument("column " + column->name + " = " + value.dump() + ", expected " + std::string(type_name(column->type)));
+    throw std::invalid_argument("column " + column->name + " = " + value.dump() + ", expected " +
+                                std::string(type_name(column->type)));
   values_[column->name] = value;
 }
 

@@ -66,7 +66,7 @@ class Record {
   // Null when the record has no such value.
   const Json& get(std::string_view column) const;
   bool has(std::string_view column) const { return !get(column).is_null(); }
-  double number(std::string_view column) const;  // NaN when there is none
+  double number(std::string_view column) const;     // NaN when there is none
   std::string text(std::string_view column) const;  // empty when there is none
   bool measured() const { return text("outcome") == outcome::measured; }
 

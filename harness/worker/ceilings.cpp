@@ -17,21 +17,21 @@ namespace {
 // chain. Named one by one, since an indexed array of them spills to the stack.
 constexpr int kChains = 12;
 
-#define ATTNBENCH_FMA_CHAINS(function, scalar, bytes, target_attribute)                              \
-  target_attribute double function(int64_t rounds) {                                                 \
-    typedef scalar Vector __attribute__((vector_size(bytes)));                                       \
-    const Vector m = Vector{} + scalar(0.999), c = Vector{} + scalar(0.001);                         \
-    Vector a0{}, a1{}, a2{}, a3{}, a4{}, a5{}, a6{}, a7{}, a8{}, a9{}, a10{}, a11{};                 \
-    for (int64_t i = 0; i < rounds; ++i) {                                                           \
-      a0 = a0 * m + c, a1 = a1 * m + c, a2 = a2 * m + c, a3 = a3 * m + c, a4 = a4 * m + c;           \
-      a5 = a5 * m + c, a6 = a6 * m + c, a7 = a7 * m + c, a8 = a8 * m + c, a9 = a9 * m + c;           \
-      a10 = a10 * m + c, a11 = a11 * m + c;                                                          \
-      /* Keeps the compiler from merging rounds or chains. */                                        \
-      __asm__ volatile("" : "+x"(a0), "+x"(a1), "+x"(a2), "+x"(a3), "+x"(a4), "+x"(a5));             \
-      __asm__ volatile("" : "+x"(a6), "+x"(a7), "+x"(a8), "+x"(a9), "+x"(a10), "+x"(a11));           \
-    }                                                                                                \
-    const Vector sum = a0 + a1 + a2 + a3 + a4 + a5 + a6 + a7 + a8 + a9 + a10 + a11;                  \
-    return double(sum[0]);                                                                           \
+#define ATTNBENCH_FMA_CHAINS(function, scalar, bytes, target_attribute)                    \
+  target_attribute double function(int64_t rounds) {                                       \
+    typedef scalar Vector __attribute__((vector_size(bytes)));                             \
+    const Vector m = Vector{} + scalar(0.999), c = Vector{} + scalar(0.001);               \
+    Vector a0{}, a1{}, a2{}, a3{}, a4{}, a5{}, a6{}, a7{}, a8{}, a9{}, a10{}, a11{};       \
+    for (int64_t i = 0; i < rounds; ++i) {                                                 \
+      a0 = a0 * m + c, a1 = a1 * m + c, a2 = a2 * m + c, a3 = a3 * m + c, a4 = a4 * m + c; \
+      a5 = a5 * m + c, a6 = a6 * m + c, a7 = a7 * m + c, a8 = a8 * m + c, a9 = a9 * m + c; \
+      a10 = a10 * m + c, a11 = a11 * m + c;                                                \
+      /* Keeps the compiler from merging rounds or chains. */                              \
+      __asm__ volatile("" : "+x"(a0), "+x"(a1), "+x"(a2), "+x"(a3), "+x"(a4), "+x"(a5));   \
+      __asm__ volatile("" : "+x"(a6), "+x"(a7), "+x"(a8), "+x"(a9), "+x"(a10), "+x"(a11)); \
+    }                                                                                      \
+    const Vector sum = a0 + a1 + a2 + a3 + a4 + a5 + a6 + a7 + a8 + a9 + a10 + a11;        \
+    return double(sum[0]);                                                                 \
   }
 
 #if defined(__x86_64__)
@@ -117,9 +117,8 @@ Ceilings measure_ceilings(int64_t threads) {
   const auto* const from = source.data();
   auto* const to = target.data();
   const auto read_s = best_seconds(threads, [&](int64_t thread) { sink = double(read_sum(from + thread * count, count)); });
-  const auto copy_s = best_seconds(threads, [&](int64_t thread) {
-    std::copy_n(from + thread * count, count, to + thread * count);
-  });
+  const auto copy_s =
+      best_seconds(threads, [&](int64_t thread) { std::copy_n(from + thread * count, count, to + thread * count); });
   ceilings.read_gb_s = double(ceilings.array_bytes) / read_s / 1e9;
   ceilings.copy_gb_s = 2 * double(ceilings.array_bytes) / copy_s / 1e9;
   return ceilings;

@@ -84,7 +84,8 @@ const char* measure(GpuCeilings& ceilings) {
   cudaFree(to);
   cudaEventDestroy(begin);
   cudaEventDestroy(end);
-  if (copy_s <= 0 || fma_s <= 0) return error == cudaSuccess ? "the GPU's ceilings could not be timed" : cudaGetErrorString(error);
+  if (copy_s <= 0 || fma_s <= 0)
+    return error == cudaSuccess ? "the GPU's ceilings could not be timed" : cudaGetErrorString(error);
   ceilings.copy_gb_s = 2 * double(array_bytes) / copy_s / 1e9;
   ceilings.fma_float32_gflop_s = 2.0 * blocks * kThreads * kChains * kRounds / fma_s / 1e9;
   return nullptr;

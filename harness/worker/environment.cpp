@@ -40,9 +40,10 @@ Record environment() {
   record.set("instruction_set", at::get_cpu_capability());
   std::ifstream governor("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
   if (std::string name; governor >> name) record.set("cpu_governor", name);
-  record.set("float32_matmul_precision", at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::HIGHEST ? "highest"
-                                         : at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::HIGH ? "high"
-                                                                                                                      : "medium");
+  record.set("float32_matmul_precision",
+             at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::HIGHEST ? "highest"
+             : at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::HIGH  ? "high"
+                                                                                                 : "medium");
   return record;
 }
 
@@ -51,12 +52,9 @@ Json describe_methods() {
   for (const auto* entry : attn::methods()) {
     const auto method = attn::make_method(entry->name);
     const auto can = method->capabilities();
-    Json capabilities = {{"causal", can.causal},
-                         {"cross_attention", can.cross_attention},
-                         {"key_lengths", can.key_lengths},
-                         {"gradients", can.gradients},
-                         {"dtypes", Json::array()},
-                         {"devices", Json::array()}};
+    Json capabilities = {{"causal", can.causal},           {"cross_attention", can.cross_attention},
+                         {"key_lengths", can.key_lengths}, {"gradients", can.gradients},
+                         {"dtypes", Json::array()},        {"devices", Json::array()}};
     for (const auto dtype : can.dtypes) capabilities["dtypes"].push_back(attn::dtype_name(dtype));
     for (const auto device : can.devices) capabilities["devices"].push_back(c10::DeviceTypeName(device, /*lower_case=*/true));
     auto options = Json::array();

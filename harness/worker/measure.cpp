@@ -72,9 +72,10 @@ void set_agreement(Record& record, const attn::Agreement& agreement, double tole
   record.set("max_rel_error", agreement.max_rel_error);
   record.set("error_tolerance", tolerance);
   if (agreement.within(tolerance)) return;
-  record.set_failed(kind::invalid, agreement.finite ? agreement.worst + " disagrees with the float64 reference: relative error " +
-                                                          Json(agreement.max_rel_error).dump() + ", accepted " + Json(tolerance).dump()
-                                                    : "NaN or infinity in the results");
+  record.set_failed(kind::invalid, agreement.finite
+                                       ? agreement.worst + " disagrees with the float64 reference: relative error " +
+                                             Json(agreement.max_rel_error).dump() + ", accepted " + Json(tolerance).dump()
+                                       : "NaN or infinity in the results");
 }
 
 // The same problem at a size where every row can be compared.
@@ -114,7 +115,8 @@ void time_pass(const Case& c, const Subject& subject, const attn::Inputs& inputs
     sampling.min_sample_ms = 0;  // one call a sample
     before_sample = [flush = CacheFlush()]() mutable { flush(); };
   }
-  const auto samples = take_samples(sampling, [&] { attn::call(*subject.method, inputs, subject.protocol); }, before_sample);
+  const auto samples = take_samples(
+      sampling, [&] { attn::call(*subject.method, inputs, subject.protocol); }, before_sample);
   record.set("time_samples_ms", samples.ms);
   record.set("samples", int64_t(samples.ms.size()));
   record.set("calls_per_sample", samples.calls_per_sample);
@@ -124,7 +126,8 @@ void time_pass(const Case& c, const Subject& subject, const attn::Inputs& inputs
 }
 
 void memory_pass(const Case& c, const Subject& subject, const attn::Inputs& inputs, Record& record) {
-  const auto input_bytes = bytes_of({inputs.q, inputs.k, inputs.v, inputs.output_gradient, inputs.mask.key_lengths.value_or(at::Tensor())});
+  const auto input_bytes =
+      bytes_of({inputs.q, inputs.k, inputs.v, inputs.output_gradient, inputs.mask.key_lengths.value_or(at::Tensor())});
   const bool can_reset = reset_peak_resident_bytes();
   record.set("rss_before_bytes", resident_bytes());
   const AllocationCounter counter;
@@ -189,7 +192,8 @@ void guarded(Record& record, const std::function<void()>& work) {
     record.set_failed(kind::oom, "the system had no more memory");
   } catch (const c10::Error& error) {
     const std::string what = error.what_without_backtrace();
-    const bool out_of_memory = what.find("can't allocate memory") != std::string::npos || dynamic_cast<const c10::OutOfMemoryError*>(&error);
+    const bool out_of_memory =
+        what.find("can't allocate memory") != std::string::npos || dynamic_cast<const c10::OutOfMemoryError*>(&error);
     record.set_failed(out_of_memory ? kind::oom : kind::error, what);
   } catch (const std::exception& error) {
     record.set_failed(kind::error, error.what());

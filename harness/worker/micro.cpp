@@ -30,7 +30,8 @@ void register_all() {
   for (const auto* entry : attn::methods()) {
     for (const auto protocol : {attn::Protocol::forward, attn::Protocol::forward_backward}) {
       for (const bool causal : {false, true}) {
-        const auto name = entry->name + (protocol == attn::Protocol::forward ? "/forward" : "/forward_backward") + (causal ? "/causal" : "/full");
+        const auto name = entry->name + (protocol == attn::Protocol::forward ? "/forward" : "/forward_backward") +
+                          (causal ? "/causal" : "/full");
         benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) { run(state, entry->name, protocol, causal); })
             ->RangeMultiplier(4)
             ->Range(512, 8192)
