@@ -15,6 +15,8 @@ namespace {
 // Each stretch of numbers has a generator of its own, so that threads can share the work.
 constexpr int64_t kStretch = 1 << 20;
 
+constexpr int64_t kLongLength = 1 << 14;
+
 at::Tensor normal(const std::vector<int64_t>& shape, const Problem& problem, uint64_t seed) {
   const auto drawn_in = problem.dtype == at::kDouble ? at::kDouble : at::kFloat;
   const auto flat = at::empty(shape, drawn_in).view(-1);
@@ -29,7 +31,7 @@ at::Tensor normal(const std::vector<int64_t>& shape, const Problem& problem, uin
 }
 
 at::Tensor select(const at::Tensor& x, const Selection& selection) {
-  return x.index_select(0, selection.batch).index_select(1, selection.heads);
+  return x.index({selection.batch.view({-1, 1}), selection.heads.view({1, -1})});
 }
 
 double largest_entry(const at::Tensor& x) { return x.numel() == 0 ? 0 : x.abs().max().item<double>(); }
@@ -96,7 +98,9 @@ Selection Selection::random(const Problem& p, int64_t count, uint64_t seed) {
   const auto draw = [&](int64_t total, int64_t wanted) {
     return std::get<0>(at::randperm(total, generator, at::TensorOptions(at::kLong)).narrow(0, 0, std::min(total, wanted)).sort());
   };
-  Selection selection{draw(p.batch, 2), draw(p.heads, 2), {}};
+  // The reference goes over every key of a pair in float64: one pair is enough of that when it is long.
+  const int64_t some = p.key_len > kLongLength ? 1 : 2;
+  Selection selection{draw(p.batch, some), draw(p.heads, some), {}};
   const auto pairs = std::max<int64_t>(1, selection.batch.numel() * selection.heads.numel());
   selection.rows = draw(p.query_len, (count + pairs - 1) / pairs);
   selection.rows[0] = 0;

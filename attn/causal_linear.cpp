@@ -110,7 +110,8 @@ class CausalLinear : public torch::autograd::Function<CausalLinear> {
   static torch::autograd::variable_list backward(Context* context, torch::autograd::variable_list gradients) {
     const auto saved = context->get_saved_variables();
     const auto &q = saved[0], &k = saved[1], &v = saved[2], &hidden_keys = saved[3];
-    const auto out = merge_heads(saved[4]), denominator = saved[5];
+    const auto out = merge_heads(saved[4]);
+    const auto& denominator = saved[5];
     const auto out_gradient = merge_heads(gradients[0]);
     const auto& map = find_feature_map(context->saved_data["feature_map"].toStringRef());
     const Sequence sequence(q, k, v, hidden_keys, map, context->saved_data["chunk"].toInt());

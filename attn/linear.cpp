@@ -24,18 +24,11 @@ class Linear : public AttentionMethod {
     // Write and read the state once a position; causal adds the triangle of scores inside each chunk.
     const double pair_flops = p.causal ? chunk * double(p.head_dim + p.value_dim + 1) * double(p.query_len) : 0;
     const double forward = rows * (2 * state * double(p.key_len + p.query_len) + 2 * pair_flops);
-    const double chunk_bytes = 4 * rows * (2 * chunk * chunk + 6 * chunk * double(p.head_dim + p.value_dim) + 2 * state);
-    // Sums are float32 for half-precision inputs, and the non-causal form keeps the features in that type.
-    const double widening = std::max(1.0, 4 / p.element_bytes());
-    const double features = p.causal ? 0 : (p.query_bytes() + p.key_bytes()) * widening;
-    const double values = p.causal || widening == 1 ? 0 : p.value_bytes() * widening;
-    const double output = p.output_bytes() * (p.causal ? 1 : 1 + widening);
-    if (protocol == Protocol::forward)
-      return {forward, p.input_bytes() + p.output_bytes(),
-              p.input_bytes() + 2 * output + 2 * features + values + (p.causal ? chunk_bytes : 0)};
-    // Backward: the state twice more, and two products of it for each of the three gradients.
-    return {forward * 3.5, 2 * (p.input_bytes() + p.output_bytes()) + p.input_bytes(),
-            2 * p.input_bytes() + 3 * output + 4 * features + 2 * values + (p.causal ? 2 * chunk_bytes : 0)};
+    const double least = p.input_bytes() + p.output_bytes();
+    const bool backward = protocol == Protocol::forward_backward;
+    return {backward ? 3.5 * forward : forward, backward ? 2 * least + p.input_bytes() : least,
+            p.input_bytes() + (backward ? p.output_bytes() : 0) +
+                (p.causal ? causal_extra_bytes(p, backward) : full_extra_bytes(p, backward))};
   }
 
   at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
@@ -61,6 +54,27 @@ class Linear : public AttentionMethod {
   }
 
  private:
+  // Float32 sums make half-precision inputs twice as wide.
+  static double widening(const Problem& p) { return std::max(1.0, 4 / p.element_bytes()); }
+
+  // Results, and what one chunk needs: its scores, features, products, and its inputs if they must be widened.
+  double causal_extra_bytes(const Problem& p, bool backward) const {
+    const double chunk = double(std::min(chunk_, p.query_len)), dims = double(p.head_dim + p.value_dim);
+    const double numbers = chunk * chunk * (backward ? 2 : 1) + chunk * dims * (backward ? 3 : 2) +
+                           double(p.head_dim) * double(p.value_dim + 1) +
+                           (widening(p) > 1 ? chunk * (dims + double(p.head_dim)) : 0);
+    const double results = p.output_bytes() + (backward ? p.input_bytes() : 0);
+    return results + double(p.batch) * double(p.heads) * (numbers + double(p.query_len)) * std::max(4.0, p.element_bytes());
+  }
+
+  // Counted on the ATen composition: features and products of the size of the inputs, in the type of the sums.
+  static double full_extra_bytes(const Problem& p, bool backward) {
+    const double wide = widening(p), features = p.query_bytes() + p.key_bytes();
+    const double composed = wide * (features + 2 * p.output_bytes()) * (backward ? 2 : 1);
+    if (wide == 1) return composed + (p.key_lengths.is_full() ? 0 : p.value_bytes());
+    return composed + wide * (p.value_bytes() + (backward ? features : 0)) + p.output_bytes();
+  }
+
   const FeatureMap& map_;
   int64_t chunk_;
 };

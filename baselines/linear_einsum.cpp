@@ -1,6 +1,8 @@
 // linear-einsum: non-causal linear attention as a PyTorch user writes it, in einsum.
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "attn/feature_map.h"
 #include "attn/reference.h"
 #include "attn/registry.h"
@@ -21,11 +23,15 @@ class LinearEinsum : public AttentionMethod {
   Cost cost(const Problem& p, Protocol protocol) const override {
     const double rows = double(p.batch) * double(p.heads);
     const double forward = 2 * rows * double(p.head_dim) * double(p.value_dim + 1) * double(p.key_len + p.query_len);
+    const bool backward = protocol == Protocol::forward_backward;
+    const double least = p.input_bytes() + p.output_bytes();
+    // Counted on the composition: features and products of the size of the inputs, in the type of the sums.
     const double features = p.query_bytes() + p.key_bytes();
-    if (protocol == Protocol::forward)
-      return {forward, p.input_bytes() + p.output_bytes(), p.input_bytes() + 2 * p.output_bytes() + 2 * features};
-    return {forward * 3, 2 * (p.input_bytes() + p.output_bytes()) + p.input_bytes(),
-            2 * p.input_bytes() + 4 * p.output_bytes() + 4 * features};
+    const double wide = std::max(1.0, 4 / p.element_bytes());
+    const double extra = wide * (features + (backward ? 4 : 2) * p.output_bytes()) +
+                         (wide > 1 ? features + p.output_bytes() : 0) + (p.key_lengths.is_full() ? 0 : p.value_bytes());
+    return {backward ? 3 * forward : forward, backward ? 2 * least + p.input_bytes() : least,
+            p.input_bytes() + (backward ? p.output_bytes() : 0) + extra};
   }
 
   at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,

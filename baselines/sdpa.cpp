@@ -24,19 +24,20 @@ class Sdpa : public AttentionMethod {
     const double scores = p.score_count() / (p.causal && p.key_lengths.is_full() ? 2 : 1);
     const double forward = scores * (2 * double(p.head_dim) + 2 * double(p.value_dim) + 5);
     const double least = p.input_bytes() + p.output_bytes();
+    const bool backward = protocol == Protocol::forward_backward;
+    // Key lengths need an explicit mask: numbers [B,N,L] inside the operator, and with causal as many booleans before; and k and
+    // v with their hidden positions zeroed.
     const bool lengths = !p.key_lengths.is_full();
-    const double masked_inputs = lengths ? p.key_bytes() + p.value_bytes() : 0;
-    // With key lengths an explicit mask of [B,N,L] (causal) or [B,L]: bool, and once more as numbers inside the operator.
-    const double mask =
-        lengths ? double(p.batch) * double(p.key_len) * (p.causal ? double(p.query_len) : 1) * (1 + p.element_bytes()) : 0;
+    const double pairs = double(p.batch) * double(p.query_len) * double(p.key_len);
+    const double mask = lengths ? pairs * (p.element_bytes() + (p.causal ? 1 : 0)) : 0;
+    const double masked = lengths ? (p.key_bytes() + p.value_bytes()) * (backward ? 2 : 1) : 0;
     // On the CPU the flash kernel wants head_dim = value_dim; else the scores are materialised.
     const bool math = p.device == c10::DeviceType::CPU && p.head_dim != p.value_dim;
-    const double matrices =
-        math ? p.score_count() * std::max(4.0, p.element_bytes()) * (protocol == Protocol::forward ? 3 : 4) : 0;
-    const double log_sum_exp = double(p.batch) * double(p.heads) * double(p.query_len) * 8;
-    const double peak = least + masked_inputs + mask + matrices + log_sum_exp;
-    if (protocol == Protocol::forward) return {forward, least, peak + p.output_bytes()};
-    return {forward * 3.5, 2 * least + p.input_bytes(), peak + 2 * p.input_bytes() + 3 * p.output_bytes()};
+    const double matrices = math ? p.score_count() * std::max(4.0, p.element_bytes()) * (backward ? 4 : 3) : 0;
+    // Beside the results the flash kernel keeps sums of each row, and backward a float32 copy of some gradients.
+    const double results = backward ? p.input_bytes() + 2.6 * p.output_bytes() : 2 * p.output_bytes();
+    return {backward ? 3.5 * forward : forward, backward ? 2 * least + p.input_bytes() : least,
+            p.input_bytes() + (backward ? p.output_bytes() : 0) + results + mask + masked + matrices};
   }
 
   at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,

@@ -16,8 +16,6 @@
 
 #include "harness/driver/errors.h"
 
-extern char** environ;
-
 namespace attnbench {
 namespace {
 

@@ -145,7 +145,7 @@ void memory_pass(const Case& c, const Subject& subject, const attn::Inputs& inpu
 
 // What forward leaves alive for backward: its own run, as the backward pass frees it piece by piece.
 void saved_pass(const Subject& subject, const attn::Inputs& inputs, Record& record) {
-  if (subject.protocol == attn::Protocol::forward) return record.set("saved_bytes", 0);
+  if (subject.protocol == attn::Protocol::forward) return record.set("saved_bytes", int64_t{0});
   const AllocationCounter counter;
   at::Tensor output;
   const auto seconds = time_once([&] { output = subject.method->forward(inputs.q, inputs.k, inputs.v, inputs.mask); });

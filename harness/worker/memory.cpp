@@ -2,28 +2,34 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/alignment.h>
+#include <c10/core/impl/alloc_cpu.h>
 #include <c10/util/Exception.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <fstream>
 #include <string>
 
 namespace attnbench {
 namespace {
 
+// Blocks begin with a header that holds their size: LibTorch also frees blocks by their address alone (raw_deallocate).
+constexpr size_t kHeader = c10::gAlignment;
+
 class CountingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
-    auto inner = c10::GetDefaultCPUAllocator()->allocate(bytes);
-    auto* const data = inner.get();
-    const auto device = inner.device();
+    const auto device = at::Device(at::kCPU);
+    if (bytes == 0) return {nullptr, device};
+    auto* const block = static_cast<char*>(c10::alloc_cpu(bytes + kHeader));
+    std::memcpy(block, &bytes, sizeof bytes);
     add(int64_t(bytes));
-    auto* const block = new Block{this, int64_t(bytes), std::move(inner)};
-    return {data, block, &release, device};
+    return {block + kHeader, block + kHeader, &release, device};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }  // a block knows its size only through its context
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* destination, const void* source, size_t count) const override {
     default_copy_data(destination, source, count);
   }
@@ -34,17 +40,7 @@ class CountingAllocator final : public c10::Allocator {
   int64_t largest() const { return largest_; }
 
  private:
-  struct Block {
-    CountingAllocator* owner;
-    int64_t bytes;
-    c10::DataPtr inner;
-  };
-
-  static void release(void* context) {
-    auto* const block = static_cast<Block*>(context);
-    block->owner->current_ -= block->bytes;
-    delete block;
-  }
+  static void release(void* data);
 
   static void raise(std::atomic<int64_t>& most, int64_t value) {
     auto seen = most.load();
@@ -64,6 +60,15 @@ class CountingAllocator final : public c10::Allocator {
 CountingAllocator& counting_allocator() {
   static auto* const allocator = new CountingAllocator;
   return *allocator;
+}
+
+void CountingAllocator::release(void* data) {
+  if (data == nullptr) return;
+  auto* const block = static_cast<char*>(data) - kHeader;
+  size_t bytes = 0;
+  std::memcpy(&bytes, block, sizeof bytes);
+  counting_allocator().current_ -= int64_t(bytes);
+  c10::free_cpu(block);
 }
 
 // A line of /proc/self/status in bytes.
