@@ -46,7 +46,7 @@ class Linear : public AttentionMethod {
     ran("aten/matmul");
     const auto sums = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     const auto phi_q = map_.apply(q.to(sums));
-    const auto phi_k = zero_where(map_.apply(k.to(sums)), hidden_keys);
+    const auto phi_k = zero_where(map_.apply(zero_where(k, hidden_keys).to(sums)), hidden_keys);
     const auto values = zero_where(v.to(sums), hidden_keys);
     const auto state = at::matmul(phi_k.transpose(2, 3), values);
     const auto denominator = at::matmul(phi_q, phi_k.sum(2).unsqueeze(3));
@@ -71,7 +71,7 @@ class Linear : public AttentionMethod {
   static double full_extra_bytes(const Problem& p, bool backward) {
     const double wide = widening(p), features = p.query_bytes() + p.key_bytes();
     const double composed = wide * (features + 2 * p.output_bytes()) * (backward ? 2 : 1);
-    if (wide == 1) return composed + (p.key_lengths.is_full() ? 0 : p.value_bytes());
+    if (wide == 1) return composed + (p.key_lengths.is_full() ? 0 : p.key_bytes() + p.value_bytes());
     return composed + wide * (p.value_bytes() + (backward ? features : 0)) + p.output_bytes();
   }
 

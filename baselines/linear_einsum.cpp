@@ -29,7 +29,8 @@ class LinearEinsum : public AttentionMethod {
     const double features = p.query_bytes() + p.key_bytes();
     const double wide = std::max(1.0, 4 / p.element_bytes());
     const double extra = wide * (features + (backward ? 4 : 2) * p.output_bytes()) +
-                         (wide > 1 ? features + p.output_bytes() : 0) + (p.key_lengths.is_full() ? 0 : p.value_bytes());
+                         (wide > 1 ? features + p.output_bytes() : 0) +
+                         (p.key_lengths.is_full() ? 0 : p.key_bytes() + p.value_bytes());
     return {backward ? 3 * forward : forward, backward ? 2 * least + p.input_bytes() : least,
             p.input_bytes() + (backward ? p.output_bytes() : 0) + extra};
   }
@@ -44,7 +45,7 @@ class LinearEinsum : public AttentionMethod {
     ran("aten/einsum");
     const auto hidden_keys = mask.hidden_keys(k.size(2));
     const auto phi_q = at::elu(q) + 1;
-    const auto phi_k = zero_where(at::elu(k) + 1, hidden_keys);
+    const auto phi_k = zero_where(at::elu(zero_where(k, hidden_keys)) + 1, hidden_keys);
     // State and sum of keys in float32 whatever the inputs; einsum wants one type on both sides.
     const auto sums = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     const auto wide_q = phi_q.to(sums), wide_k = phi_k.to(sums);

@@ -70,6 +70,18 @@ std::string trimmed(std::string text) {
   return text;
 }
 
+// What a result must have and this one has not.
+std::optional<std::string> misses(const Record& result) {
+  const auto ended = result.text("outcome");
+  if (ended != outcome::measured && ended != outcome::skipped && ended != outcome::failed)
+    return fmt::format("has the outcome '{}', expected measured, skipped or failed", ended);
+  const auto& samples = result.get("time_samples_ms");
+  const auto is_number = [](const Json& sample) { return sample.is_number(); };
+  if (result.measured() && (!samples.is_array() || samples.empty() || !std::all_of(samples.begin(), samples.end(), is_number)))
+    return "is measured but has no samples of time";
+  return std::nullopt;
+}
+
 // The worker's answer merged into the record, or what went wrong.
 void take_answer(Record& record, const WorkerAnswer& answer) {
   const auto said = answer.diagnostics.empty() ? "" : "; it said: " + trimmed(answer.diagnostics);
@@ -79,6 +91,7 @@ void take_answer(Record& record, const WorkerAnswer& answer) {
     case WorkerAnswer::End::signalled:
       return record.set_failed(kind::crashed,
                                fmt::format("the worker died of signal {} ({}){}", answer.code, strsignal(answer.code), said));
+    case WorkerAnswer::End::flooded: return record.set_failed(kind::protocol, "the worker's answer had no end" + said);
     case WorkerAnswer::End::exited: break;
   }
   if (answer.code != 0)
@@ -90,7 +103,7 @@ void take_answer(Record& record, const WorkerAnswer& answer) {
                                  : fmt::format("the worker's answer is not JSON: {}", answer.unreadable));
   try {
     const auto result = Record::parse(answer.lines[0]);
-    if (!result.has("outcome")) return record.set_failed(kind::protocol, "the worker's answer has no outcome");
+    if (const auto problem = misses(result)) return record.set_failed(kind::protocol, "the worker's answer " + *problem);
     record.merge(result);
   } catch (const std::invalid_argument& error) {
     record.set_failed(kind::protocol, fmt::format("the worker's answer is not a record: {}", error.what()));

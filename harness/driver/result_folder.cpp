@@ -31,6 +31,8 @@ struct Log {
 };
 
 Log parse_log(const std::string& path) {
+  // A device may have no end.
+  if (!fs::is_regular_file(path)) throw UsageError(fmt::format("{}: not a regular file", path));
   std::ifstream file(path, std::ios::binary);
   if (!file) fail(path, "read");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -76,13 +78,21 @@ std::vector<Record> read_records(const std::string& folder_or_file) {
   return parse_log(path).records;
 }
 
+FileDescriptor::~FileDescriptor() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+void FileDescriptor::open(const std::string& path, int flags) {
+  descriptor_ = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) fail(path, "open");
+}
+
 ResultFolder::ResultFolder(std::string path) : path_(std::move(path)) {
   std::error_code error;
   fs::create_directories(path_, error);
   if (error) throw UsageError(fmt::format("{}: cannot make the folder: {}", path_, error.message()));
   const auto lock_path = joined(path_, ".lock");
-  lock_ = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock_ < 0) fail(lock_path, "open");
+  lock_.open(lock_path, O_RDWR | O_CREAT);
   if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
     std::array<char, 32> holder{};
     const auto count = read(lock_, holder.data(), holder.size() - 1);
@@ -92,16 +102,10 @@ ResultFolder::ResultFolder(std::string path) : path_(std::move(path)) {
   write_all(lock_, std::to_string(getpid()), lock_path);
 
   const auto log_path = joined(path_, "records.jsonl");
-  log_ = open(log_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND, 0644);
-  if (log_ < 0) fail(log_path, "open");
+  log_.open(log_path, O_RDWR | O_CREAT | O_APPEND);
   auto log = parse_log(log_path);
   if (ftruncate(log_, off_t(log.whole_bytes)) != 0) fail(log_path, "cut a torn line off");
   records_ = std::move(log.records);
-}
-
-ResultFolder::~ResultFolder() {
-  if (log_ >= 0) close(log_);
-  if (lock_ >= 0) close(lock_);
 }
 
 const Record* ResultFolder::find(const std::string& key) const {
@@ -144,16 +148,14 @@ void ResultFolder::write_csv() const { write_file("records.csv", records_csv(rec
 
 void ResultFolder::write_file(const std::string& name, const std::string& text) const {
   const auto path = joined(path_, name.c_str()), temporary = path + ".new";
-  const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) fail(temporary, "open");
   try {
+    FileDescriptor file;
+    file.open(temporary, O_WRONLY | O_CREAT | O_TRUNC);
     write_all(file, text, path);
   } catch (...) {
-    close(file);
     unlink(temporary.c_str());
     throw;
   }
-  close(file);
   if (rename(temporary.c_str(), path.c_str()) != 0) fail(path, "replace");
 }
 

@@ -12,13 +12,27 @@ namespace attnbench {
 // last line, as a killed run leaves it, is passed over. Throws UsageError with file and line for anything else malformed.
 std::vector<Record> read_records(const std::string& folder_or_file);
 
+// Closes its file when it goes.
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  ~FileDescriptor();
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  // Throws UsageError naming the path.
+  void open(const std::string& path, int flags);
+  operator int() const { return descriptor_; }
+
+ private:
+  int descriptor_ = -1;
+};
+
 // A folder that this process alone writes to.
 class ResultFolder {
  public:
   // Makes the folder, and cuts a torn last line off its records. Throws UsageError naming the process that has it open, or
   // the file that cannot be written.
   explicit ResultFolder(std::string path);
-  ~ResultFolder();
   ResultFolder(const ResultFolder&) = delete;
   ResultFolder& operator=(const ResultFolder&) = delete;
 
@@ -39,7 +53,7 @@ class ResultFolder {
   void write_file(const std::string& name, const std::string& text) const;
 
   std::string path_;
-  int lock_ = -1, log_ = -1;
+  FileDescriptor lock_, log_;
   std::vector<Record> records_;
 };
 

@@ -193,7 +193,9 @@ class SweepParser {
 
   void parse_axis_value(SweepFile::Axis& axis, const toml::node& node) {
     const auto& field = *axis.field;
-    const auto json = json_of(node, field.name);
+    auto json = json_of(node, field.name);
+    // A distribution of key lengths may be a number, which needs no quotes.
+    if (field.name == "key_lengths" && json.is_number_integer()) json = json.dump();
     const bool integer = std::holds_alternative<int64_t Case::*>(field.member);
     if (integer && json.is_string()) {
       const auto& text = json.get_ref<const std::string&>();

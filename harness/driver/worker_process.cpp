@@ -21,6 +21,7 @@ namespace {
 
 constexpr size_t kLargestAnswer = size_t{64} << 20;
 constexpr size_t kKeptDiagnostics = 4096;
+constexpr double kDrainS = 0.2;
 constexpr int kAnswerDescriptor = 3;
 
 std::string chosen_path;
@@ -158,8 +159,9 @@ WorkerAnswer run_worker(const std::string& command, const Json& request, double 
   std::string answers;
   WorkerAnswer answer;
   bool leader_ended = false;
-  // Until both streams close. A grandchild may hold them open longer than the worker lives: once that has ended, what is
-  // there is read and no more is awaited.
+  double drained_at = 0;
+  // Until both streams close. A grandchild outside the group may hold them open, or go on writing, when the worker has ended:
+  // then what is there is read, for a moment, and no more is awaited.
   for (std::array<pollfd, 3> polled{
            {{to_worker.write_end(), POLLOUT, 0}, {from_worker.read_end(), POLLIN, 0}, {diagnostics.read_end(), POLLIN, 0}}};
        polled[1].fd >= 0 || polled[2].fd >= 0;) {
@@ -170,11 +172,12 @@ WorkerAnswer run_worker(const std::string& command, const Json& request, double 
     }
     const int ready = poll(polled.data(), polled.size(), leader_ended ? 0 : int(std::min(left_s, 0.1) * 1000) + 1);
     throw_if_interrupted();
-    if (ready == 0) {
-      if (leader_ended) break;
-      leader_ended = group.ended();
-      continue;
+    if (!leader_ended && group.ended()) {
+      leader_ended = true;
+      drained_at = elapsed() + kDrainS;
     }
+    if (leader_ended && (ready == 0 || elapsed() > drained_at)) break;
+    if (ready == 0) continue;
     if (polled[0].revents != 0) {
       const auto written = write(polled[0].fd, to_send.data() + sent, to_send.size() - sent);
       if (written > 0) sent += size_t(written);
@@ -194,14 +197,16 @@ WorkerAnswer run_worker(const std::string& command, const Json& request, double 
       }
       auto& text = i == 1 ? answers : answer.diagnostics;
       text.append(buffer.data(), size_t(count));
-      if (answers.size() > kLargestAnswer)
-        throw UsageError(fmt::format("{} answered with more than {} bytes", worker_path(), kLargestAnswer));
       if (answer.diagnostics.size() > 2 * kKeptDiagnostics)
         answer.diagnostics.erase(0, answer.diagnostics.size() - kKeptDiagnostics);
     }
+    if (answers.size() > kLargestAnswer) {
+      answer.end = WorkerAnswer::End::flooded;
+      break;
+    }
   }
   // Streams closed: the worker is about to end; give it until its deadline.
-  while (!leader_ended && answer.end != WorkerAnswer::End::deadline) {
+  while (!leader_ended && answer.end == WorkerAnswer::End::exited) {
     throw_if_interrupted();
     leader_ended = group.ended();
     if (leader_ended) break;
@@ -210,7 +215,7 @@ WorkerAnswer run_worker(const std::string& command, const Json& request, double 
   }
   const int status = group.end();
   answer.wall_s = elapsed();
-  if (answer.end != WorkerAnswer::End::deadline) {
+  if (answer.end == WorkerAnswer::End::exited) {
     answer.end = WIFSIGNALED(status) ? WorkerAnswer::End::signalled : WorkerAnswer::End::exited;
     answer.code = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
   }

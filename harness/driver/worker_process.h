@@ -9,7 +9,7 @@
 namespace attnbench {
 
 struct WorkerAnswer {
-  enum class End { exited, signalled, deadline };
+  enum class End { exited, signalled, deadline, flooded };  // flooded: killed, its answer had no end
   End end = End::exited;
   int code = 0;             // exit status, or the signal's number
   std::vector<Json> lines;  // complete answers

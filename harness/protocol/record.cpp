@@ -100,7 +100,7 @@ bool fits(ColumnType type, const Json& value) {
     case ColumnType::numbers:
       if (!value.is_array()) return false;
       for (const auto& item : value)
-        if (!item.is_number()) return false;
+        if (!item.is_number() && !item.is_null()) return false;  // null: was not finite
       return true;
   }
   return false;

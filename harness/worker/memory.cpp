@@ -2,58 +2,68 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
-#include <c10/core/alignment.h>
 #include <c10/core/impl/alloc_cpu.h>
 #include <c10/util/Exception.h>
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstring>
 #include <fstream>
+#include <mutex>
 #include <string>
+#include <unordered_map>
 
 namespace attnbench {
 namespace {
 
-// Blocks begin with a header that holds their size: LibTorch also frees blocks by their address alone (raw_deallocate).
-constexpr size_t kHeader = c10::gAlignment;
-
+// Keeps the sizes of its blocks beside them and not in them, so that blocks are those of the default allocator: either may free
+// what the other handed out, by address alone.
 class CountingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
-    const auto device = at::Device(at::kCPU);
-    if (bytes == 0) return {nullptr, device};
-    auto* const block = static_cast<char*>(c10::alloc_cpu(bytes + kHeader));
-    std::memcpy(block, &bytes, sizeof bytes);
-    add(int64_t(bytes));
-    return {block + kHeader, block + kHeader, &release, device};
+    auto* const data = c10::alloc_cpu(bytes);
+    if (data != nullptr) add(data, int64_t(bytes));
+    return {data, data, &release, at::Device(at::kCPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* destination, const void* source, size_t count) const override {
     default_copy_data(destination, source, count);
   }
 
-  void reset() { current_ = peak_ = largest_ = 0; }
-  int64_t current() const { return current_; }
-  int64_t peak() const { return peak_; }
-  int64_t largest() const { return largest_; }
+  void reset() {
+    const std::lock_guard lock(mutex_);
+    blocks_.clear();
+    current_ = peak_ = largest_ = 0;
+  }
+  int64_t current() const { return read(current_); }
+  int64_t peak() const { return read(peak_); }
+  int64_t largest() const { return read(largest_); }
 
  private:
   static void release(void* data);
 
-  static void raise(std::atomic<int64_t>& most, int64_t value) {
-    auto seen = most.load();
-    while (seen < value && !most.compare_exchange_weak(seen, value)) {
-    }
+  int64_t read(const int64_t& value) const {
+    const std::lock_guard lock(mutex_);
+    return value;
+  }
+  void add(void* data, int64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    blocks_[data] = bytes;
+    current_ += bytes;
+    peak_ = std::max(peak_, current_);
+    largest_ = std::max(largest_, bytes);
+  }
+  // Blocks of before the last reset are not known and change nothing.
+  void remove(void* data) {
+    const std::lock_guard lock(mutex_);
+    const auto found = blocks_.find(data);
+    if (found == blocks_.end()) return;
+    current_ -= found->second;
+    blocks_.erase(found);
   }
 
-  void add(int64_t bytes) {
-    raise(peak_, current_ += bytes);
-    raise(largest_, bytes);
-  }
-
-  std::atomic<int64_t> current_{0}, peak_{0}, largest_{0};
+  mutable std::mutex mutex_;
+  std::unordered_map<void*, int64_t> blocks_;
+  int64_t current_ = 0, peak_ = 0, largest_ = 0;
 };
 
 // Never destroyed: a tensor may outlive everything else.
@@ -63,12 +73,8 @@ CountingAllocator& counting_allocator() {
 }
 
 void CountingAllocator::release(void* data) {
-  if (data == nullptr) return;
-  auto* const block = static_cast<char*>(data) - kHeader;
-  size_t bytes = 0;
-  std::memcpy(&bytes, block, sizeof bytes);
-  counting_allocator().current_ -= int64_t(bytes);
-  c10::free_cpu(block);
+  counting_allocator().remove(data);
+  c10::free_cpu(data);
 }
 
 // A line of /proc/self/status in bytes.

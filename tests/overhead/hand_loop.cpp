@@ -2,6 +2,7 @@
 // milliseconds. compare.py sets it beside what the harness records.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <chrono>

@@ -1,0 +1,109 @@
+// What tests of methods share: the methods, masks and problems they loop over.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attn/agreement.h"
+#include "attn/registry.h"
+
+namespace attn {
+
+// Every registered method, and settings of options that take another path. Methods that tests register are called "test-…".
+inline std::vector<std::string> method_specs() {
+  std::vector<std::string> specs;
+  for (const auto* entry : methods())
+    if (!entry->name.starts_with("test-")) specs.push_back(entry->name);
+  specs.push_back("linear:chunk=7");  // many chunks, the last one partial
+  return specs;
+}
+
+enum class Masking { none, causal, key_lengths, causal_and_key_lengths };
+constexpr Masking kMaskings[] = {Masking::none, Masking::causal, Masking::key_lengths, Masking::causal_and_key_lengths};
+
+inline const char* name_of(Masking masking) {
+  constexpr const char* names[] = {"none", "causal", "key_lengths", "causal_and_key_lengths"};
+  return names[size_t(masking)];
+}
+inline bool is_causal(Masking m) { return m == Masking::causal || m == Masking::causal_and_key_lengths; }
+inline bool has_key_lengths(Masking m) { return m == Masking::key_lengths || m == Masking::causal_and_key_lengths; }
+
+// As a part of a test's name.
+inline std::string identifier(std::string text) {
+  for (auto& c : text)
+    if (!isalnum(static_cast<unsigned char>(c))) c = '_';
+  return text;
+}
+
+struct Shape {
+  int64_t query_len, key_len, head_dim, value_dim;
+};
+
+inline std::string text_of(const Shape& s) {
+  return "N=" + std::to_string(s.query_len) + " L=" + std::to_string(s.key_len) + " D=" + std::to_string(s.head_dim) +
+         " M=" + std::to_string(s.value_dim);
+}
+
+inline Problem problem_of(const Shape& shape, at::ScalarType dtype, Masking masking, int64_t batch = 2, int64_t heads = 2) {
+  Problem p;
+  p.batch = batch;
+  p.heads = heads;
+  p.query_len = shape.query_len;
+  p.key_len = shape.key_len;
+  p.head_dim = shape.head_dim;
+  p.value_dim = shape.value_dim;
+  p.dtype = dtype;
+  p.causal = is_causal(masking);
+  if (has_key_lengths(masking)) p.key_lengths = KeyLengthDistribution::parse("uniform");
+  return p;
+}
+
+// The first batch entry has no visible key, the second two thirds of them, others any number. Also for problems that are
+// none, causal with unequal lengths: to see them refused.
+inline Inputs inputs_of(Problem problem, Protocol protocol, uint64_t seed = 1) {
+  const bool causal = std::exchange(problem.causal, false);
+  auto inputs = make_inputs(problem, protocol, seed);
+  inputs.mask.causal = causal;
+  if (!problem.key_lengths.is_full() && problem.batch > 0) {
+    inputs.mask.key_lengths->select(0, 0).fill_(0);
+    if (problem.batch > 1) inputs.mask.key_lengths->select(0, 1).fill_((2 * problem.key_len + 2) / 3);
+  }
+  return inputs;
+}
+
+inline bool all_finite(const at::Tensor& x) { return at::isfinite(x).all().item<bool>(); }
+
+inline double largest_difference(const at::Tensor& a, const at::Tensor& b) {
+  return a.numel() == 0 ? 0 : (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
+}
+
+constexpr std::pair<const char*, at::Tensor Results::*> kGradients[] = {
+    {"q gradient", &Results::q_gradient}, {"k gradient", &Results::k_gradient}, {"v gradient", &Results::v_gradient}};
+
+// Equal but for rounding: the largest difference over the largest entry.
+inline void expect_close(const at::Tensor& result, const at::Tensor& expected, double tolerance, const std::string& what) {
+  ASSERT_EQ(result.sizes(), expected.sizes()) << what;
+  if (expected.numel() == 0) return;
+  ASSERT_TRUE(all_finite(result)) << what;
+  const auto scale = std::max(1e-30, expected.to(at::kDouble).abs().max().item<double>());
+  EXPECT_LE(largest_difference(result, expected) / scale, tolerance) << what;
+}
+
+// A gradient that is almost nothing beside the others has no scale of its own.
+inline void expect_close(const Results& results, const Results& expected, double tolerance) {
+  expect_close(results.output, expected.output, tolerance, "output");
+  if (!expected.q_gradient.defined() || expected.q_gradient.numel() == 0) return;
+  double scale = 1e-30;
+  for (const auto& [name, member] : kGradients)
+    scale = std::max(scale, (expected.*member).to(at::kDouble).abs().max().item<double>());
+  for (const auto& [name, member] : kGradients) {
+    ASSERT_TRUE(all_finite(results.*member)) << name;
+    EXPECT_LE(largest_difference(results.*member, expected.*member) / scale, tolerance) << name;
+  }
+}
+
+}  // namespace attn

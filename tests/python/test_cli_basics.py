@@ -1,0 +1,229 @@
+"""What a user meets first: usage, the lists, and the doctor."""
+
+import re
+import subprocess
+
+import pytest
+from conftest import ROOT, Cli, write_sweep
+
+COMMANDS = ["list", "verify", "measure", "sweep", "table", "doctor"]
+
+COLUMNS = """
+schema_version outcome failure_kind reason implementation time_first_ms time_median_ms time_q1_ms
+time_q3_ms time_ci_low_ms time_ci_high_ms samples stop_reason time_per_sample_ms input_bytes
+output_bytes saved_bytes peak_allocated_bytes peak_extra_bytes peak_extra_bytes_per_sample
+peak_rss_bytes max_abs_error max_rel_error method device dtype protocol batch heads query_len
+key_len head_dim value_dim causal key_lengths threads seed
+""".split()
+
+UNITS = {"_ms": "ms", "_s": "s", "_bytes": "B", "_bytes_per_sample": "B"}
+
+
+def test_help_names_every_command(attnbench):
+    text = attnbench("--help").stdout
+    for command in COMMANDS:
+        assert command in text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_describes_its_options(attnbench, command):
+    text = attnbench(command, "--help").stdout
+    options = re.split(r"\n  (?=-)", text.partition("Options:")[2])[1:]
+    assert len(options) >= 2
+    for option in options:
+        assert len(option.split()) >= 3, f"no description: {option}"
+
+
+def test_no_arguments_is_an_error_that_shows_the_usage(attnbench):
+    done = attnbench(code=2)
+    for command in COMMANDS:
+        assert command in done.stdout + done.stderr
+
+
+def test_unknown_command_is_named_with_the_nearest(attnbench):
+    message = attnbench("swep", "x.toml", code=2).stderr
+    assert "swep" in message
+    assert "sweep" in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wrong", "nearest"),
+    [
+        (["measure", "linear", "--query-length", "3"], "--query-length", "--query-len"),
+        (["sweep", "x.toml", "--dryrun"], "--dryrun", "--dry-run"),
+        (["table", "x", "--colums", "method"], "--colums", "--columns"),
+    ],
+)
+def test_unknown_option_is_named_with_the_nearest(attnbench, arguments, wrong, nearest):
+    message = attnbench(*arguments, code=2).stderr
+    assert wrong in message
+    assert nearest in message.replace(wrong, "")
+
+
+def test_a_required_argument_is_named(attnbench):
+    assert "file" in attnbench("sweep", code=2).stderr
+    assert "method" in attnbench("measure", code=2).stderr
+    assert "folder" in attnbench("table", code=2).stderr
+
+
+def test_list_methods_json(attnbench):
+    methods = attnbench.json("list", "methods")
+    names = [method["name"] for method in methods]
+    assert {"linear", "linear-einsum", "sdpa", "softmax"} <= set(names)
+    assert names == sorted(names) and len(names) == len(set(names))
+    for method in methods:
+        assert set(method) >= {
+            "name", "description", "time_order", "memory_order", "capabilities", "options"
+        }  # fmt: skip
+        assert method["description"]
+        assert "\n" not in method["description"]
+        assert method["time_order"] in ("O(N)", "O(N log N)", "O(N²)")
+        assert method["memory_order"] in ("O(N)", "O(N log N)", "O(N²)")
+        can = method["capabilities"]
+        for flag in ("causal", "cross_attention", "key_lengths", "gradients"):
+            assert isinstance(can[flag], bool)
+        assert "float32" in can["dtypes"]
+        assert "cpu" in can["devices"]
+        for option in method["options"]:
+            assert set(option) >= {"name", "type", "default", "choices", "description"}
+            assert option["type"] in ("integer", "number", "boolean", "text")
+
+
+def test_list_methods_json_tells_methods_apart(attnbench):
+    methods = {method["name"]: method for method in attnbench.json("list", "methods")}
+    assert methods["softmax"]["memory_order"] == "O(N²)"
+    assert methods["linear"]["time_order"] == "O(N)"
+    assert methods["linear"]["capabilities"]["causal"] is True
+    assert methods["linear-einsum"]["capabilities"]["causal"] is False
+    chunk = {option["name"]: option for option in methods["linear"]["options"]}["chunk"]
+    assert chunk["type"] == "integer"
+    assert isinstance(chunk["default"], int)
+
+
+def test_list_methods_text_says_the_same(attnbench):
+    lines = attnbench("list", "methods").stdout.splitlines()
+    assert lines[0].split()[:3] == ["method", "time", "memory"]
+    for method, line in zip(attnbench.json("list", "methods"), lines[2:], strict=True):
+        assert line.split()[0] == method["name"]
+        assert method["time_order"] in line
+        assert method["description"] in line
+
+
+def test_list_without_a_word_lists_methods(attnbench):
+    assert attnbench("list").stdout == attnbench("list", "methods").stdout
+
+
+def test_methods_are_those_that_the_worker_describes(attnbench, workers):
+    assert attnbench.json("list", "methods") == workers.methods
+
+
+def test_list_columns_json(attnbench):
+    columns = attnbench.json("list", "columns")
+    names = [column["name"] for column in columns]
+    assert len(names) == len(set(names))
+    assert set(COLUMNS) <= set(names)
+    for column in columns:
+        assert column["type"] in ("text", "integer", "number", "boolean", "numbers")
+        assert column["description"]
+        assert column["group"]
+        for ending, unit in UNITS.items():
+            if column["name"].endswith(ending):
+                assert column["unit"] == unit, column["name"]
+
+
+def test_list_columns_text_says_the_same(attnbench):
+    lines = attnbench("list", "columns").stdout.splitlines()
+    assert lines[0].split() == ["column", "type", "unit", "group", "description"]
+    for column, line in zip(attnbench.json("list", "columns"), lines[2:], strict=True):
+        assert line.split()[:2] == [column["name"], column["type"]]
+        assert line.endswith(column["description"])
+
+
+def test_list_sweeps_of_a_folder(attnbench, tmp_path):
+    (tmp_path / "sweeps").mkdir()
+    write_sweep(tmp_path / "sweeps/second.toml", description="two and two")
+    write_sweep(tmp_path / "sweeps/first.toml", description="one", query_len="16-64+16")
+    sweeps = attnbench.json("list", "sweeps")
+    assert [s["name"] for s in sweeps] == ["first", "second"]
+    assert [s["cases"] for s in sweeps] == [8, 4]
+    assert [s["description"] for s in sweeps] == ["one", "two and two"]
+    assert all((tmp_path / s["file"]).is_file() for s in sweeps)
+    lines = attnbench("list", "sweeps").stdout.splitlines()
+    assert "first.toml" in lines[2] and " 8 " in lines[2] and lines[2].endswith("one")
+    assert "second.toml" in lines[3] and lines[3].endswith("two and two")
+
+
+def test_list_sweeps_names_the_place_of_a_mistake(attnbench, tmp_path):
+    (tmp_path / "sweeps").mkdir()
+    (tmp_path / "sweeps/wrong.toml").write_text('[axes]\nmethod = "linear"\nbach = 1\n')
+    message = attnbench("list", "sweeps", code=2).stderr
+    assert "wrong.toml:3:1:" in message and "'batch'" in message
+
+
+def test_the_projects_own_sweeps_can_be_read(build):
+    attnbench = Cli(build / "attnbench", folder=ROOT)
+    sweeps = {s["name"]: s for s in attnbench.json("list", "sweeps")}
+    assert {path.stem for path in (ROOT / "sweeps").glob("*.toml")} == set(sweeps)
+    assert "figure1" in sweeps
+    for sweep in sweeps.values():
+        assert sweep["cases"] > 0
+        assert sweep["description"]
+
+
+def test_list_of_something_else(attnbench):
+    message = attnbench("list", "metods", code=2).stderr
+    assert "metods" in message and "methods" in message and "columns" in message
+
+
+def test_doctor_json(attnbench, build):
+    doctor = attnbench.json("doctor")
+    ceilings = doctor["ceilings"]
+    for name in ("read_gb_s", "copy_gb_s", "fma_float32_gflop_s", "fma_float64_gflop_s"):
+        assert ceilings[name] > 0, name
+    assert ceilings["array_bytes"] >= 2**26
+    assert ceilings["threads"] >= 1
+    assert doctor["processors"] >= 1
+    assert doctor["available_memory_bytes"] > 0
+    assert doctor["cpu_model"]
+    assert doctor["torch_version"].startswith("2.")
+    assert doctor["worker"] == str(build / "attnbench-worker")
+    for column in attnbench.json("list", "columns"):
+        assert column["name"] in doctor or column["group"] != "environment"
+
+
+def test_doctor_text(attnbench, workers):
+    worker = workers.make(ceilings={"read_gb_s": 12.25, "fma_float32_gflop_s": 345.5})
+    text = attnbench.with_worker(worker)("doctor").stdout
+    lines = {line[:30].strip(): line[30:].strip() for line in text.splitlines()}
+    assert lines["streaming read"] in ("12.2 GB/s", "12.3 GB/s")
+    assert lines["multiply-add, float32"] == "345.5 GFLOP/s"
+    assert lines["torch_version"] == workers.environment["torch_version"]
+    assert lines["worker"] == str(worker)
+
+
+@pytest.mark.parametrize("command", [["doctor"], ["measure", "linear"], ["list", "methods"]])
+def test_a_worker_that_is_not_there_is_named(attnbench, tmp_path, command):
+    missing = tmp_path / "no-such-worker"
+    message = attnbench.with_worker(missing)(*command, code=2).stderr
+    assert str(missing) in message and "No such file" in message
+
+
+@pytest.mark.parametrize(
+    ("asked", "command"),
+    [("describe", ["list"]), ("plan", ["measure", "linear"]), ("plan", ["sweep", "x.toml"])],
+)
+def test_a_worker_that_gives_no_answer_is_named_with_what_it_said(
+    attnbench, workers, tmp_path, asked, command
+):
+    write_sweep(tmp_path / "x.toml")
+    worker = workers.make(**{asked: "echo 'libattn.so: cannot open' >&2; exit 127"})
+    message = attnbench.with_worker(worker)(*command, code=2).stderr
+    assert str(worker) in message and asked in message
+    assert "libattn.so: cannot open" in message
+
+
+@pytest.mark.parametrize("what", ["methods", "columns"])  # less than a buffer, and more
+def test_output_that_cannot_be_written_is_an_error(attnbench, what):
+    with open("/dev/full", "w") as full:
+        done = attnbench("list", what, code=2, stdout=full, stderr=subprocess.PIPE)
+    assert "No space left" in done.stderr

@@ -1,0 +1,390 @@
+"""`attnbench measure`: one case, as text and as a record that agrees with itself."""
+
+import os
+import re
+import resource
+import signal
+import statistics
+from pathlib import Path
+
+import pytest
+from conftest import children, group_members, measuring_worker, small, strict_json, wait_for
+
+ELEMENT_BYTES = {"float32": 4, "float64": 8, "bfloat16": 2}
+
+# Every option that `measure` documents, with the value given and the value recorded.
+OPTIONS = {
+    "--device": ("cpu", "cpu"),
+    "--dtype": ("float64", "float64"),
+    "--protocol": ("forward_backward", "forward_backward"),
+    "--batch": ("2", 2),
+    "--heads": ("3", 3),
+    "--query-len": ("40", 40),
+    "--key-len": ("56", 56),
+    "--head-dim": ("8", 8),
+    "--value-dim": ("24", 24),
+    "--key-lengths": ("uniform", "uniform"),
+    "--threads": ("1", 1),
+    "--cache": ("cold", "cold"),
+    "--seed": ("7", 7),
+    "--memory-limit-bytes": ("1.5 GiB", 3 * 2**29),
+    "--deadline-s": ("90", 90.0),
+    "--warmup-s": ("0.001", 0.001),
+    "--min-samples": ("7", 7),
+    "--noise-target": ("0.5", 0.5),
+    "--time-budget-s": ("0.03", 0.03),
+}
+
+
+def input_bytes(r):
+    rows = r["batch"] * r["heads"]
+    elements = rows * (
+        r["query_len"] * r["head_dim"] + r["key_len"] * (r["head_dim"] + r["value_dim"])
+    )
+    if r["protocol"] == "forward_backward":
+        elements += rows * r["query_len"] * r["value_dim"]
+    lengths = 0 if r["key_lengths"] == "full" else 8 * r["batch"]
+    return elements * ELEMENT_BYTES[r["dtype"]] + lengths
+
+
+def output_bytes(r):
+    rows = r["batch"] * r["heads"]
+    elements = rows * r["query_len"] * r["value_dim"]
+    if r["protocol"] == "forward_backward":
+        elements += rows * r["query_len"] * r["head_dim"]
+        elements += rows * r["key_len"] * (r["head_dim"] + r["value_dim"])
+    return elements * ELEMENT_BYTES[r["dtype"]]
+
+
+def check(r):
+    """What holds for every record of a measured case."""
+    assert r["outcome"] == "measured", r["reason"]
+    assert r["failure_kind"] is None and r["reason"] is None
+    assert r["implementation"]
+
+    samples = r["time_samples_ms"]
+    assert r["samples"] == len(samples) >= max(5, r["min_samples"])
+    assert all(sample > 0 for sample in samples)
+    q1, median, q3 = statistics.quantiles(samples, n=4, method="inclusive")
+    assert r["time_q1_ms"] == pytest.approx(q1)
+    assert r["time_median_ms"] == pytest.approx(median)
+    assert r["time_q3_ms"] == pytest.approx(q3)
+    assert r["time_q1_ms"] <= r["time_median_ms"] <= r["time_q3_ms"]
+    assert min(samples) <= r["time_ci_low_ms"] <= r["time_median_ms"]
+    assert r["time_median_ms"] <= r["time_ci_high_ms"] <= max(samples)
+    assert r["time_per_sample_ms"] == pytest.approx(r["time_median_ms"] / r["batch"])
+    assert r["time_first_ms"] > 0
+    assert r["calls_per_sample"] >= 1 and r["warmup_calls"] >= 1
+    assert r["stop_reason"] in ("noise_target", "time_budget")
+    assert 0 < r["measured_s"] < r["worker_s"]
+
+    assert r["input_bytes"] == input_bytes(r)
+    assert r["output_bytes"] == output_bytes(r)
+    assert r["peak_allocated_bytes"] == r["input_bytes"] + r["peak_extra_bytes"]
+    assert r["peak_extra_bytes"] >= r["output_bytes"]
+    assert r["peak_extra_bytes_per_sample"] == pytest.approx(r["peak_extra_bytes"] / r["batch"])
+    assert 0 < r["largest_allocation_bytes"] <= r["peak_extra_bytes"]
+    if r["peak_rss_bytes"] is not None:  # the system lets it be reset
+        assert r["peak_rss_bytes"] >= r["peak_allocated_bytes"]
+
+    assert 0 < r["max_rel_error"] <= r["error_tolerance"]
+    assert r["max_abs_error"] > 0
+    assert r["rows_checked"] > 0
+    assert r["flops"] > 0 and r["min_bytes"] > 0
+    assert r["min_bytes"] >= r["input_bytes"] - 8 * r["batch"]
+    assert r["schema_version"] >= 1
+    assert r["torch_version"] and r["cpu_model"] and r["revision"] and r["compiler"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", r["finished_at"])
+
+
+@pytest.mark.parametrize("method", ["linear", "linear-einsum", "sdpa", "softmax"])
+@pytest.mark.parametrize("protocol", ["forward", "forward_backward"])
+def test_record_agrees_with_itself(quick, method, protocol):
+    done = quick("measure", method, *small(batch=3, protocol=protocol), "--json")
+    assert done.stdout.count("\n") == 1
+    record = strict_json(done.stdout)
+    check(record)
+    assert record["method"] == method and record["protocol"] == protocol and record["batch"] == 3
+    if protocol == "forward":
+        assert record["saved_bytes"] == 0
+    columns = [column["name"] for column in quick.json("list", "columns")]
+    assert list(record) == columns
+
+
+def test_with_the_worker_beside_the_driver(attnbench):
+    check(attnbench.json("measure", "linear", *small()))
+
+
+def test_softmax_holds_two_matrices_of_scores(quick):
+    record = quick.json("measure", "softmax", *small(query_len=512, batch=2))
+    matrix = 2 * 2 * 512 * 512 * 4
+    assert record["largest_allocation_bytes"] == matrix
+    assert record["peak_extra_bytes"] == pytest.approx(2 * matrix, rel=0.1)
+    # … and the prediction, from which cases are skipped, knows it.
+    assert record["predicted_peak_bytes"] == pytest.approx(record["peak_allocated_bytes"], rel=0.1)
+
+
+def test_linear_needs_memory_in_proportion_to_length(quick):
+    shorter, longer = (
+        quick.json("measure", "linear", *small(query_len=n))["peak_extra_bytes"]
+        for n in (256, 1024)
+    )
+    assert longer == pytest.approx(4 * shorter, rel=0.1)
+
+
+def test_every_documented_option_is_recorded(quick):
+    text = quick("measure", "--help").stdout
+    documented = set(re.findall(r"^ +(?:-\w,)?(--[a-z-]+)", text, re.MULTILINE))
+    assert documented == set(OPTIONS) | {"--causal", "--json", "--help"}
+
+    given = [word for option, (value, _) in OPTIONS.items() for word in (option, value)]
+    record = quick.json("measure", "softmax", *given)
+    for option, (_, recorded) in OPTIONS.items():
+        assert record[option[2:].replace("-", "_")] == recorded, option
+    assert record["causal"] is False
+    check(record)
+    assert record["calls_per_sample"] == 1  # a cold cache is cold once
+
+
+def test_defaults_that_follow_other_options(quick):
+    record = quick.json("measure", "linear", *small())
+    assert record["key_len"] == record["query_len"] == 64
+    assert record["value_dim"] == record["head_dim"] == 16
+    assert record["memory_limit_bytes"] > 2**20
+    defaults = {"device": "cpu", "dtype": "float32", "protocol": "forward", "batch": 1}
+    defaults |= {"causal": False, "key_lengths": "full", "cache": "warm", "seed": 0}
+    assert {name: record[name] for name in defaults} == defaults
+
+
+def test_threads_follow_the_processors_that_may_be_used(attnbench, canned_worker):
+    one = min(os.sched_getaffinity(0))
+    record = attnbench.with_worker(canned_worker).json(
+        "measure", "linear", preexec_fn=lambda: os.sched_setaffinity(0, {one})
+    )
+    assert record["threads"] == 1
+
+
+@pytest.mark.parametrize("method", ["linear", "sdpa", "softmax"])
+def test_causal(quick, method):
+    record = quick.json("measure", method, *small(protocol="forward_backward"), "--causal")
+    check(record)
+    assert record["causal"] is True
+
+
+def test_option_of_a_method_changes_what_runs(quick):
+    chunks = [
+        quick.json("measure", f"linear:chunk={chunk}", *small(), "--causal") for chunk in (8, 64)
+    ]
+    for record in chunks:
+        check(record)
+    assert [record["method"] for record in chunks] == ["linear:chunk=8", "linear:chunk=64"]
+    assert chunks[0]["peak_extra_bytes"] != chunks[1]["peak_extra_bytes"]
+
+
+def test_seed_makes_the_inputs(quick):
+    def error(seed):
+        return quick.json("measure", "linear", *small(seed=seed))["max_abs_error"]
+
+    assert error(1) == error(1) != error(2)
+
+
+def test_key_lengths(quick):
+    for lengths in ("0", "5", "uniform"):
+        record = quick.json("measure", "softmax", *small(batch=2, key_lengths=lengths))
+        assert record["outcome"] == "measured"
+        assert record["key_lengths"] == lengths
+        assert record["input_bytes"] == input_bytes(record)
+        # With no key to see the answer is zero, exactly.
+        assert (record["max_abs_error"] == 0) == (lengths == "0")
+
+
+def test_dtypes(quick):
+    errors = {}
+    for dtype in ("float64", "float32", "bfloat16"):
+        record = quick.json("measure", "softmax", *small(dtype=dtype))
+        check(record)
+        errors[dtype] = record["max_rel_error"]
+    assert errors["float64"] < 1e-12 < errors["float32"] < 1e-4 < errors["bfloat16"]
+
+
+def test_noise_target_and_time_budget_stop_the_sampling(quick):
+    easy = quick.json("measure", "linear", *small(noise_target=1e9, time_budget_s=60))
+    assert easy["stop_reason"] == "noise_target" and 5 <= easy["samples"] <= 7
+    never = quick.json("measure", "linear", *small(noise_target=0, min_samples=9))
+    assert never["stop_reason"] == "time_budget" and never["samples"] >= 9
+    sampled_s = sum(never["time_samples_ms"]) * never["calls_per_sample"] / 1e3
+    assert sampled_s >= 0.05 * 0.999
+
+
+def test_text_shows_units(quick):
+    text = quick("measure", "softmax", *small(memory_limit_bytes="1GiB")).stdout
+    lines = dict(line.split(maxsplit=1) for line in text.splitlines() if line.startswith("  "))
+    assert lines["method"] == "softmax"
+    assert lines["outcome"] == "measured"
+    assert lines["query_len"] == "64"
+    assert lines["memory_limit_bytes"] == "1.00 GiB"
+    assert lines["input_bytes"] == "24.0 KiB"
+    for name in ("time_first_ms", "time_median_ms", "time_q1_ms", "time_per_sample_ms"):
+        assert re.fullmatch(r"\d+(\.\d+)? (µs|ms|s)", lines[name]), lines[name]
+    assert "failure_kind" not in lines and "time_samples_ms" not in lines
+
+
+# ---------------------------------------------------------------- cases that are not run
+
+
+def test_unsupported_is_skipped_with_the_reason(quick):
+    record = quick.json("measure", "linear-einsum", *small(), "--causal")
+    assert (record["outcome"], record["failure_kind"]) == ("skipped", "unsupported")
+    assert "linear-einsum" in record["reason"] and "causal" in record["reason"]
+    assert record["time_median_ms"] is None and record["peak_allocated_bytes"] is None
+    text = quick("measure", "linear-einsum", *small(), "--causal").stdout
+    assert "skipped" in text and record["reason"] in text
+
+
+def test_causal_cross_attention_is_skipped(quick):
+    record = quick.json("measure", "linear", *small(key_len=32), "--causal")
+    assert (record["outcome"], record["failure_kind"]) == ("skipped", "unsupported")
+    assert "key_len" in record["reason"]
+
+
+def test_cuda_where_there_is_none_is_skipped(quick, workers):
+    if Path("/dev/nvidiactl").exists() and workers.environment["build"].startswith("CUDA"):
+        pytest.skip("this machine and build may well have CUDA")
+    record = quick.json("measure", "linear", *small(device="cuda"))
+    assert (record["outcome"], record["failure_kind"]) == ("skipped", "unsupported")
+    assert "cuda" in record["reason"].lower()
+    assert record["device"] == "cuda" and record["time_median_ms"] is None
+
+
+def test_more_memory_than_the_limit_is_predicted(quick):
+    record = quick.json("measure", "softmax", *small(memory_limit_bytes="100 kB"))
+    assert (record["outcome"], record["failure_kind"]) == ("skipped", "predicted_oom")
+    assert record["memory_limit_bytes"] == 100_000 < record["predicted_peak_bytes"]
+    assert "97.7 KiB" in record["reason"]  # the budget
+    assert record["time_median_ms"] is None
+    # The linear form fits where the matrices of scores do not.
+    less = small(query_len=512, memory_limit_bytes="1 MB")
+    assert quick.json("measure", "softmax", *less)["outcome"] == "skipped"
+    assert quick.json("measure", "linear", *less)["outcome"] == "measured"
+
+
+def test_memory_that_runs_out_is_recorded_with_the_bytes(quick):
+    matrix = 2 * 16384 * 16384 * 4
+
+    def less_memory():
+        resource.setrlimit(resource.RLIMIT_DATA, (matrix, matrix))
+
+    large = small(query_len=16384, memory_limit_bytes="1 TB")
+    done = quick("measure", "softmax", *large, "--json", code=1, preexec_fn=less_memory)
+    record = strict_json(done.stdout)
+    assert (record["outcome"], record["failure_kind"]) == ("failed", "oom")
+    assert str(matrix) in record["reason"]
+    assert record["time_median_ms"] is None
+
+
+def test_deadline(quick):
+    done = quick("measure", "linear", *small(deadline_s=0.001), "--json", code=1)
+    record = strict_json(done.stdout)
+    assert (record["outcome"], record["failure_kind"]) == ("failed", "timeout")
+    assert "0.001 s" in record["reason"]
+    assert record["time_median_ms"] is None
+
+
+def test_a_crash_of_the_worker_is_a_record(attnbench, workers):
+    worker = workers.make(measure="echo 'no such kernel' >&2; kill -SEGV $$")
+    done = attnbench.with_worker(worker)("measure", "linear", *small(), "--json", code=1)
+    record = strict_json(done.stdout)
+    assert (record["outcome"], record["failure_kind"]) == ("failed", "crashed")
+    assert f"signal {signal.SIGSEGV.value}" in record["reason"]
+    assert "no such kernel" in record["reason"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted(quick, number):
+    with quick.running("measure", "linear", *small(time_budget_s=60, noise_target=0)) as driver:
+        worker = measuring_worker(driver)
+        driver.send_signal(number)
+        output, _ = driver.communicate(timeout=60)
+        assert driver.returncode == 128 + number
+        assert output == ""
+        assert group_members(worker.group) == []
+
+
+# ---------------------------------------------------------------- what cannot be asked for
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("--device", "gpu", "one of cpu, cuda"),
+        ("--dtype", "float8", "float32, float64, bfloat16"),
+        ("--protocol", "backward", "forward, forward_backward"),
+        ("--batch", "0", "at least 1"),
+        ("--batch", "1.5", "a whole number"),
+        ("--batch", "99999999999999999999", "a whole number"),
+        ("--heads", "-2", "at least 1"),
+        ("--query-len", "many", "number"),
+        ("--query-len", "", "number"),
+        ("--key-len", "0", "at least 1"),
+        ("--head-dim", "true", "a whole number"),
+        ("--value-dim", "[16]", "a whole number"),
+        ("--key-lengths", "some", "'full', 'uniform' or a number"),
+        ("--key-lengths", "65", "64"),
+        ("--threads", "0", "at least 1"),
+        ("--cache", "lukewarm", "one of warm, cold"),
+        ("--seed", "-1", "at least 0"),
+        ("--memory-limit-bytes", "much", "11 GiB"),
+        ("--memory-limit-bytes", "-1 GiB", "11 GiB"),
+        ("--memory-limit-bytes", "4 GiBs", "11 GiB"),
+        ("--deadline-s", "0", "at least 0.001"),
+        ("--deadline-s", "nan", "a number"),
+        ("--deadline-s", "1e999", "a number"),
+        ("--warmup-s", "-0.1", "at least 0"),
+        ("--min-samples", "4", "at least 5"),
+        ("--noise-target", "-1", "at least 0"),
+        ("--time-budget-s", "soon", "a number"),
+    ],
+)
+def test_bad_value_is_named_with_what_was_expected(canned, option, value, expected):
+    done = canned("measure", "linear", *small(**{option[2:].replace("-", "_"): value}), code=2)
+    assert done.stdout == ""
+    message = done.stderr
+    assert option[2:] in message.replace("_", "-")
+    assert expected in message
+    assert value.removesuffix("9" * 19) in message or "1e+20" in message
+
+
+def test_sizes_beyond_64_bits_are_refused(canned):
+    huge = str(2**62)
+    message = canned(
+        "measure", "linear", "--batch", huge, "--query-len", huge, "--head-dim", huge, code=2
+    ).stderr
+    assert "64-bit" in message or "budget" in message
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("sofmax", ["'sofmax'", "'softmax'", "linear-einsum"]),
+        ("Linear", ["'Linear'", "'linear'"]),
+        ("linear:chnk=3", ["'chnk'", "'chunk'"]),
+        ("linear:chunk", ["'chunk'", "option=value"]),
+        ("linear:chunk=many", ["chunk", "'many'", "whole number"]),
+        ("linear:chunk=0", ["chunk", "'0'", "at least 1"]),
+        ("linear:chunk=8,chunk=9", ["chunk", "twice"]),
+        ("softmax:chunk=3", ["'chunk'", "softmax"]),
+    ],
+)
+def test_unknown_method_or_option_of_a_method(canned, method, words):
+    done = canned("measure", method, *small(), code=2)
+    assert done.stdout == ""
+    for word in words:
+        assert word in done.stderr
+
+
+def test_nothing_is_left_running(quick):
+    with quick.running("measure", "linear", *small()) as driver:
+        worker = measuring_worker(driver)
+        driver.wait(timeout=60)
+        wait_for(lambda: not group_members(worker.group), "the worker's group to end")
+        assert children(driver.pid) == []

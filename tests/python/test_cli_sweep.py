@@ -1,0 +1,517 @@
+"""`attnbench sweep`: a sweep file becomes a folder of records, each case once."""
+
+import csv
+import json
+import re
+
+import pytest
+from conftest import records_in, strict_json, write_sweep
+
+CASES = [("linear", 32), ("linear", 48), ("softmax", 32), ("softmax", 48)]
+
+
+def cases_of(records):
+    return [(record["method"], record["query_len"]) for record in records]
+
+
+def log_of(folder):
+    return (folder / "records.jsonl").read_bytes()
+
+
+def dry_run(attnbench, *arguments):
+    return attnbench.json("sweep", *arguments, "--dry-run")
+
+
+# ---------------------------------------------------------------- a whole run
+
+
+def test_end_to_end(attnbench, tmp_path, sweep):
+    attnbench("sweep", sweep, "--out", "out")
+    out = tmp_path / "out"
+    records = records_in(out)
+    assert cases_of(records) == CASES
+    columns = attnbench.json("list", "columns")
+    for record in records:
+        assert list(record) == [column["name"] for column in columns]
+        assert record["outcome"] == "measured", record["reason"]
+        assert record["samples"] == len(record["time_samples_ms"]) >= 5
+        assert record["predicted_time_ms"] > 0 and record["predicted_peak_bytes"] > 0
+        assert record["time_budget_s"] == 0.02 and record["warmup_s"] == 0
+
+    environment = strict_json((out / "environment.json").read_text())
+    assert environment["sweep"] == "small"
+    assert environment["description"] == "a test"
+    assert environment["settings"]["time_budget_s"] == 0.02
+    assert environment["ceilings"]["read_gb_s"] > 0
+    for name, value in environment["environment"].items():
+        assert all(record[name] == value for record in records), name
+
+    check_csv(out, columns, records)
+
+
+def check_csv(out, columns, records):
+    with open(out / "records.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    kept = [column for column in columns if column["type"] != "numbers"]
+    assert rows[0] == [column["name"] for column in kept]
+    assert len(rows) == 1 + len(records)
+    for row, record in zip(rows[1:], records, strict=True):
+        for cell, column in zip(row, kept, strict=True):
+            value = record[column["name"]]
+            if value is None:
+                assert cell == ""
+            elif column["type"] == "text":
+                formula = value.startswith(("=", "+", "-", "@"))
+                assert cell == ("'" + value if formula else value)
+            else:
+                assert strict_json(cell) == value
+
+
+def test_a_second_run_runs_nothing(quick, workers, tmp_path, sweep):
+    quick("sweep", sweep, "--out", "out")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    never = workers.make(measure="echo 'was not to run' >&2; exit 1")
+    done = quick.with_worker(never)("sweep", sweep, "--out", "out")
+    assert "4 cases" in done.stderr
+    after = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    for name in ("records.jsonl", "records.csv", "environment.json"):
+        assert after[name] == before[name], name
+
+
+def test_only_what_is_missing_runs(canned, tmp_path, sweep):
+    canned("sweep", sweep, "--out", "out", "--methods", "softmax")
+    first = log_of(tmp_path / "out")
+    canned("sweep", sweep, "--out", "out")
+    assert log_of(tmp_path / "out").startswith(first)
+    assert cases_of(records_in(tmp_path / "out")) == CASES[2:] + CASES[:2]
+
+
+def test_a_case_is_told_by_every_axis(canned, tmp_path, sweep):
+    axes = {"causal": [False, True], "protocol": ["forward", "forward_backward"], "seed": [0, 1]}
+    axes |= {"key_lengths": ["full", "uniform"], "dtype": ["float32", "float64"]}
+    everything = write_sweep(tmp_path / "all.toml", method="linear", query_len=32, **axes)
+    canned("sweep", everything, "--out", "out")
+    records = records_in(tmp_path / "out")
+    assert len({tuple(record[axis] for axis in axes) for record in records}) == len(records) == 32
+
+
+def test_default_folder_is_named_for_sweep_and_machine(canned, tmp_path, sweep, workers):
+    canned("sweep", sweep)
+    (machine,) = (tmp_path / "results/small").iterdir()
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", machine.name)
+    assert machine.name.endswith(f"-{workers.environment['processors']}-threads")
+    assert len(records_in(machine)) == 4
+
+
+def test_published_values_stand_beside_our_own(canned, tmp_path):
+    (tmp_path / "paper.csv").write_text(
+        "method,query_len,time_ms,memory_bytes,outcome,source\n"
+        'softmax,32,1.5,2048,measured,"the paper, page 6"\n'
+        "softmax,48,,,oom,the paper\n"
+    )
+    canned("sweep", write_sweep(tmp_path / "s.toml", published="paper.csv"), "--out", "out")
+    records = {case: r for case, r in zip(CASES, records_in(tmp_path / "out"), strict=True)}
+    softmax = records["softmax", 32]
+    assert softmax["published_time_ms"] == 1.5 and softmax["published_memory_bytes"] == 2048
+    assert softmax["published_source"] == "the paper, page 6"
+    assert records["softmax", 48]["published_outcome"] == "oom"
+    assert records["linear", 32]["published_outcome"] is None
+    assert "1.50 ms" in canned("table", "out").stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("method,speed\nlinear,1\n", ":1:", ["'speed'", "time_ms"]),
+        ("method,time_ms\nlinear,1\nsoftmax,fast\n", ":3:", ["time_ms", "'fast'", "number"]),
+        ("method,time_ms\nlinear\n", ":2:", ["1 cells", "expected 2"]),
+        ('method,source\nlinear,"open\n', ":2:", ["quote"]),
+        ("", ":", ["empty"]),
+    ],
+)
+def test_a_mistake_in_published_values_is_named_with_its_place(
+    canned, tmp_path, text, place, words
+):
+    (tmp_path / "paper.csv").write_text(text)
+    sweep = write_sweep(tmp_path / "s.toml", published="paper.csv")
+    message = canned("sweep", sweep, "--out", "out", code=2).stderr
+    assert f"paper.csv{place}" in message
+    for word in words:
+        assert word in message
+    assert not (tmp_path / "out").exists()
+
+
+# ---------------------------------------------------------------- --resume
+
+
+def test_resume_failed_runs_what_failed_again(attnbench, workers, canned_worker, tmp_path, sweep):
+    half = workers.make(measure='case "$request" in *softmax*) exit 9 ;; *) good ;; esac')
+    attnbench.with_worker(half)("sweep", sweep, "--out", "out", code=1)
+    first = log_of(tmp_path / "out")
+    assert [r["outcome"] for r in records_in(tmp_path / "out")] == ["measured"] * 2 + ["failed"] * 2
+
+    canned = attnbench.with_worker(canned_worker)
+    canned("sweep", sweep, "--out", "out")  # --resume missing: a failure is recorded too
+    assert log_of(tmp_path / "out") == first
+    canned("sweep", sweep, "--out", "out", "--resume", "failed")
+    assert log_of(tmp_path / "out").startswith(first)
+    lines = records_in(tmp_path / "out")
+    assert cases_of(lines) == CASES + CASES[2:]
+    # The last record of a case is the one that counts.
+    table = canned.json("table", "out")
+    assert cases_of(table) == CASES
+    assert all(record["outcome"] == "measured" for record in table)
+    assert "failed" not in canned("table", "out").stdout
+    with open(tmp_path / "out/records.csv", newline="") as file:
+        assert [row["outcome"] for row in csv.DictReader(file)] == ["measured"] * 4
+    canned("sweep", sweep, "--out", "out", "--resume", "failed")
+    assert records_in(tmp_path / "out") == lines
+
+
+def test_resume_all_runs_every_case_again(attnbench, workers, tmp_path, sweep):
+    def answering(milliseconds):
+        one = workers.make(
+            measure="answer '" + json.dumps({
+                "outcome": "measured", "implementation": "stand-in", "samples": 5,
+                "time_samples_ms": [milliseconds] * 5,
+            }) + "'"
+        )  # fmt: skip
+        return attnbench.with_worker(one)
+
+    answering(1.5)("sweep", sweep, "--out", "out")
+    first = log_of(tmp_path / "out")
+    answering(2.5)("sweep", sweep, "--out", "out", "--resume", "all")
+    assert log_of(tmp_path / "out").startswith(first)
+    assert len(records_in(tmp_path / "out")) == 8
+    table = attnbench.json("table", "out")
+    assert [record["time_median_ms"] for record in table] == [2.5] * 4
+
+
+def test_resume_of_something_else(canned, sweep):
+    message = canned("sweep", sweep, "--resume", "some", code=2).stderr
+    assert "some" in message and "missing" in message and "failed" in message
+
+
+# ---------------------------------------------------------------- another origin
+
+
+@pytest.mark.parametrize(
+    ("setting", "difference"),
+    [
+        ("timing.seconds=0.03", "time_budget_s: 0.02 there, 0.03 now"),
+        ("timing.min_samples=9", "min_samples: 5 there, 9 now"),
+        ('limits.memory="4 GiB"', "memory_limit_bytes: 0 there, 4294967296 now"),
+    ],
+)
+def test_other_settings_are_refused(canned, tmp_path, sweep, setting, difference):
+    canned("sweep", sweep, "--out", "out")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    message = canned("sweep", sweep, "--out", "out", "--set", setting, code=2).stderr
+    assert difference in message
+    assert "--out" in message and "--resume all" in message
+    for name in ("records.jsonl", "records.csv", "environment.json"):
+        assert (tmp_path / "out" / name).read_bytes() == before[name]
+
+
+def test_another_build_is_refused(attnbench, canned, workers, tmp_path, sweep):
+    canned("sweep", sweep, "--out", "out")
+    before = log_of(tmp_path / "out")
+    newer = attnbench.with_worker(
+        workers.make(measure="good", environment={"revision": "fedcba987654"})
+    )
+    message = newer("sweep", sweep, "--out", "out", "--set", "seed=1", code=2).stderr
+    revision = workers.environment["revision"]
+    assert f'revision: "{revision}" there, "fedcba987654" now' in message
+    assert log_of(tmp_path / "out") == before
+    newer("sweep", sweep, "--out", "out", "--resume", "all")
+    assert all(r["revision"] == "fedcba987654" for r in attnbench.json("table", "out"))
+
+
+def test_an_edited_environment_is_refused(canned, tmp_path, sweep):
+    canned("sweep", sweep, "--out", "out")
+    before = log_of(tmp_path / "out")
+    path = tmp_path / "out/environment.json"
+    environment = json.loads(path.read_text())
+    environment["environment"]["cpu_model"] = "Abacus"
+    path.write_text(json.dumps(environment))
+    message = canned("sweep", sweep, "--out", "out", code=2).stderr
+    assert 'cpu_model: "Abacus" there' in message
+    assert log_of(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "\0" * 100])
+def test_an_unreadable_environment_is_named(canned, tmp_path, sweep, text):
+    canned("sweep", sweep, "--out", "out")
+    before = log_of(tmp_path / "out")
+    (tmp_path / "out/environment.json").write_text(text)
+    message = canned("sweep", sweep, "--out", "out", code=2).stderr
+    assert "environment.json" in message
+    assert log_of(tmp_path / "out") == before
+
+
+# ---------------------------------------------------------------- --methods and --set
+
+
+@pytest.mark.parametrize(
+    ("given", "methods"),
+    [
+        (["--methods", "sdpa"], ["sdpa"]),
+        (["--methods", "sdpa,softmax"], ["sdpa", "softmax"]),
+        (["--methods", "sdpa", "--methods", "softmax"], ["sdpa", "softmax"]),
+        (["--methods", "linear:chunk=8,softmax"], ["linear:chunk=8", "softmax"]),
+    ],
+)
+def test_methods_replace_the_files(canned, sweep, given, methods):
+    planned = dry_run(canned, sweep, *given)
+    assert cases_of(planned) == [(method, n) for method in methods for n in (32, 48)]
+
+
+def test_methods_may_be_left_to_the_command_line(canned, tmp_path):
+    sweep = tmp_path / "s.toml"
+    sweep.write_text("[axes]\nquery_len = 32\n")
+    assert cases_of(dry_run(canned, sweep, "--methods", "softmax")) == [("softmax", 32)]
+    assert "method" in canned("sweep", sweep, "--dry-run", code=2).stderr
+
+
+def test_unknown_method_is_named_with_the_nearest(canned, sweep):
+    message = canned("sweep", sweep, "--methods", "sofmax", "--dry-run", code=2).stderr
+    assert "--methods" in message and "'sofmax'" in message and "'softmax'" in message
+
+
+@pytest.mark.parametrize(
+    ("setting", "column", "values"),
+    [
+        ("query_len=128", "query_len", [128]),
+        ("query_len=16-64*2", "query_len", [16, 32, 64]),
+        ("query_len=16-64+16", "query_len", [16, 32, 48, 64]),
+        ("query_len=[8, 16]", "query_len", [8, 16]),
+        ("batch=96/query_len", "batch", [3, 2]),
+        ("batch=1/query_len", "batch", [1]),
+        ("causal=true", "causal", [True]),
+        ("causal=[false, true]", "causal", [False, True]),
+        ("dtype=float64", "dtype", ["float64"]),
+        ('dtype=["float32", "float64"]', "dtype", ["float32", "float64"]),
+        ("limits.memory=4 GiB", "memory_limit_bytes", [2**32]),
+        ("limits.memory=4096", "memory_limit_bytes", [4096]),
+        ("limits.seconds=7.5", "deadline_s", [7.5]),
+        ("timing.warmup=0.25", "warmup_s", [0.25]),
+        ("timing.min_samples=11", "min_samples", [11]),
+        ("timing.noise_target=0.5", "noise_target", [0.5]),
+        ("timing.seconds=3", "time_budget_s", [3]),
+    ],
+)
+def test_set_replaces_an_axis_or_a_setting(canned, sweep, setting, column, values):
+    planned = dry_run(canned, sweep, "--methods", "linear", "--set", setting)
+    found = [record[column] for record in planned]
+    assert sorted(set(found), key=found.index) == values
+
+
+def test_options_may_stand_before_the_file(canned, sweep):
+    for options in (["--methods", "linear"], ["--set", "heads=3"]):
+        before = canned.json("sweep", *options, sweep, "--dry-run")
+        after = dry_run(canned, sweep, *options)
+        for column in ("method", "query_len", "heads"):
+            assert [r[column] for r in before] == [r[column] for r in after]
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("query_ln=3", ["'query_ln'", "'query_len'"]),
+        ("memory=1GiB", ["'memory'", "limits.memory"]),
+        ("limits.memroy=1GiB", ["'limits.memroy'", "'limits.memory'"]),
+        ("limits.memory=much", ["limits.memory", "'much'", "11 GiB"]),
+        ("query_len=0", ["query_len", "0", "at least 1"]),
+        ("query_len=64-16*2", ["query_len", "64-16*2", "512-65536*2"]),
+        ("query_len=[]", ["query_len", "empty"]),
+        ('batch=["96/query_len", 1]', ["batch", "ratio"]),
+        ("batch=96/batch", ["batch", "96/batch"]),
+        ("causal=maybe", ["causal", "maybe", "true or false"]),
+        ("dtype=float8", ["dtype", "'float8'", "float64"]),
+        ("timing.min_samples=2", ["min_samples", "2", "at least 5"]),
+        ("query_len", ["query_len", "key=value"]),
+        ("=3", ["key=value"]),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(canned, sweep, setting, words):
+    message = canned("sweep", sweep, "--dry-run", "--set", setting, code=2).stderr
+    assert "--set" in message
+    for word in words:
+        assert word in message
+
+
+def test_too_many_cases_are_refused(canned, sweep):
+    many = ["--set", "seed=1-999+1", "--set", "heads=1-999+1"]
+    message = canned("sweep", sweep, "--dry-run", *many, code=2).stderr
+    assert "100000" in message and "cases" in message
+
+
+# ---------------------------------------------------------------- --dry-run
+
+
+def test_dry_run_runs_and_writes_nothing(attnbench, workers, tmp_path, sweep):
+    never = attnbench.with_worker(workers.make(measure=f"touch '{tmp_path}/ran'"))
+    for more in ([], ["--json"], ["--out", "out"], ["--resume", "all"]):
+        never("sweep", sweep, "--dry-run", *more)
+        assert list(tmp_path.iterdir()) == [sweep]
+
+
+def test_dry_run_json(canned, sweep):
+    planned = dry_run(canned, sweep, "--set", "limits.memory=60 kB")
+    assert cases_of(planned) == CASES
+    for record in planned:
+        assert record["predicted_peak_bytes"] > 0
+        assert record["time_median_ms"] is None and record["finished_at"] is None
+        if record["predicted_peak_bytes"] > 60_000:
+            assert record["failure_kind"] == "predicted_oom"
+        else:
+            assert record["outcome"] is None
+            assert record["predicted_time_ms"] > 0
+    assert {record["failure_kind"] for record in planned} == {None, "predicted_oom"}
+
+
+def test_dry_run_text(canned, sweep):
+    lines = canned("sweep", sweep, "--dry-run", "--set", "limits.memory=60 kB").stdout.splitlines()
+    planned = dry_run(canned, sweep, "--set", "limits.memory=60 kB")
+    for record, line in zip(planned, lines[2:6], strict=True):
+        assert line.split()[:2] == [record["method"], "forward"]
+        assert f" {record['query_len']} " in line
+        assert ("predicted_oom" in line) == (record["failure_kind"] is not None)
+        assert "≥ " in line  # nothing like it was measured yet
+    assert lines[-1].startswith("4 cases, at least ")
+
+
+def test_dry_run_learns_from_what_is_recorded(canned, tmp_path, sweep):
+    bound = dry_run(canned, sweep)
+    canned("sweep", sweep, "--out", "out", "--methods", "linear")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    learnt = dry_run(canned, sweep, "--out", "out")
+    linear, softmax = slice(0, 2), slice(2, 4)
+    for old, new in zip(bound[linear], learnt[linear], strict=True):
+        assert new["predicted_time_ms"] > 10 * old["predicted_time_ms"]
+    for old, new in zip(bound[softmax], learnt[softmax], strict=True):
+        assert new["predicted_time_ms"] == old["predicted_time_ms"]
+    text = canned("sweep", sweep, "--dry-run", "--out", "out").stdout
+    assert [("≥" in line) for line in text.splitlines()[2:6]] == [False, False, True, True]
+    assert before == {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+
+
+def test_dry_run_into_an_empty_folder(canned, tmp_path, sweep):
+    (tmp_path / "out").mkdir()
+    assert len(dry_run(canned, sweep, "--out", "out")) == 4
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+# ---------------------------------------------------------------- cases that are not run
+
+
+def test_more_memory_than_the_limit_is_predicted(quick, tmp_path, sweep):
+    memory = ["--set", "limits.memory=600 kB", "--set", "query_len=[32, 256]"]
+    quick("sweep", sweep, "--out", "out", *memory)
+    records = {(r["method"], r["query_len"]): r for r in records_in(tmp_path / "out")}
+    skipped = records["softmax", 256]
+    assert (skipped["outcome"], skipped["failure_kind"]) == ("skipped", "predicted_oom")
+    assert "586 KiB" in skipped["reason"] and skipped["time_median_ms"] is None
+    assert [r["outcome"] for r in records.values()].count("measured") == 3
+
+
+def test_a_case_that_would_outlast_its_deadline_is_predicted(attnbench, workers, tmp_path, sweep):
+    slow = attnbench.with_worker(
+        workers.make(measure="good", ceilings={"fma_float32_gflop_s": 1e-4})
+    )
+    slow("sweep", sweep, "--out", "out", "--set", "limits.seconds=1")
+    for record in records_in(tmp_path / "out"):
+        assert (record["outcome"], record["failure_kind"]) == ("skipped", "predicted_timeout")
+        assert "1 s" in record["reason"] and record["predicted_time_ms"] > 100
+
+
+def test_unsupported_cases_are_skipped(quick, tmp_path):
+    sweep = write_sweep(
+        tmp_path / "s.toml", method=["linear-einsum", "linear"], query_len=32, causal=True
+    )
+    quick("sweep", sweep, "--out", "out")
+    einsum, linear = records_in(tmp_path / "out")
+    assert (einsum["outcome"], einsum["failure_kind"]) == ("skipped", "unsupported")
+    assert "causal" in einsum["reason"]
+    assert linear["outcome"] == "measured"
+
+
+def test_a_time_below_the_machines_ceilings_is_implausible(attnbench, workers, tmp_path, sweep):
+    slow = attnbench.with_worker(
+        workers.make(measure="good", ceilings={"fma_float32_gflop_s": 0.001})
+    )
+    slow("sweep", sweep, "--out", "out", "--set", "limits.seconds=30")
+    records = records_in(tmp_path / "out")
+    assert all("GFLOP/s" in record["implausible"] for record in records)
+    assert slow("table", "out").stdout.count("implausible") == 4
+
+
+# ---------------------------------------------------------------- malformed files
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ('[axes]\nmetod = "linear"\n', ":2:1:", ["'metod'", "'method'", "query_len"]),
+        ('[axes]\nmethod = "lineer"\n', ":2:10:", ["'lineer'", "'linear'"]),
+        ('[axes]\nmethod = ["linear", "lineer"]\n', ":2:21:", ["'lineer'", "'linear'"]),
+        ('[axes]\nmethod = "linear:chnk=1"\n', ":2:10:", ["'chnk'", "'chunk'"]),
+        ('[axes]\nmethod = "linear"\nbatch = 0\n', ":3:9:", ["batch", "0", "at least 1"]),
+        ('[axes]\nmethod = "linear"\nbatch = 1.5\n', ":3:9:", ["batch", "1.5", "whole number"]),
+        ('[axes]\nmethod = "linear"\nheads = "x"\n', ":3:9:", ["heads", "'x'", "512-65536*2"]),
+        ('[axes]\nmethod = "linear"\ncausal = 1\n', ":3:10:", ["causal", "1", "true or false"]),
+        ('[axes]\nmethod = "linear"\nseed = [[1]]\n', ":3:9:", ["seed", "a list"]),
+        ('[axes]\nmethod = "linear"\nheads = 1979-05-27\n', ":3:9:", ["heads", "date"]),
+        ('[axes]\nmethod = 3\n', ":2:10:", ["method", "3", "text"]),
+        ('[axis]\nmethod = "linear"\n', ":1:", ["'axis'", "'axes'"]),
+        ('axes = 1\n', ":1:8:", ["axes", "whole number", "table"]),
+        ('[axes]\nmethod="linear"\n[limits]\nmemroy=1\n', ":4:1:", ["'memroy'", "'memory'"]),
+        ('[axes]\nmethod="linear"\n[limits]\nmemory="much"\n', ":4:8:", ["'much'", "11 GiB"]),
+        ('[axes]\nmethod="linear"\n[limits]\nseconds=-1\n', ":4:9:", ["deadline_s", "at least"]),
+        ('[axes]\nmethod="linear"\n[limits]\nseconds=nan\n', ":4:9:", ["deadline_s", "a number"]),
+        ('[axes]\nmethod="linear"\n[timing]\nsecond=1\n', ":4:1:", ["'second'", "'seconds'"]),
+        ('[axes]\nmethod="linear"\n[published]\nfle="x"\n', ":4:1:", ["'fle'", "'file'"]),
+        ('description = 3\n', ":1:15:", ["description", "text"]),
+        ('[axes\nmethod = "linear"\n', ":1:6:", ["expected ']'"]),
+        ('[axes]\nmethod = "linear"\nmethod = "softmax"\n', ":3:", ["method"]),
+        ('[axes]\nmethod = "linear"\nheads = 99999999999999999999\n', ":3:", []),
+        ('[axes]\nmethod = "linear\n', ":2:", []),
+        ("\0\1\2", ":1:", []),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_with_its_place(canned, tmp_path, text, place, words):
+    sweep = tmp_path / "wrong.toml"
+    sweep.write_text(text)
+    done = canned("sweep", sweep, "--out", "out", code=2)
+    assert f"wrong.toml{place}" in done.stderr
+    for word in words:
+        assert word in done.stderr
+    assert done.stdout == "" and not (tmp_path / "out").exists()
+
+
+def test_deep_nesting_is_an_error_and_no_crash(canned, tmp_path):
+    sweep = tmp_path / "deep.toml"
+    sweep.write_text("[axes]\nmethod = " + "[" * 100_000 + "\n")
+    assert "deep.toml:2:" in canned("sweep", sweep, code=2).stderr
+
+
+def test_a_file_without_methods_or_that_is_not_there(canned, tmp_path):
+    empty = tmp_path / "empty.toml"
+    empty.write_text("")
+    assert "empty.toml: [axes] names no method" in canned("sweep", empty, code=2).stderr
+    assert "no-such.toml" in canned("sweep", "no-such.toml", code=2).stderr
+    assert "folder.toml" in canned("sweep", "folder.toml", code=2).stderr
+
+
+def test_a_case_that_makes_no_sense_is_refused_before_anything_runs(canned, tmp_path):
+    sweep = write_sweep(tmp_path / "s.toml", key_lengths=["full", "64"])
+    message = canned("sweep", sweep, "--out", "out", code=2).stderr
+    assert "key_lengths" in message and "64" in message and "key_len" in message
+    assert not (tmp_path / "out").exists()
+
+
+def test_out_that_cannot_be_a_folder(canned, tmp_path, sweep):
+    (tmp_path / "taken").write_text("text")
+    message = canned("sweep", sweep, "--out", "taken", code=2).stderr
+    assert "taken" in message
+    assert (tmp_path / "taken").read_text() == "text"

@@ -1,0 +1,272 @@
+"""`attnbench table`: records as text, Markdown, CSV and JSON."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+from conftest import Cli, records_in, strict_json, write_sweep
+
+
+@pytest.fixture(scope="module")
+def template(build, canned_worker, tmp_path_factory):
+    """Records of a sweep, to write others after."""
+    folder = tmp_path_factory.mktemp("template")
+    attnbench = Cli(build / "attnbench", canned_worker, folder)
+    attnbench("sweep", write_sweep(folder / "s.toml"), "--out", "out")
+    return records_in(folder / "out")
+
+
+@pytest.fixture
+def folder(tmp_path, template):
+    """Writes records; without any, those of the template."""
+    out = tmp_path / "out"
+    out.mkdir()
+
+    def write(records=template, log=None):
+        lines = [json.dumps(record) + "\n" for record in records]
+        (out / "records.jsonl").write_text("".join(lines) if log is None else log, "utf-8")
+        return out
+
+    return write
+
+
+def failed(template, **changes):
+    times = {name: None for name in template[0] if name.startswith(("time_", "peak_", "samples"))}
+    reason = {"outcome": "failed", "failure_kind": "error", "reason": "no such kernel"}
+    budget = {"time_budget_s": template[0]["time_budget_s"]}
+    return template[0] | times | reason | budget | changes
+
+
+def rows_of(text):
+    return list(csv.reader(io.StringIO(text, newline="")))
+
+
+def markdown_cells(line):
+    assert line.startswith("| ") and line.endswith(" |")
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+def test_text(attnbench, folder):
+    lines = attnbench("table", folder()).stdout.splitlines()
+    assert len(lines) == 2 + 4
+    header = re.split(r"\s{2,}", lines[0].strip())
+    assert header[:2] == ["method", "query_len"]
+    assert header[-2:] == ["implementation", "outcome"]
+    assert set(lines[1]) == {"─"} and len(lines[1]) == max(map(len, lines))
+    assert re.split(r"\s{2,}", lines[2].strip()) == [
+        "linear", "32", "1.10 ms", "±18.2 %", "1.10 ms", "2.00 KiB", "1.0e-08", "stand-in",
+        "measured",
+    ]  # fmt: skip
+    assert len({line.rstrip().rfind("stand-in") for line in lines[2:]}) == 1, "not aligned"
+
+
+def test_text_shows_axes_that_vary_and_no_others(attnbench, folder, template):
+    changed = [record | {"batch": n} for n, record in enumerate(template, 1)]
+    header = attnbench("table", folder(changed)).stdout.splitlines()[0].split()
+    assert header[:3] == ["method", "batch", "query_len"]
+    assert "heads" not in header and "key_len" not in header and "seed" not in header
+
+
+def test_a_file_instead_of_its_folder(attnbench, folder):
+    out = folder()
+    by_folder, by_file = attnbench("table", out), attnbench("table", out / "records.jsonl")
+    assert by_folder.stdout == by_file.stdout != ""
+
+
+def test_markdown(attnbench, folder):
+    header, rule, *rows = attnbench("table", folder(), "--format", "markdown").stdout.splitlines()
+    names = markdown_cells(header)
+    assert names[0] == "method" and names[-1] == "outcome"
+    assert all(re.fullmatch("-+:?", cell) for cell in markdown_cells(rule))
+    assert markdown_cells(rule)[names.index("time")].endswith(":")  # numbers to the right
+    assert len(rows) == 4
+    for row in rows:
+        assert len(markdown_cells(row)) == len(names)
+
+
+def test_csv(attnbench, folder, template):
+    rows = rows_of(attnbench("table", folder(), "--format", "csv").stdout)
+    columns = attnbench.json("list", "columns")
+    assert rows[0] == [column["name"] for column in columns if column["type"] != "numbers"]
+    assert len(rows) == 5
+    for row, record in zip(rows[1:], template, strict=True):
+        cells = dict(zip(rows[0], row, strict=True))
+        assert cells["method"] == record["method"]
+        assert float(cells["time_median_ms"]) == record["time_median_ms"]
+        assert int(cells["query_len"]) == record["query_len"]
+        assert cells["causal"] == "false" and cells["failure_kind"] == ""
+
+
+def test_json(attnbench, folder, template):
+    assert attnbench.json("table", folder()) == template
+
+
+def test_columns(attnbench, folder, template):
+    chosen = "query_len,method,time_median_ms"
+    out = folder()
+    lines = attnbench("table", out, "--columns", chosen).stdout.splitlines()
+    assert lines[0].split() == chosen.split(",")
+    assert lines[2].split() == ["32", "linear", str(template[0]["time_median_ms"])]
+    rows = rows_of(attnbench("table", out, "--columns", chosen, "--format", "csv").stdout)
+    assert rows[0] == chosen.split(",") and rows[1][:2] == ["32", "linear"]
+    markdown = attnbench("table", out, "--columns", "method", "--format", "markdown").stdout
+    assert markdown_cells(markdown.splitlines()[2]) == ["linear"]
+    several = attnbench("table", out, "--columns", "query_len", "--columns", "method").stdout
+    assert several.splitlines()[0].split() == ["query_len", "method"]
+
+
+def test_columns_may_stand_before_the_folder(attnbench, folder):
+    text = attnbench("table", "--columns", "method,heads", folder()).stdout
+    assert text.splitlines()[0].split() == ["method", "heads"]
+
+
+def test_a_column_of_samples(attnbench, folder, template):
+    text = attnbench("table", folder(), "--columns", "time_samples_ms", "--format", "csv").stdout
+    assert strict_json(rows_of(text)[1][0]) == template[0]["time_samples_ms"]
+
+
+def test_unknown_column_or_format(attnbench, folder):
+    message = attnbench("table", folder(), "--columns", "time_medain_ms", code=2).stderr
+    assert "'time_medain_ms'" in message and "'time_median_ms'" in message
+    message = attnbench("table", folder(), "--format", "html", code=2).stderr
+    assert "html" in message and "markdown" in message
+
+
+def test_failures_have_no_time(attnbench, folder, template):
+    text = attnbench("table", folder([failed(template)])).stdout.splitlines()[2]
+    assert "failed: error" in text
+    assert "–" in text and " ms" not in text and "nan" not in text
+
+
+def test_the_last_record_of_a_case_counts(attnbench, folder, template):
+    again = template[1] | {"time_median_ms": 7.5}
+    out = folder([*template, again])
+    assert attnbench.json("table", out) == [template[0], again, *template[2:]]
+    assert len(attnbench("table", out).stdout.splitlines()) == 2 + 4
+    assert len(rows_of(attnbench("table", out, "--format", "csv").stdout)) == 5
+
+
+def test_no_records(attnbench, folder):
+    out = folder([])
+    assert attnbench.json("table", out) == []
+    assert len(attnbench("table", out).stdout.splitlines()) == 2
+    assert len(rows_of(attnbench("table", out, "--format", "csv").stdout)) == 1
+
+
+# ---------------------------------------------------------------- what cannot be read
+
+
+def test_a_missing_folder_is_named(attnbench, tmp_path):
+    assert "no-such" in attnbench("table", "no-such", code=2).stderr
+    (tmp_path / "empty").mkdir()
+    assert "empty/records.jsonl" in attnbench("table", "empty", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("nonsense", []),
+        ("", []),
+        ("[1, 2]", ["array", "object"]),
+        ("3", ["number", "object"]),
+        ("{", []),
+        ('{"method": "linear"} trailing', []),
+        ('{"method": "linear", "speed": 3}', ["'speed'"]),
+        ('{"method": "linear", "batch": "two"}', ["batch", "two", "integer"]),
+        ('{"method": "linear", "batch": 1.5}', ["batch", "1.5", "integer"]),
+        ('{"method": "linear", "batch": 99999999999999999999999}', ["batch"]),
+        ('{"method": "linear", "causal": 1}', ["causal", "1", "boolean"]),
+        ('{"method": 3}', ["method", "3", "text"]),
+        ('{"method": "linear", "time_median_ms": NaN}', []),
+        ('{"method": "linear", "time_median_ms": 1e999}', []),
+        ('{"method": "linear", "time_samples_ms": [1, "x"]}', ["time_samples_ms"]),
+        ("{}", []),
+        ("\0\0\0\0", []),
+        ("[" * 1_000_000, []),
+    ],
+    ids=lambda value: value[:40] if isinstance(value, str) else "",
+)
+def test_a_malformed_line_is_named_with_its_place(attnbench, folder, template, line, words):
+    good = [json.dumps(record) for record in template]
+    out = folder(log="\n".join([good[0], good[1], line, good[2]]) + "\n")
+    done = attnbench("table", out, code=2)
+    assert "records.jsonl:3:" in done.stderr
+    for word in words:
+        assert word in done.stderr
+    assert done.stdout == "", "no partial output"
+
+
+def test_a_torn_last_line_is_passed_over(attnbench, folder, template):
+    good = [json.dumps(record) for record in template]
+    out = folder(log="\n".join([good[0], good[1], good[2][:300]]))
+    assert attnbench.json("table", out) == template[:2]
+
+
+def test_columns_of_a_newer_schema_are_passed_over(attnbench, folder, template):
+    newer = template[0] | {"schema_version": 99, "energy_j": 3}
+    (record,) = attnbench.json("table", folder([newer]))
+    assert record["method"] == "linear" and "energy_j" not in record
+
+
+# ---------------------------------------------------------------- text that would do harm
+
+
+FORMULAS = ["=1+1", '=HYPERLINK("x","y")', "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_formulas_are_neutralised_in_csv(attnbench, folder, template, text):
+    out = folder([failed(template, reason=text)])
+    for more in ([], ["--columns", "method,reason"]):
+        header, row = rows_of(attnbench("table", out, "--format", "csv", *more).stdout)
+        assert row[header.index("reason")] == "'" + text
+    # … and in no other format.
+    assert attnbench.json("table", out)[0]["reason"] == text
+    assert "'" + text not in attnbench("table", out, "--columns", "reason").stdout
+
+
+def test_numbers_are_not_neutralised_in_csv(attnbench, folder, template):
+    out = folder([template[0] | {"max_abs_error": -1.5, "saved_bytes": -3}])
+    for more in ([], ["--columns", "max_abs_error,saved_bytes"]):
+        header, row = rows_of(attnbench("table", out, "--format", "csv", *more).stdout)
+        assert row[header.index("max_abs_error")] == "-1.5"
+        assert row[header.index("saved_bytes")] == "-3"
+
+
+def test_csv_quotes_what_would_break_a_row(attnbench, folder, template):
+    text = 'commas, "quotes"\r\nand lines'
+    out = folder([failed(template, reason=text)])
+    for more in ([], ["--columns", "method,reason"]):
+        header, row = rows_of(attnbench("table", out, "--format", "csv", *more).stdout)
+        assert row[header.index("reason")] == text
+
+
+def test_markdown_escapes_what_would_break_a_row(attnbench, folder, template):
+    reason = "a|b `c` <b>d</b> [e](f) *g* \\ h\ni"
+    out = folder([failed(template, reason=reason)])
+    text = attnbench("table", out, "--columns", "method,reason", "--format", "markdown").stdout
+    lines = text.splitlines()
+    assert len(lines) == 3
+    method, cell = markdown_cells(lines[2])
+    assert method == "linear"
+    assert r"a\|b" in cell
+    for character in "|`<>[]*":
+        assert not re.search(r"(?<!\\)" + re.escape(character), cell), character
+    assert re.sub(r"\\(.)", r"\1", cell) == reason.replace("\n", " ")
+
+
+def test_text_keeps_a_record_on_its_line(attnbench, folder, template):
+    out = folder([failed(template, reason="one\ntwo\r\tthree\033[31m four")])
+    text = attnbench("table", out, "--columns", "method,reason").stdout
+    assert len(text.splitlines()) == 3
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", text)
+
+
+def test_text_beyond_ascii_is_aligned(attnbench, folder, template):
+    records = [failed(template, reason=text) for text in ("O(N²)", "plain")]
+    records[1]["seed"] = 1
+    out = folder(records)
+    lines = attnbench("table", out, "--columns", "reason,method").stdout.splitlines()
+    assert lines[2].index("linear") == lines[3].index("linear")

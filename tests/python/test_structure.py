@@ -1,0 +1,200 @@
+"""The house's plan: which room may include which, what the driver links, what a header says."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+ROOMS = ("attn", "baselines", "experiments", "harness", "tests")
+SUFFIXES = (".h", ".cpp", ".cu", ".cuh")
+
+# Which room may include from which. Every other direction is a mistake.
+ALLOWED = {
+    "attn": {"attn"},
+    "baselines": {"attn", "baselines"},
+    "experiments": {"attn", "experiments"},
+    "harness/protocol": {"harness/protocol"},
+    "harness/worker": {"harness/worker", "harness/protocol", "attn", "experiments"},
+    "harness/driver": {"harness/driver", "harness/protocol"},
+    "tests": {
+        "attn", "baselines", "experiments", "harness/protocol", "harness/worker", "harness/driver",
+        "tests",
+    },
+}  # fmt: skip
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.MULTILINE)
+
+
+def room(path):
+    """"attn/kernels/x.h" is in "attn", "harness/driver/x.h" in "harness/driver"."""
+    parts = Path(path).parts
+    return "/".join(parts[:2]) if parts[0] == "harness" else parts[0]
+
+
+def sources():
+    found = [
+        path.relative_to(ROOT)
+        for folder in ROOMS
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in SUFFIXES
+    ]
+    assert len(found) > 40, "the sources were not found"
+    return found
+
+
+def wrong_includes(path, text):
+    """What is wrong with the includes of the source `path`, which holds `text`."""
+    wrong = []
+    for bracket, target in INCLUDE.findall(text):
+        first = target.split("/")[0]
+        if first not in ROOMS:
+            if ".." in Path(target).parts:
+                wrong.append(f"{path} includes {target} by a relative path")
+            continue
+        if bracket == "<":
+            wrong.append(f"{path} includes <{target}>, which is ours, as if it were a library's")
+        if room(target) not in ALLOWED[room(path)]:
+            wrong.append(f"{path} includes {target}: {room(path)} may not look into {room(target)}")
+        elif not (ROOT / target).is_file():
+            wrong.append(f"{path} includes {target}, which does not exist")
+    return wrong
+
+
+def test_includes_go_one_way():
+    wrong = [w for path in sources() for w in wrong_includes(path, (ROOT / path).read_text())]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "right"),
+    [
+        ("attn/linear.cpp", '#include "attn/method.h"', True),
+        ("attn/linear.cpp", '#include "baselines/softmax.h"', False),
+        ("attn/kernels/x.cu", '  #  include "harness/protocol/case.h"', False),
+        ("attn/linear.cpp", "#include <harness/protocol/case.h>", False),
+        ("attn/linear.cpp", '#include "../harness/protocol/case.h"', False),
+        ("attn/linear.cpp", "#include <ATen/ATen.h>", True),
+        ("baselines/sdpa.cpp", '#include "attn/registry.h"', True),
+        ("baselines/sdpa.cpp", '#include "harness/worker/measure.h"', False),
+        ("harness/protocol/case.cpp", '#include "harness/driver/csv.h"', False),
+        ("harness/worker/main.cpp", '#include "harness/protocol/record.h"', True),
+        ("harness/worker/main.cpp", '#include "harness/driver/csv.h"', False),
+        ("harness/driver/main.cpp", '#include "attn/problem.h"', False),
+        ("harness/driver/main.cpp", '#include "harness/worker/measure.h"', False),
+        ("experiments/copy.cpp", '#include "harness/worker/measure.h"', False),
+        ("tests/case_test.cpp", '#include "harness/driver/csv.h"', True),
+    ],
+)
+def test_the_check_of_includes_can_fail(path, line, right):
+    assert (wrong_includes(Path(path), line) == []) == right
+
+
+def test_our_own_headers_are_included_by_their_full_path():
+    generated = {"build_info.h"}
+    wrong = [
+        f"{path} includes {target}"
+        for path in sources()
+        for bracket, target in INCLUDE.findall((ROOT / path).read_text())
+        if bracket == '"' and target.split("/")[0] not in ROOMS and target not in generated
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+# ---------------------------------------------------------------- the driver links no LibTorch
+
+
+def loaded_libraries(program):
+    """Names of all shared libraries that the loader would bring in, those of libraries included."""
+    listing = subprocess.check_output(
+        [program], env=os.environ | {"LD_TRACE_LOADED_OBJECTS": "1"}, encoding="utf-8"
+    )
+    return {line.split()[0].rpartition("/")[2] for line in listing.splitlines()}
+
+
+def of_torch(names):
+    return {name for name in names if re.match(r"lib(torch|c10|attn|nv|cu)", name)}
+
+
+def test_the_driver_links_no_libtorch(build):
+    assert not of_torch(loaded_libraries(build / "attnbench"))
+    # The same look at the worker finds it.
+    worker = of_torch(loaded_libraries(build / "attnbench-worker"))
+    assert any(name.startswith("libtorch") for name in worker)
+    assert any(name.startswith("libc10") for name in worker)
+
+
+def test_the_drivers_file_names_no_libtorch(build):
+    def needed(program):
+        try:
+            text = subprocess.check_output(["readelf", "-d", build / program], encoding="utf-8")
+        except FileNotFoundError:
+            pytest.skip("there is no readelf here")
+        return set(re.findall(r"\(NEEDED\).*\[(.+)\]", text))
+
+    assert not of_torch(needed("attnbench"))
+    assert of_torch(needed("attnbench-worker"))
+
+
+# ---------------------------------------------------------------- files
+
+
+def tracked_files():
+    try:
+        names = subprocess.check_output(
+            ["git", "ls-files", "-z"], cwd=ROOT, encoding="utf-8", stderr=subprocess.DEVNULL
+        )
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        pytest.skip("not a git checkout")
+    return [ROOT / name for name in names.split("\0") if name and (ROOT / name).is_file()]
+
+
+# Roots that a path of one machine begins with, put together here so that this file has none.
+MACHINE_PATH = re.compile(r"(?<![\w./~}-])/(?:" + "|".join(["work", "root", "home"]) + r")(?:/|\b)")
+
+
+def test_no_file_names_a_path_of_one_machine():
+    wrong = []
+    for path in tracked_files():
+        data = path.read_bytes()
+        if b"\0" in data[:8000]:
+            continue
+        for number, line in enumerate(data.decode("utf-8").splitlines(), 1):
+            if MACHINE_PATH.search(line):
+                wrong.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("cd /" + "work/main", True),
+        ('"/' + 'root/.venv"', True),
+        ("=/" + "home/someone/x", True),
+        ("see https://example.org/" + "work/x", False),
+        ("results/" + "work/x", False),
+        ("work/" + "root", False),
+        ("a worker/" + "rooted thing", False),
+    ],
+)
+def test_the_check_of_paths_can_fail(line, found):
+    assert bool(MACHINE_PATH.search(line)) == found
+
+
+def headers():
+    return [p for p in sources() if p.suffix in (".h", ".cuh") and p.parts[0] != "tests"]
+
+
+def test_every_header_says_what_it_is():
+    assert len(headers()) > 20
+    for path in headers():
+        first = (ROOT / path).read_text().split("\n", 1)[0]
+        assert re.match(r"// \S", first), f"{path} begins with: {first}"
+        assert len(first.split()) >= 4, f"{path} says no more than: {first}"
+
+
+def test_every_header_is_guarded():
+    for path in headers():
+        assert "#pragma once" in (ROOT / path).read_text().splitlines(), path

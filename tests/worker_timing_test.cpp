@@ -1,0 +1,164 @@
+// Sampling and its stopping rule.
+#include "harness/worker/timing.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+#include <stdexcept>
+
+namespace attnbench {
+namespace {
+
+// Without sleeping, which overshoots by whole milliseconds on a loaded machine.
+void spin(double seconds) {
+  const auto begin = std::chrono::steady_clock::now();
+  while (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < seconds) {
+  }
+}
+
+// Any noise will do, no time at all.
+SamplingPlan at_once(int64_t min_samples) { return {0, min_samples, 1e9, 0, 0}; }
+
+TEST(TimeOnce, MeasuresTheCall) {
+  const auto seconds = time_once([] { spin(0.01); });
+  EXPECT_GE(seconds, 0.01);
+  EXPECT_LT(seconds, 1);
+}
+
+TEST(TakeSamples, StopsAtItsNoiseTarget) {
+  const auto samples = take_samples({0, 5, 0.5, 60, 0}, [] { spin(1e-3); }, {});
+  EXPECT_EQ(samples.stop_reason, "noise_target");
+  EXPECT_LE(relative_noise(samples.ms), 0.5);
+  EXPECT_GE(samples.ms.size(), 6u) << "five samples tell too little of their noise";
+  EXPECT_LT(samples.total_s, 30);
+}
+
+TEST(TakeSamples, StopsAtItsTimeBudget) {
+  int calls = 0;
+  const auto samples = take_samples({0, 5, 0.01, 0.1, 0}, [&] { spin(++calls % 2 == 0 ? 1e-3 : 4e-3); }, {});
+  EXPECT_EQ(samples.stop_reason, "time_budget");
+  const auto sampled_ms = std::accumulate(samples.ms.begin(), samples.ms.end(), 0.0);
+  EXPECT_GE(sampled_ms, 100);
+  EXPECT_LT(sampled_ms, 1000);
+  EXPECT_GT(relative_noise(samples.ms), 0.01);
+}
+
+TEST(TakeSamples, TakesTheFewestWhateverTheBudget) {
+  const auto five = take_samples({0, 5, 0, 0, 0}, [] {}, {});
+  EXPECT_EQ(five.ms.size(), 5u);
+  EXPECT_EQ(five.stop_reason, "time_budget");
+  const auto nine = take_samples(at_once(9), [] {}, {});
+  EXPECT_EQ(nine.ms.size(), 9u);
+  EXPECT_EQ(nine.stop_reason, "noise_target");
+}
+
+TEST(TakeSamples, BatchesShortCalls) {
+  int64_t calls = 0;
+  auto plan = at_once(8);
+  plan.min_sample_ms = 1;
+  plan.warmup_s = 0.005;
+  const auto samples = take_samples(plan, [&] { spin(2e-5), ++calls; }, {});
+  EXPECT_GE(samples.calls_per_sample, 10);
+  EXPECT_LE(samples.calls_per_sample, 50);
+  EXPECT_EQ(calls, samples.warmup_calls + 8 * samples.calls_per_sample);
+  for (const auto ms : samples.ms) {
+    EXPECT_GE(ms, 0.02) << "a sample is the time of one call";
+    EXPECT_GE(ms * double(samples.calls_per_sample), 0.99);
+  }
+}
+
+TEST(TakeSamples, LongCallsAreNotBatched) {
+  auto plan = at_once(5);
+  plan.min_sample_ms = 1;
+  int calls = 0;
+  const auto samples = take_samples(plan, [&] { spin(2e-3), ++calls; }, {});
+  EXPECT_EQ(samples.calls_per_sample, 1);
+  EXPECT_EQ(samples.warmup_calls, 1);
+  EXPECT_EQ(calls, 6);
+}
+
+TEST(TakeSamples, WarmsUpByTime) {
+  auto plan = at_once(5);
+  plan.warmup_s = 0.02;
+  const auto samples = take_samples(plan, [] { spin(1e-3); }, {});
+  EXPECT_GE(samples.warmup_calls, 2);
+  EXPECT_LE(samples.warmup_calls, 20);
+  EXPECT_GE(samples.total_s, 0.02 + 5e-3);
+}
+
+TEST(TakeSamples, KeepsEverySampleInOrder) {
+  int calls = 0;
+  const auto samples = take_samples(at_once(12), [&] { spin(++calls == 5 ? 0.05 : calls == 9 ? 0.03 : 1e-3); }, {});
+  ASSERT_EQ(samples.ms.size(), 12u);
+  EXPECT_GE(samples.ms[3], 50);  // the first call was warm-up
+  EXPECT_GE(samples.ms[7], 30);
+  EXPECT_GE(*std::min_element(samples.ms.begin(), samples.ms.end()), 1);
+}
+
+TEST(TakeSamples, WhatComesBeforeASampleIsNotTimed) {
+  int flushes = 0, calls = 0;
+  const auto samples = take_samples(
+      at_once(6),
+      [&] {
+        ++calls;
+        spin(1e-4);
+      },
+      [&] {
+        EXPECT_EQ(calls, flushes + 1) << "once before each sample, after the warm-up";
+        ++flushes;
+        spin(0.02);
+      });
+  EXPECT_EQ(flushes, 6);
+  for (const auto ms : samples.ms) EXPECT_LT(ms, 20);
+  EXPECT_LT(samples.total_s, 6 * 0.02);
+}
+
+TEST(TakeSamples, WhatTheCallThrowsPasses) {
+  EXPECT_THROW(take_samples(at_once(5), [] { throw std::runtime_error("broken"); }, {}), std::runtime_error);
+}
+
+TEST(RelativeNoise, IsInfiniteForFewSamples) {
+  for (size_t n = 0; n < 6; ++n) EXPECT_TRUE(std::isinf(relative_noise(std::vector<double>(n, 1.0)))) << n;
+  EXPECT_EQ(relative_noise(std::vector<double>(6, 1.0)), 0);
+}
+
+TEST(RelativeNoise, OfRanksWorkedOutByHand) {
+  // n = 6: 3 ± 1.96·√6/2 = 3 ± 2.40: the whole range, (6 − 1)/2 over the upper median 4.
+  EXPECT_DOUBLE_EQ(relative_noise({6, 1, 4, 3, 5, 2}), 2.5 / 4);
+  // n = 10: 5 ± 3.10: ranks 1 and 9 counted from 0, values 2 and 10.
+  EXPECT_DOUBLE_EQ(relative_noise({1, 2, 3, 4, 5, 6, 7, 8, 9, 10}), 4.0 / 6);
+  // n = 100: 50 ± 9.8: ranks 40 and 60, values 41 and 61.
+  std::vector<double> hundred(100);
+  std::iota(hundred.rbegin(), hundred.rend(), 1.0);
+  EXPECT_DOUBLE_EQ(relative_noise(hundred), 10.0 / 51);
+  // One wild sample is no noise of the median.
+  hundred[0] = 1e9;
+  EXPECT_DOUBLE_EQ(relative_noise(hundred), 10.0 / 51);
+}
+
+// The interval between the two order statistics against the exact binomial: the normal approximation loses little.
+TEST(RelativeNoise, CoversWhatItSays) {
+  for (int n = 6; n <= 200; ++n) {
+    int low = n, high = -1;  // found by where a step in the samples shows
+    for (int step = 1; step < n; ++step) {
+      std::vector<double> samples(size_t(n), 1.0);
+      std::fill(samples.begin() + step, samples.end(), 2.0);
+      if (relative_noise(samples) > 0) {
+        low = std::min(low, step - 1);
+        high = std::max(high, step);
+      }
+    }
+    // P(low < B ≤ high) for the number B of samples below the median, B ~ Binomial(n, ½).
+    double coverage = 0;
+    for (int below = low + 1; below <= high; ++below)
+      coverage += std::exp(std::lgamma(n + 1) - std::lgamma(below + 1) - std::lgamma(n - below + 1) - n * std::log(2));
+    EXPECT_GE(coverage, 0.947) << n;
+    EXPECT_LE(coverage, 0.99) << n;
+  }
+}
+
+}  // namespace
+}  // namespace attnbench
