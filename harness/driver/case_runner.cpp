@@ -65,20 +65,26 @@ std::string now_utc() {
   return fmt::format("{:%FT%TZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
 }
 
+// What a worker wrote, as text that a record may hold: valid UTF-8, no space at its end.
 std::string trimmed(std::string text) {
+  text = Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   return text;
 }
 
-// What a result must have and this one has not.
-std::optional<std::string> misses(const Record& result) {
+// What is wrong with a result of this case, if anything.
+std::optional<std::string> fault_of(const Record& result, const Record& asked) {
   const auto ended = result.text("outcome");
   if (ended != outcome::measured && ended != outcome::skipped && ended != outcome::failed)
     return fmt::format("has the outcome '{}', expected measured, skipped or failed", ended);
+  if (ended != outcome::measured && !result.has("failure_kind")) return ended + " without a failure_kind";
   const auto& samples = result.get("time_samples_ms");
   const auto is_number = [](const Json& sample) { return sample.is_number(); };
-  if (result.measured() && (!samples.is_array() || samples.empty() || !std::all_of(samples.begin(), samples.end(), is_number)))
-    return "is measured but has no samples of time";
+  if (ended == outcome::measured &&
+      (!samples.is_array() || samples.empty() || !std::all_of(samples.begin(), samples.end(), is_number)))
+    return "is measured without time_samples_ms";
+  for (const auto& field : fields())
+    if (result.has(field.name) && result.get(field.name) != asked.get(field.name)) return "is of another case";
   return std::nullopt;
 }
 
@@ -100,10 +106,10 @@ void take_answer(Record& record, const WorkerAnswer& answer) {
     return record.set_failed(kind::protocol,
                              answer.unreadable.empty()
                                  ? fmt::format("the worker gave {} answers, expected 1{}", answer.lines.size(), said)
-                                 : fmt::format("the worker's answer is not JSON: {}", answer.unreadable));
+                                 : fmt::format("the worker's answer is not JSON: {}", trimmed(answer.unreadable)));
   try {
     const auto result = Record::parse(answer.lines[0]);
-    if (const auto problem = misses(result)) return record.set_failed(kind::protocol, "the worker's answer " + *problem);
+    if (const auto fault = fault_of(result, record)) return record.set_failed(kind::protocol, "the worker's answer " + *fault);
     record.merge(result);
   } catch (const std::invalid_argument& error) {
     record.set_failed(kind::protocol, fmt::format("the worker's answer is not a record: {}", error.what()));

@@ -2,11 +2,41 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "harness/driver/commands.h"
 #include "harness/driver/errors.h"
+#include "harness/driver/nearest.h"
 #include "harness/driver/worker_process.h"
+
+namespace {
+
+// The command or option that there is none of, with the nearest there is.
+std::optional<std::string> unknown_word(const CLI::App& app, int argc, char** argv) {
+  using attnbench::suggestion;
+  const auto chosen = app.get_subcommands();
+  std::vector<std::string> known;
+  if (chosen.empty() && argv[1][0] != '-') {
+    for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; })) known.push_back(command->get_name());
+    return fmt::format("unknown command '{}'{}", argv[1], suggestion(argv[1], known));
+  }
+  for (const auto* level : {&app, chosen.empty() ? &app : static_cast<const CLI::App*>(chosen.front())})
+    for (const auto* option : level->get_options()) known.push_back(option->get_name());
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i], name = word.substr(0, word.find('='));
+    if (name.starts_with("--") && std::find(known.begin(), known.end(), name) == known.end())
+      return fmt::format("unknown option '{}'{}", name, suggestion(name, known));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace attnbench;
@@ -37,13 +67,21 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error);
-    return code == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);
+    if (argc < 2) fmt::print(stderr, "{}", app.help());
+    else if (const auto unknown = unknown_word(app, argc, argv)) fmt::print(stderr, "attnbench: {}\n", *unknown);
+    else app.exit(error);
+    return 2;
   }
   try {
     catch_interrupts();
-    for (const auto& [command, run] : commands)
-      if (command->parsed()) return run();
+    for (const auto& [command, run] : commands) {
+      if (!command->parsed()) continue;
+      const int code = run();
+      if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+        throw UsageError(fmt::format("standard output: cannot write: {}", std::strerror(errno)));
+      return code;
+    }
   } catch (const Interrupted& interrupted) {
     return 128 + interrupted.signal;
   } catch (const std::exception& error) {

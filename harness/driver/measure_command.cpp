@@ -32,7 +32,7 @@ Run add_measure_command(CLI::App& command) {
         try {
           set_text(options->c, field, field.unit == "B" ? std::to_string(parse_bytes(text)) : text);
         } catch (const std::invalid_argument& error) {
-          throw CLI::ValidationError(error.what());
+          throw CLI::ValidationError("--" + std::string(field.name) + ": " + error.what());
         }
       };
       command.add_option_function<std::string>(name, convert, description);

@@ -33,7 +33,7 @@ Progress::Progress(size_t cases, Verbosity verbosity, FILE* out)
     : cases_(cases), verbosity_(verbosity), out_(out), terminal_(isatty(fileno(out)) != 0), began_s_(now_s()) {}
 
 Progress::~Progress() {
-  if (terminal_) rewrite("");
+  if (terminal_ && verbosity_ != Verbosity::quiet) rewrite("");
 }
 
 void Progress::starting(size_t number, const Record& planned, double rest_s) {
@@ -45,11 +45,13 @@ void Progress::starting(size_t number, const Record& planned, double rest_s) {
 
 void Progress::finished(size_t number, const Record& record) {
   last_result_ = result_in_words(record);
+  for (auto& c : last_result_)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   if (verbosity_ == Verbosity::quiet) return;
   if (terminal_ && verbosity_ == Verbosity::normal) return;
   if (terminal_) rewrite("");
   fmt::print(out_, "[{}/{}] {}  {}\n", number, cases_, name_of(record), last_result_);
-  if (verbosity_ == Verbosity::verbose)
+  if (verbosity_ == Verbosity::verbose && record.measured())
     fmt::print(out_, "        {}, {} samples of {} call(s), stopped by {}, relative error {:.1e}, {:.2f} s in all\n",
                record.text("implementation"), record.get("samples").dump(), record.get("calls_per_sample").dump(),
                record.text("stop_reason"), record.number("max_rel_error"), record.number("worker_s"));

@@ -46,6 +46,7 @@ Log parse_log(const std::string& path) {
     if (torn) end = text.size();
     try {
       auto record = Record::parse(Json::parse(text.begin() + std::ptrdiff_t(begin), text.begin() + std::ptrdiff_t(end)));
+      if (!record.has("method") || !record.has("outcome")) throw std::invalid_argument("expected a method and an outcome");
       if (torn) return log;  // whole JSON without its line end: its writer was killed at the last byte; run it again
       const auto [at, fresh] = index.emplace(record.key(), log.records.size());
       if (fresh) log.records.push_back(std::move(record));
@@ -83,6 +84,7 @@ FileDescriptor::~FileDescriptor() {
 }
 
 void FileDescriptor::open(const std::string& path, int flags) {
+  if (descriptor_ >= 0) close(descriptor_);
   descriptor_ = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
   if (descriptor_ < 0) fail(path, "open");
 }
@@ -131,6 +133,13 @@ void ResultFolder::append(const Record& record) {
     return;
   }
   records_.push_back(record);
+}
+
+void ResultFolder::set_aside() {
+  const auto path = joined(path_, "records.jsonl"), previous = joined(path_, "records.previous.jsonl");
+  if (rename(path.c_str(), previous.c_str()) != 0) fail(path, "set aside");
+  log_.open(path, O_RDWR | O_CREAT | O_APPEND);
+  records_.clear();
 }
 
 Json ResultFolder::environment() const {

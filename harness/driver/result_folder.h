@@ -19,7 +19,7 @@ class FileDescriptor {
   ~FileDescriptor();
   FileDescriptor(const FileDescriptor&) = delete;
   FileDescriptor& operator=(const FileDescriptor&) = delete;
-  // Throws UsageError naming the path.
+  // Closes what was open. Throws UsageError naming the path.
   void open(const std::string& path, int flags);
   operator int() const { return descriptor_; }
 
@@ -42,6 +42,9 @@ class ResultFolder {
 
   // On disk when it returns. Throws UsageError naming the file; earlier records stay whole.
   void append(const Record& record);
+
+  // Moves the records to records.previous.jsonl, over what is there, and begins anew.
+  void set_aside();
 
   // Null when there is none yet.
   Json environment() const;

@@ -70,24 +70,21 @@ Json environment_columns(const Record& environment) {
   return json;
 }
 
-// Records of one folder must have come about alike; says how they would not.
-void check_same_origin(const ResultFolder& folder, const Json& environment, const Json& settings) {
+// Records of one folder must have come about alike; says how these would not. Empty when they would.
+std::string differences(const ResultFolder& folder, const Json& environment, const Json& settings) {
+  if (folder.records().empty()) return "";
   const auto before = folder.environment();
-  if (folder.records().empty() || before.is_null()) return;
-  std::string differences;
+  if (before.is_null()) return "\n  environment.json, which says how they came about, is missing";
+  std::string text;
   const auto compare = [&](const char* part, const Json& now) {
     for (const auto& [name, value] : now.items()) {
       const auto then = before.contains(part) && before[part].contains(name) ? before[part][name] : Json();
-      if (then != value) differences += fmt::format("\n  {}: {} there, {} now", name, then.dump(), value.dump());
+      if (then != value) text += fmt::format("\n  {}: {} there, {} now", name, then.dump(), value.dump());
     }
   };
   compare("environment", environment);
   compare("settings", settings);
-  if (!differences.empty())
-    throw UsageError(fmt::format(
-        "{} holds records of another build, machine or configuration:{}\nchoose another folder with --out, or measure every "
-        "case again with --resume all",
-        folder.path(), differences));
+  return text;
 }
 
 bool is_due(const Record* existing, const std::string& resume) {
@@ -127,7 +124,7 @@ int run_sweep(const SweepOptions& options) {
 
   if (options.dry_run) {
     TimePredictor predictor(Ceilings::nominal(cases.front().threads));
-    if (!options.out.empty() && std::filesystem::exists(options.out))
+    if (!options.out.empty() && std::filesystem::exists(std::filesystem::path(options.out) / "records.jsonl"))
       for (const auto& record : read_records(options.out))
         if (record.measured()) predictor.learn(record);
     for (auto& record : planned) predict(record, predictor);
@@ -139,7 +136,14 @@ int run_sweep(const SweepOptions& options) {
   const auto out =
       options.out.empty() ? (std::filesystem::path("results") / sweep.stem() / machine_slug(environment)).string() : options.out;
   ResultFolder folder(out);
-  if (options.resume != "all") check_same_origin(folder, environment_columns(environment), sweep.settings());
+  if (const auto different = differences(folder, environment_columns(environment), sweep.settings()); !different.empty()) {
+    if (options.resume != "all")
+      throw UsageError(fmt::format(
+          "{} holds records of another build, machine or configuration:{}\nchoose another folder with --out, or measure "
+          "every case again with --resume all",
+          folder.path(), different));
+    folder.set_aside();
+  }
 
   std::vector<size_t> due;
   for (size_t i = 0; i < cases.size(); ++i)
@@ -200,9 +204,12 @@ Run add_sweep_command(CLI::App& command) {
   command.add_option("--out", options->out, "folder of records; by default results/SWEEP/MACHINE");
   command.add_option("--resume", options->resume, "cases to run when some are recorded: missing, failed or all")
       ->check(CLI::IsMember({"missing", "failed", "all"}));
-  command.add_option("--methods", options->methods, "methods instead of the file's: softmax,linear:chunk=64");
-  command.add_option("--set", options->settings,
-                     "an axis or a setting instead of the file's: query_len=512-2048*2, limits.memory=\"4 GiB\"");
+  command.add_option("--methods", options->methods, "methods instead of the file's: softmax,linear:chunk=64")
+      ->allow_extra_args(false);
+  command
+      .add_option("--set", options->settings,
+                  "an axis or a setting instead of the file's: query_len=512-2048*2, limits.memory=\"4 GiB\"")
+      ->allow_extra_args(false);
   command.add_flag("--dry-run", options->dry_run, "list the cases with predicted time and memory, and run none");
   command.add_flag("--json", options->json, "the dry run as JSON");
   auto* const quiet = command.add_flag("-q,--quiet", options->quiet, "no progress");

@@ -47,7 +47,8 @@ std::string TextTable::render(TableFormat format) const {
   std::string text;
   if (format == TableFormat::csv) {
     for (auto& row : rows) {
-      for (auto& cell : row) cell = csv_text(cell);
+      for (size_t c = 0; c < row.size(); ++c)
+        if (columns_[c].align == Align::left) row[c] = csv_text(row[c]);
       text += csv_row(row);
     }
     return text;

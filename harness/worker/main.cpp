@@ -1,6 +1,7 @@
 // attnbench-worker: takes cases as JSON on standard input, gives records back as JSON lines on a descriptor of its own.
 // Started by the driver; by hand it answers on standard output.
 #include <dlfcn.h>
+#include <poll.h>
 #include <sys/prctl.h>
 
 #include <CLI/CLI.hpp>
@@ -95,7 +96,11 @@ int main(int argc, char** argv) {
   auto* const measure = app.add_subcommand("measure", "time and memory of each case");
   CLI11_PARSE(app, argc, argv);
   // A worker must not outlive the driver that would kill it.
-  if (descriptor != 1) prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (descriptor != 1) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    pollfd reader{descriptor, 0, 0};  // it may have ended before that: nobody reads the answer any more
+    if (poll(&reader, 1, 0) > 0 && (reader.revents & POLLERR) != 0) return 1;
+  }
 
   try {
     Answer answer(descriptor);
