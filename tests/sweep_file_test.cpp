@@ -82,6 +82,7 @@ TEST(SweepFile, RangesThatAreNone) {
 
 TEST(SweepFile, HugeRangesAreRefusedBeforeTheyAreBuilt) {
   EXPECT_CONTAINS(refusal(axes("seed = \"1-9000000000000000000+1\"")), ":3:8: seed = '1-9000000000000000000+1', expected");
+  EXPECT_CONTAINS(refusal(axes("seed = \"1-100001+1\"")), ":3:8: seed = '1-100001+1', expected");
   const auto product = refusal(axes("seed = \"1-1000+1\"\nquery_len = \"1-1000+1\"\nbatch = \"1-1000+1\""));
   EXPECT_EQ(product, "sweep some has more than 100000 cases");
 }
