@@ -75,7 +75,13 @@ at::Tensor AttentionMethod::forward(const at::Tensor& q, const at::Tensor& k, co
 
 std::optional<std::string> AttentionMethod::why_unsupported(const Problem& problem, Protocol protocol) const {
   const auto can = capabilities();
+  if (protocol == Protocol::prefill || protocol == Protocol::decode) {
+    if (!can.decoding) return label() + " does not decode";
+    if (!problem.causal) return label() + ": decoding is causal";
+    if (!problem.key_lengths.is_full()) return label() + ": decoding takes no key lengths";
+  }
   if (problem.causal && !can.causal) return label() + " has no causal form";
+  if (!problem.causal && !can.full) return label() + " has a causal form only";
   if (problem.key_len != problem.query_len && !can.cross_attention) return label() + " needs key_len = query_len";
   if (!problem.key_lengths.is_full() && !can.key_lengths) return label() + " has no key-length mask";
   if (protocol == Protocol::forward_backward && !can.gradients) return label() + " has no gradients";
@@ -83,6 +89,81 @@ std::optional<std::string> AttentionMethod::why_unsupported(const Problem& probl
   if (!contains(can.devices, problem.device))
     return label() + " does not run on " + c10::DeviceTypeName(problem.device, /*lower_case=*/true);
   return std::nullopt;
+}
+
+std::unique_ptr<DecodingState> AttentionMethod::begin_decoding(const Problem& problem) const {
+  problem.validate();
+  const auto reason = why_unsupported(problem, Protocol::decode);
+  TORCH_CHECK_VALUE(!reason, *reason);
+  auto state = make_state(problem);
+  state->owner_ = this;
+  state->problem_ = problem;
+  return state;
+}
+
+void AttentionMethod::check_tokens(const DecodingState& state, const at::Tensor& q, const at::Tensor& k,
+                                   const at::Tensor& v) const {
+  const auto tokens = problem_of(q, k, v, {/*causal=*/true, std::nullopt});
+  const auto& begun = state.problem();
+  TORCH_CHECK_VALUE(state.owner_ == this, label(), ": the decoding state is another method's");
+  const auto check = [&](const char* what, int64_t found, int64_t expected) {
+    TORCH_CHECK_VALUE(found == expected, label(), ": tokens have ", what, " ", found, ", expected ", expected,
+                      " as the decoding state was begun with");
+  };
+  check("batch", tokens.batch, begun.batch);
+  check("heads", tokens.heads, begun.heads);
+  check("head_dim", tokens.head_dim, begun.head_dim);
+  check("value_dim", tokens.value_dim, begun.value_dim);
+  TORCH_CHECK_VALUE(tokens.dtype == begun.dtype && tokens.device == begun.device, label(), ": tokens are ",
+                    dtype_name(tokens.dtype), " on ", c10::DeviceTypeName(tokens.device, true),
+                    ", the decoding state was begun for ", dtype_name(begun.dtype), " on ",
+                    c10::DeviceTypeName(begun.device, true));
+  TORCH_CHECK_VALUE(state.position() + tokens.query_len <= begun.key_len, label(), ": the decoding state holds ",
+                    state.position(), " of ", begun.key_len, " tokens, ", tokens.query_len, " more do not fit");
+}
+
+at::Tensor AttentionMethod::step(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  check_tokens(state, q, k, v);
+  TORCH_CHECK_VALUE(q.size(2) == 1, label(), ": a step takes one token, got ", q.size(2));
+  auto output = decode(state, q, k, v);
+  ++state.position_;
+  return output;
+}
+
+void AttentionMethod::extend(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  check_tokens(state, q, k, v);
+  absorb(state, q, k, v);
+  state.position_ += q.size(2);
+}
+
+at::Tensor AttentionMethod::prefill(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  check_tokens(state, q, k, v);
+  TORCH_CHECK_VALUE(state.position() == 0, label(), ": prefill needs a fresh decoding state, this one holds ", state.position(),
+                    " tokens");
+  auto output = fill(state, q, k, v);
+  state.position_ += q.size(2);
+  return output;
+}
+
+std::unique_ptr<DecodingState> AttentionMethod::make_state(const Problem&) const {
+  TORCH_CHECK(false, label(), " claims to decode and has no make_state()");
+}
+void AttentionMethod::absorb(DecodingState&, const at::Tensor&, const at::Tensor&, const at::Tensor&) {
+  TORCH_CHECK(false, label(), " claims to decode and has no absorb()");
+}
+at::Tensor AttentionMethod::decode(DecodingState&, const at::Tensor&, const at::Tensor&, const at::Tensor&) {
+  TORCH_CHECK(false, label(), " claims to decode and has no decode()");
+}
+at::Tensor AttentionMethod::fill(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  auto output = attend(q, k, v, {/*causal=*/true, std::nullopt});
+  absorb(state, q, k, v);
+  return output;
+}
+
+int64_t DecodingState::bytes() const {
+  int64_t total = 0;
+  for (const auto& tensor : tensors()) total += int64_t(tensor.nbytes());
+  return total;
 }
 
 }  // namespace attn

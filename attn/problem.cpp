@@ -17,6 +17,13 @@ constexpr std::array<std::pair<const char*, at::ScalarType>, 4> kDtypes{{
     {"float16", at::kHalf},
 }};
 
+constexpr std::array<std::pair<const char*, Protocol>, 4> kProtocols{{
+    {"forward", Protocol::forward},
+    {"forward_backward", Protocol::forward_backward},
+    {"prefill", Protocol::prefill},
+    {"decode", Protocol::decode},
+}};
+
 void check_at_least(const char* field, int64_t value, int64_t least) {
   TORCH_CHECK_VALUE(value >= least, "problem: ", field, " = ", value, ", expected at least ", least);
 }
@@ -75,9 +82,11 @@ std::string dtype_name(at::ScalarType dtype) {
 }
 
 Protocol parse_protocol(const std::string& name) {
-  if (name == "forward") return Protocol::forward;
-  if (name == "forward_backward") return Protocol::forward_backward;
-  TORCH_CHECK_VALUE(false, "protocol = '", name, "', expected forward or forward_backward");
+  for (const auto& [known, protocol] : kProtocols)
+    if (name == known) return protocol;
+  TORCH_CHECK_VALUE(false, "protocol = '", name, "', expected forward, forward_backward, prefill or decode");
 }
+
+std::string protocol_name(Protocol protocol) { return kProtocols.at(size_t(protocol)).first; }
 
 }  // namespace attn

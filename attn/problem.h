@@ -47,13 +47,16 @@ struct Problem {
 };
 
 enum class Protocol {
-  forward,          // the output alone, no gradients recorded
-  forward_backward  // the output and the gradients of q, k and v
+  forward,           // the output alone, no gradients recorded
+  forward_backward,  // the output and the gradients of q, k and v
+  prefill,           // query_len tokens into a fresh decoding state, with their outputs
+  decode             // one token after query_len others
 };
 
 // Names as in sweep files and records: "float32", "forward_backward". Unknown names throw c10::ValueError and list the known.
 at::ScalarType parse_dtype(const std::string& name);
 std::string dtype_name(at::ScalarType dtype);
 Protocol parse_protocol(const std::string& name);
+std::string protocol_name(Protocol protocol);
 
 }  // namespace attn
