@@ -30,13 +30,25 @@ at::Tensor softmax(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
   return at::matmul(weights, zero_where(v, hidden_keys)) / at::where(total == 0, at::ones_like(total), total);
 }
 
+namespace {
+
+at::Tensor kernel_weights(const at::Tensor& q, const at::Tensor& k, const Mask& mask, const at::Tensor& rows,
+                          const FeatureMap& feature_map) {
+  const auto keys = zero_where(k, mask.hidden_keys(k.size(2)));
+  return feature_map.kernel(q.index_select(2, rows), keys).masked_fill(~visible(mask, rows, k.size(2)), 0);
+}
+
+}  // namespace
+
 at::Tensor linear(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask, const at::Tensor& rows,
                   const FeatureMap& feature_map, double epsilon) {
-  const auto hidden_keys = mask.hidden_keys(k.size(2));
-  const auto phi_q = feature_map.apply(q.index_select(2, rows));
-  const auto phi_k = feature_map.apply(zero_where(k, hidden_keys));
-  const auto weights = at::matmul(phi_q, phi_k.transpose(2, 3)).masked_fill(~visible(mask, rows, k.size(2)), 0);
-  return at::matmul(weights, zero_where(v, hidden_keys)) / (weights.sum(-1, /*keepdim=*/true) + epsilon);
+  const auto weights = kernel_weights(q, k, mask, rows, feature_map);
+  return at::matmul(weights, zero_where(v, mask.hidden_keys(k.size(2)))) / (weights.sum(-1, /*keepdim=*/true) + epsilon);
+}
+
+at::Tensor linear_denominator(const at::Tensor& q, const at::Tensor& k, const Mask& mask, const at::Tensor& rows,
+                              const FeatureMap& feature_map, double epsilon) {
+  return kernel_weights(q, k, mask, rows, feature_map).sum(-1, /*keepdim=*/true) + epsilon;
 }
 
 }  // namespace attn::reference

@@ -3,14 +3,12 @@
 
 #include <algorithm>
 
-#include "attn/feature_map.h"
+#include "attn/linear_method.h"
 #include "attn/reference.h"
 #include "attn/registry.h"
 
 namespace attn {
 namespace {
-
-constexpr double kEpsilon = 1e-6;
 
 class LinearEinsum : public AttentionMethod {
  public:
@@ -37,7 +35,7 @@ class LinearEinsum : public AttentionMethod {
 
   at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
                        const at::Tensor& rows) const override {
-    return reference::linear(q, k, v, mask, rows, find_feature_map("elu"), kEpsilon);
+    return reference::linear(q, k, v, mask, rows, *make_feature_map("elu"), kLinearEpsilon);
   }
 
  protected:
@@ -47,10 +45,10 @@ class LinearEinsum : public AttentionMethod {
     const auto phi_q = at::elu(q) + 1;
     const auto phi_k = zero_where(at::elu(zero_where(k, hidden_keys)) + 1, hidden_keys);
     // State and sum of keys in float32 whatever the inputs; einsum wants one type on both sides.
-    const auto sums = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    const auto sums = sum_dtype(q.scalar_type());
     const auto wide_q = phi_q.to(sums), wide_k = phi_k.to(sums);
     const auto state = at::einsum("bhld,bhlm->bhdm", {wide_k, zero_where(v, hidden_keys).to(sums)});
-    const auto denominator = at::einsum("bhnd,bhd->bhn", {wide_q, wide_k.sum(2)}) + kEpsilon;
+    const auto denominator = at::einsum("bhnd,bhd->bhn", {wide_q, wide_k.sum(2)}) + kLinearEpsilon;
     return at::einsum("bhnd,bhdm,bhn->bhnm", {wide_q, state, denominator.reciprocal()}).to(q.scalar_type());
   }
 };

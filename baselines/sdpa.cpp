@@ -20,6 +20,17 @@ std::string backend_name(int64_t choice) {
 
 class Sdpa : public AttentionMethod {
  public:
+  Capabilities capabilities() const override {
+    Capabilities can;
+    can.nan_reaches_its_rows_only = false;  // PyTorch's kernels multiply hidden weights of zero
+    return can;
+  }
+
+  std::optional<at::Tensor> approximated(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
+                                         const at::Tensor& rows) const override {
+    return reference(q, k, v, mask, rows);
+  }
+
   Cost cost(const Problem& p, Protocol protocol) const override {
     const double scores = p.score_count() / (p.causal && p.key_lengths.is_full() ? 2 : 1);
     const double forward = scores * (2 * double(p.head_dim) + 2 * double(p.value_dim) + 5);

@@ -1,56 +1,132 @@
 // softmax: softmax(qkᵀ/√D + mask) v with the matrix of scores materialised, as the paper's Figure 1 measured it.
+#include "baselines/softmax.h"
+
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "attn/reference.h"
 #include "attn/registry.h"
+#include "attn/triangular.h"
 
 namespace attn {
 namespace {
 
-class Softmax : public AttentionMethod {
+class Prefix : public DecodingState {
  public:
-  Cost cost(const Problem& p, Protocol protocol) const override {
-    const double scores = p.score_count();
-    const double forward = scores * (2 * double(p.head_dim) + 2 * double(p.value_dim) + 5);
-    const double matrix = scores * p.element_bytes();
-    // A mask keeps one byte a pair: [N,L] when causal alone, [B,N,L] with key lengths.
-    const double pairs = double(p.query_len) * double(p.key_len);
-    const double mask =
-        p.key_lengths.is_full() ? (p.causal ? pairs : 0) : double(p.batch) * (p.causal ? pairs : double(p.key_len));
-    const double masked_inputs = p.key_lengths.is_full() ? 0 : p.key_bytes() + p.value_bytes();
-    const double kept = p.input_bytes() + p.output_bytes() + mask + masked_inputs + p.query_bytes();
-    // Forward holds scores and weights; backward the weights, their gradient and the scores' gradient.
-    if (protocol == Protocol::forward) return {forward, p.input_bytes() + p.output_bytes(), kept + 2 * matrix};
-    return {forward * 3, 2 * (p.input_bytes() + p.output_bytes()) + p.input_bytes(),
-            kept + p.input_bytes() + p.output_bytes() + 3 * matrix};
-  }
-
-  at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
-                       const at::Tensor& rows) const override {
-    return reference::softmax(q, k, v, mask, rows);
-  }
+  explicit Prefix(const Problem& p) : q(p, p.head_dim), k(p, p.head_dim), v(p, p.value_dim) {}
+  GrowingRows q, k, v;
 
  protected:
-  at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) override {
-    ran("aten/materialised");
-    const auto hidden_keys = mask.hidden_keys(k.size(2));
-    const auto scale = 1 / std::sqrt(double(q.size(3)));
-    auto scores = at::matmul(q * scale, zero_where(k, hidden_keys).transpose(2, 3));
-    // The product's gradient does not need its result, so it may be overwritten.
-    if (const auto hidden = mask.hidden_pairs(q.size(2), k.size(2), q.device())) scores.masked_fill_(*hidden, -INFINITY);
-    // A row of -inf alone would be NaN; such an entry is evened out here and its output zeroed below.
-    const auto empty = mask.empty_entries();
-    if (empty) scores.masked_fill_(*empty, 0);
-    const auto weights = at::softmax(scores, -1);
-    scores.reset();
-    return zero_where(at::matmul(weights, zero_where(v, hidden_keys)), empty);
-  }
+  std::vector<at::Tensor> tensors() const override { return {q.storage(), k.storage(), v.storage()}; }
 };
 
 const RegisterMethod registered{entry_of<Softmax>("softmax", "softmax attention, scores materialised", "O(N²)", "O(N²)")};
 
 }  // namespace
+
+GrowingRows::GrowingRows(const Problem& p, int64_t dim)
+    : all_(at::empty({p.batch, p.heads, p.key_len, dim}, at::TensorOptions(p.dtype).device(p.device))) {}
+
+void GrowingRows::append(const at::Tensor& rows) {
+  all_.narrow(2, size_, rows.size(2)).copy_(rows);
+  size_ += rows.size(2);
+}
+
+at::Tensor materialised_softmax(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) {
+  const auto hidden_keys = mask.hidden_keys(k.size(2));
+  const auto scale = 1 / std::sqrt(double(q.size(3)));
+  auto scores = at::matmul(q * scale, zero_where(k, hidden_keys).transpose(2, 3));
+  // The product's gradient does not need its result, so it may be overwritten.
+  if (const auto hidden = mask.hidden_pairs(q.size(2), k.size(2), q.device())) scores.masked_fill_(*hidden, -INFINITY);
+  // A row of -inf alone would be NaN; such an entry is evened out here and its output zeroed below.
+  const auto empty = mask.empty_entries();
+  if (empty) scores.masked_fill_(*empty, 0);
+  const auto weights = at::softmax(scores, -1);
+  scores.reset();
+  const auto values = zero_where(v, hidden_keys);
+  return zero_where(mask.causal ? lower_triangular_product(weights, values) : at::matmul(weights, values), empty);
+}
+
+Cost materialised_softmax_cost(const Problem& p, bool backward) {
+  const double scores = p.score_count();
+  const double forward = scores * (2 * double(p.head_dim) + 2 * double(p.value_dim) + 5);
+  const double matrix = scores * p.element_bytes();
+  // A mask keeps one byte a pair: [N,L] when causal alone, [B,N,L] with key lengths.
+  const double pairs = double(p.query_len) * double(p.key_len);
+  const double mask = p.key_lengths.is_full() ? (p.causal ? pairs : 0) : double(p.batch) * (p.causal ? pairs : double(p.key_len));
+  const double masked_inputs = (p.key_lengths.is_full() ? 0 : p.key_bytes() + p.value_bytes()) + (p.causal ? p.value_bytes() : 0);
+  const double kept = p.input_bytes() + p.output_bytes() + mask + masked_inputs + p.query_bytes();
+  // Forward holds scores and weights; backward the weights, their gradient and the scores' gradient.
+  if (!backward) return {forward, p.input_bytes() + p.output_bytes(), kept + 2 * matrix};
+  return {forward * 3, 2 * (p.input_bytes() + p.output_bytes()) + p.input_bytes(),
+          kept + p.input_bytes() + p.output_bytes() + 3 * matrix};
+}
+
+Capabilities Softmax::capabilities() const {
+  Capabilities can;
+  can.decoding = true;
+  return can;
+}
+
+Cost Softmax::cost(const Problem& p, Protocol protocol) const {
+  if (protocol == Protocol::forward || protocol == Protocol::forward_backward)
+    return materialised_softmax_cost(p, protocol == Protocol::forward_backward);
+  if (protocol == Protocol::prefill) {
+    auto cost = materialised_softmax_cost(p, false);
+    cost.peak_bytes += state_bytes(p, p.query_len);
+    return cost;
+  }
+  auto longer = p;
+  longer.query_len = longer.key_len = p.query_len + 1;
+  auto cost = materialised_softmax_cost(longer, false);
+  cost.peak_bytes += state_bytes(longer, longer.key_len) - longer.input_bytes();
+  return cost;
+}
+
+at::Tensor Softmax::reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
+                              const at::Tensor& rows) const {
+  return reference::softmax(q, k, v, mask, rows);
+}
+
+double Softmax::state_bytes(const Problem& p, int64_t) const { return p.query_bytes() + p.key_bytes() + p.value_bytes(); }
+
+at::Tensor Softmax::attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) {
+  ran("aten/materialised");
+  return materialised_softmax(q, k, v, mask);
+}
+
+std::unique_ptr<DecodingState> Softmax::make_state(const Problem& problem) const { return std::make_unique<Prefix>(problem); }
+
+void Softmax::absorb(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  auto& prefix = static_cast<Prefix&>(state);
+  prefix.q.append(q), prefix.k.append(k), prefix.v.append(v);
+}
+
+at::Tensor Softmax::decode(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  ran("aten/recomputed-prefix");
+  absorb(state, q, k, v);
+  const auto& prefix = static_cast<Prefix&>(state);
+  return materialised_softmax(prefix.q.rows(), prefix.k.rows(), prefix.v.rows(), {/*causal=*/true, std::nullopt})
+      .narrow(2, state.position(), 1);
+}
+
+Cost CachedSoftmax::cost(const Problem& p, Protocol protocol) const {
+  if (protocol != Protocol::decode) return Softmax::cost(p, protocol == Protocol::prefill ? Protocol::forward : protocol);
+  const double rows = double(p.batch) * double(p.heads), keys = double(p.query_len + 1);
+  const double token = (p.input_bytes() + p.output_bytes()) / double(p.query_len);
+  auto longer = p;
+  longer.key_len = longer.query_len = p.query_len + 1;
+  const double state = state_bytes(longer, longer.key_len);
+  return {rows * keys * (2 * double(p.head_dim) + 2 * double(p.value_dim) + 5), state + token,
+          state + token + 2 * rows * keys * p.element_bytes()};
+}
+
+at::Tensor CachedSoftmax::attend_to_cache(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const auto scores = at::matmul(q / std::sqrt(double(q.size(3))), k.transpose(2, 3));
+  return at::matmul(at::softmax(scores, -1), v);
+}
+
 }  // namespace attn

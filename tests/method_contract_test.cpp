@@ -146,6 +146,33 @@ TEST_P(MethodContract, HiddenPositionsReachNothing) {
   }
 }
 
+// A NaN at a visible position reaches the rows that see it, all of them and no others.
+TEST_P(MethodContract, ANaNReachesExactlyTheRowsThatSeeIt) {
+  const auto& [spec, dtype, masking] = GetParam();
+  const auto method = make_method(spec);
+  if (!is_causal(masking) || !method->capabilities().nan_reaches_its_rows_only) return;
+  const auto problem = problem_of({150, 150, 16, 24}, dtype, masking);
+  const auto inputs = inputs_of(problem, Protocol::forward);
+  const auto clean = call_or_refuse(*method, problem, inputs, Protocol::forward);
+  if (!clean) return;
+  constexpr int64_t kPlace = 70;  // visible in the second batch entry under either mask
+  for (const auto member : {&Inputs::q, &Inputs::k, &Inputs::v}) {
+    auto other = inputs;
+    other.*member = (inputs.*member).clone();
+    (other.*member).select(0, 1).select(1, kPlace).select(1, 3).fill_(std::nan(""));
+    const auto output = call(*method, other, Protocol::forward).output;
+    const auto reached = output.select(0, 1).isnan().any(-1);  // [H,N]
+    EXPECT_TRUE(at::equal(output.select(0, 0), clean->output.select(0, 0)));
+    if (member == &Inputs::q) {
+      EXPECT_TRUE(reached.select(1, kPlace).all().item<bool>());
+      EXPECT_EQ(reached.sum().item<int64_t>(), problem.heads);
+    } else {
+      EXPECT_FALSE(reached.slice(1, 0, kPlace).any().item<bool>());
+      EXPECT_TRUE(reached.slice(1, kPlace).all().item<bool>());
+    }
+  }
+}
+
 TEST_P(MethodContract, StridesDoNotMatter) {
   const auto& [spec, dtype, masking] = GetParam();
   const auto method = make_method(spec);
@@ -308,9 +335,13 @@ TEST_P(EveryMethod, RefusesWhatItDoesNotSupport) {
     EXPECT_CONTAINS(message, reason.value_or("a reason"));
     EXPECT_CONTAINS(message, GetParam());
   };
+  if (!can.full) refusal(problem_of(shape, at::kFloat, Masking::none), Protocol::forward);
   if (!can.causal) refusal(problem_of(shape, at::kFloat, Masking::causal), Protocol::forward);
   if (!can.key_lengths) refusal(problem_of(shape, at::kFloat, Masking::key_lengths), Protocol::forward);
   if (!can.cross_attention) refusal(problem_of({8, 9, 4, 4}, at::kFloat, Masking::none), Protocol::forward);
+  if (!can.decoding) {
+    EXPECT_TRUE(method->why_unsupported(problem_of(shape, at::kFloat, Masking::causal), Protocol::decode));
+  }
   if (!can.gradients) refusal(problem_of(shape, at::kFloat, Masking::none), Protocol::forward_backward);
   for (const auto dtype : {at::kHalf, at::kFloat, at::kDouble, at::kBFloat16})
     if (std::find(can.dtypes.begin(), can.dtypes.end(), dtype) == can.dtypes.end())

@@ -18,7 +18,9 @@ inline std::vector<std::string> method_specs() {
   std::vector<std::string> specs;
   for (const auto* entry : methods())
     if (!entry->name.starts_with("test-")) specs.push_back(entry->name);
-  specs.push_back("linear:chunk=7");  // many chunks, the last one partial
+  // Many chunks, the last one partial; a projection shorter than the keys; few random features.
+  for (const auto* spec : {"linear:chunk=7", "favor:chunk=7,features=16", "rff:chunk=7,seed=5", "linformer:rank=8"})
+    specs.push_back(spec);
   return specs;
 }
 

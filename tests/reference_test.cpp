@@ -66,7 +66,7 @@ TEST_P(Reference, SoftmaxIsItsDefinition) {
 TEST_P(Reference, LinearIsItsDefinition) {
   for (const auto& [q, k, v, gradient, mask] : small_inputs()) {
     const auto expected = by_loops({q, k, v, gradient, mask}, Kernel::linear);
-    const auto found = reference::linear(q, k, v, mask, at::arange(q.size(2)), find_feature_map("elu"), kEpsilon);
+    const auto found = reference::linear(q, k, v, mask, at::arange(q.size(2)), *make_feature_map("elu"), kEpsilon);
     EXPECT_LT(largest_difference(found, expected), 1e-13);
   }
 }

@@ -1,0 +1,117 @@
+#include "attn/linear_method.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "attn/reference.h"
+
+namespace attn {
+namespace {
+
+constexpr int64_t kAbsorbedAtOnce = 1024;
+
+class KernelState : public DecodingState {
+ public:
+  KernelState(std::unique_ptr<const FeatureMap> feature_map, const Problem& p) : map(std::move(feature_map)) {
+    const auto options = at::TensorOptions(sum_dtype(p.dtype)).device(p.device);
+    state = LinearState::zeros(*map, p.batch * p.heads, p.head_dim, p.value_dim, options);
+  }
+  std::unique_ptr<const FeatureMap> map;
+  LinearState state;
+
+ protected:
+  std::vector<at::Tensor> tensors() const override {
+    if (!state.log_scale.defined()) return {state.sums};
+    return {state.sums, state.log_scale};
+  }
+};
+
+at::Tensor merged(const at::Tensor& x, at::ScalarType dtype) { return x.flatten(0, 1).to(dtype); }
+
+}  // namespace
+
+Capabilities LinearMethod::capabilities() const {
+  Capabilities can;
+  can.decoding = true;
+  return can;
+}
+
+Cost LinearMethod::cost(const Problem& p, Protocol protocol) const {
+  const auto map = map_for(p.head_dim);
+  const double rows = double(p.batch) * double(p.heads), features = double(map->count(p.head_dim)),
+               values = double(p.value_dim + 1);
+  const double number = std::max(4.0, p.element_bytes()), widening = number / p.element_bytes();
+  const double state = features * values, state_number_bytes = rows * state * number;
+  // A projection takes as many again a position; other maps a few operations a feature.
+  const double mapping = map->scales() ? 2 * features * double(p.head_dim) : 4 * features;
+  if (protocol == Protocol::decode) {
+    const auto token = (p.input_bytes() + p.output_bytes()) / double(p.query_len);
+    return {rows * (4 * state + 2 * mapping), 2 * state_number_bytes + token,
+            token + state_number_bytes + rows * number * 4 * (features + values)};
+  }
+  const double stretch = double(std::min(p.causal ? chunk_ : int64_t{1024}, p.query_len));
+  const double pairs = p.causal ? stretch * (features + values) * double(p.query_len) : 0;
+  const double forward = rows * ((2 * state + mapping) * double(p.key_len + p.query_len) + 2 * pairs);
+  const double least = p.input_bytes() + p.output_bytes();
+  const bool backward = protocol == Protocol::forward_backward;
+  // Beside the results: the state, a number or two a row, and one stretch of features, products and, causal, scores.
+  const double matrices = p.causal ? stretch * stretch * (backward ? 3 : 2.5) * (map->scales() ? 2 : 1) : 0;
+  const double copies = map->scales() ? 4 : features > 4 * double(p.head_dim) ? 5 : 2;
+  const double part = stretch * (copies * features * (p.causal ? 1.5 : 1) + (widening > 1 ? 3 : 1.5) * double(p.head_dim) +
+                                 (backward ? 5 : 4) * values);
+  const double kept = state * (backward ? 2 : 1) + double(p.query_len) * (map->scales() ? 2 : 1) + matrices + part;
+  const double results = p.output_bytes() + (backward ? p.output_bytes() + p.input_bytes() : 0);
+  return {backward ? 3.5 * forward : forward, backward ? 2 * least + p.input_bytes() : least,
+          p.input_bytes() + results + rows * number * kept};
+}
+
+at::Tensor LinearMethod::reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
+                                   const at::Tensor& rows) const {
+  return reference::linear(q, k, v, mask, rows, *map_for(q.size(3)), kLinearEpsilon);
+}
+
+double LinearMethod::state_bytes(const Problem& p, int64_t) const {
+  const auto map = map_for(p.head_dim);
+  const double numbers = double(map->count(p.head_dim)) * double(p.value_dim + 1) + (map->scales() ? 1 : 0);
+  return double(p.batch) * double(p.heads) * numbers * double(c10::elementSize(sum_dtype(p.dtype)));
+}
+
+at::Tensor LinearMethod::attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) {
+  ran(mask.causal ? "aten/chunked" : "aten/sums");
+  return linear_attention(q, k, v, {mask.causal, mask.key_lengths, feature_map_, kLinearEpsilon, projection(q.size(3)), chunk_});
+}
+
+std::unique_ptr<DecodingState> LinearMethod::make_state(const Problem& problem) const {
+  return std::make_unique<KernelState>(map_for(problem.head_dim), problem);
+}
+
+void LinearMethod::absorb(DecodingState& state, const at::Tensor&, const at::Tensor& k, const at::Tensor& v) {
+  auto& kept = static_cast<KernelState&>(state);
+  const auto dtype = kept.state.sums.scalar_type();
+  for (int64_t begin = 0; begin < k.size(2); begin += kAbsorbedAtOnce) {
+    const auto size = std::min(kAbsorbedAtOnce, k.size(2) - begin);
+    kept.state.add(*kept.map, merged(k.narrow(2, begin, size), dtype), merged(v.narrow(2, begin, size), dtype));
+  }
+}
+
+at::Tensor LinearMethod::decode(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  ran("aten/recurrent");
+  auto& kept = static_cast<KernelState&>(state);
+  const auto dtype = kept.state.sums.scalar_type();
+  kept.state.add(*kept.map, merged(k, dtype), merged(v, dtype));
+  return read(kept.state, *kept.map, merged(q, dtype), kLinearEpsilon).output.to(q.scalar_type()).view(v.sizes());
+}
+
+std::optional<at::Tensor> RandomFeatureMethod::approximated(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                                            const Mask& mask, const at::Tensor& rows) const {
+  return reference::softmax(q, k, v, mask, rows);
+}
+
+std::optional<at::Tensor> RandomFeatureMethod::projection(int64_t head_dim) const {
+  auto& drawn = drawn_[head_dim];
+  if (!drawn.defined()) drawn = draw_orthogonal_directions(count_, head_dim, seed_);
+  return drawn;
+}
+
+}  // namespace attn

@@ -1,0 +1,74 @@
+// linear-recurrent: causal linear attention token by token, through the decoding state of linear; its gradients go token by token
+// as well (Algorithm 1), so that no state is kept but one.
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "attn/linear_method.h"
+#include "attn/registry.h"
+
+namespace attn {
+namespace {
+
+using at::Tensor;
+
+// Forward through the state; backward is that of the causal form in chunks of one.
+class TokenByToken : public torch::autograd::Function<TokenByToken> {
+ public:
+  using Context = torch::autograd::AutogradContext;
+
+  static Tensor forward(Context* context, const Tensor& q, const Tensor& k, const Tensor& v,
+                        const std::optional<Tensor>& key_lengths) {
+    const auto map = make_feature_map("elu");
+    const auto dtype = sum_dtype(q.scalar_type());
+    const auto rows = q.size(0) * q.size(1), length = q.size(2);
+    const auto merged_q = q.flatten(0, 1), merged_k = k.flatten(0, 1), merged_v = v.flatten(0, 1);
+    Tensor hidden;
+    if (const auto keys = Mask{true, key_lengths}.hidden_keys(length))
+      hidden = keys->expand({q.size(0), q.size(1), length, 1}).flatten(0, 1);
+    const auto output = at::empty({q.size(0), q.size(1), length, v.size(3)}, q.options());
+    const auto normalizer = at::empty({q.size(0), q.size(1), length, 1}, q.options().dtype(dtype));
+    const auto merged_output = output.flatten(0, 1), merged_normalizer = normalizer.flatten(0, 1);
+    auto state = LinearState::zeros(*map, rows, q.size(3), v.size(3), q.options().dtype(dtype));
+    for (int64_t i = 0; i < length; ++i) {
+      const auto token = [&](const Tensor& x) { return x.narrow(1, i, 1).to(dtype); };
+      const auto hides = hidden.defined() ? hidden.narrow(1, i, 1) : hidden;
+      state.add(*map, token(merged_k), hides.defined() ? token(merged_v).masked_fill(hides, 0) : token(merged_v), hides);
+      const auto result = read(state, *map, token(merged_q), kLinearEpsilon);
+      merged_output.narrow(1, i, 1).copy_(result.output);
+      merged_normalizer.narrow(1, i, 1).copy_(result.normalizer);
+    }
+    context->save_for_backward({q, k, v, output, normalizer, key_lengths.value_or(Tensor())});
+    return output;
+  }
+
+  static torch::autograd::variable_list backward(Context* context, torch::autograd::variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto [of_q, of_k, of_v] = causal_linear_gradients(gradients[0], saved[0], saved[1], saved[2], saved[3], saved[4],
+                                                            saved[5].defined() ? std::optional(saved[5]) : std::nullopt, "elu",
+                                                            /*chunk=*/1);
+    return {of_q, of_k, of_v, {}};
+  }
+};
+
+class LinearRecurrent : public LinearMethod {
+ public:
+  LinearRecurrent() : LinearMethod("elu", 1) {}
+
+  Capabilities capabilities() const override {
+    auto can = LinearMethod::capabilities();
+    can.full = can.cross_attention = false;
+    return can;
+  }
+
+ protected:
+  Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask) override {
+    ran("aten/recurrent");
+    return TokenByToken::apply(q, k, v, mask.key_lengths);
+  }
+};
+
+const RegisterMethod registered{
+    entry_of<LinearRecurrent>("linear-recurrent", "causal linear attention token by token", "O(N)", "O(N)")};
+
+}  // namespace
+}  // namespace attn

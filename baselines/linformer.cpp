@@ -1,0 +1,105 @@
+// linformer: keys and values projected along the length before softmax (2006.04768): softmax(q(Eᵀk)ᵀ/√D) (Fᵀv), E and F
+// [max_length, rank] drawn once and sliced to the length at hand. Hidden keys are zeroed before they are projected.
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "attn/reference.h"
+#include "attn/registry.h"
+
+namespace attn {
+namespace {
+
+class Linformer : public AttentionMethod {
+ public:
+  explicit Linformer(const Options& options)
+      : rank_(options.integer("rank")), max_length_(options.integer("max_length")), seed_(options.integer("seed")) {}
+
+  Capabilities capabilities() const override {
+    Capabilities can;
+    can.causal = false;
+    return can;
+  }
+
+  std::optional<std::string> why_unsupported(const Problem& problem, Protocol protocol) const override {
+    if (problem.key_len > max_length_)
+      return label() + " projects at most max_length = " + std::to_string(max_length_) + " keys, not " +
+             std::to_string(problem.key_len);
+    return AttentionMethod::why_unsupported(problem, protocol);
+  }
+
+  Cost cost(const Problem& p, Protocol protocol) const override {
+    const double rows = double(p.batch) * double(p.heads), rank = double(rank_), dims = double(p.head_dim + p.value_dim);
+    const double forward = rows * rank * (2 * dims * double(p.key_len + p.query_len) + 5 * double(p.query_len));
+    const bool backward = protocol == Protocol::forward_backward;
+    const double projections = 2 * double(p.key_len) * rank * p.element_bytes(), least = p.input_bytes() + p.output_bytes();
+    const double scores = rows * double(p.query_len) * rank * p.element_bytes();
+    const double masked = p.key_lengths.is_full() ? 0 : p.key_bytes() + p.value_bytes();
+    return {backward ? 3 * forward : forward, backward ? 2 * least + p.input_bytes() + projections : least + projections,
+            p.input_bytes() + p.query_bytes() + p.output_bytes() * (backward ? 2 : 1) + masked + (backward ? 3 : 2) * scores};
+  }
+
+  at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
+                       const at::Tensor& rows) const override {
+    const auto hidden_keys = mask.hidden_keys(k.size(2));
+    const auto options = k.options();
+    const auto keys = at::matmul(projection(0, k.size(2)).to(options).t(), zero_where(k, hidden_keys));
+    const auto values = at::matmul(projection(1, k.size(2)).to(options).t(), zero_where(v, hidden_keys));
+    return reference::softmax(q, keys, values, {}, rows);
+  }
+
+  std::optional<at::Tensor> approximated(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
+                                         const at::Tensor& rows) const override {
+    return reference::softmax(q, k, v, mask, rows);
+  }
+
+ protected:
+  at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) override {
+    ran("aten/matmul");
+    const auto hidden_keys = mask.hidden_keys(k.size(2));
+    const auto keys = at::matmul(converted(0, k).t(), zero_where(k, hidden_keys));
+    const auto values = at::matmul(converted(1, v).t(), zero_where(v, hidden_keys));
+    const auto scores = at::matmul(q / std::sqrt(double(q.size(3))), keys.transpose(2, 3));
+    return at::matmul(at::softmax(scores, -1), values);
+  }
+
+ private:
+  // E (which = 0) or F (1) for `length` keys, float64 [length, rank], of variance 1/rank. Row by row from the seed, so that a
+  // shorter one is a slice of a longer; kept in the longest asked for.
+  at::Tensor projection(int which, int64_t length) const {
+    auto& drawn = drawn_[which];
+    if (!drawn.defined() || drawn.size(0) < length) {
+      const auto generator = at::make_generator<at::CPUGeneratorImpl>(uint64_t(2 * seed_ + which));
+      std::vector<at::Tensor> blocks;
+      for (int64_t done = 0; done < length; done += kBlock)
+        blocks.push_back(at::randn({kBlock, rank_}, generator, at::TensorOptions(at::kDouble)));
+      // Rounded as the parameters of a model are.
+      drawn = (at::cat(blocks) / std::sqrt(double(rank_))).to(at::kFloat).to(at::kDouble);
+    }
+    return drawn.narrow(0, 0, length);
+  }
+  // The same as a parameter of the type and on the device of `like`; converted once for each length.
+  at::Tensor converted(int which, const at::Tensor& like) {
+    auto& kept = converted_[which];
+    if (!kept.defined() || kept.size(0) != like.size(2) || kept.scalar_type() != like.scalar_type() ||
+        kept.device() != like.device())
+      kept = projection(which, like.size(2)).to(like.options());
+    return kept;
+  }
+
+  static constexpr int64_t kBlock = 256;
+  int64_t rank_, max_length_, seed_;
+  mutable at::Tensor drawn_[2];
+  at::Tensor converted_[2];
+};
+
+const RegisterMethod registered{
+    entry_of<Linformer>("linformer", "softmax over keys and values projected to a fixed length", "O(N)", "O(N)",
+                        {{"rank", int64_t{256}, "length that keys are projected to", {}, 1},
+                         {"max_length", int64_t{65536}, "longest sequence it has a projection for", {}, 1},
+                         {"seed", int64_t{0}, "seed of the projections", {}, 0}})};
+
+}  // namespace
+}  // namespace attn

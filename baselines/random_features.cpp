@@ -1,0 +1,41 @@
+// favor: FAVOR+ of Performers (2009.14794), positive orthogonal random features of the softmax kernel. rff: trigonometric random
+// Fourier features of the same kernel (Rahimi & Recht 2007), whose denominator may come near zero or below.
+#include <ATen/ATen.h>
+
+#include "attn/linear_method.h"
+#include "attn/reference.h"
+#include "attn/registry.h"
+
+namespace attn {
+namespace {
+
+const std::vector<OptionSpec> kOptions{{"features", int64_t{256}, "random features", {}, 2},
+                                       {"chunk", int64_t{128}, "positions a chunk of the causal form", {}, 1},
+                                       {"seed", int64_t{0}, "seed of the random directions", {}, 0}};
+
+class Favor : public RandomFeatureMethod {
+ public:
+  explicit Favor(const Options& options)
+      : RandomFeatureMethod("favor", options.integer("chunk"), options.integer("features"), options.integer("seed")) {}
+};
+
+// A direction gives two features, a cosine and a sine.
+class Rff : public RandomFeatureMethod {
+ public:
+  explicit Rff(const Options& options)
+      : RandomFeatureMethod("rff", options.integer("chunk"), options.integer("features") / 2, options.integer("seed")) {}
+
+  std::vector<std::pair<std::string, double>> diagnostics(const at::Tensor& q, const at::Tensor& k, const at::Tensor&,
+                                                          const Mask& mask, const at::Tensor& rows) const override {
+    const auto denominator = reference::linear_denominator(q, k, mask, rows, *map_for(q.size(3)), kLinearEpsilon);
+    return {{"rff_least_denominator", denominator.abs().min().item<double>()}};
+  }
+};
+
+const RegisterMethod favor{
+    entry_of<Favor>("favor", "FAVOR+: positive orthogonal random features of the softmax kernel", "O(N)", "O(N)", kOptions)};
+const RegisterMethod rff{
+    entry_of<Rff>("rff", "trigonometric random Fourier features of the softmax kernel", "O(N)", "O(N)", kOptions)};
+
+}  // namespace
+}  // namespace attn
