@@ -159,8 +159,8 @@ Agreement compare(const AttentionMethod& method, const Inputs& inputs, const Res
 
 double error_tolerance(at::ScalarType dtype) {
   switch (dtype) {
-    case at::kDouble: return 1e-10;
-    case at::kFloat: return 5e-4;  // sums over 65536 keys lose some bits
+    case at::kDouble: return 1e-9;  // denominators may cancel
+    case at::kFloat: return 5e-4;   // sums over 65536 keys lose some bits
     case at::kHalf: return 1e-2;
     case at::kBFloat16: return 4e-2;
     default: TORCH_CHECK_VALUE(false, "no error tolerance for ", dtype_name(dtype));

@@ -135,6 +135,7 @@ class Trigonometric : public RandomFeatures {
  public:
   using RandomFeatures::RandomFeatures;
   int64_t count(int64_t) const override { return 2 * projection_.size(0); }
+  at::ScalarType sum_dtype(at::ScalarType) const override { return at::kDouble; }
   Features apply(const Tensor& x) const override {
     const auto y = scaled(x);
     const auto angles = projected(y);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 
 #include <memory>
 #include <optional>
@@ -30,6 +31,8 @@ class FeatureMap {
   // reference.
   virtual at::Tensor kernel(const at::Tensor& q, const at::Tensor& k) const = 0;
   virtual bool scales() const { return false; }  // whether log_scale is defined
+  // The type of features and sums for inputs of this type: float32 at least.
+  virtual at::ScalarType sum_dtype(at::ScalarType input) const { return input == at::kDouble ? at::kDouble : at::kFloat; }
 };
 
 // By name; `projection` [P,D] holds the random directions ω of the maps that have some, in their sums' type.
@@ -38,7 +41,8 @@ class FeatureMap {
 //   taylor        [1, x/‖x‖], so that the kernel is 1 + q̂·k̂
 //   polynomial-2  [1, x̃, x̃_a x̃_b (a < b), x̃_a²/√2] with x̃ = x/D^¼, so that the kernel is 1 + s + s²/2, s = q·k/√D
 //   favor         exp(ωx̃ − ‖x̃‖²/2)/√P                    (FAVOR+, 2009.14794, equation 5), P features
-//   rff           exp(‖x̃‖²/2) [cos ωx̃, sin ωx̃]/√P       (Rahimi & Recht 2007), 2·P features
+//   rff           exp(‖x̃‖²/2) [cos ωx̃, sin ωx̃]/√P       (Rahimi & Recht 2007), 2·P features; always float64, as its
+//                 weights have both signs and their sum may cancel to almost nothing
 // Throws c10::ValueError for an unknown name (listing the known), and for a projection that is missing or not wanted.
 std::unique_ptr<const FeatureMap> make_feature_map(const std::string& name, const std::optional<at::Tensor>& projection = {});
 

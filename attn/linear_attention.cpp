@@ -62,8 +62,8 @@ LinearOutput divided(const Tensor& sums, double epsilon, const Tensor& query_sca
 // The inputs as [R,·,·], cut into stretches, in the type of the sums.
 class Sequences {
  public:
-  Sequences(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& key_lengths)
-      : q_(merge_heads(q)), k_(merge_heads(k)), v_(merge_heads(v)), dtype_(sum_dtype(q.scalar_type())) {
+  Sequences(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& key_lengths, const FeatureMap& map)
+      : q_(merge_heads(q)), k_(merge_heads(k)), v_(merge_heads(v)), dtype_(map.sum_dtype(q.scalar_type())) {
     if (const auto hidden = Mask{false, key_lengths}.hidden_keys(k.size(2)))
       hidden_ = merge_heads(hidden->expand({k.size(0), k.size(1), k.size(2), 1}));
   }
@@ -110,9 +110,13 @@ struct Chunk {
     key_weights = features_k.log_scale.transpose(1, 2) - state_scale;
   }
   Tensor scores() const { return scaled(at::bmm(features_q.phi, features_k.phi.transpose(1, 2)), key_weights).tril_(); }
-  // Of the same products' gradients, given those of numerator and normalizer [R,C,M+1].
-  Tensor score_gradients(const Tensor& gradients) const {
-    return scaled(at::bmm(gradients, v.transpose(1, 2)), key_weights).tril_();
+  // Of the scores, from gradients of rows and what the keys gave to them.
+  Tensor score_gradients(const Tensor& of_rows, const Tensor& values) const {
+    return scaled(at::bmm(of_rows, values.transpose(1, 2)), key_weights).tril_();
+  }
+  // Of each key in the sum of each row.
+  Tensor weights() const {
+    return (key_weights.defined() ? key_weights.exp() : at::ones({q.size(0), q.size(1), q.size(1)}, q.options())).tril_();
   }
 };
 
@@ -120,7 +124,7 @@ std::tuple<Tensor, Tensor> forward_on(const Tensor& q, const Tensor& k, const Te
                                       const std::optional<Tensor>& key_lengths, const std::string& feature_map, double epsilon,
                                       const std::optional<Tensor>& projection, int64_t chunk) {
   const auto map = make_feature_map(feature_map, projection);
-  const Sequences in(q, k, v, key_lengths);
+  const Sequences in(q, k, v, key_lengths, *map);
   const auto rows = q.size(0) * q.size(1);
   const auto output = at::empty({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options());
   const auto normalizer = at::empty({q.size(0), q.size(1), q.size(2), map->scales() ? 2 : 1}, in.options());
@@ -148,17 +152,29 @@ std::tuple<Tensor, Tensor> forward_on(const Tensor& q, const Tensor& k, const Te
   return {output, normalizer};
 }
 
-// Gradients of numerator and normalizer, [R,T,M+1], both relative to the scales of query and state.
+// What backward knows of each row: the gradient of its numerator and, once the queries are done, of its normalizer, both relative
+// to the scales of query and state.
 class RowGradients {
  public:
-  RowGradients(const Tensor& gradient, const Tensor& output, const Tensor& normalizer)
-      : gradient_(merge_heads(gradient)), output_(merge_heads(output)), normalizer_(merge_heads(normalizer)) {}
+  RowGradients(const Tensor& gradient, const Tensor& normalizer)
+      : gradient_(merge_heads(gradient)),
+        normalizer_(merge_heads(normalizer)),
+        of_normalizer_(at::empty_like(normalizer_.narrow(2, 0, 1), at::MemoryFormat::Contiguous)) {}
 
+  Tensor of_numerator(int64_t begin, int64_t size) const {
+    const auto total = normalizer(begin, size);
+    return gradient_.narrow(1, begin, size).to(total.scalar_type()) / total;
+  }
+  // From a = S g, the numerator's part of the gradient of φ(q): g·out = φ(q)·a / normalizer. The rounded output would do, but
+  // this gradient is a difference of almost equal numbers.
+  Tensor set_of_normalizer(int64_t begin, const Tensor& phi_q, const Tensor& a) const {
+    const auto part = of_normalizer_.narrow(1, begin, a.size(1));
+    part.copy_((phi_q * a).sum(2, /*keepdim=*/true).div_(normalizer(begin, a.size(1))).neg_());
+    return part;
+  }
+  // Both, [R,T,M+1].
   Tensor operator()(int64_t begin, int64_t size) const {
-    const auto total = normalizer_.narrow(1, begin, size).narrow(2, 0, 1);
-    const auto of_numerator = gradient_.narrow(1, begin, size).to(total.scalar_type()) / total;
-    const auto rows = output_.narrow(1, begin, size).to(total.scalar_type());
-    return at::cat({of_numerator, (of_numerator * rows).sum(2, /*keepdim=*/true).neg_()}, 2);
+    return at::cat({of_numerator(begin, size), of_normalizer_.narrow(1, begin, size)}, 2);
   }
   // Of the state that each row saw.
   Tensor state_scale(int64_t begin, int64_t size) const {
@@ -166,7 +182,9 @@ class RowGradients {
   }
 
  private:
-  Tensor gradient_, output_, normalizer_;
+  Tensor normalizer(int64_t begin, int64_t size) const { return normalizer_.narrow(1, begin, size).narrow(2, 0, 1); }
+
+  Tensor gradient_, normalizer_, of_normalizer_;
 };
 
 // Where the gradients go, hidden keys' as zeros.
@@ -193,9 +211,11 @@ void full_backward(const Sequences& in, const FeatureMap& map, const RowGradient
   for_each_stretch(in.query_len(), kBlock, [&](int64_t begin, int64_t size) {
     const auto q = in.q(begin, size);
     const auto features = map.apply(q);
-    const auto gradients = row_gradients(begin, size);
-    Gradients::store(out.q, begin, map.gradient(q, features, at::bmm(gradients, keys.sums.transpose(1, 2))));
-    queries.baddbmm_(features.phi.transpose(1, 2), gradients);
+    auto of_phi = at::bmm(row_gradients.of_numerator(begin, size), keys.sums.narrow(2, 0, value_dim).transpose(1, 2));
+    const auto of_normalizer = row_gradients.set_of_normalizer(begin, features.phi, of_phi);
+    of_phi += of_normalizer * keys.sums.narrow(2, value_dim, 1).transpose(1, 2);
+    Gradients::store(out.q, begin, map.gradient(q, features, of_phi));
+    queries.baddbmm_(features.phi.transpose(1, 2), row_gradients(begin, size));
   });
   for_each_stretch(in.key_len(), kBlock, [&](int64_t begin, int64_t size) {
     const auto k = in.k(begin, size), hidden = in.hidden(begin, size);
@@ -214,10 +234,14 @@ void causal_backward(const Sequences& in, const FeatureMap& map, const RowGradie
   auto queries = at::zeros_like(keys.sums);  // R, and its normalizer's part in the last column
   for_each_stretch(in.query_len(), chunk, [&](int64_t begin, int64_t size) {
     const Chunk part(in, map, begin, size, keys.log_scale);
-    const auto gradients = row_gradients(begin, size);
-    auto of_phi = scaled(at::bmm(gradients, keys.sums.transpose(1, 2)), difference(keys.log_scale, part.state_scale));
-    of_phi += lower_triangular_product(part.score_gradients(gradients), part.features_k.phi);
-    Gradients::store(out.q, begin, map.gradient(part.q, part.features_q, of_phi));
+    const auto carried = difference(keys.log_scale, part.state_scale);
+    const auto of_numerator = row_gradients.of_numerator(begin, size);
+    auto of_phi = scaled(at::bmm(of_numerator, keys.sums.narrow(2, 0, value_dim).transpose(1, 2)), carried);
+    of_phi += lower_triangular_product(part.score_gradients(of_numerator, part.v.narrow(2, 0, value_dim)), part.features_k.phi);
+    const auto of_normalizer = row_gradients.set_of_normalizer(begin, part.features_q.phi, of_phi);
+    auto key_sums = scaled(keys.sums.narrow(2, value_dim, 1).transpose(1, 2), carried);
+    key_sums = key_sums + lower_triangular_product(part.weights(), part.features_k.phi);
+    Gradients::store(out.q, begin, map.gradient(part.q, part.features_q, of_phi.addcmul_(of_normalizer, key_sums)));
     keys.add(map, part.k, part.v.narrow(2, 0, value_dim), in.hidden(begin, size));
   });
   Tensor later_scale;  // what R is relative to: exp(-later_scale)
@@ -228,7 +252,7 @@ void causal_backward(const Sequences& in, const FeatureMap& map, const RowGradie
     if (scale_before.defined() && !later_scale.defined()) later_scale = row_gradients.state_scale(begin + size - 1, 1);
     const auto relative = difference(part.features_k.log_scale, later_scale);
     auto of_phi = scaled(at::bmm(part.v, queries.transpose(1, 2)), relative);
-    of_phi += upper_triangular_product(part.score_gradients(gradients).transpose(1, 2), part.features_q.phi);
+    of_phi += upper_triangular_product(part.score_gradients(gradients, part.v).transpose(1, 2), part.features_q.phi);
     Gradients::store(out.k, begin, map.gradient(part.k, part.features_k, of_phi), hidden);
     auto of_v = scaled(at::bmm(part.features_k.phi, queries.narrow(2, 0, value_dim)), relative);
     of_v += upper_triangular_product(part.scores().transpose(1, 2), gradients.narrow(2, 0, value_dim));
@@ -240,12 +264,12 @@ void causal_backward(const Sequences& in, const FeatureMap& map, const RowGradie
 }
 
 std::tuple<Tensor, Tensor, Tensor> backward_on(const Tensor& gradient, const Tensor& q, const Tensor& k, const Tensor& v,
-                                               const Tensor& output, const Tensor& normalizer, bool causal,
-                                               const std::optional<Tensor>& key_lengths, const std::string& feature_map,
-                                               const std::optional<Tensor>& projection, int64_t chunk) {
+                                               const Tensor& normalizer, bool causal, const std::optional<Tensor>& key_lengths,
+                                               const std::string& feature_map, const std::optional<Tensor>& projection,
+                                               int64_t chunk) {
   const auto map = make_feature_map(feature_map, projection);
-  const Sequences in(q, k, v, key_lengths);
-  const RowGradients row_gradients(gradient, output, normalizer);
+  const Sequences in(q, k, v, key_lengths, *map);
+  const RowGradients row_gradients(gradient, normalizer);
   const Gradients gradients(q, k, v);
   if (causal) causal_backward(in, *map, row_gradients, chunk, gradients);
   else full_backward(in, *map, row_gradients, gradients);
@@ -291,13 +315,15 @@ std::tuple<Tensor, Tensor> forward_shapes(const Tensor& q, const Tensor&, const 
   const auto rows = q.sym_sizes().slice(0, 3);
   auto output = rows.vec(), normalizer = rows.vec();
   output.push_back(v.sym_size(3));
-  normalizer.emplace_back(make_feature_map(feature_map, projection)->scales() ? 2 : 1);
-  return {at::empty_symint(output, q.options()), at::empty_symint(normalizer, q.options().dtype(sum_dtype(q.scalar_type())))};
+  const auto map = make_feature_map(feature_map, projection);
+  normalizer.emplace_back(map->scales() ? 2 : 1);
+  return {at::empty_symint(output, q.options()),
+          at::empty_symint(normalizer, q.options().dtype(map->sum_dtype(q.scalar_type())))};
 }
 
 std::tuple<Tensor, Tensor, Tensor> backward_shapes(const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v,
-                                                   const Tensor&, const Tensor&, bool, const std::optional<Tensor>&,
-                                                   const std::string&, const std::optional<Tensor>&, int64_t) {
+                                                   const Tensor&, bool, const std::optional<Tensor>&, const std::string&,
+                                                   const std::optional<Tensor>&, int64_t) {
   const auto like = [](const Tensor& x) { return at::empty_symint(x.sym_sizes(), x.options()); };
   return {like(q), like(k), like(v)};
 }
@@ -323,7 +349,7 @@ class LinearAttention : public torch::autograd::Function<LinearAttention> {
                                                 double epsilon, const std::optional<Tensor>& projection, int64_t chunk) {
     const at::AutoDispatchBelowADInplaceOrView guard;
     const auto [output, normalizer] = call_forward(q, k, v, causal, key_lengths, feature_map, epsilon, projection, chunk);
-    context->save_for_backward({q, k, v, output, normalizer, key_lengths.value_or(Tensor()), projection.value_or(Tensor())});
+    context->save_for_backward({q, k, v, normalizer, key_lengths.value_or(Tensor()), projection.value_or(Tensor())});
     context->saved_data["causal"] = causal;
     context->saved_data["feature_map"] = feature_map;
     context->saved_data["chunk"] = chunk;
@@ -336,9 +362,8 @@ class LinearAttention : public torch::autograd::Function<LinearAttention> {
     const auto saved = context->get_saved_variables();
     const auto optional = [](const Tensor& x) { return x.defined() ? std::optional(x) : std::nullopt; };
     const auto [of_q, of_k, of_v] =
-        op.call(gradients[0], saved[0], saved[1], saved[2], saved[3], saved[4], context->saved_data["causal"].toBool(),
-                optional(saved[5]), context->saved_data["feature_map"].toStringRef(), optional(saved[6]),
-                context->saved_data["chunk"].toInt());
+        op.call(gradients[0], saved[0], saved[1], saved[2], saved[3], context->saved_data["causal"].toBool(), optional(saved[4]),
+                context->saved_data["feature_map"].toStringRef(), optional(saved[5]), context->saved_data["chunk"].toInt());
     return {of_q, of_k, of_v, {}, {}, {}, {}, {}, {}};
   }
 };
@@ -368,8 +393,9 @@ TORCH_LIBRARY_FRAGMENT(attn, library) {
       "Tensor? projection, int chunk) -> (Tensor output, Tensor normalizer)",
       {at::Tag::pt2_compliant_tag});
   library.def(
-      "_linear_attention_backward(Tensor gradient, Tensor q, Tensor k, Tensor v, Tensor output, Tensor normalizer, bool causal, "
-      "Tensor? key_lengths, str feature_map, Tensor? projection, int chunk) -> (Tensor q_gradient, Tensor k_gradient, Tensor "
+      "_linear_attention_backward(Tensor gradient, Tensor q, Tensor k, Tensor v, Tensor normalizer, bool causal, Tensor? "
+      "key_lengths, "
+      "str feature_map, Tensor? projection, int chunk) -> (Tensor q_gradient, Tensor k_gradient, Tensor "
       "v_gradient)",
       {at::Tag::pt2_compliant_tag});
 }
@@ -390,13 +416,11 @@ TORCH_LIBRARY_IMPL(attn, Autograd, library) {
 }  // namespace
 
 std::tuple<Tensor, Tensor, Tensor> causal_linear_gradients(const Tensor& output_gradient, const Tensor& q, const Tensor& k,
-                                                           const Tensor& v, const Tensor& output, const Tensor& normalizer,
+                                                           const Tensor& v, const Tensor& normalizer,
                                                            const std::optional<Tensor>& key_lengths,
                                                            const std::string& feature_map, int64_t chunk) {
-  return backward_on(output_gradient, q, k, v, output, normalizer, true, key_lengths, feature_map, {}, chunk);
+  return backward_on(output_gradient, q, k, v, normalizer, true, key_lengths, feature_map, {}, chunk);
 }
-
-at::ScalarType sum_dtype(at::ScalarType input) { return input == at::kDouble ? at::kDouble : at::kFloat; }
 
 LinearState LinearState::zeros(const FeatureMap& map, int64_t rows, int64_t head_dim, int64_t value_dim,
                                const at::TensorOptions& options) {

@@ -58,15 +58,12 @@ struct LinearOutput {
 // What queries [R,T,D] get that see all of the state.
 LinearOutput read(const LinearState& state, const FeatureMap& map, const at::Tensor& q, double epsilon);
 
-// Gradients of the causal form from its results: q, k, v, output and its gradient as in linear_attention(), normalizer [B,H,N,1]
-// or [B,H,N,2] as in LinearOutput.
+// Gradients of the causal form: q, k, v and the output's gradient as in linear_attention(), normalizer [B,H,N,1] or [B,H,N,2] as
+// in LinearOutput.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> causal_linear_gradients(const at::Tensor& output_gradient, const at::Tensor& q,
                                                                        const at::Tensor& k, const at::Tensor& v,
-                                                                       const at::Tensor& output, const at::Tensor& normalizer,
+                                                                       const at::Tensor& normalizer,
                                                                        const std::optional<at::Tensor>& key_lengths,
                                                                        const std::string& feature_map, int64_t chunk);
-
-// The type of sums for inputs of this type.
-at::ScalarType sum_dtype(at::ScalarType input);
 
 }  // namespace attn

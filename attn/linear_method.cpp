@@ -14,7 +14,7 @@ constexpr int64_t kAbsorbedAtOnce = 1024;
 class KernelState : public DecodingState {
  public:
   KernelState(std::unique_ptr<const FeatureMap> feature_map, const Problem& p) : map(std::move(feature_map)) {
-    const auto options = at::TensorOptions(sum_dtype(p.dtype)).device(p.device);
+    const auto options = at::TensorOptions(map->sum_dtype(p.dtype)).device(p.device);
     state = LinearState::zeros(*map, p.batch * p.heads, p.head_dim, p.value_dim, options);
   }
   std::unique_ptr<const FeatureMap> map;
@@ -41,7 +41,7 @@ Cost LinearMethod::cost(const Problem& p, Protocol protocol) const {
   const auto map = map_for(p.head_dim);
   const double rows = double(p.batch) * double(p.heads), features = double(map->count(p.head_dim)),
                values = double(p.value_dim + 1);
-  const double number = std::max(4.0, p.element_bytes()), widening = number / p.element_bytes();
+  const double number = double(c10::elementSize(map->sum_dtype(p.dtype))), widening = number / p.element_bytes();
   const double state = features * values, state_number_bytes = rows * state * number;
   // A projection takes as many again a position; other maps a few operations a feature.
   const double mapping = map->scales() ? 2 * features * double(p.head_dim) : 4 * features;
@@ -55,12 +55,20 @@ Cost LinearMethod::cost(const Problem& p, Protocol protocol) const {
   const double forward = rows * ((2 * state + mapping) * double(p.key_len + p.query_len) + 2 * pairs);
   const double least = p.input_bytes() + p.output_bytes();
   const bool backward = protocol == Protocol::forward_backward;
-  // Beside the results: the state, a number or two a row, and one stretch of features, products and, causal, scores.
-  const double matrices = p.causal ? stretch * stretch * (backward ? 3 : 2.5) * (map->scales() ? 2 : 1) : 0;
-  const double copies = map->scales() ? 4 : features > 4 * double(p.head_dim) ? 5 : 2;
-  const double part = stretch * (copies * features * (p.causal ? 1.5 : 1) + (widening > 1 ? 3 : 1.5) * double(p.head_dim) +
-                                 (backward ? 5 : 4) * values);
-  const double kept = state * (backward ? 2 : 1) + double(p.query_len) * (map->scales() ? 2 : 1) + matrices + part;
+  // Beside the results: the state, a number or two a row, and one stretch of features, products and, causal, scores. How many of
+  // them are alive at once is counted on the composition.
+  const bool wide_map = features > 4 * double(p.head_dim);
+  const double dims = double(p.head_dim);
+  double part = 0;
+  if (p.causal) {
+    const double copies = map->scales() ? 6 : wide_map ? 7.5 : 3;
+    part = stretch * (copies * features + (widening > 1 ? 3 : 1.5) * dims + (backward ? 5 : 4) * values) +
+           stretch * stretch * (backward ? 3 : 2.5) * (map->scales() ? 2 : 1);
+  } else {
+    const double copies = map->scales() ? 4 : wide_map ? (backward ? 5 : 4) : 1.3;
+    part = stretch * (copies * features + (widening > 1 ? dims : 0) + (backward ? 2.5 : 2) * values);
+  }
+  const double kept = state * (backward ? 2 : 1) + double(p.query_len) * (map->scales() ? 2 : 1) + part;
   const double results = p.output_bytes() + (backward ? p.output_bytes() + p.input_bytes() : 0);
   return {backward ? 3.5 * forward : forward, backward ? 2 * least + p.input_bytes() : least,
           p.input_bytes() + results + rows * number * kept};
@@ -74,7 +82,7 @@ at::Tensor LinearMethod::reference(const at::Tensor& q, const at::Tensor& k, con
 double LinearMethod::state_bytes(const Problem& p, int64_t) const {
   const auto map = map_for(p.head_dim);
   const double numbers = double(map->count(p.head_dim)) * double(p.value_dim + 1) + (map->scales() ? 1 : 0);
-  return double(p.batch) * double(p.heads) * numbers * double(c10::elementSize(sum_dtype(p.dtype)));
+  return double(p.batch) * double(p.heads) * numbers * double(c10::elementSize(map->sum_dtype(p.dtype)));
 }
 
 at::Tensor LinearMethod::attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) {

@@ -81,13 +81,13 @@ std::optional<std::string> AttentionMethod::why_unsupported(const Problem& probl
     if (!problem.key_lengths.is_full()) return label() + ": decoding takes no key lengths";
   }
   if (problem.causal && !can.causal) return label() + " has no causal form";
-  if (!problem.causal && !can.full) return label() + " has a causal form only";
   if (problem.key_len != problem.query_len && !can.cross_attention) return label() + " needs key_len = query_len";
   if (!problem.key_lengths.is_full() && !can.key_lengths) return label() + " has no key-length mask";
   if (protocol == Protocol::forward_backward && !can.gradients) return label() + " has no gradients";
   if (!contains(can.dtypes, problem.dtype)) return label() + " does not take " + dtype_name(problem.dtype);
   if (!contains(can.devices, problem.device))
     return label() + " does not run on " + c10::DeviceTypeName(problem.device, /*lower_case=*/true);
+  if (!problem.causal && !can.full) return label() + " has a causal form only";
   return std::nullopt;
 }
 

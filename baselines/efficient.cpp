@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "attn/linear_attention.h"
 #include "attn/registry.h"
 
 namespace attn {
@@ -23,12 +22,15 @@ class Efficient : public AttentionMethod {
     const double forward = rows * double(p.head_dim) * (2 * double(p.value_dim) + 5) * double(p.key_len + p.query_len);
     const bool backward = protocol == Protocol::forward_backward;
     const double least = p.input_bytes() + p.output_bytes();
+    // Counted on the composition: softmax of q or of k, what is widened, and what is masked.
     const double wide = std::max(1.0, 4 / p.element_bytes()), weights = wide * (p.query_bytes() + p.key_bytes());
-    const bool lengths = !p.key_lengths.is_full();
-    const double copies = (wide > 1 ? weights + wide * (p.value_bytes() + p.output_bytes()) : 0) +
-                          (lengths ? wide * p.key_bytes() + p.value_bytes() + p.key_bytes() : 0);
-    return {backward ? 3 * forward : forward, backward ? 2 * least + p.input_bytes() : least,
-            p.input_bytes() + p.output_bytes() * (backward ? 2 : 1) + copies + weights + (backward ? p.input_bytes() : 0)};
+    const double widened = wide > 1 ? wide * (p.value_bytes() + p.output_bytes()) : 0;
+    if (!backward) {
+      const double masked = wide > 1 || p.key_lengths.is_full() ? 0 : p.key_bytes();
+      return {forward, least, p.input_bytes() + p.output_bytes() + weights / 2 + widened + (wide > 1 ? weights / 2 : 0) + masked};
+    }
+    return {3 * forward, 2 * least + p.input_bytes(),
+            2 * (p.input_bytes() + p.output_bytes()) + weights + widened + p.key_bytes()};
   }
 
   at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
@@ -47,7 +49,7 @@ class Efficient : public AttentionMethod {
     ran("aten/matmul");
     const auto hidden_keys = mask.hidden_keys(k.size(2));
     const auto empty = mask.empty_entries();
-    const auto sums = sum_dtype(q.scalar_type());
+    const auto sums = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     auto keys = k.to(sums);
     if (hidden_keys) keys = keys.masked_fill(*hidden_keys, -INFINITY);
     keys = zero_where(keys, empty);  // a column of -inf alone would be NaN

@@ -23,11 +23,11 @@ class LinearCumsum : public AttentionMethod {
     const double state = double(p.head_dim) * double(p.value_dim), number = std::max(4.0, p.element_bytes());
     const bool backward = protocol == Protocol::forward_backward;
     const double forward = rows * 5 * state, least = p.input_bytes() + p.output_bytes();
-    // The products and their running sums; backward those sums, their gradient and its running sum.
+    // The products and their running sums; backward those sums, their gradient, its running sum and the products' gradient.
     const double sums = rows * state * number, wide = number / p.element_bytes();
     const double features = wide * (p.query_bytes() + p.key_bytes() + p.output_bytes());
     return {backward ? 3 * forward : forward, backward ? 2 * least + p.input_bytes() : least,
-            p.input_bytes() + (backward ? 2 * p.output_bytes() : p.output_bytes()) + features + (backward ? 3 : 2) * sums};
+            p.input_bytes() + (backward ? 2 * p.output_bytes() : p.output_bytes()) + features + (backward ? 4 : 2) * sums};
   }
 
   at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
@@ -39,7 +39,7 @@ class LinearCumsum : public AttentionMethod {
   at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) override {
     ran("aten/cumsum");
     const auto hidden_keys = mask.hidden_keys(k.size(2));
-    const auto sums = sum_dtype(q.scalar_type());
+    const auto sums = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     const auto phi_q = at::elu(q.to(sums)) + 1;
     const auto phi_k = zero_where(at::elu(zero_where(k, hidden_keys).to(sums)) + 1, hidden_keys);
     const auto values = zero_where(v, hidden_keys).to(sums);

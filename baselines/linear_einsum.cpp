@@ -45,7 +45,7 @@ class LinearEinsum : public AttentionMethod {
     const auto phi_q = at::elu(q) + 1;
     const auto phi_k = zero_where(at::elu(zero_where(k, hidden_keys)) + 1, hidden_keys);
     // State and sum of keys in float32 whatever the inputs; einsum wants one type on both sides.
-    const auto sums = sum_dtype(q.scalar_type());
+    const auto sums = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     const auto wide_q = phi_q.to(sums), wide_k = phi_k.to(sums);
     const auto state = at::einsum("bhld,bhlm->bhdm", {wide_k, zero_where(v, hidden_keys).to(sums)});
     const auto denominator = at::einsum("bhnd,bhd->bhn", {wide_q, wide_k.sum(2)}) + kLinearEpsilon;

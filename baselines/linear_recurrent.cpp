@@ -19,7 +19,7 @@ class TokenByToken : public torch::autograd::Function<TokenByToken> {
   static Tensor forward(Context* context, const Tensor& q, const Tensor& k, const Tensor& v,
                         const std::optional<Tensor>& key_lengths) {
     const auto map = make_feature_map("elu");
-    const auto dtype = sum_dtype(q.scalar_type());
+    const auto dtype = map->sum_dtype(q.scalar_type());
     const auto rows = q.size(0) * q.size(1), length = q.size(2);
     const auto merged_q = q.flatten(0, 1), merged_k = k.flatten(0, 1), merged_v = v.flatten(0, 1);
     Tensor hidden;
@@ -37,15 +37,15 @@ class TokenByToken : public torch::autograd::Function<TokenByToken> {
       merged_output.narrow(1, i, 1).copy_(result.output);
       merged_normalizer.narrow(1, i, 1).copy_(result.normalizer);
     }
-    context->save_for_backward({q, k, v, output, normalizer, key_lengths.value_or(Tensor())});
+    context->save_for_backward({q, k, v, normalizer, key_lengths.value_or(Tensor())});
     return output;
   }
 
   static torch::autograd::variable_list backward(Context* context, torch::autograd::variable_list gradients) {
     const auto saved = context->get_saved_variables();
-    const auto [of_q, of_k, of_v] = causal_linear_gradients(gradients[0], saved[0], saved[1], saved[2], saved[3], saved[4],
-                                                            saved[5].defined() ? std::optional(saved[5]) : std::nullopt, "elu",
-                                                            /*chunk=*/1);
+    const auto [of_q, of_k, of_v] =
+        causal_linear_gradients(gradients[0], saved[0], saved[1], saved[2], saved[3],
+                                saved[4].defined() ? std::optional(saved[4]) : std::nullopt, "elu", /*chunk=*/1);
     return {of_q, of_k, of_v, {}};
   }
 };

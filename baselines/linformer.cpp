@@ -36,9 +36,10 @@ class Linformer : public AttentionMethod {
     const bool backward = protocol == Protocol::forward_backward;
     const double projections = 2 * double(p.key_len) * rank * p.element_bytes(), least = p.input_bytes() + p.output_bytes();
     const double scores = rows * double(p.query_len) * rank * p.element_bytes();
-    const double masked = p.key_lengths.is_full() ? 0 : p.key_bytes() + p.value_bytes();
+    const double masked = p.key_lengths.is_full() || !backward ? 0 : p.key_bytes() + p.value_bytes();
     return {backward ? 3 * forward : forward, backward ? 2 * least + p.input_bytes() + projections : least + projections,
-            p.input_bytes() + p.query_bytes() + p.output_bytes() * (backward ? 2 : 1) + masked + (backward ? 3 : 2) * scores};
+            p.input_bytes() + p.query_bytes() + p.output_bytes() * (backward ? 2 : 1) + masked + (backward ? 3 : 2) * scores +
+                (backward ? p.input_bytes() : 0)};
   }
 
   at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
@@ -59,8 +60,8 @@ class Linformer : public AttentionMethod {
   at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) override {
     ran("aten/matmul");
     const auto hidden_keys = mask.hidden_keys(k.size(2));
-    const auto keys = at::matmul(converted(0, k).t(), zero_where(k, hidden_keys));
-    const auto values = at::matmul(converted(1, v).t(), zero_where(v, hidden_keys));
+    const auto keys = project(converted(0, k), zero_where(k, hidden_keys));
+    const auto values = project(converted(1, v), zero_where(v, hidden_keys));
     const auto scores = at::matmul(q / std::sqrt(double(q.size(3))), keys.transpose(2, 3));
     return at::matmul(at::softmax(scores, -1), values);
   }
@@ -79,6 +80,12 @@ class Linformer : public AttentionMethod {
       drawn = (at::cat(blocks) / std::sqrt(double(rank_))).to(at::kFloat).to(at::kDouble);
     }
     return drawn.narrow(0, 0, length);
+  }
+  // Without the copy that a broadcast product would make.
+  static at::Tensor project(const at::Tensor& projection, const at::Tensor& x) {
+    const auto rows = x.flatten(0, 1);
+    return at::bmm(projection.t().expand({rows.size(0), projection.size(1), projection.size(0)}), rows)
+        .view({x.size(0), x.size(1), projection.size(1), x.size(3)});
   }
   // The same as a parameter of the type and on the device of `like`; converted once for each length.
   at::Tensor converted(int which, const at::Tensor& like) {

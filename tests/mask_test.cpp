@@ -147,7 +147,7 @@ TEST(Names, OfTypesAndProtocols) {
   EXPECT_CONTAINS(message_of<c10::ValueError>([] { parse_dtype("float"); }),
                   "dtype = 'float', expected float32, float64, bfloat16 or float16");
   EXPECT_CONTAINS(message_of<c10::ValueError>([] { parse_protocol("train"); }),
-                  "protocol = 'train', expected forward or forward_backward");
+                  "protocol = 'train', expected forward, forward_backward, prefill or decode");
 }
 
 }  // namespace
