@@ -17,17 +17,77 @@ constexpr int64_t kStretch = 1 << 20;
 
 constexpr int64_t kLongLength = 1 << 14;
 
-at::Tensor normal(const std::vector<int64_t>& shape, const Problem& problem, uint64_t seed) {
-  const auto drawn_in = problem.dtype == at::kDouble ? at::kDouble : at::kFloat;
-  const auto flat = at::empty(shape, drawn_in).view(-1);
+constexpr std::pair<const char*, InputDistribution> kInputDistributions[] = {
+    {"normal", InputDistribution::normal},
+    {"clustered", InputDistribution::clustered},
+    {"repeated", InputDistribution::repeated},
+};
+constexpr int64_t kCentres = 16;
+constexpr double kSpread = 0.1;  // around a centre
+constexpr int64_t kRepeatedBlock = 64;
+
+// What is drawn from one seed, each from a generator of its own. Those from -1 down belong to clustered inputs.
+enum Draw : int64_t {
+  q_draw = 0,
+  k_draw = 1,
+  v_draw = 2,
+  gradient_draw = 3,
+  centre_draw = -1,
+  q_cluster_draw = -2,
+  k_cluster_draw = -3
+};
+uint64_t seed_of(Draw draw, uint64_t seed) { return draw >= 0 ? 4 * seed + uint64_t(draw) : ~(4 * seed + uint64_t(-1 - draw)); }
+
+at::ScalarType drawn_type(const Problem& problem) { return problem.dtype == at::kDouble ? at::kDouble : at::kFloat; }
+
+// `fill` draws into one stretch.
+at::Tensor drawn(const std::vector<int64_t>& shape, at::ScalarType dtype, uint64_t seed,
+                 void (*fill)(at::Tensor stretch, const at::Generator& generator)) {
+  const auto flat = at::empty(shape, dtype).view(-1);
   at::parallel_for(0, (flat.numel() + kStretch - 1) / kStretch, 1, [&](int64_t begin, int64_t end) {
     const at::NoGradGuard no_grad;
     for (int64_t i = begin; i < end; ++i) {
       const auto generator = at::make_generator<at::CPUGeneratorImpl>(seed * 0x9E3779B97F4A7C15u + uint64_t(i));
-      flat.narrow(0, i * kStretch, std::min(kStretch, flat.numel() - i * kStretch)).normal_(0, 1, generator);
+      fill(flat.narrow(0, i * kStretch, std::min(kStretch, flat.numel() - i * kStretch)), generator);
     }
   });
-  return flat.view(shape).to(at::TensorOptions(problem.dtype).device(problem.device));
+  return flat.view(shape);
+}
+
+at::Tensor normal(const std::vector<int64_t>& shape, at::ScalarType dtype, uint64_t seed) {
+  return drawn(shape, dtype, seed, [](at::Tensor x, const at::Generator& generator) { x.normal_(0, 1, generator); });
+}
+
+// Rows [B,H,length,D] around centres [B,H,16,D].
+at::Tensor clustered(const at::Tensor& centres, int64_t length, uint64_t noise_seed, uint64_t cluster_seed) {
+  const std::vector<int64_t> shape = {centres.size(0), centres.size(1), length, centres.size(3)};
+  const auto uniform = drawn({shape[0], shape[1], length}, at::kDouble, cluster_seed,
+                             [](at::Tensor x, const at::Generator& generator) { x.uniform_(0, 1, generator); });
+  const auto shares = at::arange(1, kCentres + 1, at::kDouble).reciprocal();
+  // The last bound is left out, so that rounding cannot leave a row without a cluster.
+  const auto bounds = (shares.cumsum(0) / shares.sum()).narrow(0, 0, kCentres - 1).contiguous();
+  const auto cluster = at::searchsorted(bounds, uniform).unsqueeze(3).expand(shape);
+  return normal(shape, centres.scalar_type(), noise_seed)
+      .mul_(kSpread)
+      .add_(centres.gather(2, cluster))
+      .div_(std::sqrt(1 + kSpread * kSpread));
+}
+
+// q or k, as drawn.
+at::Tensor rows_of(const Problem& p, int64_t length, InputDistribution distribution, uint64_t seed, Draw draw,
+                   Draw cluster_draw) {
+  const auto dtype = drawn_type(p);
+  const auto rows = [&](int64_t count, Draw which) {
+    return normal({p.batch, p.heads, count, p.head_dim}, dtype, seed_of(which, seed));
+  };
+  switch (distribution) {
+    case InputDistribution::normal: break;
+    case InputDistribution::clustered:
+      return clustered(rows(kCentres, centre_draw), length, seed_of(draw, seed), seed_of(cluster_draw, seed));
+    case InputDistribution::repeated:
+      return rows(kRepeatedBlock, draw).index_select(2, at::arange(length).remainder(kRepeatedBlock));
+  }
+  return rows(length, draw);
 }
 
 at::Tensor select(const at::Tensor& x, const Selection& selection) {
@@ -47,6 +107,31 @@ Agreement compare_tensor(const std::string& name, const at::Tensor& result, cons
   return agreement;
 }
 
+// What a method's float64 functions are asked, and the output rows [B,H,R,M] that should answer to it.
+struct Excerpt {
+  at::Tensor q, k, v;
+  Mask mask;
+  at::Tensor rows, output;
+};
+
+// One excerpt; for decode one a step, as the last row of the tokens up to its own: where hashing, sorting or padding depends on
+// the length, row i of a longer sequence is another row.
+std::vector<Excerpt> excerpts(const Inputs& inputs, const at::Tensor& output, Protocol protocol, const Selection& selection) {
+  const auto widen = [&](const at::Tensor& x) { return select(x.detach(), selection).to(at::kDouble); };
+  const auto q = widen(inputs.q), k = widen(inputs.k), v = widen(inputs.v), selected = select(output, selection);
+  const auto mask = inputs.mask.select(selection.batch);
+  if (protocol != Protocol::decode) return {{q, k, v, mask, selection.rows, selected.index_select(2, selection.rows)}};
+  const auto first_step = q.size(2) - output.size(2);
+  std::vector<Excerpt> steps;
+  for (int64_t i = 0; i < selection.rows.numel(); ++i) {
+    const auto row = selection.rows.narrow(0, i, 1);
+    const auto length = row.item<int64_t>() + 1;
+    const auto prefix = [&](const at::Tensor& x) { return x.narrow(2, 0, length); };
+    steps.push_back({prefix(q), prefix(k), prefix(v), mask, row, selected.index_select(2, row - first_step)});
+  }
+  return steps;
+}
+
 bool all_finite(const at::Tensor& x) {
   if (!x.defined() || x.numel() == 0) return true;
   const auto [least, most] = at::aminmax(x.detach());  // a NaN anywhere makes both NaN
@@ -55,36 +140,74 @@ bool all_finite(const at::Tensor& x) {
 
 }  // namespace
 
-Inputs make_inputs(const Problem& p, Protocol protocol, uint64_t seed) {
+InputDistribution parse_input_distribution(const std::string& name) {
+  for (const auto& [known, distribution] : kInputDistributions)
+    if (name == known) return distribution;
+  TORCH_CHECK_VALUE(false, "inputs = '", name, "', expected normal, clustered or repeated");
+}
+
+Inputs make_inputs(const Problem& p, Protocol protocol, uint64_t seed, InputDistribution distribution) {
   p.validate();
+  const auto placed = [&](const at::Tensor& x) { return x.to(at::TensorOptions(p.dtype).device(p.device)); };
+  const auto values = [&](int64_t length, Draw draw) {
+    return placed(normal({p.batch, p.heads, length, p.value_dim}, drawn_type(p), seed_of(draw, seed)));
+  };
   Inputs inputs;
-  inputs.q = normal({p.batch, p.heads, p.query_len, p.head_dim}, p, 4 * seed);
-  inputs.k = normal({p.batch, p.heads, p.key_len, p.head_dim}, p, 4 * seed + 1);
-  inputs.v = normal({p.batch, p.heads, p.key_len, p.value_dim}, p, 4 * seed + 2);
+  inputs.q = placed(rows_of(p, p.query_len, distribution, seed, q_draw, q_cluster_draw));
+  inputs.k = placed(rows_of(p, p.key_len, distribution, seed, k_draw, k_cluster_draw));
+  inputs.v = values(p.key_len, v_draw);
   inputs.mask = Mask::from(p, at::make_generator<at::CPUGeneratorImpl>(seed));
   if (protocol == Protocol::forward_backward) {
-    inputs.output_gradient = normal({p.batch, p.heads, p.query_len, p.value_dim}, p, 4 * seed + 3);
+    inputs.output_gradient = values(p.query_len, gradient_draw);
     for (auto* input : {&inputs.q, &inputs.k, &inputs.v}) input->set_requires_grad(true);
   }
   return inputs;
 }
 
 Results call(AttentionMethod& method, const Inputs& inputs, Protocol protocol) {
-  if (protocol == Protocol::forward) {
-    const at::NoGradGuard no_grad;
-    return {method.forward(inputs.q, inputs.k, inputs.v, inputs.mask), {}, {}, {}};
-  }
+  TORCH_CHECK_VALUE(protocol != Protocol::decode, "a decoding step is not a call of its own");
   Results results;
-  results.output = method.forward(inputs.q, inputs.k, inputs.v, inputs.mask);
-  auto gradients = torch::autograd::grad({results.output}, {inputs.q, inputs.k, inputs.v}, {inputs.output_gradient},
-                                         /*retain_graph=*/std::nullopt, /*create_graph=*/false, /*allow_unused=*/true);
-  results.output = results.output.detach();
-  const auto or_zeros = [](const at::Tensor& gradient, const at::Tensor& input) {
-    return gradient.defined() ? gradient : at::zeros_like(input);
-  };
-  results.q_gradient = or_zeros(gradients[0], inputs.q);
-  results.k_gradient = or_zeros(gradients[1], inputs.k);
-  results.v_gradient = or_zeros(gradients[2], inputs.v);
+  if (protocol == Protocol::forward_backward) {
+    results.output = method.forward(inputs.q, inputs.k, inputs.v, inputs.mask);
+    auto gradients = torch::autograd::grad({results.output}, {inputs.q, inputs.k, inputs.v}, {inputs.output_gradient},
+                                           /*retain_graph=*/std::nullopt, /*create_graph=*/false, /*allow_unused=*/true);
+    results.output = results.output.detach();
+    const auto or_zeros = [](const at::Tensor& gradient, const at::Tensor& input) {
+      return gradient.defined() ? gradient : at::zeros_like(input);
+    };
+    results.q_gradient = or_zeros(gradients[0], inputs.q);
+    results.k_gradient = or_zeros(gradients[1], inputs.k);
+    results.v_gradient = or_zeros(gradients[2], inputs.v);
+    return results;
+  }
+  const at::NoGradGuard no_grad;
+  if (protocol == Protocol::prefill) {
+    results.state = method.begin_decoding(problem_of(inputs.q, inputs.k, inputs.v, inputs.mask));
+    results.output = method.prefill(*results.state, inputs.q, inputs.k, inputs.v);
+  } else {
+    results.output = method.forward(inputs.q, inputs.k, inputs.v, inputs.mask);
+  }
+  return results;
+}
+
+std::unique_ptr<DecodingState> decode_up_to(AttentionMethod& method, const Inputs& inputs, int64_t position) {
+  const at::NoGradGuard no_grad;
+  auto state = method.begin_decoding(problem_of(inputs.q, inputs.k, inputs.v, inputs.mask));
+  const auto first = [&](const at::Tensor& x) { return x.narrow(2, 0, position); };
+  if (position > 0) method.extend(*state, first(inputs.q), first(inputs.k), first(inputs.v));
+  return state;
+}
+
+Results decode_from(AttentionMethod& method, const Inputs& inputs, int64_t position) {
+  const at::NoGradGuard no_grad;
+  Results results;
+  results.state = decode_up_to(method, inputs, position);
+  std::vector<at::Tensor> outputs;
+  for (auto i = position; i < inputs.q.size(2); ++i) {
+    const auto token = [&](const at::Tensor& x) { return x.narrow(2, i, 1); };
+    outputs.push_back(method.step(*results.state, token(inputs.q), token(inputs.k), token(inputs.v)));
+  }
+  results.output = at::cat(outputs, 2);
   return results;
 }
 
@@ -131,16 +254,14 @@ void Agreement::include(const Agreement& other) {
 Agreement compare(const AttentionMethod& method, const Inputs& inputs, const Results& results, Protocol protocol,
                   const Selection& selection) {
   const bool backward = protocol == Protocol::forward_backward;
-  const auto widen = [&](const at::Tensor& x) {
-    return select(x.detach(), selection).to(at::kDouble).set_requires_grad(backward);
-  };
-  const auto q = widen(inputs.q), k = widen(inputs.k), v = widen(inputs.v);
-  const at::AutoGradMode with_gradients(backward);
-  const auto reference = method.reference(q, k, v, inputs.mask.select(selection.batch), selection.rows);
-  Agreement agreement =
-      compare_tensor("output", select(results.output, selection).index_select(2, selection.rows), reference.detach(), 0);
-  if (backward) {
-    const auto gradient = select(inputs.output_gradient, selection).index_select(2, selection.rows).to(at::kDouble);
+  Agreement agreement;
+  for (const auto& [q, k, v, mask, rows, output] : excerpts(inputs, results.output, protocol, selection)) {
+    for (const auto* x : {&q, &k, &v}) x->set_requires_grad(backward);
+    const at::AutoGradMode with_gradients(backward);
+    const auto reference = method.reference(q, k, v, mask, rows);
+    agreement.include(compare_tensor("output", output, reference.detach(), 0));
+    if (!backward) continue;
+    const auto gradient = select(inputs.output_gradient, selection).index_select(2, rows).to(at::kDouble);
     auto expected = torch::autograd::grad({reference}, {q, k, v}, {gradient}, std::nullopt, false, /*allow_unused=*/true);
     const at::Tensor* const inputs_of[] = {&q, &k, &v};
     double largest = 0;
@@ -155,6 +276,23 @@ Agreement compare(const AttentionMethod& method, const Inputs& inputs, const Res
   for (const auto* result : {&results.output, &results.q_gradient, &results.k_gradient, &results.v_gradient})
     agreement.finite = agreement.finite && all_finite(*result);
   return agreement;
+}
+
+Quality assess(const AttentionMethod& method, const Inputs& inputs, const Results& results, Protocol protocol,
+               const Selection& selection) {
+  const at::NoGradGuard no_grad;
+  Quality quality;
+  double distance = 0, size = 0;  // squared
+  const auto add_square = [](double& sum, const at::Tensor& x) { sum += x.square().sum().item<double>(); };
+  for (const auto& [q, k, v, mask, rows, output] : excerpts(inputs, results.output, protocol, selection)) {
+    if (const auto exact = method.approximated(q, k, v, mask, rows)) {
+      add_square(distance, output.to(at::kDouble) - *exact);
+      add_square(size, *exact);
+      quality.approximation_error = std::sqrt(distance / (size > 0 ? size : 1));
+    }
+    quality.diagnostics = method.diagnostics(q, k, v, mask, rows);
+  }
+  return quality;
 }
 
 double error_tolerance(at::ScalarType dtype) {

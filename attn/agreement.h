@@ -1,9 +1,12 @@
-// How closely a method's output and gradients agree with its own float64 reference.
+// Inputs, the calls that are measured, and how closely their results agree with the method's own float64 reference.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attn/method.h"
@@ -16,17 +19,35 @@ struct Inputs {
   Mask mask;
 };
 
-// Standard normal tensors and a mask for this problem, from the seed: the same whatever the number of threads.
-Inputs make_inputs(const Problem& problem, Protocol protocol, uint64_t seed);
+// How q and k are drawn, entries of variance one each. All else is standard normal.
+enum class InputDistribution {
+  normal,     // every entry independent
+  clustered,  // rows around 16 standard normal centres, a tenth of a deviation away; a pair (batch, head) has centres of its own,
+              // which its queries and keys share, and the c-th takes a share of them in proportion to 1/c
+  repeated    // 64 normal rows over and over, of the queries and of the keys
+};
+// "normal", "clustered" or "repeated". Throws c10::ValueError for anything else.
+InputDistribution parse_input_distribution(const std::string& name);
 
-// What a call gives: the gradients only after forward_backward. A gradient that no path reaches is zero.
+// Tensors and a mask for this problem, from the seed: the same whatever the number of threads.
+Inputs make_inputs(const Problem& problem, Protocol protocol, uint64_t seed,
+                   InputDistribution distribution = InputDistribution::normal);
+
+// What a call gives: the gradients only after forward_backward, where one that no path reaches is zero, and the state only
+// after prefill and decoding.
 struct Results {
   at::Tensor output, q_gradient, k_gradient, v_gradient;
+  std::shared_ptr<DecodingState> state = nullptr;
 };
 
-// One call of the protocol, as the harness times it. The inputs' requires_grad must be set as the protocol needs;
-// make_inputs does so.
+// One call of the protocol, as the harness times it; a decoding step is not one, see below. The inputs' requires_grad must be
+// set as the protocol needs; make_inputs does so.
 Results call(AttentionMethod& method, const Inputs& inputs, Protocol protocol);
+
+// A fresh state, begun for all tokens of the inputs, that has taken in the first `position` of them.
+std::unique_ptr<DecodingState> decode_up_to(AttentionMethod& method, const Inputs& inputs, int64_t position);
+// Likewise, and a step for each token that follows: the output is theirs [B,H,N-position,M].
+Results decode_from(AttentionMethod& method, const Inputs& inputs, int64_t position);
 
 // Batch entries, heads and query positions (int64 vectors) whose results are compared.
 struct Selection {
@@ -55,9 +76,21 @@ struct Agreement {
   void include(const Agreement& other);
 };
 
-// `inputs` as the results came from; their output gradient must be zero outside the selection.
+// `inputs` as the results came from; their output gradient must be zero outside the selection. For decode the output is that of
+// the last tokens alone, each compared with the reference over the tokens up to its own.
 Agreement compare(const AttentionMethod& method, const Inputs& inputs, const Results& results, Protocol protocol,
                   const Selection& selection);
+
+// What stands beside the agreement, of results that agree.
+struct Quality {
+  // ‖output − approximated‖ / ‖approximated‖ over the selection, for methods that approximate another attention.
+  std::optional<double> approximation_error;
+  std::vector<std::pair<std::string, double>> diagnostics;  // the method's own; of the last step for decode
+};
+
+// Arguments as of compare().
+Quality assess(const AttentionMethod& method, const Inputs& inputs, const Results& results, Protocol protocol,
+               const Selection& selection);
 
 // Largest accepted max_rel_error for inputs of this type.
 double error_tolerance(at::ScalarType dtype);

@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include "tests/causal_mean.h"
 #include "tests/errors_of.h"
 #include "tests/method_helpers.h"
 
@@ -178,6 +179,77 @@ TEST(MakeInputs, IndependentStandardNormals) {
   EXPECT_TRUE(at::equal(forward.q, inputs.q));
 }
 
+constexpr InputDistribution kDistributions[] = {InputDistribution::normal, InputDistribution::clustered,
+                                                InputDistribution::repeated};
+
+TEST(MakeInputs, EveryDistributionIsTheSameWhateverTheThreads) {
+  const auto problem = problem_of({5000, 5000, 64, 64}, at::kFloat, Masking::none, 1, 4);
+  const auto threads = at::get_num_threads();
+  const auto normal = make_inputs(problem, Protocol::forward_backward, 3);
+  for (const auto distribution : kDistributions) {
+    at::set_num_threads(1);
+    const auto one = make_inputs(problem, Protocol::forward_backward, 3, distribution);
+    at::set_num_threads(2);
+    const auto two = make_inputs(problem, Protocol::forward_backward, 3, distribution),
+               other = make_inputs(problem, Protocol::forward_backward, 4, distribution);
+    at::set_num_threads(threads);
+    for (const auto member : {&Inputs::q, &Inputs::k}) {
+      EXPECT_TRUE(at::equal(one.*member, two.*member));
+      EXPECT_FALSE(at::equal(one.*member, other.*member));
+      EXPECT_TRUE((one.*member).is_contiguous());
+      EXPECT_NEAR((one.*member).mean().item<double>(), 0, 0.1);
+      EXPECT_NEAR((one.*member).std().item<double>(), 1, 0.1);
+      EXPECT_EQ(at::equal(one.*member, normal.*member), distribution == InputDistribution::normal);
+    }
+    EXPECT_TRUE(at::equal(one.v, normal.v));
+    EXPECT_TRUE(at::equal(one.output_gradient, normal.output_gradient));
+    EXPECT_TRUE(one.q.requires_grad());
+  }
+}
+
+TEST(MakeInputs, RepeatedIsABlockOfRowsOverAndOver) {
+  const auto problem = problem_of({200, 200, 8, 8}, at::kFloat, Masking::none);
+  const auto inputs = make_inputs(problem, Protocol::forward, 1, InputDistribution::repeated);
+  for (const auto& x : {inputs.q, inputs.k}) {
+    EXPECT_TRUE(at::equal(x.narrow(2, 64, 136), x.narrow(2, 0, 136)));
+    for (const int64_t row : {1, 32, 63}) EXPECT_FALSE(at::equal(x.select(2, 0), x.select(2, row)));
+  }
+  EXPECT_FALSE(at::equal(inputs.q, inputs.k));
+  EXPECT_FALSE(at::equal(inputs.v.select(2, 0), inputs.v.select(2, 64)));
+  const auto fewer =
+      make_inputs(problem_of({40, 1, 8, 8}, at::kFloat, Masking::none), Protocol::forward, 1, InputDistribution::repeated);
+  EXPECT_EQ(fewer.q.size(2), 40);
+  EXPECT_EQ(fewer.k.size(2), 1);
+}
+
+// Queries and keys gather around the same centres, some of which have many more of them than others.
+TEST(MakeInputs, ClusteredRowsGatherAroundSharedCentres) {
+  const auto inputs = make_inputs(problem_of({4000, 4000, 64, 8}, at::kDouble, Masking::none, 1, 2), Protocol::forward, 1,
+                                  InputDistribution::clustered);
+  // Rows of one centre are 2·64·0.1² apart (squared), others 2·64.
+  const auto q = inputs.q[0][0], k = inputs.k[0][0];
+  const auto near = [](const at::Tensor& a, const at::Tensor& b) { return at::cdist(a, b).lt(4); };
+  const auto of_query = near(q, k).sum(1).to(at::kDouble) / 4000;  // the share of the query's centre
+  double harmonic = 0;
+  for (int c = 1; c <= 16; ++c) harmonic += 1. / c;
+  EXPECT_NEAR(of_query.max().item<double>(), 1 / harmonic, 0.03);
+  EXPECT_NEAR(of_query.min().item<double>(), 1 / harmonic / 16, 0.01);
+  // Every share as often as it is large: the mean over queries is the sum of squared shares.
+  double squares = 0;
+  for (int c = 1; c <= 16; ++c) squares += 1 / harmonic / c / harmonic / c;
+  EXPECT_NEAR(of_query.mean().item<double>(), squares, 0.02);
+  // A row is near its own centre or far from it, and heads have other centres.
+  EXPECT_TRUE(at::equal(near(q, k), at::cdist(q, k).lt(8)));
+  EXPECT_EQ(near(q, inputs.k[0][1]).sum().item<int64_t>(), 0);
+}
+
+TEST(MakeInputs, DistributionsByName) {
+  EXPECT_EQ(parse_input_distribution("normal"), InputDistribution::normal);
+  EXPECT_EQ(parse_input_distribution("clustered"), InputDistribution::clustered);
+  EXPECT_EQ(parse_input_distribution("repeated"), InputDistribution::repeated);
+  EXPECT_THROW(parse_input_distribution("Normal"), c10::ValueError);
+}
+
 TEST(MakeInputs, TypesAndShapes) {
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
     const auto inputs = make_inputs(problem_of({5, 7, 3, 2}, dtype, Masking::none), Protocol::forward_backward, 1);
@@ -251,6 +323,81 @@ TEST(Call, AGradientThatNoPathReachesIsZero) {
   EXPECT_TRUE(compare(*method, inputs, results, Protocol::forward_backward, everything).within(1e-6));
   results.k_gradient = at::ones_like(inputs.k);
   EXPECT_FALSE(compare(*method, inputs, results, Protocol::forward_backward, everything).within(0.1));
+}
+
+TEST(Call, PrefillGivesTheOutputsAndTheState) {
+  CausalMean mean(CausalMean::Flaw::none);
+  const auto inputs = inputs_of(problem_of({6, 6, 4, 4}, at::kFloat, Masking::causal), Protocol::prefill);
+  const auto results = call(mean, inputs, Protocol::prefill);
+  ASSERT_TRUE(results.state);
+  EXPECT_EQ(results.state->position(), 6);
+  EXPECT_TRUE(compare(mean, inputs, results, Protocol::prefill, Selection::everything(results.state->problem())).within(1e-6));
+  EXPECT_FALSE(call(mean, inputs, Protocol::forward).state);
+  EXPECT_THROW(call(mean, inputs, Protocol::decode), c10::ValueError);
+}
+
+TEST(Decode, StepsAreComparedWithRowsOfTheReference) {
+  CausalMean mean(CausalMean::Flaw::none);
+  auto problem = problem_of({12, 12, 4, 4}, at::kFloat, Masking::causal);
+  const auto inputs = inputs_of(problem, Protocol::decode);
+  for (const int64_t position : {0, 1, 7, 11}) {
+    auto results = decode_from(mean, inputs, position);
+    EXPECT_EQ(results.output.size(2), 12 - position);
+    EXPECT_EQ(results.state->position(), 12);
+    auto steps = Selection::everything(problem);
+    steps.rows = at::arange(position, 12);
+    EXPECT_TRUE(compare(mean, inputs, results, Protocol::decode, steps).within(1e-6)) << position;
+    const auto right = results.output;
+    for (const int64_t step : {int64_t{0}, 11 - position}) {
+      results.output = right.clone();
+      results.output[1][1][step].mul_(1.01);
+      EXPECT_FALSE(compare(mean, inputs, results, Protocol::decode, steps).within(1e-3)) << position << " " << step;
+      results.output[1][1][step][0].fill_(std::nan(""));
+      steps.rows = at::tensor({11 - step}, at::kLong);  // another step, or the same
+      EXPECT_FALSE(compare(mean, inputs, results, Protocol::decode, steps).within(1e300));
+      steps.rows = at::arange(position, 12);
+    }
+  }
+}
+
+// Its rows depend on how many follow, as where hashing depends on the length.
+class MeanOfAll : public CausalMean {
+ public:
+  MeanOfAll() : CausalMean(Flaw::none) {}
+  at::Tensor reference(const at::Tensor&, const at::Tensor&, const at::Tensor& v, const Mask&,
+                       const at::Tensor& rows) const override {
+    return v.mean(2, /*keepdim=*/true).expand({v.size(0), v.size(1), rows.numel(), v.size(3)});
+  }
+};
+
+TEST(Decode, AStepIsTheLastRowOfItsOwnPrefix) {
+  MeanOfAll method;
+  const auto problem = problem_of({12, 12, 4, 4}, at::kFloat, Masking::causal);
+  const auto inputs = inputs_of(problem, Protocol::decode);
+  auto steps = Selection::everything(problem);
+  steps.rows = at::arange(5, 12);
+  EXPECT_TRUE(compare(method, inputs, decode_from(method, inputs, 5), Protocol::decode, steps).within(1e-6));
+}
+
+TEST(Assess, MeasuresTheDistanceOverTheSelection) {
+  CausalMean half(CausalMean::Flaw::approximates), exact(CausalMean::Flaw::none);
+  const auto problem = problem_of({12, 12, 4, 4}, at::kFloat, Masking::causal);
+  const auto inputs = inputs_of(problem, Protocol::forward);
+  auto results = call(half, inputs, Protocol::forward);
+  results.output = results.output.clone();
+  results.output[0][0][3].zero_();
+  const auto error = [&](std::vector<int64_t> rows) {
+    const Selection some{at::tensor({0}, at::kLong), at::tensor({0}, at::kLong), at::tensor(rows, at::kLong)};
+    const auto quality = assess(half, inputs, results, Protocol::forward, some);
+    EXPECT_EQ(quality.diagnostics.at(0).second, double(rows.back()));
+    return quality.approximation_error.value();
+  };
+  EXPECT_NEAR(error({0, 5}), 0.5, 1e-6);
+  EXPECT_NEAR(error({3}), 1, 1e-6);
+  const auto twice = 2 * call(exact, inputs, Protocol::forward).output[0][0].to(at::kDouble);
+  const auto three = twice[3].square().sum().item<double>(), five = twice[5].square().sum().item<double>();
+  EXPECT_NEAR(error({3, 5}), std::sqrt((three + five / 4) / (three + five)), 1e-6);
+  EXPECT_FALSE(assess(exact, inputs, results, Protocol::forward, Selection::everything(problem)).approximation_error);
 }
 
 TEST(Call, LeavesNoGradientBehind) {

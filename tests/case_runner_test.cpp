@@ -391,6 +391,64 @@ TEST(PredictedCase, LastsItsSamplesWithinItsDeadline) {
   EXPECT_EQ(predicted_case_s(planned, 1000), 0);
 }
 
+// A round has 32 steps, and as good as a whole round comes before it.
+TEST(PredictedCase, DecodingTakesWholeRounds) {
+  Case c;
+  c.method = "linear";
+  c.protocol = "decode";
+  c.min_samples = 5;
+  c.time_budget_s = 2;
+  c.deadline_s = 100;
+  c.complete();
+  Record planned(c);
+  EXPECT_NEAR(predicted_case_s(planned, 1000), 0.6 + 5 + 32, 1e-9);
+  EXPECT_NEAR(predicted_case_s(planned, 10), 0.6 + 0.05 + 2, 1e-9);
+  planned.set("min_samples", 33);
+  EXPECT_NEAR(predicted_case_s(planned, 1000), 0.6 + 5 + 64, 1e-9);
+}
+
+TEST(Predict, ExpensiveStepsAreHopelessEarlier) {
+  const TimePredictor predictor({10, 10, 100, 50, 1e8});
+  const auto kind_of = [&](const char* protocol, double call_s) {
+    Case c;
+    c.method = "linear";
+    c.protocol = protocol;
+    c.deadline_s = 20;
+    c.complete();
+    Record planned(c);
+    planned.set("flops", call_s * 100e9);
+    planned.set("min_bytes", 1.0);
+    predict(planned, predictor);
+    return planned.text("failure_kind");
+  };
+  // 9 calls and 37 steps against twice the deadline.
+  EXPECT_EQ(kind_of("forward", 4.4), "");
+  EXPECT_EQ(kind_of("forward", 4.5), "predicted_timeout");
+  EXPECT_EQ(kind_of("prefill", 4.4), "");
+  EXPECT_EQ(kind_of("decode", 1.05), "");
+  EXPECT_EQ(kind_of("decode", 1.1), "predicted_timeout");
+}
+
+TEST(Predict, TheTokensTakenInNeedMemoryToo) {
+  Case c;
+  c.method = "linear";
+  c.protocol = "decode";
+  c.memory_limit_bytes = 1000;
+  c.complete();
+  const auto kind_of = [&](double peak, const Json& setup) {
+    Record planned(c);
+    planned.set("predicted_peak_bytes", peak);
+    planned.set("predicted_setup_bytes", setup);
+    EXPECT_EQ(predicted_need_bytes(planned), std::max(peak, setup.is_null() ? 0 : setup.get<double>()));
+    predict(planned, TimePredictor({10, 10, 100, 50, 1e8}));
+    return planned.text("failure_kind");
+  };
+  EXPECT_EQ(kind_of(900, nullptr), "");
+  EXPECT_EQ(kind_of(900, 1000), "");
+  EXPECT_EQ(kind_of(900, 1001), "predicted_oom");
+  EXPECT_EQ(kind_of(1001, 900), "predicted_oom");
+}
+
 // In a child of its own: a caught signal stays caught for the rest of the process.
 TEST_F(CaseRunner, InterruptsEndTheWorkerAndAreThrown) {
   for (const int sent : {SIGINT, SIGTERM}) {

@@ -36,8 +36,8 @@ Json example_of(ColumnType type) {
 
 TEST(Columns, HaveDistinctNamesAndDescriptions) {
   std::set<std::string> names;
-  const std::set<std::string> groups = {"case",      "setting",    "outcome",   "time",       "memory",
-                                        "agreement", "prediction", "published", "environment"};
+  const std::set<std::string> groups = {"case",      "setting", "outcome",    "time",      "memory",
+                                        "agreement", "quality", "prediction", "published", "environment"};
   for (const auto& column : columns()) {
     EXPECT_TRUE(names.insert(column.name).second) << column.name;
     EXPECT_EQ(find_column(column.name), &column);
@@ -128,6 +128,29 @@ TEST(Record, AnOlderRecordWithoutLaterColumnsIsRead) {
   EXPECT_TRUE(record.measured());
   EXPECT_TRUE(std::isnan(record.number("time_median_ms")));
   EXPECT_EQ(record.text("reason"), "");
+}
+
+// Records of version 1 know one distribution of inputs, and are of the same case as one that names it.
+TEST(Record, InputsOfTheFirstSchemaAreNormal) {
+  const auto c = some_case();
+  auto json = Record(c).to_json();
+  json["schema_version"] = 1;
+  for (const bool null : {true, false}) {
+    if (null) json["inputs"] = nullptr;
+    else json.erase("inputs");
+    const auto record = Record::parse(json);
+    EXPECT_EQ(record.text("inputs"), "normal");
+    EXPECT_EQ(record.key(), case_key(to_json(c)));
+    EXPECT_EQ(record.get("schema_version"), 1);
+  }
+  // Answers of a worker have no version, and must not change the case they are merged into.
+  auto other = c;
+  other.inputs = "clustered";
+  Record record(other);
+  record.merge(Record::parse({{"outcome", "measured"}, {"schema_version", nullptr}}));
+  EXPECT_EQ(record.text("inputs"), "clustered");
+  json["schema_version"] = kSchemaVersion;
+  EXPECT_FALSE(Record::parse(json).has("inputs"));
 }
 
 TEST(Record, NumbersThatAreNotFiniteBecomeNull) {

@@ -393,12 +393,14 @@ TEST(DescribeMethods, ListsTheRegistry) {
     EXPECT_EQ(method["time_order"], registered[i]->time_order);
     EXPECT_EQ(method["memory_order"], registered[i]->memory_order);
     EXPECT_EQ(method["options"].size(), registered[i]->options.size());
-    EXPECT_TRUE(method["capabilities"]["causal"].is_boolean());
+    for (const auto* flag : {"full", "causal", "decoding", "nan_reaches_its_rows_only"})
+      EXPECT_TRUE(method["capabilities"][flag].is_boolean()) << flag;
     EXPECT_FALSE(method["capabilities"]["dtypes"].empty());
     if (method["name"] == "linear") {
       EXPECT_EQ(method["options"][0]["name"], "chunk");
       EXPECT_EQ(method["options"][0]["type"], "integer");
       EXPECT_EQ(method["options"][0]["default"], 128);
+      EXPECT_EQ(method["options"][0]["least"], 1);
     }
   }
 }

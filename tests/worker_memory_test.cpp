@@ -50,6 +50,21 @@ TEST(AllocationCounter, CountsExactly) {
   EXPECT_EQ(counter.largest_bytes(), 10000);
 }
 
+TEST(AllocationCounter, ForgetsAPeakButNotWhatLives) {
+  AllocationCounter counter;
+  const auto large = floats(1000);
+  const auto small = floats(100);
+  floats(5000);
+  EXPECT_EQ(counter.peak_bytes(), 24400);
+  counter.forget_peak();
+  EXPECT_EQ(counter.current_bytes(), 4400);
+  EXPECT_EQ(counter.peak_bytes(), 4400);
+  EXPECT_EQ(counter.largest_bytes(), 4000);
+  floats(2000);
+  EXPECT_EQ(counter.peak_bytes(), 12400);
+  EXPECT_EQ(counter.largest_bytes(), 8000);
+}
+
 TEST(AllocationCounter, EachBeginsAtZero) {
   {
     const AllocationCounter counter;

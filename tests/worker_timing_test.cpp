@@ -120,6 +120,55 @@ TEST(TakeSamples, WhatTheCallThrowsPasses) {
   EXPECT_THROW(take_samples(at_once(5), [] { throw std::runtime_error("broken"); }, {}), std::runtime_error);
 }
 
+TEST(TakeRounds, AreWholeAndBeginAnew) {
+  int begun = 0, steps = 0, flushes = 0;
+  const auto rounds = [&](const SamplingPlan& plan) {
+    begun = steps = flushes = 0;
+    return take_rounds(
+        plan, 4,
+        [&] {
+          EXPECT_EQ(steps, 4 * begun) << "after a whole round";
+          ++begun;
+        },
+        [&] {
+          EXPECT_EQ(flushes, steps + 1) << "before each step";
+          ++steps;
+          spin(1e-4);
+        },
+        [&] {
+          ++flushes;
+          spin(2e-3);
+        });
+  };
+  auto samples = rounds({0, 4, 0, 0, 0});
+  EXPECT_EQ(samples.ms.size(), 4u) << "one round, however small the budget";
+  EXPECT_EQ(begun, 1);
+  EXPECT_EQ(samples.stop_reason, "time_budget");
+  EXPECT_EQ(samples.calls_per_sample, 1);
+  EXPECT_EQ(samples.warmup_calls, 0);
+  for (const auto ms : samples.ms) EXPECT_GE(ms, 0.1);
+  EXPECT_GE(samples.total_s, 4e-4);
+  EXPECT_LT(samples.total_s, 4 * 2e-3) << "what comes before a step is not timed";
+  samples = rounds({0, 9, 1e9, 1e9, 0});
+  EXPECT_EQ(samples.ms.size(), 12u);
+  EXPECT_EQ(begun, 3);
+  EXPECT_EQ(samples.stop_reason, "noise_target");
+}
+
+TEST(TakeRounds, BeginningsSpendTheBudget) {
+  int begun = 0;
+  const auto samples = take_rounds(
+      {0, 4, 0, 0.02, 0}, 8,
+      [&] {
+        ++begun;
+        spin(0.015);
+      },
+      [] {}, {});
+  EXPECT_EQ(begun, 2);
+  EXPECT_EQ(samples.ms.size(), 16u);
+  EXPECT_LT(samples.total_s, 0.015);
+}
+
 TEST(RelativeNoise, IsInfiniteForFewSamples) {
   for (size_t n = 0; n < 6; ++n) EXPECT_TRUE(std::isinf(relative_noise(std::vector<double>(n, 1.0)))) << n;
   EXPECT_EQ(relative_noise(std::vector<double>(6, 1.0)), 0);

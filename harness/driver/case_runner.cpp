@@ -18,8 +18,18 @@ namespace {
 
 // Process start, agreement check and inputs, whatever the case.
 constexpr double kOverheadS = 0.6;
-// First call, one of warm-up, the memory pass and the pass for saved tensors.
-constexpr double kCallsBesideSamples = 4;
+
+// Calls of the method that a case makes at the least.
+struct Calls {
+  double samples, beside;
+};
+Calls least_calls(const Record& planned) {
+  const auto fewest = planned.number("min_samples");
+  // First call, one of warm-up, the memory pass and the pass for saved tensors.
+  if (planned.text("protocol") != "decode") return {fewest, 4};
+  // Whole rounds; the checked steps, and one for the memory.
+  return {std::ceil(std::max(1.0, fewest / kDecodedTokens)) * kDecodedTokens, kCheckedSteps + 1};
+}
 
 double rate_gflop_s(const Record& record, const Ceilings& ceilings) {
   return record.text("dtype") == "float64" ? ceilings.fma_float64_gflop_s : ceilings.fma_float32_gflop_s;
@@ -155,22 +165,27 @@ std::string TimePredictor::group(const Record& record) {
 double predicted_case_s(const Record& planned, double call_ms) {
   if (planned.has("outcome")) return 0;
   const auto call_s = std::isnan(call_ms) ? 0 : call_ms / 1e3;
-  const auto sampling_s =
-      std::max(planned.number("min_samples") * call_s, std::min(planned.number("time_budget_s"), 1000 * call_s));
-  return std::min(kOverheadS + kCallsBesideSamples * call_s + sampling_s, planned.number("deadline_s"));
+  const auto calls = least_calls(planned);
+  const auto sampling_s = std::max(calls.samples * call_s, std::min(planned.number("time_budget_s"), 1000 * call_s));
+  return std::min(kOverheadS + calls.beside * call_s + sampling_s, planned.number("deadline_s"));
+}
+
+double predicted_need_bytes(const Record& planned) {
+  const auto setup = planned.number("predicted_setup_bytes");
+  return std::isnan(setup) ? planned.number("predicted_peak_bytes") : std::max(planned.number("predicted_peak_bytes"), setup);
 }
 
 void predict(Record& planned, const TimePredictor& predictor) {
   if (planned.has("outcome")) return;
   const auto call_ms = predictor.predict(planned);
   planned.set("predicted_time_ms", call_ms);
-  const auto peak = planned.number("predicted_peak_bytes"), budget = planned.number("memory_limit_bytes");
-  if (peak > budget)
+  const auto need = predicted_need_bytes(planned), budget = planned.number("memory_limit_bytes");
+  if (need > budget)
     return planned.set_skipped(kind::predicted_oom,
-                               fmt::format("needs {} by prediction, the budget is {}", format_bytes(peak), format_bytes(budget)));
+                               fmt::format("needs {} by prediction, the budget is {}", format_bytes(need), format_bytes(budget)));
   // Twice: a prediction must be well beyond the deadline before it stands for a measurement.
-  const auto least_s = (planned.number("min_samples") + kCallsBesideSamples) * call_ms / 1e3,
-             deadline_s = planned.number("deadline_s");
+  const auto calls = least_calls(planned);
+  const auto least_s = (calls.samples + calls.beside) * call_ms / 1e3, deadline_s = planned.number("deadline_s");
   if (least_s > 2 * deadline_s)
     planned.set_skipped(kind::predicted_timeout, fmt::format("takes {} by prediction, its deadline is {}",
                                                              format_seconds(least_s), format_seconds(deadline_s)));

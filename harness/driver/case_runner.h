@@ -43,6 +43,9 @@ class TimePredictor {
 // Wall time that a case will take if a call takes `call_ms`.
 double predicted_case_s(const Record& planned, double call_ms);
 
+// Most memory that a case takes at once by prediction, also while it is made ready. NaN without a prediction.
+double predicted_need_bytes(const Record& planned);
+
 // Sets predictions and, where the case is hopeless, its outcome. `planned` holds the case and the worker's plan for it.
 void predict(Record& planned, const TimePredictor& predictor);
 

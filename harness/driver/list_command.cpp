@@ -21,14 +21,17 @@ void list_methods(bool json) {
   const auto catalogue = Catalogue::load();
   if (json) return fmt::print("{}\n", catalogue.methods().dump(2));
   TextTable table;
-  for (const auto* header : {"method", "time", "memory", "causal", "options", "description"}) table.add_column(header);
+  for (const auto* header : {"method", "time", "memory", "causal", "decoding", "options", "description"})
+    table.add_column(header);
+  const auto yes_or_no = [](const Json& flag) { return flag.get<bool>() ? "yes" : "no"; };
   for (const auto& method : catalogue.methods()) {
+    const auto& can = method.at("capabilities");
     std::string options;
     for (const auto& option : method.at("options"))
       options +=
           fmt::format("{}{}={}", options.empty() ? "" : ",", option.at("name").get<std::string>(), option.at("default").dump());
-    table.add_row({method.at("name"), method.at("time_order"), method.at("memory_order"),
-                   method.at("capabilities").at("causal").get<bool>() ? "yes" : "no", options, method.at("description")});
+    table.add_row({method.at("name"), method.at("time_order"), method.at("memory_order"), yes_or_no(can.at("causal")),
+                   yes_or_no(can.at("decoding")), options, method.at("description")});
   }
   fmt::print("{}", table.render());
 }

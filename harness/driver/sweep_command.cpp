@@ -108,8 +108,7 @@ void print_plan(const std::vector<Record>& planned, const TimePredictor& predict
     const auto call_ms = record.number("predicted_time_ms");
     total_s += predicted_case_s(record, call_ms);
     table.add_row({record.text("method"), record.text("protocol"), record.get("batch").dump(), record.get("query_len").dump(),
-                   (predictor.has_seen(record) ? "" : "≥ ") + format_ms(call_ms),
-                   format_bytes(record.number("predicted_peak_bytes")),
+                   (predictor.has_seen(record) ? "" : "≥ ") + format_ms(call_ms), format_bytes(predicted_need_bytes(record)),
                    record.has("outcome") ? fmt::format("{}: {}", record.text("failure_kind"), record.text("reason")) : ""});
   }
   fmt::print("{}\n{} cases, at least {}\n", table.render(), planned.size(), format_seconds(total_s));

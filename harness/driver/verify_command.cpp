@@ -20,10 +20,12 @@ std::vector<Case> cases_for(const std::string& method, const std::string& dtype,
     int64_t batch, heads, query_len, key_len, head_dim, value_dim;
   };
   constexpr Shape shapes[] = {{2, 3, 300, 300, 64, 64}, {1, 2, 1, 1, 32, 32}, {2, 2, 129, 129, 24, 40}, {2, 2, 65, 190, 32, 16}};
+  std::vector<const char*> protocols = {"forward", "forward_backward"};
+  if (causal && key_lengths == "full") protocols.insert(protocols.end(), {"prefill", "decode"});
   std::vector<Case> cases;
   for (const auto& shape : shapes) {
     if (causal && shape.query_len != shape.key_len) continue;
-    for (const auto* protocol : {"forward", "forward_backward"}) {
+    for (const auto* protocol : protocols) {
       Case c;
       c.method = method;
       c.dtype = dtype;
@@ -117,7 +119,8 @@ Run add_verify_command(CLI::App& command) {
 
     TextTable table;
     for (const auto* header : {"method", "dtype", "causal", "key lengths"}) table.add_column(header);
-    for (const auto* header : {"value error", "gradient error", "accepted"}) table.add_column(header, TextTable::Align::right);
+    for (const auto* header : {"value error", "gradient error", "decoding error", "accepted"})
+      table.add_column(header, TextTable::Align::right);
     table.add_column("verdict");
     auto json = Json::array();
     bool all_agree = true;
@@ -127,9 +130,10 @@ Run add_verify_command(CLI::App& command) {
                                : row.records.front().has("error_tolerance") ? row.records.front().number("error_tolerance")
                                                                             : -1;
       all_agree = all_agree && (verdict == "agrees" || verdict.starts_with("unsupported"));
-      const auto value = row.worst("forward"), gradient = row.worst("forward_backward");
+      const auto value = row.worst("forward"), gradient = row.worst("forward_backward"),
+                 decoding = std::max(row.worst("prefill"), row.worst("decode"));
       table.add_row({row.method, row.dtype, row.causal ? "yes" : "no", row.key_lengths, error_text(value), error_text(gradient),
-                     error_text(tolerance), verdict});
+                     error_text(decoding), error_text(tolerance), verdict});
       const auto or_null = [](double error) { return error < 0 ? Json() : Json(error); };
       json.push_back({{"method", row.method},
                       {"dtype", row.dtype},
@@ -137,6 +141,7 @@ Run add_verify_command(CLI::App& command) {
                       {"key_lengths", row.key_lengths},
                       {"value_error", or_null(value)},
                       {"gradient_error", or_null(gradient)},
+                      {"decoding_error", or_null(decoding)},
                       {"error_tolerance", or_null(tolerance)},
                       {"verdict", verdict}});
     }

@@ -32,6 +32,7 @@ std::string number_text(double number) {
 void Case::complete() {
   if (key_len == 0) key_len = query_len;
   if (value_dim == 0) value_dim = head_dim;
+  if (decodes()) causal = true;
   if (threads == 0) threads = available_processors();
   if (memory_limit_bytes == 0) memory_limit_bytes = available_memory_bytes();
 }
@@ -42,7 +43,12 @@ const std::vector<Field>& fields() {
       {"method", axis, &Case::method, "", "attention method, with its options: linear or linear:chunk=256"},
       {"device", axis, &Case::device, "", "where it runs", {"cpu", "cuda"}},
       {"dtype", axis, &Case::dtype, "", "type of q, k and v", {"float32", "float64", "bfloat16", "float16"}},
-      {"protocol", axis, &Case::protocol, "", "what one call does", {"forward", "forward_backward"}},
+      {"protocol",
+       axis,
+       &Case::protocol,
+       "",
+       "what one call does; decode: one token after query_len others, prefill: those others (both causal)",
+       {"forward", "forward_backward", "prefill", "decode"}},
       {"batch", axis, &Case::batch, "", "batch size B", {}, 1},
       {"heads", axis, &Case::heads, "", "heads H", {}, 1},
       {"query_len", axis, &Case::query_len, "", "queries N, the sequence length", {}, 1},
@@ -51,6 +57,12 @@ const std::vector<Field>& fields() {
       {"value_dim", axis, &Case::value_dim, "", "size M of a value; by default as head_dim", {}, 1},
       {"causal", axis, &Case::causal, "", "query i sees keys 0…i only"},
       {"key_lengths", axis, &Case::key_lengths, "", "valid keys of each batch entry: full, uniform (on 1…L) or a number"},
+      {"inputs",
+       axis,
+       &Case::inputs,
+       "",
+       "distribution of q and k: normal, clustered around 16 shared centres, or a block of 64 positions repeated",
+       {"normal", "clustered", "repeated"}},
       {"threads", axis, &Case::threads, "", "threads of the CPU; by default every processor", {}, 1},
       {"cache", axis, &Case::cache, "", "state of the caches when a call starts", {"warm", "cold"}},
       {"seed", axis, &Case::seed, "", "seed of the inputs"},

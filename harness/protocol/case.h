@@ -13,6 +13,11 @@ namespace attnbench {
 
 using Json = nlohmann::ordered_json;
 
+// Protocol "decode": tokens that a round takes after the first query_len, and the fewest that are checked before any is timed.
+// A step may cost as much as a whole forward, so a case makes about 37 of them at the least, not twice 32.
+inline constexpr int64_t kDecodedTokens = 32;
+inline constexpr int64_t kCheckedSteps = 4;
+
 struct Case {
   // What is measured. Two records of equal axes are of the same case.
   std::string method;
@@ -27,6 +32,7 @@ struct Case {
   int64_t value_dim = 0;  // 0 until complete(): as head_dim
   bool causal = false;
   std::string key_lengths = "full";
+  std::string inputs = "normal";
   int64_t threads = 0;  // 0 until complete(): every processor this process may use
   std::string cache = "warm";
   int64_t seed = 0;
@@ -39,8 +45,9 @@ struct Case {
   double noise_target = 0.01;
   double time_budget_s = 2;
 
-  // Fills what follows from other fields or from the machine.
+  // Fills what follows from other fields or from the machine. Decoding is causal, whatever was said.
   void complete();
+  bool decodes() const { return protocol == "prefill" || protocol == "decode"; }
 };
 
 enum class FieldRole { axis, setting };

@@ -46,11 +46,15 @@ std::vector<Column> declare() {
       {"time_per_sample_ms", number, "ms", "time", "median divided by the batch size"},
       {"time_samples_ms", numbers, "ms", "time", "every sample, in order"},
 
-      {"input_bytes", integer, "B", "memory", "q, k, v, key lengths and, for backward, the gradient of the output"},
+      {"input_bytes", integer, "B", "memory",
+       "q, k, v, key lengths and, for backward, the gradient of the output; of one token for decode"},
       {"output_bytes", integer, "B", "memory", "the output and, for backward, the gradients of q, k and v"},
+      {"state_bytes", integer, "B", "memory", "the decoding state, after the last token"},
       {"saved_bytes", integer, "B", "memory", "what forward keeps alive for backward besides its inputs"},
-      {"peak_allocated_bytes", integer, "B", "memory", "most memory of tensors alive at once, inputs included"},
-      {"peak_extra_bytes", integer, "B", "memory", "the same above the inputs"},
+      {"peak_allocated_bytes", integer, "B", "memory",
+       "most memory of tensors alive at once, inputs and decoding state included"},
+      {"peak_extra_bytes", integer, "B", "memory",
+       "the same above the inputs; for decode the state and what one step takes above it"},
       {"peak_extra_bytes_per_sample", number, "B", "memory", "the same divided by the batch size"},
       {"largest_allocation_bytes", integer, "B", "memory", "largest single allocation"},
       {"peak_rss_bytes", integer, "B", "memory", "largest resident set of the process during the memory pass"},
@@ -60,11 +64,24 @@ std::vector<Column> declare() {
       {"max_rel_error", number, "", "agreement",
        "the same relative to the reference: divided by its largest entry (of a gradient, at least a tenth of all gradients')"},
       {"error_tolerance", number, "", "agreement", "largest max_rel_error that is accepted"},
-      {"rows_checked", integer, "", "agreement", "random rows checked at the timed size itself"},
+      {"rows_checked", integer, "", "agreement", "random rows checked at the timed size itself; for decode, of steps"},
+
+      {"approximation_error", number, "", "quality",
+       "distance of the output from the attention it approximates, relative to that (Frobenius norms, over the checked rows)"},
+      {"lsh_bucket_mean", number, "", "quality", "LSH: mean number of keys in a bucket"},
+      {"lsh_bucket_skew", number, "", "quality", "LSH: largest bucket over the mean"},
+      {"lsh_top16_share", number, "", "quality", "LSH: share of each query's 16 heaviest keys that are among its candidates"},
+      {"lsh_mass_covered", number, "", "quality", "LSH: mass of the exact attention on the candidates of a query"},
+      {"rff_least_denominator", number, "", "quality",
+       "random features: least absolute value of the denominator over the checked rows"},
 
       {"flops", number, "", "prediction", "floating-point operations a call, counted from the formula"},
       {"min_bytes", number, "B", "prediction", "least memory traffic a call"},
       {"predicted_peak_bytes", number, "B", "prediction", "predicted peak_allocated_bytes"},
+      {"predicted_state_bytes", number, "B", "prediction",
+       "state_bytes by the method's formula; a state of another size is invalid"},
+      {"predicted_setup_bytes", number, "B", "prediction",
+       "decode: the state beside all the tokens that it takes in, before any step"},
       {"predicted_time_ms", number, "ms", "prediction", "predicted time of a call"},
 
       {"published_time_ms", number, "ms", "published", "time published elsewhere for this case"},
@@ -139,12 +156,14 @@ Record::Record(const Case& c) {
 Record Record::parse(const Json& json) {
   if (!json.is_object()) throw std::invalid_argument("a record is " + std::string(json.type_name()) + ", expected an object");
   const auto version = json.find("schema_version");
-  const bool newer = version != json.end() && version->is_number_integer() && version->get<int64_t>() > kSchemaVersion;
+  const bool versioned = version != json.end() && version->is_number_integer();
+  const bool newer = versioned && version->get<int64_t>() > kSchemaVersion;
   Record record;
   for (const auto& [name, value] : json.items()) {
     if (newer && !find_column(name)) continue;
     record.set(name, value);
   }
+  if (versioned && version->get<int64_t>() < 2 && !record.has("inputs")) record.set("inputs", Case().inputs);
   return record;
 }
 

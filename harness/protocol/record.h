@@ -9,7 +9,8 @@
 
 namespace attnbench {
 
-constexpr int64_t kSchemaVersion = 1;
+// 2: inputs, decoding states, quality.
+constexpr int64_t kSchemaVersion = 2;
 
 enum class ColumnType { text, integer, number, boolean, numbers };
 std::string_view type_name(ColumnType type);
@@ -18,7 +19,7 @@ struct Column {
   std::string name;
   ColumnType type;
   std::string unit;   // also in the name: _ms, _bytes, _s
-  std::string group;  // "case", "setting", "outcome", "time", "memory", "agreement", "prediction", "published", "environment"
+  std::string group;  // "case", "setting", "outcome", "time", "memory", "agreement", "quality", "prediction", …
   std::string description;
 };
 
@@ -52,7 +53,7 @@ class Record {
   // A record of this case with nothing but its fields.
   explicit Record(const Case& c);
   // Throws std::invalid_argument naming the column; unknown columns of an object are refused unless it was written by a
-  // newer schema.
+  // newer schema. What an older one did not know gets the value that was meant.
   static Record parse(const Json& json);
 
   // Throws std::invalid_argument for an undeclared column or a value of another type. Numbers that are not finite are

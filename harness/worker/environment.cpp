@@ -52,9 +52,15 @@ Json describe_methods() {
   for (const auto* entry : attn::methods()) {
     const auto method = attn::make_method(entry->name);
     const auto can = method->capabilities();
-    Json capabilities = {{"causal", can.causal},           {"cross_attention", can.cross_attention},
-                         {"key_lengths", can.key_lengths}, {"gradients", can.gradients},
-                         {"dtypes", Json::array()},        {"devices", Json::array()}};
+    Json capabilities = {{"full", can.full},
+                         {"causal", can.causal},
+                         {"cross_attention", can.cross_attention},
+                         {"key_lengths", can.key_lengths},
+                         {"gradients", can.gradients},
+                         {"decoding", can.decoding},
+                         {"nan_reaches_its_rows_only", can.nan_reaches_its_rows_only},
+                         {"dtypes", Json::array()},
+                         {"devices", Json::array()}};
     for (const auto dtype : can.dtypes) capabilities["dtypes"].push_back(attn::dtype_name(dtype));
     for (const auto device : can.devices) capabilities["devices"].push_back(c10::DeviceTypeName(device, /*lower_case=*/true));
     auto options = Json::array();
@@ -63,6 +69,7 @@ Json describe_methods() {
                          {"type", attn::option_type(option.default_value)},
                          {"default", option_value(option.default_value)},
                          {"choices", option.choices},
+                         {"least", std::holds_alternative<int64_t>(option.default_value) ? Json(option.least) : Json()},
                          {"description", option.description}});
     all.push_back({{"name", entry->name},
                    {"description", entry->description},

@@ -34,6 +34,12 @@ class CountingAllocator final : public c10::Allocator {
     blocks_.clear();
     current_ = peak_ = largest_ = 0;
   }
+  void forget_peak() {
+    const std::lock_guard lock(mutex_);
+    peak_ = current_;
+    largest_ = 0;
+    for (const auto& [data, bytes] : blocks_) largest_ = std::max(largest_, bytes);
+  }
   int64_t current() const { return read(current_); }
   int64_t peak() const { return read(peak_); }
   int64_t largest() const { return read(largest_); }
@@ -97,6 +103,7 @@ AllocationCounter::~AllocationCounter() { c10::SetCPUAllocator(c10::GetDefaultCP
 int64_t AllocationCounter::current_bytes() const { return counting_allocator().current(); }
 int64_t AllocationCounter::peak_bytes() const { return counting_allocator().peak(); }
 int64_t AllocationCounter::largest_bytes() const { return counting_allocator().largest(); }
+void AllocationCounter::forget_peak() { counting_allocator().forget_peak(); }
 
 MemoryBound::MemoryBound(int64_t extra_bytes) {
   rlimit limit{};

@@ -17,6 +17,8 @@ class AllocationCounter {
   int64_t current_bytes() const;  // alive now, of what was allocated since the counter began
   int64_t peak_bytes() const;     // most alive at once
   int64_t largest_bytes() const;  // largest single allocation
+  // Peak and largest become those of what is alive now.
+  void forget_peak();
 };
 
 // While it lives, an allocation that would take the process more than `extra_bytes` above its present size fails, so that

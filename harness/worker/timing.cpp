@@ -24,6 +24,28 @@ double relative_noise(std::vector<double> samples) {
   return (samples[high] - samples[low]) / 2 / samples[samples.size() / 2];
 }
 
+namespace {
+
+// Looks at samples now and then and says why there are enough of them; empty while there are not.
+class StoppingRule {
+ public:
+  explicit StoppingRule(const SamplingPlan& plan) : plan_(plan), next_look_(size_t(plan.min_samples)) {}
+
+  std::string reason(const std::vector<double>& samples, double elapsed_s) {
+    if (samples.size() < next_look_) return "";
+    // Looking sorts all samples, so look less often as they grow.
+    next_look_ += 1 + next_look_ / 10;
+    if (relative_noise(samples) <= plan_.noise_target) return "noise_target";
+    return elapsed_s >= plan_.time_budget_s ? "time_budget" : "";
+  }
+
+ private:
+  const SamplingPlan& plan_;
+  size_t next_look_;
+};
+
+}  // namespace
+
 Samples take_samples(const SamplingPlan& plan, const std::function<void()>& call, const std::function<void()>& before_sample) {
   Samples samples;
   double fastest_s = std::numeric_limits<double>::infinity();
@@ -36,20 +58,37 @@ Samples take_samples(const SamplingPlan& plan, const std::function<void()>& call
   samples.calls_per_sample = std::max<int64_t>(1, int64_t(std::ceil(plan.min_sample_ms / 1e3 / std::max(fastest_s, 1e-9))));
 
   double sampled_s = 0;
-  for (size_t next_look = size_t(plan.min_samples); samples.stop_reason.empty();) {
+  StoppingRule rule(plan);
+  while (samples.stop_reason.empty()) {
     if (before_sample) before_sample();
     const auto seconds = time_once([&] {
       for (int64_t i = 0; i < samples.calls_per_sample; ++i) call();
     });
     sampled_s += seconds;
     samples.ms.push_back(seconds * 1e3 / double(samples.calls_per_sample));
-    if (samples.ms.size() < next_look) continue;
-    // Looking sorts all samples, so look less often as they grow.
-    next_look += 1 + next_look / 10;
-    if (relative_noise(samples.ms) <= plan.noise_target) samples.stop_reason = "noise_target";
-    else if (sampled_s >= plan.time_budget_s) samples.stop_reason = "time_budget";
+    samples.stop_reason = rule.reason(samples.ms, sampled_s);
   }
   samples.total_s += sampled_s;
+  return samples;
+}
+
+Samples take_rounds(const SamplingPlan& plan, int64_t steps, const std::function<void()>& begin_round,
+                    const std::function<void()>& step, const std::function<void()>& before_sample) {
+  Samples samples;
+  double elapsed_s = 0;
+  StoppingRule rule(plan);
+  while (samples.stop_reason.empty()) {
+    elapsed_s += time_once([&] {
+      begin_round();
+      for (int64_t i = 0; i < steps; ++i) {
+        if (before_sample) before_sample();
+        const auto seconds = time_once(step);
+        samples.ms.push_back(seconds * 1e3);
+        samples.total_s += seconds;
+      }
+    });
+    samples.stop_reason = rule.reason(samples.ms, elapsed_s);
+  }
   return samples;
 }
 

@@ -27,6 +27,12 @@ struct Samples {
 // `before_sample` runs untimed before each sample (a cache flush), and may be empty.
 Samples take_samples(const SamplingPlan& plan, const std::function<void()>& call, const std::function<void()>& before_sample);
 
+// For steps that change what they work on, such as tokens decoded one after another: `begin_round` makes it anew, and each of the
+// `steps` that follow is a sample of its own. Whole rounds, one at least. Nothing is warmed up. The time budget is of all that a
+// round does, as beginning one may take longer than its steps.
+Samples take_rounds(const SamplingPlan& plan, int64_t steps, const std::function<void()>& begin_round,
+                    const std::function<void()>& step, const std::function<void()>& before_sample);
+
 // Half width of the distribution-free 95 % interval of the median (between order statistics), over the median. Infinite
 // for fewer than six samples, whose range covers less than that.
 double relative_noise(std::vector<double> samples);

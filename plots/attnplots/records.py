@@ -11,8 +11,11 @@ FILE_NAME = "records.jsonl"
 # Together these columns say which case a record is about.
 AXES = (
     "method", "device", "dtype", "protocol", "batch", "heads", "query_len", "key_len",
-    "head_dim", "value_dim", "causal", "key_lengths", "threads", "cache", "seed",
+    "head_dim", "value_dim", "causal", "key_lengths", "inputs", "threads", "cache", "seed",
 )  # fmt: skip
+
+# What records of before an axis was there mean by its absence.
+FORMERLY = {"inputs": "normal"}
 
 OUTCOMES = ("measured", "skipped", "failed")
 TEXTS = ("method", "protocol")
@@ -53,7 +56,9 @@ def load(folder: Path) -> list[Record]:
 
 
 def _identity(record: Record) -> str:
-    return json.dumps([record.get(axis) for axis in AXES], sort_keys=True)
+    values = [record.get(axis) for axis in AXES]
+    values = [FORMERLY.get(a) if v is None else v for a, v in zip(AXES, values, strict=True)]
+    return json.dumps(values, sort_keys=True)
 
 
 def _problem(record: object) -> str | None:

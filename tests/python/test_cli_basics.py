@@ -13,7 +13,8 @@ schema_version outcome failure_kind reason implementation time_first_ms time_med
 time_q3_ms time_ci_low_ms time_ci_high_ms samples stop_reason time_per_sample_ms input_bytes
 output_bytes saved_bytes peak_allocated_bytes peak_extra_bytes peak_extra_bytes_per_sample
 peak_rss_bytes max_abs_error max_rel_error method device dtype protocol batch heads query_len
-key_len head_dim value_dim causal key_lengths threads seed
+key_len head_dim value_dim causal key_lengths inputs threads seed state_bytes
+predicted_state_bytes approximation_error
 """.split()
 
 UNITS = {"_ms": "ms", "_s": "s", "_bytes": "B", "_bytes_per_sample": "B"}
@@ -80,12 +81,16 @@ def test_list_methods_json(attnbench):
         assert method["time_order"] in ("O(N)", "O(N log N)", "O(N²)")
         assert method["memory_order"] in ("O(N)", "O(N log N)", "O(N²)")
         can = method["capabilities"]
-        for flag in ("causal", "cross_attention", "key_lengths", "gradients"):
+        for flag in (
+            "full", "causal", "cross_attention", "key_lengths", "gradients", "decoding",
+            "nan_reaches_its_rows_only",
+        ):  # fmt: skip
             assert isinstance(can[flag], bool)
         assert "float32" in can["dtypes"]
         assert "cpu" in can["devices"]
         for option in method["options"]:
-            assert set(option) >= {"name", "type", "default", "choices", "description"}
+            assert set(option) >= {"name", "type", "default", "choices", "least", "description"}
+            assert (option["least"] is not None) == (option["type"] == "integer")
             assert option["type"] in ("integer", "number", "boolean", "text")
 
 
@@ -102,11 +107,13 @@ def test_list_methods_json_tells_methods_apart(attnbench):
 
 def test_list_methods_text_says_the_same(attnbench):
     lines = attnbench("list", "methods").stdout.splitlines()
-    assert lines[0].split()[:3] == ["method", "time", "memory"]
+    assert lines[0].split()[:5] == ["method", "time", "memory", "causal", "decoding"]
     for method, line in zip(attnbench.json("list", "methods"), lines[2:], strict=True):
         assert line.split()[0] == method["name"]
         assert method["time_order"] in line
         assert method["description"] in line
+        flags = [method["capabilities"][flag] for flag in ("causal", "decoding")]
+        assert [flag == "yes" for flag in line.split() if flag in ("yes", "no")][:2] == flags
 
 
 def test_list_without_a_word_lists_methods(attnbench):

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from conftest import children, group_members, measuring_worker, small, strict_json, wait_for
 
+# Tokens of a round of `decode`, and the least that are checked.
+ROUND, CHECKED = 32, 4
+
 ELEMENT_BYTES = {"float32": 4, "float64": 8, "bfloat16": 2}
 
 # Every option that `measure` documents, with the value given and the value recorded.
@@ -24,6 +27,7 @@ OPTIONS = {
     "--head-dim": ("8", 8),
     "--value-dim": ("24", 24),
     "--key-lengths": ("uniform", "uniform"),
+    "--inputs": ("clustered", "clustered"),
     "--threads": ("1", 1),
     "--cache": ("cold", "cold"),
     "--seed": ("7", 7),
@@ -38,9 +42,8 @@ OPTIONS = {
 
 def input_bytes(r):
     rows = r["batch"] * r["heads"]
-    elements = rows * (
-        r["query_len"] * r["head_dim"] + r["key_len"] * (r["head_dim"] + r["value_dim"])
-    )
+    queries, keys = (1, 1) if r["protocol"] == "decode" else (r["query_len"], r["key_len"])
+    elements = rows * (queries * r["head_dim"] + keys * (r["head_dim"] + r["value_dim"]))
     if r["protocol"] == "forward_backward":
         elements += rows * r["query_len"] * r["value_dim"]
     lengths = 0 if r["key_lengths"] == "full" else 8 * r["batch"]
@@ -49,7 +52,7 @@ def input_bytes(r):
 
 def output_bytes(r):
     rows = r["batch"] * r["heads"]
-    elements = rows * r["query_len"] * r["value_dim"]
+    elements = rows * (1 if r["protocol"] == "decode" else r["query_len"]) * r["value_dim"]
     if r["protocol"] == "forward_backward":
         elements += rows * r["query_len"] * r["head_dim"]
         elements += rows * r["key_len"] * (r["head_dim"] + r["value_dim"])
@@ -152,7 +155,8 @@ def test_defaults_that_follow_other_options(quick):
     assert record["value_dim"] == record["head_dim"] == 16
     assert record["memory_limit_bytes"] > 2**20
     defaults = {"device": "cpu", "dtype": "float32", "protocol": "forward", "batch": 1}
-    defaults |= {"causal": False, "key_lengths": "full", "cache": "warm", "seed": 0}
+    defaults |= {"causal": False, "key_lengths": "full", "inputs": "normal", "cache": "warm"}
+    defaults |= {"seed": 0}
     assert {name: record[name] for name in defaults} == defaults
 
 
@@ -188,6 +192,16 @@ def test_seed_makes_the_inputs(quick):
     assert error(1) == error(1) != error(2)
 
 
+def test_inputs_of_a_distribution(quick):
+    errors = set()
+    for inputs in ("normal", "clustered", "repeated"):
+        record = quick.json("measure", "softmax", *small(query_len=128, inputs=inputs))
+        check(record)
+        assert record["inputs"] == inputs
+        errors.add(record["max_abs_error"])
+    assert len(errors) == 3
+
+
 def test_key_lengths(quick):
     for lengths in ("0", "5", "uniform"):
         record = quick.json("measure", "softmax", *small(batch=2, key_lengths=lengths))
@@ -196,6 +210,100 @@ def test_key_lengths(quick):
         assert record["input_bytes"] == input_bytes(record)
         # With no key to see the answer is zero, exactly.
         assert (record["max_abs_error"] == 0) == (lengths == "0")
+
+
+# ---------------------------------------------------------------- decoding
+
+
+def check_decode(r):
+    """What holds for every record of a measured step."""
+    check(r)
+    assert r["causal"] is True
+    assert r["calls_per_sample"] == 1
+    assert r["samples"] % ROUND == 0
+    assert CHECKED <= r["warmup_calls"] <= ROUND
+    assert r["rows_checked"] == CHECKED * min(r["batch"], 2) * min(r["heads"], 2)
+    assert r["saved_bytes"] == 0
+    assert r["state_bytes"] == r["predicted_state_bytes"] > 0
+    assert r["predicted_setup_bytes"] == r["state_bytes"] + (r["query_len"] + ROUND) * input_bytes(r)
+
+
+def linear_state_bytes(r):
+    # The sum of φ(k)vᵀ and of φ(k), in float32 at the least.
+    number = 8 if r["dtype"] == "float64" else 4
+    return r["batch"] * r["heads"] * r["head_dim"] * (r["value_dim"] + 1) * number
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_decode_with_a_state_of_one_size(quick, dtype):
+    records = [
+        quick.json(
+            "measure", "linear", *small(protocol="decode", query_len=n, batch=2, dtype=dtype)
+        )
+        for n in (1, 64, 400)
+    ]
+    for record in records:
+        check_decode(record)
+        assert record["state_bytes"] == linear_state_bytes(record)
+        # The state and what one step takes, whatever came before.
+        extra = record["peak_extra_bytes"]
+        assert record["state_bytes"] < extra < 4 * record["state_bytes"]
+    assert len({record["peak_extra_bytes"] for record in records}) == 1
+
+
+def test_decode_by_computing_the_prefix_again(quick):
+    shorter, longer = (
+        quick.json("measure", "softmax", *small(protocol="decode", query_len=n)) for n in (64, 512)
+    )
+    for record in (shorter, longer):
+        check_decode(record)
+        # It keeps every token: keys and values at the least.
+        kept = record["query_len"] * record["heads"] * (record["head_dim"] + record["value_dim"])
+        assert record["state_bytes"] >= 4 * kept
+        assert record["peak_extra_bytes"] > record["state_bytes"]
+    assert longer["state_bytes"] > 4 * shorter["state_bytes"]
+
+
+def test_decode_with_a_cold_cache_and_more_samples(quick):
+    options = small(protocol="decode", cache="cold", min_samples=33, noise_target=1e9)
+    record = quick.json("measure", "linear", *options)
+    check_decode(record)
+    assert record["samples"] >= 2 * ROUND
+    assert record["stop_reason"] == "noise_target"
+
+
+@pytest.mark.parametrize("method", ["linear", "softmax"])
+def test_prefill(quick, method):
+    record = quick.json("measure", method, *small(protocol="prefill", query_len=128, batch=2))
+    check(record)
+    assert record["causal"] is True
+    assert record["state_bytes"] == record["predicted_state_bytes"] > 0
+    assert record["peak_extra_bytes"] >= record["output_bytes"]
+    assert record["predicted_setup_bytes"] is None
+    if method == "linear":
+        assert record["state_bytes"] == linear_state_bytes(record)
+
+
+@pytest.mark.parametrize("protocol", ["decode", "prefill"])
+def test_what_does_not_decode_is_skipped(quick, protocol):
+    for options, words in [
+        (["linear-einsum", *small(protocol=protocol)], "does not decode"),
+        (["linear", *small(protocol=protocol, key_lengths="uniform")], "key lengths"),
+        (["linear", *small(protocol=protocol, key_len=32)], "key_len = query_len"),
+    ]:
+        record = quick.json("measure", *options)
+        assert (record["outcome"], record["failure_kind"]) == ("skipped", "unsupported")
+        assert words in record["reason"]
+        assert record["time_median_ms"] is None and record["state_bytes"] is None
+
+
+def test_decode_needs_memory_for_its_prefix(quick):
+    # The state and a step fit into 1 MB, 4096 tokens of 384 bytes do not.
+    record = quick.json(
+        "measure", "linear", *small(protocol="decode", query_len=4096, memory_limit_bytes="1 MB")
+    )
+    assert (record["outcome"], record["failure_kind"]) == ("skipped", "predicted_oom")
+    assert record["predicted_peak_bytes"] < 1_000_000 < record["predicted_setup_bytes"]
 
 
 def test_dtypes(quick):
@@ -318,7 +426,8 @@ def test_interrupted(quick, number):
     [
         ("--device", "gpu", "one of cpu, cuda"),
         ("--dtype", "float8", "float32, float64, bfloat16"),
-        ("--protocol", "backward", "forward, forward_backward"),
+        ("--protocol", "backward", "forward, forward_backward, prefill, decode"),
+        ("--inputs", "skewed", "one of normal, clustered, repeated"),
         ("--batch", "0", "at least 1"),
         ("--batch", "1.5", "a whole number"),
         ("--batch", "99999999999999999999", "a whole number"),

@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from conftest import Cli, records_in, strict_json, write_sweep
+from conftest import ROOT, Cli, records_in, strict_json, write_sweep
 
 
 @pytest.fixture(scope="module")
@@ -208,6 +208,25 @@ def test_columns_of_a_newer_schema_are_passed_over(attnbench, folder, template):
     newer = template[0] | {"schema_version": 99, "energy_j": 3}
     (record,) = attnbench.json("table", folder([newer]))
     assert record["method"] == "linear" and "energy_j" not in record
+
+
+def test_records_of_the_first_schema_have_normal_inputs(attnbench, folder, template):
+    older = {name: value for name, value in template[0].items() if name != "inputs"}
+    newer = template[0] | {"inputs": "clustered"}
+    records = [older | {"schema_version": 1}, template[0] | {"reason": "the same case"}, newer]
+    shown = attnbench.json("table", folder(records))
+    assert [r["inputs"] for r in shown] == ["normal", "clustered"]
+    assert shown[0]["reason"] == "the same case"
+
+
+def test_recorded_results_are_read(attnbench):
+    folders = [path.parent for path in (ROOT / "results").glob("*/*/records.jsonl")]
+    assert folders
+    for folder in folders:
+        lines = (folder / "records.jsonl").read_text("utf-8").splitlines()
+        shown = attnbench.json("table", folder)
+        assert len(shown) == len(lines)
+        assert all(record["inputs"] for record in shown)
 
 
 # ---------------------------------------------------------------- text that would do harm

@@ -54,9 +54,20 @@ def test_errors_are_within_the_tolerance(everything):
                 assert row[error] > 0, "an error of zero was never computed"
 
 
+def test_decoding_is_verified_where_there_is_any(everything, attnbench):
+    can = {m["name"]: m["capabilities"] for m in attnbench.json("list", "methods")}
+    for row in everything:
+        decodes = can[row["method"]]["decoding"] and row["verdict"] == "agrees"
+        if decodes and row["causal"] and row["key_lengths"] == "full":
+            assert 0 < row["decoding_error"] <= row["error_tolerance"], row
+        else:
+            assert row["decoding_error"] is None, row
+
+
 def test_text_of_one_method(attnbench):
     lines = attnbench("verify", "linear-einsum", preexec_fn=on_one_processor).stdout.splitlines()
     assert lines[0].startswith("method") and lines[0].endswith("verdict")
+    assert "decoding error" in lines[0]
     rows = [line.split() for line in lines[2:]]
     assert len(rows) == 18
     assert all(row[0] == "linear-einsum" for row in rows)

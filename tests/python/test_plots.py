@@ -250,6 +250,10 @@ def test_last_record_of_a_case_wins(tmp_path):
     assert values(drawn(loaded).axes[0]) == {20.0}
     other = records.load(write(tmp_path / "set", [measured(), measured(seed=1)]))
     assert len(other) == 2
+    # Before there was a choice, inputs were normal.
+    inputs = [measured(), measured(inputs=None), measured(inputs="normal"), measured(inputs="repeated")]
+    loaded = records.load(write(tmp_path / "set", inputs))
+    assert [r.get("inputs") for r in loaded] == ["normal", "repeated"]
 
 
 def test_dollar_signs_are_drawn_as_they_are(tmp_path):
