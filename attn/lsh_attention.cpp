@@ -255,7 +255,8 @@ std::tuple<Tensor, Tensor> backward_primitive(const Tensor& gradient, const Tens
   const auto q = at.rows(tokens.x, at.queries), k = at.rows(tokens.keys, at.keys);
   Exponentials weights(q, k, at, causal, trax);
   // From here each entry's share in the output row. A row that is NaN is so at the keys it sees, and zero at others.
-  weights.values.mul_(at.by_place(shares).div_(weights.sum).unsqueeze(3)).masked_fill_(weights.hidden, 0);
+  const auto factors = at.by_place(shares).to(weights.sum.scalar_type()).div_(weights.sum);
+  weights.values.mul_(factors.unsqueeze(3)).masked_fill_(weights.hidden, 0);
   auto g = at.rows(row_gradient, at.queries);
   const auto v_gradient = at.sum_over_lookers(at::matmul(weights.values.transpose(2, 3), g));
 

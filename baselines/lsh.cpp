@@ -75,14 +75,19 @@ class Lsh : public AttentionMethod {
   Cost cost(const Problem& problem, Protocol protocol) const override {
     if (protocol == Protocol::forward || protocol == Protocol::forward_backward)
       return cost_of(problem, protocol == Protocol::forward_backward, buckets_for(problem.query_len));
+    // Decoding runs the forward over the prefix that its state holds, for one row of it.
     auto prefix = problem;
     if (protocol == Protocol::decode) prefix.key_len = prefix.query_len = problem.query_len + 1;
     auto cost = cost_of(prefix, /*backward=*/false, buckets_for(prefix.key_len));
     const auto state = state_bytes(prefix, prefix.key_len);
-    // A step reads the state; prefill reads its inputs and writes the state.
-    if (protocol == Protocol::decode) cost.peak_bytes -= prefix.input_bytes();
-    else cost.min_bytes += state;
     cost.peak_bytes += state;
+    if (protocol == Protocol::prefill) {
+      cost.min_bytes += state;
+    } else {
+      const double tokens = double(prefix.query_len);
+      cost.min_bytes = state + (prefix.input_bytes() + prefix.output_bytes()) / tokens;
+      cost.peak_bytes -= prefix.input_bytes() * (1 - 1 / tokens);
+    }
     return cost;
   }
 
@@ -272,11 +277,24 @@ class Lsh : public AttentionMethod {
             backward ? 2 * least + p.input_bytes() : least, inputs + extra_bytes(p, backward, tokens, slots, columns)};
   }
 
-  // Counted on the operator's composition.
+  // Counted on the operator's composition, in its widest moments.
   double extra_bytes(const Problem& p, bool backward, double tokens, double slots, double columns) const {
-    const double sum = std::max(4.0, p.element_bytes());
-    (void)columns, (void)backward;
-    return slots * 4 * double(chunk_) * sum + tokens * sum;
+    const double sum = std::max(4.0, p.element_bytes()), places = tokens * double(rounds_);
+    const double dim = double(p.head_dim), value_dim = double(p.value_dim), width = 2 * double(std::min(chunk_, p.query_len));
+    const double turned = 8 * places * columns + std::max(8 * tokens * dim, 48 * places);
+    // Positions, then the inputs in the type of the sums with their keys.
+    const double kept = 24 * slots + 16 * places + sum * tokens * (2 * dim + value_dim);
+    const double hidden = p.causal ? slots * width : 0;
+    // Queries and keys at their places, then weights, then values and products.
+    if (!backward) {
+      const double chunks = sum * slots * (width + 3 * std::max(dim, value_dim)) + hidden;
+      return std::max(turned, kept + chunks + 16 * slots);
+    }
+    // Backward: the weights with the products that the values' gradient is summed from, or with the logits' gradient.
+    const double summing = slots * (width + 3 * dim + 4 * value_dim) + 2 * tokens * value_dim;
+    const double weighing = slots * (2 * width + 3 * dim + 3 * value_dim) + tokens * value_dim;
+    const double widened = p.element_bytes() < sum ? tokens * value_dim : 0;
+    return p.output_bytes() + 24 * places + kept + 16 * slots + hidden + sum * (std::max(summing, weighing) + widened);
   }
 
   int64_t rounds_;

@@ -19,7 +19,7 @@ inline std::vector<std::string> method_specs() {
   for (const auto* entry : methods())
     if (!entry->name.starts_with("test-")) specs.push_back(entry->name);
   specs.push_back("linear:chunk=7");  // many chunks, the last one partial
-  specs.push_back("lsh:rounds=2,chunk=8");
+  specs.push_back("lsh:rounds=2,chunk=8,buckets=16");
   specs.push_back("lsh:rounds=2,chunk=8,profile=fast-transformers");
   specs.push_back("lsh:rounds=1,chunk=16,buckets=132");  // factored buckets
   return specs;
