@@ -24,6 +24,8 @@ struct Capabilities {
   bool key_lengths = true;
   bool gradients = true;
   bool decoding = false;  // begin_decoding, step and prefill
+  // step() gives a row of the causal forward. Not so where later tokens change which keys a row meets.
+  bool steps_are_rows_of_forward = true;
   // A NaN reaches exactly the rows that see it. Not so where a hidden weight of zero is multiplied with it.
   bool nan_reaches_its_rows_only = true;
   std::vector<at::ScalarType> dtypes = {at::kFloat, at::kDouble, at::kBFloat16};
@@ -72,7 +74,7 @@ class AttentionMethod : public torch::nn::Module {
   }
 
   // Decoding: token after token of [batch] sequences at once, each seeing those before it and itself. What step() returns
-  // for token i is row i of the causal forward.
+  // for token i is row i of the causal forward, or of that over the first i+1 tokens alone: capabilities() says which.
   //
   // `problem` says the sizes, key_len = query_len being the most tokens that may come; causal, without key lengths. Throws
   // c10::ValueError with why_unsupported()'s reason.
