@@ -11,14 +11,18 @@ FILE_NAME = "records.jsonl"
 # Together these columns say which case a record is about.
 AXES = (
     "method", "device", "dtype", "protocol", "batch", "heads", "query_len", "key_len",
-    "head_dim", "value_dim", "causal", "key_lengths", "threads", "cache", "seed",
+    "head_dim", "value_dim", "causal", "key_lengths", "threads", "cache", "seed", "inputs",
 )  # fmt: skip
+
+# What a column is in records from before it existed.
+DEFAULTS = {"inputs": "normal"}
 
 OUTCOMES = ("measured", "skipped", "failed")
 TEXTS = ("method", "protocol")
 COUNTS = ("batch", "query_len")
 NUMBERS = (
     "time_per_sample_ms", "time_ci_low_ms", "time_ci_high_ms", "peak_extra_bytes_per_sample",
+    "approximation_error",
 )  # fmt: skip
 
 
@@ -46,6 +50,7 @@ def load(folder: Path) -> list[Record]:
         wrong = _problem(record)
         if wrong:
             raise RecordsError(f"{path}:{number}: {wrong}")
+        record = DEFAULTS | record
         cases[_identity(record)] = record
     if not cases:
         raise RecordsError(f"{path}: no records; expected at least one JSON object on a line")

@@ -1,6 +1,7 @@
 """Where axes are marked and what the marks say."""
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -12,12 +13,12 @@ Ticks = tuple[list[float], list[str]]
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
-def lengths(span: Limits) -> Ticks:
-    """Powers of two from the shortest to the longest length."""
+def lengths(span: Limits, most: int = 11) -> Ticks:
+    """Powers of two from the shortest to the longest length, at most so many."""
     first, last = math.ceil(math.log2(span[0])), math.floor(math.log2(span[1]))
     if first > last:
         return [span[0]], [size_text(span[0])]
-    places = [2.0**power for power in range(first, last + 1, 1 + (last - first) // 10)]
+    places = [2.0**power for power in range(first, last + 1, 1 + (last - first) // (most - 1))]
     return places, [size_text(n) for n in places]
 
 
@@ -43,7 +44,11 @@ def sizes(limits: Limits) -> Ticks:
 
 def limits(panels: list[list[Curve]]) -> Limits:
     """Limits that hold every panel of a column, so that its rows can be compared by eye."""
-    values = [v for panel in panels for c in panel for v in (*c.y, *c.low, *c.high, c.tip[1])]
+    return around(v for panel in panels for c in panel for v in (*c.y, *c.low, *c.high, c.tip[1]))
+
+
+def around(values: Iterable[float]) -> Limits:
+    """Limits with some room around the values that are finite."""
     logs = np.log2([value for value in values if np.isfinite(value)] or [1.0])
     low, high = float(logs.min()), float(logs.max())
     # A flat set of curves keeps its flat look only where the axis spans some octaves.

@@ -272,8 +272,8 @@ def test_end_marks_follow_the_slope_and_name_the_reason():
     rows = [measured("softmax", n, n * n / 512**2, n) for n in (512, 1024)]
     rows += [missing("softmax", n, "predicted_oom", "skipped") for n in (2048, 4096)]
     (row,) = curves.split_rows(rows)
-    for value, y in ((curves.time_value, 16.0), (curves.memory_value, 2048)):
-        (curve,) = curves.curves(row, value)
+    for measure, y in ((curves.TIME, 16.0), (curves.MEMORY, 2048)):
+        (curve,) = curves.curves(row, measure)
         assert (curve.end.n, curve.end.words) == (2048, "out of memory (predicted)")
         assert curve.end.y == pytest.approx(y)
     figure = drawn(rows)

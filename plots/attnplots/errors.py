@@ -1,0 +1,181 @@
+"""What approximating costs: the error of the output against the time that it takes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from attnplots import curves as data
+from attnplots import panel, sheet, style, ticks
+from attnplots.curves import Measure, Row
+from attnplots.labels import Box
+from attnplots.records import Record, RecordsError
+from attnplots.sheet import LEFT, RIGHT, SMALL_LINE, WIDTH
+from attnplots.style import Style
+
+# Their error is rounding: they are lines at their time.
+EXACT = ("softmax", "sdpa")
+LENGTHS = (1024, 4096, 16384)
+ERROR = Measure(
+    "approximation error",
+    "Distance from the exact attention, relative",
+    lambda record: (record.get("approximation_error"), None, None),
+)
+
+TOP = 30.0
+HEADING = 40.0
+PANEL = 200.0
+TICKS = 24.0
+APART = 12.0
+X_LABEL = 18.0
+FOOT = 10.0
+BETWEEN = 18.0
+# Part of a panel's height above the marks, for the names of the exact methods.
+HEADROOM = 0.18
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One method at one length; `error` is None for an exact one."""
+
+    method: str
+    time: float
+    error: float | None
+
+
+def draw(records: list[Record]) -> Figure:
+    """The figure: a row of panels for each setting, a column for each of a few lengths."""
+    rows = data.split_rows(_forward(records))
+    every = [record for row in rows for record in row.records]
+    timed = [record for record in every if record["outcome"] == "measured" and _time(record)]
+    if not timed:
+        raise RecordsError("expected at least one measured record with a time, found none")
+    lengths = _lengths(timed)
+    looks = style.styles(record["method"] for record in records)
+    panels = [[_marks(row, n) for n in lengths] for row in rows]
+
+    figure = sheet.figure()
+    header = sheet.wrapped(figure, sheet.setting(every))
+    footer = sheet.wrapped_all(figure, _notes(rows, lengths))
+    wide = (WIDTH - LEFT - RIGHT - BETWEEN * (len(LENGTHS) - 1)) / len(LENGTHS)
+    head = TOP + SMALL_LINE * (len(header) - 1)
+    height = head + len(rows) * (HEADING + PANEL + TICKS + APART)
+    height += X_LABEL + FOOT + SMALL_LINE * len(footer)
+    sheet.size(figure, height)
+
+    sheet.small_lines(figure, height - 18, header)
+    upward = _upward([mark for row in panels for marks in row for mark in marks])
+    top = height - head
+    for i, row in enumerate(rows):
+        sheet.heading(figure, LEFT, top - 13, row.title)
+        bottom = top - HEADING - PANEL
+        for k, n in enumerate(lengths):
+            left = LEFT + k * (wide + BETWEEN)
+            frame = Box(left, bottom, left + wide, bottom + PANEL)
+            # Shared down a column, so that settings can be compared by eye.
+            across = ticks.around(mark.time for marks in panels for mark in marks[k])
+            axes = panel.empty_axes(
+                figure, frame, across, upward, ticks.times(across), ticks.times(upward)
+            )
+            if k == 0:
+                said = f"{ERROR.title} · N = {data.size_text(n)}"
+            else:
+                axes.tick_params(labelleft=False)
+                said = f"N = {data.size_text(n)}"
+            sheet.text(figure, left, frame.y1 + 7, said, style.NAME_SIZE, style.TEXT)
+            _panel(figure, axes, frame, panels[i][k], looks)
+            if i == len(rows) - 1:
+                sheet.centred(figure, frame, bottom - TICKS - 9, data.TIME.title, style.TEXT)
+        top = bottom - TICKS - APART
+    sheet.small_lines(figure, top - X_LABEL - FOOT, footer)
+    return figure
+
+
+def _forward(records: list[Record]) -> list[Record]:
+    """Those of the forward pass, which is what has the error, or all if there are none."""
+    return [record for record in records if record["protocol"] == "forward"] or records
+
+
+def _time(record: Record) -> float | None:
+    return data.TIME.value(record)[0]
+
+
+def _lengths(timed: list[Record]) -> list[int]:
+    """The chosen lengths that were measured, or the shortest, middle and longest that were."""
+    found = sorted({record["query_len"] for record in timed})
+    chosen = [n for n in LENGTHS if n in found]
+    return chosen or sorted({found[0], found[len(found) // 2], found[-1]})
+
+
+def _marks(row: Row, n: int) -> list[Mark]:
+    marks = []
+    for record in row.records:
+        time, error = _time(record), ERROR.value(record)[0]
+        if record["query_len"] != n or record["outcome"] != "measured" or not time:
+            continue
+        if record["method"] in EXACT:
+            marks.append(Mark(record["method"], time, None))
+        elif error:
+            marks.append(Mark(record["method"], time, error))
+    return marks
+
+
+def _upward(marks: list[Mark]) -> ticks.Limits:
+    """Limits of the errors, with room on top for the names of the exact methods."""
+    low, high = ticks.around(mark.error for mark in marks if mark.error)
+    return low, high * (high / low) ** HEADROOM
+
+
+def _panel(
+    figure: Figure, axes: Axes, frame: Box, marks: list[Mark], looks: dict[str, Style]
+) -> None:
+    ink = [np.empty((0, 2))]
+    tips = []
+    for mark in marks:
+        look = looks[mark.method]
+        if mark.error:
+            panel.marks(axes, [mark.time], [mark.error], look, 3.0)
+            x, y = axes.transData.transform((mark.time, mark.error))
+            ink.append(np.array([(x + a, y + b) for a in (-3, 0, 3) for b in (-3, 0, 3)]))
+        else:
+            axes.axvline(mark.time, color=look.colour, linestyle=look.dash, linewidth=1.2)
+            x, y = axes.transData.transform((mark.time, axes.get_ylim()[1]))[0], frame.y1 - 7
+            ink.append(np.array([(x, at) for at in np.arange(frame.y0, frame.y1, 1.5)]))
+        tips.append((float(x), float(y)))
+    taken: list[Box] = []
+    # The names of lines first: they can only be at the top.
+    for mark, tip in sorted(zip(marks, tips, strict=True), key=lambda pair: -pair[1][1]):
+        forms = [panel.method_label(figure, mark.method, [], narrow) for narrow in (False, True)]
+        panel.name_near(figure, tip, forms, looks[mark.method], np.concatenate(ink), taken, frame)
+    if not any(mark.error for mark in marks):
+        middle = (frame.y0 + frame.y1) / 2
+        said = "no approximation measured" if marks else "nothing measured"
+        sheet.centred(figure, frame, middle, said, style.QUIET)
+
+
+def _notes(rows: list[Row], lengths: list[int]) -> list[str]:
+    """Who is not among the marks, and why."""
+    texts = []
+    kept = [Row(row.title, [r for r in row.records if r["query_len"] in lengths]) for row in rows]
+    every = [record for row in kept for record in row.records]
+    lines = dict.fromkeys(r["method"] for r in every if r["method"] in EXACT)
+    if lines:
+        texts.append(f"Lines: the time of what is exact ({', '.join(sorted(lines))}).")
+    silent = _silent(every)
+    if silent:
+        names = ", ".join(data.method_text(method) for method in sorted(silent))
+        texts.append(f"No approximation error recorded, as of what approximates nothing: {names}.")
+
+    def wanted(record: Record) -> list[Measure]:
+        with_error = record["method"] not in silent.union(EXACT)
+        return [data.TIME, ERROR] if with_error else [data.TIME]
+
+    return texts + data.notes(kept, wanted, data.SEQUENCE, ends=False)
+
+
+def _silent(records: list[Record]) -> set[str]:
+    """The methods that were measured and of which no record has an error."""
+    measured = [r for r in records if r["outcome"] == "measured" and r["method"] not in EXACT]
+    methods = {record["method"] for record in measured}
+    return methods - {r["method"] for r in measured if ERROR.value(r)[0] is not None}
