@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 
 from attnplots import curves as data
 from attnplots import panel, sheet, style, ticks
 from attnplots.curves import Measure, Row
-from attnplots.labels import Box
+from attnplots.labels import Box, spread
 from attnplots.records import Record, RecordsError
 from attnplots.sheet import LEFT, RIGHT, SMALL_LINE, WIDTH
 from attnplots.style import Style
@@ -19,20 +20,23 @@ EXACT = ("softmax", "sdpa")
 LENGTHS = (1024, 4096, 16384)
 ERROR = Measure(
     "approximation error",
-    "Distance from the exact attention, relative",
+    "Relative distance from the exact attention",
     lambda record: (record.get("approximation_error"), None, None),
 )
 
 TOP = 30.0
-HEADING = 40.0
+HEADING = 64.0
 PANEL = 200.0
 TICKS = 24.0
 APART = 12.0
 X_LABEL = 18.0
 FOOT = 10.0
 BETWEEN = 18.0
-# Part of a panel's height above the marks, for the names of the exact methods.
-HEADROOM = 0.18
+NAME_APART = 8.0
+# Of an axis of time so much is left free at the right, for the names of the slowest.
+ROOM = 0.15
+# Names may cross the lines of the exact methods, which then must not run through the letters.
+HALO = withStroke(linewidth=2.5, foreground="white")
 
 
 @dataclass(frozen=True)
@@ -65,25 +69,28 @@ def draw(records: list[Record]) -> Figure:
     sheet.size(figure, height)
 
     sheet.small_lines(figure, height - 18, header)
-    upward = _upward([mark for row in panels for marks in row for mark in marks])
+    errors = [mark.error for row in panels for marks in row for mark in marks if mark.error]
+    upward = ticks.around(errors)
     top = height - head
     for i, row in enumerate(rows):
         sheet.heading(figure, LEFT, top - 13, row.title)
+        sheet.text(figure, LEFT, top - 29, ERROR.title, style.NAME_SIZE, style.TEXT)
         bottom = top - HEADING - PANEL
         for k, n in enumerate(lengths):
             left = LEFT + k * (wide + BETWEEN)
             frame = Box(left, bottom, left + wide, bottom + PANEL)
             # Shared down a column, so that settings can be compared by eye.
-            across = ticks.around(mark.time for marks in panels for mark in marks[k])
+            across = _across([mark.time for marks in panels for mark in marks[k]])
             axes = panel.empty_axes(
-                figure, frame, across, upward, ticks.times(across), ticks.times(upward)
+                figure,
+                frame,
+                across,
+                upward,
+                ticks.times(across, between=(3,)),
+                ticks.times(upward),
             )
-            if k == 0:
-                said = f"{ERROR.title} · N = {data.size_text(n)}"
-            else:
-                axes.tick_params(labelleft=False)
-                said = f"N = {data.size_text(n)}"
-            sheet.text(figure, left, frame.y1 + 7, said, style.NAME_SIZE, style.TEXT)
+            axes.tick_params(labelleft=k == 0)
+            sheet.subheading(figure, left, frame.y1 + 19, f"N = {data.size_text(n)}")
             _panel(figure, axes, frame, panels[i][k], looks)
             if i == len(rows) - 1:
                 sheet.centred(figure, frame, bottom - TICKS - 9, data.TIME.title, style.TEXT)
@@ -121,37 +128,56 @@ def _marks(row: Row, n: int) -> list[Mark]:
     return marks
 
 
-def _upward(marks: list[Mark]) -> ticks.Limits:
-    """Limits of the errors, with room on top for the names of the exact methods."""
-    low, high = ticks.around(mark.error for mark in marks if mark.error)
-    return low, high * (high / low) ** HEADROOM
+def _across(times: list[float]) -> ticks.Limits:
+    low, high = ticks.around(times)
+    return low, high * (high / low) ** ROOM
 
 
 def _panel(
     figure: Figure, axes: Axes, frame: Box, marks: list[Mark], looks: dict[str, Style]
 ) -> None:
-    ink = [np.empty((0, 2))]
-    tips = []
+    """One panel: lines with their names above it, marks with their names beside them."""
+    exact = sorted((mark for mark in marks if not mark.error), key=lambda mark: mark.time)
+    _lines(figure, axes, frame, exact, looks)
+    lines = [float(axes.transData.transform((mark.time, 1.0))[0]) for mark in exact]
+    # Few points: crossing a line is worse than being a little away, better than being far.
+    ink = [np.array([(x, y) for x in lines for y in np.arange(frame.y0, frame.y1, 6.0)])]
+    tips: dict[str, tuple[float, float]] = {}
     for mark in marks:
-        look = looks[mark.method]
         if mark.error:
-            panel.marks(axes, [mark.time], [mark.error], look, 3.0)
+            panel.marks(axes, [mark.time], [mark.error], looks[mark.method], 3.0)
             x, y = axes.transData.transform((mark.time, mark.error))
             ink.append(np.array([(x + a, y + b) for a in (-3, 0, 3) for b in (-3, 0, 3)]))
-        else:
-            axes.axvline(mark.time, color=look.colour, linestyle=look.dash, linewidth=1.2)
-            x, y = axes.transData.transform((mark.time, axes.get_ylim()[1]))[0], frame.y1 - 7
-            ink.append(np.array([(x, at) for at in np.arange(frame.y0, frame.y1, 1.5)]))
-        tips.append((float(x), float(y)))
+            tips[mark.method] = float(x), float(y)
+    points = np.concatenate([part.reshape(-1, 2) for part in ink])
     taken: list[Box] = []
-    # The names of lines first: they can only be at the top.
-    for mark, tip in sorted(zip(marks, tips, strict=True), key=lambda pair: -pair[1][1]):
-        forms = [panel.method_label(figure, mark.method, [], narrow) for narrow in (False, True)]
-        panel.name_near(figure, tip, forms, looks[mark.method], np.concatenate(ink), taken, frame)
-    if not any(mark.error for mark in marks):
+    # The slowest first: what room there is at the right is for them.
+    for method, tip in sorted(tips.items(), key=lambda item: -item[1][0]):
+        form = panel.method_label(figure, method, [], narrow=True)
+        panel.name_near(figure, tip, [form], looks[method], points, taken, frame)
+    for text in figure.texts:
+        if text.get_gid() == "label":
+            text.set_path_effects([HALO])
+    if not tips:
         middle = (frame.y0 + frame.y1) / 2
         said = "no approximation measured" if marks else "nothing measured"
         sheet.centred(figure, frame, middle, said, style.QUIET)
+
+
+def _lines(
+    figure: Figure, axes: Axes, frame: Box, exact: list[Mark], looks: dict[str, Style]
+) -> None:
+    """The exact methods, fastest first: a line each, and the names in a row above the panel."""
+    labels = [panel.method_label(figure, mark.method, [], narrow=False) for mark in exact]
+    wanted = [float(axes.transData.transform((mark.time, 1.0))[0]) for mark in exact]
+    widths = [label.width + NAME_APART for label in labels]
+    centres = spread(wanted, widths, frame.x0, frame.x1)
+    for mark, label, x, centre in zip(exact, labels, wanted, centres, strict=True):
+        look = looks[mark.method]
+        axes.axvline(mark.time, color=look.colour, linestyle=look.dash, linewidth=1.2)
+        panel.write(figure, label, centre - label.width / 2, frame.y1 + panel.NAME_LINE + 3, look)
+        if abs(centre - x) > label.width / 2:
+            panel.leader(figure, (x, frame.y1), (centre, frame.y1 + 4), look)
 
 
 def _notes(rows: list[Row], lengths: list[int]) -> list[str]:

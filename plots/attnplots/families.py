@@ -1,6 +1,7 @@
 """Many methods in small multiples: a column for each kind, the same two curves in all of them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from matplotlib.figure import Figure
 
@@ -53,7 +54,7 @@ def draw(records: list[Record]) -> Figure:
                 label.width
                 for column in whole
                 for curves in column
-                for label in panel.labels_beside(figure, _shown(curves, kind), span)
+                for label in panel.labels_beside(figure, _shown(curves, kind), span[0])
             ),
             default=0.0,
         )
@@ -75,7 +76,7 @@ def draw(records: list[Record]) -> Figure:
     for i, row in enumerate(rows):
         sheet.heading(figure, LEFT, top - 13, row.title)
         for kind, left in zip(kinds, lefts, strict=True):
-            sheet.text(figure, left, top - 33, kind, style.NAME_SIZE, style.TEXT, weight="bold")
+            sheet.subheading(figure, left, top - 33, kind)
         top -= HEADING
         for k, (measure, marks) in enumerate(zip(MEASURES, panel.MARKS, strict=True)):
             sheet.text(figure, LEFT, top - 11, measure.title, style.NAME_SIZE, style.TEXT)
@@ -86,12 +87,11 @@ def draw(records: list[Record]) -> Figure:
                 axes = panel.empty_axes(
                     figure, frame, panel.beyond(span), limits[k], across, upward
                 )
-                if left != LEFT:
-                    axes.tick_params(labelleft=False)
+                axes.tick_params(labelleft=left == LEFT)
                 shown = _shown(whole[k][i], kind)
                 own = looks | {m: faint[m] for m in faint if _kind(m) != kind}
                 if any(_kind(curve.method) == kind for curve in shown):
-                    panel.draw(figure, axes, frame, shown, own, GAP, span)
+                    panel.draw(figure, axes, frame, shown, own, GAP, span[0])
                 else:
                     middle = (frame.y0 + frame.y1) / 2
                     sheet.centred(figure, frame, middle, "nothing measured", style.QUIET)
@@ -111,8 +111,10 @@ def _kind(method: str) -> str:
 
 
 def _shown(curves: Sequence[Curve], kind: str) -> list[Curve]:
-    """The curves of one kind and those that they are held against."""
-    return [c for c in curves if _kind(c.method) == kind or c.method in REFERENCES]
+    """The curves of one kind, and those that they are held against without a word on their end."""
+    own = [curve for curve in curves if _kind(curve.method) == kind]
+    others = [c for c in curves if _kind(c.method) != kind and c.method in REFERENCES]
+    return own + [replace(c, end=c.end and replace(c.end, words="")) for c in others]
 
 
 def _crowd(
@@ -120,7 +122,7 @@ def _crowd(
 ) -> float:
     """The height of the tallest pile of names beside a panel."""
     piles = (
-        panel.labels_beside(figure, _shown(curves, kind), span)
+        panel.labels_beside(figure, _shown(curves, kind), span[0])
         for curves in column
         for kind in kinds
     )

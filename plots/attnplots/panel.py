@@ -42,7 +42,9 @@ class Label:
 
 def curve_label(figure: Figure, curve: Curve, narrow: bool) -> Label:
     """The label of a curve, with the reason for its end."""
-    return method_label(figure, curve.method, [curve.end.words] if curve.end else [], narrow)
+    return method_label(
+        figure, curve.method, [curve.end.words] if curve.end and curve.end.words else [], narrow
+    )
 
 
 def method_label(figure: Figure, method: str, words: list[str], narrow: bool) -> Label:
@@ -57,9 +59,9 @@ def method_label(figure: Figure, method: str, words: list[str], narrow: bool) ->
     return Label(name, words, max(widths))
 
 
-def labels_beside(figure: Figure, curves: list[Curve], span: Limits) -> list[Label]:
-    """The labels of the curves that reach the longest length, whose place is beside the panel."""
-    return [curve_label(figure, curve, narrow=True) for curve in curves if curve.tip[0] == span[1]]
+def labels_beside(figure: Figure, curves: list[Curve], reach: float) -> list[Label]:
+    """The labels of the curves that get to the length `reach`: they are beside the panel."""
+    return [curve_label(figure, curve, narrow=True) for curve in curves if curve.tip[0] >= reach]
 
 
 def beyond(span: Limits) -> Limits:
@@ -97,15 +99,16 @@ def draw(
     panel: list[Curve],
     looks: dict[str, Style],
     gap: float,
-    span: Limits,
+    reach: float,
 ) -> tuple[np.ndarray, list[Box]]:
     """Curves and their labels; returns the points on the lines and the boxes within the frame."""
     for curve in panel:
         _curve(axes, curve, looks[curve.method])
-    beside = [curve for curve in panel if curve.tip[0] == span[1]]
+    beside = [curve for curve in panel if curve.tip[0] >= reach]
     beside.sort(key=lambda curve: curve.tip[1])
     labels = [curve_label(figure, curve, narrow=True) for curve in beside]
     tips = [axes.transData.transform(curve.tip) for curve in beside]
+    longest = max((curve.tip[0] for curve in beside), default=reach)
     # The name is what should be level with the tip; words hang below it.
     hang = [(label.height - NAME_LINE) / 2 for label in labels]
     wanted = [float(tip[1]) - h for tip, h in zip(tips, hang, strict=True)]
@@ -113,13 +116,13 @@ def draw(
     centres = spread(wanted, heights, frame.y0 - 6, frame.y1 + 6)
     for curve, label, tip, centre, h in zip(beside, labels, tips, centres, hang, strict=True):
         look = looks[curve.method]
-        if abs(centre + h - tip[1]) > 2.5:
-            _leader(figure, (tip[0] + 5, tip[1]), (frame.x1 + gap - 3, centre + h), look)
-        _write(figure, label, frame.x1 + gap, centre + label.height / 2, look)
+        if abs(centre + h - tip[1]) > 2.5 or curve.tip[0] < longest:
+            leader(figure, (tip[0] + 5, tip[1]), (frame.x1 + gap - 3, centre + h), look)
+        write(figure, label, frame.x1 + gap, centre + label.height / 2, look)
 
     ink = np.concatenate([_ink(axes, curve) for curve in panel])
     taken: list[Box] = []
-    inside = [curve for curve in panel if curve.tip[0] != span[1]]
+    inside = [curve for curve in panel if curve.tip[0] < reach]
     for curve in sorted(inside, key=lambda curve: -curve.tip[1]):
         forms = [curve_label(figure, curve, narrow) for narrow in (False, True)]
         x, y = (float(v) for v in axes.transData.transform(curve.tip))
@@ -144,8 +147,8 @@ def name_near(
     away = math.dist(edge, tip)
     if away > LEADER:
         start = (x + 5 * (edge[0] - x) / away, y + 5 * (edge[1] - y) / away)
-        _leader(figure, start, edge, look)
-    _write(figure, forms[which], box.x0, box.y1, look)
+        leader(figure, start, edge, look)
+    write(figure, forms[which], box.x0, box.y1, look)
 
 
 def marks(axes: Axes, x: ArrayLike, y: ArrayLike, look: Style, z: float) -> None:
@@ -205,7 +208,8 @@ def _ink(axes: Axes, curve: Curve) -> np.ndarray:
     return np.concatenate(points)
 
 
-def _write(figure: Figure, label: Label, x: float, top: float, look: Style) -> None:
+def write(figure: Figure, label: Label, x: float, top: float, look: Style) -> None:
+    """Writes a label whose upper left corner is at a place."""
     name_size, small = style.NAME_SIZE, style.SMALL_SIZE
     sheet.text(figure, x, top - 9.3, label.name, name_size, look.ink, weight="bold", gid="label")
     for k, line in enumerate(label.words):
@@ -213,7 +217,8 @@ def _write(figure: Figure, label: Label, x: float, top: float, look: Style) -> N
         sheet.text(figure, x, y, line, small, style.QUIET, gid="label")
 
 
-def _leader(figure: Figure, start: Sequence[float], stop: Sequence[float], look: Style) -> None:
+def leader(figure: Figure, start: Sequence[float], stop: Sequence[float], look: Style) -> None:
+    """A thin line from a label to what it names."""
     sheet.line(figure, start, stop, look.ink, linewidth=0.6, alpha=0.7)
 
 

@@ -43,7 +43,7 @@ def draw(
     header = sheet.wrapped(figure, sheet.setting(records))
     footer = sheet.wrapped_all(figure, notes(rows, measures, length, columns[0]))
     beside = [
-        [panel.labels_beside(figure, curves, span) for curves in column] for column in columns
+        [panel.labels_beside(figure, curves, span[1]) for curves in column] for column in columns
     ]
     gaps = [WIDE_GAP if max(map(len, column)) >= CROWD else GAP for column in beside]
     margins = [
@@ -77,7 +77,7 @@ def draw(
             if i == len(rows) - 1:
                 sheet.centred(figure, frame, bottom - TICKS - 9, length.label, style.TEXT)
             if columns[k][i]:
-                ink, taken = panel.draw(figure, axes, frame, columns[k][i], looks, gaps[k], span)
+                ink, taken = panel.draw(figure, axes, frame, columns[k][i], looks, gaps[k], span[1])
                 panel.guides(figure, axes, frame, ink, taken, span, length)
             else:
                 middle = (frame.y0 + frame.y1) / 2

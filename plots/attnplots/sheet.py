@@ -67,6 +67,11 @@ def heading(figure: Figure, x: float, y: float, said: str) -> None:
     text(figure, x, y, said, style.HEAD_SIZE, style.TEXT, weight="bold")
 
 
+def subheading(figure: Figure, x: float, y: float, said: str) -> None:
+    """The title of a panel among several in a row."""
+    text(figure, x, y, said, style.NAME_SIZE, style.TEXT, weight="bold")
+
+
 def centred(figure: Figure, frame: Box, y: float, said: str, colour: str) -> None:
     """Text in the middle of a frame's width."""
     text(figure, (frame.x0 + frame.x1) / 2, y, said, style.NAME_SIZE, colour, ha="center")

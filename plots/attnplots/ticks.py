@@ -22,10 +22,10 @@ def lengths(span: Limits, most: int = 11) -> Ticks:
     return places, [size_text(n) for n in places]
 
 
-def times(limits: Limits) -> Ticks:
-    """Powers of ten, with 2 and 5 between them where few would be left."""
+def times(limits: Limits, between: tuple[int, ...] = (2, 5)) -> Ticks:
+    """Powers of ten, with some multiples between them where few would be left."""
     first, last = math.floor(math.log10(limits[0])), math.ceil(math.log10(limits[1]))
-    factors = (1, 2, 5) if math.log10(limits[1] / limits[0]) < 3 else (1,)
+    factors = (1, *between) if math.log10(limits[1] / limits[0]) < 3 else (1,)
     step = 1 + (last - first) // 9
     places = [f * 10.0**power for power in range(first, last + 1, step) for f in factors]
     places = [place for place in places if limits[0] <= place <= limits[1]]
