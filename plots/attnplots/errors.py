@@ -50,12 +50,9 @@ class Mark:
 
 def draw(records: list[Record]) -> Figure:
     """The figure: a row of panels for each setting, a column for each of a few lengths."""
-    rows = data.split_rows(_forward(records))
-    every = [record for row in rows for record in row.records]
-    timed = [record for record in every if record["outcome"] == "measured" and _time(record)]
-    if not timed:
-        raise RecordsError("expected at least one measured record with a time, found none")
-    lengths = _lengths(timed)
+    every = _forward(records)
+    rows = data.split_rows(every)
+    lengths = _lengths(_timed(every))
     looks = style.styles(record["method"] for record in records)
     panels = [[_marks(row, n) for n in lengths] for row in rows]
 
@@ -100,8 +97,15 @@ def draw(records: list[Record]) -> Figure:
 
 
 def _forward(records: list[Record]) -> list[Record]:
-    """Those of the forward pass, which is what has the error, or all if there are none."""
-    return [record for record in records if record["protocol"] == "forward"] or records
+    """Those of the forward pass, which is what has the error, or all if it has no time."""
+    if not _timed(records):
+        raise RecordsError("expected at least one measured record with a time, found none")
+    forward = [record for record in records if record["protocol"] == "forward"]
+    return forward if _timed(forward) else records
+
+
+def _timed(records: list[Record]) -> list[Record]:
+    return [record for record in records if record["outcome"] == "measured" and _time(record)]
 
 
 def _time(record: Record) -> float | None:

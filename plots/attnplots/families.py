@@ -48,22 +48,11 @@ def draw(records: list[Record]) -> Figure:
     header = sheet.wrapped(figure, sheet.setting(records))
     texts = scaling.notes(rows, MEASURES, data.SEQUENCE, whole[0])
     footer = sheet.wrapped_all(figure, texts)
-    names = [
-        max(
-            (
-                label.width
-                for column in whole
-                for curves in column
-                for label in panel.labels_beside(figure, _shown(curves, kind), span[0])
-            ),
-            default=0.0,
-        )
-        for kind in kinds
-    ]
+    names = [_names_width(figure, whole, kind, span[0]) for kind in kinds]
     free = WIDTH - LEFT - RIGHT - sum(names) - GAP * len(kinds) - BETWEEN * (len(kinds) - 1)
     wide = free / len(kinds)
     lefts = [LEFT + sum(names[:k]) + k * (wide + GAP + BETWEEN) for k in range(len(kinds))]
-    high = max(PANEL, *(_crowd(figure, column, kinds, span) for column in whole))
+    high = max(PANEL, *(_names_height(figure, column, kinds, span[0]) for column in whole))
     head = TOP + SMALL_LINE * (len(header) - 1)
     height = head + len(rows) * (HEADING + len(MEASURES) * (TITLE + high + TICKS) + APART)
     height += X_LABEL + FOOT + SMALL_LINE * len(footer)
@@ -117,12 +106,19 @@ def _shown(curves: Sequence[Curve], kind: str) -> list[Curve]:
     return own + [replace(c, end=c.end and replace(c.end, words="")) for c in others]
 
 
-def _crowd(
-    figure: Figure, column: list[list[Curve]], kinds: Sequence[str], span: tuple[float, float]
+def _names_width(figure: Figure, whole: list[list[list[Curve]]], kind: str, reach: float) -> float:
+    """The width of the longest name beside the panels of a column."""
+    panels = (curves for column in whole for curves in column)
+    labels = (panel.labels_beside(figure, _shown(curves, kind), reach) for curves in panels)
+    return max((label.width for pile in labels for label in pile), default=0.0)
+
+
+def _names_height(
+    figure: Figure, column: list[list[Curve]], kinds: Sequence[str], reach: float
 ) -> float:
-    """The height of the tallest pile of names beside a panel."""
+    """The height of the tallest pile of names beside a panel, which may stick out a little."""
     piles = (
-        panel.labels_beside(figure, _shown(curves, kind), span[0])
+        panel.labels_beside(figure, _shown(curves, kind), reach)
         for curves in column
         for kind in kinds
     )

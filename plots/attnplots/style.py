@@ -103,10 +103,10 @@ def styles(methods: Iterable[str]) -> dict[str, Style]:
     for name in [n for n in names if n not in KNOWN]:
         code = zlib.crc32(name.encode())
         colours = {look.colour for look in chosen.values()}
-        shapes = {(look.marker, look.hollow) for look in chosen.values()}
+        shapes = {(look.marker or "", look.hollow) for look in chosen.values()}
         colour = _first_free(_tones(name), colours)
-        slots = _rotated([(m, hollow) for hollow in (False, True) for m in MARKERS], code // 4)
-        marker, hollow = _first_free(slots, shapes)
+        every = [(marker, hollow) for hollow in (False, True) for marker in MARKERS]
+        marker, hollow = _first_free(_rotated(every, code // 4), shapes)
         chosen[name] = _style(colour, marker, hollow, DASHES[code % len(DASHES)])
     return chosen
 
