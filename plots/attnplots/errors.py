@@ -109,7 +109,12 @@ def _timed(records: list[Record]) -> list[Record]:
 
 
 def _time(record: Record) -> float | None:
-    return data.TIME.value(record)[0]
+    return _above_0(data.TIME.value(record)[0])
+
+
+def _above_0(value: float | None) -> float | None:
+    """The value where a logarithmic axis has a place for it."""
+    return value if value is not None and value > 0 else None
 
 
 def _lengths(timed: list[Record]) -> list[int]:
@@ -122,7 +127,7 @@ def _lengths(timed: list[Record]) -> list[int]:
 def _marks(row: Row, n: int) -> list[Mark]:
     marks = []
     for record in row.records:
-        time, error = _time(record), ERROR.value(record)[0]
+        time, error = _time(record), _above_0(ERROR.value(record)[0])
         if record["query_len"] != n or record["outcome"] != "measured" or not time:
             continue
         if record["method"] in EXACT:

@@ -223,7 +223,8 @@ def test_errors_name_everything_that_is_not_a_mark():
     for causal in (False, True):
         more = {"causal": causal, "inputs": "normal"}
         rows.append(missing("softmax", 16384, "predicted_oom", "skipped", **more))
-    rows += [measured("rank", 1024, approximation_error=0.0, inputs="normal")]
+    for name, error in (("rank", 0.0), ("odd", -0.5)):
+        rows.append(measured(name, 1024, approximation_error=error, inputs="normal"))
     figure = drawn(rows, errors.draw)
     silent = footer(figure, "approximates nothing:")
     for method, record in METHODS.items():
@@ -233,11 +234,13 @@ def test_errors_name_everything_that_is_not_a_mark():
     for said in (
         "softmax at N = 16k: out of memory (predicted)",
         "rank: approximation error is not above 0",
+        "odd: approximation error is not above 0",
         "linformer: not supported",
         "exact (sdpa, softmax)",
     ):
         assert said in silent or said in " ".join(texts(figure)), said
     assert "error not recorded" not in silent
+    assert not {"rank", "odd"} & set(clear_labels(figure))
 
 
 def test_errors_do_without_errors_and_without_the_chosen_lengths():
