@@ -18,9 +18,16 @@ METADATA: dict[str, dict[str, None]] = {
 }
 
 
-def main(script: str, about: str | None, draw: Callable[[list[Record]], Figure]) -> int:
-    """Draws each result folder; returns 0, or 2 after one line on stderr."""
+Draw = Callable[[list[Record]], Figure]
+
+
+def main(script: str, about: str | None, draw: Draw, **others: Draw) -> int:
+    """Draws each result folder; returns 0, or 2 after one line on stderr.
+
+    The figure of `draw` is named after the script, each of the others is `SCRIPT-KEYWORD`.
+    """
     stem = Path(script).stem
+    figures = {stem: draw} | {f"{stem}-{suffix}": other for suffix, other in others.items()}
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument(
         "folders",
@@ -45,14 +52,15 @@ def main(script: str, about: str | None, draw: Callable[[list[Record]], Figure])
         for folder, records, target in zip(folders, sets, targets, strict=True):
             with style.context():
                 try:
-                    figure = draw(records)
+                    drawn = {name: function(records) for name, function in figures.items()}
                 except RecordsError as error:
                     raise RecordsError(f"{folder / FILE_NAME}: {error}")
                 target.mkdir(parents=True, exist_ok=True)
-                for kind, metadata in METADATA.items():
-                    path = target / f"{stem}.{kind}"
-                    figure.savefig(path, metadata=metadata, dpi=200)
-                    print(path)
+                for name, figure in drawn.items():
+                    for kind, metadata in METADATA.items():
+                        path = target / f"{name}.{kind}"
+                        figure.savefig(path, metadata=metadata, dpi=200)
+                        print(path)
     except (RecordsError, OSError) as error:
         print(f"{Path(script).name}: {error}", file=sys.stderr)
         return 2

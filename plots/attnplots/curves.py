@@ -2,12 +2,12 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from attnplots.records import Record
+from attnplots.records import Record, RecordsError
 
 # A curve that stops for one of these reasons gets an end mark with these words.
 END_WORDS = {
@@ -16,12 +16,17 @@ END_WORDS = {
     "timeout": "over the time limit",
     "predicted_timeout": "over the time limit (predicted)",
 }
-PROTOCOLS = {"forward": "Forward", "forward_backward": "Forward + backward"}
+PROTOCOLS = {
+    "forward": "Forward",
+    "forward_backward": "Forward + backward",
+    "prefill": "Prefill",
+    "decode": "Decoding",
+}
 
 # Records that differ in one of these columns never share a panel.
 SPLIT = (
     "protocol", "causal", "device", "dtype", "heads", "head_dim", "value_dim",
-    "key_lengths", "threads", "cache",
+    "key_lengths", "threads", "cache", "inputs",
 )  # fmt: skip
 # These may follow from the length; they split only where one length has several values.
 SPLIT_IF_REPEATED = ("batch", "key_len", "seed")
@@ -67,6 +72,26 @@ class Curve:
 Value = Callable[[Record], tuple[float | None, float | None, float | None]]
 
 
+@dataclass(frozen=True)
+class Measure:
+    """What an axis shows: a word for it in notes, a title, and the value of a record."""
+
+    name: str
+    title: str
+    value: Value
+
+
+@dataclass(frozen=True)
+class Length:
+    """What `query_len` is in a figure: its letter in notes and slopes, and its axis label."""
+
+    letter: str
+    label: str
+
+
+SEQUENCE = Length("N", "Sequence length N")
+
+
 def time_value(record: Record) -> tuple[float | None, float | None, float | None]:
     """Time per sample in ms with its 95% interval, which records give for the batch."""
     low, high = record.get("time_ci_low_ms"), record.get("time_ci_high_ms")
@@ -81,6 +106,10 @@ def time_value(record: Record) -> tuple[float | None, float | None, float | None
 def memory_value(record: Record) -> tuple[float | None, float | None, float | None]:
     """Peak memory per sample above the inputs, in bytes."""
     return record.get("peak_extra_bytes_per_sample"), None, None
+
+
+TIME = Measure("time", "Time per sample (ms)", time_value)
+MEMORY = Measure("memory", "Peak memory per sample, above the inputs", memory_value)
 
 
 def split_rows(records: list[Record]) -> list[Row]:
@@ -135,6 +164,8 @@ def _said(record: Record, axis: str) -> str:
         return f"{value} {axis}"
     if axis in ("device", "dtype"):
         return str(value)
+    if axis == "inputs":
+        return f"{value} inputs"
     return f"{axis.replace('_', ' ')} {value}"
 
 
@@ -146,10 +177,18 @@ def by_method(row: Row) -> dict[str, list[Record]]:
     return methods
 
 
-def curves(row: Row, value: Value) -> list[Curve]:
+def curves(row: Row, measure: Measure) -> list[Curve]:
     """The curves of a panel; a method without a single value has none."""
-    found = (_curve(method, records, value) for method, records in by_method(row).items())
+    found = (_curve(method, records, measure.value) for method, records in by_method(row).items())
     return [curve for curve in found if curve]
+
+
+def span(columns: list[list[list[Curve]]]) -> tuple[float, float]:
+    """The shortest and the longest length in any panel of any column, the times first."""
+    if not any(columns[0]):
+        raise RecordsError("expected at least one measured record with a time, found none")
+    every = [curve for column in columns for panel in column for curve in panel]
+    return min(curve.n[0] for curve in every), max(curve.tip[0] for curve in every)
 
 
 def _curve(method: str, records: list[Record], value: Value) -> Curve | None:
@@ -189,6 +228,21 @@ def _other(record: Record) -> bool:
     return record["outcome"] == "measured" or record.get("failure_kind") not in END_WORDS
 
 
+def method_text(method: str) -> str:
+    """A method's name as figures write it: options follow in brackets, lsh's rounds as in lsh-4."""
+    name, _, tail = method.partition(":")
+    options = [option.partition("=") for option in tail.split(",")]
+    if not all(key and value for key, _, value in options):
+        return " ".join(method.split())
+    said = []
+    for key, _, value in options:
+        if (name, key) == ("lsh", "rounds"):
+            name = f"lsh-{value}"
+        else:
+            said.append(value if key == "profile" else f"{key}={value}")
+    return f"{name} ({', '.join(said)})" if said else name
+
+
 def size_text(n: float) -> str:
     """A length as axis and notes write it: 512, 1k, 64k."""
     for unit, sign in ((2**20, "M"), (2**10, "k")):
@@ -197,19 +251,28 @@ def size_text(n: float) -> str:
     return f"{n:.0f}"
 
 
-def notes(rows: list[Row]) -> list[str]:
-    """A sentence for each row on what was asked for and is not in its panels."""
+def notes(
+    rows: list[Row],
+    wanted: Callable[[Record], Sequence[Measure]],
+    length: Length,
+    ends: bool = True,
+) -> list[str]:
+    """A sentence for each row on what was asked for and is not in its panels.
+
+    `wanted` says what should be drawn of a measured record; `ends` that the panels have end
+    marks, which speak for what lies beyond them.
+    """
     texts = []
     for row in rows:
         left_out: dict[tuple[str, str], list[int]] = {}
         for method, records in by_method(row).items():
-            stop = _stop(records)
+            stop = _stop(records) if ends else None
             for record in records:
-                for problem in _problems(record, stop):
+                for problem in _problems(record, stop, wanted(record)):
                     left_out.setdefault((method, problem), []).append(record["query_len"])
         if left_out:
             parts = [
-                _left_out(method, problem, lengths, len(by_method(row)[method]))
+                _left_out(method, problem, lengths, len(by_method(row)[method]), length)
                 for (method, problem), lengths in left_out.items()
             ]
             where = f" ({row.title})" if len(rows) > 1 else ""
@@ -217,9 +280,9 @@ def notes(rows: list[Row]) -> list[str]:
     return texts
 
 
-def _problems(record: Record, stop: Record | None) -> list[str]:
+def _problems(record: Record, stop: Record | None, measures: Sequence[Measure]) -> list[str]:
     if record["outcome"] == "measured":
-        values = {"time": time_value(record)[0], "memory": memory_value(record)[0]}
+        values = {measure.name: measure.value(record)[0] for measure in measures}
         # A logarithmic axis has no place for zero.
         return [
             f"{name} {'not recorded' if value is None else 'is not above 0'}"
@@ -235,11 +298,12 @@ def _problems(record: Record, stop: Record | None) -> list[str]:
     return [kind.replace("_", " ")]
 
 
-def _left_out(method: str, problem: str, lengths: list[int], asked: int) -> str:
+def _left_out(method: str, problem: str, lengths: list[int], asked: int, length: Length) -> str:
+    name = method_text(method)
     if len(lengths) == asked:
-        return f"{method}: {problem}"
+        return f"{name}: {problem}"
     if len(lengths) > 3:
         said = f"{size_text(lengths[0])} … {size_text(lengths[-1])}"
     else:
         said = ", ".join(size_text(n) for n in lengths)
-    return f"{method} at N = {said}: {problem}"
+    return f"{name} at {length.letter} = {said}: {problem}"

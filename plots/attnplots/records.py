@@ -14,14 +14,15 @@ AXES = (
     "head_dim", "value_dim", "causal", "key_lengths", "inputs", "threads", "cache", "seed",
 )  # fmt: skip
 
-# What records of before an axis was there mean by its absence.
-FORMERLY = {"inputs": "normal"}
+# What a column is in records from before it existed.
+DEFAULTS = {"inputs": "normal"}
 
 OUTCOMES = ("measured", "skipped", "failed")
 TEXTS = ("method", "protocol")
 COUNTS = ("batch", "query_len")
 NUMBERS = (
     "time_per_sample_ms", "time_ci_low_ms", "time_ci_high_ms", "peak_extra_bytes_per_sample",
+    "approximation_error",
 )  # fmt: skip
 
 
@@ -49,6 +50,7 @@ def load(folder: Path) -> list[Record]:
         wrong = _problem(record)
         if wrong:
             raise RecordsError(f"{path}:{number}: {wrong}")
+        record |= {name: value for name, value in DEFAULTS.items() if record.get(name) is None}
         cases[_identity(record)] = record
     if not cases:
         raise RecordsError(f"{path}: no records; expected at least one JSON object on a line")
@@ -56,9 +58,7 @@ def load(folder: Path) -> list[Record]:
 
 
 def _identity(record: Record) -> str:
-    values = [record.get(axis) for axis in AXES]
-    values = [FORMERLY.get(a) if v is None else v for a, v in zip(AXES, values, strict=True)]
-    return json.dumps(values, sort_keys=True)
+    return json.dumps([record.get(axis) for axis in AXES], sort_keys=True)
 
 
 def _problem(record: object) -> str | None:

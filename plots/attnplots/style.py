@@ -24,10 +24,17 @@ SMALL_SIZE = 8.0
 FAMILIES = {
     "softmax": ("#141414", "#5f5f5f", "#989898"),
     "sdpa": ("#dd6418", "#9a3a00", "#f2a268"),
-    "linear": ("#0b4a91", "#58aee8", "#2b7cc4"),
-    "lsh": ("#63b98b", "#2d8f63", "#0c5c3c"),
-    "favor": ("#7b3aa6", "#b07fd0", "#4b1a70"),
+    "linear": ("#0b4a91", "#58aee8", "#2b7cc4", "#0a2a66", "#7d8fe0"),
+    "lsh": ("#63b98b", "#2d8f63", "#0c5c3c", "#93b428"),
+    "kernel": ("#7b3aa6", "#c58be6", "#d6409f", "#6e1145"),
+    "efficient": ("#0f8f98", "#57bcc4", "#07484e"),
+    "linformer": ("#a87b00", "#d3ad33", "#6b4e00"),
 }
+# Families whose methods are not named after them.
+MEMBERS = {
+    "favor": "kernel", "rff": "kernel", "polynomial": "kernel", "taylor": "kernel",
+    "stateful": "softmax",
+}  # fmt: skip
 OTHER_FAMILIES = (
     ("#b3235f", "#e07aa4", "#7c0f3c"),
     ("#8a6d00", "#c7a52c", "#574400"),
@@ -50,16 +57,27 @@ MARKERS = {
 T = TypeVar("T")
 Dash = tuple[int, tuple[float, ...]]
 
-# Tone, marker and dash of the methods that are known by name.
-KNOWN: dict[str, tuple[int, str, Dash]] = {
-    "softmax": (0, "o", SOLID),
-    "sdpa": (0, "s", DASHED),
-    "linear": (0, "^", SOLID),
-    "linear-einsum": (1, "D", DASH_DOT),
-    "lsh-1": (0, "<", SOLID),
-    "lsh-4": (1, ">", DASHED),
-    "lsh-8": (2, "h", DASH_DOT),
-    "favor": (0, "P", SOLID),
+# Tone, marker, whether that is hollow, and dash of the methods that are known by name.
+KNOWN: dict[str, tuple[int, str, bool, Dash]] = {
+    "softmax": (0, "o", False, SOLID),
+    "stateful-softmax": (1, "o", True, DASHED),
+    "stateful-softmax-concat": (2, "8", False, DASH_DOT),
+    "sdpa": (0, "s", False, DASHED),
+    "linear": (0, "^", False, SOLID),
+    "linear-einsum": (1, "D", False, DASH_DOT),
+    "linear-cumsum": (2, "v", False, DASHED),
+    "linear-recurrent": (3, "d", True, DOTTED),
+    "linear-elu0.1": (4, "^", True, DASHED),
+    "lsh-1": (0, "<", False, SOLID),
+    "lsh-4": (1, ">", False, DASHED),
+    "lsh-8": (2, "h", False, DASH_DOT),
+    "lsh:rounds=4,profile=fast-transformers": (3, ">", True, DOTTED),
+    "favor": (0, "P", False, SOLID),
+    "rff": (1, "p", False, DASHED),
+    "polynomial-2": (2, "d", False, DASH_DOT),
+    "taylor": (3, "*", False, SOLID),
+    "efficient": (0, "s", True, SOLID),
+    "linformer": (0, "D", True, SOLID),
 }
 
 
@@ -69,9 +87,10 @@ class Style:
 
     colour: str
     ink: str
-    marker: str
+    marker: str | None
     hollow: bool
     dash: Dash
+    width: float = 1.5
 
 
 def styles(methods: Iterable[str]) -> dict[str, Style]:
@@ -79,33 +98,42 @@ def styles(methods: Iterable[str]) -> dict[str, Style]:
     names = sorted(set(methods))
     chosen: dict[str, Style] = {}
     for name in [n for n in names if n in KNOWN]:
-        tone, marker, dash = KNOWN[name]
-        chosen[name] = _style(FAMILIES[_stem(name)][tone], marker, False, dash)
+        tone, marker, hollow, dash = KNOWN[name]
+        chosen[name] = _style(FAMILIES[family(name)][tone], marker, hollow, dash)
     for name in [n for n in names if n not in KNOWN]:
         code = zlib.crc32(name.encode())
         colours = {look.colour for look in chosen.values()}
-        shapes = {(look.marker, look.hollow) for look in chosen.values()}
+        shapes = {(look.marker or "", look.hollow) for look in chosen.values()}
         colour = _first_free(_tones(name), colours)
-        slots = _rotated([(m, hollow) for hollow in (False, True) for m in MARKERS], code // 4)
-        marker, hollow = _first_free(slots, shapes)
+        every = [(marker, hollow) for hollow in (False, True) for marker in MARKERS]
+        marker, hollow = _first_free(_rotated(every, code // 4), shapes)
         chosen[name] = _style(colour, marker, hollow, DASHES[code % len(DASHES)])
     return chosen
+
+
+def faint(look: Style) -> Style:
+    """The style of a curve that is there for comparison alone: pale, thin and unmarked."""
+    red, green, blue = (1 - 0.5 * (1 - c) for c in to_rgb(look.colour))
+    colour = to_hex((red, green, blue))
+    return Style(colour, _ink(colour), None, False, look.dash, width=1.1)
 
 
 def _style(colour: str, marker: str, hollow: bool, dash: Dash) -> Style:
     return Style(colour, _ink(colour), marker, hollow, dash)
 
 
-def _stem(name: str) -> str:
-    return re.split(r"[^a-z0-9]", name.lower(), maxsplit=1)[0]
+def family(name: str) -> str:
+    """The family a method belongs to: a key of FAMILIES, or how its own name begins."""
+    stem = re.split(r"[^a-z0-9]", name.lower(), maxsplit=1)[0]
+    return MEMBERS.get(stem, stem)
 
 
 def _tones(name: str) -> list[str]:
     """The colours a method may take, the ones of its own family first."""
-    if _stem(name) in FAMILIES:
-        tones = FAMILIES[_stem(name)]
+    if family(name) in FAMILIES:
+        tones = FAMILIES[family(name)]
         return _rotated(tones, zlib.crc32(name.encode()))
-    families = _rotated(OTHER_FAMILIES, zlib.crc32(_stem(name).encode()))
+    families = _rotated(OTHER_FAMILIES, zlib.crc32(family(name).encode()))
     # Every first tone before any second one: other families differ in hue while they can.
     return [tones[k] for k in range(3) for tones in families]
 

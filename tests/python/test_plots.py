@@ -15,6 +15,8 @@ from matplotlib.text import Text
 ROOT = Path(__file__).resolve().parents[2]
 PLOTS = ROOT / "plots"
 SCRIPTS = sorted(PLOTS.glob("*.py"))
+# The figures of the scripts that draw more than one.
+STEMS = {"methods": ("methods", "methods-error")}
 sys.path.insert(0, str(PLOTS))
 
 curves, labels, records, scaling, style, ticks = (
@@ -90,9 +92,9 @@ def run(script, *arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
-def drawn(rows):
+def drawn(rows, draw=scaling.draw):
     with style.context():
-        figure = scaling.draw(rows)
+        figure = draw(rows)
         figure.draw_without_rendering()
     return figure
 
@@ -107,6 +109,22 @@ def values(axes):
     return {float(f"{y:.6g}") for line in lines for y in line if np.isfinite(y)}
 
 
+def clear_labels(figure):
+    """The texts of the labels, of which none may touch another or leave the figure."""
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    names = [text for text in figure.findobj(Text) if text.get_gid() == "label"]
+    boxes = [text.get_window_extent(renderer) for text in names]
+    for i, box in enumerate(boxes):
+        assert figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1
+        assert figure.bbox.y0 <= box.y0 and box.y1 <= figure.bbox.y1
+        for k, other in enumerate(boxes[:i]):
+            wide = min(box.x1, other.x1) - max(box.x0, other.x0)
+            high = min(box.y1, other.y1) - max(box.y0, other.y0)
+            # Line boxes hold the descent too: neighbours may share that much.
+            assert wide <= 0 or high <= 3.0, (names[i].get_text(), names[k].get_text())
+    return [text.get_text() for text in names]
+
+
 def refusal(script, *arguments):
     result = run(script, *arguments)
     assert result.returncode == 2, result.stderr
@@ -116,11 +134,12 @@ def refusal(script, *arguments):
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_writes_three_files_beside_the_records(script, tmp_path):
+def test_writes_three_files_a_figure_beside_the_records(script, tmp_path):
     folder = write(tmp_path / "set", every_outcome() + every_outcome("forward_backward"))
     result = run(script, folder)
     assert result.returncode == 0, result.stderr
-    paths = [folder / f"{script.stem}.{kind}" for kind in ("pdf", "svg", "png")]
+    stems = STEMS.get(script.stem, (script.stem,))
+    paths = [folder / f"{stem}.{kind}" for stem in stems for kind in ("pdf", "svg", "png")]
     assert result.stdout.splitlines() == [str(path) for path in paths]
     for path in paths:
         content = path.read_bytes()
@@ -256,6 +275,16 @@ def test_last_record_of_a_case_wins(tmp_path):
     assert [r.get("inputs") for r in loaded] == ["normal", "repeated"]
 
 
+def test_inputs_tell_cases_apart_and_are_normal_in_old_records(tmp_path):
+    rows = [measured(), measured(inputs="normal", ms=2.0), measured(inputs="clustered")]
+    loaded = records.load(write(tmp_path / "set", rows))
+    assert [(r["inputs"], r["time_per_sample_ms"]) for r in loaded] == [
+        ("normal", 2.0), ("clustered", 1.0),
+    ]  # fmt: skip
+    titles = [row.title for row in curves.split_rows(loaded)]
+    assert titles == ["Forward · clustered inputs", "Forward · normal inputs"]
+
+
 def test_dollar_signs_are_drawn_as_they_are(tmp_path):
     name = r"a$\frac{b$_^{c"
     folder = write(tmp_path / "set", [measured(name, cpu_model="$x^{ CPU")])
@@ -276,8 +305,8 @@ def test_end_marks_follow_the_slope_and_name_the_reason():
     rows = [measured("softmax", n, n * n / 512**2, n) for n in (512, 1024)]
     rows += [missing("softmax", n, "predicted_oom", "skipped") for n in (2048, 4096)]
     (row,) = curves.split_rows(rows)
-    for value, y in ((curves.time_value, 16.0), (curves.memory_value, 2048)):
-        (curve,) = curves.curves(row, value)
+    for measure, y in ((curves.TIME, 16.0), (curves.MEMORY, 2048)):
+        (curve,) = curves.curves(row, measure)
         assert (curve.end.n, curve.end.words) == (2048, "out of memory (predicted)")
         assert curve.end.y == pytest.approx(y)
     figure = drawn(rows)
@@ -362,18 +391,8 @@ def test_labels_are_clear_of_each_other_and_inside():
     ]
     for case in (rows, crowd):
         figure = drawn(case)
-        renderer = FigureCanvasAgg(figure).get_renderer()
-        names = [text for text in figure.findobj(Text) if text.get_gid() == "label"]
-        boxes = [text.get_window_extent(renderer) for text in names]
-        assert len(boxes) >= 2 * len({r["method"] for r in case if r["outcome"] == "measured"})
-        for i, box in enumerate(boxes):
-            assert figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1
-            assert figure.bbox.y0 <= box.y0 and box.y1 <= figure.bbox.y1
-            for k, other in enumerate(boxes[:i]):
-                wide = min(box.x1, other.x1) - max(box.x0, other.x0)
-                high = min(box.y1, other.y1) - max(box.y0, other.y0)
-                # Line boxes hold the descent too: neighbours may share that much.
-                assert wide <= 0 or high <= 3.0, (names[i].get_text(), names[k].get_text())
+        names = clear_labels(figure)
+        assert len(names) >= 2 * len({r["method"] for r in case if r["outcome"] == "measured"})
 
 
 def test_moved_labels_have_leaders():
@@ -460,5 +479,6 @@ def committed():
 def test_committed_results_are_drawn(script, folder, tmp_path):
     result = run(script, folder, "--out", tmp_path)
     assert result.returncode == 0, result.stderr
-    for kind, magic in MAGIC.items():
-        assert (tmp_path / f"{script.stem}.{kind}").read_bytes().startswith(magic)
+    for stem in STEMS.get(script.stem, (script.stem,)):
+        for kind, magic in MAGIC.items():
+            assert (tmp_path / f"{stem}.{kind}").read_bytes().startswith(magic)

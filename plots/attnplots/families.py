@@ -1,0 +1,125 @@
+"""Many methods in small multiples: a column for each kind, the same two curves in all of them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from matplotlib.figure import Figure
+
+from attnplots import curves as data
+from attnplots import panel, scaling, sheet, style, ticks
+from attnplots.curves import Curve
+from attnplots.labels import Box
+from attnplots.panel import WORDS_LINE
+from attnplots.records import Record
+from attnplots.sheet import LEFT, RIGHT, SMALL_LINE, WIDTH
+
+# The columns with their families; methods of no family here are in the last column.
+KINDS: dict[str, tuple[str, ...]] = {
+    "Linear": ("linear", "efficient"),
+    "Kernels approximated": ("kernel",),
+    "Exact, hashing and others": (),
+}
+# In columns that are not their own these are drawn pale, to hold the others against.
+REFERENCES = ("softmax", "linear")
+MEASURES = (data.TIME, data.MEMORY)
+
+TOP = 36.0
+HEADING = 40.0
+TITLE = 18.0
+PANEL = 122.0
+TICKS = 26.0
+APART = 12.0
+X_LABEL = 16.0
+FOOT = 10.0
+GAP = 20.0
+BETWEEN = 14.0
+
+
+def draw(records: list[Record]) -> Figure:
+    """The figure: for each setting a row of times and a row of memory."""
+    rows = data.split_rows(records)
+    whole = [[data.curves(row, measure) for row in rows] for measure in MEASURES]
+    span = data.span(whole)
+    kinds = [kind for kind in KINDS if any(_kind(r["method"]) == kind for r in records)]
+    looks = style.styles(record["method"] for record in records)
+    faint = {method: style.faint(looks[method]) for method in REFERENCES if method in looks}
+
+    figure = sheet.figure()
+    header = sheet.wrapped(figure, sheet.setting(records))
+    texts = scaling.notes(rows, MEASURES, data.SEQUENCE, whole[0])
+    footer = sheet.wrapped_all(figure, texts)
+    names = [_names_width(figure, whole, kind, span[0]) for kind in kinds]
+    free = WIDTH - LEFT - RIGHT - sum(names) - GAP * len(kinds) - BETWEEN * (len(kinds) - 1)
+    wide = free / len(kinds)
+    lefts = [LEFT + sum(names[:k]) + k * (wide + GAP + BETWEEN) for k in range(len(kinds))]
+    high = max(PANEL, *(_names_height(figure, column, kinds, span[0]) for column in whole))
+    head = TOP + SMALL_LINE * (len(header) - 1)
+    height = head + len(rows) * (HEADING + len(MEASURES) * (TITLE + high + TICKS) + APART)
+    height += X_LABEL + FOOT + SMALL_LINE * len(footer)
+    sheet.size(figure, height)
+
+    sheet.small_lines(figure, height - 18, header)
+    limits = [ticks.limits(column) for column in whole]
+    across = ticks.lengths(span, most=4)
+    top = height - head
+    for i, row in enumerate(rows):
+        sheet.heading(figure, LEFT, top - 13, row.title)
+        for kind, left in zip(kinds, lefts, strict=True):
+            sheet.subheading(figure, left, top - 33, kind)
+        top -= HEADING
+        for k, (measure, marks) in enumerate(zip(MEASURES, panel.MARKS, strict=True)):
+            sheet.text(figure, LEFT, top - 11, measure.title, style.NAME_SIZE, style.TEXT)
+            bottom = top - TITLE - high
+            upward = marks(limits[k]) if any(whole[k]) else ([], [])
+            for kind, left in zip(kinds, lefts, strict=True):
+                frame = Box(left, bottom, left + wide, bottom + high)
+                axes = panel.empty_axes(
+                    figure, frame, panel.beyond(span), limits[k], across, upward
+                )
+                axes.tick_params(labelleft=left == LEFT)
+                shown = _shown(whole[k][i], kind)
+                own = looks | {m: faint[m] for m in faint if _kind(m) != kind}
+                if any(_kind(curve.method) == kind for curve in shown):
+                    panel.draw(figure, axes, frame, shown, own, GAP, span[0])
+                else:
+                    middle = (frame.y0 + frame.y1) / 2
+                    sheet.centred(figure, frame, middle, "nothing measured", style.QUIET)
+                if (i, k) == (len(rows) - 1, len(MEASURES) - 1):
+                    sheet.centred(
+                        figure, frame, bottom - TICKS - 6, data.SEQUENCE.label, style.TEXT
+                    )
+            top = bottom - TICKS
+        top -= APART
+    sheet.small_lines(figure, top - X_LABEL - FOOT, footer)
+    return figure
+
+
+def _kind(method: str) -> str:
+    family = style.family(method)
+    return next((kind for kind in KINDS if family in KINDS[kind]), list(KINDS)[-1])
+
+
+def _shown(curves: Sequence[Curve], kind: str) -> list[Curve]:
+    """The curves of one kind, and those that they are held against without a word on their end."""
+    own = [curve for curve in curves if _kind(curve.method) == kind]
+    others = [c for c in curves if _kind(c.method) != kind and c.method in REFERENCES]
+    return own + [replace(c, end=c.end and replace(c.end, words="")) for c in others]
+
+
+def _names_width(figure: Figure, whole: list[list[list[Curve]]], kind: str, reach: float) -> float:
+    """The width of the longest name beside the panels of a column."""
+    panels = (curves for column in whole for curves in column)
+    labels = (panel.labels_beside(figure, _shown(curves, kind), reach) for curves in panels)
+    return max((label.width for pile in labels for label in pile), default=0.0)
+
+
+def _names_height(
+    figure: Figure, column: list[list[Curve]], kinds: Sequence[str], reach: float
+) -> float:
+    """The height of the tallest pile of names beside a panel, which may stick out a little."""
+    piles = (
+        panel.labels_beside(figure, _shown(curves, kind), reach)
+        for curves in column
+        for kind in kinds
+    )
+    return max(sum(label.height for label in pile) for pile in piles) - WORDS_LINE

@@ -1,0 +1,250 @@
+"""One panel: its axes, the curves in it, and their names."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+from numpy.typing import ArrayLike
+
+from attnplots import sheet, style, ticks
+from attnplots.curves import Curve, Length, method_text
+from attnplots.labels import LEADER, Box, free_place, place, spread
+from attnplots.sheet import POINT, WIDTH
+from attnplots.style import Style
+from attnplots.ticks import Limits, Ticks
+
+NAME_LINE = 12.0
+WORDS_LINE = 10.0
+LONGEST_NAME = 26
+
+# How the axes of time and of memory are marked.
+MARKS = (ticks.times, ticks.sizes)
+
+
+@dataclass(frozen=True)
+class Label:
+    """A method's name and, below it, why its curve stops."""
+
+    name: str
+    words: list[str]
+    width: float
+
+    @property
+    def height(self) -> float:
+        """The height of all its lines."""
+        return NAME_LINE + WORDS_LINE * len(self.words)
+
+
+def curve_label(figure: Figure, curve: Curve, narrow: bool) -> Label:
+    """The label of a curve, with the reason for its end."""
+    return method_label(
+        figure, curve.method, [curve.end.words] if curve.end and curve.end.words else [], narrow
+    )
+
+
+def method_label(figure: Figure, method: str, words: list[str], narrow: bool) -> Label:
+    """A method's name over some words; a narrow label breaks before what is in brackets."""
+    name = method_text(method)
+    if len(name) > LONGEST_NAME:
+        name = name[: LONGEST_NAME - 1] + "…"
+    if narrow:
+        name, *words = "\n".join([name, *words]).replace(" (", "\n(").split("\n")
+    widths = [sheet.text_width(figure, name, style.NAME_SIZE, "bold")]
+    widths += [sheet.text_width(figure, line, style.SMALL_SIZE) for line in words]
+    return Label(name, words, max(widths))
+
+
+def labels_beside(figure: Figure, curves: list[Curve], reach: float) -> list[Label]:
+    """The labels of the curves that get to the length `reach`: they are beside the panel."""
+    return [curve_label(figure, curve, narrow=True) for curve in curves if curve.tip[0] >= reach]
+
+
+def beyond(span: Limits) -> Limits:
+    """Limits of an axis of lengths, with room for the marks at either end."""
+    return span[0] / 2**0.3, span[1] * 2**0.2
+
+
+def empty_axes(
+    figure: Figure,
+    frame: Box,
+    across: Limits,
+    upward: Limits,
+    marks_across: Ticks,
+    marks_upward: Ticks,
+) -> Axes:
+    """Empty axes in a frame; both are logarithmic."""
+    high = figure.get_figheight() / POINT
+    wide, tall = frame.x1 - frame.x0, frame.y1 - frame.y0
+    axes = figure.add_axes((frame.x0 / WIDTH, frame.y0 / high, wide / WIDTH, tall / high))
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.set_xlim(*across)
+    axes.set_ylim(*upward)
+    axes.set_xticks(*marks_across)
+    axes.set_yticks(*marks_upward)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_locator(NullLocator())
+    return axes
+
+
+def draw(
+    figure: Figure,
+    axes: Axes,
+    frame: Box,
+    panel: list[Curve],
+    looks: dict[str, Style],
+    gap: float,
+    reach: float,
+) -> tuple[np.ndarray, list[Box]]:
+    """Curves and their labels; returns the points on the lines and the boxes within the frame."""
+    for curve in panel:
+        _curve(axes, curve, looks[curve.method])
+    beside = [curve for curve in panel if curve.tip[0] >= reach]
+    beside.sort(key=lambda curve: curve.tip[1])
+    labels = [curve_label(figure, curve, narrow=True) for curve in beside]
+    tips = [axes.transData.transform(curve.tip) for curve in beside]
+    longest = max((curve.tip[0] for curve in beside), default=reach)
+    # The name is what should be level with the tip; words hang below it.
+    hang = [(label.height - NAME_LINE) / 2 for label in labels]
+    wanted = [float(tip[1]) - h for tip, h in zip(tips, hang, strict=True)]
+    heights = [label.height for label in labels]
+    centres = spread(wanted, heights, frame.y0 - 6, frame.y1 + 6)
+    for curve, label, tip, centre, h in zip(beside, labels, tips, centres, hang, strict=True):
+        look = looks[curve.method]
+        if abs(centre + h - tip[1]) > 2.5 or curve.tip[0] < longest:
+            leader(figure, (tip[0] + 5, tip[1]), (frame.x1 + gap - 3, centre + h), look)
+        write(figure, label, frame.x1 + gap, centre + label.height / 2, look)
+
+    ink = np.concatenate([_ink(axes, curve) for curve in panel])
+    taken: list[Box] = []
+    inside = [curve for curve in panel if curve.tip[0] < reach]
+    for curve in sorted(inside, key=lambda curve: -curve.tip[1]):
+        forms = [curve_label(figure, curve, narrow) for narrow in (False, True)]
+        x, y = (float(v) for v in axes.transData.transform(curve.tip))
+        name_near(figure, (x, y), forms, looks[curve.method], ink, taken, frame)
+    return ink, taken
+
+
+def name_near(
+    figure: Figure,
+    tip: tuple[float, float],
+    forms: list[Label],
+    look: Style,
+    ink: np.ndarray,
+    taken: list[Box],
+    frame: Box,
+) -> None:
+    """Writes the form of a label that fits best near `tip`, and adds its box to the taken."""
+    x, y = tip
+    which, box = place(tip, [(f.width, f.height) for f in forms], ink, taken, frame)
+    taken.append(box)
+    edge = box.nearest(x, y)
+    away = math.dist(edge, tip)
+    if away > LEADER:
+        start = (x + 5 * (edge[0] - x) / away, y + 5 * (edge[1] - y) / away)
+        leader(figure, start, edge, look)
+    write(figure, forms[which], box.x0, box.y1, look)
+
+
+def marks(axes: Axes, x: ArrayLike, y: ArrayLike, look: Style, z: float) -> None:
+    """The marks of a method, without lines."""
+    assert look.marker
+    axes.plot(
+        x,
+        y,
+        linestyle="none",
+        marker=look.marker,
+        markersize=style.MARKERS[look.marker],
+        markerfacecolor="white" if look.hollow else look.colour,
+        markeredgecolor=look.colour if look.hollow else "white",
+        markeredgewidth=1.1 if look.hollow else 0.6,
+        zorder=z,
+    )
+
+
+def _curve(axes: Axes, curve: Curve, look: Style) -> None:
+    # Dashes over solid lines: where two curves coincide both are then seen.
+    z = 3.0 if look.dash == style.SOLID else 3.2
+    axes.plot(
+        curve.n, curve.y, color=look.colour, linestyle=look.dash, linewidth=look.width, zorder=z
+    )
+    if look.marker:
+        marks(axes, curve.n, curve.y, look, z + 0.5)
+    if np.isfinite(curve.low + curve.high).any():
+        low, high, colour = curve.low, curve.high, look.colour
+        axes.fill_between(curve.n, low, high, color=colour, alpha=0.2, linewidth=0, zorder=2)
+        # The bars show an interval where a point has no neighbour to draw a band to.
+        axes.vlines(curve.n, low, high, color=colour, linewidth=0.9, zorder=2.5)
+    if curve.end:
+        last = np.flatnonzero(np.isfinite(curve.y))[-1]
+        n, y = [curve.n[last], curve.end.n], [curve.y[last], curve.end.y]
+        axes.plot(n, y, color=look.colour, linestyle=(0, (2, 2)), linewidth=0.9, zorder=z)
+        axes.plot(
+            curve.end.n,
+            curve.end.y,
+            color=look.colour,
+            marker="x",
+            markersize=5.5,
+            markeredgewidth=1.5,
+            zorder=5,
+        )
+
+
+def _ink(axes: Axes, curve: Curve) -> np.ndarray:
+    """Points along the curve, and around its markers, that labels should keep clear of."""
+    seen = np.isfinite(curve.y)
+    corners = list(zip(curve.n[seen], curve.y[seen], strict=True))
+    if curve.end:
+        corners.append((curve.end.n, curve.end.y))
+    places = axes.transData.transform(corners)
+    points = [places + shift for shift in ((0, 0), (3, 0), (-3, 0), (0, 3), (0, -3))]
+    for a, b in pairwise(places):
+        points.append(np.linspace(a, b, max(2, int(math.dist(a, b) / 1.5))))
+    return np.concatenate(points)
+
+
+def write(figure: Figure, label: Label, x: float, top: float, look: Style) -> None:
+    """Writes a label whose upper left corner is at a place."""
+    name_size, small = style.NAME_SIZE, style.SMALL_SIZE
+    sheet.text(figure, x, top - 9.3, label.name, name_size, look.ink, weight="bold", gid="label")
+    for k, line in enumerate(label.words):
+        y = top - NAME_LINE - WORDS_LINE * k - 7.5
+        sheet.text(figure, x, y, line, small, style.QUIET, gid="label")
+
+
+def leader(figure: Figure, start: Sequence[float], stop: Sequence[float], look: Style) -> None:
+    """A thin line from a label to what it names."""
+    sheet.line(figure, start, stop, look.ink, linewidth=0.6, alpha=0.7)
+
+
+def guides(
+    figure: Figure,
+    axes: Axes,
+    frame: Box,
+    ink: np.ndarray,
+    taken: list[Box],
+    span: Limits,
+    length: Length,
+) -> None:
+    """Short lines of slope 1 and 2 in a free place near a corner, if there is one."""
+    low = axes.get_ylim()[0]
+    here, there = axes.transData.transform([(span[0], low), (2 * span[0], 2 * low)])
+    octave = there - here
+    for run in (2.0, 1.5, 1.0):
+        wide, high = run * octave[0], 2 * run * octave[1]
+        if wide > 0.4 * (frame.x1 - frame.x0) or high > 0.4 * (frame.y1 - frame.y0):
+            continue
+        box = free_place((wide + 24, high + 6), ink, taken, frame)
+        if box is None:
+            continue
+        x, y = box.x0, box.y0
+        for power, text in ((1, f"∝ {length.letter}"), (2, f"∝ {length.letter}²")):
+            rise = power * run * octave[1]
+            sheet.line(figure, (x, y), (x + wide, y + rise), style.GUIDE, linewidth=0.8)
+            sheet.text(figure, x + wide + 3, y + rise - 3, text, style.SMALL_SIZE, style.QUIET)
+        return

@@ -1,0 +1,137 @@
+"""The sheet that figures are laid out on: its measures, text and lines on it, and its head.
+
+Layout is done in points (1/72 inch), so that labels sit alike in every output.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.lines import Line2D
+
+from attnplots import style
+from attnplots.labels import Box
+from attnplots.records import Record
+
+POINT = 1 / 72
+
+WIDTH = 720.0
+LEFT = 44.0
+RIGHT = 8.0
+SMALL_LINE = 11.5
+
+
+def figure() -> Figure:
+    """An empty sheet, on which text can be measured before its size is known."""
+    empty = Figure(dpi=72)
+    FigureCanvasAgg(empty)
+    return empty
+
+
+def size(figure: Figure, height: float) -> None:
+    """Cuts the sheet to a height; the width is the same for all."""
+    figure.set_size_inches(WIDTH * POINT, height * POINT)
+
+
+def text(
+    figure: Figure, x: float, y: float, text: str, size: float, colour: str, **more: Any
+) -> None:
+    """Text whose baseline is at a place given in points."""
+    where = (x * POINT, y * POINT)
+    inches = figure.dpi_scale_trans
+    figure.text(*where, text, fontsize=size, color=colour, transform=inches, **more)
+
+
+def line(
+    figure: Figure, start: Sequence[float], stop: Sequence[float], colour: str, **more: Any
+) -> None:
+    """A straight line between two places given in points."""
+    x, y = ([start[i] * POINT, stop[i] * POINT] for i in (0, 1))
+    inches = figure.dpi_scale_trans
+    figure.add_artist(Line2D(x, y, transform=inches, color=colour, **more))
+
+
+def text_width(figure: Figure, text: str, size: float, weight: str = "normal") -> float:
+    """How wide a line of text gets."""
+    font = FontProperties(family="DejaVu Sans", size=size, weight=weight)
+    canvas = figure.canvas
+    assert isinstance(canvas, FigureCanvasAgg)
+    return canvas.get_renderer().get_text_width_height_descent(text, font, False)[0]
+
+
+def heading(figure: Figure, x: float, y: float, said: str) -> None:
+    """The title of a row of panels."""
+    text(figure, x, y, said, style.HEAD_SIZE, style.TEXT, weight="bold")
+
+
+def subheading(figure: Figure, x: float, y: float, said: str) -> None:
+    """The title of a panel among several in a row."""
+    text(figure, x, y, said, style.NAME_SIZE, style.TEXT, weight="bold")
+
+
+def centred(figure: Figure, frame: Box, y: float, said: str, colour: str) -> None:
+    """Text in the middle of a frame's width."""
+    text(figure, (frame.x0 + frame.x1) / 2, y, said, style.NAME_SIZE, colour, ha="center")
+
+
+def small_lines(figure: Figure, top: float, lines: list[str]) -> None:
+    """Lines of the head or foot; `top` is the baseline of the first."""
+    for k, said in enumerate(lines):
+        text(figure, LEFT, top - SMALL_LINE * k, said, style.SMALL_SIZE, style.QUIET)
+
+
+def wrapped_all(figure: Figure, texts: list[str]) -> list[str]:
+    """Lines that fit the sheet; each text starts on one of its own."""
+    return [line for said in texts for line in wrapped(figure, said)]
+
+
+def wrapped(figure: Figure, text: str) -> list[str]:
+    """The text in lines that fit the sheet."""
+    lines = [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if lines[-1] and text_width(figure, longer, style.SMALL_SIZE) > WIDTH - LEFT - RIGHT:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
+
+
+def setting(records: list[Record]) -> str:
+    """The machine and the sizes that the records are about, on one line."""
+    on_cpu = {str(r.get("device") or "cpu").startswith("cpu") for r in records}
+    parts = []
+    if True in on_cpu:
+        parts.append(_joined(records, "cpu_model", _short_cpu))
+        parts.append(_joined(records, "threads", lambda n: f"{n} thread{'' if n == 1 else 's'}"))
+    if False in on_cpu:
+        parts.append(_joined(records, "gpu", str))
+    parts.append(_joined(records, "dtype", str))
+    heads, dim, value = (_shared(records, a) for a in ("heads", "head_dim", "value_dim"))
+    if heads is not None and dim is not None:
+        more = f" (values {value})" if value not in (None, dim) else ""
+        parts.append(f"{heads} head{'' if heads == 1 else 's'} × {dim} dimensions{more}")
+    if _shared(records, "causal") is True:
+        parts.append("causal")
+    batches = [record["batch"] for record in records]
+    low, high = min(batches), max(batches)
+    parts.append(f"batch {low}" if low == high else f"batch {low} to {high}")
+    return " · ".join(part for part in parts if part)
+
+
+def _shared(records: list[Record], column: str) -> Any:
+    """The column's value where all records have the same, or None."""
+    values = [record.get(column) for record in records]
+    return values[0] if all(value == values[0] for value in values) else None
+
+
+def _joined(records: list[Record], column: str, say: Callable[[Any], str]) -> str:
+    values = (record.get(column) for record in records)
+    return " / ".join(dict.fromkeys(say(value) for value in values if value is not None))
+
+
+def _short_cpu(model: object) -> str:
+    return " ".join(re.sub(r"\((R|TM)\)|\bCPU\b", " ", str(model), flags=re.IGNORECASE).split())

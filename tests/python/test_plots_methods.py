@@ -1,0 +1,321 @@
+"""The figures of all methods, of approximation errors and of decoding, on made-up records."""
+
+import importlib
+import math
+import zlib
+
+import numpy as np
+import pytest
+from test_plots import (
+    MAGIC,
+    PLOTS,
+    clear_labels,
+    curves,
+    drawn,
+    measured,
+    missing,
+    refusal,
+    run,
+    style,
+    texts,
+    ticks,
+    values,
+    write,
+)  # fmt: skip
+
+decode, errors, families = (
+    importlib.import_module(f"attnplots.{name}") for name in ("decode", "errors", "families")
+)
+
+FAST = "lsh:rounds=4,profile=fast-transformers"
+# Time in ms and memory in bytes per sample at N = 512, the power of N in either, and the error.
+METHODS = {
+    "softmax": (12.6, 2, 2**24, 2, None), "sdpa": (4.3, 2, 2**20, 1, None),
+    "linear": (5.6, 1, 2**22, 1, None), "linear-einsum": (2.6, 1, 2**22, 1, None),
+    "linear-cumsum": (40, 1, 2**28, 1, None), "linear-recurrent": (55, 1, 2**21, 1, None),
+    "linear-elu0.1": (5.7, 1, 2**22, 1, None), "efficient": (3, 1, 2**22, 1, None),
+    "taylor": (90, 1, 2**27, 1, 0.08), "polynomial-2": (80, 1, 2**27, 1, 0.35),
+    "favor": (18, 1, 2**24, 1, 0.25), "rff": (16, 1, 2**24, 1, 0.45),
+    "linformer": (4, 1, 2**23, 1, 0.9), "lsh-1": (20, 1, 2**25, 1, 0.55),
+    "lsh-4": (80, 1, 2**27, 1, 0.3), "lsh-8": (160, 1, 2**28, 1, 0.2),
+    FAST: (120, 1, 3 * 2**26, 1, 0.33),
+}  # fmt: skip
+ONE_WAY = {"linear-cumsum": True, "linear-recurrent": True, "efficient": False, "linformer": False}
+# The same of decoding, at P = 16: flat, as the cache grows, or recomputed.
+DECODING = {
+    "softmax": (0.02, 2, 2**14, 1.6), "stateful-softmax": (0.02, 0.7, 2**16, 1),
+    "stateful-softmax-concat": (0.021, 0.9, 2**17, 1), "lsh-1": (0.08, 0.6, 92_000, 1),
+    "lsh-4": (0.2, 0.6, 2**17, 1), "linear": (0.03, 0, 133_000, 0),
+    "linear-elu0.1": (0.031, 0, 133_000, 0), "taylor": (0.5, 0, 9e6, 0),
+    "polynomial-2": (0.45, 0, 8.5e6, 0), "favor": (0.06, 0, 5e5, 0), "rff": (0.055, 0, 5e5, 0),
+}  # fmt: skip
+
+
+def stopped(method, n, protocol):
+    """Why a method has no time here, as the sweep may find it."""
+    if protocol == "forward_backward":
+        if method == "softmax" and n > 8192 or method == "linear-cumsum" and n > 4096:
+            return "predicted_oom", "skipped"
+        if method == FAST and n > 8192:
+            return "timeout", "failed"
+    return ("invalid", "failed") if (method, n) == ("taylor", 2048) else None
+
+
+def methods(protocols=("forward", "forward_backward"), names=METHODS):
+    return [
+        one_method(name, n, protocol, causal)
+        for protocol in protocols
+        for causal in (False, True)
+        for name in names
+        for n in (2**k for k in range(9, 15))
+    ]
+
+
+def one_method(name, n, protocol, causal):
+    ms, power, memory, memory_power, error = METHODS[name]
+    more = {"protocol": protocol, "causal": causal, "inputs": "normal"}
+    if ONE_WAY.get(name, causal) != causal:
+        return missing(name, n, "unsupported", "skipped", **more)
+    if stop := stopped(name, n, protocol):
+        return missing(name, n, *stop, **more)
+    ms *= (2.7 if protocol == "forward_backward" else 1) * (1.3 if causal else 1)
+    ms *= 1 + 0.1 * math.sin(zlib.crc32(f"{name}{n}{protocol}{causal}".encode()))
+    if error is not None:
+        error *= (n / 512) ** 0.12
+    size = memory * (n / 512) ** memory_power
+    return measured(name, n, ms * (n / 512) ** power, size, approximation_error=error, **more)
+
+
+def decoding():
+    rows = []
+    for name, (ms, power, memory, memory_power) in DECODING.items():
+        for n in (2**k for k in range(4, 17)):
+            more = {"protocol": "decode", "causal": True}
+            if name == "softmax" and n > 8192:
+                rows.append(missing(name, n, "predicted_oom", "skipped", **more))
+                continue
+            size = int(memory * (n / 16) ** memory_power)
+            time = ms * (1 + (n / 256) ** power if power else 1)
+            rows.append(measured(name, n, time, size, state_bytes=size, **more))
+    return rows
+
+
+def footer(figure, start):
+    """The text of the footer from a sentence that starts so, line breaks undone."""
+    return " ".join(texts(figure)).partition(start)[2]
+
+
+def marks(axes):
+    """The points of a panel, without its lines."""
+    lines = [line for line in axes.get_lines() if line.get_linestyle() == "None"]
+    return {(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in lines}
+
+
+def test_every_method_has_a_look_of_its_own():
+    names = {*METHODS, *DECODING}
+    assert names <= set(style.KNOWN)
+    looks = style.styles(names)
+    assert len({look.colour for look in looks.values()}) == len(names)
+    assert len({(look.marker, look.hollow) for look in looks.values()}) == len(names)
+    hues = {style.family(name) for name in names}
+    assert hues == {"softmax", "sdpa", "linear", "kernel", "lsh", "efficient", "linformer"}
+
+
+def test_names_of_options_are_short():
+    for method, text in (
+        (FAST, "lsh-4 (fast-transformers)"),
+        ("lsh:rounds=2", "lsh-2"),
+        ("lsh:rounds=4,chunk=32", "lsh-4 (chunk=32)"),
+        ("favor:features=64,seed=1", "favor (features=64, seed=1)"),
+        ("linear-elu0.1", "linear-elu0.1"),
+        ("odd: not=,options", "odd: not=,options"),
+    ):
+        assert curves.method_text(method) == text
+
+
+@pytest.mark.parametrize("protocols", [("forward",), ("forward", "forward_backward")])
+def test_seventeen_names_are_clear_and_complete(protocols):
+    rows = methods(protocols)
+    figure = drawn(rows, families.draw)
+    said = clear_labels(figure)
+    settings = 2 * len(protocols)
+    assert len(figure.axes) == settings * 2 * 3
+    for method in METHODS:
+        wanted = 2 * len(protocols) * (1 if method in ONE_WAY else 2)
+        # The narrow label has the profile on a line of its own.
+        found = said.count("lsh-4") if method == "lsh-4" else said.count(method)
+        if method == "lsh-4":
+            found -= said.count("(fast-transformers)")
+        if method == FAST:
+            found = said.count("(fast-transformers)")
+        if method in families.REFERENCES:
+            wanted *= 3
+        assert found == wanted, method
+    left_out = footer(figure, "Not drawn (Forward · causal):")
+    for method in ("efficient", "linformer"):
+        assert f"{method}: not supported" in left_out
+    assert "taylor at N = 2k: invalid" in left_out
+
+
+def test_references_are_pale_where_they_are_not_at_home():
+    figure = drawn(methods(("forward",)), families.draw)
+    looks = style.styles(METHODS)
+    for axes, home in zip(figure.axes[:3], ("linear", None, "softmax"), strict=True):
+        colours = [line.get_color() for line in axes.get_lines()]
+        for method in families.REFERENCES:
+            assert (looks[method].colour in colours) == (method == home)
+            assert (style.faint(looks[method]).colour in colours) == (method != home)
+
+
+def test_ends_are_said_once_in_small_multiples():
+    names = ("softmax", "sdpa", "linear", "favor")
+    figure = drawn(methods(("forward_backward",), names), families.draw)
+    assert texts(figure).count("out of memory") == 4, "time and memory, causal and not"
+    crosses = [
+        line for axes in figure.axes for line in axes.get_lines() if line.get_marker() == "x"
+    ]
+    assert len(crosses) == 3 * 4
+
+
+def test_curves_that_end_early_are_named_beside_with_leaders():
+    rows = [measured("linear", n, n, n) for n in (512, 1024, 2048, 4096)]
+    rows += [measured("linear-einsum", n, 30 * n, 30 * n) for n in (512, 1024)]
+    figure = drawn(rows, families.draw)
+    leaders = [line for line in figure.artists if line.get_alpha()]
+    assert len(leaders) == 2
+    edge = figure.axes[0].get_window_extent().x1
+    names = [text for text in figure.texts if text.get_gid() == "label"]
+    assert all(text.get_window_extent().x0 > edge for text in names)
+
+
+def test_unknown_methods_and_empty_kinds_find_a_place():
+    figure = drawn([measured("window", n, n, n) for n in (512, 1024)], families.draw)
+    assert len(figure.axes) == 2 and clear_labels(figure).count("window") == 2
+    rows = [measured("linear"), missing("favor", 512, "unsupported", "skipped")]
+    shown = texts(drawn(rows, families.draw))
+    assert shown.count("nothing measured") == 2
+    assert any("favor: not supported" in text for text in shown)
+
+
+def test_errors_are_marks_at_their_time():
+    figure = drawn(methods(), errors.draw)
+    clear_labels(figure)
+    assert len(figure.axes) == 2 * 3, "forward alone, at three lengths"
+    shown = [text for text in texts(figure) if text.startswith("N = ")]
+    assert shown == ["N = 1k", "N = 4k", "N = 16k"] * 2
+    for i, axes in enumerate(figure.axes):
+        n, causal = errors.LENGTHS[i % 3], i >= 3
+        kept = (one_method(m, n, "forward", causal) for m in METHODS)
+        wanted = {
+            (r["time_per_sample_ms"], r["approximation_error"])
+            for r in kept
+            if r["outcome"] == "measured" and r["approximation_error"]
+        }
+        assert marks(axes) == wanted
+        lines = {line.get_xdata()[0] for line in axes.get_lines() if len(line.get_xdata()) == 2}
+        exact = (one_method(m, n, "forward", causal) for m in errors.EXACT)
+        assert lines == {r["time_per_sample_ms"] for r in exact}
+
+
+def test_errors_name_everything_that_is_not_a_mark():
+    rows = methods(("forward",))
+    rows = [r for r in rows if (r["method"], r["query_len"]) != ("softmax", 16384)]
+    for causal in (False, True):
+        more = {"causal": causal, "inputs": "normal"}
+        rows.append(missing("softmax", 16384, "predicted_oom", "skipped", **more))
+    for name, error in (("rank", 0.0), ("odd", -0.5)):
+        rows.append(measured(name, 1024, approximation_error=error, inputs="normal"))
+    figure = drawn(rows, errors.draw)
+    silent = footer(figure, "approximates nothing:")
+    for method, record in METHODS.items():
+        exact = method in errors.EXACT
+        named = f"{method}," in silent or f"{method}." in silent
+        assert named == (record[-1] is None and not exact), method
+    for said in (
+        "softmax at N = 16k: out of memory (predicted)",
+        "rank: approximation error is not above 0",
+        "odd: approximation error is not above 0",
+        "linformer: not supported",
+        "exact (sdpa, softmax)",
+    ):
+        assert said in silent or said in " ".join(texts(figure)), said
+    assert "error not recorded" not in silent
+    assert not {"rank", "odd"} & set(clear_labels(figure))
+
+
+def test_errors_do_without_errors_and_without_the_chosen_lengths():
+    rows = [measured("linear", n, n, approximation_error=None) for n in (64, 128, 256, 512)]
+    figure = drawn(rows, errors.draw)
+    assert len(figure.axes) == 3 and texts(figure).count("nothing measured") == 3
+    assert [t for t in texts(figure) if t.startswith("N = ")] == ["N = 64", "N = 256", "N = 512"]
+    rows += [measured("softmax", n, n) for n in (64, 128, 256, 512)]
+    assert texts(drawn(rows, errors.draw)).count("no approximation measured") == 3
+    rows = [measured("favor", 1024, protocol="forward_backward", approximation_error=0.5)]
+    assert marks(drawn(rows, errors.draw).axes[0]) == {(1.0, 0.5)}
+
+
+def test_lines_close_together_keep_their_names_apart():
+    rows = [measured(m, 1024, ms) for m, ms in (("softmax", 5.0), ("sdpa", 5.1))]
+    rows += [measured("favor", 1024, 900.0, approximation_error=0.5)]
+    figure = drawn(rows, errors.draw)
+    assert {"softmax", "sdpa"} <= set(clear_labels(figure))
+
+
+def test_decoding_is_drawn_against_the_position():
+    figure = drawn(decoding(), decode.draw)
+    said = clear_labels(figure)
+    assert all(said.count(method) == 2 for method in DECODING)
+    shown = texts(figure)
+    assert {"Decoding", "Time per token (ms)", "∝ P", "∝ P²"} <= set(shown)
+    assert shown.count("Position P (tokens before)") == 2
+    assert not any("N" in text.split() for text in shown)
+    linear = next(line for line in figure.axes[0].get_lines() if set(line.get_ydata()) == {0.03})
+    assert len(linear.get_xdata()) == 13
+    crosses = [line for line in figure.axes[0].get_lines() if line.get_marker() == "x"]
+    assert [list(line.get_xdata()) for line in crosses] == [[16384]]
+    rows = [*decoding(), missing("favor", 2**17, "invalid", protocol="decode", causal=True)]
+    assert footer(drawn(rows, decode.draw), "Not drawn:").startswith(" favor at P = 128k: invalid")
+
+
+def test_no_text_is_small():
+    for rows, draw in ((methods(), families.draw), (methods(), errors.draw),
+                       (decoding(), decode.draw)):  # fmt: skip
+        figure = drawn(rows, draw)
+        shown = [text for text in figure.findobj() if hasattr(text, "get_fontsize")]
+        assert min(text.get_fontsize() for text in shown if text.get_text()) >= 7
+
+
+def test_ticks_of_narrow_panels():
+    assert ticks.times((8, 1100), between=(3,))[1] == ["10", "30", "100", "300", "1,000"]
+    assert ticks.lengths((512, 16384), most=4)[1] == ["512", "2k", "8k"]
+    low, high = ticks.around([1.0, 100.0, np.nan])
+    assert low < 1 and high > 100
+
+
+def test_two_drawings_of_several_figures_are_the_same_bytes(tmp_path):
+    folder = write(tmp_path / "set", methods(("forward",), ("softmax", "linear", "favor")))
+    for out in ("one", "two"):
+        assert run(PLOTS / "methods.py", folder, "--out", tmp_path / out).returncode == 0
+    for stem in ("methods", "methods-error"):
+        for kind in MAGIC:
+            one, two = (tmp_path / out / f"{stem}.{kind}" for out in ("one", "two"))
+            assert one.read_bytes() == two.read_bytes(), (stem, kind)
+
+
+@pytest.mark.parametrize("name", ["methods", "decode"])
+def test_what_cannot_be_drawn_is_said_in_one_line(name, tmp_path):
+    rows = [missing(m, 512, "unsupported", "skipped") for m in ("linformer", "favor")]
+    folder = write(tmp_path / "set", rows)
+    assert "at least one measured" in refusal(PLOTS / f"{name}.py", folder)
+    folder = write(tmp_path / "bad", [measured(approximation_error="large")])
+    assert "records.jsonl:1: " in (said := refusal(PLOTS / f"{name}.py", folder))
+    assert "`approximation_error`" in said
+    assert not list(tmp_path.glob("*/*.png"))
+
+
+def test_errors_are_of_another_pass_where_the_forward_one_has_no_time(tmp_path):
+    rows = [missing("favor", 1024, "oom")]
+    rows += [measured("favor", 1024, protocol="forward_backward", approximation_error=0.5)]
+    result = run(PLOTS / "methods.py", write(tmp_path / "set", rows))
+    assert result.returncode == 0, result.stderr
+    assert not {1.0} - values(drawn(rows, families.draw).axes[2])
