@@ -68,7 +68,7 @@ TEST(MeasureDecode, ARightMethodGetsItsColumns) {
   EXPECT_EQ(record.get("time_samples_ms").size(), 32u);
   EXPECT_EQ(record.get("calls_per_sample"), 1);
   EXPECT_EQ(record.get("warmup_calls"), 4);
-  EXPECT_EQ(record.text("stop_reason"), "time_budget");
+  EXPECT_TRUE(record.text("stop_reason") == "time_budget" || record.text("stop_reason") == "noise_target");
   EXPECT_GT(record.number("time_first_ms"), 0);
   EXPECT_GT(record.number("measured_s"), record.number("time_first_ms") / 1e3);
   // Of one token.
