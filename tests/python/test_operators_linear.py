@@ -1,0 +1,178 @@
+"""attn::linear_attention as Python sees it: the operator's registrations, gradients and torch.compile."""
+
+import pytest
+import torch
+
+
+@pytest.fixture(scope="module", autouse=True)
+def library(build):
+    torch.ops.load_library(str(build / "libattn.so"))
+    torch.set_num_threads(1)  # tensors this small only wait for each other
+
+
+MAPS = ["elu", "elu0.1", "taylor", "polynomial-2", "favor", "rff"]
+FORMS = [(False, None), (True, None), (False, (13, 6)), (True, (13, 0))]
+
+
+def arguments(name, *, causal=True, lengths=None, dtype=torch.float64, length=13, device="cpu"):
+    """Positional arguments of the operator, its chunk shorter than the sequence; q, k and v need gradients."""
+    generator = torch.Generator().manual_seed(length)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    inputs = [normal(2, 2, length, dim) for dim in (4, 4, 3)]
+    inputs = [x.to(device, dtype).requires_grad_() for x in inputs]
+    key_lengths = None if lengths is None else torch.tensor(lengths, device=device)
+    projection = normal(8, 4).to(device) if name in ("favor", "rff") else None
+    return (*inputs, causal, key_lengths, name, 1e-6, projection, 4)
+
+
+def by_definition(q, k, v, causal, key_lengths=None):
+    """With elu(x) + 1, pair by pair."""
+    weights = (torch.nn.functional.elu(q) + 1) @ (torch.nn.functional.elu(k) + 1).transpose(2, 3)
+    if causal:
+        weights = weights.tril()
+    if key_lengths is not None:
+        hidden = torch.arange(k.shape[2]) >= key_lengths[:, None]
+        weights = weights.masked_fill(hidden[:, None, None, :], 0)
+    return weights @ v / (weights.sum(3, keepdim=True) + 1e-6)
+
+
+@pytest.mark.parametrize(("causal", "lengths"), FORMS)
+def test_is_its_definition(causal, lengths):
+    q, k, v, _, key_lengths, *_ = arguments("elu", causal=causal, lengths=lengths)
+    found = torch.ops.attn.linear_attention(q, k, v, causal, key_lengths)
+    expected = by_definition(q, k, v, causal, key_lengths)
+    torch.testing.assert_close(found, expected)
+    gradients = [torch.autograd.grad(x.square().sum(), (q, k, v)) for x in (found, expected)]
+    for mine, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_takes_its_options_by_name():
+    q, k, v, *_ = arguments("elu")
+    found = torch.ops.attn.linear_attention(q, k, v, True, key_lengths=None, feature_map="elu", eps=1e-6)
+    torch.testing.assert_close(found, by_definition(q, k, v, True))
+    assert not torch.equal(found, torch.ops.attn.linear_attention(q, k, v, True, eps=0.1))
+
+
+def test_cross_attention():
+    q, k, v, *_ = arguments("elu", causal=False)
+    found = torch.ops.attn.linear_attention(q[:, :, :5], k, v, False)
+    torch.testing.assert_close(found, by_definition(q[:, :, :5], k, v, False))
+
+
+@pytest.mark.parametrize("name", MAPS)
+@pytest.mark.parametrize(("causal", "lengths"), [(False, (13, 6)), (True, None)])
+def test_opcheck(name, causal, lengths):
+    given = arguments(name, causal=causal, lengths=lengths)
+    torch.library.opcheck(torch.ops.attn.linear_attention.default, given)
+    torch.library.opcheck(torch.ops.attn._linear_attention.default, given)
+
+
+@pytest.mark.parametrize("name", ["elu", "favor"])
+def test_opcheck_of_the_backward(name):
+    q, k, v, causal, lengths, _, eps, projection, chunk = arguments(name)
+    with torch.no_grad():
+        output, normalizer = torch.ops.attn._linear_attention(
+            q, k, v, causal, lengths, name, eps, projection, chunk
+        )
+        given = (
+            torch.ones_like(output), q.detach(), k.detach(), v.detach(), normalizer, causal, lengths, name, projection,
+            chunk,
+        )  # fmt: skip
+    torch.library.opcheck(torch.ops.attn._linear_attention_backward.default, given)
+
+
+@pytest.mark.parametrize("name", MAPS)
+@pytest.mark.parametrize(("causal", "lengths"), FORMS)
+def test_gradcheck(name, causal, lengths):
+    q, k, v, *rest = arguments(name, causal=causal, lengths=lengths, length=13)
+    assert torch.autograd.gradcheck(
+        lambda *x: torch.ops.attn.linear_attention(*x, *rest), (q, k, v), fast_mode=True
+    )
+
+
+def test_a_second_derivative_is_refused():
+    q, *rest = arguments("elu")
+    output = torch.ops.attn.linear_attention(q, *rest)
+    (gradient,) = torch.autograd.grad(output.sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match="_linear_attention_backward"):
+        gradient.sum().backward()
+
+
+def results(function, *given):
+    output = function(*given)
+    return (output, *torch.autograd.grad(output.square().sum(), given[:3]))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("name", ["elu", "favor"])
+def test_compiles_with_static_shapes(name, backend):
+    torch._dynamo.reset()
+    operator = torch.ops.attn.linear_attention
+    compiled = torch.compile(operator, fullgraph=True, dynamic=False, backend=backend)
+    given = arguments(name)
+    for found, expected in zip(results(compiled, *given), results(operator, *given), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_compiles_once_for_all_lengths():
+    torch._dynamo.reset()
+    graphs = 0
+
+    def counting(module, inputs):
+        nonlocal graphs
+        graphs += 1
+        return torch._dynamo.lookup_backend("aot_eager")(module, inputs)
+
+    def doubled(*given):
+        return torch.ops.attn.linear_attention(*given).mul(2)
+
+    compiled = torch.compile(doubled, fullgraph=True, dynamic=True, backend=counting)
+    after_first = None  # the first compiles twice: dynamo tries eps as an input before it takes it as a constant
+    for length in (13, 22, 40):
+        given = arguments("elu", length=length, lengths=(length, 6))
+        for found, expected in zip(results(compiled, *given), results(doubled, *given), strict=True):
+            torch.testing.assert_close(found, expected)
+        after_first = after_first or graphs
+    assert graphs == after_first
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("name", "columns", "sums"), [("elu", 1, torch.float32), ("rff", 2, torch.float64)])
+def test_shapes_without_numbers(dtype, name, columns, sums):
+    given = arguments(name, device="meta", dtype=dtype)
+    output = torch.ops.attn.linear_attention(*given)
+    assert (output.shape, output.dtype, output.device.type) == ((2, 2, 13, 3), dtype, "meta")
+    gradients = torch.autograd.grad(output.sum(), given[:3])
+    assert [g.shape for g in gradients] == [x.shape for x in given[:3]]
+    _, normalizer = torch.ops.attn._linear_attention(*given)
+    assert (normalizer.shape, normalizer.dtype) == ((2, 2, 13, columns), sums)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({0: torch.zeros(3, 4)}, r"q has 2 dimensions, expected \[batch, heads, length, dim\]"),
+        ({1: torch.zeros(2, 2, 13, 4)}, "k is Float on cpu, expected Double on cpu as q"),
+        ({1: torch.zeros(2, 2, 13, 5).double()}, "k has dim 5, expected 4 as q"),
+        ({2: torch.zeros(2, 2, 12, 3).double()}, "v has length 12, expected 13 as k"),
+        ({2: torch.zeros(2, 1, 13, 3).double()}, r"v has shape \[2, 1, 13, 3\], expected batch and heads of q"),
+        ({4: torch.tensor([1, 2, 3])}, r"key_lengths has shape \[3\], expected \[batch\] = \[2\]"),
+        ({8: 0}, "chunk = 0, expected at least 1"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_are_named(changed, message):
+    given = list(arguments("elu"))
+    for index, value in changed.items():
+        given[index] = value
+    with pytest.raises(ValueError, match="linear_attention: " + message):
+        torch.ops.attn.linear_attention(*given)
+
+
+def test_an_unknown_feature_map_lists_the_known():
+    q, k, v, *_ = arguments("elu")
+    with pytest.raises(ValueError, match="unknown feature map 'relu'; known: elu, elu0.1, favor"):
+        torch.ops.attn.linear_attention(q, k, v, True, feature_map="relu")
