@@ -19,9 +19,9 @@ inline std::vector<std::string> method_specs() {
   for (const auto* entry : methods())
     if (!entry->name.starts_with("test-")) specs.push_back(entry->name);
   // Many chunks, the last one partial; a projection shorter than the keys; few random features; factored buckets.
-  for (const auto* spec : {"linear:chunk=7", "favor:chunk=7,features=16", "rff:chunk=7,seed=5", "linformer:rank=8",
-                           "lsh:rounds=2,chunk=8,buckets=16", "lsh:rounds=2,chunk=8,profile=fast-transformers",
-                           "lsh:rounds=1,chunk=16,buckets=132"})
+  for (const auto* spec :
+       {"linear:chunk=7", "favor:chunk=7,features=16", "rff:chunk=7,seed=5", "linformer:rank=8",
+        "lsh:rounds=2,chunk=8,buckets=16", "lsh:rounds=2,chunk=8,profile=fast-transformers", "lsh:rounds=1,chunk=16,buckets=132"})
     specs.push_back(spec);
   return specs;
 }
