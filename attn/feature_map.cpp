@@ -31,6 +31,18 @@ class EluPlusOne : public FeatureMap {
   double alpha_;
 };
 
+class Relu : public FeatureMap {
+ public:
+  int64_t count(int64_t dim) const override { return dim; }
+  Features apply(const Tensor& x) const override { return {at::relu(x), {}}; }
+  Tensor gradient(const Tensor& x, const Features&, const Tensor& phi_gradient) const override {
+    return phi_gradient.masked_fill(x.gt(0).logical_not_(), 0);
+  }
+  Tensor kernel(const Tensor& q, const Tensor& k) const override {
+    return at::matmul(q.clamp_min(0), k.clamp_min(0).transpose(-2, -1));
+  }
+};
+
 class Taylor : public FeatureMap {
  public:
   int64_t count(int64_t dim) const override { return dim + 1; }
@@ -166,11 +178,12 @@ std::unique_ptr<const FeatureMap> make_feature_map(const std::string& name, cons
   TORCH_CHECK_VALUE(random || !projection, "feature map '", name, "' takes no projection");
   if (name == "elu") return std::make_unique<EluPlusOne>(1);
   if (name == "elu0.1") return std::make_unique<EluPlusOne>(0.1);
+  if (name == "relu") return std::make_unique<Relu>();
   if (name == "taylor") return std::make_unique<Taylor>();
   if (name == "polynomial-2") return std::make_unique<Polynomial2>();
   if (name == "favor") return std::make_unique<Favor>(*projection);
   if (name == "rff") return std::make_unique<Trigonometric>(*projection);
-  TORCH_CHECK_VALUE(false, "unknown feature map '", name, "'; known: elu, elu0.1, favor, polynomial-2, rff, taylor");
+  TORCH_CHECK_VALUE(false, "unknown feature map '", name, "'; known: elu, elu0.1, favor, polynomial-2, relu, rff, taylor");
 }
 
 Tensor draw_orthogonal_directions(int64_t count, int64_t dim, int64_t seed) {

@@ -38,6 +38,7 @@ class FeatureMap {
 // By name; `projection` [P,D] holds the random directions ω of the maps that have some, in their sums' type.
 //   elu           elu(x) + 1                              ("Transformers are RNNs", equation 7)
 //   elu0.1        elu(x; α = 0.1) + 1
+//   relu          max(x, 0); a query or key without a positive entry has no weight
 //   taylor        [1, x/‖x‖], so that the kernel is 1 + q̂·k̂
 //   polynomial-2  [1, x̃, x̃_a x̃_b (a < b), x̃_a²/√2] with x̃ = x/D^¼, so that the kernel is 1 + s + s²/2, s = q·k/√D
 //   favor         exp(ωx̃ − ‖x̃‖²/2)/√P                    (FAVOR+, 2009.14794, equation 5), P features

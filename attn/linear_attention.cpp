@@ -12,6 +12,7 @@
 #include <limits>
 #include <tuple>
 
+#include "attn/kernels/linear.h"
 #include "attn/mask.h"
 #include "attn/triangular.h"
 
@@ -122,8 +123,10 @@ struct Chunk {
 
 std::tuple<Tensor, Tensor> forward_on(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
                                       const std::optional<Tensor>& key_lengths, const std::string& feature_map, double epsilon,
-                                      const std::optional<Tensor>& projection, int64_t chunk) {
+                                      const std::optional<Tensor>& projection, int64_t chunk, const std::string& kernel) {
   const auto map = make_feature_map(feature_map, projection);
+  if (const auto* own = kernels::find_linear_kernels(kernel, feature_map, q.scalar_type(), q.device().type()))
+    return kernels::linear_forward(*own, q, k, v, causal, key_lengths, feature_map, epsilon);
   const Sequences in(q, k, v, key_lengths, *map);
   const auto rows = q.size(0) * q.size(1);
   const auto output = at::empty({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options());
@@ -266,8 +269,10 @@ void causal_backward(const Sequences& in, const FeatureMap& map, const RowGradie
 std::tuple<Tensor, Tensor, Tensor> backward_on(const Tensor& gradient, const Tensor& q, const Tensor& k, const Tensor& v,
                                                const Tensor& normalizer, bool causal, const std::optional<Tensor>& key_lengths,
                                                const std::string& feature_map, const std::optional<Tensor>& projection,
-                                               int64_t chunk) {
+                                               int64_t chunk, const std::string& kernel) {
   const auto map = make_feature_map(feature_map, projection);
+  if (const auto* own = kernels::find_linear_kernels(kernel, feature_map, q.scalar_type(), q.device().type()))
+    return kernels::linear_backward(*own, gradient, q, k, v, normalizer, causal, key_lengths, feature_map);
   const Sequences in(q, k, v, key_lengths, *map);
   const RowGradients row_gradients(gradient, normalizer);
   const Gradients gradients(q, k, v);
@@ -311,7 +316,7 @@ void check(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, const
 
 std::tuple<Tensor, Tensor> forward_shapes(const Tensor& q, const Tensor&, const Tensor& v, bool, const std::optional<Tensor>&,
                                           const std::string& feature_map, double, const std::optional<Tensor>& projection,
-                                          int64_t) {
+                                          int64_t, const std::string&) {
   const auto rows = q.sym_sizes().slice(0, 3);
   auto output = rows.vec(), normalizer = rows.vec();
   output.push_back(v.sym_size(3));
@@ -323,7 +328,7 @@ std::tuple<Tensor, Tensor> forward_shapes(const Tensor& q, const Tensor&, const 
 
 std::tuple<Tensor, Tensor, Tensor> backward_shapes(const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v,
                                                    const Tensor&, bool, const std::optional<Tensor>&, const std::string&,
-                                                   const std::optional<Tensor>&, int64_t) {
+                                                   const std::optional<Tensor>&, int64_t, const std::string&) {
   const auto like = [](const Tensor& x) { return at::empty_symint(x.sym_sizes(), x.options()); };
   return {like(q), like(k), like(v)};
 }
@@ -335,9 +340,9 @@ auto find_operator(const char* name) {
 
 std::tuple<Tensor, Tensor> call_forward(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
                                         const std::optional<Tensor>& key_lengths, const std::string& feature_map, double epsilon,
-                                        const std::optional<Tensor>& projection, int64_t chunk) {
+                                        const std::optional<Tensor>& projection, int64_t chunk, const std::string& kernel) {
   static const auto op = find_operator<decltype(forward_on)>("attn::_linear_attention");
-  return op.call(q, k, v, causal, key_lengths, feature_map, epsilon, projection, chunk);
+  return op.call(q, k, v, causal, key_lengths, feature_map, epsilon, projection, chunk, kernel);
 }
 
 class LinearAttention : public torch::autograd::Function<LinearAttention> {
@@ -346,13 +351,15 @@ class LinearAttention : public torch::autograd::Function<LinearAttention> {
 
   static torch::autograd::variable_list forward(Context* context, const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
                                                 const std::optional<Tensor>& key_lengths, const std::string& feature_map,
-                                                double epsilon, const std::optional<Tensor>& projection, int64_t chunk) {
+                                                double epsilon, const std::optional<Tensor>& projection, int64_t chunk,
+                                                const std::string& kernel) {
     const at::AutoDispatchBelowADInplaceOrView guard;
-    const auto [output, normalizer] = call_forward(q, k, v, causal, key_lengths, feature_map, epsilon, projection, chunk);
+    const auto [output, normalizer] = call_forward(q, k, v, causal, key_lengths, feature_map, epsilon, projection, chunk, kernel);
     context->save_for_backward({q, k, v, normalizer, key_lengths.value_or(Tensor()), projection.value_or(Tensor())});
     context->saved_data["causal"] = causal;
     context->saved_data["feature_map"] = feature_map;
     context->saved_data["chunk"] = chunk;
+    context->saved_data["kernel"] = kernel;
     context->mark_non_differentiable({normalizer});
     return {output, normalizer};
   }
@@ -363,52 +370,106 @@ class LinearAttention : public torch::autograd::Function<LinearAttention> {
     const auto optional = [](const Tensor& x) { return x.defined() ? std::optional(x) : std::nullopt; };
     const auto [of_q, of_k, of_v] =
         op.call(gradients[0], saved[0], saved[1], saved[2], saved[3], context->saved_data["causal"].toBool(), optional(saved[4]),
-                context->saved_data["feature_map"].toStringRef(), optional(saved[5]), context->saved_data["chunk"].toInt());
-    return {of_q, of_k, of_v, {}, {}, {}, {}, {}, {}};
+                context->saved_data["feature_map"].toStringRef(), optional(saved[5]), context->saved_data["chunk"].toInt(),
+                context->saved_data["kernel"].toStringRef());
+    return {of_q, of_k, of_v, {}, {}, {}, {}, {}, {}, {}};
   }
 };
 
 std::tuple<Tensor, Tensor> differentiable(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
                                           const std::optional<Tensor>& key_lengths, const std::string& feature_map,
-                                          double epsilon, const std::optional<Tensor>& projection, int64_t chunk) {
-  const auto results = LinearAttention::apply(q, k, v, causal, key_lengths, feature_map, epsilon, projection, chunk);
+                                          double epsilon, const std::optional<Tensor>& projection, int64_t chunk,
+                                          const std::string& kernel) {
+  const auto results = LinearAttention::apply(q, k, v, causal, key_lengths, feature_map, epsilon, projection, chunk, kernel);
   return {results[0], results[1]};
 }
 
 Tensor linear_attention_operator(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
                                  const std::optional<Tensor>& key_lengths, c10::string_view feature_map, double epsilon,
-                                 const std::optional<Tensor>& projection, int64_t chunk) {
+                                 const std::optional<Tensor>& projection, int64_t chunk, c10::string_view kernel) {
   check(q, k, v, causal, key_lengths, chunk);
-  return std::get<0>(call_forward(q, k, v, causal, key_lengths, std::string(feature_map), epsilon, projection, chunk));
+  return std::get<0>(call_forward(q, k, v, causal, key_lengths, std::string(feature_map), epsilon, projection, chunk,
+                                  std::string(kernel)));
+}
+
+void check_step(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sums, const Tensor& normalizers,
+                const std::string& feature_map) {
+  const auto map = make_feature_map(feature_map);
+  const auto expect = [&](const char* name, const Tensor& x, std::vector<c10::SymInt> shape, at::ScalarType dtype) {
+    TORCH_CHECK_VALUE(x.sym_sizes() == c10::SymIntArrayRef(shape) && x.scalar_type() == dtype && x.device() == q.device(),
+                      "linear_attention_step: ", name, " is ", x.scalar_type(), " ", x.sym_sizes(), " on ", x.device(), ", expected ",
+                      dtype, " ", c10::SymIntArrayRef(shape), " on ", q.device());
+  };
+  TORCH_CHECK_VALUE(q.dim() == 4 && v.dim() == 4, "linear_attention_step: q and v have ", q.dim(), " and ", v.dim(),
+                    " dimensions, expected [batch, heads, 1, dim]");
+  const auto batch = q.sym_size(0), heads = q.sym_size(1), dim = q.sym_size(3), value_dim = v.sym_size(3);
+  const auto dtype = q.scalar_type(), sum_dtype = map->sum_dtype(dtype);
+  const c10::SymInt features = map->count(dim.expect_int());
+  expect("q", q, {batch, heads, 1, dim}, dtype);
+  expect("k", k, {batch, heads, 1, dim}, dtype);
+  expect("v", v, {batch, heads, 1, value_dim}, dtype);
+  expect("sums", sums, {batch, heads, features, value_dim}, sum_dtype);
+  expect("normalizers", normalizers, {batch, heads, features}, sum_dtype);
+  TORCH_CHECK_VALUE(sums.is_contiguous() && normalizers.is_contiguous(),
+                    "linear_attention_step: sums and normalizers must be contiguous, as they change in place");
+  TORCH_CHECK_VALUE(!map->scales(), "linear_attention_step: feature map '", feature_map, "' has scales, which sums do not hold");
+}
+
+Tensor step_on(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sums, const Tensor& normalizers,
+               c10::string_view feature_map, double epsilon, c10::string_view kernel) {
+  const std::string map_name(feature_map);
+  check_step(q, k, v, sums, normalizers, map_name);
+  if (const auto* own = kernels::find_linear_kernels(std::string(kernel), map_name, q.scalar_type(), q.device().type()))
+    return kernels::linear_step(*own, q, k, v, sums, normalizers, map_name, epsilon);
+  const auto map = make_feature_map(map_name);
+  const auto dtype = sums.scalar_type();
+  const auto features = [&](const Tensor& x) { return map->apply(merge_heads(x).to(dtype)).phi.view({q.size(0), q.size(1), 1, -1}); };
+  const auto phi = features(q), kappa = features(k);
+  sums.add_(at::matmul(kappa.transpose(2, 3), v.to(dtype)));
+  normalizers.add_(kappa.squeeze(2));
+  return at::matmul(phi, sums).div_(at::matmul(phi, normalizers.unsqueeze(3)).add_(epsilon)).to(q.scalar_type());
+}
+
+Tensor step_shape(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sums, const Tensor& normalizers,
+                  c10::string_view feature_map, double, c10::string_view) {
+  check_step(q, k, v, sums, normalizers, std::string(feature_map));
+  return at::empty_symint(v.sym_sizes(), v.options());
 }
 
 TORCH_LIBRARY_FRAGMENT(attn, library) {
   library.def(
+      "linear_attention_step(Tensor q, Tensor k, Tensor v, Tensor(a!) sums, Tensor(b!) normalizers, str feature_map=\"elu\", "
+      "float eps=1e-6, str kernel=\"auto\") -> Tensor",
+      {at::Tag::pt2_compliant_tag});
+  library.def(
       "linear_attention(Tensor q, Tensor k, Tensor v, bool causal, Tensor? key_lengths=None, str feature_map=\"elu\", float "
       "eps=1e-6, "
-      "Tensor? projection=None, int chunk=128) -> Tensor",
+      "Tensor? projection=None, int chunk=128, str kernel=\"auto\") -> Tensor",
       {at::Tag::pt2_compliant_tag});
   library.def(
       "_linear_attention(Tensor q, Tensor k, Tensor v, bool causal, Tensor? key_lengths, str feature_map, float eps, "
-      "Tensor? projection, int chunk) -> (Tensor output, Tensor normalizer)",
+      "Tensor? projection, int chunk, str kernel) -> (Tensor output, Tensor normalizer)",
       {at::Tag::pt2_compliant_tag});
   library.def(
       "_linear_attention_backward(Tensor gradient, Tensor q, Tensor k, Tensor v, Tensor normalizer, bool causal, Tensor? "
       "key_lengths, "
-      "str feature_map, Tensor? projection, int chunk) -> (Tensor q_gradient, Tensor k_gradient, Tensor "
+      "str feature_map, Tensor? projection, int chunk, str kernel) -> (Tensor q_gradient, Tensor k_gradient, Tensor "
       "v_gradient)",
       {at::Tag::pt2_compliant_tag});
 }
 TORCH_LIBRARY_IMPL(attn, CompositeImplicitAutograd, library) { library.impl("linear_attention", linear_attention_operator); }
 TORCH_LIBRARY_IMPL(attn, CompositeExplicitAutograd, library) {
+  library.impl("linear_attention_step", step_on);
   library.impl("_linear_attention", forward_on);
   library.impl("_linear_attention_backward", backward_on);
 }
 TORCH_LIBRARY_IMPL(attn, Meta, library) {
+  library.impl("linear_attention_step", step_shape);
   library.impl("_linear_attention", forward_shapes);
   library.impl("_linear_attention_backward", backward_shapes);
 }
 TORCH_LIBRARY_IMPL(attn, Autograd, library) {
+  library.impl("linear_attention_step", torch::autograd::autogradNotImplementedFallback());  // decoding
   library.impl("_linear_attention", differentiable);
   library.impl("_linear_attention_backward", torch::autograd::autogradNotImplementedFallback());  // no gradients of gradients
 }
@@ -419,7 +480,7 @@ std::tuple<Tensor, Tensor, Tensor> causal_linear_gradients(const Tensor& output_
                                                            const Tensor& v, const Tensor& normalizer,
                                                            const std::optional<Tensor>& key_lengths,
                                                            const std::string& feature_map, int64_t chunk) {
-  return backward_on(output_gradient, q, k, v, normalizer, true, key_lengths, feature_map, {}, chunk);
+  return backward_on(output_gradient, q, k, v, normalizer, true, key_lengths, feature_map, {}, chunk, "composed");
 }
 
 LinearState LinearState::zeros(const FeatureMap& map, int64_t rows, int64_t head_dim, int64_t value_dim,
@@ -452,7 +513,8 @@ LinearOutput read(const LinearState& state, const FeatureMap& map, const Tensor&
 
 Tensor linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearAttentionOptions& o) {
   check(q, k, v, o.causal, o.key_lengths, o.chunk);
-  return std::get<0>(call_forward(q, k, v, o.causal, o.key_lengths, o.feature_map, o.epsilon, o.projection, o.chunk));
+  return std::get<0>(call_forward(q, k, v, o.causal, o.key_lengths, o.feature_map, o.epsilon, o.projection, o.chunk,
+                                  o.kernel));
 }
 
 }  // namespace attn

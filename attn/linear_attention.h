@@ -3,8 +3,11 @@
 //
 // As PyTorch operators, with autograd and Meta kernels:
 //   attn::linear_attention(Tensor q, Tensor k, Tensor v, bool causal, Tensor? key_lengths=None, str feature_map="elu",
-//                          float eps=1e-6, Tensor? projection=None, int chunk=128) -> Tensor
-// and, behind it, _linear_attention (the output and each row's normalizer) and _linear_attention_backward, which device
+//                          float eps=1e-6, Tensor? projection=None, int chunk=128, str kernel="auto") -> Tensor
+//   attn::linear_attention_step(Tensor q, Tensor k, Tensor v, Tensor(a!) sums, Tensor(b!) normalizers, str feature_map="elu",
+//                               float eps=1e-6, str kernel="auto") -> Tensor
+// (one token of decoding: q, k [B,H,1,D], v [B,H,1,M]; S [B,H,F,M] and Z [B,H,F] change in place; records no gradients)
+// and, behind the first, _linear_attention (the output and each row's normalizer) and _linear_attention_backward, which device
 // kernels may replace.
 #pragma once
 
@@ -24,7 +27,8 @@ struct LinearAttentionOptions {
   std::string feature_map = "elu";             // a name that make_feature_map() knows
   double epsilon = 1e-6;                       // ε
   std::optional<at::Tensor> projection = {};   // of the feature map
-  int64_t chunk = 128;                         // positions a chunk of the causal form
+  int64_t chunk = 128;                         // positions a chunk of the composed causal form
+  std::string kernel = "auto";                 // see kernels::find_linear_kernels()
 };
 
 // q [B,H,N,D], k [B,H,L,D], v [B,H,L,M] → [B,H,N,M] in their dtype; sums are float32 for half-precision inputs.
@@ -32,7 +36,7 @@ struct LinearAttentionOptions {
 // elsewhere exactly the rows that see it. Extra memory: the output, a number or two a row, and O(chunk·(chunk + F + M)) a head;
 // backward the three gradients besides.
 //
-// Causal attention goes in chunks: between them only S and Z are carried, inside one the lower triangle of φ(q)φ(k)ᵀ does the
+// Causal attention, composed of ATen operations, goes in chunks: between them only S and Z are carried, inside one the lower triangle of φ(q)φ(k)ᵀ does the
 // rest. Backward recomputes S and Z going forward, for q, and carries R_i = Σ_{j≥i} φ(q_j) g_jᵀ going backward, for k and v
 // (Algorithm 1). Maps that scale their features carry S relative to the largest scale so far, which changes no result.
 at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const LinearAttentionOptions& options);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "attn/kernels/instruction_set.h"
 #include "attn/reference.h"
 
 namespace attn {
@@ -11,9 +12,9 @@ namespace {
 
 constexpr int64_t kAbsorbedAtOnce = 1024;
 
-class KernelState : public DecodingState {
+class ComposedState : public DecodingState {
  public:
-  KernelState(std::unique_ptr<const FeatureMap> feature_map, const Problem& p) : map(std::move(feature_map)) {
+  ComposedState(std::unique_ptr<const FeatureMap> feature_map, const Problem& p) : map(std::move(feature_map)) {
     const auto options = at::TensorOptions(map->sum_dtype(p.dtype)).device(p.device);
     state = LinearState::zeros(*map, p.batch * p.heads, p.head_dim, p.value_dim, options);
   }
@@ -27,9 +28,36 @@ class KernelState : public DecodingState {
   }
 };
 
+// As the kernels keep it.
+class KernelState : public DecodingState {
+ public:
+  KernelState(const Problem& p, int64_t features) {
+    const auto options = at::TensorOptions(p.dtype == at::kDouble ? at::kDouble : at::kFloat).device(p.device);
+    s = at::zeros({p.batch, p.heads, features, p.value_dim}, options);
+    z = at::zeros({p.batch, p.heads, features}, options);
+  }
+  at::Tensor s, z;
+
+ protected:
+  std::vector<at::Tensor> tensors() const override { return {s, z}; }
+};
+
 at::Tensor merged(const at::Tensor& x, at::ScalarType dtype) { return x.flatten(0, 1).to(dtype); }
 
 }  // namespace
+
+LinearMethod::LinearMethod(std::string feature_map, int64_t chunk, std::string kernel)
+    : feature_map_(std::move(feature_map)), chunk_(chunk), kernel_(std::move(kernel)) {
+  if (kernel_ != "composed") kernels::choose_instruction_set(kernel_);
+}
+
+std::optional<std::string> LinearMethod::why_unsupported(const Problem& p, Protocol protocol) const {
+  if (auto reason = AttentionMethod::why_unsupported(p, protocol)) return reason;
+  const bool vectors = kernel_ == "avx2" || kernel_ == "avx512";
+  if (vectors && p.dtype == at::kDouble) return label() + " has no kernel for float64";
+  if (vectors && p.device != c10::DeviceType::CPU) return label() + " has a kernel for the CPU only";
+  return std::nullopt;
+}
 
 Capabilities LinearMethod::capabilities() const {
   Capabilities can;
@@ -50,6 +78,7 @@ Cost LinearMethod::cost(const Problem& p, Protocol protocol) const {
     return {rows * (4 * state + 2 * mapping), 2 * state_number_bytes + token,
             token + state_number_bytes + rows * number * 4 * (features + values)};
   }
+  if (kernels_for(p.dtype, p.device)) return kernel_cost(p, protocol);
   const double stretch = double(std::min(p.causal ? chunk_ : int64_t{1024}, p.query_len));
   const double pairs = p.causal ? stretch * (features + values) * double(p.query_len) : 0;
   const double forward = rows * ((2 * state + mapping) * double(p.key_len + p.query_len) + 2 * pairs);
@@ -74,6 +103,20 @@ Cost LinearMethod::cost(const Problem& p, Protocol protocol) const {
           p.input_bytes() + results + rows * number * kept};
 }
 
+// The recurrence alone; that the kernels do more, inside a chunk, is their affair.
+Cost LinearMethod::kernel_cost(const Problem& p, Protocol protocol) const {
+  const bool backward = protocol == Protocol::forward_backward;
+  const double rows = double(p.batch) * double(p.heads), dim = double(map_for(p.head_dim)->count(p.head_dim)),
+               values = double(p.value_dim);
+  const double product = 2 * dim * values;
+  const double forward = rows * product * double(p.key_len + p.query_len);
+  const double results = p.output_bytes() + (backward ? p.output_bytes() + p.input_bytes() : 0);
+  const double number = p.dtype == at::kDouble ? 8 : 4;
+  const double kept = rows * number * (double(p.query_len) * (backward ? 2 : 1) + dim * values * (backward ? 2 : 1));
+  const double least = p.input_bytes() + p.output_bytes();
+  return {backward ? 3.5 * forward : forward, backward ? 2 * least + p.input_bytes() : least, p.input_bytes() + results + kept};
+}
+
 at::Tensor LinearMethod::reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
                                    const at::Tensor& rows) const {
   return reference::linear(q, k, v, mask, rows, *map_for(q.size(3)), kLinearEpsilon);
@@ -86,16 +129,24 @@ double LinearMethod::state_bytes(const Problem& p, int64_t) const {
 }
 
 at::Tensor LinearMethod::attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) {
-  ran(mask.causal ? "aten/chunked" : "aten/sums");
-  return linear_attention(q, k, v, {mask.causal, mask.key_lengths, feature_map_, kLinearEpsilon, projection(q.size(3)), chunk_});
+  const auto* own = kernels_for(q.scalar_type(), q.device().type());
+  ran(own ? std::string("kernel/") + own->name : mask.causal ? "aten/chunked" : "aten/sums");
+  return linear_attention(
+      q, k, v, {mask.causal, mask.key_lengths, feature_map_, kLinearEpsilon, projection(q.size(3)), chunk_, kernel_});
 }
 
 std::unique_ptr<DecodingState> LinearMethod::make_state(const Problem& problem) const {
-  return std::make_unique<KernelState>(map_for(problem.head_dim), problem);
+  auto map = map_for(problem.head_dim);
+  if (kernels_for(problem.dtype, problem.device)) return std::make_unique<KernelState>(problem, map->count(problem.head_dim));
+  return std::make_unique<ComposedState>(std::move(map), problem);
 }
 
 void LinearMethod::absorb(DecodingState& state, const at::Tensor&, const at::Tensor& k, const at::Tensor& v) {
-  auto& kept = static_cast<KernelState&>(state);
+  if (const auto* own = kernels_for(k.scalar_type(), k.device().type())) {
+    auto& kept = static_cast<KernelState&>(state);
+    return kernels::linear_add(*own, k, v, kept.s, kept.z, feature_map_);
+  }
+  auto& kept = static_cast<ComposedState&>(state);
   const auto dtype = kept.state.sums.scalar_type();
   for (int64_t begin = 0; begin < k.size(2); begin += kAbsorbedAtOnce) {
     const auto size = std::min(kAbsorbedAtOnce, k.size(2) - begin);
@@ -104,8 +155,13 @@ void LinearMethod::absorb(DecodingState& state, const at::Tensor&, const at::Ten
 }
 
 at::Tensor LinearMethod::decode(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  if (const auto* own = kernels_for(q.scalar_type(), q.device().type())) {
+    ran(std::string("kernel/") + own->name);
+    auto& kept = static_cast<KernelState&>(state);
+    return kernels::linear_step(*own, q, k, v, kept.s, kept.z, feature_map_, kLinearEpsilon);
+  }
   ran("aten/recurrent");
-  auto& kept = static_cast<KernelState&>(state);
+  auto& kept = static_cast<ComposedState&>(state);
   const auto dtype = kept.state.sums.scalar_type();
   kept.state.add(*kept.map, merged(k, dtype), merged(v, dtype));
   return read(kept.state, *kept.map, merged(q, dtype), kLinearEpsilon).output.to(q.scalar_type()).view(v.sizes());

@@ -8,20 +8,28 @@
 #include <vector>
 
 #include "attn/feature_map.h"
+#include "attn/kernels/linear.h"
 #include "attn/linear_attention.h"
 #include "attn/method.h"
+#include "attn/options.h"
 
 namespace attn {
 
 // ε of every kernelised method.
 constexpr double kLinearEpsilon = 1e-6;
 
+inline const OptionSpec kKernelOption{"kernel",
+                                      std::string("auto"),
+                                      "the CPU's instruction set; auto: the best there is; composed: of ATen operations",
+                                      {"auto", "avx512", "avx2", "portable", "composed"}};
+
 class LinearMethod : public AttentionMethod {
  public:
-  // `chunk`: positions a chunk of the causal form.
-  LinearMethod(std::string feature_map, int64_t chunk) : feature_map_(std::move(feature_map)), chunk_(chunk) {}
+  // `chunk`: positions a chunk of the composed causal form; `kernel`: as in LinearAttentionOptions.
+  LinearMethod(std::string feature_map, int64_t chunk, std::string kernel = "composed");
 
   Capabilities capabilities() const override;
+  std::optional<std::string> why_unsupported(const Problem& problem, Protocol protocol) const override;
   Cost cost(const Problem& problem, Protocol protocol) const override;
   at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
                        const at::Tensor& rows) const override;
@@ -40,8 +48,15 @@ class LinearMethod : public AttentionMethod {
   at::Tensor decode(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override;
 
  private:
+  Cost kernel_cost(const Problem& problem, Protocol protocol) const;
+  // Null when this is composed of ATen operations.
+  const kernels::LinearKernels* kernels_for(at::ScalarType dtype, c10::DeviceType device) const {
+    return kernels::find_linear_kernels(kernel_, feature_map_, dtype, device);
+  }
+
   std::string feature_map_;
   int64_t chunk_;
+  std::string kernel_;
 };
 
 // Those whose directions are drawn once from a seed, `count` of them.

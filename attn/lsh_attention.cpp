@@ -17,6 +17,8 @@
 #include <limits>
 #include <tuple>
 
+#include "attn/kernels/lsh.h"
+
 namespace attn {
 namespace {
 
@@ -205,8 +207,10 @@ Tensor lengths_of(const OptionalTensor& key_lengths, const Tensor& qk) {
 // In float32 a logit of −1e5 has no digits left for the logarithm of a sum: hence float64.
 std::tuple<Tensor, Tensor, Tensor> forward_primitive(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk,
                                                      bool causal, const OptionalTensor& key_lengths, std::string_view profile,
-                                                     at::OptionalIntArrayRef bucket_factors) {
+                                                     at::OptionalIntArrayRef bucket_factors, std::string_view kernel) {
   const bool trax = profile == kTrax;
+  if (const auto* own = kernels::find_lsh_kernels(std::string(kernel), qk.scalar_type(), qk.device().type()))
+    return kernels::lsh_forward(*own, qk, v, rotations, chunk, causal, key_lengths, trax, bucket_factors);
   const auto lengths = lengths_of(key_lengths, qk);
   const auto order = sorted_positions(lsh_buckets(qk, rotations, bucket_factors), lengths);
   const Places at(order, lengths, chunk, trax);
@@ -236,9 +240,14 @@ std::tuple<Tensor, Tensor, Tensor> forward_primitive(const Tensor& qk, const Ten
 
 // The gradients of qk and v; the rest is what the forward was given and gave.
 std::tuple<Tensor, Tensor> backward_primitive(const Tensor& gradient, const Tensor& qk, const Tensor& v,
-                                              const OptionalTensor& key_lengths, const Tensor& log_sum_exp, const Tensor& order,
-                                              int64_t chunk, bool causal, std::string_view profile) {
+                                              const Tensor& output, const OptionalTensor& key_lengths, const Tensor& log_sum_exp,
+                                              const Tensor& order, int64_t chunk, bool causal, std::string_view profile,
+                                              std::string_view kernel) {
   const bool trax = profile == kTrax;
+  if (const auto* own = kernels::find_lsh_kernels(std::string(kernel), qk.scalar_type(), qk.device().type())) {
+    const auto shares = round_shares(log_sum_exp.flatten(0, 1), trax);
+    return kernels::lsh_backward(*own, gradient, qk, v, output, key_lengths, log_sum_exp, order, shares, chunk, causal, trax);
+  }
   const auto lengths = lengths_of(key_lengths, qk);
   const Places at(order.flatten(0, 1), lengths, chunk, trax);
   const Tokens tokens(qk, v, trax);
@@ -276,7 +285,7 @@ std::tuple<Tensor, Tensor> backward_primitive(const Tensor& gradient, const Tens
 }
 
 std::tuple<Tensor, Tensor, Tensor> forward_meta(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t, bool,
-                                                const OptionalTensor&, std::string_view, at::OptionalIntArrayRef) {
+                                                const OptionalTensor&, std::string_view, at::OptionalIntArrayRef, std::string_view) {
   const auto batch = qk.sym_size(0), heads = qk.sym_size(1), length = qk.sym_size(2), rounds = rotations.sym_size(1);
   const std::vector<c10::SymInt> per_round{batch, heads, rounds, length};
   return {at::empty_symint({batch, heads, length, v.sym_size(3)}, qk.options()),
@@ -284,8 +293,8 @@ std::tuple<Tensor, Tensor, Tensor> forward_meta(const Tensor& qk, const Tensor& 
           at::empty_symint(per_round, qk.options().dtype(at::kLong))};
 }
 
-std::tuple<Tensor, Tensor> backward_meta(const Tensor&, const Tensor& qk, const Tensor& v, const OptionalTensor&, const Tensor&,
-                                         const Tensor&, int64_t, bool, std::string_view) {
+std::tuple<Tensor, Tensor> backward_meta(const Tensor&, const Tensor& qk, const Tensor& v, const Tensor&, const OptionalTensor&,
+                                         const Tensor&, const Tensor&, int64_t, bool, std::string_view, std::string_view) {
   return {at::empty_symint(qk.sym_sizes(), qk.options()), at::empty_symint(v.sym_sizes(), v.options())};
 }
 
@@ -295,9 +304,10 @@ auto operator_named(const char* name) {
 }
 
 auto call_forward(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk, bool causal,
-                  const OptionalTensor& key_lengths, std::string_view profile, at::OptionalIntArrayRef bucket_factors) {
+                  const OptionalTensor& key_lengths, std::string_view profile, at::OptionalIntArrayRef bucket_factors,
+                  std::string_view kernel) {
   static const auto op = operator_named<decltype(forward_primitive)>("attn::_lsh_attention");
-  return op.call(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors);
+  return op.call(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors, kernel);
 }
 
 class LshAttention : public torch::autograd::Function<LshAttention> {
@@ -305,13 +315,14 @@ class LshAttention : public torch::autograd::Function<LshAttention> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const Tensor& qk, const Tensor& v,
                                                 const Tensor& rotations, int64_t chunk, bool causal,
                                                 const OptionalTensor& key_lengths, std::string_view profile,
-                                                at::OptionalIntArrayRef bucket_factors) {
+                                                at::OptionalIntArrayRef bucket_factors, std::string_view kernel) {
     const at::AutoDispatchBelowADInplaceOrView guard;
-    const auto [output, log_sum_exp, order] = call_forward(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors);
-    context->save_for_backward({qk, v, key_lengths.value_or(Tensor()), log_sum_exp, order});
+    const auto [output, log_sum_exp, order] = call_forward(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors, kernel);
+    context->save_for_backward({qk, v, output, key_lengths.value_or(Tensor()), log_sum_exp, order});
     context->saved_data["chunk"] = chunk;
     context->saved_data["causal"] = causal;
     context->saved_data["profile"] = std::string(profile);
+    context->saved_data["kernel"] = std::string(kernel);
     context->mark_non_differentiable({log_sum_exp, order});
     return {output, log_sum_exp, order};
   }
@@ -320,18 +331,19 @@ class LshAttention : public torch::autograd::Function<LshAttention> {
                                                  torch::autograd::variable_list gradients) {
     static const auto op = operator_named<decltype(backward_primitive)>("attn::_lsh_attention_backward");
     const auto saved = context->get_saved_variables();
-    const auto key_lengths = saved[2].defined() ? OptionalTensor(saved[2]) : std::nullopt;
+    const auto key_lengths = saved[3].defined() ? OptionalTensor(saved[3]) : std::nullopt;
     const auto [qk_gradient, v_gradient] =
-        op.call(gradients[0], saved[0], saved[1], key_lengths, saved[3], saved[4], context->saved_data["chunk"].toInt(),
-                context->saved_data["causal"].toBool(), context->saved_data["profile"].toStringRef());
-    return {qk_gradient, v_gradient, {}, {}, {}, {}, {}, {}};
+        op.call(gradients[0], saved[0], saved[1], saved[2], key_lengths, saved[4], saved[5], context->saved_data["chunk"].toInt(),
+                context->saved_data["causal"].toBool(), context->saved_data["profile"].toStringRef(),
+                context->saved_data["kernel"].toStringRef());
+    return {qk_gradient, v_gradient, {}, {}, {}, {}, {}, {}, {}};
   }
 };
 
 std::tuple<Tensor, Tensor, Tensor> forward_autograd(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk,
                                                     bool causal, const OptionalTensor& key_lengths, std::string_view profile,
-                                                    at::OptionalIntArrayRef bucket_factors) {
-  auto results = LshAttention::apply(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors);
+                                                    at::OptionalIntArrayRef bucket_factors, std::string_view kernel) {
+  auto results = LshAttention::apply(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors, kernel);
   return {results[0], results[1], results[2]};
 }
 
@@ -397,9 +409,9 @@ void check_arguments(const Tensor& qk, const Tensor& v, const Tensor& rotations,
 
 at::Tensor lsh_attention(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& rotations, int64_t chunk, bool causal,
                          const std::optional<at::Tensor>& key_lengths, std::string_view profile,
-                         at::OptionalIntArrayRef bucket_factors) {
+                         at::OptionalIntArrayRef bucket_factors, std::string_view kernel) {
   check_arguments(qk, v, rotations, chunk, key_lengths, profile, bucket_factors);
-  return std::get<0>(call_forward(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors));
+  return std::get<0>(call_forward(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors, kernel));
 }
 
 // Both profiles hash alike: fast-transformers hashes x / ‖x‖, and a vector's length does not move the argmax.
@@ -434,14 +446,14 @@ at::Tensor draw_rotations(int64_t head_dim, int64_t rounds, int64_t buckets, uin
 TORCH_LIBRARY_FRAGMENT(attn, m) {
   m.def(
       "lsh_attention(Tensor qk, Tensor v, Tensor rotations, int chunk, bool causal, Tensor? key_lengths=None, "
-      "str profile=\"trax\", int[]? bucket_factors=None) -> Tensor",
+      "str profile=\"trax\", int[]? bucket_factors=None, str kernel=\"auto\") -> Tensor",
       lsh_attention);
   m.def(
       "_lsh_attention(Tensor qk, Tensor v, Tensor rotations, int chunk, bool causal, Tensor? key_lengths, str profile, "
-      "int[]? bucket_factors) -> (Tensor output, Tensor log_sum_exp, Tensor order)");
+      "int[]? bucket_factors, str kernel) -> (Tensor output, Tensor log_sum_exp, Tensor order)");
   m.def(
-      "_lsh_attention_backward(Tensor gradient, Tensor qk, Tensor v, Tensor? key_lengths, Tensor log_sum_exp, Tensor order, "
-      "int chunk, bool causal, str profile) -> (Tensor qk_gradient, Tensor v_gradient)");
+      "_lsh_attention_backward(Tensor gradient, Tensor qk, Tensor v, Tensor output, Tensor? key_lengths, Tensor log_sum_exp, "
+      "Tensor order, int chunk, bool causal, str profile, str kernel) -> (Tensor qk_gradient, Tensor v_gradient)");
 }
 
 TORCH_LIBRARY_IMPL(attn, CompositeExplicitAutograd, m) {

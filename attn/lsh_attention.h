@@ -34,10 +34,12 @@ constexpr const char* kFastTransformers = "fast-transformers";
 // gives zeros and zero gradients. A NaN or infinity makes the rows that see it NaN and no others; at a hidden position it
 // reaches nothing but its own row, and no gradient.
 //
+// kernel: see kernels::find_lsh_kernels().
+//
 // Throws c10::ValueError naming the argument, what was found and what was expected.
 at::Tensor lsh_attention(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& rotations, int64_t chunk, bool causal,
                          const std::optional<at::Tensor>& key_lengths, std::string_view profile,
-                         at::OptionalIntArrayRef bucket_factors);
+                         at::OptionalIntArrayRef bucket_factors, std::string_view kernel = "auto");
 
 // The bucket of every position, int64 [B,H,rounds,N]. Computed in float64 whatever the input, so that the same vectors fall
 // into the same buckets in every type, and the float64 reference finds them there.

@@ -1,18 +1,21 @@
 // lsh, lsh-1, lsh-4, lsh-8: Reformer's LSH attention (2001.04451) in 1, 4 or 8 rounds, over the operator of
 // attn/lsh_attention.h. Queries and keys are one: qk is q, and k is ignored.
 //
-// Decoding recomputes, as the paper ran it: a step is the last row of the causal forward over the prefix with the bucket count
-// of the whole capacity (key_len). It is not that row of the causal forward over a longer sequence, because later tokens move
-// the borders of the sorted chunks.
+// Decoding recomputes, as the paper ran it: a step is the last row of the causal forward over the prefix. It is not that row of
+// the causal forward over a longer sequence, because later tokens move the borders of the sorted chunks.
+// lsh-composed: the same, composed of ATen operations.
 #include "attn/lsh_attention.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "attn/kernels/instruction_set.h"
+#include "attn/kernels/lsh.h"
 #include "attn/registry.h"
 
 namespace attn {
@@ -20,6 +23,7 @@ namespace {
 
 constexpr double kOwnPositionPenalty = 1e5;
 constexpr int64_t kTopKeys = 16;
+constexpr const char* kComposed = "composed";
 
 // Which pairs of a few queries `rows` [R] and all N keys the masks allow: bool [B or 1,1,R,N].
 at::Tensor allowed_pairs(const Mask& mask, const at::Tensor& rows, int64_t length) {
@@ -59,7 +63,9 @@ class Lsh : public AttentionMethod {
         trax_(profile_ == kTrax),
         chunk_(options.integer("chunk")),
         buckets_(options.integer("buckets")),
-        seed_(uint64_t(options.integer("seed"))) {
+        seed_(uint64_t(options.integer("seed"))),
+        kernel_(options.text("kernel")) {
+    if (kernel_ != kComposed) kernels::choose_instruction_set(kernel_);
     TORCH_CHECK_VALUE(buckets_ % 2 == 0, "lsh: buckets = ", buckets_, ", expected an even number, or 0 for the profile's own");
     if (chunk_ == 0) chunk_ = trax_ ? 64 : 32;
   }
@@ -70,6 +76,14 @@ class Lsh : public AttentionMethod {
     can.decoding = true;
     can.steps_are_rows_of_forward = false;
     return can;
+  }
+
+  std::optional<std::string> why_unsupported(const Problem& p, Protocol protocol) const override {
+    if (auto reason = AttentionMethod::why_unsupported(p, protocol)) return reason;
+    const bool vectors = kernel_ == "avx2" || kernel_ == "avx512";
+    if (vectors && p.dtype == at::kDouble) return label() + " has no kernel for float64";
+    if (vectors && p.device != c10::DeviceType::CPU) return label() + " has a kernel for the CPU only";
+    return std::nullopt;
   }
 
   Cost cost(const Problem& problem, Protocol protocol) const override {
@@ -170,14 +184,14 @@ class Lsh : public AttentionMethod {
     absorb(state, q, k, v);
     auto& kept = static_cast<LshState&>(state);
     const auto prefix = state.position() + 1;
-    const auto output = attend_with(buckets_for(state.problem().key_len), kept.qk.narrow(2, 0, prefix),
-                                    kept.v.narrow(2, 0, prefix), {/*causal=*/true, std::nullopt});
+    const auto output = attend_with(buckets_for(prefix), kept.qk.narrow(2, 0, prefix), kept.v.narrow(2, 0, prefix),
+                                    {/*causal=*/true, std::nullopt});
     return output.narrow(2, prefix - 1, 1).clone();  // not a view that keeps the other rows alive
   }
 
   at::Tensor fill(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
     absorb(state, q, k, v);
-    return attend_with(buckets_for(state.problem().key_len), q, v, {/*causal=*/true, std::nullopt});
+    return attend_with(buckets_for(q.size(2)), q, v, {/*causal=*/true, std::nullopt});
   }
 
  private:
@@ -187,7 +201,8 @@ class Lsh : public AttentionMethod {
   }
 
   at::Tensor attend_with(int64_t buckets, const at::Tensor& qk, const at::Tensor& v, const Mask& mask) {
-    ran("aten/sorted chunks");
+    const auto* own = kernels::find_lsh_kernels(kernel_, qk.scalar_type(), qk.device().type());
+    ran(own ? std::string("kernel/") + own->name : "aten/sorted chunks");
     // The same seed gives the same rotations, so one drawing serves all calls: it needs the CPU and a copy to the device.
     if (!rotations_.defined() || rotations_.size(0) != qk.size(3) || rotations_.device() != qk.device() ||
         rotated_buckets_ != buckets) {
@@ -195,7 +210,8 @@ class Lsh : public AttentionMethod {
       rotated_buckets_ = buckets;
     }
     const auto factors = bucket_factors_of(buckets);
-    return lsh_attention(qk, v, rotations_, chunk_, mask.causal, mask.key_lengths, profile_, at::OptionalIntArrayRef(factors));
+    return lsh_attention(qk, v, rotations_, chunk_, mask.causal, mask.key_lengths, profile_, at::OptionalIntArrayRef(factors),
+                         kernel_);
   }
 
   // ------------------------------------------------------------ definition, in float64
@@ -273,11 +289,26 @@ class Lsh : public AttentionMethod {
     const double forward = hash + logits + values + exponentials;
     const double least = p.input_bytes() + p.output_bytes();
     const double inputs = p.input_bytes() + (backward ? p.output_bytes() : 0);
+    const bool own = kernels::find_lsh_kernels(kernel_, p.dtype, p.device) != nullptr;
     return {backward ? forward + 3 * logits + 2 * values + 2 * exponentials : forward,
-            backward ? 2 * least + p.input_bytes() : least, inputs + extra_bytes(p, backward, tokens, slots, columns)};
+            backward ? 2 * least + p.input_bytes() : least, inputs + (own ? kernel_bytes(p, backward, tokens) : extra_bytes(p, backward, tokens, slots, columns))};
   }
 
-  // Counted on the operator's composition, in its widest moments.
+  // Of the kernels: order and log-sum-exp, the buckets or the output's sums; backward the shares and each thread's sums.
+  double kernel_bytes(const Problem& p, bool backward, double tokens) const {
+    const double sum = std::max(4.0, p.element_bytes()), places = tokens * double(rounds_);
+    const double dim = double(kernels::padded(p.head_dim)), value_dim = double(kernels::padded(p.value_dim));
+    const bool in_place = p.element_bytes() == sum && p.value_dim % kernels::kPadding == 0;
+    const double merging = rounds_ > 1 ? tokens * ((in_place ? 0 : sum * value_dim) + (trax_ ? 16 : 0)) : 0;
+    const double forward = p.output_bytes() + 16 * places + std::max(4 * places, merging);
+    if (!backward) return forward;
+    const double copies = double(at::get_num_threads()) * double(p.query_len);
+    const double summing = p.query_bytes() + p.value_bytes() + sum * places + sum * copies * (2 * dim + value_dim);
+    // The gradient of k, which nothing depends on, is made of zeros.
+    return p.output_bytes() + 16 * places + std::max(std::max(4 * places, merging), summing) + p.key_bytes();
+  }
+
+  // Of the composition, counted in its widest moments.
   double extra_bytes(const Problem& p, bool backward, double tokens, double slots, double columns) const {
     const double sum = std::max(4.0, p.element_bytes()), places = tokens * double(rounds_);
     const double dim = double(p.head_dim), value_dim = double(p.value_dim), width = 2 * double(std::min(chunk_, p.query_len));
@@ -302,23 +333,28 @@ class Lsh : public AttentionMethod {
   bool trax_;
   int64_t chunk_, buckets_;
   uint64_t seed_;
+  std::string kernel_;
   at::Tensor rotations_;
   int64_t rotated_buckets_ = 0;
 };
 
-MethodEntry entry(const std::string& name, int64_t rounds) {
+MethodEntry entry(const std::string& name, int64_t rounds, bool composed = false) {
+  OptionSpec kernel{"kernel", std::string("auto"), "the CPU's instruction set; auto: the best there is; composed: of ATen operations", {"auto", "avx512", "avx2", "portable", kComposed}};
+  if (composed) kernel = {"kernel", std::string(kComposed), "of ATen operations", {kComposed}};
   return entry_of<Lsh>(
-      name, "Reformer's LSH attention, shared queries and keys, " + std::to_string(rounds) + (rounds > 1 ? " rounds" : " round"),
+      name, std::string("Reformer's LSH attention, shared queries and keys, ") + std::to_string(rounds) +
+          (rounds > 1 ? " rounds" : " round") + (composed ? ", composed of ATen operations" : ""),
       "O(N log N)", "O(N)",
       {{"rounds", rounds, "rounds of hashing", {}, 1},
        {"chunk", int64_t{0}, "positions a chunk; 0: the profile's own, 64 or 32", {}, 0},
        {"buckets", int64_t{0}, "even number of buckets; 0: the profile's own, 2·N/chunk or 64", {}, 0},
        {"profile", std::string(kTrax), "Reformer's own code, or the comparison of the linear paper", {kTrax, kFastTransformers}},
-       {"seed", int64_t{0}, "of the rotations", {}, 0}});
+       {"seed", int64_t{0}, "of the rotations", {}, 0},
+       kernel});
 }
 
 const RegisterMethod registered{entry("lsh", 1)}, registered_1{entry("lsh-1", 1)}, registered_4{entry("lsh-4", 4)},
-    registered_8{entry("lsh-8", 8)};
+    registered_8{entry("lsh-8", 8)}, composed{entry("lsh-composed", 1, /*composed=*/true)};
 
 }  // namespace
 }  // namespace attn

@@ -9,7 +9,7 @@ namespace {
 
 class Polynomial2 : public LinearMethod {
  public:
-  explicit Polynomial2(const Options& options) : LinearMethod("polynomial-2", options.integer("chunk")) {}
+  explicit Polynomial2(const Options& options) : LinearMethod("polynomial-2", options.integer("chunk"), options.text("kernel")) {}
 
   std::optional<at::Tensor> approximated(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
                                          const at::Tensor& rows) const override {
@@ -19,7 +19,7 @@ class Polynomial2 : public LinearMethod {
 
 const RegisterMethod registered{entry_of<Polynomial2>("polynomial-2", "second-order expansion of the softmax kernel", "O(N)",
                                                       "O(N)",
-                                                      {{"chunk", int64_t{64}, "positions a chunk of the causal form", {}, 1}})};
+                                                      {kKernelOption, {"chunk", int64_t{64}, "positions a chunk, composed and causal", {}, 1}})};
 
 }  // namespace
 }  // namespace attn

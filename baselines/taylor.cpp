@@ -9,7 +9,7 @@ namespace {
 
 class Taylor : public LinearMethod {
  public:
-  explicit Taylor(const Options& options) : LinearMethod("taylor", options.integer("chunk")) {}
+  explicit Taylor(const Options& options) : LinearMethod("taylor", options.integer("chunk"), options.text("kernel")) {}
 
   std::optional<at::Tensor> approximated(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
                                          const at::Tensor& rows) const override {
@@ -19,7 +19,7 @@ class Taylor : public LinearMethod {
 
 const RegisterMethod registered{entry_of<Taylor>("taylor", "first-order expansion of softmax over normalised q and k", "O(N)",
                                                  "O(N)",
-                                                 {{"chunk", int64_t{128}, "positions a chunk of the causal form", {}, 1}})};
+                                                 {kKernelOption, {"chunk", int64_t{128}, "positions a chunk, composed and causal", {}, 1}})};
 
 }  // namespace
 }  // namespace attn

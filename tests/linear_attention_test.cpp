@@ -23,9 +23,9 @@ INSTANTIATE_TEST_SUITE_P(Masks, ChunkSize, testing::Values(Masking::causal, Mask
 TEST_P(ChunkSize, DoesNotMatter) {
   const auto problem = problem_of({300, 300, 24, 40}, at::kDouble, GetParam(), 3);
   const auto inputs = inputs_of(problem, Protocol::forward_backward);
-  const auto expected = call(*make_method("linear"), inputs, Protocol::forward_backward);
-  for (const auto* spec : {"linear:chunk=1", "linear:chunk=7", "linear:chunk=128", "linear:chunk=299", "linear:chunk=300",
-                           "linear:chunk=301", "linear:chunk=1000000"}) {
+  const auto expected = call(*make_method("linear-chunked"), inputs, Protocol::forward_backward);
+  for (const auto* spec : {"linear-chunked:chunk=1", "linear-chunked:chunk=7", "linear-chunked:chunk=128", "linear-chunked:chunk=299", "linear-chunked:chunk=300",
+                           "linear-chunked:chunk=301", "linear-chunked:chunk=1000000"}) {
     SCOPED_TRACE(spec);
     const auto results = call(*make_method(spec), inputs, Protocol::forward_backward);
     expect_close(results, expected, 1e-12);
@@ -39,7 +39,7 @@ TEST(CausalLinear, IsTheRecurrence) {
   const auto inputs = inputs_of(problem_of({50, 50, 8, 5}, at::kDouble, Masking::causal), Protocol::forward);
   const auto phi = [](const at::Tensor& x) { return at::where(x > 0, x + 1, x.exp()); };
   auto state = at::zeros({2, 2, 8, 5}, at::kDouble), sum = at::zeros({2, 2, 8, 1}, at::kDouble);
-  const auto output = linear_attention(inputs.q, inputs.k, inputs.v, {.causal = true, .chunk = 16});
+  const auto output = linear_attention(inputs.q, inputs.k, inputs.v, {.causal = true, .chunk = 16, .kernel = "composed"});
   for (int64_t i = 0; i < 50; ++i) {
     const auto phi_k = phi(inputs.k.select(2, i)).unsqueeze(3), phi_q = phi(inputs.q.select(2, i)).unsqueeze(2);
     state = state + phi_k * inputs.v.select(2, i).unsqueeze(2);
@@ -50,7 +50,7 @@ TEST(CausalLinear, IsTheRecurrence) {
 }
 
 // Methods that have more than one form.
-const std::string kForms[] = {"linear", "linear-elu0.1", "taylor", "polynomial-2", "favor", "rff"};
+const std::string kForms[] = {"linear-chunked", "taylor:kernel=composed", "polynomial-2:kernel=composed", "favor", "rff"};
 
 Results token_by_token(AttentionMethod& method, const Inputs& inputs, const Problem& problem) {
   const auto state = method.begin_decoding(problem);
@@ -68,7 +68,12 @@ Results token_by_token(AttentionMethod& method, const Inputs& inputs, const Prob
   return results;
 }
 
-class Forms : public testing::TestWithParam<std::string> {};
+class Forms : public testing::TestWithParam<std::string> {
+ protected:
+  static std::string with_chunk(int chunk) {
+    return GetParam() + (GetParam().find(':') == std::string::npos ? ":" : ",") + "chunk=" + std::to_string(chunk);
+  }
+};
 INSTANTIATE_TEST_SUITE_P(Methods, Forms, testing::ValuesIn(kForms), [](const auto& tested) { return identifier(tested.param); });
 
 // Parallel, chunked and token by token, values and gradients.
@@ -77,13 +82,33 @@ TEST_P(Forms, AreOneRecurrence) {
     SCOPED_TRACE(dtype_name(dtype));
     const auto problem = problem_of({70, 70, 16, 12}, dtype, Masking::causal);
     const auto inputs = inputs_of(problem, Protocol::forward_backward);
-    const auto parallel = call(*make_method(GetParam() + ":chunk=1000"), inputs, Protocol::forward_backward);
-    for (const auto* chunk : {":chunk=1", ":chunk=9", ":chunk=64"}) {
+    const auto parallel = call(*make_method(with_chunk(1000)), inputs, Protocol::forward_backward);
+    for (const int chunk : {1, 9, 64}) {
       SCOPED_TRACE(chunk);
-      expect_close(call(*make_method(GetParam() + chunk), inputs, Protocol::forward_backward), parallel, tolerance);
+      expect_close(call(*make_method(with_chunk(chunk)), inputs, Protocol::forward_backward), parallel, tolerance);
     }
     SCOPED_TRACE("token by token");
     expect_close(token_by_token(*make_method(GetParam()), inputs, problem), parallel, tolerance);
+  }
+}
+
+// The kernels against the composition, one form of which the test above has been through; steps of kernels record no gradients.
+TEST(KernelForms, AreTheSameRecurrence) {
+  for (const std::string name : {"linear", "linear-elu0.1", "taylor", "polynomial-2"}) {
+    for (const auto& [dtype, tolerance] : {std::pair{at::kDouble, 1e-9}, {at::kFloat, 1e-3}, {at::kBFloat16, 4e-2}}) {
+      SCOPED_TRACE(name + " " + dtype_name(dtype));
+      const auto problem = problem_of({70, 70, 16, 12}, dtype, Masking::causal);
+      const auto inputs = inputs_of(problem, Protocol::forward_backward);
+      const auto own = make_method(name), composed = make_method(name + ":kernel=composed");
+      const auto expected = call(*composed, inputs, Protocol::forward_backward);
+      expect_close(call(*own, inputs, Protocol::forward_backward), expected, tolerance);
+      expect_close(token_by_token(*composed, inputs, problem), expected, tolerance);
+      EXPECT_CONTAINS(message_of<c10::ValueError>([&, p = problem] { token_by_token(*own, inputs, p); }), "records no gradients");
+      const at::NoGradGuard no_grad;
+      auto values = inputs;
+      values.output_gradient.reset();
+      expect_close(token_by_token(*own, values, problem).output, expected.output, tolerance, "token by token");
+    }
   }
 }
 
@@ -95,7 +120,7 @@ TEST_P(Forms, TakeKeysOfVeryDifferentSizes) {
     auto sizes = at::linspace(0.01, 30, 64).view({1, 1, 64, 1});
     if (!rising) sizes = sizes.flip({2});
     inputs.k = (inputs.k.detach() * sizes).set_requires_grad(true);
-    const auto method = make_method(GetParam() + ":chunk=16");
+    const auto method = make_method(with_chunk(16));
     const auto results = call(*method, inputs, Protocol::forward_backward);
     EXPECT_TRUE(all_finite(results.output)) << rising;
     for (const auto& [name, member] : kGradients) EXPECT_TRUE(all_finite(results.*member)) << name << " " << rising;
@@ -111,7 +136,7 @@ TEST_P(Forms, TakeKeysOfVeryDifferentSizes) {
 TEST(CausalLinear, LaterPositionsDoNotReachEarlierOnes) {
   const auto problem = problem_of({100, 100, 16, 16}, at::kDouble, Masking::causal);
   auto inputs = inputs_of(problem, Protocol::forward);
-  const auto method = make_method("linear:chunk=16");
+  const auto method = make_method("linear-chunked:chunk=16");
   const auto before = call(*method, inputs, Protocol::forward).output;
   inputs.k.slice(2, 37).fill_(3);
   inputs.v.slice(2, 37).fill_(-5);
@@ -151,7 +176,7 @@ TEST(CausalLinear, LongSumsInHalfPrecision) {
   const auto problem = problem_of({8192, 8192, 8, 4}, at::kBFloat16, Masking::causal, 1, 1);
   auto inputs = make_inputs(problem, Protocol::forward, 1);
   inputs.v.fill_(1);  // any weighted mean of ones is one
-  for (const auto* spec : {"linear", "linear:chunk=1"}) {
+  for (const auto* spec : {"linear", "linear-chunked:chunk=1"}) {
     const auto output = call(*make_method(spec), inputs, Protocol::forward).output;
     EXPECT_LT(largest_difference(output, at::ones_like(output)), 5e-3) << spec;
   }
@@ -170,7 +195,7 @@ class FeatureMaps : public testing::TestWithParam<std::string> {
   }
   static at::Tensor whole(const Features& f) { return f.log_scale.defined() ? f.phi * f.log_scale.exp() : f.phi; }
 };
-INSTANTIATE_TEST_SUITE_P(All, FeatureMaps, testing::Values("elu", "elu0.1", "taylor", "polynomial-2", "favor", "rff"),
+INSTANTIATE_TEST_SUITE_P(All, FeatureMaps, testing::Values("elu", "elu0.1", "relu", "taylor", "polynomial-2", "favor", "rff"),
                          [](const auto& tested) { return identifier(tested.param); });
 
 TEST_P(FeatureMaps, InnerProductsAreTheKernel) {
@@ -248,7 +273,7 @@ TEST(FeatureMap, BadOnesAreNamed) {
   const auto refusal = [](const std::string& name, const std::optional<at::Tensor>& projection) {
     return message_of<c10::ValueError>([&] { make_feature_map(name, projection); });
   };
-  EXPECT_CONTAINS(refusal("relu", {}), "unknown feature map 'relu'; known: elu, elu0.1, favor, polynomial-2, rff, taylor");
+  EXPECT_CONTAINS(refusal("gelu", {}), "unknown feature map 'gelu'; known: elu, elu0.1, favor, polynomial-2, relu, rff, taylor");
   EXPECT_CONTAINS(refusal("favor", {}), "feature map 'favor' needs a projection");
   EXPECT_CONTAINS(refusal("elu", at::ones({2, 2})), "feature map 'elu' takes no projection");
   EXPECT_CONTAINS(refusal("rff", at::ones({2})), "projection has shape [2], expected [directions, head_dim]");

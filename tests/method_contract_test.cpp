@@ -20,11 +20,6 @@ constexpr Shape kShapes[] = {{1, 1, 8, 8},   {33, 33, 16, 24},  {300, 300, 32, 3
                              {17, 17, 1, 1}, {20, 20, 64, 64},  {19, 19, 80, 80},   {21, 21, 128, 128},
                              {7, 7, 1, 5},   {65, 190, 32, 16}, {190, 65, 16, 8},   {1, 50, 24, 24}};
 
-std::optional<std::string> why_not(const AttentionMethod& method, const Problem& problem, Protocol protocol) {
-  if (problem.causal && problem.key_len != problem.query_len) return "causal needs";
-  return method.why_unsupported(problem, protocol);
-}
-
 struct Contract {
   std::string spec;
   at::ScalarType dtype;
@@ -48,15 +43,6 @@ class MethodContract : public testing::TestWithParam<Contract> {};
 INSTANTIATE_TEST_SUITE_P(Registry, MethodContract, testing::ValuesIn(every_contract()),
                          [](const auto& tested) { return name_of(tested.param); });
 
-// Results, or nothing when the method rightly refused.
-std::optional<Results> call_or_refuse(AttentionMethod& method, const Problem& problem, const Inputs& inputs, Protocol protocol) {
-  const auto reason = why_not(method, problem, protocol);
-  if (!reason) return call(method, inputs, protocol);
-  const auto message = message_of<c10::ValueError>([&] { call(method, inputs, protocol); });
-  EXPECT_CONTAINS(message, *reason);
-  return std::nullopt;
-}
-
 TEST_P(MethodContract, AgreesWithItsReference) {
   const auto& [spec, dtype, masking] = GetParam();
   const auto method = make_method(spec);
@@ -64,6 +50,7 @@ TEST_P(MethodContract, AgreesWithItsReference) {
     const auto problem = problem_of(shape, dtype, masking);
     for (const auto protocol : {Protocol::forward, Protocol::forward_backward}) {
       SCOPED_TRACE(text_of(shape) + (protocol == Protocol::forward ? " forward" : " backward"));
+      if (divides_by_epsilon_alone(spec, problem)) continue;
       const auto inputs = inputs_of(problem, protocol);
       const auto results = call_or_refuse(*method, problem, inputs, protocol);
       if (!results) continue;
@@ -252,7 +239,10 @@ TEST_P(MethodContract, GradientsOfSomeInputsOnly) {
       continue;
     }
     if (!output.requires_grad()) {  // a method may not depend on one of them, as LSH on k
-      ASSERT_EQ(leaves.size(), 1u);
+      for (size_t i = 0; i < 3; ++i) {
+        if (!((wanted >> i) & 1)) continue;
+        EXPECT_TRUE((expected.value().*(kGradients[i].second)).eq(0).all().item<bool>()) << kGradients[i].first;
+      }
       continue;
     }
     const auto gradients =

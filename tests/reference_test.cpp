@@ -75,7 +75,7 @@ TEST_P(Reference, MethodsReferToTheirOwnDefinition) {
   for (const auto& [name, kernel] : {std::pair{"softmax", Kernel::softmax},
                                      {"sdpa", Kernel::softmax},
                                      {"linear", Kernel::linear},
-                                     {"linear:chunk=3", Kernel::linear},
+                                     {"linear-chunked:chunk=3", Kernel::linear},
                                      {"linear-einsum", Kernel::linear}}) {
     const auto method = make_method(name);
     for (const auto& [q, k, v, gradient, mask] : small_inputs()) {

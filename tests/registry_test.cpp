@@ -119,18 +119,18 @@ TEST(Registry, AnUnknownMethodListsTheKnown) {
   for (const auto* spec : {"linaer", "", "Linear", "linaer:chunk=3"}) {
     const auto message = message_of<c10::ValueError>([&] { make_method(spec); });
     EXPECT_CONTAINS(message, "unknown method '" + std::string(spec).substr(0, std::string(spec).find(':')) + "'; known: ");
-    EXPECT_CONTAINS(message, "linear, linear-cumsum, ");
+    EXPECT_CONTAINS(message, "linear, linear-chunked, linear-cumsum, ");
   }
 }
 
 TEST(Registry, OptionsReachTheMethod) {
-  EXPECT_EQ(make_method("linear:chunk=256")->label(), "linear:chunk=256");
-  EXPECT_CONTAINS(message_of<c10::ValueError>([] { make_method("linear:chunk=0"); }),
-                  "linear: chunk = '0', expected a whole number of at least 1");
+  EXPECT_EQ(make_method("linear-chunked:chunk=256")->label(), "linear-chunked:chunk=256");
+  EXPECT_CONTAINS(message_of<c10::ValueError>([] { make_method("linear-chunked:chunk=0"); }),
+                  "linear-chunked: chunk = '0', expected a whole number of at least 1");
   EXPECT_CONTAINS(message_of<c10::ValueError>([] { make_method("softmax:chunk=2"); }),
                   "softmax: unknown option 'chunk'; it has none");
   // Two of one name do not share their options.
-  const auto small = make_method("linear:chunk=1"), large = make_method("linear:chunk=1024");
+  const auto small = make_method("linear-chunked:chunk=1"), large = make_method("linear-chunked:chunk=1024");
   const auto problem = problem_of({1024, 1024, 8, 8}, at::kFloat, Masking::causal);
   EXPECT_LT(small->cost(problem, Protocol::forward).flops, large->cost(problem, Protocol::forward).flops);
 }

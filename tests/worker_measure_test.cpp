@@ -310,7 +310,7 @@ TEST(Measure, WhatCannotRunIsSkippedWithItsReason) {
 TEST(Measure, CasesThatMakeNoSenseAreErrors) {
   const auto error = [](const Case& c) { return expect_failure(c, kind::error).text("reason"); };
   EXPECT_CONTAINS(error(quick_case("linaer")), "unknown method 'linaer'; known: ");
-  EXPECT_CONTAINS(error(quick_case("linear:chunk=0")), "linear: chunk = '0', expected a whole number of at least 1");
+  EXPECT_CONTAINS(error(quick_case("linear-chunked:chunk=0")), "linear-chunked: chunk = '0', expected a whole number of at least 1");
   auto c = quick_case("linear");
   c.key_lengths = "some";
   EXPECT_CONTAINS(error(c), "key_lengths = 'some', expected 'full', 'uniform' or a number of keys");
@@ -396,7 +396,7 @@ TEST(DescribeMethods, ListsTheRegistry) {
     for (const auto* flag : {"full", "causal", "decoding", "nan_reaches_its_rows_only"})
       EXPECT_TRUE(method["capabilities"][flag].is_boolean()) << flag;
     EXPECT_FALSE(method["capabilities"]["dtypes"].empty());
-    if (method["name"] == "linear") {
+    if (method["name"] == "linear-chunked") {
       EXPECT_EQ(method["options"][0]["name"], "chunk");
       EXPECT_EQ(method["options"][0]["type"], "integer");
       EXPECT_EQ(method["options"][0]["default"], 128);

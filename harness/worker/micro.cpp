@@ -1,44 +1,167 @@
-// attnbench_micro: Google Benchmark over the registry, for work on single kernels. Sweeps measure with attnbench itself; here
-// nothing is checked beforehand. Names read METHOD/protocol/causal/N, so that --benchmark_filter can choose.
+// attnbench_micro: Google Benchmark over the registry and over single kernels, for work on them. Sweeps measure with attnbench
+// itself; here nothing is checked beforehand. Names, so that --benchmark_filter can choose:
+//   METHOD/PROTOCOL/full or causal/DTYPE/heads:H/N     a call, as the harness times it
+//   METHOD/step/DTYPE/heads:H/DIM                      one token decoded, through the method
+//   kernel/SET/step/heads:H/DIM                        the same without operator, checks and allocation, on one thread
+// Counters: FLOP/s by the method's own count (linear attention: the recurrence's 4·D·M a token and head, and 3.5 times that with
+// gradients); B/s of the least traffic; of_fma and of_copy, their shares of what this machine can do (`attnbench doctor`).
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "attn/agreement.h"
+#include "attn/kernels/instruction_set.h"
+#include "attn/kernels/linear.h"
 #include "attn/registry.h"
 #include "harness/protocol/machine.h"
+#include "harness/worker/ceilings.h"
 
 namespace {
 
-void run(benchmark::State& state, const std::string& name, attn::Protocol protocol, bool causal) {
+using benchmark::Counter;
+
+const attnbench::Ceilings& ceilings() {
+  static const auto measured = attnbench::measure_ceilings(at::get_num_threads());
+  return measured;
+}
+
+void count(benchmark::State& state, double flops, double bytes, double threads = at::get_num_threads()) {
+  const auto rate = [](double amount) { return Counter(amount, Counter::kIsIterationInvariantRate, Counter::kIs1000); };
+  const double share = threads / at::get_num_threads();
+  state.counters["FLOP/s"] = rate(flops);
+  state.counters["B/s"] = rate(bytes);
+  state.counters["of_fma"] = rate(flops / (ceilings().fma_float32_gflop_s * 1e9 * share));
+  state.counters["of_copy"] = rate(bytes / (ceilings().copy_gb_s * 1e9));
+}
+
+struct Case {
+  std::string method;
+  attn::Protocol protocol;
+  bool causal;
+  at::ScalarType dtype;
+  int64_t heads;
+};
+
+std::string name_of(const Case& c) {
+  return c.method + "/" + attn::protocol_name(c.protocol) + (c.causal ? "/causal/" : "/full/") + attn::dtype_name(c.dtype) +
+         "/heads:" + std::to_string(c.heads);
+}
+
+void call(benchmark::State& state, const Case& c) {
   attn::Problem problem;
+  problem.heads = c.heads;
   problem.query_len = problem.key_len = state.range(0);
-  problem.causal = causal;
-  const auto method = attn::make_method(name);
-  if (const auto reason = method->why_unsupported(problem, protocol)) {
+  problem.causal = c.causal;
+  problem.dtype = c.dtype;
+  const auto method = attn::make_method(c.method);
+  if (const auto reason = method->why_unsupported(problem, c.protocol)) {
     state.SkipWithError(reason->c_str());
     return;
   }
-  const auto inputs = attn::make_inputs(problem, protocol, 0);
-  for (auto _ : state) benchmark::DoNotOptimize(attn::call(*method, inputs, protocol));
-  const auto cost = method->cost(problem, protocol);
-  using benchmark::Counter;
-  state.counters["FLOP/s"] = Counter(cost.flops, Counter::kIsIterationInvariantRate, Counter::kIs1000);
-  state.counters["least_B/s"] = Counter(cost.min_bytes, Counter::kIsIterationInvariantRate, Counter::kIs1000);
+  ceilings();
+  const auto inputs = attn::make_inputs(problem, c.protocol, 0);
+  for (auto _ : state) benchmark::DoNotOptimize(attn::call(*method, inputs, c.protocol));
+  state.SetLabel(method->implementation());
+  const auto cost = method->cost(problem, c.protocol);
+  count(state, cost.flops, cost.min_bytes);
 }
 
-void register_all() {
-  for (const auto* entry : attn::methods()) {
-    for (const auto protocol : {attn::Protocol::forward, attn::Protocol::forward_backward}) {
-      for (const bool causal : {false, true}) {
-        const auto name = entry->name + (protocol == attn::Protocol::forward ? "/forward" : "/forward_backward") +
-                          (causal ? "/causal" : "/full");
-        benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) { run(state, entry->name, protocol, causal); })
-            ->RangeMultiplier(4)
-            ->Range(512, 8192)
-            ->Unit(benchmark::kMillisecond)
-            ->UseRealTime();
+attn::Problem token_problem(int64_t heads, int64_t dim) {
+  attn::Problem problem;
+  problem.heads = heads;
+  problem.head_dim = problem.value_dim = dim;
+  problem.query_len = problem.key_len = int64_t{1} << 40;
+  problem.causal = true;
+  return problem;
+}
+
+void step(benchmark::State& state, const std::string& name, int64_t heads) {
+  const auto dim = state.range(0);
+  const auto problem = token_problem(heads, dim);
+  const auto method = attn::make_method(name);
+  ceilings();
+  const at::NoGradGuard no_grad;
+  const auto decoding = method->begin_decoding(problem);
+  const auto token = at::randn({1, heads, 1, dim});
+  for (auto _ : state) benchmark::DoNotOptimize(method->step(*decoding, token, token, token));
+  state.SetLabel(method->implementation());
+  const auto cost = method->cost(problem, attn::Protocol::decode);
+  count(state, cost.flops, cost.min_bytes);
+}
+
+void step_alone(benchmark::State& state, attn::kernels::InstructionSet set, int64_t heads) {
+  using namespace attn::kernels;
+  const auto dim = state.range(0);
+  const auto& kernels = *find_linear_kernels(name_of(set), "elu", at::kFloat, at::kCPU);
+  ceilings();
+  const auto s = at::zeros({heads, dim, dim}), z = at::zeros({heads, dim}), token = at::randn({heads, dim}),
+             output = at::empty({heads, dim});
+  std::vector<LinearHead> all(static_cast<size_t>(heads));
+  for (size_t h = 0; h < all.size(); ++h) {
+    const auto row = [&](const at::Tensor& x) { return Rows{x.data_ptr<float>() + int64_t(h) * dim, dim}; };
+    auto& head = all[h];
+    head = {};
+    head.head_dim = head.feature_count = head.value_dim = dim;
+    head.visible_keys = 1;
+    head.epsilon = 1e-6f;
+    head.q = head.k = head.v = row(token), head.output = row(output);
+  }
+  const auto scratch = at::empty({kernels.scratch_size(all[0]) + 1});
+  for (auto _ : state) {
+    for (size_t h = 0; h < all.size(); ++h)
+      kernels.step(all[h], s.data_ptr<float>() + int64_t(h) * dim * dim, z.data_ptr<float>() + int64_t(h) * dim,
+                   scratch.data_ptr<float>());
+    benchmark::ClobberMemory();
+  }
+  const auto cost = attn::make_method("linear")->cost(token_problem(heads, dim), attn::Protocol::decode);
+  count(state, cost.flops, cost.min_bytes, 1);
+}
+
+void register_calls() {
+  std::vector<Case> cases;
+  for (const auto* entry : attn::methods())
+    for (const auto protocol : {attn::Protocol::forward, attn::Protocol::forward_backward})
+      for (const bool causal : {false, true}) cases.push_back({entry->name, protocol, causal, at::kFloat, 8});
+  for (const auto protocol : {attn::Protocol::forward, attn::Protocol::forward_backward}) {
+    for (const bool causal : {false, true}) {
+      for (const auto* name : {"linear", "lsh-1"}) {
+        cases.push_back({name, protocol, causal, at::kBFloat16, 8});
+        cases.push_back({name, protocol, causal, at::kFloat, 1});
       }
+      for (const auto set : attn::kernels::available_instruction_sets())
+        cases.push_back({std::string("linear:kernel=") + name_of(set), protocol, causal, at::kFloat, 8});
     }
+  }
+  for (const auto& c : cases)
+    benchmark::RegisterBenchmark(name_of(c).c_str(), [c](benchmark::State& state) { call(state, c); })
+        ->Arg(512)
+        ->Arg(2048)
+        ->Arg(8192)
+        ->Arg(65536)
+        ->Unit(benchmark::kMillisecond)
+        ->UseRealTime();
+}
+
+void register_steps() {
+  for (const int64_t heads : {8, 4096}) {
+    const auto suffix = "step/float32/heads:" + std::to_string(heads);
+    for (const std::string name : {"linear", "linear-chunked"})
+      benchmark::RegisterBenchmark((name + "/" + suffix).c_str(), [=](benchmark::State& state) { step(state, name, heads); })
+          ->Arg(32)
+          ->Arg(64)
+          ->Unit(benchmark::kMicrosecond)
+          ->UseRealTime();
+    for (const auto set : attn::kernels::available_instruction_sets())
+      benchmark::RegisterBenchmark(("kernel/" + std::string(name_of(set)) + "/step/heads:" + std::to_string(heads)).c_str(),
+                                   [=](benchmark::State& state) { step_alone(state, set, heads); })
+          ->Arg(32)
+          ->Arg(64)
+          ->Unit(benchmark::kMicrosecond)
+          ->UseRealTime();
   }
 }
 
@@ -48,7 +171,8 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   at::set_num_threads(int(attnbench::available_processors()));
-  register_all();
+  register_calls();
+  register_steps();
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   return 0;

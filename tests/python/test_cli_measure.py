@@ -177,11 +177,11 @@ def test_causal(quick, method):
 
 def test_option_of_a_method_changes_what_runs(quick):
     chunks = [
-        quick.json("measure", f"linear:chunk={chunk}", *small(), "--causal") for chunk in (8, 64)
+        quick.json("measure", f"linear-chunked:chunk={chunk}", *small(), "--causal") for chunk in (8, 64)
     ]
     for record in chunks:
         check(record)
-    assert [record["method"] for record in chunks] == ["linear:chunk=8", "linear:chunk=64"]
+    assert [record["method"] for record in chunks] == ["linear-chunked:chunk=8", "linear-chunked:chunk=64"]
     assert chunks[0]["peak_extra_bytes"] != chunks[1]["peak_extra_bytes"]
 
 
@@ -476,11 +476,11 @@ def test_sizes_beyond_64_bits_are_refused(canned):
     [
         ("sofmax", ["'sofmax'", "'softmax'", "linear-einsum"]),
         ("Linear", ["'Linear'", "'linear'"]),
-        ("linear:chnk=3", ["'chnk'", "'chunk'"]),
-        ("linear:chunk", ["'chunk'", "option=value"]),
-        ("linear:chunk=many", ["chunk", "'many'", "whole number"]),
-        ("linear:chunk=0", ["chunk", "'0'", "at least 1"]),
-        ("linear:chunk=8,chunk=9", ["chunk", "twice"]),
+        ("linear-chunked:chnk=3", ["'chnk'", "'chunk'"]),
+        ("linear-chunked:chunk", ["'chunk'", "option=value"]),
+        ("linear-chunked:chunk=many", ["chunk", "'many'", "whole number"]),
+        ("linear-chunked:chunk=0", ["chunk", "'0'", "at least 1"]),
+        ("linear-chunked:chunk=8,chunk=9", ["chunk", "twice"]),
         ("softmax:chunk=3", ["'chunk'", "softmax"]),
     ],
 )

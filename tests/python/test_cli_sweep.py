@@ -258,7 +258,7 @@ def test_an_unreadable_environment_is_named(canned, tmp_path, sweep, text):
         (["--methods", "sdpa"], ["sdpa"]),
         (["--methods", "sdpa,softmax"], ["sdpa", "softmax"]),
         (["--methods", "sdpa", "--methods", "softmax"], ["sdpa", "softmax"]),
-        (["--methods", "linear:chunk=8,softmax"], ["linear:chunk=8", "softmax"]),
+        (["--methods", "linear-chunked:chunk=8,softmax"], ["linear-chunked:chunk=8", "softmax"]),
     ],
 )
 def test_methods_replace_the_files(canned, sweep, given, methods):
@@ -455,7 +455,7 @@ def test_a_time_below_the_machines_ceilings_is_implausible(attnbench, workers, t
         ('[axes]\nmetod = "linear"\n', ":2:1:", ["'metod'", "'method'", "query_len"]),
         ('[axes]\nmethod = "lineer"\n', ":2:10:", ["'lineer'", "'linear'"]),
         ('[axes]\nmethod = ["linear", "lineer"]\n', ":2:21:", ["'lineer'", "'linear'"]),
-        ('[axes]\nmethod = "linear:chnk=1"\n', ":2:10:", ["'chnk'", "'chunk'"]),
+        ('[axes]\nmethod = "linear-chunked:chnk=1"\n', ":2:10:", ["'chnk'", "'chunk'"]),
         ('[axes]\nmethod = "linear"\nbatch = 0\n', ":3:9:", ["batch", "0", "at least 1"]),
         ('[axes]\nmethod = "linear"\nbatch = 1.5\n', ":3:9:", ["batch", "1.5", "whole number"]),
         ('[axes]\nmethod = "linear"\nheads = "x"\n', ":3:9:", ["heads", "'x'", "512-65536*2"]),

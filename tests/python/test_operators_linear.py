@@ -176,3 +176,60 @@ def test_an_unknown_feature_map_lists_the_known():
     q, k, v, *_ = arguments("elu")
     with pytest.raises(ValueError, match="unknown feature map 'relu'; known: elu, elu0.1, favor"):
         torch.ops.attn.linear_attention(q, k, v, True, feature_map="relu")
+
+
+@pytest.mark.parametrize("kernel", ["auto", "portable", "composed"])
+@pytest.mark.parametrize("name", ["elu", "elu0.1", "relu", "taylor", "polynomial-2"])
+def test_steps_are_rows_of_the_causal_form(name, kernel):
+    q, k, v, *_ = arguments(name, dtype=torch.float32)
+    expected = torch.ops.attn.linear_attention(q, k, v, True, feature_map=name)
+    features = {"taylor": 5, "polynomial-2": 15}.get(name, 4)
+    sums, normalizers = torch.zeros(2, 2, features, 3), torch.zeros(2, 2, features)
+    with torch.no_grad():
+        for i in range(q.shape[2]):
+            token = (x[:, :, i : i + 1] for x in (q, k, v))
+            row = torch.ops.attn.linear_attention_step(*token, sums, normalizers, name, kernel=kernel)
+            torch.testing.assert_close(row, expected[:, :, i : i + 1].detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_step_is_registered_whole():
+    q, k, v = (x[:, :, :1].detach() for x in arguments("elu")[:3])
+    sums = torch.zeros(2, 2, 4, 3, dtype=q.dtype)
+    given = (q, k, v, sums, torch.zeros(2, 2, 4, dtype=q.dtype))
+    torch.library.opcheck(torch.ops.attn.linear_attention_step.default, given)
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [(3, ["sums is Float [2, 2, 4, 4]", "expected"]), (4, ["normalizers is Float [2, 2, 4, 4]"])],
+)
+def test_step_names_what_is_wrong(place, words):
+    q, k, v = (x[:, :, :1].detach().float() for x in arguments("elu")[:3])
+    given = [q, k, v, torch.zeros(2, 2, 4, 3), torch.zeros(2, 2, 4)]
+    given[place] = torch.zeros(2, 2, 4, 4)
+    with pytest.raises(ValueError) as caught:
+        torch.ops.attn.linear_attention_step(*given)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("kernel", ["portable", "auto"])
+def test_kernels_agree_with_the_composition(kernel):
+    given = arguments("elu", lengths=(13, 6), dtype=torch.float32)
+    q, k, v = given[:3]
+    rows = [torch.ops.attn.linear_attention(*given, kernel=name) for name in (kernel, "composed")]
+    torch.testing.assert_close(*rows, rtol=1e-4, atol=1e-5)
+    gradients = [torch.autograd.grad(x.square().sum(), (q, k, v)) for x in rows]
+    for mine, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_a_kernel_that_cannot_be_had_is_refused():
+    q, k, v, *_ = arguments("elu")
+    with pytest.raises(ValueError, match="kernel 'neon' is not to be had here"):
+        torch.ops.attn.linear_attention(q, k, v, True, kernel="neon")
+    with pytest.raises(ValueError, match="no feature map 'favor'"):
+        projection = torch.ones(8, 4)
+        torch.ops.attn.linear_attention(
+            q, k, v, True, feature_map="favor", projection=projection, kernel="portable"
+        )

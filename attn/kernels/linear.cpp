@@ -1,0 +1,327 @@
+#include "attn/kernels/linear.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "attn/kernels/call.h"
+#include "attn/kernels/instruction_set.h"
+
+namespace attn::kernels {
+namespace {
+
+using at::Tensor;
+
+std::optional<LinearFeatures> features_of(const std::string& map) {
+  if (map == "elu") return LinearFeatures::elu;
+  if (map == "elu0.1") return LinearFeatures::elu01;
+  if (map == "relu") return LinearFeatures::relu;
+  if (map == "taylor") return LinearFeatures::taylor;
+  if (map == "polynomial-2") return LinearFeatures::polynomial2;
+  return std::nullopt;
+}
+
+const LinearKernels* kernels_for(InstructionSet set, Element element) {
+  switch (set) {
+#ifdef __x86_64__
+    case InstructionSet::avx512: return linear_kernels_avx512(element);
+    case InstructionSet::avx2: return linear_kernels_avx2(element);
+#endif
+    default: return linear_kernels_portable(element);
+  }
+}
+
+// The tensors of one call with the elements of each row side by side, and where each (batch entry, head) lies in them.
+class Call {
+ public:
+  Call(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& key_lengths, const std::string& feature_map,
+       double epsilon)
+      : q_(with_dense_rows(q)), k_(with_dense_rows(k)), v_(with_dense_rows(v)) {
+    common_.features = *features_of(feature_map);
+    common_.head_dim = q.size(3);
+    common_.feature_count = feature_count(common_.features, common_.head_dim);
+    common_.value_dim = v.size(3);
+    common_.epsilon = float(epsilon);
+    if (key_lengths) key_lengths_ = key_lengths->clamp(0, k.size(2)).contiguous();
+  }
+
+  int64_t heads() const { return q_.size(0) * q_.size(1); }
+  int64_t query_len() const { return q_.size(2); }
+  int64_t key_len() const { return k_.size(2); }
+  int64_t features() const { return padded(common_.feature_count); }
+  int64_t values() const { return padded(common_.value_dim); }
+  const LinearHead& common() const { return common_; }
+  at::TensorOptions sums() const { return q_.options().dtype(q_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat); }
+
+  // Contiguous; what is undefined stays out.
+  void set_results(const Tensor& output, const Tensor& normalizer) { output_ = output, normalizer_ = normalizer; }
+  void set_gradients(const Tensor& gradient, const Tensor& normalizer_gradient, const Tensor& of_q, const Tensor& of_k,
+                     const Tensor& of_v) {
+    gradient_ = with_dense_rows(gradient), normalizer_gradient_ = normalizer_gradient, of_q_ = of_q, of_k_ = of_k, of_v_ = of_v;
+  }
+
+  LinearHead head(int64_t index) const {
+    const auto rows = [&](const Tensor& x) { return rows_of_head(x, index); };
+    auto head = common_;
+    head.q = rows(q_), head.k = rows(k_), head.v = rows(v_), head.output = rows(output_), head.gradient = rows(gradient_);
+    head.q_gradient = rows(of_q_), head.k_gradient = rows(of_k_), head.v_gradient = rows(of_v_);
+    head.normalizer = rows(normalizer_).data, head.normalizer_gradient = rows(normalizer_gradient_).data;
+    head.visible_keys = key_lengths_.defined() ? key_lengths_.const_data_ptr<int64_t>()[index / q_.size(1)] : key_len();
+    return head;
+  }
+
+ private:
+  LinearHead common_{};
+  Tensor q_, k_, v_, key_lengths_, output_, normalizer_, gradient_, normalizer_gradient_, of_q_, of_k_, of_v_;
+};
+
+// Positions are shared out in stretches of whole chunks.
+constexpr int64_t kChunk = 16;
+
+struct Stretches {
+  int64_t length, count, size;
+
+  Stretches(int64_t positions, int64_t wanted)
+      : length(positions),
+        count(std::max<int64_t>(1, wanted)),
+        size(std::max(kChunk, ((positions + count - 1) / count + kChunk - 1) / kChunk * kChunk)) {
+    count = std::max<int64_t>(1, (positions + size - 1) / size);
+  }
+  int64_t begin(int64_t i) const { return std::min(length, i * size); }
+  int64_t end(int64_t i) const { return std::min(length, (i + 1) * size); }
+};
+
+constexpr int64_t kLeastStretch = 256;  // shorter ones cost more to start than they save
+
+// How many stretches a head's positions are scanned in. Each but the first needs the sum of what lies before it, which costs
+// this share of a scan over the same positions.
+constexpr double kSumOverScan = 0.42;
+
+int64_t scanned_stretches(int64_t heads, int64_t positions, int64_t threads) {
+  int64_t best = 1;
+  double least = 0;
+  for (int64_t count = 1; count <= std::max<int64_t>(1, std::min(threads, positions / kLeastStretch)); ++count) {
+    const double rounds = double((heads * count + threads - 1) / threads) / double(count);
+    const double sums = kSumOverScan * double(heads * (count - 1)) / double(threads * count);
+    if (count == 1 || rounds + sums < 0.98 * least) best = count, least = rounds + sums;
+  }
+  return best;
+}
+
+// Stretches of work that need nothing from each other: all threads busy, as equally as may be.
+int64_t free_stretches(int64_t heads, int64_t positions, int64_t threads) {
+  const auto most = std::max<int64_t>(1, positions / kLeastStretch);
+  return std::min(most, threads / std::gcd(std::max<int64_t>(1, heads), threads));
+}
+
+class Runner {
+ public:
+  Runner(const LinearKernels& kernels, const Call& call)
+      : kernels_(kernels), call_(call), threads_(at::get_num_threads()), number_bytes_(call.sums().dtype().itemsize()) {
+    scratch_ = at::empty({threads_, kernels.scratch_size(call.common())}, call.sums());
+    state_size_ = call.features() * call.values() + call.features();
+  }
+
+  using Work = std::function<void(const LinearHead& head, int64_t begin, int64_t end, void* state, void* vector, void* scratch)>;
+
+  // work(head, stretch, its state) for every head and stretch; states [heads, stretches, state size] or [heads, 1, …].
+  void run(const Stretches& stretches, const Tensor& states, const Work& work) const {
+    if (call_.heads() == 0) return;
+    at::parallel_for(0, call_.heads() * stretches.count, 1, [&](int64_t first, int64_t last) {
+      for (int64_t task = first; task < last; ++task) {
+        const auto head = task / stretches.count, stretch = task % stretches.count;
+        auto* state = static_cast<char*>(states.data_ptr()) +
+                      number_bytes_ * (head * states.stride(0) + (states.size(1) > 1 ? stretch * states.stride(1) : 0));
+        work(call_.head(head), stretches.begin(stretch), stretches.end(stretch), state, vector_of(state), scratch());
+      }
+    });
+  }
+
+  // The sum over all stretches: [heads, 1, state size].
+  Tensor sum(int64_t positions, const Work& add) const {
+    const Stretches stretches(positions, free_stretches(call_.heads(), positions, threads_));
+    const auto parts = zeros(stretches.count);
+    run(stretches, parts, add);
+    return stretches.count == 1 ? parts : parts.sum(1, /*keepdim=*/true);
+  }
+
+  // The state that each stretch begins with, from the stretches before it, or `backwards` from those after.
+  Tensor starts(const Stretches& stretches, const Work& add, bool backwards) const {
+    const auto states = zeros(stretches.count);
+    if (stretches.count == 1) return states;
+    // All but the outermost stretch, each in as many pieces as keep the threads equally busy.
+    const auto others = stretches.count - 1, offset = int64_t{backwards};
+    const auto pieces = threads_ / std::gcd(call_.heads() * others, threads_);
+    const Stretches in_one(stretches.size, pieces);
+    const auto parts = zeros(others * in_one.count);
+    if (call_.heads() > 0) {
+      at::parallel_for(0, call_.heads() * others * in_one.count, 1, [&](int64_t first, int64_t last) {
+        for (int64_t task = first; task < last; ++task) {
+          const auto head = task / (others * in_one.count), part = task % (others * in_one.count);
+          const auto stretch = part / in_one.count + offset, piece = part % in_one.count;
+          auto* state = static_cast<char*>(parts.data_ptr()) + number_bytes_ * (head * parts.stride(0) + part * parts.stride(1));
+          const auto begin = stretches.begin(stretch), end = stretches.end(stretch);
+          add(call_.head(head), std::min(end, begin + in_one.begin(piece)), std::min(end, begin + in_one.end(piece)), state,
+              vector_of(state), scratch());
+        }
+      });
+    }
+    auto sums = parts.view({call_.heads(), others, in_one.count, state_size_}).sum(2);
+    if (backwards) states.narrow(1, 0, others).copy_(sums.flip({1}).cumsum(1).flip({1}));
+    else states.narrow(1, 1, others).copy_(sums.cumsum(1));
+    return states;
+  }
+
+  // Of R [F,M] in each of the states.
+  Tensor transposed(const Tensor& states) const {
+    return states.narrow(2, 0, state_size_ - call_.features())
+        .unflatten(2, {call_.features(), call_.values()})
+        .transpose(2, 3)
+        .contiguous();
+  }
+
+  int64_t threads() const { return threads_; }
+  // Where Z or Y lies behind a matrix.
+  void* vector_of(void* state) const { return static_cast<char*>(state) + number_bytes_ * (state_size_ - call_.features()); }
+
+ private:
+  Tensor zeros(int64_t count) const { return at::zeros({call_.heads(), count, state_size_}, call_.sums()); }
+  void* scratch() const { return static_cast<char*>(scratch_.data_ptr()) + number_bytes_ * at::get_thread_num() * scratch_.stride(0); }
+
+  const LinearKernels& kernels_;
+  const Call& call_;
+  int64_t threads_;
+  int64_t number_bytes_, state_size_;
+  Tensor scratch_;
+};
+
+}  // namespace
+
+const LinearKernels* find_linear_kernels(const std::string& wanted, const std::string& feature_map, at::ScalarType dtype,
+                                         c10::DeviceType device) {
+  if (wanted == "composed") return nullptr;
+  const auto element = element_of(dtype);
+  const bool possible = device == c10::DeviceType::CPU && features_of(feature_map) && element;
+  if (wanted == "auto") {
+    if (!possible) return nullptr;
+    return kernels_for(dtype == at::kDouble ? InstructionSet::portable : choose_instruction_set(wanted), *element);
+  }
+  const auto set = choose_instruction_set(wanted);
+  TORCH_CHECK_VALUE(possible, "linear_attention: kernel '", wanted, "' has no feature map '", feature_map, "' for ", dtype, " on ",
+                    c10::DeviceTypeName(device, /*lower_case=*/true), "; 'composed' has");
+  const auto* kernels = kernels_for(set, *element);
+  TORCH_CHECK_VALUE(kernels, "linear_attention: kernel '", wanted, "' does not compute in ", dtype, "; 'portable' and 'composed' do");
+  return kernels;
+}
+
+std::tuple<Tensor, Tensor> linear_forward(const LinearKernels& kernels, const Tensor& q, const Tensor& k, const Tensor& v,
+                                          bool causal, const std::optional<Tensor>& key_lengths, const std::string& feature_map,
+                                          double epsilon) {
+  Call call(q, k, v, key_lengths, feature_map, epsilon);
+  const auto output = at::empty({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options());
+  const auto normalizer = at::empty({q.size(0), q.size(1), q.size(2), 1}, call.sums());
+  call.set_results(output, normalizer);
+  const Runner runner(kernels, call);
+  const auto add_keys = [&](const LinearHead& head, int64_t begin, int64_t end, void* s, void* z, void* scratch) {
+    kernels.add_keys(head, begin, end, s, z, scratch);
+  };
+  if (causal) {
+    const Stretches stretches(call.query_len(), scanned_stretches(call.heads(), call.query_len(), runner.threads()));
+    runner.run(stretches, runner.starts(stretches, add_keys, /*backwards=*/false),
+               [&](const LinearHead& head, int64_t begin, int64_t end, void* s, void* z, void* scratch) {
+                 kernels.forward(head, begin, end, s, z, scratch);
+               });
+  } else {
+    const auto state = runner.sum(call.key_len(), add_keys);
+    const Stretches stretches(call.query_len(), free_stretches(call.heads(), call.query_len(), runner.threads()));
+    runner.run(stretches, state, [&](const LinearHead& head, int64_t begin, int64_t end, void* s, void* z, void* scratch) {
+      kernels.read(head, begin, end, s, z, scratch);
+    });
+  }
+  return {output, normalizer};
+}
+
+std::tuple<Tensor, Tensor, Tensor> linear_backward(const LinearKernels& kernels, const Tensor& gradient, const Tensor& q,
+                                                   const Tensor& k, const Tensor& v, const Tensor& normalizer, bool causal,
+                                                   const std::optional<Tensor>& key_lengths, const std::string& feature_map) {
+  Call call(q, k, v, key_lengths, feature_map, 0);
+  const auto like = [](const Tensor& x) { return at::empty(x.sizes(), x.options()); };
+  const auto of_q = like(q), of_k = like(k), of_v = like(v);
+  const auto kept = normalizer.contiguous();
+  call.set_results({}, kept);
+  call.set_gradients(gradient, at::empty(kept.sizes(), kept.options()), of_q, of_k, of_v);
+  const Runner runner(kernels, call);
+  const auto add_keys = [&](const LinearHead& head, int64_t begin, int64_t end, void* t, void* z, void* scratch) {
+    kernels.add_keys_transposed(head, begin, end, t, z, scratch);
+  };
+  const auto add_queries = [&](const LinearHead& head, int64_t begin, int64_t end, void* r, void* y, void* scratch) {
+    kernels.add_queries(head, begin, end, r, y, scratch);
+  };
+  const auto scans = scanned_stretches(call.heads(), call.query_len(), runner.threads());
+  const auto stretches_of = [&](int64_t length) {
+    return Stretches(length, causal ? scans : free_stretches(call.heads(), length, runner.threads()));
+  };
+
+  const auto queries = stretches_of(call.query_len());
+  const auto keys_seen = causal ? runner.starts(queries, add_keys, /*backwards=*/false) : runner.sum(call.key_len(), add_keys);
+  runner.run(queries, keys_seen, [&](const LinearHead& head, int64_t begin, int64_t end, void* t, void* z, void* scratch) {
+    kernels.backward_queries(head, begin, end, causal, t, z, scratch);
+  });
+
+  const auto keys = stretches_of(call.key_len());
+  const auto queries_seen =
+      causal ? runner.starts(keys, add_queries, /*backwards=*/true) : runner.sum(call.query_len(), add_queries);
+  const auto transposed = runner.transposed(queries_seen);
+  const auto* states = static_cast<const char*>(queries_seen.data_ptr());
+  const auto bytes = queries_seen.element_size();
+  runner.run(keys, queries_seen, [&](const LinearHead& head, int64_t begin, int64_t end, void* r, void* y, void* scratch) {
+    const auto number = (static_cast<const char*>(r) - states) / (bytes * queries_seen.size(2));
+    auto* r_transposed = static_cast<char*>(transposed.data_ptr()) + bytes * number * transposed.size(2) * transposed.size(3);
+    kernels.backward_keys(head, begin, end, causal, r, r_transposed, y, scratch);
+  });
+  return {of_q, of_k, of_v};
+}
+
+void linear_add(const LinearKernels& kernels, const Tensor& k, const Tensor& v, const Tensor& s, const Tensor& z,
+                const std::string& feature_map) {
+  const Call call(k, k, v, {}, feature_map, 0);
+  const Runner runner(kernels, call);
+  const auto sum = runner.sum(call.key_len(), [&](const LinearHead& head, int64_t begin, int64_t end, void* state, void* vector,
+                                                  void* scratch) { kernels.add_keys(head, begin, end, state, vector, scratch); });
+  const auto matrices = call.features() * call.values();
+  s.flatten(0, 1).add_(sum.view({call.heads(), -1})
+                           .narrow(1, 0, matrices)
+                           .unflatten(1, {call.features(), call.values()})
+                           .narrow(1, 0, s.size(2))
+                           .narrow(2, 0, s.size(3)));
+  z.flatten(0, 1).add_(sum.view({call.heads(), -1}).narrow(1, matrices, z.size(2)));
+}
+
+Tensor linear_step(const LinearKernels& kernels, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& s, const Tensor& z,
+                   const std::string& feature_map, double epsilon) {
+  TORCH_CHECK_VALUE(!at::GradMode::is_enabled() || !(q.requires_grad() || k.requires_grad() || v.requires_grad()),
+                    "linear attention: a step of the kernels records no gradients; those with kernel 'composed' do");
+  constexpr int64_t kBytesWorthThreads = 1 << 20;  // of states; smaller ones are done before the threads have begun
+  Call call(q, k, v, {}, feature_map, epsilon);
+  auto output = at::empty({q.size(0), q.size(1), 1, v.size(3)}, q.options());
+  call.set_results(output, {});
+  const auto threads = int64_t(s.nbytes()) < kBytesWorthThreads ? int64_t{1} : int64_t{at::get_num_threads()};
+  const auto scratch = at::empty({threads, kernels.scratch_size(call.common())}, call.sums());
+  const auto work = [&](int64_t begin, int64_t end, int64_t thread) {
+    for (auto head = begin; head < end; ++head) {
+      const auto at = [&](const Tensor& x) {
+        return static_cast<char*>(x.data_ptr()) + int64_t(x.nbytes()) / call.heads() * head;
+      };
+      kernels.step(call.head(head), at(s), at(z),
+                   static_cast<char*>(scratch.data_ptr()) + int64_t(scratch.nbytes()) / threads * thread);
+    }
+  };
+  if (call.heads() == 0) return output;
+  if (threads == 1) work(0, call.heads(), 0);
+  else at::parallel_for(0, call.heads(), 1, [&](int64_t begin, int64_t end) { work(begin, end, at::get_thread_num()); });
+  return output;
+}
+
+}  // namespace attn::kernels

@@ -1,0 +1,75 @@
+// Linear attention on the CPU, one (batch entry, head) and one stretch of positions at a time: what each instruction set
+// provides, and linear.cpp puts together.
+//
+// With φ = φ(q), κ = φ(k), g′ = gradient / normalizer and δ the gradient of the normalizer:
+//   S = Σ κ_j v_jᵀ [F,M]   Z = Σ κ_j [F]            over the keys before the stretch, read by the forward
+//   T = Sᵀ [M,F]                                    the same, as the gradient of φ reads it
+//   R = Σ φ_i g′_iᵀ [F,M]  Y = Σ δ_i φ_i [F]        over the queries after the stretch, read by the gradients of κ and v
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace attn::kernels {
+
+// Rows of states and buffers are padded to a multiple of it, with zeros.
+constexpr int64_t kPadding = 16;
+constexpr int64_t padded(int64_t n) { return (n + kPadding - 1) / kPadding * kPadding; }
+
+// As attn/feature_map.h has them.
+enum class LinearFeatures { elu, elu01, relu, taylor, polynomial2 };
+
+constexpr int64_t feature_count(LinearFeatures map, int64_t dim) {
+  if (map == LinearFeatures::taylor) return dim + 1;
+  if (map == LinearFeatures::polynomial2) return dim * (dim + 1) / 2 + dim + 1;
+  return dim;
+}
+
+enum class Element { float32, float64, bfloat16 };
+
+// Rows of [T,dim], elements of a row side by side.
+struct Rows {
+  void* data = nullptr;
+  int64_t stride = 0;  // in elements
+};
+
+struct LinearHead {
+  LinearFeatures features;
+  int64_t head_dim, feature_count, value_dim;  // D, F, M
+  int64_t visible_keys;                        // keys from here on are hidden
+  float epsilon;
+  Rows q, k, v, output, gradient, q_gradient, k_gradient, v_gradient;
+  void* normalizer;           // [N], of the sums' type: φ·Z + ε
+  void* normalizer_gradient;  // [N]: δ
+};
+
+// States and scratch are of the sums' type: float32, or float64 for float64 elements. Positions are begin ≤ i < end.
+struct LinearKernels {
+  const char* name;  // as in records: "avx512"
+  int64_t (*scratch_size)(const LinearHead&);
+  // S or T and Z of more keys.
+  void (*add_keys)(const LinearHead&, int64_t begin, int64_t end, void* s, void* z, void* scratch);
+  void (*add_keys_transposed)(const LinearHead&, int64_t begin, int64_t end, void* t, void* z, void* scratch);
+  // Causal: writes outputs and normalizers, and takes the stretch's keys into S and Z.
+  void (*forward)(const LinearHead&, int64_t begin, int64_t end, void* s, void* z, void* scratch);
+  // The same for queries that see all of S and Z, which stay.
+  void (*read)(const LinearHead&, int64_t begin, int64_t end, const void* s, const void* z, void* scratch);
+  // The gradient of q, and δ; causal: takes the stretch's keys into T and Z.
+  void (*backward_queries)(const LinearHead&, int64_t begin, int64_t end, bool causal, void* t, void* z, void* scratch);
+  // R and Y of more queries.
+  void (*add_queries)(const LinearHead&, int64_t begin, int64_t end, void* r, void* y, void* scratch);
+  // The gradients of k and v, from R, its transpose [M,F], and Y; causal: takes the stretch's queries into all three, the last
+  // position first.
+  void (*backward_keys)(const LinearHead&, int64_t begin, int64_t end, bool causal, void* r, void* r_transposed, void* y,
+                        void* scratch);
+  // One token of decoding: row 0 of k and v into S [F,M] and Z [F], both without padding, then row 0 of the output for q.
+  void (*step)(const LinearHead&, void* s, void* z, void* scratch);
+};
+
+// Null where this build has no such kernels. float32 and bfloat16.
+const LinearKernels* linear_kernels_avx512(Element element);
+const LinearKernels* linear_kernels_avx2(Element element);
+// The plain version, for every type.
+const LinearKernels* linear_kernels_portable(Element element);
+
+}  // namespace attn::kernels
