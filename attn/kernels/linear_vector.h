@@ -12,13 +12,14 @@ constexpr int kTokens = 16;  // positions a chunk
 
 // ------------------------------------------------------------ three small products on a chunk
 
-// scores[j][i] = Σ_d left[d][i] · right[j][d], d < depth, for 16 i and `kRows` j.
-template <class V, int kRows>
-inline void score_rows(const float* left, const float* right, int64_t right_stride, int64_t depth, float* scores) {
+// scores[j][i] = Σ_d left[d][i] · right[j][d], d < depth, for 16 i and `kRows` j; and, if kMore, more[i] from one further row.
+template <class V, int kRows, bool kMore = false>
+inline void score_rows(const float* left, const float* right, int64_t right_stride, int64_t depth, float* scores,
+                       const float* further = nullptr, float* more = nullptr) {
   constexpr int kVectors = kTokens / V::kLanes;
-  typename V::F sum[kRows][kVectors];
+  typename V::F sum[kRows + kMore][kVectors];
 #pragma GCC unroll 32
-  for (int j = 0; j < kRows; ++j)
+  for (int j = 0; j < kRows + kMore; ++j)
 #pragma GCC unroll 2
     for (int c = 0; c < kVectors; ++c) sum[j][c] = V::zero();
   for (int64_t d = 0; d < depth; ++d) {
@@ -26,8 +27,8 @@ inline void score_rows(const float* left, const float* right, int64_t right_stri
 #pragma GCC unroll 2
     for (int c = 0; c < kVectors; ++c) x[c] = V::load(left + d * kTokens + c * V::kLanes);
 #pragma GCC unroll 32
-    for (int j = 0; j < kRows; ++j) {
-      const auto y = V::all(right[j * right_stride + d]);
+    for (int j = 0; j < kRows + kMore; ++j) {
+      const auto y = V::all(kMore && j == kRows ? further[d] : right[j * right_stride + d]);
 #pragma GCC unroll 2
       for (int c = 0; c < kVectors; ++c) sum[j][c] = V::fma(x[c], y, sum[j][c]);
     }
@@ -36,17 +37,27 @@ inline void score_rows(const float* left, const float* right, int64_t right_stri
   for (int j = 0; j < kRows; ++j)
 #pragma GCC unroll 2
     for (int c = 0; c < kVectors; ++c) V::store(scores + j * kTokens + c * V::kLanes, sum[j][c]);
+  if constexpr (kMore)
+    for (int c = 0; c < kVectors; ++c) V::store(more + c * V::kLanes, sum[kRows][c]);
 }
 
 // The triangle that row i of a causal chunk sees: columns j ≤ i, or from the other side j ≥ i.
 enum class Triangle { lower, upper };
 
-// Scores of a chunk with itself, zero outside the triangle: [16][16], row j for what is seen, column i for who sees.
+// Scores of a chunk with itself, zero outside the triangle: [16][16], row j for what is seen, column i for who sees. And, if it
+// is there, those of one further row with all: more[i].
 template <class V, Triangle kTriangle>
-inline void scores_of(const float* left, const float* right, int64_t right_stride, int64_t depth, float* scores) {
-  constexpr int kRows = V::kLanes == 16 ? 16 : 4;
-  for (int j = 0; j < kTokens; j += kRows)
-    score_rows<V, kRows>(left, right + j * right_stride, right_stride, depth, scores + j * kTokens);
+inline void scores_of(const float* left, const float* right, int64_t right_stride, int64_t depth, float* scores,
+                      const float* further = nullptr, float* more = nullptr) {
+  constexpr bool kWide = V::kLanes == 16;
+  if constexpr (kWide) {
+    if (further) score_rows<V, 16, true>(left, right, right_stride, depth, scores, further, more);
+    else score_rows<V, 16>(left, right, right_stride, depth, scores);
+  } else {
+    for (int j = 0; j < kTokens; j += 4)
+      score_rows<V, 4>(left, right + j * right_stride, right_stride, depth, scores + j * kTokens);
+    if (further) score_rows<V, 1>(left, further, 0, depth, more);
+  }
 #pragma GCC unroll 16
   for (int j = 0; j < kTokens; ++j)
     for (int c = 0; c < kTokens; c += V::kLanes) {
@@ -69,7 +80,8 @@ struct ReadTile {
   const float* state;
   int64_t depth, width;
   const float* scores;  // [16][16], or null when nothing of the own chunk is seen
-  const float* values;  // [16][width]
+  const float* values;  // [16][value_stride], `width` columns
+  int64_t value_stride;
   float* partial;       // [16][width], for states that are read in parts
   bool resumed = false;  // whether partial holds the sum of the parts before
 };
@@ -101,15 +113,15 @@ inline void read_tile(const ReadTile& t, int i0, int64_t m, const Store& store) 
   if (t.scores) {
     const float* values = t.values + m;
     if constexpr (kTriangle == Triangle::lower) {
-      for (int j = 0; j < i0; ++j) add_row(values + j * t.width, t.scores + j * kTokens + i0);
+      for (int j = 0; j < i0; ++j) add_row(values + j * t.value_stride, t.scores + j * kTokens + i0);
     } else {
-      for (int j = i0 + kRows; j < kTokens; ++j) add_row(values + j * t.width, t.scores + j * kTokens + i0);
+      for (int j = i0 + kRows; j < kTokens; ++j) add_row(values + j * t.value_stride, t.scores + j * kTokens + i0);
     }
 #pragma GCC unroll 8
     for (int j = 0; j < kRows; ++j) {
       typename V::F x[kColumns];
 #pragma GCC unroll 8
-      for (int c = 0; c < kColumns; ++c) x[c] = V::load(values + (i0 + j) * t.width + c * V::kLanes);
+      for (int c = 0; c < kColumns; ++c) x[c] = V::load(values + (i0 + j) * t.value_stride + c * V::kLanes);
 #pragma GCC unroll 8
       for (int i = 0; i < kRows; ++i) {
         if (kTriangle == Triangle::lower ? i < j : i > j) continue;
@@ -160,7 +172,8 @@ inline void read_rows(ReadTile t, const Store& store) {
 
 // state[d][m] += Σ_t left[t][d] · right[t][m], for kRows rows d and kColumns vectors.
 template <class V, int kRows, int kColumns>
-inline void add_tile(const float* left, int64_t left_stride, const float* right, int64_t width, float* state) {
+inline void add_tile(const float* left, int64_t left_stride, const float* right, int64_t right_stride, int64_t width,
+                     float* state) {
   typename V::F sum[kRows][kColumns];
 #pragma GCC unroll 8
   for (int d = 0; d < kRows; ++d)
@@ -169,7 +182,7 @@ inline void add_tile(const float* left, int64_t left_stride, const float* right,
   for (int t = 0; t < kTokens; ++t) {
     typename V::F x[kColumns];
 #pragma GCC unroll 8
-    for (int c = 0; c < kColumns; ++c) x[c] = V::load(right + t * width + c * V::kLanes);
+    for (int c = 0; c < kColumns; ++c) x[c] = V::load(right + t * right_stride + c * V::kLanes);
 #pragma GCC unroll 8
     for (int d = 0; d < kRows; ++d) {
       const auto factor = V::all(left[t * left_stride + d]);
@@ -183,30 +196,40 @@ inline void add_tile(const float* left, int64_t left_stride, const float* right,
     for (int c = 0; c < kColumns; ++c) V::store(state + d * width + c * V::kLanes, sum[d][c]);
 }
 
-// state [depth][width] += leftᵀ [16][left_stride] · right [16][width]; depth is padded, left's rows hold zeros there.
+// state [depth][width] += leftᵀ [16][left_stride] · right [16][right_stride]; depth is padded, left's rows hold zeros there.
 template <class V>
-inline void add_products(const float* left, int64_t left_stride, int64_t depth, const float* right, int64_t width, float* state) {
+inline void add_products(const float* left, int64_t left_stride, int64_t depth, const float* right, int64_t right_stride,
+                         int64_t width, float* state) {
   constexpr int kRows = 4, kColumns = V::kLanes == 16 ? 4 : 2;
   int64_t m = 0;
   for (; m + kColumns * V::kLanes <= width; m += kColumns * V::kLanes)
     for (int64_t d = 0; d < depth; d += kRows)
-      add_tile<V, kRows, kColumns>(left + d, left_stride, right + m, width, state + d * width + m);
+      add_tile<V, kRows, kColumns>(left + d, left_stride, right + m, right_stride, width, state + d * width + m);
   if constexpr (kColumns == 4) {
     const auto rest = (width - m) / V::kLanes;
     for (int64_t d = 0; rest > 0 && d < depth; d += kRows) {
       float* rows = state + d * width + m;
-      if (rest == 1) add_tile<V, kRows, 1>(left + d, left_stride, right + m, width, rows);
-      if (rest == 2) add_tile<V, kRows, 2>(left + d, left_stride, right + m, width, rows);
-      if (rest == 3) add_tile<V, kRows, 3>(left + d, left_stride, right + m, width, rows);
+      if (rest == 1) add_tile<V, kRows, 1>(left + d, left_stride, right + m, right_stride, width, rows);
+      if (rest == 2) add_tile<V, kRows, 2>(left + d, left_stride, right + m, right_stride, width, rows);
+      if (rest == 3) add_tile<V, kRows, 3>(left + d, left_stride, right + m, right_stride, width, rows);
     }
   }
 }
 
 // ------------------------------------------------------------ rows of tensors
 
-// `height` rows [width] in float32, zeros where there is no element and in rows from `count` on.
+// Chunks are read a page at a time, where the hardware's prefetching begins anew: so the kernels fetch one chunk ahead.
+// Addresses beyond a tensor are harmless here.
+template <int kWrite, class E>
+inline void prefetch_row(const E* row, int64_t dim) {
+  for (const char *p = reinterpret_cast<const char*>(row), *end = reinterpret_cast<const char*>(row + dim); p < end; p += 64)
+    __builtin_prefetch(p, kWrite, 2);
+}
+
+// `height` rows [width] in float32, zeros where there is no element and in rows from `count` on; fetches the rows that are
+// `ahead` of them.
 template <class V, class E>
-inline void load_rows(const Rows& rows, int64_t begin, int64_t count, int64_t dim, float* to, int64_t width,
+inline void load_rows(const Rows& rows, int64_t begin, int64_t count, int64_t dim, float* to, int64_t width, int64_t ahead,
                       int64_t height = kTokens) {
   const E* from = static_cast<const E*>(rows.data) + begin * rows.stride;
   const int64_t whole = dim / V::kLanes * V::kLanes;
@@ -214,6 +237,7 @@ inline void load_rows(const Rows& rows, int64_t begin, int64_t count, int64_t di
   for (int64_t t = 0; t < height; ++t, from += rows.stride, to += width) {
     int64_t c = 0;
     if (t < count) {
+      prefetch_row<0>(from + ahead * rows.stride, dim);
       for (; c < whole; c += V::kLanes) V::store(to + c, V::load(from + c));
       if (c < dim) V::store(to + c, V::load(from + c, rest)), c += V::kLanes;
     }
@@ -227,8 +251,10 @@ struct RowStore {
   E* to;
   int64_t stride, dim, count;
 
-  RowStore(const Rows& rows, int64_t begin, int64_t size, int64_t width)
-      : to(static_cast<E*>(rows.data) + begin * rows.stride), stride(rows.stride), dim(width), count(size) {}
+  RowStore(const Rows& rows, int64_t begin, int64_t size, int64_t width, int64_t ahead)
+      : to(static_cast<E*>(rows.data) + begin * rows.stride), stride(rows.stride), dim(width), count(size) {
+    for (int64_t i = 0; ahead != 0 && i < size; ++i) prefetch_row<1>(to + (i + ahead) * stride, dim);
+  }
 
   inline void operator()(int64_t row, int64_t column, typename V::F x) const {
     if (row >= count) return;
@@ -267,9 +293,7 @@ struct Elu {
     const auto below = V::exp(V::min(V::zero(), x));
     return V::choose(V::greater(x, V::zero()), V::add(x, V::all(1)), below);
   }
-  static typename V::F gradient(typename V::F x, typename V::F phi, typename V::F g) {
-    return V::mul(g, V::choose(V::greater(x, V::zero()), V::all(1), phi));
-  }
+  static typename V::F gradient(typename V::F, typename V::F phi, typename V::F g) { return V::mul(g, V::min(V::all(1), phi)); }
 };
 template <class V>
 struct Elu01 {
@@ -365,17 +389,20 @@ struct Polynomial2 {
   }
 };
 
-// Features of `height` rows, zeros beyond `dim` and in rows from `count` on.
-template <class V, class Map>
-inline void apply_map(const float* x, int64_t x_width, int64_t dim, int64_t features, int64_t width, int64_t count, float* phi,
-                      int64_t height = kTokens) {
+// Features of `height` rows, zeros beyond them and in rows from `count` on. Maps of rows get theirs in the buffer x.
+template <class V, class E, class Map>
+inline void apply_map(const Rows& rows, int64_t begin, int64_t count, int64_t dim, int64_t features, int64_t width, int64_t ahead,
+                      float* x, int64_t x_width, float* phi, int64_t height = kTokens) {
+  if constexpr (!Map::kEntrywise) load_rows<V, E>(rows, begin, count, dim, x, x_width, ahead, height);
+  const E* from = static_cast<const E*>(rows.data) + begin * rows.stride;
   const int64_t whole = features / V::kLanes * V::kLanes;
   const auto rest = V::first(features - whole);
-  for (int64_t t = 0; t < count; ++t, x += x_width, phi += width) {
+  for (int64_t t = 0; t < count; ++t, from += rows.stride, x += x_width, phi += width) {
     int64_t c = whole;
     if constexpr (Map::kEntrywise) {
-      for (c = 0; c < whole; c += V::kLanes) V::store(phi + c, Map::apply(V::load(x + c)));
-      if (c < features) V::store(phi + c, Map::apply(V::load(x + c)));
+      prefetch_row<0>(from + ahead * rows.stride, dim);
+      for (c = 0; c < whole; c += V::kLanes) V::store(phi + c, Map::apply(V::load(from + c)));
+      if (c < features) V::store(phi + c, Map::apply(V::load(from + c, rest)));
     } else {
       Map::apply(x, dim, phi);
     }
@@ -415,7 +442,6 @@ class Linear {
     v_ = scratch.take(kTokens * values_);
     g_ = scratch.take(kTokens * values_);
     left_ = scratch.take(kTokens * wide);
-    right_ = scratch.take(kTokens * wide);
     scores_ = scratch.take(kTokens * kTokens);
     of_rows_ = scratch.take(kTokens * wide);
     lanes_ = scratch.take(kTokens);
@@ -425,31 +451,34 @@ class Linear {
   }
   static int64_t scratch_size(const LinearHead& h) {
     const auto f = padded(h.feature_count), m = padded(h.value_dim), wide = f > m ? f : m;
-    return kTokens * (2 * dims_of(h) + 2 * f + 2 * m + 4 * wide + kTokens + 2) + 2 * kPadding + dims_of(h);
+    return kTokens * (2 * dims_of(h) + 2 * f + 2 * m + 3 * wide + kTokens + 2) + 2 * kPadding + dims_of(h);
   }
 
   template <bool kTransposed>
   void add_keys(int64_t begin, int64_t end, float* state, float* z) {
     for_each_chunk(begin, end, [&](int64_t at, int64_t count) {
       load_keys(at, count);
-      take_in_keys<kTransposed>(state, z);
+      take_in_keys<kTransposed>(state, z, v_, values_);
     });
   }
 
   void forward(int64_t begin, int64_t end, float* s, float* z) {
     for_each_chunk(begin, end, [&](int64_t at, int64_t count) {
       load_queries(at, count);
-      load_keys(at, count);
       transpose_rows<V>(phi_, features_, left_);
-      scores_of<V, Triangle::lower>(left_, kappa_, features_, h_.feature_count, scores_);
-      dot_rows<V>(left_, z, h_.feature_count, lanes_);
+      // Values are used where they lie, if they lie as they would in a buffer.
+      const bool in_place = sizeof(E) == sizeof(float) && h_.value_dim == values_ && count == kTokens && at + count <= h_.visible_keys;
+      load_keys(at, count, !in_place);
+      const float* values = in_place ? static_cast<const float*>(h_.v.data) + at * h_.v.stride : v_;
+      const int64_t value_stride = in_place ? h_.v.stride : values_;
+      scores_of<V, Triangle::lower>(left_, kappa_, features_, h_.feature_count, scores_, z, lanes_);
       for (int c = 0; c < kTokens; c += V::kLanes) {
         auto sum = V::add(V::load(lanes_ + c), V::all(h_.epsilon));
         for (int j = 0; j < kTokens; ++j) sum = V::add(sum, V::load(scores_ + j * kTokens + c));
         V::store(lanes_ + c, sum);
       }
-      write_outputs<Triangle::lower>(at, count, {left_, s, h_.feature_count, values_, scores_, v_, partial_});
-      take_in_keys<false>(s, z);
+      write_outputs<Triangle::lower>(at, count, {left_, s, h_.feature_count, values_, scores_, values, value_stride, partial_});
+      take_in_keys<false>(s, z, values, value_stride);
     });
   }
 
@@ -459,7 +488,7 @@ class Linear {
       transpose_rows<V>(phi_, features_, left_);
       dot_rows<V>(left_, z, h_.feature_count, lanes_);
       for (int c = 0; c < kTokens; c += V::kLanes) V::store(lanes_ + c, V::add(V::load(lanes_ + c), V::all(h_.epsilon)));
-      write_outputs<Triangle::lower>(at, count, {left_, s, h_.feature_count, values_, nullptr, nullptr, partial_});
+      write_outputs<Triangle::lower>(at, count, {left_, s, h_.feature_count, values_, nullptr, nullptr, 0, partial_});
     });
   }
 
@@ -474,13 +503,13 @@ class Linear {
       if (causal) {
         load_keys(at, count);
         scores_of<V, Triangle::lower>(left_, v_, values_, h_.value_dim, scores_);
-        read_rows<V, Triangle::lower>({left_, t, h_.value_dim, features_, scores_, kappa_, partial_}, store);
-        add_products<V>(v_, values_, values_, kappa_, features_, t);
+        read_rows<V, Triangle::lower>({left_, t, h_.value_dim, features_, scores_, kappa_, features_, partial_}, store);
+        add_products<V>(v_, values_, values_, kappa_, features_, features_, t);
       } else {
-        read_rows<V, Triangle::lower>({left_, t, h_.value_dim, features_, nullptr, nullptr, partial_}, store);
+        read_rows<V, Triangle::lower>({left_, t, h_.value_dim, features_, nullptr, nullptr, 0, partial_}, store);
       }
       float* normalizer_gradient = static_cast<float*>(h_.normalizer_gradient) + at;
-      const RowStore<V, E> to(h_.q_gradient, at, count, h_.head_dim);
+      const RowStore<V, E> to(h_.q_gradient, at, count, h_.head_dim, ahead_);
       for (int64_t i = 0; i < count; ++i) {
         const float *x = x_ + i * dims_, *phi = phi_ + i * features_, *kappa = kappa_ + i * features_;
         float* of_phi = of_rows_ + i * features_;
@@ -493,7 +522,7 @@ class Linear {
         normalizer_gradient[i] = delta;
         for (int64_t c = 0; c < features_; c += V::kLanes) {
           const auto g = V::fma(V::all(delta), V::load(z + c), V::load(of_phi + c));
-          if constexpr (Map::kEntrywise) to(i, c, Map::gradient(V::load(x + c), V::load(phi + c), g));
+          if constexpr (Map::kEntrywise) to(i, c, Map::gradient(entries(h_.q, at + i, c), V::load(phi + c), g));
           else V::store(of_phi + c, g);
         }
         if constexpr (!Map::kEntrywise) write_row_gradient(to, i, x, phi, of_phi);
@@ -510,6 +539,7 @@ class Linear {
   }
 
   void backward_keys(int64_t begin, int64_t end, bool causal, float* r, float* r_transposed, float* y) {
+    ahead_ = -kTokens;
     const int64_t last = begin + (end - begin - 1) / kTokens * kTokens;
     for (int64_t at = last; at >= begin; at -= kTokens) {
       const int64_t count = end - at < kTokens ? end - at : kTokens;
@@ -523,23 +553,23 @@ class Linear {
       // The gradient of v.
       transpose_rows<V>(kappa_, features_, left_);
       if (causal) scores_of<V, Triangle::upper>(left_, phi_, features_, f, scores_);
-      write_gradient(h_.v_gradient, at, count, seen, m, {left_, r, f, values_, causal ? scores_ : nullptr, g_, partial_},
+      write_gradient(h_.v_gradient, at, count, seen, m, {left_, r, f, values_, causal ? scores_ : nullptr, g_, values_, partial_},
                      [](int64_t, int64_t, typename V::F x) { return x; });
       // The gradient of k, the normalizer's part of the scores being a column of ones in v and of δ in g′.
       transpose_rows<V>(v_, values_, left_);
       if (causal) score_values_with_delta();
-      const ReadTile tile{left_, r_transposed, m, features_, causal ? scores_ : nullptr, phi_, partial_};
+      const ReadTile tile{left_, r_transposed, m, features_, causal ? scores_ : nullptr, phi_, features_, partial_};
       if constexpr (Map::kEntrywise) {
         write_gradient(h_.k_gradient, at, count, seen, h_.head_dim, tile,
                        [&](int64_t row, int64_t column, typename V::F x) __attribute__((always_inline)) {
                          const auto i = row * features_ + column;
-                         return Map::gradient(V::load(y_ + i), V::load(kappa_ + i), V::add(x, V::load(y + column)));
+                         return Map::gradient(entries(h_.k, at + row, column), V::load(kappa_ + i), V::add(x, V::load(y + column)));
                        });
       } else {
         read_rows<V, Triangle::upper>(tile, [&](int row, int64_t column, typename V::F sum) __attribute__((always_inline)) {
           V::store(of_rows_ + row * features_ + column, V::add(sum, V::load(y + column)));
         });
-        const RowStore<V, E> to(h_.k_gradient, at, count, h_.head_dim);
+        const RowStore<V, E> to(h_.k_gradient, at, count, h_.head_dim, ahead_);
         for (int64_t i = 0; i < count; ++i) {
           if (i < seen) write_row_gradient(to, i, y_ + i * dims_, kappa_ + i * features_, of_rows_ + i * features_);
           else for (int64_t c = 0; c < h_.head_dim; c += V::kLanes) to(i, c, V::zero());
@@ -551,11 +581,9 @@ class Linear {
 
   // Each row of S is read and written once, both sums on the way.
   void step(float* s, float* z) {
-    load_rows<V, E>(h_.q, 0, 1, h_.head_dim, x_, dims_, 1);
-    load_rows<V, E>(h_.k, 0, 1, h_.head_dim, y_, dims_, 1);
-    load_rows<V, E>(h_.v, 0, 1, h_.value_dim, v_, values_, 1);
-    apply_map<V, Map>(x_, dims_, h_.head_dim, h_.feature_count, features_, 1, phi_, 1);
-    apply_map<V, Map>(y_, dims_, h_.head_dim, h_.feature_count, features_, 1, kappa_, 1);
+    load_rows<V, E>(h_.v, 0, 1, h_.value_dim, v_, values_, 0, 1);
+    apply_map<V, E, Map>(h_.q, 0, 1, h_.head_dim, h_.feature_count, features_, 0, x_, dims_, phi_, 1);
+    apply_map<V, E, Map>(h_.k, 0, 1, h_.head_dim, h_.feature_count, features_, 0, y_, dims_, kappa_, 1);
     auto total = V::zero();
     for (int64_t c = 0; c < h_.feature_count; c += V::kLanes) {
       const auto some = V::first(rest_of(h_.feature_count, c));
@@ -564,7 +592,7 @@ class Linear {
       total = V::fma(V::load(phi_ + c), sum, total);
     }
     const auto factor = V::all(1 / (V::sum(total) + h_.epsilon));
-    const RowStore<V, E> to(h_.output, 0, 1, h_.value_dim);
+    const RowStore<V, E> to(h_.output, 0, 1, h_.value_dim, 0);
     int64_t m = 0;
     for (; m + 4 * V::kLanes <= h_.value_dim; m += 4 * V::kLanes) step_columns<4>(s, m, V::first(V::kLanes), factor, to);
     for (; m < h_.value_dim; m += V::kLanes) step_columns<1>(s, m, V::first(rest_of(h_.value_dim, m)), factor, to);
@@ -612,19 +640,25 @@ class Linear {
   }
 
   void load_queries(int64_t at, int64_t count) {
-    load_rows<V, E>(h_.q, at, count, h_.head_dim, x_, dims_);
-    apply_map<V, Map>(x_, dims_, h_.head_dim, h_.feature_count, features_, count, phi_);
+    apply_map<V, E, Map>(h_.q, at, count, h_.head_dim, h_.feature_count, features_, ahead_, x_, dims_, phi_);
   }
   // Hidden keys have no features and no values.
-  void load_keys(int64_t at, int64_t count) {
+  void load_keys(int64_t at, int64_t count, bool with_values = true) {
     const auto seen = rest_of(h_.visible_keys, at, count);
-    load_rows<V, E>(h_.k, at, seen, h_.head_dim, y_, dims_);
-    apply_map<V, Map>(y_, dims_, h_.head_dim, h_.feature_count, features_, seen, kappa_);
-    load_rows<V, E>(h_.v, at, seen, h_.value_dim, v_, values_);
+    apply_map<V, E, Map>(h_.k, at, seen, h_.head_dim, h_.feature_count, features_, ahead_, y_, dims_, kappa_);
+    if (with_values) return load_rows<V, E>(h_.v, at, seen, h_.value_dim, v_, values_, ahead_);
+    const E* next = static_cast<const E*>(h_.v.data) + (at + ahead_) * h_.v.stride;
+    for (int64_t i = 0; i < kTokens; ++i) prefetch_row<0>(next + i * h_.v.stride, h_.value_dim);
+  }
+  // Entries of a tensor's row as they came, for maps that go entry by entry.
+  typename V::F entries(const Rows& rows, int64_t row, int64_t column) const {
+    const E* from = static_cast<const E*>(rows.data) + row * rows.stride + column;
+    const int64_t rest = h_.head_dim - column;
+    return rest >= V::kLanes ? V::load(from) : V::load(from, V::first(rest < 0 ? 0 : rest));
   }
   // g′, and 1/normalizer in lanes_.
   void load_gradients(int64_t at, int64_t count) {
-    load_rows<V, E>(h_.gradient, at, count, h_.value_dim, g_, values_);
+    load_rows<V, E>(h_.gradient, at, count, h_.value_dim, g_, values_, ahead_);
     const float* normalizer = static_cast<const float*>(h_.normalizer) + at;
     const float* delta = static_cast<const float*>(h_.normalizer_gradient) + at;
     for (int64_t i = 0; i < kTokens; ++i) {
@@ -637,15 +671,15 @@ class Linear {
   }
 
   template <bool kTransposed>
-  void take_in_keys(float* state, float* z) {
-    if constexpr (kTransposed) add_products<V>(v_, values_, values_, kappa_, features_, state);
-    else add_products<V>(kappa_, features_, features_, v_, values_, state);
+  void take_in_keys(float* state, float* z, const float* values, int64_t value_stride) {
+    if constexpr (kTransposed) add_products<V>(v_, values_, values_, kappa_, features_, features_, state);
+    else add_products<V>(kappa_, features_, features_, values, value_stride, values_, state);
     add_sum_of_rows<V>(kappa_, features_, z);
   }
 
   void take_in_queries(float* r, float* r_transposed, float* y) {
-    add_products<V>(phi_, features_, features_, g_, values_, r);
-    if (r_transposed) add_products<V>(g_, values_, values_, phi_, features_, r_transposed);
+    add_products<V>(phi_, features_, features_, g_, values_, values_, r);
+    if (r_transposed) add_products<V>(g_, values_, values_, phi_, features_, features_, r_transposed);
     for (int64_t c = 0; c < features_; c += V::kLanes) {
       auto sum = V::load(y + c);
       for (int t = 0; t < kTokens; ++t) sum = V::fma(V::all(delta_[t]), V::load(phi_ + t * features_ + c), sum);
@@ -659,7 +693,7 @@ class Linear {
     float* normalizer = static_cast<float*>(h_.normalizer) + at;
     for (int64_t i = 0; i < count; ++i) normalizer[i] = lanes_[i];
     for (int c = 0; c < kTokens; c += V::kLanes) V::store(lanes_ + c, V::div(V::all(1), V::load(lanes_ + c)));
-    const RowStore<V, E> to(h_.output, at, count, h_.value_dim);
+    const RowStore<V, E> to(h_.output, at, count, h_.value_dim, ahead_);
     read_rows<V, kTriangle>(tile, [&](int row, int64_t column, typename V::F sum) __attribute__((always_inline)) {
       to(row, column, V::mul(sum, V::all(lanes_[row])));
     });
@@ -680,15 +714,16 @@ class Linear {
   template <class Finish>
   void write_gradient(const Rows& rows, int64_t at, int64_t count, int64_t seen, int64_t dim, const ReadTile& tile,
                       const Finish& finish) {
-    const RowStore<V, E> to(rows, at, count, dim);
+    const RowStore<V, E> to(rows, at, count, dim, ahead_);
     read_rows<V, Triangle::upper>(tile, [&](int row, int64_t column, typename V::F sum) __attribute__((always_inline)) {
       to(row, column, row < seen ? finish(row, column, sum) : V::zero());
     });
   }
 
   LinearHead h_;
+  int64_t ahead_ = kTokens;
   int64_t dims_, features_, values_;  // padded
-  float *x_, *y_, *phi_, *kappa_, *v_, *g_, *left_, *right_, *scores_, *of_rows_, *lanes_, *delta_, *row_, *partial_;
+  float *x_, *y_, *phi_, *kappa_, *v_, *g_, *left_, *scores_, *of_rows_, *lanes_, *delta_, *row_, *partial_;
 };
 
 // The table for one type of elements, the feature map chosen in each call.

@@ -20,6 +20,7 @@ struct BFloat16 {
 // e^f for |f| ≤ ln 2 / 2 to 5e-9, minimax in the relative error (Remez), lowest degree first.
 constexpr float kExpCoefficients[] = {1.0f,          1.0f,           0.49999994f,   0.166665196f,
                                        0.0416683927f, 0.00836878084f, 0.00138144672f};
+constexpr float kRounder = 12582912.0f;  // 1.5 · 2²³: adding it leaves no digits behind the point
 constexpr float kLog2E = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
 constexpr float kExpLeast = -104.0f, kExpMost = 89.0f;  // beyond them: 0 and infinity
 
@@ -66,7 +67,7 @@ struct Avx512 {
 
   static F exp(F x) {
     x = min(all(kExpMost), max(all(kExpLeast), x));
-    const F n = _mm512_roundscale_ps(mul(x, all(kLog2E)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const F n = sub(fma(x, all(kLog2E), all(kRounder)), all(kRounder));
     const F f = _mm512_fnmadd_ps(n, all(kLn2Low), _mm512_fnmadd_ps(n, all(kLn2High), x));
     F p = all(kExpCoefficients[6]);
     for (int i = 5; i >= 0; --i) p = fma(p, f, all(kExpCoefficients[i]));
@@ -179,7 +180,7 @@ struct Avx2 {
 
   static F exp(F x) {
     x = min(all(kExpMost), max(all(kExpLeast), x));
-    const F n = _mm256_round_ps(mul(x, all(kLog2E)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const F n = sub(fma(x, all(kLog2E), all(kRounder)), all(kRounder));
     const F f = _mm256_fnmadd_ps(n, all(kLn2Low), _mm256_fnmadd_ps(n, all(kLn2High), x));
     F p = all(kExpCoefficients[6]);
     for (int i = 5; i >= 0; --i) p = fma(p, f, all(kExpCoefficients[i]));
