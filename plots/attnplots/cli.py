@@ -4,11 +4,12 @@ import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
 from attnplots import style
-from attnplots.records import FILE_NAME, Record, RecordsError, load
+from attnplots.records import FILE_NAME, RecordsError, load
 
 # No dates and no versions, so that drawing a figure again gives the same bytes.
 METADATA: dict[str, dict[str, None]] = {
@@ -18,13 +19,22 @@ METADATA: dict[str, dict[str, None]] = {
 }
 
 
-Draw = Callable[[list[Record]], Figure]
+# Takes the records, and after them what `also` read.
+Draw = Callable[..., Figure]
 
 
-def main(script: str, about: str | None, draw: Draw, **others: Draw) -> int:
+def main(
+    script: str,
+    about: str | None,
+    draw: Draw,
+    *,
+    also: Callable[[Path], Any] | None = None,
+    **others: Draw,
+) -> int:
     """Draws each result folder; returns 0, or 2 after one line on stderr.
 
     The figure of `draw` is named after the script, each of the others is `SCRIPT-KEYWORD`.
+    What `also` reads from a folder beside its records, the figures get after these.
     """
     stem = Path(script).stem
     figures = {stem: draw} | {f"{stem}-{suffix}": other for suffix, other in others.items()}
@@ -48,11 +58,11 @@ def main(script: str, about: str | None, draw: Draw, **others: Draw) -> int:
         folders = options.folders or _result_folders(Path(script).resolve().parent.parent, stem)
         targets = _targets(folders, options.out)
         # Everything is read first: a bad file among several leaves no half-done set.
-        sets = [load(folder) for folder in folders]
-        for folder, records, target in zip(folders, sets, targets, strict=True):
+        sets = [(load(folder), *([also(folder)] if also else [])) for folder in folders]
+        for folder, found, target in zip(folders, sets, targets, strict=True):
             with style.context():
                 try:
-                    drawn = {name: function(records) for name, function in figures.items()}
+                    drawn = {name: function(*found) for name, function in figures.items()}
                 except RecordsError as error:
                     raise RecordsError(f"{folder / FILE_NAME}: {error}")
                 target.mkdir(parents=True, exist_ok=True)

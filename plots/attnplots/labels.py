@@ -10,6 +10,14 @@ import numpy as np
 
 # A label farther than this from what it names is joined to it by a thin line.
 LEADER = 14.0
+# As near as this to something else, a label seems to name that.
+RIVAL = 12.0
+# How many places of each label are held against the others', from how many starts, how often.
+PLACES = 300
+STARTS = 30
+ROUNDS = 20
+# What it costs that a leader crosses a label, another leader or what it does not name.
+CROSSED = 80
 
 
 @dataclass(frozen=True)
@@ -125,3 +133,135 @@ def free_place(
         if not box.grown(6).holds(ink) and not any(box.grown(4).overlap(t) for t in taken):
             return box
     return None
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A label to be placed: what it names, the sizes it may have, and what it does not name."""
+
+    tip: tuple[float, float]
+    sizes: list[tuple[float, float]]
+    rivals: np.ndarray
+
+
+def arrange(
+    wishes: list[Wish], ink: np.ndarray, taken: list[Box], frame: Box
+) -> list[tuple[int, Box]]:
+    """For each wish which of its sizes fits best, and its box; all are placed together.
+
+    Unlike in `place`, boxes and leaders also keep clear of leaders. From many starts each
+    label in turn moves to where it is best, given the others, until none does.
+    """
+    pools = [_Pool(wish, ink, taken, frame) for wish in wishes]
+    pairs = {(i, k): a.against(b) for k, b in enumerate(pools) for i, a in enumerate(pools[:k])}
+    pairs |= {(k, i): cost.T for (i, k), cost in pairs.items()}
+    draws = np.random.default_rng(0)
+    best, least = [0] * len(pools), math.inf
+    for _ in range(STARTS):
+        chosen = [int(draws.integers(len(pool.cost))) for pool in pools]
+        for _ in range(ROUNDS):
+            before = list(chosen)
+            for i, pool in enumerate(pools):
+                others = sum(pairs[i, k][:, at] for k, at in enumerate(chosen) if k != i)
+                chosen[i] = int(np.argmin(pool.cost + others))
+            if chosen == before:
+                break
+        total = sum(float(pool.cost[at]) for pool, at in zip(pools, chosen, strict=True))
+        total += sum(float(pairs[i, k][chosen[i], chosen[k]]) for i, k in pairs if i < k)
+        if total < least:
+            best, least = chosen, total
+    return [
+        (int(pool.which[at]), Box(*map(float, pool.boxes[at])))
+        for pool, at in zip(pools, best, strict=True)
+    ]
+
+
+class _Pool:
+    """The best places for one label, and what each costs as long as there is no other."""
+
+    def __init__(self, wish: Wish, ink: np.ndarray, taken: list[Box], frame: Box) -> None:
+        x, y = wish.tip
+        shifts = (8.0, 14.0, 22.0, 30.0, 44.0)
+        rises = np.arange(-150.0, 150.1, 5.0)
+        boxes, which = [], []
+        for k, (wide, high) in enumerate(wish.sizes):
+            lefts = [x + s for s in shifts] + [x - wide - s for s in shifts] + [x - wide / 2]
+            for left in lefts:
+                left = min(max(left, frame.x0 + 4), frame.x1 - wide)
+                boxes += [(left, y + r - high / 2, left + wide, y + r + high / 2) for r in rises]
+                which += [k] * len(rises)
+        places = np.array(boxes)
+        edges = np.clip(wish.tip, places[:, :2], places[:, 2:])
+        away = np.hypot(*(edges - wish.tip).T)
+        led = away > LEADER
+        cost = 12 * np.array(which) + away + 6 * led + 1e6 * (away < 5)
+        cost += 12 * _holds(_grown(places, (2, 2)), ink).sum(axis=1)
+        area = np.prod(places[:, 2:] - places[:, :2], axis=1)
+        cost += 20 * (area - _shared(places, _edges(frame)))
+        for other in taken:
+            cost += 20 * _shared(_grown(places, (1, 1)), _edges(other))
+        if len(wish.rivals):
+            nearest = _distance(places, wish.rivals).min(axis=1)
+            cost += 2 * np.maximum(RIVAL - nearest, 0.0)
+            cost += 2 * CROSSED * (~led & (nearest < away + 2))
+        # Of the many the best are enough to choose from.
+        kept = np.argsort(cost, kind="stable")[:PLACES]
+        self.cost, self.led = cost[kept], led[kept]
+        self.boxes, self.which = places[kept], np.array(which)[kept]
+        starts = wish.tip + 5 * (edges - wish.tip)[kept] / np.maximum(away[kept, None], 5)
+        steps = np.linspace(0.0, 1.0, 16)[:, None]
+        self.leaders = starts[:, None] + steps * (edges[kept] - starts)[:, None]
+        if len(wish.rivals):
+            gaps = self.leaders[:, :, None] - wish.rivals
+            passed = np.hypot(gaps[..., 0], gaps[..., 1]).min(axis=1) < 5
+            self.cost += CROSSED * self.led * passed.sum(axis=1)
+
+    def against(self, other: "_Pool") -> np.ndarray:
+        """What places of two labels cost because both are there: a row for each of this one's."""
+        # Side by side they would read as one line.
+        cost = 20 * _shared(_grown(self.boxes, (8, 1))[:, None], other.boxes)
+        cost += CROSSED * self._crosses(other) + CROSSED * other._crosses(self).T
+        a, b = self.leaders[:, None, 0], self.leaders[:, None, -1]
+        c, d = other.leaders[None, :, 0], other.leaders[None, :, -1]
+        meet = (_turn(a, b, c) * _turn(a, b, d) < 0) & (_turn(c, d, a) * _turn(c, d, b) < 0)
+        return cost + CROSSED * (meet & self.led[:, None] & other.led)
+
+    def _crosses(self, other: "_Pool") -> np.ndarray:
+        """Whether leaders, a row for each, run through the other's boxes."""
+        inside = _holds(_grown(other.boxes, (1.5, 1.5)), self.leaders.reshape(-1, 2))
+        crossed = inside.reshape(len(other.boxes), *self.leaders.shape[:2]).any(axis=2)
+        return crossed.T & self.led[:, None]
+
+
+def _edges(box: Box) -> np.ndarray:
+    return np.array([box.x0, box.y0, box.x1, box.y1])
+
+
+def _grown(boxes: np.ndarray, by: tuple[float, float]) -> np.ndarray:
+    return boxes + np.array([-by[0], -by[1], *by])
+
+
+def _shared(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """The areas that boxes, given by their edges, share with others."""
+    most = np.minimum(boxes[..., 2:], others[..., 2:])
+    least = np.maximum(boxes[..., :2], others[..., :2])
+    return np.prod(np.maximum(most - least, 0.0), axis=-1)
+
+
+def _holds(boxes: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Whether each of the boxes, a row for each, holds each of the points."""
+    x0, y0, x1, y1 = boxes.T[:, :, None]
+    x, y = points.T
+    return (x > x0) & (x < x1) & (y > y0) & (y < y1)
+
+
+def _distance(boxes: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """How far each of the points is from each of the boxes, a row for each."""
+    low, high = boxes[:, None, :2] - points, points - boxes[:, None, 2:]
+    return np.hypot(*np.maximum(np.maximum(low, high), 0.0).transpose(2, 0, 1))
+
+
+def _turn(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """On which side of the line from a to b the point c is, as a sign."""
+    ab, ac = b - a, c - a
+    return np.sign(ab[..., 0] * ac[..., 1] - ab[..., 1] * ac[..., 0])

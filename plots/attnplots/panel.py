@@ -33,6 +33,7 @@ class Label:
     name: str
     words: list[str]
     width: float
+    weight: str = "bold"
 
     @property
     def height(self) -> float:
@@ -140,18 +141,36 @@ def name_near(
     frame: Box,
 ) -> None:
     """Writes the form of a label that fits best near `tip`, and adds its box to the taken."""
-    x, y = tip
     which, box = place(tip, [(f.width, f.height) for f in forms], ink, taken, frame)
     taken.append(box)
+    name_in(figure, tip, forms[which], look, box)
+
+
+def name_in(
+    figure: Figure,
+    tip: tuple[float, float],
+    label: Label,
+    look: Style,
+    box: Box,
+    towards: bool = False,
+) -> None:
+    """Writes a label into its box, with a leader where that is away from `tip`.
+
+    Its lines are flush at the left, or on the side of the tip.
+    """
+    x, y = tip
     edge = box.nearest(x, y)
     away = math.dist(edge, tip)
     if away > LEADER:
         start = (x + 5 * (edge[0] - x) / away, y + 5 * (edge[1] - y) / away)
         leader(figure, start, edge, look)
-    write(figure, forms[which], box.x0, box.y1, look)
+    right = towards and box.x1 < x
+    write(figure, label, box.x1 if right else box.x0, box.y1, look, right)
 
 
-def marks(axes: Axes, x: ArrayLike, y: ArrayLike, look: Style, z: float) -> None:
+def marks(
+    axes: Axes, x: ArrayLike, y: ArrayLike, look: Style, z: float, scale: float = 1.0
+) -> None:
     """The marks of a method, without lines."""
     assert look.marker
     axes.plot(
@@ -159,10 +178,10 @@ def marks(axes: Axes, x: ArrayLike, y: ArrayLike, look: Style, z: float) -> None
         y,
         linestyle="none",
         marker=look.marker,
-        markersize=style.MARKERS[look.marker],
+        markersize=style.MARKERS[look.marker] * scale,
         markerfacecolor="white" if look.hollow else look.colour,
         markeredgecolor=look.colour if look.hollow else "white",
-        markeredgewidth=1.1 if look.hollow else 0.6,
+        markeredgewidth=1.1 if look.hollow else 0.6 * min(scale, 1.0),
         zorder=z,
     )
 
@@ -208,13 +227,16 @@ def _ink(axes: Axes, curve: Curve) -> np.ndarray:
     return np.concatenate(points)
 
 
-def write(figure: Figure, label: Label, x: float, top: float, look: Style) -> None:
-    """Writes a label whose upper left corner is at a place."""
-    name_size, small = style.NAME_SIZE, style.SMALL_SIZE
-    sheet.text(figure, x, top - 9.3, label.name, name_size, look.ink, weight="bold", gid="label")
+def write(
+    figure: Figure, label: Label, x: float, top: float, look: Style, right: bool = False
+) -> None:
+    """Writes a label whose upper left, or right, corner is at a place."""
+    more = {"gid": "label", "ha": "right" if right else "left"}
+    name = {"weight": label.weight, **more}
+    sheet.text(figure, x, top - 9.3, label.name, style.NAME_SIZE, look.ink, **name)
     for k, line in enumerate(label.words):
         y = top - NAME_LINE - WORDS_LINE * k - 7.5
-        sheet.text(figure, x, y, line, small, style.QUIET, gid="label")
+        sheet.text(figure, x, y, line, style.SMALL_SIZE, style.QUIET, **more)
 
 
 def leader(figure: Figure, start: Sequence[float], stop: Sequence[float], look: Style) -> None:

@@ -19,10 +19,11 @@ DEFAULTS = {"inputs": "normal"}
 
 OUTCOMES = ("measured", "skipped", "failed")
 TEXTS = ("method", "protocol")
+TEXTS_OR_NULL = ("failure_kind", "implementation")
 COUNTS = ("batch", "query_len")
 NUMBERS = (
-    "time_per_sample_ms", "time_ci_low_ms", "time_ci_high_ms", "peak_extra_bytes_per_sample",
-    "approximation_error",
+    "time_per_sample_ms", "time_median_ms", "time_ci_low_ms", "time_ci_high_ms",
+    "peak_extra_bytes_per_sample", "approximation_error", "flops", "min_bytes",
 )  # fmt: skip
 
 
@@ -64,28 +65,29 @@ def _identity(record: Record) -> str:
 def _problem(record: object) -> str | None:
     """What is wrong with a record's columns, or None."""
     if not isinstance(record, dict):
-        return f"expected a JSON object, found {_short(record)}"
+        return f"expected a JSON object, found {short(record)}"
     for name in TEXTS:
         if not isinstance(record.get(name), str) or not record[name]:
-            return f"expected a text in `{name}`, found {_short(record.get(name))}"
+            return f"expected a text in `{name}`, found {short(record.get(name))}"
     if record.get("outcome") not in OUTCOMES:
-        found = _short(record.get("outcome"))
+        found = short(record.get("outcome"))
         return f"expected one of {', '.join(OUTCOMES)} in `outcome`, found {found}"
-    if not isinstance(record.get("failure_kind"), str | None):
-        kind = _short(record["failure_kind"])
-        return f"expected a text or null in `failure_kind`, found {kind}"
+    for name in TEXTS_OR_NULL:
+        if not isinstance(record.get(name), str | None):
+            return f"expected a text or null in `{name}`, found {short(record[name])}"
     for name in COUNTS:
         value = record.get(name)
         if type(value) is not int or not 0 < value < 2**63:
-            return f"expected a positive integer in `{name}`, found {_short(value)}"
+            return f"expected a positive integer in `{name}`, found {short(value)}"
     for name in NUMBERS:
         value = record.get(name)
         if value is not None and (type(value) not in (int, float) or not abs(value) < 1e300):
-            return f"expected a number or null in `{name}`, found {_short(value)}"
+            return f"expected a number or null in `{name}`, found {short(value)}"
     return None
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
+    """A value as an error line shows it."""
     text = json.dumps(value)
     return text if len(text) <= 40 else text[:39] + "…"
 

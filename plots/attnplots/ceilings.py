@@ -1,0 +1,51 @@
+"""The machine's measured ceilings, from the `environment.json` beside the records."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from attnplots.records import RecordsError, short
+
+FILE_NAME = "environment.json"
+NUMBERS = ("read_gb_s", "copy_gb_s", "fma_float32_gflop_s", "fma_float64_gflop_s")
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What the machine was seen to do at most, on so many threads."""
+
+    read_gb_s: float
+    copy_gb_s: float
+    fma_float32_gflop_s: float
+    fma_float64_gflop_s: float
+    threads: int
+
+    def rate(self, dtype: str) -> float:
+        """The flat top in GFLOP/s; whatever is narrower than float64 is held against float32's."""
+        return self.fma_float64_gflop_s if dtype == "float64" else self.fma_float32_gflop_s
+
+    def roof(self, intensity: float, dtype: str) -> float:
+        """What is attainable, in GFLOP/s, at so many operations a byte."""
+        return min(self.rate(dtype), self.copy_gb_s * intensity)
+
+
+def load(folder: Path) -> Ceilings:
+    """The ceilings that were measured with the records of `folder`."""
+    path = folder / FILE_NAME
+    try:
+        environment = json.loads(path.read_bytes().decode())
+    except OSError as error:
+        problem = error.strerror or type(error).__name__
+        raise RecordsError(f"{path}: {problem}; expected a JSON object with `ceilings`")
+    except (ValueError, RecursionError) as error:
+        raise RecordsError(f"{path}: expected a JSON object with `ceilings`: {error}")
+    found = environment.get("ceilings") if isinstance(environment, dict) else None
+    if not isinstance(found, dict):
+        raise RecordsError(f"{path}: expected an object in `ceilings`, found {short(found)}")
+    for name in (*NUMBERS, "threads"):
+        value = found.get(name)
+        kinds, said = ((int,), "integer") if name == "threads" else ((int, float), "number")
+        if type(value) not in kinds or not 0 < value < 1e300:
+            what = f"expected a positive {said} in `ceilings.{name}`"
+            raise RecordsError(f"{path}: {what}, found {short(value)}")
+    return Ceilings(**{name: found[name] for name in (*NUMBERS, "threads")})

@@ -1,0 +1,408 @@
+"""The roofline: how much of what the machine can do each method attains."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
+
+from attnplots import curves as data
+from attnplots import panel, sheet, style, ticks
+from attnplots.ceilings import Ceilings
+from attnplots.curves import Measure, Row
+from attnplots.labels import Box, Wish, arrange
+from attnplots.panel import Label
+from attnplots.records import Record, RecordsError
+from attnplots.sheet import LEFT, POINT, RIGHT, SMALL_LINE, WIDTH
+from attnplots.style import Style
+from attnplots.ticks import Limits
+
+# So begins the implementation of a kernel of the project; the others are there to be held against.
+OWN = "kernel/"
+# The order of the settings, causal ones first; the passes of a setting are beside each other.
+DTYPES = ("float32", "float64", "bfloat16", "float16")
+COLUMNS = 2
+INTENSITY = "Arithmetic intensity (operations a byte of least traffic)"
+
+TOP = 50.0
+TITLE = 14.0
+HEADING = 22.0
+PANEL = 200.0
+TICKS = 20.0
+APART = 10.0
+X_LABEL = 14.0
+FOOT = 12.0
+BETWEEN = 18.0
+WIDE = (WIDTH - LEFT - RIGHT - BETWEEN * (COLUMNS - 1)) / COLUMNS
+
+# The marks of the shortest and of the longest length, to what they are in other figures.
+SCALES = (0.7, 1.3)
+# Marks are moved sideways by so many steps, in points, until they do not hide each other.
+STEP = 2.0
+STEPS = 14
+# The left edge is so far from the ridge, as a factor: as much of the slope is seen.
+SLOPE = 8.0
+ROOF = "#3c3c3c"
+BEYOND = "#f4f4f4"
+# Names may cross trails, which then must not run through the letters.
+HALO = withStroke(linewidth=2.0, foreground="white")
+
+
+@dataclass(frozen=True)
+class Point:
+    """A method at one length: operations a byte, and GFLOP/s."""
+
+    n: int
+    intensity: float
+    rate: float
+
+
+@dataclass(frozen=True)
+class Trail:
+    """One method in one panel, shortest length first."""
+
+    method: str
+    own: bool
+    points: list[Point]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all panels share."""
+
+    ceilings: Ceilings
+    across: Limits
+    upward: Limits
+    looks: dict[str, Style]
+    scales: dict[int, float]
+
+    def look(self, trail: Trail) -> Style:
+        """How a method is drawn: full marks are kernels, open ones are not."""
+        return replace(self.looks[trail.method], hollow=not trail.own)
+
+    def radius(self, trail: Trail, point: Point) -> float:
+        """How far a mark reaches, in points."""
+        marker = self.looks[trail.method].marker
+        assert marker
+        return style.MARKERS[marker] * self.scales[point.n] / 2
+
+    def place(self, point: Point) -> tuple[float, float]:
+        """Where in a panel a point belongs, in points from the lower left corner."""
+        (left, right), (low, high) = self.across, self.upward
+        x = math.log(point.intensity / left) / math.log(right / left) * WIDE
+        return x, math.log(point.rate / low) / math.log(high / low) * PANEL
+
+
+def _attained(record: Record) -> float | None:
+    """GFLOP/s, or 0 where a logarithmic axis has no place for the point."""
+    values = [record.get(name) for name in ("flops", "min_bytes", "time_median_ms")]
+    if any(value is None for value in values):
+        return None
+    flops, _, ms = values
+    return flops / ms / 1e6 if min(values) > 0 else 0.0
+
+
+RATE = Measure("rate", "Attained GFLOP/s", lambda record: (_attained(record), None, None))
+
+
+def draw(records: list[Record], ceilings: Ceilings) -> Figure:
+    """The figure: a panel for each setting, all under the roof of the same machine."""
+    on_cpu = [r for r in records if str(r.get("device") or "cpu").startswith("cpu")]
+    rows = sorted(data.split_rows(on_cpu), key=_order)
+    panels = [_trails(row) for row in rows]
+    points = [point for trails in panels for trail in trails for point in trail.points]
+    if not points:
+        wanted = "one measured record of the CPU with `flops`, `min_bytes` and `time_median_ms`"
+        raise RecordsError(f"expected at least {wanted}, found none")
+    looks = style.styles(record["method"] for record in on_cpu)
+    plan = Plan(ceilings, *_limits(points, ceilings), looks, _scales({p.n for p in points}))
+    moved = [_moved(plan, trails) for trails in panels]
+
+    figure = sheet.figure()
+    header = sheet.wrapped(figure, sheet.setting(on_cpu))
+    aside = max(abs(shift) for shifts in moved for shift in shifts.values())
+    notes = _notes(plan, rows, aside)
+    if len(on_cpu) < len(records):
+        notes.append("Not drawn: what ran on other devices, which have roofs of their own.")
+    footer = sheet.wrapped_all(figure, notes)
+    head = TOP + SMALL_LINE * (len(header) - 1)
+    lines = -(-len(rows) // COLUMNS)
+    height = head + TITLE + lines * (HEADING + PANEL + TICKS + APART)
+    height += X_LABEL + FOOT + SMALL_LINE * len(footer)
+    sheet.size(figure, height)
+
+    sheet.small_lines(figure, height - 18, header)
+    _key(figure, height - 22 - SMALL_LINE * len(header), plan)
+    sheet.text(figure, LEFT, height - head - 9, RATE.title, style.NAME_SIZE, style.TEXT)
+    marks = ticks.times(plan.across), ticks.times(plan.upward)
+    letters = _letters(len(rows))
+    for k, (row, trails) in enumerate(zip(rows, panels, strict=True)):
+        line, column = divmod(k, COLUMNS)
+        left = LEFT + column * (WIDE + BETWEEN)
+        top = height - head - TITLE - HEADING - line * (HEADING + PANEL + TICKS + APART)
+        frame = Box(left, top - PANEL, left + WIDE, top)
+        axes = panel.empty_axes(figure, frame, plan.across, plan.upward, *marks)
+        axes.tick_params(labelleft=column == 0)
+        title = f"{letters[k]}   {row.title}" if len(rows) > 1 else row.title
+        sheet.heading(figure, left, top + 7, title)
+        _panel(figure, axes, frame, plan, row, trails, moved[k])
+        if k + COLUMNS >= len(rows):
+            sheet.centred(figure, frame, frame.y0 - TICKS - 7, INTENSITY, style.TEXT)
+    sheet.small_lines(figure, SMALL_LINE * len(footer), footer)
+    return figure
+
+
+def _order(row: Row) -> tuple[int, bool, str]:
+    """Where a panel stands among the others, which are in the order of their passes."""
+    dtype, causal = row.records[0].get("dtype"), row.records[0].get("causal")
+    place = DTYPES.index(dtype) if dtype in DTYPES else len(DTYPES)
+    return place, not causal, row.title.partition(" · ")[2]
+
+
+def _trails(row: Row) -> list[Trail]:
+    """The methods of a panel, the kernels first."""
+    trails = []
+    for method, records in data.by_method(row).items():
+        kept = [r for r in records if r["outcome"] == "measured" and _attained(r)]
+        points = [
+            Point(r["query_len"], r["flops"] / r["min_bytes"], _attained(r) or 0.0) for r in kept
+        ]
+        own = any((r.get("implementation") or "").startswith(OWN) for r in kept)
+        if points:
+            trails.append(Trail(method, own, points))
+    return sorted(trails, key=lambda trail: not trail.own)
+
+
+def _scales(lengths: set[int]) -> dict[int, float]:
+    """How large the marks of each length are."""
+    sizes = np.linspace(*SCALES, len(lengths)) if len(lengths) > 1 else [1.0]
+    return {n: float(size) for n, size in zip(sorted(lengths), sizes, strict=True)}
+
+
+def _limits(points: list[Point], ceilings: Ceilings) -> tuple[Limits, Limits]:
+    """Limits that hold every point, a part of the slope and a part of the flat top."""
+    rate = ceilings.fma_float32_gflop_s
+    ridge = rate / ceilings.copy_gb_s
+    intensities, rates = [p.intensity for p in points], [p.rate for p in points]
+    across = min(ridge / SLOPE, *intensities), max(4 * ridge, *intensities)
+    upward = min(rates), max(rate, *rates)
+    return (across[0] / 1.02, across[1] * 1.8), (upward[0] / 1.8, upward[1] * 1.7)
+
+
+def _moved(plan: Plan, trails: list[Trail]) -> dict[str, float]:
+    """How far the marks of each method are moved sideways, in points, to be seen.
+
+    Methods of one family have about the same intensity, whatever the length.
+    """
+    placed = np.empty((0, 3))
+    moved: dict[str, float] = {}
+    choices = [0.0] + [sign * k * STEP for k in range(1, STEPS + 1) for sign in (1, -1)]
+    for trail in trails:
+        here = np.array([(*plan.place(p), plan.radius(trail, p)) for p in trail.points])
+        hidden = [_hidden(here + (shift, 0, 0), placed) for shift in choices]
+        least = min(hidden) + 0.01
+        moved[trail.method] = next(s for s, h in zip(choices, hidden, strict=True) if h <= least)
+        placed = np.concatenate([placed, here + (moved[trail.method], 0, 0)])
+    return moved
+
+
+def _hidden(here: np.ndarray, placed: np.ndarray) -> float:
+    """How far marks, given by centre and radius, reach into others, all in all."""
+    gaps = here[:, None] - placed
+    reach = here[:, None, 2] + placed[:, 2] + 1.0
+    return float(np.maximum(reach - np.hypot(gaps[..., 0], gaps[..., 1]), 0.0).sum())
+
+
+def _panel(
+    figure: Figure,
+    axes: Axes,
+    frame: Box,
+    plan: Plan,
+    row: Row,
+    trails: list[Trail],
+    moved: dict[str, float],
+) -> None:
+    """One panel: the roof, the trails under it, and their names."""
+    dtype = str(row.records[0].get("dtype"))
+    ink = [_slopes(figure, axes, frame, plan.ceilings, dtype)]
+    places: dict[str, np.ndarray] = {}
+    for trail in trails:
+        there = np.array([plan.place(p) for p in trail.points])
+        places[trail.method] = there + (frame.x0 + moved[trail.method], frame.y0)
+        ink.append(_trail(axes, plan, trail, places[trail.method]))
+    taken = [_top(figure, axes, frame, plan.ceilings, dtype, np.concatenate(ink[1:] or ink))]
+    if not trails:
+        middle = (frame.y0 + frame.y1) / 2
+        sheet.centred(figure, frame, middle, "nothing measured", style.QUIET)
+        return
+    ink.append(_beyond(axes, frame, plan.ceilings, dtype))
+    longest = max(record["query_len"] for record in row.records)
+    forms = [_forms(figure, plan, trail, dtype, longest) for trail in trails]
+    wishes = []
+    for trail, labels in zip(trails, forms, strict=True):
+        others = [marks for method, marks in places.items() if method != trail.method]
+        sizes = [(label.width, label.height) for label in labels]
+        x, y = (float(v) for v in places[trail.method][-1])
+        wishes.append(Wish((x, y), sizes, np.concatenate([np.empty((0, 2)), *others])))
+    found = arrange(wishes, np.concatenate(ink), taken, frame)
+    for trail, wish, labels, (which, box) in zip(trails, wishes, forms, found, strict=True):
+        panel.name_in(figure, wish.tip, labels[which], plan.look(trail), box, towards=True)
+    for text in figure.texts:
+        if text.get_gid() == "label":
+            text.set_path_effects([HALO])
+
+
+def _trail(axes: Axes, plan: Plan, trail: Trail, places: np.ndarray) -> np.ndarray:
+    """The marks of a method, joined in the order of lengths; returns points on them."""
+    look = plan.look(trail)
+    x = axes.transData.inverted().transform(places)[:, 0]
+    y = [point.rate for point in trail.points]
+    z = 4.0 if trail.own else 3.0
+    dash, width = (style.SOLID, 1.2) if trail.own else (style.DOTTED, 1.0)
+    axes.plot(x, y, color=look.colour, linestyle=dash, linewidth=width, zorder=z)
+    ink = [_between(a, b) for a, b in zip(places, places[1:], strict=False)]
+    # The smallest last: no mark hides another of its own method.
+    for k, point in reversed(list(enumerate(trail.points))):
+        panel.marks(axes, [x[k]], [point.rate], look, z + 0.5, plan.scales[point.n])
+        r = plan.radius(trail, point)
+        ink.append(places[k] + [(a * r, b * r) for a in (-1, 0, 1) for b in (-1, 0, 1)])
+    return np.concatenate(ink)
+
+
+def _between(start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    return np.linspace(start, stop, max(2, int(math.dist(start, stop) / 3)))
+
+
+def _forms(figure: Figure, plan: Plan, trail: Trail, dtype: str, longest: int) -> list[Label]:
+    """The labels that a method may have: a kernel's say which share of the roof it attains."""
+    words = []
+    if trail.own:
+        point = trail.points[-1]
+        share = 100 * point.rate / plan.ceilings.roof(point.intensity, dtype)
+        at = "" if point.n == longest else f" at {data.size_text(point.n)}"
+        words = [f"{share:.0f}% of roof{at}" if share >= 1 else f"below 1% of roof{at}"]
+    weight = "bold" if trail.own else "normal"
+    forms = [panel.method_label(figure, trail.method, words, narrow) for narrow in (False, True)]
+    return [replace(form, weight=weight) for form in forms[: 1 if forms[0] == forms[1] else 2]]
+
+
+def _slopes(figure: Figure, axes: Axes, frame: Box, ceilings: Ceilings, dtype: str) -> np.ndarray:
+    """The roof, what is beyond it and what the slopes are; returns points on all of it."""
+    (left, right), top = axes.get_xlim(), axes.get_ylim()[1]
+    rate = ceilings.rate(dtype)
+    slopes = {"copy": ceilings.copy_gb_s, "read": ceilings.read_gb_s}
+    ink = []
+    for name, bandwidth in slopes.items():
+        x = [left, min(max(rate / bandwidth, left), right), right]
+        y = [min(bandwidth * intensity, rate) for intensity in x]
+        axes.plot(x, y, color=ROOF, linewidth=1.6 if name == "copy" else 0.7, zorder=2)
+        if name == "copy":
+            axes.fill_between(x, y, top, color=BEYOND, linewidth=0, zorder=0.5)
+        start, ridge, end = axes.transData.transform(list(zip(x, y, strict=True)))
+        ink += [_between(start, ridge), _between(ridge, end)]
+        if start[1] < frame.y0 < ridge[1]:
+            start = start + (ridge - start) * (frame.y0 - start[1]) / (ridge[1] - start[1])
+        if ridge[0] - start[0] < 1:
+            continue
+        along = (ridge - start) / math.dist(start, ridge)
+        out = np.array([-along[1], along[0]])
+        # The name of the upper one is above it, of the other one below.
+        side = 1 if bandwidth == max(slopes.values()) else -1
+        middle = (start + ridge) / 2 + side * 6.5 * out
+        said = f"{name} {bandwidth:.3g} GB/s"
+        angle = math.degrees(math.atan2(along[1], along[0]))
+        more = {"ha": "center", "va": "center", "rotation": angle, "rotation_mode": "anchor"}
+        sheet.text(figure, *middle, said, style.SMALL_SIZE, ROOF, gid="roof", **more)
+        half = sheet.text_width(figure, said, style.SMALL_SIZE) / 2 * along
+        ink += [_between(middle + up * out - half, middle + up * out + half) for up in (-4, 0, 4)]
+    return np.concatenate(ink)
+
+
+def _top(
+    figure: Figure, axes: Axes, frame: Box, ceilings: Ceilings, dtype: str, ink: np.ndarray
+) -> Box:
+    """Says what the flat top is, where it hides least; returns the box of the text."""
+    rate = ceilings.rate(dtype)
+    kind = "float64" if dtype == "float64" else "float32"
+    said = f"{rate:.3g} GFLOP/s · {kind} multiply-add"
+    wide = sheet.text_width(figure, said, style.SMALL_SIZE)
+    ridge, y = (float(v) for v in axes.transData.transform((rate / ceilings.copy_gb_s, rate)))
+    lefts = (frame.x1 - 2 - wide, min(ridge + 2, frame.x1 - 2 - wide))
+    boxes = [Box(x, y + up, x + wide, y + up + 12) for up in (1, -13) for x in lefts]
+    box = min(boxes, key=lambda box: box.grown(1).holds(ink))
+    sheet.text(figure, box.x0, box.y0 + 3, said, style.SMALL_SIZE, ROOF, gid="roof")
+    return box
+
+
+def _beyond(axes: Axes, frame: Box, ceilings: Ceilings, dtype: str) -> np.ndarray:
+    """Points all over what is beyond the roof, where nothing should be named."""
+    x, y = np.arange(frame.x0, frame.x1, 6.0), np.arange(frame.y0, frame.y1, 6.0)
+    every = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    values = axes.transData.inverted().transform(every)
+    return every[[rate > ceilings.roof(intensity, dtype) for intensity, rate in values]]
+
+
+def _key(figure: Figure, y: float, plan: Plan) -> None:
+    """What full and open marks are, and how large they are at each length."""
+    x = LEFT
+    kinds = (("CPU kernels of this project", True), ("baselines: PyTorch's operators", False))
+    for said, own in kinds:
+        weight = "bold" if own else "normal"
+        _dot(figure, x + 4, y + 3, 1.2, hollow=not own)
+        sheet.text(figure, x + 11, y, said, style.SMALL_SIZE, style.TEXT, weight=weight)
+        x += 11 + sheet.text_width(figure, said, style.SMALL_SIZE, weight) + 22
+    sheet.text(figure, x, y, "N =", style.SMALL_SIZE, style.TEXT)
+    x += sheet.text_width(figure, "N =", style.SMALL_SIZE) + 6
+    for n, scale in plan.scales.items():
+        _dot(figure, x + 4, y + 3, scale)
+        sheet.text(figure, x + 11, y, data.size_text(n), style.SMALL_SIZE, style.TEXT)
+        x += 11 + sheet.text_width(figure, data.size_text(n), style.SMALL_SIZE) + 9
+
+
+def _dot(figure: Figure, x: float, y: float, scale: float, hollow: bool = False) -> None:
+    dot = Line2D(
+        [x * POINT], [y * POINT], transform=figure.dpi_scale_trans, marker="o",
+        markersize=style.MARKERS["o"] * scale, markeredgewidth=1.1 if hollow else 0,
+        markerfacecolor="white" if hollow else style.TEXT, markeredgecolor=style.TEXT,
+    )  # fmt: skip
+    figure.add_artist(dot)
+
+
+def _notes(plan: Plan, rows: list[Row], aside: float) -> list[str]:
+    """How to read the roof and the marks, and who is missing."""
+    count = plan.ceilings.threads
+    texts = [
+        f"The roof is measured, on {count} thread{'' if count == 1 else 's'}: multiply-adds, and "
+        "copying (thin: reading) far more than the caches hold, in which short lengths may stay. "
+        "Percentages are of the thick line, at the longest length.",
+        "Operations are by each method's own formula, bytes are inputs read and results written "
+        "once: rates say how busy the machine is, not which method is the fastest.",
+    ]
+    half = {str(row.records[0].get("dtype")) for row in rows} & {"bfloat16", "float16"}
+    if half:
+        texts.append(f"The roof of {' and '.join(sorted(half))} is float32's.")
+    if aside:
+        factor = (plan.across[1] / plan.across[0]) ** (aside / WIDE)
+        said = f"by a factor of {factor:.2g} at most"
+        texts.append(f"Marks that would hide each other are set apart sideways, {said}.")
+    return texts + _missing(rows)
+
+
+def _missing(rows: list[Row]) -> list[str]:
+    """Who is not drawn, why, and in which panels."""
+    where: dict[str, list[str]] = {}
+    for letter, row in zip(_letters(len(rows)), rows, strict=True):
+        for said in data.notes([row], lambda _: [RATE], data.SEQUENCE, ends=False):
+            for part in said.removeprefix("Not drawn: ").removesuffix(".").split("; "):
+                where.setdefault(part, []).append(letter)
+    several = len(rows) > 1
+    parts = [f"{part} ({', '.join(at)})" if several else part for part, at in where.items()]
+    return [f"Not drawn: {'; '.join(parts)}."] if parts else []
+
+
+def _letters(count: int) -> list[str]:
+    """What notes call the panels: a to z, then a1 and on."""
+    return [chr(ord("a") + k % 26) + (str(k // 26) if k >= 26 else "") for k in range(count)]
