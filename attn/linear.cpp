@@ -22,8 +22,8 @@ class LinearChunked : public LinearMethod {
   explicit LinearChunked(const Options& options) : LinearMethod("elu", options.integer("chunk")) {}
 };
 
-const RegisterMethod linear{
-    entry_of<Linear>("linear", "linear attention with elu(x) + 1 features, with constant-memory gradients", "O(N)", "O(N)", {kKernelOption})};
+const RegisterMethod linear{entry_of<Linear>(
+    "linear", "linear attention with elu(x) + 1 features, with constant-memory gradients", "O(N)", "O(N)", {kKernelOption})};
 const RegisterMethod linear_elu01{
     entry_of<LinearElu01>("linear-elu0.1", "linear attention with elu(x; 0.1) + 1 features", "O(N)", "O(N)", {kKernelOption})};
 const RegisterMethod linear_chunked{

@@ -388,8 +388,8 @@ Tensor linear_attention_operator(const Tensor& q, const Tensor& k, const Tensor&
                                  const std::optional<Tensor>& key_lengths, c10::string_view feature_map, double epsilon,
                                  const std::optional<Tensor>& projection, int64_t chunk, c10::string_view kernel) {
   check(q, k, v, causal, key_lengths, chunk);
-  return std::get<0>(call_forward(q, k, v, causal, key_lengths, std::string(feature_map), epsilon, projection, chunk,
-                                  std::string(kernel)));
+  return std::get<0>(
+      call_forward(q, k, v, causal, key_lengths, std::string(feature_map), epsilon, projection, chunk, std::string(kernel)));
 }
 
 void check_step(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sums, const Tensor& normalizers,
@@ -397,8 +397,8 @@ void check_step(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&
   const auto map = make_feature_map(feature_map);
   const auto expect = [&](const char* name, const Tensor& x, std::vector<c10::SymInt> shape, at::ScalarType dtype) {
     TORCH_CHECK_VALUE(x.sym_sizes() == c10::SymIntArrayRef(shape) && x.scalar_type() == dtype && x.device() == q.device(),
-                      "linear_attention_step: ", name, " is ", x.scalar_type(), " ", x.sym_sizes(), " on ", x.device(), ", expected ",
-                      dtype, " ", c10::SymIntArrayRef(shape), " on ", q.device());
+                      "linear_attention_step: ", name, " is ", x.scalar_type(), " ", x.sym_sizes(), " on ", x.device(),
+                      ", expected ", dtype, " ", c10::SymIntArrayRef(shape), " on ", q.device());
   };
   TORCH_CHECK_VALUE(q.dim() == 4 && v.dim() == 4, "linear_attention_step: q and v have ", q.dim(), " and ", v.dim(),
                     " dimensions, expected [batch, heads, 1, dim]");
@@ -423,7 +423,9 @@ Tensor step_on(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& 
     return kernels::linear_step(*own, q, k, v, sums, normalizers, map_name, epsilon);
   const auto map = make_feature_map(map_name);
   const auto dtype = sums.scalar_type();
-  const auto features = [&](const Tensor& x) { return map->apply(merge_heads(x).to(dtype)).phi.view({q.size(0), q.size(1), 1, -1}); };
+  const auto features = [&](const Tensor& x) {
+    return map->apply(merge_heads(x).to(dtype)).phi.view({q.size(0), q.size(1), 1, -1});
+  };
   const auto phi = features(q), kappa = features(k);
   sums.add_(at::matmul(kappa.transpose(2, 3), v.to(dtype)));
   normalizers.add_(kappa.squeeze(2));
@@ -513,8 +515,7 @@ LinearOutput read(const LinearState& state, const FeatureMap& map, const Tensor&
 
 Tensor linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearAttentionOptions& o) {
   check(q, k, v, o.causal, o.key_lengths, o.chunk);
-  return std::get<0>(call_forward(q, k, v, o.causal, o.key_lengths, o.feature_map, o.epsilon, o.projection, o.chunk,
-                                  o.kernel));
+  return std::get<0>(call_forward(q, k, v, o.causal, o.key_lengths, o.feature_map, o.epsilon, o.projection, o.chunk, o.kernel));
 }
 
 }  // namespace attn

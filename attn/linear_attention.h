@@ -36,9 +36,10 @@ struct LinearAttentionOptions {
 // elsewhere exactly the rows that see it. Extra memory: the output, a number or two a row, and O(chunk·(chunk + F + M)) a head;
 // backward the three gradients besides.
 //
-// Causal attention, composed of ATen operations, goes in chunks: between them only S and Z are carried, inside one the lower triangle of φ(q)φ(k)ᵀ does the
-// rest. Backward recomputes S and Z going forward, for q, and carries R_i = Σ_{j≥i} φ(q_j) g_jᵀ going backward, for k and v
-// (Algorithm 1). Maps that scale their features carry S relative to the largest scale so far, which changes no result.
+// Causal attention, composed of ATen operations, goes in chunks: between them only S and Z are carried, inside one the lower
+// triangle of φ(q)φ(k)ᵀ does the rest. Backward recomputes S and Z going forward, for q, and carries R_i = Σ_{j≥i} φ(q_j) g_jᵀ
+// going backward, for k and v (Algorithm 1). Maps that scale their features carry S relative to the largest scale so far, which
+// changes no result.
 at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const LinearAttentionOptions& options);
 
 // S and Z after some keys, for all R = batches × heads at once.

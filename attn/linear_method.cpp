@@ -131,8 +131,8 @@ double LinearMethod::state_bytes(const Problem& p, int64_t) const {
 at::Tensor LinearMethod::attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) {
   const auto* own = kernels_for(q.scalar_type(), q.device().type());
   ran(own ? std::string("kernel/") + own->name : mask.causal ? "aten/chunked" : "aten/sums");
-  return linear_attention(
-      q, k, v, {mask.causal, mask.key_lengths, feature_map_, kLinearEpsilon, projection(q.size(3)), chunk_, kernel_});
+  return linear_attention(q, k, v,
+                          {mask.causal, mask.key_lengths, feature_map_, kLinearEpsilon, projection(q.size(3)), chunk_, kernel_});
 }
 
 std::unique_ptr<DecodingState> LinearMethod::make_state(const Problem& problem) const {

@@ -239,10 +239,9 @@ std::tuple<Tensor, Tensor, Tensor> forward_primitive(const Tensor& qk, const Ten
 }
 
 // The gradients of qk and v; the rest is what the forward was given and gave.
-std::tuple<Tensor, Tensor> backward_primitive(const Tensor& gradient, const Tensor& qk, const Tensor& v,
-                                              const Tensor& output, const OptionalTensor& key_lengths, const Tensor& log_sum_exp,
-                                              const Tensor& order, int64_t chunk, bool causal, std::string_view profile,
-                                              std::string_view kernel) {
+std::tuple<Tensor, Tensor> backward_primitive(const Tensor& gradient, const Tensor& qk, const Tensor& v, const Tensor& output,
+                                              const OptionalTensor& key_lengths, const Tensor& log_sum_exp, const Tensor& order,
+                                              int64_t chunk, bool causal, std::string_view profile, std::string_view kernel) {
   const bool trax = profile == kTrax;
   if (const auto* own = kernels::find_lsh_kernels(std::string(kernel), qk.scalar_type(), qk.device().type())) {
     const auto shares = round_shares(log_sum_exp.flatten(0, 1), trax);
@@ -285,7 +284,8 @@ std::tuple<Tensor, Tensor> backward_primitive(const Tensor& gradient, const Tens
 }
 
 std::tuple<Tensor, Tensor, Tensor> forward_meta(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t, bool,
-                                                const OptionalTensor&, std::string_view, at::OptionalIntArrayRef, std::string_view) {
+                                                const OptionalTensor&, std::string_view, at::OptionalIntArrayRef,
+                                                std::string_view) {
   const auto batch = qk.sym_size(0), heads = qk.sym_size(1), length = qk.sym_size(2), rounds = rotations.sym_size(1);
   const std::vector<c10::SymInt> per_round{batch, heads, rounds, length};
   return {at::empty_symint({batch, heads, length, v.sym_size(3)}, qk.options()),
@@ -317,7 +317,8 @@ class LshAttention : public torch::autograd::Function<LshAttention> {
                                                 const OptionalTensor& key_lengths, std::string_view profile,
                                                 at::OptionalIntArrayRef bucket_factors, std::string_view kernel) {
     const at::AutoDispatchBelowADInplaceOrView guard;
-    const auto [output, log_sum_exp, order] = call_forward(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors, kernel);
+    const auto [output, log_sum_exp, order] =
+        call_forward(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors, kernel);
     context->save_for_backward({qk, v, output, key_lengths.value_or(Tensor()), log_sum_exp, order});
     context->saved_data["chunk"] = chunk;
     context->saved_data["causal"] = causal;

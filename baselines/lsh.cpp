@@ -291,7 +291,8 @@ class Lsh : public AttentionMethod {
     const double inputs = p.input_bytes() + (backward ? p.output_bytes() : 0);
     const bool own = kernels::find_lsh_kernels(kernel_, p.dtype, p.device) != nullptr;
     return {backward ? forward + 3 * logits + 2 * values + 2 * exponentials : forward,
-            backward ? 2 * least + p.input_bytes() : least, inputs + (own ? kernel_bytes(p, backward, tokens) : extra_bytes(p, backward, tokens, slots, columns))};
+            backward ? 2 * least + p.input_bytes() : least,
+            inputs + (own ? kernel_bytes(p, backward, tokens) : extra_bytes(p, backward, tokens, slots, columns))};
   }
 
   // Of the kernels: order and log-sum-exp, the buckets or the output's sums; backward the shares and each thread's sums.
@@ -339,10 +340,14 @@ class Lsh : public AttentionMethod {
 };
 
 MethodEntry entry(const std::string& name, int64_t rounds, bool composed = false) {
-  OptionSpec kernel{"kernel", std::string("auto"), "the CPU's instruction set; auto: the best there is; composed: of ATen operations", {"auto", "avx512", "avx2", "portable", kComposed}};
+  OptionSpec kernel{"kernel",
+                    std::string("auto"),
+                    "the CPU's instruction set; auto: the best there is; composed: of ATen operations",
+                    {"auto", "avx512", "avx2", "portable", kComposed}};
   if (composed) kernel = {"kernel", std::string(kComposed), "of ATen operations", {kComposed}};
   return entry_of<Lsh>(
-      name, std::string("Reformer's LSH attention, shared queries and keys, ") + std::to_string(rounds) +
+      name,
+      std::string("Reformer's LSH attention, shared queries and keys, ") + std::to_string(rounds) +
           (rounds > 1 ? " rounds" : " round") + (composed ? ", composed of ATen operations" : ""),
       "O(N log N)", "O(N)",
       {{"rounds", rounds, "rounds of hashing", {}, 1},

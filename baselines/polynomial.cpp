@@ -17,9 +17,9 @@ class Polynomial2 : public LinearMethod {
   }
 };
 
-const RegisterMethod registered{entry_of<Polynomial2>("polynomial-2", "second-order expansion of the softmax kernel", "O(N)",
-                                                      "O(N)",
-                                                      {kKernelOption, {"chunk", int64_t{64}, "positions a chunk, composed and causal", {}, 1}})};
+const RegisterMethod registered{
+    entry_of<Polynomial2>("polynomial-2", "second-order expansion of the softmax kernel", "O(N)", "O(N)",
+                          {kKernelOption, {"chunk", int64_t{64}, "positions a chunk, composed and causal", {}, 1}})};
 
 }  // namespace
 }  // namespace attn

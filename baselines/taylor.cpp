@@ -17,9 +17,9 @@ class Taylor : public LinearMethod {
   }
 };
 
-const RegisterMethod registered{entry_of<Taylor>("taylor", "first-order expansion of softmax over normalised q and k", "O(N)",
-                                                 "O(N)",
-                                                 {kKernelOption, {"chunk", int64_t{128}, "positions a chunk, composed and causal", {}, 1}})};
+const RegisterMethod registered{
+    entry_of<Taylor>("taylor", "first-order expansion of softmax over normalised q and k", "O(N)", "O(N)",
+                     {kKernelOption, {"chunk", int64_t{128}, "positions a chunk, composed and causal", {}, 1}})};
 
 }  // namespace
 }  // namespace attn

@@ -53,15 +53,16 @@ TEST_P(Kernels, ThreadsThatShareASequenceAgreeWithTheReference) {
       const auto method = make_method(name + ":kernel=" + GetParam());
       for (const auto masking : kMaskings) {
         for (const int64_t heads : {1, 3}) {
-          SCOPED_TRACE(name + " " + name_of(masking) + ", heads " + std::to_string(heads) + ", threads " + std::to_string(threads));
+          SCOPED_TRACE(name + " " + name_of(masking) + ", heads " + std::to_string(heads) + ", threads " +
+                       std::to_string(threads));
           const auto problem = problem_of({1333, 1333, 24, 40}, at::kFloat, masking, has_key_lengths(masking) ? 2 : 1, heads);
           const auto inputs = inputs_of(problem, Protocol::forward_backward);
           const auto results = call(*method, inputs, Protocol::forward_backward);
           EXPECT_EQ(method->implementation(), "kernel/" + GetParam());
           const auto selection = Selection::random(problem, 120, 1);
           const auto restricted = restrict_gradient(inputs, selection);
-          const auto agreement =
-              compare(*method, restricted, call(*method, restricted, Protocol::forward_backward), Protocol::forward_backward, selection);
+          const auto agreement = compare(*method, restricted, call(*method, restricted, Protocol::forward_backward),
+                                         Protocol::forward_backward, selection);
           EXPECT_TRUE(agreement.within(error_tolerance(at::kFloat))) << agreement.worst << ": " << agreement.max_rel_error;
           EXPECT_TRUE(all_finite(results.output));
         }
@@ -89,9 +90,11 @@ TEST_P(Kernels, TheSameNumbersForTheSameThreads) {
     const auto method = make_method(name + ":kernel=" + GetParam());
     const auto problem = problem_of({900, 900, 32, 32}, at::kFloat, Masking::causal, 1, 2);
     const auto inputs = inputs_of(problem, Protocol::forward_backward);
-    const auto once = call(*method, inputs, Protocol::forward_backward), again = call(*method, inputs, Protocol::forward_backward);
+    const auto once = call(*method, inputs, Protocol::forward_backward),
+               again = call(*method, inputs, Protocol::forward_backward);
     EXPECT_TRUE(at::equal(once.output, again.output)) << name;
-    for (const auto& [gradient, member] : kGradients) EXPECT_TRUE(at::equal(once.*member, again.*member)) << name << " " << gradient;
+    for (const auto& [gradient, member] : kGradients)
+      EXPECT_TRUE(at::equal(once.*member, again.*member)) << name << " " << gradient;
   }
 }
 
@@ -154,7 +157,8 @@ TEST_P(Kernels, FeatureMapsWithoutAMethod) {
     Results results;
     std::vector<at::Tensor> leaves;
     for (const auto* x : {&inputs.q, &inputs.k, &inputs.v}) leaves.push_back(x->detach().to(dtype).set_requires_grad(true));
-    results.output = linear_attention(leaves[0], leaves[1], leaves[2], {true, inputs.mask.key_lengths, "relu", 1e-6, {}, 64, kernel});
+    results.output =
+        linear_attention(leaves[0], leaves[1], leaves[2], {true, inputs.mask.key_lengths, "relu", 1e-6, {}, 64, kernel});
     const auto gradients = torch::autograd::grad({results.output}, leaves, {inputs.output_gradient.to(dtype)});
     results.q_gradient = gradients[0], results.k_gradient = gradients[1], results.v_gradient = gradients[2];
     return results;
@@ -176,7 +180,8 @@ TEST_P(Kernels, DecodingKeepsItsStateWithoutPadding) {
 }
 
 TEST(InstructionSets, WhatCannotBeHadIsRefused) {
-  EXPECT_CONTAINS(message_of<c10::ValueError>([] { kernels::choose_instruction_set("neon"); }), "kernel 'neon' is not to be had here");
+  EXPECT_CONTAINS(message_of<c10::ValueError>([] { kernels::choose_instruction_set("neon"); }),
+                  "kernel 'neon' is not to be had here");
   EXPECT_CONTAINS(message_of<c10::ValueError>([] { kernels::choose_instruction_set("neon"); }), "portable");
   EXPECT_EQ(kernels::find_linear_kernels("composed", "elu", at::kFloat, at::kCPU), nullptr);
   EXPECT_EQ(kernels::find_linear_kernels("auto", "rff", at::kFloat, at::kCPU), nullptr);

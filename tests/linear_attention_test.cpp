@@ -24,8 +24,9 @@ TEST_P(ChunkSize, DoesNotMatter) {
   const auto problem = problem_of({300, 300, 24, 40}, at::kDouble, GetParam(), 3);
   const auto inputs = inputs_of(problem, Protocol::forward_backward);
   const auto expected = call(*make_method("linear-chunked"), inputs, Protocol::forward_backward);
-  for (const auto* spec : {"linear-chunked:chunk=1", "linear-chunked:chunk=7", "linear-chunked:chunk=128", "linear-chunked:chunk=299", "linear-chunked:chunk=300",
-                           "linear-chunked:chunk=301", "linear-chunked:chunk=1000000"}) {
+  for (const auto* spec :
+       {"linear-chunked:chunk=1", "linear-chunked:chunk=7", "linear-chunked:chunk=128", "linear-chunked:chunk=299",
+        "linear-chunked:chunk=300", "linear-chunked:chunk=301", "linear-chunked:chunk=1000000"}) {
     SCOPED_TRACE(spec);
     const auto results = call(*make_method(spec), inputs, Protocol::forward_backward);
     expect_close(results, expected, 1e-12);

@@ -90,8 +90,8 @@ inline Inputs inputs_of(Problem problem, Protocol protocol, uint64_t seed = 1) {
   return inputs;
 }
 
-// In one dimension taylor's weights are 2 or 0. A row whose weights are all 0 is divided by ε, and that its gradients, of the size
-// of 1/ε, cancel in a sum over all rows costs as many digits.
+// In one dimension taylor's weights are 2 or 0. A row whose weights are all 0 is divided by ε, and that its gradients, of the
+// size of 1/ε, cancel in a sum over all rows costs as many digits.
 inline bool divides_by_epsilon_alone(const std::string& spec, const Problem& problem) {
   return spec.starts_with("taylor") && problem.head_dim == 1;
 }
@@ -103,7 +103,8 @@ inline std::optional<std::string> why_not(const AttentionMethod& method, const P
 }
 
 // Results, or nothing when the method rightly refused.
-inline std::optional<Results> call_or_refuse(AttentionMethod& method, const Problem& problem, const Inputs& inputs, Protocol protocol) {
+inline std::optional<Results> call_or_refuse(AttentionMethod& method, const Problem& problem, const Inputs& inputs,
+                                             Protocol protocol) {
   const auto reason = why_not(method, problem, protocol);
   if (!reason) return call(method, inputs, protocol);
   const auto message = attnbench::message_of<c10::ValueError>([&] { call(method, inputs, protocol); });

@@ -41,7 +41,8 @@ class Draw {
 };
 
 std::string random_value(Draw& draw, const OptionSpec& option) {
-  if (option.name == "kernel" && option.choices.size() > 1) return draw.one_in(4) ? "composed" : kernels::name_of(draw.any_of(kernels::available_instruction_sets()));
+  if (option.name == "kernel" && option.choices.size() > 1)
+    return draw.one_in(4) ? "composed" : kernels::name_of(draw.any_of(kernels::available_instruction_sets()));
   if (!option.choices.empty()) return draw.any_of(option.choices);
   if (std::holds_alternative<bool>(option.default_value)) return draw.one_in(2) ? "true" : "false";
   if (option.name == "buckets") return std::to_string(2 * draw.integer(0, 80));  // even, and some beyond those that are factored

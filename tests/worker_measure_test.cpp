@@ -310,7 +310,8 @@ TEST(Measure, WhatCannotRunIsSkippedWithItsReason) {
 TEST(Measure, CasesThatMakeNoSenseAreErrors) {
   const auto error = [](const Case& c) { return expect_failure(c, kind::error).text("reason"); };
   EXPECT_CONTAINS(error(quick_case("linaer")), "unknown method 'linaer'; known: ");
-  EXPECT_CONTAINS(error(quick_case("linear-chunked:chunk=0")), "linear-chunked: chunk = '0', expected a whole number of at least 1");
+  EXPECT_CONTAINS(error(quick_case("linear-chunked:chunk=0")),
+                  "linear-chunked: chunk = '0', expected a whole number of at least 1");
   auto c = quick_case("linear");
   c.key_lengths = "some";
   EXPECT_CONTAINS(error(c), "key_lengths = 'some', expected 'full', 'uniform' or a number of keys");

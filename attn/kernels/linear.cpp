@@ -36,8 +36,8 @@ const LinearKernels* kernels_for(InstructionSet set, Element element) {
 // The tensors of one call with the elements of each row side by side, and where each (batch entry, head) lies in them.
 class Call {
  public:
-  Call(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& key_lengths, const std::string& feature_map,
-       double epsilon)
+  Call(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& key_lengths,
+       const std::string& feature_map, double epsilon)
       : q_(with_dense_rows(q)), k_(with_dense_rows(k)), v_(with_dense_rows(v)) {
     common_.features = *features_of(feature_map);
     common_.head_dim = q.size(3);
@@ -188,7 +188,9 @@ class Runner {
 
  private:
   Tensor zeros(int64_t count) const { return at::zeros({call_.heads(), count, state_size_}, call_.sums()); }
-  void* scratch() const { return static_cast<char*>(scratch_.data_ptr()) + number_bytes_ * at::get_thread_num() * scratch_.stride(0); }
+  void* scratch() const {
+    return static_cast<char*>(scratch_.data_ptr()) + number_bytes_ * at::get_thread_num() * scratch_.stride(0);
+  }
 
   const LinearKernels& kernels_;
   const Call& call_;
@@ -209,10 +211,11 @@ const LinearKernels* find_linear_kernels(const std::string& wanted, const std::s
     return kernels_for(dtype == at::kDouble ? InstructionSet::portable : choose_instruction_set(wanted), *element);
   }
   const auto set = choose_instruction_set(wanted);
-  TORCH_CHECK_VALUE(possible, "linear_attention: kernel '", wanted, "' has no feature map '", feature_map, "' for ", dtype, " on ",
-                    c10::DeviceTypeName(device, /*lower_case=*/true), "; 'composed' has");
+  TORCH_CHECK_VALUE(possible, "linear_attention: kernel '", wanted, "' has no feature map '", feature_map, "' for ", dtype,
+                    " on ", c10::DeviceTypeName(device, /*lower_case=*/true), "; 'composed' has");
   const auto* kernels = kernels_for(set, *element);
-  TORCH_CHECK_VALUE(kernels, "linear_attention: kernel '", wanted, "' does not compute in ", dtype, "; 'portable' and 'composed' do");
+  TORCH_CHECK_VALUE(kernels, "linear_attention: kernel '", wanted, "' does not compute in ", dtype,
+                    "; 'portable' and 'composed' do");
   return kernels;
 }
 
@@ -299,8 +302,8 @@ void linear_add(const LinearKernels& kernels, const Tensor& k, const Tensor& v, 
   z.flatten(0, 1).add_(sum.view({call.heads(), -1}).narrow(1, matrices, z.size(2)));
 }
 
-Tensor linear_step(const LinearKernels& kernels, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& s, const Tensor& z,
-                   const std::string& feature_map, double epsilon) {
+Tensor linear_step(const LinearKernels& kernels, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& s,
+                   const Tensor& z, const std::string& feature_map, double epsilon) {
   TORCH_CHECK_VALUE(!at::GradMode::is_enabled() || !(q.requires_grad() || k.requires_grad() || v.requires_grad()),
                     "linear attention: a step of the kernels records no gradients; those with kernel 'composed' do");
   constexpr int64_t kBytesWorthThreads = 1 << 20;  // of states; smaller ones are done before the threads have begun

@@ -175,9 +175,7 @@ class Linear {
   static void store(const Rows& rows, int64_t i, const Vector& x) {
     std::copy(x.begin(), x.end(), static_cast<E*>(rows.data) + i * rows.stride);
   }
-  Vector features(const Rows& rows, int64_t i) const {
-    return features_of(map_, row(rows, i, h_.head_dim));
-  }
+  Vector features(const Rows& rows, int64_t i) const { return features_of(map_, row(rows, i, h_.head_dim)); }
   Vector through_map(const Rows& rows, int64_t i, const Vector& of_features) const {
     return gradient_of(map_, row(rows, i, h_.head_dim), of_features);
   }

@@ -82,7 +82,7 @@ struct ReadTile {
   const float* scores;  // [16][16], or null when nothing of the own chunk is seen
   const float* values;  // [16][value_stride], `width` columns
   int64_t value_stride;
-  float* partial;       // [16][width], for states that are read in parts
+  float* partial;        // [16][width], for states that are read in parts
   bool resumed = false;  // whether partial holds the sum of the parts before
 };
 
@@ -161,9 +161,9 @@ inline void read_rows(ReadTile t, const Store& store) {
   while (t.depth > 2 * kPart) {
     auto part = t;
     part.depth = kPart, part.scores = nullptr;
-    read_all_tiles<V, kTriangle>(part, [&](int64_t row, int64_t column, typename V::F sum) __attribute__((always_inline)) {
-      V::store(t.partial + row * t.width + column, sum);
-    });
+    read_all_tiles<V, kTriangle>(
+        part, [&](int64_t row, int64_t column, typename V::F sum)
+                  __attribute__((always_inline)) { V::store(t.partial + row * t.width + column, sum); });
     t.left += kPart * kTokens, t.state += kPart * t.width, t.depth -= kPart;
     t.resumed = true;
   }
@@ -467,7 +467,8 @@ class Linear {
       load_queries(at, count);
       transpose_rows<V>(phi_, features_, left_);
       // Values are used where they lie, if they lie as they would in a buffer.
-      const bool in_place = sizeof(E) == sizeof(float) && h_.value_dim == values_ && count == kTokens && at + count <= h_.visible_keys;
+      const bool in_place =
+          sizeof(E) == sizeof(float) && h_.value_dim == values_ && count == kTokens && at + count <= h_.visible_keys;
       load_keys(at, count, !in_place);
       const float* values = in_place ? static_cast<const float*>(h_.v.data) + at * h_.v.stride : v_;
       const int64_t value_stride = in_place ? h_.v.stride : values_;
@@ -560,19 +561,22 @@ class Linear {
       if (causal) score_values_with_delta();
       const ReadTile tile{left_, r_transposed, m, features_, causal ? scores_ : nullptr, phi_, features_, partial_};
       if constexpr (Map::kEntrywise) {
-        write_gradient(h_.k_gradient, at, count, seen, h_.head_dim, tile,
-                       [&](int64_t row, int64_t column, typename V::F x) __attribute__((always_inline)) {
-                         const auto i = row * features_ + column;
-                         return Map::gradient(entries(h_.k, at + row, column), V::load(kappa_ + i), V::add(x, V::load(y + column)));
-                       });
+        write_gradient(
+            h_.k_gradient, at, count, seen, h_.head_dim,
+            tile, [&](int64_t row, int64_t column, typename V::F x) __attribute__((always_inline)) {
+              const auto i = row * features_ + column;
+              return Map::gradient(entries(h_.k, at + row, column), V::load(kappa_ + i), V::add(x, V::load(y + column)));
+            });
       } else {
-        read_rows<V, Triangle::upper>(tile, [&](int row, int64_t column, typename V::F sum) __attribute__((always_inline)) {
-          V::store(of_rows_ + row * features_ + column, V::add(sum, V::load(y + column)));
-        });
+        read_rows<V, Triangle::upper>(
+            tile, [&](int row, int64_t column, typename V::F sum) __attribute__((always_inline)) {
+              V::store(of_rows_ + row * features_ + column, V::add(sum, V::load(y + column)));
+            });
         const RowStore<V, E> to(h_.k_gradient, at, count, h_.head_dim, ahead_);
         for (int64_t i = 0; i < count; ++i) {
           if (i < seen) write_row_gradient(to, i, y_ + i * dims_, kappa_ + i * features_, of_rows_ + i * features_);
-          else for (int64_t c = 0; c < h_.head_dim; c += V::kLanes) to(i, c, V::zero());
+          else
+            for (int64_t c = 0; c < h_.head_dim; c += V::kLanes) to(i, c, V::zero());
         }
       }
       if (causal) take_in_queries(r, r_transposed, y);
@@ -694,9 +698,9 @@ class Linear {
     for (int64_t i = 0; i < count; ++i) normalizer[i] = lanes_[i];
     for (int c = 0; c < kTokens; c += V::kLanes) V::store(lanes_ + c, V::div(V::all(1), V::load(lanes_ + c)));
     const RowStore<V, E> to(h_.output, at, count, h_.value_dim, ahead_);
-    read_rows<V, kTriangle>(tile, [&](int row, int64_t column, typename V::F sum) __attribute__((always_inline)) {
-      to(row, column, V::mul(sum, V::all(lanes_[row])));
-    });
+    read_rows<V, kTriangle>(
+        tile, [&](int row, int64_t column, typename V::F sum)
+                  __attribute__((always_inline)) { to(row, column, V::mul(sum, V::all(lanes_[row]))); });
   }
 
   // Scores of v and g′ with δ of the query added: [16][16], row i a query, column j a key.
@@ -715,9 +719,9 @@ class Linear {
   void write_gradient(const Rows& rows, int64_t at, int64_t count, int64_t seen, int64_t dim, const ReadTile& tile,
                       const Finish& finish) {
     const RowStore<V, E> to(rows, at, count, dim, ahead_);
-    read_rows<V, Triangle::upper>(tile, [&](int row, int64_t column, typename V::F sum) __attribute__((always_inline)) {
-      to(row, column, row < seen ? finish(row, column, sum) : V::zero());
-    });
+    read_rows<V, Triangle::upper>(
+        tile, [&](int row, int64_t column, typename V::F sum)
+                  __attribute__((always_inline)) { to(row, column, row < seen ? finish(row, column, sum) : V::zero()); });
   }
 
   LinearHead h_;

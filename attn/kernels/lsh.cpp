@@ -117,7 +117,8 @@ void sort_positions(const LshKernels& kernels, const Call& call, const Tensor& r
     const auto head = call.head(index);
     for (auto round = begin; round < end; ++round)
       sort_by_bucket(buckets.const_data_ptr<int32_t>() + (index * common.rounds + round) * common.length, bucket_count,
-                     common.length, head.visible_keys, call.order.data_ptr<int64_t>() + (index * common.rounds + round) * common.length);
+                     common.length, head.visible_keys,
+                     call.order.data_ptr<int64_t>() + (index * common.rounds + round) * common.length);
   });
 }
 
@@ -131,7 +132,8 @@ struct Sums {
         value(at::empty({copies, call.common.length, padded(call.common.value_dim)}, call.sums_options())) {}
   void zero(int64_t copy) const {
     for (const auto* x : {&query, &key, &value})
-      std::fill_n(static_cast<char*>(x->data_ptr()) + copy * x->stride(0) * x->element_size(), x->stride(0) * x->element_size(), char{0});
+      std::fill_n(static_cast<char*>(x->data_ptr()) + copy * x->stride(0) * x->element_size(), x->stride(0) * x->element_size(),
+                  char{0});
   }
   LshGradients at(int64_t copy) const {
     const auto from = [&](const Tensor& x) -> void* {
@@ -155,12 +157,14 @@ const LshKernels* find_lsh_kernels(const std::string& wanted, at::ScalarType dty
   TORCH_CHECK_VALUE(possible, "lsh_attention: kernel '", wanted, "' is not for ", dtype, " on ",
                     c10::DeviceTypeName(device, /*lower_case=*/true), "; 'composed' is");
   const auto* kernels = kernels_for(set, *element);
-  TORCH_CHECK_VALUE(kernels, "lsh_attention: kernel '", wanted, "' does not compute in ", dtype, "; 'portable' and 'composed' do");
+  TORCH_CHECK_VALUE(kernels, "lsh_attention: kernel '", wanted, "' does not compute in ", dtype,
+                    "; 'portable' and 'composed' do");
   return kernels;
 }
 
-std::tuple<Tensor, Tensor, Tensor> lsh_forward(const LshKernels& kernels, const Tensor& qk, const Tensor& v, const Tensor& rotations,
-                                               int64_t chunk, bool causal, const std::optional<Tensor>& key_lengths, bool trax,
+std::tuple<Tensor, Tensor, Tensor> lsh_forward(const LshKernels& kernels, const Tensor& qk, const Tensor& v,
+                                               const Tensor& rotations, int64_t chunk, bool causal,
+                                               const std::optional<Tensor>& key_lengths, bool trax,
                                                at::OptionalIntArrayRef bucket_factors) {
   const auto rounds = rotations.size(1);
   Call call(qk, v, rounds, chunk, causal, trax, key_lengths);
@@ -173,7 +177,8 @@ std::tuple<Tensor, Tensor, Tensor> lsh_forward(const LshKernels& kernels, const 
 
   if (rounds > 1) {
     const auto width = padded(common.value_dim);
-    const bool in_place = call.output.scalar_type() == c10::typeMetaToScalarType(call.sums_options().dtype()) && width == common.value_dim;
+    const bool in_place =
+        call.output.scalar_type() == c10::typeMetaToScalarType(call.sums_options().dtype()) && width == common.value_dim;
     call.sums = in_place ? call.output : at::empty({qk.size(0), qk.size(1), common.length, width}, call.sums_options());
     if (trax) call.merged = at::empty({call.heads(), common.length, 2}, qk.options().dtype(at::kDouble));
   }

@@ -17,8 +17,8 @@ constexpr float kHidden = -INFINITY;
 
 // to[r][c] (+)= Σ_k a[r·a_row + k·a_depth] · b[k·b_stride + c], kRows × kColumns vectors.
 template <class V, int kRows, int kColumns, bool kAdd>
-inline void product_tile(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride, int64_t depth, float* to,
-                         int64_t to_stride) {
+inline void product_tile(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride, int64_t depth,
+                         float* to, int64_t to_stride) {
   typename V::F sum[kRows][kColumns];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
@@ -49,7 +49,8 @@ inline void product(const float* a, int64_t a_row, int64_t a_depth, const float*
   int64_t c = 0;
   for (; c + kColumns * V::kLanes <= columns; c += kColumns * V::kLanes)
     for (int64_t r = 0; r < rows; r += kRows)
-      product_tile<V, kRows, kColumns, kAdd>(a + r * a_row, a_row, a_depth, b + c, b_stride, depth, to + r * to_stride + c, to_stride);
+      product_tile<V, kRows, kColumns, kAdd>(a + r * a_row, a_row, a_depth, b + c, b_stride, depth, to + r * to_stride + c,
+                                             to_stride);
   for (; c < columns; c += V::kLanes)
     for (int64_t r = 0; r < rows; r += kRows)
       product_tile<V, kRows, 1, kAdd>(a + r * a_row, a_row, a_depth, b + c, b_stride, depth, to + r * to_stride + c, to_stride);
@@ -122,8 +123,12 @@ template <class V, class E>
 class Lsh {
  public:
   Lsh(const LshHead& head, void* memory)
-      : h_(head), dim_(padded(head.dim)), values_(padded(head.value_dim)), chunk_(padded(head.chunk)),
-        queries_(chunk_ < kQueries ? chunk_ : int64_t{kQueries}), root_(1 / std::sqrt(float(head.dim))) {
+      : h_(head),
+        dim_(padded(head.dim)),
+        values_(padded(head.value_dim)),
+        chunk_(padded(head.chunk)),
+        queries_(chunk_ < kQueries ? chunk_ : int64_t{kQueries}),
+        root_(1 / std::sqrt(float(head.dim))) {
     next_ = static_cast<float*>(memory);
     x_ = take(kQueries * dim_), x_transposed_ = take(kQueries * dim_);
     keys_ = take(2 * chunk_ * dim_), v_ = take(2 * chunk_ * values_);
@@ -204,7 +209,8 @@ class Lsh {
         differentiate(rows);
         product<V, true>(products_, queries_, 1, x_, dim_, rows, queries_, dim_, key_gradients_, dim_);
         product<V, false>(products_, 1, queries_, keys_, dim_, queries_, rows, dim_, out_, dim_);
-        for (int64_t i = 0; i < count; ++i) add_row<V>(out_ + i * dim_, dim_, 1, of_queries + int64_t(query_positions_[i]) * dim_);
+        for (int64_t i = 0; i < count; ++i)
+          add_row<V>(out_ + i * dim_, dim_, 1, of_queries + int64_t(query_positions_[i]) * dim_);
       }
       for (int64_t j = 0; j < rows; ++j) {
         if (key_positions_[j] < 0) continue;
@@ -321,7 +327,8 @@ class Lsh {
           logit = V::all(kHidden);
         } else {
           if (h_.trax)
-            logit = V::choose(V::equal(query_positions_ + c, key_positions_[j]), V::sub(logit, V::all(float(kOwnPositionPenalty))), logit);
+            logit = V::choose(V::equal(query_positions_ + c, key_positions_[j]),
+                              V::sub(logit, V::all(float(kOwnPositionPenalty))), logit);
           if (h_.causal) logit = V::choose(sees(j, c), logit, V::all(kHidden));
         }
         V::store(p, logit);
@@ -441,8 +448,8 @@ class Lsh {
     for (int64_t i = 0; i < kQueries; ++i) best[i] = second[i] = -1, axes_[i] = 0;
     for (int64_t c = 0; c < columns; c += kGroup) {
       const int64_t count = columns - c < kGroup ? columns - c : kGroup;
-      product<V, false>(rotations + c * h_.dim, h_.dim, 1, x_transposed_, kQueries, (count + 3) / 4 * 4, h_.dim, kQueries, weights_,
-                        kQueries);
+      product<V, false>(rotations + c * h_.dim, h_.dim, 1, x_transposed_, kQueries, (count + 3) / 4 * 4, h_.dim, kQueries,
+                        weights_, kQueries);
       for (int64_t k = 0; k < count; ++k)
         for (int64_t i = 0; i < kQueries; i += V::kLanes) {
           const auto y = V::load(weights_ + k * kQueries + i), size = V::max(y, V::sub(V::zero(), y));

@@ -18,8 +18,7 @@ struct BFloat16 {
 };
 
 // e^f for |f| ≤ ln 2 / 2 to 5e-9, minimax in the relative error (Remez), lowest degree first.
-constexpr float kExpCoefficients[] = {1.0f,          1.0f,           0.49999994f,   0.166665196f,
-                                       0.0416683927f, 0.00836878084f, 0.00138144672f};
+constexpr float kExpCoefficients[] = {1.0f, 1.0f, 0.49999994f, 0.166665196f, 0.0416683927f, 0.00836878084f, 0.00138144672f};
 constexpr float kRounder = 12582912.0f;  // 1.5 · 2²³: adding it leaves no digits behind the point
 constexpr float kLog2E = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
 constexpr float kExpLeast = -104.0f, kExpMost = 89.0f;  // beyond them: 0 and infinity
