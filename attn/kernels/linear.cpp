@@ -174,14 +174,6 @@ class Runner {
     return states;
   }
 
-  // Of R [F,M] in each of the states.
-  Tensor transposed(const Tensor& states) const {
-    return states.narrow(2, 0, state_size_ - call_.features())
-        .unflatten(2, {call_.features(), call_.values()})
-        .transpose(2, 3)
-        .contiguous();
-  }
-
   int64_t threads() const { return threads_; }
   // Where Z or Y lies behind a matrix.
   void* vector_of(void* state) const { return static_cast<char*>(state) + number_bytes_ * (state_size_ - call_.features()); }
@@ -276,13 +268,8 @@ std::tuple<Tensor, Tensor, Tensor> linear_backward(const LinearKernels& kernels,
   const auto keys = stretches_of(call.key_len());
   const auto queries_seen =
       causal ? runner.starts(keys, add_queries, /*backwards=*/true) : runner.sum(call.query_len(), add_queries);
-  const auto transposed = runner.transposed(queries_seen);
-  const auto* states = static_cast<const char*>(queries_seen.data_ptr());
-  const auto bytes = queries_seen.element_size();
   runner.run(keys, queries_seen, [&](const LinearHead& head, int64_t begin, int64_t end, void* r, void* y, void* scratch) {
-    const auto number = (static_cast<const char*>(r) - states) / (bytes * queries_seen.size(2));
-    auto* r_transposed = static_cast<char*>(transposed.data_ptr()) + bytes * number * transposed.size(2) * transposed.size(3);
-    kernels.backward_keys(head, begin, end, causal, r, r_transposed, y, scratch);
+    kernels.backward_keys(head, begin, end, causal, r, y, scratch);
   });
   return {of_q, of_k, of_v};
 }

@@ -58,10 +58,8 @@ struct LinearKernels {
   void (*backward_queries)(const LinearHead&, int64_t begin, int64_t end, bool causal, void* t, void* z, void* scratch);
   // R and Y of more queries.
   void (*add_queries)(const LinearHead&, int64_t begin, int64_t end, void* r, void* y, void* scratch);
-  // The gradients of k and v, from R, its transpose [M,F], and Y; causal: takes the stretch's queries into all three, the last
-  // position first.
-  void (*backward_keys)(const LinearHead&, int64_t begin, int64_t end, bool causal, void* r, void* r_transposed, void* y,
-                        void* scratch);
+  // The gradients of k and v, from R and Y; causal: takes the stretch's queries into both, the last position first.
+  void (*backward_keys)(const LinearHead&, int64_t begin, int64_t end, bool causal, void* r, void* y, void* scratch);
   // One token of decoding: row 0 of k and v into S [F,M] and Z [F], both without padding, then row 0 of the output for q.
   void (*step)(const LinearHead&, void* s, void* z, void* scratch);
 };

@@ -135,27 +135,27 @@ class Linear {
     }
   }
 
-  void add_queries(int64_t begin, int64_t end, T* r, T* r_transposed, T* y) {
+  void add_queries(int64_t begin, int64_t end, T* r, T* y) {
     for (int64_t i = begin; i < end; ++i) {
       const auto phi = features(h_.q, i), g = scaled_gradient(i);
       const T delta = static_cast<const T*>(h_.normalizer_gradient)[i];
       add_outer(phi, g, values_, r);
-      if (r_transposed) add_outer(g, phi, features_, r_transposed);
       for (size_t f = 0; f < phi.size(); ++f) y[f] += delta * phi[f];
     }
   }
 
-  void backward_keys(int64_t begin, int64_t end, bool causal, T* r, T* r_transposed, T* y) {
+  void backward_keys(int64_t begin, int64_t end, bool causal, T* r, T* y) {
     for (int64_t j = end - 1; j >= begin; --j) {
-      if (causal) add_queries(j, j + 1, r, r_transposed, y);
+      if (causal) add_queries(j, j + 1, r, y);
       if (j >= h_.visible_keys) {
         store(h_.k_gradient, j, std::vector<T>(size_t(h_.head_dim)));
         store(h_.v_gradient, j, std::vector<T>(size_t(h_.value_dim)));
         continue;
       }
       store(h_.v_gradient, j, product(features(h_.k, j), r, values_, h_.value_dim));
-      auto of_kappa = product(row(h_.v, j, h_.value_dim), r_transposed, features_, h_.feature_count);
-      for (size_t f = 0; f < of_kappa.size(); ++f) of_kappa[f] += y[f];
+      const auto v = row(h_.v, j, h_.value_dim);
+      Vector of_kappa(static_cast<size_t>(h_.feature_count));
+      for (size_t f = 0; f < of_kappa.size(); ++f) of_kappa[f] = dot(v, r + int64_t(f) * values_) + y[f];
       store(h_.k_gradient, j, through_map(h_.k, j, of_kappa));
     }
   }
@@ -228,10 +228,10 @@ constexpr LinearKernels kernels() {
         On(head).backward_queries(begin, end, causal, static_cast<T*>(t), static_cast<T*>(z));
       },
       [](const LinearHead& head, int64_t begin, int64_t end, void* r, void* y, void*) {
-        On(head).add_queries(begin, end, static_cast<T*>(r), nullptr, static_cast<T*>(y));
+        On(head).add_queries(begin, end, static_cast<T*>(r), static_cast<T*>(y));
       },
-      [](const LinearHead& head, int64_t begin, int64_t end, bool causal, void* r, void* r_transposed, void* y, void*) {
-        On(head).backward_keys(begin, end, causal, static_cast<T*>(r), static_cast<T*>(r_transposed), static_cast<T*>(y));
+      [](const LinearHead& head, int64_t begin, int64_t end, bool causal, void* r, void* y, void*) {
+        On(head).backward_keys(begin, end, causal, static_cast<T*>(r), static_cast<T*>(y));
       },
       [](const LinearHead& head, void* s, void* z, void*) { On(head).step(static_cast<T*>(s), static_cast<T*>(z)); },
   };

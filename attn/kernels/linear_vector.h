@@ -535,11 +535,11 @@ class Linear {
     for_each_chunk(begin, end, [&](int64_t at, int64_t count) {
       load_queries(at, count);
       load_gradients(at, count);
-      take_in_queries(r, nullptr, y);
+      take_in_queries(r, y);
     });
   }
 
-  void backward_keys(int64_t begin, int64_t end, bool causal, float* r, float* r_transposed, float* y) {
+  void backward_keys(int64_t begin, int64_t end, bool causal, float* r, float* y) {
     ahead_ = -kTokens;
     const int64_t last = begin + (end - begin - 1) / kTokens * kTokens;
     for (int64_t at = last; at >= begin; at -= kTokens) {
@@ -559,7 +559,8 @@ class Linear {
       // The gradient of k, the normalizer's part of the scores being a column of ones in v and of δ in g′.
       transpose_rows<V>(v_, values_, left_);
       if (causal) score_values_with_delta();
-      const ReadTile tile{left_, r_transposed, m, features_, causal ? scores_ : nullptr, phi_, features_, partial_};
+      read_transposed(r, m);
+      const ReadTile tile{left_, nullptr, 0, features_, causal ? scores_ : nullptr, phi_, features_, partial_, /*resumed=*/true};
       if constexpr (Map::kEntrywise) {
         write_gradient(
             h_.k_gradient, at, count, seen, h_.head_dim,
@@ -579,7 +580,7 @@ class Linear {
             for (int64_t c = 0; c < h_.head_dim; c += V::kLanes) to(i, c, V::zero());
         }
       }
-      if (causal) take_in_queries(r, r_transposed, y);
+      if (causal) take_in_queries(r, y);
     }
   }
 
@@ -681,14 +682,23 @@ class Linear {
     add_sum_of_rows<V>(kappa_, features_, z);
   }
 
-  void take_in_queries(float* r, float* r_transposed, float* y) {
+  void take_in_queries(float* r, float* y) {
     add_products<V>(phi_, features_, features_, g_, values_, values_, r);
-    if (r_transposed) add_products<V>(g_, values_, values_, phi_, features_, features_, r_transposed);
     for (int64_t c = 0; c < features_; c += V::kLanes) {
       auto sum = V::load(y + c);
       for (int t = 0; t < kTokens; ++t) sum = V::fma(V::all(delta_[t]), V::load(phi_ + t * features_ + c), sum);
       V::store(y + c, sum);
     }
+  }
+
+  // partial_[i][f] = Σ_m left_[m][i] · r[f][m]: a product along the rows of R, so its rows are taken as scores of 16 lanes.
+  void read_transposed(const float* r, int64_t m) {
+    constexpr int kRows = V::kLanes == 16 ? 16 : 4;
+    for (int64_t f = 0; f < features_; f += kRows)
+      score_rows<V, kRows>(left_, r + f * values_, values_, m, of_rows_ + f * kTokens);
+    for (int64_t f = 0; f < features_; f += V::kLanes)
+      for (int t = 0; t < kTokens; t += V::kLanes)
+        V::transpose(of_rows_ + f * kTokens + t, kTokens, partial_ + t * features_ + f, features_);
   }
 
   // Of normalizers in lanes_.
@@ -769,9 +779,8 @@ class LinearTable {
         [](const LinearHead& head, int64_t begin, int64_t end, void* r, void* y, void* scratch) {
           with(head, scratch, [&](auto&& on) { on.add_queries(begin, end, numbers(r), numbers(y)); });
         },
-        [](const LinearHead& head, int64_t begin, int64_t end, bool causal, void* r, void* r_transposed, void* y, void* scratch) {
-          with(head, scratch,
-               [&](auto&& on) { on.backward_keys(begin, end, causal, numbers(r), numbers(r_transposed), numbers(y)); });
+        [](const LinearHead& head, int64_t begin, int64_t end, bool causal, void* r, void* y, void* scratch) {
+          with(head, scratch, [&](auto&& on) { on.backward_keys(begin, end, causal, numbers(r), numbers(y)); });
         },
         [](const LinearHead& head, void* s, void* z, void* scratch) {
           with(head, scratch, [&](auto&& on) { on.step(numbers(s), numbers(z)); });
