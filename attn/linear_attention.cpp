@@ -404,7 +404,7 @@ void check_step(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&
                     " dimensions, expected [batch, heads, 1, dim]");
   const auto batch = q.sym_size(0), heads = q.sym_size(1), dim = q.sym_size(3), value_dim = v.sym_size(3);
   const auto dtype = q.scalar_type(), sum_dtype = map->sum_dtype(dtype);
-  const c10::SymInt features = map->count(dim.expect_int());
+  const c10::SymInt features = map->count(dim.guard_int(__FILE__, __LINE__));
   expect("q", q, {batch, heads, 1, dim}, dtype);
   expect("k", k, {batch, heads, 1, dim}, dtype);
   expect("v", v, {batch, heads, 1, value_dim}, dtype);
@@ -450,12 +450,12 @@ TORCH_LIBRARY_FRAGMENT(attn, library) {
       {at::Tag::pt2_compliant_tag});
   library.def(
       "_linear_attention(Tensor q, Tensor k, Tensor v, bool causal, Tensor? key_lengths, str feature_map, float eps, "
-      "Tensor? projection, int chunk, str kernel) -> (Tensor output, Tensor normalizer)",
+      "Tensor? projection, int chunk, str kernel=\"auto\") -> (Tensor output, Tensor normalizer)",
       {at::Tag::pt2_compliant_tag});
   library.def(
       "_linear_attention_backward(Tensor gradient, Tensor q, Tensor k, Tensor v, Tensor normalizer, bool causal, Tensor? "
       "key_lengths, "
-      "str feature_map, Tensor? projection, int chunk, str kernel) -> (Tensor q_gradient, Tensor k_gradient, Tensor "
+      "str feature_map, Tensor? projection, int chunk, str kernel=\"auto\") -> (Tensor q_gradient, Tensor k_gradient, Tensor "
       "v_gradient)",
       {at::Tag::pt2_compliant_tag});
 }

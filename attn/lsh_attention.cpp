@@ -451,10 +451,10 @@ TORCH_LIBRARY_FRAGMENT(attn, m) {
       lsh_attention);
   m.def(
       "_lsh_attention(Tensor qk, Tensor v, Tensor rotations, int chunk, bool causal, Tensor? key_lengths, str profile, "
-      "int[]? bucket_factors, str kernel) -> (Tensor output, Tensor log_sum_exp, Tensor order)");
+      "int[]? bucket_factors, str kernel=\"auto\") -> (Tensor output, Tensor log_sum_exp, Tensor order)");
   m.def(
       "_lsh_attention_backward(Tensor gradient, Tensor qk, Tensor v, Tensor output, Tensor? key_lengths, Tensor log_sum_exp, "
-      "Tensor order, int chunk, bool causal, str profile, str kernel) -> (Tensor qk_gradient, Tensor v_gradient)");
+      "Tensor order, int chunk, bool causal, str profile, str kernel=\"auto\") -> (Tensor qk_gradient, Tensor v_gradient)");
 }
 
 TORCH_LIBRARY_IMPL(attn, CompositeExplicitAutograd, m) {

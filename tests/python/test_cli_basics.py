@@ -100,7 +100,7 @@ def test_list_methods_json_tells_methods_apart(attnbench):
     assert methods["linear"]["time_order"] == "O(N)"
     assert methods["linear"]["capabilities"]["causal"] is True
     assert methods["linear-einsum"]["capabilities"]["causal"] is False
-    chunk = {option["name"]: option for option in methods["linear"]["options"]}["chunk"]
+    chunk = {option["name"]: option for option in methods["linear-chunked"]["options"]}["chunk"]
     assert chunk["type"] == "integer"
     assert isinstance(chunk["default"], int)
 

@@ -174,8 +174,8 @@ def test_wrong_arguments_are_named(changed, message):
 
 def test_an_unknown_feature_map_lists_the_known():
     q, k, v, *_ = arguments("elu")
-    with pytest.raises(ValueError, match="unknown feature map 'relu'; known: elu, elu0.1, favor"):
-        torch.ops.attn.linear_attention(q, k, v, True, feature_map="relu")
+    with pytest.raises(ValueError, match="unknown feature map 'gelu'; known: elu, elu0.1, favor"):
+        torch.ops.attn.linear_attention(q, k, v, True, feature_map="gelu")
 
 
 @pytest.mark.parametrize("kernel", ["auto", "portable", "composed"])

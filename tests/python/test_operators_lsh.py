@@ -56,7 +56,7 @@ def test_opcheck_of_the_backward(profile):
             qk, v, rotations, chunk, causal, key_lengths, profile, factors
         )
         given = (
-            torch.ones_like(output), qk.detach(), v.detach(), key_lengths, log_sum_exp, order, chunk, causal, profile,
+            torch.ones_like(output), qk.detach(), v.detach(), output, key_lengths, log_sum_exp, order, chunk, causal, profile,
         )  # fmt: skip
     torch.library.opcheck(torch.ops.attn._lsh_attention_backward.default, given)
 
