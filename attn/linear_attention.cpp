@@ -441,21 +441,21 @@ Tensor step_shape(const Tensor& q, const Tensor& k, const Tensor& v, const Tenso
 TORCH_LIBRARY_FRAGMENT(attn, library) {
   library.def(
       "linear_attention_step(Tensor q, Tensor k, Tensor v, Tensor(a!) sums, Tensor(b!) normalizers, str feature_map=\"elu\", "
-      "float eps=1e-6, str kernel=\"auto\") -> Tensor",
+      "float eps=1e-6, str implementation=\"auto\") -> Tensor",
       {at::Tag::pt2_compliant_tag});
   library.def(
       "linear_attention(Tensor q, Tensor k, Tensor v, bool causal, Tensor? key_lengths=None, str feature_map=\"elu\", float "
       "eps=1e-6, "
-      "Tensor? projection=None, int chunk=128, str kernel=\"auto\") -> Tensor",
+      "Tensor? projection=None, int chunk=128, str implementation=\"auto\") -> Tensor",
       {at::Tag::pt2_compliant_tag});
   library.def(
       "_linear_attention(Tensor q, Tensor k, Tensor v, bool causal, Tensor? key_lengths, str feature_map, float eps, "
-      "Tensor? projection, int chunk, str kernel=\"auto\") -> (Tensor output, Tensor normalizer)",
+      "Tensor? projection, int chunk, str implementation=\"auto\") -> (Tensor output, Tensor normalizer)",
       {at::Tag::pt2_compliant_tag});
   library.def(
       "_linear_attention_backward(Tensor gradient, Tensor q, Tensor k, Tensor v, Tensor normalizer, bool causal, Tensor? "
       "key_lengths, "
-      "str feature_map, Tensor? projection, int chunk, str kernel=\"auto\") -> (Tensor q_gradient, Tensor k_gradient, Tensor "
+      "str feature_map, Tensor? projection, int chunk, str implementation=\"auto\") -> (Tensor q_gradient, Tensor k_gradient, Tensor "
       "v_gradient)",
       {at::Tag::pt2_compliant_tag});
 }

@@ -3,9 +3,9 @@
 //
 // As PyTorch operators, with autograd and Meta kernels:
 //   attn::linear_attention(Tensor q, Tensor k, Tensor v, bool causal, Tensor? key_lengths=None, str feature_map="elu",
-//                          float eps=1e-6, Tensor? projection=None, int chunk=128, str kernel="auto") -> Tensor
+//                          float eps=1e-6, Tensor? projection=None, int chunk=128, str implementation="auto") -> Tensor
 //   attn::linear_attention_step(Tensor q, Tensor k, Tensor v, Tensor(a!) sums, Tensor(b!) normalizers, str feature_map="elu",
-//                               float eps=1e-6, str kernel="auto") -> Tensor
+//                               float eps=1e-6, str implementation="auto") -> Tensor
 // (one token of decoding: q, k [B,H,1,D], v [B,H,1,M]; S [B,H,F,M] and Z [B,H,F] change in place; records no gradients)
 // and, behind the first, _linear_attention (the output and each row's normalizer) and _linear_attention_backward, which device
 // kernels may replace.

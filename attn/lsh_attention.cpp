@@ -447,14 +447,14 @@ at::Tensor draw_rotations(int64_t head_dim, int64_t rounds, int64_t buckets, uin
 TORCH_LIBRARY_FRAGMENT(attn, m) {
   m.def(
       "lsh_attention(Tensor qk, Tensor v, Tensor rotations, int chunk, bool causal, Tensor? key_lengths=None, "
-      "str profile=\"trax\", int[]? bucket_factors=None, str kernel=\"auto\") -> Tensor",
+      "str profile=\"trax\", int[]? bucket_factors=None, str implementation=\"auto\") -> Tensor",
       lsh_attention);
   m.def(
       "_lsh_attention(Tensor qk, Tensor v, Tensor rotations, int chunk, bool causal, Tensor? key_lengths, str profile, "
-      "int[]? bucket_factors, str kernel=\"auto\") -> (Tensor output, Tensor log_sum_exp, Tensor order)");
+      "int[]? bucket_factors, str implementation=\"auto\") -> (Tensor output, Tensor log_sum_exp, Tensor order)");
   m.def(
       "_lsh_attention_backward(Tensor gradient, Tensor qk, Tensor v, Tensor output, Tensor? key_lengths, Tensor log_sum_exp, "
-      "Tensor order, int chunk, bool causal, str profile, str kernel=\"auto\") -> (Tensor qk_gradient, Tensor v_gradient)");
+      "Tensor order, int chunk, bool causal, str profile, str implementation=\"auto\") -> (Tensor qk_gradient, Tensor v_gradient)");
 }
 
 TORCH_LIBRARY_IMPL(attn, CompositeExplicitAutograd, m) {

@@ -188,7 +188,7 @@ def test_steps_are_rows_of_the_causal_form(name, kernel):
     with torch.no_grad():
         for i in range(q.shape[2]):
             token = (x[:, :, i : i + 1] for x in (q, k, v))
-            row = torch.ops.attn.linear_attention_step(*token, sums, normalizers, name, kernel=kernel)
+            row = torch.ops.attn.linear_attention_step(*token, sums, normalizers, name, implementation=kernel)
             torch.testing.assert_close(row, expected[:, :, i : i + 1].detach(), rtol=1e-4, atol=1e-5)
 
 
@@ -217,7 +217,7 @@ def test_step_names_what_is_wrong(place, words):
 def test_kernels_agree_with_the_composition(kernel):
     given = arguments("elu", lengths=(13, 6), dtype=torch.float32)
     q, k, v = given[:3]
-    rows = [torch.ops.attn.linear_attention(*given, kernel=name) for name in (kernel, "composed")]
+    rows = [torch.ops.attn.linear_attention(*given, implementation=name) for name in (kernel, "composed")]
     torch.testing.assert_close(*rows, rtol=1e-4, atol=1e-5)
     gradients = [torch.autograd.grad(x.square().sum(), (q, k, v)) for x in rows]
     for mine, theirs in zip(*gradients, strict=True):
@@ -227,9 +227,9 @@ def test_kernels_agree_with_the_composition(kernel):
 def test_a_kernel_that_cannot_be_had_is_refused():
     q, k, v, *_ = arguments("elu")
     with pytest.raises(ValueError, match="kernel 'neon' is not to be had here"):
-        torch.ops.attn.linear_attention(q, k, v, True, kernel="neon")
+        torch.ops.attn.linear_attention(q, k, v, True, implementation="neon")
     with pytest.raises(ValueError, match="no feature map 'favor'"):
         projection = torch.ones(8, 4)
         torch.ops.attn.linear_attention(
-            q, k, v, True, feature_map="favor", projection=projection, kernel="portable"
+            q, k, v, True, feature_map="favor", projection=projection, implementation="portable"
         )
