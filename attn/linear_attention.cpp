@@ -455,7 +455,8 @@ TORCH_LIBRARY_FRAGMENT(attn, library) {
   library.def(
       "_linear_attention_backward(Tensor gradient, Tensor q, Tensor k, Tensor v, Tensor normalizer, bool causal, Tensor? "
       "key_lengths, "
-      "str feature_map, Tensor? projection, int chunk, str implementation=\"auto\") -> (Tensor q_gradient, Tensor k_gradient, Tensor "
+      "str feature_map, Tensor? projection, int chunk, str implementation=\"auto\") -> (Tensor q_gradient, Tensor k_gradient, "
+      "Tensor "
       "v_gradient)",
       {at::Tag::pt2_compliant_tag});
 }

@@ -454,7 +454,8 @@ TORCH_LIBRARY_FRAGMENT(attn, m) {
       "int[]? bucket_factors, str implementation=\"auto\") -> (Tensor output, Tensor log_sum_exp, Tensor order)");
   m.def(
       "_lsh_attention_backward(Tensor gradient, Tensor qk, Tensor v, Tensor output, Tensor? key_lengths, Tensor log_sum_exp, "
-      "Tensor order, int chunk, bool causal, str profile, str implementation=\"auto\") -> (Tensor qk_gradient, Tensor v_gradient)");
+      "Tensor order, int chunk, bool causal, str profile, str implementation=\"auto\") -> (Tensor qk_gradient, Tensor "
+      "v_gradient)");
 }
 
 TORCH_LIBRARY_IMPL(attn, CompositeExplicitAutograd, m) {
