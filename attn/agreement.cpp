@@ -42,7 +42,7 @@ at::ScalarType drawn_type(const Problem& problem) { return problem.dtype == at::
 
 // `fill` draws into one stretch.
 at::Tensor drawn(const std::vector<int64_t>& shape, at::ScalarType dtype, uint64_t seed,
-                 void (*fill)(at::Tensor stretch, const at::Generator& generator)) {
+                 void (*fill)(const at::Tensor& stretch, const at::Generator& generator)) {
   const auto flat = at::empty(shape, dtype).view(-1);
   at::parallel_for(0, (flat.numel() + kStretch - 1) / kStretch, 1, [&](int64_t begin, int64_t end) {
     const at::NoGradGuard no_grad;
@@ -55,14 +55,14 @@ at::Tensor drawn(const std::vector<int64_t>& shape, at::ScalarType dtype, uint64
 }
 
 at::Tensor normal(const std::vector<int64_t>& shape, at::ScalarType dtype, uint64_t seed) {
-  return drawn(shape, dtype, seed, [](at::Tensor x, const at::Generator& generator) { x.normal_(0, 1, generator); });
+  return drawn(shape, dtype, seed, [](const at::Tensor& x, const at::Generator& generator) { x.normal_(0, 1, generator); });
 }
 
 // Rows [B,H,length,D] around centres [B,H,16,D].
 at::Tensor clustered(const at::Tensor& centres, int64_t length, uint64_t noise_seed, uint64_t cluster_seed) {
   const std::vector<int64_t> shape = {centres.size(0), centres.size(1), length, centres.size(3)};
   const auto uniform = drawn({shape[0], shape[1], length}, at::kDouble, cluster_seed,
-                             [](at::Tensor x, const at::Generator& generator) { x.uniform_(0, 1, generator); });
+                             [](const at::Tensor& x, const at::Generator& generator) { x.uniform_(0, 1, generator); });
   const auto shares = at::arange(1, kCentres + 1, at::kDouble).reciprocal();
   // The last bound is left out, so that rounding cannot leave a row without a cluster.
   const auto bounds = (shares.cumsum(0) / shares.sum()).narrow(0, 0, kCentres - 1).contiguous();

@@ -395,7 +395,7 @@ Tensor linear_attention_operator(const Tensor& q, const Tensor& k, const Tensor&
 void check_step(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sums, const Tensor& normalizers,
                 const std::string& feature_map) {
   const auto map = make_feature_map(feature_map);
-  const auto expect = [&](const char* name, const Tensor& x, std::vector<c10::SymInt> shape, at::ScalarType dtype) {
+  const auto expect = [&](const char* name, const Tensor& x, const std::vector<c10::SymInt>& shape, at::ScalarType dtype) {
     TORCH_CHECK_VALUE(x.sym_sizes() == c10::SymIntArrayRef(shape) && x.scalar_type() == dtype && x.device() == q.device(),
                       "linear_attention_step: ", name, " is ", x.scalar_type(), " ", x.sym_sizes(), " on ", x.device(),
                       ", expected ", dtype, " ", c10::SymIntArrayRef(shape), " on ", q.device());
