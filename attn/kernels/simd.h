@@ -192,21 +192,21 @@ struct Avx2 {
   static void transpose(const float* from, int64_t from_stride, float* to, int64_t to_stride) {
     F r[8], t[8];
 #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) r[i] = load(from + i * from_stride);
+    for (int64_t i = 0; i < 8; ++i) r[i] = load(from + i * from_stride);
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
+    for (int64_t i = 0; i < 4; ++i) {
       t[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
       t[2 * i + 1] = _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]);
     }
 #pragma GCC unroll 2
-    for (int i = 0; i < 2; ++i) {
+    for (int64_t i = 0; i < 2; ++i) {
       r[4 * i] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0x44);
       r[4 * i + 1] = _mm256_shuffle_ps(t[4 * i], t[4 * i + 2], 0xee);
       r[4 * i + 2] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0x44);
       r[4 * i + 3] = _mm256_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0xee);
     }
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
+    for (int64_t i = 0; i < 4; ++i) {
       store(to + i * to_stride, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
       store(to + (i + 4) * to_stride, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
     }
