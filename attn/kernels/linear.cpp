@@ -219,9 +219,7 @@ std::tuple<Tensor, Tensor> linear_forward(const LinearKernels& kernels, const Te
   const auto normalizer = at::empty({q.size(0), q.size(1), q.size(2), 1}, call.sums());
   call.set_results(output, normalizer);
   const Runner runner(kernels, call);
-  const auto add_keys = [&](const LinearHead& head, int64_t begin, int64_t end, void* s, void* z, void* scratch) {
-    kernels.add_keys(head, begin, end, s, z, scratch);
-  };
+  const Runner::Work add_keys = kernels.add_keys;
   if (causal) {
     const Stretches stretches(call.query_len(), scanned_stretches(call.heads(), call.query_len(), runner.threads()));
     runner.run(stretches, runner.starts(stretches, add_keys, /*backwards=*/false),
@@ -248,12 +246,8 @@ std::tuple<Tensor, Tensor, Tensor> linear_backward(const LinearKernels& kernels,
   call.set_results({}, kept);
   call.set_gradients(gradient, at::empty(kept.sizes(), kept.options()), of_q, of_k, of_v);
   const Runner runner(kernels, call);
-  const auto add_keys = [&](const LinearHead& head, int64_t begin, int64_t end, void* t, void* z, void* scratch) {
-    kernels.add_keys_transposed(head, begin, end, t, z, scratch);
-  };
-  const auto add_queries = [&](const LinearHead& head, int64_t begin, int64_t end, void* r, void* y, void* scratch) {
-    kernels.add_queries(head, begin, end, r, y, scratch);
-  };
+  const Runner::Work add_keys = kernels.add_keys_transposed;
+  const Runner::Work add_queries = kernels.add_queries;
   const auto scans = scanned_stretches(call.heads(), call.query_len(), runner.threads());
   const auto stretches_of = [&](int64_t length) {
     return Stretches(length, causal ? scans : free_stretches(call.heads(), length, runner.threads()));

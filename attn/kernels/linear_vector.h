@@ -315,13 +315,6 @@ struct Relu {
   }
 };
 
-template <class V>
-inline float dot(const float* a, const float* b, int64_t width) {
-  auto sum = V::zero();
-  for (int64_t c = 0; c < width; c += V::kLanes) sum = V::fma(V::load(a + c), V::load(b + c), sum);
-  return V::sum(sum);
-}
-
 // Maps of whole rows, the same two for one row. Rows of x have kPadding zeros and more behind their `dim` entries, those of
 // φ at least as many places more than features; what is written there does not matter.
 template <class V>

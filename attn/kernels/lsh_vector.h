@@ -92,13 +92,6 @@ inline void store_row(const Rows& rows, int64_t position, int64_t dim, const flo
 }
 
 template <class V>
-inline float dot(const float* a, const float* b, int64_t width) {
-  auto sum = V::zero();
-  for (int64_t c = 0; c < width; c += V::kLanes) sum = V::fma(V::load(a + c), V::load(b + c), sum);
-  return V::sum(sum);
-}
-
-template <class V>
 inline void scale_row(float* x, int64_t width, float factor) {
   for (int64_t c = 0; c < width; c += V::kLanes) V::store(x + c, V::mul(V::load(x + c), V::all(factor)));
 }

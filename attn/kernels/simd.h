@@ -230,5 +230,13 @@ struct Avx2 {
 };
 #endif
 
+// Σ a[c] · b[c], c < width, a multiple of the lanes.
+template <class V>
+inline float dot(const float* a, const float* b, int64_t width) {
+  auto sum = V::zero();
+  for (int64_t c = 0; c < width; c += V::kLanes) sum = V::fma(V::load(a + c), V::load(b + c), sum);
+  return V::sum(sum);
+}
+
 }  // namespace
 }  // namespace attn::kernels
