@@ -230,7 +230,7 @@ TEST(SweepErrors, UnknownKeysNameTheNearest) {
   EXPECT_EQ(
       refusal(axes("  querylen = 512")),
       ":3:3: unknown key 'querylen' in [axes]; did you mean 'query_len'?; known: method, device, dtype, protocol, batch, heads, "
-      "query_len, key_len, head_dim, value_dim, causal, key_lengths, inputs, threads, cache, seed");
+      "query_len, key_len, head_dim, value_dim, causal, key_lengths, inputs, threads, cache, allocation, seed");
   EXPECT_EQ(refusal(axes("") + "[limits]\nsecond = 3\n"),
             ":5:1: unknown key 'second' in [limits]; did you mean 'seconds'?; known: memory, seconds");
   EXPECT_EQ(refusal(axes("") + "[timing]\nmin_sample = 3\n"),

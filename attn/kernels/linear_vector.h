@@ -218,7 +218,7 @@ inline void add_products(const float* left, int64_t left_stride, int64_t depth, 
 
 // ------------------------------------------------------------ rows of tensors
 
-// Chunks are read a page at a time, where the hardware's prefetching begins anew: so the kernels fetch one chunk ahead.
+// Chunks are read a page at a time, where the hardware's prefetching begins anew: so the kernels fetch two chunks ahead.
 // Addresses beyond a tensor are harmless here.
 template <int kWrite, class E>
 inline void prefetch_row(const E* row, int64_t dim) {
@@ -533,7 +533,7 @@ class Linear {
   }
 
   void backward_keys(int64_t begin, int64_t end, bool causal, float* r, float* y) {
-    ahead_ = -kTokens;
+    ahead_ = -2 * kTokens;
     const int64_t last = begin + (end - begin - 1) / kTokens * kTokens;
     for (int64_t at = last; at >= begin; at -= kTokens) {
       const int64_t count = end - at < kTokens ? end - at : kTokens;
@@ -728,7 +728,7 @@ class Linear {
   }
 
   LinearHead h_;
-  int64_t ahead_ = kTokens;
+  int64_t ahead_ = 2 * kTokens;
   int64_t dims_, features_, values_;  // padded
   float *x_, *y_, *phi_, *kappa_, *v_, *g_, *left_, *scores_, *of_rows_, *lanes_, *delta_, *row_, *partial_;
 };

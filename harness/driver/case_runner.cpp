@@ -157,7 +157,7 @@ void TimePredictor::learn(const Record& measured) {
 
 std::string TimePredictor::group(const Record& record) {
   std::string name;
-  for (const auto* axis : {"method", "device", "dtype", "protocol", "causal", "threads", "cache"})
+  for (const auto* axis : {"method", "device", "dtype", "protocol", "causal", "threads", "cache", "allocation"})
     name += record.get(axis).dump() + " ";
   return name;
 }

@@ -35,6 +35,7 @@ struct Case {
   std::string inputs = "normal";
   int64_t threads = 0;  // 0 until complete(): every processor this process may use
   std::string cache = "warm";
+  std::string allocation = "kept";
   int64_t seed = 0;
 
   // Under what limits, and when to stop sampling.

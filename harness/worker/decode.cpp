@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "harness/worker/kept_memory.h"
 #include "harness/worker/memory.h"
 #include "harness/worker/timing.h"
 
@@ -136,6 +137,7 @@ void measure_decode(const Case& c, const Subject& subject, const std::function<v
   if (!checked) return;
 
   const MemoryBound bound(c.memory_limit_bytes);
+  std::optional<KeptMemory> kept(std::in_place, c.allocation == "kept" ? c.memory_limit_bytes / 4 : 0);
   std::optional<Round> round;
   double setup_s = 0;
   const auto begin_round = [&] {
@@ -150,6 +152,7 @@ void measure_decode(const Case& c, const Subject& subject, const std::function<v
   if (!check_state(record, *subject.method, round->state())) return;
   record.set("state_bytes", round->state().bytes());
   round.reset();
+  kept.reset();
   record.set("measured_s", checked->total_s + setup_s + samples.total_s);
   if (!memory_pass(c, subject, record)) return;
   // Not before: what is wrong has no time.

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "harness/worker/decode.h"
+#include "harness/worker/kept_memory.h"
 #include "harness/worker/memory.h"
 #include "harness/worker/subject.h"
 #include "harness/worker/timing.h"
@@ -44,6 +45,7 @@ class CacheFlush {
 Samples time_pass(const Case& c, const Subject& subject, const attn::Inputs& inputs, const std::function<void()>& before_sample) {
   SamplingPlan sampling{c.warmup_s, c.min_samples, c.noise_target, c.time_budget_s, 1.0};
   if (before_sample) sampling.min_sample_ms = 0;  // one call a sample
+  const KeptMemory kept(c.allocation == "kept" ? c.memory_limit_bytes / 4 : 0);
   return take_samples(
       sampling, [&] { attn::call(*subject.method, inputs, subject.protocol); }, before_sample);
 }

@@ -1,5 +1,5 @@
 // attnbench_micro: Google Benchmark over the registry and over single kernels, for work on them. Sweeps measure with attnbench
-// itself; here nothing is checked beforehand. Names, so that --benchmark_filter can choose:
+// itself; here nothing is checked beforehand. Large blocks are kept from call to call. Names, so that --benchmark_filter can choose:
 //   METHOD/PROTOCOL/full or causal/DTYPE/heads:H/N     a call, as the harness times it
 //   METHOD/step/DTYPE/heads:H/DIM                      one token decoded, through the method
 //   kernel/SET/step/heads:H/DIM                        the same without operator, checks and allocation, on one thread
@@ -19,6 +19,7 @@
 #include "attn/registry.h"
 #include "harness/protocol/machine.h"
 #include "harness/worker/ceilings.h"
+#include "harness/worker/kept_memory.h"
 
 namespace {
 
@@ -64,6 +65,7 @@ void call(benchmark::State& state, const Case& c) {
   }
   ceilings();
   const auto inputs = attn::make_inputs(problem, c.protocol, 0);
+  const attnbench::KeptMemory kept(attnbench::available_memory_bytes() / 4);
   for (auto _ : state) benchmark::DoNotOptimize(attn::call(*method, inputs, c.protocol));
   state.SetLabel(method->implementation());
   const auto cost = method->cost(problem, c.protocol);

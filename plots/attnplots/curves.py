@@ -26,7 +26,7 @@ PROTOCOLS = {
 # Records that differ in one of these columns never share a panel.
 SPLIT = (
     "protocol", "causal", "device", "dtype", "heads", "head_dim", "value_dim",
-    "key_lengths", "threads", "cache", "inputs",
+    "key_lengths", "threads", "cache", "allocation", "inputs",
 )  # fmt: skip
 # These may follow from the length; they split only where one length has several values.
 SPLIT_IF_REPEATED = ("batch", "key_len", "seed")

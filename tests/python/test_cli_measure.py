@@ -155,7 +155,7 @@ def test_defaults_that_follow_other_options(quick):
     assert record["value_dim"] == record["head_dim"] == 16
     assert record["memory_limit_bytes"] > 2**20
     defaults = {"device": "cpu", "dtype": "float32", "protocol": "forward", "batch": 1}
-    defaults |= {"causal": False, "key_lengths": "full", "inputs": "normal", "cache": "warm"}
+    defaults |= {"causal": False, "key_lengths": "full", "inputs": "normal", "cache": "warm", "allocation": "kept"}
     defaults |= {"seed": 0}
     assert {name: record[name] for name in defaults} == defaults
 

@@ -1,0 +1,114 @@
+// Memory kept from one call to the next.
+#include "harness/worker/kept_memory.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "harness/worker/memory.h"
+
+namespace attnbench {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+
+at::Tensor bytes(int64_t count) { return at::empty({count}, at::kByte); }
+
+TEST(KeptMemory, HandsABlockOutAgain) {
+  const KeptMemory kept(64 * kMiB);
+  auto first = bytes(8 * kMiB);
+  const auto* const address = first.data_ptr();
+  EXPECT_EQ(kept.kept_bytes(), 0);
+  first.reset();
+  EXPECT_EQ(kept.kept_bytes(), 8 * kMiB);
+  const auto other_size = bytes(9 * kMiB);
+  EXPECT_NE(other_size.data_ptr(), address);
+  const auto again = bytes(8 * kMiB);
+  EXPECT_EQ(again.data_ptr(), address);
+  EXPECT_EQ(kept.kept_bytes(), 0);
+}
+
+TEST(KeptMemory, KeepsNoMoreThanItMay) {
+  const KeptMemory kept(10 * kMiB);
+  { const auto a = bytes(6 * kMiB), b = bytes(6 * kMiB); }
+  EXPECT_EQ(kept.kept_bytes(), 6 * kMiB);
+}
+
+TEST(KeptMemory, KeepsNothingWhenItMayNot) {
+  const KeptMemory kept(0);
+  bytes(6 * kMiB);
+  EXPECT_EQ(kept.kept_bytes(), 0);
+}
+
+TEST(KeptMemory, SmallBlocksAreNotItsAffair) {
+  const KeptMemory kept(10 * kMiB);
+  bytes(1000);
+  EXPECT_EQ(kept.kept_bytes(), 0);
+}
+
+TEST(KeptMemory, GivesAllBackAtItsEnd) {
+  {
+    const KeptMemory kept(64 * kMiB);
+    bytes(8 * kMiB);
+    EXPECT_EQ(kept.kept_bytes(), 8 * kMiB);
+  }
+  const KeptMemory kept(64 * kMiB);
+  EXPECT_EQ(kept.kept_bytes(), 0);
+}
+
+TEST(KeptMemory, TensorsMayOutliveIt) {
+  at::Tensor tensor;
+  {
+    const KeptMemory kept(64 * kMiB);
+    tensor = bytes(8 * kMiB);
+  }
+  tensor.fill_(7);
+  EXPECT_EQ(tensor[8 * kMiB - 1].item<int>(), 7);
+  tensor.reset();
+  const KeptMemory kept(64 * kMiB);
+  EXPECT_EQ(kept.kept_bytes(), 0);
+}
+
+TEST(KeptMemory, IsSharedByThreads) {
+  const KeptMemory kept(1024 * kMiB);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([t] {
+      for (int i = 0; i < 200; ++i) {
+        const auto size = kMiB + i % 3;
+        const auto tensor = at::full({size}, t, at::kByte);
+        ASSERT_EQ(tensor[size - 1].item<int>(), t);
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_LE(kept.kept_bytes(), 4 * 3 * (kMiB + 2)) << "no more than were alive at once";
+}
+
+// What is kept counts against a bound on the process, but never makes an allocation fail that would fit without it.
+TEST(KeptMemory, GivesWayToALargerBlock) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer has an allocator and a memory map of its own";
+#endif
+  const auto child = fork();
+  if (child == 0) {
+    const MemoryBound bound(512 * kMiB);
+    const KeptMemory kept(1024 * kMiB);
+    bytes(300 * kMiB);
+    if (kept.kept_bytes() != 300 * kMiB) _exit(1);
+    auto larger = bytes(400 * kMiB);
+    std::memset(larger.data_ptr(), 1, size_t(larger.nbytes()));
+    _exit(kept.kept_bytes() == 0 ? 0 : 2);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+}  // namespace
+}  // namespace attnbench
