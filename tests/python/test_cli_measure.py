@@ -30,6 +30,7 @@ OPTIONS = {
     "--inputs": ("clustered", "clustered"),
     "--threads": ("1", 1),
     "--cache": ("cold", "cold"),
+    "--allocation": ("fresh", "fresh"),
     "--seed": ("7", 7),
     "--memory-limit-bytes": ("1.5 GiB", 3 * 2**29),
     "--deadline-s": ("90", 90.0),
