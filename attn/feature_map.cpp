@@ -105,9 +105,14 @@ class RandomFeatures : public FeatureMap {
   bool scales() const override { return true; }
 
  protected:
+  // Of vectors of this size.
+  int64_t direction_count(int64_t dim) const {
+    TORCH_CHECK_VALUE(dim == projection_.size(1), "projection has shape ", projection_.sizes(), ", expected [directions, ", dim,
+                      "] as head_dim is ", dim);
+    return projection_.size(0);
+  }
   Tensor scaled(const Tensor& x) const {
-    TORCH_CHECK_VALUE(x.size(-1) == projection_.size(1), "projection has shape ", projection_.sizes(), ", expected [directions, ",
-                      x.size(-1), "] as head_dim is ", x.size(-1));
+    direction_count(x.size(-1));
     return x / quarter_root(x.size(-1));
   }
   Tensor projection(const Tensor& x) const { return projection_.to(x.options()); }
@@ -122,7 +127,7 @@ class RandomFeatures : public FeatureMap {
 class Favor : public RandomFeatures {
  public:
   using RandomFeatures::RandomFeatures;
-  int64_t count(int64_t) const override { return projection_.size(0); }
+  int64_t count(int64_t dim) const override { return direction_count(dim); }
   Features apply(const Tensor& x) const override {
     const auto y = scaled(x);
     const auto exponents = projected(y) - half_square(y);
@@ -146,7 +151,7 @@ class Favor : public RandomFeatures {
 class Trigonometric : public RandomFeatures {
  public:
   using RandomFeatures::RandomFeatures;
-  int64_t count(int64_t) const override { return 2 * projection_.size(0); }
+  int64_t count(int64_t dim) const override { return 2 * direction_count(dim); }
   at::ScalarType sum_dtype(at::ScalarType) const override { return at::kDouble; }
   Features apply(const Tensor& x) const override {
     const auto y = scaled(x);

@@ -31,10 +31,11 @@ class ComposedState : public DecodingState {
 // As the kernels keep it.
 class KernelState : public DecodingState {
  public:
-  KernelState(const Problem& p, int64_t features) {
+  KernelState(const Problem& p, int64_t features, bool scales) {
     const auto options = at::TensorOptions(p.dtype == at::kDouble ? at::kDouble : at::kFloat).device(p.device);
     s = at::zeros({p.batch, p.heads, features, p.value_dim}, options);
-    z = at::zeros({p.batch, p.heads, features}, options);
+    z = at::zeros({p.batch, p.heads, features + (scales ? 1 : 0)}, options);
+    if (scales) z.narrow(2, features, 1).fill_(kernels::kNoScale);
   }
   at::Tensor s, z;
 
@@ -106,13 +107,15 @@ Cost LinearMethod::cost(const Problem& p, Protocol protocol) const {
 // The recurrence alone; that the kernels do more, inside a chunk, is their affair.
 Cost LinearMethod::kernel_cost(const Problem& p, Protocol protocol) const {
   const bool backward = protocol == Protocol::forward_backward;
-  const double rows = double(p.batch) * double(p.heads), dim = double(map_for(p.head_dim)->count(p.head_dim)),
-               values = double(p.value_dim);
-  const double product = 2 * dim * values;
-  const double forward = rows * product * double(p.key_len + p.query_len);
+  const auto map = map_for(p.head_dim);
+  const double rows = double(p.batch) * double(p.heads), dim = double(map->count(p.head_dim)), values = double(p.value_dim);
+  const double product = 2 * dim * values, projection = map->scales() ? 2 * dim * double(p.head_dim) : 0;
+  const double forward = rows * (product + projection) * double(p.key_len + p.query_len);
   const double results = p.output_bytes() + (backward ? p.output_bytes() + p.input_bytes() : 0);
   const double number = p.dtype == at::kDouble ? 8 : 4;
-  const double kept = rows * number * (double(p.query_len) * (backward ? 2 : 1) + dim * values * (backward ? 2 : 1));
+  const double normalizers = map->scales() ? 2 : 1;
+  const double kept =
+      rows * number * (double(p.query_len) * (backward ? 1 + normalizers : normalizers) + dim * values * (backward ? 2 : 1));
   const double least = p.input_bytes() + p.output_bytes();
   return {backward ? 3.5 * forward : forward, backward ? 2 * least + p.input_bytes() : least, p.input_bytes() + results + kept};
 }
@@ -137,14 +140,15 @@ at::Tensor LinearMethod::attend(const at::Tensor& q, const at::Tensor& k, const 
 
 std::unique_ptr<DecodingState> LinearMethod::make_state(const Problem& problem) const {
   auto map = map_for(problem.head_dim);
-  if (kernels_for(problem.dtype, problem.device)) return std::make_unique<KernelState>(problem, map->count(problem.head_dim));
+  if (kernels_for(problem.dtype, problem.device))
+    return std::make_unique<KernelState>(problem, map->count(problem.head_dim), map->scales());
   return std::make_unique<ComposedState>(std::move(map), problem);
 }
 
 void LinearMethod::absorb(DecodingState& state, const at::Tensor&, const at::Tensor& k, const at::Tensor& v) {
   if (const auto* own = kernels_for(k.scalar_type(), k.device().type())) {
     auto& kept = static_cast<KernelState&>(state);
-    return kernels::linear_add(*own, k, v, kept.s, kept.z, feature_map_);
+    return kernels::linear_add(*own, k, v, kept.s, kept.z, {feature_map_, projection(k.size(3))});
   }
   auto& kept = static_cast<ComposedState&>(state);
   const auto dtype = kept.state.sums.scalar_type();
@@ -158,7 +162,7 @@ at::Tensor LinearMethod::decode(DecodingState& state, const at::Tensor& q, const
   if (const auto* own = kernels_for(q.scalar_type(), q.device().type())) {
     ran(std::string("kernel/") + own->name);
     auto& kept = static_cast<KernelState&>(state);
-    return kernels::linear_step(*own, q, k, v, kept.s, kept.z, feature_map_, kLinearEpsilon);
+    return kernels::linear_step(*own, q, k, v, kept.s, kept.z, {feature_map_, projection(q.size(3))}, kLinearEpsilon);
   }
   ran("aten/recurrent");
   auto& kept = static_cast<ComposedState&>(state);

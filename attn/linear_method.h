@@ -62,8 +62,8 @@ class LinearMethod : public AttentionMethod {
 // Those whose directions are drawn once from a seed, `count` of them.
 class RandomFeatureMethod : public LinearMethod {
  public:
-  RandomFeatureMethod(std::string feature_map, int64_t chunk, int64_t count, int64_t seed)
-      : LinearMethod(std::move(feature_map), chunk), count_(count), seed_(seed) {}
+  RandomFeatureMethod(std::string feature_map, int64_t chunk, int64_t count, int64_t seed, std::string kernel = "composed")
+      : LinearMethod(std::move(feature_map), chunk, std::move(kernel)), count_(count), seed_(seed) {}
 
   std::optional<at::Tensor> approximated(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
                                          const at::Tensor& rows) const override;

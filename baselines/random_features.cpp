@@ -9,6 +9,11 @@
 namespace attn {
 namespace {
 
+std::vector<OptionSpec> with_kernel(std::vector<OptionSpec> options) {
+  options.push_back(kKernelOption);
+  return options;
+}
+
 const std::vector<OptionSpec> kOptions{{"features", int64_t{256}, "random features", {}, 2},
                                        {"chunk", int64_t{128}, "positions a chunk of the causal form", {}, 1},
                                        {"seed", int64_t{0}, "seed of the random directions", {}, 0}};
@@ -16,7 +21,8 @@ const std::vector<OptionSpec> kOptions{{"features", int64_t{256}, "random featur
 class Favor : public RandomFeatureMethod {
  public:
   explicit Favor(const Options& options)
-      : RandomFeatureMethod("favor", options.integer("chunk"), options.integer("features"), options.integer("seed")) {}
+      : RandomFeatureMethod("favor", options.integer("chunk"), options.integer("features"), options.integer("seed"),
+                            options.text("kernel")) {}
 };
 
 // A direction gives two features, a cosine and a sine.
@@ -32,8 +38,8 @@ class Rff : public RandomFeatureMethod {
   }
 };
 
-const RegisterMethod favor{
-    entry_of<Favor>("favor", "FAVOR+: positive orthogonal random features of the softmax kernel", "O(N)", "O(N)", kOptions)};
+const RegisterMethod favor{entry_of<Favor>("favor", "FAVOR+: positive orthogonal random features of the softmax kernel", "O(N)",
+                                           "O(N)", with_kernel(kOptions))};
 const RegisterMethod rff{
     entry_of<Rff>("rff", "trigonometric random Fourier features of the softmax kernel", "O(N)", "O(N)", kOptions)};
 

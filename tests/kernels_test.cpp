@@ -11,6 +11,7 @@
 #include <cstring>
 #include <limits>
 
+#include "attn/feature_map.h"
 #include "attn/kernels/instruction_set.h"
 #include "attn/kernels/linear.h"
 #include "attn/kernels/lsh.h"
@@ -49,8 +50,8 @@ class Threads {
 TEST_P(Kernels, ThreadsThatShareASequenceAgreeWithTheReference) {
   for (const int threads : {1, 2, 3, 5}) {
     const Threads set(threads);
-    for (const std::string name : {"linear", "linear-elu0.1", "lsh-1", "lsh-4"}) {
-      const auto method = make_method(name + ":kernel=" + GetParam());
+    for (const std::string name : {"linear:", "linear-elu0.1:", "favor:features=40,", "lsh-1:", "lsh-4:"}) {
+      const auto method = make_method(name + "kernel=" + GetParam());
       for (const auto masking : kMaskings) {
         for (const int64_t heads : {1, 3}) {
           SCOPED_TRACE(name + " " + name_of(masking) + ", heads " + std::to_string(heads) + ", threads " +
@@ -73,20 +74,22 @@ TEST_P(Kernels, ThreadsThatShareASequenceAgreeWithTheReference) {
 
 TEST_P(Kernels, CrossAttentionThatThreadsShare) {
   const Threads set(3);
-  const auto method = make_method("linear:kernel=" + GetParam());
-  for (const auto& shape : {Shape{2000, 700, 32, 16}, Shape{600, 2100, 32, 16}, Shape{5, 3000, 16, 16}}) {
-    SCOPED_TRACE(text_of(shape));
-    const auto problem = problem_of(shape, at::kFloat, Masking::key_lengths, 2, 1);
-    const auto inputs = inputs_of(problem, Protocol::forward_backward);
-    const auto agreement = compare(*method, inputs, call(*method, inputs, Protocol::forward_backward), Protocol::forward_backward,
-                                   Selection::everything(problem));
-    EXPECT_TRUE(agreement.within(error_tolerance(at::kFloat))) << agreement.worst << ": " << agreement.max_rel_error;
+  for (const std::string name : {"linear:", "favor:features=40,"}) {
+    const auto method = make_method(name + "kernel=" + GetParam());
+    for (const auto& shape : {Shape{2000, 700, 32, 16}, Shape{600, 2100, 32, 16}, Shape{5, 3000, 16, 16}}) {
+      SCOPED_TRACE(name + text_of(shape));
+      const auto problem = problem_of(shape, at::kFloat, Masking::key_lengths, 2, 1);
+      const auto inputs = inputs_of(problem, Protocol::forward_backward);
+      const auto agreement = compare(*method, inputs, call(*method, inputs, Protocol::forward_backward),
+                                     Protocol::forward_backward, Selection::everything(problem));
+      EXPECT_TRUE(agreement.within(error_tolerance(at::kFloat))) << agreement.worst << ": " << agreement.max_rel_error;
+    }
   }
 }
 
 TEST_P(Kernels, TheSameNumbersForTheSameThreads) {
   const Threads set(3);
-  for (const std::string name : {"linear", "lsh-4"}) {
+  for (const std::string name : {"linear", "favor", "lsh-4"}) {
     const auto method = make_method(name + ":kernel=" + GetParam());
     const auto problem = problem_of({900, 900, 32, 32}, at::kFloat, Masking::causal, 1, 2);
     const auto inputs = inputs_of(problem, Protocol::forward_backward);
@@ -129,7 +132,7 @@ class Guarded {
 
 // Results are the allocator's; of what is given, no byte outside is read. AddressSanitizer watches the rest.
 TEST_P(Kernels, NothingIsReadBeyondATensor) {
-  for (const std::string name : {"linear", "lsh-1"}) {
+  for (const std::string name : {"linear", "favor", "lsh-1"}) {
     const auto method = make_method(name + ":kernel=" + GetParam());
     for (const auto dtype : {at::kFloat, at::kBFloat16, at::kDouble}) {
       if (!has(dtype)) continue;
@@ -166,17 +169,53 @@ TEST_P(Kernels, FeatureMapsWithoutAMethod) {
   expect_close(run(GetParam(), at::kFloat), run("composed", at::kDouble), error_tolerance(at::kFloat));
 }
 
+// Keys whose e^c are beyond float32 and rise, fall or jump along the sequence: what a state is relative to changes on the way,
+// and rows before a jump must not lose their keys to it.
+TEST_P(Kernels, ScalesBeyondFloat32) {
+  const auto directions = draw_orthogonal_directions(48, 16, 3);
+  const auto t = at::linspace(0, 1, 400).view({1, 1, 400, 1});
+  for (const auto& [name, length] : {std::pair<std::string, at::Tensor>{"rise", 30 * t},
+                                     {"fall", 30 - 30 * t},
+                                     {"jump", at::where(t > 0.6, 40, 1)},
+                                     {"spike", at::where((t * 399).round() == 200, 60, 2)}}) {
+    for (const bool causal : {true, false}) {
+      for (const int threads : {1, 3}) {
+        SCOPED_TRACE(name + (causal ? " causal " : " full ") + std::to_string(threads));
+        const Threads set(threads);
+        const auto problem = problem_of({400, 400, 16, 24}, at::kFloat, causal ? Masking::causal : Masking::none, 1, 2);
+        const auto inputs = inputs_of(problem, Protocol::forward_backward);
+        const auto run = [&](const std::string& kernel, at::ScalarType dtype) {
+          Results results;
+          std::vector<at::Tensor> leaves;
+          for (const auto& x : {inputs.q, inputs.k * length, inputs.v})
+            leaves.push_back(x.detach().to(dtype).clone().set_requires_grad(true));
+          results.output = linear_attention(leaves[0], leaves[1], leaves[2], {causal, {}, "favor", 1e-6, directions, 64, kernel});
+          const auto gradients = torch::autograd::grad({results.output}, leaves, {inputs.output_gradient.to(dtype)});
+          results.q_gradient = gradients[0], results.k_gradient = gradients[1], results.v_gradient = gradients[2];
+          return results;
+        };
+        const auto results = run(GetParam(), at::kFloat);
+        EXPECT_TRUE(all_finite(results.output));
+        expect_close(results, run("composed", at::kDouble), 2e-3);
+      }
+    }
+  }
+}
+
 TEST_P(Kernels, DecodingKeepsItsStateWithoutPadding) {
-  const auto method = make_method("linear:kernel=" + GetParam());
-  auto problem = problem_of({70, 70, 19, 37}, at::kFloat, Masking::causal, 2, 3);
-  const auto inputs = make_inputs(problem, Protocol::decode, 1);
-  const auto results = decode_from(*method, inputs, 30);
-  EXPECT_EQ(method->implementation(), "kernel/" + GetParam());
-  EXPECT_EQ(results.state->bytes(), 2 * 3 * 19 * (37 + 1) * 4);
-  auto steps = Selection::everything(problem);
-  steps.rows = steps.rows.slice(0, 30);
-  const auto agreement = compare(*method, inputs, results, Protocol::decode, steps);
-  EXPECT_TRUE(agreement.within(error_tolerance(at::kFloat))) << agreement.max_rel_error;
+  for (const auto& [name, numbers] : {std::pair<std::string, int64_t>{"linear:", 19 * 38}, {"favor:features=21,", 21 * 38 + 1}}) {
+    SCOPED_TRACE(name);
+    const auto method = make_method(name + "kernel=" + GetParam());
+    const auto problem = problem_of({70, 70, 19, 37}, at::kFloat, Masking::causal, 2, 3);
+    const auto inputs = make_inputs(problem, Protocol::decode, 1);
+    const auto results = decode_from(*method, inputs, 30);
+    EXPECT_EQ(method->implementation(), "kernel/" + GetParam());
+    EXPECT_EQ(results.state->bytes(), 2 * 3 * numbers * 4);
+    auto steps = Selection::everything(problem);
+    steps.rows = steps.rows.slice(0, 30);
+    const auto agreement = compare(*method, inputs, results, Protocol::decode, steps);
+    EXPECT_TRUE(agreement.within(error_tolerance(at::kFloat))) << agreement.max_rel_error;
+  }
 }
 
 TEST(InstructionSets, WhatCannotBeHadIsRefused) {

@@ -51,7 +51,8 @@ TEST(CausalLinear, IsTheRecurrence) {
 }
 
 // Methods that have more than one form.
-const std::string kForms[] = {"linear-chunked", "taylor:kernel=composed", "polynomial-2:kernel=composed", "favor", "rff"};
+const std::string kForms[] = {"linear-chunked", "taylor:kernel=composed", "polynomial-2:kernel=composed", "favor:kernel=composed",
+                              "rff"};
 
 Results token_by_token(AttentionMethod& method, const Inputs& inputs, const Problem& problem) {
   const auto state = method.begin_decoding(problem);
@@ -95,7 +96,7 @@ TEST_P(Forms, AreOneRecurrence) {
 
 // The kernels against the composition, one form of which the test above has been through; steps of kernels record no gradients.
 TEST(KernelForms, AreTheSameRecurrence) {
-  for (const std::string name : {"linear", "linear-elu0.1", "taylor", "polynomial-2"}) {
+  for (const std::string name : {"linear", "linear-elu0.1", "taylor", "polynomial-2", "favor"}) {
     for (const auto& [dtype, tolerance] : {std::pair{at::kDouble, 1e-9}, {at::kFloat, 1e-3}, {at::kBFloat16, 4e-2}}) {
       SCOPED_TRACE(name + " " + dtype_name(dtype));
       const auto problem = problem_of({70, 70, 16, 12}, dtype, Masking::causal);

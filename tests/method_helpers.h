@@ -23,15 +23,15 @@ inline std::vector<std::string> method_specs() {
     if (!entry->name.starts_with("test-")) specs.push_back(entry->name);
   // Many chunks, the last one partial; a projection shorter than the keys; few random features; factored buckets.
   for (const auto* spec :
-       {"linear-chunked:chunk=7", "favor:chunk=7,features=16", "rff:chunk=7,seed=5", "linformer:rank=8",
+       {"linear-chunked:chunk=7", "favor:chunk=7,features=16,kernel=composed", "rff:chunk=7,seed=5", "linformer:rank=8",
         "lsh:rounds=2,chunk=8,buckets=16", "lsh:rounds=2,chunk=8,profile=fast-transformers", "lsh:rounds=1,chunk=16,buckets=132",
         "lsh-composed:rounds=2,chunk=8,buckets=16", "lsh-composed:rounds=2,chunk=8,profile=fast-transformers"})
     specs.push_back(spec);
   // The kernels that are not the best there are here.
   for (const auto set : kernels::available_instruction_sets()) {
     if (set == kernels::available_instruction_sets().back()) break;
-    for (const std::string name : {"linear:", "linear-elu0.1:", "taylor:", "polynomial-2:", "lsh:rounds=2,chunk=8,buckets=16,",
-                                   "lsh:rounds=2,chunk=8,profile=fast-transformers,"})
+    for (const std::string name : {"linear:", "linear-elu0.1:", "taylor:", "polynomial-2:", "favor:features=24,",
+                                   "lsh:rounds=2,chunk=8,buckets=16,", "lsh:rounds=2,chunk=8,profile=fast-transformers,"})
       specs.push_back(name + "kernel=" + kernels::name_of(set));
   }
   return specs;

@@ -4,8 +4,10 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
+#include "attn/feature_map.h"
 #include "attn/kernels/call.h"
 #include "attn/kernels/instruction_set.h"
 
@@ -20,6 +22,7 @@ std::optional<LinearFeatures> features_of(const std::string& map) {
   if (map == "relu") return LinearFeatures::relu;
   if (map == "taylor") return LinearFeatures::taylor;
   if (map == "polynomial-2") return LinearFeatures::polynomial2;
+  if (map == "favor") return LinearFeatures::favor;
   return std::nullopt;
 }
 
@@ -36,12 +39,13 @@ const LinearKernels* kernels_for(InstructionSet set, Element element) {
 // The tensors of one call with the elements of each row side by side, and where each (batch entry, head) lies in them.
 class Call {
  public:
-  Call(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& key_lengths,
-       const std::string& feature_map, double epsilon)
+  Call(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& key_lengths, const LinearMap& map,
+       double epsilon)
       : q_(with_dense_rows(q)), k_(with_dense_rows(k)), v_(with_dense_rows(v)) {
-    common_.features = *features_of(feature_map);
+    common_.features = *features_of(map.name);
     common_.head_dim = q.size(3);
-    common_.feature_count = feature_count(common_.features, common_.head_dim);
+    common_.feature_count = make_feature_map(map.name, map.projection)->count(common_.head_dim);
+    if (map.projection) set_projection(*map.projection);
     common_.value_dim = v.size(3);
     common_.epsilon = float(epsilon);
     if (key_lengths) key_lengths_ = key_lengths->clamp(0, k.size(2)).contiguous();
@@ -52,6 +56,7 @@ class Call {
   int64_t key_len() const { return k_.size(2); }
   int64_t features() const { return padded(common_.feature_count); }
   int64_t values() const { return padded(common_.value_dim); }
+  bool scales() const { return has_scales(common_.features); }
   const LinearHead& common() const { return common_; }
   at::TensorOptions sums() const { return q_.options().dtype(q_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat); }
 
@@ -73,7 +78,19 @@ class Call {
   }
 
  private:
+  void set_projection(const Tensor& directions) {
+    const auto scaled = (directions / std::pow(double(common_.head_dim), 0.25)).to(sums());
+    const auto padded_copy = [&](const Tensor& x) {
+      auto copy = at::zeros({x.size(0), padded(x.size(1))}, sums());
+      copy.narrow(1, 0, x.size(1)).copy_(x);
+      return copy;
+    };
+    projection_ = padded_copy(scaled), projection_transposed_ = padded_copy(scaled.t());
+    common_.projection = projection_.const_data_ptr(), common_.projection_transposed = projection_transposed_.const_data_ptr();
+  }
+
   LinearHead common_{};
+  Tensor projection_, projection_transposed_;
   Tensor q_, k_, v_, key_lengths_, output_, normalizer_, gradient_, normalizer_gradient_, of_q_, of_k_, of_v_;
 };
 
@@ -121,7 +138,7 @@ class Runner {
   Runner(const LinearKernels& kernels, const Call& call)
       : kernels_(kernels), call_(call), threads_(at::get_num_threads()), number_bytes_(call.sums().dtype().itemsize()) {
     scratch_ = at::empty({threads_, kernels.scratch_size(call.common())}, call.sums());
-    state_size_ = call.features() * call.values() + call.features();
+    state_size_ = state_size(call.common());
   }
 
   using Work = std::function<void(const LinearHead& head, int64_t begin, int64_t end, void* state, void* vector, void* scratch)>;
@@ -144,7 +161,7 @@ class Runner {
     const Stretches stretches(positions, free_stretches(call_.heads(), positions, threads_));
     const auto parts = zeros(stretches.count);
     run(stretches, parts, add);
-    return stretches.count == 1 ? parts : parts.sum(1, /*keepdim=*/true);
+    return stretches.count == 1 ? parts : total(parts);
   }
 
   // The state that each stretch begins with, from the stretches before it, or `backwards` from those after.
@@ -168,18 +185,37 @@ class Runner {
         }
       });
     }
-    auto sums = parts.view({call_.heads(), others, in_one.count, state_size_}).sum(2);
-    if (backwards) states.narrow(1, 0, others).copy_(sums.flip({1}).cumsum(1).flip({1}));
-    else states.narrow(1, 1, others).copy_(sums.cumsum(1));
+    const auto sums =
+        total(parts.view({call_.heads() * others, in_one.count, state_size_})).view({call_.heads(), others, state_size_});
+    const auto state = [&](int64_t i) { return states.narrow(1, i, 1); };
+    for (int64_t i = 0; i < others; ++i) {
+      if (backwards) state(others - 1 - i).copy_(total(at::cat({state(others - i), sums.narrow(1, others - 1 - i, 1)}, 1)));
+      else state(i + 1).copy_(total(at::cat({state(i), sums.narrow(1, i, 1)}, 1)));
+    }
     return states;
+  }
+
+  // Of states [·, count, state size]: [·, 1, state size].
+  Tensor total(const Tensor& states) const {
+    if (!call_.scales()) return states.sum(1, /*keepdim=*/true);
+    const auto scales = states.narrow(2, scale_at(), 1);
+    const auto largest = scales.amax(1, /*keepdim=*/true);
+    auto sum = (states * (scales - largest).exp()).sum(1, /*keepdim=*/true);
+    sum.narrow(2, scale_at(), 1).copy_(largest);
+    return sum;
   }
 
   int64_t threads() const { return threads_; }
   // Where Z or Y lies behind a matrix.
-  void* vector_of(void* state) const { return static_cast<char*>(state) + number_bytes_ * (state_size_ - call_.features()); }
+  void* vector_of(void* state) const { return static_cast<char*>(state) + number_bytes_ * call_.features() * call_.values(); }
+  int64_t scale_at() const { return call_.features() * (call_.values() + 1); }
 
  private:
-  Tensor zeros(int64_t count) const { return at::zeros({call_.heads(), count, state_size_}, call_.sums()); }
+  Tensor zeros(int64_t count) const {
+    auto states = at::zeros({call_.heads(), count, state_size_}, call_.sums());
+    if (call_.scales()) states.narrow(2, scale_at(), 1).fill_(kNoScale);
+    return states;
+  }
   void* scratch() const {
     return static_cast<char*>(scratch_.data_ptr()) + number_bytes_ * at::get_thread_num() * scratch_.stride(0);
   }
@@ -212,11 +248,11 @@ const LinearKernels* find_linear_kernels(const std::string& wanted, const std::s
 }
 
 std::tuple<Tensor, Tensor> linear_forward(const LinearKernels& kernels, const Tensor& q, const Tensor& k, const Tensor& v,
-                                          bool causal, const std::optional<Tensor>& key_lengths, const std::string& feature_map,
+                                          bool causal, const std::optional<Tensor>& key_lengths, const LinearMap& map,
                                           double epsilon) {
-  Call call(q, k, v, key_lengths, feature_map, epsilon);
+  Call call(q, k, v, key_lengths, map, epsilon);
   const auto output = at::empty({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options());
-  const auto normalizer = at::empty({q.size(0), q.size(1), q.size(2), 1}, call.sums());
+  const auto normalizer = at::empty({q.size(0), q.size(1), q.size(2), call.scales() ? 2 : 1}, call.sums());
   call.set_results(output, normalizer);
   const Runner runner(kernels, call);
   const Runner::Work add_keys = kernels.add_keys;
@@ -238,13 +274,13 @@ std::tuple<Tensor, Tensor> linear_forward(const LinearKernels& kernels, const Te
 
 std::tuple<Tensor, Tensor, Tensor> linear_backward(const LinearKernels& kernels, const Tensor& gradient, const Tensor& q,
                                                    const Tensor& k, const Tensor& v, const Tensor& normalizer, bool causal,
-                                                   const std::optional<Tensor>& key_lengths, const std::string& feature_map) {
-  Call call(q, k, v, key_lengths, feature_map, 0);
+                                                   const std::optional<Tensor>& key_lengths, const LinearMap& map) {
+  Call call(q, k, v, key_lengths, map, 0);
   const auto like = [](const Tensor& x) { return at::empty(x.sizes(), x.options()); };
   const auto of_q = like(q), of_k = like(k), of_v = like(v);
   const auto kept = normalizer.contiguous();
   call.set_results({}, kept);
-  call.set_gradients(gradient, at::empty(kept.sizes(), kept.options()), of_q, of_k, of_v);
+  call.set_gradients(gradient, at::empty({q.size(0), q.size(1), q.size(2), 1}, kept.options()), of_q, of_k, of_v);
   const Runner runner(kernels, call);
   const Runner::Work add_keys = kernels.add_keys_transposed;
   const Runner::Work add_queries = kernels.add_queries;
@@ -269,26 +305,36 @@ std::tuple<Tensor, Tensor, Tensor> linear_backward(const LinearKernels& kernels,
 }
 
 void linear_add(const LinearKernels& kernels, const Tensor& k, const Tensor& v, const Tensor& s, const Tensor& z,
-                const std::string& feature_map) {
-  const Call call(k, k, v, {}, feature_map, 0);
+                const LinearMap& map) {
+  const Call call(k, k, v, {}, map, 0);
   const Runner runner(kernels, call);
-  const auto sum = runner.sum(call.key_len(), [&](const LinearHead& head, int64_t begin, int64_t end, void* state, void* vector,
-                                                  void* scratch) { kernels.add_keys(head, begin, end, state, vector, scratch); });
-  const auto matrices = call.features() * call.values();
-  s.flatten(0, 1).add_(sum.view({call.heads(), -1})
-                           .narrow(1, 0, matrices)
-                           .unflatten(1, {call.features(), call.values()})
-                           .narrow(1, 0, s.size(2))
-                           .narrow(2, 0, s.size(3)));
-  z.flatten(0, 1).add_(sum.view({call.heads(), -1}).narrow(1, matrices, z.size(2)));
+  const auto features = call.common().feature_count, values = call.common().value_dim;
+  // As the kernels have it; what lies between and behind is zeros.
+  const auto matrix_of = [&](const Tensor& state) {
+    return state.narrow(2, 0, call.features() * call.values())
+        .view({call.heads(), call.features(), call.values()})
+        .narrow(1, 0, features)
+        .narrow(2, 0, values);
+  };
+  const auto vector_of = [&](const Tensor& state) {
+    return state.narrow(2, call.features() * call.values(), features).squeeze(1);
+  };
+  auto added = runner.sum(call.key_len(), kernels.add_keys);
+  auto before = at::zeros_like(added);
+  matrix_of(before).copy_(s.flatten(0, 1)), vector_of(before).copy_(z.flatten(0, 1).narrow(1, 0, features));
+  const auto scale_of = [&](const Tensor& state) { return state.narrow(2, runner.scale_at(), 1); };
+  if (call.scales()) scale_of(before).copy_(z.flatten(0, 1).narrow(1, features, 1).unsqueeze(1));
+  const auto sum = runner.total(at::cat({before, added}, 1));
+  s.flatten(0, 1).copy_(matrix_of(sum)), z.flatten(0, 1).narrow(1, 0, features).copy_(vector_of(sum));
+  if (call.scales()) z.flatten(0, 1).narrow(1, features, 1).unsqueeze(1).copy_(scale_of(sum));
 }
 
 Tensor linear_step(const LinearKernels& kernels, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& s,
-                   const Tensor& z, const std::string& feature_map, double epsilon) {
+                   const Tensor& z, const LinearMap& map, double epsilon) {
   TORCH_CHECK_VALUE(!at::GradMode::is_enabled() || !(q.requires_grad() || k.requires_grad() || v.requires_grad()),
                     "linear attention: a step of the kernels records no gradients; those with kernel 'composed' do");
   constexpr int64_t kBytesWorthThreads = 1 << 20;  // of states; smaller ones are done before the threads have begun
-  Call call(q, k, v, {}, feature_map, epsilon);
+  Call call(q, k, v, {}, map, epsilon);
   auto output = at::empty({q.size(0), q.size(1), 1, v.size(3)}, q.options());
   call.set_results(output, {});
   const auto threads = int64_t(s.nbytes()) < kBytesWorthThreads ? int64_t{1} : int64_t{at::get_num_threads()};

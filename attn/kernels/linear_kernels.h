@@ -5,6 +5,9 @@
 //   S = Σ κ_j v_jᵀ [F,M]   Z = Σ κ_j [F]            over the keys before the stretch, read by the forward
 //   T = Sᵀ [M,F]                                    the same, as the gradient of φ reads it
 //   R = Σ φ_i g′_iᵀ [F,M]  Y = Σ δ_i φ_i [F]        over the queries after the stretch, read by the gradients of κ and v
+// A map with scales has φ = e^c·φ̃, where e^c may be beyond float32. Matrix and vector of a state are then relative to e^scale, a
+// number behind the vector: no smaller than that of any term in it, kNoScale in an empty state. A term of S, T, Z has its key's
+// scale c, one of R and Y has minus the scale of the state that its query saw.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +20,10 @@ constexpr int64_t kPadding = 16;
 constexpr int64_t padded(int64_t n) { return (n + kPadding - 1) / kPadding * kPadding; }
 
 // As attn/feature_map.h has them.
-enum class LinearFeatures { elu, elu01, relu, taylor, polynomial2 };
+enum class LinearFeatures { elu, elu01, relu, taylor, polynomial2, favor };
 
-constexpr int64_t feature_count(LinearFeatures map, int64_t dim) {
-  if (map == LinearFeatures::taylor) return dim + 1;
-  if (map == LinearFeatures::polynomial2) return dim * (dim + 1) / 2 + dim + 1;
-  return dim;
-}
+constexpr bool has_scales(LinearFeatures map) { return map == LinearFeatures::favor; }
+constexpr float kNoScale = -1e30f;  // finite, so that differences are; e to any difference from it is 0
 
 enum class Element { float32, float64, bfloat16 };
 
@@ -39,9 +39,17 @@ struct LinearHead {
   int64_t visible_keys;                        // keys from here on are hidden
   float epsilon;
   Rows q, k, v, output, gradient, q_gradient, k_gradient, v_gradient;
-  void* normalizer;           // [N], of the sums' type: φ·Z + ε
-  void* normalizer_gradient;  // [N]: δ
+  // In the sums' type. With scales, the normalizers are [N,2]: relative to the scales of query and state, and the state's.
+  void* normalizer;                   // [N]: φ·Z + ε
+  void* normalizer_gradient;          // [N]: δ
+  const void* projection;             // of maps with directions, over D^¼: [F, padded D]
+  const void* projection_transposed;  // [D, padded F]
 };
+
+// How many numbers a state takes: the matrix, the vector, and the scale with room to keep the next state aligned.
+constexpr int64_t state_size(const LinearHead& h) {
+  return padded(h.feature_count) * (padded(h.value_dim) + 1) + (has_scales(h.features) ? kPadding : 0);
+}
 
 // States and scratch are of the sums' type: float32, or float64 for float64 elements. Positions are begin ≤ i < end.
 struct LinearKernels {
@@ -60,7 +68,8 @@ struct LinearKernels {
   void (*add_queries)(const LinearHead&, int64_t begin, int64_t end, void* r, void* y, void* scratch);
   // The gradients of k and v, from R and Y; causal: takes the stretch's queries into both, the last position first.
   void (*backward_keys)(const LinearHead&, int64_t begin, int64_t end, bool causal, void* r, void* y, void* scratch);
-  // One token of decoding: row 0 of k and v into S [F,M] and Z [F], both without padding, then row 0 of the output for q.
+  // One token of decoding: row 0 of k and v into S [F,M] and Z [F] with its scale, without padding, then row 0 of the output for
+  // q.
   void (*step)(const LinearHead&, void* s, void* z, void* scratch);
 };
 

@@ -45,6 +45,7 @@ std::vector<T> features_of(LinearFeatures map, const std::vector<T>& x) {
         for (size_t b = a; b < x.size(); ++b) phi.push_back(x[a] * x[b] * scale * scale * (a == b ? std::sqrt(T(0.5)) : T(1)));
       break;
     }
+    case LinearFeatures::favor: break;  // Linear::features
   }
   return phi;
 }
@@ -84,6 +85,7 @@ std::vector<T> gradient_of(LinearFeatures map, const std::vector<T>& x, const st
       for (auto& entry : gradient) entry *= scale;
       break;
     }
+    case LinearFeatures::favor: break;  // Linear::through_map
   }
   return gradient;
 }
@@ -93,12 +95,18 @@ template <class E, class T>
 class Linear {
  public:
   explicit Linear(const LinearHead& head)
-      : h_(head), features_(padded(head.feature_count)), values_(padded(head.value_dim)), map_(head.features) {}
+      : h_(head),
+        features_(padded(head.feature_count)),
+        values_(padded(head.value_dim)),
+        map_(head.features),
+        scales_(has_scales(head.features)) {}
 
   // S [F,M] or, transposed, T [M,F]; Z.
   void add_keys(int64_t begin, int64_t end, bool transposed, T* state, T* z) {
     for (int64_t j = begin; j < std::min(end, h_.visible_keys); ++j) {
-      const auto kappa = features(h_.k, j), v = row(h_.v, j, h_.value_dim);
+      auto [kappa, scale] = features(h_.k, j);
+      const auto v = row(h_.v, j, h_.value_dim);
+      multiply(kappa, share(scale, state, z));
       if (transposed) add_outer(v, kappa, features_, state);
       else add_outer(kappa, v, values_, state);
       for (size_t f = 0; f < kappa.size(); ++f) z[f] += kappa[f];
@@ -114,9 +122,10 @@ class Linear {
 
   void read(int64_t begin, int64_t end, const T* s, const T* z) {
     for (int64_t i = begin; i < end; ++i) {
-      const auto phi = features(h_.q, i);
-      const T total = dot(phi, z) + T(h_.epsilon);
-      if (h_.normalizer) static_cast<T*>(h_.normalizer)[i] = total;
+      const auto [phi, scale] = features(h_.q, i);
+      const T epsilon = scales_ ? T(h_.epsilon) * std::exp(-(scale + z[features_])) : T(h_.epsilon);
+      const T total = dot(phi, z) + epsilon;
+      if (h_.normalizer) set_normalizer(i, total, z);
       auto numerator = product(phi, s, values_, h_.value_dim);
       for (auto& x : numerator) x /= total;
       store(h_.output, i, numerator);
@@ -126,9 +135,9 @@ class Linear {
   void backward_queries(int64_t begin, int64_t end, bool causal, T* t, T* z) {
     for (int64_t i = begin; i < end; ++i) {
       if (causal) add_keys(i, i + 1, true, t, z);
-      const auto phi = features(h_.q, i);
+      const auto phi = features(h_.q, i).phi;
       auto of_phi = product(scaled_gradient(i), t, features_, h_.feature_count);
-      const T delta = -dot(phi, of_phi.data()) / static_cast<const T*>(h_.normalizer)[i];
+      const T delta = -dot(phi, of_phi.data()) / normalizer(i);
       static_cast<T*>(h_.normalizer_gradient)[i] = delta;
       for (size_t f = 0; f < of_phi.size(); ++f) of_phi[f] += delta * z[f];
       store(h_.q_gradient, i, through_map(h_.q, i, of_phi));
@@ -137,9 +146,10 @@ class Linear {
 
   void add_queries(int64_t begin, int64_t end, T* r, T* y) {
     for (int64_t i = begin; i < end; ++i) {
-      const auto phi = features(h_.q, i), g = scaled_gradient(i);
+      auto phi = features(h_.q, i).phi;
+      if (scales_) multiply(phi, share(-state_scale(i), r, y));
       const T delta = static_cast<const T*>(h_.normalizer_gradient)[i];
-      add_outer(phi, g, values_, r);
+      add_outer(phi, scaled_gradient(i), values_, r);
       for (size_t f = 0; f < phi.size(); ++f) y[f] += delta * phi[f];
     }
   }
@@ -148,14 +158,18 @@ class Linear {
     for (int64_t j = end - 1; j >= begin; --j) {
       if (causal) add_queries(j, j + 1, r, y);
       if (j >= h_.visible_keys) {
-        store(h_.k_gradient, j, std::vector<T>(size_t(h_.head_dim)));
-        store(h_.v_gradient, j, std::vector<T>(size_t(h_.value_dim)));
+        store(h_.k_gradient, j, Vector(size_t(h_.head_dim)));
+        store(h_.v_gradient, j, Vector(size_t(h_.value_dim)));
         continue;
       }
-      store(h_.v_gradient, j, product(features(h_.k, j), r, values_, h_.value_dim));
+      const auto [kappa, scale] = features(h_.k, j);
+      const T factor = scales_ ? std::exp(scale + y[features_]) : T(1);
+      auto of_v = product(kappa, r, values_, h_.value_dim);
+      multiply(of_v, factor);
+      store(h_.v_gradient, j, of_v);
       const auto v = row(h_.v, j, h_.value_dim);
       Vector of_kappa(static_cast<size_t>(h_.feature_count));
-      for (size_t f = 0; f < of_kappa.size(); ++f) of_kappa[f] = dot(v, r + int64_t(f) * values_) + y[f];
+      for (size_t f = 0; f < of_kappa.size(); ++f) of_kappa[f] = factor * (dot(v, r + int64_t(f) * values_) + y[f]);
       store(h_.k_gradient, j, through_map(h_.k, j, of_kappa));
     }
   }
@@ -175,14 +189,59 @@ class Linear {
   static void store(const Rows& rows, int64_t i, const Vector& x) {
     std::copy(x.begin(), x.end(), static_cast<E*>(rows.data) + i * rows.stride);
   }
-  Vector features(const Rows& rows, int64_t i) const { return features_of(map_, row(rows, i, h_.head_dim)); }
+  struct Features {
+    Vector phi;
+    T scale = 0;
+  };
+  Features features(const Rows& rows, int64_t i) const {
+    const auto x = row(rows, i, h_.head_dim);
+    if (map_ != LinearFeatures::favor) return {features_of(map_, x)};
+    Vector exponents(static_cast<size_t>(h_.feature_count));
+    const T* direction = static_cast<const T*>(h_.projection);
+    for (auto& exponent : exponents) exponent = dot(x, direction), direction += padded(h_.head_dim);
+    const T largest = *std::max_element(exponents.begin(), exponents.end());
+    for (auto& exponent : exponents) exponent = std::exp(exponent - largest) / std::sqrt(T(h_.feature_count));
+    return {exponents, largest - dot(x, x.data()) / (2 * std::sqrt(T(h_.head_dim)))};
+  }
   Vector through_map(const Rows& rows, int64_t i, const Vector& of_features) const {
-    return gradient_of(map_, row(rows, i, h_.head_dim), of_features);
+    const auto x = row(rows, i, h_.head_dim);
+    if (map_ != LinearFeatures::favor) return gradient_of(map_, x, of_features);
+    // Of the exponents ωx̃ − ‖x̃‖²/2.
+    auto of_exponents = features(rows, i).phi;
+    T sum = 0;
+    for (size_t f = 0; f < of_exponents.size(); ++f) sum += of_exponents[f] *= of_features[f];
+    auto gradient = product(of_exponents, static_cast<const T*>(h_.projection), padded(h_.head_dim), h_.head_dim);
+    for (size_t d = 0; d < x.size(); ++d) gradient[d] -= x[d] * sum / std::sqrt(T(h_.head_dim));
+    return gradient;
   }
   Vector scaled_gradient(int64_t i) const {
     auto g = row(h_.gradient, i, h_.value_dim);
-    for (auto& x : g) x /= static_cast<const T*>(h_.normalizer)[i];
+    for (auto& x : g) x /= normalizer(i);
     return g;
+  }
+
+  int64_t normalizers() const { return scales_ ? 2 : 1; }
+  T normalizer(int64_t i) const { return static_cast<const T*>(h_.normalizer)[i * normalizers()]; }
+  T state_scale(int64_t i) const { return static_cast<const T*>(h_.normalizer)[i * normalizers() + 1]; }
+  void set_normalizer(int64_t i, T total, const T* z) const {
+    T* to = static_cast<T*>(h_.normalizer) + i * normalizers();
+    to[0] = total;
+    if (scales_) to[1] = z[features_];
+  }
+  // What a term of this scale is to be multiplied by in a state, whose scale rises to it first.
+  T share(T scale, T* matrix, T* vector) const {
+    if (!scales_) return 1;
+    T& of_state = vector[features_];
+    if (scale > of_state) {
+      const T factor = std::exp(of_state - scale);
+      for (int64_t i = 0; i < features_ * values_; ++i) matrix[i] *= factor;
+      for (int64_t f = 0; f < features_; ++f) vector[f] *= factor;
+      of_state = scale;
+    }
+    return std::exp(scale - of_state);
+  }
+  static void multiply(Vector& x, T factor) {
+    for (auto& entry : x) entry *= factor;
   }
   static T dot(const Vector& a, const T* b) {
     T sum = 0;
@@ -204,6 +263,7 @@ class Linear {
   LinearHead h_;
   int64_t features_, values_;  // padded
   LinearFeatures map_;
+  bool scales_;
 };
 
 template <class E, class T>

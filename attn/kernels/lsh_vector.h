@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "attn/kernels/lsh_kernels.h"
+#include "attn/kernels/products.h"
 #include "attn/kernels/simd.h"
 
 namespace attn::kernels {
@@ -12,57 +13,6 @@ namespace {
 
 constexpr int64_t kQueries = 64;  // queries at a time: as lanes of scores
 constexpr float kHidden = -INFINITY;
-
-// ------------------------------------------------------------ products
-
-// to[r][c] (+)= Σ_k a[r·a_row + k·a_depth] · b[k·b_stride + c], kRows × kColumns vectors.
-template <class V, int kRows, int kColumns, bool kAdd>
-inline void product_tile(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride, int64_t depth,
-                         float* to, int64_t to_stride) {
-  typename V::F sum[kRows][kColumns];
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 8
-    for (int c = 0; c < kColumns; ++c) sum[r][c] = kAdd ? V::load(to + r * to_stride + c * V::kLanes) : V::zero();
-  for (int64_t k = 0; k < depth; ++k) {
-    typename V::F x[kColumns];
-#pragma GCC unroll 8
-    for (int c = 0; c < kColumns; ++c) x[c] = V::load(b + k * b_stride + c * V::kLanes);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const auto factor = V::all(a[r * a_row + k * a_depth]);
-#pragma GCC unroll 8
-      for (int c = 0; c < kColumns; ++c) sum[r][c] = V::fma(factor, x[c], sum[r][c]);
-    }
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 8
-    for (int c = 0; c < kColumns; ++c) V::store(to + r * to_stride + c * V::kLanes, sum[r][c]);
-}
-
-// The same for `rows` (a multiple of 4) and `columns` (of 16).
-template <class V, bool kAdd>
-inline void product(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride, int64_t rows, int64_t depth,
-                    int64_t columns, float* to, int64_t to_stride) {
-  constexpr int kRows = 4, kColumns = V::kLanes == 16 ? 4 : 2;
-  int64_t c = 0;
-  for (; c + kColumns * V::kLanes <= columns; c += kColumns * V::kLanes)
-    for (int64_t r = 0; r < rows; r += kRows)
-      product_tile<V, kRows, kColumns, kAdd>(a + r * a_row, a_row, a_depth, b + c, b_stride, depth, to + r * to_stride + c,
-                                             to_stride);
-  for (; c < columns; c += V::kLanes)
-    for (int64_t r = 0; r < rows; r += kRows)
-      product_tile<V, kRows, 1, kAdd>(a + r * a_row, a_row, a_depth, b + c, b_stride, depth, to + r * to_stride + c, to_stride);
-}
-
-// to [columns][to_stride] of from [rows][from_stride]; both multiples of 16.
-template <class V>
-inline void transpose(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to, int64_t to_stride) {
-  for (int64_t r = 0; r < rows; r += V::kLanes)
-    for (int64_t c = 0; c < columns; c += V::kLanes)
-      V::transpose(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride);
-}
 
 // ------------------------------------------------------------ rows
 
@@ -89,17 +39,6 @@ inline void store_row(const Rows& rows, int64_t position, int64_t dim, const flo
   int64_t c = 0;
   for (; c + V::kLanes <= dim; c += V::kLanes) V::store(to + c, V::load(from + c));
   if (c < dim) V::store(to + c, V::load(from + c), V::first(dim - c));
-}
-
-template <class V>
-inline void scale_row(float* x, int64_t width, float factor) {
-  for (int64_t c = 0; c < width; c += V::kLanes) V::store(x + c, V::mul(V::load(x + c), V::all(factor)));
-}
-
-// to += factor · x
-template <class V>
-inline void add_row(const float* x, int64_t width, float factor, float* to) {
-  for (int64_t c = 0; c < width; c += V::kLanes) V::store(to + c, V::fma(V::load(x + c), V::all(factor), V::load(to + c)));
 }
 
 // What the key of x is x times of, without 1/√D.
