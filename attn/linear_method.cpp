@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "attn/kernels/call.h"
 #include "attn/kernels/instruction_set.h"
 #include "attn/reference.h"
 
@@ -54,10 +55,7 @@ LinearMethod::LinearMethod(std::string feature_map, int64_t chunk, std::string k
 
 std::optional<std::string> LinearMethod::why_unsupported(const Problem& p, Protocol protocol) const {
   if (auto reason = AttentionMethod::why_unsupported(p, protocol)) return reason;
-  const bool vectors = kernel_ == "avx2" || kernel_ == "avx512";
-  if (vectors && p.dtype == at::kDouble) return label() + " has no kernel for float64";
-  if (vectors && p.device != c10::DeviceType::CPU) return label() + " has a kernel for the CPU only";
-  return std::nullopt;
+  return kernels::why_no_kernel(label(), kernel_, p.dtype, p.device);
 }
 
 Capabilities LinearMethod::capabilities() const {

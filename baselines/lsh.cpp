@@ -14,6 +14,7 @@
 #include <cmath>
 #include <limits>
 
+#include "attn/kernels/call.h"
 #include "attn/kernels/instruction_set.h"
 #include "attn/kernels/lsh.h"
 #include "attn/registry.h"
@@ -80,10 +81,7 @@ class Lsh : public AttentionMethod {
 
   std::optional<std::string> why_unsupported(const Problem& p, Protocol protocol) const override {
     if (auto reason = AttentionMethod::why_unsupported(p, protocol)) return reason;
-    const bool vectors = kernel_ == "avx2" || kernel_ == "avx512";
-    if (vectors && p.dtype == at::kDouble) return label() + " has no kernel for float64";
-    if (vectors && p.device != c10::DeviceType::CPU) return label() + " has a kernel for the CPU only";
-    return std::nullopt;
+    return kernels::why_no_kernel(label(), kernel_, p.dtype, p.device);
   }
 
   Cost cost(const Problem& problem, Protocol protocol) const override {

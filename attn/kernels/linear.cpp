@@ -26,16 +26,6 @@ std::optional<LinearFeatures> features_of(const std::string& map) {
   return std::nullopt;
 }
 
-const LinearKernels* kernels_for(InstructionSet set, Element element) {
-  switch (set) {
-#ifdef __x86_64__
-    case InstructionSet::avx512: return linear_kernels_avx512(element);
-    case InstructionSet::avx2: return linear_kernels_avx2(element);
-#endif
-    default: return linear_kernels_portable(element);
-  }
-}
-
 // The tensors of one call with the elements of each row side by side, and where each (batch entry, head) lies in them.
 class Call {
  public:
@@ -136,8 +126,10 @@ int64_t free_stretches(int64_t heads, int64_t positions, int64_t threads) {
 class Runner {
  public:
   Runner(const LinearKernels& kernels, const Call& call)
-      : kernels_(kernels), call_(call), threads_(at::get_num_threads()), number_bytes_(call.sums().dtype().itemsize()) {
-    scratch_ = at::empty({threads_, kernels.scratch_size(call.common())}, call.sums());
+      : call_(call),
+        threads_(at::get_num_threads()),
+        number_bytes_(call.sums().dtype().itemsize()),
+        scratch_(kernels.scratch_size(call.common()), call.sums()) {
     state_size_ = state_size(call.common());
   }
 
@@ -151,7 +143,8 @@ class Runner {
         const auto head = task / stretches.count, stretch = task % stretches.count;
         auto* state = static_cast<char*>(states.data_ptr()) +
                       number_bytes_ * (head * states.stride(0) + (states.size(1) > 1 ? stretch * states.stride(1) : 0));
-        work(call_.head(head), stretches.begin(stretch), stretches.end(stretch), state, vector_of(state), scratch());
+        work(call_.head(head), stretches.begin(stretch), stretches.end(stretch), state, vector_of(state),
+             scratch_.of_this_thread());
       }
     });
   }
@@ -181,7 +174,7 @@ class Runner {
           auto* state = static_cast<char*>(parts.data_ptr()) + number_bytes_ * (head * parts.stride(0) + part * parts.stride(1));
           const auto begin = stretches.begin(stretch), end = stretches.end(stretch);
           add(call_.head(head), std::min(end, begin + in_one.begin(piece)), std::min(end, begin + in_one.end(piece)), state,
-              vector_of(state), scratch());
+              vector_of(state), scratch_.of_this_thread());
         }
       });
     }
@@ -216,35 +209,20 @@ class Runner {
     if (call_.scales()) states.narrow(2, scale_at(), 1).fill_(kNoScale);
     return states;
   }
-  void* scratch() const {
-    return static_cast<char*>(scratch_.data_ptr()) + number_bytes_ * at::get_thread_num() * scratch_.stride(0);
-  }
 
-  const LinearKernels& kernels_;
   const Call& call_;
   int64_t threads_;
   int64_t number_bytes_, state_size_;
-  Tensor scratch_;
+  ThreadScratch scratch_;
 };
 
 }  // namespace
 
 const LinearKernels* find_linear_kernels(const std::string& wanted, const std::string& feature_map, at::ScalarType dtype,
                                          c10::DeviceType device) {
-  if (wanted == "composed") return nullptr;
-  const auto element = element_of(dtype);
-  const bool possible = device == c10::DeviceType::CPU && features_of(feature_map) && element;
-  if (wanted == "auto") {
-    if (!possible) return nullptr;
-    return kernels_for(dtype == at::kDouble ? InstructionSet::portable : choose_instruction_set(wanted), *element);
-  }
-  const auto set = choose_instruction_set(wanted);
-  TORCH_CHECK_VALUE(possible, "linear_attention: kernel '", wanted, "' has no feature map '", feature_map, "' for ", dtype,
-                    " on ", c10::DeviceTypeName(device, /*lower_case=*/true), "; 'composed' has");
-  const auto* kernels = kernels_for(set, *element);
-  TORCH_CHECK_VALUE(kernels, "linear_attention: kernel '", wanted, "' does not compute in ", dtype,
-                    "; 'portable' and 'composed' do");
-  return kernels;
+  static constexpr KernelFamily<LinearKernels> family{"linear_attention", linear_kernels_portable, linear_kernels_avx2,
+                                                      linear_kernels_avx512};
+  return family.find(wanted, dtype, device, "feature map '" + feature_map + "'", features_of(feature_map).has_value());
 }
 
 std::tuple<Tensor, Tensor> linear_forward(const LinearKernels& kernels, const Tensor& q, const Tensor& k, const Tensor& v,

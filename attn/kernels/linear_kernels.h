@@ -74,8 +74,13 @@ struct LinearKernels {
 };
 
 // Null where this build has no such kernels. float32 and bfloat16.
+#ifdef __x86_64__
 const LinearKernels* linear_kernels_avx512(Element element);
 const LinearKernels* linear_kernels_avx2(Element element);
+#else
+inline const LinearKernels* linear_kernels_avx512(Element) { return nullptr; }
+inline const LinearKernels* linear_kernels_avx2(Element) { return nullptr; }
+#endif
 // The plain version, for every type.
 const LinearKernels* linear_kernels_portable(Element element);
 

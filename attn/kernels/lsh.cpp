@@ -15,16 +15,6 @@ namespace {
 
 using at::Tensor;
 
-const LshKernels* kernels_for(InstructionSet set, Element element) {
-  switch (set) {
-#ifdef __x86_64__
-    case InstructionSet::avx512: return lsh_kernels_avx512(element);
-    case InstructionSet::avx2: return lsh_kernels_avx2(element);
-#endif
-    default: return lsh_kernels_portable(element);
-  }
-}
-
 // The tensors of one call with the elements of each row side by side.
 struct Call {
   Tensor qk, v, lengths, order, log_sum_exp, output, sums, merged, gradient, shares, of_qk, of_v;
@@ -62,18 +52,6 @@ struct Call {
   }
 };
 
-// Scratch for each thread.
-class Scratch {
- public:
-  Scratch(int64_t numbers, const at::TensorOptions& options) : memory_(at::empty({at::get_num_threads(), numbers}, options)) {}
-  void* of_this_thread() const {
-    return static_cast<char*>(memory_.data_ptr()) + memory_.element_size() * at::get_thread_num() * memory_.stride(0);
-  }
-
- private:
-  Tensor memory_;
-};
-
 // work(head, begin, end) over parts of 0 … size-1 of each head.
 template <class Work>
 void for_each_part(int64_t heads, int64_t size, const Work& work) {
@@ -107,7 +85,7 @@ void sort_positions(const LshKernels& kernels, const Call& call, const Tensor& r
                       float(at::linalg_vector_norm(exact, 2, at::IntArrayRef{1}).max().item<double>())};
   const auto bucket_count = 2 * turned.first_half * (factors ? 2 * turned.second_half : 1);
   const auto buckets = at::empty({call.heads(), common.rounds, common.length}, call.qk.options().dtype(at::kInt));
-  const Scratch scratch(kernels.scratch_size(common), call.sums_options());
+  const ThreadScratch scratch(kernels.scratch_size(common), call.sums_options());
   constexpr int64_t kPositions = 64;  // what the kernels take at a time
   for_each_part(call.heads(), (common.length + kPositions - 1) / kPositions, [&](int64_t head, int64_t begin, int64_t end) {
     kernels.hash(call.head(head), begin * kPositions, std::min(common.length, end * kPositions), turned,
@@ -146,20 +124,8 @@ struct Sums {
 }  // namespace
 
 const LshKernels* find_lsh_kernels(const std::string& wanted, at::ScalarType dtype, c10::DeviceType device) {
-  if (wanted == "composed") return nullptr;
-  const auto element = element_of(dtype);
-  const bool possible = device == c10::DeviceType::CPU && element;
-  if (wanted == "auto") {
-    if (!possible) return nullptr;
-    return kernels_for(dtype == at::kDouble ? InstructionSet::portable : choose_instruction_set(wanted), *element);
-  }
-  const auto set = choose_instruction_set(wanted);
-  TORCH_CHECK_VALUE(possible, "lsh_attention: kernel '", wanted, "' is not for ", dtype, " on ",
-                    c10::DeviceTypeName(device, /*lower_case=*/true), "; 'composed' is");
-  const auto* kernels = kernels_for(set, *element);
-  TORCH_CHECK_VALUE(kernels, "lsh_attention: kernel '", wanted, "' does not compute in ", dtype,
-                    "; 'portable' and 'composed' do");
-  return kernels;
+  static constexpr KernelFamily<LshKernels> family{"lsh_attention", lsh_kernels_portable, lsh_kernels_avx2, lsh_kernels_avx512};
+  return family.find(wanted, dtype, device, "LSH attention", true);
 }
 
 std::tuple<Tensor, Tensor, Tensor> lsh_forward(const LshKernels& kernels, const Tensor& qk, const Tensor& v,
@@ -182,7 +148,7 @@ std::tuple<Tensor, Tensor, Tensor> lsh_forward(const LshKernels& kernels, const 
     call.sums = in_place ? call.output : at::empty({qk.size(0), qk.size(1), common.length, width}, call.sums_options());
     if (trax) call.merged = at::empty({call.heads(), common.length, 2}, qk.options().dtype(at::kDouble));
   }
-  const Scratch scratch(kernels.scratch_size(common), call.sums_options());
+  const ThreadScratch scratch(kernels.scratch_size(common), call.sums_options());
   for (int64_t round = 0; round < rounds; ++round) {
     for_each_part(call.heads(), common.chunks, [&](int64_t head, int64_t begin, int64_t end) {
       kernels.forward(call.head(head), round, begin, end, scratch.of_this_thread());
@@ -204,7 +170,7 @@ std::tuple<Tensor, Tensor> lsh_backward(const LshKernels& kernels, const Tensor&
   call.gradient = with_dense_rows(gradient), call.output = with_dense_rows(output);
   call.of_qk = at::empty(qk.sizes(), qk.options()), call.of_v = at::empty(v.sizes(), v.options());
   const auto threads = int64_t{at::get_num_threads()}, chunks = common.rounds * common.chunks;
-  const Scratch scratch(kernels.scratch_size(common), call.sums_options());
+  const ThreadScratch scratch(kernels.scratch_size(common), call.sums_options());
 
   if (call.heads() % threads == 0 || call.heads() >= 4 * threads) {
     const Sums sums(call, threads);

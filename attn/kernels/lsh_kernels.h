@@ -83,8 +83,13 @@ struct RoundShares {
 
 }  // namespace
 
+#ifdef __x86_64__
 const LshKernels* lsh_kernels_avx512(Element element);
 const LshKernels* lsh_kernels_avx2(Element element);
+#else
+inline const LshKernels* lsh_kernels_avx512(Element) { return nullptr; }
+inline const LshKernels* lsh_kernels_avx2(Element) { return nullptr; }
+#endif
 // The plain version, for every type.
 const LshKernels* lsh_kernels_portable(Element element);
 

@@ -8,8 +8,8 @@ namespace {
 
 // to[r][c] (+)= Σ_k a[r·a_row + k·a_depth] · b[k·b_stride + c], kRows × kColumns vectors.
 template <class V, int kRows, int kColumns, bool kAdd>
-[[gnu::always_inline]] inline void product_tile(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride, int64_t depth,
-                         float* to, int64_t to_stride) {
+[[gnu::always_inline]] inline void product_tile(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride,
+                                                int64_t depth, float* to, int64_t to_stride) {
   typename V::F sum[kRows][kColumns];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
@@ -34,8 +34,8 @@ template <class V, int kRows, int kColumns, bool kAdd>
 
 // The same for `rows` (a multiple of 4) and `columns` (of 16).
 template <class V, bool kAdd>
-[[gnu::always_inline]] inline void product(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride, int64_t rows, int64_t depth,
-                    int64_t columns, float* to, int64_t to_stride) {
+[[gnu::always_inline]] inline void product(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride,
+                                           int64_t rows, int64_t depth, int64_t columns, float* to, int64_t to_stride) {
   constexpr int kRows = 4, kColumns = V::kLanes == 16 ? 4 : 2;
   const auto tiles = [&]<int kVectors>(int64_t c) __attribute__((always_inline)) {
     for (int64_t r = 0; r < rows; r += kRows)
