@@ -27,6 +27,15 @@ constexpr float kNoScale = -1e30f;  // finite, so that differences are; e to any
 
 enum class Element { float32, float64, bfloat16 };
 
+// Internal to each file: those of vector kernels are compiled for other processors.
+namespace {
+template <class Kernels>
+constexpr const Kernels* by_element(Element element, const Kernels* float32, const Kernels* bfloat16, const Kernels* float64) {
+  if (element == Element::float64) return float64;
+  return element == Element::bfloat16 ? bfloat16 : float32;
+}
+}  // namespace
+
 // Rows of [T,dim], elements of a row side by side.
 struct Rows {
   void* data = nullptr;

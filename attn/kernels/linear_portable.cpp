@@ -302,12 +302,7 @@ constexpr LinearKernels kernels() {
 const LinearKernels* linear_kernels_portable(Element element) {
   static const LinearKernels float32 = kernels<float, float>(), float64 = kernels<double, double>(),
                              bfloat16 = kernels<c10::BFloat16, float>();
-  switch (element) {
-    case Element::float32: return &float32;
-    case Element::float64: return &float64;
-    case Element::bfloat16: return &bfloat16;
-  }
-  return nullptr;
+  return by_element<LinearKernels>(element, &float32, &bfloat16, &float64);
 }
 
 }  // namespace attn::kernels
