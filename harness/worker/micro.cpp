@@ -1,5 +1,6 @@
 // attnbench_micro: Google Benchmark over the registry and over single kernels, for work on them. Sweeps measure with attnbench
-// itself; here nothing is checked beforehand. Large blocks are kept from call to call. Names, so that --benchmark_filter can choose:
+// itself; here nothing is checked beforehand. Large blocks are kept from call to call. Names, so that --benchmark_filter can
+// choose:
 //   METHOD/PROTOCOL/full or causal/DTYPE/heads:H/N     a call, as the harness times it
 //   METHOD/step/DTYPE/heads:H/DIM                      one token decoded, through the method
 //   kernel/SET/step/heads:H/DIM                        the same without operator, checks and allocation, on one thread
@@ -149,7 +150,7 @@ void register_calls() {
 }
 
 void register_steps() {
-  for (const int64_t heads : {8, 4096}) {
+  for (const int64_t heads : {8, 32768}) {  // in the first-level cache, and beyond the last
     const auto suffix = "step/float32/heads:" + std::to_string(heads);
     for (const std::string name : {"linear", "linear-chunked"})
       benchmark::RegisterBenchmark((name + "/" + suffix).c_str(), [=](benchmark::State& state) { step(state, name, heads); })
