@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <cmath>
@@ -110,7 +111,8 @@ int64_t scanned_stretches(int64_t heads, int64_t positions, int64_t threads) {
   int64_t best = 1;
   double least = 0;
   for (int64_t count = 1; count <= std::max<int64_t>(1, std::min(threads, positions / kLeastStretch)); ++count) {
-    const double rounds = double((heads * count + threads - 1) / threads) / double(count);
+    const int64_t turns = (heads * count + threads - 1) / threads;
+    const double rounds = double(turns) / double(count);
     const double sums = kSumOverScan * double(heads * (count - 1)) / double(threads * count);
     if (count == 1 || rounds + sums < 0.98 * least) best = count, least = rounds + sums;
   }
@@ -309,7 +311,7 @@ void linear_add(const LinearKernels& kernels, const Tensor& k, const Tensor& v, 
 
 Tensor linear_step(const LinearKernels& kernels, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& s,
                    const Tensor& z, const LinearMap& map, double epsilon) {
-  TORCH_CHECK_VALUE(!at::GradMode::is_enabled() || !(q.requires_grad() || k.requires_grad() || v.requires_grad()),
+  TORCH_CHECK_VALUE(!c10::GradMode::is_enabled() || !(q.requires_grad() || k.requires_grad() || v.requires_grad()),
                     "linear attention: a step of the kernels records no gradients; those with kernel 'composed' do");
   constexpr int64_t kBytesWorthThreads = 1 << 20;  // of states; smaller ones are done before the threads have begun
   Call call(q, k, v, {}, map, epsilon);

@@ -319,7 +319,7 @@ class Lsh {
     for (int64_t i = 0; i < queries_; ++i) {
       const int64_t position = query_positions_[i];
       // What is not finite in a hidden position's query has spoilt its own row; no gradient comes from there.
-      if (i < count && !(query_bad_[i] && position >= h_.visible_keys)) {
+      if (i < count && (!query_bad_[i] || position < h_.visible_keys)) {
         copy_row(h_.gradient, position, h_.value_dim, g_ + i * values_);
         factors_[i] = static_cast<const float*>(h_.shares)[round * h_.length + position];
         if (h_.trax) {
@@ -412,7 +412,7 @@ class Lsh {
   static float number(float x) { return x; }
   static float number(BFloat16 x) {
     const uint32_t bits = uint32_t(x.bits) << 16;
-    float result;
+    float result = 0;
     std::memcpy(&result, &bits, sizeof(result));
     return result;
   }

@@ -67,7 +67,7 @@ void call(benchmark::State& state, const Case& c) {
   ceilings();
   const auto inputs = attn::make_inputs(problem, c.protocol, 0);
   const attnbench::KeptMemory kept(attnbench::available_memory_bytes() / 4);
-  for (auto _ : state) benchmark::DoNotOptimize(attn::call(*method, inputs, c.protocol));
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(attn::call(*method, inputs, c.protocol));
   state.SetLabel(method->implementation());
   const auto cost = method->cost(problem, c.protocol);
   count(state, cost.flops, cost.min_bytes);
@@ -90,7 +90,7 @@ void step(benchmark::State& state, const std::string& name, int64_t heads) {
   const at::NoGradGuard no_grad;
   const auto decoding = method->begin_decoding(problem);
   const auto token = at::randn({1, heads, 1, dim});
-  for (auto _ : state) benchmark::DoNotOptimize(method->step(*decoding, token, token, token));
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(method->step(*decoding, token, token, token));
   state.SetLabel(method->implementation());
   const auto cost = method->cost(problem, attn::Protocol::decode);
   count(state, cost.flops, cost.min_bytes);
@@ -114,7 +114,7 @@ void step_alone(benchmark::State& state, attn::kernels::InstructionSet set, int6
     head.q = head.k = head.v = row(token), head.output = row(output);
   }
   const auto scratch = at::empty({kernels.scratch_size(all[0]) + 1});
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     for (size_t h = 0; h < all.size(); ++h)
       kernels.step(all[h], s.data_ptr<float>() + int64_t(h) * dim * dim, z.data_ptr<float>() + int64_t(h) * dim,
                    scratch.data_ptr<float>());

@@ -1,0 +1,330 @@
+#include "tests/emulation/cuda.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#ifdef __x86_64__
+#define ATTN_OWN_SWITCH 1
+#else
+#include <ucontext.h>
+#endif
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#define ATTN_ASAN 1
+#endif
+
+#ifdef ATTN_OWN_SWITCH
+// Saves what a callee must keep, leaves the stack pointer in *from, and goes on with the stack `to`.
+extern "C" void attn_switch_stacks(void** from, void* to);
+asm(R"(
+.text
+.globl attn_switch_stacks
+.type attn_switch_stacks, @function
+attn_switch_stacks:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size attn_switch_stacks, .-attn_switch_stacks
+)");
+#endif
+
+namespace attn::emulation {
+namespace {
+
+constexpr size_t kStackBytes = 128 << 10;
+constexpr unsigned kWarp = 32;
+
+enum class State { ready, at_barrier, at_exchange, done };
+
+void run_thread();
+
+// A stack of its own to run a thread on.
+class Fibre {
+ public:
+  Fibre() {
+    stack_ =
+        static_cast<char*>(mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0));
+    if (stack_ == MAP_FAILED) throw std::bad_alloc();
+    mprotect(stack_, size_t(sysconf(_SC_PAGESIZE)), PROT_NONE);
+  }
+  Fibre(const Fibre&) = delete;
+  Fibre& operator=(const Fibre&) = delete;
+  ~Fibre() { munmap(stack_, kStackBytes); }
+
+  void begin() {
+#ifdef ATTN_ASAN
+    ASAN_UNPOISON_MEMORY_REGION(stack_ + sysconf(_SC_PAGESIZE), kStackBytes - size_t(sysconf(_SC_PAGESIZE)));
+#endif
+#ifdef ATTN_OWN_SWITCH
+    // As if run_thread had been called: its return address, which the stack is aligned above, and six registers.
+    auto* top = reinterpret_cast<void**>(stack_ + kStackBytes) - 1;
+    *top = nullptr;
+    *--top = reinterpret_cast<void*>(&run_thread);
+    for (int i = 0; i < 6; ++i) *--top = nullptr;
+    pointer_ = top;
+#else
+    getcontext(&context_);
+    context_.uc_stack.ss_sp = stack_;
+    context_.uc_stack.ss_size = kStackBytes;
+    makecontext(&context_, &run_thread, 0);
+#endif
+  }
+  char* stack() const { return stack_; }
+
+  // From the scheduler to this fibre, until it comes back.
+  void enter() {
+#ifdef ATTN_ASAN
+    void* fake = nullptr;
+    __sanitizer_start_switch_fiber(&fake, stack_, kStackBytes);
+#endif
+#ifdef ATTN_OWN_SWITCH
+    attn_switch_stacks(&scheduler_, pointer_);
+#else
+    swapcontext(&scheduler_, &context_);
+#endif
+#ifdef ATTN_ASAN
+    __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
+#endif
+  }
+  void leave(bool for_good) {
+#ifdef ATTN_ASAN
+    __sanitizer_start_switch_fiber(for_good ? nullptr : &fake_, scheduler_stack_, scheduler_stack_size_);
+#else
+    (void)for_good;
+#endif
+#ifdef ATTN_OWN_SWITCH
+    attn_switch_stacks(&pointer_, scheduler_);
+#else
+    swapcontext(&context_, &scheduler_);
+#endif
+    arrived();
+  }
+  // First thing on the fibre.
+  void arrived() {
+#ifdef ATTN_ASAN
+    __sanitizer_finish_switch_fiber(fake_, &scheduler_stack_, &scheduler_stack_size_);
+#endif
+  }
+
+ private:
+  char* stack_;
+#ifdef ATTN_OWN_SWITCH
+  void* pointer_ = nullptr;
+  void* scheduler_ = nullptr;
+#else
+  ucontext_t context_{}, scheduler_{};
+#endif
+#ifdef ATTN_ASAN
+  void* fake_ = nullptr;
+  const void* scheduler_stack_ = nullptr;
+  size_t scheduler_stack_size_ = 0;
+#endif
+};
+
+struct Copy {
+  void* to;
+  const void* from;
+  size_t bytes;
+};
+
+struct Thread {
+  Place place;
+  State state = State::ready;
+  std::vector<Copy> copies;                // since the last group ended
+  std::deque<std::vector<Copy>> groups{};  // not waited for
+  unsigned mask = 0;                       // of the exchange that it waits in
+  unsigned exchanges = 0;                  // how many it has been through: the parity says where in the buffer the next one is
+};
+
+struct Warp {
+  unsigned arrived = 0;
+  alignas(16) char given[2][kWarp * kMostExchanged];
+};
+
+class Block {
+ public:
+  void run(dim3 grid, dim3 at, dim3 size, char* shared, const std::function<void()>& thread) {
+    const size_t count = size_t(size.x) * size.y * size.z;
+    while (fibres_.size() < count) fibres_.push_back(std::make_unique<Fibre>());
+    threads_.assign(count, Thread{});
+    warps_.assign((count + kWarp - 1) / kWarp, {});
+    shared_ = shared, body_ = &thread, failure_ = nullptr;
+    for (size_t t = 0; t < count; ++t) {
+      const auto x = unsigned(t);
+      threads_[t].place = {{x % size.x, x / size.x % size.y, x / (size.x * size.y)}, at, grid, size};
+      fibres_[t]->begin();
+    }
+    order_.resize(count);
+    std::iota(order_.begin(), order_.end(), size_t{0});
+    if (thread_order == ThreadOrder::backward) std::reverse(order_.begin(), order_.end());
+    while (true) {
+      if (thread_order == ThreadOrder::shuffled) std::shuffle(order_.begin(), order_.end(), random);
+      bool moved = false;
+      for (const auto t : order_) {
+        if (threads_[t].state != State::ready) continue;
+        moved = true, current_ = t;
+        fibres_[t]->enter();
+        if (failure_) std::rethrow_exception(failure_);
+      }
+      if (!release() && !moved) break;
+    }
+    const auto waiting = std::count_if(threads_.begin(), threads_.end(), [](const Thread& t) { return t.state != State::done; });
+    if (waiting > 0) throw std::runtime_error(deadlock());
+  }
+
+  void run_current() {
+    fibres_[current_]->arrived();
+    try {
+      (*body_)();
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+    thread().state = State::done;
+    fibres_[current_]->leave(/*for_good=*/true);
+  }
+
+  void wait(State state) {
+    thread().state = state;
+    fibres_[current_]->leave(/*for_good=*/false);
+  }
+
+  const char* exchange(unsigned mask, const void* value, size_t bytes) {
+    auto& mine = thread();
+    auto& warp = warps_[current_ / kWarp];
+    const unsigned lane = current_ % kWarp;
+    if ((mask >> lane & 1) == 0) throw std::runtime_error("a lane that is not in the mask of its exchange");
+    char* given = warp.given[mine.exchanges++ % 2];
+    if (bytes > 0) std::memcpy(given + lane * kMostExchanged, value, bytes);
+    warp.arrived |= 1u << lane;
+    mine.mask = mask;
+    wait(State::at_exchange);
+    return given;
+  }
+
+  void copy_later(const Copy& copy) { thread().copies.push_back(copy); }
+  void end_copy_group() { thread().groups.push_back(std::exchange(thread().copies, {})); }
+  void wait_for_copies(size_t groups_left) {
+    for (auto& groups = thread().groups; groups.size() > groups_left; groups.pop_front())
+      for (const auto& copy : groups.front()) {
+        if (copy.from) std::memcpy(copy.to, copy.from, copy.bytes);
+        else std::memset(copy.to, 0, copy.bytes);
+      }
+  }
+
+  const Place& place() const { return threads_[current_].place; }
+  char* shared() const { return shared_; }
+
+  ThreadOrder thread_order = ThreadOrder::forward;
+  std::mt19937_64 random;
+
+ private:
+  Thread& thread() { return threads_[current_]; }
+
+  // Whether any thread may go on that could not before.
+  bool release() {
+    bool any = false;
+    for (size_t w = 0; w < warps_.size(); ++w) {
+      auto& warp = warps_[w];
+      const auto end = std::min(threads_.size(), (w + 1) * kWarp);
+      for (size_t t = w * kWarp; t < end; ++t) {
+        if (threads_[t].state != State::at_exchange) continue;
+        // Lanes that the warp does not have, or that are through, are not waited for: a mask may name them.
+        unsigned expected = threads_[t].mask;
+        for (unsigned l = 0; l < kWarp; ++l)
+          if (w * kWarp + l >= end) expected &= ~(1u << l);
+        if ((warp.arrived & expected) != expected) continue;
+        for (unsigned l = 0; l < kWarp; ++l)
+          if ((expected >> l & 1) != 0) threads_[w * kWarp + l].state = State::ready;
+        warp.arrived &= ~expected;
+        any = true;
+      }
+    }
+    if (any) return true;
+    const bool all = std::all_of(threads_.begin(), threads_.end(),
+                                 [](const Thread& t) { return t.state == State::at_barrier || t.state == State::done; });
+    for (auto& t : threads_)
+      if (all && t.state == State::at_barrier) t.state = State::ready, any = true;
+    return any;
+  }
+
+  std::string deadlock() const {
+    const auto count = [&](State state) {
+      return std::to_string(std::count_if(threads_.begin(), threads_.end(), [&](const Thread& t) { return t.state == state; }));
+    };
+    const auto& at = threads_[0].place.block;
+    return "deadlock in block (" + std::to_string(at.x) + ", " + std::to_string(at.y) + ", " + std::to_string(at.z) +
+           "): " + count(State::at_barrier) + " threads wait at __syncthreads, " + count(State::at_exchange) +
+           " in a warp's exchange, " + count(State::done) + " have ended";
+  }
+
+  std::vector<std::unique_ptr<Fibre>> fibres_;
+  std::vector<Thread> threads_;
+  std::vector<Warp> warps_;
+  std::vector<size_t> order_;
+  size_t current_ = 0;
+  char* shared_ = nullptr;
+  const std::function<void()>* body_ = nullptr;
+  std::exception_ptr failure_;
+};
+
+Block& block() {
+  static Block one;
+  return one;
+}
+
+void run_thread() { block().run_current(); }
+
+}  // namespace
+
+void set_thread_order(ThreadOrder order, uint64_t seed) {
+  block().thread_order = order;
+  block().random.seed(seed);
+}
+
+void run_grid(dim3 grid, dim3 size, size_t shared_bytes, const std::function<void()>& thread) {
+  for (unsigned z = 0; z < grid.z; ++z)
+    for (unsigned y = 0; y < grid.y; ++y)
+      for (unsigned x = 0; x < grid.x; ++x) {
+        // Its own allocation each time: a sanitizer then sees accesses behind its end.
+        void* memory = nullptr;
+        if (posix_memalign(&memory, 128, std::max<size_t>(shared_bytes, 1)) != 0) throw std::bad_alloc();
+        const std::unique_ptr<char, decltype(&std::free)> shared(static_cast<char*>(memory), &std::free);
+        std::memset(shared.get(), 0xCD, shared_bytes);
+        block().run(grid, {x, y, z}, size, shared.get(), thread);
+      }
+}
+
+const Place& place() { return block().place(); }
+char* shared_bytes() { return block().shared(); }
+void wait_for_block() { block().wait(State::at_barrier); }
+void copy_later(void* to, const void* from, size_t bytes) { block().copy_later({to, from, bytes}); }
+void end_copy_group() { block().end_copy_group(); }
+void wait_for_copies(size_t groups_left) { block().wait_for_copies(groups_left); }
+const char* exchange(unsigned mask, const void* value, size_t bytes) { return block().exchange(mask, value, bytes); }
+
+}  // namespace attn::emulation

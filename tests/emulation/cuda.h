@@ -1,0 +1,136 @@
+// Runs CUDA kernels on the CPU, so that tests without a GPU go through the kernels' own source: blocks one after another, the
+// threads of a block as fibres that switch where they wait for each other. What attn/kernels/cuda/device.h includes in the place
+// of the CUDA toolkit.
+//
+// Kernels get: threadIdx, blockIdx, blockDim, gridDim; __syncthreads, __syncwarp; the shuffles and votes of whole or partial
+// warps; atomics; shared memory that is filled with 0xCD before each block and ends where it was asked to end. A barrier that
+// some threads never reach is an error that says which. Threads run in the order that set_thread_order() says: a missing barrier
+// shows in one order or another, so tests run several. Not shown are races that no such order brings out.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <type_traits>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+struct float4 {
+  float x, y, z, w;
+};
+struct uint2 {
+  unsigned x, y;
+};
+struct uint4 {
+  unsigned x, y, z, w;
+};
+
+namespace attn::emulation {
+
+enum class ThreadOrder { forward, backward, shuffled };
+// Of what runs from now on.
+void set_thread_order(ThreadOrder order, uint64_t seed = 0);
+
+// Runs `thread` once for each thread of each block. Throws std::runtime_error when threads wait for others that never come.
+void run_grid(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& thread);
+
+struct Place {
+  dim3 thread, block, grid_size, block_size;
+};
+const Place& place();
+char* shared_bytes();
+void wait_for_block();
+constexpr size_t kMostExchanged = 64;
+// Each lane of `mask` gives `bytes` bytes and sees, in the result, what the others gave: lane l at l·kMostExchanged. Valid until
+// the lane's next exchange but one.
+const char* exchange(unsigned mask, const void* value, size_t bytes);
+
+// Asynchronous copies of the current thread: made when it waits for them, so that what is read too early is not there yet.
+// `from` null: zeros.
+void copy_later(void* to, const void* from, size_t bytes);
+void end_copy_group();
+void wait_for_copies(size_t groups_left);
+
+template <class T>
+const T& given_by(const char* exchanged, unsigned lane) {
+  return *reinterpret_cast<const T*>(exchanged + lane * kMostExchanged);
+}
+
+inline unsigned lane() {
+  const auto& p = place();
+  return (p.thread.x + p.block_size.x * (p.thread.y + p.block_size.y * p.thread.z)) % 32;
+}
+
+}  // namespace attn::emulation
+
+#define threadIdx (::attn::emulation::place().thread)
+#define blockIdx (::attn::emulation::place().block)
+#define gridDim (::attn::emulation::place().grid_size)
+#define blockDim (::attn::emulation::place().block_size)
+
+inline void __syncthreads() { attn::emulation::wait_for_block(); }
+inline void __syncwarp(unsigned mask = ~0u) { attn::emulation::exchange(mask, nullptr, 0); }
+
+template <class T>
+T __shfl_sync(unsigned mask, T value, unsigned source, unsigned width = 32) {
+  static_assert(sizeof(T) <= attn::emulation::kMostExchanged && std::is_trivially_copyable_v<T>);
+  const auto first = attn::emulation::lane() / width * width;
+  return attn::emulation::given_by<T>(attn::emulation::exchange(mask, &value, sizeof value), first + source % width);
+}
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, unsigned bits, unsigned width = 32) {
+  const auto within = attn::emulation::lane() % width;
+  return __shfl_sync(mask, value, (within ^ bits) < width ? within ^ bits : within, width);
+}
+template <class T>
+T __shfl_up_sync(unsigned mask, T value, unsigned by, unsigned width = 32) {
+  const auto within = attn::emulation::lane() % width;
+  return __shfl_sync(mask, value, within >= by ? within - by : within, width);
+}
+template <class T>
+T __shfl_down_sync(unsigned mask, T value, unsigned by, unsigned width = 32) {
+  const auto within = attn::emulation::lane() % width;
+  return __shfl_sync(mask, value, within + by < width ? within + by : within, width);
+}
+inline unsigned __ballot_sync(unsigned mask, int predicate) {
+  const auto* all = attn::emulation::exchange(mask, &predicate, sizeof predicate);
+  unsigned votes = 0;
+  for (unsigned l = 0; l < 32; ++l)
+    if ((mask >> l & 1) != 0 && attn::emulation::given_by<int>(all, l) != 0) votes |= 1u << l;
+  return votes;
+}
+inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
+inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) == mask; }
+
+// Blocks and threads run one at a time, so that plain operations are atomic.
+template <class T>
+T atomicAdd(T* to, std::type_identity_t<T> value) {
+  const T before = *to;
+  *to = before + value;
+  return before;
+}
+template <class T>
+T atomicMax(T* to, std::type_identity_t<T> value) {
+  const T before = *to;
+  if (value > before) *to = value;
+  return before;
+}
+inline void __threadfence() {}
+
+template <class T>
+T __ldg(const T* p) {
+  return *p;
+}
+inline float __fdividef(float a, float b) { return a / b; }
+inline float __expf(float x) { return std::exp(x); }
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
