@@ -7,6 +7,7 @@
 #include <string>
 
 #include "attn/kernels/cuda/linear_launch.cuh"
+#include "attn/kernels/cuda/linear_plain.cuh"
 #include "attn/linear_attention.h"
 #include "tests/method_helpers.h"
 
@@ -33,9 +34,8 @@ struct Emulated {
   LinearMapKind map;
   int64_t splits;
 
-  template <class S>
-  Results run() const {
-    Results results;
+  // The call, its results in `results`, its normalizers in `kept`. What is not written stays NaN.
+  LinearCall call(Results& results, std::vector<Tensor>& kept) const {
     LinearCall c{};
     c.batch = q.size(0), c.heads = q.size(1), c.query_len = q.size(2), c.key_len = k.size(2);
     c.head_dim = int(q.size(3)), c.value_dim = int(v.size(3)), c.causal = causal, c.map = map, c.epsilon = 1e-6f;
@@ -43,22 +43,28 @@ struct Emulated {
     const auto longest = std::max(c.query_len, c.key_len);
     c.split_len = ((longest + splits - 1) / splits + 63) / 64 * 64;
     c.splits = (longest + c.split_len - 1) / c.split_len;
-    const auto number = q.options().dtype(at::kFloat);
-    // What is not written stays NaN.
-    const auto fresh = [](at::IntArrayRef sizes, const at::TensorOptions& options) { return at::full(sizes, NAN, options); };
-    const Tensor normalizer = fresh({q.size(0), q.size(1), q.size(2)}, number), delta = at::clone(normalizer);
-    Tensor key_states, query_states;
-    if (!causal || c.splits > 1) {
-      key_states = fresh({q.size(0) * q.size(1), c.splits, state_numbers(S::kDim)}, number), query_states = key_states.clone();
-      c.key_states = key_states.data_ptr<float>(), c.query_states = query_states.data_ptr<float>();
-    }
-    results.output = fresh({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options());
-    results.q_gradient = fresh(q.sizes(), q.options()), results.k_gradient = fresh(k.sizes(), k.options());
-    results.v_gradient = fresh(v.sizes(), v.options());
+    const auto like = [](const Tensor& x) { return at::full(x.sizes(), NAN, x.options()); };
+    results.output = at::full({q.size(0), q.size(1), q.size(2), v.size(3)}, NAN, q.options());
+    results.q_gradient = like(q), results.k_gradient = like(k), results.v_gradient = like(v);
     c.q = rows_of(q), c.k = rows_of(k), c.v = rows_of(v), c.output = rows_of(results.output), c.gradient = rows_of(gradient);
-    c.q_gradient = rows_of(results.q_gradient), c.k_gradient = rows_of(results.k_gradient),
+    c.q_gradient = rows_of(results.q_gradient), c.k_gradient = rows_of(results.k_gradient);
     c.v_gradient = rows_of(results.v_gradient);
-    c.normalizer = normalizer.data_ptr<float>(), c.normalizer_gradient = delta.data_ptr<float>();
+    for (int i = 0; i < 2; ++i) kept.push_back(at::full({q.size(0), q.size(1), q.size(2)}, NAN, q.options().dtype(sum_dtype())));
+    c.normalizer = kept[0].data_ptr(), c.normalizer_gradient = kept[1].data_ptr();
+    return c;
+  }
+  at::ScalarType sum_dtype() const { return q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+
+  template <class S>
+  Results run() const {
+    Results results;
+    std::vector<Tensor> kept;
+    auto c = call(results, kept);
+    if (!causal || c.splits > 1) {
+      for (int i = 0; i < 2; ++i)
+        kept.push_back(at::full({c.batch * c.heads, c.splits, state_numbers(S::kDim)}, NAN, q.options().dtype(at::kFloat)));
+      c.key_states = kept[2].data_ptr<float>(), c.query_states = kept[3].data_ptr<float>();
+    }
     const RunHere launch;
     LinearLaunch<S, RunHere> linear(c, launch);
     linear.forward();
@@ -66,6 +72,10 @@ struct Emulated {
     return results;
   }
 };
+
+// Of the plain kernels.
+template <class E, class T>
+Results run_plain(const Emulated& call, int);
 
 struct Kind {
   const char* name;
@@ -83,10 +93,30 @@ Results run_kind(const Emulated& call, int dim) {
     default: return call.run<LinearShape<E, kPrecision, 128>>();
   }
 }
+template <class E, class T>
+Results run_plain(const Emulated& emulated, int) {
+  Results results;
+  std::vector<Tensor> kept;
+  const auto c = emulated.call(results, kept);
+  const RunHere launch;
+  const auto states = [&] {
+    kept.push_back(at::zeros({c.batch * c.heads, int64_t(c.head_dim) * c.value_dim + c.head_dim}, kept[0].options()));
+    return static_cast<T*>(kept.back().data_ptr());
+  };
+  constexpr int kThreads = 96;
+  const auto shared = PlainHead<E, T>::shared_bytes(c, kThreads);
+  launch(plain_forward<E, T>, c.batch * c.heads, kThreads, shared, c, states());
+  launch(plain_backward_queries<E, T>, c.batch * c.heads, kThreads, shared, c, states());
+  launch(plain_backward_keys<E, T>, c.batch * c.heads, kThreads, shared, c, states());
+  return results;
+}
+
 const Kind kKinds[] = {{"bfloat16", at::kBFloat16, 4e-2, run_kind<BFloat16, Precision::half_precision>},
                        {"float16", at::kHalf, 1e-2, run_kind<Half, Precision::tf32>},
                        {"float32", at::kFloat, 1e-4, run_kind<float, Precision::tf32_three>},
-                       {"tf32", at::kFloat, 1e-2, run_kind<float, Precision::tf32>}};
+                       {"tf32", at::kFloat, 1e-2, run_kind<float, Precision::tf32>},
+                       {"plain_float64", at::kDouble, 1e-10, run_plain<double, double>},
+                       {"plain_bfloat16", at::kBFloat16, 4e-2, run_plain<BFloat16, float>}};
 
 class EmulatedLinear : public testing::TestWithParam<Kind> {
  protected:

@@ -10,7 +10,9 @@
 #include ATTN_CUDA_EMULATION
 #endif
 
+#include <cmath>
 #include <cstdint>
+#include <cstring>
 
 namespace attn::cuda {
 
@@ -85,6 +87,14 @@ __device__ inline Half from_float<Half>(float x) {
   memcpy(&result.bits, &half, sizeof half);
   return result;
 #endif
+}
+
+// For kernels whose sums may be float64.
+__device__ inline double to_float(double x) { return x; }
+template <class E, class T>
+__device__ inline E from_number(T x) {
+  if constexpr (sizeof(E) == 8) return E(x);
+  else return from_float<E>(float(x));
 }
 
 // ------------------------------------------------------------ memory

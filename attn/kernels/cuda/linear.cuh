@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "attn/kernels/cuda/linear_call.h"
+#include "attn/kernels/cuda/linear_map.cuh"
 #include "attn/kernels/cuda/mma.h"
 
 namespace attn::cuda {
@@ -52,20 +53,6 @@ struct LinearShape {
 
 template <class S>
 using E_of = typename S::E;
-
-// ------------------------------------------------------------ feature maps
-
-__device__ inline float apply_map(LinearMapKind map, float x) {
-  if (map == LinearMapKind::relu) return x > 0 || x != x ? x : 0.0f;
-  if (x > 0) return x + 1;
-  const float e = expf(x);
-  return map == LinearMapKind::elu ? e : 0.1f * e + 0.9f;
-}
-__device__ inline float map_gradient(LinearMapKind map, float x, float of_phi) {
-  if (x > 0) return of_phi;
-  if (map == LinearMapKind::relu) return 0;
-  return of_phi * expf(x) * (map == LinearMapKind::elu ? 1.0f : 0.1f);
-}
 
 // ------------------------------------------------------------ a block's parts
 
@@ -138,8 +125,8 @@ class LinearBlock {
   __device__ void load_normalizers(int64_t first, int64_t limit, bool with_gradients) const {
     for (int t = thread(); t < S::kTokens; t += S::kThreads) {
       const bool there = first + t < limit;
-      row_a[t] = there ? 1 / c.normalizer[index * c.query_len + first + t] : 0;
-      row_b[t] = there && with_gradients ? c.normalizer_gradient[index * c.query_len + first + t] : 0;
+      row_a[t] = there ? 1 / static_cast<float*>(c.normalizer)[index * c.query_len + first + t] : 0;
+      row_b[t] = there && with_gradients ? static_cast<float*>(c.normalizer_gradient)[index * c.query_len + first + t] : 0;
     }
   }
 
@@ -334,7 +321,7 @@ __global__ void __launch_bounds__(S::kThreads) forward(LinearCall c) {
     for (int half = 0; half < 2; ++half) {
       const float total = totals[half] + own_totals[half] + c.epsilon;
       const int64_t position = first + block.warp() * 16 + lane / 4 + half * 8;
-      if (lane % 4 == 0 && position < end) c.normalizer[block.index * c.query_len + position] = total;
+      if (lane % 4 == 0 && position < end) static_cast<float*>(c.normalizer)[block.index * c.query_len + position] = total;
 #pragma unroll
       for (int t = 0; t < S::kTiles; ++t) out[t].x[half * 2] /= total, out[t].x[half * 2 + 1] /= total;
     }
@@ -386,7 +373,8 @@ __global__ void __launch_bounds__(S::kThreads) backward_queries(LinearCall c) {
         for (int i = 0; i < 2; ++i)
           dot += to_float(q[row * S::kStride + t * 8 + Accumulator::column(i)]) * of_phi[t].x[half * 2 + i];
       delta[half] = -sum_over_lanes(dot, 4) * block.row_a[row];
-      if (lane % 4 == 0 && first + row < end) c.normalizer_gradient[block.index * c.query_len + first + row] = delta[half];
+      if (lane % 4 == 0 && first + row < end)
+        static_cast<float*>(c.normalizer_gradient)[block.index * c.query_len + first + row] = delta[half];
 #pragma unroll
       for (int t = 0; t < S::kTiles; ++t)
 #pragma unroll

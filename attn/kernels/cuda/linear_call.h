@@ -21,8 +21,9 @@ struct LinearCall {
   float epsilon;
   const int64_t* key_lengths;  // [batch], or null
   Tensor4 q, k, v, output, gradient, q_gradient, k_gradient, v_gradient;
-  float* normalizer;           // [batch·heads, query_len]: φ·Z + ε
-  float* normalizer_gradient;  // the same: δ
+  // In the sums' type: float32, or float64 for float64 elements.
+  void* normalizer;           // [batch·heads, query_len]: φ·Z + ε
+  void* normalizer_gradient;  // the same: δ
   // Positions are taken in splits, each of so many but the last. States of keys and of queries, each [batch·heads, splits,
   // state_numbers]; null where a sequence is one split.
   int64_t split_len, splits;
