@@ -121,12 +121,17 @@ struct Chunk {
   }
 };
 
+const kernels::LinearImplementation* implementation_for(const Tensor& q, const Tensor& v, const std::string& feature_map,
+                                                        const std::string& wanted) {
+  return kernels::find_linear({wanted, feature_map, q.scalar_type(), q.device().type(), q.size(3), v.size(3)});
+}
+
 std::tuple<Tensor, Tensor> forward_on(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
                                       const std::optional<Tensor>& key_lengths, const std::string& feature_map, double epsilon,
                                       const std::optional<Tensor>& projection, int64_t chunk, const std::string& kernel) {
   const auto map = make_feature_map(feature_map, projection);
-  if (const auto* own = kernels::find_linear_kernels(kernel, feature_map, q.scalar_type(), q.device().type()))
-    return kernels::linear_forward(*own, q, k, v, causal, key_lengths, {feature_map, projection}, epsilon);
+  if (const auto* own = implementation_for(q, v, feature_map, kernel))
+    return own->forward(q, k, v, causal, key_lengths, {feature_map, projection}, epsilon);
   const Sequences in(q, k, v, key_lengths, *map);
   const auto rows = q.size(0) * q.size(1);
   const auto output = at::empty({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options());
@@ -271,8 +276,8 @@ std::tuple<Tensor, Tensor, Tensor> backward_on(const Tensor& gradient, const Ten
                                                const std::string& feature_map, const std::optional<Tensor>& projection,
                                                int64_t chunk, const std::string& kernel) {
   const auto map = make_feature_map(feature_map, projection);
-  if (const auto* own = kernels::find_linear_kernels(kernel, feature_map, q.scalar_type(), q.device().type()))
-    return kernels::linear_backward(*own, gradient, q, k, v, normalizer, causal, key_lengths, {feature_map, projection});
+  if (const auto* own = implementation_for(q, v, feature_map, kernel))
+    return own->backward(gradient, q, k, v, normalizer, causal, key_lengths, {feature_map, projection});
   const Sequences in(q, k, v, key_lengths, *map);
   const RowGradients row_gradients(gradient, normalizer);
   const Gradients gradients(q, k, v);
@@ -419,8 +424,8 @@ Tensor step_on(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& 
                c10::string_view feature_map, double epsilon, c10::string_view kernel) {
   const std::string map_name(feature_map);
   check_step(q, k, v, sums, normalizers, map_name);
-  if (const auto* own = kernels::find_linear_kernels(std::string(kernel), map_name, q.scalar_type(), q.device().type()))
-    return kernels::linear_step(*own, q, k, v, sums, normalizers, {map_name}, epsilon);
+  if (const auto* own = implementation_for(q, v, map_name, std::string(kernel)))
+    return own->step(q, k, v, sums, normalizers, {map_name}, epsilon);
   const auto map = make_feature_map(map_name);
   const auto dtype = sums.scalar_type();
   const auto features = [&](const Tensor& x) {

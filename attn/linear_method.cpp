@@ -50,7 +50,7 @@ at::Tensor merged(const at::Tensor& x, at::ScalarType dtype) { return x.flatten(
 
 LinearMethod::LinearMethod(std::string feature_map, int64_t chunk, std::string kernel)
     : feature_map_(std::move(feature_map)), chunk_(chunk), kernel_(std::move(kernel)) {
-  if (kernel_ != "composed") kernels::choose_instruction_set(kernel_);
+  if (kernel_ != "composed" && !kernel_.starts_with("cuda")) kernels::choose_instruction_set(kernel_);
 }
 
 std::optional<std::string> LinearMethod::why_unsupported(const Problem& p, Protocol protocol) const {
@@ -77,7 +77,7 @@ Cost LinearMethod::cost(const Problem& p, Protocol protocol) const {
     return {rows * (4 * state + 2 * mapping), 2 * state_number_bytes + token,
             token + state_number_bytes + rows * number * 4 * (features + values)};
   }
-  if (kernels_for(p.dtype, p.device)) return kernel_cost(p, protocol);
+  if (implementation_for(p)) return kernel_cost(p, protocol);
   const double stretch = double(std::min(p.causal ? chunk_ : int64_t{1024}, p.query_len));
   const double pairs = p.causal ? stretch * (features + values) * double(p.query_len) : 0;
   const double forward = rows * ((2 * state + mapping) * double(p.key_len + p.query_len) + 2 * pairs);
@@ -130,23 +130,22 @@ double LinearMethod::state_bytes(const Problem& p, int64_t) const {
 }
 
 at::Tensor LinearMethod::attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) {
-  const auto* own = kernels_for(q.scalar_type(), q.device().type());
-  ran(own ? std::string("kernel/") + own->name : mask.causal ? "aten/chunked" : "aten/sums");
+  const auto* own = implementation_for(k, v);
+  ran(own ? "kernel/" + own->name() : mask.causal ? "aten/chunked" : "aten/sums");
   return linear_attention(q, k, v,
                           {mask.causal, mask.key_lengths, feature_map_, kLinearEpsilon, projection(q.size(3)), chunk_, kernel_});
 }
 
 std::unique_ptr<DecodingState> LinearMethod::make_state(const Problem& problem) const {
   auto map = map_for(problem.head_dim);
-  if (kernels_for(problem.dtype, problem.device))
-    return std::make_unique<KernelState>(problem, map->count(problem.head_dim), map->scales());
+  if (implementation_for(problem)) return std::make_unique<KernelState>(problem, map->count(problem.head_dim), map->scales());
   return std::make_unique<ComposedState>(std::move(map), problem);
 }
 
 void LinearMethod::absorb(DecodingState& state, const at::Tensor&, const at::Tensor& k, const at::Tensor& v) {
-  if (const auto* own = kernels_for(k.scalar_type(), k.device().type())) {
+  if (const auto* own = implementation_for(k, v)) {
     auto& kept = static_cast<KernelState&>(state);
-    return kernels::linear_add(*own, k, v, kept.s, kept.z, {feature_map_, projection(k.size(3))});
+    return own->add(k, v, kept.s, kept.z, {feature_map_, projection(k.size(3))});
   }
   auto& kept = static_cast<ComposedState&>(state);
   const auto dtype = kept.state.sums.scalar_type();
@@ -157,10 +156,10 @@ void LinearMethod::absorb(DecodingState& state, const at::Tensor&, const at::Ten
 }
 
 at::Tensor LinearMethod::decode(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  if (const auto* own = kernels_for(q.scalar_type(), q.device().type())) {
-    ran(std::string("kernel/") + own->name);
+  if (const auto* own = implementation_for(k, v)) {
+    ran("kernel/" + own->name());
     auto& kept = static_cast<KernelState&>(state);
-    return kernels::linear_step(*own, q, k, v, kept.s, kept.z, {feature_map_, projection(q.size(3))}, kLinearEpsilon);
+    return own->step(q, k, v, kept.s, kept.z, {feature_map_, projection(q.size(3))}, kLinearEpsilon);
   }
   ran("aten/recurrent");
   auto& kept = static_cast<ComposedState&>(state);

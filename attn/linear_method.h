@@ -18,10 +18,12 @@ namespace attn {
 // ε of every kernelised method.
 constexpr double kLinearEpsilon = 1e-6;
 
-inline const OptionSpec kKernelOption{"kernel",
-                                      std::string("auto"),
-                                      "the CPU's instruction set; auto: the best there is; composed: of ATen operations",
-                                      {"auto", "avx512", "avx2", "portable", "composed"}};
+inline const OptionSpec kKernelOption{
+    "kernel",
+    std::string("auto"),
+    "what computes: the CPU's instruction set, or on CUDA; auto: the best there is; composed: of "
+    "ATen operations",
+    {"auto", "avx512", "avx2", "portable", "cuda", "cuda-tf32", "cuda-plain", "composed"}};
 
 class LinearMethod : public AttentionMethod {
  public:
@@ -50,8 +52,11 @@ class LinearMethod : public AttentionMethod {
  private:
   Cost kernel_cost(const Problem& problem, Protocol protocol) const;
   // Null when this is composed of ATen operations.
-  const kernels::LinearKernels* kernels_for(at::ScalarType dtype, c10::DeviceType device) const {
-    return kernels::find_linear_kernels(kernel_, feature_map_, dtype, device);
+  const kernels::LinearImplementation* implementation_for(const Problem& p) const {
+    return kernels::find_linear({kernel_, feature_map_, p.dtype, p.device, p.head_dim, p.value_dim});
+  }
+  const kernels::LinearImplementation* implementation_for(const at::Tensor& k, const at::Tensor& v) const {
+    return kernels::find_linear({kernel_, feature_map_, k.scalar_type(), k.device().type(), k.size(3), v.size(3)});
   }
 
   std::string feature_map_;

@@ -47,3 +47,13 @@ if(torch_openmp)
 else()
   target_link_options(LibTorch_cpu INTERFACE -fopenmp)
 endif()
+
+if(CMAKE_CUDA_COMPILER)
+  attnbench_torch_library(c10_cuda)
+  attnbench_torch_library(torch_cuda)
+  add_library(LibTorch_cuda INTERFACE)
+  add_library(LibTorch::cuda ALIAS LibTorch_cuda)
+  # Registers ATen's CUDA operators, although nothing of it may be called by name.
+  target_link_options(LibTorch_cuda INTERFACE "LINKER:--no-as-needed")
+  target_link_libraries(LibTorch_cuda INTERFACE LibTorch::cpu torch_torch_cuda torch_c10_cuda CUDA::cudart)
+endif()

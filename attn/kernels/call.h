@@ -58,9 +58,11 @@ struct KernelFamily {
 // Why a method whose option is kernel=`wanted` cannot, or nothing; `label` is the method's.
 inline std::optional<std::string> why_no_kernel(const std::string& label, const std::string& wanted, at::ScalarType dtype,
                                                 c10::DeviceType device) {
-  if (wanted != "avx2" && wanted != "avx512") return std::nullopt;
-  if (dtype == at::kDouble) return label + " has no kernel for float64";
-  if (device != c10::DeviceType::CPU) return label + " has a kernel for the CPU only";
+  if (wanted == "auto" || wanted == "composed") return std::nullopt;
+  const bool on_cuda = wanted.starts_with("cuda");
+  if (on_cuda != (device == c10::DeviceType::CUDA))
+    return label + " has a kernel for " + (on_cuda ? "CUDA" : "the CPU") + " only";
+  if (dtype == at::kDouble && wanted != "portable" && wanted != "cuda-plain") return label + " has no kernel for float64";
   return std::nullopt;
 }
 

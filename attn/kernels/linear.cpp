@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "attn/feature_map.h"
@@ -26,6 +27,9 @@ std::optional<LinearFeatures> features_of(const std::string& map) {
   if (map == "favor") return LinearFeatures::favor;
   return std::nullopt;
 }
+
+constexpr KernelFamily<LinearKernels> kFamily{"linear_attention", linear_kernels_portable, linear_kernels_avx2,
+                                              linear_kernels_avx512};
 
 // The tensors of one call with the elements of each row side by side, and where each (batch entry, head) lies in them.
 class Call {
@@ -218,15 +222,7 @@ class Runner {
   ThreadScratch scratch_;
 };
 
-}  // namespace
-
-const LinearKernels* find_linear_kernels(const std::string& wanted, const std::string& feature_map, at::ScalarType dtype,
-                                         c10::DeviceType device) {
-  static constexpr KernelFamily<LinearKernels> family{"linear_attention", linear_kernels_portable, linear_kernels_avx2,
-                                                      linear_kernels_avx512};
-  return family.find(wanted, dtype, device, "feature map '" + feature_map + "'", features_of(feature_map).has_value());
-}
-
+// The same numbers for the same number of threads.
 std::tuple<Tensor, Tensor> linear_forward(const LinearKernels& kernels, const Tensor& q, const Tensor& k, const Tensor& v,
                                           bool causal, const std::optional<Tensor>& key_lengths, const LinearMap& map,
                                           double epsilon) {
@@ -333,5 +329,64 @@ Tensor linear_step(const LinearKernels& kernels, const Tensor& q, const Tensor& 
   else at::parallel_for(0, call.heads(), 1, [&](int64_t begin, int64_t end) { work(begin, end, at::get_thread_num()); });
   return output;
 }
+
+class CpuLinear final : public LinearImplementation {
+ public:
+  explicit CpuLinear(const LinearKernels& kernels) : kernels_(kernels) {}
+
+  std::string name() const override { return kernels_.name; }
+  std::tuple<Tensor, Tensor> forward(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
+                                     const std::optional<Tensor>& key_lengths, const LinearMap& map,
+                                     double epsilon) const override {
+    return linear_forward(kernels_, q, k, v, causal, key_lengths, map, epsilon);
+  }
+  std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& gradient, const Tensor& q, const Tensor& k, const Tensor& v,
+                                              const Tensor& normalizer, bool causal, const std::optional<Tensor>& key_lengths,
+                                              const LinearMap& map) const override {
+    return linear_backward(kernels_, gradient, q, k, v, normalizer, causal, key_lengths, map);
+  }
+  void add(const Tensor& k, const Tensor& v, const Tensor& s, const Tensor& z, const LinearMap& map) const override {
+    linear_add(kernels_, k, v, s, z, map);
+  }
+  Tensor step(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& s, const Tensor& z, const LinearMap& map,
+              double epsilon) const override {
+    return linear_step(kernels_, q, k, v, s, z, map, epsilon);
+  }
+
+ private:
+  const LinearKernels& kernels_;
+};
+
+const LinearImplementation* implementation_of(const LinearKernels* kernels) {
+  static const auto all = [] {
+    std::map<const LinearKernels*, CpuLinear> found;
+    for (const auto set : available_instruction_sets())
+      for (const auto element : {Element::float32, Element::float64, Element::bfloat16})
+        if (const auto* table = kFamily.of(set, element)) found.emplace(table, *table);
+    return found;
+  }();
+  return kernels ? &all.at(kernels) : nullptr;
+}
+
+FindLinear cuda_linear = nullptr;
+
+}  // namespace
+
+const LinearKernels* find_linear_kernels(const std::string& wanted, const std::string& feature_map, at::ScalarType dtype,
+                                         c10::DeviceType device) {
+  return kFamily.find(wanted, dtype, device, "feature map '" + feature_map + "'", features_of(feature_map).has_value());
+}
+
+const LinearImplementation* find_linear(const LinearRequest& request) {
+  if (request.wanted == "composed") return nullptr;
+  if (request.device != c10::DeviceType::CUDA)
+    return implementation_of(find_linear_kernels(request.wanted, request.feature_map, request.dtype, request.device));
+  if (cuda_linear) return cuda_linear(request);
+  TORCH_CHECK_VALUE(request.wanted == "auto", "linear_attention: kernel '", request.wanted,
+                    "' on CUDA needs libattn-cuda.so, which is not loaded");
+  return nullptr;
+}
+
+void set_cuda_linear(FindLinear find) { cuda_linear = find; }
 
 }  // namespace attn::kernels

@@ -44,8 +44,8 @@ struct LinearShape {
   static constexpr int kSteps = kDim / F::kDepth, kScoreSteps = kTokens / F::kDepth;
   static constexpr int kTiles = kDim / 8, kScoreTiles = kTokens / 8;
 
-  static constexpr size_t tile_bytes() { return sizeof(Tile) * kTokens * kStride; }
-  static constexpr size_t shared_bytes(int tiles) {
+  __host__ __device__ static constexpr size_t tile_bytes() { return sizeof(Tile) * kTokens * kStride; }
+  __host__ __device__ static constexpr size_t shared_bytes(int tiles) {
     return tiles * tile_bytes() + sizeof(Tile) * kTokens * kScoreStride +
            sizeof(float) * (kDim * kStateStride + kDim + 2 * kTokens);
   }
@@ -384,7 +384,7 @@ __global__ void __launch_bounds__(S::kThreads) backward_queries(LinearCall c) {
       // δ for each key of the own chunk that the row sees.
       const Accumulator none[S::kScoreTiles];
       block.store_scores(
-          none, [&](int row, int column, float) { return column <= row ? delta[row % 16 / 8] : 0.0f; }, ignored);
+          none, [&](int row, int column, float) { return column <= row ? (row % 16 < 8 ? delta[0] : delta[1]) : 0.0f; }, ignored);
       block.apply_scores(of_phi, k);
     }
     const E_of<S>* x = block.rows(c.q);
@@ -427,6 +427,7 @@ __global__ void __launch_bounds__(S::kThreads) backward_keys(LinearCall c) {
           scores, [&](int row, int column, float x) { return seen(row, column) ? x : 0.0f; }, ignored);
       block.apply_scores(of_v, g);
     }
+    block.store(of_v, k, c.v_gradient, first, end, c.value_dim, hide);  // the own warp alone has read its rows of k
     Accumulator of_phi[S::kTiles];
 #pragma unroll
     for (int t = 0; t < S::kTiles; ++t)
@@ -440,10 +441,8 @@ __global__ void __launch_bounds__(S::kThreads) backward_keys(LinearCall c) {
           scores, [&](int row, int column, float x) { return seen(row, column) ? x + block.row_b[column] : 0.0f; }, ignored);
       block.apply_scores(of_phi, q);
     }
-    // k and v are read by the own warp alone from here on.
-    block.store(of_v, v, c.v_gradient, first, end, c.value_dim, hide);
     const E_of<S>* x = block.rows(c.k);
-    block.store(of_phi, k, c.k_gradient, first, end, c.head_dim, [&](float of_feature, int64_t position, int column) {
+    block.store(of_phi, v, c.k_gradient, first, end, c.head_dim, [&](float of_feature, int64_t position, int column) {
       return hide(map_gradient(c.map, to_float(x[position * c.k.row_stride + column]), of_feature), position, column);
     });
     if (!c.causal) continue;

@@ -7,6 +7,8 @@
 // Fragments are read from shared memory by the functions here, so that nothing else knows their layout.
 #pragma once
 
+#include <type_traits>
+
 #include "attn/kernels/cuda/device.h"
 
 namespace attn::cuda {
@@ -110,7 +112,7 @@ struct Fragments {
       asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
                    : "+f"(d.x[0]), "+f"(d.x[1]), "+f"(d.x[2]), "+f"(d.x[3])
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-    else if constexpr (is_half(E{}))
+    else if constexpr (std::is_same<E, Half>::value)
       asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
                    : "+f"(d.x[0]), "+f"(d.x[1]), "+f"(d.x[2]), "+f"(d.x[3])
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
@@ -137,24 +139,20 @@ struct Fragments {
     }
 #endif
   }
-  static constexpr bool is_half(Half) { return true; }
-  template <class Other>
-  static constexpr bool is_half(Other) {
-    return false;
-  }
   __device__ static float entry(uint32_t word, int k) {
     if constexpr (sizeof(E) == 4) return bits_to_float(word);
     else return to_float(E{uint16_t(k % 2 == 0 ? word : word >> 16)});
   }
 };
 
-// sum [16, 8·kTiles] += a [16, kSteps·kDepth] · b, for the strides of Fragments; only the first `steps` of the depth.
+// sum [16, 8·kTiles] += a [16, kSteps·kDepth] · b, for the strides of Fragments.
 template <class F, int kTiles, int kSteps, class A, class B>
 __device__ inline void multiply(Accumulator (&sum)[kTiles], const A* a, int a_row, int a_depth, const B* b, int b_depth,
-                                int b_column, int steps = kSteps) {
-#pragma unroll
+                                int b_column) {
+  // Wide rows leave registers for one step at a time.
+  [[maybe_unused]] constexpr int kAtOnce = kTiles >= 16 ? 1 : 4;
+#pragma unroll kAtOnce
   for (int k = 0; k < kSteps; ++k) {
-    if (k >= steps) break;
     const auto of_a = F::load_a(a + k * F::kDepth * a_depth, a_row, a_depth);
 #pragma unroll
     for (int t = 0; t < kTiles; ++t)

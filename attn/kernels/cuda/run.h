@@ -1,0 +1,26 @@
+// What linear.cpp calls in the .cu files: all kernels of one call put on a stream.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "attn/kernels/cuda/linear_call.h"
+
+namespace attn::cuda {
+
+enum class Pass { forward, backward };
+
+// Tensor cores; `dim`: 16, 32, 64 or 128, not less than head_dim and value_dim. Rows begin at multiples of 16 bytes and end
+// there.
+void run_linear_bfloat16(const LinearCall& call, int dim, Pass pass, cudaStream_t stream);
+void run_linear_float16(const LinearCall& call, int dim, Pass pass, cudaStream_t stream);
+void run_linear_float32(const LinearCall& call, int dim, Pass pass, cudaStream_t stream);  // three TF32 products for one
+void run_linear_tf32(const LinearCall& call, int dim, Pass pass, cudaStream_t stream);
+
+enum class ElementKind { float32, float64, bfloat16, float16 };
+
+// Any dimension. `states` [batch·heads, D·M + D] of the sums' type, zeros: two of them for backward.
+void run_linear_plain(const LinearCall& call, ElementKind element, Pass pass, void* states, void* more_states,
+                      cudaStream_t stream);
+void run_linear_step(const LinearCall& call, ElementKind element, void* s, void* z, cudaStream_t stream);
+
+}  // namespace attn::cuda
