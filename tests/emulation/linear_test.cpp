@@ -87,10 +87,10 @@ struct Kind {
 template <class E, Precision kPrecision>
 Results run_kind(const Emulated& call, int dim) {
   switch (dim) {
-    case 16: return call.run<LinearShape<E, kPrecision, 16>>();
-    case 32: return call.run<LinearShape<E, kPrecision, 32>>();
-    case 64: return call.run<LinearShape<E, kPrecision, 64>>();
-    default: return call.run<LinearShape<E, kPrecision, 128>>();
+    case 16: return call.run<TileShape<E, kPrecision, 16>>();
+    case 32: return call.run<TileShape<E, kPrecision, 32>>();
+    case 64: return call.run<TileShape<E, kPrecision, 64>>();
+    default: return call.run<TileShape<E, kPrecision, 128>>();
   }
 }
 template <class E, class T>

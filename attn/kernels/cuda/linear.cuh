@@ -11,48 +11,22 @@
 // g′ = gradient / normalizer and δ = the gradient of the normalizer, as in attn/kernels/linear_kernels.h.
 #pragma once
 
-#include <type_traits>
-
 #include "attn/kernels/cuda/linear_call.h"
 #include "attn/kernels/cuda/linear_map.cuh"
-#include "attn/kernels/cuda/mma.h"
+#include "attn/kernels/cuda/tiles.cuh"
 
 namespace attn::cuda {
 
-// E: elements of the tensors; kDim: of both heads and values, padded with zeros.
-template <class E_, Precision kPrecision_, int kDim_>
-struct LinearShape {
-  using E = E_;
-  static constexpr Precision kPrecision = kPrecision_;
-  static constexpr int kDim = kDim_;
-  // What tiles in shared memory hold. float16 would not hold states and scaled gradients of long sequences; as TF32 it loses
-  // nothing.
-  static constexpr bool kSixteenBits = kPrecision == Precision::half_precision;
-  struct AsItIs {
-    using Type = E;
-  };
-  struct AsFloat {
-    using Type = float;
-  };
-  using Tile = typename std::conditional<kSixteenBits, AsItIs, AsFloat>::type::Type;
-  using F = Fragments<Tile, kPrecision>;
-
-  static constexpr int kTokens = kDim == 128 && !kSixteenBits ? 32 : 64;  // a chunk
-  static constexpr int kWarps = kTokens / 16, kThreads = kWarps * kWarp;
-  static constexpr int kPad = 16 / int(sizeof(Tile));  // rows begin at 16 bytes, and at different banks
-  static constexpr int kStride = kDim + kPad, kScoreStride = kTokens + kPad, kStateStride = kDim + 4;
-  static constexpr int kSteps = kDim / F::kDepth, kScoreSteps = kTokens / F::kDepth;
-  static constexpr int kTiles = kDim / 8, kScoreTiles = kTokens / 8;
-
-  __host__ __device__ static constexpr size_t tile_bytes() { return sizeof(Tile) * kTokens * kStride; }
-  __host__ __device__ static constexpr size_t shared_bytes(int tiles) {
-    return tiles * tile_bytes() + sizeof(Tile) * kTokens * kScoreStride +
-           sizeof(float) * (kDim * kStateStride + kDim + 2 * kTokens);
-  }
-};
-
 template <class S>
 using E_of = typename S::E;
+
+// Rows of the state: float32 whatever the tiles hold.
+template <class S>
+constexpr int kStateStride = S::kDim + 4;
+template <class S>
+constexpr size_t linear_shared_bytes(int tiles) {
+  return tiles * S::tile_bytes() + S::score_bytes() + sizeof(float) * (S::kDim * kStateStride<S> + S::kDim + 2 * S::kTokens);
+}
 
 // ------------------------------------------------------------ a block's parts
 
@@ -69,18 +43,13 @@ class LinearBlock {
     batch = index / c.heads, head = index % c.heads;
     char* p = shared_memory();
     for (int i = 0; i < tiles; ++i, p += S::tile_bytes()) tile[i] = reinterpret_cast<Tile*>(p);
-    scores = reinterpret_cast<Tile*>(p), p += sizeof(Tile) * S::kTokens * S::kScoreStride;
-    state = reinterpret_cast<float*>(p), p += sizeof(float) * S::kDim * S::kStateStride;
+    scores = reinterpret_cast<Tile*>(p), p += S::score_bytes();
+    state = reinterpret_cast<float*>(p), p += sizeof(float) * S::kDim * kStateStride<S>;
     vector = reinterpret_cast<float*>(p), p += sizeof(float) * S::kDim;
     row_a = reinterpret_cast<float*>(p), row_b = row_a + S::kTokens;
     visible = c.key_lengths ? c.key_lengths[batch] : c.key_len;
     visible = visible < 0 ? 0 : visible > c.key_len ? c.key_len : visible;
   }
-
-  __device__ static int thread() { return int(threadIdx.x); }
-  __device__ static int warp() { return int(threadIdx.x) / kWarp; }
-  // The first of the warp's 16 rows of a tile.
-  __device__ static Tile* own(Tile* x, int stride) { return x + warp() * 16 * stride; }
 
   __device__ int64_t begin(int64_t length) const { return least(length, split * c.split_len); }
   __device__ int64_t end(int64_t length) const { return least(length, (split + 1) * c.split_len); }
@@ -91,25 +60,9 @@ class LinearBlock {
   // Positions first … of a tensor's `dim` columns through f(x, row of the tile), zeros from `limit` on.
   template <class Function>
   __device__ void load(Tile* to, const Tensor4& x, int64_t first, int64_t limit, int dim, const Function& f) const {
-    constexpr int kVector = 16 / int(sizeof(E)), kVectors = S::kDim / kVector;
-    struct alignas(16) In {
-      E x[kVector];
-    };
-    struct alignas(16) Out {
-      Tile x[kVector];
-    };
     const E* from = rows(x);
-#pragma unroll
-    for (int round = 0; round < S::kTokens * kVectors / S::kThreads; ++round) {
-      const int i = round * S::kThreads + thread(), t = i / kVectors, column = i % kVectors * kVector;
-      Out out{};
-      if (first + t < limit && column < dim) {
-        const In in = *reinterpret_cast<const In*>(from + (first + t) * x.row_stride + column);
-#pragma unroll
-        for (int e = 0; e < kVector; ++e) out.x[e] = from_float<Tile>(f(to_float(in.x[e]), t));
-      }
-      *reinterpret_cast<Out*>(to + t * S::kStride + column) = out;
-    }
+    load_rows<S>(
+        to, dim, [&](int t) { return first + t < limit ? from + (first + t) * x.row_stride : nullptr; }, f);
   }
   __device__ void load_features(Tile* to, const Tensor4& x, int64_t first, int64_t limit) const {
     load(to, x, first, limit, c.head_dim, [&](float entry, int) { return apply_map(c.map, entry); });
@@ -137,11 +90,11 @@ class LinearBlock {
   }
   __device__ void load_state(const float* from) const {
     for (int i = thread(); i < S::kDim * S::kDim; i += S::kThreads)
-      state[i / S::kDim * S::kStateStride + i % S::kDim] = from ? from[i] : 0;
+      state[i / S::kDim * kStateStride<S> + i % S::kDim] = from ? from[i] : 0;
     for (int d = thread(); d < S::kDim; d += S::kThreads) vector[d] = from ? from[S::kDim * S::kDim + d] : 0;
   }
   __device__ void store_state(float* to) const {
-    for (int i = thread(); i < S::kDim * S::kDim; i += S::kThreads) to[i] = state[i / S::kDim * S::kStateStride + i % S::kDim];
+    for (int i = thread(); i < S::kDim * S::kDim; i += S::kThreads) to[i] = state[i / S::kDim * kStateStride<S> + i % S::kDim];
     for (int d = thread(); d < S::kDim; d += S::kThreads) to[S::kDim * S::kDim + d] = vector[d];
   }
   // state += leftᵀ · right and vector += Σ weight(t) · left[t], over the chunk; to be put between barriers.
@@ -149,16 +102,16 @@ class LinearBlock {
   __device__ void add_to_state(const Tile* left, const Tile* right, const Weight& weight) const {
     for (int r = warp() * 16; r < S::kDim; r += S::kWarps * 16) {
       Accumulator sum[S::kTiles];
-      float* rows = state + r * S::kStateStride;
+      float* rows = state + r * kStateStride<S>;
 #pragma unroll
       for (int t = 0; t < S::kTiles; ++t)
 #pragma unroll
-        for (int i = 0; i < 4; ++i) sum[t].x[i] = rows[Accumulator::row(i) * S::kStateStride + t * 8 + Accumulator::column(i)];
+        for (int i = 0; i < 4; ++i) sum[t].x[i] = rows[Accumulator::row(i) * kStateStride<S> + t * 8 + Accumulator::column(i)];
       multiply<F, S::kTiles, S::kScoreSteps>(sum, left + r, 1, S::kStride, right, S::kStride, 1);
 #pragma unroll
       for (int t = 0; t < S::kTiles; ++t)
 #pragma unroll
-        for (int i = 0; i < 4; ++i) rows[Accumulator::row(i) * S::kStateStride + t * 8 + Accumulator::column(i)] = sum[t].x[i];
+        for (int i = 0; i < 4; ++i) rows[Accumulator::row(i) * kStateStride<S> + t * 8 + Accumulator::column(i)] = sum[t].x[i];
     }
     for (int d = thread(); d < S::kDim; d += S::kThreads) {
       float sum = vector[d];
@@ -169,76 +122,30 @@ class LinearBlock {
 
   // ---------------------------------------------------------- the warp's 16 rows
 
-  // left [rows, kDim] · right [positions, kDim]ᵀ: all pairs of the chunk.
-  __device__ static void score(Accumulator (&sum)[S::kScoreTiles], Tile* left, const Tile* right) {
-    multiply<F, S::kScoreTiles, S::kSteps>(sum, own(left, S::kStride), S::kStride, 1, right, 1, S::kStride);
-  }
-  // Into `scores` as the factor of a product, what f(row, column, score) makes of it; returns each row's sum in its four lanes:
-  // of rows group and group + 8.
-  template <class Function>
-  __device__ void store_scores(const Accumulator (&sum)[S::kScoreTiles], const Function& f, float (&totals)[2]) const {
-    totals[0] = totals[1] = 0;
-    __syncwarp();  // the product before may still read
-#pragma unroll
-    for (int t = 0; t < S::kScoreTiles; ++t)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int row = Accumulator::row(i), column = t * 8 + Accumulator::column(i);
-        const float x = f(warp() * 16 + row, column, sum[t].x[i]);
-        totals[i / 2] += x;
-        own(scores, S::kScoreStride)[row * S::kScoreStride + column] = from_float<Tile>(x);
-      }
-    totals[0] = sum_over_lanes(totals[0], 4), totals[1] = sum_over_lanes(totals[1], 4);
-    __syncwarp();
-  }
-  // sum += scores · right [positions, kDim]
-  __device__ void apply_scores(Accumulator (&sum)[S::kTiles], const Tile* right) const {
-    multiply<F, S::kTiles, S::kScoreSteps>(sum, own(scores, S::kScoreStride), S::kScoreStride, 1, right, S::kStride, 1);
-  }
   // sum += left · state [F,M], or its transpose.
   __device__ void read_state(Accumulator (&sum)[S::kTiles], Tile* left, bool transposed) const {
-    if (transposed) multiply<F, S::kTiles, S::kSteps>(sum, own(left, S::kStride), S::kStride, 1, state, 1, S::kStateStride);
-    else multiply<F, S::kTiles, S::kSteps>(sum, own(left, S::kStride), S::kStride, 1, state, S::kStateStride, 1);
+    if (transposed) multiply<F, S::kTiles, S::kSteps>(sum, own_rows(left, S::kStride), S::kStride, 1, state, 1, kStateStride<S>);
+    else multiply<F, S::kTiles, S::kSteps>(sum, own_rows(left, S::kStride), S::kStride, 1, state, kStateStride<S>, 1);
   }
   // Of each of the lane's two rows with `vector`.
   __device__ void dot_with_vector(Tile* left, float (&dots)[2]) const {
-    const int lane = thread() % kWarp;
     for (int half = 0; half < 2; ++half) {
-      const Tile* row = own(left, S::kStride) + (lane / 4 + half * 8) * S::kStride;
+      const Tile* row = own_rows(left, S::kStride) + (lane() / 4 + half * 8) * S::kStride;
       float sum = 0;
-      for (int d = lane % 4; d < S::kDim; d += 4) sum += to_float(row[d]) * vector[d];
+      for (int d = lane() % 4; d < S::kDim; d += 4) sum += to_float(row[d]) * vector[d];
       dots[half] = sum_over_lanes(sum, 4);
     }
   }
 
-  // The warp's rows, by way of its own rows of `staging`, which nobody needs any more: to positions first … below `limit`, of
-  // `dim` columns, through f(x, position, column).
+  // The warp's rows to positions first … below `limit`, of `dim` columns, through f(x, position, column).
   template <class Function>
   __device__ void store(const Accumulator (&sum)[S::kTiles], Tile* staging, const Tensor4& to, int64_t first, int64_t limit,
                         int dim, const Function& f) const {
-    Tile* rows_of_warp = own(staging, S::kStride);
-    __syncwarp();
-#pragma unroll
-    for (int t = 0; t < S::kTiles; ++t)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        rows_of_warp[Accumulator::row(i) * S::kStride + t * 8 + Accumulator::column(i)] = from_float<Tile>(sum[t].x[i]);
-    __syncwarp();
-    constexpr int kVector = 16 / int(sizeof(E)), kVectors = S::kDim / kVector;
-    struct alignas(16) Out {
-      E x[kVector];
-    };
     E* all = rows(to);
-    for (int i = thread() % kWarp; i < 16 * kVectors; i += kWarp) {
-      const int row = i / kVectors, column = i % kVectors * kVector;
-      const int64_t position = first + warp() * 16 + row;
-      if (position >= limit || column >= dim) continue;
-      Out out;
-#pragma unroll
-      for (int e = 0; e < kVector; ++e)
-        out.x[e] = from_float<E>(f(to_float(rows_of_warp[row * S::kStride + column + e]), position, column + e));
-      *reinterpret_cast<Out*>(all + position * to.row_stride + column) = out;
-    }
+    const int64_t own_first = first + warp() * 16;
+    store_rows<S>(
+        sum, staging, dim, [&](int t) { return own_first + t < limit ? all + (own_first + t) * to.row_stride : nullptr; },
+        [&](float x, int t, int column) { return f(x, own_first + t, column); });
   }
 
   const LinearCall& c;
@@ -247,6 +154,29 @@ class LinearBlock {
   Tile *tile[4], *scores;
   float *state, *vector, *row_a, *row_b;
 };
+
+// ------------------------------------------------------------ scores of a causal chunk
+
+// Zeros for the keys that a row does not see.
+template <class S>
+__device__ inline void keep_seen(Accumulator (&scores)[S::kScoreTiles]) {
+#pragma unroll
+  for (int t = 0; t < S::kScoreTiles; ++t)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (t * 8 + Accumulator::column(i) > warp() * 16 + Accumulator::row(i)) scores[t].x[i] = 0;
+}
+// Of the lane's two rows, group and group + 8.
+template <class S>
+__device__ inline void add_row_sums(const Accumulator (&scores)[S::kScoreTiles], float (&totals)[2]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float sum = 0;
+#pragma unroll
+    for (int t = 0; t < S::kScoreTiles; ++t) sum += scores[t].x[half * 2] + scores[t].x[half * 2 + 1];
+    totals[half] += sum_over_lanes(sum, 4);
+  }
+}
 
 // ------------------------------------------------------------ kernels
 
@@ -305,23 +235,23 @@ __global__ void __launch_bounds__(S::kThreads) forward(LinearCall c) {
       block.load_values(v, first);
     }
     __syncthreads();
-    float totals[2], own_totals[2] = {0, 0};
+    float totals[2];
     block.dot_with_vector(q, totals);
     Accumulator out[S::kTiles];
     if (c.causal) {
       Accumulator scores[S::kScoreTiles];
-      block.score(scores, q, k);
-      block.store_scores(
-          scores, [](int row, int column, float x) { return column <= row ? x : 0.0f; }, own_totals);
-      block.apply_scores(out, v);
+      score_rows<S>(scores, q, k);
+      keep_seen<S>(scores);
+      add_row_sums<S>(scores, totals);
+      store_scores<S>(scores, block.scores, [](int, int, float x) { return x; });
+      apply_scores<S>(out, block.scores, v);
     }
     block.read_state(out, q, /*transposed=*/false);
-    const int lane = block.thread() % kWarp;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float total = totals[half] + own_totals[half] + c.epsilon;
-      const int64_t position = first + block.warp() * 16 + lane / 4 + half * 8;
-      if (lane % 4 == 0 && position < end) static_cast<float*>(c.normalizer)[block.index * c.query_len + position] = total;
+      const float total = totals[half] + c.epsilon;
+      const int64_t position = first + warp() * 16 + lane() / 4 + half * 8;
+      if (lane() % 4 == 0 && position < end) static_cast<float*>(c.normalizer)[block.index * c.query_len + position] = total;
 #pragma unroll
       for (int t = 0; t < S::kTiles; ++t) out[t].x[half * 2] /= total, out[t].x[half * 2 + 1] /= total;
     }
@@ -351,21 +281,18 @@ __global__ void __launch_bounds__(S::kThreads) backward_queries(LinearCall c) {
     }
     __syncthreads();
     Accumulator of_phi[S::kTiles];
-    float ignored[2];
     block.read_state(of_phi, g, /*transposed=*/true);
     if (c.causal) {
       Accumulator scores[S::kScoreTiles];
-      block.score(scores, g, v);
-      block.store_scores(
-          scores, [](int row, int column, float x) { return column <= row ? x : 0.0f; }, ignored);
-      block.apply_scores(of_phi, k);
+      score_rows<S>(scores, g, v);
+      store_scores<S>(scores, block.scores, [](int row, int column, float x) { return column <= row ? x : 0.0f; });
+      apply_scores<S>(of_phi, block.scores, k);
     }
     // δ = −φ·∂φ / normalizer, of the two rows.
-    const int lane = block.thread() % kWarp;
     float delta[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = block.warp() * 16 + lane / 4 + half * 8;
+      const int row = warp() * 16 + lane() / 4 + half * 8;
       float dot = 0;
 #pragma unroll
       for (int t = 0; t < S::kTiles; ++t)
@@ -373,7 +300,7 @@ __global__ void __launch_bounds__(S::kThreads) backward_queries(LinearCall c) {
         for (int i = 0; i < 2; ++i)
           dot += to_float(q[row * S::kStride + t * 8 + Accumulator::column(i)]) * of_phi[t].x[half * 2 + i];
       delta[half] = -sum_over_lanes(dot, 4) * block.row_a[row];
-      if (lane % 4 == 0 && first + row < end)
+      if (lane() % 4 == 0 && first + row < end)
         static_cast<float*>(c.normalizer_gradient)[block.index * c.query_len + first + row] = delta[half];
 #pragma unroll
       for (int t = 0; t < S::kTiles; ++t)
@@ -383,9 +310,9 @@ __global__ void __launch_bounds__(S::kThreads) backward_queries(LinearCall c) {
     if (c.causal) {
       // δ for each key of the own chunk that the row sees.
       const Accumulator none[S::kScoreTiles];
-      block.store_scores(
-          none, [&](int row, int column, float) { return column <= row ? (row % 16 < 8 ? delta[0] : delta[1]) : 0.0f; }, ignored);
-      block.apply_scores(of_phi, k);
+      store_scores<S>(none, block.scores,
+                      [&](int row, int column, float) { return column <= row ? (row % 16 < 8 ? delta[0] : delta[1]) : 0.0f; });
+      apply_scores<S>(of_phi, block.scores, k);
     }
     const E_of<S>* x = block.rows(c.q);
     block.store(of_phi, g, c.q_gradient, first, end, c.head_dim, [&](float of_feature, int64_t position, int column) {
@@ -415,17 +342,15 @@ __global__ void __launch_bounds__(S::kThreads) backward_keys(LinearCall c) {
       block.load_gradients(g, first, end);
     }
     __syncthreads();
-    float ignored[2];
     const auto seen = [](int row, int column) { return column >= row; };  // row: a key, column: a query
     const auto hide = [&](float x, int64_t position, int) { return position < block.visible ? x : 0.0f; };
     Accumulator of_v[S::kTiles];
     block.read_state(of_v, k, /*transposed=*/false);
     if (c.causal) {
       Accumulator scores[S::kScoreTiles];
-      block.score(scores, k, q);
-      block.store_scores(
-          scores, [&](int row, int column, float x) { return seen(row, column) ? x : 0.0f; }, ignored);
-      block.apply_scores(of_v, g);
+      score_rows<S>(scores, k, q);
+      store_scores<S>(scores, block.scores, [&](int row, int column, float x) { return seen(row, column) ? x : 0.0f; });
+      apply_scores<S>(of_v, block.scores, g);
     }
     block.store(of_v, k, c.v_gradient, first, end, c.value_dim, hide);  // the own warp alone has read its rows of k
     Accumulator of_phi[S::kTiles];
@@ -436,10 +361,10 @@ __global__ void __launch_bounds__(S::kThreads) backward_keys(LinearCall c) {
     block.read_state(of_phi, v, /*transposed=*/true);
     if (c.causal) {
       Accumulator scores[S::kScoreTiles];
-      block.score(scores, v, g);
-      block.store_scores(
-          scores, [&](int row, int column, float x) { return seen(row, column) ? x + block.row_b[column] : 0.0f; }, ignored);
-      block.apply_scores(of_phi, q);
+      score_rows<S>(scores, v, g);
+      store_scores<S>(scores, block.scores,
+                      [&](int row, int column, float x) { return seen(row, column) ? x + block.row_b[column] : 0.0f; });
+      apply_scores<S>(of_phi, block.scores, q);
     }
     const E_of<S>* x = block.rows(c.k);
     block.store(of_phi, v, c.k_gradient, first, end, c.head_dim, [&](float of_feature, int64_t position, int column) {

@@ -18,10 +18,10 @@ void run_linear(const LinearCall& call, int dim, Pass pass, cudaStream_t stream)
     else linear.backward();
   };
   switch (dim) {
-    case 16: return run(LinearShape<E, kPrecision, 16>{});
-    case 32: return run(LinearShape<E, kPrecision, 32>{});
-    case 64: return run(LinearShape<E, kPrecision, 64>{});
-    case 128: return run(LinearShape<E, kPrecision, 128>{});
+    case 16: return run(TileShape<E, kPrecision, 16>{});
+    case 32: return run(TileShape<E, kPrecision, 32>{});
+    case 64: return run(TileShape<E, kPrecision, 64>{});
+    case 128: return run(TileShape<E, kPrecision, 128>{});
     default: TORCH_CHECK(false, "linear attention: no CUDA kernel for dimension ", dim);
   }
 }

@@ -15,13 +15,13 @@ class LinearLaunch {
 
   void forward() {
     sum(/*of_queries=*/false, c_.causal ? Scan::before : Scan::all);
-    launch_(cuda::forward<S>, blocks(), S::kThreads, S::shared_bytes(3), c_);
+    launch_(cuda::forward<S>, blocks(), S::kThreads, linear_shared_bytes<S>(3), c_);
   }
   void backward() {
     sum(/*of_queries=*/false, c_.causal ? Scan::before : Scan::all);
-    launch_(cuda::backward_queries<S>, blocks(), S::kThreads, S::shared_bytes(4), c_);
+    launch_(cuda::backward_queries<S>, blocks(), S::kThreads, linear_shared_bytes<S>(4), c_);
     sum(/*of_queries=*/true, c_.causal ? Scan::behind : Scan::all);
-    launch_(cuda::backward_keys<S>, blocks(), S::kThreads, S::shared_bytes(4), c_);
+    launch_(cuda::backward_keys<S>, blocks(), S::kThreads, linear_shared_bytes<S>(4), c_);
   }
 
  private:
@@ -31,7 +31,7 @@ class LinearLaunch {
     if (!states) return;
     constexpr int64_t kThreads = 256, kNumbers = state_numbers(S::kDim);
     static_assert(kNumbers % 16 == 0);
-    launch_(sum_states<S>, blocks(), S::kThreads, S::shared_bytes(2), c_, of_queries);
+    launch_(sum_states<S>, blocks(), S::kThreads, linear_shared_bytes<S>(2), c_, of_queries);
     const int64_t numbers = c_.batch * c_.heads * kNumbers;
     launch_(scan_states, (numbers + kThreads - 1) / kThreads, int(kThreads), size_t{0}, states, kNumbers, c_.splits, numbers,
             scan);
