@@ -9,23 +9,13 @@
 #include "attn/kernels/cuda/linear_launch.cuh"
 #include "attn/kernels/cuda/linear_plain.cuh"
 #include "attn/linear_attention.h"
+#include "tests/emulation/run_here.h"
 #include "tests/method_helpers.h"
 
 namespace attn::cuda {
 namespace {
 
 using at::Tensor;
-
-// Runs a launch's blocks here and now.
-struct RunHere {
-  template <class... Parameters, class... Arguments>
-  void operator()(void (*kernel)(Parameters...), int64_t blocks, int threads, size_t shared_bytes,
-                  const Arguments&... arguments) const {
-    emulation::run_grid(unsigned(blocks), unsigned(threads), shared_bytes, [&] { kernel(arguments...); });
-  }
-};
-
-Tensor4 rows_of(const Tensor& x) { return {x.data_ptr(), x.stride(0), x.stride(1), x.stride(2)}; }
 
 struct Emulated {
   Tensor q, k, v, gradient;

@@ -74,10 +74,9 @@ __device__ inline void load_rows(typename S::Tile* to, int dim, const Row& row, 
 
 // The warp's 16 rows of sums to row(t), t < 16, null for those that go nowhere, through f(x, t, column); by way of its own rows
 // of `staging`, which nobody needs any more.
-template <class S, class Row, class Function>
+template <class S, class To = typename S::E, class Row, class Function>
 __device__ inline void store_rows(const Accumulator (&sum)[S::kTiles], typename S::Tile* staging, int dim, const Row& row,
                                   const Function& f) {
-  using E = typename S::E;
   using Tile = typename S::Tile;
   Tile* rows = own_rows(staging, S::kStride);
   __syncwarp();
@@ -87,17 +86,17 @@ __device__ inline void store_rows(const Accumulator (&sum)[S::kTiles], typename 
     for (int i = 0; i < 4; ++i)
       rows[Accumulator::row(i) * S::kStride + t * 8 + Accumulator::column(i)] = from_float<Tile>(sum[t].x[i]);
   __syncwarp();
-  constexpr int kVector = 16 / int(sizeof(E)), kVectors = S::kDim / kVector;
+  constexpr int kVector = 16 / int(sizeof(To)), kVectors = S::kDim / kVector;
   struct alignas(16) Out {
-    E x[kVector];
+    To x[kVector];
   };
   for (int i = lane(); i < 16 * kVectors; i += kWarp) {
     const int t = i / kVectors, column = i % kVectors * kVector;
-    E* to = row(t);
+    To* to = row(t);
     if (to == nullptr || column >= dim) continue;
     Out out;
 #pragma unroll
-    for (int e = 0; e < kVector; ++e) out.x[e] = from_float<E>(f(to_float(rows[t * S::kStride + column + e]), t, column + e));
+    for (int e = 0; e < kVector; ++e) out.x[e] = from_float<To>(f(to_float(rows[t * S::kStride + column + e]), t, column + e));
     *reinterpret_cast<Out*>(to + column) = out;
   }
 }
