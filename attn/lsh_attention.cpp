@@ -203,14 +203,18 @@ Tensor lengths_of(const OptionalTensor& key_lengths, const Tensor& qk) {
 
 // ---------------------------------------------------------------- primitives
 
+const kernels::LshImplementation* implementation_for(const Tensor& qk, const Tensor& v, std::string_view wanted) {
+  return kernels::find_lsh({std::string(wanted), qk.scalar_type(), qk.device().type(), qk.size(3), v.size(3)});
+}
+
 // The output; log_sum_exp, float64 [B,H,R,N], of each row in each round; the order of positions, int64 [B,H,R,N].
 // In float32 a logit of −1e5 has no digits left for the logarithm of a sum: hence float64.
 std::tuple<Tensor, Tensor, Tensor> forward_primitive(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk,
                                                      bool causal, const OptionalTensor& key_lengths, std::string_view profile,
                                                      at::OptionalIntArrayRef bucket_factors, std::string_view kernel) {
   const bool trax = profile == kTrax;
-  if (const auto* own = kernels::find_lsh_kernels(std::string(kernel), qk.scalar_type(), qk.device().type()))
-    return kernels::lsh_forward(*own, qk, v, rotations, chunk, causal, key_lengths, trax, bucket_factors);
+  if (const auto* own = implementation_for(qk, v, kernel))
+    return own->forward(qk, v, rotations, chunk, causal, key_lengths, trax, bucket_factors);
   const auto lengths = lengths_of(key_lengths, qk);
   const auto order = sorted_positions(lsh_buckets(qk, rotations, bucket_factors), lengths);
   const Places at(order, lengths, chunk, trax);
@@ -243,9 +247,9 @@ std::tuple<Tensor, Tensor> backward_primitive(const Tensor& gradient, const Tens
                                               const OptionalTensor& key_lengths, const Tensor& log_sum_exp, const Tensor& order,
                                               int64_t chunk, bool causal, std::string_view profile, std::string_view kernel) {
   const bool trax = profile == kTrax;
-  if (const auto* own = kernels::find_lsh_kernels(std::string(kernel), qk.scalar_type(), qk.device().type())) {
+  if (const auto* own = implementation_for(qk, v, kernel)) {
     const auto shares = round_shares(log_sum_exp.flatten(0, 1), trax);
-    return kernels::lsh_backward(*own, gradient, qk, v, output, key_lengths, log_sum_exp, order, shares, chunk, causal, trax);
+    return own->backward(gradient, qk, v, output, key_lengths, log_sum_exp, order, shares, chunk, causal, trax);
   }
   const auto lengths = lengths_of(key_lengths, qk);
   const Places at(order.flatten(0, 1), lengths, chunk, trax);

@@ -34,7 +34,7 @@ constexpr const char* kFastTransformers = "fast-transformers";
 // gives zeros and zero gradients. A NaN or infinity makes the rows that see it NaN and no others; at a hidden position it
 // reaches nothing but its own row, and no gradient.
 //
-// kernel: see kernels::find_lsh_kernels().
+// kernel: see kernels::find_lsh().
 //
 // Throws c10::ValueError naming the argument, what was found and what was expected.
 at::Tensor lsh_attention(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& rotations, int64_t chunk, bool causal,

@@ -66,7 +66,7 @@ class Lsh : public AttentionMethod {
         buckets_(options.integer("buckets")),
         seed_(uint64_t(options.integer("seed"))),
         kernel_(options.text("kernel")) {
-    if (kernel_ != kComposed) kernels::choose_instruction_set(kernel_);
+    if (kernel_ != kComposed && kernel_ != "cuda") kernels::choose_instruction_set(kernel_);
     TORCH_CHECK_VALUE(buckets_ % 2 == 0, "lsh: buckets = ", buckets_, ", expected an even number, or 0 for the profile's own");
     if (chunk_ == 0) chunk_ = trax_ ? 64 : 32;
   }
@@ -199,8 +199,8 @@ class Lsh : public AttentionMethod {
   }
 
   at::Tensor attend_with(int64_t buckets, const at::Tensor& qk, const at::Tensor& v, const Mask& mask) {
-    const auto* own = kernels::find_lsh_kernels(kernel_, qk.scalar_type(), qk.device().type());
-    ran(own ? std::string("kernel/") + own->name : "aten/sorted chunks");
+    const auto* own = kernels::find_lsh({kernel_, qk.scalar_type(), qk.device().type(), qk.size(3), v.size(3)});
+    ran(own ? "kernel/" + own->name() : "aten/sorted chunks");
     // The same seed gives the same rotations, so one drawing serves all calls: it needs the CPU and a copy to the device.
     if (!rotations_.defined() || rotations_.size(0) != qk.size(3) || rotations_.device() != qk.device() ||
         rotated_buckets_ != buckets) {
@@ -287,7 +287,7 @@ class Lsh : public AttentionMethod {
     const double forward = hash + logits + values + exponentials;
     const double least = p.input_bytes() + p.output_bytes();
     const double inputs = p.input_bytes() + (backward ? p.output_bytes() : 0);
-    const bool own = kernels::find_lsh_kernels(kernel_, p.dtype, p.device) != nullptr;
+    const bool own = kernels::find_lsh({kernel_, p.dtype, p.device, p.head_dim, p.value_dim}) != nullptr;
     return {backward ? forward + 3 * logits + 2 * values + 2 * exponentials : forward,
             backward ? 2 * least + p.input_bytes() : least,
             inputs + (own ? kernel_bytes(p, backward, tokens) : extra_bytes(p, backward, tokens, slots, columns))};
@@ -340,8 +340,8 @@ class Lsh : public AttentionMethod {
 MethodEntry entry(const std::string& name, int64_t rounds, bool composed = false) {
   OptionSpec kernel{"kernel",
                     std::string("auto"),
-                    "the CPU's instruction set; auto: the best there is; composed: of ATen operations",
-                    {"auto", "avx512", "avx2", "portable", kComposed}};
+                    "what computes: the CPU's instruction set, or cuda; auto: the best there is; composed: of ATen operations",
+                    {"auto", "avx512", "avx2", "portable", "cuda", kComposed}};
   if (composed) kernel = {"kernel", std::string(kComposed), "of ATen operations", {kComposed}};
   return entry_of<Lsh>(
       name,

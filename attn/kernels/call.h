@@ -6,6 +6,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -54,6 +55,19 @@ struct KernelFamily {
     return kernels;
   }
 };
+
+// What wraps those kernels as an implementation: one for each table, made once.
+template <class Implementation, class Kernels>
+const Implementation* implementation_of(const KernelFamily<Kernels>& family, const Kernels* kernels) {
+  static const auto all = [&] {
+    std::map<const Kernels*, Implementation> found;
+    for (const auto set : available_instruction_sets())
+      for (const auto element : {Element::float32, Element::float64, Element::bfloat16})
+        if (const auto* table = family.of(set, element)) found.emplace(table, *table);
+    return found;
+  }();
+  return kernels ? &all.at(kernels) : nullptr;
+}
 
 // Why a method whose option is kernel=`wanted` cannot, or nothing; `label` is the method's.
 inline std::optional<std::string> why_no_kernel(const std::string& label, const std::string& wanted, at::ScalarType dtype,

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
 
 #include "attn/feature_map.h"
@@ -357,17 +356,6 @@ class CpuLinear final : public LinearImplementation {
   const LinearKernels& kernels_;
 };
 
-const LinearImplementation* implementation_of(const LinearKernels* kernels) {
-  static const auto all = [] {
-    std::map<const LinearKernels*, CpuLinear> found;
-    for (const auto set : available_instruction_sets())
-      for (const auto element : {Element::float32, Element::float64, Element::bfloat16})
-        if (const auto* table = kFamily.of(set, element)) found.emplace(table, *table);
-    return found;
-  }();
-  return kernels ? &all.at(kernels) : nullptr;
-}
-
 FindLinear cuda_linear = nullptr;
 
 }  // namespace
@@ -380,7 +368,8 @@ const LinearKernels* find_linear_kernels(const std::string& wanted, const std::s
 const LinearImplementation* find_linear(const LinearRequest& request) {
   if (request.wanted == "composed") return nullptr;
   if (request.device != c10::DeviceType::CUDA)
-    return implementation_of(find_linear_kernels(request.wanted, request.feature_map, request.dtype, request.device));
+    return implementation_of<CpuLinear>(kFamily,
+                                        find_linear_kernels(request.wanted, request.feature_map, request.dtype, request.device));
   if (cuda_linear) return cuda_linear(request);
   TORCH_CHECK_VALUE(request.wanted == "auto", "linear_attention: kernel '", request.wanted,
                     "' on CUDA needs libattn-cuda.so, which is not loaded");

@@ -121,13 +121,7 @@ struct Sums {
   }
 };
 
-}  // namespace
-
-const LshKernels* find_lsh_kernels(const std::string& wanted, at::ScalarType dtype, c10::DeviceType device) {
-  static constexpr KernelFamily<LshKernels> family{"lsh_attention", lsh_kernels_portable, lsh_kernels_avx2, lsh_kernels_avx512};
-  return family.find(wanted, dtype, device, "LSH attention", true);
-}
-
+// The same numbers for the same number of threads.
 std::tuple<Tensor, Tensor, Tensor> lsh_forward(const LshKernels& kernels, const Tensor& qk, const Tensor& v,
                                                const Tensor& rotations, int64_t chunk, bool causal,
                                                const std::optional<Tensor>& key_lengths, bool trax,
@@ -200,5 +194,46 @@ std::tuple<Tensor, Tensor> lsh_backward(const LshKernels& kernels, const Tensor&
   }
   return {call.of_qk, call.of_v};
 }
+
+class CpuLsh final : public LshImplementation {
+ public:
+  explicit CpuLsh(const LshKernels& kernels) : kernels_(kernels) {}
+
+  std::string name() const override { return kernels_.name; }
+  std::tuple<Tensor, Tensor, Tensor> forward(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk,
+                                             bool causal, const std::optional<Tensor>& key_lengths, bool trax,
+                                             at::OptionalIntArrayRef bucket_factors) const override {
+    return lsh_forward(kernels_, qk, v, rotations, chunk, causal, key_lengths, trax, bucket_factors);
+  }
+  std::tuple<Tensor, Tensor> backward(const Tensor& gradient, const Tensor& qk, const Tensor& v, const Tensor& output,
+                                      const std::optional<Tensor>& key_lengths, const Tensor& log_sum_exp, const Tensor& order,
+                                      const Tensor& shares, int64_t chunk, bool causal, bool trax) const override {
+    return lsh_backward(kernels_, gradient, qk, v, output, key_lengths, log_sum_exp, order, shares, chunk, causal, trax);
+  }
+
+ private:
+  const LshKernels& kernels_;
+};
+
+constexpr KernelFamily<LshKernels> kFamily{"lsh_attention", lsh_kernels_portable, lsh_kernels_avx2, lsh_kernels_avx512};
+FindLsh cuda_lsh = nullptr;
+
+}  // namespace
+
+const LshKernels* find_lsh_kernels(const std::string& wanted, at::ScalarType dtype, c10::DeviceType device) {
+  return kFamily.find(wanted, dtype, device, "LSH attention", true);
+}
+
+const LshImplementation* find_lsh(const LshRequest& request) {
+  if (request.wanted == "composed") return nullptr;
+  if (request.device != c10::DeviceType::CUDA)
+    return implementation_of<CpuLsh>(kFamily, find_lsh_kernels(request.wanted, request.dtype, request.device));
+  if (cuda_lsh) return cuda_lsh(request);
+  TORCH_CHECK_VALUE(request.wanted == "auto", "lsh_attention: kernel '", request.wanted,
+                    "' on CUDA needs libattn-cuda.so, which is not loaded");
+  return nullptr;
+}
+
+void set_cuda_lsh(FindLsh find) { cuda_lsh = find; }
 
 }  // namespace attn::kernels

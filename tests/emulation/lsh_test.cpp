@@ -73,9 +73,10 @@ Result emulated(const Setting& s, const Inputs& in) {
   c.sums = sums.data_ptr<float>(), c.merged = merged.data_ptr<double>();
 
   const auto exact = in.rotations.to(at::kDouble).permute({1, 0, 2}).contiguous(), rounded = exact.to(at::kFloat);
+  const Tensor longest = at::linalg_vector_norm(exact, 2, at::IntArrayRef{1}).max().to(at::kFloat);
   const LshRotations rotations{exact.const_data_ptr<double>(), rounded.const_data_ptr<float>(),
                                int(in.factors ? (*in.factors)[0] / 2 : exact.size(2)), int(in.factors ? (*in.factors)[1] / 2 : 0),
-                               float(at::linalg_vector_norm(exact, 2, at::IntArrayRef{1}).max().item<double>())};
+                               longest.const_data_ptr<float>()};
   std::vector<uint64_t> keys(size_t(r.order.numel())), sorted(keys.size());
   sort_positions<E>(c, rotations, keys.data(), sorted.data(), RunHere{}, SortHere{});
   run_lsh_forward<S>(c, RunHere{});

@@ -13,9 +13,7 @@
 #include <algorithm>
 
 #include "attn/feature_map.h"
-#include "attn/kernels/call.h"
-#include "attn/kernels/cuda/linear_splits.h"
-#include "attn/kernels/cuda/run.h"
+#include "attn/kernels/cuda/tensors.h"
 #include "attn/kernels/linear.h"
 
 namespace attn::cuda {
@@ -28,29 +26,6 @@ std::optional<LinearMapKind> kind_of(const std::string& map) {
   if (map == "elu0.1") return LinearMapKind::elu01;
   if (map == "relu") return LinearMapKind::relu;
   return std::nullopt;
-}
-
-std::optional<ElementKind> element_of(at::ScalarType dtype) {
-  if (dtype == at::kFloat) return ElementKind::float32;
-  if (dtype == at::kDouble) return ElementKind::float64;
-  if (dtype == at::kBFloat16) return ElementKind::bfloat16;
-  if (dtype == at::kHalf) return ElementKind::float16;
-  return std::nullopt;
-}
-
-constexpr int64_t kVectorBytes = 16;
-
-Tensor4 rows_of(const Tensor& x) {
-  if (!x.defined()) return {};
-  return {x.data_ptr(), x.stride(0), x.stride(1), x.stride(2)};
-}
-
-// Rows that begin at whole vectors: the tensor itself, or a copy.
-Tensor with_aligned_rows(const Tensor& x) {
-  const auto aligned = [&](int64_t elements) { return elements * int64_t(x.element_size()) % kVectorBytes == 0; };
-  const bool fits = x.stride(3) == 1 && reinterpret_cast<uintptr_t>(x.const_data_ptr()) % kVectorBytes == 0 &&
-                    aligned(x.stride(0)) && aligned(x.stride(1)) && aligned(x.stride(2));
-  return fits ? x : x.clone(at::MemoryFormat::Contiguous);
 }
 
 // The tensors of one call, and the call as kernels take it.
@@ -98,11 +73,8 @@ class CudaLinear final : public kernels::LinearImplementation {
     if (kind_ == Kind::plain) return "";
     if (*element == ElementKind::float64) return "does not compute in Double; 'cuda-plain' does";
     if (kind_ == Kind::tf32 && *element != ElementKind::float32) return "is for float32";
-    const auto bytes = int64_t(c10::elementSize(r.dtype));
-    const bool whole = r.head_dim * bytes % kVectorBytes == 0 && r.value_dim * bytes % kVectorBytes == 0;
-    if (padded_dim(r.head_dim, r.value_dim) > 0 && whole) return "";
-    return "needs head_dim and value_dim of at most 128, in whole 16 bytes; 'cuda-plain' takes " + std::to_string(r.head_dim) +
-           " and " + std::to_string(r.value_dim);
+    const auto problem = why_not_tiles(r.dtype, r.head_dim, r.value_dim);
+    return problem.empty() ? "" : problem + "; 'cuda-plain' takes these";
   }
 
   std::tuple<Tensor, Tensor> forward(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,

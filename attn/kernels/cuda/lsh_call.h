@@ -32,7 +32,7 @@ struct LshRotations {
   const double* exact;
   const float* rounded;
   int first_half, second_half;
-  float longest;  // of the columns' lengths
+  const float* longest;  // of the columns' lengths; on the device, so that nobody waits for it
 };
 
 }  // namespace attn::cuda

@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kHashWarps* kWarp)
   const int count = int(c.length - begin < kHashedPositions ? c.length - begin : kHashedPositions);
   const int64_t visible = c.key_lengths ? c.key_lengths[g / c.heads] : c.length;
   const E* rows = static_cast<const E*>(c.qk.data) + g / c.heads * c.qk.batch_stride + g % c.heads * c.qk.head_stride;
-  const float rounding = 2 * rotations.longest * float(c.head_dim + 4) * 6e-8f;
+  const float rounding = 2 * *rotations.longest * float(c.head_dim + 4) * 6e-8f;
   for (int p = 0; p < kHashedPositions; ++p) {
     float squares = 0;
     for (int d = lane(); d < c.head_dim; d += kWarp) {

@@ -1,9 +1,10 @@
-// What linear.cpp calls in the .cu files: all kernels of one call put on a stream.
+// What linear.cpp and lsh.cpp call in the .cu files: all kernels of one call put on a stream.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include "attn/kernels/cuda/linear_call.h"
+#include "attn/kernels/cuda/lsh_call.h"
 
 namespace attn::cuda {
 
@@ -22,5 +23,14 @@ enum class ElementKind { float32, float64, bfloat16, float16 };
 void run_linear_plain(const LinearCall& call, ElementKind element, Pass pass, void* states, void* more_states,
                       cudaStream_t stream);
 void run_linear_step(const LinearCall& call, ElementKind element, void* s, void* z, cudaStream_t stream);
+
+// Bytes that sorting `count` keys takes beside them.
+size_t sort_bytes(int64_t count);
+// Writes call.order. keys, sorted: [batch·heads·rounds·length].
+void run_lsh_sort(const LshCall& call, const LshRotations& rotations, ElementKind element, uint64_t* keys, uint64_t* sorted,
+                  void* scratch, size_t scratch_bytes, cudaStream_t stream);
+void run_lsh_bfloat16(const LshCall& call, int dim, Pass pass, cudaStream_t stream);
+void run_lsh_float16(const LshCall& call, int dim, Pass pass, cudaStream_t stream);
+void run_lsh_float32(const LshCall& call, int dim, Pass pass, cudaStream_t stream);
 
 }  // namespace attn::cuda
