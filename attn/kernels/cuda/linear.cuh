@@ -326,7 +326,7 @@ __global__ void __launch_bounds__(S::kThreads) backward_queries(LinearCall c) {
 
 // The gradients of k and v; causal: from the last position to the first.
 template <class S>
-__global__ void __launch_bounds__(S::kThreads) backward_keys(LinearCall c) {
+__global__ void __launch_bounds__(S::kThreads, S::kPrecision == Precision::tf32_three ? 1 : 2) backward_keys(LinearCall c) {
   const LinearBlock<S> block(c, 4);
   auto *q = block.tile[0], *k = block.tile[1], *v = block.tile[2], *g = block.tile[3];
   block.load_state(c.query_states ? block.state_in(c.query_states, c.causal ? block.split : 0) : nullptr);

@@ -251,17 +251,25 @@ __global__ void __launch_bounds__(S::kThreads) lsh_forward(LshCall c, int64_t ro
   }
 }
 
-// The warp's rows of sums onto the rows of `to` [·, dim] that belong to positions.
+// Onto the rows of `to` [·, dim] that belong to positions: the warp's 16 columns of scores, transposed, · right [kTokens, kDim].
+// Needs the rows of all warps. In parts of 64 columns, as many as registers hold beside what the caller keeps in them.
 template <class S>
-__device__ inline void add_rows(const Accumulator (&sum)[S::kTiles], const int32_t* positions, int dim, float* to) {
+__device__ inline void add_transposed_product(const typename S::Tile* scores, const typename S::Tile* right,
+                                              const int32_t* positions, int dim, float* to) {
+  constexpr int kTiles = S::kTiles < 8 ? S::kTiles : 8;
+#pragma unroll 1
+  for (int first = 0; first < S::kDim; first += kTiles * 8) {
+    Accumulator sum[kTiles];
+    multiply<typename S::F, kTiles, S::kScoreSteps>(sum, scores + warp() * 16, 1, S::kScoreStride, right + first, S::kStride, 1);
 #pragma unroll
-  for (int t = 0; t < S::kTiles; ++t)
+    for (int t = 0; t < kTiles; ++t)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int32_t position = positions[warp() * 16 + Accumulator::row(i)];
-      const int column = t * 8 + Accumulator::column(i);
-      if (position >= 0 && column < dim) atomicAdd(to + int64_t(position) * dim + column, sum[t].x[i]);
-    }
+      for (int i = 0; i < 4; ++i) {
+        const int32_t position = positions[warp() * 16 + Accumulator::row(i)];
+        const int column = first + t * 8 + Accumulator::column(i);
+        if (position >= 0 && column < dim) atomicAdd(to + int64_t(position) * dim + column, sum[t].x[i]);
+      }
+  }
 }
 
 // Chunks of all rounds, from weights computed again: w = share · exp(logit − log-sum-exp).
@@ -331,11 +339,8 @@ __global__ void __launch_bounds__(S::kThreads) lsh_backward(LshCall c) {
     weigh(weights);
     store_scores<S>(weights, block.scores, [](int, int, float x) { return x; });
     __syncthreads();
-    {
-      Accumulator of_value[S::kTiles];
-      apply_scores_transposed<S>(of_value, block.scores, g);
-      add_rows<S>(of_value, block.key_positions, c.value_dim, c.of_value + block.index * c.length * c.value_dim);
-    }
+    add_transposed_product<S>(block.scores, g, block.key_positions, c.value_dim,
+                              c.of_value + block.index * c.length * c.value_dim);
     {
       // Of the logits, times what the key is x times of: so it is one factor for x as a query and as a key.
       Accumulator of_weights[S::kScoreTiles];
@@ -350,11 +355,17 @@ __global__ void __launch_bounds__(S::kThreads) lsh_backward(LshCall c) {
     store_scores<S>(weights, block.scores, [](int, int, float x) { return x; });
     __syncthreads();
     apply_scores<S>(of_query, block.scores, k);
-    Accumulator of_key[S::kTiles];
-    apply_scores_transposed<S>(of_key, block.scores, q);
-    add_rows<S>(of_key, block.key_positions, c.head_dim, c.of_key + block.index * c.length * c.head_dim);
+    add_transposed_product<S>(block.scores, q, block.key_positions, c.head_dim, c.of_key + block.index * c.length * c.head_dim);
   });
-  add_rows<S>(of_query, block.query_positions, c.head_dim, c.of_query + block.index * c.length * c.head_dim);
+  float* to = c.of_query + block.index * c.length * c.head_dim;
+#pragma unroll
+  for (int t = 0; t < S::kTiles; ++t)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int32_t position = block.query_positions[warp() * 16 + Accumulator::row(i)];
+      const int column = t * 8 + Accumulator::column(i);
+      if (position >= 0 && column < c.head_dim) atomicAdd(to + int64_t(position) * c.head_dim + column, of_query[t].x[i]);
+    }
 }
 
 // x as a query, and through its key x·scale, whose scale depends on x itself. A warp a position.

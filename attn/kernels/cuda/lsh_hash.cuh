@@ -51,10 +51,9 @@ __device__ inline int exact_axis(const E* x, int dim, const double* rotation, in
   return most.value >= least.value ? most.index : least.index + count;
 }
 
-// For the warp's positions: the axis where float32 decides, −1 where it does not.
+// For the warp's positions, each with the lane of its number: the axis where float32 decides, −1 where it does not.
 template <class E>
-__device__ inline void rounded_axes(const float* x, const float* bounds, int dim, const float* rotation, int columns, int count,
-                                    int (&axes)[kHashedPositions]) {
+__device__ inline int rounded_axis(const float* x, const float* bounds, int dim, const float* rotation, int columns, int count) {
   float first[kHashedPositions], second[kHashedPositions];
   int at[kHashedPositions];
 #pragma unroll
@@ -73,6 +72,7 @@ __device__ inline void rounded_axes(const float* x, const float* bounds, int dim
       else if (!(size <= second[p])) second[p] = size;
     }
   }
+  int decided = -1;
 #pragma unroll
   for (int p = 0; p < kHashedPositions; ++p) {
     for (int bits = kWarp / 2; bits > 0; bits /= 2) {
@@ -85,8 +85,9 @@ __device__ inline void rounded_axes(const float* x, const float* bounds, int dim
       second[p] = second[p] > other_second ? second[p] : other_second;
       if (!(loser <= second[p])) second[p] = loser;
     }
-    axes[p] = first[p] - second[p] > bounds[p] ? at[p] : -1;
+    if (lane() == p) decided = first[p] - second[p] > bounds[p] ? at[p] : -1;
   }
+  return decided;
 }
 
 // keys[(g·R + r)·N + i] = ((g·R + r)·(buckets + 1) + bucket)·2^position_bits + i, hidden positions in a bucket behind all others.
@@ -116,26 +117,22 @@ __global__ void __launch_bounds__(kHashWarps* kWarp)
   __syncwarp();
   const int columns = rotations.first_half + rotations.second_half;
   for (int64_t r = 0; r < c.rounds; ++r) {
-    int bucket[kHashedPositions] = {};
+    int bucket = 0;  // of the position with the lane's number
     for (int half = 0; half < (rotations.second_half > 0 ? 2 : 1); ++half) {
       const int size = half == 0 ? rotations.first_half : rotations.second_half;
       const int64_t from = r * c.head_dim * columns + (half == 0 ? 0 : rotations.first_half);
-      int axes[kHashedPositions];
-      rounded_axes<E>(x, bounds, c.head_dim, rotations.rounded + from, columns, size, axes);
-#pragma unroll
-      for (int p = 0; p < kHashedPositions; ++p) {
-        if (p < count && axes[p] < 0)
-          axes[p] = exact_axis(rows + (begin + p) * c.qk.row_stride, c.head_dim, rotations.exact + from, columns, size);
-        bucket[p] += half == 0 ? axes[p] : axes[p] * 2 * rotations.first_half;
+      int axis = rounded_axis<E>(x, bounds, c.head_dim, rotations.rounded + from, columns, size);
+      for (int p = 0; p < count; ++p) {
+        if (__shfl_sync(kAllLanes, axis, p) >= 0) continue;
+        const int exact = exact_axis(rows + (begin + p) * c.qk.row_stride, c.head_dim, rotations.exact + from, columns, size);
+        if (lane() == p) axis = exact;
       }
+      bucket += half == 0 ? axis : axis * 2 * rotations.first_half;
     }
-#pragma unroll
-    for (int p = 0; p < kHashedPositions; ++p) {
-      if (p >= count || lane() != p) continue;
-      const int64_t i = begin + p, segment = g * c.rounds + r;
-      const uint64_t place = uint64_t(segment * (buckets + 1) + (i < visible ? bucket[p] : buckets));
-      keys[segment * c.length + i] = place << position_bits | uint64_t(i);
-    }
+    if (lane() >= count) continue;
+    const int64_t i = begin + lane(), segment = g * c.rounds + r;
+    const uint64_t place = uint64_t(segment * (buckets + 1) + (i < visible ? bucket : buckets));
+    keys[segment * c.length + i] = place << position_bits | uint64_t(i);
   }
 }
 

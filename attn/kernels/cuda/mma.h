@@ -150,7 +150,7 @@ template <class F, int kTiles, int kSteps, class A, class B>
 __device__ inline void multiply(Accumulator (&sum)[kTiles], const A* a, int a_row, int a_depth, const B* b, int b_depth,
                                 int b_column) {
   // Wide rows leave registers for one step at a time.
-  [[maybe_unused]] constexpr int kAtOnce = kTiles >= 16 ? 1 : 4;
+  [[maybe_unused]] constexpr int kAtOnce = kTiles >= 16 ? 1 : kSteps > 4 ? 2 : 4;
 #pragma unroll kAtOnce
   for (int k = 0; k < kSteps; ++k) {
     const auto of_a = F::load_a(a + k * F::kDepth * a_depth, a_row, a_depth);

@@ -127,11 +127,4 @@ __device__ inline void apply_scores(Accumulator (&sum)[S::kTiles], typename S::T
   multiply<typename S::F, S::kTiles, S::kScoreSteps>(sum, own_rows(scores, S::kScoreStride), S::kScoreStride, 1, right,
                                                      S::kStride, 1);
 }
-// sum += the warp's 16 columns of scores, transposed, · right [kTokens, kDim]; needs the rows of all warps.
-template <class S>
-__device__ inline void apply_scores_transposed(Accumulator (&sum)[S::kTiles], const typename S::Tile* scores,
-                                               const typename S::Tile* right) {
-  multiply<typename S::F, S::kTiles, S::kScoreSteps>(sum, scores + warp() * 16, 1, S::kScoreStride, right, S::kStride, 1);
-}
-
 }  // namespace attn::cuda
