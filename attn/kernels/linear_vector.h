@@ -381,8 +381,8 @@ class Linear {
     for (float* end = x + rows * kTokens; x < end; x += kTokens)
       for (int c = 0; c < kTokens; c += V::kLanes) V::store(x + c, V::mul(V::load(x + c), V::load(factors_ + c)));
   }
-  // Scores of keys, relative to the states that their queries see. What a query does not see may be larger: no matter, it is
-  // left out, but must not become infinite.
+  // Scores of keys, relative to the states that their queries see. What a query does not see may become infinite: keep_triangle()
+  // leaves it out.
   template <Triangle kTriangle>
   void weigh_scores() {
     for (int j = 0; j < kTokens; ++j)
@@ -390,7 +390,7 @@ class Linear {
         float* p = scores_ + j * kTokens + c;
         const auto exponent = kTriangle == Triangle::lower ? V::sub(V::all(key_scales_[j]), V::load(state_scales_ + 1 + c))
                                                            : V::sub(V::load(key_scales_ + c), V::all(state_scales_[1 + j]));
-        V::store(p, V::mul(V::load(p), V::exp(V::min(V::zero(), exponent))));
+        V::store(p, V::mul(V::load(p), V::exp(exponent)));
       }
   }
   void weigh_keys(float scale) {
