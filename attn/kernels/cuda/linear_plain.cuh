@@ -62,6 +62,11 @@ class PlainHead {
       });
     for_each(c.head_dim, [&](int d) { vector[d] += weight * features[d]; });
   }
+  __device__ void take_in_key(int64_t position, T* s, T* z, bool by_columns) const {
+    if (position >= visible) return;
+    load(key, c.k, value, c.v, position, 1);
+    add(s, z, key, value, 1, by_columns);
+  }
   __device__ T* normalizer(int64_t position) const { return static_cast<T*>(c.normalizer) + index * c.query_len + position; }
   __device__ T* normalizer_gradient(int64_t position) const {
     return static_cast<T*>(c.normalizer_gradient) + index * c.query_len + position;
@@ -78,15 +83,11 @@ template <class E, class T>
 __global__ void plain_forward(LinearCall c, T* states) {
   const PlainHead<E, T> on(c, blockIdx.x);
   T *s = states + on.index * (int64_t(c.head_dim) * c.value_dim + c.head_dim), *z = s + int64_t(c.head_dim) * c.value_dim;
-  const auto take_in = [&](int64_t j) {
-    if (j >= on.visible) return;
-    on.load(on.key, c.k, on.value, c.v, j, 1);
-    on.add(s, z, on.key, on.value, 1, /*by_columns=*/true);
-  };
+  constexpr bool kByColumns = true;
   if (!c.causal)
-    for (int64_t j = 0; j < c.key_len; ++j) take_in(j);
+    for (int64_t j = 0; j < c.key_len; ++j) on.take_in_key(j, s, z, kByColumns);
   for (int64_t i = 0; i < c.query_len; ++i) {
-    if (c.causal) take_in(i);
+    if (c.causal) on.take_in_key(i, s, z, kByColumns);
     __syncthreads();
     const E* q = on.row(c.q, i);
     on.for_each(c.head_dim, [&](int d) { on.query[d] = apply_map(c.map, on.number(q[d])); });
@@ -106,15 +107,11 @@ template <class E, class T>
 __global__ void plain_backward_queries(LinearCall c, T* states) {
   const PlainHead<E, T> on(c, blockIdx.x);
   T *s = states + on.index * (int64_t(c.head_dim) * c.value_dim + c.head_dim), *z = s + int64_t(c.head_dim) * c.value_dim;
-  const auto take_in = [&](int64_t j) {
-    if (j >= on.visible) return;
-    on.load(on.key, c.k, on.value, c.v, j, 1);
-    on.add(s, z, on.key, on.value, 1, /*by_columns=*/false);
-  };
+  constexpr bool kByColumns = false;
   if (!c.causal)
-    for (int64_t j = 0; j < c.key_len; ++j) take_in(j);
+    for (int64_t j = 0; j < c.key_len; ++j) on.take_in_key(j, s, z, kByColumns);
   for (int64_t i = 0; i < c.query_len; ++i) {
-    if (c.causal) take_in(i);
+    if (c.causal) on.take_in_key(i, s, z, kByColumns);
     const T inverse = 1 / *on.normalizer(i);
     on.load(on.query, c.q, on.gradient, c.gradient, i, inverse);
     const auto of_phi = [&](int d) {
