@@ -48,14 +48,17 @@ class Linear {
     delta_ = scratch.take(kTokens);
     row_ = scratch.take(dims_);
     partial_ = scratch.take(kTokens * wide);
-    query_scales_ = scratch.take(kTokens);
-    key_scales_ = scratch.take(kTokens);
-    state_scales_ = scratch.take(1 + kTokens);
-    factors_ = scratch.take(kTokens);
+    if constexpr (kScales) {
+      query_scales_ = scratch.take(kTokens);
+      key_scales_ = scratch.take(kTokens);
+      state_scales_ = scratch.take(1 + kTokens);
+      factors_ = scratch.take(kTokens);
+    }
   }
   static int64_t scratch_size(const LinearHead& h) {
-    return kTokens * (2 * dims_of(h) + 2 * padded(h.feature_count) + 2 * padded(h.value_dim) + 3 * width_of(h) + kTokens + 6) +
-           3 * kPadding + dims_of(h);
+    const int64_t scales = has_scales(h.features) ? 3 * kTokens + padded(1 + kTokens) : 0;
+    return kTokens * (2 * dims_of(h) + 2 * padded(h.feature_count) + 2 * padded(h.value_dim) + 3 * width_of(h) + kTokens + 2) +
+           2 * kPadding + dims_of(h) + scales;
   }
 
   template <bool kTransposed>
@@ -530,7 +533,7 @@ class Linear {
   int64_t ahead_ = 2 * kTokens;
   int64_t dims_, features_, values_;  // padded
   float *x_, *y_, *phi_, *kappa_, *v_, *g_, *left_, *scores_, *of_rows_, *lanes_, *delta_, *row_, *partial_;
-  float *query_scales_, *key_scales_, *state_scales_, *factors_;
+  float *query_scales_ = nullptr, *key_scales_ = nullptr, *state_scales_ = nullptr, *factors_ = nullptr;  // with scales
 };
 
 // The table for one type of elements, the feature map chosen in each call.
