@@ -2,8 +2,9 @@
 #pragma once
 
 #include <c10/cuda/CUDAException.h>
+#include <c10/util/Exception.h>
 
-#include "attn/kernels/cuda/device.h"
+#include "attn/kernels/cuda/tiles.cuh"
 
 namespace attn::cuda {
 
@@ -25,5 +26,17 @@ class OnStream {
  private:
   cudaStream_t stream_;
 };
+
+// work(the shape of tiles) for a padded dimension that kernels are compiled for.
+template <class E, Precision kPrecision, class Work>
+void with_tile_shape(int dim, const Work& work) {
+  switch (dim) {
+    case 16: return work(TileShape<E, kPrecision, 16>{});
+    case 32: return work(TileShape<E, kPrecision, 32>{});
+    case 64: return work(TileShape<E, kPrecision, 64>{});
+    case 128: return work(TileShape<E, kPrecision, 128>{});
+    default: TORCH_CHECK(false, "no CUDA kernel for dimension ", dim);
+  }
+}
 
 }  // namespace attn::cuda
