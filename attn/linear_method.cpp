@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "attn/kernels/call.h"
+#include "attn/kernels/cuda/linear_splits.h"
 #include "attn/kernels/instruction_set.h"
 #include "attn/reference.h"
 
@@ -43,6 +44,15 @@ class KernelState : public DecodingState {
  protected:
   std::vector<at::Tensor> tensors() const override { return {s, z}; }
 };
+
+// Numbers of all splits' states on a GPU of this many multiprocessors, an H100's.
+double cuda_states(const Problem& p) {
+  const auto heads = p.batch * p.heads;
+  const auto splits = cuda::split_positions(heads, std::max(p.query_len, p.key_len), 132).count;
+  const auto dim = cuda::padded_dim(p.head_dim, p.value_dim);
+  if (dim == 0 || p.dtype == at::kDouble) return double(heads) * double(p.head_dim * (p.value_dim + 1));
+  return double(heads * splits * cuda::state_numbers(dim));
+}
 
 at::Tensor merged(const at::Tensor& x, at::ScalarType dtype) { return x.flatten(0, 1).to(dtype); }
 
@@ -112,8 +122,9 @@ Cost LinearMethod::kernel_cost(const Problem& p, Protocol protocol) const {
   const double results = p.output_bytes() + (backward ? p.output_bytes() + p.input_bytes() : 0);
   const double number = p.dtype == at::kDouble ? 8 : 4;
   const double normalizers = map->scales() ? 2 : 1;
+  const double states = p.device == c10::DeviceType::CUDA ? cuda_states(p) : rows * dim * values;
   const double kept =
-      rows * number * (double(p.query_len) * (backward ? 1 + normalizers : normalizers) + dim * values * (backward ? 2 : 1));
+      number * (rows * double(p.query_len) * (backward ? 1 + normalizers : normalizers) + states * (backward ? 2 : 1));
   const double least = p.input_bytes() + p.output_bytes();
   return {backward ? 3.5 * forward : forward, backward ? 2 * least + p.input_bytes() : least, p.input_bytes() + results + kept};
 }

@@ -297,6 +297,14 @@ class Lsh : public AttentionMethod {
   double kernel_bytes(const Problem& p, bool backward, double tokens) const {
     const double sum = std::max(4.0, p.element_bytes()), places = tokens * double(rounds_);
     const double dim = double(kernels::padded(p.head_dim)), value_dim = double(kernels::padded(p.value_dim));
+    if (p.device == c10::DeviceType::CUDA) {
+      // Keys, as many sorted, and what the sort needs beside them; float32 sums of rounds and of gradients.
+      const double merging = rounds_ > 1 ? tokens * (4 * double(p.value_dim) + 16) : 0;
+      const double forward = p.output_bytes() + 16 * places + std::max(24 * places, merging);
+      if (!backward) return forward;
+      const double summing = p.query_bytes() + p.value_bytes() + 4 * places + 4 * tokens * double(2 * p.head_dim + p.value_dim);
+      return p.output_bytes() + 16 * places + std::max(std::max(24 * places, merging), summing) + p.key_bytes();
+    }
     const bool in_place = p.element_bytes() == sum && p.value_dim % kernels::kPadding == 0;
     const double merging = rounds_ > 1 ? tokens * ((in_place ? 0 : sum * value_dim) + (trax_ ? 16 : 0)) : 0;
     const double forward = p.output_bytes() + 16 * places + std::max(4 * places, merging);

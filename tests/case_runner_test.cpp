@@ -20,6 +20,16 @@ namespace {
 
 const std::string kMeasured = R"(echo '{"outcome": "measured", "time_samples_ms": [3, 1, 2, 5, 4], "samples": 5}' >&3)";
 
+const Json kCpuCeilings = {
+    {"read_gb_s", 10}, {"copy_gb_s", 20}, {"fma_float32_gflop_s", 100}, {"fma_float64_gflop_s", 50}, {"array_bytes", 1e8}};
+const Json kGpuCeilings = {{"copy_gb_s", 2000}, {"array_bytes", 1e9}, {"matmul_bfloat16_gflop_s", 1e5}};
+Json with_gpu(const Json& gpu) {
+  auto ceilings = kCpuCeilings;
+  ceilings["gpu"] = gpu;
+  return ceilings;
+}
+const Ceilings kCeilings = Ceilings::from_json(with_gpu({{"unavailable", "none here"}}));
+
 bool is_running(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -292,7 +302,7 @@ TEST_F(CaseRunner, PlansThatFailAreUsageErrors) {
 
 TEST_F(CaseRunner, PredictedFailuresStartNoWorker) {
   use_worker("touch " + path("started") + "; " + kMeasured);
-  const TimePredictor predictor({10, 10, 100, 50, 1e8});
+  const TimePredictor predictor(kCeilings);
   Record huge(case_), slow(case_), fine(case_);
   huge.set("predicted_peak_bytes", double(case_.memory_limit_bytes) * 1.01);
   slow.set("flops", 1e15);
@@ -321,14 +331,13 @@ TEST_F(CaseRunner, PredictedFailuresStartNoWorker) {
 
 TEST_F(CaseRunner, ImplausibleTimesAreMarked) {
   use_worker(kMeasured);  // a median of 3 ms
-  const Ceilings ceilings{10, 20, 100, 50, 1e8};
   const auto with = [&](const char* dtype, double flops, double bytes) {
     auto c = case_;
     c.dtype = dtype;
     Record planned(c);
     planned.set("flops", flops);
     planned.set("min_bytes", bytes);
-    return run_case(c, planned, environment_, ceilings).text("implausible");
+    return run_case(c, planned, environment_, kCeilings).text("implausible");
   };
   // 3 ms at 100 GFLOP/s are 3e8 operations, at 20 GB/s 6e7 bytes, which the caches could hold.
   EXPECT_EQ(with("float32", 2.9e8, 1e6), "");
@@ -340,6 +349,50 @@ TEST_F(CaseRunner, ImplausibleTimesAreMarked) {
   EXPECT_CONTAINS(with("float32", 1, 1.1e8), "3.00 ms is below the 5.50 ms that the measured bandwidth of 20.0 GB/s allows");
 }
 
+TEST_F(CaseRunner, EachDeviceHasItsOwnCeilings) {
+  use_worker(kMeasured);  // a median of 3 ms
+  const auto with = [&](const char* dtype, double flops, double bytes, const Json& gpu) {
+    auto c = case_;
+    c.device = "cuda";
+    c.dtype = dtype;
+    Record planned(c);
+    planned.set("flops", flops);
+    planned.set("min_bytes", bytes);
+    return run_case(c, planned, environment_, Ceilings::from_json(with_gpu(gpu))).text("implausible");
+  };
+  EXPECT_EQ(with("bfloat16", 2.9e11, 1, kGpuCeilings), "");
+  EXPECT_CONTAINS(with("bfloat16", 4e11, 1, kGpuCeilings), "rate of 100000 GFLOP/s");
+  EXPECT_EQ(with("float32", 1e15, 1, kGpuCeilings), "") << "was not measured";
+  EXPECT_EQ(with("float32", 1, 5.9e9, kGpuCeilings), "");
+  EXPECT_CONTAINS(with("float32", 1, 8e9, kGpuCeilings), "bandwidth of 2000.0 GB/s");
+  EXPECT_EQ(with("bfloat16", 1e15, 1e15, {{"unavailable", "none here"}}), "");
+
+  Case c;
+  c.method = "linear";
+  c.device = "cuda";
+  c.dtype = "bfloat16";
+  Record record(c);
+  record.set("flops", 1e11);
+  record.set("min_bytes", 1e6);
+  EXPECT_DOUBLE_EQ(TimePredictor(Ceilings::from_json(with_gpu(kGpuCeilings))).predict(record), 1);
+  EXPECT_TRUE(std::isnan(TimePredictor(kCeilings).predict(record)));
+  EXPECT_DOUBLE_EQ(TimePredictor(Ceilings::nominal(2)).predict(record), 1000);
+}
+
+// The budget that a case leaves open is the GPU's; the worker finds it when it plans.
+TEST_F(CaseRunner, ThePlansBudgetIsTheCases) {
+  use_worker("cat > " + folder_.path("request") +
+             R"(; echo '{"outcome": "failed", "failure_kind": "error", "reason": "no"}' >&3)");
+  auto c = case_;
+  c.device = "cuda";
+  c.memory_limit_bytes = 0;
+  Record planned(c);
+  EXPECT_FALSE(planned.has("memory_limit_bytes"));
+  planned.set("memory_limit_bytes", 12345);
+  EXPECT_EQ(run_case(c, planned, environment_, std::nullopt).get("memory_limit_bytes"), 12345);
+  EXPECT_CONTAINS(folder_.read("request"), "\"memory_limit_bytes\":12345");
+}
+
 TEST(TimePredictor, LearnsFromWhatItsKindTook) {
   Case c;
   c.method = "linear";
@@ -347,7 +400,7 @@ TEST(TimePredictor, LearnsFromWhatItsKindTook) {
   Record record(c);
   record.set("flops", 1e9);
   record.set("min_bytes", 1e6);
-  TimePredictor predictor({10, 20, 100, 50, 1e8});
+  TimePredictor predictor(kCeilings);
   EXPECT_DOUBLE_EQ(predictor.predict(record), 10);  // 1e9 operations at 100 GFLOP/s
   record.set("min_bytes", 1e9);
   EXPECT_DOUBLE_EQ(predictor.predict(record), 50);  // 1e9 bytes at 20 GB/s
@@ -408,7 +461,7 @@ TEST(PredictedCase, DecodingTakesWholeRounds) {
 }
 
 TEST(Predict, ExpensiveStepsAreHopelessEarlier) {
-  const TimePredictor predictor({10, 10, 100, 50, 1e8});
+  const TimePredictor predictor(kCeilings);
   const auto kind_of = [&](const char* protocol, double call_s) {
     Case c;
     c.method = "linear";
@@ -440,7 +493,7 @@ TEST(Predict, TheTokensTakenInNeedMemoryToo) {
     planned.set("predicted_peak_bytes", peak);
     planned.set("predicted_setup_bytes", setup);
     EXPECT_EQ(predicted_need_bytes(planned), std::max(peak, setup.is_null() ? 0 : setup.get<double>()));
-    predict(planned, TimePredictor({10, 10, 100, 50, 1e8}));
+    predict(planned, TimePredictor(kCeilings));
     return planned.text("failure_kind");
   };
   EXPECT_EQ(kind_of(900, nullptr), "");

@@ -36,8 +36,8 @@ Json example_of(ColumnType type) {
 
 TEST(Columns, HaveDistinctNamesAndDescriptions) {
   std::set<std::string> names;
-  const std::set<std::string> groups = {"case",      "setting", "outcome",    "time",      "memory",
-                                        "agreement", "quality", "prediction", "published", "environment"};
+  const std::set<std::string> groups = {"case",    "setting",    "outcome",   "time",        "memory", "agreement",
+                                        "quality", "prediction", "published", "environment", "gpu"};
   for (const auto& column : columns()) {
     EXPECT_TRUE(names.insert(column.name).second) << column.name;
     EXPECT_EQ(find_column(column.name), &column);
@@ -52,6 +52,9 @@ TEST(Columns, UnitsStandInTheirNames) {
   const auto unit_in = [](const std::string& name) -> std::string {
     if (name.ends_with("_ms")) return "ms";
     if (name.ends_with("_s")) return "s";
+    if (name.ends_with("_mhz")) return "MHz";
+    if (name.ends_with("_c")) return "C";
+    if (name.ends_with("_w")) return "W";
     if (name.find("_bytes") != std::string::npos) return "B";
     return "";
   };

@@ -230,7 +230,7 @@ TEST(SweepErrors, UnknownKeysNameTheNearest) {
   EXPECT_EQ(
       refusal(axes("  querylen = 512")),
       ":3:3: unknown key 'querylen' in [axes]; did you mean 'query_len'?; known: method, device, dtype, protocol, batch, heads, "
-      "query_len, key_len, head_dim, value_dim, causal, key_lengths, inputs, threads, cache, allocation, seed");
+      "query_len, key_len, head_dim, value_dim, causal, key_lengths, inputs, threads, cache, allocation, graph, seed");
   EXPECT_EQ(refusal(axes("") + "[limits]\nsecond = 3\n"),
             ":5:1: unknown key 'second' in [limits]; did you mean 'seconds'?; known: memory, seconds");
   EXPECT_EQ(refusal(axes("") + "[timing]\nmin_sample = 3\n"),
@@ -274,7 +274,7 @@ TEST(SweepErrors, WrongTypesAndValues) {
   EXPECT_EQ(refusal(axes("") + "[published]\nfile = 3\n"), ":5:8: file is a whole number, expected text");
   EXPECT_EQ(refusal(axes("") + "[limits]\nmemory = \"lots\"\n"),
             ":5:10: 'lots' is not an amount of memory such as \"11 GiB\", \"500 MB\" or a number of bytes");
-  EXPECT_CONTAINS(refusal(axes("") + "[limits]\nmemory = -1\n"), ":5:10: memory_limit_bytes = -1, expected at least 1");
+  EXPECT_CONTAINS(refusal(axes("") + "[limits]\nmemory = -1\n"), ":5:10: memory_limit_bytes = -1, expected at least 0");
   EXPECT_CONTAINS(refusal(axes("") + "[limits]\nseconds = [1, 2]\n"), ":5:11: limits.seconds is a list, expected a single value");
   EXPECT_CONTAINS(refusal(axes("") + "[limits]\nseconds = inf\n"), ":5:11: deadline_s = ");
   EXPECT_CONTAINS(refusal(axes("") + "[timing]\nmin_samples = 1\n"), ":5:15: min_samples = 1, expected at least 5");

@@ -22,14 +22,18 @@ void spin(double seconds) {
 // Any noise will do, no time at all.
 SamplingPlan at_once(int64_t min_samples) { return {0, min_samples, 1e9, 0, 0}; }
 
-TEST(TimeOnce, MeasuresTheCall) {
-  const auto seconds = time_once([] { spin(0.01); });
+Samples taken(const SamplingPlan& plan, const std::function<void()>& call, const std::function<void()>& before_sample) {
+  return take_samples(plan, time_on_host, call, before_sample);
+}
+
+TEST(TimeOnHost, MeasuresTheCall) {
+  const auto seconds = time_on_host([] { spin(0.01); }).s;
   EXPECT_GE(seconds, 0.01);
   EXPECT_LT(seconds, 1);
 }
 
 TEST(TakeSamples, StopsAtItsNoiseTarget) {
-  const auto samples = take_samples({0, 5, 0.5, 60, 0}, [] { spin(1e-3); }, {});
+  const auto samples = taken({0, 5, 0.5, 60, 0}, [] { spin(1e-3); }, {});
   EXPECT_EQ(samples.stop_reason, "noise_target");
   EXPECT_LE(relative_noise(samples.ms), 0.5);
   EXPECT_GE(samples.ms.size(), 6u) << "five samples tell too little of their noise";
@@ -38,7 +42,7 @@ TEST(TakeSamples, StopsAtItsNoiseTarget) {
 
 TEST(TakeSamples, StopsAtItsTimeBudget) {
   int calls = 0;
-  const auto samples = take_samples({0, 5, 0.01, 0.1, 0}, [&] { spin(++calls % 2 == 0 ? 1e-3 : 4e-3); }, {});
+  const auto samples = taken({0, 5, 0.01, 0.1, 0}, [&] { spin(++calls % 2 == 0 ? 1e-3 : 4e-3); }, {});
   EXPECT_EQ(samples.stop_reason, "time_budget");
   const auto sampled_ms = std::accumulate(samples.ms.begin(), samples.ms.end(), 0.0);
   EXPECT_GE(sampled_ms, 100);
@@ -47,10 +51,10 @@ TEST(TakeSamples, StopsAtItsTimeBudget) {
 }
 
 TEST(TakeSamples, TakesTheFewestWhateverTheBudget) {
-  const auto five = take_samples({0, 5, 0, 0, 0}, [] {}, {});
+  const auto five = taken({0, 5, 0, 0, 0}, [] {}, {});
   EXPECT_EQ(five.ms.size(), 5u);
   EXPECT_EQ(five.stop_reason, "time_budget");
-  const auto nine = take_samples(at_once(9), [] {}, {});
+  const auto nine = taken(at_once(9), [] {}, {});
   EXPECT_EQ(nine.ms.size(), 9u);
   EXPECT_EQ(nine.stop_reason, "noise_target");
 }
@@ -60,7 +64,7 @@ TEST(TakeSamples, BatchesShortCalls) {
   auto plan = at_once(8);
   plan.min_sample_ms = 1;
   plan.warmup_s = 0.005;
-  const auto samples = take_samples(plan, [&] { spin(2e-5), ++calls; }, {});
+  const auto samples = taken(plan, [&] { spin(2e-5), ++calls; }, {});
   EXPECT_GE(samples.calls_per_sample, 10);
   EXPECT_LE(samples.calls_per_sample, 50);
   EXPECT_EQ(calls, samples.warmup_calls + 8 * samples.calls_per_sample);
@@ -74,7 +78,7 @@ TEST(TakeSamples, LongCallsAreNotBatched) {
   auto plan = at_once(5);
   plan.min_sample_ms = 1;
   int calls = 0;
-  const auto samples = take_samples(plan, [&] { spin(2e-3), ++calls; }, {});
+  const auto samples = taken(plan, [&] { spin(2e-3), ++calls; }, {});
   EXPECT_EQ(samples.calls_per_sample, 1);
   EXPECT_EQ(samples.warmup_calls, 1);
   EXPECT_EQ(calls, 6);
@@ -83,7 +87,7 @@ TEST(TakeSamples, LongCallsAreNotBatched) {
 TEST(TakeSamples, WarmsUpByTime) {
   auto plan = at_once(5);
   plan.warmup_s = 0.02;
-  const auto samples = take_samples(plan, [] { spin(1e-3); }, {});
+  const auto samples = taken(plan, [] { spin(1e-3); }, {});
   EXPECT_GE(samples.warmup_calls, 2);
   EXPECT_LE(samples.warmup_calls, 20);
   EXPECT_GE(samples.total_s, 0.02 + 5e-3);
@@ -91,7 +95,7 @@ TEST(TakeSamples, WarmsUpByTime) {
 
 TEST(TakeSamples, KeepsEverySampleInOrder) {
   int calls = 0;
-  const auto samples = take_samples(at_once(12), [&] { spin(++calls == 5 ? 0.05 : calls == 9 ? 0.03 : 1e-3); }, {});
+  const auto samples = taken(at_once(12), [&] { spin(++calls == 5 ? 0.05 : calls == 9 ? 0.03 : 1e-3); }, {});
   ASSERT_EQ(samples.ms.size(), 12u);
   EXPECT_GE(samples.ms[3], 50);  // the first call was warm-up
   EXPECT_GE(samples.ms[7], 30);
@@ -100,7 +104,7 @@ TEST(TakeSamples, KeepsEverySampleInOrder) {
 
 TEST(TakeSamples, WhatComesBeforeASampleIsNotTimed) {
   int flushes = 0, calls = 0;
-  const auto samples = take_samples(
+  const auto samples = taken(
       at_once(6),
       [&] {
         ++calls;
@@ -117,7 +121,7 @@ TEST(TakeSamples, WhatComesBeforeASampleIsNotTimed) {
 }
 
 TEST(TakeSamples, WhatTheCallThrowsPasses) {
-  EXPECT_THROW(take_samples(at_once(5), [] { throw std::runtime_error("broken"); }, {}), std::runtime_error);
+  EXPECT_THROW(taken(at_once(5), [] { throw std::runtime_error("broken"); }, {}), std::runtime_error);
 }
 
 TEST(TakeRounds, AreWholeAndBeginAnew) {
@@ -125,7 +129,7 @@ TEST(TakeRounds, AreWholeAndBeginAnew) {
   const auto rounds = [&](const SamplingPlan& plan) {
     begun = steps = flushes = 0;
     return take_rounds(
-        plan, 4,
+        plan, time_on_host, 4,
         [&] {
           EXPECT_EQ(steps, 4 * begun) << "after a whole round";
           ++begun;
@@ -158,7 +162,7 @@ TEST(TakeRounds, AreWholeAndBeginAnew) {
 TEST(TakeRounds, BeginningsSpendTheBudget) {
   int begun = 0;
   const auto samples = take_rounds(
-      {0, 4, 0, 0.02, 0}, 8,
+      {0, 4, 0, 0.02, 0}, time_on_host, 8,
       [&] {
         ++begun;
         spin(0.015);
@@ -167,6 +171,30 @@ TEST(TakeRounds, BeginningsSpendTheBudget) {
   EXPECT_EQ(begun, 2);
   EXPECT_EQ(samples.ms.size(), 16u);
   EXPECT_LT(samples.total_s, 0.015);
+}
+
+// A device whose own clock says that it was busy half of the time.
+TEST(TakeSamples, TheDevicesClockIsTheTimeAndTheHostsTheBudget) {
+  const Stopwatch halved = [](const std::function<void()>& work) {
+    const auto wall_s = time_on_host(work).wall_s;
+    return Elapsed{wall_s / 2, wall_s};
+  };
+  auto samples = take_samples({0, 5, 0, 0.02, 1.0}, halved, [] { spin(2e-4); }, {});
+  EXPECT_GE(samples.calls_per_sample, 5) << "of 0.1 ms each";
+  ASSERT_EQ(samples.wall_ms.size(), samples.ms.size());
+  double wall_s = 0;
+  for (size_t i = 0; i < samples.ms.size(); ++i) {
+    EXPECT_DOUBLE_EQ(samples.wall_ms[i], 2 * samples.ms[i]);
+    wall_s += samples.wall_ms[i] / 1e3 * double(samples.calls_per_sample);
+  }
+  EXPECT_GE(wall_s, 0.02);
+  EXPECT_GE(samples.total_s, wall_s);
+  const auto before = samples;
+  samples.divide_calls(4);
+  EXPECT_EQ(samples.calls_per_sample, 4 * before.calls_per_sample);
+  EXPECT_EQ(samples.warmup_calls, 4 * before.warmup_calls);
+  EXPECT_DOUBLE_EQ(samples.ms[0], before.ms[0] / 4);
+  EXPECT_DOUBLE_EQ(samples.wall_ms[0], before.wall_ms[0] / 4);
 }
 
 TEST(RelativeNoise, IsInfiniteForFewSamples) {

@@ -31,11 +31,12 @@ Calls least_calls(const Record& planned) {
   return {std::ceil(std::max(1.0, fewest / kDecodedTokens)) * kDecodedTokens, kCheckedSteps + 1};
 }
 
-double rate_gflop_s(const Record& record, const Ceilings& ceilings) {
-  return record.text("dtype") == "float64" ? ceilings.fma_float64_gflop_s : ceilings.fma_float32_gflop_s;
-}
-
 void add_statistics(Record& record) {
+  if (const auto& wall = record.get("wall_samples_ms"); wall.is_array() && !wall.empty()) {
+    auto samples = wall.get<std::vector<double>>();
+    std::sort(samples.begin(), samples.end());
+    record.set("wall_median_ms", quantile(samples, 0.5));
+  }
   const auto& list = record.get("time_samples_ms");
   if (!list.is_array() || list.empty()) return;
   auto samples = list.get<std::vector<double>>();
@@ -51,7 +52,10 @@ void add_statistics(Record& record) {
 }
 
 // A time that no kernel on this machine can reach says that something other than the kernel was timed.
-void add_plausibility(Record& record, const Ceilings& ceilings) {
+void add_plausibility(Record& record, const Ceilings& machine) {
+  const auto* const found = machine.of(record);
+  if (!found) return;
+  const auto& ceilings = *found;
   constexpr double slack = 0.9;  // ceilings are measured too
   const auto time_ms = record.number("time_median_ms");
   const auto refuse_below = [&](double least_ms, const std::string& ceiling) {
@@ -60,15 +64,11 @@ void add_plausibility(Record& record, const Ceilings& ceilings) {
                  fmt::format("{} is below the {} that {} allows", format_ms(time_ms), format_ms(least_ms), ceiling));
   };
   // What fits the caches may move faster than main memory.
-  if (record.number("min_bytes") > ceilings.array_bytes) {
-    const auto bandwidth = std::max(ceilings.read_gb_s, ceilings.copy_gb_s);
-    refuse_below(record.number("min_bytes") / bandwidth / 1e6, fmt::format("the measured bandwidth of {:.1f} GB/s", bandwidth));
-  }
-  // Units for half precision may be faster than those that were measured.
-  const auto dtype = record.text("dtype");
-  const auto rate = rate_gflop_s(record, ceilings);
-  if (dtype == "float32" || dtype == "float64")
-    refuse_below(record.number("flops") / rate / 1e6, fmt::format("the measured arithmetic rate of {:.0f} GFLOP/s", rate));
+  if (record.number("min_bytes") > ceilings.array_bytes)
+    refuse_below(record.number("min_bytes") / ceilings.bandwidth_gb_s / 1e6,
+                 fmt::format("the measured bandwidth of {:.1f} GB/s", ceilings.bandwidth_gb_s));
+  const auto rate = ceilings.rate_gflop_s(record.text("dtype"));
+  refuse_below(record.number("flops") / rate / 1e6, fmt::format("the measured arithmetic rate of {:.0f} GFLOP/s", rate));
 }
 
 std::string now_utc() {
@@ -128,21 +128,48 @@ void take_answer(Record& record, const WorkerAnswer& answer) {
 
 }  // namespace
 
+double DeviceCeilings::rate_gflop_s(const std::string& dtype) const {
+  const auto found = gflop_s.find(dtype);
+  return found == gflop_s.end() ? std::nan("") : found->second;
+}
+
 Ceilings Ceilings::from_json(const Json& json) {
-  const auto number = [&](const char* name) { return json.value(name, 0.0); };
-  return {number("read_gb_s"), number("copy_gb_s"), number("fma_float32_gflop_s"), number("fma_float64_gflop_s"),
-          number("array_bytes")};
+  Ceilings machine;
+  const auto number = [](const Json& from, const std::string& name) { return from.value(name, 0.0); };
+  machine.devices_["cpu"] = {
+      std::max(number(json, "read_gb_s"), number(json, "copy_gb_s")),
+      number(json, "array_bytes"),
+      {{"float32", number(json, "fma_float32_gflop_s")}, {"float64", number(json, "fma_float64_gflop_s")}}};
+  if (!json.contains("gpu") || json["gpu"].contains("unavailable")) return machine;
+  const auto& gpu = json["gpu"];
+  DeviceCeilings cuda{number(gpu, "copy_gb_s"), number(gpu, "array_bytes"), {}};
+  for (const std::string dtype : {"float64", "float32", "float16", "bfloat16"})
+    if (const auto rate = number(gpu, "matmul_" + dtype + "_gflop_s"); rate > 0) cuda.gflop_s[dtype] = rate;
+  machine.devices_["cuda"] = std::move(cuda);
+  return machine;
 }
 
 Ceilings Ceilings::nominal(int64_t threads) {
   const auto cores = double(threads);
-  return {5 * cores, 5 * cores, 50 * cores, 25 * cores, 0};
+  Ceilings machine;
+  machine.devices_["cpu"] = {5 * cores, 0, {{"float32", 50 * cores}, {"float64", 25 * cores}}};
+  machine.devices_["cuda"] = machine.devices_["cpu"];
+  return machine;
+}
+
+const DeviceCeilings* Ceilings::of(const Record& record) const {
+  const auto found = devices_.find(record.text("device"));
+  return found == devices_.end() ? nullptr : &found->second;
 }
 
 double TimePredictor::bound_ms(const Record& record) const {
-  const auto arithmetic = record.number("flops") / rate_gflop_s(record, ceilings_) / 1e6;
-  const auto traffic = record.number("min_bytes") / std::max(ceilings_.copy_gb_s, ceilings_.read_gb_s) / 1e6;
-  return std::max(arithmetic, traffic);
+  const auto* const device = ceilings_.of(record);
+  if (!device) return std::nan("");
+  // What was not measured may be faster, but not how much.
+  auto rate = device->rate_gflop_s(record.text("dtype"));
+  if (std::isnan(rate)) rate = device->rate_gflop_s("float32");
+  const auto arithmetic = record.number("flops") / rate / 1e6;
+  return std::max(arithmetic, record.number("min_bytes") / device->bandwidth_gb_s / 1e6);
 }
 
 double TimePredictor::predict(const Record& record) const {
@@ -157,7 +184,7 @@ void TimePredictor::learn(const Record& measured) {
 
 std::string TimePredictor::group(const Record& record) {
   std::string name;
-  for (const auto* axis : {"method", "device", "dtype", "protocol", "causal", "threads", "cache", "allocation"})
+  for (const auto* axis : {"method", "device", "dtype", "protocol", "causal", "threads", "cache", "allocation", "graph"})
     name += record.get(axis).dump() + " ";
   return name;
 }
@@ -194,7 +221,9 @@ void predict(Record& planned, const TimePredictor& predictor) {
 Record run_case(const Case& c, const Record& planned, const Record& environment, const std::optional<Ceilings>& ceilings) {
   Record record = planned;
   if (!record.has("outcome")) {
-    const auto answer = run_worker("measure", to_json(c), c.deadline_s);
+    auto asked = c;
+    if (record.has("memory_limit_bytes")) asked.memory_limit_bytes = record.get("memory_limit_bytes").get<int64_t>();
+    const auto answer = run_worker("measure", to_json(asked), c.deadline_s);
     take_answer(record, answer);
     record.set("worker_s", answer.wall_s);
     if (record.measured()) {

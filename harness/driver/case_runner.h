@@ -9,14 +9,28 @@
 
 namespace attnbench {
 
-// The machine's measured ceilings, as `attnbench-worker ceilings` gives them.
-struct Ceilings {
-  double read_gb_s = 0, copy_gb_s = 0, fma_float32_gflop_s = 0, fma_float64_gflop_s = 0;
-  double array_bytes = 0;  // that the bandwidths were measured on, beyond every cache
+// The measured ceilings of one device.
+struct DeviceCeilings {
+  double bandwidth_gb_s = 0;
+  double array_bytes = 0;                      // that it was measured on, beyond every cache
+  std::map<std::string, double> gflop_s = {};  // by dtype; types that are missing may be faster than those that were measured
 
+  // NaN where it was not measured.
+  double rate_gflop_s(const std::string& dtype) const;
+};
+
+// The machine's, as `attnbench-worker ceilings` gives them.
+class Ceilings {
+ public:
   static Ceilings from_json(const Json& json);
   // For predictions before anything was measured: a slow core's, so that nothing possible is called hopeless.
   static Ceilings nominal(int64_t threads);
+
+  // Of the device that the record is of; null where that has none.
+  const DeviceCeilings* of(const Record& record) const;
+
+ private:
+  std::map<std::string, DeviceCeilings> devices_;  // by "cpu", "cuda"
 };
 
 // Predicts the time of a call from its cost and the ceilings, corrected by what the same method took before.
@@ -29,8 +43,6 @@ class TimePredictor {
   // Whether anything like this was measured, so that the prediction is more than a lower bound.
   bool has_seen(const Record& record) const { return slowdown_.contains(group(record)); }
   void learn(const Record& measured);
-
-  const Ceilings& ceilings() const { return ceilings_; }
 
  private:
   double bound_ms(const Record& record) const;

@@ -45,6 +45,10 @@ Run add_doctor_command(CLI::App& command) {
                  gpu.at("name").get<std::string>(), "memory", format_bytes(gpu.at("memory_bytes").get<double>()),
                  "copy (read + written)", gpu.at("copy_gb_s").get<double>(), "multiply-add, float32",
                  gpu.at("fma_float32_gflop_s").get<double>());
+      for (const auto* dtype : {"float64", "float32", "float16", "bfloat16"})
+        fmt::print("  {:<28} {:.1f} GFLOP/s{}\n", fmt::format("matrix product, {}", dtype),
+                   gpu.at(fmt::format("matmul_{}_gflop_s", dtype)).get<double>(),
+                   dtype == std::string("float32") ? " (TF32)" : "");
     }
     return 0;
   };

@@ -43,7 +43,7 @@ Run add_measure_command(CLI::App& command) {
     Catalogue::load().check(options->c.method);
     options->c.complete();
     auto planned = plan_cases({options->c})[0];
-    if (!planned.has("outcome") && predicted_need_bytes(planned) > double(options->c.memory_limit_bytes))
+    if (!planned.has("outcome") && predicted_need_bytes(planned) > planned.number("memory_limit_bytes"))
       predict(planned, TimePredictor(Ceilings::nominal(options->c.threads)));
     const auto environment = Record::parse(ask_worker("environment", nullptr, 1)[0]);
     const auto record = run_case(options->c, planned, environment, std::nullopt);

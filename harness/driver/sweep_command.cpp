@@ -63,10 +63,15 @@ SweepOverrides overrides_of(const SweepOptions& options) {
   return overrides;
 }
 
-Json environment_columns(const Record& environment) {
+// What records of one folder must share: the build, the machine and, where cases run on one, the GPU.
+Json environment_columns(const Record& environment, const std::vector<Record>& planned) {
   Json json;
   for (const auto& column : columns())
     if (column.group == "environment") json[column.name] = environment.get(column.name);
+  const auto on_gpu = std::find_if(planned.begin(), planned.end(), [](const Record& record) { return record.has("gpu"); });
+  if (on_gpu == planned.end()) return json;
+  for (const auto& column : columns())
+    if (column.group == "gpu" && on_gpu->has(column.name)) json[column.name] = on_gpu->get(column.name);
   return json;
 }
 
@@ -135,7 +140,8 @@ int run_sweep(const SweepOptions& options) {
   const auto out =
       options.out.empty() ? (std::filesystem::path("results") / sweep.stem() / machine_slug(environment)).string() : options.out;
   ResultFolder folder(out);
-  if (const auto different = differences(folder, environment_columns(environment), sweep.settings()); !different.empty()) {
+  const auto made_by = environment_columns(environment, planned);
+  if (const auto different = differences(folder, made_by, sweep.settings()); !different.empty()) {
     if (options.resume != "all")
       throw UsageError(fmt::format(
           "{} holds records of another build, machine or configuration:{}\nchoose another folder with --out, or measure "
@@ -161,7 +167,7 @@ int run_sweep(const SweepOptions& options) {
     if (record.measured()) predictor.learn(record);
   folder.write_environment({{"sweep", sweep.stem()},
                             {"description", sweep.description()},
-                            {"environment", environment_columns(environment)},
+                            {"environment", made_by},
                             {"settings", sweep.settings()},
                             {"ceilings", ceilings_json}});
   size_t failed = 0;

@@ -34,7 +34,7 @@ void Case::complete() {
   if (value_dim == 0) value_dim = head_dim;
   if (decodes()) causal = true;
   if (threads == 0) threads = available_processors();
-  if (memory_limit_bytes == 0) memory_limit_bytes = available_memory_bytes();
+  if (memory_limit_bytes == 0 && device == "cpu") memory_limit_bytes = available_memory_bytes();
 }
 
 const std::vector<Field>& fields() {
@@ -71,14 +71,16 @@ const std::vector<Field>& fields() {
        "",
        "large blocks on the CPU: kept from call to call, as GPU allocators do, or fresh from the system, page faults included",
        {"kept", "fresh"}},
+      {"graph", axis, &Case::graph, "",
+       "on a GPU: the call is captured in a CUDA graph and replayed; of decode 32 steps at once"},
       {"seed", axis, &Case::seed, "", "seed of the inputs"},
       {"memory_limit_bytes",
        setting,
        &Case::memory_limit_bytes,
        "B",
-       "memory budget: predicted to need more, a case is not run; by default what is available",
+       "memory budget: predicted to need more, a case is not run; by default (0) what is available",
        {},
-       1,
+       0,
        "limits.memory"},
       {"deadline_s", setting, &Case::deadline_s, "s", "a case that runs longer is ended", {}, 0.001, "limits.seconds"},
       {"warmup_s", setting, &Case::warmup_s, "s", "warm-up before the first sample, one call at least", {}, 0, "timing.warmup"},

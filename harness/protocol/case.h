@@ -36,10 +36,11 @@ struct Case {
   int64_t threads = 0;  // 0 until complete(): every processor this process may use
   std::string cache = "warm";
   std::string allocation = "kept";
+  bool graph = false;
   int64_t seed = 0;
 
   // Under what limits, and when to stop sampling.
-  int64_t memory_limit_bytes = 0;  // 0 until complete(): what is available now
+  int64_t memory_limit_bytes = 0;  // 0: what is available; on the CPU until complete(), on a GPU until the case is planned
   double deadline_s = 120;
   double warmup_s = 0.05;
   int64_t min_samples = 5;

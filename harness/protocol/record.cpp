@@ -44,7 +44,10 @@ std::vector<Column> declare() {
       {"warmup_calls", integer, "", "time", "calls before the first sample"},
       {"stop_reason", text, "", "time", "why sampling stopped: noise_target or time_budget"},
       {"time_per_sample_ms", number, "ms", "time", "median divided by the batch size"},
-      {"time_samples_ms", numbers, "ms", "time", "every sample, in order"},
+      {"time_samples_ms", numbers, "ms", "time", "every sample, in order; on a GPU between CUDA events"},
+      {"wall_median_ms", number, "ms", "time",
+       "on a GPU: median by the host's clock, from before a call is launched until the GPU is idle"},
+      {"wall_samples_ms", numbers, "ms", "time", "every sample by that clock"},
 
       {"input_bytes", integer, "B", "memory",
        "q, k, v, key lengths and, for backward, the gradient of the output; of one token for decode"},
@@ -57,6 +60,7 @@ std::vector<Column> declare() {
        "the same above the inputs; for decode the state and what one step takes above it"},
       {"peak_extra_bytes_per_sample", number, "B", "memory", "the same divided by the batch size"},
       {"largest_allocation_bytes", integer, "B", "memory", "largest single allocation"},
+      {"peak_reserved_bytes", integer, "B", "memory", "most memory that the GPU's caching allocator held, inputs included"},
       {"peak_rss_bytes", integer, "B", "memory", "largest resident set of the process during the memory pass"},
       {"rss_before_bytes", integer, "B", "memory", "resident set before the memory pass, inputs included"},
 
@@ -95,14 +99,21 @@ std::vector<Column> declare() {
       {"compiler", text, "", "environment", "compiler of the build"},
       {"compiler_flags", text, "", "environment", "its flags"},
       {"torch_version", text, "", "environment", "LibTorch"},
-      {"cuda_version", text, "", "environment", "CUDA runtime, for CUDA devices"},
       {"cpu_model", text, "", "environment", "processor"},
       {"processors", integer, "", "environment", "processors the driver may use"},
       {"instruction_set", text, "", "environment", "instruction set that LibTorch's kernels chose"},
       {"cpu_governor", text, "", "environment", "frequency governor, where the system tells"},
       {"float32_matmul_precision", text, "", "environment", "LibTorch's setting: highest means no TF32 or bf16 inside"},
-      {"gpu", text, "", "environment", "GPU, for CUDA devices"},
-      {"gpu_driver", text, "", "environment", "its driver"},
+      {"gpu", text, "", "gpu", "the GPU's name, for CUDA devices"},
+      {"gpu_capability", text, "", "gpu", "its compute capability"},
+      {"gpu_driver", text, "", "gpu", "its driver"},
+      {"cuda_version", text, "", "gpu", "CUDA runtime of the build"},
+      {"gpu_clock_mhz", number, "MHz", "gpu", "clock of its multiprocessors, median of the looks taken between samples"},
+      {"gpu_clock_least_mhz", number, "MHz", "gpu", "least of them"},
+      {"gpu_memory_clock_mhz", number, "MHz", "gpu", "clock of its memory, median likewise"},
+      {"gpu_temperature_c", number, "C", "gpu", "hottest of them, degrees Celsius"},
+      {"gpu_power_w", number, "W", "gpu", "power drawn, largest of them"},
+      {"gpu_throttle_reasons", text, "", "gpu", "why clocks were held down in any of them, or none"},
   };
   all.insert(all.end(), results.begin(), results.end());
   return all;
@@ -151,6 +162,7 @@ Record::Record(const Case& c) {
   set("schema_version", kSchemaVersion);
   const auto values = attnbench::to_json(c);
   for (const auto& [name, value] : values.items()) set(name, value);
+  if (c.memory_limit_bytes == 0) set("memory_limit_bytes", nullptr);  // not known yet
 }
 
 Record Record::parse(const Json& json) {
@@ -163,7 +175,12 @@ Record Record::parse(const Json& json) {
     if (newer && !find_column(name)) continue;
     record.set(name, value);
   }
-  if (versioned && version->get<int64_t>() < 2 && !record.has("inputs")) record.set("inputs", Case().inputs);
+  // What was meant before these existed.
+  if (versioned && version->get<int64_t>() < kSchemaVersion) {
+    if (!record.has("inputs")) record.set("inputs", Case().inputs);
+    if (!record.has("allocation")) record.set("allocation", "fresh");
+    if (!record.has("graph")) record.set("graph", Case().graph);
+  }
   return record;
 }
 

@@ -9,8 +9,8 @@
 
 namespace attnbench {
 
-// 2: inputs, decoding states, quality.
-constexpr int64_t kSchemaVersion = 2;
+// 2: inputs, decoding states, quality. 3: allocation, CUDA graphs and what GPUs tell of themselves.
+constexpr int64_t kSchemaVersion = 3;
 
 enum class ColumnType { text, integer, number, boolean, numbers };
 std::string_view type_name(ColumnType type);

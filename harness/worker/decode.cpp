@@ -6,7 +6,6 @@
 #include <optional>
 #include <vector>
 
-#include "harness/worker/kept_memory.h"
 #include "harness/worker/memory.h"
 #include "harness/worker/timing.h"
 
@@ -25,7 +24,7 @@ class Round {
   // for itself, as a model would make them.
   Round(const Subject& subject, const attn::Inputs& inputs, int64_t tokens) : method_(*subject.method) {
     const auto position = subject.problem.query_len;
-    setup_s_ = time_once([&] { state_ = attn::decode_up_to(method_, inputs, position); });
+    setup_s_ = subject.device->time([&] { state_ = attn::decode_up_to(method_, inputs, position); }).wall_s;
     for (int64_t i = 0; i < tokens; ++i) {
       auto& token = tokens_.emplace_back(part(inputs, position + i, 1));
       for (auto* tensor : {&token.q, &token.k, &token.v}) *tensor = tensor->clone(at::MemoryFormat::Contiguous);
@@ -64,6 +63,17 @@ bool check_small(const Subject& subject, attn::Agreement& agreement, Record& rec
          check_state(record, *subject.method, *results.state);
 }
 
+// The steps of a round, recorded in a graph: a call of it makes them all. A replay finds the state where the one before left it;
+// that it goes on at the same positions changes nothing of what a step does.
+std::function<void()> captured_steps(const Subject& subject, Round& round, std::vector<at::Tensor>* outputs = nullptr) {
+  return subject.device->capture([&] {
+    for (int64_t i = 0; i < kDecodedTokens; ++i) {
+      auto output = round.step();
+      if (outputs) outputs->push_back(std::move(output));
+    }
+  });
+}
+
 // What came of the check round.
 struct Checked {
   double first_s = 0, total_s = 0;
@@ -77,12 +87,21 @@ std::optional<Checked> check_round(const Case& c, const Subject& subject, attn::
   Checked checked;
   attn::Results results;
   {
-    const MemoryBound bound(c.memory_limit_bytes - bytes_of({inputs.q, inputs.k, inputs.v}));
+    auto& device = *subject.device;
+    const auto range = device.range("check round");
+    const auto bound = device.bound_memory(c.memory_limit_bytes - bytes_of({inputs.q, inputs.k, inputs.v}));
     Round round(subject, inputs, kDecodedTokens);
+    std::function<void()> replay;  // the outputs live as long as it
     std::vector<at::Tensor> outputs;
     double steps_s = 0;
+    if (c.graph) {
+      replay = captured_steps(subject, round, &outputs);
+      steps_s = device.time(replay).wall_s;
+      checked.steps = kDecodedTokens;
+      checked.first_s = steps_s / double(kDecodedTokens);
+    }
     while (checked.steps < kCheckedSteps || (checked.steps < kDecodedTokens && steps_s < c.warmup_s)) {
-      const auto seconds = time_once([&] { outputs.push_back(round.step()); });
+      const auto seconds = device.time([&] { outputs.push_back(round.step()); }).wall_s;
       if (checked.steps++ == 0) checked.first_s = seconds;
       steps_s += seconds;
     }
@@ -104,27 +123,23 @@ std::optional<Checked> check_round(const Case& c, const Subject& subject, attn::
 }
 
 // Inputs that the method took into its state without a copy would be seen as the state's.
-bool memory_pass(const Case& c, const Subject& subject, Record& record) {
-  AllocationCounter counter;
+bool memory_pass(const Subject& subject, Record& record) {
+  const auto range = subject.device->range("memory");
+  const auto meter = subject.device->make_meter();
   Round round(subject, subject.make_inputs(extended(subject.problem, kDecodedTokens)), 1);
   const auto token_bytes = round.token_bytes();
-  counter.forget_peak();
+  meter->forget_peak();
   const bool can_reset = reset_peak_resident_bytes();
   record.set("rss_before_bytes", resident_bytes());
   at::Tensor output;
-  const auto seconds = time_once([&] { output = round.step(); });
-  const auto peak_bytes = counter.peak_bytes() - token_bytes;
+  const auto seconds = subject.device->time([&] { output = round.step(); }).wall_s;
   record.set("measured_s", record.number("measured_s") + round.setup_s() + seconds);
-  record.set("input_bytes", token_bytes);
   record.set("output_bytes", bytes_of({output}));
   record.set("saved_bytes", int64_t{0});
-  record.set("peak_extra_bytes", peak_bytes);
-  record.set("peak_allocated_bytes", token_bytes + peak_bytes);
-  record.set("peak_extra_bytes_per_sample", double(peak_bytes) / double(std::max<int64_t>(1, c.batch)));
-  record.set("largest_allocation_bytes", counter.largest_bytes());
+  set_memory(record, subject, *meter, token_bytes, meter->peak_bytes() - token_bytes);
   if (can_reset) record.set("peak_rss_bytes", peak_resident_bytes());
   output.reset();
-  return check_kept(record, round.state(), counter.current_bytes() - token_bytes);
+  return check_kept(record, round.state(), meter->current_bytes() - token_bytes);
 }
 
 }  // namespace
@@ -136,8 +151,8 @@ void measure_decode(const Case& c, const Subject& subject, const std::function<v
   const auto checked = check_round(c, subject, agreement, record);
   if (!checked) return;
 
-  const MemoryBound bound(c.memory_limit_bytes);
-  std::optional<KeptMemory> kept(std::in_place, c.allocation == "kept" ? c.memory_limit_bytes / 4 : 0);
+  auto& device = *subject.device;
+  const auto bound = device.bound_memory(c.memory_limit_bytes);
   std::optional<Round> round;
   double setup_s = 0;
   const auto begin_round = [&] {
@@ -145,18 +160,37 @@ void measure_decode(const Case& c, const Subject& subject, const std::function<v
     round.emplace(subject, subject.make_inputs(extended(subject.problem, kDecodedTokens)), kDecodedTokens);
     setup_s += round->setup_s();
   };
-  const SamplingPlan sampling{0, c.min_samples, c.noise_target, c.time_budget_s, 0};
-  auto samples = take_rounds(
-      sampling, kDecodedTokens, begin_round, [&] { round->step(); }, before_sample);
-  samples.warmup_calls = checked->steps;
+  const auto stopwatch = [&](const auto& work) { return device.time(work); };
+  const auto before_each = [&] {
+    device.watch();
+    if (before_sample) before_sample();
+  };
+  auto kept = device.keep_memory(c);
+  Samples samples;
+  {
+    const auto range = device.range("samples");
+    SamplingPlan sampling{0, c.min_samples, c.noise_target, c.time_budget_s, 0};
+    if (c.graph) {
+      begin_round();
+      const auto replay = captured_steps(subject, *round);
+      sampling.warmup_s = c.warmup_s;
+      if (!before_sample) sampling.min_sample_ms = 1;
+      samples = take_samples(sampling, stopwatch, replay, before_each);
+      samples.divide_calls(kDecodedTokens);
+    } else {
+      samples = take_rounds(
+          sampling, stopwatch, kDecodedTokens, begin_round, [&] { round->step(); }, before_each);
+    }
+  }
+  samples.warmup_calls += checked->steps;
   if (!check_state(record, *subject.method, round->state())) return;
   record.set("state_bytes", round->state().bytes());
   round.reset();
   kept.reset();
   record.set("measured_s", checked->total_s + setup_s + samples.total_s);
-  if (!memory_pass(c, subject, record)) return;
+  if (!memory_pass(subject, record)) return;
   // Not before: what is wrong has no time.
-  set_times(record, checked->first_s, samples);
+  set_times(record, subject, checked->first_s, samples);
   record.set("outcome", outcome::measured);
 }
 

@@ -16,6 +16,9 @@ namespace attnbench {
 //    more until the noise target is reached or the time budget is spent, in which making states anew counts.
 // 4. One step with a counting allocator.
 //
+// In a CUDA graph (the axis `graph`) the 32 steps are one capture: step 2 compares the outputs of its first replay, and a sample
+// of step 3 is a replay or several, its time divided by the steps.
+//
 // So a method that recomputes its prefix makes 4 + 32 + 1 steps where one costs more than the time budget.
 // `before_sample` may be empty.
 void measure_decode(const Case& c, const Subject& subject, const std::function<void()>& before_sample, Record& record);

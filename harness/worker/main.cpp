@@ -1,19 +1,18 @@
 // attnbench-worker: takes cases as JSON on standard input, gives records back as JSON lines on a descriptor of its own.
 // Started by the driver; by hand it answers on standard output.
-#include <dlfcn.h>
 #include <poll.h>
 #include <sys/prctl.h>
 
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
+#include <cstdlib>
 #include <iostream>
 #include <iterator>
 
 #include "harness/protocol/machine.h"
 #include "harness/worker/ceilings.h"
-#include "harness/worker/ceilings_cuda.h"
+#include "harness/worker/device.h"
 #include "harness/worker/environment.h"
 #include "harness/worker/measure.h"
 
@@ -50,25 +49,6 @@ void answer_each(Answer& answer, attnbench::Record (*work)(const attnbench::Case
   }
 }
 
-// The GPU's ceilings, or why there are none.
-Json gpu_ceilings() {
-  const auto path = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "libattnbench-gpu.so";
-  if (!std::filesystem::exists(path)) return {{"unavailable", "this build has no CUDA"}};
-  auto* const module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!module) return {{"unavailable", dlerror()}};
-  using Measure = decltype(attnbench_gpu_ceilings);
-  auto* const measure = reinterpret_cast<Measure*>(dlsym(module, "attnbench_gpu_ceilings"));
-  if (!measure) return {{"unavailable", dlerror()}};
-  attnbench::GpuCeilings c;
-  if (const char* const problem = measure(&c)) return {{"unavailable", problem}};
-  return {{"name", c.name},
-          {"driver_version", c.driver_version},
-          {"runtime_version", c.runtime_version},
-          {"memory_bytes", c.memory_bytes},
-          {"copy_gb_s", c.copy_gb_s},
-          {"fma_float32_gflop_s", c.fma_float32_gflop_s}};
-}
-
 Json ceilings_of_machine() {
   const auto c = attnbench::measure_ceilings(attnbench::available_processors());
   return {{"read_gb_s", c.read_gb_s},
@@ -78,7 +58,7 @@ Json ceilings_of_machine() {
           {"fma_instruction_set", c.fma_instruction_set},
           {"array_bytes", c.array_bytes},
           {"threads", c.threads},
-          {"gpu", gpu_ceilings()}};
+          {"gpu", attnbench::gpu_ceilings()}};
 }
 
 }  // namespace
@@ -110,6 +90,8 @@ int main(int argc, char** argv) {
     if (*plan) answer_each(answer, attnbench::plan);
     if (*verify) answer_each(answer, attnbench::verify);
     if (*measure) answer_each(answer, attnbench::measure);
+    // All is said. A context that an error has poisoned may not survive the clearing up.
+    if (attnbench::gpu_in_use()) std::_Exit(0);
   } catch (const std::exception& error) {
     std::cerr << "attnbench-worker: " << error.what() << "\n";
     return 2;

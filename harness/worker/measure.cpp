@@ -4,12 +4,11 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
-#include <unistd.h>
 
-#include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "harness/worker/decode.h"
-#include "harness/worker/kept_memory.h"
 #include "harness/worker/memory.h"
 #include "harness/worker/subject.h"
 #include "harness/worker/timing.h"
@@ -28,58 +27,96 @@ bool check_small(const Subject& subject, attn::Agreement& agreement, Record& rec
          (!results.state || check_state(record, *subject.method, *results.state));
 }
 
-// Evicts everything by writing more than the last-level cache holds.
-class CacheFlush {
- public:
-  void operator()() { buffer_.add_(1); }
+// Leaves of a graph of their own: those of an earlier call belong to the stream it ran on.
+attn::Inputs fresh_leaves(attn::Inputs inputs) {
+  for (auto* input : {&inputs.q, &inputs.k, &inputs.v}) *input = input->detach().set_requires_grad(input->requires_grad());
+  return inputs;
+}
 
- private:
-  static int64_t bytes() {
-    const auto last_level = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    return std::clamp<int64_t>(last_level > 0 ? 2 * last_level : 0, int64_t{1} << 26, int64_t{1} << 30);
-  }
-  at::Tensor buffer_ = at::zeros({bytes() / 4}, at::kFloat);
-};
+// A call as it is timed, its results dropped or, if they are asked for, in `results` after each call.
+std::function<void()> timed_call(const Case& c, const Subject& subject, const attn::Inputs& inputs,
+                                 attn::Results* results = nullptr) {
+  const auto call = [&subject, inputs, results] {
+    auto made = attn::call(*subject.method, inputs, subject.protocol);
+    if (results) *results = std::move(made);
+  };
+  if (!c.graph) return call;
+  return subject.device->capture([&] {
+    auto made = attn::call(*subject.method, fresh_leaves(inputs), subject.protocol);
+    if (results) *results = std::move(made);
+  });
+}
 
 // `before_sample` may be empty.
 Samples time_pass(const Case& c, const Subject& subject, const attn::Inputs& inputs, const std::function<void()>& before_sample) {
   SamplingPlan sampling{c.warmup_s, c.min_samples, c.noise_target, c.time_budget_s, 1.0};
   if (before_sample) sampling.min_sample_ms = 0;  // one call a sample
-  const KeptMemory kept(c.allocation == "kept" ? c.memory_limit_bytes / 4 : 0);
+  auto& device = *subject.device;
+  const auto kept = device.keep_memory(c);
+  const auto range = device.range("samples");
   return take_samples(
-      sampling, [&] { attn::call(*subject.method, inputs, subject.protocol); }, before_sample);
+      sampling, [&](const auto& work) { return device.time(work); }, timed_call(c, subject, inputs),
+      [&] {
+        device.watch();
+        if (before_sample) before_sample();
+      });
 }
 
-bool memory_pass(const Case& c, const Subject& subject, const attn::Inputs& inputs, Record& record) {
+bool memory_pass(const Subject& subject, const attn::Inputs& inputs, Record& record) {
   const auto input_bytes =
       bytes_of({inputs.q, inputs.k, inputs.v, inputs.output_gradient, inputs.mask.key_lengths.value_or(at::Tensor())});
+  const auto range = subject.device->range("memory");
   const bool can_reset = reset_peak_resident_bytes();
   record.set("rss_before_bytes", resident_bytes());
-  const AllocationCounter counter;
+  const auto meter = subject.device->make_meter();
   attn::Results results;
-  const auto seconds = time_once([&] { results = attn::call(*subject.method, inputs, subject.protocol); });
-  record.set("measured_s", record.number("measured_s") + seconds);
-  record.set("input_bytes", input_bytes);
+  const auto elapsed = subject.device->time([&] { results = attn::call(*subject.method, inputs, subject.protocol); });
+  record.set("measured_s", record.number("measured_s") + elapsed.wall_s);
   record.set("output_bytes", bytes_of({results.output, results.q_gradient, results.k_gradient, results.v_gradient}));
-  record.set("peak_extra_bytes", counter.peak_bytes());
-  record.set("peak_allocated_bytes", input_bytes + counter.peak_bytes());
-  record.set("peak_extra_bytes_per_sample", double(counter.peak_bytes()) / double(std::max<int64_t>(1, c.batch)));
-  record.set("largest_allocation_bytes", counter.largest_bytes());
+  set_memory(record, subject, *meter, input_bytes, meter->peak_bytes());
   if (can_reset) record.set("peak_rss_bytes", peak_resident_bytes());
   if (!results.state) return true;
   record.set("state_bytes", results.state->bytes());
   results.output.reset();
-  return check_kept(record, *results.state, counter.current_bytes());
+  return check_kept(record, *results.state, meter->current_bytes());
 }
 
 // What forward leaves alive for backward: its own run, as the backward pass frees it piece by piece.
 void saved_pass(const Subject& subject, const attn::Inputs& inputs, Record& record) {
   if (subject.protocol != attn::Protocol::forward_backward) return record.set("saved_bytes", int64_t{0});
-  const AllocationCounter counter;
+  const auto meter = subject.device->make_meter();
   at::Tensor output;
-  const auto seconds = time_once([&] { output = subject.method->forward(inputs.q, inputs.k, inputs.v, inputs.mask); });
-  record.set("measured_s", record.number("measured_s") + seconds);
-  record.set("saved_bytes", counter.current_bytes() - bytes_of({output}));
+  const auto elapsed = subject.device->time([&] { output = subject.method->forward(inputs.q, inputs.k, inputs.v, inputs.mask); });
+  record.set("measured_s", record.number("measured_s") + elapsed.wall_s);
+  record.set("saved_bytes", meter->current_bytes() - bytes_of({output}));
+}
+
+// The first call at this size, compared with the reference in some rows. Its seconds; nothing when it is wrong.
+std::optional<double> checked_first_call(const Case& c, const Subject& subject, const attn::Inputs& inputs, int64_t budget,
+                                         attn::Agreement& agreement, Record& record) {
+  const auto selection = attn::Selection::random(subject.problem, kCheckedRows, subject.seed);
+  const auto restricted = attn::restrict_gradient(inputs, selection);
+  auto& device = *subject.device;
+  const auto range = device.range("first call");
+  attn::Results first;
+  std::function<void()> replay;  // what it computed lives as long as it
+  Elapsed elapsed{};
+  {
+    const auto bound = device.bound_memory(budget);
+    elapsed = device.time([&] { first = attn::call(*subject.method, restricted, subject.protocol); });
+    if (c.graph) {
+      replay = timed_call(c, subject, restricted, &first);
+      device.time(replay);
+    }
+  }
+  record.set("implementation", subject.method->implementation());
+  agreement.include(attn::compare(*subject.method, restricted, first, subject.protocol, selection));
+  record.set("rows_checked", selection.count());
+  if (!set_agreement(record, agreement, attn::error_tolerance(subject.problem.dtype))) return std::nullopt;
+  if (first.state && !check_state(record, *subject.method, *first.state)) return std::nullopt;
+  set_quality(record, attn::assess(*subject.method, restricted, first, subject.protocol, selection));
+  first = {};
+  return elapsed.wall_s;
 }
 
 void measure_subject(const Case& c, const Subject& subject, const std::function<void()>& before_sample, Record& record) {
@@ -87,29 +124,15 @@ void measure_subject(const Case& c, const Subject& subject, const std::function<
   if (!check_small(subject, agreement, record)) return;
   const auto inputs = subject.make_inputs(subject.problem);
   const auto budget = c.memory_limit_bytes - bytes_of({inputs.q, inputs.k, inputs.v, inputs.output_gradient});
-  double first_s = 0;
-  {
-    const auto selection = attn::Selection::random(subject.problem, kCheckedRows, subject.seed);
-    const auto restricted = attn::restrict_gradient(inputs, selection);
-    attn::Results first;
-    {
-      const MemoryBound bound(budget);
-      first_s = time_once([&] { first = attn::call(*subject.method, restricted, subject.protocol); });
-    }
-    record.set("implementation", subject.method->implementation());
-    agreement.include(attn::compare(*subject.method, restricted, first, subject.protocol, selection));
-    record.set("rows_checked", selection.count());
-    if (!set_agreement(record, agreement, attn::error_tolerance(subject.problem.dtype))) return;
-    if (first.state && !check_state(record, *subject.method, *first.state)) return;
-    set_quality(record, attn::assess(*subject.method, restricted, first, subject.protocol, selection));
-  }
-  const MemoryBound bound(budget);
+  const auto first_s = checked_first_call(c, subject, inputs, budget, agreement, record);
+  if (!first_s) return;
+  const auto bound = subject.device->bound_memory(budget);
   const auto samples = time_pass(c, subject, inputs, before_sample);
-  record.set("measured_s", first_s + samples.total_s);
-  if (!memory_pass(c, subject, inputs, record)) return;
+  record.set("measured_s", *first_s + samples.total_s);
+  if (!memory_pass(subject, inputs, record)) return;
   saved_pass(subject, inputs, record);
   // Not before: what is wrong has no time.
-  set_times(record, first_s, samples);
+  set_times(record, subject, *first_s, samples);
   record.set("outcome", outcome::measured);
 }
 
@@ -133,16 +156,19 @@ void use_threads(const Case& c) { at::set_num_threads(int(c.threads)); }
 
 }  // namespace
 
-Record measure(const Case& c) {
+Record measure(const Case& asked) {
   Record record;
   guarded(record, [&] {
+    auto c = asked;
     use_threads(c);
     const auto subject = prepare(c, record);
     if (!subject) return;
+    if (c.memory_limit_bytes == 0) c.memory_limit_bytes = int64_t(record.number("memory_limit_bytes"));
     std::function<void()> before_sample;
-    if (c.cache == "cold") before_sample = CacheFlush();
+    if (c.cache == "cold") before_sample = subject->device->make_cache_flush();
     if (subject->protocol == attn::Protocol::decode) measure_decode(c, *subject, before_sample, record);
     else measure_subject(c, *subject, before_sample, record);
+    subject->device->set_columns(record);
   });
   return record;
 }

@@ -51,17 +51,27 @@ std::string state_text(const attn::DecodingState& state) {
 }  // namespace
 
 std::optional<Subject> prepare(const Case& c, Record& record) {
-  Subject subject{attn::make_method(c.method), problem_of(c), attn::parse_protocol(c.protocol),
-                  attn::parse_input_distribution(c.inputs), uint64_t(c.seed)};
-  std::optional<std::string> reason;
-  if (c.causal && c.key_len != c.query_len) reason = "causal needs key_len = query_len";
-  else reason = subject.method->why_unsupported(subject.problem, subject.protocol);
-  if (!reason && c.device != "cpu") reason = "this build measures on the CPU only, not on " + c.device;
-  if (reason) {
-    record.set_skipped(kind::unsupported, *reason);
+  const auto found = find_device(c.device);
+  Subject subject{attn::make_method(c.method),
+                  problem_of(c),
+                  attn::parse_protocol(c.protocol),
+                  attn::parse_input_distribution(c.inputs),
+                  uint64_t(c.seed),
+                  found.device};
+  std::string reason = found.why_none;
+  if (found.device) {
+    subject.problem.device = found.device->torch_device().type();
+    reason = found.device->why_unsupported(c);
+    if (c.causal && c.key_len != c.query_len) reason = "causal needs key_len = query_len";
+    else if (reason.empty()) reason = subject.method->why_unsupported(subject.problem, subject.protocol).value_or("");
+  }
+  if (!reason.empty()) {
+    record.set_skipped(kind::unsupported, reason);
     return std::nullopt;
   }
   subject.problem.validate();
+  subject.device->set_columns(record);
+  if (c.memory_limit_bytes == 0) record.set("memory_limit_bytes", subject.device->available_bytes());
   set_predictions(subject, record);
   return subject;
 }
@@ -113,13 +123,22 @@ bool check_kept(Record& record, const attn::DecodingState& state, int64_t kept_b
   return false;
 }
 
-void set_times(Record& record, double first_s, const Samples& samples) {
+void set_times(Record& record, const Subject& subject, double first_s, const Samples& samples) {
   record.set("time_first_ms", first_s * 1e3);
   record.set("time_samples_ms", samples.ms);
+  if (subject.device->has_own_clock()) record.set("wall_samples_ms", samples.wall_ms);
   record.set("samples", int64_t(samples.ms.size()));
   record.set("calls_per_sample", samples.calls_per_sample);
   record.set("warmup_calls", samples.warmup_calls);
   record.set("stop_reason", samples.stop_reason);
+}
+
+void set_memory(Record& record, const Subject& subject, const MemoryMeter& meter, int64_t input_bytes, int64_t extra_bytes) {
+  record.set("input_bytes", input_bytes);
+  record.set("peak_extra_bytes", extra_bytes);
+  record.set("peak_allocated_bytes", input_bytes + extra_bytes);
+  record.set("peak_extra_bytes_per_sample", double(extra_bytes) / double(std::max<int64_t>(1, subject.problem.batch)));
+  meter.set_columns(record);
 }
 
 void set_quality(Record& record, const attn::Quality& quality) {

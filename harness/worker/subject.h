@@ -7,6 +7,7 @@
 
 #include "attn/agreement.h"
 #include "harness/protocol/record.h"
+#include "harness/worker/device.h"
 #include "harness/worker/timing.h"
 
 namespace attnbench {
@@ -17,11 +18,13 @@ struct Subject {
   attn::Protocol protocol;
   attn::InputDistribution distribution;
   uint64_t seed;
+  Device* device;
 
   attn::Inputs make_inputs(const attn::Problem& of) const { return attn::make_inputs(of, protocol, seed, distribution); }
 };
 
-// Sets costs and predictions. Nothing when the case cannot run; the record says why.
+// Sets costs, predictions, the device and, where the case leaves it open, its memory budget. Nothing when the case cannot run;
+// the record says why.
 std::optional<Subject> prepare(const Case& c, Record& record);
 
 // The problem with `more` tokens.
@@ -38,7 +41,9 @@ bool check_state(Record& record, const attn::AttentionMethod& method, const attn
 // The allocator must not see more kept alive by a state than the state owns up to.
 bool check_kept(Record& record, const attn::DecodingState& state, int64_t kept_bytes);
 
-void set_times(Record& record, double first_s, const Samples& samples);
+void set_times(Record& record, const Subject& subject, double first_s, const Samples& samples);
+// What the meter saw of a call of which `input_bytes` were there before.
+void set_memory(Record& record, const Subject& subject, const MemoryMeter& meter, int64_t input_bytes, int64_t extra_bytes);
 void set_quality(Record& record, const attn::Quality& quality);
 
 }  // namespace attnbench

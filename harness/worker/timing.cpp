@@ -7,10 +7,11 @@
 
 namespace attnbench {
 
-double time_once(const std::function<void()>& call) {
+Elapsed time_on_host(const std::function<void()>& work) {
   const auto begin = std::chrono::steady_clock::now();
-  call();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  work();
+  const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return {seconds, seconds};
 }
 
 double relative_noise(std::vector<double> samples) {
@@ -22,6 +23,18 @@ double relative_noise(std::vector<double> samples) {
   const auto low = size_t(std::max(0.0, std::floor(n / 2 - reach)));
   const auto high = std::min(samples.size() - 1, size_t(std::ceil(n / 2 + reach)));
   return (samples[high] - samples[low]) / 2 / samples[samples.size() / 2];
+}
+
+void Samples::add(const Elapsed& elapsed, int64_t calls) {
+  ms.push_back(elapsed.s * 1e3 / double(calls));
+  wall_ms.push_back(elapsed.wall_s * 1e3 / double(calls));
+}
+
+void Samples::divide_calls(int64_t parts) {
+  for (auto* times : {&ms, &wall_ms})
+    for (auto& time : *times) time /= double(parts);
+  calls_per_sample *= parts;
+  warmup_calls *= parts;
 }
 
 namespace {
@@ -46,13 +59,14 @@ class StoppingRule {
 
 }  // namespace
 
-Samples take_samples(const SamplingPlan& plan, const std::function<void()>& call, const std::function<void()>& before_sample) {
+Samples take_samples(const SamplingPlan& plan, const Stopwatch& stopwatch, const std::function<void()>& call,
+                     const std::function<void()>& before_sample) {
   Samples samples;
   double fastest_s = std::numeric_limits<double>::infinity();
   while (samples.warmup_calls == 0 || samples.total_s < plan.warmup_s) {
-    const auto seconds = time_once(call);
-    fastest_s = std::min(fastest_s, seconds);
-    samples.total_s += seconds;
+    const auto elapsed = stopwatch(call);
+    fastest_s = std::min(fastest_s, elapsed.s);
+    samples.total_s += elapsed.wall_s;
     ++samples.warmup_calls;
   }
   samples.calls_per_sample = std::max<int64_t>(1, int64_t(std::ceil(plan.min_sample_ms / 1e3 / std::max(fastest_s, 1e-9))));
@@ -61,32 +75,32 @@ Samples take_samples(const SamplingPlan& plan, const std::function<void()>& call
   StoppingRule rule(plan);
   while (samples.stop_reason.empty()) {
     if (before_sample) before_sample();
-    const auto seconds = time_once([&] {
+    const auto elapsed = stopwatch([&] {
       for (int64_t i = 0; i < samples.calls_per_sample; ++i) call();
     });
-    sampled_s += seconds;
-    samples.ms.push_back(seconds * 1e3 / double(samples.calls_per_sample));
+    sampled_s += elapsed.wall_s;
+    samples.add(elapsed, samples.calls_per_sample);
     samples.stop_reason = rule.reason(samples.ms, sampled_s);
   }
   samples.total_s += sampled_s;
   return samples;
 }
 
-Samples take_rounds(const SamplingPlan& plan, int64_t steps, const std::function<void()>& begin_round,
+Samples take_rounds(const SamplingPlan& plan, const Stopwatch& stopwatch, int64_t steps, const std::function<void()>& begin_round,
                     const std::function<void()>& step, const std::function<void()>& before_sample) {
   Samples samples;
   double elapsed_s = 0;
   StoppingRule rule(plan);
   while (samples.stop_reason.empty()) {
-    elapsed_s += time_once([&] {
-      begin_round();
-      for (int64_t i = 0; i < steps; ++i) {
-        if (before_sample) before_sample();
-        const auto seconds = time_once(step);
-        samples.ms.push_back(seconds * 1e3);
-        samples.total_s += seconds;
-      }
-    });
+    elapsed_s += time_on_host([&] {
+                   begin_round();
+                   for (int64_t i = 0; i < steps; ++i) {
+                     if (before_sample) before_sample();
+                     const auto elapsed = stopwatch(step);
+                     samples.add(elapsed, 1);
+                     samples.total_s += elapsed.wall_s;
+                   }
+                 }).wall_s;
     samples.stop_reason = rule.reason(samples.ms, elapsed_s);
   }
   return samples;

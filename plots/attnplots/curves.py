@@ -26,7 +26,7 @@ PROTOCOLS = {
 # Records that differ in one of these columns never share a panel.
 SPLIT = (
     "protocol", "causal", "device", "dtype", "heads", "head_dim", "value_dim",
-    "key_lengths", "threads", "cache", "allocation", "inputs",
+    "key_lengths", "threads", "cache", "allocation", "graph", "inputs",
 )  # fmt: skip
 # These may follow from the length; they split only where one length has several values.
 SPLIT_IF_REPEATED = ("batch", "key_len", "seed")
@@ -112,6 +112,19 @@ TIME = Measure("time", "Time per sample (ms)", time_value)
 MEMORY = Measure("memory", "Peak memory per sample, above the inputs", memory_value)
 
 
+def on_present_devices(records: list[Record]) -> tuple[list[Record], list[str]]:
+    """The records without those of devices that the machine had not, and a note on each of these."""
+    kept, texts = [], []
+    for device in dict.fromkeys(record.get("device") for record in records):
+        mine = [record for record in records if record.get("device") == device]
+        if all(record.get("failure_kind") == "unsupported" for record in mine):
+            reasons = dict.fromkeys(str(record.get("reason") or "not supported") for record in mine)
+            texts.append(f"Nothing was measured on {device}: {'; '.join(reasons)}.")
+        else:
+            kept += mine
+    return (kept, texts) if kept else (records, [])
+
+
 def split_rows(records: list[Record]) -> list[Row]:
     """One row for each setting; its title says what sets it apart from the others."""
     axes = [*SPLIT]
@@ -158,6 +171,8 @@ def _said(record: Record, axis: str) -> str:
     value = record.get(axis)
     if axis == "causal":
         return "causal" if value else "not causal"
+    if axis == "graph":
+        return "in a CUDA graph" if value else "launched"
     if axis == "threads" and value == 1:
         return "1 thread"
     if axis in ("heads", "threads"):

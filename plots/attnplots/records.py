@@ -11,11 +11,12 @@ FILE_NAME = "records.jsonl"
 # Together these columns say which case a record is about.
 AXES = (
     "method", "device", "dtype", "protocol", "batch", "heads", "query_len", "key_len",
-    "head_dim", "value_dim", "causal", "key_lengths", "inputs", "threads", "cache", "allocation", "seed",
+    "head_dim", "value_dim", "causal", "key_lengths", "inputs", "threads", "cache", "allocation",
+    "graph", "seed",
 )  # fmt: skip
 
 # What a column is in records from before it existed.
-DEFAULTS = {"inputs": "normal", "allocation": "fresh"}
+DEFAULTS = {"inputs": "normal", "allocation": "fresh", "graph": False}
 
 OUTCOMES = ("measured", "skipped", "failed")
 TEXTS = ("method", "protocol")

@@ -33,6 +33,7 @@ def draw(
     length: Length = data.SEQUENCE,
 ) -> Figure:
     """The figure: a row of panels for each setting, time at the left, memory at the right."""
+    records, absent = data.on_present_devices(records)
     rows = data.split_rows(records)
     measures = (time, memory)
     columns = [[data.curves(row, measure) for row in rows] for measure in measures]
@@ -41,7 +42,7 @@ def draw(
 
     figure = sheet.figure()
     header = sheet.wrapped(figure, sheet.setting(records))
-    footer = sheet.wrapped_all(figure, notes(rows, measures, length, columns[0]))
+    footer = sheet.wrapped_all(figure, notes(rows, measures, length, columns[0]) + absent)
     beside = [
         [panel.labels_beside(figure, curves, span[1]) for curves in column] for column in columns
     ]

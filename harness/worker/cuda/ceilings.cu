@@ -1,4 +1,4 @@
-// The GPU's measured ceilings, in a module of its own (libattnbench-gpu.so) that the worker loads when a GPU is asked for.
+// What a GPU can do outside its tensor cores.
 //
 //   copy   streams an array of 1 GiB or a quarter of the free memory, whichever is less: bytes read plus bytes written
 //   fma    eight independent float32 multiply-add chains a thread, in registers; two operations each
@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "harness/worker/ceilings_cuda.h"
+#include "harness/worker/cuda/ceilings.h"
 
 namespace attnbench {
 namespace {
@@ -56,7 +56,9 @@ double best_seconds(cudaEvent_t begin, cudaEvent_t end, const Launch& launch) {
   return best;
 }
 
-const char* measure(GpuCeilings& ceilings) {
+}  // namespace
+
+const char* measure_copy_and_fma(GpuCeilings& ceilings) {
   cudaDeviceProp device{};
   if (const auto error = cudaGetDeviceProperties(&device, 0); error != cudaSuccess) return cudaGetErrorString(error);
   std::copy_n(device.name, sizeof ceilings.name - 1, ceilings.name);
@@ -86,12 +88,10 @@ const char* measure(GpuCeilings& ceilings) {
   cudaEventDestroy(end);
   if (copy_s <= 0 || fma_s <= 0)
     return error == cudaSuccess ? "the GPU's ceilings could not be timed" : cudaGetErrorString(error);
+  ceilings.array_bytes = int64_t(array_bytes);
   ceilings.copy_gb_s = 2 * double(array_bytes) / copy_s / 1e9;
   ceilings.fma_float32_gflop_s = 2.0 * blocks * kThreads * kChains * kRounds / fma_s / 1e9;
   return nullptr;
 }
 
-}  // namespace
 }  // namespace attnbench
-
-extern "C" const char* attnbench_gpu_ceilings(attnbench::GpuCeilings* ceilings) { return attnbench::measure(*ceilings); }

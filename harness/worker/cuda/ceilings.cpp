@@ -1,0 +1,48 @@
+#include "harness/worker/cuda/ceilings.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+
+#include <algorithm>
+#include <string>
+
+#include "harness/worker/device.h"
+
+namespace attnbench {
+namespace {
+
+constexpr int kRuns = 8;
+
+// Of the library's product of two square matrices, which runs on the tensor cores where the type has any.
+double matmul_gflop_s(Device& device, at::ScalarType dtype) {
+  const int64_t size = dtype == at::kDouble ? 4096 : 8192;
+  const auto a = at::zeros({size, size}, at::TensorOptions(dtype).device(device.torch_device()));
+  auto product = at::mm(a, a);
+  double best_s = 1e300;
+  for (int run = 0; run < kRuns; ++run) best_s = std::min(best_s, device.time([&] { at::mm_out(product, a, a); }).s);
+  return 2.0 * double(size) * double(size) * double(size) / best_s / 1e9;
+}
+
+}  // namespace
+}  // namespace attnbench
+
+const char* attnbench_gpu_ceilings(attnbench::GpuCeilings* ceilings) {
+  using attnbench::matmul_gflop_s;
+  const char* why = nullptr;
+  auto* const device = attnbench_gpu_device(&why);
+  if (!device) return why;
+  static std::string problem;
+  try {
+    if (const char* const failed = attnbench::measure_copy_and_fma(*ceilings)) return failed;
+    ceilings->matmul_float64_gflop_s = matmul_gflop_s(*device, at::kDouble);
+    ceilings->matmul_float16_gflop_s = matmul_gflop_s(*device, at::kHalf);
+    ceilings->matmul_bfloat16_gflop_s = matmul_gflop_s(*device, at::kBFloat16);
+    at::globalContext().setAllowTF32CuBLAS(true);
+    ceilings->matmul_float32_gflop_s = matmul_gflop_s(*device, at::kFloat);
+    at::globalContext().setAllowTF32CuBLAS(false);
+  } catch (const std::exception& error) {
+    problem = error.what();
+    return problem.c_str();
+  }
+  return nullptr;
+}

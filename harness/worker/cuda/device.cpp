@@ -1,0 +1,178 @@
+// The GPU that cases run on: device 0 of those that are visible, its clock the CUDA events on LibTorch's current stream, its
+// memory LibTorch's caching allocator.
+#include "harness/worker/device.h"
+
+#include <ATen/ATen.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAEvent.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime.h>
+#include <nvtx3/nvToolsExt.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "harness/worker/cuda/module.h"
+#include "harness/worker/cuda/nvml.h"
+
+namespace attnbench {
+namespace {
+
+namespace allocator = c10::cuda::CUDACachingAllocator;
+
+constexpr c10::DeviceIndex kDevice = 0;
+constexpr size_t kAll = 0;  // of small and large blocks together
+
+std::string version_text(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
+
+// Tensors by the bytes that were asked for; peaks by those that blocks have, 512 at a time.
+class CudaMeter final : public MemoryMeter {
+ public:
+  CudaMeter() {
+    c10::cuda::device_synchronize();
+    allocator::emptyCache();  // what earlier calls reserved is not this one's
+    allocator::resetPeakStats(kDevice);
+    const auto stats = allocator::getDeviceStats(kDevice);
+    requested_before_ = stats.requested_bytes[kAll].current;
+    allocated_before_ = stats.allocated_bytes[kAll].current;
+  }
+  int64_t current_bytes() const override {
+    return allocator::getDeviceStats(kDevice).requested_bytes[kAll].current - requested_before_;
+  }
+  int64_t peak_bytes() const override {
+    return allocator::getDeviceStats(kDevice).allocated_bytes[kAll].peak - allocated_before_;
+  }
+  void forget_peak() override { allocator::resetPeakStats(kDevice); }
+  void set_columns(Record& record) const override {
+    record.set("peak_reserved_bytes", allocator::getDeviceStats(kDevice).reserved_bytes[kAll].peak);
+  }
+
+ private:
+  int64_t requested_before_ = 0, allocated_before_ = 0;
+};
+
+// By the share of the GPU that the allocator may reserve. It gives back what it caches before it fails.
+class CudaBound final : public Scope {
+ public:
+  CudaBound(int64_t extra_bytes, int64_t total_bytes) : previous_(allocator::getMemoryFraction(kDevice)) {
+    allocator::emptyCache();
+    const auto reserved = allocator::getDeviceStats(kDevice).reserved_bytes[kAll].current;
+    const auto most = double(reserved + std::max<int64_t>(extra_bytes, 0));
+    allocator::setMemoryFraction(std::min(previous_, most / double(total_bytes)), kDevice);
+  }
+  ~CudaBound() override { allocator::setMemoryFraction(previous_, kDevice); }
+
+ private:
+  double previous_;
+};
+
+class NvtxRange final : public Scope {
+ public:
+  explicit NvtxRange(const char* name) { nvtxRangePushA(name); }
+  ~NvtxRange() override { nvtxRangePop(); }
+};
+
+std::string pci_bus_id() {
+  std::array<char, 32> id{};
+  return cudaDeviceGetPCIBusId(id.data(), int(id.size()), kDevice) == cudaSuccess ? id.data() : "";
+}
+
+class Cuda final : public Device {
+ public:
+  explicit Cuda(const cudaDeviceProp& properties) : properties_(properties), nvml_(pci_bus_id()) {
+    allocator::init(c10::cuda::device_count());
+  }
+
+  c10::Device torch_device() const override { return {at::kCUDA, kDevice}; }
+  int64_t available_bytes() const override {
+    size_t free_bytes = 0, total_bytes = 0;
+    C10_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+    return int64_t(free_bytes);
+  }
+  std::string why_unsupported(const Case& c) const override {
+    if (c.allocation != "kept") return "on CUDA memory is always kept: allocation = " + c.allocation + " is of the CPU";
+    if (c.graph && c.key_lengths != "full") return "key lengths are checked on the host, which a CUDA graph cannot record";
+    return "";
+  }
+
+  bool has_own_clock() const override { return true; }
+  Elapsed time(const std::function<void()>& work) override {
+    c10::cuda::CUDAEvent begin(cudaEventDefault), end(cudaEventDefault);
+    const auto stream = c10::cuda::getCurrentCUDAStream();
+    c10::cuda::device_synchronize();
+    const auto host = time_on_host([&] {
+      begin.record(stream);
+      work();
+      end.record(stream);
+      end.synchronize();
+    });
+    return {begin.elapsed_time(end) / 1e3, host.wall_s};
+  }
+
+  // Of the second-level cache; what is written stays there and pushes all else out.
+  std::function<void()> make_cache_flush() override {
+    const auto bytes = std::max<int64_t>(2 * int64_t(properties_.l2CacheSize), int64_t{1} << 26);
+    const auto buffer = at::zeros({bytes / 4}, at::TensorOptions(at::kFloat).device(torch_device()));
+    return [buffer] { buffer.add_(1); };
+  }
+
+  // On a stream of its own, as the legacy stream cannot be captured.
+  std::function<void()> capture(const std::function<void()>& work) override {
+    const auto graph = std::make_shared<at::cuda::CUDAGraph>();
+    c10::cuda::device_synchronize();
+    {
+      const c10::cuda::CUDAStreamGuard on(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, kDevice));
+      graph->capture_begin();
+      work();
+      graph->capture_end();
+    }
+    c10::cuda::device_synchronize();
+    return [graph] { graph->replay(); };
+  }
+
+  std::unique_ptr<MemoryMeter> make_meter() override { return std::make_unique<CudaMeter>(); }
+  std::unique_ptr<Scope> bound_memory(int64_t extra_bytes) override {
+    return std::make_unique<CudaBound>(extra_bytes, int64_t(properties_.totalGlobalMem));
+  }
+  std::unique_ptr<Scope> keep_memory(const Case&) override { return nullptr; }
+
+  std::unique_ptr<Scope> range(const char* name) override { return std::make_unique<NvtxRange>(name); }
+  void watch() override { nvml_.watch(); }
+  void set_columns(Record& record) const override {
+    record.set("gpu", properties_.name);
+    record.set("gpu_capability", std::to_string(properties_.major) + "." + std::to_string(properties_.minor));
+    record.set("cuda_version", version_text(CUDART_VERSION));
+    nvml_.set_columns(record);
+  }
+
+ private:
+  cudaDeviceProp properties_;
+  Nvml nvml_;
+};
+
+}  // namespace
+}  // namespace attnbench
+
+attnbench::Device* attnbench_gpu_device(const char** why) {
+  static const auto* const error = [] {
+    int count = 0;
+    const auto found = cudaGetDeviceCount(&count);
+    if (found != cudaSuccess) return cudaGetErrorString(found);
+    return count == 0 ? "no CUDA device is visible" : static_cast<const char*>(nullptr);
+  }();
+  if (error) {
+    *why = error;
+    return nullptr;
+  }
+  cudaDeviceProp properties{};
+  if (const auto failed = cudaGetDeviceProperties(&properties, 0); failed != cudaSuccess) {
+    *why = cudaGetErrorString(failed);
+    return nullptr;
+  }
+  // Never destroyed: its context may be beyond repair by then.
+  static auto* const device = new attnbench::Cuda(properties);
+  return device;
+}

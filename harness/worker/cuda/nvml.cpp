@@ -1,0 +1,136 @@
+#include "harness/worker/cuda/nvml.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <utility>
+
+namespace attnbench {
+namespace {
+
+// From NVML's documented interface; 0 is success everywhere.
+constexpr unsigned kClockSm = 1, kClockMemory = 2;
+constexpr unsigned kTemperatureGpu = 0;
+
+constexpr std::pair<unsigned long long, const char*> kReasons[] = {
+    {0x1, "gpu_idle"},
+    {0x2, "applications_clocks_setting"},
+    {0x4, "sw_power_cap"},
+    {0x8, "hw_slowdown"},
+    {0x10, "sync_boost"},
+    {0x20, "sw_thermal_slowdown"},
+    {0x40, "hw_thermal_slowdown"},
+    {0x80, "hw_power_brake_slowdown"},
+    {0x100, "display_clock_setting"},
+};
+// Between samples a GPU may be idle; that holds nothing down.
+constexpr unsigned long long kIdle = 0x1;
+
+double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+struct Nvml::Functions {
+  int (*init)();
+  int (*shutdown)();
+  int (*driver_version)(char*, unsigned);
+  int (*handle_by_pci)(const char*, void**);
+  int (*clock)(void*, unsigned, unsigned*);
+  int (*temperature)(void*, unsigned, unsigned*);
+  int (*power)(void*, unsigned*);
+  int (*reasons)(void*, unsigned long long*);
+
+  // Null when the library or one of its functions is missing.
+  static Functions* load() {
+    auto* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!library) return nullptr;
+    static Functions functions;
+    bool complete = true;
+    const auto find = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
+      complete = complete && function;
+    };
+    find(functions.init, "nvmlInit_v2");
+    find(functions.shutdown, "nvmlShutdown");
+    find(functions.driver_version, "nvmlSystemGetDriverVersion");
+    find(functions.handle_by_pci, "nvmlDeviceGetHandleByPciBusId_v2");
+    find(functions.clock, "nvmlDeviceGetClockInfo");
+    find(functions.temperature, "nvmlDeviceGetTemperature");
+    find(functions.power, "nvmlDeviceGetPowerUsage");
+    find(functions.reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
+    return complete && functions.init() == 0 ? &functions : nullptr;
+  }
+};
+
+Nvml::Nvml(const std::string& pci_bus_id) : functions_(Functions::load()) {
+  if (!functions_) return;
+  std::array<char, 128> version{};
+  if (functions_->driver_version(version.data(), unsigned(version.size())) == 0) driver_ = version.data();
+  if (functions_->handle_by_pci(pci_bus_id.c_str(), &gpu_) != 0) gpu_ = nullptr;
+}
+
+Nvml::~Nvml() {
+  if (functions_) functions_->shutdown();
+}
+
+void Nvml::watch() {
+  if (gpu_ && now_s() - last_look_s_ >= kPauseS) look();
+}
+
+void Nvml::look() {
+  const auto take = [](std::vector<double>& values, int error, double value) {
+    if (error == 0) values.push_back(value);
+  };
+  unsigned value = 0;
+  auto error = functions_->clock(gpu_, kClockSm, &value);
+  take(looks_.clock_mhz, error, value);
+  error = functions_->clock(gpu_, kClockMemory, &value);
+  take(looks_.memory_clock_mhz, error, value);
+  error = functions_->temperature(gpu_, kTemperatureGpu, &value);
+  take(looks_.temperature_c, error, value);
+  error = functions_->power(gpu_, &value);
+  take(looks_.power_w, error, value / 1e3);
+  unsigned long long reasons = 0;
+  if (functions_->reasons(gpu_, &reasons) == 0) {
+    looks_.throttle_reasons |= reasons & ~kIdle;
+    looks_.throttle_known = true;
+  }
+  last_look_s_ = now_s();
+}
+
+void Nvml::set_columns(Record& record) const {
+  if (!driver_.empty()) record.set("gpu_driver", driver_);
+  const auto most = [](const std::vector<double>& values) { return *std::max_element(values.begin(), values.end()); };
+  if (const auto& mhz = looks_.clock_mhz; !mhz.empty()) {
+    record.set("gpu_clock_mhz", median(mhz));
+    record.set("gpu_clock_least_mhz", *std::min_element(mhz.begin(), mhz.end()));
+  }
+  if (!looks_.memory_clock_mhz.empty()) record.set("gpu_memory_clock_mhz", median(looks_.memory_clock_mhz));
+  if (!looks_.temperature_c.empty()) record.set("gpu_temperature_c", most(looks_.temperature_c));
+  if (!looks_.power_w.empty()) record.set("gpu_power_w", most(looks_.power_w));
+  if (looks_.throttle_known) record.set("gpu_throttle_reasons", throttle_text(looks_.throttle_reasons));
+}
+
+std::string throttle_text(unsigned long long reasons) {
+  std::string text;
+  const auto add = [&](const char* name) {
+    if (!text.empty()) text += ' ';
+    text += name;
+  };
+  for (const auto& [bit, name] : kReasons) {
+    if ((reasons & bit) == 0) continue;
+    add(name);
+    reasons &= ~bit;
+  }
+  if (reasons != 0) add("other");
+  return text.empty() ? "none" : text;
+}
+
+}  // namespace attnbench

@@ -1,0 +1,100 @@
+// A GPU module for tests on machines without one: a device whose tensors lie in main memory and whose clock says that it was busy
+// half of the time. ATTNBENCH_FAKE_GPU says what is wrong with it, in words: absent, poisoned (every timed call ends in an error,
+// and the context aborts the process when it is cleared up), out-of-memory, slow-ceilings; name=NAME changes its name.
+#include <ATen/ATen.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "harness/worker/cuda/module.h"
+#include "harness/worker/device.h"
+#include "harness/worker/memory.h"
+
+namespace attnbench {
+namespace {
+
+std::string fault() {
+  const char* const text = std::getenv("ATTNBENCH_FAKE_GPU");
+  return text ? text : "";
+}
+std::string name() { return fault().starts_with("name=") ? fault().substr(5) : "a GPU that is none"; }
+
+class FakeMeter final : public MemoryMeter {
+ public:
+  int64_t current_bytes() const override { return counter_.current_bytes(); }
+  int64_t peak_bytes() const override { return counter_.peak_bytes(); }
+  void forget_peak() override { counter_.forget_peak(); }
+  void set_columns(Record& record) const override { record.set("peak_reserved_bytes", int64_t{3} << 20); }
+
+ private:
+  AllocationCounter counter_;
+};
+
+class FakeGpu final : public Device {
+ public:
+  c10::Device torch_device() const override { return at::kCPU; }
+  int64_t available_bytes() const override { return int64_t{11} << 30; }
+  std::string why_unsupported(const Case& c) const override { return c.allocation == "kept" ? "" : "memory is always kept"; }
+
+  bool has_own_clock() const override { return true; }
+  Elapsed time(const std::function<void()>& work) override {
+    if (fault() == "poisoned") {
+      std::atexit([] { std::abort(); });
+      TORCH_CHECK(false, "CUDA error: an illegal memory access was encountered");
+    }
+    TORCH_CHECK_WITH(OutOfMemoryError, fault() != "out-of-memory", "CUDA out of memory. Tried to allocate 2.00 GiB");
+    const auto elapsed = time_on_host(work);
+    return {elapsed.wall_s / 2, elapsed.wall_s};
+  }
+  std::function<void()> make_cache_flush() override {
+    return [] {};
+  }
+  // Main memory cannot wait: what is captured is done at once, and a replay takes some microseconds.
+  std::function<void()> capture(const std::function<void()>& work) override {
+    work();
+    return [] {
+      const auto begin = std::chrono::steady_clock::now();
+      while (std::chrono::steady_clock::now() - begin < std::chrono::microseconds(20)) {
+      }
+    };
+  }
+
+  std::unique_ptr<MemoryMeter> make_meter() override { return std::make_unique<FakeMeter>(); }
+  std::unique_ptr<Scope> bound_memory(int64_t) override { return nullptr; }
+  std::unique_ptr<Scope> keep_memory(const Case&) override { return nullptr; }
+  std::unique_ptr<Scope> range(const char*) override { return nullptr; }
+  void watch() override { ++looks_; }
+  void set_columns(Record& record) const override {
+    record.set("gpu", name());
+    record.set("gpu_driver", "0.0");
+    if (looks_ == 0) return;
+    record.set("gpu_clock_mhz", 1000.0);
+    record.set("gpu_throttle_reasons", "none");
+  }
+
+ private:
+  int looks_ = 0;
+};
+
+}  // namespace
+}  // namespace attnbench
+
+attnbench::Device* attnbench_gpu_device(const char** why) {
+  static attnbench::FakeGpu device;
+  if (attnbench::fault() != "absent") return &device;
+  *why = "no CUDA device is visible";
+  return nullptr;
+}
+
+const char* attnbench_gpu_ceilings(attnbench::GpuCeilings* ceilings) {
+  if (attnbench::fault() == "absent") return "no CUDA device is visible";
+  const double speed = attnbench::fault() == "slow-ceilings" ? 0.05 : 1e6;
+  std::strncpy(ceilings->name, attnbench::name().c_str(), sizeof ceilings->name - 1);
+  ceilings->memory_bytes = int64_t{12} << 30;
+  ceilings->array_bytes = 1;
+  ceilings->copy_gb_s = ceilings->fma_float32_gflop_s = ceilings->matmul_float32_gflop_s = speed;
+  return nullptr;
+}

@@ -1,0 +1,140 @@
+"""Cases on a GPU, where there is none: by a module that stands in for it (tests/gpu/fake_gpu.cpp), and what is said without any."""
+
+import os
+
+import pytest
+from conftest import records_in, small, strict_json, write_sweep
+
+NAME = "a GPU that is none"
+
+
+@pytest.fixture
+def on(attnbench, build):
+    """Runs with the GPU that stands in, `fault` being what is wrong with it."""
+
+    def run(*arguments, fault="", **options):
+        module = build / "tests/fake-gpu.so"
+        assert module.exists(), f"{module} is missing: build the tests"
+        env = os.environ | {"ATTNBENCH_GPU_MODULE": str(module), "ATTNBENCH_FAKE_GPU": fault}
+        return attnbench(*arguments, env=env, **options)
+
+    return run
+
+
+def record(done):
+    return strict_json(done.stdout)
+
+
+def test_its_clock_is_the_time_and_the_hosts_stands_beside(on):
+    r = record(on("measure", "linear", "--json", *small(device="cuda")))
+    assert r["outcome"] == "measured", r["reason"]
+    assert r["gpu"] == NAME and r["gpu_driver"] == "0.0"
+    assert r["gpu_clock_mhz"] == 1000 and r["gpu_throttle_reasons"] == "none"
+    assert len(r["wall_samples_ms"]) == len(r["time_samples_ms"])
+    for time, wall in zip(r["time_samples_ms"], r["wall_samples_ms"], strict=True):
+        assert wall == pytest.approx(2 * time)
+    assert r["wall_median_ms"] == pytest.approx(2 * r["time_median_ms"])
+    assert r["peak_reserved_bytes"] == 3 * 2**20
+    assert r["largest_allocation_bytes"] is None
+
+
+def test_the_budget_is_by_default_what_the_gpu_has(on):
+    open_, given = (
+        record(on("measure", "linear", "--json", *small(device="cuda", **budget)))
+        for budget in ({}, {"memory_limit_bytes": "1 GiB"})
+    )
+    assert open_["memory_limit_bytes"] == 11 * 2**30
+    assert given["memory_limit_bytes"] == 2**30
+
+
+def test_an_emulated_budget_stops_what_would_not_fit(on):
+    longer = small(device="cuda", query_len=65536, memory_limit_bytes="11 GiB", heads=8)
+    r = record(on("measure", "softmax", "--json", *longer))
+    assert r["outcome"] == "skipped" and r["failure_kind"] == "predicted_oom"
+    assert "the budget is 11.0 GiB" in r["reason"]
+
+
+@pytest.mark.parametrize("protocol", ["forward", "forward_backward", "prefill", "decode"])
+def test_graphs(on, protocol):
+    options = small(device="cuda", protocol=protocol)
+    r = record(on("measure", "linear", "--graph", "--json", *options))
+    assert r["outcome"] == "measured", r["reason"]
+    assert r["graph"] is True and r["rows_checked"] > 0
+    if protocol == "decode":
+        assert r["calls_per_sample"] % 32 == 0
+        assert r["time_median_ms"] < 0.020  # a replay of 20 µs is of 32 steps
+
+
+def test_graphs_and_fresh_memory_are_not_of_the_other_device(attnbench, on):
+    r = attnbench.json("measure", "linear", "--graph", *small())
+    assert r["failure_kind"] == "unsupported" and "CUDA graphs need device = cuda" in r["reason"]
+    r = record(on("measure", "linear", "--json", *small(device="cuda", allocation="fresh")))
+    assert r["failure_kind"] == "unsupported" and "always kept" in r["reason"]
+
+
+def test_without_a_gpu_its_cases_say_so_and_the_others_are_measured(on, tmp_path):
+    sweep = write_sweep(tmp_path / "both.toml", method="linear", query_len=32, device=["cpu", "cuda"])
+    on("sweep", sweep, "--out", "out", "-q", fault="absent")
+    outcomes = {r["device"]: (r["outcome"], r["reason"]) for r in records_in(tmp_path / "out")}
+    assert outcomes == {"cpu": ("measured", None), "cuda": ("skipped", "no CUDA device is visible")}
+
+
+def test_this_machine_without_a_gpu(attnbench):
+    env = os.environ | {"ATTNBENCH_GPU_MODULE": "/nowhere/gpu.so"}
+    r = record(attnbench("measure", "linear", "--json", *small(device="cuda"), env=env))
+    assert r["outcome"] == "skipped" and r["failure_kind"] == "unsupported"
+    assert r["reason"] == "ATTNBENCH_GPU_MODULE = /nowhere/gpu.so does not exist"
+    assert r["memory_limit_bytes"] is None
+
+
+def test_the_real_module_loads(attnbench, build):
+    """Without a GPU it can say no more than that; but nothing in it is unresolved."""
+    module = build / "libattnbench-gpu.so"
+    if not module.exists():
+        pytest.skip("a build without CUDA")
+    env = os.environ | {"ATTNBENCH_GPU_MODULE": str(module)}
+    r = record(attnbench("measure", "linear", "--json", *small(device="cuda"), env=env))
+    assert r["outcome"] == "measured" or "CUDA" in r["reason"]
+    assert "undefined symbol" not in (r["reason"] or "")
+
+
+def test_memory_that_runs_out_is_a_record(on, tmp_path):
+    sweep = write_sweep(tmp_path / "oom.toml", method="linear", query_len=32, device=["cuda", "cpu"])
+    on("sweep", sweep, "--out", "out", "-q", fault="out-of-memory", code=1)
+    by_device = {r["device"]: r for r in records_in(tmp_path / "out")}
+    assert by_device["cuda"]["failure_kind"] == "oom"
+    assert "Tried to allocate 2.00 GiB" in by_device["cuda"]["reason"]
+    assert by_device["cpu"]["outcome"] == "measured"
+
+
+def test_a_poisoned_context_ends_its_worker_only(on, tmp_path):
+    sweep = write_sweep(tmp_path / "poison.toml", query_len=32, device=["cuda", "cpu"])
+    on("sweep", sweep, "--out", "out", "-q", fault="poisoned", code=1)
+    for r in records_in(tmp_path / "out"):
+        if r["device"] == "cpu":
+            assert r["outcome"] == "measured"
+        else:
+            assert r["failure_kind"] == "error"
+            assert "an illegal memory access was encountered" in r["reason"]
+            assert r["time_median_ms"] is None
+
+
+def test_its_ceilings_are_its_own(on, tmp_path):
+    sweep = write_sweep(tmp_path / "fast.toml", method="linear", query_len=256, device=["cuda", "cpu"])
+    on("sweep", sweep, "--out", "out", "-q", fault="slow-ceilings")
+    implausible = {r["device"]: r["implausible"] for r in records_in(tmp_path / "out")}
+    assert "the measured arithmetic rate" in implausible["cuda"]
+    assert implausible["cpu"] is None
+
+
+def test_records_of_another_gpu_are_not_mixed(on, tmp_path):
+    sweep = write_sweep(tmp_path / "one.toml", method="linear", query_len=32, device="cuda")
+    on("sweep", sweep, "--out", "out", "-q")
+    on("sweep", sweep, "--out", "out", "-q")
+    done = on("sweep", sweep, "--out", "out", "-q", fault="name=another", code=2)
+    assert f'gpu: "{NAME}" there, "another" now' in done.stderr
+
+
+def test_doctor_shows_its_ceilings(on):
+    shown = on("doctor").stdout
+    assert NAME in shown and "matrix product, bfloat16" in shown
