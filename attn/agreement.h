@@ -92,7 +92,7 @@ struct Quality {
 Quality assess(const AttentionMethod& method, const Inputs& inputs, const Results& results, Protocol protocol,
                const Selection& selection);
 
-// Largest accepted max_rel_error for inputs of this type.
+// Largest accepted max_rel_error for inputs of this type, unless a method has its own.
 double error_tolerance(at::ScalarType dtype);
 
 }  // namespace attn

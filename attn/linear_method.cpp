@@ -65,13 +65,21 @@ LinearMethod::LinearMethod(std::string feature_map, int64_t chunk, std::string k
 
 std::optional<std::string> LinearMethod::why_unsupported(const Problem& p, Protocol protocol) const {
   if (auto reason = AttentionMethod::why_unsupported(p, protocol)) return reason;
-  return kernels::why_no_kernel(label(), kernel_, p.dtype, p.device);
+  if (auto reason = kernels::why_no_kernel(label(), kernel_, p.dtype, p.device)) return reason;
+  return kernels::refusal(label(), [&] { implementation_for(p); });
 }
 
 Capabilities LinearMethod::capabilities() const {
   Capabilities can;
   can.decoding = true;
+  // The tensor cores multiply whole tiles, with zeros for what is hidden.
+  can.nan_reaches_its_rows_only = kernel_ != "cuda" && kernel_ != "cuda-tf32";
   return can;
+}
+
+double LinearMethod::error_tolerance(at::ScalarType dtype) const {
+  // TF32 has float16's digits.
+  return AttentionMethod::error_tolerance(kernel_ == "cuda-tf32" && dtype == at::kFloat ? at::kHalf : dtype);
 }
 
 Cost LinearMethod::cost(const Problem& p, Protocol protocol) const {
@@ -122,7 +130,7 @@ Cost LinearMethod::kernel_cost(const Problem& p, Protocol protocol) const {
   const double results = p.output_bytes() + (backward ? p.output_bytes() + p.input_bytes() : 0);
   const double number = p.dtype == at::kDouble ? 8 : 4;
   const double normalizers = map->scales() ? 2 : 1;
-  const double states = p.device == c10::DeviceType::CUDA ? cuda_states(p) : rows * dim * values;
+  const double states = p.device == kernels::cuda_device() ? cuda_states(p) : rows * dim * values;
   const double kept =
       number * (rows * double(p.query_len) * (backward ? 1 + normalizers : normalizers) + states * (backward ? 2 : 1));
   const double least = p.input_bytes() + p.output_bytes();

@@ -31,6 +31,7 @@ class LinearMethod : public AttentionMethod {
   LinearMethod(std::string feature_map, int64_t chunk, std::string kernel = "composed");
 
   Capabilities capabilities() const override;
+  double error_tolerance(at::ScalarType dtype) const override;
   std::optional<std::string> why_unsupported(const Problem& problem, Protocol protocol) const override;
   Cost cost(const Problem& problem, Protocol protocol) const override;
   at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,

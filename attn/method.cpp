@@ -5,6 +5,9 @@
 
 #include <algorithm>
 
+#include "attn/agreement.h"
+#include "attn/kernels/cuda_device.h"
+
 namespace attn {
 namespace {
 
@@ -73,6 +76,8 @@ at::Tensor AttentionMethod::forward(const at::Tensor& q, const at::Tensor& k, co
   return attend(q, k, v, mask);
 }
 
+double AttentionMethod::error_tolerance(at::ScalarType dtype) const { return attn::error_tolerance(dtype); }
+
 std::optional<std::string> AttentionMethod::why_unsupported(const Problem& problem, Protocol protocol) const {
   const auto can = capabilities();
   if (protocol == Protocol::prefill || protocol == Protocol::decode) {
@@ -85,6 +90,7 @@ std::optional<std::string> AttentionMethod::why_unsupported(const Problem& probl
   if (!problem.key_lengths.is_full() && !can.key_lengths) return label() + " has no key-length mask";
   if (protocol == Protocol::forward_backward && !can.gradients) return label() + " has no gradients";
   if (!contains(can.dtypes, problem.dtype)) return label() + " does not take " + dtype_name(problem.dtype);
+  if (problem.dtype == at::kHalf && problem.device != kernels::cuda_device()) return label() + " takes float16 on CUDA only";
   if (!contains(can.devices, problem.device))
     return label() + " does not run on " + c10::DeviceTypeName(problem.device, /*lower_case=*/true);
   if (!problem.causal && !can.full) return label() + " has a causal form only";

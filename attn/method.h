@@ -28,7 +28,7 @@ struct Capabilities {
   bool steps_are_rows_of_forward = true;
   // A NaN reaches exactly the rows that see it. Not so where a hidden weight of zero is multiplied with it.
   bool nan_reaches_its_rows_only = true;
-  std::vector<at::ScalarType> dtypes = {at::kFloat, at::kDouble, at::kBFloat16};
+  std::vector<at::ScalarType> dtypes = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf};  // float16 on CUDA alone
   std::vector<c10::DeviceType> devices = {c10::DeviceType::CPU, c10::DeviceType::CUDA};
 };
 
@@ -48,6 +48,9 @@ class AttentionMethod : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask = {});
 
   virtual Capabilities capabilities() const { return {}; }
+
+  // Largest accepted max_rel_error (see Agreement) for inputs of this type.
+  virtual double error_tolerance(at::ScalarType dtype) const;
 
   // Why this problem is beyond the method, or nothing. The default speaks for capabilities().
   virtual std::optional<std::string> why_unsupported(const Problem& problem, Protocol protocol) const;

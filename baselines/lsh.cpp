@@ -81,7 +81,8 @@ class Lsh : public AttentionMethod {
 
   std::optional<std::string> why_unsupported(const Problem& p, Protocol protocol) const override {
     if (auto reason = AttentionMethod::why_unsupported(p, protocol)) return reason;
-    return kernels::why_no_kernel(label(), kernel_, p.dtype, p.device);
+    if (auto reason = kernels::why_no_kernel(label(), kernel_, p.dtype, p.device)) return reason;
+    return kernels::refusal(label(), [&] { kernels::find_lsh({kernel_, p.dtype, p.device, p.head_dim, p.value_dim}); });
   }
 
   Cost cost(const Problem& problem, Protocol protocol) const override {
@@ -297,7 +298,7 @@ class Lsh : public AttentionMethod {
   double kernel_bytes(const Problem& p, bool backward, double tokens) const {
     const double sum = std::max(4.0, p.element_bytes()), places = tokens * double(rounds_);
     const double dim = double(kernels::padded(p.head_dim)), value_dim = double(kernels::padded(p.value_dim));
-    if (p.device == c10::DeviceType::CUDA) {
+    if (p.device == kernels::cuda_device()) {
       // Keys, as many sorted, and what the sort needs beside them; float32 sums of rounds and of gradients.
       const double merging = rounds_ > 1 ? tokens * (4 * double(p.value_dim) + 16) : 0;
       const double forward = p.output_bytes() + 16 * places + std::max(24 * places, merging);

@@ -19,6 +19,13 @@ namespace attn {
 // Every registered method, and settings of options that take another path. Methods that tests register are called "test-…".
 inline std::vector<std::string> method_specs() {
   std::vector<std::string> specs;
+#ifdef ATTN_CUDA_EMULATION  // the methods that have CUDA kernels, by these
+  for (const auto* spec :
+       {"linear:kernel=cuda", "linear:kernel=cuda-tf32", "linear:kernel=cuda-plain",
+        "lsh:rounds=1,chunk=64,buckets=4,kernel=cuda", "lsh:rounds=2,chunk=64,buckets=132,profile=fast-transformers,kernel=cuda"})
+    specs.emplace_back(spec);
+  return specs;
+#endif
   for (const auto* entry : methods())
     if (!entry->name.starts_with("test-")) specs.push_back(entry->name);
   // Many chunks, the last one partial; a projection shorter than the keys; few random features; factored buckets.
@@ -36,6 +43,15 @@ inline std::vector<std::string> method_specs() {
   }
   return specs;
 }
+
+#ifdef ATTN_CUDA_EMULATION
+constexpr int64_t kLongest = 140;  // emulation is slow
+#else
+constexpr int64_t kLongest = 300;
+#endif
+
+// Those that contracts are checked in; float16 is refused but on CUDA.
+constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf};
 
 enum class Masking { none, causal, key_lengths, causal_and_key_lengths };
 constexpr Masking kMaskings[] = {Masking::none, Masking::causal, Masking::key_lengths, Masking::causal_and_key_lengths};

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "attn/kernels/cuda_device.h"
 #include "attn/kernels/instruction_set.h"
 #include "attn/kernels/linear_kernels.h"
 
@@ -74,9 +75,19 @@ inline std::optional<std::string> why_no_kernel(const std::string& label, const 
                                                 c10::DeviceType device) {
   if (wanted == "auto" || wanted == "composed") return std::nullopt;
   const bool on_cuda = wanted.starts_with("cuda");
-  if (on_cuda != (device == c10::DeviceType::CUDA))
-    return label + " has a kernel for " + (on_cuda ? "CUDA" : "the CPU") + " only";
+  if (on_cuda != (device == cuda_device())) return label + " has a kernel for " + (on_cuda ? "CUDA" : "the CPU") + " only";
   if (dtype == at::kDouble && wanted != "portable" && wanted != "cuda-plain") return label + " has no kernel for float64";
+  return std::nullopt;
+}
+
+// Why `ask` throws c10::ValueError, in the words of the method with this label, or nothing.
+template <class Ask>
+std::optional<std::string> refusal(const std::string& label, const Ask& ask) {
+  try {
+    ask();
+  } catch (const c10::ValueError& error) {
+    return label + ": " + error.what_without_backtrace();
+  }
   return std::nullopt;
 }
 

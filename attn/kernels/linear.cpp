@@ -367,7 +367,7 @@ const LinearKernels* find_linear_kernels(const std::string& wanted, const std::s
 
 const LinearImplementation* find_linear(const LinearRequest& request) {
   if (request.wanted == "composed") return nullptr;
-  if (request.device != c10::DeviceType::CUDA)
+  if (request.device != cuda_device())
     return implementation_of<CpuLinear>(kFamily,
                                         find_linear_kernels(request.wanted, request.feature_map, request.dtype, request.device));
   if (cuda_linear) return cuda_linear(request);

@@ -226,7 +226,7 @@ const LshKernels* find_lsh_kernels(const std::string& wanted, at::ScalarType dty
 
 const LshImplementation* find_lsh(const LshRequest& request) {
   if (request.wanted == "composed") return nullptr;
-  if (request.device != c10::DeviceType::CUDA)
+  if (request.device != cuda_device())
     return implementation_of<CpuLsh>(kFamily, find_lsh_kernels(request.wanted, request.dtype, request.device));
   if (cuda_lsh) return cuda_lsh(request);
   TORCH_CHECK_VALUE(request.wanted == "auto", "lsh_attention: kernel '", request.wanted,

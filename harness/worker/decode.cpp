@@ -59,7 +59,7 @@ bool check_small(const Subject& subject, attn::Agreement& agreement, Record& rec
   auto selection = attn::Selection::everything(problem);
   selection.rows = at::arange(position, position + kDecodedTokens, selection.rows.options());
   agreement.include(attn::compare(*subject.method, inputs, results, attn::Protocol::decode, selection));
-  return set_agreement(record, agreement, attn::error_tolerance(problem.dtype)) &&
+  return set_agreement(record, agreement, subject.method->error_tolerance(problem.dtype)) &&
          check_state(record, *subject.method, *results.state);
 }
 
@@ -117,7 +117,7 @@ std::optional<Checked> check_round(const Case& c, const Subject& subject, attn::
                        .to(selection.rows.options());
   agreement.include(attn::compare(*subject.method, inputs, results, attn::Protocol::decode, selection));
   record.set("rows_checked", selection.count());
-  if (!set_agreement(record, agreement, attn::error_tolerance(subject.problem.dtype))) return std::nullopt;
+  if (!set_agreement(record, agreement, subject.method->error_tolerance(subject.problem.dtype))) return std::nullopt;
   set_quality(record, attn::assess(*subject.method, inputs, results, attn::Protocol::decode, selection));
   return checked;
 }
@@ -203,7 +203,7 @@ void verify_decode(const Subject& subject, Record& record) {
   steps.rows = at::arange(position, position + kCheckedSteps, steps.rows.options());
   record.set("rows_checked", steps.count());
   const auto agreement = attn::compare(*subject.method, inputs, results, attn::Protocol::decode, steps);
-  if (set_agreement(record, agreement, attn::error_tolerance(subject.problem.dtype)) &&
+  if (set_agreement(record, agreement, subject.method->error_tolerance(subject.problem.dtype)) &&
       check_state(record, *subject.method, *results.state))
     record.set("outcome", outcome::measured);
 }

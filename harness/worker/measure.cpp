@@ -23,7 +23,7 @@ bool check_small(const Subject& subject, attn::Agreement& agreement, Record& rec
   const auto inputs = subject.make_inputs(problem);
   const auto results = attn::call(*subject.method, inputs, subject.protocol);
   agreement.include(attn::compare(*subject.method, inputs, results, subject.protocol, attn::Selection::everything(problem)));
-  return set_agreement(record, agreement, attn::error_tolerance(problem.dtype)) &&
+  return set_agreement(record, agreement, subject.method->error_tolerance(problem.dtype)) &&
          (!results.state || check_state(record, *subject.method, *results.state));
 }
 
@@ -112,7 +112,7 @@ std::optional<double> checked_first_call(const Case& c, const Subject& subject, 
   record.set("implementation", subject.method->implementation());
   agreement.include(attn::compare(*subject.method, restricted, first, subject.protocol, selection));
   record.set("rows_checked", selection.count());
-  if (!set_agreement(record, agreement, attn::error_tolerance(subject.problem.dtype))) return std::nullopt;
+  if (!set_agreement(record, agreement, subject.method->error_tolerance(subject.problem.dtype))) return std::nullopt;
   if (first.state && !check_state(record, *subject.method, *first.state)) return std::nullopt;
   set_quality(record, attn::assess(*subject.method, restricted, first, subject.protocol, selection));
   first = {};
@@ -186,7 +186,7 @@ Record verify(const Case& c) {
     const auto everything = attn::Selection::everything(subject->problem);
     record.set("rows_checked", everything.count());
     const auto agreement = attn::compare(*subject->method, inputs, results, subject->protocol, everything);
-    if (set_agreement(record, agreement, attn::error_tolerance(subject->problem.dtype)) &&
+    if (set_agreement(record, agreement, subject->method->error_tolerance(subject->problem.dtype)) &&
         (!results.state || check_state(record, *subject->method, *results.state)))
       record.set("outcome", outcome::measured);
   });

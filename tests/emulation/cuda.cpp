@@ -306,6 +306,18 @@ void set_thread_order(ThreadOrder order, uint64_t seed) {
   block().random.seed(seed);
 }
 
+namespace {
+int64_t multiprocessor_count = 2;
+}
+int64_t multiprocessors() { return multiprocessor_count; }
+void set_multiprocessors(int64_t count) { multiprocessor_count = count; }
+
+void sort_by_lowest_bits(const uint64_t* keys, uint64_t* sorted, int64_t count, int bits) {
+  std::copy(keys, keys + count, sorted);
+  const uint64_t mask = bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
+  std::sort(sorted, sorted + count, [&](uint64_t a, uint64_t b) { return (a & mask) < (b & mask); });
+}
+
 void run_grid(dim3 grid, dim3 size, size_t shared_bytes, const std::function<void()>& thread) {
   for (unsigned z = 0; z < grid.z; ++z)
     for (unsigned y = 0; y < grid.y; ++y)

@@ -21,6 +21,8 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 
+using cudaStream_t = void*;
+
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
   constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
@@ -36,6 +38,12 @@ struct uint4 {
 };
 
 namespace attn::emulation {
+
+// What the emulated GPU has of them; it runs one block after another all the same.
+int64_t multiprocessors();
+void set_multiprocessors(int64_t count);
+// In the place of CUB's radix sort.
+void sort_by_lowest_bits(const uint64_t* keys, uint64_t* sorted, int64_t count, int bits);
 
 enum class ThreadOrder { forward, backward, shuffled };
 // Of what runs from now on.

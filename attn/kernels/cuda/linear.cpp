@@ -7,12 +7,11 @@
 //
 // "auto" takes the first that can. Feature maps: elu, elu0.1, relu.
 #include <ATen/ATen.h>
-#include <ATen/cuda/CUDAContext.h>
-#include <c10/cuda/CUDAGuard.h>
 
 #include <algorithm>
 
 #include "attn/feature_map.h"
+#include "attn/kernels/cuda/current_gpu.h"
 #include "attn/kernels/cuda/tensors.h"
 #include "attn/kernels/linear.h"
 
@@ -80,7 +79,7 @@ class CudaLinear final : public kernels::LinearImplementation {
   std::tuple<Tensor, Tensor> forward(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
                                      const std::optional<Tensor>& key_lengths, const kernels::LinearMap& map,
                                      double epsilon) const override {
-    const c10::cuda::CUDAGuard guard(q.device());
+    const OnGpuOf gpu(q);
     Call call(q, k, v, causal, key_lengths, map, epsilon);
     const auto output = at::empty({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options());
     const auto normalizer = at::empty({q.size(0), q.size(1), q.size(2), 1}, call.sums());
@@ -92,7 +91,7 @@ class CudaLinear final : public kernels::LinearImplementation {
   std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& gradient, const Tensor& q, const Tensor& k, const Tensor& v,
                                               const Tensor& normalizer, bool causal, const std::optional<Tensor>& key_lengths,
                                               const kernels::LinearMap& map) const override {
-    const c10::cuda::CUDAGuard guard(q.device());
+    const OnGpuOf gpu(q);
     Call call(q, k, v, causal, key_lengths, map, 0);
     const auto like = [](const Tensor& x) { return at::empty(x.sizes(), x.options()); };
     const auto of_q = like(q), of_k = like(k), of_v = like(v), kept = normalizer.contiguous(), delta = like(kept);
@@ -119,26 +118,25 @@ class CudaLinear final : public kernels::LinearImplementation {
 
   Tensor step(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& s, const Tensor& z, const kernels::LinearMap& map,
               double epsilon) const override {
-    const c10::cuda::CUDAGuard guard(q.device());
+    const OnGpuOf gpu(q);
     Call call(q, k, v, /*causal=*/true, {}, map, epsilon);
     auto output = at::empty({q.size(0), q.size(1), 1, v.size(3)}, q.options());
     call.c.output = rows_of(output);
-    run_linear_step(call.c, *element_of(q.scalar_type()), s.data_ptr(), z.data_ptr(), at::cuda::getCurrentCUDAStream());
+    run_linear_step(call.c, *element_of(q.scalar_type()), s.data_ptr(), z.data_ptr(), current_stream());
     return output;
   }
 
  private:
   void run(Call& call, Pass pass) const {
     auto& c = call.c;
-    const auto stream = at::cuda::getCurrentCUDAStream();
+    const auto stream = current_stream();
     const auto element = *element_of(call.q.scalar_type());
     const bool backward = pass == Pass::backward;
     if (kind_ == Kind::plain) {
       auto* states = call.plain_states();
       return run_linear_plain(c, element, pass, states, backward ? call.plain_states() : nullptr, stream);
     }
-    const auto splits = split_positions(c.batch * c.heads, std::max(c.query_len, c.key_len),
-                                        at::cuda::getCurrentDeviceProperties()->multiProcessorCount);
+    const auto splits = split_positions(c.batch * c.heads, std::max(c.query_len, c.key_len), multiprocessors());
     const int dim = padded_dim(c.head_dim, c.value_dim);
     c.split_len = splits.length, c.splits = splits.count;
     if (!c.causal || c.splits > 1) {

@@ -3,12 +3,11 @@
 #include "attn/kernels/lsh.h"
 
 #include <ATen/ATen.h>
-#include <ATen/cuda/CUDAContext.h>
-#include <c10/cuda/CUDAGuard.h>
 
 #include <algorithm>
 #include <limits>
 
+#include "attn/kernels/cuda/current_gpu.h"
 #include "attn/kernels/cuda/tensors.h"
 
 namespace attn::cuda {
@@ -30,7 +29,7 @@ LshCall call_of(const Tensor& qk, const Tensor& v, const Tensor& key_lengths, in
 }
 
 void run(const LshCall& call, at::ScalarType dtype, Pass pass) {
-  const auto stream = at::cuda::getCurrentCUDAStream();
+  const auto stream = current_stream();
   const int dim = padded_dim(call.head_dim, call.value_dim);
   if (dtype == at::kFloat) return run_lsh_float32(call, dim, pass, stream);
   if (dtype == at::kBFloat16) return run_lsh_bfloat16(call, dim, pass, stream);
@@ -44,7 +43,7 @@ class CudaLsh final : public kernels::LshImplementation {
   std::tuple<Tensor, Tensor, Tensor> forward(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk,
                                              bool causal, const std::optional<Tensor>& key_lengths, bool trax,
                                              at::OptionalIntArrayRef bucket_factors) const override {
-    const c10::cuda::CUDAGuard guard(qk.device());
+    const OnGpuOf gpu(qk);
     const auto x = with_aligned_rows(qk), values = with_aligned_rows(v);
     const auto lengths = key_lengths ? key_lengths->contiguous() : Tensor();
     auto c = call_of(x, values, lengths, rotations.size(1), chunk, causal, trax);
@@ -68,7 +67,7 @@ class CudaLsh final : public kernels::LshImplementation {
   std::tuple<Tensor, Tensor> backward(const Tensor& gradient, const Tensor& qk, const Tensor& v, const Tensor& output,
                                       const std::optional<Tensor>& key_lengths, const Tensor& log_sum_exp, const Tensor& order,
                                       const Tensor& shares, int64_t chunk, bool causal, bool trax) const override {
-    const c10::cuda::CUDAGuard guard(qk.device());
+    const OnGpuOf gpu(qk);
     const auto x = with_aligned_rows(qk), values = with_aligned_rows(v), out = with_aligned_rows(output),
                of_output = with_aligned_rows(gradient);
     const auto lengths = key_lengths ? key_lengths->contiguous() : Tensor();
@@ -98,8 +97,7 @@ class CudaLsh final : public kernels::LshImplementation {
     const auto bytes = sort_bytes(count);
     const auto scratch = at::empty({int64_t(bytes)}, qk.options().dtype(at::kByte));
     auto* first = reinterpret_cast<uint64_t*>(keys.data_ptr<int64_t>());
-    run_lsh_sort(c, turned, *element_of(qk.scalar_type()), first, first + count, scratch.data_ptr(), bytes,
-                 at::cuda::getCurrentCUDAStream());
+    run_lsh_sort(c, turned, *element_of(qk.scalar_type()), first, first + count, scratch.data_ptr(), bytes, current_stream());
   }
 };
 

@@ -1,7 +1,11 @@
 // What linear.cpp and lsh.cpp call in the .cu files: all kernels of one call put on a stream.
 #pragma once
 
+#ifdef ATTN_CUDA_EMULATION
+#include ATTN_CUDA_EMULATION
+#else
 #include <cuda_runtime_api.h>
+#endif
 
 #include "attn/kernels/cuda/linear_call.h"
 #include "attn/kernels/cuda/lsh_call.h"

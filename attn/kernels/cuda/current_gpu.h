@@ -1,0 +1,38 @@
+// What the host side of the CUDA operators needs of LibTorch's CUDA, or of its emulation.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#ifdef ATTN_CUDA_EMULATION
+#include ATTN_CUDA_EMULATION
+
+namespace attn::cuda {
+
+class OnGpuOf {
+ public:
+  explicit OnGpuOf(const at::Tensor&) {}
+};
+inline cudaStream_t current_stream() { return nullptr; }
+inline int64_t multiprocessors() { return emulation::multiprocessors(); }
+
+}  // namespace attn::cuda
+
+#else
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAGuard.h>
+
+namespace attn::cuda {
+
+// Until its end the tensor's GPU is the current one.
+class OnGpuOf {
+ public:
+  explicit OnGpuOf(const at::Tensor& x) : guard_(x.device()) {}
+
+ private:
+  c10::cuda::CUDAGuard guard_;
+};
+inline cudaStream_t current_stream() { return at::cuda::getCurrentCUDAStream(); }
+inline int64_t multiprocessors() { return at::cuda::getCurrentDeviceProperties()->multiProcessorCount; }
+
+}  // namespace attn::cuda
+#endif
