@@ -41,8 +41,8 @@ TEST(MedianInterval, SameForTheSameSamples) {
   for (int i = 1; i <= 101; ++i) samples.push_back(std::sqrt(i * 7919 % 101));
   const auto first = median_interval(samples);
   EXPECT_EQ(first, median_interval(samples));
-  EXPECT_LT(first.first, median(samples));
-  EXPECT_GT(first.second, median(samples));
+  EXPECT_LT(first.low, median(samples));
+  EXPECT_GT(first.high, median(samples));
 }
 
 TEST(MedianInterval, LiesAmongItsSamples) {
@@ -54,8 +54,8 @@ TEST(MedianInterval, LiesAmongItsSamples) {
 }
 
 TEST(MedianInterval, OfEqualSamplesIsAPoint) {
-  EXPECT_EQ(median_interval(Numbers(9, 4.5)), std::pair(4.5, 4.5));
-  EXPECT_EQ(median_interval(Numbers{4.5}), std::pair(4.5, 4.5));
+  EXPECT_EQ(median_interval(Numbers(9, 4.5)), (Interval{4.5, 4.5}));
+  EXPECT_EQ(median_interval(Numbers{4.5}), (Interval{4.5, 4.5}));
 }
 
 TEST(MedianInterval, ScalesWithItsSamples) {
@@ -63,7 +63,7 @@ TEST(MedianInterval, ScalesWithItsSamples) {
   auto scaled = samples;
   for (auto& value : scaled) value *= 4;
   const auto [low, high] = median_interval(samples);
-  EXPECT_EQ(median_interval(scaled), std::pair(4 * low, 4 * high));
+  EXPECT_EQ(median_interval(scaled), (Interval{4 * low, 4 * high}));
 }
 
 // The bootstrap's distribution of the median of n distinct samples is known: the median of an odd number of resamples is at

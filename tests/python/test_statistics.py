@@ -1,0 +1,189 @@
+"""The statistics in C++ beside SciPy's, over random inputs."""
+
+import itertools
+import json
+import math
+import subprocess
+
+import numpy as np
+import pytest
+from scipy import stats
+
+CLOSE = {"rel": 1e-9, "abs": 1e-12}
+
+
+@pytest.fixture(scope="module")
+def probe(build):
+    """probe(name, *arguments) calls a function of harness/driver/statistics.h."""
+    program = build / "tests/statistics_probe"
+    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+
+        def call(name, *arguments):
+            listed = [a.tolist() if isinstance(a, np.ndarray) else a for a in arguments]
+            process.stdin.write(json.dumps([name, *listed]) + "\n")
+            process.stdin.flush()
+            return unpacked(json.loads(process.stdout.readline()))
+
+        yield call
+        process.stdin.close()
+
+
+def unpacked(value):
+    if isinstance(value, list):
+        return [unpacked(item) for item in value]
+    return float(value) if value in ("inf", "-inf", "nan") else value
+
+
+def rng():
+    return np.random.default_rng(20260101)
+
+
+def pairs(random, ties, count=60):
+    """Two samples each, of 1 to 20 values."""
+    for _ in range(count):
+        n, m = random.integers(1, 21, 2)
+        a, b = random.lognormal(0, 0.3, n), random.lognormal(random.normal(0, 0.3), 0.3, m)
+        yield (a.round(1) + 0.1, b.round(1) + 0.1) if ties else (a, b)
+
+
+def test_quantiles(probe):
+    random = rng()
+    for n in (*range(1, 12), 100, 1001):
+        x = np.sort(random.normal(size=n))
+        for p in (0, 0.025, 0.25, 0.5, 0.9, 1, random.random()):
+            assert probe("quantile", x, p) == pytest.approx(np.quantile(x, p), **CLOSE)
+        assert probe("median", random.permutation(x)) == pytest.approx(np.median(x), **CLOSE)
+
+
+def test_bootstrap(probe):
+    """The same resamples give the distribution that SciPy's bootstrap has of them."""
+    random = rng()
+    for n in (1, 2, 7, 8, 31):
+        x = random.lognormal(size=n)
+        indices = random.integers(0, n, (99, n))
+        found = probe("bootstrap_medians", x, indices.ravel())
+        assert found == pytest.approx(np.sort(np.median(x[indices], axis=1)), **CLOSE)
+        for p in (0.025, 0.975):
+            expected = stats.scoreatpercentile(np.median(x[indices], axis=1), 100 * p)
+            assert probe("quantile", found, p) == pytest.approx(expected, **CLOSE)
+
+
+def test_mann_whitney_exact(probe):
+    for a, b in pairs(rng(), ties=False):
+        expected = stats.mannwhitneyu(b, a, method="exact").pvalue
+        assert probe("mann_whitney_exact_p", a, b) == pytest.approx(expected, **CLOSE)
+        assert probe("mann_whitney_p", a, b) == pytest.approx(expected, **CLOSE)
+
+
+def test_the_smallest_p_of_eight_against_eight(probe):
+    a, b = np.arange(8) + 1.0, np.arange(8) + 9.0
+    assert probe("mann_whitney_p", a, b) == pytest.approx(2 / math.comb(16, 8), **CLOSE)
+
+
+def test_mann_whitney_asymptotic(probe):
+    for ties in (False, True):
+        for a, b in pairs(rng(), ties):
+            expected = stats.mannwhitneyu(b, a, method="asymptotic").pvalue
+            expected = 1 if math.isnan(expected) else expected
+            assert probe("mann_whitney_asymptotic_p", a, b) == pytest.approx(expected, **CLOSE)
+
+
+def test_ties_and_many_values_are_asymptotic(probe):
+    random = rng()
+    for a, b in [(np.array([1.0, 2, 2]), np.array([2.0, 3, 4, 5])), (random.random(101), random.random(101))]:
+        expected = stats.mannwhitneyu(b, a, method="asymptotic").pvalue
+        assert probe("mann_whitney_p", a, b) == pytest.approx(expected, **CLOSE)
+    assert probe("mann_whitney_p", np.ones(8), np.ones(8)) == 1
+
+
+@pytest.mark.parametrize("confidence", [0.95, 0.99])
+def test_log_ratio(probe, confidence):
+    """The interval has the shifts that the exact test of SciPy does not refuse."""
+    for a, b in itertools.islice(pairs(rng(), ties=False), 25):
+        estimate, (low, high) = probe("log_ratio", a, b, confidence)
+        differences = np.sort(np.subtract.outer(np.log(b), np.log(a)).ravel())
+        assert estimate == pytest.approx(np.median(differences), **CLOSE)
+        between = (differences[1:] + differences[:-1]) / 2
+        ends = np.concatenate([[differences[0] - 1], between, [differences[-1] + 1]])
+        kept = [
+            s for s in ends
+            if stats.mannwhitneyu(np.log(b) - s, np.log(a), method="exact").pvalue > 1 - confidence
+        ]  # fmt: skip
+        assert (low == -math.inf) == (ends[0] in kept) and (high == math.inf) == (ends[-1] in kept)
+        if low > -math.inf:
+            # Between two neighbouring differences the test does not change.
+            assert low == pytest.approx(differences[differences < min(kept)].max(), **CLOSE)
+            assert high == pytest.approx(differences[differences > max(kept)].min(), **CLOSE)
+
+
+def test_holm(probe):
+    random = rng()
+    for n in (0, 1, 2, 5, 30):
+        p = random.random(n) ** 3
+        adjusted = probe("holm", p)
+        for level in (0.001, 0.01, 0.05, 0.3):
+            refused = set()
+            for rank, i in enumerate(np.argsort(p, kind="stable")):  # the procedure itself
+                if p[i] > level / (n - rank):
+                    break
+                refused.add(int(i))
+            assert {i for i in range(n) if adjusted[i] <= level} == refused
+
+
+def test_student_t(probe):
+    random = rng()
+    for degrees in (1, 2, 3, 7, 30, 200, 2.5):
+        for t in (0, 1e-3, *random.normal(0, 3, 5), 40):
+            assert probe("student_t_cdf", t, degrees) == pytest.approx(stats.t.cdf(t, degrees), **CLOSE)
+        for p in (0.5, 0.975, 0.995, 1e-6, *random.random(5)):
+            expected = stats.t.ppf(p, degrees)
+            assert probe("student_t_quantile", p, degrees) == pytest.approx(expected, **CLOSE)
+
+
+def test_lines(probe):
+    random = rng()
+    for n in (2, 3, 4, 8, 100):
+        x, y = random.normal(size=n), random.normal(size=n)
+        slope, intercept, error, (low, high) = probe("fit_line", x, y, 0.95)
+        expected = stats.linregress(x, y)
+        assert slope == pytest.approx(expected.slope, **CLOSE)
+        assert intercept == pytest.approx(expected.intercept, **CLOSE)
+        if n == 2:
+            assert error == math.inf and low == -math.inf and high == math.inf
+            continue
+        reach = stats.t.ppf(0.975, n - 2) * expected.stderr
+        assert error == pytest.approx(expected.stderr, **CLOSE)
+        assert [low, high] == pytest.approx([expected.slope - reach, expected.slope + reach], **CLOSE)
+
+
+def test_crossings(probe):
+    """Beside a search for a change of sign on SciPy's own interpolation of the same points."""
+    from scipy.interpolate import interp1d
+    from scipy.optimize import brentq
+
+    def zero(x, y):
+        for i in range(len(x) - 1):
+            if y[i] * y[i + 1] < 0:
+                return brentq(interp1d(x, y), x[i], x[i + 1], xtol=1e-14), bool(y[i + 1] > 0)
+        return None
+
+    random, seen = rng(), 0
+    for _ in range(100):
+        n = int(random.integers(2, 9))
+        x = np.sort(random.normal(size=n))
+        y, reach = random.normal(size=n), random.random(n) / 2
+        found = probe("first_crossing", x, y, np.stack([y - reach, y + reach], axis=1))
+        expected = zero(x, y)
+        assert (found is None) == (expected is None)
+        if found is None:
+            continue
+        seen += 1
+        at, (low, high), rises = found
+        assert at == pytest.approx(expected[0], **CLOSE) and rises == expected[1]
+        assert low <= at <= high
+        early = zero(x, y + reach if rises else y - reach)
+        if early and early[1] == rises:
+            assert low == pytest.approx(min(at, early[0]), **CLOSE)
+        else:
+            assert low == -math.inf
+    assert seen > 30
