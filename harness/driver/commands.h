@@ -14,6 +14,8 @@ Run add_verify_command(CLI::App& command);
 Run add_measure_command(CLI::App& command);
 Run add_sweep_command(CLI::App& command);
 Run add_table_command(CLI::App& command);
+Run add_analyse_command(CLI::App& command);
+Run add_compare_command(CLI::App& command);
 Run add_doctor_command(CLI::App& command);
 
 }  // namespace attnbench

@@ -57,6 +57,8 @@ int main(int argc, char** argv) {
       {"measure", "one case", add_measure_command},
       {"sweep", "every case of a sweep file, into a folder of records", add_sweep_command},
       {"table", "a folder of records as a table", add_table_command},
+      {"analyse", "what a folder of records says together: growth, crossovers, what fits in memory", add_analyse_command},
+      {"compare", "two folders of records side by side, with a verdict", add_compare_command},
       {"doctor", "this machine and build, with measured ceilings", add_doctor_command},
   };
   std::vector<std::pair<CLI::App*, Run>> commands;

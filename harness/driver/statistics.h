@@ -28,8 +28,8 @@ Interval median_interval(std::span<const double> samples);
 // ------------------------------------------------------------ two samples
 
 // Two-sided p of the Mann–Whitney U test: whether values of `b` tend to be larger or smaller than those of `a`. Exact (all
-// arrangements of the ranks) where no values tie and a.size()·b.size() ≤ 10⁴; otherwise normal, corrected for ties and continuity.
-// 1 where nothing tells them apart.
+// arrangements of the ranks) where no values tie and a.size()·b.size() ≤ 10⁴; otherwise normal, corrected for ties and
+// continuity. 1 where nothing tells them apart.
 double mann_whitney_p(std::span<const double> a, std::span<const double> b);
 double mann_whitney_exact_p(std::span<const double> a, std::span<const double> b);       // without ties
 double mann_whitney_asymptotic_p(std::span<const double> a, std::span<const double> b);  // 1 when all values are equal

@@ -94,6 +94,14 @@ const std::vector<Field>& fields() {
        0,
        "timing.noise_target"},
       {"time_budget_s", setting, &Case::time_budget_s, "s", "or when sampling has taken this long", {}, 0, "timing.seconds"},
+      {"processes",
+       setting,
+       &Case::processes,
+       "",
+       "processes that measure the case one after another; with several the median and its interval are those of their medians",
+       {},
+       1,
+       "timing.processes"},
   };
   return all;
 }

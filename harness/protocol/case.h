@@ -46,6 +46,7 @@ struct Case {
   int64_t min_samples = 5;
   double noise_target = 0.01;
   double time_budget_s = 2;
+  int64_t processes = 1;
 
   // Fills what follows from other fields or from the machine. Decoding is causal, whatever was said.
   void complete();

@@ -32,6 +32,7 @@ OPTIONS = {
     "--cache": ("cold", "cold"),
     "--allocation": ("fresh", "fresh"),
     "--seed": ("7", 7),
+    "--processes": ("2", 2),
     "--memory-limit-bytes": ("1.5 GiB", 3 * 2**29),
     "--deadline-s": ("90", 90.0),
     "--warmup-s": ("0.001", 0.001),
@@ -139,7 +140,7 @@ def test_linear_needs_memory_in_proportion_to_length(quick):
 def test_every_documented_option_is_recorded(quick):
     text = quick("measure", "--help").stdout
     documented = set(re.findall(r"^ +(?:-\w,)?(--[a-z-]+)", text, re.MULTILINE))
-    assert documented == set(OPTIONS) | {"--causal", "--json", "--help"}
+    assert documented == set(OPTIONS) | {"--causal", "--graph", "--json", "--help"}
 
     given = [word for option, (value, _) in OPTIONS.items() for word in (option, value)]
     record = quick.json("measure", "softmax", *given)

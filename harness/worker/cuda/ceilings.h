@@ -1,3 +1,4 @@
+// What measures a GPU's ceilings in ceilings.cu, which knows no LibTorch.
 #pragma once
 
 #include "harness/worker/cuda/module.h"
