@@ -6,13 +6,14 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 packages=(g++ cmake ninja-build git python3 python3-venv libfmt-dev libcli11-dev libtomlplusplus-dev
-          nlohmann-json3-dev libgtest-dev libbenchmark-dev)
+          nlohmann-json3-dev libgtest-dev libbenchmark-dev valgrind)
 
 what_is_needed() {
   cat <<TEXT
 attnbench needs, besides make:
   g++ 12 or newer, CMake 3.25 or newer, Ninja, git
   Python 3.11 or newer with its venv module
+  valgrind, for counting instructions (gate --instructions, and its test)
   fmt 9, CLI11 2.1, toml++ 3.3, nlohmann-json 3.11, GoogleTest 1.12, Google Benchmark 1.7, or newer
     (CMake fetches those libraries itself where they are missing)
 TEXT

@@ -131,8 +131,8 @@ Cost LinearMethod::kernel_cost(const Problem& p, Protocol protocol) const {
   const double number = p.dtype == at::kDouble ? 8 : 4;
   const double normalizers = map->scales() ? 2 : 1;
   const double states = p.device == kernels::cuda_device() ? cuda_states(p) : rows * dim * values;
-  const double kept =
-      number * (rows * double(p.query_len) * (backward ? 1 + normalizers : normalizers) + states * (backward ? 2 : 1));
+  const double kept = number * (rows * double(p.query_len) * (backward ? 1 + normalizers : normalizers) +
+                                states * (backward && p.device != kernels::cuda_device() ? 2 : 1));
   const double least = p.input_bytes() + p.output_bytes();
   return {backward ? 3.5 * forward : forward, backward ? 2 * least + p.input_bytes() : least, p.input_bytes() + results + kept};
 }

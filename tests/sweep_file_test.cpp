@@ -235,7 +235,7 @@ TEST(SweepErrors, UnknownKeysNameTheNearest) {
             ":5:1: unknown key 'second' in [limits]; did you mean 'seconds'?; known: memory, seconds");
   EXPECT_EQ(refusal(axes("") + "[timing]\nmin_sample = 3\n"),
             ":5:1: unknown key 'min_sample' in [timing]; did you mean 'min_samples'?; known: warmup, min_samples, noise_target, "
-            "seconds");
+            "seconds, processes, injected_slowdown");
   EXPECT_EQ(refusal(axes("") + "[published]\npath = \"x\"\n"), ":5:1: unknown key 'path' in [published]; known: file");
   // A setting is no axis, and the other way round.
   EXPECT_CONTAINS(refusal(axes("deadline_s = 3")), ":3:1: unknown key 'deadline_s' in [axes]");

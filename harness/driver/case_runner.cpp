@@ -249,6 +249,23 @@ void predict(Record& planned, const TimePredictor& predictor) {
                                                              format_seconds(least_s), format_seconds(deadline_s)));
 }
 
+Json portable_request(const Case& c) {
+  const Case defaults;
+  Json request;
+  for (const auto& field : fields())
+    if (get(c, field) != get(defaults, field)) request[std::string(field.name)] = get(c, field);
+  return request;
+}
+
+Record run_once(const Case& c, const Json& request) {
+  Record record(c);
+  const auto answer = run_worker("measure", request, c.deadline_s);
+  take_answer(record, answer);
+  record.set("worker_s", answer.wall_s);
+  if (record.measured()) add_statistics(record);
+  return record;
+}
+
 Record run_case(const Case& c, const Record& planned, const Record& environment, const std::optional<Ceilings>& ceilings) {
   Record record = planned;
   if (!record.has("outcome")) {

@@ -64,6 +64,12 @@ void predict(Record& planned, const TimePredictor& predictor);
 // Runs a planned case in a worker of its own and returns its whole record. Throws Interrupted.
 Record run_case(const Case& c, const Record& planned, const Record& environment, const std::optional<Ceilings>& ceilings);
 
+// The case as a worker of another build is asked for it: without what is as it would be by default, which that build may not
+// know.
+Json portable_request(const Case& c);
+// One process of a case: what the worker answered to `measure`, or what went wrong.
+Record run_once(const Case& c, const Json& request);
+
 // Asks the worker for the plan of each case: a record with the case, its cost and, if it cannot run, why. Throws UsageError
 // when a case makes no sense to it.
 std::vector<Record> plan_cases(const std::vector<Case>& cases);

@@ -16,6 +16,7 @@ Run add_sweep_command(CLI::App& command);
 Run add_table_command(CLI::App& command);
 Run add_analyse_command(CLI::App& command);
 Run add_compare_command(CLI::App& command);
+Run add_gate_command(CLI::App& command);
 Run add_doctor_command(CLI::App& command);
 
 }  // namespace attnbench

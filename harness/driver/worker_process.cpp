@@ -25,6 +25,7 @@ constexpr double kDrainS = 0.2;
 constexpr int kAnswerDescriptor = 3;
 
 std::string chosen_path;
+std::vector<std::string> launcher;
 volatile std::sig_atomic_t caught_signal = 0;
 
 void throw_if_interrupted() {
@@ -101,10 +102,14 @@ pid_t start(const std::string& command, Pipe& request, Pipe& answer, Pipe& diagn
   posix_spawnattr_setsigdefault(&attributes, &defaults);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
 
-  auto path = worker_path(), subcommand = command, option = fmt::format("--answer-fd={}", kAnswerDescriptor);
-  std::array<char*, 4> arguments{path.data(), option.data(), subcommand.data(), nullptr};
+  auto words = launcher;
+  words.insert(words.end(), {worker_path(), fmt::format("--answer-fd={}", kAnswerDescriptor), command});
+  const auto& path = words.front();
+  std::vector<char*> arguments;
+  for (auto& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
   pid_t pid = -1;
-  const int error = posix_spawn(&pid, path.c_str(), &actions, &attributes, arguments.data(), environ);
+  const int error = posix_spawnp(&pid, path.c_str(), &actions, &attributes, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (error != 0) throw UsageError(fmt::format("cannot start {}: {}", path, std::strerror(error)));
@@ -134,6 +139,7 @@ std::string worker_path() {
   return chosen_path;
 }
 void set_worker_path(std::string path) { chosen_path = std::move(path); }
+void set_worker_launcher(std::vector<std::string> words) { launcher = std::move(words); }
 
 void catch_interrupts() {
   struct sigaction action {};

@@ -22,6 +22,9 @@ struct WorkerAnswer {
 std::string worker_path();
 void set_worker_path(std::string path);
 
+// Words before the worker's path, such as a profiler and its options; none by default.
+void set_worker_launcher(std::vector<std::string> words);
+
 // Runs `worker command` with `request` on its standard input until it ends or `deadline_s` passes; then its whole process
 // group is killed and reaped. Throws UsageError when it cannot be started and Interrupted on SIGINT or SIGTERM.
 WorkerAnswer run_worker(const std::string& command, const Json& request, double deadline_s);

@@ -102,6 +102,14 @@ const std::vector<Field>& fields() {
        {},
        1,
        "timing.processes"},
+      {"injected_slowdown_percent",
+       setting,
+       &Case::injected_slowdown_percent,
+       "",
+       "for tests of comparisons: so much time is wasted after each timed call, in percent of the call's",
+       {},
+       0,
+       "timing.injected_slowdown"},
   };
   return all;
 }

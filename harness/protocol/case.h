@@ -47,6 +47,7 @@ struct Case {
   double noise_target = 0.01;
   double time_budget_s = 2;
   int64_t processes = 1;
+  double injected_slowdown_percent = 0;
 
   // Fills what follows from other fields or from the machine. Decoding is causal, whatever was said.
   void complete();

@@ -172,14 +172,14 @@ void measure_decode(const Case& c, const Subject& subject, const std::function<v
     SamplingPlan sampling{0, c.min_samples, c.noise_target, c.time_budget_s, 0};
     if (c.graph) {
       begin_round();
-      const auto replay = captured_steps(subject, *round);
+      const auto replay = slowed_down(captured_steps(subject, *round), c.injected_slowdown_percent);
       sampling.warmup_s = c.warmup_s;
       if (!before_sample) sampling.min_sample_ms = 1;
       samples = take_samples(sampling, stopwatch, replay, before_each);
       samples.divide_calls(kDecodedTokens);
     } else {
-      samples = take_rounds(
-          sampling, stopwatch, kDecodedTokens, begin_round, [&] { round->step(); }, before_each);
+      samples = take_rounds(sampling, stopwatch, kDecodedTokens, begin_round,
+                            slowed_down([&] { round->step(); }, c.injected_slowdown_percent), before_each);
     }
   }
   samples.warmup_calls += checked->steps;

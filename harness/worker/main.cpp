@@ -73,6 +73,7 @@ int main(int argc, char** argv) {
   auto* const ceilings = app.add_subcommand("ceilings", "measured bandwidth and arithmetic of the machine");
   auto* const plan = app.add_subcommand("plan", "predicted cost of each case, or why it cannot run");
   auto* const verify = app.add_subcommand("verify", "agreement of each case with the float64 reference");
+  auto* const count = app.add_subcommand("count", "calls of each case for a profiler to count");
   auto* const measure = app.add_subcommand("measure", "time and memory of each case");
   CLI11_PARSE(app, argc, argv);
   // A worker must not outlive the driver that would kill it.
@@ -89,6 +90,7 @@ int main(int argc, char** argv) {
     if (*ceilings) answer.send(ceilings_of_machine());
     if (*plan) answer_each(answer, attnbench::plan);
     if (*verify) answer_each(answer, attnbench::verify);
+    if (*count) answer_each(answer, attnbench::count);
     if (*measure) answer_each(answer, attnbench::measure);
     // All is said. A context that an error has poisoned may not survive the clearing up.
     if (attnbench::gpu_in_use()) std::_Exit(0);

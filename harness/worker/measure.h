@@ -9,6 +9,11 @@ namespace attnbench {
 // Inputs → agreement check → timed pass → memory pass. Never throws for what a method does: that is the outcome.
 Record measure(const Case& c);
 
+// Makes kCountedCalls calls on one thread inside the function attnbench_counted_calls, for a profiler that counts their
+// instructions. An injected slowdown makes more of them, in whole percent. The record has no figures of its own.
+constexpr int64_t kCountedCalls = 100;
+Record count(const Case& c);
+
 // The agreement check alone, over all rows, at the case's own size.
 Record verify(const Case& c);
 

@@ -62,6 +62,8 @@ std::optional<Subject> prepare(const Case& c, Record& record) {
   if (found.device) {
     subject.problem.device = found.device->torch_device().type();
     reason = found.device->why_unsupported(c);
+    if (reason.empty() && c.injected_slowdown_percent > 0 && found.device->has_own_clock())
+      reason = "an injected slowdown is of the CPU: it would waste the host's time, not the device's";
     if (c.causal && c.key_len != c.query_len) reason = "causal needs key_len = query_len";
     else if (reason.empty()) reason = subject.method->why_unsupported(subject.problem, subject.protocol).value_or("");
   }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace attnbench {
 
@@ -35,6 +36,17 @@ void Samples::divide_calls(int64_t parts) {
     for (auto& time : *times) time /= double(parts);
   calls_per_sample *= parts;
   warmup_calls *= parts;
+}
+
+std::function<void()> slowed_down(std::function<void()> call, double percent) {
+  if (percent == 0) return call;
+  return [call = std::move(call), percent] {
+    const auto begin = std::chrono::steady_clock::now();
+    call();
+    const auto end = std::chrono::steady_clock::now() + (std::chrono::steady_clock::now() - begin) * (percent / 100);
+    while (std::chrono::steady_clock::now() < end) {
+    }
+  };
 }
 
 namespace {

@@ -48,6 +48,9 @@ Samples take_samples(const SamplingPlan& plan, const Stopwatch& stopwatch, const
 Samples take_rounds(const SamplingPlan& plan, const Stopwatch& stopwatch, int64_t steps, const std::function<void()>& begin_round,
                     const std::function<void()>& step, const std::function<void()>& before_sample);
 
+// The call, and after it so many percent of its time wasted on this thread.
+std::function<void()> slowed_down(std::function<void()> call, double percent);
+
 // Half width of the distribution-free 95 % interval of the median (between order statistics), over the median. Infinite
 // for fewer than six samples, whose range covers less than that.
 double relative_noise(std::vector<double> samples);

@@ -141,7 +141,7 @@ class CudaLinear final : public kernels::LinearImplementation {
     c.split_len = splits.length, c.splits = splits.count;
     if (!c.causal || c.splits > 1) {
       c.key_states = call.states(dim);
-      if (backward) c.query_states = call.states(dim);
+      c.query_states = c.key_states;  // backward is done with the keys' by the time that it sums up the queries'
     }
     if (kind_ == Kind::tf32) return run_linear_tf32(c, dim, pass, stream);
     if (element == ElementKind::float32) return run_linear_float32(c, dim, pass, stream);

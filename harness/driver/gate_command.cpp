@@ -1,0 +1,421 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <random>
+
+#include "harness/driver/builds.h"
+#include "harness/driver/case_runner.h"
+#include "harness/driver/catalogue.h"
+#include "harness/driver/commands.h"
+#include "harness/driver/errors.h"
+#include "harness/driver/gate.h"
+#include "harness/driver/gate_suite.h"
+#include "harness/driver/sweep_file.h"
+#include "harness/driver/text_table.h"
+#include "harness/driver/units.h"
+#include "harness/driver/worker_process.h"
+
+namespace attnbench {
+namespace {
+
+struct Options {
+  std::string file, base, candidate, waivers, out;
+  std::vector<std::string> settings;
+  GatePlan plan;
+  double memory_shift = 0.01, instruction_shift = 0.005, inject = 10;
+  int recordings = 200, trials = 4000;
+  bool calibrate = false, instructions = false, markdown = false, json = false, quiet = false;
+  uint64_t seed = 0;
+};
+
+constexpr const char* kSideNames[] = {"base", "candidate"};
+
+class Suite {
+ public:
+  Suite(const Options& options, std::vector<Side> sides) : options_(options), sides_(std::move(sides)), random_(options.seed) {
+    set_worker_path(sides_[1].worker);
+    const auto catalogue = Catalogue::load();
+    SweepOverrides overrides;
+    for (const auto& setting : options.settings) {
+      const auto equals = setting.find('=');
+      if (equals == std::string::npos || equals == 0) throw UsageError(fmt::format("--set {}: expected key=value", setting));
+      overrides.settings.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
+    }
+    const SweepFile sweep(options.file, catalogue, overrides);
+    for (auto c : sweep.cases()) {
+      if (options.instructions) force_avx2(c, catalogue);
+      cases.push_back({c, case_name(c), "", {}, {}, {}});
+    }
+    for (auto& side : sides_) {
+      set_worker_path(side.worker);
+      side.environment = Record::parse(ask_worker("environment", nullptr, 1)[0]);
+    }
+  }
+
+  // What cannot be compared says why.
+  void check() {
+    std::vector<bool> runs[2];
+    for (size_t s = 0; s < 2; ++s) {
+      set_worker_path(sides_[s].worker);
+      auto request = Json::array(), small = Json::array();
+      for (const auto& c : cases) {
+        request.push_back(portable_request(c.c));
+        auto reduced = c.c;
+        reduced.batch = std::min<int64_t>(reduced.batch, 2);
+        reduced.heads = std::min<int64_t>(reduced.heads, 2);
+        reduced.query_len = std::min<int64_t>(reduced.query_len, 300);
+        reduced.key_len = std::min<int64_t>(reduced.key_len, 300);
+        small.push_back(portable_request(reduced));
+      }
+      const auto plans = ask_worker("plan", request, cases.size());
+      note(fmt::format("verifying the {}", sides_[s].name));
+      const auto checks = ask_worker("verify", small, cases.size());
+      for (size_t i = 0; i < cases.size(); ++i) {
+        const auto plan = Record::parse(plans[i]), check = Record::parse(checks[i]);
+        runs[s].push_back(!plan.has("outcome"));
+        if (plan.has("outcome")) add_fault(i, s, plan.text("reason"));
+        else if (!check.measured()) add_fault(i, s, "does not verify: " + check.text("reason"));
+      }
+    }
+    // What neither side can do is no case of theirs.
+    for (size_t i = cases.size(); i-- > 0;)
+      if (!runs[0][i] && !runs[1][i]) cases.erase(cases.begin() + std::ptrdiff_t(i));
+    if (cases.empty()) throw UsageError(fmt::format("{}: neither build can run any case", options_.file));
+  }
+
+  bool all_usable() const {
+    return std::all_of(cases.begin(), cases.end(), [](const SuiteCase& c) { return c.unusable.empty(); });
+  }
+
+  // Both sides of these cases once, in random order.
+  void round(const std::vector<size_t>& open) {
+    std::vector<std::pair<size_t, size_t>> runs;
+    for (const auto i : open)
+      for (size_t s = 0; s < 2; ++s) runs.emplace_back(i, s);
+    std::shuffle(runs.begin(), runs.end(), random_);
+    for (const auto& [i, s] : runs) measure(i, s, cases[i].c);
+  }
+
+  void measure(size_t i, size_t s, const Case& c) {
+    auto& mine = cases[i];
+    if (!mine.unusable.empty()) return;
+    set_worker_path(sides_[s].worker);
+    const auto record = run_once(c, portable_request(c));
+    if (!record.measured()) return add_fault(i, s, record.text("failure_kind") + ": " + record.text("reason"));
+    mine.medians[s].push_back(record.number("time_median_ms"));
+    mine.peak_extra_bytes[s].push_back(record.number("peak_extra_bytes"));
+    mine.implementation[s] = record.text("implementation");
+  }
+
+  void count_instructions() {
+    char path[] = "/tmp/attnbench-callgrind-XXXXXX";
+    const int file = mkstemp(path);
+    if (file >= 0) close(file);
+    set_worker_launcher({"valgrind", "--tool=callgrind", fmt::format("--callgrind-out-file={}", path), "--collect-atstart=no",
+                         "--toggle-collect=attnbench_counted_calls"});
+    for (size_t i = 0; i < cases.size(); ++i)
+      for (size_t s = 0; s < 2; ++s) {
+        if (!cases[i].unusable.empty()) continue;
+        note(fmt::format("counting {} on the {}", cases[i].name, sides_[s].name));
+        set_worker_path(sides_[s].worker);
+        const auto answer = run_worker("count", portable_request(cases[i].c), 100 * cases[i].c.deadline_s);
+        const auto at = answer.diagnostics.rfind("Collected : ");
+        const bool counted = answer.lines.size() == 1 && answer.lines[0].value("outcome", "") == outcome::measured;
+        if (!counted || at == std::string::npos)
+          add_fault(i, s,
+                    counted                ? "valgrind gave no count: " + answer.diagnostics
+                    : answer.lines.empty() ? "no answer: " + answer.diagnostics
+                                           : answer.lines[0].value("reason", ""));
+        else {
+          cases[i].medians[s].push_back(std::stod(answer.diagnostics.substr(at + 12)));
+          cases[i].implementation[s] = answer.lines[0].value("implementation", "");
+        }
+      }
+    set_worker_launcher({});
+    unlink(path);
+  }
+
+  void note(const std::string& text) const {
+    if (!options_.quiet) fmt::print(stderr, "{}\n", text);
+  }
+  const std::vector<Side>& sides() const { return sides_; }
+
+  std::vector<SuiteCase> cases;
+
+ private:
+  void add_fault(size_t i, size_t s, const std::string& fault) {
+    auto& text = cases[i].unusable;
+    text += fmt::format("{}the {} {}", text.empty() ? "" : "; ", sides_[s].name, fault);
+  }
+  // callgrind knows no AVX-512: where a method has kernels, both sides take those that it can count.
+  static void force_avx2(Case& c, const Catalogue& catalogue) {
+    c.threads = 1;
+    const auto name = c.method.substr(0, c.method.find(':'));
+    if (c.method.find("kernel=") != std::string::npos) return;
+    for (const auto& method : catalogue.methods())
+      if (method.at("name") == name)
+        for (const auto& option : method.at("options"))
+          if (option.at("name") == "kernel") c.method += (name == c.method ? ":" : ",") + std::string("kernel=avx2");
+  }
+
+  const Options& options_;
+  std::vector<Side> sides_;
+  std::mt19937_64 random_;
+};
+
+// ------------------------------------------------------------ what is said
+
+std::string percent(double log_ratio) {
+  if (!std::isfinite(log_ratio)) return "–";
+  return fmt::format("{:+.1f} %", 100 * std::expm1(log_ratio));
+}
+double median_or_nan(const std::vector<double>& values) { return values.empty() ? std::nan("") : median(values); }
+
+const char* result_name(GateResult result) {
+  switch (result) {
+    case GateResult::pass: return "pass";
+    case GateResult::regression: return "regression";
+    case GateResult::unusable: return "unusable";
+    case GateResult::inconclusive: return "inconclusive";
+  }
+  return "";
+}
+
+Json json_of(const Suite& suite, const GateReport& report, const Options& options) {
+  const auto number = [](double x) { return std::isfinite(x) ? Json(x) : Json(); };
+  Json json = {
+      {"result", result_name(report.result)},   {"measure", options.instructions ? "instructions on AVX2 kernels" : "time"},
+      {"alpha", options.plan.criteria.alpha},   {"min_shift", options.plan.criteria.min_shift},
+      {"margin", options.plan.criteria.margin}, {"looks", options.plan.looks}};
+  for (const auto& side : suite.sides())
+    json[side.name] = {{"revision", side.environment.get("revision")},
+                       {"dirty", side.environment.get("dirty")},
+                       {"build", side.environment.get("build")},
+                       {"cpu_model", side.environment.get("cpu_model")},
+                       {"processors", side.environment.get("processors")}};
+  json["cases"] = Json::array();
+  for (size_t i = 0; i < suite.cases.size(); ++i) {
+    const auto& c = suite.cases[i];
+    const auto& line = report.lines[i];
+    json["cases"].push_back(
+        {{"name", c.name},
+         {"verdict", line.verdict},
+         {"waived", line.waived.empty() ? Json() : Json(line.waived)},
+         {"log_ratio", number(line.judgement.ratio.estimate)},
+         {"interval", {number(line.judgement.ratio.interval.low), number(line.judgement.ratio.interval.high)}},
+         {"adjusted_p", line.judgement.adjusted_p},
+         {"base", c.medians[0]},
+         {"candidate", c.medians[1]},
+         {"base_peak_extra_bytes", c.peak_extra_bytes[0]},
+         {"candidate_peak_extra_bytes", c.peak_extra_bytes[1]},
+         {"implementation", c.implementation[1]}});
+  }
+  return json;
+}
+
+void print_report(const Suite& suite, const GateReport& report, const Options& options) {
+  if (options.json)
+    return fmt::print("{}\n", json_of(suite, report, options).dump(2, ' ', false, Json::error_handler_t::replace));
+  TextTable table;
+  table.add_column("case");
+  for (const auto* header : {"base", "candidate", "change", "95 %", "p (Holm)", "processes"})
+    table.add_column(header, TextTable::Align::right);
+  table.add_column("verdict");
+  const auto value = [&](double x) { return options.instructions ? fmt::format("{:.4g}", x) : format_ms(x); };
+  for (size_t i = 0; i < suite.cases.size(); ++i) {
+    const auto& c = suite.cases[i];
+    const auto& line = report.lines[i];
+    const auto& [estimate, interval] = line.judgement.ratio;
+    const bool judged = !c.medians[0].empty() && !c.medians[1].empty();
+    table.add_row({c.name, value(median_or_nan(c.medians[0])), value(median_or_nan(c.medians[1])),
+                   judged ? percent(estimate) : "–",
+                   judged && !options.instructions ? percent(interval.low) + " … " + percent(interval.high) : "–",
+                   judged && !options.instructions ? fmt::format("{:.2g}", line.judgement.adjusted_p) : "–",
+                   std::to_string(line.processes), line.verdict + (line.waived.empty() ? "" : " (waived: " + line.waived + ")")});
+  }
+  fmt::print("{}\n", table.render(options.markdown ? TableFormat::markdown : TableFormat::text));
+  if (options.instructions) fmt::print("instructions of {} calls on one thread, by callgrind, on the AVX2 kernels\n", 100);
+  fmt::print("gate: {}\n", result_name(report.result));
+}
+
+void write_out(const std::string& folder, const std::string& name, const Json& json) {
+  if (folder.empty()) return;
+  std::filesystem::create_directories(folder);
+  const auto path = (std::filesystem::path(folder) / name).string();
+  std::ofstream file(path);
+  file << json.dump(1, ' ', false, Json::error_handler_t::replace) << "\n";
+  file.close();
+  if (!file) throw UsageError(path + ": cannot write");
+}
+
+// ------------------------------------------------------------ the ways to run
+
+GateResult run_gate(const Options& options) {
+  if (options.base.empty())
+    throw UsageError("--base names the build to compare with: a build folder, a program or a git revision");
+  const bool with_cuda = false;
+  const auto own = worker_path();
+  Suite suite(options, {{"base", worker_of(options.base, with_cuda)},
+                        {"candidate", options.candidate.empty() ? own : worker_of(options.candidate, with_cuda)}});
+  suite.check();
+  std::vector<std::string> names;
+  for (const auto& c : suite.cases) names.push_back(c.name);
+  const auto waivers = read_waivers(options.waivers, names);
+
+  std::vector<Judgement> judgements(suite.cases.size());
+  const auto waived = [&](const SuiteCase& c) { return waivers.contains(c.name); };
+  // No speed of what is wrong.
+  if (std::all_of(suite.cases.begin(), suite.cases.end(), [&](const auto& c) { return c.unusable.empty() || waived(c); })) {
+    if (options.instructions) {
+      suite.count_instructions();
+      for (size_t i = 0; i < suite.cases.size(); ++i) {
+        const auto& c = suite.cases[i];
+        if (c.medians[0].empty() || c.medians[1].empty()) continue;
+        const double ratio = std::log(c.medians[1][0] / c.medians[0][0]);
+        judgements[i] = {{ratio, {ratio, ratio}}, 0, 0, Verdict::pass};
+        if (ratio > std::log1p(options.instruction_shift)) judgements[i].verdict = Verdict::regression;
+        if (ratio < -std::log1p(options.instruction_shift)) judgements[i].verdict = Verdict::improvement;
+      }
+    } else {
+      Gate gate(suite.cases.size(), options.plan);
+      for (int done = 0; !gate.ended();) {
+        auto open = gate.open();
+        for (; done < gate.next_look(); ++done) {
+          suite.note(fmt::format("process {} of {}: {} cases", done + 1, gate.next_look(), open.size()));
+          suite.round(open);
+        }
+        std::vector<TwoSides> seen;
+        for (const auto& c : suite.cases) seen.push_back({c.medians[0], c.medians[1]});
+        gate.look(seen);
+        // What broke on the way is measured no more.
+        if (std::all_of(suite.cases.begin(), suite.cases.end(), [](const auto& c) { return !c.unusable.empty(); })) break;
+      }
+      judgements = gate.judgements();
+    }
+  }
+  const auto report = report_of(suite.cases, judgements, waivers, options.memory_shift);
+  write_out(options.out, "gate.json", json_of(suite, report, options));
+  print_report(suite, report, options);
+  return report.result;
+}
+
+// Records medians of one build, plain and slowed down, and says what the gate would have made of them.
+GateResult calibrate(const Options& options) {
+  const auto worker = options.candidate.empty() ? worker_path() : worker_of(options.candidate, false);
+  Suite suite(options, {{"base", worker}, {"candidate", worker}});
+  suite.check();
+  if (!suite.all_usable())
+    for (const auto& c : suite.cases)
+      if (!c.unusable.empty()) throw UsageError(c.name + ": " + c.unusable);
+  // Sides take turns as in a gate; here the candidate is the same build with work added.
+  std::mt19937_64 random(options.seed);
+  for (int n = 0; n < options.recordings; ++n) {
+    suite.note(fmt::format("process {} of {}", n + 1, options.recordings));
+    std::vector<std::pair<size_t, size_t>> runs;
+    for (size_t i = 0; i < suite.cases.size(); ++i)
+      for (size_t s = 0; s < 2; ++s) runs.emplace_back(i, s);
+    std::shuffle(runs.begin(), runs.end(), random);
+    for (const auto& [i, s] : runs) {
+      auto c = suite.cases[i].c;
+      if (s == 1) c.injected_slowdown_percent = options.inject;
+      suite.measure(i, s, c);
+    }
+  }
+  std::vector<std::vector<double>> plain, slowed;
+  for (const auto& c : suite.cases) {
+    if (!c.unusable.empty()) throw UsageError(c.name + ": " + c.unusable);
+    plain.push_back(c.medians[0]);
+    slowed.push_back(c.medians[1]);
+  }
+  const auto alarms = resample_gate(plain, plain, true, options.plan, options.trials, options.seed);
+  const auto caught = resample_gate(plain, slowed, false, options.plan, options.trials, options.seed + 1);
+  Json json = {{"recordings", options.recordings},
+               {"trials", options.trials},
+               {"injected_slowdown_percent", options.inject},
+               {"alpha", options.plan.criteria.alpha},
+               {"min_shift", options.plan.criteria.min_shift},
+               {"margin", options.plan.criteria.margin},
+               {"looks", options.plan.looks},
+               {"false_alarms_a_suite", alarms.any_regression},
+               {"inconclusive_suites_of_equal_builds", alarms.any_inconclusive},
+               {"mean_processes_of_equal_builds", alarms.mean_processes},
+               {"mean_processes_of_slowed_builds", caught.mean_processes},
+               {"environment",
+                {{"revision", suite.sides()[0].environment.get("revision")},
+                 {"cpu_model", suite.sides()[0].environment.get("cpu_model")},
+                 {"processors", suite.sides()[0].environment.get("processors")}}},
+               {"cases", Json::array()}};
+  TextTable table;
+  table.add_column("case");
+  for (const auto* header : {"median", "spread", "false alarms", "undecided", "slowdown caught", "undecided then"})
+    table.add_column(header, TextTable::Align::right);
+  const auto share = [](double x) { return fmt::format("{:.2f} %", 100 * x); };
+  for (size_t i = 0; i < suite.cases.size(); ++i) {
+    auto sorted = plain[i];
+    std::sort(sorted.begin(), sorted.end());
+    const double spread = (quantile(sorted, 0.75) - quantile(sorted, 0.25)) / quantile(sorted, 0.5);
+    table.add_row({suite.cases[i].name, format_ms(quantile(sorted, 0.5)), share(spread), share(alarms.regression[i]),
+                   share(alarms.inconclusive[i]), share(caught.regression[i]), share(caught.inconclusive[i])});
+    json["cases"].push_back({{"name", suite.cases[i].name},
+                             {"false_alarms", alarms.regression[i]},
+                             {"inconclusive", alarms.inconclusive[i]},
+                             {"caught", caught.regression[i]},
+                             {"inconclusive_when_slowed", caught.inconclusive[i]},
+                             {"process_medians_ms", plain[i]},
+                             {"slowed_process_medians_ms", slowed[i]}});
+  }
+  write_out(options.out, "calibration.json", json);
+  if (options.json) fmt::print("{}\n", json.dump(2));
+  else
+    fmt::print(
+        "{}\nfalse alarms a suite: {}; of {} resampled suites of equal builds\nequal builds: {:.1f} processes a side and case; "
+        "slowed "
+        "by {:g} %: {:.1f}\n",
+        table.render(options.markdown ? TableFormat::markdown : TableFormat::text), share(alarms.any_regression), options.trials,
+        alarms.mean_processes, options.inject, caught.mean_processes);
+  return GateResult::pass;
+}
+
+}  // namespace
+
+Run add_gate_command(CLI::App& command) {
+  const auto options = std::make_shared<Options>();
+  options->seed = std::random_device{}();
+  command.add_option("file", options->file, "sweep file: the suite")->required();
+  command.add_option("--base", options->base, "build to compare with: a build folder, a program in one, or a git revision");
+  command.add_option("--candidate", options->candidate, "likewise, the build that may be slower; by default this one");
+  command.add_option("--waivers", options->waivers, "file of cases that may fail, with reasons");
+  command.add_option("--set", options->settings, "an axis or a setting instead of the file's")->allow_extra_args(false);
+  command.add_option("--looks", options->plan.looks, "processes a side after which verdicts are looked for")->delimiter(',');
+  command.add_option("--alpha", options->plan.criteria.alpha, "false alarms of a whole suite")->check(CLI::Range(0.0, 1.0));
+  command.add_option("--min-shift", options->plan.criteria.min_shift, "a smaller slowdown is none")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--margin", options->plan.criteria.margin, "a case has passed when a larger slowdown is excluded")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--memory-shift", options->memory_shift, "a smaller growth of memory is none")
+      ->check(CLI::NonNegativeNumber);
+  command.add_flag("--instructions", options->instructions,
+                   "count instructions with valgrind's callgrind instead of taking time");
+  command.add_option("--instruction-shift", options->instruction_shift, "a smaller growth of their number is none")
+      ->check(CLI::NonNegativeNumber);
+  auto* const calibrate_flag =
+      command.add_flag("--calibrate", options->calibrate, "measure this build against itself, and say how often the gate errs");
+  command.add_option("--recordings", options->recordings, "with --calibrate: processes a case")->needs(calibrate_flag);
+  command.add_option("--trials", options->trials, "with --calibrate: suites resampled from them")->needs(calibrate_flag);
+  command.add_option("--inject", options->inject, "with --calibrate: the slowdown to be caught, in percent")
+      ->needs(calibrate_flag);
+  command.add_option("--out", options->out, "folder for gate.json or calibration.json: every median, and the verdicts");
+  command.add_option("--seed", options->seed, "of the order of runs");
+  command.add_flag("--markdown", options->markdown, "the table as Markdown");
+  command.add_flag("--json", options->json, "as JSON");
+  command.add_flag("-q,--quiet", options->quiet, "no progress");
+  return [options] { return int(options->calibrate ? calibrate(*options) : run_gate(*options)); };
+}
+
+}  // namespace attnbench

@@ -1,0 +1,181 @@
+"""`attnbench compare` and `attnbench analyse`: what two folders of records, or one, say together."""
+
+import json
+import math
+
+import pytest
+from conftest import records_in, strict_json, write_sweep
+
+
+def rewrite(folder, change):
+    """Every record of a folder, changed in place by `change`; what it returns false for is dropped."""
+    kept = [record for record in records_in(folder) if change(record) is not False]
+    (folder / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in kept))
+
+
+def scaled(factor, processes=None):
+    def change(record):
+        for column in ("time_median_ms", "time_ci_low_ms", "time_ci_high_ms"):
+            record[column] *= factor
+        if processes:
+            record["process_medians_ms"] = [record["time_median_ms"] * (1 + 0.001 * i) for i in range(processes)]
+
+    return change
+
+
+@pytest.fixture
+def folders(canned, tmp_path):
+    """Two folders of the same four cases."""
+    sweep = write_sweep(tmp_path / "small.toml")
+    for name in ("a", "b"):
+        canned("sweep", sweep, "--out", name, "-q", "--set", "limits.memory=8 GiB")
+    return tmp_path / "a", tmp_path / "b"
+
+
+def compared(attnbench, *arguments, **options):
+    return strict_json(attnbench("compare", *arguments, "--json", **options).stdout)
+
+
+def test_one_process_a_side_is_never_sure(attnbench, folders):
+    a, b = folders
+    rewrite(b, scaled(2.0))
+    shown = attnbench("compare", a, b).stdout
+    assert "inconclusive: one process a side" in shown and "over all: inconclusive" in shown
+    report = compared(attnbench, a, b)
+    for case in report["cases"]:
+        assert math.exp(case["log_ratio"]) == pytest.approx(2)
+        assert case["interval_scope"] == "within process"
+        assert case["interval"][0] < case["log_ratio"] < case["interval"][1]
+
+
+def test_several_processes_give_verdicts(attnbench, folders):
+    a, b = folders
+    rewrite(a, scaled(1.0, processes=10))
+    rewrite(b, lambda r: scaled(1.2 if r["method"] == "linear" else 1.0001, processes=10)(r))
+    report = compared(attnbench, a, b)
+    assert report["verdict"] == "regression"
+    assert {(c["case"]["method"], c["verdict"]) for c in report["cases"]} == {("linear", "regression"), ("softmax", "pass")}
+    assert compared(attnbench, b, a)["verdict"] == "improvement"
+    assert compared(attnbench, a, b, "--min-shift=0.5")["verdict"] == "inconclusive", "nor can 10 % be excluded"
+
+
+def test_the_columns_that_differ_are_shown_and_no_others(attnbench, folders):
+    a, b = folders
+    rewrite(b, lambda r: r.update(revision="123abc", implementation="other"))
+    found = {d["column"]: (d["a"], d["b"]) for d in compared(attnbench, a, b)["differences"]}
+    assert set(found) == {"revision", "implementation"}
+    assert found["implementation"] == ("stand-in", "other")
+    shown = attnbench("compare", a, b).stdout
+    assert "123abc" in shown and "cpu_model" not in shown and "dtype" not in shown
+    assert "what differs" not in attnbench("compare", a, a).stdout
+
+
+def test_what_one_side_lacks_is_said(attnbench, folders):
+    a, b = folders
+    rewrite(b, lambda r: r["query_len"] == 32)
+    rewrite(a, lambda r: r.update(outcome="failed", failure_kind="oom", reason="") if r["method"] == "softmax" else None)
+    shown = attnbench("compare", a, b).stdout
+    assert "measured | missing" in shown and "oom | measured" in shown
+
+
+def test_sides_that_differ_in_an_axis(attnbench, folders):
+    a, b = folders
+    rewrite(a, lambda r: r["method"] == "linear")
+    rewrite(b, lambda r: r["method"] == "softmax")
+    assert "no case in common" in attnbench("compare", a, b, code=2).stderr
+    report = compared(attnbench, a, b, "--apart", "method")
+    assert [c["case"]["query_len"] for c in report["cases"]] == [32, 48]
+    assert {"column": "method", "a": "linear", "b": "softmax"} in report["differences"]
+    assert "did you mean 'method'" in attnbench("compare", a, b, "--apart", "methods", code=2).stderr
+
+
+def test_cases_that_cannot_be_told_apart(attnbench, folders):
+    a, b = folders
+    failed = attnbench("compare", a, b, "--apart", "method", code=2).stderr
+    assert "more than one record that differs in method alone" in failed
+
+
+def test_unusable_input(attnbench, folders, tmp_path):
+    a, _ = folders
+    assert "nowhere" in attnbench("compare", a, "nowhere", code=2).stderr
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / "records.jsonl").write_text("")
+    assert "holds no records" in attnbench("compare", a, empty, code=2).stderr
+    (empty / "records.jsonl").write_text('{"method": 3}\n')
+    assert "records.jsonl:1" in attnbench("compare", a, empty, code=2).stderr
+
+
+def test_text_is_escaped(attnbench, folders):
+    a, b = folders
+    rewrite(b, lambda r: r.update(revision="=1|2<b>"))
+    shown = attnbench("compare", a, b, "--format", "markdown").stdout
+    assert "=1\\|2\\<b\\>" in shown
+    assert ",'=1|2<b>\n" in attnbench("compare", a, b, "--format", "csv").stdout
+
+
+# ---------------------------------------------------------------- analyse
+
+
+@pytest.fixture
+def grown(canned, tmp_path):
+    """Linear and softmax at lengths from 512 to 8192 on two devices, with times as their orders would have them."""
+    sweep = write_sweep(tmp_path / "grown.toml", query_len="512-8192*2")
+    canned("sweep", sweep, "--out", "grown", "-q")
+
+    def change(record):
+        n = record["query_len"]
+        ms, size = (n * 1e-2, 100 * n) if record["method"] == "linear" else (n * n * 1e-5, n * n)
+        record |= {"time_median_ms": ms, "time_ci_low_ms": 0.99 * ms, "time_ci_high_ms": 1.01 * ms}
+        record |= {"peak_extra_bytes": size, "peak_allocated_bytes": size + 1000}
+
+    rewrite(tmp_path / "grown", change)
+    lines = records_in(tmp_path / "grown")
+    for record in [r for r in lines if r["method"] == "linear"]:
+        ms = 20 + record["query_len"] * 1e-3
+        lines.append(record | {"device": "cuda", "time_median_ms": ms, "time_ci_low_ms": ms, "time_ci_high_ms": ms})
+    (tmp_path / "grown/records.jsonl").write_text("".join(json.dumps(r) + "\n" for r in lines))
+    return tmp_path / "grown"
+
+
+def test_growth_and_crossovers(attnbench, grown):
+    shown = attnbench("analyse", grown).stdout
+    report = strict_json(attnbench("analyse", grown, "--json").stdout)
+    exponents = {
+        (o["series"]["method"], o["series"]["device"], o["quantity"]): o["exponent"] for o in report["orders"]
+    }
+    assert exponents["linear", "cpu", "time"] == pytest.approx(1)
+    assert exponents["softmax", "cpu", "time"] == pytest.approx(2)
+    assert exponents["softmax", "cpu", "memory"] == pytest.approx(2, abs=1e-3)
+    assert not any(o["contradicts"] for o in report["orders"])
+    times = {
+        (o["one"]["method"], o["other"]["method"], *o["differs"]): o["length"]
+        for o in report["overtakings"] if o["quantity"] == "time"
+    }  # fmt: skip
+    assert times["linear", "softmax", "method"] == pytest.approx(1000, rel=1e-6)
+    assert times["linear", "linear", "device"] == pytest.approx(2222, rel=0.02)
+    assert "break-even of linear: the GPU is faster from N = 2" in shown
+    assert "CONTRADICTS" not in shown
+
+
+def test_a_contradiction_is_flagged(attnbench, grown):
+    def change(record):
+        if record["method"] == "linear":
+            for column in ("time_median_ms", "time_ci_low_ms", "time_ci_high_ms"):
+                record[column] *= record["query_len"]
+
+    rewrite(grown, change)
+    assert attnbench("analyse", grown).stdout.count("CONTRADICTS") == 1, "on the CPU; on the other device overheads rule"
+
+
+def test_budgets(attnbench, grown):
+    report = strict_json(attnbench("analyse", grown, "--memory", "8MiB", "--json").stdout)
+    longest = {(f["series"]["method"], f["series"]["device"]): (f["longest"], f["limit"]) for f in report["fits"]}
+    assert longest["softmax", "cpu"] == (2048, "N = 4096 took 16.0 MiB")
+    assert longest["linear", "cpu"] == (8192, "end of the sweep")
+    assert "'much'" in attnbench("analyse", grown, "--memory", "much", code=2).stderr
+
+
+def test_implausible_records_are_listed(attnbench, grown):
+    rewrite(grown, lambda r: r.update(implausible="faster than light") if r["query_len"] == 512 else None)
+    assert attnbench("analyse", grown).stdout.count("faster than light") == 3

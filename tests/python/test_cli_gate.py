@@ -1,0 +1,228 @@
+"""`attnbench gate` as CI calls it: every exit code, for its reason, between workers that answer as told."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+from conftest import Cli, strict_json, write_sweep
+
+PASS, REGRESSION, UNUSABLE, INCONCLUSIVE = 0, 1, 2, 3
+
+# Times of a process: about `middle`, spread by `noise` in the same order for every build, so that no verdict hangs on luck.
+ANSWER = """middle={middle}; noise={noise}
+counter=$(dirname "$0")/counter
+count=$(cat "$counter" 2>/dev/null || echo 0)
+echo $((count + 1)) > "$counter"
+awk -v c=$count -v m=$middle -v n=$noise 'BEGIN {{ t = m * exp(n * sin(2.4 * c));
+printf "{{\\"outcome\\": \\"measured\\", \\"implementation\\": \\"stand-in\\", \\"measured_s\\": 0.01, ";
+printf "\\"time_first_ms\\": 1, \\"time_samples_ms\\": [%.9f, %.9f, %.9f, %.9f, %.9f], ", t, t, t, t, t;
+printf "\\"samples\\": 5, \\"peak_extra_bytes\\": {memory}}}\\n" }}' >&3
+"""
+
+
+@pytest.fixture
+def suite(tmp_path):
+    return write_sweep(tmp_path / "suite.toml", method="linear", query_len=32)
+
+
+@pytest.fixture
+def build_of(workers):
+    """A build that takes `middle` ms: a folder as --base and --candidate take it."""
+
+    def make(middle=10.0, noise=0.01, memory=1024, **commands):
+        measure = ANSWER.format(middle=middle, noise=noise, memory=memory)
+        return workers.make(**({"measure": measure} | commands)).parent
+
+    return make
+
+
+@pytest.fixture
+def gate(attnbench, suite):
+    def run(base, candidate, *more, code=PASS):
+        return attnbench("gate", suite, "--base", base, "--candidate", candidate, "-q", *more, code=code)
+
+    return run
+
+
+def verdicts(done):
+    report = strict_json(done.stdout)
+    return report["result"], {case["name"].split()[0]: case["verdict"] for case in report["cases"]}
+
+
+def test_equal_builds_pass(gate, build_of):
+    shown = gate(build_of(), build_of()).stdout
+    assert shown.endswith("gate: pass\n")
+    assert "linear forward N=32" in shown
+
+
+def test_a_slower_build_is_a_regression(gate, build_of):
+    done = gate(build_of(), build_of(11.0), "--json", code=REGRESSION)
+    assert verdicts(done) == ("regression", {"linear": "regression"})
+    case = strict_json(done.stdout)["cases"][0]
+    assert len(case["base"]) == len(case["candidate"]) == 8, "it was clear after the first look"
+    assert case["log_ratio"] == pytest.approx(0.0953, abs=0.01)
+
+
+def test_a_faster_build_passes(gate, build_of):
+    assert verdicts(gate(build_of(), build_of(8.0), "--json")) == ("pass", {"linear": "improvement"})
+
+
+def test_a_slowdown_that_is_too_small_to_matter_passes(gate, build_of):
+    gate(build_of(noise=0.001), build_of(10.2, noise=0.001))
+    gate(build_of(noise=0.001), build_of(10.2, noise=0.001), "--min-shift=0.01", code=REGRESSION)
+
+
+def test_too_noisy_to_tell_is_its_own_answer(gate, build_of):
+    done = gate(build_of(noise=2), build_of(noise=2), "--json", code=INCONCLUSIVE)
+    assert verdicts(done) == ("inconclusive", {"linear": "inconclusive"})
+    assert len(strict_json(done.stdout)["cases"][0]["base"]) == 24, "every look was taken"
+
+
+def test_more_memory_is_a_regression(gate, build_of):
+    done = gate(build_of(), build_of(memory=1100), "--json", code=REGRESSION)
+    assert verdicts(done)[1] == {"linear": "pass, regression in memory"}
+    gate(build_of(), build_of(memory=1100), "--memory-shift=0.1")
+
+
+def test_what_does_not_verify_gets_no_speed(gate, build_of):
+    wrong = build_of(
+        1.0, verify="""answer '{"outcome": "failed", "failure_kind": "invalid", "reason": "wrong values"}'"""
+    )
+    done = gate(build_of(), wrong, "--json", code=UNUSABLE)
+    report = strict_json(done.stdout)
+    assert report["cases"][0]["verdict"] == "unusable: the candidate does not verify: wrong values"
+    assert report["cases"][0]["candidate"] == []
+
+
+def test_a_case_that_one_side_lacks_is_unusable(gate, build_of):
+    lacks = build_of(
+        plan="""answer '{"outcome": "skipped", "failure_kind": "unsupported", "reason": "no such mask"}'"""
+    )
+    assert "the base no such mask" in gate(lacks, build_of(), code=UNUSABLE).stdout
+    assert "neither build can run any case" in gate(lacks, lacks, code=UNUSABLE).stderr
+
+
+def test_a_worker_that_dies_is_unusable(gate, build_of):
+    done = gate(build_of(), build_of(measure="kill -SEGV $$"), code=UNUSABLE)
+    assert "the candidate crashed: the worker died of signal 11" in done.stdout
+
+
+def test_waivers(gate, build_of, tmp_path):
+    def waive(**table):
+        lines = ["[[waive]]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
+        (tmp_path / "waivers.toml").write_text("\n".join(lines) + "\n")
+        return "--waivers", tmp_path / "waivers.toml"
+
+    name = "linear forward N=32 heads=2 head_dim=16"
+    slower = build_of(12.0)
+    shown = gate(build_of(), slower, *waive(case=name, reason="a check was added")).stdout
+    assert "regression (waived: a check was added)" in shown
+    for table, said in [
+        ({"case": name}, "has no reason"),
+        ({"case": "lienar", "reason": "x"}, "the suite has no case 'lienar'"),
+        ({"case": name, "reason": "x", "until": "2030"}, "'until' in [[waive]]"),
+        ({"case": name, "reason": 3}, "expected case and reason as text"),
+    ]:
+        failed = gate(build_of(), slower, *waive(**table), code=UNUSABLE)
+        assert said in failed.stderr and "waivers.toml:" in failed.stderr
+
+
+def test_no_such_base(attnbench, suite, build_of, tmp_path):
+    assert "--base names the build" in attnbench("gate", suite, "-q", code=2).stderr
+    failed = attnbench("gate", suite, "--base", "no-such-revision", "-q", code=2).stderr
+    assert "no build folder, no program and no git revision" in failed
+    (tmp_path / "empty").mkdir()
+    assert "attnbench-worker" in attnbench("gate", suite, "--base", "empty", "-q", code=2).stderr
+    assert "8 at the least" in attnbench("gate", suite, "--base", build_of(), "--looks", "4,8", "-q", code=2).stderr
+
+
+def test_a_request_holds_only_what_is_not_as_by_default(gate, build_of, tmp_path):
+    """So that a build which does not know a newer setting still understands it."""
+    keeps = build_of(measure=f"""printf '%s' "$request" > '{tmp_path}/request'\n""" + ANSWER.format(middle=1, noise=0.01, memory=1))
+    gate(build_of(1.0), keeps)
+    request = strict_json((tmp_path / "request").read_text())
+    assert {"method", "heads", "query_len", "head_dim", "threads"} <= set(request)
+    assert not {"graph", "cache", "injected_slowdown_percent", "inputs"} & set(request)
+
+
+def test_everything_measured_is_kept(gate, build_of, tmp_path):
+    gate(build_of(), build_of(), "--out", tmp_path / "out")
+    kept = strict_json((tmp_path / "out/gate.json").read_text())
+    assert kept["result"] == "pass" and len(kept["cases"][0]["base"]) >= 8
+    assert kept["base"]["revision"] and kept["looks"] == [8, 16, 24]
+
+
+def test_markdown(gate, build_of):
+    shown = gate(build_of(), build_of(), "--markdown").stdout
+    assert shown.startswith("| case ") and "| ------: |" in shown
+
+
+def test_calibration(attnbench, suite, build_of, tmp_path):
+    """The slowdown is asked for by its setting, and what is recorded is resampled."""
+    slow = ANSWER.format(middle="$(case $request in *injected_slowdown_percent*) echo 11;; *) echo 10;; esac)", noise=0.01, memory=1)
+    candidate = build_of(measure=slow)
+    done = attnbench(
+        "gate", suite, "--calibrate", "--candidate", candidate, "--recordings=50", "--trials=200",
+        "--out", tmp_path / "out", "-q", "--seed=1",
+    )  # fmt: skip
+    assert "false alarms a suite: 0.00 %" in done.stdout
+    kept = strict_json((tmp_path / "out/calibration.json").read_text())
+    assert kept["cases"][0]["caught"] == 1 and len(kept["cases"][0]["process_medians_ms"]) == 50
+    assert kept["cases"][0]["slowed_process_medians_ms"][0] > kept["cases"][0]["process_medians_ms"][0]
+    failed = attnbench("gate", suite, "--calibrate", "--candidate", candidate, "--recordings=20", "-q", code=2)
+    assert "needs more recordings than 20" in failed.stderr
+
+
+def test_the_injected_slowdown_is_one(attnbench):
+    """By the real worker: twice the time, within what noise there is here."""
+    case = ["measure", "linear", "--query-len=512", "--threads=1", "--time-budget-s=0.3", "--json"]
+    plain, slowed = (
+        strict_json(attnbench(*case, f"--injected-slowdown-percent={percent}").stdout) for percent in (0, 300)
+    )
+    assert slowed["injected_slowdown_percent"] == 300
+    # Every sample: the call itself takes a quarter of it.
+    assert min(slowed["time_samples_ms"]) > 2 * min(plain["time_samples_ms"])
+
+
+def test_a_revision_is_built_in_a_worktree(build, suite, tmp_path):
+    """On a repository whose CMake 'build' is a script, so that it takes no minutes."""
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    worker = build / "attnbench-worker"
+    (repository / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.25)\nproject(fake NONE)\n"
+        f'file(WRITE "${{CMAKE_BINARY_DIR}}/attnbench-worker" "#!/bin/sh\\nexec {worker} \\"$@\\"\\n")\n'
+        'file(CHMOD "${CMAKE_BINARY_DIR}/attnbench-worker" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)\n'
+    )
+
+    def git(*words):
+        return subprocess.run(
+            ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=repository, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-q", "-m", "one")
+    revision = git("rev-parse", "HEAD")
+    quick = write_sweep(tmp_path / "quick.toml", method="linear", query_len=32, timing={"seconds": 0})
+    program = Cli(build / "attnbench", folder=repository)
+    done = program("gate", quick, "--base", "HEAD", "-q", "--margin=10", "--min-shift=10")
+    assert "gate: pass" in done.stdout
+    assert (repository / "build-gate" / revision[:12] / "build/attnbench-worker").exists()
+    (repository / "CMakeLists.txt").write_text("message(FATAL_ERROR no)\n")
+    git("commit", "-q", "-am", "two")
+    failed = program("gate", quick, "--base", "HEAD", "-q", code=2)
+    assert "does not build" in failed.stderr and "build.log" in failed.stderr
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
+def test_instructions(attnbench, build, tmp_path):
+    """Equal builds differ by nothing; that one call in a hundred more is seen, the injected slowdown shows."""
+    suite = write_sweep(tmp_path / "count.toml", method="linear", query_len=16, heads=1)
+    done = attnbench("gate", suite, "--base", build, "--instructions", "-q", "--json", timeout=600)
+    report = strict_json(done.stdout)
+    assert report["measure"] == "instructions on AVX2 kernels"
+    case = report["cases"][0]
+    assert case["implementation"] == "kernel/avx2"
+    assert case["base"][0] > 1e5 and abs(case["log_ratio"]) < 0.002
