@@ -1,7 +1,7 @@
 # The front door. `make help` lists the targets.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build quickstart test test-cpp test-python test-sanitize figures format lint clean
+.PHONY: help setup build quickstart test test-cpp test-python test-sanitize fuzz figures format lint clean
 
 PYTHON := .venv/bin/python
 QUICKSTART := results/quickstart/this-machine
@@ -37,6 +37,11 @@ test-sanitize: setup
 	@[ -f build-sanitize/build.ninja ] || cmake --preset sanitize
 	@cmake --build build-sanitize
 	ctest --test-dir build-sanitize --output-on-failure
+
+# For example: make fuzz && build-fuzz/tests/fuzz/fuzz_sweep -max_total_time=600 /tmp/corpus tests/fuzz/corpus/sweep
+fuzz: setup ## build the fuzzers (clang 16) into build-fuzz/
+	@[ -f build-fuzz/build.ninja ] || cmake --preset fuzz
+	@cmake --build --preset fuzz
 
 figures: setup ## draw every figure again from results/
 	@set -e; for script in plots/*.py; do \

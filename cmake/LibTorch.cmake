@@ -40,7 +40,9 @@ foreach(folder IN LISTS torch_nvidia_folders)
 endforeach()
 # at::parallel_for is a template that is serial unless its user is compiled with OpenMP. The runtime must be the one that
 # LibTorch brings: two of them would each have threads of their own.
-target_compile_options(LibTorch_cpu INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # clang's own calls another runtime
+  target_compile_options(LibTorch_cpu INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
+endif()
 file(GLOB torch_openmp "${TORCH_ROOT}/lib/libgomp*.so*")
 if(torch_openmp)
   target_link_libraries(LibTorch_cpu INTERFACE "${torch_openmp}")

@@ -300,8 +300,11 @@ TEST(ResultFolder, AFullDiskKeepsTheOldCsv) {
   EXPECT_EQ(temp.read("records.csv"), before);
   EXPECT_FALSE(temp.has("records.csv.new"));
 
-  std::filesystem::create_symlink("/dev/full", temp.path("environment.json.new"));
-  EXPECT_CONTAINS(message_of<UsageError>([&] { folder.write_environment({{"sweep", "some"}}); }), temp.path("environment.json"));
+  {
+    const FullDisk full(4);
+    message = message_of<UsageError>([&] { folder.write_environment({{"sweep", "some"}}); });
+  }
+  EXPECT_CONTAINS(message, temp.path("environment.json"));
   EXPECT_TRUE(folder.environment().is_null());
 }
 

@@ -24,10 +24,11 @@ std::vector<Series> series_of(const std::vector<Record>& records) {
   std::vector<Series> all;
   for (const auto& record : records) {
     Series found;
-    found.method = record.text("method");
+    found.method = record.text("method") + (record.has("external_source") ? " (external)" : "");
     for (const auto& field : fields())
       if (field.role == FieldRole::axis && !kLengths.contains(std::string(field.name)))
         found.setting[std::string(field.name)] = record.get(field.name);
+    found.setting["method"] = found.method;
     const auto same = std::find_if(all.begin(), all.end(), [&](const Series& s) { return s.setting == found.setting; });
     (same == all.end() ? all.emplace_back(std::move(found)) : *same).records.push_back(&record);
   }
@@ -48,7 +49,7 @@ std::optional<double> exponent_of(const std::string& order, double length) {
 
 std::string declared_order(const Json& methods, const std::string& spec, const std::string& quantity) {
   for (const auto& method : methods)
-    if (method.at("name") == spec.substr(0, spec.find(':'))) return method.at(quantity + "_order").get<std::string>();
+    if (method.at("name") == spec.substr(0, spec.find_first_of(": "))) return method.at(quantity + "_order").get<std::string>();
   return "";
 }
 

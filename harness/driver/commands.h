@@ -17,6 +17,8 @@ Run add_table_command(CLI::App& command);
 Run add_analyse_command(CLI::App& command);
 Run add_compare_command(CLI::App& command);
 Run add_gate_command(CLI::App& command);
+Run add_merge_command(CLI::App& command);
+Run add_import_command(CLI::App& command);
 Run add_doctor_command(CLI::App& command);
 
 }  // namespace attnbench

@@ -96,11 +96,14 @@ std::string ratio_text(double log_ratio) { return std::isfinite(log_ratio) ? fmt
 
 std::string outcome_of(const Record* record) {
   if (!record) return "missing";
+  if (record->has("external_source")) return "external";
   return record->measured() ? "measured" : record->text("failure_kind");
 }
 
 std::string verdict_of(const Compared& c) {
   if (!c.pair.both_measured()) return fmt::format("{} | {}", outcome_of(c.pair.a), outcome_of(c.pair.b));
+  if (c.pair.a->has("external_source") || c.pair.b->has("external_source"))
+    return fmt::format("{} | {}", outcome_of(c.pair.a), outcome_of(c.pair.b));
   return c.single ? "inconclusive: one process a side" : verdict_name(c.judgement.verdict);
 }
 

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <random>
 
 #include "harness/driver/builds.h"
@@ -28,7 +30,8 @@ struct Options {
   std::string file, base, candidate, waivers, out;
   std::vector<std::string> settings;
   GatePlan plan;
-  double memory_shift = 0.01, instruction_shift = 0.005, inject = 10;
+  double memory_shift = 0.01, instruction_shift = 0.005;
+  std::optional<double> inject;  // percent
   int recordings = 200, trials = 4000;
   bool calibrate = false, instructions = false, markdown = false, json = false, quiet = false;
   uint64_t seed = 0;
@@ -99,13 +102,14 @@ class Suite {
     for (const auto i : open)
       for (size_t s = 0; s < 2; ++s) runs.emplace_back(i, s);
     std::shuffle(runs.begin(), runs.end(), random_);
-    for (const auto& [i, s] : runs) measure(i, s, cases[i].c);
+    for (const auto& [i, s] : runs) measure(i, s);
   }
 
-  void measure(size_t i, size_t s, const Case& c) {
+  void measure(size_t i, size_t s) {
     auto& mine = cases[i];
     if (!mine.unusable.empty()) return;
     set_worker_path(sides_[s].worker);
+    const auto c = case_of(i, s);
     const auto record = run_once(c, portable_request(c));
     if (!record.measured()) return add_fault(i, s, record.text("failure_kind") + ": " + record.text("reason"));
     mine.medians[s].push_back(record.number("time_median_ms"));
@@ -124,7 +128,7 @@ class Suite {
         if (!cases[i].unusable.empty()) continue;
         note(fmt::format("counting {} on the {}", cases[i].name, sides_[s].name));
         set_worker_path(sides_[s].worker);
-        const auto answer = run_worker("count", portable_request(cases[i].c), 100 * cases[i].c.deadline_s);
+        const auto answer = run_worker("count", portable_request(case_of(i, s)), 100 * cases[i].c.deadline_s);
         const auto at = answer.diagnostics.rfind("Collected : ");
         const bool counted = answer.lines.size() == 1 && answer.lines[0].value("outcome", "") == outcome::measured;
         if (!counted || at == std::string::npos)
@@ -149,6 +153,12 @@ class Suite {
   std::vector<SuiteCase> cases;
 
  private:
+  // As a side is asked for it: the candidate's with the slowdown that was asked for.
+  Case case_of(size_t i, size_t s) const {
+    auto c = cases[i].c;
+    if (s == 1) c.injected_slowdown_percent = options_.inject.value_or(0);
+    return c;
+  }
   void add_fault(size_t i, size_t s, const std::string& fault) {
     auto& text = cases[i].unusable;
     text += fmt::format("{}the {} {}", text.empty() ? "" : "; ", sides_[s].name, fault);
@@ -306,26 +316,20 @@ GateResult run_gate(const Options& options) {
 }
 
 // Records medians of one build, plain and slowed down, and says what the gate would have made of them.
-GateResult calibrate(const Options& options) {
+GateResult calibrate(Options options) {
+  if (!options.inject) options.inject = 10;
   const auto worker = options.candidate.empty() ? worker_path() : worker_of(options.candidate, false);
   Suite suite(options, {{"base", worker}, {"candidate", worker}});
   suite.check();
   if (!suite.all_usable())
     for (const auto& c : suite.cases)
       if (!c.unusable.empty()) throw UsageError(c.name + ": " + c.unusable);
-  // Sides take turns as in a gate; here the candidate is the same build with work added.
-  std::mt19937_64 random(options.seed);
+  // Sides take turns as in a gate; the candidate is the same build with work added.
+  std::vector<size_t> every(suite.cases.size());
+  std::iota(every.begin(), every.end(), size_t{0});
   for (int n = 0; n < options.recordings; ++n) {
     suite.note(fmt::format("process {} of {}", n + 1, options.recordings));
-    std::vector<std::pair<size_t, size_t>> runs;
-    for (size_t i = 0; i < suite.cases.size(); ++i)
-      for (size_t s = 0; s < 2; ++s) runs.emplace_back(i, s);
-    std::shuffle(runs.begin(), runs.end(), random);
-    for (const auto& [i, s] : runs) {
-      auto c = suite.cases[i].c;
-      if (s == 1) c.injected_slowdown_percent = options.inject;
-      suite.measure(i, s, c);
-    }
+    suite.round(every);
   }
   std::vector<std::vector<double>> plain, slowed;
   for (const auto& c : suite.cases) {
@@ -337,7 +341,7 @@ GateResult calibrate(const Options& options) {
   const auto caught = resample_gate(plain, slowed, false, options.plan, options.trials, options.seed + 1);
   Json json = {{"recordings", options.recordings},
                {"trials", options.trials},
-               {"injected_slowdown_percent", options.inject},
+               {"injected_slowdown_percent", *options.inject},
                {"alpha", options.plan.criteria.alpha},
                {"min_shift", options.plan.criteria.min_shift},
                {"margin", options.plan.criteria.margin},
@@ -378,7 +382,7 @@ GateResult calibrate(const Options& options) {
         "slowed "
         "by {:g} %: {:.1f}\n",
         table.render(options.markdown ? TableFormat::markdown : TableFormat::text), share(alarms.any_regression), options.trials,
-        alarms.mean_processes, options.inject, caught.mean_processes);
+        alarms.mean_processes, *options.inject, caught.mean_processes);
   return GateResult::pass;
 }
 
@@ -408,8 +412,10 @@ Run add_gate_command(CLI::App& command) {
       command.add_flag("--calibrate", options->calibrate, "measure this build against itself, and say how often the gate errs");
   command.add_option("--recordings", options->recordings, "with --calibrate: processes a case")->needs(calibrate_flag);
   command.add_option("--trials", options->trials, "with --calibrate: suites resampled from them")->needs(calibrate_flag);
-  command.add_option("--inject", options->inject, "with --calibrate: the slowdown to be caught, in percent")
-      ->needs(calibrate_flag);
+  command
+      .add_option("--inject", options->inject,
+                  "slows the candidate down by so many percent, to see that it is caught; with --calibrate by default 10")
+      ->check(CLI::NonNegativeNumber);
   command.add_option("--out", options->out, "folder for gate.json or calibration.json: every median, and the verdicts");
   command.add_option("--seed", options->seed, "of the order of runs");
   command.add_flag("--markdown", options->markdown, "the table as Markdown");

@@ -60,6 +60,8 @@ int main(int argc, char** argv) {
       {"analyse", "what a folder of records says together: growth, crossovers, what fits in memory", add_analyse_command},
       {"compare", "two folders of records side by side, with a verdict", add_compare_command},
       {"gate", "whether this build is slower than another: pass, regression, inconclusive or unusable", add_gate_command},
+      {"merge", "folders of records of one sweep, such as its shards, as one", add_merge_command},
+      {"import", "times measured elsewhere, as records beside ours", add_import_command},
       {"doctor", "this machine and build, with measured ceilings", add_doctor_command},
   };
   std::vector<std::pair<CLI::App*, Run>> commands;

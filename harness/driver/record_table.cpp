@@ -29,6 +29,7 @@ std::string interval_text(const Record& r) {
 }
 
 std::string outcome_text(const Record& r) {
+  if (r.has("external_source")) return "external: " + r.text("external_source");
   if (r.measured()) return r.has("implausible") ? "implausible" : "measured";
   return fmt::format("{}: {}", r.text("outcome"), r.text("failure_kind"));
 }

@@ -85,7 +85,7 @@ FileDescriptor::~FileDescriptor() {
 
 void FileDescriptor::open(const std::string& path, int flags) {
   if (descriptor_ >= 0) close(descriptor_);
-  descriptor_ = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
+  descriptor_ = ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (descriptor_ < 0) fail(path, "open");
 }
 
@@ -142,8 +142,10 @@ void ResultFolder::set_aside() {
   records_.clear();
 }
 
-Json ResultFolder::environment() const {
-  const auto path = joined(path_, "environment.json");
+Json ResultFolder::environment() const { return read_environment(path_); }
+
+Json read_environment(const std::string& folder) {
+  const auto path = joined(folder, "environment.json");
   std::ifstream file(path);
   if (!file) return nullptr;
   auto json = Json::parse(file, nullptr, false);
@@ -159,13 +161,26 @@ void ResultFolder::write_file(const std::string& name, const std::string& text) 
   const auto path = joined(path_, name.c_str()), temporary = path + ".new";
   try {
     FileDescriptor file;
-    file.open(temporary, O_WRONLY | O_CREAT | O_TRUNC);
+    unlink(temporary.c_str());  // of a run that was killed
+    file.open(temporary, O_WRONLY | O_CREAT | O_EXCL);
     write_all(file, text, path);
   } catch (...) {
     unlink(temporary.c_str());
     throw;
   }
   if (rename(temporary.c_str(), path.c_str()) != 0) fail(path, "replace");
+}
+
+std::string provenance_differences(const Json& before, const Json& now) {
+  std::string text;
+  for (const auto* part : {"environment", "settings"}) {
+    if (!now.contains(part)) continue;
+    for (const auto& [name, value] : now[part].items()) {
+      const auto then = before.contains(part) && before[part].contains(name) ? before[part][name] : Json();
+      if (then != value) text += fmt::format("\n  {}: {} there, {} now", name, then.dump(), value.dump());
+    }
+  }
+  return text;
 }
 
 std::string csv_cell(const Record& record, const Column& column) {

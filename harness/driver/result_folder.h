@@ -12,6 +12,9 @@ namespace attnbench {
 // last line, as a killed run leaves it, is passed over. Throws UsageError with file and line for anything else malformed.
 std::vector<Record> read_records(const std::string& folder_or_file);
 
+// The folder's environment.json; null when there is none. Throws UsageError when it is no JSON object.
+Json read_environment(const std::string& folder);
+
 // Closes its file when it goes.
 class FileDescriptor {
  public:
@@ -19,7 +22,7 @@ class FileDescriptor {
   ~FileDescriptor();
   FileDescriptor(const FileDescriptor&) = delete;
   FileDescriptor& operator=(const FileDescriptor&) = delete;
-  // Closes what was open. Throws UsageError naming the path.
+  // Closes what was open. Throws UsageError naming the path, also for a symbolic link: it could lead out of the folder.
   void open(const std::string& path, int flags);
   operator int() const { return descriptor_; }
 
@@ -59,6 +62,10 @@ class ResultFolder {
   FileDescriptor lock_, log_;
   std::vector<Record> records_;
 };
+
+// Records that stand together must have come about alike: what in `now` differs from `before` of the environment and settings
+// that environment.json holds, a line each; empty when nothing does.
+std::string provenance_differences(const Json& before, const Json& now);
 
 // The cell of one record in records.csv: plain numbers, text neutralised.
 std::string csv_cell(const Record& record, const Column& column);

@@ -13,6 +13,7 @@
 #include "harness/driver/progress.h"
 #include "harness/driver/record_table.h"
 #include "harness/driver/result_folder.h"
+#include "harness/driver/shard.h"
 #include "harness/driver/sweep_file.h"
 #include "harness/driver/units.h"
 #include "harness/driver/worker_process.h"
@@ -21,7 +22,7 @@ namespace attnbench {
 namespace {
 
 struct SweepOptions {
-  std::string file, out, resume = "missing";
+  std::string file, out, shard, resume = "missing";
   std::vector<std::string> methods, settings;
   bool dry_run = false, json = false, quiet = false, verbose = false;
 };
@@ -75,25 +76,20 @@ Json environment_columns(const Record& environment, const std::vector<Record>& p
   return json;
 }
 
-// Records of one folder must have come about alike; says how these would not. Empty when they would.
-std::string differences(const ResultFolder& folder, const Json& environment, const Json& settings) {
-  if (folder.records().empty()) return "";
+// How these would differ from the folder's records; empty when they would not.
+std::string differences(const ResultFolder& folder, const Json& now) {
+  const auto& records = folder.records();
+  if (std::all_of(records.begin(), records.end(), [](const Record& r) { return r.has("external_source"); })) return "";
   const auto before = folder.environment();
   if (before.is_null()) return "\n  environment.json, which says how they came about, is missing";
-  std::string text;
-  const auto compare = [&](const char* part, const Json& now) {
-    for (const auto& [name, value] : now.items()) {
-      const auto then = before.contains(part) && before[part].contains(name) ? before[part][name] : Json();
-      if (then != value) text += fmt::format("\n  {}: {} there, {} now", name, then.dump(), value.dump());
-    }
-  };
-  compare("environment", environment);
-  compare("settings", settings);
+  auto text = provenance_differences(before, now);
+  const auto then = before.value("shard", Json()), shard = now.value("shard", Json());
+  if (then != shard) text += fmt::format("\n  shard: {} there, {} now", then.dump(), shard.dump());
   return text;
 }
 
 bool is_due(const Record* existing, const std::string& resume) {
-  if (!existing || resume == "all") return true;
+  if (!existing || existing->has("external_source") || resume == "all") return true;
   return resume == "failed" && existing->text("outcome") == outcome::failed;
 }
 
@@ -122,7 +118,11 @@ void print_plan(const std::vector<Record>& planned, const TimePredictor& predict
 int run_sweep(const SweepOptions& options) {
   const auto catalogue = Catalogue::load();
   const SweepFile sweep(options.file, catalogue, overrides_of(options));
-  const auto cases = sweep.cases();
+  const auto shard = Shard::parse(options.shard);
+  std::vector<Case> cases;
+  for (size_t i = 0; const auto& c : sweep.cases())
+    if (shard.has(i++)) cases.push_back(c);
+  if (cases.empty()) throw UsageError(fmt::format("shard {} of sweep {} has no case", options.shard, sweep.stem()));
   auto planned = plan_cases(cases);
   for (auto& record : planned) sweep.published().annotate(record);
 
@@ -137,11 +137,19 @@ int run_sweep(const SweepOptions& options) {
   }
 
   const auto environment = Record::parse(ask_worker("environment", nullptr, 1)[0]);
-  const auto out =
-      options.out.empty() ? (std::filesystem::path("results") / sweep.stem() / machine_slug(environment)).string() : options.out;
+  auto out = options.out;
+  if (out.empty()) {
+    auto place = std::filesystem::path("results") / sweep.stem() / machine_slug(environment);
+    if (!shard.is_all()) place /= fmt::format("shard-{}-of-{}", shard.number, shard.count);
+    out = place.string();
+  }
   ResultFolder folder(out);
-  const auto made_by = environment_columns(environment, planned);
-  if (const auto different = differences(folder, made_by, sweep.settings()); !different.empty()) {
+  Json made_by = {{"sweep", sweep.stem()},
+                  {"description", sweep.description()},
+                  {"environment", environment_columns(environment, planned)},
+                  {"settings", sweep.settings()}};
+  if (!shard.is_all()) made_by["shard"] = options.shard;
+  if (const auto different = differences(folder, made_by); !different.empty()) {
     if (options.resume != "all")
       throw UsageError(fmt::format(
           "{} holds records of another build, machine or configuration:{}\nchoose another folder with --out, or measure "
@@ -165,11 +173,8 @@ int run_sweep(const SweepOptions& options) {
   TimePredictor predictor(ceilings);
   for (const auto& record : folder.records())
     if (record.measured()) predictor.learn(record);
-  folder.write_environment({{"sweep", sweep.stem()},
-                            {"description", sweep.description()},
-                            {"environment", made_by},
-                            {"settings", sweep.settings()},
-                            {"ceilings", ceilings_json}});
+  made_by["ceilings"] = ceilings_json;
+  folder.write_environment(made_by);
   size_t failed = 0;
   try {
     Progress progress(due.size(), verbosity);
@@ -215,6 +220,7 @@ Run add_sweep_command(CLI::App& command) {
       .add_option("--set", options->settings,
                   "an axis or a setting instead of the file's: query_len=512-2048*2, limits.memory=\"4 GiB\"")
       ->allow_extra_args(false);
+  command.add_option("--shard", options->shard, "a part of the cases, such as 2/8; see merge");
   command.add_flag("--dry-run", options->dry_run, "list the cases with predicted time and memory, and run none");
   command.add_flag("--json", options->json, "the dry run as JSON");
   auto* const quiet = command.add_flag("-q,--quiet", options->quiet, "no progress");

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnplots.records import Record, RecordsError
+from attnplots.records import EXTERNAL, Record, RecordsError
 
 # A curve that stops for one of these reasons gets an end mark with these words.
 END_WORDS = {
@@ -245,6 +245,8 @@ def _other(record: Record) -> bool:
 
 def method_text(method: str) -> str:
     """A method's name as figures write it: options follow in brackets, lsh's rounds as in lsh-4."""
+    if method.endswith(EXTERNAL):
+        return method_text(method.removesuffix(EXTERNAL)) + EXTERNAL
     name, _, tail = method.partition(":")
     options = [option.partition("=") for option in tail.split(",")]
     if not all(key and value for key, _, value in options):

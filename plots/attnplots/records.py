@@ -18,6 +18,9 @@ AXES = (
 # What a column is in records from before it existed.
 DEFAULTS = {"inputs": "normal", "allocation": "fresh", "graph": False}
 
+# What was not measured by this program says so by its name, wherever that stands.
+EXTERNAL = " (external)"
+
 OUTCOMES = ("measured", "skipped", "failed")
 TEXTS = ("method", "protocol")
 TEXTS_OR_NULL = ("failure_kind", "implementation")
@@ -53,6 +56,8 @@ def load(folder: Path) -> list[Record]:
         if wrong:
             raise RecordsError(f"{path}:{number}: {wrong}")
         record |= {name: value for name, value in DEFAULTS.items() if record.get(name) is None}
+        if record.get("external_source"):
+            record["method"] += EXTERNAL
         cases[_identity(record)] = record
     if not cases:
         raise RecordsError(f"{path}: no records; expected at least one JSON object on a line")

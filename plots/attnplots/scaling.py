@@ -95,4 +95,10 @@ def notes(
     texts = data.notes(rows, lambda _: measures, length)
     if any(np.isfinite(curve.low + curve.high).any() for curves in times for curve in curves):
         texts.insert(0, "Bands: 95% intervals of the time, often narrower than the marks.")
-    return texts
+    sources = {
+        f"{data.method_text(record['method'])}: {record['external_source']}": None
+        for row in rows
+        for record in row.records
+        if record.get("external_source")
+    }
+    return [*texts, *([f"Not measured here: {'; '.join(sources)}."] if sources else [])]

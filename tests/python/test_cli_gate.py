@@ -1,6 +1,7 @@
 """`attnbench gate` as CI calls it: every exit code, for its reason, between workers that answer as told."""
 
 import json
+import math
 import shutil
 import subprocess
 
@@ -226,3 +227,7 @@ def test_instructions(attnbench, build, tmp_path):
     case = report["cases"][0]
     assert case["implementation"] == "kernel/avx2"
     assert case["base"][0] > 1e5 and abs(case["log_ratio"]) < 0.002
+    done = attnbench(
+        "gate", suite, "--base", build, "--instructions", "--inject=1", "-q", "--json", timeout=600, code=REGRESSION
+    )
+    assert math.expm1(strict_json(done.stdout)["cases"][0]["log_ratio"]) == pytest.approx(0.01, abs=0.002)

@@ -1,0 +1,14 @@
+// Any text as a method with its options: the method, or a c10::ValueError; nothing else.
+#include <c10/util/Exception.h>
+
+#include <string>
+
+#include "attn/registry.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  try {
+    attn::make_method(std::string(reinterpret_cast<const char*>(data), size));
+  } catch (const c10::ValueError&) {
+  }
+  return 0;
+}

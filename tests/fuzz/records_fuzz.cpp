@@ -1,0 +1,24 @@
+// Any bytes as records.jsonl: its records, which stay the same when they are written and read again, or a UsageError; nothing
+// else.
+#include "harness/driver/analysis.h"
+#include "harness/driver/errors.h"
+#include "harness/driver/record_table.h"
+#include "harness/driver/result_folder.h"
+#include "tests/fuzz/in_memory_file.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace attnbench;
+  const InMemoryFile file(data, size);
+  try {
+    const auto records = read_records(file.path());
+    for (const auto& record : records) {
+      const auto text = record.to_json().dump(-1, ' ', false, Json::error_handler_t::replace);
+      if (Record::parse(Json::parse(text)).to_json().dump(-1, ' ', false, Json::error_handler_t::replace) != text) std::abort();
+    }
+    records_csv(records);
+    summary_table(records).render();
+    analyse(records, Json::array(), {1e9}).to_json();
+  } catch (const UsageError&) {
+  }
+  return 0;
+}

@@ -1,0 +1,64 @@
+// Stands in for libFuzzer where tests are built with any compiler: the corpus, and a fixed number of random changes to it.
+//   smoke CORPUS_FOLDER CHANGES
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <vector>
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+Bytes changed(Bytes bytes, const std::vector<Bytes>& corpus, std::mt19937_64& random) {
+  const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
+  const auto place = [&] { return bytes.begin() + std::ptrdiff_t(below(bytes.size() + 1)); };
+  for (auto times = 1 + below(4); times > 0; --times) {
+    switch (below(5)) {
+      case 0: bytes.insert(place(), uint8_t(below(256))); break;
+      case 1:
+        if (!bytes.empty()) bytes[below(bytes.size())] ^= uint8_t(1U << below(8));
+        break;
+      case 2:
+        if (!bytes.empty()) bytes.erase(bytes.begin() + std::ptrdiff_t(below(bytes.size())), bytes.end());
+        break;
+      case 3: {  // a piece of another
+        const auto& other = corpus[below(corpus.size())];
+        if (other.empty()) break;
+        const auto from = below(other.size()), length = 1 + below(other.size() - from);
+        const auto* const piece = other.data() + from;
+        bytes.insert(place(), piece, piece + length);
+        break;
+      }
+      default: {
+        const char* const digits[] = {"9223372036854775808", "-1", "0", "1e999", "\"", "}", "]", "\n", "="};
+        const std::string text = digits[below(std::size(digits))];
+        bytes.insert(place(), text.begin(), text.end());
+      }
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) return std::fprintf(stderr, "usage: %s CORPUS_FOLDER CHANGES\n", argv[0]), 2;
+  std::vector<Bytes> corpus;
+  for (const auto& entry : std::filesystem::directory_iterator(argv[1])) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    corpus.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  }
+  if (corpus.empty()) return std::fprintf(stderr, "%s: empty\n", argv[1]), 2;
+  for (const auto& bytes : corpus) LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
+  std::mt19937_64 random(1);
+  for (long i = std::atol(argv[2]); i > 0; --i) {
+    const auto bytes = changed(corpus[random() % corpus.size()], corpus, random);
+    LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
+  }
+}

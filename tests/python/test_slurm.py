@@ -1,0 +1,145 @@
+"""`sweeps/slurm.sbatch` on a real Slurm of one node, started here: an array of shards, one of them killed and requeued."""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+
+import pytest
+from conftest import ROOT, records_in, wait_for, write_sweep
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not all(map(shutil.which, ("slurmctld", "slurmd", "sbatch", "munged"))),
+    reason="needs root, slurm-wlm and munge",
+)
+
+CONFIGURATION = """ClusterName=test
+SlurmctldHost=localhost(127.0.0.1)
+SlurmctldPort={controller}
+SlurmdPort={daemon}
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+ReturnToService=2
+SlurmdParameters=config_overrides
+SchedulerType=sched/builtin
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+MailProg=/bin/true
+NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 CPUs=4
+PartitionName=p Nodes=n1 Default=YES
+"""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Slurm:
+    def __init__(self, folder):
+        self.folder, self.daemons = folder, []
+        self.environment = os.environ | {"SLURM_CONF": str(folder / "slurm.conf")}
+
+    def start(self):
+        for name in ("state", "spool"):
+            (self.folder / name).mkdir()
+        key = self.folder / "munge.key"
+        key.write_bytes(os.urandom(1024))
+        key.chmod(0o600)
+        ports = {"controller": free_port(), "daemon": free_port()}
+        (self.folder / "slurm.conf").write_text(CONFIGURATION.format(folder=self.folder, **ports))
+        names = {"key-file": "key", "socket": "socket", "pid-file": "pid", "seed-file": "seed", "log-file": "log"}
+        options = [f"--{option}={self.folder}/munge.{name}" for option, name in names.items()]
+        self.daemon("munged", "-F", "--force", *options)
+        wait_for(lambda: (self.folder / "munge.socket").exists(), "munged", seconds=20)
+        self.daemon("slurmctld", "-D", "-f", self.folder / "slurm.conf")
+        self.daemon("slurmd", "-D", "-N", "n1", "-f", self.folder / "slurm.conf")
+        wait_for(lambda: "idle" in self.ask("sinfo", "-h", "-o", "%T"), "the node to be idle")
+
+    def daemon(self, *command):
+        log = open(self.folder / f"{command[0]}.out", "w")  # noqa: SIM115, it is the daemon's
+        self.daemons.append(
+            subprocess.Popen(list(map(str, command)), env=self.environment, stdout=log, stderr=log, start_new_session=True)
+        )
+
+    def ask(self, *command):
+        done = subprocess.run(list(map(str, command)), env=self.environment, capture_output=True, text=True, cwd=self.folder, timeout=60)
+        return done.stdout if done.returncode == 0 else ""
+
+    def stop(self):
+        self.ask("scancel", "--state=RUNNING", "--user=root")
+        for daemon in reversed(self.daemons):
+            daemon.terminate()
+        for daemon in self.daemons:
+            try:
+                daemon.wait(20)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+
+
+@pytest.fixture
+def slurm(tmp_path_factory):
+    started = Slurm(tmp_path_factory.mktemp("slurm"))
+    started.folder.chmod(0o755)
+    try:
+        started.start()
+        yield started
+    finally:
+        started.stop()
+
+
+def test_an_array_with_a_task_killed_and_requeued(attnbench, build, workers, slurm, tmp_path):
+    worker = workers.make(measure="sleep 0.4\ngood")
+    program = tmp_path / "attnbench"
+    program.write_text(f'#!/bin/sh\nexec {build / "attnbench"} --worker {worker} "$@"\n')
+    program.chmod(0o755)
+    # Twenty-four cases: four seconds a shard.
+    sweep = write_sweep(tmp_path / "many.toml", method=["linear", "softmax"], query_len=[16 * n for n in range(1, 13)])
+    slurm.environment["ATTNBENCH"] = str(program)
+    submitted = slurm.ask("sbatch", "--parsable", "--array=1-3", ROOT / "sweeps/slurm.sbatch", sweep, tmp_path / "shards")
+    job = submitted.strip()
+    assert job.isdigit(), slurm.folder.joinpath("slurmctld.log").read_text()[-2000:]
+
+    def recorded(shard):
+        log = tmp_path / f"shards/shard-{shard}-of-3/records.jsonl"
+        return len(log.read_text().splitlines()) if log.exists() else 0
+
+    wait_for(lambda: recorded(2) >= 2, "the second shard to be under way")
+    slurm.ask("scontrol", "requeue", f"{job}_2")
+    wait_for(lambda: "PENDING" in slurm.ask("squeue", "-h", "-r", "-o", "%T", "-j", f"{job}_2"), "the task to be requeued", 30)
+    before = recorded(2)
+    assert 2 <= before < 8
+    slurm.ask("scontrol", "update", f"JobId={job}_2", "StartTime=now")
+    end = time.monotonic() + 90
+    while slurm.ask("squeue", "-h", "-j", job).strip():
+        assert time.monotonic() < end, slurm.ask("squeue")
+        time.sleep(0.2)
+
+    log = (slurm.folder / f"attnbench-{job}_2.log").read_text()
+    assert "shard 2/3" in log and "restarted 1 times" in log
+    shards = [tmp_path / f"shards/shard-{i}-of-3" for i in (1, 2, 3)]
+    assert [len(records_in(shard)) for shard in shards] == [8, 8, 8], "none twice, none lost"
+    merged = attnbench("merge", *shards, "--out", "all").stdout
+    assert "24 cases from 3 folders" in merged
+    cases = {(r["method"], r["query_len"]) for r in records_in(tmp_path / "all")}
+    assert len(cases) == 24 and all(r["outcome"] == "measured" for r in records_in(tmp_path / "all"))
+
+
+def test_without_an_array_it_says_how(tmp_path):
+    script = ["bash", ROOT / "sweeps/slurm.sbatch"]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("SLURM")}
+    done = subprocess.run([*script, "a.toml", "out"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 2 and "--array=1-N" in done.stderr
+    assert subprocess.run(script, env=environment, capture_output=True).returncode == 2
