@@ -37,8 +37,6 @@ struct Options {
   uint64_t seed = 0;
 };
 
-constexpr const char* kSideNames[] = {"base", "candidate"};
-
 class Suite {
  public:
   Suite(const Options& options, std::vector<Side> sides) : options_(options), sides_(std::move(sides)), random_(options.seed) {

@@ -32,7 +32,8 @@ OPTIONS = {
     "--cache": ("cold", "cold"),
     "--allocation": ("fresh", "fresh"),
     "--seed": ("7", 7),
-    "--processes": ("2", 2),
+    "--processes": ("1", 1),
+    "--injected-slowdown-percent": ("0", 0),
     "--memory-limit-bytes": ("1.5 GiB", 3 * 2**29),
     "--deadline-s": ("90", 90.0),
     "--warmup-s": ("0.001", 0.001),
@@ -499,3 +500,20 @@ def test_nothing_is_left_running(quick):
         driver.wait(timeout=60)
         wait_for(lambda: not group_members(worker.group), "the worker's group to end")
         assert children(driver.pid) == []
+
+
+def test_several_processes_give_the_interval_across_them(quick):
+    record = quick.json("measure", "linear", *small(processes=3))
+    medians = record["process_medians_ms"]
+    assert len(medians) == 3 and record["time_ci_scope"] == "across processes"
+    assert record["time_median_ms"] == pytest.approx(statistics.median(medians))
+    assert min(medians) <= record["time_ci_low_ms"] <= record["time_ci_high_ms"] <= max(medians)
+    assert record["samples"] == len(record["time_samples_ms"]) >= 15
+    alone = quick.json("measure", "linear", *small())
+    assert alone["process_medians_ms"] is None and alone["time_ci_scope"] == "within process"
+
+
+def test_of_several_processes_one_that_fails_is_the_case(workers, attnbench, tmp_path):
+    once = workers.make(measure=f"if [ -e '{tmp_path}/ran' ]; then kill -SEGV $$; fi; touch '{tmp_path}/ran'; good")
+    record = attnbench.with_worker(once).json("measure", "linear", *small(processes=3), code=1)
+    assert record["failure_kind"] == "crashed" and record["time_median_ms"] is None
