@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "harness/driver/json_numbers.h"
 #include "harness/driver/units.h"
 
 namespace attnbench {
@@ -125,8 +126,6 @@ Fit fit_of(const Series& series, double budget) {
   return fit;
 }
 
-Json finite(double x) { return std::isfinite(x) ? Json(x) : Json(); }
-Json json_of(const Interval& interval) { return {finite(interval.low), finite(interval.high)}; }
 Json json_of(const Series& series) {
   Json json;
   for (const auto& [axis, value] : series.setting) json[axis] = value;
@@ -185,7 +184,7 @@ Json Analysis::to_json() const {
                               {"quantity", order.quantity},
                               {"from_length", order.from},
                               {"to_length", order.to},
-                              {"exponent", finite(order.fit.slope)},
+                              {"exponent", finite_or_null(order.fit.slope)},
                               {"interval", json_of(order.fit.slope_interval)},
                               {"declared", order.declared},
                               {"declared_exponent", order.declared_exponent ? Json(*order.declared_exponent) : Json()},

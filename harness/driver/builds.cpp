@@ -54,12 +54,12 @@ std::string git(std::vector<std::string> words) {
   return status == 0 ? text : "";
 }
 
-std::string build_revision(const std::string& revision, bool with_cuda) {
+std::string build_revision(const std::string& revision) {
   const auto root = git({"rev-parse", "--show-toplevel"});
   const auto commit = git({"rev-parse", "--verify", "--quiet", revision + "^{commit}"});
   if (root.empty() || commit.empty())
     throw UsageError(fmt::format("'{}' is no build folder, no program and no git revision of the current repository", revision));
-  const auto folder = fs::path(root) / "build-gate" / (commit.substr(0, 12) + (with_cuda ? "-cuda" : ""));
+  const auto folder = fs::path(root) / "build-gate" / commit.substr(0, 12);
   const auto source = folder / "source", build = folder / "build", worker = build / "attnbench-worker";
   if (fs::exists(worker)) return worker.string();
   fs::create_directories(folder);
@@ -75,8 +75,7 @@ std::string build_revision(const std::string& revision, bool with_cuda) {
     step({"git", "-C", root, "worktree", "add", "--detach", "--force", source.string(), commit});
   }
   step({"cmake", "-S", source.string(), "-B", build.string(), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-        "-DATTNBENCH_TESTS=OFF", fmt::format("-DATTNBENCH_CUDA={}", with_cuda ? "ON" : "OFF"),
-        fmt::format("-DATTNBENCH_PYTHON={}/.venv/bin/python", root)});
+        "-DATTNBENCH_TESTS=OFF", "-DATTNBENCH_CUDA=OFF", fmt::format("-DATTNBENCH_PYTHON={}/.venv/bin/python", root)});
   // Under a name that is not taken for finished before it is.
   step({"cmake", "--build", build.string()});
   if (!fs::exists(worker)) throw UsageError(fmt::format("'{}' builds no attnbench-worker", revision));
@@ -85,11 +84,11 @@ std::string build_revision(const std::string& revision, bool with_cuda) {
 
 }  // namespace
 
-std::string worker_of(const std::string& build_or_revision, bool with_cuda) {
+std::string worker_of(const std::string& build_or_revision) {
   fs::path path = build_or_revision;
   if (fs::is_directory(path)) path /= "attnbench-worker";
   else if (path.filename() == "attnbench") path = path.parent_path() / "attnbench-worker";
-  else if (!fs::exists(path)) return build_revision(build_or_revision, with_cuda);
+  else if (!fs::exists(path)) return build_revision(build_or_revision);
   if (access(path.c_str(), X_OK) != 0)
     throw UsageError(fmt::format("{}: {}; expected a worker that can be run", path.string(), std::strerror(errno)));
   return fs::absolute(path).string();

@@ -32,11 +32,8 @@ Calls least_calls(const Record& planned) {
 }
 
 void add_statistics(Record& record) {
-  if (const auto& wall = record.get("wall_samples_ms"); wall.is_array() && !wall.empty()) {
-    auto samples = wall.get<std::vector<double>>();
-    std::sort(samples.begin(), samples.end());
-    record.set("wall_median_ms", quantile(samples, 0.5));
-  }
+  if (const auto& wall = record.get("wall_samples_ms"); wall.is_array() && !wall.empty())
+    record.set("wall_median_ms", median(wall.get<std::vector<double>>()));
   const auto& list = record.get("time_samples_ms");
   if (!list.is_array() || list.empty()) return;
   auto samples = list.get<std::vector<double>>();

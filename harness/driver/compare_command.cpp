@@ -10,8 +10,11 @@
 #include "harness/driver/commands.h"
 #include "harness/driver/comparison.h"
 #include "harness/driver/errors.h"
+#include "harness/driver/json_numbers.h"
 #include "harness/driver/nearest.h"
 #include "harness/driver/result_folder.h"
+#include "harness/driver/shared_options.h"
+#include "harness/driver/sweep_file.h"
 #include "harness/driver/text_table.h"
 #include "harness/driver/units.h"
 
@@ -164,7 +167,6 @@ std::vector<Compared> compared(const std::vector<Pair>& pairs, const Criteria& c
 }
 
 Json json_of(const std::vector<Compared>& all, const std::vector<std::array<std::string, 3>>& differences, Verdict verdict) {
-  const auto number = [](double x) { return std::isfinite(x) ? Json(x) : Json(); };
   Json json = {{"verdict", verdict_name(verdict)}, {"differences", Json::array()}, {"cases", Json::array()}};
   for (const auto& [column, a, b] : differences) json["differences"].push_back({{"column", column}, {"a", a}, {"b", b}});
   for (const auto& c : all) {
@@ -173,10 +175,10 @@ Json json_of(const std::vector<Compared>& all, const std::vector<std::array<std:
       if (field.role == FieldRole::axis) axes[std::string(field.name)] = c.pair.either().get(field.name);
     Json item = {{"case", axes}, {"a", outcome_of(c.pair.a)}, {"b", outcome_of(c.pair.b)}};
     if (c.pair.both_measured()) {
-      item["a_ms"] = number(c.pair.a->number("time_median_ms"));
-      item["b_ms"] = number(c.pair.b->number("time_median_ms"));
-      item["log_ratio"] = number(c.judgement.ratio.estimate);
-      item["interval"] = {number(c.interval.low), number(c.interval.high)};
+      item["a_ms"] = finite_or_null(c.pair.a->number("time_median_ms"));
+      item["b_ms"] = finite_or_null(c.pair.b->number("time_median_ms"));
+      item["log_ratio"] = finite_or_null(c.judgement.ratio.estimate);
+      item["interval"] = json_of(c.interval);
       item["interval_scope"] = c.single ? "within process" : "across processes";
       item["adjusted_p"] = c.judgement.adjusted_p;
       item["a_peak_extra_bytes"] = c.pair.a->get("peak_extra_bytes");
@@ -227,18 +229,11 @@ Run add_compare_command(CLI::App& command) {
   command.add_option("a", options->a, "folder with records.jsonl, or such a file")->required();
   command.add_option("b", options->b, "another")->required();
   command.add_option("--apart", options->apart, "axes in which the sides may differ, such as device,method")->delimiter(',');
-  command.add_option("--alpha", options->criteria.alpha, "level of the whole family of cases")->check(CLI::Range(0.0, 1.0));
-  command.add_option("--min-shift", options->criteria.min_shift, "a smaller slowdown is none")->check(CLI::NonNegativeNumber);
-  command.add_option("--margin", options->criteria.margin, "a case has passed when a larger slowdown is excluded")
-      ->check(CLI::NonNegativeNumber);
-  const std::map<std::string, TableFormat> formats{
-      {"text", TableFormat::text}, {"markdown", TableFormat::markdown}, {"csv", TableFormat::csv}};
-  command.add_option("--format", options->format, "text, markdown or csv")->transform(CLI::CheckedTransformer(formats));
+  add_criteria_options(command, options->criteria);
+  add_format_option(command, options->format);
   command.add_flag("--json", options->json, "as JSON");
   return [options] {
-    std::vector<std::string> known;
-    for (const auto& field : fields())
-      if (field.role == FieldRole::axis) known.emplace_back(field.name);
+    const auto known = axis_names();
     for (const auto& axis : options->apart)
       if (std::find(known.begin(), known.end(), axis) == known.end())
         throw UsageError(fmt::format("--apart: unknown axis '{}'{}", axis, suggestion(axis, known)));

@@ -18,6 +18,8 @@
 #include "harness/driver/errors.h"
 #include "harness/driver/gate.h"
 #include "harness/driver/gate_suite.h"
+#include "harness/driver/json_numbers.h"
+#include "harness/driver/shared_options.h"
 #include "harness/driver/sweep_file.h"
 #include "harness/driver/text_table.h"
 #include "harness/driver/units.h"
@@ -43,11 +45,7 @@ class Suite {
     set_worker_path(sides_[1].worker);
     const auto catalogue = Catalogue::load();
     SweepOverrides overrides;
-    for (const auto& setting : options.settings) {
-      const auto equals = setting.find('=');
-      if (equals == std::string::npos || equals == 0) throw UsageError(fmt::format("--set {}: expected key=value", setting));
-      overrides.settings.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
-    }
+    for (const auto& setting : options.settings) overrides.add_setting(setting);
     const SweepFile sweep(options.file, catalogue, overrides);
     for (auto c : sweep.cases()) {
       if (options.instructions) force_avx2(c, catalogue);
@@ -196,7 +194,6 @@ const char* result_name(GateResult result) {
 }
 
 Json json_of(const Suite& suite, const GateReport& report, const Options& options) {
-  const auto number = [](double x) { return std::isfinite(x) ? Json(x) : Json(); };
   Json json = {
       {"result", result_name(report.result)},   {"measure", options.instructions ? "instructions on AVX2 kernels" : "time"},
       {"alpha", options.plan.criteria.alpha},   {"min_shift", options.plan.criteria.min_shift},
@@ -211,18 +208,17 @@ Json json_of(const Suite& suite, const GateReport& report, const Options& option
   for (size_t i = 0; i < suite.cases.size(); ++i) {
     const auto& c = suite.cases[i];
     const auto& line = report.lines[i];
-    json["cases"].push_back(
-        {{"name", c.name},
-         {"verdict", line.verdict},
-         {"waived", line.waived.empty() ? Json() : Json(line.waived)},
-         {"log_ratio", number(line.judgement.ratio.estimate)},
-         {"interval", {number(line.judgement.ratio.interval.low), number(line.judgement.ratio.interval.high)}},
-         {"adjusted_p", line.judgement.adjusted_p},
-         {"base", c.medians[0]},
-         {"candidate", c.medians[1]},
-         {"base_peak_extra_bytes", c.peak_extra_bytes[0]},
-         {"candidate_peak_extra_bytes", c.peak_extra_bytes[1]},
-         {"implementation", c.implementation[1]}});
+    json["cases"].push_back({{"name", c.name},
+                             {"verdict", line.verdict},
+                             {"waived", line.waived.empty() ? Json() : Json(line.waived)},
+                             {"log_ratio", finite_or_null(line.judgement.ratio.estimate)},
+                             {"interval", json_of(line.judgement.ratio.interval)},
+                             {"adjusted_p", line.judgement.adjusted_p},
+                             {"base", c.medians[0]},
+                             {"candidate", c.medians[1]},
+                             {"base_peak_extra_bytes", c.peak_extra_bytes[0]},
+                             {"candidate_peak_extra_bytes", c.peak_extra_bytes[1]},
+                             {"implementation", c.implementation[1]}});
   }
   return json;
 }
@@ -248,7 +244,8 @@ void print_report(const Suite& suite, const GateReport& report, const Options& o
                    std::to_string(line.processes), line.verdict + (line.waived.empty() ? "" : " (waived: " + line.waived + ")")});
   }
   fmt::print("{}\n", table.render(options.markdown ? TableFormat::markdown : TableFormat::text));
-  if (options.instructions) fmt::print("instructions of {} calls on one thread, by callgrind, on the AVX2 kernels\n", 100);
+  if (options.instructions)
+    fmt::print("instructions of {} calls on one thread, by callgrind, on the AVX2 kernels\n", kCountedCalls);
   fmt::print("gate: {}\n", result_name(report.result));
 }
 
@@ -267,10 +264,9 @@ void write_out(const std::string& folder, const std::string& name, const Json& j
 GateResult run_gate(const Options& options) {
   if (options.base.empty())
     throw UsageError("--base names the build to compare with: a build folder, a program or a git revision");
-  const bool with_cuda = false;
   const auto own = worker_path();
-  Suite suite(options, {{"base", worker_of(options.base, with_cuda)},
-                        {"candidate", options.candidate.empty() ? own : worker_of(options.candidate, with_cuda)}});
+  Suite suite(options,
+              {{"base", worker_of(options.base)}, {"candidate", options.candidate.empty() ? own : worker_of(options.candidate)}});
   suite.check();
   std::vector<std::string> names;
   for (const auto& c : suite.cases) names.push_back(c.name);
@@ -316,7 +312,7 @@ GateResult run_gate(const Options& options) {
 // Records medians of one build, plain and slowed down, and says what the gate would have made of them.
 GateResult calibrate(Options options) {
   if (!options.inject) options.inject = 10;
-  const auto worker = options.candidate.empty() ? worker_path() : worker_of(options.candidate, false);
+  const auto worker = options.candidate.empty() ? worker_path() : worker_of(options.candidate);
   Suite suite(options, {{"base", worker}, {"candidate", worker}});
   suite.check();
   if (!suite.all_usable())
@@ -395,11 +391,7 @@ Run add_gate_command(CLI::App& command) {
   command.add_option("--waivers", options->waivers, "file of cases that may fail, with reasons");
   command.add_option("--set", options->settings, "an axis or a setting instead of the file's")->allow_extra_args(false);
   command.add_option("--looks", options->plan.looks, "processes a side after which verdicts are looked for")->delimiter(',');
-  command.add_option("--alpha", options->plan.criteria.alpha, "false alarms of a whole suite")->check(CLI::Range(0.0, 1.0));
-  command.add_option("--min-shift", options->plan.criteria.min_shift, "a smaller slowdown is none")
-      ->check(CLI::NonNegativeNumber);
-  command.add_option("--margin", options->plan.criteria.margin, "a case has passed when a larger slowdown is excluded")
-      ->check(CLI::NonNegativeNumber);
+  add_criteria_options(command, options->plan.criteria);
   command.add_option("--memory-shift", options->memory_shift, "a smaller growth of memory is none")
       ->check(CLI::NonNegativeNumber);
   command.add_flag("--instructions", options->instructions,

@@ -8,6 +8,7 @@
 #include "harness/driver/errors.h"
 #include "harness/driver/nearest.h"
 #include "harness/driver/result_folder.h"
+#include "harness/driver/sweep_file.h"
 
 namespace attnbench {
 namespace {
@@ -27,8 +28,7 @@ std::vector<std::string> known_columns() {
   std::vector<std::string> known = {
       "time_median_ms", "time_ci_low_ms", "time_ci_high_ms", "peak_extra_bytes", "peak_allocated_bytes", "implementation", "gpu",
       "cpu_model",      "external_source"};
-  for (const auto& field : fields())
-    if (field.role == FieldRole::axis) known.emplace_back(field.name);
+  for (auto& name : axis_names()) known.push_back(std::move(name));
   return known;
 }
 

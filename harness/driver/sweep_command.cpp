@@ -56,11 +56,7 @@ std::vector<std::string> split_methods(const std::vector<std::string>& given) {
 
 SweepOverrides overrides_of(const SweepOptions& options) {
   SweepOverrides overrides{split_methods(options.methods), {}};
-  for (const auto& setting : options.settings) {
-    const auto equals = setting.find('=');
-    if (equals == std::string::npos || equals == 0) throw UsageError(fmt::format("--set {}: expected key=value", setting));
-    overrides.settings.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
-  }
+  for (const auto& setting : options.settings) overrides.add_setting(setting);
   return overrides;
 }
 

@@ -19,9 +19,6 @@
 #include "harness/driver/units.h"
 
 namespace attnbench {
-namespace {
-
-constexpr size_t kMostCases = 100'000;
 
 std::vector<std::string> axis_names() {
   std::vector<std::string> names;
@@ -29,6 +26,16 @@ std::vector<std::string> axis_names() {
     if (field.role == FieldRole::axis) names.emplace_back(field.name);
   return names;
 }
+
+void SweepOverrides::add_setting(const std::string& text) {
+  const auto equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) throw UsageError(fmt::format("--set {}: expected key=value", text));
+  settings.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+}
+
+namespace {
+
+constexpr size_t kMostCases = 100'000;
 
 // Keys of a section such as "limits", without the section's name.
 std::vector<std::string> setting_names(std::string_view section) {

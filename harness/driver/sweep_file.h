@@ -23,9 +23,15 @@
 
 namespace attnbench {
 
+// The axes of a case, by which sweep files, options and tables of others name them.
+std::vector<std::string> axis_names();
+
 struct SweepOverrides {
   std::vector<std::string> methods;                           // instead of the file's, when not empty
   std::vector<std::pair<std::string, std::string>> settings;  // --set: axis or "limits.memory", and its value
+
+  // "key=value" as given to --set. Throws UsageError.
+  void add_setting(const std::string& text);
 };
 
 class SweepFile {

@@ -5,6 +5,7 @@
 #include "harness/driver/commands.h"
 #include "harness/driver/record_table.h"
 #include "harness/driver/result_folder.h"
+#include "harness/driver/shared_options.h"
 
 namespace attnbench {
 
@@ -17,9 +18,7 @@ Run add_table_command(CLI::App& command) {
   };
   const auto options = std::make_shared<Options>();
   command.add_option("folder", options->folder, "folder with records.jsonl, or such a file")->required();
-  const std::map<std::string, TableFormat> formats{
-      {"text", TableFormat::text}, {"markdown", TableFormat::markdown}, {"csv", TableFormat::csv}};
-  command.add_option("--format", options->format, "text, markdown or csv")->transform(CLI::CheckedTransformer(formats));
+  add_format_option(command, options->format);
   command.add_option("--columns", options->columns, "stored columns instead of the summary")->delimiter(',');
   command.add_flag("--json", options->json, "the records as a JSON array");
   return [options] {

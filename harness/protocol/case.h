@@ -17,6 +17,8 @@ using Json = nlohmann::ordered_json;
 // A step may cost as much as a whole forward, so a case makes about 37 of them at the least, not twice 32.
 inline constexpr int64_t kDecodedTokens = 32;
 inline constexpr int64_t kCheckedSteps = 4;
+// Calls of which a profiler counts the instructions.
+inline constexpr int64_t kCountedCalls = 100;
 
 struct Case {
   // What is measured. Two records of equal axes are of the same case.

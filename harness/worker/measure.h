@@ -11,7 +11,6 @@ Record measure(const Case& c);
 
 // Makes kCountedCalls calls on one thread inside the function attnbench_counted_calls, for a profiler that counts their
 // instructions. An injected slowdown makes more of them, in whole percent. The record has no figures of its own.
-constexpr int64_t kCountedCalls = 100;
 Record count(const Case& c);
 
 // The agreement check alone, over all rows, at the case's own size.
