@@ -269,6 +269,32 @@ TEST_F(CaseRunner, ALongRequestThatNobodyReads) {
   EXPECT_EQ(whole.lines[0], megabyte);
 }
 
+// Two shell scripts that write down whose turn it is; "--turns=A,B" is their third word.
+TEST_F(CaseRunner, SidesTakeTurns) {
+  const auto side = [&](const std::string& name, const std::string& more) {
+    const auto commands =
+        "turns=${3#--turns=}; from=/proc/self/fd/${turns%,*}; to=/proc/self/fd/${turns#*,}\n"
+        "for i in 1 2 3; do head -c1 $from >/dev/null; echo " +
+        name + " >>" + path("order") + "; [ " + name + "$i = a3 ] || printf x >$to; done\n" + more;
+    return CaseOfBuild{folder_.write_script(name, commands), case_};
+  };
+  const auto records = run_in_turns({side("a", kMeasured), side("b", kMeasured)}, 1, 0);
+  ASSERT_EQ(records.size(), 2u);
+  for (const auto& record : records) EXPECT_TRUE(record.measured()) << record.text("reason");
+  EXPECT_EQ(folder_.read("order"), "b\na\nb\na\nb\na\n");
+}
+
+TEST_F(CaseRunner, WhereASideDiesTheOtherDoesNotWait) {
+  const auto waits =
+      folder_.write_script("waits", "turns=${3#--turns=}; cat /proc/self/fd/${turns%,*} >/dev/null; " + std::string(kMeasured));
+  const auto dies = folder_.write_script("dies", "kill -SEGV $$");
+  const auto begin = std::chrono::steady_clock::now();
+  const auto records = run_in_turns({{waits, case_}, {dies, case_}}, 0, 0);
+  EXPECT_TRUE(records[0].measured());
+  EXPECT_EQ(records[1].text("failure_kind"), "crashed");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15)) << "nor for its deadline";
+}
+
 TEST_F(CaseRunner, AWorkerThatCannotBeStartedIsNamed) {
   set_worker_path(path("none"));
   EXPECT_CONTAINS(message_of<UsageError>([&] { run_case(case_, Record(case_), environment_, std::nullopt); }),

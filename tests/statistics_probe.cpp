@@ -39,6 +39,11 @@ Json call(const Json& request) {
     const auto ratio = log_ratio(numbers(1), numbers(2), real(3));
     return {number(ratio.estimate), interval(ratio.interval)};
   }
+  if (name == "signed_rank_p") return signed_rank_p(numbers(1));
+  if (name == "paired_log_ratio") {
+    const auto ratio = paired_log_ratio(numbers(1), real(2));
+    return {number(ratio.estimate), interval(ratio.interval)};
+  }
   if (name == "holm") return holm(numbers(1));
   if (name == "student_t_cdf") return number(student_t_cdf(real(1), real(2)));
   if (name == "student_t_quantile") return number(student_t_quantile(real(1), real(2)));

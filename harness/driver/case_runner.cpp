@@ -12,6 +12,7 @@
 #include "harness/driver/statistics.h"
 #include "harness/driver/units.h"
 #include "harness/driver/worker_process.h"
+#include "harness/protocol/machine.h"
 
 namespace attnbench {
 namespace {
@@ -254,13 +255,26 @@ Json portable_request(const Case& c) {
   return request;
 }
 
-Record run_once(const Case& c, const Json& request) {
-  Record record(c);
-  const auto answer = run_worker("measure", request, c.deadline_s);
-  take_answer(record, answer);
-  record.set("worker_s", answer.wall_s);
-  if (record.measured()) add_statistics(record);
-  return record;
+std::vector<Record> run_in_turns(const std::vector<CaseOfBuild>& sides, size_t first, uint64_t random) {
+  std::vector<WorkerRequest> requests;
+  double deadline_s = 0;
+  bool one_thread = true;
+  for (const auto& [worker, c] : sides) {
+    requests.push_back({worker, portable_request(c)});
+    deadline_s += c.deadline_s;  // each waits for the others
+    one_thread = one_thread && c.threads == 1;
+  }
+  const auto processors = available_processor_numbers();
+  const int processor = one_thread && !processors.empty() ? processors[random % processors.size()] : -1;
+  const auto answers = run_in_turns(requests, first, processor, deadline_s);
+  std::vector<Record> records;
+  for (size_t i = 0; i < sides.size(); ++i) {
+    auto& record = records.emplace_back(sides[i].c);
+    take_answer(record, answers[i]);
+    record.set("worker_s", answers[i].wall_s);
+    if (record.measured()) add_statistics(record);
+  }
+  return records;
 }
 
 Record run_case(const Case& c, const Record& planned, const Record& environment, const std::optional<Ceilings>& ceilings) {

@@ -16,27 +16,53 @@ std::string verdict_name(Verdict verdict) {
   return "";
 }
 
-std::vector<Judgement> judge(const std::vector<TwoSides>& cases, const Criteria& criteria) {
-  std::vector<Judgement> judgements(cases.size());
-  std::vector<double> p(cases.size(), 1);
-  for (size_t i = 0; i < cases.size(); ++i) {
-    const auto& [a, b] = cases[i];
-    auto& judged = judgements[i];
-    constexpr double infinity = std::numeric_limits<double>::infinity();
-    judged.ratio = {std::nan(""), {-infinity, infinity}};
-    if (a.empty() || b.empty()) continue;
-    judged.ratio = log_ratio(a, b);
-    judged.p = p[i] = mann_whitney_p(a, b);
-  }
+namespace {
+
+// Nothing is known yet.
+Judgement unjudged() {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  Judgement judged;
+  judged.ratio = {std::nan(""), {-infinity, infinity}};
+  return judged;
+}
+
+// What the whole family's ratios and p values say.
+void set_verdicts(std::vector<Judgement>& judgements, const Criteria& criteria) {
+  std::vector<double> p;
+  for (const auto& judged : judgements) p.push_back(judged.p);
   const auto adjusted = holm(p);
-  for (size_t i = 0; i < cases.size(); ++i) {
+  const double shift = std::log1p(criteria.min_shift);
+  for (size_t i = 0; i < judgements.size(); ++i) {
     auto& judged = judgements[i];
     judged.adjusted_p = adjusted[i];
-    const double shift = std::log1p(criteria.min_shift);
     if (judged.adjusted_p < criteria.alpha && judged.ratio.estimate > shift) judged.verdict = Verdict::regression;
     else if (judged.adjusted_p < criteria.alpha && judged.ratio.estimate < -shift) judged.verdict = Verdict::improvement;
     else if (judged.ratio.interval.high < std::log1p(criteria.margin)) judged.verdict = Verdict::pass;
   }
+}
+
+}  // namespace
+
+std::vector<Judgement> judge(const std::vector<TwoSides>& cases, const Criteria& criteria) {
+  std::vector<Judgement> judgements(cases.size(), unjudged());
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const auto& [a, b] = cases[i];
+    if (a.empty() || b.empty()) continue;
+    judgements[i].ratio = log_ratio(a, b);
+    judgements[i].p = mann_whitney_p(a, b);
+  }
+  set_verdicts(judgements, criteria);
+  return judgements;
+}
+
+std::vector<Judgement> judge_pairs(const std::vector<std::vector<double>>& log_ratios, const Criteria& criteria) {
+  std::vector<Judgement> judgements(log_ratios.size(), unjudged());
+  for (size_t i = 0; i < log_ratios.size(); ++i) {
+    if (log_ratios[i].empty()) continue;
+    judgements[i].ratio = paired_log_ratio(log_ratios[i]);
+    judgements[i].p = signed_rank_p(log_ratios[i]);
+  }
+  set_verdicts(judgements, criteria);
   return judgements;
 }
 

@@ -1,7 +1,8 @@
 // Which of two sides is faster, case by case and over all of them.
 //
 // The sample is the median of one process: calls inside a process are not independent, and a test on them would see differences
-// where there are none. Each case gets the Mann–Whitney test on its two sets of medians, adjusted over all cases (Holm).
+// where there are none. Each case gets the Mann–Whitney test on its two sets of medians or, where a process of each side took its
+// samples in turns with one of the other, the signed-rank test on the ratios of such pairs; adjusted over all cases (Holm).
 #pragma once
 
 #include <optional>
@@ -40,6 +41,8 @@ struct TwoSides {
 
 // One for each case, in order. A side without any median is inconclusive.
 std::vector<Judgement> judge(const std::vector<TwoSides>& cases, const Criteria& criteria = {});
+// Likewise from the logarithms of b over a of each case's pairs.
+std::vector<Judgement> judge_pairs(const std::vector<std::vector<double>>& log_ratios, const Criteria& criteria = {});
 
 // The worst of all: regression before inconclusive before pass and improvement; pass for none.
 Verdict over_all(const std::vector<Judgement>& judgements);

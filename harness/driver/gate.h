@@ -1,12 +1,13 @@
 // The gate's procedure, as pure functions: which cases of a suite are slower on side b, told after as few processes as will do.
 //
-// It looks at the suite after 8, 16 and 24 processes a side. At each look every case is judged over the whole suite
+// Processes come in pairs, one of each side, that took their samples in turns: a pair's sample is the logarithm of how much
+// slower b was. The gate looks at the suite after 8, 12 and 20 pairs. At each look every case is judged over the whole suite
 // (comparison.h), at a third of the level, so that three looks together keep the level of one (Bonferroni). A case whose verdict
-// is not inconclusive has had its say and is measured no more.
+// is not inconclusive has had its say and is measured no more; but one that would pass and yet is slower or faster by more than
+// min_shift, at 95 %, goes on until that is sure or the last look taken.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "harness/driver/comparison.h"
@@ -15,7 +16,7 @@ namespace attnbench {
 
 struct GatePlan {
   Criteria criteria;
-  std::vector<int> looks = {8, 16, 24};  // processes a side, ascending
+  std::vector<int> looks = {8, 12, 20};  // pairs of processes, ascending
 };
 
 class Gate {
@@ -23,11 +24,11 @@ class Gate {
   // Throws UsageError for looks that do not ascend, or that begin below 8.
   Gate(size_t cases, GatePlan plan);
 
-  // Cases that are measured further, and how many processes a side each of them needs by the next look; none and 0 at the end.
+  // Cases that are measured further, and how many pairs each of them needs by the next look; none and 0 at the end.
   std::vector<size_t> open() const;
   int next_look() const;
-  // The medians of all cases with so many processes; those of decided ones are not looked at again.
-  void look(const std::vector<TwoSides>& medians);
+  // The log ratios of all cases' pairs, so many of each; those of decided cases are not looked at again.
+  void look(const std::vector<std::vector<double>>& log_ratios);
 
   const std::vector<Judgement>& judgements() const { return judgements_; }
   bool ended() const { return open().empty(); }
@@ -35,20 +36,18 @@ class Gate {
  private:
   GatePlan plan_;
   size_t looks_taken_ = 0;
-  std::vector<TwoSides> decided_on_;
+  std::vector<std::vector<double>> decided_on_;
   std::vector<Judgement> judgements_;
 };
 
-// What the gate would say, by resampling recorded process medians.
+// What the gate would say, by resampling recorded pairs.
 struct ErrorRates {
   int trials = 0;
   double any_regression = 0, any_inconclusive = 0;  // shares of suites
   std::vector<double> regression, inconclusive;     // of each case
-  double mean_processes = 0;                        // a side and case
+  double mean_pairs = 0;                            // a case
 };
-// Each trial draws for each case the processes of side a from `a`, those of side b from `b`, without replacement; where both are
-// the same recordings (an A/A calibration) the sides share none. `random` gives numbers as std::mt19937_64 does.
-ErrorRates resample_gate(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b, bool same,
-                         const GatePlan& plan, int trials, uint64_t seed);
+// Each trial draws the pairs of each case from its recorded log ratios, without replacement.
+ErrorRates resample_gate(const std::vector<std::vector<double>>& log_ratios, const GatePlan& plan, int trials, uint64_t seed);
 
 }  // namespace attnbench

@@ -49,7 +49,7 @@ class Suite {
     const SweepFile sweep(options.file, catalogue, overrides);
     for (auto c : sweep.cases()) {
       if (options.instructions) force_avx2(c, catalogue);
-      cases.push_back({c, case_name(c), "", {}, {}, {}});
+      cases.push_back({c, case_name(c), "", std::vector<SuiteCase::OfSide>(sides_.size())});
     }
     for (auto& side : sides_) {
       set_worker_path(side.worker);
@@ -59,8 +59,8 @@ class Suite {
 
   // What cannot be compared says why.
   void check() {
-    std::vector<bool> runs[2];
-    for (size_t s = 0; s < 2; ++s) {
+    std::vector<std::vector<bool>> runs(sides_.size());
+    for (size_t s = 0; s < sides_.size(); ++s) {
       set_worker_path(sides_[s].worker);
       auto request = Json::array(), small = Json::array();
       for (const auto& c : cases) {
@@ -84,7 +84,8 @@ class Suite {
     }
     // What neither side can do is no case of theirs.
     for (size_t i = cases.size(); i-- > 0;)
-      if (!runs[0][i] && !runs[1][i]) cases.erase(cases.begin() + std::ptrdiff_t(i));
+      if (std::none_of(runs.begin(), runs.end(), [&](const auto& side) { return side[i]; }))
+        cases.erase(cases.begin() + std::ptrdiff_t(i));
     if (cases.empty()) throw UsageError(fmt::format("{}: neither build can run any case", options_.file));
   }
 
@@ -92,25 +93,28 @@ class Suite {
     return std::all_of(cases.begin(), cases.end(), [](const SuiteCase& c) { return c.unusable.empty(); });
   }
 
-  // Both sides of these cases once, in random order.
-  void round(const std::vector<size_t>& open) {
-    std::vector<std::pair<size_t, size_t>> runs;
+  // One process a side of each of these cases, in random order.
+  void round(std::vector<size_t> open) {
+    std::shuffle(open.begin(), open.end(), random_);
     for (const auto i : open)
-      for (size_t s = 0; s < 2; ++s) runs.emplace_back(i, s);
-    std::shuffle(runs.begin(), runs.end(), random_);
-    for (const auto& [i, s] : runs) measure(i, s);
+      if (cases[i].unusable.empty()) measure(i);
   }
 
-  void measure(size_t i, size_t s) {
-    auto& mine = cases[i];
-    if (!mine.unusable.empty()) return;
-    set_worker_path(sides_[s].worker);
-    const auto c = case_of(i, s);
-    const auto record = run_once(c, portable_request(c));
-    if (!record.measured()) return add_fault(i, s, record.text("failure_kind") + ": " + record.text("reason"));
-    mine.medians[s].push_back(record.number("time_median_ms"));
-    mine.peak_extra_bytes[s].push_back(record.number("peak_extra_bytes"));
-    mine.implementation[s] = record.text("implementation");
+  void measure(size_t i) {
+    std::vector<CaseOfBuild> processes;
+    for (size_t s = 0; s < sides_.size(); ++s) processes.push_back({sides_[s].worker, case_of(i, s)});
+    const auto records = run_in_turns(processes, random_() % sides_.size(), random_());
+    for (size_t s = 0; s < sides_.size(); ++s)
+      if (!records[s].measured()) add_fault(i, s, records[s].text("failure_kind") + ": " + records[s].text("reason"));
+    if (!cases[i].unusable.empty()) return;
+    const auto samples = [&](size_t s) { return records[s].get("time_samples_ms").get<std::vector<double>>(); };
+    for (size_t s = 0; s < sides_.size(); ++s) {
+      auto& mine = cases[i].sides[s];
+      mine.medians.push_back(records[s].number("time_median_ms"));
+      mine.log_ratios.push_back(median_log_ratio(samples(0), samples(s)));
+      mine.peak_extra_bytes.push_back(records[s].number("peak_extra_bytes"));
+      mine.implementation = records[s].text("implementation");
+    }
   }
 
   void count_instructions() {
@@ -120,7 +124,7 @@ class Suite {
     set_worker_launcher({"valgrind", "--tool=callgrind", fmt::format("--callgrind-out-file={}", path), "--collect-atstart=no",
                          "--toggle-collect=attnbench_counted_calls"});
     for (size_t i = 0; i < cases.size(); ++i)
-      for (size_t s = 0; s < 2; ++s) {
+      for (size_t s = 0; s < sides_.size(); ++s) {
         if (!cases[i].unusable.empty()) continue;
         note(fmt::format("counting {} on the {}", cases[i].name, sides_[s].name));
         set_worker_path(sides_[s].worker);
@@ -133,8 +137,8 @@ class Suite {
                     : answer.lines.empty() ? "no answer: " + answer.diagnostics
                                            : answer.lines[0].value("reason", ""));
         else {
-          cases[i].medians[s].push_back(std::stod(answer.diagnostics.substr(at + 12)));
-          cases[i].implementation[s] = answer.lines[0].value("implementation", "");
+          cases[i].sides[s].medians.push_back(std::stod(answer.diagnostics.substr(at + 12)));
+          cases[i].sides[s].implementation = answer.lines[0].value("implementation", "");
         }
       }
     set_worker_launcher({});
@@ -149,10 +153,10 @@ class Suite {
   std::vector<SuiteCase> cases;
 
  private:
-  // As a side is asked for it: the candidate's with the slowdown that was asked for.
+  // As a side is asked for it.
   Case case_of(size_t i, size_t s) const {
     auto c = cases[i].c;
-    if (s == 1) c.injected_slowdown_percent = options_.inject.value_or(0);
+    c.injected_slowdown_percent = sides_[s].injected_slowdown_percent;
     return c;
   }
   void add_fault(size_t i, size_t s, const std::string& fault) {
@@ -180,6 +184,10 @@ class Suite {
 std::string percent(double log_ratio) {
   if (!std::isfinite(log_ratio)) return "–";
   return fmt::format("{:+.1f} %", 100 * std::expm1(log_ratio));
+}
+double between_quartiles(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return quantile(values, 0.75) - quantile(values, 0.25);
 }
 double median_or_nan(const std::vector<double>& values) { return values.empty() ? std::nan("") : median(values); }
 
@@ -214,11 +222,12 @@ Json json_of(const Suite& suite, const GateReport& report, const Options& option
                              {"log_ratio", finite_or_null(line.judgement.ratio.estimate)},
                              {"interval", json_of(line.judgement.ratio.interval)},
                              {"adjusted_p", line.judgement.adjusted_p},
-                             {"base", c.medians[0]},
-                             {"candidate", c.medians[1]},
-                             {"base_peak_extra_bytes", c.peak_extra_bytes[0]},
-                             {"candidate_peak_extra_bytes", c.peak_extra_bytes[1]},
-                             {"implementation", c.implementation[1]}});
+                             {"base", c.sides[0].medians},
+                             {"candidate", c.sides[1].medians},
+                             {"log_ratios", c.sides[1].log_ratios},
+                             {"base_peak_extra_bytes", c.sides[0].peak_extra_bytes},
+                             {"candidate_peak_extra_bytes", c.sides[1].peak_extra_bytes},
+                             {"implementation", c.sides[1].implementation}});
   }
   return json;
 }
@@ -236,9 +245,9 @@ void print_report(const Suite& suite, const GateReport& report, const Options& o
     const auto& c = suite.cases[i];
     const auto& line = report.lines[i];
     const auto& [estimate, interval] = line.judgement.ratio;
-    const bool judged = !c.medians[0].empty() && !c.medians[1].empty();
-    table.add_row({c.name, value(median_or_nan(c.medians[0])), value(median_or_nan(c.medians[1])),
-                   judged ? percent(estimate) : "–",
+    const auto &base = c.sides[0].medians, &candidate = c.sides[1].medians;
+    const bool judged = !base.empty() && !candidate.empty();
+    table.add_row({c.name, value(median_or_nan(base)), value(median_or_nan(candidate)), judged ? percent(estimate) : "–",
                    judged && !options.instructions ? percent(interval.low) + " … " + percent(interval.high) : "–",
                    judged && !options.instructions ? fmt::format("{:.2g}", line.judgement.adjusted_p) : "–",
                    std::to_string(line.processes), line.verdict + (line.waived.empty() ? "" : " (waived: " + line.waived + ")")});
@@ -265,8 +274,8 @@ GateResult run_gate(const Options& options) {
   if (options.base.empty())
     throw UsageError("--base names the build to compare with: a build folder, a program or a git revision");
   const auto own = worker_path();
-  Suite suite(options,
-              {{"base", worker_of(options.base)}, {"candidate", options.candidate.empty() ? own : worker_of(options.candidate)}});
+  const auto candidate = options.candidate.empty() ? own : worker_of(options.candidate);
+  Suite suite(options, {{"base", worker_of(options.base)}, {"candidate", candidate, options.inject.value_or(0)}});
   suite.check();
   std::vector<std::string> names;
   for (const auto& c : suite.cases) names.push_back(c.name);
@@ -280,8 +289,8 @@ GateResult run_gate(const Options& options) {
       suite.count_instructions();
       for (size_t i = 0; i < suite.cases.size(); ++i) {
         const auto& c = suite.cases[i];
-        if (c.medians[0].empty() || c.medians[1].empty()) continue;
-        const double ratio = std::log(c.medians[1][0] / c.medians[0][0]);
+        if (c.sides[0].medians.empty() || c.sides[1].medians.empty()) continue;
+        const double ratio = std::log(c.sides[1].medians[0] / c.sides[0].medians[0]);
         judgements[i] = {{ratio, {ratio, ratio}}, 0, 0, Verdict::pass};
         if (ratio > std::log1p(options.instruction_shift)) judgements[i].verdict = Verdict::regression;
         if (ratio < -std::log1p(options.instruction_shift)) judgements[i].verdict = Verdict::improvement;
@@ -291,11 +300,11 @@ GateResult run_gate(const Options& options) {
       for (int done = 0; !gate.ended();) {
         auto open = gate.open();
         for (; done < gate.next_look(); ++done) {
-          suite.note(fmt::format("process {} of {}: {} cases", done + 1, gate.next_look(), open.size()));
+          suite.note(fmt::format("pair {} of {}: {} cases", done + 1, gate.next_look(), open.size()));
           suite.round(open);
         }
-        std::vector<TwoSides> seen;
-        for (const auto& c : suite.cases) seen.push_back({c.medians[0], c.medians[1]});
+        std::vector<std::vector<double>> seen;
+        for (const auto& c : suite.cases) seen.push_back(c.sides[1].log_ratios);
         gate.look(seen);
         // What broke on the way is measured no more.
         if (std::all_of(suite.cases.begin(), suite.cases.end(), [](const auto& c) { return !c.unusable.empty(); })) break;
@@ -309,30 +318,30 @@ GateResult run_gate(const Options& options) {
   return report.result;
 }
 
-// Records medians of one build, plain and slowed down, and says what the gate would have made of them.
+// Three processes of one build take turns, the third slowed down: what the gate would have made of the first against the second
+// and against the third.
 GateResult calibrate(Options options) {
   if (!options.inject) options.inject = 10;
   const auto worker = options.candidate.empty() ? worker_path() : worker_of(options.candidate);
-  Suite suite(options, {{"base", worker}, {"candidate", worker}});
+  Suite suite(options, {{"base", worker}, {"same", worker}, {"slowed", worker, *options.inject}});
   suite.check();
   if (!suite.all_usable())
     for (const auto& c : suite.cases)
       if (!c.unusable.empty()) throw UsageError(c.name + ": " + c.unusable);
-  // Sides take turns as in a gate; the candidate is the same build with work added.
   std::vector<size_t> every(suite.cases.size());
   std::iota(every.begin(), every.end(), size_t{0});
   for (int n = 0; n < options.recordings; ++n) {
-    suite.note(fmt::format("process {} of {}", n + 1, options.recordings));
+    suite.note(fmt::format("recording {} of {}", n + 1, options.recordings));
     suite.round(every);
   }
-  std::vector<std::vector<double>> plain, slowed;
+  std::vector<std::vector<double>> same, slowed;
   for (const auto& c : suite.cases) {
     if (!c.unusable.empty()) throw UsageError(c.name + ": " + c.unusable);
-    plain.push_back(c.medians[0]);
-    slowed.push_back(c.medians[1]);
+    same.push_back(c.sides[1].log_ratios);
+    slowed.push_back(c.sides[2].log_ratios);
   }
-  const auto alarms = resample_gate(plain, plain, true, options.plan, options.trials, options.seed);
-  const auto caught = resample_gate(plain, slowed, false, options.plan, options.trials, options.seed + 1);
+  const auto alarms = resample_gate(same, options.plan, options.trials, options.seed);
+  const auto caught = resample_gate(slowed, options.plan, options.trials, options.seed + 1);
   Json json = {{"recordings", options.recordings},
                {"trials", options.trials},
                {"injected_slowdown_percent", *options.inject},
@@ -342,8 +351,8 @@ GateResult calibrate(Options options) {
                {"looks", options.plan.looks},
                {"false_alarms_a_suite", alarms.any_regression},
                {"inconclusive_suites_of_equal_builds", alarms.any_inconclusive},
-               {"mean_processes_of_equal_builds", alarms.mean_processes},
-               {"mean_processes_of_slowed_builds", caught.mean_processes},
+               {"mean_pairs_of_equal_builds", alarms.mean_pairs},
+               {"mean_pairs_of_slowed_builds", caught.mean_pairs},
                {"environment",
                 {{"revision", suite.sides()[0].environment.get("revision")},
                  {"cpu_model", suite.sides()[0].environment.get("cpu_model")},
@@ -351,32 +360,35 @@ GateResult calibrate(Options options) {
                {"cases", Json::array()}};
   TextTable table;
   table.add_column("case");
-  for (const auto* header : {"median", "spread", "false alarms", "undecided", "slowdown caught", "undecided then"})
+  for (const auto* header :
+       {"median", "spread", "spread of pairs", "false alarms", "undecided", "slowdown caught", "undecided then"})
     table.add_column(header, TextTable::Align::right);
   const auto share = [](double x) { return fmt::format("{:.2f} %", 100 * x); };
   for (size_t i = 0; i < suite.cases.size(); ++i) {
-    auto sorted = plain[i];
-    std::sort(sorted.begin(), sorted.end());
-    const double spread = (quantile(sorted, 0.75) - quantile(sorted, 0.25)) / quantile(sorted, 0.5);
-    table.add_row({suite.cases[i].name, format_ms(quantile(sorted, 0.5)), share(spread), share(alarms.regression[i]),
-                   share(alarms.inconclusive[i]), share(caught.regression[i]), share(caught.inconclusive[i])});
+    const auto& sides = suite.cases[i].sides;
+    const double middle = median(sides[0].medians);
+    table.add_row({suite.cases[i].name, format_ms(middle), share(between_quartiles(sides[0].medians) / middle),
+                   share(between_quartiles(same[i])), share(alarms.regression[i]), share(alarms.inconclusive[i]),
+                   share(caught.regression[i]), share(caught.inconclusive[i])});
     json["cases"].push_back({{"name", suite.cases[i].name},
                              {"false_alarms", alarms.regression[i]},
                              {"inconclusive", alarms.inconclusive[i]},
                              {"caught", caught.regression[i]},
                              {"inconclusive_when_slowed", caught.inconclusive[i]},
-                             {"process_medians_ms", plain[i]},
-                             {"slowed_process_medians_ms", slowed[i]}});
+                             {"process_medians_ms", sides[0].medians},
+                             {"slowed_process_medians_ms", sides[2].medians},
+                             {"log_ratios", same[i]},
+                             {"slowed_log_ratios", slowed[i]}});
   }
   write_out(options.out, "calibration.json", json);
   if (options.json) fmt::print("{}\n", json.dump(2));
   else
     fmt::print(
-        "{}\nfalse alarms a suite: {}; of {} resampled suites of equal builds\nequal builds: {:.1f} processes a side and case; "
-        "slowed "
-        "by {:g} %: {:.1f}\n",
+        "{}\nfalse alarms a suite: {}; of {} resampled suites of equal builds\nequal builds: {:.1f} pairs a case; slowed by {:g} "
+        "%: "
+        "{:.1f}\n",
         table.render(options.markdown ? TableFormat::markdown : TableFormat::text), share(alarms.any_regression), options.trials,
-        alarms.mean_processes, *options.inject, caught.mean_processes);
+        alarms.mean_pairs, *options.inject, caught.mean_pairs);
   return GateResult::pass;
 }
 
@@ -390,7 +402,8 @@ Run add_gate_command(CLI::App& command) {
   command.add_option("--candidate", options->candidate, "likewise, the build that may be slower; by default this one");
   command.add_option("--waivers", options->waivers, "file of cases that may fail, with reasons");
   command.add_option("--set", options->settings, "an axis or a setting instead of the file's")->allow_extra_args(false);
-  command.add_option("--looks", options->plan.looks, "processes a side after which verdicts are looked for")->delimiter(',');
+  command.add_option("--looks", options->plan.looks, "pairs of processes, one a side, after which verdicts are looked for")
+      ->delimiter(',');
   add_criteria_options(command, options->plan.criteria);
   command.add_option("--memory-shift", options->memory_shift, "a smaller growth of memory is none")
       ->check(CLI::NonNegativeNumber);
@@ -400,7 +413,7 @@ Run add_gate_command(CLI::App& command) {
       ->check(CLI::NonNegativeNumber);
   auto* const calibrate_flag =
       command.add_flag("--calibrate", options->calibrate, "measure this build against itself, and say how often the gate errs");
-  command.add_option("--recordings", options->recordings, "with --calibrate: processes a case")->needs(calibrate_flag);
+  command.add_option("--recordings", options->recordings, "with --calibrate: processes a case and side")->needs(calibrate_flag);
   command.add_option("--trials", options->trials, "with --calibrate: suites resampled from them")->needs(calibrate_flag);
   command
       .add_option("--inject", options->inject,

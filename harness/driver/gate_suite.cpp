@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #define TOML_ASSERT(expression) static_cast<void>(0)
 #define TOML_EXCEPTIONS 1
@@ -64,6 +65,12 @@ Waivers read_waivers(const std::string& path, const std::vector<std::string>& na
   return waivers;
 }
 
+double median_log_ratio(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) ratios.push_back(std::log(b[i] / a[i]));
+  return median(std::move(ratios));
+}
+
 GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<Judgement>& judgements, const Waivers& waivers,
                      double memory_shift) {
   GateReport report;
@@ -73,8 +80,8 @@ GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<Judg
     auto& line = report.lines.emplace_back();
     line.name = c.name;
     line.judgement = judgements.at(i);
-    line.processes = std::max(c.medians[0].size(), c.medians[1].size());
-    const auto &before = c.peak_extra_bytes[0], &after = c.peak_extra_bytes[1];
+    line.processes = std::max(c.sides[0].medians.size(), c.sides[1].medians.size());
+    const auto &before = c.sides[0].peak_extra_bytes, &after = c.sides[1].peak_extra_bytes;
     if (!before.empty() && !after.empty())
       line.memory_regression =
           *std::min_element(after.begin(), after.end()) > *std::max_element(before.begin(), before.end()) * (1 + memory_shift);

@@ -14,6 +14,7 @@ namespace attnbench {
 struct Side {
   std::string name;    // "base" or "candidate"
   std::string worker;  // its path
+  double injected_slowdown_percent = 0;
   Record environment = {};
 };
 
@@ -23,11 +24,18 @@ std::string case_name(const Case& c);
 struct SuiteCase {
   Case c;
   std::string name;
-  std::string unusable;                     // why there can be no verdict; empty when there can
-  std::vector<double> medians[2];           // of base and candidate, a process each, milliseconds; or instructions
-  std::vector<double> peak_extra_bytes[2];  // likewise
-  std::string implementation[2];
+  std::string unusable = {};  // why there can be no verdict; empty when there can
+  struct OfSide {
+    std::vector<double> medians = {};           // of each process, milliseconds; or instructions
+    std::vector<double> log_ratios = {};        // to the base, of the turns of each process: their median
+    std::vector<double> peak_extra_bytes = {};  // of each process
+    std::string implementation = {};
+  };
+  std::vector<OfSide> sides = {};  // the first is the base
 };
+
+// The median over turns of log(b/a), of the samples of two processes that took them in turns.
+double median_log_ratio(const std::vector<double>& a, const std::vector<double>& b);
 
 // Names of cases that may fail, with the reason.
 using Waivers = std::map<std::string, std::string>;

@@ -51,6 +51,35 @@ std::vector<double> u_distribution(size_t n, size_t m) {
   return ways;
 }
 
+// P(W = w) of the sum of those of `ranks`, which are whole, whose sign is positive, each sign as likely as the other.
+std::vector<double> signed_sum_distribution(const std::vector<size_t>& ranks) {
+  std::vector<double> probability(std::accumulate(ranks.begin(), ranks.end(), size_t{0}) + 1, 0);
+  probability[0] = 1;
+  size_t most = 0;
+  for (const auto rank : ranks) {
+    most += rank;
+    for (size_t sum = most + 1; sum-- > 0;)
+      probability[sum] = (probability[sum] + (sum >= rank ? probability[sum - rank] : 0)) / 2;
+  }
+  return probability;
+}
+
+// How many of the `count` sorted statistics a test refuses at each end: as many as have a tail of no more than half the level.
+size_t refused_at_each_end(const std::vector<double>& distribution, size_t count, double confidence) {
+  size_t refused = 0;
+  for (double tail = distribution[0]; refused < count / 2 && tail <= (1 - confidence) / 2;) {
+    ++refused;
+    tail += distribution[refused];
+  }
+  return refused;
+}
+LogRatio between_refused(std::vector<double> shifts, const std::vector<double>& distribution, double confidence) {
+  std::sort(shifts.begin(), shifts.end());
+  const auto refused = refused_at_each_end(distribution, shifts.size(), confidence);
+  if (refused == 0) return {quantile(shifts, 0.5), {-kInfinity, kInfinity}};
+  return {quantile(shifts, 0.5), {shifts[refused - 1], shifts[shifts.size() - refused]}};
+}
+
 double normal_tail(double z) { return 0.5 * std::erfc(z / std::sqrt(2.0)); }
 
 // Regularised incomplete beta I_x(a, b) by its continued fraction (modified Lentz), where that converges fast.
@@ -152,20 +181,42 @@ double mann_whitney_p(std::span<const double> a, std::span<const double> b) {
   return mann_whitney_asymptotic_p(a, b);
 }
 
+double signed_rank_p(std::span<const double> differences) {
+  std::vector<std::pair<double, bool>> sizes;
+  for (const auto difference : differences)
+    if (difference != 0) sizes.emplace_back(std::abs(difference), difference > 0);
+  if (sizes.empty()) return 1;
+  std::sort(sizes.begin(), sizes.end());
+  std::vector<size_t> twice_ranks;  // whole, where ties share a rank
+  size_t positive = 0;
+  for (size_t begin = 0; begin < sizes.size();) {
+    size_t end = begin;
+    while (end < sizes.size() && sizes[end].first == sizes[begin].first) ++end;
+    for (size_t i = begin; i < end; ++i) {
+      twice_ranks.push_back(begin + 1 + end);
+      if (sizes[i].second) positive += twice_ranks.back();
+    }
+    begin = end;
+  }
+  const auto distribution = signed_sum_distribution(twice_ranks);
+  const auto smaller = std::min(positive, distribution.size() - 1 - positive);
+  return std::min(1.0, 2 * std::accumulate(distribution.begin(), distribution.begin() + std::ptrdiff_t(smaller + 1), 0.0));
+}
+
+LogRatio paired_log_ratio(std::span<const double> log_ratios, double confidence) {
+  std::vector<double> means;
+  for (size_t i = 0; i < log_ratios.size(); ++i)
+    for (size_t j = 0; j <= i; ++j) means.push_back((log_ratios[i] + log_ratios[j]) / 2);
+  std::vector<size_t> ranks(log_ratios.size());
+  std::iota(ranks.begin(), ranks.end(), size_t{1});
+  return between_refused(std::move(means), signed_sum_distribution(ranks), confidence);
+}
+
 LogRatio log_ratio(std::span<const double> a, std::span<const double> b, double confidence) {
   std::vector<double> differences;
   for (const auto y : b)
     for (const auto x : a) differences.push_back(std::log(y) - std::log(x));
-  std::sort(differences.begin(), differences.end());
-  // The test refuses a shift when fewer than `refused` pairs, or as few of the others, lie beyond it.
-  const auto distribution = u_distribution(a.size(), b.size());
-  size_t refused = 0;
-  for (double tail = distribution[0]; refused < differences.size() / 2 && tail <= (1 - confidence) / 2;) {
-    ++refused;
-    tail += distribution[refused];
-  }
-  if (refused == 0) return {quantile(differences, 0.5), {-kInfinity, kInfinity}};
-  return {quantile(differences, 0.5), {differences[refused - 1], differences[differences.size() - refused]}};
+  return between_refused(std::move(differences), u_distribution(a.size(), b.size()), confidence);
 }
 
 std::vector<double> holm(const std::vector<double>& p) {

@@ -34,6 +34,10 @@ double mann_whitney_p(std::span<const double> a, std::span<const double> b);
 double mann_whitney_exact_p(std::span<const double> a, std::span<const double> b);       // without ties
 double mann_whitney_asymptotic_p(std::span<const double> a, std::span<const double> b);  // 1 when all values are equal
 
+// Two-sided p of Wilcoxon's signed-rank test: whether differences of pairs tend to be above or below zero. Exact over all signs
+// of the ranks, ties sharing their mean rank; zeros are left out, and 1 where nothing else is there. Takes O(n³).
+double signed_rank_p(std::span<const double> differences);
+
 // How much larger b is than a, as log(b/a) of positive values: the median of all differences of logarithms (Hodges–Lehmann), and
 // the interval of shifts that the exact Mann–Whitney test does not refuse at 1 − confidence. Ends are infinite where so few
 // values refuse nothing.
@@ -42,6 +46,9 @@ struct LogRatio {
   Interval interval;
 };
 LogRatio log_ratio(std::span<const double> a, std::span<const double> b, double confidence = 0.95);
+// Likewise from the logarithms of the ratios of pairs: the median of the means of any two of them, one and itself included, and
+// the interval of the signed-rank test.
+LogRatio paired_log_ratio(std::span<const double> log_ratios, double confidence = 0.95);
 
 // Adjusted p values, in the order given: each is the smallest level of the whole family at which Holm's procedure refuses its
 // hypothesis. May be empty.

@@ -13,6 +13,11 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <future>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "harness/driver/errors.h"
 
@@ -36,6 +41,13 @@ class Pipe {
  public:
   Pipe() {
     if (pipe2(ends_.data(), O_CLOEXEC) != 0) throw UsageError(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+    // Out of the way of the numbers that a worker finds its own at.
+    for (auto& end : ends_) {
+      const int low = end;
+      end = fcntl(low, F_DUPFD_CLOEXEC, kAnswerDescriptor + 1);
+      close(low);
+      if (end < 0) throw UsageError(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+    }
   }
   ~Pipe() {
     close_read();
@@ -86,13 +98,16 @@ class ProcessGroup {
   int status_ = 0;
 };
 
-pid_t start(const std::string& command, Pipe& request, Pipe& answer, Pipe& diagnostics) {
+// `words` are the worker's path, where it is not the usual one behind its launcher, and its arguments; `kept` are descriptors
+// that it has by the same number.
+pid_t start(std::vector<std::string> words, const std::vector<int>& kept, Pipe& request, Pipe& answer, Pipe& diagnostics) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, request.read_end(), 0);
   posix_spawn_file_actions_adddup2(&actions, diagnostics.write_end(), 1);
   posix_spawn_file_actions_adddup2(&actions, diagnostics.write_end(), 2);
   posix_spawn_file_actions_adddup2(&actions, answer.write_end(), kAnswerDescriptor);
+  for (const int descriptor : kept) posix_spawn_file_actions_adddup2(&actions, descriptor, descriptor);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setpgroup(&attributes, 0);
@@ -102,8 +117,6 @@ pid_t start(const std::string& command, Pipe& request, Pipe& answer, Pipe& diagn
   posix_spawnattr_setsigdefault(&attributes, &defaults);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
 
-  auto words = launcher;
-  words.insert(words.end(), {worker_path(), fmt::format("--answer-fd={}", kAnswerDescriptor), command});
   const auto& path = words.front();
   std::vector<char*> arguments;
   for (auto& word : words) arguments.push_back(word.data());
@@ -131,37 +144,33 @@ void split_answers(const std::string& text, WorkerAnswer& answer) {
   }
 }
 
-}  // namespace
+// A worker that was started, with the pipes to it.
+class Worker {
+ public:
+  Worker(const std::string& path, std::vector<std::string> arguments, const std::vector<int>& kept = {}) {
+    throw_if_interrupted();
+    auto words = launcher;
+    words.insert(words.end(), {path, fmt::format("--answer-fd={}", kAnswerDescriptor)});
+    words.insert(words.end(), std::make_move_iterator(arguments.begin()), std::make_move_iterator(arguments.end()));
+    group_.emplace(start(std::move(words), kept, to_worker_, from_worker_, diagnostics_));
+    to_worker_.close_read();
+    from_worker_.close_write();
+    diagnostics_.close_write();
+  }
+  WorkerAnswer finish(const Json& request, double deadline_s);
 
-std::string worker_path() {
-  if (chosen_path.empty())
-    chosen_path = (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "attnbench-worker").string();
-  return chosen_path;
-}
-void set_worker_path(std::string path) { chosen_path = std::move(path); }
-void set_worker_launcher(std::vector<std::string> words) { launcher = std::move(words); }
+ private:
+  double elapsed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
 
-void catch_interrupts() {
-  struct sigaction action {};
-  action.sa_handler = [](int signal) { caught_signal = signal; };
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
-}
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  Pipe to_worker_, from_worker_, diagnostics_;
+  std::optional<ProcessGroup> group_;  // ends before the pipes close
+};
 
-WorkerAnswer run_worker(const std::string& command, const Json& request, double deadline_s) {
-  throw_if_interrupted();
-  Pipe to_worker, from_worker, diagnostics;
-  const auto begin = std::chrono::steady_clock::now();
-  const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
-  ProcessGroup group(start(command, to_worker, from_worker, diagnostics));
-  to_worker.close_read();
-  from_worker.close_write();
-  diagnostics.close_write();
-
+WorkerAnswer Worker::finish(const Json& request, double deadline_s) {
   const auto to_send = request.dump();
   size_t sent = 0;
-  fcntl(to_worker.write_end(), F_SETFL, O_NONBLOCK);
+  fcntl(to_worker_.write_end(), F_SETFL, O_NONBLOCK);
   std::string answers;
   WorkerAnswer answer;
   bool leader_ended = false;
@@ -169,7 +178,7 @@ WorkerAnswer run_worker(const std::string& command, const Json& request, double 
   // Until both streams close. A grandchild outside the group may hold them open, or go on writing, when the worker has ended:
   // then what is there is read, for a moment, and no more is awaited.
   for (std::array<pollfd, 3> polled{
-           {{to_worker.write_end(), POLLOUT, 0}, {from_worker.read_end(), POLLIN, 0}, {diagnostics.read_end(), POLLIN, 0}}};
+           {{to_worker_.write_end(), POLLOUT, 0}, {from_worker_.read_end(), POLLIN, 0}, {diagnostics_.read_end(), POLLIN, 0}}};
        polled[1].fd >= 0 || polled[2].fd >= 0;) {
     const double left_s = deadline_s - elapsed();
     if (left_s <= 0 && !leader_ended) {
@@ -178,7 +187,7 @@ WorkerAnswer run_worker(const std::string& command, const Json& request, double 
     }
     const int ready = poll(polled.data(), polled.size(), leader_ended ? 0 : int(std::min(left_s, 0.1) * 1000) + 1);
     throw_if_interrupted();
-    if (!leader_ended && group.ended()) {
+    if (!leader_ended && group_->ended()) {
       leader_ended = true;
       drained_at = elapsed() + kDrainS;
     }
@@ -188,7 +197,7 @@ WorkerAnswer run_worker(const std::string& command, const Json& request, double 
       const auto written = write(polled[0].fd, to_send.data() + sent, to_send.size() - sent);
       if (written > 0) sent += size_t(written);
       if (sent == to_send.size() || (written < 0 && errno != EAGAIN && errno != EINTR)) {
-        to_worker.close_write();
+        to_worker_.close_write();
         polled[0].fd = -1;
       }
     }
@@ -214,12 +223,12 @@ WorkerAnswer run_worker(const std::string& command, const Json& request, double 
   // Streams closed: the worker is about to end; give it until its deadline.
   while (!leader_ended && answer.end == WorkerAnswer::End::exited) {
     throw_if_interrupted();
-    leader_ended = group.ended();
+    leader_ended = group_->ended();
     if (leader_ended) break;
     if (elapsed() > deadline_s) answer.end = WorkerAnswer::End::deadline;
     usleep(500);
   }
-  const int status = group.end();
+  const int status = group_->end();
   answer.wall_s = elapsed();
   if (answer.end == WorkerAnswer::End::exited) {
     answer.end = WIFSIGNALED(status) ? WorkerAnswer::End::signalled : WorkerAnswer::End::exited;
@@ -227,6 +236,53 @@ WorkerAnswer run_worker(const std::string& command, const Json& request, double 
   }
   split_answers(answers, answer);
   return answer;
+}
+
+}  // namespace
+
+std::string worker_path() {
+  if (chosen_path.empty())
+    chosen_path = (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "attnbench-worker").string();
+  return chosen_path;
+}
+void set_worker_path(std::string path) { chosen_path = std::move(path); }
+void set_worker_launcher(std::vector<std::string> words) { launcher = std::move(words); }
+
+void catch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = [](int signal) { caught_signal = signal; };
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+WorkerAnswer run_worker(const std::string& command, const Json& request, double deadline_s) {
+  return Worker(worker_path(), {command}).finish(request, deadline_s);
+}
+
+std::vector<WorkerAnswer> run_in_turns(const std::vector<WorkerRequest>& requests, size_t first, int processor,
+                                       double deadline_s) {
+  std::vector<std::future<WorkerAnswer>> answers;
+  {
+    // Pipe i leads to worker i. Only the workers may hold them, or none would see another's end.
+    const std::vector<Pipe> ring(requests.size());
+    std::vector<std::shared_ptr<Worker>> workers;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const int from = ring[i].read_end(), to = ring[(i + 1) % ring.size()].write_end();
+      std::vector<std::string> arguments = {"measure", fmt::format("--turns={},{}", from, to)};
+      if (processor >= 0) arguments.push_back(fmt::format("--processor={}", processor));
+      workers.push_back(std::make_shared<Worker>(requests[i].worker, std::move(arguments), std::vector{from, to}));
+    }
+    const char turn = 0;
+    if (write(ring[first].write_end(), &turn, 1) != 1)
+      throw UsageError(fmt::format("cannot begin to take turns: {}", std::strerror(errno)));
+    for (size_t i = 0; i < requests.size(); ++i)
+      answers.push_back(std::async(std::launch::async, [worker = std::move(workers[i]), &request = requests[i].request,
+                                                        deadline_s] { return worker->finish(request, deadline_s); }));
+  }
+  std::vector<WorkerAnswer> all;
+  for (auto& answer : answers) all.push_back(answer.get());
+  return all;
 }
 
 std::vector<Json> ask_worker(const std::string& command, const Json& request, size_t answers) {

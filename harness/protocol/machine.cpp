@@ -15,6 +15,15 @@ int64_t available_processors() {
   return sysconf(_SC_NPROCESSORS_ONLN);
 }
 
+std::vector<int> available_processor_numbers() {
+  std::vector<int> numbers;
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    for (int i = 0; i < CPU_SETSIZE; ++i)
+      if (CPU_ISSET(i, &set)) numbers.push_back(i);
+  return numbers;
+}
+
 int64_t available_memory_bytes() {
   int64_t bytes = int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   std::ifstream meminfo("/proc/meminfo");

@@ -46,7 +46,7 @@ std::vector<Column> declare() {
       {"samples", integer, "", "time", "samples taken; none is dropped"},
       {"calls_per_sample", integer, "", "time", "calls a sample, so that a sample lasts at least 1 ms"},
       {"warmup_calls", integer, "", "time", "calls before the first sample"},
-      {"stop_reason", text, "", "time", "why sampling stopped: noise_target or time_budget"},
+      {"stop_reason", text, "", "time", "why sampling stopped: noise_target, time_budget, or turns with other processes"},
       {"time_per_sample_ms", number, "ms", "time", "median divided by the batch size"},
       {"time_samples_ms", numbers, "ms", "time", "every sample, in order; on a GPU between CUDA events"},
       {"wall_median_ms", number, "ms", "time",

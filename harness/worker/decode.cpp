@@ -144,7 +144,8 @@ bool memory_pass(const Subject& subject, Record& record) {
 
 }  // namespace
 
-void measure_decode(const Case& c, const Subject& subject, const std::function<void()>& before_sample, Record& record) {
+void measure_decode(const Case& c, const Subject& subject, const std::function<void()>& before_sample, Turns* turns,
+                    Record& record) {
   const at::NoGradGuard no_grad;
   attn::Agreement agreement;
   if (!check_small(subject, agreement, record)) return;
@@ -169,7 +170,7 @@ void measure_decode(const Case& c, const Subject& subject, const std::function<v
   Samples samples;
   {
     const auto range = device.range("samples");
-    SamplingPlan sampling{0, c.min_samples, c.noise_target, c.time_budget_s, 0};
+    SamplingPlan sampling{0, c.min_samples, c.noise_target, c.time_budget_s, 0, turns};
     if (c.graph) {
       begin_round();
       const auto replay = slowed_down(captured_steps(subject, *round), c.injected_slowdown_percent);

@@ -20,8 +20,9 @@ namespace attnbench {
 // of step 3 is a replay or several, its time divided by the steps.
 //
 // So a method that recomputes its prefix makes 4 + 32 + 1 steps where one costs more than the time budget.
-// `before_sample` may be empty.
-void measure_decode(const Case& c, const Subject& subject, const std::function<void()>& before_sample, Record& record);
+// `before_sample` may be empty, and `turns` null.
+void measure_decode(const Case& c, const Subject& subject, const std::function<void()>& before_sample, Turns* turns,
+                    Record& record);
 
 // Steps after query_len tokens at the case's own size, all compared.
 void verify_decode(const Subject& subject, Record& record);

@@ -7,14 +7,18 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <iostream>
 #include <iterator>
+#include <optional>
+#include <vector>
 
 #include "harness/protocol/machine.h"
 #include "harness/worker/ceilings.h"
 #include "harness/worker/device.h"
 #include "harness/worker/environment.h"
 #include "harness/worker/measure.h"
+#include "harness/worker/turns.h"
 
 namespace {
 
@@ -40,7 +44,7 @@ Json read_request() {
   return Json::parse(text);
 }
 
-void answer_each(Answer& answer, attnbench::Record (*work)(const attnbench::Case&)) {
+void answer_each(Answer& answer, const std::function<attnbench::Record(const attnbench::Case&)>& work) {
   const auto request = read_request();
   for (const auto& item : request.is_array() ? request : Json::array({request})) {
     auto c = attnbench::case_from_json(item);
@@ -75,6 +79,10 @@ int main(int argc, char** argv) {
   auto* const verify = app.add_subcommand("verify", "agreement of each case with the float64 reference");
   auto* const count = app.add_subcommand("count", "calls of each case for a profiler to count");
   auto* const measure = app.add_subcommand("measure", "time and memory of each case");
+  std::vector<int> turns;
+  measure->add_option("--turns", turns, "descriptors that turns come from and go to (turns.h)")->delimiter(',')->expected(2);
+  int processor = -1;
+  measure->add_option("--processor", processor, "the one that turns are taken on, in cases of one thread");
   CLI11_PARSE(app, argc, argv);
   // A worker must not outlive the driver that would kill it.
   if (descriptor != 1) {
@@ -91,7 +99,11 @@ int main(int argc, char** argv) {
     if (*plan) answer_each(answer, attnbench::plan);
     if (*verify) answer_each(answer, attnbench::verify);
     if (*count) answer_each(answer, attnbench::count);
-    if (*measure) answer_each(answer, attnbench::measure);
+    if (*measure) {
+      std::optional<attnbench::Turns> taken;
+      if (!turns.empty()) taken.emplace(turns[0], turns[1], processor);
+      answer_each(answer, [&](const attnbench::Case& c) { return attnbench::measure(c, taken ? &*taken : nullptr); });
+    }
     // All is said. A context that an error has poisoned may not survive the clearing up.
     if (attnbench::gpu_in_use()) std::_Exit(0);
   } catch (const std::exception& error) {

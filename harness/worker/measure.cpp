@@ -49,8 +49,9 @@ std::function<void()> timed_call(const Case& c, const Subject& subject, const at
 }
 
 // `before_sample` may be empty.
-Samples time_pass(const Case& c, const Subject& subject, const attn::Inputs& inputs, const std::function<void()>& before_sample) {
-  SamplingPlan sampling{c.warmup_s, c.min_samples, c.noise_target, c.time_budget_s, 1.0};
+Samples time_pass(const Case& c, const Subject& subject, const attn::Inputs& inputs, const std::function<void()>& before_sample,
+                  Turns* turns) {
+  SamplingPlan sampling{c.warmup_s, c.min_samples, c.noise_target, c.time_budget_s, 1.0, turns};
   if (before_sample) sampling.min_sample_ms = 0;  // one call a sample
   auto& device = *subject.device;
   const auto kept = device.keep_memory(c);
@@ -121,7 +122,8 @@ std::optional<double> checked_first_call(const Case& c, const Subject& subject, 
   return elapsed.wall_s;
 }
 
-void measure_subject(const Case& c, const Subject& subject, const std::function<void()>& before_sample, Record& record) {
+void measure_subject(const Case& c, const Subject& subject, const std::function<void()>& before_sample, Turns* turns,
+                     Record& record) {
   attn::Agreement agreement;
   if (!check_small(subject, agreement, record)) return;
   const auto inputs = subject.make_inputs(subject.problem);
@@ -129,7 +131,7 @@ void measure_subject(const Case& c, const Subject& subject, const std::function<
   const auto first_s = checked_first_call(c, subject, inputs, budget, agreement, record);
   if (!first_s) return;
   const auto bound = subject.device->bound_memory(budget);
-  const auto samples = time_pass(c, subject, inputs, before_sample);
+  const auto samples = time_pass(c, subject, inputs, before_sample, turns);
   record.set("measured_s", *first_s + samples.total_s);
   if (!memory_pass(subject, inputs, record)) return;
   saved_pass(subject, inputs, record);
@@ -158,7 +160,7 @@ void use_threads(const Case& c) { at::set_num_threads(int(c.threads)); }
 
 }  // namespace
 
-Record measure(const Case& asked) {
+Record measure(const Case& asked, Turns* turns) {
   Record record;
   guarded(record, [&] {
     auto c = asked;
@@ -168,8 +170,8 @@ Record measure(const Case& asked) {
     if (c.memory_limit_bytes == 0) c.memory_limit_bytes = int64_t(record.number("memory_limit_bytes"));
     std::function<void()> before_sample;
     if (c.cache == "cold") before_sample = subject->device->make_cache_flush();
-    if (subject->protocol == attn::Protocol::decode) measure_decode(c, *subject, before_sample, record);
-    else measure_subject(c, *subject, before_sample, record);
+    if (subject->protocol == attn::Protocol::decode) measure_decode(c, *subject, before_sample, turns, record);
+    else measure_subject(c, *subject, before_sample, turns, record);
     subject->device->set_columns(record);
   });
   return record;

@@ -3,11 +3,13 @@
 
 #include "attn/problem.h"
 #include "harness/protocol/record.h"
+#include "harness/worker/turns.h"
 
 namespace attnbench {
 
 // Inputs → agreement check → timed pass → memory pass. Never throws for what a method does: that is the outcome.
-Record measure(const Case& c);
+// With `turns` the samples are taken in turns with other workers, and are the medians of turns.
+Record measure(const Case& c, Turns* turns = nullptr);
 
 // Makes kCountedCalls calls on one thread inside the function attnbench_counted_calls, for a profiler that counts their
 // instructions. An injected slowdown makes more of them, in whole percent. The record has no figures of its own.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 #include <utility>
 
 namespace attnbench {
@@ -69,6 +70,23 @@ class StoppingRule {
   size_t next_look_;
 };
 
+constexpr double kTurnS = 0.01;
+
+void add_median(Samples& samples, const Samples& turn) {
+  const auto middle = [](std::vector<double> times) {
+    const auto half = times.begin() + std::ptrdiff_t(times.size() / 2);
+    std::nth_element(times.begin(), half, times.end());
+    return *half;
+  };
+  samples.ms.push_back(middle(turn.ms));
+  samples.wall_ms.push_back(middle(turn.wall_ms));
+}
+
+void end_turns(Samples& samples) {
+  if (samples.ms.empty()) throw std::runtime_error("a process that it was to take turns with has ended");
+  samples.stop_reason = "turns";
+}
+
 }  // namespace
 
 Samples take_samples(const SamplingPlan& plan, const Stopwatch& stopwatch, const std::function<void()>& call,
@@ -84,14 +102,30 @@ Samples take_samples(const SamplingPlan& plan, const Stopwatch& stopwatch, const
   samples.calls_per_sample = std::max<int64_t>(1, int64_t(std::ceil(plan.min_sample_ms / 1e3 / std::max(fastest_s, 1e-9))));
 
   double sampled_s = 0;
-  StoppingRule rule(plan);
-  while (samples.stop_reason.empty()) {
+  const auto sample = [&] {
     if (before_sample) before_sample();
     const auto elapsed = stopwatch([&] {
       for (int64_t i = 0; i < samples.calls_per_sample; ++i) call();
     });
     sampled_s += elapsed.wall_s;
-    samples.add(elapsed, samples.calls_per_sample);
+    return elapsed;
+  };
+  if (plan.turns) {
+    const double sample_s = fastest_s * double(samples.calls_per_sample);
+    while ((samples.ms.empty() || sampled_s < plan.time_budget_s) && plan.turns->await()) {
+      if (sample_s < kTurnS / 2) sample();
+      Samples turn;
+      const auto end_s = sampled_s + kTurnS;
+      do turn.add(sample(), samples.calls_per_sample);
+      while (sampled_s < end_s);
+      add_median(samples, turn);
+      plan.turns->pass();
+    }
+    end_turns(samples);
+  }
+  StoppingRule rule(plan);
+  while (samples.stop_reason.empty()) {
+    samples.add(sample(), samples.calls_per_sample);
     samples.stop_reason = rule.reason(samples.ms, sampled_s);
   }
   samples.total_s += sampled_s;
@@ -103,16 +137,28 @@ Samples take_rounds(const SamplingPlan& plan, const Stopwatch& stopwatch, int64_
   Samples samples;
   double elapsed_s = 0;
   StoppingRule rule(plan);
-  while (samples.stop_reason.empty()) {
+  const auto round = [&](Samples& taken) {
     elapsed_s += time_on_host([&] {
                    begin_round();
                    for (int64_t i = 0; i < steps; ++i) {
                      if (before_sample) before_sample();
                      const auto elapsed = stopwatch(step);
-                     samples.add(elapsed, 1);
+                     taken.add(elapsed, 1);
                      samples.total_s += elapsed.wall_s;
                    }
                  }).wall_s;
+  };
+  if (plan.turns) {
+    while ((samples.ms.empty() || elapsed_s < plan.time_budget_s) && plan.turns->await()) {
+      Samples turn;
+      round(turn);
+      add_median(samples, turn);
+      plan.turns->pass();
+    }
+    end_turns(samples);
+  }
+  while (samples.stop_reason.empty()) {
+    round(samples);
     samples.stop_reason = rule.reason(samples.ms, elapsed_s);
   }
   return samples;

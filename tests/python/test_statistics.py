@@ -116,6 +116,40 @@ def test_log_ratio(probe, confidence):
             assert high == pytest.approx(differences[differences > max(kept)].min(), **CLOSE)
 
 
+def test_signed_rank(probe):
+    """Zeros left out; ties share ranks, and then all signs are gone through."""
+    random = rng()
+    for n in (1, 2, 5, 8, 12, 24, 50):
+        x = random.normal(random.normal(0, 0.5), 1, n)
+        assert probe("signed_rank_p", x) == pytest.approx(stats.wilcoxon(x, method="exact").pvalue, **CLOSE)
+        assert probe("signed_rank_p", [*x, 0.0]) == probe("signed_rank_p", x)
+    assert probe("signed_rank_p", [0.0, 0.0]) == 1
+    assert probe("signed_rank_p", np.arange(12) + 1.0) == pytest.approx(2 / 2**12, **CLOSE)
+    for n in (3, 6, 9, 11):
+        x = random.normal(0.3, 1, n).round(0) + 0.25 * random.integers(0, 2, n)
+        x = x[x != 0]
+        every = stats.PermutationMethod(n_resamples=np.inf)
+        expected = stats.wilcoxon(x, method=every).pvalue
+        assert probe("signed_rank_p", x) == pytest.approx(min(1, expected), **CLOSE)
+
+
+@pytest.mark.parametrize("confidence", [0.95, 0.99])
+def test_paired_log_ratio(probe, confidence):
+    """The interval has the shifts that the exact signed-rank test of SciPy does not refuse."""
+    random = rng()
+    for n in (1, 2, 4, 5, 6, 7, 8, 12, 20):
+        x = random.normal(0.1, 0.05, n)
+        estimate, (low, high) = probe("paired_log_ratio", x, confidence)
+        means = np.sort([(x[i] + x[j]) / 2 for i in range(n) for j in range(i + 1)])
+        assert estimate == pytest.approx(np.median(means), **CLOSE)
+        ends = np.concatenate([[means[0] - 1], (means[1:] + means[:-1]) / 2, [means[-1] + 1]])
+        kept = [s for s in ends if stats.wilcoxon(x - s, method="exact").pvalue > 1 - confidence]
+        assert (low == -math.inf) == (ends[0] in kept) and (high == math.inf) == (ends[-1] in kept)
+        if low > -math.inf:
+            assert low == pytest.approx(means[means < min(kept)].max(), **CLOSE)
+            assert high == pytest.approx(means[means > max(kept)].min(), **CLOSE)
+
+
 def test_holm(probe):
     random = rng()
     for n in (0, 1, 2, 5, 30):

@@ -1,0 +1,63 @@
+#include "harness/worker/turns.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+namespace attnbench {
+namespace {
+
+void stay_on_processor(int processor) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (processor < CPU_SETSIZE) CPU_SET(processor, &set);
+  if (sched_setaffinity(0, sizeof set, &set) != 0)
+    throw std::runtime_error("cannot stay on processor " + std::to_string(processor) + ": " + std::strerror(errno));
+}
+
+}  // namespace
+
+Turns::Turns(int from_previous, int to_next, int processor)
+    : from_previous_(from_previous), to_next_(to_next), processor_(processor) {
+  std::signal(SIGPIPE, SIG_IGN);  // the next may have ended
+}
+
+Turns::~Turns() {
+  close(from_previous_);
+  close(to_next_);
+}
+
+bool Turns::read_byte() {
+  char byte = 0;
+  ssize_t count = 0;
+  do count = read(from_previous_, &byte, 1);
+  while (count < 0 && errno == EINTR);
+  return count == 1;
+}
+
+bool Turns::await() {
+  // Once round before the first turn: then all are ready.
+  if (!begun_) {
+    begun_ = true;
+    if (processor_ >= 0) stay_on_processor(processor_);
+    if (!read_byte()) ended_ = true;
+    else pass();
+  }
+  if (!ended_ && !read_byte()) ended_ = true;
+  return !ended_;
+}
+
+void Turns::pass() {
+  const char byte = 0;
+  ssize_t count = 0;
+  do count = write(to_next_, &byte, 1);
+  while (count < 0 && errno == EINTR);
+  if (count != 1) ended_ = true;
+}
+
+}  // namespace attnbench
