@@ -28,7 +28,7 @@ quickstart: build ## measure softmax against linear attention on this machine an
 test: test-cpp test-python test-sanitize ## set up, build, and run every test
 
 test-cpp: build
-	ctest --test-dir build --output-on-failure
+	ctest --test-dir build -j$$(nproc) --output-on-failure
 
 test-python: build
 	$(PYTHON) -m pytest -q tests/python
@@ -36,7 +36,7 @@ test-python: build
 test-sanitize: setup
 	@[ -f build-sanitize/build.ninja ] || cmake --preset sanitize
 	@cmake --build build-sanitize
-	ctest --test-dir build-sanitize --output-on-failure
+	ctest --test-dir build-sanitize -j$$(nproc) --output-on-failure
 
 # For example: make fuzz && build-fuzz/tests/fuzz/fuzz_sweep -max_total_time=600 /tmp/corpus tests/fuzz/corpus/sweep
 fuzz: setup ## build the fuzzers (clang 16) into build-fuzz/

@@ -71,6 +71,19 @@ TEST_F(AnalysisTest, ExponentsAreThoseOfTheLongLengths) {
   EXPECT_FALSE(order_of(analysis, "softmax", "time").contradicts());
 }
 
+TEST_F(AnalysisTest, ABatchThatShrinksIsShown) {
+  for (int64_t n = 512; n <= 4096; n *= 2) {
+    auto& record = add("linear", n, double(n), double(n));
+    record.set("batch", 8192 / n);
+    record.set("time_median_ms", double(n) * double(8192 / n));
+  }
+  const auto analysis = result();
+  const auto& order = order_of(analysis, "linear", "time");
+  EXPECT_EQ(order.batch_from, 16);
+  EXPECT_EQ(order.batch_to, 2);
+  EXPECT_NEAR(order.fit.slope, 1, 1e-9) << "times are of a sample";
+}
+
 TEST_F(AnalysisTest, AGrowthBeyondTheDeclaredOneContradicts) {
   add_lengths(
       "linear", [](double n) { return 1e-6 * n * n; }, [](double n) { return 100 * n; });

@@ -278,7 +278,7 @@ TEST_F(CaseRunner, SidesTakeTurns) {
         name + " >>" + path("order") + "; [ " + name + "$i = a3 ] || printf x >$to; done\n" + more;
     return CaseOfBuild{folder_.write_script(name, commands), case_};
   };
-  const auto records = run_in_turns({side("a", kMeasured), side("b", kMeasured)}, 1, 0);
+  const auto records = run_in_turns({side("b", kMeasured), side("a", kMeasured)}, 0);
   ASSERT_EQ(records.size(), 2u);
   for (const auto& record : records) EXPECT_TRUE(record.measured()) << record.text("reason");
   EXPECT_EQ(folder_.read("order"), "b\na\nb\na\nb\na\n");
@@ -289,7 +289,7 @@ TEST_F(CaseRunner, WhereASideDiesTheOtherDoesNotWait) {
       folder_.write_script("waits", "turns=${3#--turns=}; cat /proc/self/fd/${turns%,*} >/dev/null; " + std::string(kMeasured));
   const auto dies = folder_.write_script("dies", "kill -SEGV $$");
   const auto begin = std::chrono::steady_clock::now();
-  const auto records = run_in_turns({{waits, case_}, {dies, case_}}, 0, 0);
+  const auto records = run_in_turns({{waits, case_}, {dies, case_}}, 0);
   EXPECT_TRUE(records[0].measured());
   EXPECT_EQ(records[1].text("failure_kind"), "crashed");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15)) << "nor for its deadline";

@@ -141,7 +141,30 @@ TEST(Gate, RefusesTooFewProcesses) {
   EXPECT_CONTAINS(message_of<UsageError>([] { Gate(1, {{}, {}}); }), "ascending");
 }
 
-// The level is that of the whole suite and of all looks together.
+// 12 pairs of one sign have p = 2/2¹². The level is that of all cases and of all looks but the first together.
+TEST(Gate, TheLevelIsOfAllCasesAndLooks) {
+  const auto is_regression = [](size_t cases, const std::vector<int>& looks) {
+    Ratios draw(7);
+    std::vector<std::vector<double>> pairs(cases, draw.around(1, 0.4, 12));
+    pairs[0] = draw.around(1.2, 0.001, 12);
+    Gate gate(cases, {{}, looks});
+    for (auto look = looks.begin(); *look < 12; ++look) {
+      auto seen = pairs;
+      for (auto& values : seen) values.resize(size_t(*look));
+      gate.look(seen);
+    }
+    gate.look(pairs);
+    return gate.judgements()[0].verdict == Verdict::regression;
+  };
+  EXPECT_TRUE(is_regression(10, {8, 12, 20})) << "10 × 4.88e-4 < 0.01 / 2";
+  EXPECT_FALSE(is_regression(11, {8, 12, 20}));
+  EXPECT_FALSE(is_regression(10, {8, 12, 16, 20}));
+  EXPECT_TRUE(is_regression(20, {8, 12}));
+  EXPECT_FALSE(is_regression(21, {8, 12}));
+  EXPECT_TRUE(is_regression(20, {12})) << "one look has the whole level";
+  EXPECT_FALSE(is_regression(1, {12, 20})) << "the first of several only lets pass";
+}
+
 TEST(GateErrorRates, FalseAlarmsStayBelowTheLevel) {
   Ratios draw(4);
   std::vector<std::vector<double>> pools;

@@ -55,14 +55,16 @@ std::string length_text(double length) {
 
 void print_orders(const Analysis& analysis, const Names& names) {
   TextTable table;
-  for (const auto* header : {"method", "setting", "grows", "over N"}) table.add_column(header);
+  for (const auto* header : {"method", "setting", "grows", "over N", "batch"}) table.add_column(header);
   for (const auto* header : {"exponent", "95 %"}) table.add_column(header, TextTable::Align::right);
   for (const auto* header : {"declared", ""}) table.add_column(header);
   for (const auto& order : analysis.orders) {
     const auto& ends = order.fit.slope_interval;
     table.add_row({order.series->method, names.setting(*order.series), order.quantity,
-                   fmt::format("{:.0f}–{:.0f}", order.from, order.to), fmt::format("{:.2f}", order.fit.slope),
-                   fmt::format("{:.2f} … {:.2f}", ends.low, ends.high), order.declared,
+                   fmt::format("{:.0f}–{:.0f}", order.from, order.to),
+                   order.batch_from == order.batch_to ? fmt::format("{}", order.batch_to)
+                                                      : fmt::format("{}–{}", order.batch_from, order.batch_to),
+                   fmt::format("{:.2f}", order.fit.slope), fmt::format("{:.2f} … {:.2f}", ends.low, ends.high), order.declared,
                    order.contradicts() ? "CONTRADICTS" : ""});
   }
   fmt::print("Growth with N\n{}\n", table.render());

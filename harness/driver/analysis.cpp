@@ -60,13 +60,19 @@ std::optional<Order> order_of(const Series& series, const std::string& quantity,
   const auto from = points.back().length / kFittedRange;
   std::erase_if(points, [&](const Point& p) { return p.length < from; });
   if (points.size() < kFewestFitted) return std::nullopt;
-  Order order{&series, quantity, points.front().length, points.back().length, {}, "", std::nullopt};
+  Order order{&series, quantity, points.front().length, points.back().length, {}, "", std::nullopt, 0, 0};
   std::vector<double> x, y;
   for (const auto& point : points) {
     x.push_back(std::log(point.length));
     y.push_back(std::log(point.value));
   }
   order.fit = fit_line(x, y);
+  for (const auto* record : series.records) {
+    if (!record->measured()) continue;
+    const auto length = record->number("query_len");
+    if (length == order.from) order.batch_from = record->get("batch").get<int64_t>();
+    if (length == order.to) order.batch_to = record->get("batch").get<int64_t>();
+  }
   if (series.records.front()->text("protocol") == "decode") return order;
   order.declared = declared_order(methods, series.method, quantity);
   order.declared_exponent = exponent_of(order.declared, std::sqrt(order.from * order.to));
@@ -184,6 +190,8 @@ Json Analysis::to_json() const {
                               {"quantity", order.quantity},
                               {"from_length", order.from},
                               {"to_length", order.to},
+                              {"from_batch", order.batch_from},
+                              {"to_batch", order.batch_to},
                               {"exponent", finite_or_null(order.fit.slope)},
                               {"interval", json_of(order.fit.slope_interval)},
                               {"declared", order.declared},

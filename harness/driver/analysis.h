@@ -40,6 +40,10 @@ struct Order {
   std::string declared;
   std::optional<double> declared_exponent;
 
+  // Of samples a call at those lengths. A call's fixed costs are shared by fewer samples where it shrinks, and time a sample then
+  // grows faster than the method does.
+  int64_t batch_from = 0, batch_to = 0;
+
   // Beyond what noise and caches explain.
   bool contradicts() const;
 };

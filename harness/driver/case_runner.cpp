@@ -101,11 +101,11 @@ std::optional<std::string> fault_of(const Record& result, const Record& asked) {
 }
 
 // The worker's answer merged into the record, or what went wrong.
-void take_answer(Record& record, const WorkerAnswer& answer) {
+void take_answer(Record& record, const WorkerAnswer& answer, double deadline_s) {
   const auto said = answer.diagnostics.empty() ? "" : "; it said: " + trimmed(answer.diagnostics);
   switch (answer.end) {
     case WorkerAnswer::End::deadline:
-      return record.set_failed(kind::timeout, fmt::format("ended at its deadline of {} s{}", record.number("deadline_s"), said));
+      return record.set_failed(kind::timeout, fmt::format("ended at its deadline of {} s{}", deadline_s, said));
     case WorkerAnswer::End::signalled:
       return record.set_failed(kind::crashed,
                                fmt::format("the worker died of signal {} ({}){}", answer.code, strsignal(answer.code), said));
@@ -255,7 +255,7 @@ Json portable_request(const Case& c) {
   return request;
 }
 
-std::vector<Record> run_in_turns(const std::vector<CaseOfBuild>& sides, size_t first, uint64_t random) {
+std::vector<Record> run_in_turns(const std::vector<CaseOfBuild>& sides, uint64_t random) {
   std::vector<WorkerRequest> requests;
   double deadline_s = 0;
   bool one_thread = true;
@@ -266,11 +266,13 @@ std::vector<Record> run_in_turns(const std::vector<CaseOfBuild>& sides, size_t f
   }
   const auto processors = available_processor_numbers();
   const int processor = one_thread && !processors.empty() ? processors[random % processors.size()] : -1;
-  const auto answers = run_in_turns(requests, first, processor, deadline_s);
+  const auto answers = run_in_turns(requests, processor, deadline_s);
   std::vector<Record> records;
   for (size_t i = 0; i < sides.size(); ++i) {
     auto& record = records.emplace_back(sides[i].c);
-    take_answer(record, answers[i]);
+    take_answer(record, answers[i], deadline_s);
+    if (record.text("failure_kind") == kind::timeout)
+      record.set("reason", record.text("reason") + "; it, or one that it took turns with, hung");
     record.set("worker_s", answers[i].wall_s);
     if (record.measured()) add_statistics(record);
   }
@@ -287,7 +289,7 @@ Record run_case(const Case& c, const Record& planned, const Record& environment,
     do {
       const auto answer = run_worker("measure", to_json(asked), c.deadline_s);
       wall_s += answer.wall_s;
-      take_answer(runs.emplace_back(record), answer);
+      take_answer(runs.emplace_back(record), answer, c.deadline_s);
     } while (runs.back().measured() && int64_t(runs.size()) < c.processes);
     record = joined(runs);
     record.set("worker_s", wall_s);

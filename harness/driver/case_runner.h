@@ -68,13 +68,13 @@ Record run_case(const Case& c, const Record& planned, const Record& environment,
 // The case as a worker of another build is asked for it: without what is as it would be by default, which that build may not
 // know.
 Json portable_request(const Case& c);
-// One process of each case by the worker beside it, all at once and in turns; `first` has the first turn. Cases of one thread
-// share a processor, chosen by `random`. What the workers answered, or what went wrong.
+// One process of each case by the worker beside it, all at once and taking turns in this order. Cases of one thread share a
+// processor, chosen by `random`. What the workers answered, or what went wrong.
 struct CaseOfBuild {
   std::string worker;
   Case c;
 };
-std::vector<Record> run_in_turns(const std::vector<CaseOfBuild>& sides, size_t first, uint64_t random);
+std::vector<Record> run_in_turns(const std::vector<CaseOfBuild>& sides, uint64_t random);
 
 // Asks the worker for the plan of each case: a record with the case, its cost and, if it cannot run, why. Throws UsageError
 // when a case makes no sense to it.

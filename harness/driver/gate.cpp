@@ -11,7 +11,7 @@
 namespace attnbench {
 
 Gate::Gate(size_t cases, GatePlan plan) : plan_(std::move(plan)), decided_on_(cases), judgements_(cases) {
-  constexpr int kFewest = 8;  // with one that is off among them, 95 % can just be told
+  constexpr int kFewest = 8;  // of whose means the 95 % interval leaves out three at each end
   if (plan_.looks.empty() || plan_.looks.front() < kFewest || !std::is_sorted(plan_.looks.begin(), plan_.looks.end()) ||
       std::adjacent_find(plan_.looks.begin(), plan_.looks.end()) != plan_.looks.end())
     throw UsageError(fmt::format("the gate looks after ascending numbers of pairs of processes, {} at the least", kFewest));
@@ -29,9 +29,10 @@ std::vector<size_t> Gate::open() const {
 
 void Gate::look(const std::vector<std::vector<double>>& log_ratios) {
   for (const auto i : open()) decided_on_[i] = log_ratios.at(i);
-  ++looks_taken_;
+  const auto looks = plan_.looks.size();
   auto criteria = plan_.criteria;
-  criteria.alpha /= double(plan_.looks.size());
+  if (looks > 1) criteria.alpha = looks_taken_ == 0 ? 0 : criteria.alpha / double(looks - 1);
+  ++looks_taken_;
   const auto now = judge_pairs(decided_on_, criteria);
   const auto shifted = [&](const Judgement& judged) {
     const auto& [low, high] = judged.ratio.interval;

@@ -2,7 +2,8 @@
 //
 // Processes come in pairs, one of each side, that took their samples in turns: a pair's sample is the logarithm of how much
 // slower b was. The gate looks at the suite after 8, 12 and 20 pairs. At each look every case is judged over the whole suite
-// (comparison.h), at a third of the level, so that three looks together keep the level of one (Bonferroni). A case whose verdict
+// (comparison.h). The first look can only let pass, as 8 pairs are never sure enough of a whole suite; those that follow have
+// equal shares of the level, so that together they keep it (Bonferroni). A case whose verdict
 // is not inconclusive has had its say and is measured no more; but one that would pass and yet is slower or faster by more than
 // min_shift, at 95 %, goes on until that is sure or the last look taken.
 #pragma once

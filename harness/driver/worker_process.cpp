@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <future>
@@ -42,12 +43,14 @@ class Pipe {
   Pipe() {
     if (pipe2(ends_.data(), O_CLOEXEC) != 0) throw UsageError(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
     // Out of the way of the numbers that a worker finds its own at.
-    for (auto& end : ends_) {
-      const int low = end;
-      end = fcntl(low, F_DUPFD_CLOEXEC, kAnswerDescriptor + 1);
-      close(low);
-      if (end < 0) throw UsageError(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
-    }
+    const auto low = ends_;
+    for (auto& end : ends_) end = fcntl(end, F_DUPFD_CLOEXEC, kAnswerDescriptor + 1);
+    const int error = errno;
+    for (const int end : low) close(end);
+    if (ends_[0] >= 0 && ends_[1] >= 0) return;
+    close_read();
+    close_write();
+    throw UsageError(fmt::format("cannot make a pipe: {}", std::strerror(error)));
   }
   ~Pipe() {
     close_read();
@@ -260,8 +263,9 @@ WorkerAnswer run_worker(const std::string& command, const Json& request, double 
   return Worker(worker_path(), {command}).finish(request, deadline_s);
 }
 
-std::vector<WorkerAnswer> run_in_turns(const std::vector<WorkerRequest>& requests, size_t first, int processor,
-                                       double deadline_s) {
+std::vector<WorkerAnswer> run_in_turns(const std::vector<WorkerRequest>& requests, int processor, double deadline_s) {
+  // Threads of libgomp that wait for their next loop spin for up to ten milliseconds, in a turn of another.
+  setenv("GOMP_SPINCOUNT", "10000", /*overwrite=*/0);
   std::vector<std::future<WorkerAnswer>> answers;
   {
     // Pipe i leads to worker i. Only the workers may hold them, or none would see another's end.
@@ -274,7 +278,7 @@ std::vector<WorkerAnswer> run_in_turns(const std::vector<WorkerRequest>& request
       workers.push_back(std::make_shared<Worker>(requests[i].worker, std::move(arguments), std::vector{from, to}));
     }
     const char turn = 0;
-    if (write(ring[first].write_end(), &turn, 1) != 1)
+    if (write(ring.front().write_end(), &turn, 1) != 1)
       throw UsageError(fmt::format("cannot begin to take turns: {}", std::strerror(errno)));
     for (size_t i = 0; i < requests.size(); ++i)
       answers.push_back(std::async(std::launch::async, [worker = std::move(workers[i]), &request = requests[i].request,

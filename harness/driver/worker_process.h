@@ -34,10 +34,9 @@ struct WorkerRequest {
   std::string worker;
   Json request;
 };
-// One `measure` of each side by side, their samples taken in turns (worker/turns.h), `first` having the first; on `processor`, if
-// that is not negative. Answers in order. Throws as run_worker does.
-std::vector<WorkerAnswer> run_in_turns(const std::vector<WorkerRequest>& requests, size_t first, int processor,
-                                       double deadline_s);
+// One `measure` of each side by side, their samples taken in turns (worker/turns.h) in this order; on `processor`, if that is not
+// negative. Answers in order. Throws as run_worker does.
+std::vector<WorkerAnswer> run_in_turns(const std::vector<WorkerRequest>& requests, int processor, double deadline_s);
 
 // For commands whose answers must all arrive: throws UsageError with the worker's diagnostics otherwise.
 std::vector<Json> ask_worker(const std::string& command, const Json& request, size_t answers);

@@ -74,9 +74,8 @@ constexpr double kTurnS = 0.01;
 
 void add_median(Samples& samples, const Samples& turn) {
   const auto middle = [](std::vector<double> times) {
-    const auto half = times.begin() + std::ptrdiff_t(times.size() / 2);
-    std::nth_element(times.begin(), half, times.end());
-    return *half;
+    std::sort(times.begin(), times.end());
+    return (times[(times.size() - 1) / 2] + times[times.size() / 2]) / 2;
   };
   samples.ms.push_back(middle(turn.ms));
   samples.wall_ms.push_back(middle(turn.wall_ms));
@@ -112,8 +111,9 @@ Samples take_samples(const SamplingPlan& plan, const Stopwatch& stopwatch, const
   };
   if (plan.turns) {
     const double sample_s = fastest_s * double(samples.calls_per_sample);
-    while ((samples.ms.empty() || sampled_s < plan.time_budget_s) && plan.turns->await()) {
-      if (sample_s < kTurnS / 2) sample();
+    // Who has spent its budget keeps the turn until it ends, so that no other takes one beside what it does then.
+    while (plan.turns->await() && (samples.ms.empty() || sampled_s < plan.time_budget_s)) {
+      if (sample_s < kTurnS) sample();
       Samples turn;
       const auto end_s = sampled_s + kTurnS;
       do turn.add(sample(), samples.calls_per_sample);
@@ -149,7 +149,7 @@ Samples take_rounds(const SamplingPlan& plan, const Stopwatch& stopwatch, int64_
                  }).wall_s;
   };
   if (plan.turns) {
-    while ((samples.ms.empty() || elapsed_s < plan.time_budget_s) && plan.turns->await()) {
+    while (plan.turns->await() && (samples.ms.empty() || elapsed_s < plan.time_budget_s)) {
       Samples turn;
       round(turn);
       add_median(samples, turn);

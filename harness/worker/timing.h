@@ -41,8 +41,9 @@ struct Samples {
   void divide_calls(int64_t parts);
 };
 
-// `before_sample` runs untimed before each sample (a cache flush), and may be empty. A turn lasts 10 ms, or one sample; what it
-// begins with is not counted, as the caches hold what others left. Throws std::runtime_error where no turn was had.
+// `before_sample` runs untimed before each sample (a cache flush), and may be empty. A turn makes samples for
+// 10 ms, or one that lasts longer; before those of less than that comes one that is not counted, as the caches hold what others
+// left. Throws std::runtime_error where no turn was had.
 Samples take_samples(const SamplingPlan& plan, const Stopwatch& stopwatch, const std::function<void()>& call,
                      const std::function<void()>& before_sample);
 

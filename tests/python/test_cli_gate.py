@@ -3,10 +3,11 @@
 import json
 import math
 import shutil
+import signal
 import subprocess
 
 import pytest
-from conftest import Cli, strict_json, write_sweep
+from conftest import Cli, children, group_members, strict_json, wait_for, write_sweep
 
 PASS, REGRESSION, UNUSABLE, INCONCLUSIVE = 0, 1, 2, 3
 
@@ -227,6 +228,20 @@ def test_real_workers_take_turns(attnbench, build, tmp_path):
     for case in strict_json(done.stdout)["cases"]:
         assert case["verdict"] == "pass", case["verdict"]
         assert len(case["log_ratios"]) == len(case["base"]) == 8 and case["implementation"].startswith("kernel/")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted(attnbench, build, tmp_path, number):
+    suite = write_sweep(tmp_path / "long.toml", method="linear", query_len=64, timing={"seconds": 60})
+    with attnbench.running("gate", suite, "--base", build, "-q") as driver:
+        workers = wait_for(
+            lambda: [p for p in children(driver.pid) if " measure --turns=" in p.command][1:] and children(driver.pid),
+            "two workers",
+        )
+        driver.send_signal(number)
+        assert driver.wait(timeout=60) == 128 + number
+        for worker in workers:
+            assert group_members(worker.group) == []
 
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
