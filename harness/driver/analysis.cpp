@@ -60,19 +60,14 @@ std::optional<Order> order_of(const Series& series, const std::string& quantity,
   const auto from = points.back().length / kFittedRange;
   std::erase_if(points, [&](const Point& p) { return p.length < from; });
   if (points.size() < kFewestFitted) return std::nullopt;
-  Order order{&series, quantity, points.front().length, points.back().length, {}, "", std::nullopt, 0, 0};
+  Order order{&series, quantity,     points.front().length, points.back().length, {},
+              "",      std::nullopt, points.front().batch,  points.back().batch};
   std::vector<double> x, y;
   for (const auto& point : points) {
     x.push_back(std::log(point.length));
     y.push_back(std::log(point.value));
   }
   order.fit = fit_line(x, y);
-  for (const auto* record : series.records) {
-    if (!record->measured()) continue;
-    const auto length = record->number("query_len");
-    if (length == order.from) order.batch_from = record->get("batch").get<int64_t>();
-    if (length == order.to) order.batch_to = record->get("batch").get<int64_t>();
-  }
   if (series.records.front()->text("protocol") == "decode") return order;
   order.declared = declared_order(methods, series.method, quantity);
   order.declared_exponent = exponent_of(order.declared, std::sqrt(order.from * order.to));
@@ -145,7 +140,7 @@ std::vector<Point> Series::points(const std::string& quantity) const {
   for (const auto* record : records) {
     if (!record->measured() || record->has("implausible")) continue;
     const auto batch = std::max(1.0, record->number("batch"));
-    Point point{record->number("query_len"), 0, {}};
+    Point point{record->number("query_len"), 0, {}, int64_t(batch)};
     if (quantity == "time") {
       point.value = record->number("time_median_ms") / batch;
       point.interval = {record->number("time_ci_low_ms") / batch, record->number("time_ci_high_ms") / batch};

@@ -18,6 +18,7 @@ namespace attnbench {
 struct Point {
   double length = 0, value = 0;
   Interval interval;  // 95 %, within its process; of memory the value itself
+  int64_t batch = 1;  // that was measured, of which the value is one sample's share
 };
 
 struct Series {
