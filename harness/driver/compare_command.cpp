@@ -12,6 +12,7 @@
 #include "harness/driver/errors.h"
 #include "harness/driver/json_numbers.h"
 #include "harness/driver/nearest.h"
+#include "harness/driver/record_table.h"
 #include "harness/driver/result_folder.h"
 #include "harness/driver/shared_options.h"
 #include "harness/driver/sweep_file.h"
@@ -35,11 +36,6 @@ struct Pair {
   const Record& either() const { return a ? *a : *b; }
   bool both_measured() const { return a && b && a->measured() && b->measured(); }
 };
-
-std::string plain(const Json& value) {
-  if (value.is_null()) return "–";
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
 
 // The case without the axes in which the sides may differ.
 std::string key_without(const Record& record, const std::vector<std::string>& apart) {
@@ -124,27 +120,12 @@ std::vector<std::array<std::string, 3>> differing(const std::vector<Pair>& pairs
       if (!pair.a || !pair.b) continue;
       const auto &left = pair.a->get(column.name), &right = pair.b->get(column.name);
       differs = differs || left != right;
-      a.insert(plain(left));
-      b.insert(plain(right));
+      a.insert(left.is_null() ? "–" : plain_text(left));
+      b.insert(right.is_null() ? "–" : plain_text(right));
     }
     if (differs) found.push_back({column.name, fmt::format("{}", fmt::join(a, ", ")), fmt::format("{}", fmt::join(b, ", "))});
   }
   return found;
-}
-
-// Axes that tell the pairs apart.
-std::vector<const Column*> varying_axes(const std::vector<Pair>& pairs, const std::vector<std::string>& apart) {
-  std::vector<const Column*> axes;
-  for (const auto& column : columns()) {
-    if (column.group != "case" || column.name == "schema_version" ||
-        std::find(apart.begin(), apart.end(), column.name) != apart.end())
-      continue;
-    std::set<std::string> values;
-    for (const auto& pair : pairs) values.insert(plain(pair.either().get(column.name)));
-    const bool follows = column.name == "key_len" || column.name == "value_dim";
-    if ((values.size() > 1 && !follows) || column.name == "method" || column.name == "query_len") axes.push_back(&column);
-  }
-  return axes;
 }
 
 std::vector<Compared> compared(const std::vector<Pair>& pairs, const Criteria& criteria) {
@@ -199,15 +180,16 @@ void print_tables(const std::vector<Compared>& all, const std::vector<Pair>& pai
     fmt::print("{}\n", table.render(options.format));
   }
   TextTable table;
-  const auto axes = varying_axes(pairs, options.apart);
-  for (const auto* axis : axes)
-    table.add_column(axis->name, axis->type == ColumnType::integer ? TextTable::Align::right : TextTable::Align::left);
+  std::vector<const Record*> cases;
+  for (const auto& pair : pairs) cases.push_back(&pair.either());
+  const auto axes = telling_axes(cases, options.apart);
+  add_axes(table, axes);
   for (const auto* header : {"time a", "time b", "b / a", "95 %", "memory a", "memory b"})
     table.add_column(header, TextTable::Align::right);
   table.add_column("b is");
   for (const auto& c : all) {
     std::vector<std::string> cells;
-    for (const auto* axis : axes) cells.push_back(plain(c.pair.either().get(axis->name)));
+    for (const auto* axis : axes) cells.push_back(plain_text(c.pair.either().get(axis->name)));
     const auto of = [](const Record* record, const char* column) { return record ? record->number(column) : std::nan(""); };
     cells.push_back(format_ms(of(c.pair.a, "time_median_ms")));
     cells.push_back(format_ms(of(c.pair.b, "time_median_ms")));

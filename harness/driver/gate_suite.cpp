@@ -1,19 +1,22 @@
 #include "harness/driver/gate_suite.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
-#define TOML_ASSERT(expression) static_cast<void>(0)
-#define TOML_EXCEPTIONS 1
-#include <toml++/toml.h>
-
+#include "harness/driver/case_runner.h"
 #include "harness/driver/errors.h"
-#include "harness/driver/nearest.h"
+#include "harness/driver/statistics.h"
+#include "harness/driver/sweep_file.h"
+#include "harness/driver/worker_process.h"
 
 namespace attnbench {
+namespace {
 
+// "linear forward N=4096 causal": method, protocol and length, and whatever is not as by default.
 std::string case_name(const Case& c) {
   auto name = fmt::format("{} {} N={}", c.method, c.protocol, c.query_len);
   Case plain;
@@ -33,81 +36,157 @@ std::string case_name(const Case& c) {
   return name;
 }
 
-Waivers read_waivers(const std::string& path, const std::vector<std::string>& names) {
-  Waivers waivers;
-  if (path.empty()) return waivers;
-  toml::table file;
-  try {
-    file = toml::parse_file(path);
-  } catch (const toml::parse_error& error) {
-    const auto where = error.source().begin;
-    throw UsageError(fmt::format("{}:{}:{}: {}", path, where.line, where.column, error.description()));
-  }
-  const auto fail = [&](const toml::node& node, const std::string& message) {
-    const auto where = node.source().begin;
-    throw UsageError(fmt::format("{}:{}:{}: {}", path, where.line, where.column, message));
-  };
-  for (const auto& [key, value] : file) {
-    if (key.str() != "waive" || !value.is_array_of_tables()) fail(value, "expected only [[waive]] tables");
-    for (const auto& item : *value.as_array()) {
-      const auto& table = *item.as_table();
-      for (const auto& [name, entry] : table)
-        if ((name.str() != "case" && name.str() != "reason") || !entry.is_string())
-          fail(entry, fmt::format("'{}' in [[waive]], expected case and reason as text", name.str()));
-      const auto name = table["case"].value_or<std::string>(""), reason = table["reason"].value_or<std::string>("");
-      if (name.empty()) fail(item, "a waiver without a case");
-      if (reason.empty()) fail(item, fmt::format("the waiver of '{}' has no reason", name));
-      if (std::find(names.begin(), names.end(), name) == names.end())
-        fail(item, fmt::format("the suite has no case '{}'{}", name, suggestion(name, names)));
-      waivers[name] = reason;
-    }
-  }
-  return waivers;
-}
-
+// The median over turns of log(b/a), of the samples of two processes that took them in turns.
 double median_log_ratio(const std::vector<double>& a, const std::vector<double>& b) {
   std::vector<double> ratios;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) ratios.push_back(std::log(b[i] / a[i]));
   return median(std::move(ratios));
 }
 
-GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<Judgement>& judgements, const Waivers& waivers,
-                     double memory_shift) {
-  GateReport report;
-  bool any[4] = {};
-  for (size_t i = 0; i < suite.size(); ++i) {
-    const auto& c = suite[i];
-    auto& line = report.lines.emplace_back();
-    line.name = c.name;
-    line.judgement = judgements.at(i);
-    line.processes = std::max(c.sides[0].medians.size(), c.sides[1].medians.size());
-    const auto &before = c.sides[0].peak_extra_bytes, &after = c.sides[1].peak_extra_bytes;
-    if (!before.empty() && !after.empty())
-      line.memory_regression =
-          *std::min_element(after.begin(), after.end()) > *std::max_element(before.begin(), before.end()) * (1 + memory_shift);
-    auto result = GateResult::pass;
-    if (!c.unusable.empty()) {
-      result = GateResult::unusable;
-      line.verdict = "unusable: " + c.unusable;
-    } else {
-      line.verdict = verdict_name(line.judgement.verdict);
-      if (line.judgement.verdict == Verdict::inconclusive) result = GateResult::inconclusive;
-      if (line.judgement.verdict == Verdict::regression || line.memory_regression) result = GateResult::regression;
-      if (line.memory_regression)
-        line.verdict += line.judgement.verdict == Verdict::regression ? ", memory too" : ", regression in memory";
-    }
-    const auto waiver = waivers.find(c.name);
-    if (waiver != waivers.end() && result != GateResult::pass) line.waived = waiver->second;
-    else any[size_t(result)] = true;
+// callgrind knows no AVX-512: where a method has kernels, all sides take those that it can count.
+void force_avx2(Case& c, const Catalogue& catalogue) {
+  c.threads = 1;
+  const auto name = c.method.substr(0, c.method.find(':'));
+  if (c.method.find("kernel=") != std::string::npos) return;
+  for (const auto& method : catalogue.methods())
+    if (method.at("name") == name)
+      for (const auto& option : method.at("options"))
+        if (option.at("name") == "kernel") c.method += name == c.method ? ":kernel=avx2" : ",kernel=avx2";
+}
+
+// The same case, small enough to be verified in no time.
+Case reduced(Case c) {
+  c.batch = std::min<int64_t>(c.batch, 2);
+  c.heads = std::min<int64_t>(c.heads, 2);
+  c.query_len = std::min<int64_t>(c.query_len, 300);
+  c.key_len = std::min<int64_t>(c.key_len, 300);
+  return c;
+}
+
+}  // namespace
+
+GateSuite::GateSuite(const SuiteOptions& options, std::vector<Side> sides)
+    : options_(options), sides_(std::move(sides)), random_(options.seed) {
+  set_worker_path(sides_.at(1).worker);
+  const auto catalogue = Catalogue::load();
+  SweepOverrides overrides;
+  for (const auto& setting : options_.settings) overrides.add_setting(setting);
+  const SweepFile sweep(options_.file, catalogue, overrides);
+  for (auto c : sweep.cases()) {
+    if (options_.instructions) force_avx2(c, catalogue);
+    cases_.push_back({c, case_name(c), "", std::vector<SuiteCase::OfSide>(sides_.size())});
   }
-  for (const auto result : {GateResult::unusable, GateResult::regression, GateResult::inconclusive})
-    if (any[size_t(result)]) {
-      report.result = result;
-      break;
+  for (auto& side : sides_) {
+    set_worker_path(side.worker);
+    side.environment = Record::parse(ask_worker("environment", nullptr, 1)[0]);
+  }
+}
+
+void GateSuite::check() {
+  std::vector<std::vector<bool>> runs(sides_.size());
+  for (size_t s = 0; s < sides_.size(); ++s) {
+    const auto same = std::find_if(sides_.begin(), sides_.begin() + std::ptrdiff_t(s),
+                                   [&](const Side& side) { return side.worker == sides_[s].worker; });
+    if (size_t(same - sides_.begin()) < s) {
+      runs[s] = runs[size_t(same - sides_.begin())];
+      continue;
     }
-  // A certain slowdown is one, whatever else could not be told.
-  if (any[size_t(GateResult::regression)]) report.result = GateResult::regression;
-  return report;
+    set_worker_path(sides_[s].worker);
+    auto request = Json::array(), small = Json::array();
+    for (const auto& suite_case : cases_) {
+      request.push_back(portable_request(suite_case.c));
+      small.push_back(portable_request(reduced(suite_case.c)));
+    }
+    const auto plans = ask_worker("plan", request, cases_.size());
+    note(fmt::format("verifying the {}", sides_[s].name));
+    const auto checks = ask_worker("verify", small, cases_.size());
+    for (size_t i = 0; i < cases_.size(); ++i) {
+      auto& suite_case = cases_[i];
+      const auto plan = Record::parse(plans[i]), check = Record::parse(checks[i]);
+      runs[s].push_back(!plan.has("outcome"));
+      // All sides are there at once.
+      if (s == 0 && suite_case.c.memory_limit_bytes == 0 && plan.has("memory_limit_bytes"))
+        suite_case.c.memory_limit_bytes = plan.get("memory_limit_bytes").get<int64_t>() / int64_t(sides_.size());
+      if (plan.has("outcome")) add_fault(suite_case, sides_[s], plan.text("reason"));
+      else if (!check.measured()) add_fault(suite_case, sides_[s], "does not verify: " + check.text("reason"));
+    }
+  }
+  for (size_t i = cases_.size(); i-- > 0;)
+    if (std::none_of(runs.begin(), runs.end(), [&](const auto& side) { return side[i]; }))
+      cases_.erase(cases_.begin() + std::ptrdiff_t(i));
+  if (cases_.empty()) throw UsageError(fmt::format("{}: neither build can run any case", options_.file));
+}
+
+void GateSuite::measure(std::vector<size_t> cases) {
+  std::shuffle(cases.begin(), cases.end(), random_);
+  for (const auto i : cases)
+    if (cases_[i].unusable.empty()) measure(cases_[i]);
+}
+
+void GateSuite::measure(SuiteCase& suite_case) {
+  std::vector<size_t> order(sides_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::shuffle(order.begin(), order.end(), random_);
+  std::vector<CaseOfBuild> processes;
+  for (const auto s : order) processes.push_back({sides_[s].worker, case_of(suite_case, sides_[s])});
+  auto answered = run_in_turns(processes, random_());
+  std::vector<Record> records(sides_.size());
+  for (size_t n = 0; n < order.size(); ++n) records[order[n]] = std::move(answered[n]);
+  for (size_t s = 0; s < sides_.size(); ++s)
+    if (!records[s].measured())
+      add_fault(suite_case, sides_[s], records[s].text("failure_kind") + ": " + records[s].text("reason"));
+  if (!suite_case.unusable.empty()) return;
+  const auto samples = [&](size_t s) { return records[s].get("time_samples_ms").get<std::vector<double>>(); };
+  for (size_t s = 0; s < sides_.size(); ++s) {
+    auto& mine = suite_case.sides[s];
+    mine.medians.push_back(records[s].number("time_median_ms"));
+    mine.log_ratios.push_back(median_log_ratio(samples(0), samples(s)));
+    mine.peak_extra_bytes.push_back(records[s].number("peak_extra_bytes"));
+    mine.implementation = records[s].text("implementation");
+  }
+}
+
+void GateSuite::count_instructions() {
+  char path[] = "/tmp/attnbench-callgrind-XXXXXX";
+  const int file = mkstemp(path);
+  if (file >= 0) close(file);
+  set_worker_launcher({"valgrind", "--tool=callgrind", fmt::format("--callgrind-out-file={}", path), "--collect-atstart=no",
+                       "--toggle-collect=attnbench_counted_calls"});
+  for (auto& suite_case : cases_)
+    for (size_t s = 0; s < sides_.size(); ++s) {
+      if (!suite_case.unusable.empty()) continue;
+      note(fmt::format("counting {} on the {}", suite_case.name, sides_[s].name));
+      set_worker_path(sides_[s].worker);
+      const auto answer = run_worker("count", portable_request(case_of(suite_case, sides_[s])), 100 * suite_case.c.deadline_s);
+      const auto at = answer.diagnostics.rfind("Collected : ");
+      const bool counted = answer.lines.size() == 1 && answer.lines[0].value("outcome", "") == outcome::measured;
+      if (!counted || at == std::string::npos)
+        add_fault(suite_case, sides_[s],
+                  counted                ? "valgrind gave no count: " + answer.diagnostics
+                  : answer.lines.empty() ? "no answer: " + answer.diagnostics
+                                         : answer.lines[0].value("reason", ""));
+      else {
+        suite_case.sides[s].medians.push_back(std::stod(answer.diagnostics.substr(at + 12)));
+        suite_case.sides[s].implementation = answer.lines[0].value("implementation", "");
+      }
+    }
+  set_worker_launcher({});
+  unlink(path);
+}
+
+void GateSuite::note(const std::string& text) const {
+  if (!options_.quiet) fmt::print(stderr, "{}\n", text);
+}
+
+Case GateSuite::case_of(const SuiteCase& suite_case, const Side& side) const {
+  auto c = suite_case.c;
+  c.injected_slowdown_percent = side.injected_slowdown_percent;
+  return c;
+}
+
+void GateSuite::add_fault(SuiteCase& suite_case, const Side& side, const std::string& fault) {
+  auto& text = suite_case.unusable;
+  text += fmt::format("{}the {} {}", text.empty() ? "" : "; ", side.name, fault);
 }
 
 }  // namespace attnbench

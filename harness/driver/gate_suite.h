@@ -1,25 +1,23 @@
-// The cases of a gate with two builds to run them on: what gate_command.cpp measures, and what it says in the end.
+// The cases of a suite, measured on several builds side by side: what the gate and its calibration judge.
 #pragma once
 
-#include <map>
+#include <cstdint>
+#include <random>
 #include <string>
 #include <vector>
 
-#include "harness/driver/gate.h"
+#include "harness/driver/catalogue.h"
 #include "harness/protocol/record.h"
 
 namespace attnbench {
 
 // One build.
 struct Side {
-  std::string name;    // "base" or "candidate"
+  std::string name;    // such as "base" or "candidate"
   std::string worker;  // its path
   double injected_slowdown_percent = 0;
   Record environment = {};
 };
-
-// "linear forward N=4096 causal": method, protocol and length, and whatever is not as by default.
-std::string case_name(const Case& c);
 
 struct SuiteCase {
   Case c;
@@ -34,29 +32,41 @@ struct SuiteCase {
   std::vector<OfSide> sides = {};  // the first is the base
 };
 
-// The median over turns of log(b/a), of the samples of two processes that took them in turns.
-double median_log_ratio(const std::vector<double>& a, const std::vector<double>& b);
-
-// Names of cases that may fail, with the reason.
-using Waivers = std::map<std::string, std::string>;
-// TOML: [[waive]] case = "linear forward N=4096" reason = "…". Throws UsageError with file and line for anything else, for a
-// waiver without a reason, and for one of no case in `names`.
-Waivers read_waivers(const std::string& path, const std::vector<std::string>& names);
-
-enum class GateResult { pass = 0, regression = 1, unusable = 2, inconclusive = 3 };  // values are exit codes
-
-struct GateReport {
-  GateResult result = GateResult::pass;
-  struct Line {
-    std::string name, verdict, waived;  // the waiver's reason
-    Judgement judgement;
-    size_t processes = 0;
-    bool memory_regression = false;
-  };
-  std::vector<Line> lines;
+struct SuiteOptions {
+  std::string file;                   // a sweep
+  std::vector<std::string> settings;  // key=value, instead of the file's
+  bool instructions = false;          // count instructions, on AVX2 kernels and one thread, instead of taking time
+  bool quiet = false;                 // no progress on standard error
+  uint64_t seed = 0;                  // of the order of runs
 };
-// A case's memory is a regression when each candidate's peak is more than `memory_shift` above every base's.
-GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<Judgement>& judgements, const Waivers& waivers,
-                     double memory_shift);
+
+class GateSuite {
+ public:
+  // Reads the suite as the second side knows it. Throws UsageError for a wrong file, or a build that does not answer.
+  GateSuite(const SuiteOptions& options, std::vector<Side> sides);
+
+  // Plans and verifies every case on every side. What cannot be compared is unusable and says why; what no side can run is no
+  // case of theirs. Throws UsageError when none is left.
+  void check();
+  // One process a side of each of these cases, in random order.
+  void measure(std::vector<size_t> cases);
+  // Once a side of each case, by callgrind.
+  void count_instructions();
+
+  void note(const std::string& text) const;
+
+  const std::vector<SuiteCase>& cases() const { return cases_; }
+  const std::vector<Side>& sides() const { return sides_; }
+
+ private:
+  void measure(SuiteCase& suite_case);
+  Case case_of(const SuiteCase& suite_case, const Side& side) const;
+  void add_fault(SuiteCase& suite_case, const Side& side, const std::string& fault);
+
+  SuiteOptions options_;
+  std::vector<Side> sides_;
+  std::vector<SuiteCase> cases_;
+  std::mt19937_64 random_;
+};
 
 }  // namespace attnbench

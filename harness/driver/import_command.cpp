@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <unordered_map>
 
 #include "harness/driver/commands.h"
 #include "harness/driver/csv.h"
@@ -81,14 +82,15 @@ int run_import(const Options& options) {
   }
   // All rows are read before anything is written.
   std::vector<Record> records;
+  std::unordered_map<std::string, size_t> lines;
   for (size_t i = 1; i < rows.size(); ++i) {
     try {
       records.push_back(record_of(rows[i].cells, header, options.source));
     } catch (const std::invalid_argument& error) {
       fail(i, error.what());
     }
-    for (size_t before = 1; before < i; ++before)
-      if (records[before - 1].key() == records.back().key()) fail(i, fmt::format("the same case as line {}", rows[before].line));
+    const auto [before, is_new] = lines.emplace(records.back().key(), rows[i].line);
+    if (!is_new) fail(i, fmt::format("the same case as line {}", before->second));
   }
   ResultFolder folder(options.out);
   for (size_t i = 0; i < records.size(); ++i)

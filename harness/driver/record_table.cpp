@@ -14,11 +14,6 @@
 namespace attnbench {
 namespace {
 
-std::string plain(const Json& value) {
-  if (value.is_null()) return "";
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
 std::string error_text(double error) { return std::isnan(error) ? "–" : fmt::format("{:.1e}", error); }
 
 // How far the 95 % interval reaches from the median.
@@ -49,28 +44,45 @@ std::string value_text(const Record& record, const Column& column) {
   if (column.unit == "B") return format_bytes(value.get<double>());
   if (column.unit == "s") return fmt::format("{:.3g} s", value.get<double>());
   if (value.is_number_float()) return fmt::format("{:.3g}", value.get<double>());
-  return plain(value);
+  return plain_text(value);
 }
 
 }  // namespace
 
-TextTable summary_table(const std::vector<Record>& records) {
-  TextTable table;
+std::string plain_text(const Json& value) {
+  if (value.is_null()) return "";
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::vector<const Column*> telling_axes(const std::vector<const Record*>& records, const std::vector<std::string>& apart) {
   std::vector<const Column*> axes;
   for (const auto& column : columns()) {
     if (column.group != "case" || column.name == "schema_version") continue;
+    if (std::find(apart.begin(), apart.end(), column.name) != apart.end()) continue;
     std::set<std::string> values;
-    for (const auto& record : records) values.insert(plain(record.get(column.name)));
-    // key_len and value_dim that only follow query_len and head_dim say nothing.
+    for (const auto* record : records) values.insert(plain_text(record->get(column.name)));
     const auto follows = [&](const char* name, const char* other) {
       return column.name == name &&
-             std::all_of(records.begin(), records.end(), [&](const Record& r) { return r.get(name) == r.get(other); });
+             std::all_of(records.begin(), records.end(), [&](const auto* r) { return r->get(name) == r->get(other); });
     };
     const bool always = column.name == "method" || column.name == "query_len";
     if ((values.size() < 2 && !always) || follows("key_len", "query_len") || follows("value_dim", "head_dim")) continue;
     axes.push_back(&column);
-    table.add_column(column.name, column.type == ColumnType::integer ? TextTable::Align::right : TextTable::Align::left);
   }
+  return axes;
+}
+
+void add_axes(TextTable& table, const std::vector<const Column*>& axes) {
+  for (const auto* axis : axes)
+    table.add_column(axis->name, axis->type == ColumnType::integer ? TextTable::Align::right : TextTable::Align::left);
+}
+
+TextTable summary_table(const std::vector<Record>& records) {
+  TextTable table;
+  std::vector<const Record*> all;
+  for (const auto& record : records) all.push_back(&record);
+  const auto axes = telling_axes(all);
+  add_axes(table, axes);
   const bool published = std::any_of(records.begin(), records.end(), [](const Record& r) { return !published_text(r).empty(); });
   for (const auto* header : {"time", "95 %", "time/sample", "memory/sample", "rel. error"})
     table.add_column(header, TextTable::Align::right);
@@ -79,7 +91,7 @@ TextTable summary_table(const std::vector<Record>& records) {
   if (published) table.add_column("published");
   for (const auto& record : records) {
     std::vector<std::string> cells;
-    for (const auto* axis : axes) cells.push_back(plain(record.get(axis->name)));
+    for (const auto* axis : axes) cells.push_back(plain_text(record.get(axis->name)));
     cells.push_back(format_ms(record.number("time_median_ms")));
     cells.push_back(interval_text(record));
     cells.push_back(format_ms(record.number("time_per_sample_ms")));
@@ -105,7 +117,7 @@ TextTable column_table(const std::vector<Record>& records, const std::vector<std
   }
   for (const auto& record : records) {
     std::vector<std::string> cells;
-    for (const auto& name : names) cells.push_back(plain(record.get(name)));
+    for (const auto& name : names) cells.push_back(plain_text(record.get(name)));
     table.add_row(std::move(cells));
   }
   return table;

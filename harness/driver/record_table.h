@@ -9,6 +9,15 @@
 
 namespace attnbench {
 
+// A value in plain words; nothing for null.
+std::string plain_text(const Json& value);
+
+// Columns that tell these cases apart, method and query_len in any case; key_len and value_dim not where they only follow
+// query_len and head_dim; never those of `apart`.
+std::vector<const Column*> telling_axes(const std::vector<const Record*>& records, const std::vector<std::string>& apart = {});
+// A column of the table for each of them.
+void add_axes(TextTable& table, const std::vector<const Column*>& axes);
+
 TextTable summary_table(const std::vector<Record>& records);
 
 // The named columns as they are stored. Throws UsageError for an unknown one.

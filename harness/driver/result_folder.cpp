@@ -30,6 +30,14 @@ struct Log {
   size_t whole_bytes = 0;  // up to the end of the last whole line
 };
 
+// Throws std::invalid_argument for a record that does not say what was run, or what came of it.
+void check_whole(const Record& record) {
+  if (!record.has("outcome")) throw std::invalid_argument("it has no outcome");
+  for (const auto& field : fields())
+    if (field.role == FieldRole::axis && !record.has(field.name))
+      throw std::invalid_argument(fmt::format("it has no {}", field.name));
+}
+
 Log parse_log(const std::string& path) {
   // A device may have no end.
   if (!fs::is_regular_file(path)) throw UsageError(fmt::format("{}: not a regular file", path));
@@ -46,7 +54,7 @@ Log parse_log(const std::string& path) {
     if (torn) end = text.size();
     try {
       auto record = Record::parse(Json::parse(text.begin() + std::ptrdiff_t(begin), text.begin() + std::ptrdiff_t(end)));
-      if (!record.has("method") || !record.has("outcome")) throw std::invalid_argument("expected a method and an outcome");
+      check_whole(record);
       if (torn) return log;  // whole JSON without its line end: its writer was killed at the last byte; run it again
       const auto [at, fresh] = index.emplace(record.key(), log.records.size());
       if (fresh) log.records.push_back(std::move(record));

@@ -9,13 +9,9 @@
 #include <set>
 #include <stdexcept>
 
-// A user's file must never abort the program, whatever toml++ would assert about it.
-#define TOML_ASSERT(expression) static_cast<void>(0)
-#define TOML_EXCEPTIONS 1
-#include <toml++/toml.h>
-
 #include "harness/driver/errors.h"
 #include "harness/driver/nearest.h"
+#include "harness/driver/toml_file.h"
 #include "harness/driver/units.h"
 
 namespace attnbench {
@@ -83,14 +79,7 @@ class SweepParser {
       : sweep_(sweep), path_(std::move(path)), catalogue_(catalogue) {}
 
   void parse_file() {
-    toml::table file;
-    try {
-      file = toml::parse_file(path_);
-    } catch (const toml::parse_error& error) {
-      const auto where = error.source().begin;
-      if (where.line == 0) throw UsageError(fmt::format("{}: {}", path_, error.description()));
-      throw UsageError(fmt::format("{}:{}:{}: {}", path_, where.line, where.column, error.description()));
-    }
+    const auto file = read_toml(path_);
     for (const auto& [key, value] : file) {
       const std::string name(key.str());
       if (name == "description") sweep_.description_ = text_of(value, name);
@@ -138,7 +127,7 @@ class SweepParser {
  private:
   [[noreturn]] void fail(const toml::source_region& where, const std::string& message) const {
     if (!origin_.empty()) throw UsageError(fmt::format("{}: {}", origin_, message));
-    throw UsageError(fmt::format("{}:{}:{}: {}", path_, where.begin.line, where.begin.column, message));
+    fail_at(path_, where, message);
   }
 
   std::string text_of(const toml::node& node, std::string_view name) const {

@@ -139,10 +139,7 @@ class CudaLinear final : public kernels::LinearImplementation {
     const auto splits = split_positions(c.batch * c.heads, std::max(c.query_len, c.key_len), multiprocessors());
     const int dim = padded_dim(c.head_dim, c.value_dim);
     c.split_len = splits.length, c.splits = splits.count;
-    if (!c.causal || c.splits > 1) {
-      c.key_states = call.states(dim);
-      c.query_states = c.key_states;  // backward is done with the keys' by the time that it sums up the queries'
-    }
+    if (!c.causal || c.splits > 1) c.states = call.states(dim);
     if (kind_ == Kind::tf32) return run_linear_tf32(c, dim, pass, stream);
     if (element == ElementKind::float32) return run_linear_float32(c, dim, pass, stream);
     if (element == ElementKind::bfloat16) return run_linear_bfloat16(c, dim, pass, stream);

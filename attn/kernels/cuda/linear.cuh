@@ -85,9 +85,9 @@ class LinearBlock {
 
   // ---------------------------------------------------------- the state
 
-  __device__ float* state_in(float* states, int64_t at) const {
-    return states + (index * c.splits + at) * (S::kDim * S::kDim + S::kDim);
-  }
+  __device__ float* state_of(int64_t at) const { return c.states + (index * c.splits + at) * (S::kDim * S::kDim + S::kDim); }
+  // What the split begins with: nothing where a sequence is one, and the sum of all where the call is not causal.
+  __device__ void begin_state() const { load_state(c.states ? state_of(c.causal ? split : 0) : nullptr); }
   __device__ void load_state(const float* from) const {
     for (int i = thread(); i < S::kDim * S::kDim; i += S::kThreads)
       state[i / S::kDim * kStateStride<S> + i % S::kDim] = from ? from[i] : 0;
@@ -202,7 +202,7 @@ __global__ void __launch_bounds__(S::kThreads) sum_states(LinearCall c, bool of_
     block.add_to_state(left, right, [&](int t) { return of_queries ? block.row_b[t] : 1.0f; });
   }
   __syncthreads();
-  block.store_state(block.state_in(of_queries ? c.query_states : c.key_states, block.split));
+  block.store_state(block.state_of(block.split));
 }
 
 // In place: of each split's states, the sum of those before it, or behind it, or of all.
@@ -225,7 +225,7 @@ template <class S>
 __global__ void __launch_bounds__(S::kThreads) forward(LinearCall c) {
   const LinearBlock<S> block(c, 3);
   auto *q = block.tile[0], *k = block.tile[1], *v = block.tile[2];
-  block.load_state(c.key_states ? block.state_in(c.key_states, c.causal ? block.split : 0) : nullptr);
+  block.begin_state();
   const int64_t end = block.end(c.query_len);
   for (int64_t first = block.begin(c.query_len); first < end; first += S::kTokens) {
     __syncthreads();
@@ -267,7 +267,7 @@ template <class S>
 __global__ void __launch_bounds__(S::kThreads) backward_queries(LinearCall c) {
   const LinearBlock<S> block(c, 4);
   auto *q = block.tile[0], *k = block.tile[1], *v = block.tile[2], *g = block.tile[3];
-  block.load_state(c.key_states ? block.state_in(c.key_states, c.causal ? block.split : 0) : nullptr);
+  block.begin_state();
   const int64_t end = block.end(c.query_len);
   for (int64_t first = block.begin(c.query_len); first < end; first += S::kTokens) {
     __syncthreads();
@@ -329,7 +329,7 @@ template <class S>
 __global__ void __launch_bounds__(S::kThreads, S::kPrecision == Precision::tf32_three ? 1 : 2) backward_keys(LinearCall c) {
   const LinearBlock<S> block(c, 4);
   auto *q = block.tile[0], *k = block.tile[1], *v = block.tile[2], *g = block.tile[3];
-  block.load_state(c.query_states ? block.state_in(c.query_states, c.causal ? block.split : 0) : nullptr);
+  block.begin_state();
   const int64_t begin = block.begin(c.key_len), end = block.end(c.key_len);
   for (int64_t first = begin + (end - begin - 1) / S::kTokens * S::kTokens; first >= begin; first -= S::kTokens) {
     __syncthreads();

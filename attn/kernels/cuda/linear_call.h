@@ -24,10 +24,10 @@ struct LinearCall {
   // In the sums' type: float32, or float64 for float64 elements.
   void* normalizer;           // [batch·heads, query_len]: φ·Z + ε
   void* normalizer_gradient;  // the same: δ
-  // Positions are taken in splits, each of so many but the last. States of keys and of queries, each [batch·heads, splits,
-  // state_numbers]; null where a sequence is one split.
+  // Positions are taken in splits, each of so many but the last. What each split begins with, [batch·heads, splits,
+  // state_numbers], of keys and later, in backward, of queries; null where a sequence is one split.
   int64_t split_len, splits;
-  float *key_states, *query_states;
+  float* states;
 };
 
 }  // namespace attn::cuda

@@ -27,13 +27,12 @@ class LinearLaunch {
  private:
   int64_t blocks() const { return c_.batch * c_.heads * c_.splits; }
   void sum(bool of_queries, Scan scan) {
-    float* states = of_queries ? c_.query_states : c_.key_states;
-    if (!states) return;
+    if (!c_.states) return;
     constexpr int64_t kThreads = 256, kNumbers = state_numbers(S::kDim);
     static_assert(kNumbers % 16 == 0);
     launch_(sum_states<S>, blocks(), S::kThreads, linear_shared_bytes<S>(2), c_, of_queries);
     const int64_t numbers = c_.batch * c_.heads * kNumbers;
-    launch_(scan_states, (numbers + kThreads - 1) / kThreads, int(kThreads), size_t{0}, states, kNumbers, c_.splits, numbers,
+    launch_(scan_states, (numbers + kThreads - 1) / kThreads, int(kThreads), size_t{0}, c_.states, kNumbers, c_.splits, numbers,
             scan);
   }
 

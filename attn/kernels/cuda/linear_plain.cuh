@@ -62,11 +62,24 @@ class PlainHead {
       });
     for_each(c.head_dim, [&](int d) { vector[d] += weight * features[d]; });
   }
-  __device__ void take_in_key(int64_t position, T* s, T* z, bool by_columns) const {
-    if (position >= visible) return;
-    load(key, c.k, value, c.v, position, 1);
-    add(s, z, key, value, 1, by_columns);
+  // f(i) for each query i; the keys that it sees are in S and Z by then.
+  template <class Function>
+  __device__ void for_each_query(T* s, T* z, bool by_columns, const Function& f) const {
+    const auto take_in = [&](int64_t j) {
+      if (j >= visible) return;
+      load(key, c.k, value, c.v, j, 1);
+      add(s, z, key, value, 1, by_columns);
+    };
+    if (!c.causal)
+      for (int64_t j = 0; j < c.key_len; ++j) take_in(j);
+    for (int64_t i = 0; i < c.query_len; ++i) {
+      if (c.causal) take_in(i);
+      f(i);
+    }
   }
+  // S or R of the head in memory that begins as zeros; behind it Z or Y.
+  __device__ T* matrix_in(T* states) const { return states + index * (int64_t(c.head_dim) * c.value_dim + c.head_dim); }
+  __device__ T* vector_behind(T* matrix) const { return matrix + int64_t(c.head_dim) * c.value_dim; }
   __device__ T* normalizer(int64_t position) const { return static_cast<T*>(c.normalizer) + index * c.query_len + position; }
   __device__ T* normalizer_gradient(int64_t position) const {
     return static_cast<T*>(c.normalizer_gradient) + index * c.query_len + position;
@@ -78,16 +91,11 @@ class PlainHead {
   T *query, *key, *value, *gradient, *partial;
 };
 
-// S and Z of a head lie at index · (D·M + D) of `states`, zeros at first.
 template <class E, class T>
 __global__ void plain_forward(LinearCall c, T* states) {
   const PlainHead<E, T> on(c, blockIdx.x);
-  T *s = states + on.index * (int64_t(c.head_dim) * c.value_dim + c.head_dim), *z = s + int64_t(c.head_dim) * c.value_dim;
-  constexpr bool kByColumns = true;
-  if (!c.causal)
-    for (int64_t j = 0; j < c.key_len; ++j) on.take_in_key(j, s, z, kByColumns);
-  for (int64_t i = 0; i < c.query_len; ++i) {
-    if (c.causal) on.take_in_key(i, s, z, kByColumns);
+  T *s = on.matrix_in(states), *z = on.vector_behind(s);
+  on.for_each_query(s, z, /*by_columns=*/true, [&](int64_t i) {
     __syncthreads();
     const E* q = on.row(c.q, i);
     on.for_each(c.head_dim, [&](int d) { on.query[d] = apply_map(c.map, on.number(q[d])); });
@@ -100,18 +108,14 @@ __global__ void plain_forward(LinearCall c, T* states) {
       for (int d = 0; d < c.head_dim; ++d) sum += on.query[d] * s[int64_t(d) * c.value_dim + m];
       to[m] = from_number<E>(sum / total);
     });
-  }
+  });
 }
 
 template <class E, class T>
 __global__ void plain_backward_queries(LinearCall c, T* states) {
   const PlainHead<E, T> on(c, blockIdx.x);
-  T *s = states + on.index * (int64_t(c.head_dim) * c.value_dim + c.head_dim), *z = s + int64_t(c.head_dim) * c.value_dim;
-  constexpr bool kByColumns = false;
-  if (!c.causal)
-    for (int64_t j = 0; j < c.key_len; ++j) on.take_in_key(j, s, z, kByColumns);
-  for (int64_t i = 0; i < c.query_len; ++i) {
-    if (c.causal) on.take_in_key(i, s, z, kByColumns);
+  T *s = on.matrix_in(states), *z = on.vector_behind(s);
+  on.for_each_query(s, z, /*by_columns=*/false, [&](int64_t i) {
     const T inverse = 1 / *on.normalizer(i);
     on.load(on.query, c.q, on.gradient, c.gradient, i, inverse);
     const auto of_phi = [&](int d) {
@@ -126,13 +130,13 @@ __global__ void plain_backward_queries(LinearCall c, T* states) {
     E* to = on.row(c.q_gradient, i);
     on.for_each(c.head_dim,
                 [&](int d) { to[d] = from_number<E>(map_gradient(c.map, on.number(x[d]), on.key[d] + delta * z[d])); });
-  }
+  });
 }
 
 template <class E, class T>
 __global__ void plain_backward_keys(LinearCall c, T* states) {
   const PlainHead<E, T> on(c, blockIdx.x);
-  T *r = states + on.index * (int64_t(c.head_dim) * c.value_dim + c.head_dim), *y = r + int64_t(c.head_dim) * c.value_dim;
+  T *r = on.matrix_in(states), *y = on.vector_behind(r);
   const auto take_in = [&](int64_t i) {
     on.load(on.query, c.q, on.gradient, c.gradient, i, 1 / *on.normalizer(i));
     on.add(r, y, on.query, on.gradient, *on.normalizer_gradient(i), /*by_columns=*/true);
