@@ -75,6 +75,20 @@ TEST(EmulatedLinear, EveryMap) {
 }
 
 // Nothing is hidden, so the composition's zeros hide nothing either.
+TEST(EmulatedLinear, StepsOfEveryDimension) {
+  // Columns for a part of a warp and for more than a block's warps at once; rows for several loads of each lane.
+  for (const auto& [head_dim, value_dim] : {std::pair(64, 64), {8, 5}, {130, 24}, {20, 520}})
+    for (const auto dtype : kDtypes) {
+      SCOPED_TRACE(std::string(dtype_name(dtype)) + " " + std::to_string(head_dim) + " " + std::to_string(value_dim));
+      const auto method = make_method("linear:kernel=cuda-plain");
+      const auto problem = problem_of({5, 5, head_dim, value_dim}, dtype, Masking::causal, 2, 2);
+      const auto inputs = make_inputs(problem, Protocol::decode, 1);
+      const auto results = decode_from(*method, inputs, 0);
+      const auto agreement = compare(*method, inputs, results, Protocol::decode, Selection::everything(problem));
+      EXPECT_TRUE(agreement.within(method->error_tolerance(dtype))) << agreement.worst << ": " << agreement.max_rel_error;
+    }
+}
+
 TEST(EmulatedLsh, ANaNReachesTheRowsThatSeeIt) {
   const auto problem = problem_of({200, 200, 16, 16}, at::kFloat, Masking::none);
   const auto inputs = inputs_of(problem, Protocol::forward);

@@ -1,6 +1,7 @@
 #include "attn/kernels/cuda/linear_plain.cuh"
 
 #include "attn/kernels/cuda/launch.cuh"
+#include "attn/kernels/cuda/linear_step.cuh"
 #include "attn/kernels/cuda/run.h"
 
 namespace attn::cuda {
@@ -37,12 +38,11 @@ void run_linear_plain(const LinearCall& c, ElementKind element, Pass pass, void*
 
 void run_linear_step(const LinearCall& c, ElementKind element, void* s, void* z, cudaStream_t stream) {
   const OnStream launch(stream);
-  const int threads = threads_for(c.value_dim);
+  const int warps = (c.value_dim + kStepColumns - 1) / kStepColumns, threads = kWarp * (warps < kStepWarps ? warps : kStepWarps);
   with_types(element, [&](auto e, auto t) {
     using E = decltype(e);
     using T = decltype(t);
-    launch(step<E, T>, c.batch * c.heads, threads, PlainHead<E, T>::shared_bytes(c, threads), c, static_cast<T*>(s),
-           static_cast<T*>(z));
+    launch(step<E, T>, c.batch * c.heads, threads, step_shared_bytes<T>(c.head_dim), c, static_cast<T*>(s), static_cast<T*>(z));
   });
 }
 

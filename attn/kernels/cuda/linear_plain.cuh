@@ -1,5 +1,5 @@
 // Linear attention on the GPU, plainly: a block a head, one position after the other, any dimension, float32 or float64 sums.
-// What runs where linear.cuh has no kernel, and the decoding step.
+// What runs where linear.cuh has no kernel.
 //
 // S [D,M] (or R) lies in global memory, column m (or row d) with the thread that owns it; φ of the position in shared memory.
 #pragma once
@@ -161,31 +161,6 @@ __global__ void plain_backward_keys(LinearCall c, T* states) {
       of_k[d] = from_number<E>(seen ? map_gradient(c.map, on.number(x[d]), sum) : T(0));
     });
   }
-}
-
-// One token: k and v into S [heads, D, M] and Z [heads, D], then the output for q; each row of S is read and written once.
-template <class E, class T>
-__global__ void step(LinearCall c, T* s, T* z) {
-  const PlainHead<E, T> on(c, blockIdx.x);
-  s += on.index * c.head_dim * c.value_dim, z += on.index * c.head_dim;
-  const E *q = on.row(c.q, 0), *k = on.row(c.k, 0), *v = on.row(c.v, 0);
-  on.for_each(c.head_dim,
-              [&](int d) { on.query[d] = apply_map(c.map, on.number(q[d])), on.key[d] = apply_map(c.map, on.number(k[d])); });
-  __syncthreads();
-  const T total = on.sum(c.head_dim, [&](int d) { return on.query[d] * (z[d] += on.key[d]); }) + T(c.epsilon);
-  E* to = on.row(c.output, 0);
-  on.for_each(c.value_dim, [&](int m) {
-    const T value = on.number(v[m]);
-    T sum = 0;
-#pragma unroll 8
-    for (int d = 0; d < c.head_dim; ++d) {
-      T& at = s[int64_t(d) * c.value_dim + m];
-      const T x = at + on.key[d] * value;
-      at = x;
-      sum += on.query[d] * x;
-    }
-    to[m] = from_number<E>(sum / total);
-  });
 }
 
 }  // namespace attn::cuda
