@@ -186,6 +186,17 @@ TEST(ResultFolder, AMalformedLineIsNamed) {
   }
 }
 
+TEST(ResultFolder, ARecordThatDoesNotSayWhatWasRunIsNamed) {
+  const TempFolder temp;
+  for (const char* column : {"method", "query_len", "graph", "outcome"}) {
+    auto json = some_record(512).to_json();
+    json.erase(column);
+    temp.write("records.jsonl", json.dump() + "\n");
+    EXPECT_CONTAINS(message_of<UsageError>([&] { read_records(temp.path()); }),
+                    ":1: not a record: it has no " + std::string(column));
+  }
+}
+
 TEST(ResultFolder, ADeeplyNestedLineDoesNotCrash) {
   const TempFolder temp;
   temp.write("records.jsonl", std::string(200'000, '[') + "\n");

@@ -290,6 +290,8 @@ TEST(SweepErrors, MalformedTomlNamesTheLine) {
       {"[axes]\n\xff\xfe = 3\n", ":"},
       {"[axes]\nmethod = \"linear\"\nbatch = 99999999999999999999\n", ":3:"},
       {"= 3\n", ":1:"},
+      {"\xef\xbb\xaf = 3\n", ":1:"},
+      {"\xc3\xa9 = 3\n", ":1:"},
       {std::string("[axes]\nmethod = \"a\0b\"\n", 21), ":2:"},
       {std::string(5000, '['), ":1:"},
       {"a = " + std::string(5000, '['), ":1:"},
