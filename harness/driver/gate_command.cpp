@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -15,6 +13,7 @@
 #include "harness/driver/gate.h"
 #include "harness/driver/gate_report.h"
 #include "harness/driver/gate_suite.h"
+#include "harness/driver/result_folder.h"
 #include "harness/driver/shared_options.h"
 #include "harness/driver/text_table.h"
 #include "harness/driver/units.h"
@@ -39,12 +38,8 @@ std::string text_of(const Json& json, int indent) { return json.dump(indent, ' '
 
 void write_out(const std::string& folder, const std::string& name, const Json& json) {
   if (folder.empty()) return;
-  std::filesystem::create_directories(folder);
-  const auto path = (std::filesystem::path(folder) / name).string();
-  std::ofstream file(path);
-  file << text_of(json, 1);
-  file.close();
-  if (!file) throw UsageError(path + ": cannot write");
+  make_folder(folder);
+  replace_file(folder, name, text_of(json, 1));
 }
 
 // From the instructions of each side, which are the same whenever they are counted.

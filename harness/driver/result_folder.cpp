@@ -87,6 +87,26 @@ std::vector<Record> read_records(const std::string& folder_or_file) {
   return parse_log(path).records;
 }
 
+void make_folder(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) throw UsageError(fmt::format("{}: cannot make the folder: {}", path, error.message()));
+}
+
+void replace_file(const std::string& folder, const std::string& name, const std::string& text) {
+  const auto path = joined(folder, name.c_str()), temporary = path + ".new";
+  try {
+    FileDescriptor file;
+    unlink(temporary.c_str());  // of a run that was killed
+    file.open(temporary, O_WRONLY | O_CREAT | O_EXCL);
+    write_all(file, text, path);
+  } catch (...) {
+    unlink(temporary.c_str());
+    throw;
+  }
+  if (rename(temporary.c_str(), path.c_str()) != 0) fail(path, "replace");
+}
+
 FileDescriptor::~FileDescriptor() {
   if (descriptor_ >= 0) close(descriptor_);
 }
@@ -98,9 +118,7 @@ void FileDescriptor::open(const std::string& path, int flags) {
 }
 
 ResultFolder::ResultFolder(std::string path) : path_(std::move(path)) {
-  std::error_code error;
-  fs::create_directories(path_, error);
-  if (error) throw UsageError(fmt::format("{}: cannot make the folder: {}", path_, error.message()));
+  make_folder(path_);
   const auto lock_path = joined(path_, ".lock");
   lock_.open(lock_path, O_RDWR | O_CREAT);
   if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
@@ -161,23 +179,11 @@ Json read_environment(const std::string& folder) {
   return json;
 }
 
-void ResultFolder::write_environment(const Json& environment) { write_file("environment.json", environment.dump(2) + "\n"); }
-
-void ResultFolder::write_csv() const { write_file("records.csv", records_csv(records_)); }
-
-void ResultFolder::write_file(const std::string& name, const std::string& text) const {
-  const auto path = joined(path_, name.c_str()), temporary = path + ".new";
-  try {
-    FileDescriptor file;
-    unlink(temporary.c_str());  // of a run that was killed
-    file.open(temporary, O_WRONLY | O_CREAT | O_EXCL);
-    write_all(file, text, path);
-  } catch (...) {
-    unlink(temporary.c_str());
-    throw;
-  }
-  if (rename(temporary.c_str(), path.c_str()) != 0) fail(path, "replace");
+void ResultFolder::write_environment(const Json& environment) {
+  replace_file(path_, "environment.json", environment.dump(2) + "\n");
 }
+
+void ResultFolder::write_csv() const { replace_file(path_, "records.csv", records_csv(records_)); }
 
 std::string provenance_differences(const Json& before, const Json& now) {
   std::string text;

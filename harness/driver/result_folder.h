@@ -30,6 +30,13 @@ class FileDescriptor {
   int descriptor_ = -1;
 };
 
+// With the folders above it. Throws UsageError naming it.
+void make_folder(const std::string& path);
+
+// The folder's file in one step, so that nobody sees half of it. Throws UsageError naming it; the one before stays then. Nothing
+// is written through a symbolic link.
+void replace_file(const std::string& folder, const std::string& name, const std::string& text);
+
 // A folder that this process alone writes to.
 class ResultFolder {
  public:
@@ -56,8 +63,6 @@ class ResultFolder {
   void write_csv() const;
 
  private:
-  void write_file(const std::string& name, const std::string& text) const;
-
   std::string path_;
   FileDescriptor lock_, log_;
   std::vector<Record> records_;

@@ -150,7 +150,12 @@ def test_a_request_holds_only_what_is_not_as_by_default(gate, build_of, tmp_path
 
 
 def test_everything_measured_is_kept(gate, build_of, tmp_path):
+    outside = tmp_path / "outside"
+    outside.write_text("precious")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/gate.json").symlink_to(outside)
     gate(build_of(), build_of(), "--out", tmp_path / "out")
+    assert outside.read_text() == "precious"
     kept = strict_json((tmp_path / "out/gate.json").read_text())
     assert kept["result"] == "pass" and len(kept["cases"][0]["base"]) >= 8
     assert kept["base"]["revision"] and kept["looks"] == [8, 12, 20]
