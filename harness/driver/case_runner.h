@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/protocol/record.h"
@@ -37,7 +38,7 @@ class Ceilings {
 // Predicts the time of a call from its cost and the ceilings, corrected by what the same method took before.
 class TimePredictor {
  public:
-  explicit TimePredictor(Ceilings ceilings) : ceilings_(ceilings) {}
+  explicit TimePredictor(Ceilings ceilings) : ceilings_(std::move(ceilings)) {}
 
   // `record` holds a case and its cost. Milliseconds; NaN without a cost.
   double predict(const Record& record) const;
