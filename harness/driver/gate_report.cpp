@@ -137,13 +137,12 @@ GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<Judg
     if (waiver != waivers.end() && result != GateResult::pass) line.waived = waiver->second;
     else any[size_t(result)] = true;
   }
-  for (const auto result : {GateResult::unusable, GateResult::regression, GateResult::inconclusive})
+  // A certain slowdown is one, whatever else could not be told.
+  for (const auto result : {GateResult::regression, GateResult::unusable, GateResult::inconclusive})
     if (any[size_t(result)]) {
       report.result = result;
       break;
     }
-  // A certain slowdown is one, whatever else could not be told.
-  if (any[size_t(GateResult::regression)]) report.result = GateResult::regression;
   return report;
 }
 

@@ -63,6 +63,18 @@ Case reduced(Case c) {
   return c;
 }
 
+// As a side is asked for it.
+Case case_of(const SuiteCase& suite_case, const Side& side) {
+  auto c = suite_case.c;
+  c.injected_slowdown_percent = side.injected_slowdown_percent;
+  return c;
+}
+
+void add_fault(SuiteCase& suite_case, const Side& side, const std::string& fault) {
+  auto& text = suite_case.unusable;
+  text += fmt::format("{}the {} {}", text.empty() ? "" : "; ", side.name, fault);
+}
+
 }  // namespace
 
 GateSuite::GateSuite(const SuiteOptions& options, std::vector<Side> sides)
@@ -176,17 +188,6 @@ void GateSuite::count_instructions() {
 
 void GateSuite::note(const std::string& text) const {
   if (!options_.quiet) fmt::print(stderr, "{}\n", text);
-}
-
-Case GateSuite::case_of(const SuiteCase& suite_case, const Side& side) const {
-  auto c = suite_case.c;
-  c.injected_slowdown_percent = side.injected_slowdown_percent;
-  return c;
-}
-
-void GateSuite::add_fault(SuiteCase& suite_case, const Side& side, const std::string& fault) {
-  auto& text = suite_case.unusable;
-  text += fmt::format("{}the {} {}", text.empty() ? "" : "; ", side.name, fault);
 }
 
 }  // namespace attnbench

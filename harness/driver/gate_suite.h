@@ -60,8 +60,6 @@ class GateSuite {
 
  private:
   void measure(SuiteCase& suite_case);
-  Case case_of(const SuiteCase& suite_case, const Side& side) const;
-  void add_fault(SuiteCase& suite_case, const Side& side, const std::string& fault);
 
   SuiteOptions options_;
   std::vector<Side> sides_;
