@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "attn/agreement.h"
-#include "attn/kernels/cuda_device.h"
+#include "attn/cuda/cuda_device.h"
 
 namespace attn {
 namespace {

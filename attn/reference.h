@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "attn/feature_map.h"
+#include "attn/linear/feature_map.h"
 #include "attn/mask.h"
 
 namespace attn::reference {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "attn/linear_method.h"
+#include "attn/linear/method.h"
 #include "attn/reference.h"
 #include "attn/registry.h"
 

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "attn/linear_method.h"
+#include "attn/linear/method.h"
 #include "attn/registry.h"
 
 namespace attn {

@@ -1,6 +1,6 @@
 // polynomial-2: linear attention whose kernel is 1 + s + s²/2, s = q·k/√D, the second-order expansion of softmax's. Its
 // D(D+1)/2 + D + 1 features exist for one chunk at a time.
-#include "attn/linear_method.h"
+#include "attn/linear/method.h"
 #include "attn/reference.h"
 #include "attn/registry.h"
 

@@ -2,7 +2,7 @@
 // Fourier features of the same kernel (Rahimi & Recht 2007), whose denominator may come near zero or below.
 #include <ATen/ATen.h>
 
-#include "attn/linear_method.h"
+#include "attn/linear/method.h"
 #include "attn/reference.h"
 #include "attn/registry.h"
 

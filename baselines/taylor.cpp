@@ -1,6 +1,6 @@
 // taylor: first-order Taylor expansion of the softmax kernel, 1 + q̂·k̂ with normalised q̂ and k̂, as linear attention with the
 // features [1, x̂]: (Σv + q̂(k̂ᵀv)) / (L + q̂·Σk̂ + ε).
-#include "attn/linear_method.h"
+#include "attn/linear/method.h"
 #include "attn/reference.h"
 #include "attn/registry.h"
 

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "harness/protocol/machine.h"
+#include "harness/schema/machine.h"
 #include "harness/worker/cuda/module.h"
 #include "harness/worker/kept_memory.h"
 #include "harness/worker/memory.h"

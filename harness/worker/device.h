@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "harness/protocol/record.h"
+#include "harness/schema/record.h"
 #include "harness/worker/timing.h"
 
 namespace attnbench {

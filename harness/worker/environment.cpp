@@ -9,7 +9,7 @@
 
 #include "attn/registry.h"
 #include "build_info.h"
-#include "harness/protocol/machine.h"
+#include "harness/schema/machine.h"
 
 namespace attnbench {
 namespace {

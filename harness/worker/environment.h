@@ -1,7 +1,7 @@
 // What the worker knows of its build and its machine.
 #pragma once
 
-#include "harness/protocol/record.h"
+#include "harness/schema/record.h"
 
 namespace attnbench {
 

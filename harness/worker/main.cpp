@@ -13,7 +13,7 @@
 #include <optional>
 #include <vector>
 
-#include "harness/protocol/machine.h"
+#include "harness/schema/machine.h"
 #include "harness/worker/ceilings.h"
 #include "harness/worker/device.h"
 #include "harness/worker/environment.h"

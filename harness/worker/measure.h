@@ -2,7 +2,7 @@
 #pragma once
 
 #include "attn/problem.h"
-#include "harness/protocol/record.h"
+#include "harness/schema/record.h"
 #include "harness/worker/turns.h"
 
 namespace attnbench {

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "attn/agreement.h"
-#include "attn/kernels/instruction_set.h"
-#include "attn/kernels/linear.h"
+#include "attn/cpu/instruction_set.h"
+#include "attn/linear/implementation.h"
 #include "attn/registry.h"
-#include "harness/protocol/machine.h"
+#include "harness/schema/machine.h"
 #include "harness/worker/ceilings.h"
 #include "harness/worker/kept_memory.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "attn/agreement.h"
-#include "harness/protocol/record.h"
+#include "harness/schema/record.h"
 #include "harness/worker/device.h"
 #include "harness/worker/timing.h"
 

@@ -1,5 +1,5 @@
 // Runs CUDA kernels on the CPU, so that tests without a GPU go through the kernels' own source: blocks one after another, the
-// threads of a block as fibres that switch where they wait for each other. What attn/kernels/cuda/device.h includes in the place
+// threads of a block as fibres that switch where they wait for each other. What attn/cuda/device.h includes in the place
 // of the CUDA toolkit.
 //
 // Kernels get: threadIdx, blockIdx, blockDim, gridDim; __syncthreads, __syncwarp; the shuffles and votes of whole or partial

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "attn/kernels/cuda/mma.h"
+#include "attn/cuda/mma.h"
 
 namespace attn::cuda {
 namespace {

@@ -5,10 +5,10 @@
 
 #include <string>
 
-#include "attn/kernels/lsh.h"
-#include "attn/lsh_attention.h"
+#include "attn/lsh/implementation.h"
+#include "attn/lsh/lsh_attention.h"
 #include "tests/emulation/cuda.h"
-#include "tests/method_helpers.h"
+#include "tests/support/method_helpers.h"
 
 namespace attn::cuda {
 namespace {

@@ -1,7 +1,7 @@
 // The CPU takes the part of the GPU, and memory that nobody has written is NaN.
 #include <ATen/Context.h>
 
-#include "attn/kernels/cuda_device.h"
+#include "attn/cuda/cuda_device.h"
 
 namespace {
 

@@ -1,8 +1,8 @@
 // Any text as a sweep file: its cases, or a UsageError; nothing else.
-#include "harness/driver/errors.h"
-#include "harness/driver/sweep_file.h"
+#include "harness/text/errors.h"
+#include "harness/sweep/sweep_file.h"
 #include "tests/fuzz/in_memory_file.h"
-#include "tests/test_catalogue.h"
+#include "tests/support/test_catalogue.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const auto catalogue = attnbench::test_catalogue();

@@ -14,7 +14,7 @@ CLOSE = {"rel": 1e-9, "abs": 1e-12}
 
 @pytest.fixture(scope="module")
 def probe(build):
-    """probe(name, *arguments) calls a function of harness/driver/statistics.h."""
+    """probe(name, *arguments) calls a function of harness/statistics/statistics.h."""
     program = build / "tests/statistics_probe"
     with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
 

@@ -8,28 +8,41 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-ROOMS = ("attn", "baselines", "experiments", "harness", "tests")
+ROOMS = ("attn", "baselines", "harness", "tests")
 SUFFIXES = (".h", ".cpp", ".cu", ".cuh")
 
 # Which room may include from which. Every other direction is a mistake.
-ALLOWED = {
-    "attn": {"attn"},
-    "baselines": {"attn", "baselines"},
-    "experiments": {"attn", "experiments"},
-    "harness/protocol": {"harness/protocol"},
-    "harness/worker": {"harness/worker", "harness/protocol", "attn", "experiments"},
-    "harness/driver": {"harness/driver", "harness/protocol"},
-    "tests": {
-        "attn", "baselines", "experiments", "harness/protocol", "harness/worker", "harness/driver",
-        "tests",
+DRIVER = {
+    "harness/schema": set(),
+    "harness/statistics": set(),
+    "harness/text": {"harness/schema", "harness/statistics"},
+    "harness/process": {"harness/schema", "harness/text"},
+    "harness/records": {"harness/schema", "harness/text"},
+    "harness/analysis": {"harness/schema", "harness/statistics", "harness/text"},
+    "harness/sweep": {
+        "harness/schema", "harness/statistics", "harness/text", "harness/process", "harness/records",
+    },
+    "harness/gate": {
+        "harness/schema", "harness/statistics", "harness/text", "harness/process", "harness/records",
+        "harness/sweep",
+    },
+    "harness/cli": {
+        "harness/schema", "harness/statistics", "harness/text", "harness/process", "harness/records",
+        "harness/analysis", "harness/sweep", "harness/gate",
     },
 }  # fmt: skip
+ALLOWED = {room: others | {room} for room, others in DRIVER.items()} | {
+    "attn": {"attn"},
+    "baselines": {"attn", "baselines"},
+    "harness/worker": {"harness/worker", "harness/schema", "attn"},
+    "tests": {"attn", "baselines", "harness/worker", "tests"} | set(DRIVER),
+}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.MULTILINE)
 
 
 def room(path):
-    """"attn/kernels/x.h" is in "attn", "harness/driver/x.h" in "harness/driver"."""
+    """"attn/cpu/x.h" is in "attn", "harness/text/x.h" in "harness/text"."""
     parts = Path(path).parts
     return "/".join(parts[:2]) if parts[0] == "harness" else parts[0]
 
@@ -73,19 +86,18 @@ def test_includes_go_one_way():
     [
         ("attn/linear.cpp", '#include "attn/method.h"', True),
         ("attn/linear.cpp", '#include "baselines/softmax.h"', False),
-        ("attn/kernels/x.cu", '  #  include "harness/protocol/case.h"', False),
-        ("attn/linear.cpp", "#include <harness/protocol/case.h>", False),
-        ("attn/linear.cpp", '#include "../harness/protocol/case.h"', False),
+        ("attn/cpu/x.cu", '  #  include "harness/schema/case.h"', False),
+        ("attn/linear.cpp", "#include <harness/schema/case.h>", False),
+        ("attn/linear.cpp", '#include "../harness/schema/case.h"', False),
         ("attn/linear.cpp", "#include <ATen/ATen.h>", True),
         ("baselines/sdpa.cpp", '#include "attn/registry.h"', True),
         ("baselines/sdpa.cpp", '#include "harness/worker/measure.h"', False),
-        ("harness/protocol/case.cpp", '#include "harness/driver/csv.h"', False),
-        ("harness/worker/main.cpp", '#include "harness/protocol/record.h"', True),
-        ("harness/worker/main.cpp", '#include "harness/driver/csv.h"', False),
-        ("harness/driver/main.cpp", '#include "attn/problem.h"', False),
-        ("harness/driver/main.cpp", '#include "harness/worker/measure.h"', False),
-        ("experiments/copy.cpp", '#include "harness/worker/measure.h"', False),
-        ("tests/case_test.cpp", '#include "harness/driver/csv.h"', True),
+        ("harness/schema/case.cpp", '#include "harness/text/csv.h"', False),
+        ("harness/worker/main.cpp", '#include "harness/schema/record.h"', True),
+        ("harness/worker/main.cpp", '#include "harness/text/csv.h"', False),
+        ("harness/cli/main.cpp", '#include "attn/problem.h"', False),
+        ("harness/cli/main.cpp", '#include "harness/worker/measure.h"', False),
+        ("tests/harness/schema/case_test.cpp", '#include "harness/text/csv.h"', True),
     ],
 )
 def test_the_check_of_includes_can_fail(path, line, right):

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/protocol/record.h"
+#include "harness/schema/record.h"
 
 namespace attnbench {
 

@@ -1,0 +1,163 @@
+// Products of small matrices by one warp: d [16,8] += a [16,K] · b [K,8] with sums in float32, K = 16 for 16-bit elements and 8
+// for TF32, as the tensor cores' mma.sync has them. Which lane holds which entries is the hardware's: a lane's group is lane / 4,
+// its place in the group lane % 4.
+//
+//   d  entries (group, 2·place + {0,1}) and (group + 8, the same)
+//
+// Fragments are read from shared memory by the functions here, so that nothing else knows their layout.
+#pragma once
+
+#include <type_traits>
+
+#include "attn/cuda/device.h"
+
+namespace attn::cuda {
+
+struct Accumulator {
+  float x[4] = {0, 0, 0, 0};
+
+  // Row and column of x[i] within the 16 × 8 tile.
+  __device__ static int row(int i) { return int(threadIdx.x) % kWarp / 4 + (i / 2) * 8; }
+  __device__ static int column(int i) { return int(threadIdx.x) % 4 * 2 + i % 2; }
+};
+
+// How float32 numbers are multiplied.
+enum class Precision {
+  half_precision,  // elements of 16 bits as they are
+  tf32,            // float32 rounded to 10 bits behind the point
+  tf32_three,      // float32 as the sum of two such: three products, an error of about 2⁻²¹
+};
+
+// E: what lies in shared memory.
+template <class E, Precision kPrecision>
+struct Fragments {
+  static constexpr int kDepth = sizeof(E) == 2 ? 16 : 8;
+  static constexpr int kWords = kPrecision == Precision::tf32_three ? 2 : 1;  // the rounded number, and what it leaves
+
+  struct A {
+    uint32_t x[kWords][4];
+  };
+  struct B {
+    uint32_t x[kWords][2];
+  };
+
+  // a[r][k] at tile[r · row_stride + k · depth_stride].
+  __device__ static A load_a(const E* tile, int row_stride, int depth_stride) {
+    const int lane = int(threadIdx.x) % kWarp, group = lane / 4, place = lane % 4;
+    A a;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int r = group + (i % 2) * 8;
+      if constexpr (sizeof(E) == 2) {
+        const E* p = tile + r * row_stride + (place * 2 + (i / 2) * 8) * depth_stride;
+        a.x[0][i] = pair(p[0], p[depth_stride]);
+      } else {
+        set(a.x, i, tile[r * row_stride + (place + (i / 2) * 4) * depth_stride]);
+      }
+    }
+    return a;
+  }
+  // b[k][c] at tile[k · depth_stride + c · column_stride]; float32 is rounded on the way.
+  template <class Source>
+  __device__ static B load_b(const Source* tile, int depth_stride, int column_stride) {
+    const int lane = int(threadIdx.x) % kWarp, group = lane / 4, place = lane % 4;
+    B b;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      if constexpr (sizeof(E) == 2) {
+        const Source* p = tile + (place * 2 + i * 8) * depth_stride + group * column_stride;
+        b.x[0][i] = pair(rounded(p[0]), rounded(p[depth_stride]));
+      } else {
+        set(b.x, i, tile[(place + i * 4) * depth_stride + group * column_stride]);
+      }
+    }
+    return b;
+  }
+
+  __device__ static void multiply_add(Accumulator& d, const A& a, const B& b) {
+    if constexpr (kPrecision == Precision::tf32_three) {
+      product(d, a.x[1], b.x[0]);
+      product(d, a.x[0], b.x[1]);
+    }
+    product(d, a.x[0], b.x[0]);
+  }
+
+ private:
+  __device__ static E rounded(E x) { return x; }
+  template <class Source>
+  __device__ static E rounded(Source x) {
+    return from_float<E>(x);
+  }
+  __device__ static uint32_t pair(E low, E high) { return uint32_t(low.bits) | uint32_t(high.bits) << 16; }
+  template <int kCount>
+  __device__ static void set(uint32_t (&x)[kWords][kCount], int i, float value) {
+    x[0][i] = to_tf32(value);
+    if constexpr (kWords == 2) x[1][i] = to_tf32(value - bits_to_float(x[0][i]));
+  }
+  __device__ static uint32_t to_tf32(float x) {
+#ifdef __CUDA_ARCH__
+    uint32_t bits;
+    asm("cvt.rna.tf32.f32 %0, %1;\n" : "=r"(bits) : "f"(x));
+    return bits;
+#else
+    const uint32_t bits = float_to_bits(x);
+    if ((bits & 0x7f800000) == 0x7f800000) return bits;
+    return (bits + 0x1000) & 0xffffe000;
+#endif
+  }
+
+  __device__ static void product(Accumulator& d, const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+#ifdef __CUDA_ARCH__
+    if constexpr (sizeof(E) == 4)
+      asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+                   : "+f"(d.x[0]), "+f"(d.x[1]), "+f"(d.x[2]), "+f"(d.x[3])
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    else if constexpr (std::is_same<E, Half>::value)
+      asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+                   : "+f"(d.x[0]), "+f"(d.x[1]), "+f"(d.x[2]), "+f"(d.x[3])
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    else
+      asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+                   : "+f"(d.x[0]), "+f"(d.x[1]), "+f"(d.x[2]), "+f"(d.x[3])
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#elif !defined(__CUDACC__)
+    // Each lane sees all fragments and sums up its own four entries.
+    struct Given {
+      uint32_t a[4], b[2];
+    } mine;
+    memcpy(mine.a, a, sizeof mine.a), memcpy(mine.b, b, sizeof mine.b);
+    const char* all = emulation::exchange(kAllLanes, &mine, sizeof mine);
+    const auto word = [&](unsigned lane) -> const Given& { return emulation::given_by<Given>(all, lane); };
+    for (int i = 0; i < 4; ++i) {
+      const int r = Accumulator::row(i), c = Accumulator::column(i);
+      for (int k = 0; k < kDepth; ++k) {
+        const int half = kDepth / 2, per_lane = sizeof(E) == 2 ? 2 : 1;
+        const auto holder = [&](int line) { return unsigned(line % 8 * 4 + k % half / per_lane); };
+        const uint32_t of_a = word(holder(r)).a[r / 8 + 2 * (k / half)], of_b = word(holder(c)).b[k / half];
+        d.x[i] += entry(of_a, k) * entry(of_b, k);
+      }
+    }
+#endif
+  }
+  __device__ static float entry(uint32_t word, int k) {
+    if constexpr (sizeof(E) == 4) return bits_to_float(word);
+    else return to_float(E{uint16_t(k % 2 == 0 ? word : word >> 16)});
+  }
+};
+
+// sum [16, 8·kTiles] += a [16, kSteps·kDepth] · b, for the strides of Fragments.
+template <class F, int kTiles, int kSteps, class A, class B>
+__device__ inline void multiply(Accumulator (&sum)[kTiles], const A* a, int a_row, int a_depth, const B* b, int b_depth,
+                                int b_column) {
+  // Wide rows leave registers for one step at a time.
+  [[maybe_unused]] constexpr int kAtOnce = kTiles >= 16 ? 1 : kSteps > 4 ? 2 : 4;
+#pragma unroll kAtOnce
+  for (int k = 0; k < kSteps; ++k) {
+    const auto of_a = F::load_a(a + k * F::kDepth * a_depth, a_row, a_depth);
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t)
+      F::multiply_add(sum[t], of_a, F::load_b(b + k * F::kDepth * b_depth + t * 8 * b_column, b_depth, b_column));
+  }
+}
+
+}  // namespace attn::cuda

@@ -1,9 +1,0 @@
-#include "attn/kernels/cuda/linear_dims.cuh"
-
-namespace attn::cuda {
-
-void run_linear_float16(const LinearCall& call, int dim, Pass pass, cudaStream_t stream) {
-  run_linear<Half, Precision::tf32>(call, dim, pass, stream);
-}
-
-}  // namespace attn::cuda

@@ -1,0 +1,135 @@
+// Feature maps on vectors.
+#pragma once
+
+#include "attn/linear/cpu/chunk.h"
+
+namespace attn::kernels {
+namespace {
+
+// Maps that go entry by entry: φ(x) and, from x, φ(x) and the gradient of φ, the gradient of x.
+template <class V>
+struct Elu {
+  static constexpr bool kEntrywise = true;
+  static typename V::F apply(typename V::F x) {
+    const auto below = V::exp(V::min(V::zero(), x));
+    return V::choose(V::greater(x, V::zero()), V::add(x, V::all(1)), below);
+  }
+  static typename V::F gradient(typename V::F, typename V::F phi, typename V::F g) { return V::mul(g, V::min(V::all(1), phi)); }
+};
+template <class V>
+struct Elu01 {
+  static constexpr bool kEntrywise = true;
+  static typename V::F apply(typename V::F x) {
+    const auto below = V::fma(V::all(0.1f), V::exp(V::min(V::zero(), x)), V::all(0.9f));
+    return V::choose(V::greater(x, V::zero()), V::add(x, V::all(1)), below);
+  }
+  static typename V::F gradient(typename V::F x, typename V::F phi, typename V::F g) {
+    return V::mul(g, V::choose(V::greater(x, V::zero()), V::all(1), V::sub(phi, V::all(0.9f))));
+  }
+};
+template <class V>
+struct Relu {
+  static constexpr bool kEntrywise = true;
+  static typename V::F apply(typename V::F x) { return V::max(V::zero(), x); }  // NaN stays NaN
+  static typename V::F gradient(typename V::F x, typename V::F, typename V::F g) {
+    return V::choose(V::greater(x, V::zero()), g, V::zero());
+  }
+};
+
+// Maps of whole rows, the same two for one row. Rows of x have kPadding zeros and more behind their `dim` entries, those of
+// φ at least as many places more than features; what is written there does not matter.
+template <class V>
+struct Taylor {
+  static constexpr bool kEntrywise = false;
+  static constexpr float kShortest = 1e-12f;
+
+  static float length_of(const float* x, int64_t dim) {
+    const float length = __builtin_sqrtf(dot<V>(x, x, padded(dim)));
+    return length < kShortest ? kShortest : length;
+  }
+  static void apply(const float* x, int64_t dim, float* phi) {
+    const auto length = V::all(length_of(x, dim));
+    phi[0] = 1;
+    for (int64_t c = 0; c < dim; c += V::kLanes) V::store(phi + 1 + c, V::div(V::load(x + c), length));
+  }
+  static void gradient(const float* x, const float* phi, const float* g, int64_t dim, float* to) {
+    const float factor = 1 / length_of(x, dim);
+    float along = 0;
+    for (int64_t d = 0; d < dim; ++d) along += phi[1 + d] * g[1 + d];
+    for (int64_t d = 0; d < dim; ++d) to[d] = (g[1 + d] - phi[1 + d] * along) * factor;
+  }
+};
+template <class V>
+struct Polynomial2 {
+  static constexpr bool kEntrywise = false;
+  static constexpr float kRootHalf = 0.70710678f;
+
+  // x̃ is kept in the features themselves: 1, x̃, then for each a the products with b ≥ a.
+  static float scale_of(int64_t dim) { return 1 / __builtin_sqrtf(__builtin_sqrtf(float(dim))); }
+  static void apply(const float* x, int64_t dim, float* phi) {
+    const auto scale = V::all(scale_of(dim));
+    phi[0] = 1;
+    for (int64_t c = 0; c < dim; c += V::kLanes) V::store(phi + 1 + c, V::mul(V::load(x + c), scale));
+    float* products = phi + 1 + dim;
+    for (int64_t a = 0; a < dim; ++a) {
+      const auto factor = V::mul(V::all(x[a]), V::mul(scale, scale));
+      for (int64_t b = a; b < dim; b += V::kLanes) V::store(products + b - a, V::mul(V::load(x + b), factor));
+      products[0] *= kRootHalf;
+      products += dim - a;
+    }
+  }
+  static void gradient(const float* x, const float*, const float* g, int64_t dim, float* to) {
+    const float scale = scale_of(dim);
+    for (int64_t d = 0; d < dim; ++d) to[d] = g[1 + d];
+    const float* of_products = g + 1 + dim;
+    for (int64_t a = 0; a < dim; ++a) {
+      const float at_a = x[a] * scale;
+      float sum = of_products[0] * at_a * (2 * kRootHalf);
+      auto sums = V::zero();
+      int64_t b = a + 1;
+      for (; b + V::kLanes <= dim; b += V::kLanes) {
+        const auto h = V::load(of_products + b - a);
+        sums = V::fma(h, V::load(x + b), sums);
+        V::store(to + b, V::fma(h, V::all(at_a), V::load(to + b)));
+      }
+      for (; b < dim; ++b) {
+        sum += of_products[b - a] * x[b] * scale;
+        to[b] += of_products[b - a] * at_a;
+      }
+      to[a] += sum + V::sum(sums) * scale;
+      of_products += dim - a;
+    }
+    for (int64_t d = 0; d < dim; ++d) to[d] *= scale;
+  }
+};
+
+// FAVOR+: exp(ωx̃ − ‖x̃‖²/2)/√F with the row's largest exponent as its scale. The products with ω are a chunk's affair, Linear's.
+struct Favor {
+  static constexpr bool kEntrywise = false;
+};
+
+// Features of `height` rows, zeros beyond them and in rows from `count` on. Maps of rows get theirs in the buffer x.
+template <class V, class E, class Map>
+inline void apply_map(const Rows& rows, int64_t begin, int64_t count, int64_t dim, int64_t features, int64_t width, int64_t ahead,
+                      float* x, int64_t x_width, float* phi, int64_t height = kTokens) {
+  if constexpr (!Map::kEntrywise) load_rows<V, E>(rows, begin, count, dim, x, x_width, ahead, height);
+  const E* from = static_cast<const E*>(rows.data) + begin * rows.stride;
+  const int64_t whole = features / V::kLanes * V::kLanes;
+  const auto rest = V::first(features - whole);
+  for (int64_t t = 0; t < count; ++t, from += rows.stride, x += x_width, phi += width) {
+    int64_t c = whole;
+    if constexpr (Map::kEntrywise) {
+      prefetch_row<0>(from + ahead * rows.stride, dim);
+      for (c = 0; c < whole; c += V::kLanes) V::store(phi + c, Map::apply(V::load(from + c)));
+      if (c < features) V::store(phi + c, Map::apply(V::load(from + c, rest)));
+    } else {
+      Map::apply(x, dim, phi);
+    }
+    if (c < features) V::store(phi + c, V::keep(V::load(phi + c), rest)), c += V::kLanes;
+    for (; c < width; c += V::kLanes) V::store(phi + c, V::zero());
+  }
+  for (float* end = phi + (height - count) * width; phi < end; phi += V::kLanes) V::store(phi, V::zero());
+}
+
+}  // namespace
+}  // namespace attn::kernels

@@ -1,0 +1,207 @@
+#include "attn/linear/feature_map.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <c10/util/Exception.h>
+
+#include <cmath>
+
+namespace attn {
+namespace {
+
+using at::Tensor;
+
+class EluPlusOne : public FeatureMap {
+ public:
+  explicit EluPlusOne(double alpha) : alpha_(alpha) {}
+
+  int64_t count(int64_t dim) const override { return dim; }
+  Features apply(const Tensor& x) const override { return {at::elu(x, alpha_).add(1), {}}; }
+  // φ' is 1 where x > 0 and α·exp(x) = φ − 1 + α elsewhere.
+  Tensor gradient(const Tensor& x, const Features& f, const Tensor& phi_gradient) const override {
+    if (alpha_ == 1) return f.phi.clamp_max(1).mul_(phi_gradient);
+    return f.phi.add(alpha_ - 1).masked_fill_(x > 0, 1).mul_(phi_gradient);
+  }
+  Tensor kernel(const Tensor& q, const Tensor& k) const override {
+    const auto phi = [&](const Tensor& x) { return at::where(x > 0, x + 1, alpha_ * (x.exp() - 1) + 1); };
+    return at::matmul(phi(q), phi(k).transpose(-2, -1));
+  }
+
+ private:
+  double alpha_;
+};
+
+class Relu : public FeatureMap {
+ public:
+  int64_t count(int64_t dim) const override { return dim; }
+  Features apply(const Tensor& x) const override { return {at::relu(x), {}}; }
+  Tensor gradient(const Tensor& x, const Features&, const Tensor& phi_gradient) const override {
+    return phi_gradient.masked_fill(x.gt(0).logical_not_(), 0);
+  }
+  Tensor kernel(const Tensor& q, const Tensor& k) const override {
+    return at::matmul(q.clamp_min(0), k.clamp_min(0).transpose(-2, -1));
+  }
+};
+
+class Taylor : public FeatureMap {
+ public:
+  int64_t count(int64_t dim) const override { return dim + 1; }
+  Features apply(const Tensor& x) const override {
+    return {at::cat({at::ones({x.size(0), x.size(1), 1}, x.options()), x / length(x)}, 2), {}};
+  }
+  // x̂ = x/‖x‖ turns only: its gradient is what is orthogonal to x̂, over ‖x‖.
+  Tensor gradient(const Tensor& x, const Features& f, const Tensor& phi_gradient) const override {
+    const auto unit = f.phi.slice(2, 1), gradient = phi_gradient.slice(2, 1);
+    return (gradient - unit * (unit * gradient).sum(2, /*keepdim=*/true)).div_(length(x));
+  }
+  Tensor kernel(const Tensor& q, const Tensor& k) const override {
+    return at::matmul(q / length(q), (k / length(k)).transpose(-2, -1)) + 1;
+  }
+
+ private:
+  static Tensor length(const Tensor& x) { return at::linalg_vector_norm(x, 2, at::IntArrayRef{-1}, true).clamp_min(1e-12); }
+};
+
+double quarter_root(int64_t dim) { return std::pow(double(dim), 0.25); }
+
+class Polynomial2 : public FeatureMap {
+ public:
+  int64_t count(int64_t dim) const override { return dim * (dim + 1) / 2 + dim + 1; }
+  Features apply(const Tensor& x) const override {
+    const auto scaled = x / quarter_root(x.size(2));
+    const auto pairs = at::triu_indices(x.size(2), x.size(2), 0, at::TensorOptions(at::kLong).device(x.device()));
+    const auto products = scaled.index_select(2, pairs[0]) * scaled.index_select(2, pairs[1]) * weights(pairs, x);
+    return {at::cat({at::ones({x.size(0), x.size(1), 1}, x.options()), scaled, products}, 2), {}};
+  }
+  // x̃_a x̃_b gives its gradient times x̃_b to x̃_a and times x̃_a to x̃_b; for a = b both are the same x̃_a.
+  Tensor gradient(const Tensor& x, const Features&, const Tensor& phi_gradient) const override {
+    const auto dim = x.size(2);
+    const auto scaled = x / quarter_root(dim);
+    const auto pairs = at::triu_indices(dim, dim, 0, at::TensorOptions(at::kLong).device(x.device()));
+    const auto of_pairs = phi_gradient.slice(2, 1 + dim) * weights(pairs, x);
+    auto gradient = phi_gradient.slice(2, 1, 1 + dim).clone();
+    gradient.index_add_(2, pairs[0], of_pairs * scaled.index_select(2, pairs[1]));
+    gradient.index_add_(2, pairs[1], of_pairs * scaled.index_select(2, pairs[0]));
+    return gradient.div_(quarter_root(dim));
+  }
+  Tensor kernel(const Tensor& q, const Tensor& k) const override {
+    const auto s = at::matmul(q, k.transpose(-2, -1)) / std::sqrt(double(q.size(-1)));
+    return 1 + s + s * s / 2;
+  }
+
+ private:
+  static Tensor weights(const Tensor& pairs, const Tensor& x) {
+    return at::ones({pairs.size(1)}, x.options()).masked_fill_(pairs[0] == pairs[1], std::sqrt(0.5));
+  }
+};
+
+// What both random maps share: x̃ = x/D^¼ and the directions ω [P,D].
+class RandomFeatures : public FeatureMap {
+ public:
+  explicit RandomFeatures(Tensor projection) : projection_(std::move(projection)) {
+    TORCH_CHECK_VALUE(projection_.dim() == 2 && projection_.size(0) >= 1, "projection has shape ", projection_.sizes(),
+                      ", expected [directions, head_dim]");
+  }
+  bool scales() const override { return true; }
+
+ protected:
+  // Of vectors of this size.
+  int64_t direction_count(int64_t dim) const {
+    TORCH_CHECK_VALUE(dim == projection_.size(1), "projection has shape ", projection_.sizes(), ", expected [directions, ", dim,
+                      "] as head_dim is ", dim);
+    return projection_.size(0);
+  }
+  Tensor scaled(const Tensor& x) const {
+    direction_count(x.size(-1));
+    return x / quarter_root(x.size(-1));
+  }
+  Tensor projection(const Tensor& x) const { return projection_.to(x.options()); }
+  // ωx̃ [...,P]
+  Tensor projected(const Tensor& scaled) const { return at::matmul(scaled, projection(scaled).t()); }
+  double directions() const { return double(projection_.size(0)); }
+  static Tensor half_square(const Tensor& scaled) { return scaled.square().sum(-1, /*keepdim=*/true) / 2; }
+
+  Tensor projection_;
+};
+
+class Favor : public RandomFeatures {
+ public:
+  using RandomFeatures::RandomFeatures;
+  int64_t count(int64_t dim) const override { return direction_count(dim); }
+  Features apply(const Tensor& x) const override {
+    const auto y = scaled(x);
+    const auto exponents = projected(y) - half_square(y);
+    const auto largest = exponents.amax(-1, /*keepdim=*/true);
+    return {(exponents - largest).exp() / std::sqrt(directions()), largest};
+  }
+  Tensor gradient(const Tensor& x, const Features& f, const Tensor& phi_gradient) const override {
+    const auto of_exponents = f.phi * phi_gradient;
+    const auto y = scaled(x);
+    return (at::matmul(of_exponents, projection(x)) - y * of_exponents.sum(-1, /*keepdim=*/true)).div_(quarter_root(x.size(-1)));
+  }
+  Tensor kernel(const Tensor& q, const Tensor& k) const override {
+    const auto phi = [&](const Tensor& x) {
+      const auto y = scaled(x);
+      return (projected(y) - half_square(y)).exp();
+    };
+    return at::matmul(phi(q), phi(k).transpose(-2, -1)) / directions();
+  }
+};
+
+class Trigonometric : public RandomFeatures {
+ public:
+  using RandomFeatures::RandomFeatures;
+  int64_t count(int64_t dim) const override { return 2 * direction_count(dim); }
+  at::ScalarType sum_dtype(at::ScalarType) const override { return at::kDouble; }
+  Features apply(const Tensor& x) const override {
+    const auto y = scaled(x);
+    const auto angles = projected(y);
+    return {at::cat({angles.cos(), angles.sin()}, -1) / std::sqrt(directions()), half_square(y)};
+  }
+  Tensor gradient(const Tensor& x, const Features& f, const Tensor& phi_gradient) const override {
+    const auto y = scaled(x);
+    const auto phi = f.phi.chunk(2, -1), gradient = phi_gradient.chunk(2, -1);
+    const auto of_angles = phi[0] * gradient[1] - phi[1] * gradient[0];
+    const auto of_scale = (f.phi * phi_gradient).sum(-1, /*keepdim=*/true);
+    return (at::matmul(of_angles, projection(x)) + y * of_scale).div_(quarter_root(x.size(-1)));
+  }
+  // cos a cos b + sin a sin b = cos(a − b)
+  Tensor kernel(const Tensor& q, const Tensor& k) const override {
+    const auto a = scaled(q), b = scaled(k);
+    const auto angles_a = projected(a), angles_b = projected(b);
+    const auto cosines = at::matmul(angles_a.cos(), angles_b.cos().transpose(-2, -1)) +
+                         at::matmul(angles_a.sin(), angles_b.sin().transpose(-2, -1));
+    return (half_square(a) + half_square(b).transpose(-2, -1)).exp() * cosines / directions();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<const FeatureMap> make_feature_map(const std::string& name, const std::optional<Tensor>& projection) {
+  const bool random = name == "favor" || name == "rff";
+  TORCH_CHECK_VALUE(!random || projection, "feature map '", name, "' needs a projection [directions, head_dim]");
+  TORCH_CHECK_VALUE(random || !projection, "feature map '", name, "' takes no projection");
+  if (name == "elu") return std::make_unique<EluPlusOne>(1);
+  if (name == "elu0.1") return std::make_unique<EluPlusOne>(0.1);
+  if (name == "relu") return std::make_unique<Relu>();
+  if (name == "taylor") return std::make_unique<Taylor>();
+  if (name == "polynomial-2") return std::make_unique<Polynomial2>();
+  if (name == "favor") return std::make_unique<Favor>(*projection);
+  if (name == "rff") return std::make_unique<Trigonometric>(*projection);
+  TORCH_CHECK_VALUE(false, "unknown feature map '", name, "'; known: elu, elu0.1, favor, polynomial-2, relu, rff, taylor");
+}
+
+Tensor draw_orthogonal_directions(int64_t count, int64_t dim, int64_t seed) {
+  const auto generator = at::make_generator<at::CPUGeneratorImpl>(uint64_t(seed));
+  const auto draw = [&](int64_t rows) { return at::randn({rows, dim}, generator, at::TensorOptions(at::kDouble)); };
+  std::vector<Tensor> blocks;
+  for (int64_t done = 0; done < count; done += dim) {
+    const auto rows = std::min(dim, count - done);
+    // Columns of Q are orthonormal; the lengths are those of independent normal vectors.
+    const auto directions = std::get<0>(at::linalg_qr(draw(dim))).t().narrow(0, 0, rows);
+    blocks.push_back(directions * at::linalg_vector_norm(draw(rows), 2, at::IntArrayRef{1}, /*keepdim=*/true));
+  }
+  return at::cat(blocks);
+}
+
+}  // namespace attn

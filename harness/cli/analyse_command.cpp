@@ -1,0 +1,149 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <memory>
+#include <set>
+
+#include "harness/analysis/analysis.h"
+#include "harness/sweep/catalogue.h"
+#include "harness/cli/commands.h"
+#include "harness/records/result_folder.h"
+#include "harness/text/text_table.h"
+#include "harness/text/units.h"
+
+namespace attnbench {
+namespace {
+
+// What tells the series of this analysis apart, but for the method.
+class Names {
+ public:
+  explicit Names(const std::vector<Series>& all) {
+    for (const auto& series : all)
+      for (const auto& [axis, value] : series.setting)
+        if (axis != "method" && value != all.front().setting.at(axis)) varying_.insert(axis);
+  }
+  // Without the axes of `but`.
+  std::string setting(const Series& series, const std::vector<std::string>& but = {}) const {
+    std::vector<std::string> parts;
+    for (const auto& axis : varying_) {
+      if (std::find(but.begin(), but.end(), axis) != but.end()) continue;
+      const auto& value = series.setting.at(axis);
+      if (value.is_boolean()) parts.push_back(value.get<bool>() ? axis : "not " + axis);
+      else parts.push_back(value.is_string() ? value.get<std::string>() : axis + " " + value.dump());
+    }
+    return fmt::format("{}", fmt::join(parts, ", "));
+  }
+  static std::string of(const Series& series, const std::vector<std::string>& axes) {
+    std::vector<std::string> parts;
+    for (const auto& axis : axes) {
+      const auto& value = series.setting.at(axis);
+      if (value.is_boolean()) parts.push_back(value.get<bool>() ? axis : "no " + axis);
+      else parts.push_back(value.get<std::string>());
+    }
+    return fmt::format("{}", fmt::join(parts, ", "));
+  }
+
+ private:
+  std::set<std::string> varying_;
+};
+
+std::string length_text(double length) {
+  if (!std::isfinite(length) || length == 0) return "–";
+  return fmt::format("{:.0f}", length);
+}
+
+void print_orders(const Analysis& analysis, const Names& names) {
+  TextTable table;
+  for (const auto* header : {"method", "setting", "grows", "over N", "batch"}) table.add_column(header);
+  for (const auto* header : {"exponent", "95 %"}) table.add_column(header, TextTable::Align::right);
+  for (const auto* header : {"declared", ""}) table.add_column(header);
+  for (const auto& order : analysis.orders) {
+    const auto& ends = order.fit.slope_interval;
+    table.add_row({order.series->method, names.setting(*order.series), order.quantity,
+                   fmt::format("{:.0f}–{:.0f}", order.from, order.to),
+                   order.batch_from == order.batch_to ? fmt::format("{}", order.batch_to)
+                                                      : fmt::format("{}–{}", order.batch_from, order.batch_to),
+                   fmt::format("{:.2f}", order.fit.slope), fmt::format("{:.2f} … {:.2f}", ends.low, ends.high), order.declared,
+                   order.contradicts() ? "CONTRADICTS" : ""});
+  }
+  fmt::print("Growth with N\n{}\n", table.render());
+}
+
+void print_overtakings(const Analysis& analysis, const Names& names) {
+  TextTable table;
+  for (const auto* header : {"less", "from N on", "95 %", "than", "of", "setting"}) table.add_column(header);
+  size_t found = 0;
+  for (const auto& o : analysis.overtakings) {
+    if (!o.length) continue;
+    ++found;
+    const auto &after = o.other_needs_less_at_first ? *o.one : *o.other,
+               &before = o.other_needs_less_at_first ? *o.other : *o.one;
+    const bool methods = o.differs == std::vector<std::string>{"method"};
+    const auto named = [&](const Series& s) { return methods ? s.method : s.method + " (" + Names::of(s, o.differs) + ")"; };
+    table.add_row({named(after), length_text(*o.length), length_text(o.interval.low) + " … " + length_text(o.interval.high),
+                   named(before), o.quantity, names.setting(after, o.differs)});
+  }
+  fmt::print("Crossovers: the first length from which one needs less than the other\n");
+  if (found == 0) fmt::print("none: whatever needs less at the shortest length needs less at the longest\n\n");
+  else fmt::print("{}\n", table.render());
+}
+
+void print_break_even(const Analysis& analysis, const Names& names) {
+  for (const auto& o : analysis.overtakings) {
+    if (o.quantity != "time" || std::find(o.differs.begin(), o.differs.end(), "device") == o.differs.end()) continue;
+    const auto& gpu = o.one->setting.at("device") == "cuda" ? *o.one : *o.other;
+    const bool gpu_first = (&gpu == o.other) == o.other_needs_less_at_first;
+    const auto where = names.setting(gpu, {"device"});
+    fmt::print("break-even of {}{}: ", gpu.method, where.empty() ? "" : " (" + where + ")");
+    if (o.length)
+      fmt::print("the {} is faster from N = {} on (95 %: {} … {})\n", gpu_first ? "CPU" : "GPU", length_text(*o.length),
+                 length_text(o.interval.low), length_text(o.interval.high));
+    else fmt::print("the {} is faster at every length\n", gpu_first ? "GPU" : "CPU");
+  }
+}
+
+void print_fits(const Analysis& analysis, const Names& names) {
+  TextTable table;
+  for (const auto* header : {"method", "setting", "budget"}) table.add_column(header);
+  table.add_column("longest N", TextTable::Align::right);
+  table.add_column("then");
+  for (const auto& fit : analysis.fits)
+    table.add_row({fit.series->method, names.setting(*fit.series), format_bytes(fit.budget_bytes),
+                   fit.longest ? std::to_string(*fit.longest) : "–", fit.limit});
+  fmt::print("Longest N within a memory budget\n{}\n", table.render());
+}
+
+}  // namespace
+
+Run add_analyse_command(CLI::App& command) {
+  struct Options {
+    std::string folder;
+    std::vector<std::string> budgets = {"11 GiB", "24 GiB"};
+    bool json = false;
+  };
+  const auto options = std::make_shared<Options>();
+  command.add_option("folder", options->folder, "folder with records.jsonl, or such a file")->required();
+  command.add_option("--memory", options->budgets, "memory budgets, such as 11GiB,24GiB")->delimiter(',');
+  command.add_flag("--json", options->json, "as JSON");
+  return [options] {
+    const auto records = read_records(options->folder);
+    std::vector<double> budgets;
+    for (const auto& budget : options->budgets) budgets.push_back(double(parse_bytes(budget)));
+    const auto analysis = analyse(records, Catalogue::load().methods(), budgets);
+    if (options->json) {
+      fmt::print("{}\n", analysis.to_json().dump(2, ' ', false, Json::error_handler_t::replace));
+      return 0;
+    }
+    const Names names(analysis.series);
+    print_orders(analysis, names);
+    print_overtakings(analysis, names);
+    print_break_even(analysis, names);
+    print_fits(analysis, names);
+    fmt::print("Implausible records: {}\n", analysis.implausible.empty() ? "none" : "");
+    for (const auto* record : analysis.implausible) fmt::print("  {}: {}\n", record->key(), record->text("implausible"));
+    return 0;
+  };
+}
+
+}  // namespace attnbench

@@ -1,0 +1,119 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <unordered_map>
+
+#include "harness/cli/commands.h"
+#include "harness/text/csv.h"
+#include "harness/text/errors.h"
+#include "harness/text/nearest.h"
+#include "harness/records/result_folder.h"
+#include "harness/sweep/sweep_file.h"
+
+namespace attnbench {
+namespace {
+
+struct Options {
+  std::string file, out, source;
+  bool quiet = false;
+};
+
+bool is_axis(const std::string& column) {
+  const auto* field = find_field(column);
+  return field && field->role == FieldRole::axis;
+}
+
+// Columns a file may have: the axes of a case, and what was seen of it.
+std::vector<std::string> known_columns() {
+  std::vector<std::string> known = {
+      "time_median_ms", "time_ci_low_ms", "time_ci_high_ms", "peak_extra_bytes", "peak_allocated_bytes", "implementation", "gpu",
+      "cpu_model",      "external_source"};
+  for (auto& name : axis_names()) known.push_back(std::move(name));
+  return known;
+}
+
+Json value_of(const Column& column, const std::string& cell) {
+  if (column.type == ColumnType::text) return cell;
+  const auto value = Json::parse(cell, nullptr, /*allow_exceptions=*/false);
+  if (!value.is_number() || !(value.get<double>() >= 0) || value.get<double>() > 1e18)
+    throw std::invalid_argument(fmt::format("{} = '{}', expected a number of at least 0", column.name, cell));
+  return column.type == ColumnType::integer ? Json(int64_t(value.get<double>())) : value;
+}
+
+// Throws std::invalid_argument.
+Record record_of(const std::vector<std::string>& cells, const std::vector<std::string>& header, const std::string& source) {
+  if (cells.size() != header.size())
+    throw std::invalid_argument(fmt::format("{} cells, expected {} as in the first row", cells.size(), header.size()));
+  Case c;
+  for (size_t i = 0; i < header.size(); ++i)
+    if (!cells[i].empty() && is_axis(header[i])) set_text(c, *find_field(header[i]), cells[i]);
+  if (c.method.empty()) throw std::invalid_argument("no method");
+  c.complete();
+  Record record(c);
+  for (const auto& field : fields())
+    if (field.role == FieldRole::setting) record.set(field.name, nullptr);
+  record.set("outcome", outcome::measured);
+  if (!source.empty()) record.set("external_source", source);
+  for (size_t i = 0; i < header.size(); ++i)
+    if (!cells[i].empty() && !is_axis(header[i])) record.set(header[i], value_of(*find_column(header[i]), cells[i]));
+  if (!record.has("external_source"))
+    throw std::invalid_argument("where is this from? Give a column external_source, or --source");
+  if (!record.has("time_median_ms") && !record.has("peak_extra_bytes") && !record.has("peak_allocated_bytes"))
+    throw std::invalid_argument("neither a time nor memory");
+  if (record.has("time_median_ms")) record.set("time_per_sample_ms", record.number("time_median_ms") / double(c.batch));
+  if (record.has("peak_extra_bytes"))
+    record.set("peak_extra_bytes_per_sample", record.number("peak_extra_bytes") / double(c.batch));
+  return record;
+}
+
+int run_import(const Options& options) {
+  const auto rows = read_csv(options.file);
+  if (rows.size() < 2) throw UsageError(fmt::format("{}: expected a row of column names and rows below it", options.file));
+  const auto fail = [&](size_t row, const std::string& message) {
+    throw UsageError(fmt::format("{}:{}: {}", options.file, rows[row].line, message));
+  };
+  const auto& header = rows[0].cells;
+  const auto known = known_columns();
+  for (const auto& name : header) {
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      fail(0, fmt::format("unknown column '{}'{}", name, suggestion(name, known)));
+    if (std::count(header.begin(), header.end(), name) > 1) fail(0, fmt::format("column '{}' is there twice", name));
+  }
+  // All rows are read before anything is written.
+  std::vector<Record> records;
+  std::unordered_map<std::string, size_t> lines;
+  for (size_t i = 1; i < rows.size(); ++i) {
+    try {
+      records.push_back(record_of(rows[i].cells, header, options.source));
+    } catch (const std::invalid_argument& error) {
+      fail(i, error.what());
+    }
+    const auto [before, is_new] = lines.emplace(records.back().key(), rows[i].line);
+    if (!is_new) fail(i, fmt::format("the same case as line {}", before->second));
+  }
+  ResultFolder folder(options.out);
+  for (size_t i = 0; i < records.size(); ++i)
+    if (const auto* own = folder.find(records[i].key()); own && !own->has("external_source"))
+      fail(i + 1, "this case was measured here; give what was measured elsewhere another method name");
+  for (const auto& record : records) folder.append(record);
+  folder.write_csv();
+  if (!options.quiet) fmt::print("{}: {} external records\n", options.out, records.size());
+  return 0;
+}
+
+}  // namespace
+
+Run add_import_command(CLI::App& command) {
+  const auto options = std::make_shared<Options>();
+  command
+      .add_option("file", options->file,
+                  "CSV file, its first row the names of columns: axes, time_median_ms, peak_extra_bytes, …")
+      ->required();
+  command.add_option("--out", options->out, "folder of records that they join")->required();
+  command.add_option("--source", options->source, "where they were measured, unless a column external_source says it");
+  command.add_flag("-q,--quiet", options->quiet, "no summary");
+  return [options] { return run_import(*options); };
+}
+
+}  // namespace attnbench

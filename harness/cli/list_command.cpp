@@ -1,0 +1,103 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "harness/sweep/catalogue.h"
+#include "harness/cli/commands.h"
+#include "harness/text/errors.h"
+#include "harness/sweep/sweep_file.h"
+#include "harness/text/text_table.h"
+#include "harness/schema/record.h"
+
+namespace attnbench {
+namespace {
+
+namespace fs = std::filesystem;
+
+void list_methods(bool json) {
+  const auto catalogue = Catalogue::load();
+  if (json) return fmt::print("{}\n", catalogue.methods().dump(2));
+  TextTable table;
+  for (const auto* header : {"method", "time", "memory", "causal", "decoding", "options", "description"})
+    table.add_column(header);
+  const auto yes_or_no = [](const Json& flag) { return flag.get<bool>() ? "yes" : "no"; };
+  for (const auto& method : catalogue.methods()) {
+    const auto& can = method.at("capabilities");
+    std::string options;
+    for (const auto& option : method.at("options"))
+      options +=
+          fmt::format("{}{}={}", options.empty() ? "" : ",", option.at("name").get<std::string>(), option.at("default").dump());
+    table.add_row({method.at("name"), method.at("time_order"), method.at("memory_order"), yes_or_no(can.at("causal")),
+                   yes_or_no(can.at("decoding")), options, method.at("description")});
+  }
+  fmt::print("{}", table.render());
+}
+
+void list_columns(bool json) {
+  if (json) {
+    auto all = Json::array();
+    for (const auto& column : columns())
+      all.push_back({{"name", column.name},
+                     {"type", type_name(column.type)},
+                     {"unit", column.unit},
+                     {"group", column.group},
+                     {"description", column.description}});
+    return fmt::print("{}\n", all.dump(2));
+  }
+  TextTable table;
+  for (const auto* header : {"column", "type", "unit", "group", "description"}) table.add_column(header);
+  for (const auto& c : columns()) table.add_row({c.name, std::string(type_name(c.type)), c.unit, c.group, c.description});
+  fmt::print("{}", table.render());
+}
+
+// Sweeps of the folder `sweeps` here, or beside the build folder.
+fs::path sweeps_folder() {
+  if (fs::is_directory("sweeps")) return "sweeps";
+  return fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "sweeps";
+}
+
+void list_sweeps(bool json) {
+  const auto folder = sweeps_folder();
+  if (!fs::is_directory(folder)) throw UsageError(fmt::format("{}: no such folder, expected sweep files in it", folder.string()));
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().extension() == ".toml") files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  const auto catalogue = Catalogue::load();
+  auto all = Json::array();
+  TextTable table;
+  table.add_column("sweep");
+  table.add_column("cases", TextTable::Align::right);
+  table.add_column("description");
+  for (const auto& file : files) {
+    const SweepFile sweep(file.string(), catalogue);
+    const auto cases = sweep.cases().size();
+    all.push_back({{"name", sweep.stem()}, {"file", file.string()}, {"cases", cases}, {"description", sweep.description()}});
+    table.add_row({file.string(), std::to_string(cases), sweep.description()});
+  }
+  if (json) fmt::print("{}\n", all.dump(2));
+  else fmt::print("{}", table.render());
+}
+
+}  // namespace
+
+Run add_list_command(CLI::App& command) {
+  struct Options {
+    std::string what = "methods";
+    bool json = false;
+  };
+  const auto options = std::make_shared<Options>();
+  command.add_option("what", options->what, "methods, sweeps or columns")->check(CLI::IsMember({"methods", "sweeps", "columns"}));
+  command.add_flag("--json", options->json, "as JSON");
+  return [options] {
+    if (options->what == "methods") list_methods(options->json);
+    else if (options->what == "columns") list_columns(options->json);
+    else list_sweeps(options->json);
+    return 0;
+  };
+}
+
+}  // namespace attnbench

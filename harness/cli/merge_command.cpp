@@ -1,0 +1,113 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "harness/cli/commands.h"
+#include "harness/text/errors.h"
+#include "harness/records/result_folder.h"
+#include "harness/sweep/shard.h"
+
+namespace attnbench {
+namespace {
+
+struct Part {
+  std::string folder;
+  std::vector<Record> records;
+  Json environment;
+};
+
+struct Options {
+  std::vector<std::string> folders;
+  std::string out;
+  bool keep_latest = false, quiet = false;
+};
+
+std::vector<Part> parts_of(const Options& options) {
+  std::vector<Part> parts;
+  for (const auto& folder : options.folders) {
+    parts.push_back({folder, read_records(folder), read_environment(folder)});
+    const auto &first = parts.front(), &part = parts.back();
+    if (part.environment.is_null())
+      throw UsageError(fmt::format("{} has no environment.json, which says how its records came about", folder));
+    const auto sweep_of = [](const Part& p) { return p.environment.value("sweep", Json()).dump(); };
+    auto different = provenance_differences(first.environment, part.environment);
+    if (sweep_of(first) != sweep_of(part))
+      different += fmt::format("\n  sweep: {} there, {} here", sweep_of(first), sweep_of(part));
+    if (!different.empty()) throw UsageError(fmt::format("{} came about otherwise than {}:{}", folder, first.folder, different));
+  }
+  return parts;
+}
+
+// Shards that none of the parts is, "2/4".
+std::vector<std::string> missing_shards(const std::vector<Part>& parts) {
+  std::vector<Shard> seen;
+  size_t count = 0;
+  for (const auto& part : parts) {
+    const auto text = part.environment.value("shard", Json());
+    if (!text.is_string()) continue;
+    seen.push_back(Shard::parse(text.get<std::string>()));
+    count = std::max(count, seen.back().count);
+  }
+  std::vector<std::string> missing;
+  for (size_t i = 1; i <= count; ++i)
+    if (std::none_of(seen.begin(), seen.end(), [&](const Shard& s) { return s.number == i && s.count == count; }))
+      missing.push_back(fmt::format("{}/{}", i, count));
+  return missing;
+}
+
+int run_merge(const Options& options) {
+  const auto parts = parts_of(options);
+  std::vector<Record> merged;
+  std::vector<std::string> duplicates, conflicts;
+  std::map<std::string, std::pair<size_t, const Part*>> index;
+  for (const auto& part : parts)
+    for (const auto& record : part.records) {
+      const auto [place, is_new] = index.try_emplace(record.key(), merged.size(), &part);
+      if (is_new) {
+        merged.push_back(record);
+        continue;
+      }
+      auto& [at, from] = place->second;
+      const bool same = merged[at].to_json() == record.to_json();
+      (same ? duplicates : conflicts).push_back(fmt::format("{}in {} and {}", record.key(), from->folder, part.folder));
+      if (same || record.text("finished_at") <= merged[at].text("finished_at")) continue;
+      merged[at] = record;
+      from = &part;
+    }
+  const auto list = [&](const char* what, const std::vector<std::string>& cases) {
+    if (!cases.empty()) fmt::print(stderr, "{} cases {}:\n  {}\n", cases.size(), what, fmt::join(cases, "\n  "));
+  };
+  list("twice, the same", duplicates);
+  list(options.keep_latest ? "twice and different, the later kept" : "twice and different", conflicts);
+  if (!conflicts.empty() && !options.keep_latest)
+    throw UsageError("nothing was written; --keep-latest takes the later record of each case");
+  const auto missing = missing_shards(parts);
+  if (!missing.empty()) fmt::print(stderr, "missing: shard {}\n", fmt::join(missing, ", "));
+
+  ResultFolder folder(options.out);
+  if (!folder.records().empty()) throw UsageError(fmt::format("{} holds records; merge into a new folder", options.out));
+  auto environment = parts.front().environment;
+  environment.erase("shard");
+  environment["merged_from"] = options.folders;
+  folder.write_environment(environment);
+  for (const auto& record : merged) folder.append(record);
+  folder.write_csv();
+  if (!options.quiet) fmt::print("{}: {} cases from {} folders\n", options.out, merged.size(), parts.size());
+  return missing.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+Run add_merge_command(CLI::App& command) {
+  const auto options = std::make_shared<Options>();
+  command.add_option("folders", options->folders, "folders of records, such as the shards of one sweep")->required();
+  command.add_option("--out", options->out, "folder of all records")->required();
+  command.add_flag("--keep-latest", options->keep_latest, "of records of one case that differ, the later one");
+  command.add_flag("-q,--quiet", options->quiet, "no summary");
+  return [options] { return run_merge(*options); };
+}
+
+}  // namespace attnbench

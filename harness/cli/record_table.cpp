@@ -1,0 +1,144 @@
+#include "harness/cli/record_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
+
+#include "harness/text/errors.h"
+#include "harness/text/nearest.h"
+#include "harness/text/units.h"
+
+namespace attnbench {
+namespace {
+
+std::string error_text(double error) { return std::isnan(error) ? "–" : fmt::format("{:.1e}", error); }
+
+// How far the 95 % interval reaches from the median.
+std::string interval_text(const Record& r) {
+  const auto median = r.number("time_median_ms");
+  const auto reach = std::max(r.number("time_ci_high_ms") - median, median - r.number("time_ci_low_ms"));
+  return std::isnan(reach) ? "" : fmt::format("±{:.1f} %", 100 * reach / median);
+}
+
+std::string outcome_text(const Record& r) {
+  if (r.has("external_source")) return "external: " + r.text("external_source");
+  if (r.measured()) return r.has("implausible") ? "implausible" : "measured";
+  return fmt::format("{}: {}", r.text("outcome"), r.text("failure_kind"));
+}
+
+std::string published_text(const Record& r) {
+  std::string text = r.text("published_outcome");
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  if (r.has("published_time_ms")) add(format_ms(r.number("published_time_ms")));
+  if (r.has("published_memory_bytes")) add(format_bytes(r.number("published_memory_bytes")));
+  return text;
+}
+
+std::string value_text(const Record& record, const Column& column) {
+  const auto& value = record.get(column.name);
+  if (value.is_null()) return "";
+  if (column.unit == "ms" && value.is_number()) return format_ms(value.get<double>());
+  if (column.unit == "B") return format_bytes(value.get<double>());
+  if (column.unit == "s") return fmt::format("{:.3g} s", value.get<double>());
+  if (value.is_number_float()) return fmt::format("{:.3g}", value.get<double>());
+  return plain_text(value);
+}
+
+}  // namespace
+
+std::string plain_text(const Json& value) {
+  if (value.is_null()) return "";
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::vector<const Column*> telling_axes(const std::vector<const Record*>& records, const std::vector<std::string>& apart) {
+  std::vector<const Column*> axes;
+  for (const auto& column : columns()) {
+    if (column.group != "case" || column.name == "schema_version") continue;
+    if (std::find(apart.begin(), apart.end(), column.name) != apart.end()) continue;
+    std::set<std::string> values;
+    for (const auto* record : records) values.insert(plain_text(record->get(column.name)));
+    const auto follows = [&](const char* name, const char* other) {
+      return column.name == name &&
+             std::all_of(records.begin(), records.end(), [&](const auto* r) { return r->get(name) == r->get(other); });
+    };
+    const bool always = column.name == "method" || column.name == "query_len";
+    if ((values.size() < 2 && !always) || follows("key_len", "query_len") || follows("value_dim", "head_dim")) continue;
+    axes.push_back(&column);
+  }
+  return axes;
+}
+
+void add_axes(TextTable& table, const std::vector<const Column*>& axes) {
+  for (const auto* axis : axes)
+    table.add_column(axis->name, axis->type == ColumnType::integer ? TextTable::Align::right : TextTable::Align::left);
+}
+
+TextTable summary_table(const std::vector<Record>& records) {
+  TextTable table;
+  std::vector<const Record*> all;
+  for (const auto& record : records) all.push_back(&record);
+  const auto axes = telling_axes(all);
+  add_axes(table, axes);
+  const bool published = std::any_of(records.begin(), records.end(), [](const Record& r) { return !published_text(r).empty(); });
+  for (const auto* header : {"time", "95 %", "time/sample", "memory/sample", "rel. error"})
+    table.add_column(header, TextTable::Align::right);
+  table.add_column("implementation");
+  table.add_column("outcome");
+  if (published) table.add_column("published");
+  for (const auto& record : records) {
+    std::vector<std::string> cells;
+    for (const auto* axis : axes) cells.push_back(plain_text(record.get(axis->name)));
+    cells.push_back(format_ms(record.number("time_median_ms")));
+    cells.push_back(interval_text(record));
+    cells.push_back(format_ms(record.number("time_per_sample_ms")));
+    cells.push_back(format_bytes(record.number("peak_extra_bytes_per_sample")));
+    cells.push_back(error_text(record.number("max_rel_error")));
+    cells.push_back(record.text("implementation"));
+    cells.push_back(outcome_text(record));
+    if (published) cells.push_back(published_text(record));
+    table.add_row(std::move(cells));
+  }
+  return table;
+}
+
+TextTable column_table(const std::vector<Record>& records, const std::vector<std::string>& names) {
+  TextTable table;
+  std::vector<std::string> known;
+  for (const auto& column : columns()) known.push_back(column.name);
+  for (const auto& name : names) {
+    const auto* column = find_column(name);
+    if (!column) throw UsageError(fmt::format("unknown column '{}'{}", name, suggestion(name, known)));
+    const bool number = column->type == ColumnType::integer || column->type == ColumnType::number;
+    table.add_column(name, number ? TextTable::Align::right : TextTable::Align::left);
+  }
+  for (const auto& record : records) {
+    std::vector<std::string> cells;
+    for (const auto& name : names) cells.push_back(plain_text(record.get(name)));
+    table.add_row(std::move(cells));
+  }
+  return table;
+}
+
+std::string result_in_words(const Record& record) {
+  if (!record.measured())
+    return fmt::format("{}: {} ({})", record.text("outcome"), record.text("failure_kind"), record.text("reason"));
+  return fmt::format("{} {}, {} above the inputs", format_ms(record.number("time_median_ms")), interval_text(record),
+                     format_bytes(record.number("peak_extra_bytes")));
+}
+
+std::string record_sheet(const Record& record) {
+  std::string sheet, group;
+  for (const auto& column : columns()) {
+    if (!record.has(column.name) || column.type == ColumnType::numbers) continue;
+    if (column.group != group) sheet += (group.empty() ? "" : "\n") + column.group + "\n";
+    group = column.group;
+    sheet += fmt::format("  {:<28} {}\n", column.name, value_text(record, column));
+  }
+  return sheet;
+}
+
+}  // namespace attnbench

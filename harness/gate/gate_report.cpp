@@ -1,0 +1,149 @@
+#include "harness/gate/gate_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/text/json_numbers.h"
+#include "harness/text/nearest.h"
+#include "harness/text/toml_file.h"
+#include "harness/text/units.h"
+#include "harness/schema/case.h"
+
+namespace attnbench {
+namespace {
+
+std::string percent(double log_ratio) {
+  if (!std::isfinite(log_ratio)) return "–";
+  return fmt::format("{:+.1f} %", 100 * std::expm1(log_ratio));
+}
+double median_or_nan(const std::vector<double>& values) { return values.empty() ? std::nan("") : median(values); }
+
+const char* result_name(GateResult result) {
+  switch (result) {
+    case GateResult::pass: return "pass";
+    case GateResult::regression: return "regression";
+    case GateResult::unusable: return "unusable";
+    case GateResult::inconclusive: return "inconclusive";
+  }
+  return "";
+}
+
+}  // namespace
+
+Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& plan, bool instructions) {
+  Json json = {{"result", result_name(report.result)}, {"measure", instructions ? "instructions on AVX2 kernels" : "time"},
+               {"alpha", plan.criteria.alpha},         {"min_shift", plan.criteria.min_shift},
+               {"margin", plan.criteria.margin},       {"looks", plan.looks}};
+  for (const auto& side : suite.sides())
+    json[side.name] = {{"revision", side.environment.get("revision")},
+                       {"dirty", side.environment.get("dirty")},
+                       {"build", side.environment.get("build")},
+                       {"cpu_model", side.environment.get("cpu_model")},
+                       {"processors", side.environment.get("processors")}};
+  json["cases"] = Json::array();
+  for (size_t i = 0; i < report.lines.size(); ++i) {
+    const auto &base = suite.cases()[i].sides[0], &candidate = suite.cases()[i].sides[1];
+    const auto& line = report.lines[i];
+    json["cases"].push_back({{"name", line.name},
+                             {"verdict", line.verdict},
+                             {"waived", line.waived.empty() ? Json() : Json(line.waived)},
+                             {"log_ratio", finite_or_null(line.judgement.ratio.estimate)},
+                             {"interval", json_of(line.judgement.ratio.interval)},
+                             {"adjusted_p", line.judgement.adjusted_p},
+                             {"base", base.medians},
+                             {"candidate", candidate.medians},
+                             {"log_ratios", candidate.log_ratios},
+                             {"base_peak_extra_bytes", base.peak_extra_bytes},
+                             {"candidate_peak_extra_bytes", candidate.peak_extra_bytes},
+                             {"implementation", candidate.implementation}});
+  }
+  return json;
+}
+
+std::string text_of(const GateReport& report, const GateSuite& suite, bool instructions, TableFormat format) {
+  TextTable table;
+  table.add_column("case");
+  for (const auto* header : {"base", "candidate", "change", "95 %", "p (Holm)", "processes"})
+    table.add_column(header, TextTable::Align::right);
+  table.add_column("verdict");
+  const auto value = [&](double x) { return instructions ? fmt::format("{:.4g}", x) : format_ms(x); };
+  for (size_t i = 0; i < report.lines.size(); ++i) {
+    const auto& line = report.lines[i];
+    const auto& [estimate, interval] = line.judgement.ratio;
+    const auto &base = suite.cases()[i].sides[0].medians, &candidate = suite.cases()[i].sides[1].medians;
+    const bool judged = !base.empty() && !candidate.empty();
+    table.add_row({line.name, value(median_or_nan(base)), value(median_or_nan(candidate)), judged ? percent(estimate) : "–",
+                   judged && !instructions ? percent(interval.low) + " … " + percent(interval.high) : "–",
+                   judged && !instructions ? fmt::format("{:.2g}", line.judgement.adjusted_p) : "–",
+                   std::to_string(line.processes), line.verdict + (line.waived.empty() ? "" : " (waived: " + line.waived + ")")});
+  }
+  auto text = table.render(format) + "\n";
+  if (instructions)
+    text += fmt::format("instructions of {} calls on one thread, by callgrind, on the AVX2 kernels\n", kCountedCalls);
+  return text + fmt::format("gate: {}\n", result_name(report.result));
+}
+
+Waivers read_waivers(const std::string& path, const std::vector<std::string>& names) {
+  Waivers waivers;
+  if (path.empty()) return waivers;
+  const auto file = read_toml(path);
+  const auto fail = [&](const toml::node& node, const std::string& message) { fail_at(path, node.source(), message); };
+  for (const auto& [key, value] : file) {
+    if (key.str() != "waive" || !value.is_array_of_tables()) fail(value, "expected only [[waive]] tables");
+    for (const auto& item : *value.as_array()) {
+      const auto& table = *item.as_table();
+      for (const auto& [name, entry] : table)
+        if ((name.str() != "case" && name.str() != "reason") || !entry.is_string())
+          fail(entry, fmt::format("'{}' in [[waive]], expected case and reason as text", name.str()));
+      const auto name = table["case"].value_or<std::string>(""), reason = table["reason"].value_or<std::string>("");
+      if (name.empty()) fail(item, "a waiver without a case");
+      if (reason.empty()) fail(item, fmt::format("the waiver of '{}' has no reason", name));
+      if (std::find(names.begin(), names.end(), name) == names.end())
+        fail(item, fmt::format("the suite has no case '{}'{}", name, suggestion(name, names)));
+      waivers[name] = reason;
+    }
+  }
+  return waivers;
+}
+
+GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<Judgement>& judgements, const Waivers& waivers,
+                     double memory_shift) {
+  GateReport report;
+  bool any[4] = {};
+  for (size_t i = 0; i < suite.size(); ++i) {
+    const auto& c = suite[i];
+    auto& line = report.lines.emplace_back();
+    line.name = c.name;
+    line.judgement = judgements.at(i);
+    line.processes = std::max(c.sides[0].medians.size(), c.sides[1].medians.size());
+    const auto &before = c.sides[0].peak_extra_bytes, &after = c.sides[1].peak_extra_bytes;
+    if (!before.empty() && !after.empty())
+      line.memory_regression =
+          *std::min_element(after.begin(), after.end()) > *std::max_element(before.begin(), before.end()) * (1 + memory_shift);
+    auto result = GateResult::pass;
+    if (!c.unusable.empty()) {
+      result = GateResult::unusable;
+      line.verdict = "unusable: " + c.unusable;
+    } else {
+      line.verdict = verdict_name(line.judgement.verdict);
+      if (line.judgement.verdict == Verdict::inconclusive) result = GateResult::inconclusive;
+      if (line.judgement.verdict == Verdict::regression || line.memory_regression) result = GateResult::regression;
+      if (line.memory_regression)
+        line.verdict += line.judgement.verdict == Verdict::regression ? ", memory too" : ", regression in memory";
+    }
+    const auto waiver = waivers.find(c.name);
+    if (waiver != waivers.end() && result != GateResult::pass) line.waived = waiver->second;
+    else any[size_t(result)] = true;
+  }
+  // A certain slowdown is one, whatever else could not be told.
+  for (const auto result : {GateResult::regression, GateResult::unusable, GateResult::inconclusive})
+    if (any[size_t(result)]) {
+      report.result = result;
+      break;
+    }
+  return report;
+}
+
+}  // namespace attnbench

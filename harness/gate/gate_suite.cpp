@@ -1,0 +1,193 @@
+#include "harness/gate/gate_suite.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "harness/sweep/case_runner.h"
+#include "harness/text/errors.h"
+#include "harness/statistics/statistics.h"
+#include "harness/sweep/sweep_file.h"
+#include "harness/process/worker_process.h"
+
+namespace attnbench {
+namespace {
+
+// "linear forward N=4096 causal": method, protocol and length, and whatever is not as by default.
+std::string case_name(const Case& c) {
+  auto name = fmt::format("{} {} N={}", c.method, c.protocol, c.query_len);
+  Case plain;
+  plain.query_len = c.query_len;
+  plain.head_dim = c.head_dim;
+  plain.threads = c.threads;
+  plain.protocol = c.protocol;
+  plain.complete();
+  for (const auto& field : fields()) {
+    if (field.role != FieldRole::axis || field.name == "method") continue;
+    const auto value = get(c, field);
+    // Head size tells cases apart though others follow from it.
+    if (value == get(plain, field) && (field.name != "head_dim" || c.head_dim == Case().head_dim)) continue;
+    if (value.is_boolean()) name += fmt::format(" {}{}", value.get<bool>() ? "" : "not ", field.name);
+    else name += fmt::format(" {}={}", field.name, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return name;
+}
+
+// The median over turns of log(b/a), of the samples of two processes that took them in turns.
+double median_log_ratio(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) ratios.push_back(std::log(b[i] / a[i]));
+  return median(std::move(ratios));
+}
+
+// callgrind knows no AVX-512: where a method has kernels, all sides take those that it can count.
+void force_avx2(Case& c, const Catalogue& catalogue) {
+  c.threads = 1;
+  const auto name = c.method.substr(0, c.method.find(':'));
+  if (c.method.find("kernel=") != std::string::npos) return;
+  for (const auto& method : catalogue.methods())
+    if (method.at("name") == name)
+      for (const auto& option : method.at("options"))
+        if (option.at("name") == "kernel") c.method += name == c.method ? ":kernel=avx2" : ",kernel=avx2";
+}
+
+// The same case, small enough to be verified in no time.
+Case reduced(Case c) {
+  c.batch = std::min<int64_t>(c.batch, 2);
+  c.heads = std::min<int64_t>(c.heads, 2);
+  c.query_len = std::min<int64_t>(c.query_len, 300);
+  c.key_len = std::min<int64_t>(c.key_len, 300);
+  return c;
+}
+
+// As a side is asked for it.
+Case case_of(const SuiteCase& suite_case, const Side& side) {
+  auto c = suite_case.c;
+  c.injected_slowdown_percent = side.injected_slowdown_percent;
+  return c;
+}
+
+void add_fault(SuiteCase& suite_case, const Side& side, const std::string& fault) {
+  auto& text = suite_case.unusable;
+  text += fmt::format("{}the {} {}", text.empty() ? "" : "; ", side.name, fault);
+}
+
+}  // namespace
+
+GateSuite::GateSuite(const SuiteOptions& options, std::vector<Side> sides)
+    : options_(options), sides_(std::move(sides)), random_(options.seed) {
+  set_worker_path(sides_.at(1).worker);
+  const auto catalogue = Catalogue::load();
+  SweepOverrides overrides;
+  for (const auto& setting : options_.settings) overrides.add_setting(setting);
+  const SweepFile sweep(options_.file, catalogue, overrides);
+  for (auto c : sweep.cases()) {
+    if (options_.instructions) force_avx2(c, catalogue);
+    cases_.push_back({c, case_name(c), "", std::vector<SuiteCase::OfSide>(sides_.size())});
+  }
+  for (auto& side : sides_) {
+    set_worker_path(side.worker);
+    side.environment = Record::parse(ask_worker("environment", nullptr, 1)[0]);
+  }
+}
+
+void GateSuite::check() {
+  std::vector<std::vector<bool>> runs(sides_.size());
+  for (size_t s = 0; s < sides_.size(); ++s) {
+    const auto same = std::find_if(sides_.begin(), sides_.begin() + std::ptrdiff_t(s),
+                                   [&](const Side& side) { return side.worker == sides_[s].worker; });
+    if (size_t(same - sides_.begin()) < s) {
+      runs[s] = runs[size_t(same - sides_.begin())];
+      continue;
+    }
+    set_worker_path(sides_[s].worker);
+    auto request = Json::array(), small = Json::array();
+    for (const auto& suite_case : cases_) {
+      request.push_back(portable_request(suite_case.c));
+      small.push_back(portable_request(reduced(suite_case.c)));
+    }
+    const auto plans = ask_worker("plan", request, cases_.size());
+    note(fmt::format("verifying the {}", sides_[s].name));
+    const auto checks = ask_worker("verify", small, cases_.size());
+    for (size_t i = 0; i < cases_.size(); ++i) {
+      auto& suite_case = cases_[i];
+      const auto plan = Record::parse(plans[i]), check = Record::parse(checks[i]);
+      runs[s].push_back(!plan.has("outcome"));
+      // All sides are there at once.
+      if (s == 0 && suite_case.c.memory_limit_bytes == 0 && plan.has("memory_limit_bytes"))
+        suite_case.c.memory_limit_bytes = plan.get("memory_limit_bytes").get<int64_t>() / int64_t(sides_.size());
+      if (plan.has("outcome")) add_fault(suite_case, sides_[s], plan.text("reason"));
+      else if (!check.measured()) add_fault(suite_case, sides_[s], "does not verify: " + check.text("reason"));
+    }
+  }
+  for (size_t i = cases_.size(); i-- > 0;)
+    if (std::none_of(runs.begin(), runs.end(), [&](const auto& side) { return side[i]; }))
+      cases_.erase(cases_.begin() + std::ptrdiff_t(i));
+  if (cases_.empty()) throw UsageError(fmt::format("{}: neither build can run any case", options_.file));
+}
+
+void GateSuite::measure(std::vector<size_t> cases) {
+  std::shuffle(cases.begin(), cases.end(), random_);
+  for (const auto i : cases)
+    if (cases_[i].unusable.empty()) measure(cases_[i]);
+}
+
+void GateSuite::measure(SuiteCase& suite_case) {
+  std::vector<size_t> order(sides_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::shuffle(order.begin(), order.end(), random_);
+  std::vector<CaseOfBuild> processes;
+  for (const auto s : order) processes.push_back({sides_[s].worker, case_of(suite_case, sides_[s])});
+  auto answered = run_in_turns(processes, random_());
+  std::vector<Record> records(sides_.size());
+  for (size_t n = 0; n < order.size(); ++n) records[order[n]] = std::move(answered[n]);
+  for (size_t s = 0; s < sides_.size(); ++s)
+    if (!records[s].measured())
+      add_fault(suite_case, sides_[s], records[s].text("failure_kind") + ": " + records[s].text("reason"));
+  if (!suite_case.unusable.empty()) return;
+  const auto samples = [&](size_t s) { return records[s].get("time_samples_ms").get<std::vector<double>>(); };
+  for (size_t s = 0; s < sides_.size(); ++s) {
+    auto& mine = suite_case.sides[s];
+    mine.medians.push_back(records[s].number("time_median_ms"));
+    mine.log_ratios.push_back(median_log_ratio(samples(0), samples(s)));
+    mine.peak_extra_bytes.push_back(records[s].number("peak_extra_bytes"));
+    mine.implementation = records[s].text("implementation");
+  }
+}
+
+void GateSuite::count_instructions() {
+  char path[] = "/tmp/attnbench-callgrind-XXXXXX";
+  const int file = mkstemp(path);
+  if (file >= 0) close(file);
+  set_worker_launcher({"valgrind", "--tool=callgrind", fmt::format("--callgrind-out-file={}", path), "--collect-atstart=no",
+                       "--toggle-collect=attnbench_counted_calls"});
+  for (auto& suite_case : cases_)
+    for (size_t s = 0; s < sides_.size(); ++s) {
+      if (!suite_case.unusable.empty()) continue;
+      note(fmt::format("counting {} on the {}", suite_case.name, sides_[s].name));
+      set_worker_path(sides_[s].worker);
+      const auto answer = run_worker("count", portable_request(case_of(suite_case, sides_[s])), 100 * suite_case.c.deadline_s);
+      const auto at = answer.diagnostics.rfind("Collected : ");
+      const bool counted = answer.lines.size() == 1 && answer.lines[0].value("outcome", "") == outcome::measured;
+      if (!counted || at == std::string::npos)
+        add_fault(suite_case, sides_[s],
+                  counted                ? "valgrind gave no count: " + answer.diagnostics
+                  : answer.lines.empty() ? "no answer: " + answer.diagnostics
+                                         : answer.lines[0].value("reason", ""));
+      else {
+        suite_case.sides[s].medians.push_back(std::stod(answer.diagnostics.substr(at + 12)));
+        suite_case.sides[s].implementation = answer.lines[0].value("implementation", "");
+      }
+    }
+  set_worker_launcher({});
+  unlink(path);
+}
+
+void GateSuite::note(const std::string& text) const {
+  if (!options_.quiet) fmt::print(stderr, "{}\n", text);
+}
+
+}  // namespace attnbench

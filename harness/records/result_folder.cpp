@@ -1,0 +1,221 @@
+#include "harness/records/result_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <unordered_map>
+
+#include "harness/text/csv.h"
+#include "harness/text/errors.h"
+
+namespace attnbench {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const std::string& path, const char* doing) {
+  throw UsageError(fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)));
+}
+
+struct Log {
+  std::vector<Record> records;
+  size_t whole_bytes = 0;  // up to the end of the last whole line
+};
+
+// Throws std::invalid_argument for a record that does not say what was run, or what came of it.
+void check_whole(const Record& record) {
+  if (!record.has("outcome")) throw std::invalid_argument("it has no outcome");
+  for (const auto& field : fields())
+    if (field.role == FieldRole::axis && !record.has(field.name))
+      throw std::invalid_argument(fmt::format("it has no {}", field.name));
+}
+
+Log parse_log(const std::string& path) {
+  // A device may have no end.
+  if (!fs::is_regular_file(path)) throw UsageError(fmt::format("{}: not a regular file", path));
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail(path, "read");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  Log log;
+  std::unordered_map<std::string, size_t> index;
+  size_t number = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    ++number;
+    auto end = text.find('\n', begin);
+    const bool torn = end == std::string::npos;
+    if (torn) end = text.size();
+    try {
+      auto record = Record::parse(Json::parse(text.begin() + std::ptrdiff_t(begin), text.begin() + std::ptrdiff_t(end)));
+      check_whole(record);
+      if (torn) return log;  // whole JSON without its line end: its writer was killed at the last byte; run it again
+      const auto [at, fresh] = index.emplace(record.key(), log.records.size());
+      if (fresh) log.records.push_back(std::move(record));
+      else log.records[at->second] = std::move(record);
+    } catch (const std::exception& error) {
+      if (torn) return log;
+      throw UsageError(fmt::format("{}:{}: not a record: {}", path, number, error.what()));
+    }
+    log.whole_bytes = begin = end + 1;
+  }
+  return log;
+}
+
+void write_all(int file, const std::string& text, const std::string& path) {
+  for (size_t done = 0; done < text.size();) {
+    const auto count = write(file, text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail(path, "write");
+    done += size_t(count);
+  }
+}
+
+std::string joined(const std::string& folder, const char* name) { return (fs::path(folder) / name).string(); }
+
+}  // namespace
+
+std::vector<Record> read_records(const std::string& folder_or_file) {
+  const auto path = fs::is_directory(folder_or_file) ? joined(folder_or_file, "records.jsonl") : folder_or_file;
+  if (!fs::exists(path)) throw UsageError(fmt::format("{}: no such file, expected records of a sweep", path));
+  return parse_log(path).records;
+}
+
+void make_folder(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) throw UsageError(fmt::format("{}: cannot make the folder: {}", path, error.message()));
+}
+
+void replace_file(const std::string& folder, const std::string& name, const std::string& text) {
+  const auto path = joined(folder, name.c_str()), temporary = path + ".new";
+  try {
+    FileDescriptor file;
+    unlink(temporary.c_str());  // of a run that was killed
+    file.open(temporary, O_WRONLY | O_CREAT | O_EXCL);
+    write_all(file, text, path);
+  } catch (...) {
+    unlink(temporary.c_str());
+    throw;
+  }
+  if (rename(temporary.c_str(), path.c_str()) != 0) fail(path, "replace");
+}
+
+FileDescriptor::~FileDescriptor() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+void FileDescriptor::open(const std::string& path, int flags) {
+  if (descriptor_ >= 0) close(descriptor_);
+  descriptor_ = ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (descriptor_ < 0) fail(path, "open");
+}
+
+ResultFolder::ResultFolder(std::string path) : path_(std::move(path)) {
+  make_folder(path_);
+  const auto lock_path = joined(path_, ".lock");
+  lock_.open(lock_path, O_RDWR | O_CREAT);
+  if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    std::array<char, 32> holder{};
+    const auto count = read(lock_, holder.data(), holder.size() - 1);
+    throw UsageError(fmt::format("{}: in use by process {}", path_, count > 0 ? holder.data() : "unknown"));
+  }
+  if (ftruncate(lock_, 0) != 0) fail(lock_path, "write");
+  write_all(lock_, std::to_string(getpid()), lock_path);
+
+  const auto log_path = joined(path_, "records.jsonl");
+  log_.open(log_path, O_RDWR | O_CREAT | O_APPEND);
+  auto log = parse_log(log_path);
+  if (ftruncate(log_, off_t(log.whole_bytes)) != 0) fail(log_path, "cut a torn line off");
+  records_ = std::move(log.records);
+}
+
+const Record* ResultFolder::find(const std::string& key) const {
+  for (const auto& record : records_)
+    if (record.key() == key) return &record;
+  return nullptr;
+}
+
+void ResultFolder::append(const Record& record) {
+  const auto path = joined(path_, "records.jsonl");
+  const auto before = lseek(log_, 0, SEEK_END);
+  try {
+    write_all(log_, record.to_json().dump(-1, ' ', false, Json::error_handler_t::replace) + "\n", path);
+    if (fdatasync(log_) != 0 && errno != EINVAL) fail(path, "write");
+  } catch (const UsageError&) {
+    // A full disk may have taken half a line.
+    if (before >= 0 && ftruncate(log_, before) != 0) throw;
+    throw;
+  }
+  for (auto& existing : records_) {
+    if (existing.key() != record.key()) continue;
+    existing = record;
+    return;
+  }
+  records_.push_back(record);
+}
+
+void ResultFolder::set_aside() {
+  const auto path = joined(path_, "records.jsonl"), previous = joined(path_, "records.previous.jsonl");
+  if (rename(path.c_str(), previous.c_str()) != 0) fail(path, "set aside");
+  log_.open(path, O_RDWR | O_CREAT | O_APPEND);
+  records_.clear();
+}
+
+Json ResultFolder::environment() const { return read_environment(path_); }
+
+Json read_environment(const std::string& folder) {
+  const auto path = joined(folder, "environment.json");
+  std::ifstream file(path);
+  if (!file) return nullptr;
+  auto json = Json::parse(file, nullptr, false);
+  if (!json.is_object()) throw UsageError(fmt::format("{}: not a JSON object", path));
+  return json;
+}
+
+void ResultFolder::write_environment(const Json& environment) {
+  replace_file(path_, "environment.json", environment.dump(2) + "\n");
+}
+
+void ResultFolder::write_csv() const { replace_file(path_, "records.csv", records_csv(records_)); }
+
+std::string provenance_differences(const Json& before, const Json& now) {
+  std::string text;
+  for (const auto* part : {"environment", "settings"}) {
+    if (!now.contains(part)) continue;
+    for (const auto& [name, value] : now[part].items()) {
+      const auto then = before.contains(part) && before[part].contains(name) ? before[part][name] : Json();
+      if (then != value) text += fmt::format("\n  {}: {} there, {} now", name, then.dump(), value.dump());
+    }
+  }
+  return text;
+}
+
+std::string csv_cell(const Record& record, const Column& column) {
+  const auto& value = record.get(column.name);
+  if (value.is_null()) return "";
+  return value.is_string() ? csv_text(value.get<std::string>()) : value.dump();
+}
+
+std::string records_csv(const std::vector<Record>& records) {
+  // Lists of samples stay in records.jsonl.
+  std::vector<std::string> cells;
+  for (const auto& column : columns())
+    if (column.type != ColumnType::numbers) cells.push_back(column.name);
+  auto csv = csv_row(cells);
+  for (const auto& record : records) {
+    cells.clear();
+    for (const auto& column : columns())
+      if (column.type != ColumnType::numbers) cells.push_back(csv_cell(record, column));
+    csv += csv_row(cells);
+  }
+  return csv;
+}
+
+}  // namespace attnbench

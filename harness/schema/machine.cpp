@@ -1,0 +1,40 @@
+#include "harness/schema/machine.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+namespace attnbench {
+
+int64_t available_processors() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  return sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+std::vector<int> available_processor_numbers() {
+  std::vector<int> numbers;
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    for (int i = 0; i < CPU_SETSIZE; ++i)
+      if (CPU_ISSET(i, &set)) numbers.push_back(i);
+  return numbers;
+}
+
+int64_t available_memory_bytes() {
+  int64_t bytes = int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string word; meminfo >> word;) {
+    int64_t kib = 0;
+    if (word == "MemAvailable:" && meminfo >> kib) bytes = kib * 1024;
+  }
+  int64_t limit = 0, used = 0;
+  if (std::ifstream("/sys/fs/cgroup/memory.max") >> limit && std::ifstream("/sys/fs/cgroup/memory.current") >> used)
+    bytes = std::min(bytes, limit - used);
+  return std::max<int64_t>(bytes, 1);
+}
+
+}  // namespace attnbench

@@ -1,0 +1,78 @@
+#include "harness/statistics/comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace attnbench {
+
+std::string verdict_name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::regression: return "regression";
+    case Verdict::improvement: return "improvement";
+    case Verdict::pass: return "pass";
+    case Verdict::inconclusive: return "inconclusive";
+  }
+  return "";
+}
+
+namespace {
+
+// Nothing is known yet.
+Judgement unjudged() {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  Judgement judged;
+  judged.ratio = {std::nan(""), {-infinity, infinity}};
+  return judged;
+}
+
+// What the whole family's ratios and p values say.
+void set_verdicts(std::vector<Judgement>& judgements, const Criteria& criteria) {
+  std::vector<double> p;
+  for (const auto& judged : judgements) p.push_back(judged.p);
+  const auto adjusted = holm(p);
+  const double shift = std::log1p(criteria.min_shift);
+  for (size_t i = 0; i < judgements.size(); ++i) {
+    auto& judged = judgements[i];
+    judged.adjusted_p = adjusted[i];
+    if (judged.adjusted_p < criteria.alpha && judged.ratio.estimate > shift) judged.verdict = Verdict::regression;
+    else if (judged.adjusted_p < criteria.alpha && judged.ratio.estimate < -shift) judged.verdict = Verdict::improvement;
+    else if (judged.ratio.interval.high < std::log1p(criteria.margin)) judged.verdict = Verdict::pass;
+  }
+}
+
+}  // namespace
+
+std::vector<Judgement> judge(const std::vector<TwoSides>& cases, const Criteria& criteria) {
+  std::vector<Judgement> judgements(cases.size(), unjudged());
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const auto& [a, b] = cases[i];
+    if (a.empty() || b.empty()) continue;
+    judgements[i].ratio = log_ratio(a, b);
+    judgements[i].p = mann_whitney_p(a, b);
+  }
+  set_verdicts(judgements, criteria);
+  return judgements;
+}
+
+std::vector<Judgement> judge_pairs(const std::vector<std::vector<double>>& log_ratios, const Criteria& criteria) {
+  std::vector<Judgement> judgements(log_ratios.size(), unjudged());
+  for (size_t i = 0; i < log_ratios.size(); ++i) {
+    if (log_ratios[i].empty()) continue;
+    judgements[i].ratio = paired_log_ratio(log_ratios[i]);
+    judgements[i].p = signed_rank_p(log_ratios[i]);
+  }
+  set_verdicts(judgements, criteria);
+  return judgements;
+}
+
+Verdict over_all(const std::vector<Judgement>& judgements) {
+  const auto any = [&](Verdict verdict) {
+    return std::any_of(judgements.begin(), judgements.end(), [&](const Judgement& j) { return j.verdict == verdict; });
+  };
+  for (const auto verdict : {Verdict::regression, Verdict::inconclusive})
+    if (any(verdict)) return verdict;
+  return any(Verdict::improvement) ? Verdict::improvement : Verdict::pass;
+}
+
+}  // namespace attnbench

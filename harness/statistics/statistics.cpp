@@ -1,0 +1,294 @@
+#include "harness/statistics/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <utility>
+
+namespace attnbench {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Ranks of all values of a and b together, ties sharing their mean rank: the sum of b's.
+struct Ranks {
+  double sum_of_b = 0;
+  double ties = 0;  // Σ (t³ − t) over groups of equal values
+};
+Ranks rank(std::span<const double> a, std::span<const double> b) {
+  std::vector<std::pair<double, bool>> all;
+  for (const auto value : a) all.emplace_back(value, false);
+  for (const auto value : b) all.emplace_back(value, true);
+  std::sort(all.begin(), all.end());
+  Ranks ranks;
+  for (size_t begin = 0; begin < all.size();) {
+    size_t end = begin, of_b = 0;
+    for (; end < all.size() && all[end].first == all[begin].first; ++end) of_b += all[end].second ? 1 : 0;
+    const auto group = double(end - begin);
+    ranks.sum_of_b += double(of_b) * (double(begin + 1) + double(end)) / 2;
+    ranks.ties += group * group * group - group;
+    begin = end;
+  }
+  return ranks;
+}
+
+// U of b: pairs in which b's value is the larger.
+double u_of(double rank_sum, size_t n) { return rank_sum - double(n) * double(n + 1) / 2; }
+
+// P(U = u) for u = 0 … n·m, of samples of n and m values without ties: partitions of u into at most n parts of at most m.
+std::vector<double> u_distribution(size_t n, size_t m) {
+  std::vector<double> ways(n * m + 1, 0);
+  ways[0] = 1;
+  // The Gaussian binomial coefficient, one factor (1 − q^(m+i)) / (1 − q^i) after the other; kept small by dividing as it goes.
+  for (size_t i = 1; i <= n; ++i) {
+    for (size_t u = n * m; u >= m + i && u != size_t(-1); --u) ways[u] -= ways[u - m - i];
+    for (size_t u = i; u <= n * m; ++u) ways[u] += ways[u - i];
+    const double scale = double(i) / double(m + i);
+    for (auto& way : ways) way *= scale;
+  }
+  return ways;
+}
+
+// P(W = w) of the sum of those of `ranks`, which are whole, whose sign is positive, each sign as likely as the other.
+std::vector<double> signed_sum_distribution(const std::vector<size_t>& ranks) {
+  std::vector<double> probability(std::accumulate(ranks.begin(), ranks.end(), size_t{0}) + 1, 0);
+  probability[0] = 1;
+  size_t most = 0;
+  for (const auto rank : ranks) {
+    most += rank;
+    for (size_t sum = most + 1; sum-- > 0;)
+      probability[sum] = (probability[sum] + (sum >= rank ? probability[sum - rank] : 0)) / 2;
+  }
+  return probability;
+}
+
+// How many of the `count` sorted statistics a test refuses at each end: as many as have a tail of no more than half the level.
+size_t refused_at_each_end(const std::vector<double>& distribution, size_t count, double confidence) {
+  size_t refused = 0;
+  for (double tail = distribution[0]; refused < count / 2 && tail <= (1 - confidence) / 2;) {
+    ++refused;
+    tail += distribution[refused];
+  }
+  return refused;
+}
+LogRatio between_refused(std::vector<double> shifts, const std::vector<double>& distribution, double confidence) {
+  std::sort(shifts.begin(), shifts.end());
+  const auto refused = refused_at_each_end(distribution, shifts.size(), confidence);
+  if (refused == 0) return {quantile(shifts, 0.5), {-kInfinity, kInfinity}};
+  return {quantile(shifts, 0.5), {shifts[refused - 1], shifts[shifts.size() - refused]}};
+}
+
+double normal_tail(double z) { return 0.5 * std::erfc(z / std::sqrt(2.0)); }
+
+// Regularised incomplete beta I_x(a, b) by its continued fraction (modified Lentz), where that converges fast.
+double incomplete_beta_fraction(double a, double b, double x) {
+  constexpr double tiny = 1e-300;
+  double c = 1, d = 1 - (a + b) * x / (a + 1);
+  d = 1 / (std::abs(d) < tiny ? tiny : d);
+  double fraction = d;
+  for (int i = 1; i <= 1000; ++i) {
+    const double m = i;
+    for (const double numerator :
+         {m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)), -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))}) {
+      d = 1 + numerator * d;
+      d = 1 / (std::abs(d) < tiny ? tiny : d);
+      c = 1 + numerator / c;
+      if (std::abs(c) < tiny) c = tiny;
+      fraction *= d * c;
+    }
+    if (std::abs(d * c - 1) < 1e-16) break;
+  }
+  return std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log1p(-x)) / a * fraction;
+}
+double incomplete_beta(double a, double b, double x) {
+  if (x <= 0) return 0;
+  if (x >= 1) return 1;
+  return x < (a + 1) / (a + b + 2) ? incomplete_beta_fraction(a, b, x) : 1 - incomplete_beta_fraction(b, a, 1 - x);
+}
+
+// P(T > t) for t ≥ 0, with all its digits however small.
+double student_t_tail(double t, double degrees) { return 0.5 * incomplete_beta(degrees / 2, 0.5, degrees / (degrees + t * t)); }
+
+// Where a line through points goes through zero for the first time.
+std::optional<std::pair<double, bool>> first_zero(std::span<const double> x, const std::vector<double>& y) {
+  for (size_t i = 0; i + 1 < x.size(); ++i) {
+    if (y[i] == 0 || y[i] * y[i + 1] >= 0) {
+      // A zero at a point itself is a crossing when the signs beside it differ.
+      if (i > 0 && y[i] == 0 && y[i - 1] * y[i + 1] < 0) return std::pair(x[i], y[i + 1] > 0);
+      continue;
+    }
+    return std::pair(x[i] + (x[i + 1] - x[i]) * y[i] / (y[i] - y[i + 1]), y[i + 1] > 0);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+double quantile(std::span<const double> sorted, double probability) {
+  const double position = probability * double(sorted.size() - 1);
+  const auto below = size_t(position);
+  const auto above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (position - double(below)) * (sorted[above] - sorted[below]);
+}
+
+double median(std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  return quantile(samples, 0.5);
+}
+
+std::vector<double> bootstrap_medians(std::span<const double> samples, int resamples, const std::function<size_t()>& pick) {
+  std::vector<double> medians, resample(samples.size());
+  for (int i = 0; i < resamples; ++i) {
+    for (auto& value : resample) value = samples[pick()];
+    const auto middle = resample.begin() + std::ptrdiff_t(resample.size() / 2);
+    std::nth_element(resample.begin(), middle, resample.end());
+    auto value = *middle;
+    if (resample.size() % 2 == 0) value = (value + *std::max_element(resample.begin(), middle)) / 2;
+    medians.push_back(value);
+  }
+  std::sort(medians.begin(), medians.end());
+  return medians;
+}
+
+Interval median_interval(std::span<const double> samples) {
+  std::mt19937_64 random(20200629);  // fixed, so that a record can be computed again from its samples
+  std::uniform_int_distribution<size_t> pick(0, samples.size() - 1);
+  const auto medians = bootstrap_medians(samples, 1000, [&] { return pick(random); });
+  return {quantile(medians, 0.025), quantile(medians, 0.975)};
+}
+
+double mann_whitney_exact_p(std::span<const double> a, std::span<const double> b) {
+  const auto u = u_of(rank(a, b).sum_of_b, b.size());
+  const auto distribution = u_distribution(a.size(), b.size());
+  const auto smaller = size_t(std::min(u, double(a.size() * b.size()) - u));
+  return std::min(1.0, 2 * std::accumulate(distribution.begin(), distribution.begin() + std::ptrdiff_t(smaller + 1), 0.0));
+}
+
+double mann_whitney_asymptotic_p(std::span<const double> a, std::span<const double> b) {
+  const auto ranks = rank(a, b);
+  const auto n = double(a.size()), m = double(b.size()), all = n + m;
+  const double variance = n * m / 12 * (all + 1 - ranks.ties / (all * (all - 1)));
+  if (!(variance > 0)) return 1;
+  const double distance = std::abs(u_of(ranks.sum_of_b, b.size()) - n * m / 2);
+  return std::min(1.0, 2 * normal_tail((distance - 0.5) / std::sqrt(variance)));
+}
+
+double mann_whitney_p(std::span<const double> a, std::span<const double> b) {
+  constexpr size_t kMostPairs = 10'000;
+  if (a.size() * b.size() <= kMostPairs && rank(a, b).ties == 0) return mann_whitney_exact_p(a, b);
+  return mann_whitney_asymptotic_p(a, b);
+}
+
+double signed_rank_p(std::span<const double> differences) {
+  std::vector<std::pair<double, bool>> sizes;
+  for (const auto difference : differences)
+    if (difference != 0) sizes.emplace_back(std::abs(difference), difference > 0);
+  if (sizes.empty()) return 1;
+  std::sort(sizes.begin(), sizes.end());
+  std::vector<size_t> twice_ranks;  // whole, where ties share a rank
+  size_t positive = 0;
+  for (size_t begin = 0; begin < sizes.size();) {
+    size_t end = begin;
+    while (end < sizes.size() && sizes[end].first == sizes[begin].first) ++end;
+    for (size_t i = begin; i < end; ++i) {
+      twice_ranks.push_back(begin + 1 + end);
+      if (sizes[i].second) positive += twice_ranks.back();
+    }
+    begin = end;
+  }
+  const auto distribution = signed_sum_distribution(twice_ranks);
+  const auto smaller = std::min(positive, distribution.size() - 1 - positive);
+  return std::min(1.0, 2 * std::accumulate(distribution.begin(), distribution.begin() + std::ptrdiff_t(smaller + 1), 0.0));
+}
+
+LogRatio paired_log_ratio(std::span<const double> log_ratios, double confidence) {
+  std::vector<double> means;
+  for (size_t i = 0; i < log_ratios.size(); ++i)
+    for (size_t j = 0; j <= i; ++j) means.push_back((log_ratios[i] + log_ratios[j]) / 2);
+  std::vector<size_t> ranks(log_ratios.size());
+  std::iota(ranks.begin(), ranks.end(), size_t{1});
+  return between_refused(std::move(means), signed_sum_distribution(ranks), confidence);
+}
+
+LogRatio log_ratio(std::span<const double> a, std::span<const double> b, double confidence) {
+  std::vector<double> differences;
+  for (const auto y : b)
+    for (const auto x : a) differences.push_back(std::log(y) - std::log(x));
+  return between_refused(std::move(differences), u_distribution(a.size(), b.size()), confidence);
+}
+
+std::vector<double> holm(const std::vector<double>& p) {
+  std::vector<size_t> order(p.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t i, size_t j) { return p[i] < p[j]; });
+  std::vector<double> adjusted(p.size());
+  double largest = 0;
+  for (size_t rank = 0; rank < order.size(); ++rank) {
+    largest = std::max(largest, std::min(1.0, double(p.size() - rank) * p[order[rank]]));
+    adjusted[order[rank]] = largest;
+  }
+  return adjusted;
+}
+
+double student_t_cdf(double t, double degrees) { return t > 0 ? 1 - student_t_tail(t, degrees) : student_t_tail(-t, degrees); }
+
+double student_t_quantile(double probability, double degrees) {
+  if (probability == 0.5) return 0;
+  const double tail = std::min(probability, 1 - probability);
+  double low = 0, high = 1;
+  while (student_t_tail(high, degrees) > tail && high < 1e300) high *= 2;
+  while (high - low > 1e-15 * high) {
+    const double middle = low + (high - low) / 2;
+    if (middle == low || middle == high) break;
+    (student_t_tail(middle, degrees) > tail ? low : high) = middle;
+  }
+  return probability > 0.5 ? high : -high;
+}
+
+LineFit fit_line(std::span<const double> x, std::span<const double> y, double confidence) {
+  const auto n = double(x.size());
+  const double mean_x = std::accumulate(x.begin(), x.end(), 0.0) / n, mean_y = std::accumulate(y.begin(), y.end(), 0.0) / n;
+  double xx = 0, xy = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    xx += (x[i] - mean_x) * (x[i] - mean_x);
+    xy += (x[i] - mean_x) * (y[i] - mean_y);
+  }
+  LineFit fit;
+  fit.slope = xy / xx;
+  fit.intercept = mean_y - fit.slope * mean_x;
+  if (x.size() < 3) {
+    fit.slope_error = kInfinity;
+    fit.slope_interval = {-kInfinity, kInfinity};
+    return fit;
+  }
+  double rest = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double off = y[i] - fit.intercept - fit.slope * x[i];
+    rest += off * off;
+  }
+  fit.slope_error = std::sqrt(rest / (n - 2) / xx);
+  const double reach = student_t_quantile((1 + confidence) / 2, n - 2) * fit.slope_error;
+  fit.slope_interval = {fit.slope - reach, fit.slope + reach};
+  return fit;
+}
+
+std::optional<Crossing> first_crossing(std::span<const double> x, std::span<const double> value,
+                                       std::span<const Interval> intervals) {
+  const auto middle = first_zero(x, {value.begin(), value.end()});
+  if (!middle) return std::nullopt;
+  std::vector<double> low, high;
+  for (const auto& interval : intervals) {
+    low.push_back(interval.low);
+    high.push_back(interval.high);
+  }
+  // What rises is above zero from early on at its high end, and from late on at its low one.
+  const auto early = first_zero(x, middle->second ? high : low), late = first_zero(x, middle->second ? low : high);
+  Crossing crossing{middle->first, {-kInfinity, kInfinity}, middle->second};
+  if (early && early->second == crossing.rises) crossing.interval.low = std::min(early->first, crossing.at);
+  if (late && late->second == crossing.rises) crossing.interval.high = std::max(late->first, crossing.at);
+  return crossing;
+}
+
+}  // namespace attnbench

@@ -1,0 +1,320 @@
+#include "harness/sweep/case_runner.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "harness/text/errors.h"
+#include "harness/statistics/statistics.h"
+#include "harness/text/units.h"
+#include "harness/process/worker_process.h"
+#include "harness/schema/machine.h"
+
+namespace attnbench {
+namespace {
+
+// Process start, agreement check and inputs, whatever the case.
+constexpr double kOverheadS = 0.6;
+
+// Calls of the method that a case makes at the least.
+struct Calls {
+  double samples, beside;
+};
+Calls least_calls(const Record& planned) {
+  const auto fewest = planned.number("min_samples");
+  // First call, one of warm-up, the memory pass and the pass for saved tensors.
+  if (planned.text("protocol") != "decode") return {fewest, 4};
+  // Whole rounds; the checked steps, and one for the memory.
+  return {std::ceil(std::max(1.0, fewest / kDecodedTokens)) * kDecodedTokens, kCheckedSteps + 1};
+}
+
+void add_statistics(Record& record) {
+  if (const auto& wall = record.get("wall_samples_ms"); wall.is_array() && !wall.empty())
+    record.set("wall_median_ms", median(wall.get<std::vector<double>>()));
+  const auto& list = record.get("time_samples_ms");
+  if (!list.is_array() || list.empty()) return;
+  auto samples = list.get<std::vector<double>>();
+  const auto& medians = record.get("process_medians_ms");
+  const bool across = medians.is_array();
+  const auto counted = across ? medians.get<std::vector<double>>() : samples;
+  const auto [low, high] = median_interval(counted);
+  const auto middle = median(counted);
+  record.set("time_ci_scope", across ? "across processes" : "within process");
+  std::sort(samples.begin(), samples.end());
+  record.set("time_median_ms", middle);
+  record.set("time_q1_ms", quantile(samples, 0.25));
+  record.set("time_q3_ms", quantile(samples, 0.75));
+  record.set("time_ci_low_ms", low);
+  record.set("time_ci_high_ms", high);
+  record.set("time_per_sample_ms", middle / std::max(1.0, record.number("batch")));
+}
+
+// A time that no kernel on this machine can reach says that something other than the kernel was timed.
+void add_plausibility(Record& record, const Ceilings& machine) {
+  const auto* const found = machine.of(record);
+  if (!found) return;
+  const auto& ceilings = *found;
+  constexpr double slack = 0.9;  // ceilings are measured too
+  const auto time_ms = record.number("time_median_ms");
+  const auto refuse_below = [&](double least_ms, const std::string& ceiling) {
+    if (time_ms < slack * least_ms)
+      record.set("implausible",
+                 fmt::format("{} is below the {} that {} allows", format_ms(time_ms), format_ms(least_ms), ceiling));
+  };
+  // What fits the caches may move faster than main memory.
+  if (record.number("min_bytes") > ceilings.array_bytes)
+    refuse_below(record.number("min_bytes") / ceilings.bandwidth_gb_s / 1e6,
+                 fmt::format("the measured bandwidth of {:.1f} GB/s", ceilings.bandwidth_gb_s));
+  const auto rate = ceilings.rate_gflop_s(record.text("dtype"));
+  refuse_below(record.number("flops") / rate / 1e6, fmt::format("the measured arithmetic rate of {:.0f} GFLOP/s", rate));
+}
+
+std::string now_utc() {
+  return fmt::format("{:%FT%TZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
+}
+
+// What a worker wrote, as text that a record may hold: valid UTF-8, no space at its end.
+std::string trimmed(std::string text) {
+  text = Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  return text;
+}
+
+// What is wrong with a result of this case, if anything.
+std::optional<std::string> fault_of(const Record& result, const Record& asked) {
+  const auto ended = result.text("outcome");
+  if (ended != outcome::measured && ended != outcome::skipped && ended != outcome::failed)
+    return fmt::format("has the outcome '{}', expected measured, skipped or failed", ended);
+  if (ended != outcome::measured && !result.has("failure_kind")) return ended + " without a failure_kind";
+  const auto& samples = result.get("time_samples_ms");
+  const auto is_number = [](const Json& sample) { return sample.is_number(); };
+  if (ended == outcome::measured &&
+      (!samples.is_array() || samples.empty() || !std::all_of(samples.begin(), samples.end(), is_number)))
+    return "is measured without time_samples_ms";
+  for (const auto& field : fields())
+    if (result.has(field.name) && result.get(field.name) != asked.get(field.name)) return "is of another case";
+  return std::nullopt;
+}
+
+// The worker's answer merged into the record, or what went wrong.
+void take_answer(Record& record, const WorkerAnswer& answer, double deadline_s) {
+  const auto said = answer.diagnostics.empty() ? "" : "; it said: " + trimmed(answer.diagnostics);
+  switch (answer.end) {
+    case WorkerAnswer::End::deadline:
+      return record.set_failed(kind::timeout, fmt::format("ended at its deadline of {} s{}", deadline_s, said));
+    case WorkerAnswer::End::signalled:
+      return record.set_failed(kind::crashed,
+                               fmt::format("the worker died of signal {} ({}){}", answer.code, strsignal(answer.code), said));
+    case WorkerAnswer::End::flooded: return record.set_failed(kind::protocol, "the worker's answer had no end" + said);
+    case WorkerAnswer::End::exited: break;
+  }
+  if (answer.code != 0)
+    return record.set_failed(kind::crashed, fmt::format("the worker ended with exit code {}{}", answer.code, said));
+  if (answer.lines.size() != 1 || !answer.unreadable.empty())
+    return record.set_failed(kind::protocol,
+                             answer.unreadable.empty()
+                                 ? fmt::format("the worker gave {} answers, expected 1{}", answer.lines.size(), said)
+                                 : fmt::format("the worker's answer is not JSON: {}", trimmed(answer.unreadable)));
+  try {
+    const auto result = Record::parse(answer.lines[0]);
+    if (const auto fault = fault_of(result, record)) return record.set_failed(kind::protocol, "the worker's answer " + *fault);
+    record.merge(result);
+  } catch (const std::invalid_argument& error) {
+    record.set_failed(kind::protocol, fmt::format("the worker's answer is not a record: {}", error.what()));
+  }
+}
+
+// The runs of one case as one record: what is no time is the first's. One that did not measure is the whole case's outcome.
+Record joined(const std::vector<Record>& runs) {
+  if (runs.size() == 1 || !runs.back().measured()) return runs.back();
+  auto record = runs.front();
+  auto medians = Json::array();
+  double measured_s = 0;
+  int64_t samples = 0, warmup_calls = 0;
+  for (const auto* column : {"time_samples_ms", "wall_samples_ms"}) {
+    auto all = Json::array();
+    for (const auto& run : runs)
+      for (const auto& sample : run.get(column)) all.push_back(sample);
+    if (!all.empty()) record.set(column, all);
+  }
+  for (const auto& run : runs) {
+    medians.push_back(median(run.get("time_samples_ms").get<std::vector<double>>()));
+    measured_s += run.number("measured_s");
+    samples += run.get("samples").get<int64_t>();
+    warmup_calls += run.get("warmup_calls").get<int64_t>();
+  }
+  record.set("process_medians_ms", medians);
+  record.set("measured_s", measured_s);
+  record.set("samples", samples);
+  record.set("warmup_calls", warmup_calls);
+  return record;
+}
+
+}  // namespace
+
+double DeviceCeilings::rate_gflop_s(const std::string& dtype) const {
+  const auto found = gflop_s.find(dtype);
+  return found == gflop_s.end() ? std::nan("") : found->second;
+}
+
+Ceilings Ceilings::from_json(const Json& json) {
+  Ceilings machine;
+  const auto number = [](const Json& from, const std::string& name) { return from.value(name, 0.0); };
+  machine.devices_["cpu"] = {
+      std::max(number(json, "read_gb_s"), number(json, "copy_gb_s")),
+      number(json, "array_bytes"),
+      {{"float32", number(json, "fma_float32_gflop_s")}, {"float64", number(json, "fma_float64_gflop_s")}}};
+  if (!json.contains("gpu") || json["gpu"].contains("unavailable")) return machine;
+  const auto& gpu = json["gpu"];
+  DeviceCeilings cuda{number(gpu, "copy_gb_s"), number(gpu, "array_bytes"), {}};
+  for (const std::string dtype : {"float64", "float32", "float16", "bfloat16"})
+    if (const auto rate = number(gpu, "matmul_" + dtype + "_gflop_s"); rate > 0) cuda.gflop_s[dtype] = rate;
+  machine.devices_["cuda"] = std::move(cuda);
+  return machine;
+}
+
+Ceilings Ceilings::nominal(int64_t threads) {
+  const auto cores = double(threads);
+  Ceilings machine;
+  machine.devices_["cpu"] = {5 * cores, 0, {{"float32", 50 * cores}, {"float64", 25 * cores}}};
+  machine.devices_["cuda"] = machine.devices_["cpu"];
+  return machine;
+}
+
+const DeviceCeilings* Ceilings::of(const Record& record) const {
+  const auto found = devices_.find(record.text("device"));
+  return found == devices_.end() ? nullptr : &found->second;
+}
+
+double TimePredictor::bound_ms(const Record& record) const {
+  const auto* const device = ceilings_.of(record);
+  if (!device) return std::nan("");
+  // What was not measured may be faster, but not how much.
+  auto rate = device->rate_gflop_s(record.text("dtype"));
+  if (std::isnan(rate)) rate = device->rate_gflop_s("float32");
+  const auto arithmetic = record.number("flops") / rate / 1e6;
+  return std::max(arithmetic, record.number("min_bytes") / device->bandwidth_gb_s / 1e6);
+}
+
+double TimePredictor::predict(const Record& record) const {
+  const auto found = slowdown_.find(group(record));
+  return bound_ms(record) * (found == slowdown_.end() ? 1 : found->second);
+}
+
+void TimePredictor::learn(const Record& measured) {
+  const auto ratio = measured.number("time_median_ms") / bound_ms(measured);
+  if (std::isfinite(ratio) && ratio > 0) slowdown_[group(measured)] = ratio;
+}
+
+std::string TimePredictor::group(const Record& record) {
+  std::string name;
+  for (const auto* axis : {"method", "device", "dtype", "protocol", "causal", "threads", "cache", "allocation", "graph"})
+    name += record.get(axis).dump() + " ";
+  return name;
+}
+
+double predicted_case_s(const Record& planned, double call_ms) {
+  if (planned.has("outcome")) return 0;
+  const auto call_s = std::isnan(call_ms) ? 0 : call_ms / 1e3;
+  const auto calls = least_calls(planned);
+  const auto sampling_s = std::max(calls.samples * call_s, std::min(planned.number("time_budget_s"), 1000 * call_s));
+  const auto processes = std::max(1.0, planned.has("processes") ? planned.number("processes") : 1.0);
+  return processes * std::min(kOverheadS + calls.beside * call_s + sampling_s, planned.number("deadline_s"));
+}
+
+double predicted_need_bytes(const Record& planned) {
+  const auto setup = planned.number("predicted_setup_bytes");
+  return std::isnan(setup) ? planned.number("predicted_peak_bytes") : std::max(planned.number("predicted_peak_bytes"), setup);
+}
+
+void predict(Record& planned, const TimePredictor& predictor) {
+  if (planned.has("outcome")) return;
+  const auto call_ms = predictor.predict(planned);
+  planned.set("predicted_time_ms", call_ms);
+  const auto need = predicted_need_bytes(planned), budget = planned.number("memory_limit_bytes");
+  if (need > budget)
+    return planned.set_skipped(kind::predicted_oom,
+                               fmt::format("needs {} by prediction, the budget is {}", format_bytes(need), format_bytes(budget)));
+  // Twice: a prediction must be well beyond the deadline before it stands for a measurement.
+  const auto calls = least_calls(planned);
+  const auto least_s = (calls.samples + calls.beside) * call_ms / 1e3, deadline_s = planned.number("deadline_s");
+  if (least_s > 2 * deadline_s)
+    planned.set_skipped(kind::predicted_timeout, fmt::format("takes {} by prediction, its deadline is {}",
+                                                             format_seconds(least_s), format_seconds(deadline_s)));
+}
+
+Json portable_request(const Case& c) {
+  const Case defaults;
+  Json request;
+  for (const auto& field : fields())
+    if (get(c, field) != get(defaults, field)) request[std::string(field.name)] = get(c, field);
+  return request;
+}
+
+std::vector<Record> run_in_turns(const std::vector<CaseOfBuild>& sides, uint64_t random) {
+  std::vector<WorkerRequest> requests;
+  double deadline_s = 0;
+  bool one_thread = true;
+  for (const auto& [worker, c] : sides) {
+    requests.push_back({worker, portable_request(c)});
+    deadline_s += c.deadline_s;  // each waits for the others
+    one_thread = one_thread && c.threads == 1;
+  }
+  const auto processors = available_processor_numbers();
+  const int processor = one_thread && !processors.empty() ? processors[random % processors.size()] : -1;
+  const auto answers = run_in_turns(requests, processor, deadline_s);
+  std::vector<Record> records;
+  for (size_t i = 0; i < sides.size(); ++i) {
+    auto& record = records.emplace_back(sides[i].c);
+    take_answer(record, answers[i], deadline_s);
+    if (record.text("failure_kind") == kind::timeout)
+      record.set("reason", record.text("reason") + "; it, or one that it took turns with, hung");
+    record.set("worker_s", answers[i].wall_s);
+    if (record.measured()) add_statistics(record);
+  }
+  return records;
+}
+
+Record run_case(const Case& c, const Record& planned, const Record& environment, const std::optional<Ceilings>& ceilings) {
+  Record record = planned;
+  if (!record.has("outcome")) {
+    auto asked = c;
+    if (record.has("memory_limit_bytes")) asked.memory_limit_bytes = record.get("memory_limit_bytes").get<int64_t>();
+    std::vector<Record> runs;
+    double wall_s = 0;
+    do {
+      const auto answer = run_worker("measure", to_json(asked), c.deadline_s);
+      wall_s += answer.wall_s;
+      take_answer(runs.emplace_back(record), answer, c.deadline_s);
+    } while (runs.back().measured() && int64_t(runs.size()) < c.processes);
+    record = joined(runs);
+    record.set("worker_s", wall_s);
+    if (record.measured()) {
+      add_statistics(record);
+      if (ceilings) add_plausibility(record, *ceilings);
+    }
+  }
+  record.merge(environment);
+  record.set("finished_at", now_utc());
+  return record;
+}
+
+std::vector<Record> plan_cases(const std::vector<Case>& cases) {
+  auto request = Json::array();
+  for (const auto& c : cases) request.push_back(to_json(c));
+  const auto plans = ask_worker("plan", request, cases.size());
+  std::vector<Record> planned;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    Record record(cases[i]);
+    record.merge(Record::parse(plans[i]));
+    if (record.text("outcome") == outcome::failed) throw UsageError(record.text("reason"));
+    planned.push_back(std::move(record));
+  }
+  return planned;
+}
+
+}  // namespace attnbench

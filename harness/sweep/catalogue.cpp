@@ -1,0 +1,64 @@
+#include "harness/sweep/catalogue.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "harness/text/errors.h"
+#include "harness/text/nearest.h"
+#include "harness/process/worker_process.h"
+
+namespace attnbench {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> names_of(const Json& list) {
+  std::vector<std::string> names;
+  for (const auto& item : list) names.push_back(item.at("name").get<std::string>());
+  return names;
+}
+
+}  // namespace
+
+Catalogue Catalogue::load() {
+  Catalogue catalogue;
+  const fs::path worker = worker_path(), described = worker.parent_path() / "methods.json",
+                 library = worker.parent_path() / "libattn.so";
+  std::error_code missing;
+  const auto written = fs::last_write_time(described, missing);
+  if (!missing && written >= fs::last_write_time(worker, missing) && !missing &&
+      written >= fs::last_write_time(library, missing) && !missing) {
+    std::ifstream file(described);
+    catalogue.methods_ = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+    if (catalogue.methods_.is_array()) return catalogue;
+  }
+  catalogue.methods_ = ask_worker("describe", Json::array(), 1)[0];
+  return catalogue;
+}
+
+std::vector<std::string> Catalogue::names() const { return names_of(methods_); }
+
+void Catalogue::check(const std::string& spec) const {
+  const auto colon = spec.find(':');
+  const auto name = spec.substr(0, colon);
+  const Json* found = nullptr;
+  for (const auto& method : methods_)
+    if (method.at("name") == name) found = &method;
+  if (!found) throw UsageError(fmt::format("unknown method '{}'{}", name, suggestion(name, names())));
+  if (colon == std::string::npos) return;
+  const auto options = names_of(found->at("options"));
+  for (size_t begin = colon + 1; begin <= spec.size();) {
+    const auto end = std::min(spec.find(',', begin), spec.size());
+    const auto item = spec.substr(begin, end - begin);
+    const auto key = item.substr(0, item.find('='));
+    if (item.find('=') == std::string::npos)
+      throw UsageError(fmt::format("method '{}': '{}' is not of the form option=value", spec, item));
+    if (std::find(options.begin(), options.end(), key) == options.end())
+      throw UsageError(fmt::format("method '{}' has no option '{}'{}", name, key, suggestion(key, options)));
+    begin = end + 1;
+  }
+}
+
+}  // namespace attnbench

@@ -1,0 +1,27 @@
+// The methods that the worker has, as data. Read from the file that the build leaves beside it, so that listing them starts
+// no worker.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/schema/case.h"
+
+namespace attnbench {
+
+class Catalogue {
+ public:
+  // From methods.json beside the worker when that is newer than what it describes, otherwise from the worker itself.
+  static Catalogue load();
+
+  const Json& methods() const { return methods_; }
+  std::vector<std::string> names() const;
+
+  // Throws UsageError for a method or option that does not exist, with the nearest that does. `spec` as "linear:chunk=256".
+  void check(const std::string& spec) const;
+
+ private:
+  Json methods_;
+};
+
+}  // namespace attnbench

@@ -1,0 +1,319 @@
+#include "harness/sweep/sweep_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <stdexcept>
+
+#include "harness/text/errors.h"
+#include "harness/text/nearest.h"
+#include "harness/text/toml_file.h"
+#include "harness/text/units.h"
+
+namespace attnbench {
+
+std::vector<std::string> axis_names() {
+  std::vector<std::string> names;
+  for (const auto& field : fields())
+    if (field.role == FieldRole::axis) names.emplace_back(field.name);
+  return names;
+}
+
+void SweepOverrides::add_setting(const std::string& text) {
+  const auto equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) throw UsageError(fmt::format("--set {}: expected key=value", text));
+  settings.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+}
+
+namespace {
+
+constexpr size_t kMostCases = 100'000;
+
+// Keys of a section such as "limits", without the section's name.
+std::vector<std::string> setting_names(std::string_view section) {
+  std::vector<std::string> names;
+  for (const auto& field : fields())
+    if (field.sweep_key.starts_with(section)) names.emplace_back(field.sweep_key.substr(section.size() + 1));
+  return names;
+}
+
+const Field* find_setting(const std::string& sweep_key) {
+  for (const auto& field : fields())
+    if (!field.sweep_key.empty() && field.sweep_key == sweep_key) return &field;
+  return nullptr;
+}
+
+std::optional<int64_t> whole_number(std::string_view text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+// "first-last*factor" or "first-last+step". Nothing when it is not of that form.
+std::optional<std::vector<int64_t>> parse_range(std::string_view text) {
+  const auto dash = text.find('-'), sign = text.find_first_of("*+");
+  if (dash == std::string_view::npos || sign == std::string_view::npos || dash > sign) return std::nullopt;
+  const auto first = whole_number(text.substr(0, dash)), last = whole_number(text.substr(dash + 1, sign - dash - 1)),
+             step = whole_number(text.substr(sign + 1));
+  const bool multiply = text[sign] == '*';
+  if (!first || !last || !step || *first < 1 || *last < *first || *step < (multiply ? 2 : 1)) return std::nullopt;
+  std::vector<int64_t> values;
+  for (int64_t value = *first;;) {
+    values.push_back(value);
+    if (values.size() > kMostCases) return std::nullopt;
+    if (multiply ? value > *last / *step : value > *last - *step) return values;
+    value = multiply ? value * *step : value + *step;
+  }
+}
+
+}  // namespace
+
+class SweepParser {
+ public:
+  SweepParser(SweepFile& sweep, std::string path, const Catalogue& catalogue)
+      : sweep_(sweep), path_(std::move(path)), catalogue_(catalogue) {}
+
+  void parse_file() {
+    const auto file = read_toml(path_);
+    for (const auto& [key, value] : file) {
+      const std::string name(key.str());
+      if (name == "description") sweep_.description_ = text_of(value, name);
+      else if (name == "axes") parse_axes(table_of(value, name));
+      else if (name == "limits" || name == "timing") parse_settings(name, table_of(value, name));
+      else if (name == "published") parse_published(table_of(value, name));
+      else
+        fail(key.source(),
+             fmt::format("unknown key '{}'{}", name, suggestion(name, {"description", "axes", "limits", "timing", "published"})));
+    }
+    if (find_axis("method") == nullptr && fallback_methods_.empty())
+      throw UsageError(fmt::format("{}: [axes] names no method", path_));
+  }
+
+  void replace_methods(const std::vector<std::string>& methods) {
+    if (methods.empty()) return;
+    toml::array list;
+    for (const auto& method : methods) list.push_back(method);
+    origin_ = "--methods";
+    parse_axis("method", list);
+  }
+
+  // A value as in the file, or bare text.
+  void override_setting(const std::string& key, const std::string& value) {
+    origin_ = "--set " + key;
+    toml::table parsed;
+    try {
+      parsed = toml::parse("value = " + value);
+    } catch (const toml::parse_error&) {
+      parsed = toml::table{{"value", value}};
+    }
+    const auto& node = *parsed.get("value");
+    if (const auto* setting = find_setting(key)) return parse_setting(*setting, node);
+    const auto* field = find_field(key);
+    if (field && field->role == FieldRole::axis) return parse_axis(key, node);
+    auto known = axis_names();
+    for (const auto* section : {"limits", "timing"})
+      for (const auto& name : setting_names(section)) known.push_back(fmt::format("{}.{}", section, name));
+    throw UsageError(fmt::format("--set: unknown key '{}'{}", key, suggestion(key, known)));
+  }
+
+  // The command line names methods, so the file need not.
+  void allow_no_methods() { fallback_methods_ = "given"; }
+
+ private:
+  [[noreturn]] void fail(const toml::source_region& where, const std::string& message) const {
+    if (!origin_.empty()) throw UsageError(fmt::format("{}: {}", origin_, message));
+    fail_at(path_, where, message);
+  }
+
+  std::string text_of(const toml::node& node, std::string_view name) const {
+    const auto text = node.value_exact<std::string>();
+    if (!text) fail(node.source(), fmt::format("{} is {}, expected text", name, type_text(node)));
+    return *text;
+  }
+  const toml::table& table_of(const toml::node& node, std::string_view name) const {
+    if (!node.is_table()) fail(node.source(), fmt::format("{} is {}, expected a table [{}]", name, type_text(node), name));
+    return *node.as_table();
+  }
+  static std::string type_text(const toml::node& node) {
+    switch (node.type()) {
+      case toml::node_type::string: return "text";
+      case toml::node_type::integer: return "a whole number";
+      case toml::node_type::floating_point: return "a number";
+      case toml::node_type::boolean: return "true or false";
+      case toml::node_type::array: return "a list";
+      case toml::node_type::table: return "a table";
+      default: return "a date or time";
+    }
+  }
+  Json json_of(const toml::node& node, std::string_view name) const {
+    if (const auto text = node.value_exact<std::string>()) return *text;
+    if (const auto number = node.value_exact<int64_t>()) return *number;
+    if (const auto number = node.value_exact<double>()) return *number;
+    if (const auto flag = node.value_exact<bool>()) return *flag;
+    fail(node.source(), fmt::format("{} is {}, expected a single value", name, type_text(node)));
+  }
+
+  SweepFile::Axis* find_axis(std::string_view name) {
+    for (auto& axis : sweep_.axes_)
+      if (axis.field->name == name) return &axis;
+    return nullptr;
+  }
+
+  void parse_axes(const toml::table& axes) {
+    for (const auto& [key, value] : axes) {
+      const std::string name(key.str());
+      const auto* field = find_field(name);
+      if (!field || field->role != FieldRole::axis)
+        fail(key.source(), fmt::format("unknown key '{}' in [axes]{}", name, suggestion(name, axis_names())));
+      parse_axis(name, value);
+    }
+  }
+
+  void parse_axis(const std::string& name, const toml::node& node) {
+    SweepFile::Axis axis{find_field(name), {}, std::nullopt};
+    if (const auto* list = node.as_array()) {
+      for (const auto& item : *list) parse_axis_value(axis, item);
+      if (list->empty()) fail(node.source(), fmt::format("{} is an empty list", name));
+      if (axis.ratio && list->size() > 1) fail(node.source(), fmt::format("{} lists a ratio among other values", name));
+    } else {
+      parse_axis_value(axis, node);
+    }
+    if (auto* existing = find_axis(name)) *existing = std::move(axis);
+    else sweep_.axes_.push_back(std::move(axis));
+  }
+
+  void parse_axis_value(SweepFile::Axis& axis, const toml::node& node) {
+    const auto& field = *axis.field;
+    auto json = json_of(node, field.name);
+    // A distribution of key lengths may be a number, which needs no quotes.
+    if (field.name == "key_lengths" && json.is_number_integer()) json = json.dump();
+    const bool integer = std::holds_alternative<int64_t Case::*>(field.member);
+    if (integer && json.is_string()) {
+      const auto& text = json.get_ref<const std::string&>();
+      if (const auto range = parse_range(text)) {
+        for (const auto value : *range) add_value(axis, value, node);
+        return;
+      }
+      if (const auto ratio = parse_ratio(text, field)) {
+        axis.ratio = *ratio;
+        return;
+      }
+      fail(node.source(),
+           fmt::format("{} = '{}', expected a whole number, a range such as \"512-65536*2\" or \"16-64+16\", or a ratio such as "
+                       "\"16384/query_len\"",
+                       field.name, text));
+    }
+    add_value(axis, json, node);
+  }
+
+  std::optional<SweepFile::Ratio> parse_ratio(std::string_view text, const Field& of) const {
+    const auto slash = text.find('/');
+    if (slash == std::string_view::npos) return std::nullopt;
+    const auto numerator = whole_number(text.substr(0, slash));
+    const auto* field = find_field(text.substr(slash + 1));
+    if (!numerator || *numerator < 1 || !field || field == &of || field->role != FieldRole::axis ||
+        !std::holds_alternative<int64_t Case::*>(field->member))
+      return std::nullopt;
+    return SweepFile::Ratio{*numerator, field};
+  }
+
+  void add_value(SweepFile::Axis& axis, const Json& value, const toml::node& node) const {
+    Case scratch;
+    try {
+      set(scratch, *axis.field, value);
+      if (axis.field->name == "method") catalogue_.check(scratch.method);
+    } catch (const std::exception& error) {
+      fail(node.source(), error.what());
+    }
+    axis.values.emplace_back(value);
+  }
+
+  void parse_settings(const std::string& section, const toml::table& table) {
+    for (const auto& [key, value] : table) {
+      const std::string name(key.str());
+      const auto* field = find_setting(section + "." + name);
+      if (!field)
+        fail(key.source(), fmt::format("unknown key '{}' in [{}]{}", name, section, suggestion(name, setting_names(section))));
+      parse_setting(*field, value);
+    }
+  }
+
+  void parse_setting(const Field& field, const toml::node& node) {
+    auto value = json_of(node, field.sweep_key);
+    try {
+      if (field.unit == "B" && value.is_string()) value = parse_bytes(value.get<std::string>());
+      set(sweep_.settings_, field, value);
+    } catch (const std::invalid_argument& error) {
+      fail(node.source(), error.what());
+    }
+  }
+
+  void parse_published(const toml::table& table) {
+    for (const auto& [key, value] : table) {
+      const std::string name(key.str());
+      if (name != "file") fail(key.source(), fmt::format("unknown key '{}' in [published]{}", name, suggestion(name, {"file"})));
+      sweep_.published_ = Published((std::filesystem::path(path_).parent_path() / text_of(value, name)).string());
+    }
+  }
+
+  SweepFile& sweep_;
+  std::string path_, origin_, fallback_methods_;
+  const Catalogue& catalogue_;
+};
+
+SweepFile::SweepFile(const std::string& path, const Catalogue& catalogue, const SweepOverrides& overrides)
+    : stem_(std::filesystem::path(path).stem().string()) {
+  SweepParser parser(*this, path, catalogue);
+  if (!overrides.methods.empty()) parser.allow_no_methods();
+  parser.parse_file();
+  parser.replace_methods(overrides.methods);
+  for (const auto& [key, value] : overrides.settings) parser.override_setting(key, value);
+}
+
+std::vector<Case> SweepFile::cases() const {
+  Case base = settings_;
+  base.complete();  // limits and threads once for all; the rest case by case
+  base.key_len = base.value_dim = 0;
+  std::vector<Case> all = {base};
+  // In the order in which the fields are declared. Ratios last: they look at other axes.
+  const auto widen = [&](const Axis& axis, const auto& values_for) {
+    std::vector<Case> wider;
+    for (const auto& c : all) {
+      for (const auto& value : values_for(c)) set(wider.emplace_back(c), *axis.field, value);
+      if (wider.size() > kMostCases) throw UsageError(fmt::format("sweep {} has more than {} cases", stem_, kMostCases));
+    }
+    all = std::move(wider);
+  };
+  for (const auto& field : fields())
+    for (const auto& axis : axes_)
+      if (axis.field == &field && !axis.ratio) widen(axis, [&](const Case&) { return axis.values; });
+  for (const auto& axis : axes_) {
+    if (!axis.ratio) continue;
+    widen(axis, [&](Case c) {
+      c.complete();
+      const auto divisor = get(c, *axis.ratio->denominator).get<int64_t>();
+      return std::vector<Json>{std::max<int64_t>(1, axis.ratio->numerator / std::max<int64_t>(1, divisor))};
+    });
+  }
+  std::set<std::string> seen;
+  std::vector<Case> unique;
+  for (auto& c : all) {
+    c.complete();
+    if (seen.insert(case_key(to_json(c))).second) unique.push_back(std::move(c));
+  }
+  return unique;
+}
+
+Json SweepFile::settings() const {
+  Json settings;
+  for (const auto& field : fields())
+    if (field.role == FieldRole::setting) settings[std::string(field.name)] = get(settings_, field);
+  return settings;
+}
+
+}  // namespace attnbench

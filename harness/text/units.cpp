@@ -1,0 +1,74 @@
+#include "harness/text/units.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+namespace attnbench {
+namespace {
+
+constexpr auto kNothing = "–";
+
+std::string three_digits(double value) {
+  if (value == 0) return "0";
+  return fmt::format("{:.{}f}", value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2);
+}
+
+}  // namespace
+
+std::string format_ms(double ms) {
+  if (std::isnan(ms)) return kNothing;
+  if (ms < 1) return three_digits(ms * 1e3) + " µs";
+  return ms < 1e3 ? three_digits(ms) + " ms" : three_digits(ms / 1e3) + " s";
+}
+
+std::string format_bytes(double bytes) {
+  if (std::isnan(bytes)) return kNothing;
+  constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  size_t unit = 0;
+  for (; bytes >= 1024 && unit + 1 < units.size(); ++unit) bytes /= 1024;
+  return (unit == 0 ? fmt::format("{:.0f}", bytes) : three_digits(bytes)) + " " + units[unit];
+}
+
+std::string format_seconds(double s) {
+  if (!(s >= 0) || s > 1e8) return kNothing;
+  const auto whole = int64_t(std::lround(s));
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
+}
+
+int64_t parse_bytes(const std::string& text) {
+  constexpr std::array<std::pair<const char*, double>, 10> units{{{"", 1},
+                                                                  {"B", 1},
+                                                                  {"kB", 1e3},
+                                                                  {"MB", 1e6},
+                                                                  {"GB", 1e9},
+                                                                  {"TB", 1e12},
+                                                                  {"KiB", 0x1p10},
+                                                                  {"MiB", 0x1p20},
+                                                                  {"GiB", 0x1p30},
+                                                                  {"TiB", 0x1p40}}};
+  try {
+    size_t used = 0;
+    const double number = std::stod(text, &used);
+    const auto begin = text.find_first_not_of(' ', used);
+    const auto unit = begin == std::string::npos ? std::string() : text.substr(begin);
+    for (const auto& [name, factor] : units)
+      if (unit == name && number >= 1 && number * factor < 9e18) return int64_t(number * factor);
+  } catch (const std::logic_error&) {
+  }
+  throw std::invalid_argument(
+      fmt::format("'{}' is not an amount of memory such as \"11 GiB\", \"500 MB\" or a number of bytes", text));
+}
+
+size_t display_width(const std::string& text) {
+  size_t width = 0;
+  for (const char c : text) width += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  return width;
+}
+
+}  // namespace attnbench

@@ -1,0 +1,168 @@
+// Decoding, for every method that does: a step gives the row that the reference has for its prefix, the state takes what its
+// formula says, prefill and extend leave the state that steps would have left.
+#include "attn/decoding.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/errors_of.h"
+#include "tests/support/method_helpers.h"
+
+namespace attn {
+namespace {
+
+using attnbench::message_of;
+
+std::vector<std::string> decoding_specs() {
+  std::vector<std::string> specs;
+  for (const auto& spec : method_specs())
+    if (make_method(spec)->capabilities().decoding) specs.push_back(spec);
+  return specs;
+}
+
+at::Tensor tokens(const at::Tensor& x, int64_t begin, int64_t size = 1) { return x.narrow(2, begin, size); }
+
+at::Tensor step(AttentionMethod& method, DecodingState& state, const Inputs& inputs, int64_t i) {
+  return method.step(state, tokens(inputs.q, i), tokens(inputs.k, i), tokens(inputs.v, i));
+}
+
+// The last row of the prefix that ends at token i, float64.
+at::Tensor expected_row(const AttentionMethod& method, const Inputs& inputs, int64_t i) {
+  const auto prefix = [&](const at::Tensor& x) { return tokens(x, 0, i + 1).to(at::kDouble); };
+  return method.reference(prefix(inputs.q), prefix(inputs.k), prefix(inputs.v), {/*causal=*/true, {}},
+                          at::tensor({i}, at::kLong));
+}
+
+class Decoding : public testing::TestWithParam<std::string> {
+ protected:
+  std::shared_ptr<AttentionMethod> method = make_method(GetParam());
+  std::vector<at::ScalarType> dtypes() const {
+    std::vector<at::ScalarType> can;
+    for (const auto dtype : kDtypes)
+      if (!method->why_unsupported(problem(dtype), Protocol::decode)) can.push_back(dtype);
+    return can;
+  }
+  static Problem problem(at::ScalarType dtype = at::kFloat, int64_t length = 75) {
+    return problem_of({length, length, 16, 24}, dtype, Masking::causal);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Registry, Decoding, testing::ValuesIn(decoding_specs()),
+                         [](const auto& tested) { return identifier(tested.param); });
+
+TEST_P(Decoding, StepsAreTheRowsOfTheirPrefixes) {
+  for (const auto dtype : dtypes()) {
+    SCOPED_TRACE(dtype_name(dtype));
+    const auto p = problem(dtype);
+    const auto inputs = make_inputs(p, Protocol::forward, 1);
+    const at::NoGradGuard no_grad;
+    const auto state = method->begin_decoding(p);
+    for (int64_t i = 0; i < p.query_len; ++i) {
+      EXPECT_EQ(state->position(), i);
+      const auto output = step(*method, *state, inputs, i);
+      ASSERT_EQ(output.sizes(), (at::IntArrayRef{2, 2, 1, 24}));
+      ASSERT_EQ(output.scalar_type(), dtype);
+      expect_close(output, expected_row(*method, inputs, i), method->error_tolerance(dtype), "token " + std::to_string(i));
+    }
+    EXPECT_FALSE(method->implementation().empty());
+  }
+}
+
+TEST_P(Decoding, StateTakesWhatItsFormulaSays) {
+  for (const auto dtype : dtypes()) {
+    const auto p = problem(dtype);
+    const auto inputs = make_inputs(p, Protocol::forward, 1);
+    const at::NoGradGuard no_grad;
+    const auto state = method->begin_decoding(p);
+    for (const int64_t size : {0, 1, 30, 44}) {
+      if (size == 1) step(*method, *state, inputs, 0);
+      else if (size > 0) method->extend(*state, tokens(inputs.q, 1, size), tokens(inputs.k, 1, size), tokens(inputs.v, 1, size));
+      EXPECT_EQ(double(state->bytes()), method->state_bytes(p, state->position()))
+          << dtype_name(dtype) << " at " << state->position();
+    }
+    EXPECT_EQ(state->position(), 75);
+    EXPECT_GT(state->bytes(), 0);
+  }
+}
+
+TEST_P(Decoding, PrefillAndExtendLeaveTheStateThatStepsWould) {
+  const auto p = problem();
+  const auto inputs = make_inputs(p, Protocol::forward, 1);
+  const at::NoGradGuard no_grad;
+  constexpr int64_t kPrefix = 60;
+  const auto begin = [&](const at::Tensor& x) { return tokens(x, 0, kPrefix); };
+  const auto stepped = method->begin_decoding(p), extended = method->begin_decoding(p), prefilled = method->begin_decoding(p);
+  for (int64_t i = 0; i < kPrefix; ++i) step(*method, *stepped, inputs, i);
+  for (const auto& [from, size] : {std::pair{0, 1}, {1, 33}, {34, 26}})
+    method->extend(*extended, tokens(inputs.q, from, size), tokens(inputs.k, from, size), tokens(inputs.v, from, size));
+  const auto outputs = method->prefill(*prefilled, begin(inputs.q), begin(inputs.k), begin(inputs.v));
+  EXPECT_EQ(extended->position(), kPrefix);
+  EXPECT_EQ(prefilled->position(), kPrefix);
+  const auto reference = method->reference(begin(inputs.q).to(at::kDouble), begin(inputs.k).to(at::kDouble),
+                                           begin(inputs.v).to(at::kDouble), {true, {}}, at::arange(kPrefix));
+  expect_close(outputs, reference, method->error_tolerance(at::kFloat), "prefill");
+  for (int64_t i = kPrefix; i < p.query_len; ++i) {
+    const auto expected = step(*method, *stepped, inputs, i);
+    expect_close(step(*method, *extended, inputs, i), expected, 1e-4, "after extend");
+    expect_close(step(*method, *prefilled, inputs, i), expected, 1e-4, "after prefill");
+  }
+}
+
+TEST_P(Decoding, StatesAreTheirOwn) {
+  const auto p = problem();
+  const auto a = make_inputs(p, Protocol::forward, 1), b = make_inputs(p, Protocol::forward, 2);
+  const at::NoGradGuard no_grad;
+  const auto alone = method->begin_decoding(p), first = method->begin_decoding(p), second = method->begin_decoding(p);
+  for (int64_t i = 0; i < 5; ++i) {
+    const auto expected = step(*method, *alone, a, i);
+    step(*method, *second, b, i);
+    EXPECT_TRUE(at::equal(step(*method, *first, a, i), expected));
+  }
+}
+
+TEST_P(Decoding, MistakesAreNamed) {
+  const auto p = problem(at::kFloat, 3);
+  const auto inputs = make_inputs(p, Protocol::forward, 1);
+  const auto state = method->begin_decoding(p);
+  const auto refusal = [&](const std::function<void()>& mistake) { return message_of<c10::ValueError>(mistake); };
+  const auto three = [&](const at::Tensor& x) { return tokens(x, 0, 3); };
+  const auto wrong = make_inputs(problem_of({3, 3, 8, 24}, at::kFloat, Masking::causal), Protocol::forward, 1);
+  EXPECT_CONTAINS(refusal([&] { step(*method, *state, wrong, 0); }), "tokens have head_dim 8, expected 16");
+  const auto other_type = make_inputs(problem(at::kDouble, 3), Protocol::forward, 1);
+  EXPECT_CONTAINS(refusal([&] { step(*method, *state, other_type, 0); }), "tokens are float64");
+  EXPECT_CONTAINS(refusal([&] { method->step(*state, three(inputs.q), three(inputs.k), three(inputs.v)); }),
+                  "a step takes one token, got 3");
+  const auto other = make_method(GetParam());
+  EXPECT_CONTAINS(refusal([&] { step(*other, *state, inputs, 0); }), "the decoding state is another method's");
+  EXPECT_EQ(state->position(), 0);
+  method->extend(*state, three(inputs.q), three(inputs.k), three(inputs.v));
+  EXPECT_CONTAINS(refusal([&] { step(*method, *state, inputs, 0); }), "holds 3 of 3 tokens, 1 more do not fit");
+  EXPECT_CONTAINS(refusal([&] {
+                    const auto used = method->begin_decoding(p);
+                    step(*method, *used, inputs, 0);
+                    method->prefill(*used, tokens(inputs.q, 1), tokens(inputs.k, 1), tokens(inputs.v, 1));
+                  }),
+                  "prefill needs a fresh decoding state, this one holds 1 tokens");
+  auto masked = p;
+  masked.key_lengths = KeyLengthDistribution::parse("uniform");
+  EXPECT_CONTAINS(refusal([&] { method->begin_decoding(masked); }), "decoding takes no key lengths");
+  masked = p;
+  masked.causal = false;
+  EXPECT_CONTAINS(refusal([&] { method->begin_decoding(masked); }), "decoding is causal");
+}
+
+#ifndef ATTN_CUDA_EMULATION
+TEST(DecodingRegistry, HasEveryMethodWithAState) {
+  const auto specs = decoding_specs();
+  for (const auto* name : {"softmax", "stateful-softmax", "stateful-softmax-concat", "linear", "linear-elu0.1",
+                           "linear-recurrent", "taylor", "polynomial-2", "favor", "rff"})
+    EXPECT_NE(std::find(specs.begin(), specs.end(), name), specs.end()) << name;
+  const auto method = make_method("efficient");
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] {
+                    method->begin_decoding(problem_of({3, 3, 4, 4}, at::kFloat, Masking::causal));
+                  }),
+                  "efficient does not decode");
+}
+#endif
+
+}  // namespace
+}  // namespace attn

@@ -1,0 +1,290 @@
+// Linear attention: every form gives the same numbers, the chunk size changes nothing but the time, and nothing of size N×D×M is
+// stored; feature maps and their gradients.
+#include "attn/linear/linear_attention.h"
+
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cmath>
+
+#include "harness/worker/memory.h"
+#include "tests/support/errors_of.h"
+#include "tests/support/method_helpers.h"
+
+namespace attn {
+namespace {
+
+using attnbench::message_of;
+
+class ChunkSize : public testing::TestWithParam<Masking> {};
+INSTANTIATE_TEST_SUITE_P(Masks, ChunkSize, testing::Values(Masking::causal, Masking::causal_and_key_lengths),
+                         [](const auto& tested) { return name_of(tested.param); });
+
+TEST_P(ChunkSize, DoesNotMatter) {
+  const auto problem = problem_of({300, 300, 24, 40}, at::kDouble, GetParam(), 3);
+  const auto inputs = inputs_of(problem, Protocol::forward_backward);
+  const auto expected = call(*make_method("linear-chunked"), inputs, Protocol::forward_backward);
+  for (const auto* spec :
+       {"linear-chunked:chunk=1", "linear-chunked:chunk=7", "linear-chunked:chunk=128", "linear-chunked:chunk=299",
+        "linear-chunked:chunk=300", "linear-chunked:chunk=301", "linear-chunked:chunk=1000000"}) {
+    SCOPED_TRACE(spec);
+    const auto results = call(*make_method(spec), inputs, Protocol::forward_backward);
+    expect_close(results, expected, 1e-12);
+    EXPECT_TRUE(
+        compare(*make_method(spec), inputs, results, Protocol::forward_backward, Selection::everything(problem)).within(1e-10));
+  }
+}
+
+// The causal form token by token: S and Z grow by one key at a time ("Transformers are RNNs", equations 16–20).
+TEST(CausalLinear, IsTheRecurrence) {
+  const auto inputs = inputs_of(problem_of({50, 50, 8, 5}, at::kDouble, Masking::causal), Protocol::forward);
+  const auto phi = [](const at::Tensor& x) { return at::where(x > 0, x + 1, x.exp()); };
+  auto state = at::zeros({2, 2, 8, 5}, at::kDouble), sum = at::zeros({2, 2, 8, 1}, at::kDouble);
+  const auto output = linear_attention(inputs.q, inputs.k, inputs.v, {.causal = true, .chunk = 16, .kernel = "composed"});
+  for (int64_t i = 0; i < 50; ++i) {
+    const auto phi_k = phi(inputs.k.select(2, i)).unsqueeze(3), phi_q = phi(inputs.q.select(2, i)).unsqueeze(2);
+    state = state + phi_k * inputs.v.select(2, i).unsqueeze(2);
+    sum = sum + phi_k;
+    const auto expected = at::matmul(phi_q, state) / (at::matmul(phi_q, sum) + 1e-6);
+    EXPECT_LT(largest_difference(output.slice(2, i, i + 1), expected), 1e-12) << "position " << i;
+  }
+}
+
+// Methods that have more than one form.
+const std::string kForms[] = {"linear-chunked", "taylor:kernel=composed", "polynomial-2:kernel=composed", "favor:kernel=composed",
+                              "rff"};
+
+Results token_by_token(AttentionMethod& method, const Inputs& inputs, const Problem& problem) {
+  const auto state = method.begin_decoding(problem);
+  std::vector<at::Tensor> outputs;
+  for (int64_t i = 0; i < problem.query_len; ++i) {
+    const auto token = [&](const at::Tensor& x) { return x.narrow(2, i, 1); };
+    outputs.push_back(method.step(*state, token(inputs.q), token(inputs.k), token(inputs.v)));
+  }
+  Results results;
+  results.output = at::cat(outputs, 2);
+  if (!inputs.output_gradient.defined()) return results;
+  const auto gradients = torch::autograd::grad({results.output}, {inputs.q, inputs.k, inputs.v}, {inputs.output_gradient});
+  results.output = results.output.detach();
+  results.q_gradient = gradients[0], results.k_gradient = gradients[1], results.v_gradient = gradients[2];
+  return results;
+}
+
+class Forms : public testing::TestWithParam<std::string> {
+ protected:
+  static std::string with_chunk(int chunk) {
+    return GetParam() + (GetParam().find(':') == std::string::npos ? ":" : ",") + "chunk=" + std::to_string(chunk);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Methods, Forms, testing::ValuesIn(kForms), [](const auto& tested) { return identifier(tested.param); });
+
+// Parallel, chunked and token by token, values and gradients.
+TEST_P(Forms, AreOneRecurrence) {
+  for (const auto& [dtype, tolerance] : {std::pair{at::kDouble, 1e-9}, {at::kFloat, 1e-3}, {at::kBFloat16, 4e-2}}) {
+    SCOPED_TRACE(dtype_name(dtype));
+    const auto problem = problem_of({70, 70, 16, 12}, dtype, Masking::causal);
+    const auto inputs = inputs_of(problem, Protocol::forward_backward);
+    const auto parallel = call(*make_method(with_chunk(1000)), inputs, Protocol::forward_backward);
+    for (const int chunk : {1, 9, 64}) {
+      SCOPED_TRACE(chunk);
+      expect_close(call(*make_method(with_chunk(chunk)), inputs, Protocol::forward_backward), parallel, tolerance);
+    }
+    SCOPED_TRACE("token by token");
+    expect_close(token_by_token(*make_method(GetParam()), inputs, problem), parallel, tolerance);
+  }
+}
+
+// The kernels against the composition, one form of which the test above has been through; steps of kernels record no gradients.
+TEST(KernelForms, AreTheSameRecurrence) {
+  for (const std::string name : {"linear", "linear-elu0.1", "taylor", "polynomial-2", "favor"}) {
+    for (const auto& [dtype, tolerance] : {std::pair{at::kDouble, 1e-9}, {at::kFloat, 1e-3}, {at::kBFloat16, 4e-2}}) {
+      SCOPED_TRACE(name + " " + dtype_name(dtype));
+      const auto problem = problem_of({70, 70, 16, 12}, dtype, Masking::causal);
+      const auto inputs = inputs_of(problem, Protocol::forward_backward);
+      const auto own = make_method(name), composed = make_method(name + ":kernel=composed");
+      const auto expected = call(*composed, inputs, Protocol::forward_backward);
+      expect_close(call(*own, inputs, Protocol::forward_backward), expected, tolerance);
+      expect_close(token_by_token(*composed, inputs, problem), expected, tolerance);
+      EXPECT_CONTAINS(message_of<c10::ValueError>([&, p = problem] { token_by_token(*own, inputs, p); }), "records no gradients");
+      const at::NoGradGuard no_grad;
+      auto values = inputs;
+      values.output_gradient.reset();
+      expect_close(token_by_token(*own, values, problem).output, expected.output, tolerance, "token by token");
+    }
+  }
+}
+
+// A map that exponentiates must take keys whose features differ by more than float32 holds, early and late, in any order.
+TEST_P(Forms, TakeKeysOfVeryDifferentSizes) {
+  for (const bool rising : {false, true}) {
+    const auto problem = problem_of({64, 64, 16, 8}, at::kFloat, Masking::causal, 1, 2);
+    auto inputs = inputs_of(problem, Protocol::forward_backward);
+    auto sizes = at::linspace(0.01, 30, 64).view({1, 1, 64, 1});
+    if (!rising) sizes = sizes.flip({2});
+    inputs.k = (inputs.k.detach() * sizes).set_requires_grad(true);
+    const auto method = make_method(with_chunk(16));
+    const auto results = call(*method, inputs, Protocol::forward_backward);
+    EXPECT_TRUE(all_finite(results.output)) << rising;
+    for (const auto& [name, member] : kGradients) EXPECT_TRUE(all_finite(results.*member)) << name << " " << rising;
+    // What comes later changes nothing before.
+    auto earlier = inputs;
+    earlier.k = inputs.k.detach().clone();
+    earlier.k.slice(2, 40).mul_(3);
+    const auto changed = call(*method, earlier, Protocol::forward);
+    EXPECT_LT(largest_difference(changed.output.slice(2, 0, 40), results.output.slice(2, 0, 40)), 1e-6) << rising;
+  }
+}
+
+TEST(CausalLinear, LaterPositionsDoNotReachEarlierOnes) {
+  const auto problem = problem_of({100, 100, 16, 16}, at::kDouble, Masking::causal);
+  auto inputs = inputs_of(problem, Protocol::forward);
+  const auto method = make_method("linear-chunked:chunk=16");
+  const auto before = call(*method, inputs, Protocol::forward).output;
+  inputs.k.slice(2, 37).fill_(3);
+  inputs.v.slice(2, 37).fill_(-5);
+  const auto after = call(*method, inputs, Protocol::forward).output;
+  EXPECT_LT(largest_difference(after.slice(2, 0, 37), before.slice(2, 0, 37)), 1e-14);
+  EXPECT_GT(largest_difference(after.slice(2, 37), before.slice(2, 37)), 0.1);
+}
+
+TEST(CausalLinear, MemoryIsThatOfItsResults) {
+  const auto method = make_method("linear");
+  for (const auto masking : {Masking::causal, Masking::causal_and_key_lengths}) {
+    for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+      const auto problem = problem_of({16384, 16384, 64, 64}, dtype, masking, 1, 2);
+      const auto inputs = make_inputs(problem, Protocol::forward_backward, 1);
+      const attnbench::AllocationCounter counter;
+      const auto results = call(*method, inputs, Protocol::forward_backward);
+      const auto least = problem.output_bytes() + problem.input_bytes();
+      EXPECT_GE(double(counter.peak_bytes()), least);
+      EXPECT_LE(double(counter.peak_bytes()), 1.5 * least) << name_of(masking) << " " << dtype_name(dtype);
+      EXPECT_LE(double(counter.largest_bytes()), problem.output_bytes());
+    }
+  }
+}
+
+TEST(CausalLinear, ForwardAloneKeepsItsOutputOnly) {
+  const auto problem = problem_of({16384, 16384, 64, 64}, at::kFloat, Masking::causal, 1, 2);
+  const auto inputs = make_inputs(problem, Protocol::forward, 1);
+  const auto method = make_method("linear");
+  const attnbench::AllocationCounter counter;
+  const auto results = call(*method, inputs, Protocol::forward);
+  EXPECT_LE(double(counter.peak_bytes()), 1.25 * problem.output_bytes());
+  EXPECT_EQ(double(counter.current_bytes()), problem.output_bytes());
+}
+
+// Sums stay float32 for half-precision inputs: a running sum in bfloat16 stops growing after a few hundred positions.
+TEST(CausalLinear, LongSumsInHalfPrecision) {
+  const auto problem = problem_of({8192, 8192, 8, 4}, at::kBFloat16, Masking::causal, 1, 1);
+  auto inputs = make_inputs(problem, Protocol::forward, 1);
+  inputs.v.fill_(1);  // any weighted mean of ones is one
+  for (const auto* spec : {"linear", "linear-chunked:chunk=1"}) {
+    const auto output = call(*make_method(spec), inputs, Protocol::forward).output;
+    EXPECT_LT(largest_difference(output, at::ones_like(output)), 5e-3) << spec;
+  }
+}
+
+class FeatureMaps : public testing::TestWithParam<std::string> {
+ protected:
+  static constexpr int64_t kDim = 6;
+  std::unique_ptr<const FeatureMap> map() const {
+    const bool random = GetParam() == "favor" || GetParam() == "rff";
+    return make_feature_map(GetParam(), random ? std::optional(draw_orthogonal_directions(10, kDim, 3)) : std::nullopt);
+  }
+  static at::Tensor vectors(int64_t count, uint64_t seed) {
+    return make_inputs(problem_of({count, count, kDim, 1}, at::kDouble, Masking::none, 1, 2), Protocol::forward, seed)
+        .q.flatten(0, 1);
+  }
+  static at::Tensor whole(const Features& f) { return f.log_scale.defined() ? f.phi * f.log_scale.exp() : f.phi; }
+};
+INSTANTIATE_TEST_SUITE_P(All, FeatureMaps, testing::Values("elu", "elu0.1", "relu", "taylor", "polynomial-2", "favor", "rff"),
+                         [](const auto& tested) { return identifier(tested.param); });
+
+TEST_P(FeatureMaps, InnerProductsAreTheKernel) {
+  const auto q = vectors(7, 1), k = vectors(9, 2);
+  const auto map = this->map();
+  const auto phi_q = map->apply(q), phi_k = map->apply(k);
+  EXPECT_EQ(phi_q.phi.size(2), map->count(kDim));
+  EXPECT_EQ(phi_q.log_scale.defined(), map->scales());
+  expect_close(at::bmm(whole(phi_q), whole(phi_k).transpose(1, 2)), map->kernel(q, k), 1e-12, "kernel");
+}
+
+TEST_P(FeatureMaps, GradientIsTheDerivative) {
+  const auto map = this->map();
+  const auto x = vectors(7, 1).set_requires_grad(true);
+  const auto features = map->apply(x);
+  const auto upstream = at::sin(at::arange(features.phi.numel(), at::kDouble)).view(features.phi.sizes());
+  // A loss of φ itself, its gradient handed over relative to the scale.
+  const auto expected = torch::autograd::grad({whole(features)}, {x}, {upstream})[0];
+  const at::NoGradGuard no_grad;
+  const auto relative = features.log_scale.defined() ? upstream * features.log_scale.exp() : upstream;
+  expect_close(
+      map->gradient(x, {features.phi.detach(), features.log_scale.defined() ? features.log_scale.detach() : at::Tensor()},
+                    relative.detach()),
+      expected, 1e-12, "gradient");
+}
+
+TEST(FeatureMap, EluByHand) {
+  const auto x = at::tensor({-30.0, -2.0, -0.5, 0.5, 2.0, 30.0}, at::kDouble).view({1, 6, 1});
+  const auto one = make_feature_map("elu")->apply(x).phi, tenth = make_feature_map("elu0.1")->apply(x).phi;
+  for (int64_t i = 0; i < 6; ++i) {
+    const auto value = x[0][i][0].item<double>();
+    EXPECT_NEAR(one[0][i][0].item<double>(), value > 0 ? value + 1 : std::exp(value), 1e-15);
+    EXPECT_NEAR(tenth[0][i][0].item<double>(), value > 0 ? value + 1 : 0.1 * (std::exp(value) - 1) + 1, 1e-15);
+  }
+}
+
+TEST(FeatureMap, PolynomialIsTheExpansionOfExp) {
+  const auto q = at::tensor({0.3, -0.2, 0.1, 0.4}, at::kDouble).view({1, 1, 4}),
+             k = at::tensor({0.2, 0.5, -0.1, 0.3}, at::kDouble).view({1, 1, 4});
+  const double s = (0.06 - 0.1 - 0.01 + 0.12) / 2;
+  EXPECT_NEAR(make_feature_map("polynomial-2")->kernel(q, k).item<double>(), 1 + s + s * s / 2, 1e-15);
+  EXPECT_EQ(make_feature_map("polynomial-2")->count(64), 64 * 65 / 2 + 64 + 1);
+}
+
+// Random features estimate exp(q·k/√D); the more of them, the closer.
+TEST(FeatureMap, RandomFeaturesApproachTheSoftmaxKernel) {
+  const auto q = 0.5 * at::sin(at::arange(40, at::kDouble)).view({1, 5, 8}),
+             k = 0.5 * at::cos(at::arange(56, at::kDouble)).view({1, 7, 8});
+  const auto exact = (at::bmm(q, k.transpose(1, 2)) / std::sqrt(8.0)).exp();
+  for (const auto* name : {"favor", "rff"}) {
+    double previous = 1;
+    for (const int64_t count : {16, 256, 4096}) {
+      const auto map = make_feature_map(name, draw_orthogonal_directions(count, 8, 1));
+      const auto error = largest_difference(map->kernel(q, k), exact);
+      EXPECT_LT(error, previous) << name << " " << count;
+      previous = error;
+    }
+    EXPECT_LT(previous, 0.05) << name;
+  }
+}
+
+TEST(FeatureMap, DirectionsAreOrthogonalInBlocks) {
+  const auto directions = draw_orthogonal_directions(10, 4, 7);
+  ASSERT_EQ(directions.sizes(), (at::IntArrayRef{10, 4}));
+  for (int64_t block = 0; block < 2; ++block) {
+    auto products = at::matmul(directions.narrow(0, 4 * block, 4), directions.narrow(0, 4 * block, 4).t());
+    products.fill_diagonal_(0);
+    EXPECT_LT(products.abs().max().item<double>(), 1e-12);
+  }
+  EXPECT_TRUE(at::equal(directions, draw_orthogonal_directions(10, 4, 7)));
+  EXPECT_FALSE(at::equal(directions, draw_orthogonal_directions(10, 4, 8)));
+}
+
+TEST(FeatureMap, BadOnesAreNamed) {
+  const auto refusal = [](const std::string& name, const std::optional<at::Tensor>& projection) {
+    return message_of<c10::ValueError>([&] { make_feature_map(name, projection); });
+  };
+  EXPECT_CONTAINS(refusal("gelu", {}), "unknown feature map 'gelu'; known: elu, elu0.1, favor, polynomial-2, relu, rff, taylor");
+  EXPECT_CONTAINS(refusal("favor", {}), "feature map 'favor' needs a projection");
+  EXPECT_CONTAINS(refusal("elu", at::ones({2, 2})), "feature map 'elu' takes no projection");
+  EXPECT_CONTAINS(refusal("rff", at::ones({2})), "projection has shape [2], expected [directions, head_dim]");
+  const auto x = at::ones({1, 1, 4, 8});
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] {
+                    linear_attention(x, x, x, {.feature_map = "favor", .projection = at::ones({16, 4})});
+                  }),
+                  "projection has shape [16, 4], expected [directions, 8] as head_dim is 8");
+}
+
+}  // namespace
+}  // namespace attn

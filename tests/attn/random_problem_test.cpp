@@ -1,0 +1,145 @@
+// Randomised: methods, options, shapes, masks, types and strides drawn from a seed, each against the float64 reference.
+//
+// Every run draws a new seed; a failure prints the line that draws its problem again:
+//   ATTNBENCH_RANDOM_SEED=… ATTNBENCH_RANDOM_PROBLEMS=1 build/tests/attn_tests --gtest_filter='RandomProblems.*'
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <random>
+#include <string>
+
+#include "tests/support/method_helpers.h"
+
+namespace attn {
+namespace {
+
+uint64_t number_from_environment(const char* name, uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+class Draw {
+ public:
+  explicit Draw(uint64_t seed) : generator_(seed) {}
+
+  int64_t integer(int64_t least, int64_t most) { return std::uniform_int_distribution<int64_t>(least, most)(generator_); }
+  bool one_in(int64_t n) { return integer(1, n) == 1; }
+  // Small numbers as often as large ones.
+  int64_t size(int64_t most) {
+    const auto exponent = std::uniform_real_distribution<double>(0, std::log(double(most) + 0.99))(generator_);
+    return std::clamp<int64_t>(int64_t(std::exp(exponent)), 1, most);
+  }
+  template <class Values>
+  const auto& any_of(const Values& values) {
+    return values[size_t(integer(0, int64_t(std::size(values)) - 1))];
+  }
+
+ private:
+  std::mt19937_64 generator_;
+};
+
+std::string random_value(Draw& draw, const OptionSpec& option) {
+  if (option.name == "kernel" && option.choices.size() > 1)
+    return draw.one_in(4) ? "composed" : kernels::name_of(draw.any_of(kernels::available_instruction_sets()));
+  if (!option.choices.empty()) return draw.any_of(option.choices);
+  if (std::holds_alternative<bool>(option.default_value)) return draw.one_in(2) ? "true" : "false";
+  if (option.name == "buckets") return std::to_string(2 * draw.integer(0, 80));  // even, and some beyond those that are factored
+  if (option.name == "rounds") return std::to_string(draw.integer(1, 4));
+  EXPECT_TRUE(std::holds_alternative<int64_t>(option.default_value)) << "no way to draw option " << option.name;
+  return std::to_string(option.least + draw.size(150) - 1);
+}
+
+std::string random_method(Draw& draw) {
+  std::vector<const MethodEntry*> entries;
+  for (const auto* entry : methods())
+    if (!entry->name.starts_with("test-")) entries.push_back(entry);
+  const auto& entry = *draw.any_of(entries);
+  std::string spec = entry.name;
+  for (const auto& option : entry.options)
+    if (draw.one_in(2)) spec += (spec == entry.name ? ':' : ',') + (option.name + "=" + random_value(draw, option));
+  return spec;
+}
+
+Problem random_problem(Draw& draw) {
+  Problem p;
+  p.batch = draw.one_in(20) ? 0 : draw.integer(1, 3);
+  p.heads = draw.integer(1, 3);
+  p.query_len = draw.size(280);
+  p.key_len = draw.one_in(3) ? draw.size(280) : p.query_len;
+  p.head_dim = draw.size(80);
+  p.value_dim = draw.one_in(2) ? p.head_dim : draw.size(80);
+  constexpr at::ScalarType dtypes[] = {at::kFloat, at::kDouble, at::kBFloat16};
+  p.dtype = draw.any_of(dtypes);
+  p.causal = p.key_len == p.query_len && draw.one_in(2);
+  if (draw.one_in(2)) p.key_lengths = KeyLengthDistribution::parse("uniform");
+  return p;
+}
+
+// The same numbers with the dimensions laid out in another order, now and then with gaps between them.
+at::Tensor with_random_strides(Draw& draw, const at::Tensor& x) {
+  std::vector<int64_t> order{0, 1, 2, 3}, back(4);
+  for (size_t i = 3; i > 0; --i) std::swap(order[i], order[size_t(draw.integer(0, int64_t(i)))]);
+  for (size_t i = 0; i < 4; ++i) back[size_t(order[i])] = int64_t(i);
+  auto laid_out = x.detach().permute(order).contiguous();
+  if (draw.one_in(3)) {
+    const auto dim = draw.integer(0, 3);
+    auto sizes = laid_out.sizes().vec();
+    sizes[size_t(dim)] += 3;
+    const auto larger = at::full(sizes, std::nan(""), x.options());
+    larger.narrow(dim, 1, laid_out.size(dim)).copy_(laid_out);
+    laid_out = larger.narrow(dim, 1, laid_out.size(dim));
+  }
+  return laid_out.permute(back);
+}
+
+void try_problem(uint64_t seed) {
+  Draw draw(seed);
+  const auto spec = random_method(draw);
+  const auto method = make_method(spec);
+  const auto problem = random_problem(draw);
+  const auto protocol = draw.one_in(2) ? Protocol::forward : Protocol::forward_backward;
+  auto inputs = inputs_of(problem, protocol, seed);
+  if (draw.one_in(2)) {
+    for (const auto member : {&Inputs::q, &Inputs::k, &Inputs::v})
+      inputs.*member = with_random_strides(draw, inputs.*member).set_requires_grad((inputs.*member).requires_grad());
+    if (inputs.output_gradient.defined()) inputs.output_gradient = with_random_strides(draw, inputs.output_gradient);
+  }
+  SCOPED_TRACE(spec + " " + text_of({problem.query_len, problem.key_len, problem.head_dim, problem.value_dim}) +
+               " B=" + std::to_string(problem.batch) + " H=" + std::to_string(problem.heads) + " " + dtype_name(problem.dtype) +
+               (problem.causal ? " causal" : "") + (problem.key_lengths.is_full() ? "" : " key lengths") + " " +
+               protocol_name(protocol));
+  if (divides_by_epsilon_alone(spec, problem)) return;
+  const auto tolerance = error_tolerance(problem.dtype);
+  if (const auto results = call_or_refuse(*method, problem, inputs, protocol)) {
+    const auto agreement = compare(*method, inputs, *results, protocol, Selection::everything(problem));
+    EXPECT_TRUE(agreement.within(tolerance)) << agreement.worst << ": " << agreement.max_rel_error;
+  }
+  if (!method->capabilities().decoding || problem.batch == 0) return;
+  auto tokens = problem;
+  tokens.query_len = tokens.key_len = std::min<int64_t>(problem.query_len, 100);
+  tokens.causal = true;
+  tokens.value_dim = std::max<int64_t>(tokens.value_dim, 16);  // a step is compared on the scale of its largest entry
+  tokens.key_lengths = {};
+  if (method->why_unsupported(tokens, Protocol::decode)) return;
+  const auto stream = make_inputs(tokens, Protocol::decode, seed);
+  const auto position = draw.integer(0, tokens.query_len - 1);
+  auto steps = Selection::everything(tokens);
+  steps.rows = steps.rows.slice(0, position);
+  const auto agreement = compare(*method, stream, decode_from(*method, stream, position), Protocol::decode, steps);
+  EXPECT_TRUE(agreement.within(tolerance)) << "decoding, " << agreement.worst << ": " << agreement.max_rel_error;
+}
+
+TEST(RandomProblems, AgreeWithTheirReferences) {
+  const auto seed = number_from_environment("ATTNBENCH_RANDOM_SEED", std::random_device{}());
+  const auto problems = number_from_environment("ATTNBENCH_RANDOM_PROBLEMS", 200);
+  for (uint64_t i = 0; i < problems; ++i) {
+    SCOPED_TRACE("draw it again with ATTNBENCH_RANDOM_SEED=" + std::to_string(seed + i) + " ATTNBENCH_RANDOM_PROBLEMS=1");
+    try_problem(seed + i);
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace attn

@@ -1,0 +1,178 @@
+// Case: its fields, their JSON both ways, and what is refused.
+#include "harness/schema/case.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <set>
+#include <stdexcept>
+
+#include "harness/schema/machine.h"
+#include "tests/support/errors_of.h"
+
+namespace attnbench {
+namespace {
+
+// A valid value of the field that is not its default.
+Json another_value(const Field& field) {
+  const auto now = get(Case(), field);
+  if (now.is_boolean()) return !now.get<bool>();
+  if (now.is_number_integer()) return now.get<int64_t>() + 7;
+  if (now.is_number()) return now.get<double>() + 0.25;
+  for (const auto& choice : field.choices)
+    if (now != choice) return choice;
+  return "another";
+}
+
+std::string refusal(const char* field, const Json& value) {
+  Case c;
+  return message_of<std::invalid_argument>([&] { set(c, *find_field(field), value); });
+}
+
+TEST(Case, FieldsHaveDistinctNames) {
+  std::set<std::string_view> names;
+  for (const auto& field : fields()) {
+    EXPECT_TRUE(names.insert(field.name).second) << field.name;
+    EXPECT_EQ(find_field(field.name), &field);
+    EXPECT_FALSE(field.description.empty()) << field.name;
+    EXPECT_EQ(field.role == FieldRole::setting, !field.sweep_key.empty()) << field.name;
+  }
+  EXPECT_EQ(find_field("query_length"), nullptr);
+}
+
+TEST(Case, EveryFieldSurvivesJson) {
+  Case c;
+  for (const auto& field : fields()) set(c, field, another_value(field));
+  const auto json = to_json(c);
+  EXPECT_EQ(json.size(), fields().size());
+  const auto again = case_from_json(Json::parse(json.dump()));
+  for (const auto& field : fields()) {
+    EXPECT_EQ(get(again, field), another_value(field)) << field.name;
+    EXPECT_NE(get(again, field), get(Case(), field)) << field.name;
+  }
+}
+
+TEST(Case, CompleteFollowsQueryLenAndHeadDim) {
+  Case c;
+  c.query_len = 300;
+  c.head_dim = 24;
+  c.complete();
+  EXPECT_EQ(c.key_len, 300);
+  EXPECT_EQ(c.value_dim, 24);
+  EXPECT_EQ(c.threads, available_processors());
+  EXPECT_GT(c.memory_limit_bytes, 1 << 20);
+
+  Case given;
+  given.key_len = 7;
+  given.value_dim = 5;
+  given.threads = 3;
+  given.memory_limit_bytes = 1000;
+  given.complete();
+  EXPECT_EQ(given.key_len, 7);
+  EXPECT_EQ(given.value_dim, 5);
+  EXPECT_EQ(given.threads, 3);
+  EXPECT_EQ(given.memory_limit_bytes, 1000);
+}
+
+TEST(Case, DecodingIsCausal) {
+  for (const auto& [protocol, causal] :
+       {std::pair{"forward", false}, {"forward_backward", false}, {"prefill", true}, {"decode", true}}) {
+    Case c;
+    c.protocol = protocol;
+    c.complete();
+    EXPECT_EQ(c.causal, causal) << protocol;
+    EXPECT_EQ(c.decodes(), causal) << protocol;
+    c.causal = true;
+    c.complete();
+    EXPECT_TRUE(c.causal);
+  }
+}
+
+TEST(Case, WrongTypesAreRefused) {
+  EXPECT_EQ(refusal("query_len", "512"), "query_len = \"512\", expected a whole number");
+  EXPECT_EQ(refusal("query_len", 512.5), "query_len = 512.5, expected a whole number");
+  EXPECT_EQ(refusal("query_len", 512.0), "query_len = 512.0, expected a whole number");
+  EXPECT_EQ(refusal("query_len", true), "query_len = true, expected a whole number");
+  EXPECT_EQ(refusal("query_len", nullptr), "query_len = null, expected a whole number");
+  EXPECT_EQ(refusal("method", 3), "method = 3, expected text");
+  EXPECT_EQ(refusal("causal", 1), "causal = 1, expected true or false");
+  EXPECT_EQ(refusal("causal", "true"), "causal = \"true\", expected true or false");
+  EXPECT_EQ(refusal("noise_target", "0.1"), "noise_target = \"0.1\", expected a number");
+  EXPECT_EQ(refusal("noise_target", Json::array({0.1})), "noise_target = [0.1], expected a number");
+}
+
+TEST(Case, ValuesOutOfRangeAreRefused) {
+  EXPECT_EQ(refusal("batch", 0), "batch = 0, expected at least 1");
+  EXPECT_EQ(refusal("query_len", -512), "query_len = -512, expected at least 1");
+  EXPECT_EQ(refusal("seed", -1), "seed = -1, expected at least 0");
+  EXPECT_EQ(refusal("min_samples", 4), "min_samples = 4, expected at least 5");
+  EXPECT_EQ(refusal("deadline_s", 0), "deadline_s = 0, expected at least 0.001");
+  EXPECT_EQ(refusal("dtype", "float8"), "dtype = 'float8', expected one of float32, float64, bfloat16, float16");
+  EXPECT_EQ(refusal("inputs", "uniform"), "inputs = 'uniform', expected one of normal, clustered, repeated");
+  EXPECT_EQ(refusal("device", "CPU"), "device = 'CPU', expected one of cpu, cuda");
+  EXPECT_CONTAINS(refusal("query_len", std::numeric_limits<uint64_t>::max()), "query_len = 18446744073709551615, expected");
+  EXPECT_CONTAINS(refusal("query_len", uint64_t(std::numeric_limits<int64_t>::max()) + 1), "expected a whole number");
+  EXPECT_CONTAINS(refusal("warmup_s", std::numeric_limits<double>::infinity()), "warmup_s = ");
+  EXPECT_CONTAINS(refusal("warmup_s", std::numeric_limits<double>::quiet_NaN()), "warmup_s = ");
+}
+
+TEST(Case, ARefusedValueChangesNothing) {
+  Case c;
+  c.query_len = 5;
+  EXPECT_THROW(set(c, *find_field("query_len"), -1), std::invalid_argument);
+  EXPECT_EQ(c.query_len, 5);
+}
+
+TEST(Case, TextOfTheCommandLine) {
+  Case c;
+  set_text(c, *find_field("query_len"), "2048");
+  set_text(c, *find_field("causal"), "true");
+  set_text(c, *find_field("noise_target"), "0.5");
+  set_text(c, *find_field("key_lengths"), "uniform");
+  EXPECT_EQ(c.query_len, 2048);
+  EXPECT_TRUE(c.causal);
+  EXPECT_EQ(c.noise_target, 0.5);
+  EXPECT_EQ(c.key_lengths, "uniform");
+  const auto refused = [&](const char* field, const char* text) {
+    return message_of<std::invalid_argument>([&] { set_text(c, *find_field(field), text); });
+  };
+  EXPECT_EQ(refused("query_len", "many"), "query_len = 'many', expected a number");
+  EXPECT_EQ(refused("query_len", ""), "query_len = '', expected a number");
+  EXPECT_EQ(refused("query_len", "1e3"), "query_len = 1000.0, expected a whole number");
+  EXPECT_EQ(refused("query_len", "99999999999999999999"), "query_len = 1e+20, expected a whole number");
+  EXPECT_EQ(refused("causal", "yes"), "causal = 'yes', expected true or false");
+}
+
+TEST(Case, JsonThatIsNoCaseIsRefused) {
+  const auto refused = [](const char* text) {
+    return message_of<std::invalid_argument>([&] { case_from_json(Json::parse(text)); });
+  };
+  EXPECT_EQ(refused("[]"), "a case is array, expected an object");
+  EXPECT_EQ(refused("null"), "a case is null, expected an object");
+  EXPECT_EQ(refused("{}"), "a case has no method");
+  EXPECT_EQ(refused(R"({"method": "linear", "query_length": 3})"), "a case has an unknown field 'query_length'");
+  EXPECT_EQ(refused(R"({"method": "linear", "heads": 0})"), "heads = 0, expected at least 1");
+}
+
+TEST(Case, KeyTellsAxesApartAndIgnoresSettings) {
+  Case c;
+  c.method = "linear";
+  const auto key = case_key(to_json(c));
+  for (const auto& field : fields()) {
+    auto other = c;
+    set(other, field, another_value(field));
+    EXPECT_EQ(case_key(to_json(other)) == key, field.role == FieldRole::setting) << field.name;
+  }
+}
+
+// Text with blanks and quotes must not let one axis pass for the next.
+TEST(Case, KeyCannotBeForgedByText) {
+  Case a, b;
+  a.method = "linear device=cpu";
+  b.method = "linear";
+  EXPECT_NE(case_key(to_json(a)), case_key(to_json(b)));
+  EXPECT_CONTAINS(case_key(to_json(a)), R"(method="linear device=cpu")");
+}
+
+}  // namespace
+}  // namespace attnbench

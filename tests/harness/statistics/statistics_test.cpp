@@ -1,0 +1,104 @@
+// Quantiles against values worked out by hand, and the bootstrap interval of the median.
+#include "harness/statistics/statistics.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace attnbench {
+namespace {
+
+using Numbers = std::vector<double>;
+
+TEST(Quantile, InterpolatesBetweenOrderStatistics) {
+  const Numbers four = {1, 2, 3, 4};
+  EXPECT_DOUBLE_EQ(quantile(four, 0), 1);
+  EXPECT_DOUBLE_EQ(quantile(four, 0.25), 1.75);
+  EXPECT_DOUBLE_EQ(quantile(four, 0.5), 2.5);
+  EXPECT_DOUBLE_EQ(quantile(four, 0.75), 3.25);
+  EXPECT_DOUBLE_EQ(quantile(four, 1), 4);
+  const Numbers uneven = {0, 10, 100, 1000, 10000};
+  EXPECT_DOUBLE_EQ(quantile(uneven, 0.5), 100);
+  EXPECT_DOUBLE_EQ(quantile(uneven, 0.1), 4);
+  EXPECT_DOUBLE_EQ(quantile(uneven, 0.9), 6400);
+  EXPECT_DOUBLE_EQ(quantile(Numbers{7}, 0), 7);
+  EXPECT_DOUBLE_EQ(quantile(Numbers{7}, 0.3), 7);
+  EXPECT_DOUBLE_EQ(quantile(Numbers{7}, 1), 7);
+}
+
+TEST(Median, OfUnsortedSamples) {
+  EXPECT_DOUBLE_EQ(median({3}), 3);
+  EXPECT_DOUBLE_EQ(median({5, 1, 100}), 5);
+  EXPECT_DOUBLE_EQ(median({4, 1, 3, 2}), 2.5);
+  EXPECT_DOUBLE_EQ(median({2, 2, 1, 9, 2}), 2);
+}
+
+TEST(MedianInterval, SameForTheSameSamples) {
+  // Uneven and many, so that other resamples would give another interval.
+  Numbers samples;
+  for (int i = 1; i <= 101; ++i) samples.push_back(std::sqrt(i * 7919 % 101));
+  const auto first = median_interval(samples);
+  EXPECT_EQ(first, median_interval(samples));
+  EXPECT_LT(first.low, median(samples));
+  EXPECT_GT(first.high, median(samples));
+}
+
+TEST(MedianInterval, LiesAmongItsSamples) {
+  const auto [low, high] = median_interval(Numbers{5, 3, 8, 1, 9, 2, 7});
+  EXPECT_GE(low, 1);
+  EXPECT_LE(low, 5);
+  EXPECT_GE(high, 5);
+  EXPECT_LE(high, 9);
+}
+
+TEST(MedianInterval, OfEqualSamplesIsAPoint) {
+  EXPECT_EQ(median_interval(Numbers(9, 4.5)), (Interval{4.5, 4.5}));
+  EXPECT_EQ(median_interval(Numbers{4.5}), (Interval{4.5, 4.5}));
+}
+
+TEST(MedianInterval, ScalesWithItsSamples) {
+  const Numbers samples = {5, 3, 8, 1, 9, 2, 7, 4};
+  auto scaled = samples;
+  for (auto& value : scaled) value *= 4;
+  const auto [low, high] = median_interval(samples);
+  EXPECT_EQ(median_interval(scaled), (Interval{4 * low, 4 * high}));
+}
+
+// The bootstrap's distribution of the median of n distinct samples is known: the median of an odd number of resamples is at
+// most the k-th smallest with probability P(Binomial(n, k/n) > n/2). The interval's ends are where that passes 2.5 and 97.5 %.
+TEST(MedianInterval, EndsAreTheBootstrapsQuantiles) {
+  constexpr int n = 401;
+  const auto at_most = [](int k) {  // P(median of resample ≤ k-th smallest)
+    double sum = 0;
+    for (int hits = n / 2 + 1; hits <= n; ++hits)
+      sum += std::exp(std::lgamma(n + 1) - std::lgamma(hits + 1) - std::lgamma(n - hits + 1) + hits * std::log(double(k) / n) +
+                      (k == n ? (hits == n ? 0 : -1e9) : (n - hits) * std::log(1 - double(k) / n)));
+    return sum;
+  };
+  Numbers samples;
+  for (int i = 1; i <= n; ++i) samples.push_back(i);
+  const auto [low, high] = median_interval(samples);
+  // 1000 resamples: the ends' own probabilities vary by half a percent.
+  EXPECT_NEAR(at_most(int(low)), 0.025, 0.015);
+  EXPECT_NEAR(at_most(int(high)), 0.975, 0.015);
+}
+
+TEST(MedianInterval, CoversTheMedianAboutAsOftenAsItSays) {
+  std::mt19937_64 random(1);
+  std::lognormal_distribution<double> draw(0, 0.5);  // skewed, as times are; its median is 1
+  int covered = 0;
+  constexpr int trials = 400;
+  for (int trial = 0; trial < trials; ++trial) {
+    Numbers samples(31);
+    for (auto& value : samples) value = draw(random);
+    const auto [low, high] = median_interval(samples);
+    covered += low <= 1 && 1 <= high;
+  }
+  EXPECT_GT(covered, trials * 0.90);
+  EXPECT_LT(covered, trials * 0.99);
+}
+
+}  // namespace
+}  // namespace attnbench

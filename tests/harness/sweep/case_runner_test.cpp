@@ -1,0 +1,558 @@
+// Cases run by workers that are shell scripts: every way a worker can end becomes one record, and nothing is left running.
+#include "harness/sweep/case_runner.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include "harness/text/errors.h"
+#include "harness/process/worker_process.h"
+#include "tests/support/errors_of.h"
+#include "tests/support/temp_folder.h"
+
+namespace attnbench {
+namespace {
+
+const std::string kMeasured = R"(echo '{"outcome": "measured", "time_samples_ms": [3, 1, 2, 5, 4], "samples": 5}' >&3)";
+
+const Json kCpuCeilings = {
+    {"read_gb_s", 10}, {"copy_gb_s", 20}, {"fma_float32_gflop_s", 100}, {"fma_float64_gflop_s", 50}, {"array_bytes", 1e8}};
+const Json kGpuCeilings = {{"copy_gb_s", 2000}, {"array_bytes", 1e9}, {"matmul_bfloat16_gflop_s", 1e5}};
+Json with_gpu(const Json& gpu) {
+  auto ceilings = kCpuCeilings;
+  ceilings["gpu"] = gpu;
+  return ceilings;
+}
+const Ceilings kCeilings = Ceilings::from_json(with_gpu({{"unavailable", "none here"}}));
+
+bool is_running(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto after_name = text.rfind(") ");
+  return after_name != std::string::npos && std::string("ZX").find(text[after_name + 2]) == std::string::npos;
+}
+
+// A killed process may take a moment to go.
+bool is_gone(pid_t process) {
+  for (int i = 0; i < 200 && is_running(process); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return !is_running(process);
+}
+
+double seconds_of(const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+class CaseRunner : public testing::Test {
+ protected:
+  CaseRunner() {
+    signal(SIGPIPE, SIG_IGN);  // as the driver does
+    case_.method = "linear";
+    case_.batch = 4;
+    case_.deadline_s = 20;
+    case_.complete();
+    environment_.set("revision", "abc");
+  }
+  // No child may be left, not even as a zombie.
+  ~CaseRunner() override {
+    EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
+    EXPECT_EQ(errno, ECHILD);
+  }
+
+  void use_worker(const std::string& commands) { set_worker_path(folder_.write_script("worker", commands)); }
+  Record run(const std::string& commands) {
+    use_worker(commands);
+    return run_case(case_, Record(case_), environment_, std::nullopt);
+  }
+  Record failure(const std::string& commands, const char* failure_kind) {
+    const auto record = run(commands);
+    EXPECT_EQ(record.text("outcome"), "failed");
+    EXPECT_EQ(record.text("failure_kind"), failure_kind) << record.text("reason");
+    // Whatever happened, the record is whole and of this case.
+    EXPECT_EQ(record.key(), Record(case_).key());
+    EXPECT_EQ(record.text("revision"), "abc");
+    EXPECT_FALSE(record.text("finished_at").empty());
+    EXPECT_FALSE(record.has("time_median_ms"));
+    EXPECT_NO_THROW(Record::parse(Json::parse(record.to_json().dump(-1, ' ', false, Json::error_handler_t::replace))));
+    return record;
+  }
+  pid_t pid_in(const std::string& name) const {
+    std::string text;
+    for (int i = 0; i < 200 && text.find('\n') == std::string::npos; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      text = folder_.read(name);
+    }
+    return pid_t(std::stol(text));
+  }
+  std::string path(const std::string& name) const { return folder_.path(name); }
+
+  TempFolder folder_;
+  Case case_;
+  Record environment_;
+};
+
+TEST_F(CaseRunner, AnAnswerBecomesARecordWithStatistics) {
+  const auto record = run("cat > " + path("request") + "; echo \"$@\" > " + path("arguments") + "; " + kMeasured);
+  EXPECT_TRUE(record.measured()) << record.text("reason");
+  EXPECT_EQ(record.number("time_median_ms"), 3);
+  EXPECT_EQ(record.number("time_q1_ms"), 2);
+  EXPECT_EQ(record.number("time_q3_ms"), 4);
+  EXPECT_EQ(record.number("time_per_sample_ms"), 0.75);
+  EXPECT_LE(record.number("time_ci_low_ms"), 3);
+  EXPECT_GE(record.number("time_ci_high_ms"), 3);
+  EXPECT_EQ(record.get("time_samples_ms"), Json::array({3, 1, 2, 5, 4}));
+  EXPECT_GT(record.number("worker_s"), 0);
+  EXPECT_EQ(record.text("revision"), "abc");
+  EXPECT_EQ(record.key(), Record(case_).key());
+  const auto when = record.text("finished_at");
+  EXPECT_EQ(when.size(), std::string("2026-01-31T12:34:56Z").size()) << when;
+  EXPECT_EQ(to_json(case_from_json(Json::parse(folder_.read("request")))), to_json(case_));
+  EXPECT_EQ(folder_.read("arguments"), "--answer-fd=3 measure\n");
+}
+
+TEST_F(CaseRunner, AFailureThatTheWorkerReportsIsKept) {
+  const auto record = failure(R"(echo '{"outcome": "failed", "failure_kind": "oom", "reason": "asked for 5 bytes"}' >&3)", "oom");
+  EXPECT_EQ(record.text("reason"), "asked for 5 bytes");
+}
+
+TEST_F(CaseRunner, DeathBySignal) {
+  const auto record = failure("echo about to fall >&2; kill -SEGV $$", "crashed");
+  EXPECT_CONTAINS(record.text("reason"), "signal 11");
+  EXPECT_CONTAINS(record.text("reason"), "about to fall");
+  EXPECT_CONTAINS(failure("kill -KILL $$", "crashed").text("reason"), "signal 9");
+  // Even after a whole answer: what killed it may have spoilt it.
+  EXPECT_CONTAINS(failure(kMeasured + "; kill -ABRT $$", "crashed").text("reason"), "signal 6");
+}
+
+TEST_F(CaseRunner, ExitCode) {
+  EXPECT_CONTAINS(failure("echo cannot >&2; exit 3", "crashed").text("reason"), "exit code 3; it said: cannot");
+  EXPECT_CONTAINS(failure(kMeasured + "; exit 2", "crashed").text("reason"), "exit code 2");
+}
+
+TEST_F(CaseRunner, AHangEndsAtItsDeadlineWithTheWholeGroup) {
+  case_.deadline_s = 0.4;
+  double took_s = 0;
+  took_s = seconds_of([&] {
+    const auto record = failure(
+        "sleep 300 & echo $! > " + path("grandchild") + "; echo $$ > " + path("child") + "; echo waiting; sleep 300", "timeout");
+    EXPECT_CONTAINS(record.text("reason"), "deadline of 0.4 s");
+    EXPECT_CONTAINS(record.text("reason"), "waiting");
+  });
+  EXPECT_GE(took_s, 0.4);
+  EXPECT_LT(took_s, 10);
+  EXPECT_TRUE(is_gone(pid_in("child")));
+  EXPECT_TRUE(is_gone(pid_in("grandchild")));
+}
+
+TEST_F(CaseRunner, AHangWithClosedStreamsEndsToo) {
+  case_.deadline_s = 0.4;
+  failure("exec 0<&- 1>&- 2>&- 3>&-; sleep 300 & echo $! > " + path("grandchild") + "; sleep 300", "timeout");
+  EXPECT_TRUE(is_gone(pid_in("grandchild")));
+}
+
+TEST_F(CaseRunner, TermIsNotEnoughToSurvive) {
+  case_.deadline_s = 0.4;
+  failure("trap '' TERM INT HUP; echo $$ > " + path("child") + "; while :; do sleep 0.1; done", "timeout");
+  EXPECT_TRUE(is_gone(pid_in("child")));
+}
+
+TEST_F(CaseRunner, AnAnswerBeforeAHangIsNotATime) {
+  case_.deadline_s = 0.4;
+  failure(kMeasured + "; sleep 300", "timeout");
+}
+
+TEST_F(CaseRunner, AGrandchildDoesNotOutliveTheWorker) {
+  const auto took_s = seconds_of([&] {
+    const auto record = run("sleep 300 & echo $! > " + path("grandchild") + "; " + kMeasured);
+    EXPECT_TRUE(record.measured()) << record.text("reason");
+  });
+  EXPECT_LT(took_s, 10);
+  EXPECT_TRUE(is_gone(pid_in("grandchild")));
+}
+
+// It holds the pipes open from a group of its own.
+TEST_F(CaseRunner, AGrandchildThatLeftTheGroupDoesNotHoldTheDriver) {
+  const auto took_s = seconds_of([&] {
+    const auto record = run("setsid sh -c 'echo $$ > " + path("grandchild") + "; exec sleep 60' & while [ ! -s " +
+                            path("grandchild") + " ]; do sleep 0.01; done; " + kMeasured);
+    EXPECT_TRUE(record.measured()) << record.text("reason");
+  });
+  EXPECT_LT(took_s, 10);
+  kill(pid_in("grandchild"), SIGKILL);
+}
+
+// The worker has answered and ended; one that keeps writing behind it must not turn that into a timeout.
+TEST_F(CaseRunner, AGrandchildThatKeepsTalkingDoesNotHoldTheDriver) {
+  case_.deadline_s = 3;
+  const auto record = run("yes still here & echo $! > " + path("grandchild") + "; " + kMeasured);
+  EXPECT_TRUE(record.measured()) << record.text("reason");
+  EXPECT_TRUE(is_gone(pid_in("grandchild")));
+}
+
+// Beyond the reach of the group's end, and never silent.
+TEST_F(CaseRunner, AGrandchildThatLeftTheGroupAndKeepsTalkingEndsWithTheDeadline) {
+  case_.deadline_s = 1;
+  const auto took_s = seconds_of([&] {
+    const auto record = run("setsid sh -c 'echo $$ > " + path("grandchild") + "; exec yes' & while [ ! -s " + path("grandchild") +
+                            " ]; do sleep 0.01; done; " + kMeasured);
+    EXPECT_TRUE(record.measured()) << record.text("reason");
+  });
+  EXPECT_LT(took_s, 10);
+  EXPECT_TRUE(is_gone(pid_in("grandchild"))) << "nobody reads what it says";
+}
+
+TEST_F(CaseRunner, NoAnswer) {
+  EXPECT_CONTAINS(failure("exit 0", "protocol").text("reason"), "0 answers, expected 1");
+  // Answers have a descriptor of their own; what a library prints is not one.
+  EXPECT_CONTAINS(failure(R"(echo '{"outcome": "measured"}')", "protocol").text("reason"),
+                  "0 answers, expected 1; it said: {\"outcome\"");
+}
+
+TEST_F(CaseRunner, SeveralAnswers) {
+  EXPECT_CONTAINS(failure(kMeasured + "; " + kMeasured, "protocol").text("reason"), "2 answers, expected 1");
+}
+
+TEST_F(CaseRunner, TornAnswers) {
+  failure(R"(printf '{"outcome": "measured", "samp' >&3)", "protocol");
+  failure(R"(printf '{"outcome": "measured"}' >&3)", "protocol");  // its line end is missing
+}
+
+TEST_F(CaseRunner, GarbageAnswers) {
+  EXPECT_CONTAINS(failure("echo nonsense >&3", "protocol").text("reason"), "not JSON: nonsense");
+  failure("head -c 100000 /dev/urandom >&3; echo >&3", "protocol");
+  failure(kMeasured + "; echo rubbish >&3", "protocol");
+  failure("echo '[1]' >&3", "protocol");
+  failure("echo 3 >&3", "protocol");
+  failure("echo '{}' >&3", "protocol");
+  failure(R"(echo '{"outcome": null}' >&3)", "protocol");
+  EXPECT_CONTAINS(failure(R"(echo '{"outcome": "measured", "speed": 3}' >&3)", "protocol").text("reason"), "no column 'speed'");
+  EXPECT_CONTAINS(failure(R"(echo '{"outcome": 3}' >&3)", "protocol").text("reason"), "column outcome = 3, expected text");
+}
+
+TEST_F(CaseRunner, OutcomesThatDoNotExist) { failure(R"(echo '{"outcome": "splendid"}' >&3)", "protocol"); }
+
+// A measured case without samples would be drawn as nothing and never run again.
+TEST_F(CaseRunner, MeasuredWithoutSamples) {
+  failure(R"(echo '{"outcome": "measured"}' >&3)", "protocol");
+  failure(R"(echo '{"outcome": "measured", "time_samples_ms": []}' >&3)", "protocol");
+}
+
+// The sweep must go on after it.
+TEST_F(CaseRunner, AnEndlessAnswer) { failure("yes >&3", "protocol"); }
+
+TEST_F(CaseRunner, MuchDiagnosticsIsReadAndItsEndKept) {
+  const auto much = "head -c 20000000 /dev/zero | tr '\\0' x >&2; echo the end >&2; ";
+  EXPECT_TRUE(run(much + kMeasured).measured());
+  const auto reason = failure(much + std::string("exit 1"), "crashed").text("reason");
+  EXPECT_TRUE(reason.ends_with("xxx\nthe end") || reason.ends_with("xthe end")) << reason.substr(reason.size() - 60);
+  EXPECT_LT(reason.size(), 10000u);
+  EXPECT_GT(reason.size(), 2000u);
+}
+
+TEST_F(CaseRunner, ALongRequestThatNobodyReads) {
+  use_worker("exit 0");
+  const std::string megabyte(1 << 20, 'x');
+  const auto answer = run_worker("plan", megabyte, 20);
+  EXPECT_EQ(answer.end, WorkerAnswer::End::exited);
+  use_worker("cat >&3");
+  const auto echoed = run_worker("plan", megabyte, 20);
+  EXPECT_EQ(echoed.unreadable.substr(0, 4), "\"xxx");  // an echo has no line end
+  use_worker("cat >&3; echo >&3");
+  const auto whole = run_worker("plan", megabyte, 20);
+  ASSERT_EQ(whole.lines.size(), 1u);
+  EXPECT_EQ(whole.lines[0], megabyte);
+}
+
+// Two shell scripts that write down whose turn it is; "--turns=A,B" is their third word.
+TEST_F(CaseRunner, SidesTakeTurns) {
+  const auto side = [&](const std::string& name, const std::string& more) {
+    const auto commands =
+        "turns=${3#--turns=}; from=/proc/self/fd/${turns%,*}; to=/proc/self/fd/${turns#*,}\n"
+        "for i in 1 2 3; do head -c1 $from >/dev/null; echo " +
+        name + " >>" + path("order") + "; [ " + name + "$i = a3 ] || printf x >$to; done\n" + more;
+    return CaseOfBuild{folder_.write_script(name, commands), case_};
+  };
+  const auto records = run_in_turns({side("b", kMeasured), side("a", kMeasured)}, 0);
+  ASSERT_EQ(records.size(), 2u);
+  for (const auto& record : records) EXPECT_TRUE(record.measured()) << record.text("reason");
+  EXPECT_EQ(folder_.read("order"), "b\na\nb\na\nb\na\n");
+}
+
+TEST_F(CaseRunner, WhereASideDiesTheOtherDoesNotWait) {
+  const auto waits =
+      folder_.write_script("waits", "turns=${3#--turns=}; cat /proc/self/fd/${turns%,*} >/dev/null; " + std::string(kMeasured));
+  const auto dies = folder_.write_script("dies", "kill -SEGV $$");
+  const auto begin = std::chrono::steady_clock::now();
+  const auto records = run_in_turns({{waits, case_}, {dies, case_}}, 0);
+  EXPECT_TRUE(records[0].measured());
+  EXPECT_EQ(records[1].text("failure_kind"), "crashed");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15)) << "nor for its deadline";
+}
+
+TEST_F(CaseRunner, AWorkerThatCannotBeStartedIsNamed) {
+  set_worker_path(path("none"));
+  EXPECT_CONTAINS(message_of<UsageError>([&] { run_case(case_, Record(case_), environment_, std::nullopt); }),
+                  "cannot start " + path("none"));
+  folder_.write("not-executable", "");
+  set_worker_path(path("not-executable"));
+  EXPECT_CONTAINS(message_of<UsageError>([&] { run_case(case_, Record(case_), environment_, std::nullopt); }), "cannot start");
+}
+
+TEST_F(CaseRunner, PlansAreMergedWithTheirCases) {
+  auto other = case_;
+  other.query_len = 77;
+  use_worker(
+      R"(echo '{"flops": 10}' >&3; echo '{"outcome": "skipped", "failure_kind": "unsupported", "reason": "no causal form"}' >&3)");
+  const auto planned = plan_cases({case_, other});
+  ASSERT_EQ(planned.size(), 2u);
+  EXPECT_EQ(planned[0].number("flops"), 10);
+  EXPECT_EQ(planned[0].key(), Record(case_).key());
+  EXPECT_EQ(planned[1].get("query_len"), 77);
+  EXPECT_EQ(planned[1].text("reason"), "no causal form");
+}
+
+TEST_F(CaseRunner, PlansThatFailAreUsageErrors) {
+  use_worker(R"(echo '{"outcome": "failed", "failure_kind": "error", "reason": "linear: chunk = 0"}' >&3)");
+  EXPECT_EQ(message_of<UsageError>([&] { plan_cases({case_}); }), "linear: chunk = 0");
+  use_worker(R"(echo '{}' >&3; echo lost >&2)");
+  EXPECT_CONTAINS(message_of<UsageError>([&] { plan_cases({case_, case_}); }), "did not answer: lost");
+  use_worker("echo broken >&2; exit 2");
+  EXPECT_CONTAINS(message_of<UsageError>([&] { plan_cases({case_}); }), "worker plan` did not answer: broken");
+}
+
+TEST_F(CaseRunner, PredictedFailuresStartNoWorker) {
+  use_worker("touch " + path("started") + "; " + kMeasured);
+  const TimePredictor predictor(kCeilings);
+  Record huge(case_), slow(case_), fine(case_);
+  huge.set("predicted_peak_bytes", double(case_.memory_limit_bytes) * 1.01);
+  slow.set("flops", 1e15);
+  slow.set("min_bytes", 1.0);
+  fine.set("flops", 1e9);
+  fine.set("min_bytes", 1e6);
+  fine.set("predicted_peak_bytes", double(case_.memory_limit_bytes) * 0.99);
+  for (auto* record : {&huge, &slow, &fine}) predict(*record, predictor);
+  EXPECT_EQ(huge.text("failure_kind"), "predicted_oom");
+  EXPECT_CONTAINS(huge.text("reason"), "by prediction, the budget is");
+  EXPECT_EQ(slow.text("failure_kind"), "predicted_timeout");
+  EXPECT_CONTAINS(slow.text("reason"), "its deadline is 20 s");
+  EXPECT_FALSE(fine.has("outcome"));
+  for (const auto& planned : {huge, slow}) {
+    const auto record = run_case(case_, planned, environment_, std::nullopt);
+    EXPECT_EQ(record.text("outcome"), "skipped");
+    EXPECT_EQ(record.text("failure_kind"), planned.text("failure_kind"));
+    EXPECT_EQ(record.text("revision"), "abc");
+    EXPECT_FALSE(record.text("finished_at").empty());
+    EXPECT_FALSE(record.has("worker_s"));
+    EXPECT_FALSE(folder_.has("started"));
+  }
+  EXPECT_TRUE(run_case(case_, fine, environment_, std::nullopt).measured());
+  EXPECT_TRUE(folder_.has("started"));
+}
+
+TEST_F(CaseRunner, ImplausibleTimesAreMarked) {
+  use_worker(kMeasured);  // a median of 3 ms
+  const auto with = [&](const char* dtype, double flops, double bytes) {
+    auto c = case_;
+    c.dtype = dtype;
+    Record planned(c);
+    planned.set("flops", flops);
+    planned.set("min_bytes", bytes);
+    return run_case(c, planned, environment_, kCeilings).text("implausible");
+  };
+  // 3 ms at 100 GFLOP/s are 3e8 operations, at 20 GB/s 6e7 bytes, which the caches could hold.
+  EXPECT_EQ(with("float32", 2.9e8, 1e6), "");
+  EXPECT_CONTAINS(with("float32", 4e8, 1e6),
+                  "3.00 ms is below the 4.00 ms that the measured arithmetic rate of 100 GFLOP/s allows");
+  EXPECT_CONTAINS(with("float64", 2e8, 1e6), "rate of 50 GFLOP/s");
+  EXPECT_EQ(with("bfloat16", 1e12, 1e6), "");
+  EXPECT_EQ(with("float32", 1, 9e7), "");
+  EXPECT_CONTAINS(with("float32", 1, 1.1e8), "3.00 ms is below the 5.50 ms that the measured bandwidth of 20.0 GB/s allows");
+}
+
+TEST_F(CaseRunner, EachDeviceHasItsOwnCeilings) {
+  use_worker(kMeasured);  // a median of 3 ms
+  const auto with = [&](const char* dtype, double flops, double bytes, const Json& gpu) {
+    auto c = case_;
+    c.device = "cuda";
+    c.dtype = dtype;
+    Record planned(c);
+    planned.set("flops", flops);
+    planned.set("min_bytes", bytes);
+    return run_case(c, planned, environment_, Ceilings::from_json(with_gpu(gpu))).text("implausible");
+  };
+  EXPECT_EQ(with("bfloat16", 2.9e11, 1, kGpuCeilings), "");
+  EXPECT_CONTAINS(with("bfloat16", 4e11, 1, kGpuCeilings), "rate of 100000 GFLOP/s");
+  EXPECT_EQ(with("float32", 1e15, 1, kGpuCeilings), "") << "was not measured";
+  EXPECT_EQ(with("float32", 1, 5.9e9, kGpuCeilings), "");
+  EXPECT_CONTAINS(with("float32", 1, 8e9, kGpuCeilings), "bandwidth of 2000.0 GB/s");
+  EXPECT_EQ(with("bfloat16", 1e15, 1e15, {{"unavailable", "none here"}}), "");
+
+  Case c;
+  c.method = "linear";
+  c.device = "cuda";
+  c.dtype = "bfloat16";
+  Record record(c);
+  record.set("flops", 1e11);
+  record.set("min_bytes", 1e6);
+  EXPECT_DOUBLE_EQ(TimePredictor(Ceilings::from_json(with_gpu(kGpuCeilings))).predict(record), 1);
+  EXPECT_TRUE(std::isnan(TimePredictor(kCeilings).predict(record)));
+  EXPECT_DOUBLE_EQ(TimePredictor(Ceilings::nominal(2)).predict(record), 1000);
+}
+
+// The budget that a case leaves open is the GPU's; the worker finds it when it plans.
+TEST_F(CaseRunner, ThePlansBudgetIsTheCases) {
+  use_worker("cat > " + folder_.path("request") +
+             R"(; echo '{"outcome": "failed", "failure_kind": "error", "reason": "no"}' >&3)");
+  auto c = case_;
+  c.device = "cuda";
+  c.memory_limit_bytes = 0;
+  Record planned(c);
+  EXPECT_FALSE(planned.has("memory_limit_bytes"));
+  planned.set("memory_limit_bytes", 12345);
+  EXPECT_EQ(run_case(c, planned, environment_, std::nullopt).get("memory_limit_bytes"), 12345);
+  EXPECT_CONTAINS(folder_.read("request"), "\"memory_limit_bytes\":12345");
+}
+
+TEST(TimePredictor, LearnsFromWhatItsKindTook) {
+  Case c;
+  c.method = "linear";
+  c.complete();
+  Record record(c);
+  record.set("flops", 1e9);
+  record.set("min_bytes", 1e6);
+  TimePredictor predictor(kCeilings);
+  EXPECT_DOUBLE_EQ(predictor.predict(record), 10);  // 1e9 operations at 100 GFLOP/s
+  record.set("min_bytes", 1e9);
+  EXPECT_DOUBLE_EQ(predictor.predict(record), 50);  // 1e9 bytes at 20 GB/s
+  EXPECT_FALSE(predictor.has_seen(record));
+  record.set("time_median_ms", 200.0);
+  predictor.learn(record);
+  EXPECT_TRUE(predictor.has_seen(record));
+
+  auto longer = record;
+  longer.set("query_len", 4096);
+  longer.set("min_bytes", 2e9);
+  EXPECT_DOUBLE_EQ(predictor.predict(longer), 400);
+  for (const auto& [axis, value] :
+       {std::pair<const char*, Json>{"method", "softmax"}, {"protocol", "forward_backward"}, {"dtype", "bfloat16"}}) {
+    auto other = record;
+    other.set(axis, value);
+    EXPECT_FALSE(predictor.has_seen(other)) << axis;
+  }
+  EXPECT_TRUE(std::isnan(predictor.predict(Record(c))));
+  auto unmeasured = longer;
+  unmeasured.set("time_median_ms", nullptr);
+  predictor.learn(unmeasured);
+  EXPECT_DOUBLE_EQ(predictor.predict(longer), 400);
+}
+
+TEST(PredictedCase, LastsItsSamplesWithinItsDeadline) {
+  Case c;
+  c.method = "linear";
+  c.min_samples = 5;
+  c.time_budget_s = 2;
+  c.deadline_s = 30;
+  c.complete();
+  Record planned(c);
+  // Short calls fill the time budget, or a thousand calls; long ones take the fewest samples.
+  EXPECT_NEAR(predicted_case_s(planned, 1), 0.6 + 0.004 + 1, 1e-9);
+  EXPECT_NEAR(predicted_case_s(planned, 100), 0.6 + 0.4 + 2, 1e-9);
+  EXPECT_NEAR(predicted_case_s(planned, 1000), 0.6 + 4 + 5, 1e-9);
+  EXPECT_EQ(predicted_case_s(planned, 1e6), 30);
+  EXPECT_NEAR(predicted_case_s(planned, std::nan("")), 0.6, 1e-9);
+  planned.set_skipped(kind::unsupported, "cannot");
+  EXPECT_EQ(predicted_case_s(planned, 1000), 0);
+}
+
+// A round has 32 steps, and as good as a whole round comes before it.
+TEST(PredictedCase, DecodingTakesWholeRounds) {
+  Case c;
+  c.method = "linear";
+  c.protocol = "decode";
+  c.min_samples = 5;
+  c.time_budget_s = 2;
+  c.deadline_s = 100;
+  c.complete();
+  Record planned(c);
+  EXPECT_NEAR(predicted_case_s(planned, 1000), 0.6 + 5 + 32, 1e-9);
+  EXPECT_NEAR(predicted_case_s(planned, 10), 0.6 + 0.05 + 2, 1e-9);
+  planned.set("min_samples", 33);
+  EXPECT_NEAR(predicted_case_s(planned, 1000), 0.6 + 5 + 64, 1e-9);
+}
+
+TEST(Predict, ExpensiveStepsAreHopelessEarlier) {
+  const TimePredictor predictor(kCeilings);
+  const auto kind_of = [&](const char* protocol, double call_s) {
+    Case c;
+    c.method = "linear";
+    c.protocol = protocol;
+    c.deadline_s = 20;
+    c.complete();
+    Record planned(c);
+    planned.set("flops", call_s * 100e9);
+    planned.set("min_bytes", 1.0);
+    predict(planned, predictor);
+    return planned.text("failure_kind");
+  };
+  // 9 calls and 37 steps against twice the deadline.
+  EXPECT_EQ(kind_of("forward", 4.4), "");
+  EXPECT_EQ(kind_of("forward", 4.5), "predicted_timeout");
+  EXPECT_EQ(kind_of("prefill", 4.4), "");
+  EXPECT_EQ(kind_of("decode", 1.05), "");
+  EXPECT_EQ(kind_of("decode", 1.1), "predicted_timeout");
+}
+
+TEST(Predict, TheTokensTakenInNeedMemoryToo) {
+  Case c;
+  c.method = "linear";
+  c.protocol = "decode";
+  c.memory_limit_bytes = 1000;
+  c.complete();
+  const auto kind_of = [&](double peak, const Json& setup) {
+    Record planned(c);
+    planned.set("predicted_peak_bytes", peak);
+    planned.set("predicted_setup_bytes", setup);
+    EXPECT_EQ(predicted_need_bytes(planned), std::max(peak, setup.is_null() ? 0 : setup.get<double>()));
+    predict(planned, TimePredictor(kCeilings));
+    return planned.text("failure_kind");
+  };
+  EXPECT_EQ(kind_of(900, nullptr), "");
+  EXPECT_EQ(kind_of(900, 1000), "");
+  EXPECT_EQ(kind_of(900, 1001), "predicted_oom");
+  EXPECT_EQ(kind_of(1001, 900), "predicted_oom");
+}
+
+// In a child of its own: a caught signal stays caught for the rest of the process.
+TEST_F(CaseRunner, InterruptsEndTheWorkerAndAreThrown) {
+  for (const int sent : {SIGINT, SIGTERM}) {
+    use_worker("trap '' INT TERM; sleep 300 & echo $! > " + path("grandchild") + "; sleep 300");
+    const auto child = fork();
+    if (child == 0) {
+      catch_interrupts();
+      try {
+        run_case(case_, Record(case_), environment_, std::nullopt);
+      } catch (const Interrupted& interrupted) {
+        _exit(interrupted.signal == sent ? 42 : 1);
+      } catch (...) {
+      }
+      _exit(2);
+    }
+    const auto grandchild = pid_in("grandchild");
+    kill(child, sent);
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 42);
+    EXPECT_TRUE(is_gone(grandchild));
+    std::filesystem::remove(path("grandchild"));
+  }
+}
+
+}  // namespace
+}  // namespace attnbench

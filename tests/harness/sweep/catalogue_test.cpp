@@ -1,0 +1,76 @@
+// The catalogue of methods and the suggestions for names that are not known.
+#include "harness/sweep/catalogue.h"
+
+#include <gtest/gtest.h>
+
+#include "harness/text/errors.h"
+#include "harness/text/nearest.h"
+#include "harness/process/worker_process.h"
+#include "tests/support/errors_of.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/test_catalogue.h"
+
+namespace attnbench {
+namespace {
+
+std::string refusal(const std::string& spec) {
+  const auto catalogue = test_catalogue();
+  return message_of<UsageError>([&] { catalogue.check(spec); });
+}
+
+TEST(Catalogue, KnownMethodsAndOptionsPass) {
+  const auto catalogue = test_catalogue();
+  EXPECT_EQ(catalogue.names(), (std::vector<std::string>{"linear", "lsh-4", "sdpa", "softmax"}));
+  for (const auto* spec : {"linear", "softmax", "linear:chunk=64", "lsh-4:buckets=8,profile=trax"})
+    EXPECT_NO_THROW(catalogue.check(spec)) << spec;
+}
+
+TEST(Catalogue, UnknownOnesAreRefusedWithTheNearest) {
+  EXPECT_EQ(refusal("Linear"), "unknown method 'Linear'; did you mean 'linear'?; known: linear, lsh-4, sdpa, softmax");
+  EXPECT_EQ(refusal(""), "unknown method ''; known: linear, lsh-4, sdpa, softmax");
+  EXPECT_EQ(refusal("lsh-4:buckets=8,profil=trax"),
+            "method 'lsh-4' has no option 'profil'; did you mean 'profile'?; known: buckets, profile");
+  EXPECT_EQ(refusal("linear:"), "method 'linear:': '' is not of the form option=value");
+  EXPECT_EQ(refusal("linear:chunk=3,"), "method 'linear:chunk=3,': '' is not of the form option=value");
+  EXPECT_CONTAINS(refusal("linear:=3"), "method 'linear' has no option ''");
+}
+
+// With a worker newer than methods.json, the file may be of another build.
+TEST(Catalogue, AStaleFileIsNotBelieved) {
+  const TempFolder folder;
+  folder.write("methods.json", R"([{"name": "stale", "options": []}])");
+  folder.write("libattn.so", "");
+  set_worker_path(folder.write_script("attnbench-worker", R"(cat >&2; echo '[{"name": "fresh", "options": []}]' >&3)"));
+  const auto later = std::filesystem::last_write_time(folder.path("methods.json")) + std::chrono::seconds(5);
+  std::filesystem::last_write_time(folder.path("attnbench-worker"), later);
+  EXPECT_EQ(Catalogue::load().names(), std::vector<std::string>{"fresh"});
+
+  std::filesystem::last_write_time(folder.path("methods.json"), later);
+  EXPECT_EQ(Catalogue::load().names(), std::vector<std::string>{"stale"});
+  std::filesystem::last_write_time(folder.path("libattn.so"), later + std::chrono::seconds(5));
+  EXPECT_EQ(Catalogue::load().names(), std::vector<std::string>{"fresh"});
+
+  folder.write("methods.json", "not JSON");
+  std::filesystem::last_write_time(folder.path("methods.json"), later + std::chrono::seconds(9));
+  EXPECT_EQ(Catalogue::load().names(), std::vector<std::string>{"fresh"});
+  std::filesystem::remove(folder.path("methods.json"));
+  EXPECT_EQ(Catalogue::load().names(), std::vector<std::string>{"fresh"});
+}
+
+TEST(Catalogue, AMissingWorkerIsNamed) {
+  const TempFolder folder;
+  set_worker_path(folder.path("attnbench-worker"));
+  EXPECT_CONTAINS(message_of<UsageError>([] { Catalogue::load(); }), "cannot start " + folder.path("attnbench-worker"));
+}
+
+TEST(Suggestion, OnlyWhatIsNear) {
+  const std::vector<std::string> known = {"softmax", "sdpa"};
+  EXPECT_EQ(suggestion("softmx", known), "; did you mean 'softmax'?; known: softmax, sdpa");
+  EXPECT_EQ(suggestion("sfotmax", known), "; did you mean 'softmax'?; known: softmax, sdpa");
+  EXPECT_EQ(suggestion("sdp", known), "; did you mean 'sdpa'?; known: softmax, sdpa");
+  EXPECT_EQ(suggestion("linear", known), "; known: softmax, sdpa");
+  EXPECT_EQ(suggestion("x", {}), "; none are known");
+}
+
+}  // namespace
+}  // namespace attnbench

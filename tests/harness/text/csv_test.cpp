@@ -1,0 +1,57 @@
+// Comma-separated values: quoting, neutralised formulas, reading back.
+#include "harness/text/csv.h"
+
+#include <gtest/gtest.h>
+
+#include "harness/text/errors.h"
+#include "tests/support/errors_of.h"
+#include "tests/support/temp_folder.h"
+
+namespace attnbench {
+namespace {
+
+TEST(Csv, FormulasAreNeutralised) {
+  for (const auto* text : {"=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx"}) EXPECT_EQ(csv_text(text), std::string("'") + text);
+  for (const auto* text : {"", "a=b", "linear:chunk=64", "1-2", "aten/chunked"}) EXPECT_EQ(csv_text(text), text);
+}
+
+TEST(Csv, QuotesWhatNeedsThem) {
+  EXPECT_EQ(csv_row({"a", "", "b c"}), "a,,b c\n");
+  EXPECT_EQ(csv_row({"a,b", "say \"x\"", "two\nlines", "\r"}), "\"a,b\",\"say \"\"x\"\"\",\"two\nlines\",\"\r\"\n");
+  EXPECT_EQ(csv_row({}), "\n");
+}
+
+TEST(Csv, WhatIsWrittenIsRead) {
+  const std::vector<std::vector<std::string>> rows = {
+      {"plain", "a,b", ""}, {"\"", "\"\"", "two\nlines, \"quoted\""}, {"ä", "–", "=1"}};
+  std::string text;
+  for (const auto& row : rows) text += csv_row(row);
+  const TempFolder folder;
+  const auto read = read_csv(folder.write("x.csv", text));
+  ASSERT_EQ(read.size(), rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(read[i].cells, rows[i]);
+  EXPECT_EQ(read[0].line, 1u);
+  EXPECT_EQ(read[1].line, 2u);
+  EXPECT_EQ(read[2].line, 4u) << "a cell of two lines lies before it";
+}
+
+TEST(Csv, LineEndsAndEmptyLines) {
+  const TempFolder folder;
+  const auto read = read_csv(folder.write("x.csv", "a,b\r\n\r\n\n1,2\r\n3,4"));
+  ASSERT_EQ(read.size(), 3u);
+  EXPECT_EQ(read[0].cells, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(read[1].cells, (std::vector<std::string>{"1", "2"}));
+  EXPECT_EQ(read[1].line, 4u);
+  EXPECT_EQ(read[2].cells, (std::vector<std::string>{"3", "4"}));
+  EXPECT_TRUE(read_csv(folder.write("empty.csv", "")).empty());
+}
+
+TEST(Csv, ErrorsNameFileAndLine) {
+  const TempFolder folder;
+  const auto open = folder.write("x.csv", "a,b\n1,\"2\n3,4\n");
+  EXPECT_EQ(message_of<UsageError>([&] { read_csv(open); }), open + ":2: a quote is not closed");
+  EXPECT_EQ(message_of<UsageError>([&] { read_csv(folder.path("none.csv")); }), folder.path("none.csv") + ": cannot be read");
+}
+
+}  // namespace
+}  // namespace attnbench

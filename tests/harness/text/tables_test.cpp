@@ -1,0 +1,143 @@
+// Tables of text, Markdown and CSV, and what of a record they show.
+#include <gtest/gtest.h>
+
+#include "harness/text/errors.h"
+#include "harness/cli/record_table.h"
+#include "harness/text/text_table.h"
+#include "tests/support/errors_of.h"
+
+namespace attnbench {
+namespace {
+
+Record measured(const std::string& method, int64_t query_len) {
+  Case c;
+  c.method = method;
+  c.query_len = query_len;
+  c.complete();
+  Record record(c);
+  record.set("outcome", outcome::measured);
+  record.set("time_median_ms", 2.0);
+  record.set("time_ci_low_ms", 1.9);
+  record.set("time_ci_high_ms", 2.05);
+  record.set("time_per_sample_ms", 0.5);
+  record.set("peak_extra_bytes", 3 << 20);
+  record.set("peak_extra_bytes_per_sample", double(1 << 20));
+  record.set("max_rel_error", 1.25e-7);
+  record.set("implementation", "aten/matmul");
+  return record;
+}
+
+TEST(TextTable, AlignsByCharacters) {
+  TextTable table;
+  table.add_column("method");
+  table.add_column("time", TextTable::Align::right);
+  table.add_row({"softmax", "12.3 µs"});
+  table.add_row({"O(N²)", "5 s"});
+  EXPECT_EQ(table.render(),
+            "method      time\n"
+            "────────────────\n"
+            "softmax  12.3 µs\n"
+            "O(N²)        5 s\n");
+}
+
+TEST(TextTable, ShortRowsAndControlCharacters) {
+  TextTable table;
+  table.add_column("a");
+  table.add_column("b");
+  table.add_row({"two\nlines\x1b[2J"});
+  EXPECT_EQ(table.render(),
+            "a              b\n"
+            "────────────────\n"
+            "two lines [2J\n");
+  EXPECT_EQ(TextTable().render(), "\n\n");
+}
+
+TEST(TextTable, Markdown) {
+  TextTable table;
+  table.add_column("name");
+  table.add_column("n", TextTable::Align::right);
+  table.add_row({"a|b*_`<i>[x]\\", "1"});
+  table.add_row({"two\nlines", "23456"});
+  EXPECT_EQ(table.render(TableFormat::markdown),
+            "| name                   |     n |\n"
+            "| ---------------------- | ----: |\n"
+            "| a\\|b\\*\\_\\`\\<i\\>\\[x\\]\\\\ |     1 |\n"
+            "| two lines              | 23456 |\n");
+}
+
+TEST(TextTable, Csv) {
+  TextTable table;
+  table.add_column("name");
+  table.add_column("n", TextTable::Align::right);
+  table.add_row({"=HYPERLINK(\"x\")", "1"});
+  table.add_row({"a,b", "2"});
+  EXPECT_EQ(table.render(TableFormat::csv), "name,n\n\"'=HYPERLINK(\"\"x\"\")\",1\n\"a,b\",2\n");
+}
+
+TEST(SummaryTable, ShowsTheAxesThatVary) {
+  const auto text = summary_table({measured("softmax", 512), measured("linear", 1024)}).render(TableFormat::csv);
+  EXPECT_EQ(text,
+            "method,query_len,time,95 %,time/sample,memory/sample,rel. error,implementation,outcome\n"
+            "softmax,512,2.00 ms,±5.0 %,500 µs,1.00 MiB,1.2e-07,aten/matmul,measured\n"
+            "linear,1024,2.00 ms,±5.0 %,500 µs,1.00 MiB,1.2e-07,aten/matmul,measured\n");
+  auto other = measured("softmax", 512), cross = measured("softmax", 512);
+  other.set("dtype", "bfloat16");
+  cross.set("key_len", 700);
+  EXPECT_TRUE(
+      summary_table({measured("softmax", 512), other}).render(TableFormat::csv).starts_with("method,dtype,query_len,time,"));
+  EXPECT_TRUE(
+      summary_table({measured("softmax", 512), cross}).render(TableFormat::csv).starts_with("method,query_len,key_len,time,"));
+}
+
+TEST(SummaryTable, ShowsEveryOutcome) {
+  Case c;
+  c.method = "softmax";
+  c.complete();
+  Record failed(c), skipped(c);
+  failed.set_failed(kind::invalid, "wrong");
+  skipped.set_skipped(kind::predicted_oom, "too large");
+  auto implausible = measured("linear", 512), published = measured("sdpa", 512);
+  implausible.set("implausible", "too fast");
+  published.set("published_outcome", "oom");
+  published.set("published_time_ms", 3.0);
+  const auto text = summary_table({failed, skipped, implausible, published}).render(TableFormat::csv);
+  EXPECT_CONTAINS(text, "softmax,1024,–,,–,–,–,,failed: invalid,\n");
+  EXPECT_CONTAINS(text, "softmax,1024,–,,–,–,–,,skipped: predicted_oom,\n");
+  EXPECT_CONTAINS(text, ",aten/matmul,implausible,\n");
+  EXPECT_CONTAINS(text, ",aten/matmul,measured,\"oom, 3.00 ms\"\n");
+}
+
+TEST(SummaryTable, OfNothing) { EXPECT_TRUE(summary_table({}).render(TableFormat::csv).starts_with("method,query_len,time,")); }
+
+TEST(ColumnTable, StoredValues) {
+  const auto record = measured("linear", 512);
+  EXPECT_EQ(column_table({record}, {"query_len", "time_median_ms", "reason", "causal"}).render(TableFormat::csv),
+            "query_len,time_median_ms,reason,causal\n512,2.0,,false\n");
+  EXPECT_CONTAINS(message_of<UsageError>([&] { column_table({record}, {"time_medain_ms"}); }),
+                  "unknown column 'time_medain_ms'; did you mean 'time_median_ms'?; known: schema_version, method");
+}
+
+TEST(RecordInWords, OneLine) {
+  EXPECT_EQ(result_in_words(measured("linear", 512)), "2.00 ms ±5.0 %, 3.00 MiB above the inputs");
+  Record record;
+  record.set_failed(kind::crashed, "signal 11");
+  EXPECT_EQ(result_in_words(record), "failed: crashed (signal 11)");
+}
+
+TEST(RecordSheet, EveryValueUnderItsGroup) {
+  auto record = measured("linear", 512);
+  record.set("time_samples_ms", Json::array({1.0, 2.0}));
+  record.set("worker_s", 1.234567);
+  const auto sheet = record_sheet(record);
+  EXPECT_TRUE(sheet.starts_with("case\n"));
+  EXPECT_CONTAINS(sheet, "  method                       linear\n");
+  EXPECT_CONTAINS(sheet, "\noutcome\n  outcome                      measured\n");
+  EXPECT_CONTAINS(sheet, "  worker_s                     1.23 s\n");
+  EXPECT_CONTAINS(sheet, "  time_median_ms               2.00 ms\n");
+  EXPECT_CONTAINS(sheet, "  peak_extra_bytes             3.00 MiB\n");
+  EXPECT_FALSE(contains(sheet, "time_samples_ms"));
+  EXPECT_FALSE(contains(sheet, "reason"));
+}
+
+}  // namespace
+}  // namespace attnbench

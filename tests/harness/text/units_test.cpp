@@ -1,0 +1,76 @@
+// Numbers for people, and amounts of memory as people write them.
+#include "harness/text/units.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <stdexcept>
+
+#include "tests/support/errors_of.h"
+
+namespace attnbench {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+TEST(Units, Milliseconds) {
+  EXPECT_EQ(format_ms(0), "0 µs");
+  EXPECT_EQ(format_ms(0.0123), "12.3 µs");
+  EXPECT_EQ(format_ms(0.5), "500 µs");
+  EXPECT_EQ(format_ms(1), "1.00 ms");
+  EXPECT_EQ(format_ms(4.564), "4.56 ms");
+  EXPECT_EQ(format_ms(9.996), "10.0 ms");
+  EXPECT_EQ(format_ms(99.96), "100 ms");
+  EXPECT_EQ(format_ms(345.4), "345 ms");
+  EXPECT_EQ(format_ms(1000), "1.00 s");
+  EXPECT_EQ(format_ms(7890), "7.89 s");
+  EXPECT_EQ(format_ms(123456), "123 s");
+  EXPECT_EQ(format_ms(kNan), "–");
+}
+
+TEST(Units, Bytes) {
+  EXPECT_EQ(format_bytes(0), "0 B");
+  EXPECT_EQ(format_bytes(1023), "1023 B");
+  EXPECT_EQ(format_bytes(1024), "1.00 KiB");
+  EXPECT_EQ(format_bytes(12.34 * 1024 * 1024), "12.3 MiB");
+  EXPECT_EQ(format_bytes(11.0 * (int64_t{1} << 30)), "11.0 GiB");
+  EXPECT_EQ(format_bytes(0x1p63), "8.00 EiB");
+  EXPECT_EQ(format_bytes(kNan), "–");
+}
+
+TEST(Units, Seconds) {
+  EXPECT_EQ(format_seconds(0.4), "0 s");
+  EXPECT_EQ(format_seconds(42.4), "42 s");
+  EXPECT_EQ(format_seconds(59.6), "1 min 00 s");
+  EXPECT_EQ(format_seconds(187), "3 min 07 s");
+  EXPECT_EQ(format_seconds(3600), "1 h 00 min");
+  EXPECT_EQ(format_seconds(7500), "2 h 05 min");
+  EXPECT_EQ(format_seconds(kNan), "–");
+  EXPECT_EQ(format_seconds(-1), "–");
+  EXPECT_EQ(format_seconds(std::numeric_limits<double>::infinity()), "–");
+}
+
+TEST(Units, ParseBytes) {
+  EXPECT_EQ(parse_bytes("4096"), 4096);
+  EXPECT_EQ(parse_bytes("4096 B"), 4096);
+  EXPECT_EQ(parse_bytes("11 GiB"), int64_t{11} << 30);
+  EXPECT_EQ(parse_bytes("11GiB"), int64_t{11} << 30);
+  EXPECT_EQ(parse_bytes("1.5 KiB"), 1536);
+  EXPECT_EQ(parse_bytes("500MB"), 500000000);
+  EXPECT_EQ(parse_bytes("2 kB"), 2000);
+  EXPECT_EQ(parse_bytes("3 TiB"), int64_t{3} << 40);
+  for (const auto* text : {"", "GiB", "11 gib", "11 GiBs", "11 GiB 3", "-1 GiB", "0", "0.5", "nan", "inf", "inf GiB", "1e300",
+                           "1e999", "99999999 TiB", "eleven"})
+    EXPECT_EQ(message_of<std::invalid_argument>([&] { parse_bytes(text); }),
+              fmt::format("'{}' is not an amount of memory such as \"11 GiB\", \"500 MB\" or a number of bytes", text));
+}
+
+TEST(Units, DisplayWidthCountsCharacters) {
+  EXPECT_EQ(display_width(""), 0u);
+  EXPECT_EQ(display_width("abc"), 3u);
+  EXPECT_EQ(display_width("µs–O(N²)"), 8u);
+}
+
+}  // namespace
+}  // namespace attnbench

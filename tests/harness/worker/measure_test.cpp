@@ -1,0 +1,410 @@
+// What the worker makes of a case: right methods are measured, and none of the ways of being wrong gets a time.
+#include "harness/worker/measure.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <new>
+#include <stdexcept>
+
+#include "attn/reference.h"
+#include "attn/registry.h"
+#include "harness/worker/environment.h"
+#include "harness/worker/memory.h"
+#include "tests/support/errors_of.h"
+
+namespace attnbench {
+namespace {
+
+using attn::Mask, attn::Problem, attn::Protocol;
+
+// Softmax attention with a flaw.
+class Flawed : public attn::AttentionMethod {
+ public:
+  using Flaw = at::Tensor (*)(const at::Tensor& output, const at::Tensor& v);
+  explicit Flawed(Flaw flaw) : flaw_(flaw) {}
+
+  attn::Cost cost(const Problem& p, Protocol) const override { return {1, 1, p.input_bytes()}; }
+  at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
+                       const at::Tensor& rows) const override {
+    return attn::reference::softmax(q, k, v, mask, rows);
+  }
+
+ protected:
+  at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask&) override {
+    ran("test");
+    return flaw_(at::matmul(at::softmax(at::matmul(q, k.transpose(2, 3)) / std::sqrt(double(q.size(3))), -1), v), v);
+  }
+
+ private:
+  Flaw flaw_;
+};
+
+struct RegisterFlawed {
+  RegisterFlawed(const char* name, Flawed::Flaw flaw) {
+    attn::RegisterMethod({name, "softmax attention with a flaw", "O(N²)", "O(N²)", {}, [flaw](const attn::Options&) {
+                            return std::make_shared<Flawed>(flaw);
+                          }});
+  }
+};
+
+// Beyond what is compared row by row before the first call at full size.
+bool is_long(const at::Tensor& output) { return output.size(2) > 300; }
+
+const RegisterFlawed flawed[] = {
+    {"test-right", [](const at::Tensor& out, const at::Tensor&) { return out; }},
+    {"test-wrong-values", [](const at::Tensor& out, const at::Tensor&) { return out * 1.01; }},
+    {"test-wrong-gradient", [](const at::Tensor& out, const at::Tensor& v) { return out + 0.01 * (v - v.detach()); }},
+    {"test-nan", [](const at::Tensor& out, const at::Tensor&) { return out / 0. * 0.; }},
+    {"test-infinite", [](const at::Tensor& out, const at::Tensor&) { return out / 0.; }},
+    {"test-throws", [](const at::Tensor&, const at::Tensor&) -> at::Tensor { throw std::runtime_error("no luck today"); }},
+    {"test-throws-check",
+     [](const at::Tensor& out, const at::Tensor&) -> at::Tensor {
+       TORCH_CHECK(out.dim() == 7, "seven dimensions wanted");
+       return out;
+     }},
+    {"test-bad-alloc", [](const at::Tensor&, const at::Tensor&) -> at::Tensor { throw std::bad_alloc(); }},
+    {"test-wrong-when-long", [](const at::Tensor& out, const at::Tensor&) { return is_long(out) ? out * 1.01 : out; }},
+    {"test-wrong-last-row",
+     [](const at::Tensor& out, const at::Tensor&) {
+       if (!is_long(out)) return out;
+       auto wrong = out.clone();
+       wrong.select(2, -1).mul_(1.5);
+       return wrong;
+     }},
+    {"test-wrong-gradient-when-long",
+     [](const at::Tensor& out, const at::Tensor& v) { return is_long(out) ? out + 0.01 * (v - v.detach()) : out; }},
+    // In a row that is hardly ever among the random ones.
+    {"test-nan-when-long",
+     [](const at::Tensor& out, const at::Tensor&) {
+       if (!is_long(out)) return out;
+       auto wrong = out.clone();
+       wrong.select(0, -1).select(0, -1)[333][0].fill_(std::nan(""));
+       return wrong;
+     }},
+    {"test-greedy",
+     [](const at::Tensor& out, const at::Tensor&) {
+       if (is_long(out)) at::empty({int64_t{1} << 28}, at::kFloat);
+       return out;
+     }},
+};
+
+Case quick_case(const std::string& method, int64_t query_len = 64) {
+  Case c;
+  c.method = method;
+  c.batch = 2;
+  c.heads = 3;
+  c.query_len = query_len;
+  c.head_dim = 8;
+  c.threads = 2;
+  c.warmup_s = 0;
+  c.noise_target = 1e9;
+  c.time_budget_s = 0;
+  c.complete();
+  return c;
+}
+
+Record measured(Case c) {
+  c.complete();
+  return measure(c);
+}
+
+void expect_no_times(const Record& record) {
+  for (const auto& column : columns()) {
+    if (column.group == "time") {
+      EXPECT_FALSE(record.has(column.name)) << column.name;
+    }
+  }
+}
+
+Record expect_failure(const Case& c, const char* failure_kind) {
+  auto record = measure(c);
+  EXPECT_EQ(record.text("outcome"), "failed");
+  EXPECT_EQ(record.text("failure_kind"), failure_kind) << record.text("reason");
+  expect_no_times(record);
+  return record;
+}
+
+TEST(Measure, ARightMethodGetsItsColumns) {
+  for (const auto* protocol : {"forward", "forward_backward"}) {
+    auto c = quick_case("test-right", 400);
+    c.protocol = protocol;
+    const bool backward = c.protocol == "forward_backward";
+    const auto record = measure(c);
+    ASSERT_TRUE(record.measured()) << record.text("reason");
+    EXPECT_EQ(record.text("implementation"), "test");
+    EXPECT_FALSE(record.has("failure_kind"));
+    // Time.
+    const auto samples = record.get("time_samples_ms").get<std::vector<double>>();
+    EXPECT_EQ(int64_t(samples.size()), record.get("samples").get<int64_t>());
+    EXPECT_GE(samples.size(), 5u);
+    for (const auto ms : samples) EXPECT_GT(ms, 0);
+    EXPECT_GE(record.number("calls_per_sample"), 1);
+    EXPECT_GE(record.number("warmup_calls"), 1);
+    EXPECT_GT(record.number("time_first_ms"), 0);
+    EXPECT_GT(record.number("measured_s"), record.number("time_first_ms") / 1e3);
+    EXPECT_EQ(record.text("stop_reason"), "time_budget");
+    // Memory: [2,3,400,8] floats, four of them with the output's gradient.
+    const int64_t tensor = 2 * 3 * 400 * 8 * 4;
+    EXPECT_EQ(record.get("input_bytes"), (backward ? 4 : 3) * tensor);
+    EXPECT_EQ(record.get("output_bytes"), (backward ? 4 : 1) * tensor);
+    const int64_t scores = 2 * 3 * 400 * 400 * 4;
+    EXPECT_GE(record.number("peak_extra_bytes"), 2 * scores);
+    EXPECT_LE(record.number("peak_extra_bytes"), 4 * scores + 8 * tensor);
+    EXPECT_EQ(record.get("largest_allocation_bytes"), scores);
+    EXPECT_EQ(record.number("peak_allocated_bytes"), record.number("peak_extra_bytes") + record.number("input_bytes"));
+    EXPECT_EQ(record.number("peak_extra_bytes_per_sample"), record.number("peak_extra_bytes") / 2);
+    if (backward) {
+      EXPECT_GE(record.number("saved_bytes"), scores);
+      EXPECT_LE(record.number("saved_bytes"), 2 * scores + 4 * tensor);
+    } else {
+      EXPECT_EQ(record.get("saved_bytes"), 0);
+    }
+    EXPECT_GT(record.number("rss_before_bytes"), 1 << 20);
+    // Agreement.
+    EXPECT_GT(record.number("max_rel_error"), 0);
+    EXPECT_LT(record.number("max_rel_error"), record.number("error_tolerance"));
+    EXPECT_EQ(record.get("rows_checked"), 64);
+    EXPECT_EQ(record.number("flops"), 1);
+    // What the driver must be able to read.
+    EXPECT_NO_THROW(Record::parse(Json::parse(record.to_json().dump())));
+  }
+}
+
+TEST(Measure, EveryRegisteredMethodOnTheCpu) {
+  for (const auto* entry : attn::methods()) {
+    if (entry->name.starts_with("test-")) continue;
+    for (const auto* dtype : {"float32", "float64", "bfloat16"}) {
+      for (const bool causal : {false, true}) {
+        auto c = quick_case(entry->name, 320);
+        c.head_dim = c.value_dim = 64;
+        c.protocol = "forward_backward";
+        c.dtype = dtype;
+        c.causal = causal;
+        c.key_lengths = causal ? "uniform" : "full";
+        const auto record = measure(c);
+        if (record.text("failure_kind") == kind::unsupported) continue;
+        EXPECT_TRUE(record.measured()) << entry->name << " " << dtype << ": " << record.text("reason");
+        EXPECT_FALSE(record.text("implementation").empty()) << entry->name;
+      }
+    }
+  }
+}
+
+TEST(Measure, WrongValuesAreInvalid) {
+  const auto record = expect_failure(quick_case("test-wrong-values"), kind::invalid);
+  EXPECT_NEAR(record.number("max_rel_error"), 0.01, 1e-4);
+  EXPECT_CONTAINS(record.text("reason"), "output disagrees with the float64 reference: relative error 0.0");
+  EXPECT_CONTAINS(record.text("reason"), "accepted 0.0005");
+}
+
+TEST(Measure, AWrongGradientIsInvalidWhereItIsAskedFor) {
+  auto c = quick_case("test-wrong-gradient");
+  EXPECT_TRUE(measure(c).measured());
+  c.protocol = "forward_backward";
+  EXPECT_CONTAINS(expect_failure(c, kind::invalid).text("reason"), "v gradient disagrees");
+}
+
+TEST(Measure, NanAndInfinityAreInvalid) {
+  for (const auto* method : {"test-nan", "test-infinite"})
+    EXPECT_EQ(expect_failure(quick_case(method), kind::invalid).text("reason"), "NaN or infinity in the results");
+}
+
+TEST(Measure, WhatIsWrongAtTheTimedSizeOnlyIsInvalid) {
+  for (const auto* method : {"test-wrong-when-long", "test-wrong-last-row"}) {
+    EXPECT_TRUE(measure(quick_case(method, 300)).measured()) << method;
+    auto c = quick_case(method, 700);
+    c.batch = c.heads = 1;
+    const auto record = expect_failure(c, kind::invalid);
+    EXPECT_CONTAINS(record.text("reason"), "output disagrees");
+    EXPECT_EQ(record.get("rows_checked"), 64);
+  }
+  auto backward = quick_case("test-wrong-gradient-when-long", 700);
+  backward.protocol = "forward_backward";
+  EXPECT_CONTAINS(expect_failure(backward, kind::invalid).text("reason"), "v gradient disagrees");
+  EXPECT_EQ(expect_failure(quick_case("test-nan-when-long", 700), kind::invalid).text("reason"),
+            "NaN or infinity in the results");
+}
+
+TEST(Measure, WhatAMethodThrowsIsAnError) {
+  EXPECT_EQ(expect_failure(quick_case("test-throws"), kind::error).text("reason"), "no luck today");
+  const auto record = expect_failure(quick_case("test-throws-check"), kind::error);
+  EXPECT_CONTAINS(record.text("reason"), "seven dimensions wanted");
+  EXPECT_FALSE(contains(record.text("reason"), "frame #")) << "a backtrace is no reason";
+}
+
+TEST(Measure, MemoryBeyondTheBudgetIsOutOfMemory) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer has an allocator and a memory map of its own";
+#endif
+  auto c = quick_case("test-greedy", 400);
+  c.memory_limit_bytes = 256 << 20;
+  EXPECT_CONTAINS(expect_failure(c, kind::oom).text("reason"), "1073741824 bytes");
+  EXPECT_NO_THROW(at::empty({int64_t{1} << 28}, at::kFloat)) << "the bound must be lifted after a failure";
+  c.memory_limit_bytes = int64_t{3} << 30;
+  EXPECT_TRUE(measure(c).measured());
+}
+
+TEST(Measure, BadAllocIsOutOfMemory) { expect_failure(quick_case("test-bad-alloc"), kind::oom); }
+
+// The buffer that evicts the caches belongs to the harness; the case's budget is the method's.
+TEST(Measure, TheCacheFlushIsNotInTheBudget) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer has an allocator and a memory map of its own";
+#endif
+  auto c = quick_case("test-right");
+  c.cache = "cold";
+  c.memory_limit_bytes = 32 << 20;
+  const auto record = measure(c);
+  EXPECT_TRUE(record.measured()) << record.text("reason");
+}
+
+TEST(Measure, ColdCallsAreNotBatched) {
+  auto c = quick_case("test-right");
+  c.min_samples = 7;
+  c.noise_target = 0;
+  c.warmup_s = 0.05;
+  const auto warm = measure(c);
+  EXPECT_GT(warm.number("calls_per_sample"), 1);
+  c.cache = "cold";
+  const auto cold = measure(c);
+  ASSERT_TRUE(cold.measured()) << cold.text("reason");
+  EXPECT_EQ(cold.get("calls_per_sample"), 1);
+  EXPECT_EQ(cold.get("samples"), 7);
+}
+
+TEST(Measure, ThreadsAreThoseAskedFor) {
+  auto c = quick_case("test-right");
+  for (const int64_t threads : {1, 2}) {
+    c.threads = threads;
+    EXPECT_TRUE(measure(c).measured());
+    EXPECT_EQ(at::get_num_threads(), threads);
+  }
+}
+
+TEST(Measure, WhatCannotRunIsSkippedWithItsReason) {
+  const auto skip = [](const Case& c) {
+    const auto record = measured(c);
+    EXPECT_EQ(record.text("outcome"), "skipped");
+    EXPECT_EQ(record.text("failure_kind"), "unsupported");
+    expect_no_times(record);
+    return record.text("reason");
+  };
+  auto c = quick_case("linear-einsum");
+  c.causal = true;
+  EXPECT_EQ(skip(c), "linear-einsum has no causal form");
+  c = quick_case("linear");
+  c.causal = true;
+  c.key_len = 32;
+  EXPECT_EQ(skip(c), "causal needs key_len = query_len");
+  c = quick_case("linear");
+  c.dtype = "float16";
+  EXPECT_EQ(skip(c), "linear takes float16 on CUDA only");
+  c = quick_case("linear");
+  c.device = "cuda";
+  EXPECT_EQ(skip(c), "this build has no CUDA") << "no module lies beside the tests";
+}
+
+TEST(Measure, CasesThatMakeNoSenseAreErrors) {
+  const auto error = [](const Case& c) { return expect_failure(c, kind::error).text("reason"); };
+  EXPECT_CONTAINS(error(quick_case("linaer")), "unknown method 'linaer'; known: ");
+  EXPECT_CONTAINS(error(quick_case("linear-chunked:chunk=0")),
+                  "linear-chunked: chunk = '0', expected a whole number of at least 1");
+  auto c = quick_case("linear");
+  c.key_lengths = "some";
+  EXPECT_CONTAINS(error(c), "key_lengths = 'some', expected 'full', 'uniform' or a number of keys");
+  c.key_lengths = "65";
+  EXPECT_CONTAINS(error(c), "key_lengths = 65 is beyond key_len = 64");
+  c = quick_case("linear");
+  c.batch = int64_t{1} << 60;
+  EXPECT_CONTAINS(error(c), "more bytes than 64-bit sizes can count");
+}
+
+TEST(Verify, ComparesEveryRow) {
+  auto c = quick_case("test-right", 50);
+  auto record = verify(c);
+  EXPECT_TRUE(record.measured());
+  EXPECT_EQ(record.get("rows_checked"), 2 * 3 * 50);
+  EXPECT_LT(record.number("max_rel_error"), record.number("error_tolerance"));
+  EXPECT_EQ(record.text("implementation"), "test");
+  expect_no_times(record);
+
+  EXPECT_EQ(verify(quick_case("test-wrong-values")).text("failure_kind"), "invalid");
+  EXPECT_EQ(verify(quick_case("test-nan")).text("failure_kind"), "invalid");
+  EXPECT_EQ(verify(quick_case("test-throws")).text("failure_kind"), "error");
+  EXPECT_EQ(verify(quick_case("test-nan-when-long", 400)).text("failure_kind"), "invalid");
+  c = quick_case("test-wrong-gradient");
+  EXPECT_TRUE(verify(c).measured());
+  c.protocol = "forward_backward";
+  EXPECT_EQ(verify(c).text("failure_kind"), "invalid");
+  c = quick_case("linear-einsum");
+  c.causal = true;
+  EXPECT_EQ(verify(c).text("failure_kind"), "unsupported");
+}
+
+TEST(Plan, GivesTheCostAndTouchesNoTensor) {
+  auto c = quick_case("softmax", int64_t{1} << 30);  // 100 GB of inputs
+  const AllocationCounter counter;
+  const auto record = plan(c);
+  EXPECT_EQ(counter.peak_bytes(), 0);
+  EXPECT_FALSE(record.has("outcome")) << record.text("reason");
+  Problem problem;
+  problem.batch = 2;
+  problem.heads = 3;
+  problem.query_len = problem.key_len = int64_t{1} << 30;
+  problem.head_dim = problem.value_dim = 8;
+  const auto cost = attn::make_method("softmax")->cost(problem, Protocol::forward);
+  EXPECT_EQ(record.number("flops"), cost.flops);
+  EXPECT_EQ(record.number("min_bytes"), cost.min_bytes);
+  EXPECT_EQ(record.number("predicted_peak_bytes"), cost.peak_bytes);
+  EXPECT_GT(cost.flops, 1e19);
+}
+
+TEST(Plan, SaysWhatCannotRun) {
+  auto c = quick_case("linear-einsum");
+  c.causal = true;
+  EXPECT_EQ(plan(c).text("failure_kind"), "unsupported");
+  EXPECT_EQ(plan(quick_case("linaer")).text("failure_kind"), "error");
+  EXPECT_FALSE(plan(quick_case("test-nan")).has("outcome"));
+}
+
+TEST(Environment, SaysWhatBuildAndMachineThisIs) {
+  const auto record = environment();
+  for (const auto* column : {"revision", "dirty", "build", "compiler", "compiler_flags", "torch_version", "cpu_model",
+                             "processors", "instruction_set", "float32_matmul_precision"})
+    EXPECT_TRUE(record.has(column)) << column;
+  for (const auto& column : columns()) {
+    if (record.has(column.name)) {
+      EXPECT_EQ(column.group, "environment") << column.name;
+    }
+  }
+  EXPECT_EQ(record.text("float32_matmul_precision"), "highest");
+}
+
+TEST(DescribeMethods, ListsTheRegistry) {
+  const auto described = describe_methods();
+  const auto registered = attn::methods();
+  ASSERT_EQ(described.size(), registered.size());
+  for (size_t i = 0; i < described.size(); ++i) {
+    const auto& method = described[i];
+    EXPECT_EQ(method["name"], registered[i]->name);
+    EXPECT_EQ(method["description"], registered[i]->description);
+    EXPECT_EQ(method["time_order"], registered[i]->time_order);
+    EXPECT_EQ(method["memory_order"], registered[i]->memory_order);
+    EXPECT_EQ(method["options"].size(), registered[i]->options.size());
+    for (const auto* flag : {"full", "causal", "decoding", "nan_reaches_its_rows_only"})
+      EXPECT_TRUE(method["capabilities"][flag].is_boolean()) << flag;
+    EXPECT_FALSE(method["capabilities"]["dtypes"].empty());
+    if (method["name"] == "linear-chunked") {
+      EXPECT_EQ(method["options"][0]["name"], "chunk");
+      EXPECT_EQ(method["options"][0]["type"], "integer");
+      EXPECT_EQ(method["options"][0]["default"], 128);
+      EXPECT_EQ(method["options"][0]["least"], 1);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attnbench

@@ -1,0 +1,157 @@
+// Workers that take turns, as threads of one process with pipes between them.
+#include "harness/worker/turns.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "harness/worker/timing.h"
+#include "tests/support/errors_of.h"
+
+namespace attnbench {
+namespace {
+
+// Runs each of `workers` in a thread of its own with its turns, of which the first is that of `first`.
+void take_turns(const std::vector<std::function<void(Turns&)>>& workers, size_t first = 0, int processor = -1) {
+  std::vector<std::array<int, 2>> ring(workers.size());
+  for (auto& ends : ring) ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+  ASSERT_EQ(write(ring[first][1], "", 1), 1);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < workers.size(); ++i)
+    threads.emplace_back([&, i] {
+      Turns turns(ring[i][0], ring[(i + 1) % ring.size()][1], processor);
+      workers[i](turns);
+    });
+  for (auto& thread : threads) thread.join();
+}
+
+TEST(Turns, GoRoundFromTheFirst) {
+  std::string order;
+  const auto worker = [&](char name, int turns_taken) {
+    return [&order, name, turns_taken](Turns& turns) {
+      for (int i = 0; i < turns_taken && turns.await(); ++i) {
+        order += name;
+        turns.pass();
+      }
+    };
+  };
+  take_turns({worker('a', 3), worker('b', 3), worker('c', 3)}, 1);
+  EXPECT_EQ(order, "bcabcabca");
+  order.clear();
+  take_turns({worker('a', 2), worker('b', 1000)});
+  EXPECT_TRUE(order == "abab" || order == "ababb") << order << ": where one ends the others' turns are over";
+}
+
+TEST(Turns, NoneBeginsBeforeAllAreReady) {
+  bool late_is_ready = false;
+  take_turns({[&](Turns& turns) {
+                ASSERT_TRUE(turns.await());
+                EXPECT_TRUE(late_is_ready);
+              },
+              [&](Turns& turns) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                late_is_ready = true;
+                turns.await();
+              }});
+}
+
+TEST(Turns, OneThatEndsEarlyLeavesNobodyWaiting) {
+  take_turns({[](Turns& turns) { EXPECT_FALSE(turns.await()); }, [](Turns&) {}});
+}
+
+TEST(Turns, StayOnTheirProcessor) {
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  int processor = 0;
+  while (!CPU_ISSET(processor, &before)) ++processor;
+  const auto worker = [&](Turns& turns) {
+    turns.await();
+    cpu_set_t set;
+    ASSERT_EQ(sched_getaffinity(0, sizeof set, &set), 0);
+    EXPECT_EQ(CPU_COUNT(&set), 1);
+    EXPECT_TRUE(CPU_ISSET(processor, &set));
+  };
+  take_turns({worker, worker}, 0, processor);
+  take_turns({[](Turns& turns) {
+               EXPECT_CONTAINS(message_of<std::runtime_error>([&] { turns.await(); }), "cannot stay on processor 100000");
+             }},
+             0, 100000);
+}
+
+// What a turn begins with, on caches that others left, is no part of its median.
+TEST(TakeSamples, ByTurnsAreTheirMedians) {
+  const std::vector<double> turn_ms = {100, 4, 1, 6};  // together beyond the 10 ms of a turn with the last
+  size_t next = 0;
+  const Stopwatch stopwatch = [&](const auto& work) {
+    work();
+    const double ms = next == 0 ? 1 : turn_ms[(next - 1) % 4];  // one for the warm-up
+    ++next;
+    return Elapsed{2 * ms / 1e3, ms / 1e3};
+  };
+  Samples samples;
+  take_turns({[&](Turns& turns) { samples = take_samples({0, 5, 0.01, 0.3, 0, &turns}, stopwatch, [] {}, {}); }});
+  EXPECT_EQ(samples.ms, (std::vector<double>{8, 8, 8}));
+  EXPECT_EQ(samples.wall_ms, (std::vector<double>{4, 4, 4}));
+  EXPECT_EQ(samples.stop_reason, "turns");
+}
+
+TEST(TakeSamples, ByTurnsEndAtTheBudgetOfOne) {
+  const auto worker = [](Samples& samples, double budget_s) {
+    return [&samples, budget_s](Turns& turns) {
+      const Stopwatch stopwatch = [](const auto& work) {
+        work();
+        return Elapsed{0.02, 0.02};
+      };
+      samples = take_samples({0, 1, 0, budget_s, 0, &turns}, stopwatch, [] {}, {});
+    };
+  };
+  Samples a, b;
+  take_turns({worker(a, 0.07), worker(b, 1e9)});
+  EXPECT_EQ(a.ms.size(), 4u) << "calls longer than a turn are one";
+  EXPECT_GE(b.ms.size(), 4u);
+  EXPECT_LE(b.ms.size(), 5u);
+}
+
+TEST(TakeSamples, WithoutAnyTurnThereAreNone) {
+  take_turns({[](Turns& turns) {
+                EXPECT_CONTAINS(message_of<std::runtime_error>([&] {
+                                  take_samples({0, 1, 0, 1, 0, &turns}, time_on_host, [] {}, {});
+                                }),
+                                "take turns with has ended");
+              },
+              [](Turns&) {}});
+}
+
+TEST(TakeRounds, ByTurnsARoundIsASample) {
+  int steps = 0;
+  Samples samples;
+  const Stopwatch stopwatch = [&](const auto& work) {
+    work();
+    const double s = steps % 4 == 1 ? 1 : 1e-3;  // the first of four is slow
+    return Elapsed{s, s};
+  };
+  take_turns({[&](Turns& turns) {
+                samples = take_rounds(
+                    {0, 1, 0, 1e9, 0, &turns}, stopwatch, 4, [] {}, [&] { ++steps; }, {});
+              },
+              [](Turns& turns) {
+                for (int i = 0; i < 3 && turns.await(); ++i) turns.pass();
+              }});
+  EXPECT_GE(samples.ms.size(), 3u);
+  EXPECT_LE(samples.ms.size(), 4u);
+  EXPECT_EQ(steps, 4 * int(samples.ms.size()));
+  for (const auto ms : samples.ms) EXPECT_DOUBLE_EQ(ms, 1);
+  EXPECT_EQ(samples.stop_reason, "turns");
+}
+
+}  // namespace
+}  // namespace attnbench

@@ -1,0 +1,7 @@
+#include "attn/cpu/simd.h"
+#include "tests/support/exp_of.h"
+
+void attn::exp_avx512(const float* x, float* to, int64_t count) {
+  using V = kernels::Avx512;
+  for (int64_t i = 0; i < count; i += V::kLanes) V::store(to + i, V::exp(V::load(x + i)));
+}

@@ -1,0 +1,162 @@
+// What tests of methods share: the methods, masks and problems they loop over.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attn/agreement.h"
+#include "attn/cpu/instruction_set.h"
+#include "attn/registry.h"
+#include "tests/support/errors_of.h"
+
+namespace attn {
+
+// Every registered method, and settings of options that take another path. Methods that tests register are called "test-…".
+inline std::vector<std::string> method_specs() {
+  std::vector<std::string> specs;
+#ifdef ATTN_CUDA_EMULATION  // the methods that have CUDA kernels, by these
+  for (const auto* spec :
+       {"linear:kernel=cuda", "linear:kernel=cuda-tf32", "linear:kernel=cuda-plain",
+        "lsh:rounds=1,chunk=64,buckets=4,kernel=cuda", "lsh:rounds=2,chunk=64,buckets=132,profile=fast-transformers,kernel=cuda"})
+    specs.emplace_back(spec);
+  return specs;
+#endif
+  for (const auto* entry : methods())
+    if (!entry->name.starts_with("test-")) specs.push_back(entry->name);
+  // Many chunks, the last one partial; a projection shorter than the keys; few random features; factored buckets.
+  for (const auto* spec :
+       {"linear-chunked:chunk=7", "favor:chunk=7,features=16,kernel=composed", "rff:chunk=7,seed=5", "linformer:rank=8",
+        "lsh:rounds=2,chunk=8,buckets=16", "lsh:rounds=2,chunk=8,profile=fast-transformers", "lsh:rounds=1,chunk=16,buckets=132",
+        "lsh-composed:rounds=2,chunk=8,buckets=16", "lsh-composed:rounds=2,chunk=8,profile=fast-transformers"})
+    specs.push_back(spec);
+  // The kernels that are not the best there are here.
+  for (const auto set : kernels::available_instruction_sets()) {
+    if (set == kernels::available_instruction_sets().back()) break;
+    for (const std::string name : {"linear:", "linear-elu0.1:", "taylor:", "polynomial-2:", "favor:features=24,",
+                                   "lsh:rounds=2,chunk=8,buckets=16,", "lsh:rounds=2,chunk=8,profile=fast-transformers,"})
+      specs.push_back(name + "kernel=" + kernels::name_of(set));
+  }
+  return specs;
+}
+
+#ifdef ATTN_CUDA_EMULATION
+constexpr int64_t kLongest = 140;  // emulation is slow
+#else
+constexpr int64_t kLongest = 300;
+#endif
+
+// Those that contracts are checked in; float16 is refused but on CUDA.
+constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf};
+
+enum class Masking { none, causal, key_lengths, causal_and_key_lengths };
+constexpr Masking kMaskings[] = {Masking::none, Masking::causal, Masking::key_lengths, Masking::causal_and_key_lengths};
+
+inline const char* name_of(Masking masking) {
+  constexpr const char* names[] = {"none", "causal", "key_lengths", "causal_and_key_lengths"};
+  return names[size_t(masking)];
+}
+inline bool is_causal(Masking m) { return m == Masking::causal || m == Masking::causal_and_key_lengths; }
+inline bool has_key_lengths(Masking m) { return m == Masking::key_lengths || m == Masking::causal_and_key_lengths; }
+
+// As a part of a test's name.
+inline std::string identifier(std::string text) {
+  for (auto& c : text)
+    if (!isalnum(static_cast<unsigned char>(c))) c = '_';
+  return text;
+}
+
+struct Shape {
+  int64_t query_len, key_len, head_dim, value_dim;
+};
+
+inline std::string text_of(const Shape& s) {
+  return "N=" + std::to_string(s.query_len) + " L=" + std::to_string(s.key_len) + " D=" + std::to_string(s.head_dim) +
+         " M=" + std::to_string(s.value_dim);
+}
+
+inline Problem problem_of(const Shape& shape, at::ScalarType dtype, Masking masking, int64_t batch = 2, int64_t heads = 2) {
+  Problem p;
+  p.batch = batch;
+  p.heads = heads;
+  p.query_len = shape.query_len;
+  p.key_len = shape.key_len;
+  p.head_dim = shape.head_dim;
+  p.value_dim = shape.value_dim;
+  p.dtype = dtype;
+  p.causal = is_causal(masking);
+  if (has_key_lengths(masking)) p.key_lengths = KeyLengthDistribution::parse("uniform");
+  return p;
+}
+
+// The first batch entry has no visible key, the second two thirds of them, others any number. Also for problems that are
+// none, causal with unequal lengths: to see them refused.
+inline Inputs inputs_of(Problem problem, Protocol protocol, uint64_t seed = 1) {
+  const bool causal = std::exchange(problem.causal, false);
+  auto inputs = make_inputs(problem, protocol, seed);
+  inputs.mask.causal = causal;
+  if (!problem.key_lengths.is_full() && problem.batch > 0) {
+    inputs.mask.key_lengths->select(0, 0).fill_(0);
+    if (problem.batch > 1) inputs.mask.key_lengths->select(0, 1).fill_((2 * problem.key_len + 2) / 3);
+  }
+  return inputs;
+}
+
+// In one dimension taylor's weights are 2 or 0. A row whose weights are all 0 is divided by ε, and that its gradients, of the
+// size of 1/ε, cancel in a sum over all rows costs as many digits.
+inline bool divides_by_epsilon_alone(const std::string& spec, const Problem& problem) {
+  return spec.starts_with("taylor") && problem.head_dim == 1;
+}
+
+// Why this problem must be refused, or nothing.
+inline std::optional<std::string> why_not(const AttentionMethod& method, const Problem& problem, Protocol protocol) {
+  if (problem.causal && problem.key_len != problem.query_len) return "causal needs";
+  return method.why_unsupported(problem, protocol);
+}
+
+// Results, or nothing when the method rightly refused.
+inline std::optional<Results> call_or_refuse(AttentionMethod& method, const Problem& problem, const Inputs& inputs,
+                                             Protocol protocol) {
+  const auto reason = why_not(method, problem, protocol);
+  if (!reason) return call(method, inputs, protocol);
+  const auto message = attnbench::message_of<c10::ValueError>([&] { call(method, inputs, protocol); });
+  EXPECT_CONTAINS(message, *reason);
+  return std::nullopt;
+}
+
+inline bool all_finite(const at::Tensor& x) { return at::isfinite(x).all().item<bool>(); }
+
+inline double largest_difference(const at::Tensor& a, const at::Tensor& b) {
+  return a.numel() == 0 ? 0 : (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
+}
+
+constexpr std::pair<const char*, at::Tensor Results::*> kGradients[] = {
+    {"q gradient", &Results::q_gradient}, {"k gradient", &Results::k_gradient}, {"v gradient", &Results::v_gradient}};
+
+// Equal but for rounding: the largest difference over the largest entry.
+inline void expect_close(const at::Tensor& result, const at::Tensor& expected, double tolerance, const std::string& what) {
+  ASSERT_EQ(result.sizes(), expected.sizes()) << what;
+  if (expected.numel() == 0) return;
+  ASSERT_TRUE(all_finite(result)) << what;
+  const auto scale = std::max(1e-30, expected.to(at::kDouble).abs().max().item<double>());
+  EXPECT_LE(largest_difference(result, expected) / scale, tolerance) << what;
+}
+
+// A gradient that is almost nothing beside the others has no scale of its own.
+inline void expect_close(const Results& results, const Results& expected, double tolerance) {
+  expect_close(results.output, expected.output, tolerance, "output");
+  if (!expected.q_gradient.defined() || expected.q_gradient.numel() == 0) return;
+  double scale = 1e-30;
+  for (const auto& [name, member] : kGradients)
+    scale = std::max(scale, (expected.*member).to(at::kDouble).abs().max().item<double>());
+  for (const auto& [name, member] : kGradients) {
+    ASSERT_TRUE(all_finite(results.*member)) << name;
+    EXPECT_LE(largest_difference(results.*member, expected.*member) / scale, tolerance) << name;
+  }
+}
+
+}  // namespace attn

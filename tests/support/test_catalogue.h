@@ -1,0 +1,24 @@
+// A catalogue of methods without a worker behind it.
+#pragma once
+
+#include "harness/sweep/catalogue.h"
+#include "harness/process/worker_process.h"
+#include "tests/support/temp_folder.h"
+
+namespace attnbench {
+
+constexpr auto kMethodsJson = R"([
+  {"name": "linear", "options": [{"name": "chunk"}]},
+  {"name": "lsh-4", "options": [{"name": "buckets"}, {"name": "profile"}]},
+  {"name": "sdpa", "options": []},
+  {"name": "softmax", "options": []}])";
+
+inline Catalogue test_catalogue() {
+  const TempFolder folder;
+  set_worker_path(folder.write("attnbench-worker", ""));
+  folder.write("libattn.so", "");
+  folder.write("methods.json", kMethodsJson);
+  return Catalogue::load();
+}
+
+}  // namespace attnbench
