@@ -6,9 +6,9 @@
 #include <set>
 
 #include "harness/analysis/analysis.h"
-#include "harness/sweep/catalogue.h"
 #include "harness/cli/commands.h"
 #include "harness/records/result_folder.h"
+#include "harness/sweep/catalogue.h"
 #include "harness/text/text_table.h"
 #include "harness/text/units.h"
 
@@ -126,11 +126,11 @@ Run add_analyse_command(CLI::App& command) {
   command.add_option("folder", options->folder, "folder with records.jsonl, or such a file")->required();
   command.add_option("--memory", options->budgets, "memory budgets, such as 11GiB,24GiB")->delimiter(',');
   command.add_flag("--json", options->json, "as JSON");
-  return [options] {
+  return [options](const WorkerProgram& worker) {
     const auto records = read_records(options->folder);
     std::vector<double> budgets;
     for (const auto& budget : options->budgets) budgets.push_back(double(parse_bytes(budget)));
-    const auto analysis = analyse(records, Catalogue::load().methods(), budgets);
+    const auto analysis = analyse(records, Catalogue::load(worker).methods(), budgets);
     if (options->json) {
       fmt::print("{}\n", analysis.to_json().dump(2, ' ', false, Json::error_handler_t::replace));
       return 0;

@@ -1,13 +1,16 @@
-// The commands of `attnbench`. Each adds itself to the command line and runs when it was chosen; run() returns the exit
-// code and throws UsageError or Interrupted.
+// The commands of `attnbench`. Each adds its options to the command line and returns the function that runs it when it was
+// chosen. That function is given the worker program that the command line names, returns the exit code, and throws UsageError
+// or Interrupted.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <functional>
 
+#include "harness/process/worker_process.h"
+
 namespace attnbench {
 
-using Run = std::function<int()>;
+using Run = std::function<int(const WorkerProgram& worker)>;
 
 Run add_list_command(CLI::App& command);
 Run add_verify_command(CLI::App& command);

@@ -8,14 +8,14 @@
 #include <set>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/record_table.h"
+#include "harness/cli/shared_options.h"
+#include "harness/records/result_folder.h"
 #include "harness/statistics/comparison.h"
+#include "harness/sweep/sweep_file.h"
 #include "harness/text/errors.h"
 #include "harness/text/json_numbers.h"
 #include "harness/text/nearest.h"
-#include "harness/cli/record_table.h"
-#include "harness/records/result_folder.h"
-#include "harness/cli/shared_options.h"
-#include "harness/sweep/sweep_file.h"
 #include "harness/text/text_table.h"
 #include "harness/text/units.h"
 
@@ -214,7 +214,7 @@ Run add_compare_command(CLI::App& command) {
   add_criteria_options(command, options->criteria);
   add_format_option(command, options->format);
   command.add_flag("--json", options->json, "as JSON");
-  return [options] {
+  return [options](const WorkerProgram&) {
     const auto known = axis_names();
     for (const auto& axis : options->apart)
       if (std::find(known.begin(), known.end(), axis) == known.end())

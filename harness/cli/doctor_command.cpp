@@ -4,30 +4,30 @@
 
 #include "harness/cli/commands.h"
 #include "harness/cli/record_table.h"
-#include "harness/text/units.h"
 #include "harness/process/worker_process.h"
 #include "harness/schema/machine.h"
+#include "harness/text/units.h"
 
 namespace attnbench {
 
 Run add_doctor_command(CLI::App& command) {
   const auto json = std::make_shared<bool>(false);
   command.add_flag("--json", *json, "as JSON");
-  return [json] {
-    const auto environment = Record::parse(ask_worker("environment", nullptr, 1)[0]);
-    const auto ceilings = ask_worker("ceilings", nullptr, 1)[0];
+  return [json](const WorkerProgram& worker) {
+    const auto environment = Record::parse(ask_worker(worker, "environment", nullptr, 1)[0]);
+    const auto ceilings = ask_worker(worker, "ceilings", nullptr, 1)[0];
     if (*json) {
       Json all;
       for (const auto& column : columns())
         if (column.group == "environment") all[column.name] = environment.get(column.name);
       all["available_memory_bytes"] = available_memory_bytes();
-      all["worker"] = worker_path();
+      all["worker"] = worker.path;
       all["ceilings"] = ceilings;
       fmt::print("{}\n", all.dump(2));
       return 0;
     }
     fmt::print("{}  {:<28} {}\n  {:<28} {}\n\nceilings, measured on {} threads\n", record_sheet(environment), "available memory",
-               format_bytes(double(available_memory_bytes())), "worker", worker_path(), ceilings.at("threads").get<int>());
+               format_bytes(double(available_memory_bytes())), "worker", worker.path, ceilings.at("threads").get<int>());
     const auto line = [&](const char* name, const char* key, const char* unit) {
       fmt::print("  {:<28} {:.1f} {}\n", name, ceilings.at(key).get<double>(), unit);
     };

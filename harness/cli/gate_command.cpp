@@ -7,17 +7,17 @@
 #include <optional>
 #include <random>
 
-#include "harness/gate/builds.h"
 #include "harness/cli/commands.h"
-#include "harness/text/errors.h"
+#include "harness/cli/shared_options.h"
+#include "harness/gate/builds.h"
 #include "harness/gate/gate.h"
 #include "harness/gate/gate_report.h"
 #include "harness/gate/gate_suite.h"
+#include "harness/process/worker_process.h"
 #include "harness/records/result_folder.h"
-#include "harness/cli/shared_options.h"
+#include "harness/text/errors.h"
 #include "harness/text/text_table.h"
 #include "harness/text/units.h"
-#include "harness/process/worker_process.h"
 
 namespace attnbench {
 namespace {
@@ -74,10 +74,9 @@ std::vector<Judgement> judge_times(GateSuite& suite, const GatePlan& plan) {
   return gate.judgements();
 }
 
-GateResult run_gate(const Options& options) {
+GateResult run_gate(const WorkerProgram& own, const Options& options) {
   if (options.base.empty())
     throw UsageError("--base names the build to compare with: a build folder, a program or a git revision");
-  const auto own = worker_path();
   const auto candidate = options.candidate.empty() ? own : worker_of(options.candidate);
   GateSuite suite(options.suite, {{"base", worker_of(options.base)}, {"candidate", candidate, options.inject.value_or(0)}});
   suite.check();
@@ -105,9 +104,9 @@ double between_quartiles(std::vector<double> values) {
 
 // Three processes of one build take turns, the third slowed down: what the gate would have made of the first against the second
 // and against the third.
-GateResult calibrate(Options options) {
+GateResult calibrate(const WorkerProgram& own, Options options) {
   if (!options.inject) options.inject = 10;
-  const auto worker = options.candidate.empty() ? worker_path() : worker_of(options.candidate);
+  const auto worker = options.candidate.empty() ? own : worker_of(options.candidate);
   GateSuite suite(options.suite, {{"base", worker}, {"same", worker}, {"slowed", worker, *options.inject}});
   suite.check();
   const auto check_usable = [&] {
@@ -211,7 +210,9 @@ Run add_gate_command(CLI::App& command) {
   command.add_flag("--markdown", options->markdown, "the table as Markdown");
   command.add_flag("--json", options->json, "as JSON");
   command.add_flag("-q,--quiet", options->suite.quiet, "no progress");
-  return [options] { return int(options->calibrate ? calibrate(*options) : run_gate(*options)); };
+  return [options](const WorkerProgram& own) {
+    return int(options->calibrate ? calibrate(own, *options) : run_gate(own, *options));
+  };
 }
 
 }  // namespace attnbench

@@ -5,11 +5,11 @@
 #include <unordered_map>
 
 #include "harness/cli/commands.h"
+#include "harness/records/result_folder.h"
+#include "harness/sweep/sweep_file.h"
 #include "harness/text/csv.h"
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"
-#include "harness/records/result_folder.h"
-#include "harness/sweep/sweep_file.h"
 
 namespace attnbench {
 namespace {
@@ -113,7 +113,7 @@ Run add_import_command(CLI::App& command) {
   command.add_option("--out", options->out, "folder of records that they join")->required();
   command.add_option("--source", options->source, "where they were measured, unless a column external_source says it");
   command.add_flag("-q,--quiet", options->quiet, "no summary");
-  return [options] { return run_import(*options); };
+  return [options](const WorkerProgram&) { return run_import(*options); };
 }
 
 }  // namespace attnbench

@@ -5,20 +5,20 @@
 #include <filesystem>
 #include <memory>
 
-#include "harness/sweep/catalogue.h"
 #include "harness/cli/commands.h"
-#include "harness/text/errors.h"
-#include "harness/sweep/sweep_file.h"
-#include "harness/text/text_table.h"
 #include "harness/schema/record.h"
+#include "harness/sweep/catalogue.h"
+#include "harness/sweep/sweep_file.h"
+#include "harness/text/errors.h"
+#include "harness/text/text_table.h"
 
 namespace attnbench {
 namespace {
 
 namespace fs = std::filesystem;
 
-void list_methods(bool json) {
-  const auto catalogue = Catalogue::load();
+void list_methods(const WorkerProgram& worker, bool json) {
+  const auto catalogue = Catalogue::load(worker);
   if (json) return fmt::print("{}\n", catalogue.methods().dump(2));
   TextTable table;
   for (const auto* header : {"method", "time", "memory", "causal", "decoding", "options", "description"})
@@ -59,14 +59,14 @@ fs::path sweeps_folder() {
   return fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "sweeps";
 }
 
-void list_sweeps(bool json) {
+void list_sweeps(const WorkerProgram& worker, bool json) {
   const auto folder = sweeps_folder();
   if (!fs::is_directory(folder)) throw UsageError(fmt::format("{}: no such folder, expected sweep files in it", folder.string()));
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(folder))
     if (entry.path().extension() == ".toml") files.push_back(entry.path());
   std::sort(files.begin(), files.end());
-  const auto catalogue = Catalogue::load();
+  const auto catalogue = Catalogue::load(worker);
   auto all = Json::array();
   TextTable table;
   table.add_column("sweep");
@@ -92,10 +92,10 @@ Run add_list_command(CLI::App& command) {
   const auto options = std::make_shared<Options>();
   command.add_option("what", options->what, "methods, sweeps or columns")->check(CLI::IsMember({"methods", "sweeps", "columns"}));
   command.add_flag("--json", options->json, "as JSON");
-  return [options] {
-    if (options->what == "methods") list_methods(options->json);
+  return [options](const WorkerProgram& worker) {
+    if (options->what == "methods") list_methods(worker, options->json);
     else if (options->what == "columns") list_columns(options->json);
-    else list_sweeps(options->json);
+    else list_sweeps(worker, options->json);
     return 0;
   };
 }

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "harness/cli/commands.h"
+#include "harness/process/worker_process.h"
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"
-#include "harness/process/worker_process.h"
 
 namespace {
 
@@ -44,8 +44,8 @@ int main(int argc, char** argv) {
                "attnbench");
   app.require_subcommand(1);
   app.fallthrough();
-  app.add_option_function<std::string>("--worker", set_worker_path,
-                                       "worker program; by default attnbench-worker beside this one");
+  auto worker = worker_beside_this_program();
+  app.add_option("--worker", worker.path, "worker program; by default attnbench-worker beside this one");
   struct Entry {
     const char* name;
     const char* description;
@@ -82,7 +82,7 @@ int main(int argc, char** argv) {
     catch_interrupts();
     for (const auto& [command, run] : commands) {
       if (!command->parsed()) continue;
-      const int code = run();
+      const int code = run(worker);
       if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
         throw UsageError(fmt::format("standard output: cannot write: {}", std::strerror(errno)));
       return code;

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <memory>
 
+#include "harness/cli/commands.h"
+#include "harness/cli/record_table.h"
+#include "harness/process/worker_process.h"
 #include "harness/sweep/case_runner.h"
 #include "harness/sweep/catalogue.h"
-#include "harness/cli/commands.h"
 #include "harness/text/errors.h"
-#include "harness/cli/record_table.h"
 #include "harness/text/units.h"
-#include "harness/process/worker_process.h"
 
 namespace attnbench {
 
@@ -39,14 +39,14 @@ Run add_measure_command(CLI::App& command) {
     }
   }
   command.add_flag("--json", options->json, "the record as JSON");
-  return [options] {
-    Catalogue::load().check(options->c.method);
+  return [options](const WorkerProgram& worker) {
+    Catalogue::load(worker).check(options->c.method);
     options->c.complete();
-    auto planned = plan_cases({options->c})[0];
+    auto planned = plan_cases(worker, {options->c})[0];
     if (!planned.has("outcome") && predicted_need_bytes(planned) > planned.number("memory_limit_bytes"))
       predict(planned, TimePredictor(Ceilings::nominal(options->c.threads)));
-    const auto environment = Record::parse(ask_worker("environment", nullptr, 1)[0]);
-    const auto record = run_case(options->c, planned, environment, std::nullopt);
+    const auto environment = Record::parse(ask_worker(worker, "environment", nullptr, 1)[0]);
+    const auto record = run_case(worker, options->c, planned, environment, std::nullopt);
     if (options->json) fmt::print("{}\n", record.to_json().dump(-1, ' ', false, Json::error_handler_t::replace));
     else fmt::print("{}", record_sheet(record));
     return record.text("outcome") == outcome::failed ? 1 : 0;

@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "harness/cli/commands.h"
-#include "harness/text/errors.h"
 #include "harness/records/result_folder.h"
 #include "harness/sweep/shard.h"
+#include "harness/text/errors.h"
 
 namespace attnbench {
 namespace {
@@ -107,7 +107,7 @@ Run add_merge_command(CLI::App& command) {
   command.add_option("--out", options->out, "folder of all records")->required();
   command.add_flag("--keep-latest", options->keep_latest, "of records of one case that differ, the later one");
   command.add_flag("-q,--quiet", options->quiet, "no summary");
-  return [options] { return run_merge(*options); };
+  return [options](const WorkerProgram&) { return run_merge(*options); };
 }
 
 }  // namespace attnbench

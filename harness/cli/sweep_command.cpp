@@ -6,17 +6,17 @@
 #include <filesystem>
 #include <memory>
 
-#include "harness/sweep/case_runner.h"
-#include "harness/sweep/catalogue.h"
 #include "harness/cli/commands.h"
-#include "harness/text/errors.h"
 #include "harness/cli/progress.h"
 #include "harness/cli/record_table.h"
+#include "harness/process/worker_process.h"
 #include "harness/records/result_folder.h"
+#include "harness/sweep/case_runner.h"
+#include "harness/sweep/catalogue.h"
 #include "harness/sweep/shard.h"
 #include "harness/sweep/sweep_file.h"
+#include "harness/text/errors.h"
 #include "harness/text/units.h"
-#include "harness/process/worker_process.h"
 
 namespace attnbench {
 namespace {
@@ -111,15 +111,15 @@ void print_plan(const std::vector<Record>& planned, const TimePredictor& predict
   fmt::print("{}\n{} cases, at least {}\n", table.render(), planned.size(), format_seconds(total_s));
 }
 
-int run_sweep(const SweepOptions& options) {
-  const auto catalogue = Catalogue::load();
+int run_sweep(const WorkerProgram& worker, const SweepOptions& options) {
+  const auto catalogue = Catalogue::load(worker);
   const SweepFile sweep(options.file, catalogue, overrides_of(options));
   const auto shard = Shard::parse(options.shard);
   std::vector<Case> cases;
   for (size_t i = 0; const auto& c : sweep.cases())
     if (shard.has(i++)) cases.push_back(c);
   if (cases.empty()) throw UsageError(fmt::format("shard {} of sweep {} has no case", options.shard, sweep.stem()));
-  auto planned = plan_cases(cases);
+  auto planned = plan_cases(worker, cases);
   for (auto& record : planned) sweep.published().annotate(record);
 
   if (options.dry_run) {
@@ -132,7 +132,7 @@ int run_sweep(const SweepOptions& options) {
     return 0;
   }
 
-  const auto environment = Record::parse(ask_worker("environment", nullptr, 1)[0]);
+  const auto environment = Record::parse(ask_worker(worker, "environment", nullptr, 1)[0]);
   auto out = options.out;
   if (out.empty()) {
     auto place = std::filesystem::path("results") / sweep.stem() / machine_slug(environment);
@@ -164,7 +164,7 @@ int run_sweep(const SweepOptions& options) {
     return 0;
   }
 
-  const auto ceilings_json = ask_worker("ceilings", nullptr, 1)[0];
+  const auto ceilings_json = ask_worker(worker, "ceilings", nullptr, 1)[0];
   const auto ceilings = Ceilings::from_json(ceilings_json);
   TimePredictor predictor(ceilings);
   for (const auto& record : folder.records())
@@ -184,7 +184,7 @@ int run_sweep(const SweepOptions& options) {
       auto& plan = planned[due[n]];
       predict(plan, predictor);
       progress.starting(n + 1, plan, rest_s);
-      const auto record = run_case(cases[due[n]], plan, environment, ceilings);
+      const auto record = run_case(worker, cases[due[n]], plan, environment, ceilings);
       folder.append(record);
       if (record.measured()) predictor.learn(record);
       failed += record.text("outcome") == outcome::failed ? 1 : 0;
@@ -221,7 +221,7 @@ Run add_sweep_command(CLI::App& command) {
   command.add_flag("--json", options->json, "the dry run as JSON");
   auto* const quiet = command.add_flag("-q,--quiet", options->quiet, "no progress");
   command.add_flag("-v,--verbose", options->verbose, "more about each case")->excludes(quiet);
-  return [options] { return run_sweep(*options); };
+  return [options](const WorkerProgram& worker) { return run_sweep(worker, *options); };
 }
 
 }  // namespace attnbench

@@ -4,8 +4,8 @@
 
 #include "harness/cli/commands.h"
 #include "harness/cli/record_table.h"
-#include "harness/records/result_folder.h"
 #include "harness/cli/shared_options.h"
+#include "harness/records/result_folder.h"
 
 namespace attnbench {
 
@@ -21,7 +21,7 @@ Run add_table_command(CLI::App& command) {
   add_format_option(command, options->format);
   command.add_option("--columns", options->columns, "stored columns instead of the summary")->delimiter(',');
   command.add_flag("--json", options->json, "the records as a JSON array");
-  return [options] {
+  return [options](const WorkerProgram&) {
     const auto records = read_records(options->folder);
     if (options->json) {
       auto all = Json::array();

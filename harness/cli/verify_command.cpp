@@ -4,12 +4,12 @@
 #include <map>
 #include <memory>
 
-#include "harness/sweep/catalogue.h"
 #include "harness/cli/commands.h"
-#include "harness/text/errors.h"
-#include "harness/text/text_table.h"
 #include "harness/process/worker_process.h"
 #include "harness/schema/record.h"
+#include "harness/sweep/catalogue.h"
+#include "harness/text/errors.h"
+#include "harness/text/text_table.h"
 
 namespace attnbench {
 namespace {
@@ -71,7 +71,7 @@ struct Row {
   }
 };
 
-void run_rows(std::vector<Row>& rows, const std::string& method) {
+void run_rows(const WorkerProgram& worker, std::vector<Row>& rows, const std::string& method) {
   auto request = Json::array();
   std::vector<std::pair<Row*, Case>> asked;
   for (auto& row : rows) {
@@ -81,7 +81,7 @@ void run_rows(std::vector<Row>& rows, const std::string& method) {
       asked.emplace_back(&row, c);
     }
   }
-  const auto answer = run_worker("verify", request, 900);
+  const auto answer = run_worker(worker, "verify", request, 900);
   for (size_t i = 0; i < asked.size(); ++i) {
     Record record(asked[i].second);
     if (i < answer.lines.size()) {
@@ -106,8 +106,8 @@ Run add_verify_command(CLI::App& command) {
   const auto options = std::make_shared<Options>();
   command.add_option("methods", options->methods, "methods, by default all");
   command.add_flag("--json", options->json, "as JSON");
-  return [options] {
-    const auto catalogue = Catalogue::load();
+  return [options](const WorkerProgram& worker) {
+    const auto catalogue = Catalogue::load(worker);
     auto methods = options->methods.empty() ? catalogue.names() : options->methods;
     for (const auto& method : methods) catalogue.check(method);
     std::vector<Row> rows;
@@ -115,7 +115,7 @@ Run add_verify_command(CLI::App& command) {
       for (const auto* dtype : {"float32", "float64", "bfloat16"})
         for (const bool causal : {false, true})
           for (const auto* key_lengths : {"full", "uniform", "0"}) rows.push_back({method, dtype, causal, key_lengths});
-    for (const auto& method : methods) run_rows(rows, method);
+    for (const auto& method : methods) run_rows(worker, rows, method);
 
     TextTable table;
     for (const auto* header : {"method", "dtype", "causal", "key lengths"}) table.add_column(header);

@@ -84,14 +84,14 @@ std::string build_revision(const std::string& revision) {
 
 }  // namespace
 
-std::string worker_of(const std::string& build_or_revision) {
+WorkerProgram worker_of(const std::string& build_or_revision) {
   fs::path path = build_or_revision;
   if (fs::is_directory(path)) path /= "attnbench-worker";
   else if (path.filename() == "attnbench") path = path.parent_path() / "attnbench-worker";
-  else if (!fs::exists(path)) return build_revision(build_or_revision);
+  else if (!fs::exists(path)) return {build_revision(build_or_revision)};
   if (access(path.c_str(), X_OK) != 0)
     throw UsageError(fmt::format("{}: {}; expected a worker that can be run", path.string(), std::strerror(errno)));
-  return fs::absolute(path).string();
+  return {fs::absolute(path).string()};
 }
 
 }  // namespace attnbench

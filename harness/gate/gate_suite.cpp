@@ -7,11 +7,10 @@
 #include <cmath>
 #include <numeric>
 
-#include "harness/sweep/case_runner.h"
-#include "harness/text/errors.h"
 #include "harness/statistics/statistics.h"
+#include "harness/sweep/case_runner.h"
 #include "harness/sweep/sweep_file.h"
-#include "harness/process/worker_process.h"
+#include "harness/text/errors.h"
 
 namespace attnbench {
 namespace {
@@ -79,8 +78,7 @@ void add_fault(SuiteCase& suite_case, const Side& side, const std::string& fault
 
 GateSuite::GateSuite(const SuiteOptions& options, std::vector<Side> sides)
     : options_(options), sides_(std::move(sides)), random_(options.seed) {
-  set_worker_path(sides_.at(1).worker);
-  const auto catalogue = Catalogue::load();
+  const auto catalogue = Catalogue::load(sides_.at(1).worker);
   SweepOverrides overrides;
   for (const auto& setting : options_.settings) overrides.add_setting(setting);
   const SweepFile sweep(options_.file, catalogue, overrides);
@@ -88,10 +86,7 @@ GateSuite::GateSuite(const SuiteOptions& options, std::vector<Side> sides)
     if (options_.instructions) force_avx2(c, catalogue);
     cases_.push_back({c, case_name(c), "", std::vector<SuiteCase::OfSide>(sides_.size())});
   }
-  for (auto& side : sides_) {
-    set_worker_path(side.worker);
-    side.environment = Record::parse(ask_worker("environment", nullptr, 1)[0]);
-  }
+  for (auto& side : sides_) side.environment = Record::parse(ask_worker(side.worker, "environment", nullptr, 1)[0]);
 }
 
 void GateSuite::check() {
@@ -103,15 +98,14 @@ void GateSuite::check() {
       runs[s] = runs[size_t(same - sides_.begin())];
       continue;
     }
-    set_worker_path(sides_[s].worker);
     auto request = Json::array(), small = Json::array();
     for (const auto& suite_case : cases_) {
       request.push_back(portable_request(suite_case.c));
       small.push_back(portable_request(reduced(suite_case.c)));
     }
-    const auto plans = ask_worker("plan", request, cases_.size());
+    const auto plans = ask_worker(sides_[s].worker, "plan", request, cases_.size());
     note(fmt::format("verifying the {}", sides_[s].name));
-    const auto checks = ask_worker("verify", small, cases_.size());
+    const auto checks = ask_worker(sides_[s].worker, "verify", small, cases_.size());
     for (size_t i = 0; i < cases_.size(); ++i) {
       auto& suite_case = cases_[i];
       const auto plan = Record::parse(plans[i]), check = Record::parse(checks[i]);
@@ -162,14 +156,14 @@ void GateSuite::count_instructions() {
   char path[] = "/tmp/attnbench-callgrind-XXXXXX";
   const int file = mkstemp(path);
   if (file >= 0) close(file);
-  set_worker_launcher({"valgrind", "--tool=callgrind", fmt::format("--callgrind-out-file={}", path), "--collect-atstart=no",
-                       "--toggle-collect=attnbench_counted_calls"});
+  const std::vector<std::string> valgrind = {"valgrind", "--tool=callgrind", fmt::format("--callgrind-out-file={}", path),
+                                             "--collect-atstart=no", "--toggle-collect=attnbench_counted_calls"};
   for (auto& suite_case : cases_)
     for (size_t s = 0; s < sides_.size(); ++s) {
       if (!suite_case.unusable.empty()) continue;
       note(fmt::format("counting {} on the {}", suite_case.name, sides_[s].name));
-      set_worker_path(sides_[s].worker);
-      const auto answer = run_worker("count", portable_request(case_of(suite_case, sides_[s])), 100 * suite_case.c.deadline_s);
+      const auto answer = run_worker({sides_[s].worker.path, valgrind}, "count", portable_request(case_of(suite_case, sides_[s])),
+                                     100 * suite_case.c.deadline_s);
       const auto at = answer.diagnostics.rfind("Collected : ");
       const bool counted = answer.lines.size() == 1 && answer.lines[0].value("outcome", "") == outcome::measured;
       if (!counted || at == std::string::npos)
@@ -182,7 +176,6 @@ void GateSuite::count_instructions() {
         suite_case.sides[s].implementation = answer.lines[0].value("implementation", "");
       }
     }
-  set_worker_launcher({});
   unlink(path);
 }
 

@@ -6,15 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "harness/sweep/catalogue.h"
 #include "harness/schema/record.h"
+#include "harness/sweep/catalogue.h"
 
 namespace attnbench {
 
 // One build.
 struct Side {
-  std::string name;    // such as "base" or "candidate"
-  std::string worker;  // its path
+  std::string name;  // such as "base" or "candidate"
+  WorkerProgram worker;
   double injected_slowdown_percent = 0;
   Record environment = {};
 };

@@ -30,8 +30,6 @@ constexpr size_t kKeptDiagnostics = 4096;
 constexpr double kDrainS = 0.2;
 constexpr int kAnswerDescriptor = 3;
 
-std::string chosen_path;
-std::vector<std::string> launcher;
 volatile std::sig_atomic_t caught_signal = 0;
 
 void throw_if_interrupted() {
@@ -150,10 +148,10 @@ void split_answers(const std::string& text, WorkerAnswer& answer) {
 // A worker that was started, with the pipes to it.
 class Worker {
  public:
-  Worker(const std::string& path, std::vector<std::string> arguments, const std::vector<int>& kept = {}) {
+  Worker(const WorkerProgram& program, std::vector<std::string> arguments, const std::vector<int>& kept = {}) {
     throw_if_interrupted();
-    auto words = launcher;
-    words.insert(words.end(), {path, fmt::format("--answer-fd={}", kAnswerDescriptor)});
+    auto words = program.launcher;
+    words.insert(words.end(), {program.path, fmt::format("--answer-fd={}", kAnswerDescriptor)});
     words.insert(words.end(), std::make_move_iterator(arguments.begin()), std::make_move_iterator(arguments.end()));
     group_.emplace(start(std::move(words), kept, to_worker_, from_worker_, diagnostics_));
     to_worker_.close_read();
@@ -243,13 +241,9 @@ WorkerAnswer Worker::finish(const Json& request, double deadline_s) {
 
 }  // namespace
 
-std::string worker_path() {
-  if (chosen_path.empty())
-    chosen_path = (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "attnbench-worker").string();
-  return chosen_path;
+WorkerProgram worker_beside_this_program() {
+  return {(std::filesystem::read_symlink("/proc/self/exe").parent_path() / "attnbench-worker").string()};
 }
-void set_worker_path(std::string path) { chosen_path = std::move(path); }
-void set_worker_launcher(std::vector<std::string> words) { launcher = std::move(words); }
 
 void catch_interrupts() {
   struct sigaction action {};
@@ -259,8 +253,8 @@ void catch_interrupts() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-WorkerAnswer run_worker(const std::string& command, const Json& request, double deadline_s) {
-  return Worker(worker_path(), {command}).finish(request, deadline_s);
+WorkerAnswer run_worker(const WorkerProgram& worker, const std::string& command, const Json& request, double deadline_s) {
+  return Worker(worker, {command}).finish(request, deadline_s);
 }
 
 std::vector<WorkerAnswer> run_in_turns(const std::vector<WorkerRequest>& requests, int processor, double deadline_s) {
@@ -289,10 +283,10 @@ std::vector<WorkerAnswer> run_in_turns(const std::vector<WorkerRequest>& request
   return all;
 }
 
-std::vector<Json> ask_worker(const std::string& command, const Json& request, size_t answers) {
-  const auto answer = run_worker(command, request, 600);
+std::vector<Json> ask_worker(const WorkerProgram& worker, const std::string& command, const Json& request, size_t answers) {
+  const auto answer = run_worker(worker, command, request, 600);
   if (answer.end != WorkerAnswer::End::exited || answer.code != 0 || answer.lines.size() != answers)
-    throw UsageError(fmt::format("`{} {}` did not answer{}{}", worker_path(), command, answer.diagnostics.empty() ? "" : ": ",
+    throw UsageError(fmt::format("`{} {}` did not answer{}{}", worker.path, command, answer.diagnostics.empty() ? "" : ": ",
                                  answer.diagnostics));
   return answer.lines;
 }

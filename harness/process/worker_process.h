@@ -18,28 +18,32 @@ struct WorkerAnswer {
   double wall_s = 0;
 };
 
-// Where the worker lies: beside this program, unless set.
-std::string worker_path();
-void set_worker_path(std::string path);
+// The worker of some build, and how it is started. main makes one of the command line and hands it down.
+struct WorkerProgram {
+  std::string path;
+  // Words that stand before the path when the worker is started, such as a profiler and its options.
+  std::vector<std::string> launcher = {};
 
-// Words before the worker's path, such as a profiler and its options; none by default.
-void set_worker_launcher(std::vector<std::string> words);
+  bool operator==(const WorkerProgram&) const = default;
+};
+// attnbench-worker in the folder of the running program.
+WorkerProgram worker_beside_this_program();
 
 // Runs `worker command` with `request` on its standard input until it ends or `deadline_s` passes; then its whole process
 // group is killed and reaped. Throws UsageError when it cannot be started and Interrupted on SIGINT or SIGTERM.
-WorkerAnswer run_worker(const std::string& command, const Json& request, double deadline_s);
+WorkerAnswer run_worker(const WorkerProgram& worker, const std::string& command, const Json& request, double deadline_s);
 
 // A worker of some build, and what it is asked for.
 struct WorkerRequest {
-  std::string worker;
+  WorkerProgram worker;
   Json request;
 };
-// One `measure` of each side by side, their samples taken in turns (harness/worker/turns.h) in this order; on `processor`, if that is not
-// negative. Answers in order. Throws as run_worker does.
+// One `measure` of each side by side, their samples taken in turns (harness/worker/turns.h) in this order; on `processor`, if
+// that is not negative. Answers in order. Throws as run_worker does.
 std::vector<WorkerAnswer> run_in_turns(const std::vector<WorkerRequest>& requests, int processor, double deadline_s);
 
 // For commands whose answers must all arrive: throws UsageError with the worker's diagnostics otherwise.
-std::vector<Json> ask_worker(const std::string& command, const Json& request, size_t answers);
+std::vector<Json> ask_worker(const WorkerProgram& worker, const std::string& command, const Json& request, size_t answers);
 
 // From here on SIGINT and SIGTERM end the running worker and make run_worker throw.
 void catch_interrupts();

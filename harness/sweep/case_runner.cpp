@@ -8,11 +8,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "harness/text/errors.h"
-#include "harness/statistics/statistics.h"
-#include "harness/text/units.h"
-#include "harness/process/worker_process.h"
 #include "harness/schema/machine.h"
+#include "harness/statistics/statistics.h"
+#include "harness/text/errors.h"
+#include "harness/text/units.h"
 
 namespace attnbench {
 namespace {
@@ -279,7 +278,8 @@ std::vector<Record> run_in_turns(const std::vector<CaseOfBuild>& sides, uint64_t
   return records;
 }
 
-Record run_case(const Case& c, const Record& planned, const Record& environment, const std::optional<Ceilings>& ceilings) {
+Record run_case(const WorkerProgram& worker, const Case& c, const Record& planned, const Record& environment,
+                const std::optional<Ceilings>& ceilings) {
   Record record = planned;
   if (!record.has("outcome")) {
     auto asked = c;
@@ -287,7 +287,7 @@ Record run_case(const Case& c, const Record& planned, const Record& environment,
     std::vector<Record> runs;
     double wall_s = 0;
     do {
-      const auto answer = run_worker("measure", to_json(asked), c.deadline_s);
+      const auto answer = run_worker(worker, "measure", to_json(asked), c.deadline_s);
       wall_s += answer.wall_s;
       take_answer(runs.emplace_back(record), answer, c.deadline_s);
     } while (runs.back().measured() && int64_t(runs.size()) < c.processes);
@@ -303,10 +303,10 @@ Record run_case(const Case& c, const Record& planned, const Record& environment,
   return record;
 }
 
-std::vector<Record> plan_cases(const std::vector<Case>& cases) {
+std::vector<Record> plan_cases(const WorkerProgram& worker, const std::vector<Case>& cases) {
   auto request = Json::array();
   for (const auto& c : cases) request.push_back(to_json(c));
-  const auto plans = ask_worker("plan", request, cases.size());
+  const auto plans = ask_worker(worker, "plan", request, cases.size());
   std::vector<Record> planned;
   for (size_t i = 0; i < cases.size(); ++i) {
     Record record(cases[i]);

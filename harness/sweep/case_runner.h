@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/process/worker_process.h"
 #include "harness/schema/record.h"
 
 namespace attnbench {
@@ -64,7 +65,8 @@ double predicted_need_bytes(const Record& planned);
 void predict(Record& planned, const TimePredictor& predictor);
 
 // Runs a planned case in a worker of its own and returns its whole record. Throws Interrupted.
-Record run_case(const Case& c, const Record& planned, const Record& environment, const std::optional<Ceilings>& ceilings);
+Record run_case(const WorkerProgram& worker, const Case& c, const Record& planned, const Record& environment,
+                const std::optional<Ceilings>& ceilings);
 
 // The case as a worker of another build is asked for it: without what is as it would be by default, which that build may not
 // know.
@@ -72,13 +74,13 @@ Json portable_request(const Case& c);
 // One process of each case by the worker beside it, all at once and taking turns in this order. Cases of one thread share a
 // processor, chosen by `random`. What the workers answered, or what went wrong.
 struct CaseOfBuild {
-  std::string worker;
+  WorkerProgram worker;
   Case c;
 };
 std::vector<Record> run_in_turns(const std::vector<CaseOfBuild>& sides, uint64_t random);
 
 // Asks the worker for the plan of each case: a record with the case, its cost and, if it cannot run, why. Throws UsageError
 // when a case makes no sense to it.
-std::vector<Record> plan_cases(const std::vector<Case>& cases);
+std::vector<Record> plan_cases(const WorkerProgram& worker, const std::vector<Case>& cases);
 
 }  // namespace attnbench

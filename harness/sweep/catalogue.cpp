@@ -7,7 +7,6 @@
 
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"
-#include "harness/process/worker_process.h"
 
 namespace attnbench {
 namespace {
@@ -22,19 +21,19 @@ std::vector<std::string> names_of(const Json& list) {
 
 }  // namespace
 
-Catalogue Catalogue::load() {
+Catalogue Catalogue::load(const WorkerProgram& worker) {
   Catalogue catalogue;
-  const fs::path worker = worker_path(), described = worker.parent_path() / "methods.json",
-                 library = worker.parent_path() / "libattn.so";
+  const fs::path program = worker.path, described = program.parent_path() / "methods.json",
+                 library = program.parent_path() / "libattn.so";
   std::error_code missing;
   const auto written = fs::last_write_time(described, missing);
-  if (!missing && written >= fs::last_write_time(worker, missing) && !missing &&
+  if (!missing && written >= fs::last_write_time(program, missing) && !missing &&
       written >= fs::last_write_time(library, missing) && !missing) {
     std::ifstream file(described);
     catalogue.methods_ = Json::parse(file, nullptr, /*allow_exceptions=*/false);
     if (catalogue.methods_.is_array()) return catalogue;
   }
-  catalogue.methods_ = ask_worker("describe", Json::array(), 1)[0];
+  catalogue.methods_ = ask_worker(worker, "describe", Json::array(), 1)[0];
   return catalogue;
 }
 

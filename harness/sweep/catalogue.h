@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/process/worker_process.h"
 #include "harness/schema/case.h"
 
 namespace attnbench {
@@ -12,7 +13,7 @@ namespace attnbench {
 class Catalogue {
  public:
   // From methods.json beside the worker when that is newer than what it describes, otherwise from the worker itself.
-  static Catalogue load();
+  static Catalogue load(const WorkerProgram& worker);
 
   const Json& methods() const { return methods_; }
   std::vector<std::string> names() const;

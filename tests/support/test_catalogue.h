@@ -2,7 +2,6 @@
 #pragma once
 
 #include "harness/sweep/catalogue.h"
-#include "harness/process/worker_process.h"
 #include "tests/support/temp_folder.h"
 
 namespace attnbench {
@@ -15,10 +14,10 @@ constexpr auto kMethodsJson = R"([
 
 inline Catalogue test_catalogue() {
   const TempFolder folder;
-  set_worker_path(folder.write("attnbench-worker", ""));
+  const auto worker = folder.write("attnbench-worker", "");
   folder.write("libattn.so", "");
   folder.write("methods.json", kMethodsJson);
-  return Catalogue::load();
+  return Catalogue::load({worker});
 }
 
 }  // namespace attnbench

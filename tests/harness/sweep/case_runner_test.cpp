@@ -10,8 +10,8 @@
 #include <cmath>
 #include <thread>
 
-#include "harness/text/errors.h"
 #include "harness/process/worker_process.h"
+#include "harness/text/errors.h"
 #include "tests/support/errors_of.h"
 #include "tests/support/temp_folder.h"
 
@@ -65,10 +65,10 @@ class CaseRunner : public testing::Test {
     EXPECT_EQ(errno, ECHILD);
   }
 
-  void use_worker(const std::string& commands) { set_worker_path(folder_.write_script("worker", commands)); }
+  void use_worker(const std::string& commands) { worker_.path = folder_.write_script("worker", commands); }
   Record run(const std::string& commands) {
     use_worker(commands);
-    return run_case(case_, Record(case_), environment_, std::nullopt);
+    return run_case(worker_, case_, Record(case_), environment_, std::nullopt);
   }
   Record failure(const std::string& commands, const char* failure_kind) {
     const auto record = run(commands);
@@ -93,6 +93,7 @@ class CaseRunner : public testing::Test {
   std::string path(const std::string& name) const { return folder_.path(name); }
 
   TempFolder folder_;
+  WorkerProgram worker_;
   Case case_;
   Record environment_;
 };
@@ -258,13 +259,13 @@ TEST_F(CaseRunner, MuchDiagnosticsIsReadAndItsEndKept) {
 TEST_F(CaseRunner, ALongRequestThatNobodyReads) {
   use_worker("exit 0");
   const std::string megabyte(1 << 20, 'x');
-  const auto answer = run_worker("plan", megabyte, 20);
+  const auto answer = run_worker(worker_, "plan", megabyte, 20);
   EXPECT_EQ(answer.end, WorkerAnswer::End::exited);
   use_worker("cat >&3");
-  const auto echoed = run_worker("plan", megabyte, 20);
+  const auto echoed = run_worker(worker_, "plan", megabyte, 20);
   EXPECT_EQ(echoed.unreadable.substr(0, 4), "\"xxx");  // an echo has no line end
   use_worker("cat >&3; echo >&3");
-  const auto whole = run_worker("plan", megabyte, 20);
+  const auto whole = run_worker(worker_, "plan", megabyte, 20);
   ASSERT_EQ(whole.lines.size(), 1u);
   EXPECT_EQ(whole.lines[0], megabyte);
 }
@@ -276,7 +277,7 @@ TEST_F(CaseRunner, SidesTakeTurns) {
         "turns=${3#--turns=}; from=/proc/self/fd/${turns%,*}; to=/proc/self/fd/${turns#*,}\n"
         "for i in 1 2 3; do head -c1 $from >/dev/null; echo " +
         name + " >>" + path("order") + "; [ " + name + "$i = a3 ] || printf x >$to; done\n" + more;
-    return CaseOfBuild{folder_.write_script(name, commands), case_};
+    return CaseOfBuild{{folder_.write_script(name, commands)}, case_};
   };
   const auto records = run_in_turns({side("b", kMeasured), side("a", kMeasured)}, 0);
   ASSERT_EQ(records.size(), 2u);
@@ -289,19 +290,20 @@ TEST_F(CaseRunner, WhereASideDiesTheOtherDoesNotWait) {
       folder_.write_script("waits", "turns=${3#--turns=}; cat /proc/self/fd/${turns%,*} >/dev/null; " + std::string(kMeasured));
   const auto dies = folder_.write_script("dies", "kill -SEGV $$");
   const auto begin = std::chrono::steady_clock::now();
-  const auto records = run_in_turns({{waits, case_}, {dies, case_}}, 0);
+  const auto records = run_in_turns({{{waits}, case_}, {{dies}, case_}}, 0);
   EXPECT_TRUE(records[0].measured());
   EXPECT_EQ(records[1].text("failure_kind"), "crashed");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15)) << "nor for its deadline";
 }
 
 TEST_F(CaseRunner, AWorkerThatCannotBeStartedIsNamed) {
-  set_worker_path(path("none"));
-  EXPECT_CONTAINS(message_of<UsageError>([&] { run_case(case_, Record(case_), environment_, std::nullopt); }),
+  worker_.path = path("none");
+  EXPECT_CONTAINS(message_of<UsageError>([&] { run_case(worker_, case_, Record(case_), environment_, std::nullopt); }),
                   "cannot start " + path("none"));
   folder_.write("not-executable", "");
-  set_worker_path(path("not-executable"));
-  EXPECT_CONTAINS(message_of<UsageError>([&] { run_case(case_, Record(case_), environment_, std::nullopt); }), "cannot start");
+  worker_.path = path("not-executable");
+  EXPECT_CONTAINS(message_of<UsageError>([&] { run_case(worker_, case_, Record(case_), environment_, std::nullopt); }),
+                  "cannot start");
 }
 
 TEST_F(CaseRunner, PlansAreMergedWithTheirCases) {
@@ -309,7 +311,7 @@ TEST_F(CaseRunner, PlansAreMergedWithTheirCases) {
   other.query_len = 77;
   use_worker(
       R"(echo '{"flops": 10}' >&3; echo '{"outcome": "skipped", "failure_kind": "unsupported", "reason": "no causal form"}' >&3)");
-  const auto planned = plan_cases({case_, other});
+  const auto planned = plan_cases(worker_, {case_, other});
   ASSERT_EQ(planned.size(), 2u);
   EXPECT_EQ(planned[0].number("flops"), 10);
   EXPECT_EQ(planned[0].key(), Record(case_).key());
@@ -319,11 +321,11 @@ TEST_F(CaseRunner, PlansAreMergedWithTheirCases) {
 
 TEST_F(CaseRunner, PlansThatFailAreUsageErrors) {
   use_worker(R"(echo '{"outcome": "failed", "failure_kind": "error", "reason": "linear: chunk = 0"}' >&3)");
-  EXPECT_EQ(message_of<UsageError>([&] { plan_cases({case_}); }), "linear: chunk = 0");
+  EXPECT_EQ(message_of<UsageError>([&] { plan_cases(worker_, {case_}); }), "linear: chunk = 0");
   use_worker(R"(echo '{}' >&3; echo lost >&2)");
-  EXPECT_CONTAINS(message_of<UsageError>([&] { plan_cases({case_, case_}); }), "did not answer: lost");
+  EXPECT_CONTAINS(message_of<UsageError>([&] { plan_cases(worker_, {case_, case_}); }), "did not answer: lost");
   use_worker("echo broken >&2; exit 2");
-  EXPECT_CONTAINS(message_of<UsageError>([&] { plan_cases({case_}); }), "worker plan` did not answer: broken");
+  EXPECT_CONTAINS(message_of<UsageError>([&] { plan_cases(worker_, {case_}); }), "worker plan` did not answer: broken");
 }
 
 TEST_F(CaseRunner, PredictedFailuresStartNoWorker) {
@@ -343,7 +345,7 @@ TEST_F(CaseRunner, PredictedFailuresStartNoWorker) {
   EXPECT_CONTAINS(slow.text("reason"), "its deadline is 20 s");
   EXPECT_FALSE(fine.has("outcome"));
   for (const auto& planned : {huge, slow}) {
-    const auto record = run_case(case_, planned, environment_, std::nullopt);
+    const auto record = run_case(worker_, case_, planned, environment_, std::nullopt);
     EXPECT_EQ(record.text("outcome"), "skipped");
     EXPECT_EQ(record.text("failure_kind"), planned.text("failure_kind"));
     EXPECT_EQ(record.text("revision"), "abc");
@@ -351,7 +353,7 @@ TEST_F(CaseRunner, PredictedFailuresStartNoWorker) {
     EXPECT_FALSE(record.has("worker_s"));
     EXPECT_FALSE(folder_.has("started"));
   }
-  EXPECT_TRUE(run_case(case_, fine, environment_, std::nullopt).measured());
+  EXPECT_TRUE(run_case(worker_, case_, fine, environment_, std::nullopt).measured());
   EXPECT_TRUE(folder_.has("started"));
 }
 
@@ -363,7 +365,7 @@ TEST_F(CaseRunner, ImplausibleTimesAreMarked) {
     Record planned(c);
     planned.set("flops", flops);
     planned.set("min_bytes", bytes);
-    return run_case(c, planned, environment_, kCeilings).text("implausible");
+    return run_case(worker_, c, planned, environment_, kCeilings).text("implausible");
   };
   // 3 ms at 100 GFLOP/s are 3e8 operations, at 20 GB/s 6e7 bytes, which the caches could hold.
   EXPECT_EQ(with("float32", 2.9e8, 1e6), "");
@@ -384,7 +386,7 @@ TEST_F(CaseRunner, EachDeviceHasItsOwnCeilings) {
     Record planned(c);
     planned.set("flops", flops);
     planned.set("min_bytes", bytes);
-    return run_case(c, planned, environment_, Ceilings::from_json(with_gpu(gpu))).text("implausible");
+    return run_case(worker_, c, planned, environment_, Ceilings::from_json(with_gpu(gpu))).text("implausible");
   };
   EXPECT_EQ(with("bfloat16", 2.9e11, 1, kGpuCeilings), "");
   EXPECT_CONTAINS(with("bfloat16", 4e11, 1, kGpuCeilings), "rate of 100000 GFLOP/s");
@@ -415,7 +417,7 @@ TEST_F(CaseRunner, ThePlansBudgetIsTheCases) {
   Record planned(c);
   EXPECT_FALSE(planned.has("memory_limit_bytes"));
   planned.set("memory_limit_bytes", 12345);
-  EXPECT_EQ(run_case(c, planned, environment_, std::nullopt).get("memory_limit_bytes"), 12345);
+  EXPECT_EQ(run_case(worker_, c, planned, environment_, std::nullopt).get("memory_limit_bytes"), 12345);
   EXPECT_CONTAINS(folder_.read("request"), "\"memory_limit_bytes\":12345");
 }
 
@@ -536,7 +538,7 @@ TEST_F(CaseRunner, InterruptsEndTheWorkerAndAreThrown) {
     if (child == 0) {
       catch_interrupts();
       try {
-        run_case(case_, Record(case_), environment_, std::nullopt);
+        run_case(worker_, case_, Record(case_), environment_, std::nullopt);
       } catch (const Interrupted& interrupted) {
         _exit(interrupted.signal == sent ? 42 : 1);
       } catch (...) {

@@ -5,7 +5,6 @@
 
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"
-#include "harness/process/worker_process.h"
 #include "tests/support/errors_of.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/test_catalogue.h"
@@ -40,27 +39,28 @@ TEST(Catalogue, AStaleFileIsNotBelieved) {
   const TempFolder folder;
   folder.write("methods.json", R"([{"name": "stale", "options": []}])");
   folder.write("libattn.so", "");
-  set_worker_path(folder.write_script("attnbench-worker", R"(cat >&2; echo '[{"name": "fresh", "options": []}]' >&3)"));
+  const WorkerProgram worker{
+      folder.write_script("attnbench-worker", R"(cat >&2; echo '[{"name": "fresh", "options": []}]' >&3)")};
   const auto later = std::filesystem::last_write_time(folder.path("methods.json")) + std::chrono::seconds(5);
   std::filesystem::last_write_time(folder.path("attnbench-worker"), later);
-  EXPECT_EQ(Catalogue::load().names(), std::vector<std::string>{"fresh"});
+  EXPECT_EQ(Catalogue::load(worker).names(), std::vector<std::string>{"fresh"});
 
   std::filesystem::last_write_time(folder.path("methods.json"), later);
-  EXPECT_EQ(Catalogue::load().names(), std::vector<std::string>{"stale"});
+  EXPECT_EQ(Catalogue::load(worker).names(), std::vector<std::string>{"stale"});
   std::filesystem::last_write_time(folder.path("libattn.so"), later + std::chrono::seconds(5));
-  EXPECT_EQ(Catalogue::load().names(), std::vector<std::string>{"fresh"});
+  EXPECT_EQ(Catalogue::load(worker).names(), std::vector<std::string>{"fresh"});
 
   folder.write("methods.json", "not JSON");
   std::filesystem::last_write_time(folder.path("methods.json"), later + std::chrono::seconds(9));
-  EXPECT_EQ(Catalogue::load().names(), std::vector<std::string>{"fresh"});
+  EXPECT_EQ(Catalogue::load(worker).names(), std::vector<std::string>{"fresh"});
   std::filesystem::remove(folder.path("methods.json"));
-  EXPECT_EQ(Catalogue::load().names(), std::vector<std::string>{"fresh"});
+  EXPECT_EQ(Catalogue::load(worker).names(), std::vector<std::string>{"fresh"});
 }
 
 TEST(Catalogue, AMissingWorkerIsNamed) {
   const TempFolder folder;
-  set_worker_path(folder.path("attnbench-worker"));
-  EXPECT_CONTAINS(message_of<UsageError>([] { Catalogue::load(); }), "cannot start " + folder.path("attnbench-worker"));
+  const WorkerProgram worker{folder.path("attnbench-worker")};
+  EXPECT_CONTAINS(message_of<UsageError>([&] { Catalogue::load(worker); }), "cannot start " + folder.path("attnbench-worker"));
 }
 
 TEST(Suggestion, OnlyWhatIsNear) {

@@ -334,10 +334,10 @@ TEST(SweepFile, SweepsOfTheProject) {
     std::ifstream methods(std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "methods.json");
     if (!methods) GTEST_SKIP() << "no methods.json was built";
     const TempFolder built;
-    set_worker_path(built.write("attnbench-worker", ""));
+    const auto worker = built.write("attnbench-worker", "");
     built.write("libattn.so", "");
     built.write("methods.json", {std::istreambuf_iterator<char>(methods), {}});
-    const SweepFile sweep(entry.path().string(), Catalogue::load());
+    const SweepFile sweep(entry.path().string(), Catalogue::load({worker}));
     EXPECT_FALSE(sweep.cases().empty()) << entry.path();
     EXPECT_FALSE(sweep.description().empty()) << entry.path();
   }
