@@ -1,7 +1,7 @@
-# The front door. `make help` lists the targets.
+# `make quickstart` is the way in; `make help` lists the targets.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build quickstart test test-cpp test-python test-sanitize fuzz figures format lint clean
+.PHONY: help setup build cuda micro quickstart test test-build test-cpp test-python test-sanitize fuzz figures format lint clean
 
 PYTHON := .venv/bin/python
 QUICKSTART := results/quickstart/this-machine
@@ -10,32 +10,48 @@ SOURCES = $(shell git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## install what is missing: system packages (apt), .venv (requirements.txt)
+setup: ## install everything that builds, figures and tests need: system packages (apt) and .venv
 	@./setup.sh
 
-build: setup ## configure and build into build/ (ATTNBENCH_CUDA=AUTO|ON|OFF chooses the CUDA sources)
-	@[ -f build/build.ninja ] || cmake --preset release $(if $(ATTNBENCH_CUDA),-DATTNBENCH_CUDA=$(ATTNBENCH_CUDA))
-	@cmake --build build
+build/build.ninja:
+	@./setup.sh build
+	cmake --preset release
 
-# Records of an older build are measured again; those of this build are kept.
+build: build/build.ninja ## build the programs for the CPU (attnbench, attnbench-worker, libattn.so) into build/
+	@./setup.sh build
+	@cmake --build build --target attnbench
+
+cuda: setup ## build the CUDA kernels and the worker's GPU module too (needs nvcc)
+	cmake --preset release -DATTNBENCH_CUDA=ON $(if $(CUDA_ARCHITECTURES),-DCMAKE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES))
+	@cmake --build build --target attnbench cuda
+
+micro: build ## build the micro-benchmarks of the kernels: build/attnbench_micro
+	@cmake --build build --target attnbench_micro
+
+# Records of an older build are measured again; records of this build are used as they are.
 quickstart: build ## measure softmax against linear attention on this machine and draw the figure
 	@resume=missing; [ build/attnbench-worker -nt $(QUICKSTART)/environment.json ] && resume=all; \
 	  build/attnbench sweep sweeps/quickstart.toml --out $(QUICKSTART) --resume $$resume
 	@build/attnbench table $(QUICKSTART)
 	@[ $(QUICKSTART)/quickstart.png -nt $(QUICKSTART)/records.jsonl ] || $(PYTHON) plots/quickstart.py $(QUICKSTART) >/dev/null
-	@echo; echo "figure: $(QUICKSTART)/quickstart.png (also .svg and .pdf)"
+	@echo; echo "figure:   $(QUICKSTART)/quickstart.png (also .svg and .pdf)"
+	@echo "try next: build/attnbench measure linear --query-len 4096 --causal"
 
-test: test-cpp test-python test-sanitize ## set up, build, and run every test
+test: test-cpp test-python ## set up, build, and run every test: C++, emulated CUDA kernels, Python
 
-test-cpp: build
+test-build: setup
+	@[ -f build/build.ninja ] || cmake --preset release
+	@echo "build of the tests:"; time cmake --build build
+
+test-cpp: test-build ## build and run the C++ tests and the CUDA kernels under emulation
 	ctest --test-dir build -j$$(nproc) --output-on-failure
 
-test-python: build
+test-python: test-build ## build, and run the tests of the command line, the operators, the plots and the documents
 	$(PYTHON) -m pytest -q tests/python
 
-test-sanitize: setup
+test-sanitize: setup ## build and run the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@[ -f build-sanitize/build.ninja ] || cmake --preset sanitize
-	@cmake --build build-sanitize
+	@echo "build of the tests with sanitizers:"; time cmake --build --preset sanitize
 	ctest --test-dir build-sanitize -j$$(nproc) --output-on-failure
 
 # For example: make fuzz && build-fuzz/tests/fuzz/fuzz_sweep -max_total_time=600 /tmp/corpus tests/fuzz/corpus/sweep
@@ -43,7 +59,7 @@ fuzz: setup ## build the fuzzers (clang 16) into build-fuzz/
 	@[ -f build-fuzz/build.ninja ] || cmake --preset fuzz
 	@cmake --build --preset fuzz
 
-figures: setup ## draw every figure again from results/
+figures: build ## draw every figure again from results/
 	@set -e; for script in plots/*.py; do \
 	  stem=$$(basename $$script .py); \
 	  if compgen -G "results/$$stem/*/records.jsonl" >/dev/null; then $(PYTHON) $$script; fi; \
@@ -52,12 +68,10 @@ figures: setup ## draw every figure again from results/
 format: setup ## format the C++ sources
 	.venv/bin/clang-format -i $(SOURCES)
 
-# clang cannot read the precompiled headers of g++, hence a configuration of its own.
-lint: setup ## clang-format and clang-tidy (clang-tidy 16) over the C++ sources
+lint: ## check the format of the C++ sources, and with clang-tidy those changed since LINT_BASE (a revision, or "all")
+	@./setup.sh lint
 	.venv/bin/clang-format --dry-run --Werror $(SOURCES)
-	@cmake -S . -B build-lint -G Ninja -DATTNBENCH_CUDA=OFF -DATTNBENCH_TESTS=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
-	@cmake --build build-lint --target build_info
-	run-clang-tidy-16 -quiet -extra-arg=-fno-openmp -extra-arg=-Wno-unknown-warning-option -p build-lint '$(CURDIR)/(attn|baselines|harness)/.*\.cpp$$'
+	@.ci/lint $(LINT_BASE)
 
 clean: ## remove the builds (results and .venv stay)
-	rm -rf build build-debug build-sanitize build-lint
+	rm -rf build build-*

@@ -1,19 +1,30 @@
 #!/usr/bin/env bash
-# Installs what the build, the figures and the tests need: system packages with apt, Python packages into .venv.
-# Does nothing that is already done. TORCH_INDEX names another package index to take torch from, for example
-# PyTorch's CPU-only one.
+# Installs what is missing: system packages with apt, Python packages into .venv. Does nothing that is already done.
+#
+#   ./setup.sh build    what the programs and the figures need; of torch's CUDA libraries only the two that LibTorch loads on a CPU
+#   ./setup.sh          also what the tests, the Python operators and the CUDA build need
+#   ./setup.sh lint     also clang-tidy
+#
+# TORCH_INDEX names another package index to take torch from, for example one of CPU-only wheels.
 set -euo pipefail
 cd "$(dirname "$0")"
 
+part="${1:-all}"
 packages=(g++ cmake ninja-build git python3 python3-venv libfmt-dev libcli11-dev libtomlplusplus-dev
-          nlohmann-json3-dev libgtest-dev libbenchmark-dev valgrind)
+          nlohmann-json3-dev libgtest-dev libbenchmark-dev)
+case "$part" in
+  build) ;;
+  all) packages+=(valgrind) ;;
+  lint) packages+=(clang-tidy-16); part=all ;;
+  *) echo "setup: unknown part '$part', expected build, lint, or nothing" >&2; exit 2 ;;
+esac
 
 what_is_needed() {
   cat <<TEXT
 attnbench needs, besides make:
   g++ 12 or newer, CMake 3.25 or newer, Ninja, git
   Python 3.11 or newer with its venv module
-  valgrind, for counting instructions (gate --instructions, and its test)
+  for the tests also valgrind (gate --instructions counts instructions with it), for lint clang-tidy 16
   fmt 9, CLI11 2.1, toml++ 3.3, nlohmann-json 3.11, GoogleTest 1.12, Google Benchmark 1.7, or newer
     (CMake fetches those libraries itself where they are missing)
 TEXT
@@ -45,20 +56,32 @@ else
   for tool in g++ cmake ninja git python3; do command -v "$tool" >/dev/null || absent+=("$tool"); done
   if [ ${#absent[@]} -gt 0 ]; then
     what_is_needed >&2
-    fail "apt is not here to install them; missing: ${absent[*]}"
+    fail "this system has no apt to install them with; missing: ${absent[*]}"
   fi
 fi
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { what_is_needed >&2; fail "python3 is older than 3.11"; }
 
 # --- Python packages
-wanted="$(cat requirements.txt) ${TORCH_INDEX:-}"
-if [ "$(cat .venv/.installed 2>/dev/null)" != "$wanted" ]; then
-  echo "setup: installing Python packages into .venv (torch with its CUDA libraries is 4.8 GB)"
+# .venv/.installed holds the requirements that were installed last, and for which part.
+wanted="$part $(cat requirements.txt requirements-build.txt) ${TORCH_INDEX:-}"
+everything="all${wanted#"$part"}"
+installed="$(cat .venv/.installed 2>/dev/null || true)"
+if [ "$installed" != "$wanted" ] && [ "$installed" != "$everything" ]; then
   # A venv whose interpreter is gone cannot be repaired in place.
   .venv/bin/python -c '' 2>/dev/null || python3 -m venv --clear .venv
+  pip() { .venv/bin/pip install -q --disable-pip-version-check "$@"; }
   if [ -n "${TORCH_INDEX:-}" ]; then
-    .venv/bin/pip install -q --disable-pip-version-check --index-url "$TORCH_INDEX" "$(grep '^torch==' requirements.txt)"
+    pip --index-url "$TORCH_INDEX" "$(grep '^torch==' requirements-build.txt)"
   fi
-  .venv/bin/pip install -q --disable-pip-version-check -r requirements.txt
+  if [ "$part" = build ]; then
+    echo "setup: installing LibTorch (the torch wheel, without most of its CUDA libraries) and matplotlib into .venv"
+    if [ -z "${TORCH_INDEX:-}" ]; then
+      pip --no-deps -r requirements-build.txt
+    fi
+    pip $(grep -E '^(numpy|matplotlib)==' requirements.txt)
+  else
+    echo "setup: installing Python packages into .venv (torch with its CUDA libraries is 4.8 GB)"
+    pip -r requirements.txt
+  fi
   printf '%s' "$wanted" > .venv/.installed
 fi

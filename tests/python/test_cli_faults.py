@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from conftest import (
+    HANG_S,
     ANSWER,
     Cli,
     children,
@@ -115,7 +116,7 @@ def test_a_worker_does_not_outlive_a_killed_driver(quick, tmp_path, when):
         driver.kill()
         driver.wait()
         try:
-            wait_for(lambda: not running(worker.pid), "the worker to end", seconds=20)
+            wait_for(lambda: not running(worker.pid), "the worker to end")
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(worker.pid, signal.SIGKILL)
@@ -164,7 +165,7 @@ def test_interrupted_and_resumed(quick, canned, tmp_path, number):
     with quick.running("sweep", sweep, "--out", "out") as driver:
         worker = measuring_worker(driver)
         driver.send_signal(number)
-        _, errors = driver.communicate(timeout=60)
+        _, errors = driver.communicate(timeout=HANG_S)
         assert driver.returncode == 128 + number
         assert "interrupted" in errors
         assert group_members(worker.group) == []
@@ -183,7 +184,7 @@ def test_interrupted_while_ceilings_are_measured(attnbench, workers, tmp_path, s
             "the ceilings",
         )
         driver.send_signal(signal.SIGINT)
-        driver.communicate(timeout=60)
+        driver.communicate(timeout=HANG_S)
         assert driver.returncode == 130
         assert group_members(worker.group) == []
     assert log_of(tmp_path / "out") == b""

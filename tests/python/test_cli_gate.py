@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 import pytest
-from conftest import Cli, children, group_members, strict_json, wait_for, write_sweep
+from conftest import HANG_S, Cli, children, group_members, strict_json, wait_for, write_sweep
 
 PASS, REGRESSION, UNUSABLE, INCONCLUSIVE = 0, 1, 2, 3
 
@@ -244,7 +244,7 @@ def test_interrupted(attnbench, build, tmp_path, number):
             "two workers",
         )
         driver.send_signal(number)
-        assert driver.wait(timeout=60) == 128 + number
+        assert driver.wait(timeout=HANG_S) == 128 + number
         for worker in workers:
             assert group_members(worker.group) == []
 
@@ -253,13 +253,13 @@ def test_interrupted(attnbench, build, tmp_path, number):
 def test_instructions(attnbench, build, tmp_path):
     """Equal builds differ by nothing; that one call in a hundred more is seen, the injected slowdown shows."""
     suite = write_sweep(tmp_path / "count.toml", method="linear", query_len=256, heads=4)
-    done = attnbench("gate", suite, "--base", build, "--instructions", "-q", "--json", timeout=600)
+    done = attnbench("gate", suite, "--base", build, "--instructions", "-q", "--json", timeout=HANG_S)
     report = strict_json(done.stdout)
     assert report["measure"] == "instructions on AVX2 kernels"
     case = report["cases"][0]
     assert case["implementation"] == "kernel/avx2"
     assert case["base"][0] > 5e7 and abs(case["log_ratio"]) < 0.002
     done = attnbench(
-        "gate", suite, "--base", build, "--instructions", "--inject=1", "-q", "--json", timeout=600, code=REGRESSION
+        "gate", suite, "--base", build, "--instructions", "--inject=1", "-q", "--json", timeout=HANG_S, code=REGRESSION
     )
     assert math.expm1(strict_json(done.stdout)["cases"][0]["log_ratio"]) == pytest.approx(0.01, abs=0.002)

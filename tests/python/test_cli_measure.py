@@ -8,7 +8,7 @@ import statistics
 from pathlib import Path
 
 import pytest
-from conftest import children, group_members, measuring_worker, small, strict_json, wait_for
+from conftest import HANG_S, children, group_members, measuring_worker, small, strict_json, wait_for
 
 # Tokens of a round of `decode`, and the least that are checked.
 ROUND, CHECKED = 32, 4
@@ -415,7 +415,7 @@ def test_interrupted(quick, number):
     with quick.running("measure", "linear", *small(time_budget_s=60, noise_target=0)) as driver:
         worker = measuring_worker(driver)
         driver.send_signal(number)
-        output, _ = driver.communicate(timeout=60)
+        output, _ = driver.communicate(timeout=HANG_S)
         assert driver.returncode == 128 + number
         assert output == ""
         assert group_members(worker.group) == []
@@ -497,7 +497,7 @@ def test_unknown_method_or_option_of_a_method(canned, method, words):
 def test_nothing_is_left_running(quick):
     with quick.running("measure", "linear", *small()) as driver:
         worker = measuring_worker(driver)
-        driver.wait(timeout=60)
+        driver.wait(timeout=HANG_S)
         wait_for(lambda: not group_members(worker.group), "the worker's group to end")
         assert children(driver.pid) == []
 

@@ -8,7 +8,7 @@ import struct
 import termios
 
 import pytest
-from conftest import write_sweep
+from conftest import HANG_S, write_sweep
 
 NEW_LINE = "\r\x1b[2K"
 
@@ -29,7 +29,7 @@ def terminal(canned):
                 except OSError:  # nobody holds the other end any more
                     break
                 shown += piece
-            driver.wait(timeout=60)
+            driver.wait(timeout=HANG_S)
             code = driver.returncode
         os.close(master)
         return code, shown.decode("utf-8")

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import ROOT, records_in, wait_for, write_sweep
+from conftest import HANG_S, ROOT, records_in, wait_for, write_sweep
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or not all(map(shutil.which, ("slurmctld", "slurmd", "sbatch", "munged"))),
@@ -62,7 +62,7 @@ class Slurm:
         names = {"key-file": "key", "socket": "socket", "pid-file": "pid", "seed-file": "seed", "log-file": "log"}
         options = [f"--{option}={self.folder}/munge.{name}" for option, name in names.items()]
         self.daemon("munged", "-F", "--force", *options)
-        wait_for(lambda: (self.folder / "munge.socket").exists(), "munged", seconds=20)
+        wait_for(lambda: (self.folder / "munge.socket").exists(), "munged")
         self.daemon("slurmctld", "-D", "-f", self.folder / "slurm.conf")
         self.daemon("slurmd", "-D", "-N", "n1", "-f", self.folder / "slurm.conf")
         wait_for(lambda: "idle" in self.ask("sinfo", "-h", "-o", "%T"), "the node to be idle")
@@ -74,7 +74,7 @@ class Slurm:
         )
 
     def ask(self, *command):
-        done = subprocess.run(list(map(str, command)), env=self.environment, capture_output=True, text=True, cwd=self.folder, timeout=60)
+        done = subprocess.run(list(map(str, command)), env=self.environment, capture_output=True, text=True, cwd=self.folder, timeout=HANG_S)
         return done.stdout if done.returncode == 0 else ""
 
     def stop(self):
@@ -118,11 +118,11 @@ def test_an_array_with_a_task_killed_and_requeued(attnbench, build, workers, slu
 
     wait_for(lambda: recorded(2) >= 2, "the second shard to be under way")
     slurm.ask("scontrol", "requeue", f"{job}_2")
-    wait_for(lambda: "PENDING" in slurm.ask("squeue", "-h", "-r", "-o", "%T", "-j", f"{job}_2"), "the task to be requeued", 30)
+    wait_for(lambda: "PENDING" in slurm.ask("squeue", "-h", "-r", "-o", "%T", "-j", f"{job}_2"), "the task to be requeued")
     before = recorded(2)
     assert 2 <= before < 8
     slurm.ask("scontrol", "update", f"JobId={job}_2", "StartTime=now")
-    end = time.monotonic() + 90
+    end = time.monotonic() + HANG_S
     while slurm.ask("squeue", "-h", "-j", job).strip():
         assert time.monotonic() < end, slurm.ask("squeue")
         time.sleep(0.2)

@@ -1,0 +1,25 @@
+// Makes two methods by their names, runs both on the same inputs, and prints how far their outputs lie apart.
+#include <ATen/ATen.h>
+
+#include <iostream>
+
+#include "attn/registry.h"
+
+int main() {
+  // Tensors are [batch, heads, length, dim].
+  const auto options = at::TensorOptions(at::kFloat).requires_grad(true);
+  const auto q = at::randn({1, 4, 256, 32}, options), k = at::randn({1, 4, 256, 32}, options),
+             v = at::randn({1, 4, 256, 32}, options);
+  const attn::Mask causal{.causal = true};
+
+  // An option follows the name. An unknown method or option is an error that lists the known ones.
+  const auto fused = attn::make_method("linear"), composed = attn::make_method("linear-chunked:chunk=64");
+  const auto output = fused->forward(q, k, v, causal), expected = composed->forward(q, k, v, causal);
+  const auto difference = (output - expected).abs().max().item<double>();
+  std::cout << fused->label() << " ran on " << fused->implementation() << ", " << composed->label() << " on "
+            << composed->implementation() << "\nlargest difference of the outputs: " << difference << '\n';
+
+  output.sum().backward();
+  std::cout << "norm of the gradient of q: " << q.grad().norm().item<double>() << '\n';
+  return difference < 1e-4 ? 0 : 1;
+}
