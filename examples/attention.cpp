@@ -7,14 +7,14 @@
 
 int main() {
   // Tensors are [batch, heads, length, dim].
-  const auto options = at::TensorOptions(at::kFloat).requires_grad(true);
-  const auto q = at::randn({1, 4, 256, 32}, options), k = at::randn({1, 4, 256, 32}, options),
-             v = at::randn({1, 4, 256, 32}, options);
-  const attn::Mask causal{.causal = true};
+  const auto q = at::randn({1, 4, 256, 32}).set_requires_grad(true), k = at::randn({1, 4, 256, 32}).set_requires_grad(true),
+             v = at::randn({1, 4, 256, 32}).set_requires_grad(true);
+  attn::Mask mask;
+  mask.causal = true;
 
   // An option follows the name. An unknown method or option is an error that lists the known ones.
   const auto fused = attn::make_method("linear"), composed = attn::make_method("linear-chunked:chunk=64");
-  const auto output = fused->forward(q, k, v, causal), expected = composed->forward(q, k, v, causal);
+  const auto output = fused->forward(q, k, v, mask), expected = composed->forward(q, k, v, mask);
   const auto difference = (output - expected).abs().max().item<double>();
   std::cout << fused->label() << " ran on " << fused->implementation() << ", " << composed->label() << " on "
             << composed->implementation() << "\nlargest difference of the outputs: " << difference << '\n';

@@ -16,7 +16,9 @@ int main() {
 
   const auto q = at::randn({1, 2, 64, 16}), k = at::randn({1, 2, 64, 16}), v = at::randn({1, 2, 64, 16});
   const auto method = attn::make_method("linear");
-  const auto expected = method->forward(q, k, v, {.causal = true});
+  attn::Mask mask;
+  mask.causal = true;
+  const auto expected = method->forward(q, k, v, mask);
 
   const auto state = method->begin_decoding(problem);
   double largest = 0;
