@@ -1,9 +1,9 @@
-// Stands in for NVML in tests: one GPU, at 00000000:3B:00.0, whose clock falls with each look.
+// A library in place of NVML for tests: it has one GPU, at 00000000:3B:00.0, whose clock falls with each reading.
 #include <cstdio>
 #include <cstring>
 
 namespace {
-int looks = 0;
+int readings = 0;
 int gpu = 0;
 constexpr int kNotFound = 6, kNotSupported = 3;
 }  // namespace
@@ -22,17 +22,17 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char* id, void** device) {
 }
 int nvmlDeviceGetClockInfo(void* device, unsigned type, unsigned* mhz) {
   if (device != &gpu || type == 0) return kNotFound;
-  if (type == 1) ++looks;
-  *mhz = type == 1 ? 2000 - 100 * unsigned(looks) : 3201;
+  if (type == 1) ++readings;
+  *mhz = type == 1 ? 2000 - 100 * unsigned(readings) : 3201;
   return 0;
 }
 int nvmlDeviceGetTemperature(void*, unsigned sensor, unsigned* celsius) {
-  *celsius = 40 + unsigned(looks);
+  *celsius = 40 + unsigned(readings);
   return sensor == 0 ? 0 : kNotFound;
 }
 int nvmlDeviceGetPowerUsage(void*, unsigned*) { return kNotSupported; }
 int nvmlDeviceGetCurrentClocksThrottleReasons(void*, unsigned long long* reasons) {
-  *reasons = looks == 2 ? 0x44 : 0x1;
+  *reasons = readings == 2 ? 0x44 : 0x1;
   return 0;
 }
 }

@@ -1,4 +1,4 @@
-// What NVML tells, read from a library that stands in for it.
+// The columns that NVML fills, read from a library in its place.
 #include "harness/worker/cuda/nvml.h"
 
 #include <dlfcn.h>
@@ -16,7 +16,7 @@ Record columns_of(const Nvml& nvml) {
   return record;
 }
 
-TEST(Nvml, SaysWhatItSees) {
+TEST(Nvml, SumsUpItsReadings) {
   if (!dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_NOLOAD)) {
     Nvml missing("00000000:3B:00.0");
     if (!dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_NOLOAD)) {  // a machine without a driver
@@ -24,7 +24,7 @@ TEST(Nvml, SaysWhatItSees) {
       EXPECT_EQ(columns_of(missing).to_json(), Record().to_json());
     }
   }
-  // It is found by its name from now on.
+  // From now on the library in place of NVML is found by NVML's name.
   ASSERT_TRUE(dlopen(ATTNBENCH_FAKE_NVML, RTLD_NOW | RTLD_GLOBAL)) << dlerror();
   Nvml other("00000000:AF:00.0");
   other.watch();
@@ -32,9 +32,9 @@ TEST(Nvml, SaysWhatItSees) {
   EXPECT_FALSE(columns_of(other).has("gpu_clock_mhz")) << "there is no such GPU";
 
   Nvml nvml("00000000:3B:00.0");
-  EXPECT_FALSE(columns_of(nvml).has("gpu_clock_mhz")) << "before any look";
+  EXPECT_FALSE(columns_of(nvml).has("gpu_clock_mhz")) << "before any reading";
   nvml.watch();
-  nvml.watch();  // at once: no second look
+  nvml.watch();  // too soon for a second reading
   EXPECT_EQ(columns_of(nvml).number("gpu_clock_least_mhz"), 1900);
   EXPECT_EQ(columns_of(nvml).text("gpu_throttle_reasons"), "none") << "idle between samples is no reason";
   for (int i = 0; i < 2; ++i) {

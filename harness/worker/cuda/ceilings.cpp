@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kRuns = 8;
 
-// Of the library's product of two square matrices, which runs on the tensor cores where the type has any.
+// The rate of cuBLAS's product of two square matrices, which runs on the tensor cores where they support the dtype.
 double matmul_gflop_s(Device& device, at::ScalarType dtype) {
   const int64_t size = dtype == at::kDouble ? 4096 : 8192;
   const auto a = at::zeros({size, size}, at::TensorOptions(dtype).device(device.torch_device()));

@@ -1,7 +1,7 @@
-// What a GPU can do outside its tensor cores.
+// Measures a GPU's bandwidth and its arithmetic rate outside the tensor cores:
 //
-//   copy   streams an array of 1 GiB or a quarter of the free memory, whichever is less: bytes read plus bytes written
-//   fma    eight independent float32 multiply-add chains a thread, in registers; two operations each
+//   copy   a copy of an array of 1 GiB or a quarter of the free memory, whichever is less; bytes read plus bytes written
+//   fma    eight independent chains of float32 multiply-adds a thread, in registers; two operations each
 //
 // Each is the best of several runs, timed with CUDA events.
 #include <cuda_runtime.h>
@@ -35,11 +35,11 @@ __global__ void fma_kernel(float* sink) {
   float sum = 0;
 #pragma unroll
   for (int c = 0; c < kChains; ++c) sum += chain[c];
-  // Never true, but the compiler cannot know.
+  // Never true, but the compiler cannot know that, and so must compute the chains.
   if (sum == -1.0f) *sink = sum;
 }
 
-// Fastest of kRuns launches in seconds, or a negative number after an error.
+// Seconds of the fastest of kRuns launches, or a negative number after an error.
 template <class Launch>
 double best_seconds(cudaEvent_t begin, cudaEvent_t end, const Launch& launch) {
   double best = -1;

@@ -10,7 +10,7 @@
 namespace attnbench {
 namespace {
 
-// From NVML's documented interface; 0 is success everywhere.
+// Values of NVML's documented interface. Its functions return 0 for success.
 constexpr unsigned kClockSm = 1, kClockMemory = 2;
 constexpr unsigned kTemperatureGpu = 0;
 
@@ -25,7 +25,7 @@ constexpr std::pair<unsigned long long, const char*> kReasons[] = {
     {0x80, "hw_power_brake_slowdown"},
     {0x100, "display_clock_setting"},
 };
-// Between samples a GPU may be idle; that holds nothing down.
+// A GPU that is idle between samples is not throttled.
 constexpr unsigned long long kIdle = 0x1;
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -81,41 +81,41 @@ Nvml::~Nvml() {
 }
 
 void Nvml::watch() {
-  if (gpu_ && now_s() - last_look_s_ >= kPauseS) look();
+  if (gpu_ && now_s() - last_reading_s_ >= kPauseS) take_reading();
 }
 
-void Nvml::look() {
+void Nvml::take_reading() {
   const auto take = [](std::vector<double>& values, int error, double value) {
     if (error == 0) values.push_back(value);
   };
   unsigned value = 0;
   auto error = functions_->clock(gpu_, kClockSm, &value);
-  take(looks_.clock_mhz, error, value);
+  take(readings_.clock_mhz, error, value);
   error = functions_->clock(gpu_, kClockMemory, &value);
-  take(looks_.memory_clock_mhz, error, value);
+  take(readings_.memory_clock_mhz, error, value);
   error = functions_->temperature(gpu_, kTemperatureGpu, &value);
-  take(looks_.temperature_c, error, value);
+  take(readings_.temperature_c, error, value);
   error = functions_->power(gpu_, &value);
-  take(looks_.power_w, error, value / 1e3);
+  take(readings_.power_w, error, value / 1e3);
   unsigned long long reasons = 0;
   if (functions_->reasons(gpu_, &reasons) == 0) {
-    looks_.throttle_reasons |= reasons & ~kIdle;
-    looks_.throttle_known = true;
+    readings_.throttle_reasons |= reasons & ~kIdle;
+    readings_.throttle_known = true;
   }
-  last_look_s_ = now_s();
+  last_reading_s_ = now_s();
 }
 
 void Nvml::set_columns(Record& record) const {
   if (!driver_.empty()) record.set("gpu_driver", driver_);
-  const auto most = [](const std::vector<double>& values) { return *std::max_element(values.begin(), values.end()); };
-  if (const auto& mhz = looks_.clock_mhz; !mhz.empty()) {
+  const auto max = [](const std::vector<double>& values) { return *std::max_element(values.begin(), values.end()); };
+  if (const auto& mhz = readings_.clock_mhz; !mhz.empty()) {
     record.set("gpu_clock_mhz", median(mhz));
     record.set("gpu_clock_least_mhz", *std::min_element(mhz.begin(), mhz.end()));
   }
-  if (!looks_.memory_clock_mhz.empty()) record.set("gpu_memory_clock_mhz", median(looks_.memory_clock_mhz));
-  if (!looks_.temperature_c.empty()) record.set("gpu_temperature_c", most(looks_.temperature_c));
-  if (!looks_.power_w.empty()) record.set("gpu_power_w", most(looks_.power_w));
-  if (looks_.throttle_known) record.set("gpu_throttle_reasons", throttle_text(looks_.throttle_reasons));
+  if (!readings_.memory_clock_mhz.empty()) record.set("gpu_memory_clock_mhz", median(readings_.memory_clock_mhz));
+  if (!readings_.temperature_c.empty()) record.set("gpu_temperature_c", max(readings_.temperature_c));
+  if (!readings_.power_w.empty()) record.set("gpu_power_w", max(readings_.power_w));
+  if (readings_.throttle_known) record.set("gpu_throttle_reasons", throttle_text(readings_.throttle_reasons));
 }
 
 std::string throttle_text(unsigned long long reasons) {

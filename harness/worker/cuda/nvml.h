@@ -1,5 +1,6 @@
-// What the driver tells of a GPU while it works, by NVML. The library (libnvidia-ml.so.1) comes with the driver and is loaded at
-// run time; where it is missing, or does not know an answer, nothing is said.
+// Reads the clocks, temperature, power and throttle reasons of a GPU while it works, through NVML. That library
+// (libnvidia-ml.so.1) comes with the driver and is loaded at run time. Where it is missing, or has no value to tell, the columns
+// stay empty.
 #pragma once
 
 #include <string>
@@ -17,30 +18,30 @@ class Nvml {
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
-  // Takes a look, if the last one is `kPauseS` or longer ago: a look takes up to milliseconds.
+  // Takes a reading if the last one is at least kPauseS ago, since a reading takes up to milliseconds.
   void watch();
-  // gpu_driver, and what the looks saw.
+  // Sets gpu_driver, and the columns that sum up the readings.
   void set_columns(Record& record) const;
 
   static constexpr double kPauseS = 0.05;
 
  private:
   struct Functions;
-  struct Looks {
+  struct Readings {
     std::vector<double> clock_mhz, memory_clock_mhz, temperature_c, power_w;
     unsigned long long throttle_reasons = 0;
     bool throttle_known = false;
   };
-  void look();
+  void take_reading();
 
-  Functions* functions_ = nullptr;  // null without NVML
+  Functions* functions_ = nullptr;  // null where there is no NVML
   void* gpu_ = nullptr;
   std::string driver_;
-  Looks looks_;
-  double last_look_s_ = -1e9;
+  Readings readings_;
+  double last_reading_s_ = -1e9;
 };
 
-// "none", or the names of the bits as NVML's documentation has them: "sw_power_cap hw_thermal_slowdown".
+// The names of the bits in NVML's documentation, such as "sw_power_cap hw_thermal_slowdown", or "none".
 std::string throttle_text(unsigned long long reasons);
 
 }  // namespace attnbench
