@@ -1,4 +1,4 @@
-// What a method keeps between the tokens of the sequences it decodes.
+// A method's decoding state: what it keeps between one token and the next of the sequences that it decodes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,13 +17,16 @@ class DecodingState {
   DecodingState(const DecodingState&) = delete;
   DecodingState& operator=(const DecodingState&) = delete;
 
+  // The problem that decoding was begun with; its key_len is the number of tokens that fit.
   const Problem& problem() const { return problem_; }
-  int64_t position() const { return position_; }  // tokens taken in
-  int64_t bytes() const;                          // of tensors()
+  // Tokens taken in so far.
+  int64_t position() const { return position_; }
+  // Bytes of tensors().
+  int64_t bytes() const;
 
  protected:
   DecodingState() = default;
-  // Every tensor that is kept.
+  // Every tensor that the state holds.
   virtual std::vector<at::Tensor> tensors() const = 0;
 
  private:

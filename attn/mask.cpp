@@ -41,6 +41,14 @@ std::optional<at::Tensor> Mask::hidden_pairs(int64_t query_len, int64_t key_len,
   return hidden;
 }
 
+at::Tensor Mask::visible_pairs(const at::Tensor& rows, int64_t key_len) const {
+  const auto keys = at::arange(key_len, rows.options()).view({1, 1, 1, -1});
+  auto visible = at::ones({1, 1, rows.size(0), key_len}, rows.options().dtype(at::kBool));
+  if (causal) visible = visible.logical_and(keys <= rows.view({1, 1, -1, 1}));
+  if (key_lengths) visible = visible.logical_and(keys < key_lengths->view({-1, 1, 1, 1}));
+  return visible;
+}
+
 std::optional<at::Tensor> Mask::empty_entries() const {
   if (!key_lengths) return std::nullopt;
   return key_lengths->eq(0).view({-1, 1, 1, 1});

@@ -1,4 +1,4 @@
-// Which keys a query may see: a causal flag and the number of valid keys of each batch entry.
+// Which keys a query may see: a causal flag, and the number of valid keys of each batch entry.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -11,26 +11,30 @@
 namespace attn {
 
 struct Mask {
-  bool causal = false;                    // query i sees keys 0…i
-  std::optional<at::Tensor> key_lengths;  // int64 [batch]; entry b sees keys 0…key_lengths[b]-1
+  bool causal = false;                                   // query i sees keys 0…i
+  std::optional<at::Tensor> key_lengths = std::nullopt;  // int64 [B]; the queries of entry b see keys 0…key_lengths[b]-1
 
-  // Draws key_lengths from the problem's distribution.
+  // The problem's mask, with key lengths drawn from its distribution.
   static Mask from(const Problem& problem, at::Generator generator);
 
   // The same mask for the batch entries in `batch_index` (int64 [b]).
   Mask select(const at::Tensor& batch_index) const;
 
-  // bool [B,1,L,1], true where key_lengths hides a key from every query; nothing when no key is hidden that way.
+  // bool [B,1,L,1], true where key_lengths hides a key from every query; nothing when there are no key lengths.
   std::optional<at::Tensor> hidden_keys(int64_t key_len) const;
 
   // bool, broadcastable to [B,H,N,L], true where a query may not see a key; nothing when every pair is visible.
   std::optional<at::Tensor> hidden_pairs(int64_t query_len, int64_t key_len, at::Device device) const;
 
-  // bool [B,1,1,1], true for batch entries that have no visible key at all: their output is zero.
+  // bool [B or 1,1,R,L]: whether the query at position rows[r] (int64 [R]) may see key l.
+  at::Tensor visible_pairs(const at::Tensor& rows, int64_t key_len) const;
+
+  // bool [B,1,1,1], true for batch entries without any visible key, whose output is zero.
   std::optional<at::Tensor> empty_entries() const;
 };
 
-// x with zeros wherever `where` is set, if it is given: values there, NaN included, reach nothing, gradients neither.
+// x with zeros wherever `where` is true, or x itself when `where` is absent. What stood in those places, NaN included, reaches
+// neither the result nor a gradient.
 at::Tensor zero_where(const at::Tensor& x, const std::optional<at::Tensor>& where);
 
 }  // namespace attn

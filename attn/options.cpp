@@ -27,7 +27,7 @@ OptionValue parse_value(const std::string& method, const OptionSpec& spec, const
   };
   if (std::holds_alternative<int64_t>(spec.default_value)) {
     int64_t number = 0;
-    if (!parse_number(text, number) || number < spec.least) refuse("a whole number of at least " + std::to_string(spec.least));
+    if (!parse_number(text, number) || number < spec.min) refuse("a whole number of at least " + std::to_string(spec.min));
     return number;
   }
   if (std::holds_alternative<double>(spec.default_value)) {

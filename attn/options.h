@@ -1,4 +1,4 @@
-// Typed options of a method, and the text form that names a method with its options: "linear:chunk=256".
+// The typed options of a method, and the text form of a method with its options: "linear:chunk=256".
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,23 @@ namespace attn {
 
 using OptionValue = std::variant<int64_t, double, bool, std::string>;
 
-// Declares one option; the type is the default's.
+// Declares one option. Its type is that of the default value.
 struct OptionSpec {
   std::string name;
   OptionValue default_value;
   std::string description;
-  std::vector<std::string> choices;  // for text options; empty = any
-  int64_t least = 1;                 // for integer options
+  std::vector<std::string> choices;  // of a text option; empty: any text
+  int64_t min = 1;                   // of an integer option
 };
 
-std::string option_type(const OptionValue& value);  // "integer", "number", "boolean" or "text"
+// "integer", "number", "boolean" or "text".
+std::string option_type(const OptionValue& value);
 
-// The values of a method's options: what was given, and the defaults for the rest.
+// The values of a method's options: those that were given, and the defaults of the others.
 class Options {
  public:
-  // `given` as written, key by key. Throws c10::ValueError that names the method, the option, its value and what was
-  // expected; an unknown or repeated key lists the known ones.
+  // `given` holds the options as the user wrote them, (name, value) by (name, value). Throws c10::ValueError that names the
+  // method, the option, its value and what was expected; for an unknown option it lists the known ones.
   Options(const std::string& method, const std::vector<OptionSpec>& specs,
           const std::vector<std::pair<std::string, std::string>>& given);
 
@@ -38,11 +39,12 @@ class Options {
   std::map<std::string, OptionValue> values_;
 };
 
-// "name" or "name:key=value,key=value" taken apart.
+// The parts of "name" or "name:option=value,option=value".
 struct MethodSpec {
   std::string name;
   std::vector<std::pair<std::string, std::string>> options;
 
+  // Throws c10::ValueError for text of another form.
   static MethodSpec parse(const std::string& text);
 };
 

@@ -24,8 +24,8 @@ constexpr std::array<std::pair<const char*, Protocol>, 4> kProtocols{{
     {"decode", Protocol::decode},
 }};
 
-void check_at_least(const char* field, int64_t value, int64_t least) {
-  TORCH_CHECK_VALUE(value >= least, "problem: ", field, " = ", value, ", expected at least ", least);
+void check_min(const char* field, int64_t value, int64_t min) {
+  TORCH_CHECK_VALUE(value >= min, "problem: ", field, " = ", value, ", expected at least ", min);
 }
 
 }  // namespace
@@ -41,18 +41,18 @@ KeyLengthDistribution KeyLengthDistribution::parse(const std::string& text) {
 }
 
 void Problem::validate() const {
-  check_at_least("batch", batch, 0);
-  check_at_least("heads", heads, 1);
-  check_at_least("query_len", query_len, 1);
-  check_at_least("key_len", key_len, 1);
-  check_at_least("head_dim", head_dim, 1);
-  check_at_least("value_dim", value_dim, 1);
+  check_min("batch", batch, 0);
+  check_min("heads", heads, 1);
+  check_min("query_len", query_len, 1);
+  check_min("key_len", key_len, 1);
+  check_min("head_dim", head_dim, 1);
+  check_min("value_dim", value_dim, 1);
   TORCH_CHECK_VALUE(!causal || key_len == query_len, "problem: causal needs key_len = query_len, but key_len = ", key_len,
                     " and query_len = ", query_len);
   TORCH_CHECK_VALUE(key_lengths.kind != KeyLengthDistribution::Kind::fixed || key_lengths.length <= key_len,
                     "problem: key_lengths = ", key_lengths.length, " is beyond key_len = ", key_len);
-  const double most = double(std::numeric_limits<int64_t>::max()) / 64;
-  TORCH_CHECK_VALUE(query_bytes() < most && key_bytes() < most && value_bytes() < most && output_bytes() < most,
+  const double max = double(std::numeric_limits<int64_t>::max()) / 64;
+  TORCH_CHECK_VALUE(query_bytes() < max && key_bytes() < max && value_bytes() < max && output_bytes() < max,
                     "problem: its tensors have more bytes than 64-bit sizes can count");
 }
 

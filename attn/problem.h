@@ -1,4 +1,5 @@
-// What one attention computation is: its sizes, types and masks. Everything else (inputs, costs, checks) is made from it.
+// Problem, which describes one attention computation: its sizes, dtype, device and mask. Inputs are drawn from it, and methods
+// predict their cost from it.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -9,11 +10,11 @@
 
 namespace attn {
 
-// How the number of valid keys of each batch entry is drawn: every key, uniform on 1…key_len, or the same for all.
+// How the number of valid keys of each batch entry is drawn: all keys, a number uniform on 1…key_len, or one fixed number.
 struct KeyLengthDistribution {
   enum class Kind { full, uniform, fixed };
   Kind kind = Kind::full;
-  int64_t length = 0;  // Kind::fixed only
+  int64_t length = 0;  // of Kind::fixed
 
   // "full", "uniform" or a number. Throws c10::ValueError for anything else.
   static KeyLengthDistribution parse(const std::string& text);
@@ -22,7 +23,7 @@ struct KeyLengthDistribution {
 
 // Tensors are laid out [batch, heads, length, dim]: q [B,H,N,D], k [B,H,L,D], v [B,H,L,M].
 struct Problem {
-  int64_t batch = 1;         // B, may be 0
+  int64_t batch = 1;         // B; 0 is allowed
   int64_t heads = 8;         // H
   int64_t query_len = 1024;  // N
   int64_t key_len = 1024;    // L
@@ -37,23 +38,26 @@ struct Problem {
   void validate() const;
 
   double element_bytes() const;
-  double query_bytes() const;  // of q, and of its gradient
+  // Bytes of q, k and v, and so of their gradients.
+  double query_bytes() const;
   double key_bytes() const;
   double value_bytes() const;
-  double output_bytes() const;  // [B,H,N,M]
+  double output_bytes() const;
   double input_bytes() const { return query_bytes() + key_bytes() + value_bytes(); }
-  // Pairs (query, key) over all batches and heads, hidden ones included.
+  // The number of pairs (query, key) over all batch entries and heads, including those that the mask hides.
   double score_count() const { return double(batch) * double(heads) * double(query_len) * double(key_len); }
 };
 
+// The measuring protocols: what one timed call of a method does.
 enum class Protocol {
-  forward,           // the output alone, no gradients recorded
-  forward_backward,  // the output and the gradients of q, k and v
-  prefill,           // query_len tokens into a fresh decoding state, with their outputs
-  decode             // one token after query_len others
+  forward,           // computes the output without recording gradients
+  forward_backward,  // computes the output and the gradients of q, k and v
+  prefill,           // takes query_len tokens into a new decoding state and computes their outputs
+  decode             // takes one token into a decoding state that holds query_len others, and computes its output
 };
 
-// Names as in sweep files and records: "float32", "forward_backward". Unknown names throw c10::ValueError and list the known.
+// The names in sweep files and records, such as "float32" and "forward_backward". The parsers throw c10::ValueError for an
+// unknown name and list the known ones.
 at::ScalarType parse_dtype(const std::string& name);
 std::string dtype_name(at::ScalarType dtype);
 Protocol parse_protocol(const std::string& name);

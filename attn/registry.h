@@ -19,18 +19,18 @@ struct MethodEntry {
   std::string name;
   std::string description;   // one line
   std::string time_order;    // in the sequence length: "O(N)", "O(N log N)", "O(N²)"
-  std::string memory_order;  // above the inputs, likewise
+  std::string memory_order;  // beside the inputs, likewise
   std::vector<OptionSpec> options;
   std::function<std::shared_ptr<AttentionMethod>(const Options&)> factory;
 };
 
-// All methods in the order of their names.
+// All methods, sorted by name.
 std::vector<const MethodEntry*> methods();
 
-// Throws c10::ValueError that lists the known names.
+// Throws c10::ValueError that lists the known names for an unknown one.
 const MethodEntry& find_method(const std::string& name);
 
-// From "linear" or "linear:chunk=256".
+// Makes the method that "linear" or "linear:chunk=256" names. Throws c10::ValueError for unknown names and bad values.
 std::shared_ptr<AttentionMethod> make_method(const std::string& spec);
 
 struct RegisterMethod {
@@ -38,7 +38,7 @@ struct RegisterMethod {
   explicit RegisterMethod(MethodEntry entry);
 };
 
-// An entry whose factory is Method(Options) or, for methods without options, Method().
+// An entry whose factory calls Method(Options) or, for methods without options, Method().
 template <class Method>
 MethodEntry entry_of(std::string name, std::string description, std::string time_order, std::string memory_order,
                      std::vector<OptionSpec> options = {}) {

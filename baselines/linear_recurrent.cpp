@@ -1,5 +1,5 @@
-// linear-recurrent: causal linear attention token by token, through the decoding state of linear; its gradients go token by token
-// as well (Algorithm 1), so that no state is kept but one.
+// linear-recurrent: causal linear attention token by token, through the decoding state of linear. Its gradients are computed
+// token by token as well ("Transformers are RNNs", Algorithm 1), so that one state is in memory at a time.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 using at::Tensor;
 
-// Forward through the state; backward is that of the causal form in chunks of one.
+// Forward updates the state token by token; backward is that of the causal form with chunks of one position.
 class TokenByToken : public torch::autograd::Function<TokenByToken> {
  public:
   using Context = torch::autograd::AutogradContext;
@@ -31,8 +31,9 @@ class TokenByToken : public torch::autograd::Function<TokenByToken> {
     auto state = LinearState::zeros(*map, rows, q.size(3), v.size(3), q.options().dtype(dtype));
     for (int64_t i = 0; i < length; ++i) {
       const auto token = [&](const Tensor& x) { return x.narrow(1, i, 1).to(dtype); };
-      const auto hides = hidden.defined() ? hidden.narrow(1, i, 1) : hidden;
-      state.add(*map, token(merged_k), hides.defined() ? token(merged_v).masked_fill(hides, 0) : token(merged_v), hides);
+      const auto is_hidden = hidden.defined() ? hidden.narrow(1, i, 1) : hidden;
+      state.add(*map, token(merged_k), is_hidden.defined() ? token(merged_v).masked_fill(is_hidden, 0) : token(merged_v),
+                is_hidden);
       const auto result = read(state, *map, token(merged_q), kLinearEpsilon);
       merged_output.narrow(1, i, 1).copy_(result.output);
       merged_normalizer.narrow(1, i, 1).copy_(result.normalizer);
@@ -41,12 +42,12 @@ class TokenByToken : public torch::autograd::Function<TokenByToken> {
     return output;
   }
 
-  static torch::autograd::variable_list backward(Context* context, torch::autograd::variable_list gradients) {
+  static torch::autograd::variable_list backward(Context* context, torch::autograd::variable_list grad_outputs) {
     const auto saved = context->get_saved_variables();
-    const auto [of_q, of_k, of_v] =
-        causal_linear_gradients(gradients[0], saved[0], saved[1], saved[2], saved[3],
+    const auto [grad_q, grad_k, grad_v] =
+        causal_linear_gradients(grad_outputs[0], saved[0], saved[1], saved[2], saved[3],
                                 saved[4].defined() ? std::optional(saved[4]) : std::nullopt, "elu", /*chunk=*/1);
-    return {of_q, of_k, of_v, {}};
+    return {grad_q, grad_k, grad_v, {}};
   }
 };
 
@@ -61,9 +62,9 @@ class LinearRecurrent : public LinearMethod {
   }
 
  protected:
-  Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask) override {
+  Tensor attend(const Inputs& inputs) override {
     ran("aten/recurrent");
-    return TokenByToken::apply(q, k, v, mask.key_lengths);
+    return TokenByToken::apply(inputs.q, inputs.k, inputs.v, inputs.mask.key_lengths);
   }
 };
 

@@ -1,5 +1,6 @@
-// linformer: keys and values projected along the length before softmax (2006.04768): softmax(q(Eᵀk)ᵀ/√D) (Fᵀv), E and F
-// [max_length, rank] drawn once and sliced to the length at hand. Hidden keys are zeroed before they are projected.
+// linformer: softmax attention over keys and values that are projected along the length (arXiv 2006.04768):
+// softmax(q (Eᵀk)ᵀ/√D) (Fᵀv). E and F [max_length, rank] are drawn once, and their first key_len rows are used. Hidden keys are
+// set to zero before the projection.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
@@ -34,41 +35,40 @@ class Linformer : public AttentionMethod {
     const double rows = double(p.batch) * double(p.heads), rank = double(rank_), dims = double(p.head_dim + p.value_dim);
     const double forward = rows * rank * (2 * dims * double(p.key_len + p.query_len) + 5 * double(p.query_len));
     const bool backward = protocol == Protocol::forward_backward;
-    const double projections = 2 * double(p.key_len) * rank * p.element_bytes(), least = p.input_bytes() + p.output_bytes();
+    const double projections = 2 * double(p.key_len) * rank * p.element_bytes(), min_bytes = p.input_bytes() + p.output_bytes();
     const double scores = rows * double(p.query_len) * rank * p.element_bytes();
     const double masked = p.key_lengths.is_full() || !backward ? 0 : p.key_bytes() + p.value_bytes();
-    return {backward ? 3 * forward : forward, backward ? 2 * least + p.input_bytes() + projections : least + projections,
+    return {backward ? 3 * forward : forward, backward ? 2 * min_bytes + p.input_bytes() + projections : min_bytes + projections,
             p.input_bytes() + p.query_bytes() + p.output_bytes() * (backward ? 2 : 1) + masked + (backward ? 3 : 2) * scores +
                 (backward ? p.input_bytes() : 0)};
   }
 
-  at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
-                       const at::Tensor& rows) const override {
-    const auto hidden_keys = mask.hidden_keys(k.size(2));
-    const auto options = k.options();
-    const auto keys = at::matmul(projection(0, k.size(2)).to(options).t(), zero_where(k, hidden_keys));
-    const auto values = at::matmul(projection(1, k.size(2)).to(options).t(), zero_where(v, hidden_keys));
-    return reference::softmax(q, keys, values, {}, rows);
+  at::Tensor reference(const Inputs& inputs, const at::Tensor& rows) const override {
+    const auto key_len = inputs.k.size(2);
+    const auto hidden_keys = inputs.mask.hidden_keys(key_len);
+    const auto options = inputs.k.options();
+    const auto keys = at::matmul(projection(0, key_len).to(options).t(), zero_where(inputs.k, hidden_keys));
+    const auto values = at::matmul(projection(1, key_len).to(options).t(), zero_where(inputs.v, hidden_keys));
+    return reference::softmax({inputs.q, keys, values}, rows);
   }
 
-  std::optional<at::Tensor> approximated(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
-                                         const at::Tensor& rows) const override {
-    return reference::softmax(q, k, v, mask, rows);
+  std::optional<at::Tensor> approximated(const Inputs& inputs, const at::Tensor& rows) const override {
+    return reference::softmax(inputs, rows);
   }
 
  protected:
-  at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) override {
+  at::Tensor attend(const Inputs& inputs) override {
     ran("aten/matmul");
-    const auto hidden_keys = mask.hidden_keys(k.size(2));
-    const auto keys = project(converted(0, k), zero_where(k, hidden_keys));
-    const auto values = project(converted(1, v), zero_where(v, hidden_keys));
-    const auto scores = at::matmul(q / std::sqrt(double(q.size(3))), keys.transpose(2, 3));
+    const auto hidden_keys = inputs.mask.hidden_keys(inputs.k.size(2));
+    const auto keys = project(converted(0, inputs.k), zero_where(inputs.k, hidden_keys));
+    const auto values = project(converted(1, inputs.v), zero_where(inputs.v, hidden_keys));
+    const auto scores = at::matmul(inputs.q / std::sqrt(double(inputs.q.size(3))), keys.transpose(2, 3));
     return at::matmul(at::softmax(scores, -1), values);
   }
 
  private:
-  // E (which = 0) or F (1) for `length` keys, float64 [length, rank], of variance 1/rank. Row by row from the seed, so that a
-  // shorter one is a slice of a longer; kept in the longest asked for.
+  // E (which = 0) or F (which = 1) for `length` keys: float64 [length, rank] with variance 1/rank. Rows are drawn in order, so
+  // that the projection for a shorter length is a slice of that for a longer one; the longest one so far is cached.
   at::Tensor projection(int which, int64_t length) const {
     auto& drawn = drawn_[which];
     if (!drawn.defined() || drawn.size(0) < length) {
@@ -76,24 +76,24 @@ class Linformer : public AttentionMethod {
       std::vector<at::Tensor> blocks;
       for (int64_t done = 0; done < length; done += kBlock)
         blocks.push_back(at::randn({kBlock, rank_}, generator, at::TensorOptions(at::kDouble)));
-      // Rounded as the parameters of a model are.
+      // Rounded to float32, as the parameters of a model are.
       drawn = (at::cat(blocks) / std::sqrt(double(rank_))).to(at::kFloat).to(at::kDouble);
     }
     return drawn.narrow(0, 0, length);
   }
-  // Without the copy that a broadcast product would make.
+  // projectionᵀ x as [B,H,rank,dim]. at::matmul would copy the projection for each of the batches and heads.
   static at::Tensor project(const at::Tensor& projection, const at::Tensor& x) {
     const auto rows = x.flatten(0, 1);
     return at::bmm(projection.t().expand({rows.size(0), projection.size(1), projection.size(0)}), rows)
         .view({x.size(0), x.size(1), projection.size(1), x.size(3)});
   }
-  // The same as a parameter of the type and on the device of `like`; converted once for each length.
+  // projection() in the dtype and on the device of `like`, cached for its length.
   at::Tensor converted(int which, const at::Tensor& like) {
-    auto& kept = converted_[which];
-    if (!kept.defined() || kept.size(0) != like.size(2) || kept.scalar_type() != like.scalar_type() ||
-        kept.device() != like.device())
-      kept = projection(which, like.size(2)).to(like.options());
-    return kept;
+    auto& cached = converted_[which];
+    if (!cached.defined() || cached.size(0) != like.size(2) || cached.scalar_type() != like.scalar_type() ||
+        cached.device() != like.device())
+      cached = projection(which, like.size(2)).to(like.options());
+    return cached;
   }
 
   static constexpr int64_t kBlock = 256;

@@ -1,5 +1,5 @@
-// polynomial-2: linear attention whose kernel is 1 + s + s²/2, s = q·k/√D, the second-order expansion of softmax's. Its
-// D(D+1)/2 + D + 1 features exist for one chunk at a time.
+// polynomial-2: linear attention whose kernel 1 + s + s²/2 with s = q·k/√D is the second-order expansion of the softmax kernel.
+// Its D(D+1)/2 + D + 1 features are in memory for one chunk at a time.
 #include "attn/linear/method.h"
 #include "attn/reference.h"
 #include "attn/registry.h"
@@ -11,15 +11,14 @@ class Polynomial2 : public LinearMethod {
  public:
   explicit Polynomial2(const Options& options) : LinearMethod("polynomial-2", options.integer("chunk"), options.text("kernel")) {}
 
-  std::optional<at::Tensor> approximated(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
-                                         const at::Tensor& rows) const override {
-    return reference::softmax(q, k, v, mask, rows);
+  std::optional<at::Tensor> approximated(const Inputs& inputs, const at::Tensor& rows) const override {
+    return reference::softmax(inputs, rows);
   }
 };
 
 const RegisterMethod registered{
     entry_of<Polynomial2>("polynomial-2", "second-order expansion of the softmax kernel", "O(N)", "O(N)",
-                          {kKernelOption, {"chunk", int64_t{64}, "positions a chunk, composed and causal", {}, 1}})};
+                          {kKernelOption, {"chunk", int64_t{64}, "positions in a chunk of the composed causal form", {}, 1}})};
 
 }  // namespace
 }  // namespace attn

@@ -1,9 +1,10 @@
-// favor: FAVOR+ of Performers (2009.14794), positive orthogonal random features of the softmax kernel. rff: trigonometric random
-// Fourier features of the same kernel (Rahimi & Recht 2007), whose denominator may come near zero or below.
+// favor: FAVOR+ of Performers (arXiv 2009.14794), positive orthogonal random features of the softmax kernel.
+// rff: trigonometric random Fourier features of the same kernel (Rahimi & Recht 2007), whose denominator may come near zero or be
+// negative.
 #include <ATen/ATen.h>
 
 #include "attn/linear/method.h"
-#include "attn/reference.h"
+#include "attn/linear/reference.h"
 #include "attn/registry.h"
 
 namespace attn {
@@ -15,7 +16,7 @@ std::vector<OptionSpec> with_kernel(std::vector<OptionSpec> options) {
 }
 
 const std::vector<OptionSpec> kOptions{{"features", int64_t{256}, "random features", {}, 2},
-                                       {"chunk", int64_t{128}, "positions a chunk of the causal form", {}, 1},
+                                       {"chunk", int64_t{128}, "positions in a chunk of the causal form", {}, 1},
                                        {"seed", int64_t{0}, "seed of the random directions", {}, 0}};
 
 class Favor : public RandomFeatureMethod {
@@ -25,15 +26,14 @@ class Favor : public RandomFeatureMethod {
                             options.text("kernel")) {}
 };
 
-// A direction gives two features, a cosine and a sine.
+// Each direction gives two features, a cosine and a sine.
 class Rff : public RandomFeatureMethod {
  public:
   explicit Rff(const Options& options)
       : RandomFeatureMethod("rff", options.integer("chunk"), options.integer("features") / 2, options.integer("seed")) {}
 
-  std::vector<std::pair<std::string, double>> diagnostics(const at::Tensor& q, const at::Tensor& k, const at::Tensor&,
-                                                          const Mask& mask, const at::Tensor& rows) const override {
-    const auto denominator = reference::linear_denominator(q, k, mask, rows, *map_for(q.size(3)), kLinearEpsilon);
+  std::vector<std::pair<std::string, double>> diagnostics(const Inputs& inputs, const at::Tensor& rows) const override {
+    const auto denominator = reference::linear_denominator(inputs, rows, *map_for(inputs.q.size(3)), kLinearEpsilon);
     return {{"rff_least_denominator", denominator.abs().min().item<double>()}};
   }
 };

@@ -1,4 +1,4 @@
-// sdpa: softmax attention through PyTorch's fused operator. The backend that PyTorch chose is recorded.
+// sdpa: softmax attention through PyTorch's fused operator. The record names the backend that PyTorch chose.
 #include <ATen/ATen.h>
 #include <ATen/ops/_fused_sdp_choice.h>
 #include <c10/util/Exception.h>
@@ -22,54 +22,53 @@ class Sdpa : public AttentionMethod {
  public:
   Capabilities capabilities() const override {
     Capabilities can;
-    can.nan_reaches_its_rows_only = false;  // PyTorch's kernels multiply hidden weights of zero
+    can.nan_reaches_its_rows_only = false;  // PyTorch's kernels multiply hidden values by zero
     return can;
   }
 
-  std::optional<at::Tensor> approximated(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
-                                         const at::Tensor& rows) const override {
-    return reference(q, k, v, mask, rows);
+  std::optional<at::Tensor> approximated(const Inputs& inputs, const at::Tensor& rows) const override {
+    return reference(inputs, rows);
   }
 
   Cost cost(const Problem& p, Protocol protocol) const override {
     const double scores = p.score_count() / (p.causal && p.key_lengths.is_full() ? 2 : 1);
     const double forward = scores * (2 * double(p.head_dim) + 2 * double(p.value_dim) + 5);
-    const double least = p.input_bytes() + p.output_bytes();
+    const double min_bytes = p.input_bytes() + p.output_bytes();
     const bool backward = protocol == Protocol::forward_backward;
-    // Key lengths need an explicit mask: numbers [B,N,L] inside the operator, and with causal as many booleans before; and k and
-    // v with their hidden positions zeroed.
+    // Key lengths need an explicit mask, which the operator turns into numbers [B,N,L]; combined with the causal mask, it is made
+    // of as many booleans. They also need copies of k and v whose hidden positions are zero.
     const bool lengths = !p.key_lengths.is_full();
     const double pairs = double(p.batch) * double(p.query_len) * double(p.key_len);
     const double mask = lengths ? pairs * (p.element_bytes() + (p.causal ? 1 : 0)) : 0;
     const double masked = lengths ? (p.key_bytes() + p.value_bytes()) * (backward ? 2 : 1) : 0;
-    // On the CPU the flash kernel wants head_dim = value_dim; else the scores are materialised.
+    // On the CPU the flash kernel needs head_dim = value_dim; without it the scores are materialised.
     const bool math = p.device == c10::DeviceType::CPU && p.head_dim != p.value_dim;
     const double matrices = math ? p.score_count() * std::max(4.0, p.element_bytes()) * (backward ? 4 : 3) : 0;
-    // Beside the results the flash kernel keeps sums of each row, and backward a float32 copy of some gradients.
+    // Beside the results, the flash kernel stores a sum of each row, and backward a float32 copy of some gradients.
     const double results = backward ? p.input_bytes() + 2.6 * p.output_bytes() : 2 * p.output_bytes();
-    return {backward ? 3.5 * forward : forward, backward ? 2 * least + p.input_bytes() : least,
+    return {backward ? 3.5 * forward : forward, backward ? 2 * min_bytes + p.input_bytes() : min_bytes,
             p.input_bytes() + (backward ? p.output_bytes() : 0) + results + mask + masked + matrices};
   }
 
-  at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
-                       const at::Tensor& rows) const override {
-    return reference::softmax(q, k, v, mask, rows);
-  }
+  at::Tensor reference(const Inputs& inputs, const at::Tensor& rows) const override { return reference::softmax(inputs, rows); }
 
  protected:
-  at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) override {
-    const auto hidden_keys = mask.hidden_keys(k.size(2));
+  at::Tensor attend(const Inputs& inputs) override {
+    const auto& mask = inputs.mask;
+    const auto query_len = inputs.q.size(2), key_len = inputs.k.size(2);
+    const auto hidden_keys = mask.hidden_keys(key_len);
     const auto empty = mask.empty_entries();
     std::optional<at::Tensor> visible;
     if (mask.key_lengths) {
-      visible = ~*mask.hidden_pairs(q.size(2), k.size(2), q.device());
-      // A row without a visible key is NaN in some backends; evened out here, zeroed below.
-      visible = visible->logical_or(*empty).expand({q.size(0), 1, q.size(2), k.size(2)});
+      visible = ~*mask.hidden_pairs(query_len, key_len, inputs.q.device());
+      // Some backends give NaN for a row without a visible key. Such a row sees every key here, and its output is set to zero
+      // below.
+      visible = visible->logical_or(*empty).expand({inputs.q.size(0), 1, query_len, key_len});
     }
     const bool causal = mask.causal && !visible;
-    const auto keys = zero_where(k, hidden_keys), values = zero_where(v, hidden_keys);
-    ran("sdpa/" + backend_name(at::_fused_sdp_choice(q, keys, values, visible, 0.0, causal)));
-    return zero_where(at::scaled_dot_product_attention(q, keys, values, visible, 0.0, causal), empty);
+    const auto keys = zero_where(inputs.k, hidden_keys), values = zero_where(inputs.v, hidden_keys);
+    ran("sdpa/" + backend_name(at::_fused_sdp_choice(inputs.q, keys, values, visible, 0.0, causal)));
+    return zero_where(at::scaled_dot_product_attention(inputs.q, keys, values, visible, 0.0, causal), empty);
   }
 };
 

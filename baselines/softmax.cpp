@@ -1,4 +1,4 @@
-// softmax: softmax(qkᵀ/√D + mask) v with the matrix of scores materialised, as the paper's Figure 1 measured it.
+// softmax: softmax(qkᵀ/√D + mask) v with a materialised matrix of scores, as Figure 1 of "Transformers are RNNs" measured it.
 #include "baselines/softmax.h"
 
 #include <ATen/ATen.h>
@@ -14,6 +14,7 @@
 namespace attn {
 namespace {
 
+// The queries, keys and values of all tokens so far.
 class Prefix : public DecodingState {
  public:
   explicit Prefix(const Problem& p) : q(p, p.head_dim), k(p, p.head_dim), v(p, p.value_dim) {}
@@ -35,13 +36,16 @@ void GrowingRows::append(const at::Tensor& rows) {
   size_ += rows.size(2);
 }
 
-at::Tensor materialised_softmax(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) {
+at::Tensor materialised_softmax(const Inputs& inputs) {
+  const auto &q = inputs.q, &k = inputs.k, &v = inputs.v;
+  const auto& mask = inputs.mask;
   const auto hidden_keys = mask.hidden_keys(k.size(2));
   const auto scale = 1 / std::sqrt(double(q.size(3)));
   auto scores = at::matmul(q * scale, zero_where(k, hidden_keys).transpose(2, 3));
-  // The product's gradient does not need its result, so it may be overwritten.
+  // The gradient of the product does not need its result, which may therefore be overwritten.
   if (const auto hidden = mask.hidden_pairs(q.size(2), k.size(2), q.device())) scores.masked_fill_(*hidden, -INFINITY);
-  // A row of -inf alone would be NaN; such an entry is evened out here and its output zeroed below.
+  // The softmax of a row that holds only -inf would be NaN. The scores of an entry without visible keys are set to zero instead,
+  // and so is its output below.
   const auto empty = mask.empty_entries();
   if (empty) scores.masked_fill_(*empty, 0);
   const auto weights = at::softmax(scores, -1);
@@ -54,15 +58,15 @@ Cost materialised_softmax_cost(const Problem& p, bool backward) {
   const double scores = p.score_count();
   const double forward = scores * (2 * double(p.head_dim) + 2 * double(p.value_dim) + 5);
   const double matrix = scores * p.element_bytes();
-  // A mask keeps one byte a pair: [N,L] when causal alone, [B,N,L] with key lengths.
+  // A mask takes one byte a pair: [N,L] when it is only causal, [B,1,L] or [B,N,L] with key lengths.
   const double pairs = double(p.query_len) * double(p.key_len);
   const double mask = p.key_lengths.is_full() ? (p.causal ? pairs : 0) : double(p.batch) * (p.causal ? pairs : double(p.key_len));
   const double masked_inputs = (p.key_lengths.is_full() ? 0 : p.key_bytes() + p.value_bytes()) + (p.causal ? p.value_bytes() : 0);
-  const double kept = p.input_bytes() + p.output_bytes() + mask + masked_inputs + p.query_bytes();
-  // Forward holds scores and weights; backward the weights, their gradient and the scores' gradient.
-  if (!backward) return {forward, p.input_bytes() + p.output_bytes(), kept + 2 * matrix};
+  const double inputs_and_masks = p.input_bytes() + p.output_bytes() + mask + masked_inputs + p.query_bytes();
+  // Forward holds the scores and the weights; backward holds the weights, their gradient and the gradient of the scores.
+  if (!backward) return {forward, p.input_bytes() + p.output_bytes(), inputs_and_masks + 2 * matrix};
   return {forward * 3, 2 * (p.input_bytes() + p.output_bytes()) + p.input_bytes(),
-          kept + p.input_bytes() + p.output_bytes() + 3 * matrix};
+          inputs_and_masks + p.input_bytes() + p.output_bytes() + 3 * matrix};
 }
 
 Capabilities Softmax::capabilities() const {
@@ -86,30 +90,27 @@ Cost Softmax::cost(const Problem& p, Protocol protocol) const {
   return cost;
 }
 
-at::Tensor Softmax::reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
-                              const at::Tensor& rows) const {
-  return reference::softmax(q, k, v, mask, rows);
-}
+at::Tensor Softmax::reference(const Inputs& inputs, const at::Tensor& rows) const { return reference::softmax(inputs, rows); }
 
 double Softmax::state_bytes(const Problem& p, int64_t) const { return p.query_bytes() + p.key_bytes() + p.value_bytes(); }
 
-at::Tensor Softmax::attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) {
+at::Tensor Softmax::attend(const Inputs& inputs) {
   ran("aten/materialised");
-  return materialised_softmax(q, k, v, mask);
+  return materialised_softmax(inputs);
 }
 
 std::unique_ptr<DecodingState> Softmax::make_state(const Problem& problem) const { return std::make_unique<Prefix>(problem); }
 
-void Softmax::absorb(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+void Softmax::absorb(DecodingState& state, const Inputs& tokens) {
   auto& prefix = static_cast<Prefix&>(state);
-  prefix.q.append(q), prefix.k.append(k), prefix.v.append(v);
+  prefix.q.append(tokens.q), prefix.k.append(tokens.k), prefix.v.append(tokens.v);
 }
 
-at::Tensor Softmax::decode(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+at::Tensor Softmax::decode(DecodingState& state, const Inputs& token) {
   ran("aten/recomputed-prefix");
-  absorb(state, q, k, v);
+  absorb(state, token);
   const auto& prefix = static_cast<Prefix&>(state);
-  return materialised_softmax(prefix.q.rows(), prefix.k.rows(), prefix.v.rows(), {/*causal=*/true, std::nullopt})
+  return materialised_softmax({prefix.q.rows(), prefix.k.rows(), prefix.v.rows(), {.causal = true}})
       .narrow(2, state.position(), 1);
 }
 

@@ -1,4 +1,4 @@
-// Softmax attention with its scores materialised, and what its relatives share with it.
+// Softmax attention that materialises its scores, and what the other softmax methods share with it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,13 +10,13 @@
 
 namespace attn {
 
-// softmax(qkᵀ/√D + mask) v, [B,H,N,M]. NaN reaches exactly the rows that see it.
-at::Tensor materialised_softmax(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask);
+// softmax(qkᵀ/√D + mask) v as [B,H,N,M]. A NaN reaches exactly the rows that see it.
+at::Tensor materialised_softmax(const Inputs& inputs);
 
-// FLOPs, traffic and memory of the above.
+// The cost of materialised_softmax(), with gradients if `backward`.
 Cost materialised_softmax_cost(const Problem& problem, bool backward);
 
-// Rows of a sequence that grows within memory taken beforehand: [B,H,capacity,dim].
+// The rows of a growing sequence, in memory [B,H,capacity,dim] that is allocated once.
 class GrowingRows {
  public:
   GrowingRows(const Problem& problem, int64_t dim);
@@ -29,33 +29,31 @@ class GrowingRows {
   int64_t size_ = 0;
 };
 
-// Decodes by recomputing the growing prefix, as the paper ran it.
+// Decodes by recomputing the attention of the whole prefix at each token, as "Transformers are RNNs" measured softmax.
 class Softmax : public AttentionMethod {
  public:
   Capabilities capabilities() const override;
   Cost cost(const Problem& problem, Protocol protocol) const override;
-  at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
-                       const at::Tensor& rows) const override;
-  std::optional<at::Tensor> approximated(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
-                                         const at::Tensor& rows) const override {
-    return reference(q, k, v, mask, rows);
+  at::Tensor reference(const Inputs& inputs, const at::Tensor& rows) const override;
+  std::optional<at::Tensor> approximated(const Inputs& inputs, const at::Tensor& rows) const override {
+    return reference(inputs, rows);
   }
   double state_bytes(const Problem& problem, int64_t position) const override;
 
  protected:
-  at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) override;
+  at::Tensor attend(const Inputs& inputs) override;
   std::unique_ptr<DecodingState> make_state(const Problem& problem) const override;
-  void absorb(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override;
-  at::Tensor decode(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override;
+  void absorb(DecodingState& state, const Inputs& tokens) override;
+  at::Tensor decode(DecodingState& state, const Inputs& token) override;
 };
 
-// Decoding with a cache of keys and values: one row of scores a token.
+// What methods share that decode with a cache of keys and values and compute one row of scores for each token.
 class CachedSoftmax : public Softmax {
  public:
   Cost cost(const Problem& problem, Protocol protocol) const override;
 
  protected:
-  // The query's row of softmax over all cached keys.
+  // softmax(q kᵀ/√D) v for one query q [B,H,1,D] and all cached keys and values.
   static at::Tensor attend_to_cache(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 };
 

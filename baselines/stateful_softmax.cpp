@@ -1,5 +1,6 @@
-// stateful-softmax: decodes with a cache of keys and values, its memory taken beforehand. stateful-softmax-concat: the cache is
-// grown by concatenation at each token, as the paper's authors ran it. Whole sequences go as in softmax.
+// stateful-softmax: softmax attention that decodes with a cache of keys and values, whose memory is allocated beforehand.
+// stateful-softmax-concat: the cache grows by concatenation at each token, as the authors of "Transformers are RNNs" ran it.
+// Both compute whole sequences as softmax does.
 #include <ATen/ATen.h>
 
 #include "attn/registry.h"
@@ -25,15 +26,15 @@ class StatefulSoftmax : public CachedSoftmax {
   std::unique_ptr<DecodingState> make_state(const Problem& problem) const override {
     return std::make_unique<PreallocatedCache>(problem);
   }
-  void absorb(DecodingState& state, const at::Tensor&, const at::Tensor& k, const at::Tensor& v) override {
+  void absorb(DecodingState& state, const Inputs& tokens) override {
     auto& cache = static_cast<PreallocatedCache&>(state);
-    cache.k.append(k), cache.v.append(v);
+    cache.k.append(tokens.k), cache.v.append(tokens.v);
   }
-  at::Tensor decode(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
+  at::Tensor decode(DecodingState& state, const Inputs& token) override {
     ran("aten/preallocated-cache");
-    absorb(state, q, k, v);
+    absorb(state, token);
     const auto& cache = static_cast<PreallocatedCache&>(state);
-    return attend_to_cache(q, cache.k.rows(), cache.v.rows());
+    return attend_to_cache(token.q, cache.k.rows(), cache.v.rows());
   }
 };
 
@@ -50,7 +51,7 @@ class StatefulSoftmaxConcat : public CachedSoftmax {
   double state_bytes(const Problem& p, int64_t position) const override {
     return (p.key_bytes() + p.value_bytes()) / double(p.key_len) * double(position);
   }
-  // While it grows, the old cache is there beside the new one.
+  // While the cache grows, the old one is in memory beside the new one.
   Cost cost(const Problem& p, Protocol protocol) const override {
     auto cost = CachedSoftmax::cost(p, protocol);
     if (protocol == Protocol::decode) {
@@ -68,16 +69,16 @@ class StatefulSoftmaxConcat : public CachedSoftmax {
     cache->v = at::empty({p.batch, p.heads, 0, p.value_dim}, options);
     return cache;
   }
-  void absorb(DecodingState& state, const at::Tensor&, const at::Tensor& k, const at::Tensor& v) override {
+  void absorb(DecodingState& state, const Inputs& tokens) override {
     auto& cache = static_cast<ConcatenatedCache&>(state);
-    cache.k = at::cat({cache.k, k}, 2);
-    cache.v = at::cat({cache.v, v}, 2);
+    cache.k = at::cat({cache.k, tokens.k}, 2);
+    cache.v = at::cat({cache.v, tokens.v}, 2);
   }
-  at::Tensor decode(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
+  at::Tensor decode(DecodingState& state, const Inputs& token) override {
     ran("aten/concatenated-cache");
-    absorb(state, q, k, v);
+    absorb(state, token);
     const auto& cache = static_cast<ConcatenatedCache&>(state);
-    return attend_to_cache(q, cache.k, cache.v);
+    return attend_to_cache(token.q, cache.k, cache.v);
   }
 };
 

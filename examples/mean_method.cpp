@@ -18,15 +18,19 @@ class Mean : public AttentionMethod {
     const double bytes = passes * (p.input_bytes() + p.output_bytes());
     return {passes * (p.value_bytes() + p.output_bytes()) / p.element_bytes(), bytes, bytes};
   }
-  at::Tensor reference(const at::Tensor& q, const at::Tensor&, const at::Tensor& v, const Mask&,
-                       const at::Tensor& rows) const override {
-    return v.mean(2, /*keepdim=*/true).expand({q.size(0), q.size(1), rows.size(0), v.size(3)});
+  at::Tensor reference(const Inputs& inputs, const at::Tensor& rows) const override {
+    return mean_of_values(inputs, rows.size(0));
   }
 
  protected:
-  at::Tensor attend(const at::Tensor& q, const at::Tensor&, const at::Tensor& v, const Mask&) override {
+  at::Tensor attend(const Inputs& inputs) override {
     ran("aten/mean");
-    return v.mean(2, /*keepdim=*/true).expand({q.size(0), q.size(1), q.size(2), v.size(3)}).contiguous();
+    return mean_of_values(inputs, inputs.q.size(2)).contiguous();
+  }
+
+ private:
+  static at::Tensor mean_of_values(const Inputs& inputs, int64_t rows) {
+    return inputs.v.mean(2, /*keepdim=*/true).expand({-1, -1, rows, -1});
   }
 };
 

@@ -5,8 +5,9 @@
 #include <algorithm>
 
 #include "attn/cpu/call.h"
-#include "attn/linear/cuda/splits.h"
 #include "attn/cpu/instruction_set.h"
+#include "attn/linear/cuda/splits.h"
+#include "attn/linear/reference.h"
 #include "attn/reference.h"
 
 namespace attn {
@@ -137,9 +138,8 @@ Cost LinearMethod::kernel_cost(const Problem& p, Protocol protocol) const {
   return {backward ? 3.5 * forward : forward, backward ? 2 * least + p.input_bytes() : least, p.input_bytes() + results + kept};
 }
 
-at::Tensor LinearMethod::reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
-                                   const at::Tensor& rows) const {
-  return reference::linear(q, k, v, mask, rows, *map_for(q.size(3)), kLinearEpsilon);
+at::Tensor LinearMethod::reference(const Inputs& inputs, const at::Tensor& rows) const {
+  return reference::linear(inputs, rows, *map_for(inputs.q.size(3)), kLinearEpsilon);
 }
 
 double LinearMethod::state_bytes(const Problem& p, int64_t) const {
@@ -148,7 +148,9 @@ double LinearMethod::state_bytes(const Problem& p, int64_t) const {
   return double(p.batch) * double(p.heads) * numbers * double(c10::elementSize(map->sum_dtype(p.dtype)));
 }
 
-at::Tensor LinearMethod::attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) {
+at::Tensor LinearMethod::attend(const Inputs& inputs) {
+  const auto &q = inputs.q, &k = inputs.k, &v = inputs.v;
+  const auto& mask = inputs.mask;
   const auto* own = implementation_for(k, v);
   ran(own ? "kernel/" + own->name() : mask.causal ? "aten/chunked" : "aten/sums");
   return linear_attention(q, k, v,
@@ -161,7 +163,8 @@ std::unique_ptr<DecodingState> LinearMethod::make_state(const Problem& problem) 
   return std::make_unique<ComposedState>(std::move(map), problem);
 }
 
-void LinearMethod::absorb(DecodingState& state, const at::Tensor&, const at::Tensor& k, const at::Tensor& v) {
+void LinearMethod::absorb(DecodingState& state, const Inputs& tokens) {
+  const auto &k = tokens.k, &v = tokens.v;
   if (const auto* own = implementation_for(k, v)) {
     auto& kept = static_cast<KernelState&>(state);
     return own->add(k, v, kept.s, kept.z, {feature_map_, projection(k.size(3))});
@@ -174,7 +177,8 @@ void LinearMethod::absorb(DecodingState& state, const at::Tensor&, const at::Ten
   }
 }
 
-at::Tensor LinearMethod::decode(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+at::Tensor LinearMethod::decode(DecodingState& state, const Inputs& token) {
+  const auto &q = token.q, &k = token.k, &v = token.v;
   if (const auto* own = implementation_for(k, v)) {
     ran("kernel/" + own->name());
     auto& kept = static_cast<KernelState&>(state);
@@ -187,9 +191,8 @@ at::Tensor LinearMethod::decode(DecodingState& state, const at::Tensor& q, const
   return read(kept.state, *kept.map, merged(q, dtype), kLinearEpsilon).output.to(q.scalar_type()).view(v.sizes());
 }
 
-std::optional<at::Tensor> RandomFeatureMethod::approximated(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                                            const Mask& mask, const at::Tensor& rows) const {
-  return reference::softmax(q, k, v, mask, rows);
+std::optional<at::Tensor> RandomFeatureMethod::approximated(const Inputs& inputs, const at::Tensor& rows) const {
+  return reference::softmax(inputs, rows);
 }
 
 std::optional<at::Tensor> RandomFeatureMethod::projection(int64_t head_dim) const {

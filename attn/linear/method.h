@@ -34,8 +34,7 @@ class LinearMethod : public AttentionMethod {
   double error_tolerance(at::ScalarType dtype) const override;
   std::optional<std::string> why_unsupported(const Problem& problem, Protocol protocol) const override;
   Cost cost(const Problem& problem, Protocol protocol) const override;
-  at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
-                       const at::Tensor& rows) const override;
+  at::Tensor reference(const Inputs& inputs, const at::Tensor& rows) const override;
   double state_bytes(const Problem& problem, int64_t position) const override;
 
  protected:
@@ -45,10 +44,10 @@ class LinearMethod : public AttentionMethod {
     return make_feature_map(feature_map_, projection(head_dim));
   }
 
-  at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) override;
+  at::Tensor attend(const Inputs& inputs) override;
   std::unique_ptr<DecodingState> make_state(const Problem& problem) const override;
-  void absorb(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override;
-  at::Tensor decode(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override;
+  void absorb(DecodingState& state, const Inputs& tokens) override;
+  at::Tensor decode(DecodingState& state, const Inputs& token) override;
 
  private:
   Cost kernel_cost(const Problem& problem, Protocol protocol) const;
@@ -71,8 +70,7 @@ class RandomFeatureMethod : public LinearMethod {
   RandomFeatureMethod(std::string feature_map, int64_t chunk, int64_t count, int64_t seed, std::string kernel = "composed")
       : LinearMethod(std::move(feature_map), chunk, std::move(kernel)), count_(count), seed_(seed) {}
 
-  std::optional<at::Tensor> approximated(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
-                                         const at::Tensor& rows) const override;
+  std::optional<at::Tensor> approximated(const Inputs& inputs, const at::Tensor& rows) const override;
 
  protected:
   std::optional<at::Tensor> projection(int64_t head_dim) const override;

@@ -26,15 +26,6 @@ constexpr double kOwnPositionPenalty = 1e5;
 constexpr int64_t kTopKeys = 16;
 constexpr const char* kComposed = "composed";
 
-// Which pairs of a few queries `rows` [R] and all N keys the masks allow: bool [B or 1,1,R,N].
-at::Tensor allowed_pairs(const Mask& mask, const at::Tensor& rows, int64_t length) {
-  const auto keys = at::arange(length, rows.options());
-  auto allowed = at::ones({1, 1, rows.size(0), length}, rows.options().dtype(at::kBool));
-  if (mask.causal) allowed = allowed.logical_and(keys.view({1, 1, 1, -1}) <= rows.view({1, 1, -1, 1}));
-  if (mask.key_lengths) allowed = allowed.logical_and(keys.view({1, 1, 1, -1}) < mask.key_lengths->view({-1, 1, 1, 1}));
-  return allowed;
-}
-
 // softmax of logits [B,H,R,N], each key counted `times` (0 hides it); zeros where a row has no key.
 at::Tensor softmax_over(const at::Tensor& logits, const at::Tensor& times) {
   const auto hidden = times == 0;
@@ -107,13 +98,14 @@ class Lsh : public AttentionMethod {
   // Preallocated for key_len tokens, whatever the position.
   double state_bytes(const Problem& problem, int64_t) const override { return problem.query_bytes() + problem.value_bytes(); }
 
-  at::Tensor reference(const at::Tensor& q, const at::Tensor&, const at::Tensor& v, const Mask& mask,
-                       const at::Tensor& rows) const override {
+  at::Tensor reference(const Inputs& inputs, const at::Tensor& rows) const override {
+    const auto& q = inputs.q;
+    const auto& mask = inputs.mask;
     const auto length = q.size(2);
     const auto chunks = chunks_of(buckets_of(q), mask.key_lengths);
-    const auto allowed = allowed_pairs(mask, rows, length);
+    const auto allowed = mask.visible_pairs(rows, length);
     const auto logits = exact_logits(q, mask, rows);
-    const auto values = zero_where(v, mask.hidden_keys(length));
+    const auto values = zero_where(inputs.v, mask.hidden_keys(length));
     // Weighting rounds by their log-sum-exp is one softmax over all that is seen in any of them.
     if (trax_) {
       auto times = seen_times(chunks, rows, 0).mul(allowed);
@@ -126,24 +118,26 @@ class Lsh : public AttentionMethod {
     return sum / double(rounds_);
   }
 
-  std::optional<at::Tensor> approximated(const at::Tensor& q, const at::Tensor&, const at::Tensor& v, const Mask& mask,
-                                         const at::Tensor& rows) const override {
-    return at::matmul(softmax_over(exact_logits(q, mask, rows), allowed_pairs(mask, rows, q.size(2)).to(at::kDouble)),
-                      zero_where(v, mask.hidden_keys(q.size(2))));
+  std::optional<at::Tensor> approximated(const Inputs& inputs, const at::Tensor& rows) const override {
+    const auto& mask = inputs.mask;
+    const auto length = inputs.q.size(2);
+    const auto allowed = mask.visible_pairs(rows, length).to(at::kDouble);
+    return at::matmul(softmax_over(exact_logits(inputs.q, mask, rows), allowed), zero_where(inputs.v, mask.hidden_keys(length)));
   }
 
   // lsh_bucket_mean: keys a bucket, of the buckets that have any; lsh_bucket_skew: the fullest bucket over an even share of the
   // keys; lsh_top16_share: how many of a row's 16 largest logits it sees in some round; lsh_mass_covered: how much of its exact
   // softmax weights. The latter two are means over the rows that may see any key.
-  std::vector<std::pair<std::string, double>> diagnostics(const at::Tensor& q, const at::Tensor&, const at::Tensor&,
-                                                          const Mask& mask, const at::Tensor& rows) const override {
+  std::vector<std::pair<std::string, double>> diagnostics(const Inputs& inputs, const at::Tensor& rows) const override {
     const at::NoGradGuard no_grad;
+    const auto& q = inputs.q;
+    const auto& mask = inputs.mask;
     const auto length = q.size(2);
     const auto buckets = buckets_of(q);
     auto figures = occupancy(buckets, mask, length);
 
     const auto chunks = chunks_of(buckets, mask.key_lengths);
-    const auto allowed = allowed_pairs(mask, rows, length);
+    const auto allowed = mask.visible_pairs(rows, length);
     auto seen = seen_times(chunks, rows, 0) > 0;
     for (int64_t r = 1; r < rounds_; ++r) seen.logical_or_(seen_times(chunks, rows, r) > 0);
     const auto logits = exact_logits(q, mask, rows);
@@ -167,30 +161,30 @@ class Lsh : public AttentionMethod {
   }
 
  protected:
-  at::Tensor attend(const at::Tensor& q, const at::Tensor&, const at::Tensor& v, const Mask& mask) override {
-    return attend_with(buckets_for(q.size(2)), q, v, mask);
+  at::Tensor attend(const Inputs& inputs) override {
+    return attend_with(buckets_for(inputs.q.size(2)), inputs.q, inputs.v, inputs.mask);
   }
 
   std::unique_ptr<DecodingState> make_state(const Problem& problem) const override { return std::make_unique<LshState>(problem); }
 
-  void absorb(DecodingState& state, const at::Tensor& q, const at::Tensor&, const at::Tensor& v) override {
+  void absorb(DecodingState& state, const Inputs& tokens) override {
     auto& kept = static_cast<LshState&>(state);
-    kept.qk.narrow(2, state.position(), q.size(2)).copy_(q);
-    kept.v.narrow(2, state.position(), v.size(2)).copy_(v);
+    kept.qk.narrow(2, state.position(), tokens.q.size(2)).copy_(tokens.q);
+    kept.v.narrow(2, state.position(), tokens.v.size(2)).copy_(tokens.v);
   }
 
-  at::Tensor decode(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
-    absorb(state, q, k, v);
+  at::Tensor decode(DecodingState& state, const Inputs& token) override {
+    absorb(state, token);
     auto& kept = static_cast<LshState&>(state);
     const auto prefix = state.position() + 1;
-    const auto output = attend_with(buckets_for(prefix), kept.qk.narrow(2, 0, prefix), kept.v.narrow(2, 0, prefix),
-                                    {/*causal=*/true, std::nullopt});
+    const auto output =
+        attend_with(buckets_for(prefix), kept.qk.narrow(2, 0, prefix), kept.v.narrow(2, 0, prefix), {.causal = true});
     return output.narrow(2, prefix - 1, 1).clone();  // not a view that keeps the other rows alive
   }
 
-  at::Tensor fill(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
-    absorb(state, q, k, v);
-    return attend_with(buckets_for(q.size(2)), q, v, {/*causal=*/true, std::nullopt});
+  at::Tensor fill(DecodingState& state, const Inputs& tokens) override {
+    absorb(state, tokens);
+    return attend(tokens);
   }
 
  private:

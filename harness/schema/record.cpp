@@ -90,6 +90,8 @@ std::vector<Column> declare() {
        "state_bytes by the method's formula; a state of another size is invalid"},
       {"predicted_setup_bytes", number, "B", "prediction",
        "decode: the state beside all the tokens that it takes in, before any step"},
+      {"min_calls", integer, "", "prediction", "min number of calls of the method that the case makes"},
+      {"min_timed_calls", integer, "", "prediction", "of them, those inside samples"},
       {"predicted_time_ms", number, "ms", "prediction", "predicted time of a call"},
 
       {"published_time_ms", number, "ms", "published", "time published elsewhere for this case"},

@@ -1,47 +1,51 @@
 #include "harness/worker/decode.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
+#include <string>
 #include <vector>
 
-#include "harness/worker/memory.h"
+#include "harness/worker/agreement.h"
+#include "harness/worker/cpu/memory.h"
+#include "harness/worker/injected_slowdown.h"
+#include "harness/worker/protocol.h"
+#include "harness/worker/quality.h"
+#include "harness/worker/selection.h"
+#include "harness/worker/subject.h"
 #include "harness/worker/timing.h"
 
 namespace attnbench {
 namespace {
 
-attn::Inputs part(const attn::Inputs& inputs, int64_t begin, int64_t length) {
-  return {
-      inputs.q.narrow(2, begin, length), inputs.k.narrow(2, begin, length), inputs.v.narrow(2, begin, length), {}, inputs.mask};
+std::string state_text(const attn::DecodingState& state) {
+  return "the decoding state holds " + std::to_string(state.bytes()) + " bytes after " + std::to_string(state.position()) +
+         " tokens";
 }
 
-// A state that has taken in the first query_len tokens, and some that follow.
+// A decoding state that has taken in the first query_len tokens of the inputs, and the tokens that its steps take.
 class Round {
  public:
-  // Does not keep the inputs: they are as large as the largest states, and no part of what is measured. Tokens are laid out each
-  // for itself, as a model would make them.
-  Round(const Subject& subject, const attn::Inputs& inputs, int64_t tokens) : method_(*subject.method) {
+  // Does not keep the inputs, which can be as large as the largest states and are no part of what is measured. The tokens of the
+  // steps are copied into memory of their own, as a model would compute them one by one.
+  Round(const Subject& subject, const CallInputs& inputs, int64_t steps) : method_(*subject.method) {
     const auto position = subject.problem.query_len;
-    setup_s_ = subject.device->time([&] { state_ = attn::decode_up_to(method_, inputs, position); }).wall_s;
-    for (int64_t i = 0; i < tokens; ++i) {
-      auto& token = tokens_.emplace_back(part(inputs, position + i, 1));
-      for (auto* tensor : {&token.q, &token.k, &token.v}) *tensor = tensor->clone(at::MemoryFormat::Contiguous);
+    setup_s_ = subject.device->time([&] { state_ = decode_up_to(method_, inputs, position); }).wall_s;
+    for (int64_t i = 0; i < steps; ++i) {
+      auto& token = tokens_.emplace_back(inputs.tokens(position + i, 1));
+      for (const auto member : attn::kInputTensors)
+        if (auto& x = token.*member; x.defined()) x = x.clone(at::MemoryFormat::Contiguous);
     }
   }
 
-  at::Tensor step() {
-    const auto& token = tokens_.at(next_++);
-    return method_.step(*state_, token.q, token.k, token.v);
-  }
+  at::Tensor step() { return method_.step(*state_, tokens_.at(next_++)); }
 
   const attn::DecodingState& state() const { return *state_; }
   double setup_s() const { return setup_s_; }
-  int64_t token_bytes() const {
-    const auto& token = tokens_.front();
-    return bytes_of({token.q, token.k, token.v});
-  }
+  int64_t token_bytes() const { return bytes_of(tokens_.front()); }
 
  private:
   attn::AttentionMethod& method_;
@@ -51,162 +55,242 @@ class Round {
   double setup_s_ = 0;
 };
 
-bool check_small(const Subject& subject, attn::Agreement& agreement, Record& record) {
-  const auto problem = small_problem(subject.problem);
-  const auto position = problem.query_len;
-  const auto inputs = subject.make_inputs(extended(problem, kDecodedTokens));
-  const auto results = attn::decode_from(*subject.method, inputs, position);
-  auto selection = attn::Selection::everything(problem);
-  selection.rows = at::arange(position, position + kDecodedTokens, selection.rows.options());
-  agreement.include(attn::compare(*subject.method, inputs, results, attn::Protocol::decode, selection));
-  return set_agreement(record, agreement, subject.method->error_tolerance(problem.dtype)) &&
-         check_state(record, *subject.method, *results.state);
+// The inputs of a round: the tokens of the problem and those of the steps.
+CallInputs round_inputs(const Subject& subject) { return subject.make_inputs(extended(subject.problem, kStepsPerRound)); }
+
+// Every step of `count` after the problem's tokens.
+Selection all_steps(const attn::Problem& problem, int64_t count) {
+  auto selection = Selection::everything(problem);
+  selection.rows = at::arange(problem.query_len, problem.query_len + count, selection.rows.options());
+  return selection;
 }
 
-// The steps of a round, recorded in a graph: a call of it makes them all. A replay finds the state where the one before left it;
-// that it goes on at the same positions changes nothing of what a step does.
+bool check_small(const Subject& subject, Agreement& agreement, Record& record) {
+  const auto problem = small_problem(subject.problem);
+  const auto inputs = subject.make_inputs(extended(problem, kStepsPerRound));
+  const auto results = decode_from(*subject.method, inputs, problem.query_len);
+  agreement.include(compare(*subject.method, inputs, results, all_steps(problem, kStepsPerRound)));
+  return agreement.set_columns(record, subject.tolerance()) && check_state(record, *subject.method, *results.state);
+}
+
+// The steps of a round, captured in a graph; a call of it makes all of them. A replay finds the state as the replay before it has
+// left it, and takes its tokens in at the same positions again, which changes nothing of what a step does.
 std::function<void()> captured_steps(const Subject& subject, Round& round, std::vector<at::Tensor>* outputs = nullptr) {
   return subject.device->capture([&] {
-    for (int64_t i = 0; i < kDecodedTokens; ++i) {
+    for (int64_t i = 0; i < kStepsPerRound; ++i) {
       auto output = round.step();
       if (outputs) outputs->push_back(std::move(output));
     }
   });
 }
 
-// What came of the check round.
-struct Checked {
-  double first_s = 0, total_s = 0;
+// The steps of the check round.
+struct CheckRound {
+  double first_s = 0;  // of the first step
+  double total_s = 0;  // of all of them, and of filling the state
   int64_t steps = 0;
 };
 
-// Nothing when the method is wrong; the record says so.
-std::optional<Checked> check_round(const Case& c, const Subject& subject, attn::Agreement& agreement, Record& record) {
-  const auto position = subject.problem.query_len;
-  auto inputs = subject.make_inputs(extended(subject.problem, kDecodedTokens));
-  Checked checked;
-  attn::Results results;
-  {
-    auto& device = *subject.device;
-    const auto range = device.range("check round");
-    const auto bound = device.bound_memory(c.memory_limit_bytes - bytes_of({inputs.q, inputs.k, inputs.v}));
-    Round round(subject, inputs, kDecodedTokens);
-    std::function<void()> replay;  // the outputs live as long as it
-    std::vector<at::Tensor> outputs;
-    double steps_s = 0;
-    if (c.graph) {
-      replay = captured_steps(subject, round, &outputs);
-      steps_s = device.time(replay).wall_s;
-      checked.steps = kDecodedTokens;
-      checked.first_s = steps_s / double(kDecodedTokens);
-    }
-    while (checked.steps < kCheckedSteps || (checked.steps < kDecodedTokens && steps_s < c.warmup_s)) {
-      const auto seconds = device.time([&] { outputs.push_back(round.step()); }).wall_s;
-      if (checked.steps++ == 0) checked.first_s = seconds;
-      steps_s += seconds;
-    }
-    checked.total_s = round.setup_s() + steps_s;
-    record.set("implementation", subject.method->implementation());
-    if (!check_state(record, *subject.method, round.state())) return std::nullopt;
-    results.output = at::cat(outputs, 2);
+// Makes the steps of the check round and returns their results. Nothing when the state is wrong; the record says so.
+std::optional<Results> run_check_round(const Subject& subject, const CallInputs& inputs, CheckRound& done, Record& record) {
+  const auto& c = subject.c;
+  auto& device = *subject.device;
+  const auto range = device.range("check round");
+  const auto bound = device.bound_memory(c.memory_limit_bytes - bytes_of(inputs));
+  Round round(subject, inputs, kStepsPerRound);
+  std::function<void()> replay;  // owns the memory of the outputs
+  std::vector<at::Tensor> outputs;
+  double steps_s = 0;
+  if (c.graph) {
+    replay = captured_steps(subject, round, &outputs);
+    steps_s = device.time(replay).wall_s;
+    done.steps = kStepsPerRound;
+    done.first_s = steps_s / double(kStepsPerRound);
   }
-  inputs = part(inputs, 0, position + checked.steps);
-  auto selection = attn::Selection::random(extended(subject.problem, checked.steps), 1, subject.seed);
-  selection.rows = at::linspace(double(position), double(position + checked.steps - 1), kCheckedSteps, at::kDouble)
+  while (done.steps < kCheckedSteps || (done.steps < kStepsPerRound && steps_s < c.warmup_s)) {
+    const auto seconds = device.time([&] { outputs.push_back(round.step()); }).wall_s;
+    if (done.steps++ == 0) done.first_s = seconds;
+    steps_s += seconds;
+  }
+  done.total_s = round.setup_s() + steps_s;
+  record.set("implementation", subject.method->implementation());
+  if (!check_state(record, *subject.method, round.state())) return std::nullopt;
+  Results results;
+  results.output = at::cat(outputs, 2);
+  results.decoded = true;
+  return results;
+}
+
+// Nothing when the method is wrong; the record says so.
+std::optional<CheckRound> check_round(const Subject& subject, Agreement& agreement, Record& record) {
+  auto inputs = round_inputs(subject);
+  CheckRound done;
+  const auto results = run_check_round(subject, inputs, done, record);
+  if (!results) return std::nullopt;
+
+  const auto position = subject.problem.query_len;
+  static_cast<attn::Inputs&>(inputs) = inputs.tokens(0, position + done.steps);
+  auto selection = Selection::random(extended(subject.problem, done.steps), 1, subject.seed());
+  selection.rows = at::linspace(double(position), double(position + done.steps - 1), kCheckedSteps, at::kDouble)
                        .round()
                        .to(selection.rows.options());
-  agreement.include(attn::compare(*subject.method, inputs, results, attn::Protocol::decode, selection));
+  agreement.include(compare(*subject.method, inputs, *results, selection));
   record.set("rows_checked", selection.count());
-  if (!set_agreement(record, agreement, subject.method->error_tolerance(subject.problem.dtype))) return std::nullopt;
-  set_quality(record, attn::assess(*subject.method, inputs, results, attn::Protocol::decode, selection));
-  return checked;
+  if (!agreement.set_columns(record, subject.tolerance())) return std::nullopt;
+  set_quality(record, assess(*subject.method, inputs, *results, selection));
+  return done;
 }
 
-// Inputs that the method took into its state without a copy would be seen as the state's.
-bool memory_pass(const Subject& subject, Record& record) {
-  const auto range = subject.device->range("memory");
-  const auto meter = subject.device->make_meter();
-  Round round(subject, subject.make_inputs(extended(subject.problem, kDecodedTokens)), 1);
-  const auto token_bytes = round.token_bytes();
-  meter->forget_peak();
-  const bool can_reset = reset_peak_resident_bytes();
-  record.set("rss_before_bytes", resident_bytes());
-  at::Tensor output;
-  const auto seconds = subject.device->time([&] { output = round.step(); }).wall_s;
-  record.set("measured_s", record.number("measured_s") + round.setup_s() + seconds);
-  record.set("output_bytes", bytes_of({output}));
-  record.set("saved_bytes", int64_t{0});
-  set_memory(record, subject, *meter, token_bytes, meter->peak_bytes() - token_bytes);
-  if (can_reset) record.set("peak_rss_bytes", peak_resident_bytes());
-  output.reset();
-  return check_kept(record, round.state(), meter->current_bytes() - token_bytes);
-}
+// Samples of steps, and what the rounds leave behind.
+struct Rounds {
+  Samples samples;
+  double setup_s = 0;         // filling the states of all rounds
+  std::optional<Round> last;  // the last of them
+};
 
-}  // namespace
-
-void measure_decode(const Case& c, const Subject& subject, const std::function<void()>& before_sample, Turns* turns,
-                    Record& record) {
-  const at::NoGradGuard no_grad;
-  attn::Agreement agreement;
-  if (!check_small(subject, agreement, record)) return;
-  const auto checked = check_round(c, subject, agreement, record);
-  if (!checked) return;
-
+void time_rounds(const Subject& subject, const std::function<void()>& before_sample, Turns* turns, Rounds& rounds) {
+  const auto& c = subject.c;
   auto& device = *subject.device;
-  const auto bound = device.bound_memory(c.memory_limit_bytes);
-  std::optional<Round> round;
-  double setup_s = 0;
+  const auto range = device.range("samples");
   const auto begin_round = [&] {
-    round.reset();  // not two states at once
-    round.emplace(subject, subject.make_inputs(extended(subject.problem, kDecodedTokens)), kDecodedTokens);
-    setup_s += round->setup_s();
+    rounds.last.reset();  // before the next state is made, so that there are never two of them
+    rounds.last.emplace(subject, round_inputs(subject), kStepsPerRound);
+    rounds.setup_s += rounds.last->setup_s();
   };
   const auto stopwatch = [&](const auto& work) { return device.time(work); };
   const auto before_each = [&] {
     device.watch();
     if (before_sample) before_sample();
   };
-  auto kept = device.keep_memory(c);
-  Samples samples;
-  {
-    const auto range = device.range("samples");
-    SamplingPlan sampling{0, c.min_samples, c.noise_target, c.time_budget_s, 0, turns};
-    if (c.graph) {
-      begin_round();
-      const auto replay = slowed_down(captured_steps(subject, *round), c.injected_slowdown_percent);
-      sampling.warmup_s = c.warmup_s;
-      if (!before_sample) sampling.min_sample_ms = 1;
-      samples = take_samples(sampling, stopwatch, replay, before_each);
-      samples.divide_calls(kDecodedTokens);
-    } else {
-      samples = take_rounds(sampling, stopwatch, kDecodedTokens, begin_round,
-                            slowed_down([&] { round->step(); }, c.injected_slowdown_percent), before_each);
-    }
+  SamplingPlan plan{0, c.min_samples, c.noise_target, c.time_budget_s, 0, turns};
+  if (c.graph) {
+    begin_round();
+    const auto replay = slowed_down(captured_steps(subject, *rounds.last), c.injected_slowdown_percent);
+    plan.warmup_s = c.warmup_s;
+    if (!before_sample) plan.min_sample_ms = 1;
+    rounds.samples = take_samples(plan, stopwatch, replay, before_each);
+    rounds.samples.divide_calls(kStepsPerRound);
+  } else {
+    rounds.samples = take_rounds(plan, stopwatch, kStepsPerRound, begin_round,
+                                 slowed_down([&] { rounds.last->step(); }, c.injected_slowdown_percent), before_each);
   }
-  samples.warmup_calls += checked->steps;
-  if (!check_state(record, *subject.method, round->state())) return;
-  record.set("state_bytes", round->state().bytes());
-  round.reset();
-  kept.reset();
-  record.set("measured_s", checked->total_s + setup_s + samples.total_s);
-  if (!memory_pass(subject, record)) return;
-  // Not before: what is wrong has no time.
-  set_times(record, subject, checked->first_s, samples);
-  record.set("outcome", outcome::measured);
 }
 
-void verify_decode(const Subject& subject, Record& record) {
-  const auto position = subject.problem.query_len;
-  const auto inputs = subject.make_inputs(extended(subject.problem, kCheckedSteps));
-  const auto results = attn::decode_from(*subject.method, inputs, position);
-  record.set("implementation", subject.method->implementation());
-  auto steps = attn::Selection::everything(subject.problem);
-  steps.rows = at::arange(position, position + kCheckedSteps, steps.rows.options());
-  record.set("rows_checked", steps.count());
-  const auto agreement = attn::compare(*subject.method, inputs, results, attn::Protocol::decode, steps);
-  if (set_agreement(record, agreement, subject.method->error_tolerance(subject.problem.dtype)) &&
-      check_state(record, *subject.method, *results.state))
+// The inputs are freed before the step: a state that took them in as views, without a copy, keeps them in use, and the meter
+// counts them as the state's.
+bool memory_pass(const Subject& subject, Record& record) {
+  const auto range = subject.device->range("memory");
+  const auto meter = subject.device->make_meter();
+  Round round(subject, round_inputs(subject), 1);
+  const auto token_bytes = round.token_bytes();
+  meter->forget_peak();
+  const bool can_reset = reset_peak_resident_bytes();
+  record.set("rss_before_bytes", resident_bytes());
+  at::Tensor output;
+  const auto seconds = subject.device->time([&] { output = round.step(); }).wall_s;
+  add_measured_s(record, round.setup_s() + seconds);
+  record.set("output_bytes", bytes_of(output));
+  record.set("saved_bytes", int64_t{0});
+  set_memory_columns(record, *meter, token_bytes, meter->peak_bytes() - token_bytes, subject.problem.batch);
+  if (can_reset) record.set("peak_rss_bytes", peak_resident_bytes());
+  output.reset();
+  return check_kept_bytes(record, round.state(), meter->current_bytes() - token_bytes);
+}
+
+class Decode final : public MeasuringProtocol {
+ public:
+  attn::Protocol id() const override { return attn::Protocol::decode; }
+
+  Results call(attn::AttentionMethod&, const CallInputs&) const override {
+    TORCH_CHECK_VALUE(false, "protocol decode has no call on whole sequences, only steps of a decoding state");
+  }
+
+  // Whole rounds; the steps of the check round, and that of the memory pass.
+  MinCalls min_calls(int64_t min_samples) const override {
+    const auto rounds = std::max<int64_t>(1, (min_samples + kStepsPerRound - 1) / kStepsPerRound);
+    return {rounds * kStepsPerRound, kCheckedSteps + 1};
+  }
+
+  void predict(const Subject& subject, Record& record) const override {
+    const auto whole = extended(subject.problem, kStepsPerRound);
+    const auto state_bytes = subject.method->state_bytes(whole, whole.query_len);
+    record.set("predicted_state_bytes", state_bytes);
+    record.set("predicted_setup_bytes", state_bytes + whole.input_bytes());
+  }
+
+  void verify(const Subject& subject, Record& record) const override {
+    const auto inputs = subject.make_inputs(extended(subject.problem, kCheckedSteps));
+    const auto results = decode_from(*subject.method, inputs, subject.problem.query_len);
+    record.set("implementation", subject.method->implementation());
+    const auto steps = all_steps(subject.problem, kCheckedSteps);
+    record.set("rows_checked", steps.count());
+    const auto agreement = compare(*subject.method, inputs, results, steps);
+    if (agreement.set_columns(record, subject.tolerance()) && check_state(record, *subject.method, *results.state))
+      record.set("outcome", outcome::measured);
+  }
+
+  void measure(const Subject& subject, const std::function<void()>& before_sample, Turns* turns, Record& record) const override {
+    const at::NoGradGuard no_grad;
+    Agreement agreement;
+    if (!check_small(subject, agreement, record)) return;
+    const auto checked = check_round(subject, agreement, record);
+    if (!checked) return;
+
+    const auto bound = subject.device->bound_memory(subject.c.memory_limit_bytes);
+    Rounds rounds;
+    {
+      const auto cached = subject.device->cache_memory(subject.c);
+      time_rounds(subject, before_sample, turns, rounds);
+      rounds.samples.warmup_calls += checked->steps;
+      if (!check_state(record, *subject.method, rounds.last->state())) return;
+      record.set("state_bytes", rounds.last->state().bytes());
+      rounds.last.reset();
+    }
+    record.set("measured_s", checked->total_s + rounds.setup_s + rounds.samples.total_s);
+    if (!memory_pass(subject, record)) return;
+    // Times are set last, so that a record of a wrong result never carries a time.
+    set_times(record, subject, checked->first_s, rounds.samples);
     record.set("outcome", outcome::measured);
+  }
+};
+
+}  // namespace
+
+const MeasuringProtocol& decode_protocol() {
+  static const Decode protocol;
+  return protocol;
+}
+
+std::unique_ptr<attn::DecodingState> decode_up_to(attn::AttentionMethod& method, const CallInputs& inputs, int64_t position) {
+  const at::NoGradGuard no_grad;
+  auto state = method.begin_decoding(attn::problem_of(inputs));
+  if (position > 0) method.extend(*state, inputs.tokens(0, position));
+  return state;
+}
+
+Results decode_from(attn::AttentionMethod& method, const CallInputs& inputs, int64_t position) {
+  const at::NoGradGuard no_grad;
+  Results results;
+  results.decoded = true;
+  results.state = decode_up_to(method, inputs, position);
+  std::vector<at::Tensor> outputs;
+  for (auto i = position; i < inputs.q.size(2); ++i) outputs.push_back(method.step(*results.state, inputs.tokens(i, 1)));
+  results.output = at::cat(outputs, 2);
+  return results;
+}
+
+bool check_state(Record& record, const attn::AttentionMethod& method, const attn::DecodingState& state) {
+  const auto expected = method.state_bytes(state.problem(), state.position());
+  if (double(state.bytes()) == expected) return true;
+  record.set_failed(kind::invalid, state_text(state) + ", by the method's formula " + std::to_string(int64_t(expected)));
+  return false;
+}
+
+bool check_kept_bytes(Record& record, const attn::DecodingState& state, int64_t kept_bytes) {
+  if (kept_bytes <= state.bytes()) return true;
+  record.set_failed(kind::invalid,
+                    state_text(state) + " by its own account, but keeps " + std::to_string(kept_bytes) + " in use");
+  return false;
 }
 
 }  // namespace attnbench

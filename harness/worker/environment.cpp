@@ -69,7 +69,7 @@ Json describe_methods() {
                          {"type", attn::option_type(option.default_value)},
                          {"default", option_value(option.default_value)},
                          {"choices", option.choices},
-                         {"least", std::holds_alternative<int64_t>(option.default_value) ? Json(option.least) : Json()},
+                         {"least", std::holds_alternative<int64_t>(option.default_value) ? Json(option.min) : Json()},
                          {"description", option.description}});
     all.push_back({{"name", entry->name},
                    {"description", entry->description},

@@ -1,4 +1,4 @@
-// What the worker knows of its build and its machine.
+// What the worker knows of its build and its machine, and the methods that it has.
 #pragma once
 
 #include "harness/schema/record.h"
@@ -8,7 +8,7 @@ namespace attnbench {
 // The environment columns of a record.
 Record environment();
 
-// Every registered method as data: name, description, orders, capabilities, options.
+// Every registered method as data: name, description, orders of growth, capabilities and options.
 Json describe_methods();
 
 }  // namespace attnbench

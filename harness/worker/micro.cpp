@@ -1,11 +1,12 @@
-// attnbench_micro: Google Benchmark over the registry and over single kernels, for work on them. Sweeps measure with attnbench
-// itself; here nothing is checked beforehand. Large blocks are kept from call to call. Names, so that --benchmark_filter can
-// choose:
+// attnbench_micro: Google Benchmark over the registered methods and over single kernels, for work on them. Nothing is checked
+// before it is timed; sweeps measure with attnbench itself. Large blocks are cached between calls. The names of the benchmarks,
+// for
+// --benchmark_filter:
 //   METHOD/PROTOCOL/full or causal/DTYPE/heads:H/N     a call, as the harness times it
-//   METHOD/step/DTYPE/heads:H/DIM                      one token decoded, through the method
-//   kernel/SET/step/heads:H/DIM                        the same without operator, checks and allocation, on one thread
-// Counters: FLOP/s by the method's own count (linear attention: the recurrence's 4·D·M a token and head, and 3.5 times that with
-// gradients); B/s of the least traffic; of_fma and of_copy, their shares of what this machine can do (`attnbench doctor`).
+//   METHOD/step/DTYPE/heads:H/DIM                      a decoding step through the method
+//   kernel/SET/step/heads:H/DIM                        the same step without operator, checks and allocation, on one thread
+// Counters: FLOP/s by the method's own count (linear attention: 4·D·M a token and head for the recurrence, and 3.5 times that
+// with gradients); B/s of the min traffic; of_fma and of_copy, the shares of this machine's ceilings (`attnbench doctor`).
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
@@ -14,13 +15,13 @@
 #include <string>
 #include <vector>
 
-#include "attn/agreement.h"
 #include "attn/cpu/instruction_set.h"
 #include "attn/linear/implementation.h"
 #include "attn/registry.h"
 #include "harness/schema/machine.h"
-#include "harness/worker/ceilings.h"
-#include "harness/worker/kept_memory.h"
+#include "harness/worker/cpu/block_cache.h"
+#include "harness/worker/cpu/ceilings.h"
+#include "harness/worker/protocol.h"
 
 namespace {
 
@@ -65,9 +66,10 @@ void call(benchmark::State& state, const Case& c) {
     return;
   }
   ceilings();
-  const auto inputs = attn::make_inputs(problem, c.protocol, 0);
-  const attnbench::KeptMemory kept(attnbench::available_memory_bytes() / 4);
-  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(attn::call(*method, inputs, c.protocol));
+  const auto& protocol = attnbench::find_protocol(attn::protocol_name(c.protocol));
+  const auto inputs = protocol.make_inputs(problem, /*seed=*/0, attnbench::InputDistribution::normal);
+  const attnbench::BlockCache cache(attnbench::available_memory_bytes() / 4);
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(protocol.call(*method, inputs));
   state.SetLabel(method->implementation());
   const auto cost = method->cost(problem, c.protocol);
   count(state, cost.flops, cost.min_bytes);
@@ -89,8 +91,9 @@ void step(benchmark::State& state, const std::string& name, int64_t heads) {
   ceilings();
   const at::NoGradGuard no_grad;
   const auto decoding = method->begin_decoding(problem);
-  const auto token = at::randn({1, heads, 1, dim});
-  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(method->step(*decoding, token, token, token));
+  const auto x = at::randn({1, heads, 1, dim});
+  const attn::Inputs token{x, x, x, {.causal = true}};
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(method->step(*decoding, token));
   state.SetLabel(method->implementation());
   const auto cost = method->cost(problem, attn::Protocol::decode);
   count(state, cost.flops, cost.min_bytes);
@@ -150,7 +153,7 @@ void register_calls() {
 }
 
 void register_steps() {
-  for (const int64_t heads : {8, 32768}) {  // in the first-level cache, and beyond the last
+  for (const int64_t heads : {8, 32768}) {  // states that fit the first-level cache, and that exceed the last level
     const auto suffix = "step/float32/heads:" + std::to_string(heads);
     for (const std::string name : {"linear", "linear-chunked"})
       benchmark::RegisterBenchmark((name + "/" + suffix).c_str(), [=](benchmark::State& state) { step(state, name, heads); })

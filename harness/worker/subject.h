@@ -1,49 +1,47 @@
-// What the worker measures or verifies, and the parts of a record that every protocol fills alike.
+// The case that the worker measures or verifies, made ready: the method, the problem, the protocol, the device.
 #pragma once
 
-#include <initializer_list>
+#include <cstdint>
 #include <memory>
 #include <optional>
 
-#include "attn/agreement.h"
+#include "attn/method.h"
 #include "harness/schema/record.h"
 #include "harness/worker/device.h"
+#include "harness/worker/inputs.h"
+#include "harness/worker/protocol.h"
+#include "harness/worker/quality.h"
 #include "harness/worker/timing.h"
 
 namespace attnbench {
 
 struct Subject {
+  Case c;  // complete, with its memory budget
   std::shared_ptr<attn::AttentionMethod> method;
   attn::Problem problem;
-  attn::Protocol protocol;
-  attn::InputDistribution distribution;
-  uint64_t seed;
+  const MeasuringProtocol* protocol;
+  InputDistribution distribution;
   Device* device;
 
-  attn::Inputs make_inputs(const attn::Problem& of) const { return attn::make_inputs(of, protocol, seed, distribution); }
+  uint64_t seed() const { return uint64_t(c.seed); }
+  CallInputs make_inputs(const attn::Problem& of) const { return protocol->make_inputs(of, seed(), distribution); }
+  // The relative error up to which results are accepted.
+  double tolerance() const { return method->error_tolerance(problem.dtype); }
 };
 
-// Sets costs, predictions, the device and, where the case leaves it open, its memory budget. Nothing when the case cannot run;
-// the record says why.
+// Sets the columns of predictions, the device and, where the case leaves it open, the memory budget. Nothing when the case cannot
+// run; the record says why.
 std::optional<Subject> prepare(const Case& c, Record& record);
 
 // The problem with `more` tokens.
 attn::Problem extended(attn::Problem problem, int64_t more);
-// The same problem at a size where every row can be compared.
+// The same problem at a size where all rows can be compared: at most two batch entries and heads, and a length of at most 300.
 attn::Problem small_problem(attn::Problem problem);
 
-int64_t bytes_of(std::initializer_list<at::Tensor> tensors);
-
-// Each fails the record for what is wrong, and says whether all is well.
-bool set_agreement(Record& record, const attn::Agreement& agreement, double tolerance);
-// A decoding state must take what the method's formula says.
-bool check_state(Record& record, const attn::AttentionMethod& method, const attn::DecodingState& state);
-// The allocator must not see more kept alive by a state than the state owns up to.
-bool check_kept(Record& record, const attn::DecodingState& state, int64_t kept_bytes);
-
+// Adds time spent inside calls of the method to the column measured_s.
+void add_measured_s(Record& record, double seconds);
+// Sets the columns of times: the samples, and the first call's seconds.
 void set_times(Record& record, const Subject& subject, double first_s, const Samples& samples);
-// What the meter saw of a call of which `input_bytes` were there before.
-void set_memory(Record& record, const Subject& subject, const MemoryMeter& meter, int64_t input_bytes, int64_t extra_bytes);
-void set_quality(Record& record, const attn::Quality& quality);
+void set_quality(Record& record, const Quality& quality);
 
 }  // namespace attnbench

@@ -1,22 +1,23 @@
-// Several workers side by side that take their samples in turns, so that whatever slows the machine down for a while slows all of
-// them down alike. A byte goes round: who reads it has the turn, and writes it to the next. Where a worker ends, for whatever
-// reason, its pipes close and the others' turns are over as well.
+// Several workers that run side by side and take their samples in turns, so that whatever slows the machine down for a while
+// slows all of them down alike. A byte goes round in a ring of pipes: the worker that reads it has the turn, and writes it to the
+// next. Where a worker ends, for whatever reason, its pipes close, and the turns of the others are over as well.
 #pragma once
 
 namespace attnbench {
 
 class Turns {
  public:
-  // Descriptors that the byte comes from and goes to; closed at the end. From the first turn on the thread that asks for it stays
-  // on `processor`, if that is not negative.
+  // The file descriptors that the byte is read from and written to; the destructor closes them. If `processor` is not negative,
+  // the thread that awaits the first turn stays on that processor from then on.
   Turns(int from_previous, int to_next, int processor);
   ~Turns();
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
 
-  // Waits for the turn. False when there are no more. The first waits, too, until each worker has asked for its first.
-  // Throws std::runtime_error when the processor is not to be had.
+  // Waits for the turn, and for the first one until every worker awaits its first. Returns false when there are no more turns.
+  // Throws std::runtime_error when the thread cannot stay on the processor.
   bool await();
+  // Passes the turn to the next worker.
   void pass();
 
  private:

@@ -1,5 +1,5 @@
-// Decoding, for every method that does: a step gives the row that the reference has for its prefix, the state takes what its
-// formula says, prefill and extend leave the state that steps would have left.
+// Decoding, for every method that decodes: a step gives the reference's row for its prefix, the state has the size of its
+// formula, and prefill and extend leave the state that steps would have left.
 #include "attn/decoding.h"
 
 #include <ATen/ATen.h>
@@ -20,17 +20,18 @@ std::vector<std::string> decoding_specs() {
   return specs;
 }
 
-at::Tensor tokens(const at::Tensor& x, int64_t begin, int64_t size = 1) { return x.narrow(2, begin, size); }
-
 at::Tensor step(AttentionMethod& method, DecodingState& state, const Inputs& inputs, int64_t i) {
-  return method.step(state, tokens(inputs.q, i), tokens(inputs.k, i), tokens(inputs.v, i));
+  return method.step(state, inputs.tokens(i, 1));
 }
 
-// The last row of the prefix that ends at token i, float64.
+Inputs in_float64(Inputs inputs) {
+  for (const auto member : kInputTensors) inputs.*member = (inputs.*member).to(at::kDouble);
+  return inputs;
+}
+
+// The last row of the prefix that ends at token i, in float64.
 at::Tensor expected_row(const AttentionMethod& method, const Inputs& inputs, int64_t i) {
-  const auto prefix = [&](const at::Tensor& x) { return tokens(x, 0, i + 1).to(at::kDouble); };
-  return method.reference(prefix(inputs.q), prefix(inputs.k), prefix(inputs.v), {/*causal=*/true, {}},
-                          at::tensor({i}, at::kLong));
+  return method.reference(in_float64(inputs.tokens(0, i + 1)), at::tensor({i}, at::kLong));
 }
 
 class Decoding : public testing::TestWithParam<std::string> {
@@ -75,7 +76,7 @@ TEST_P(Decoding, StateTakesWhatItsFormulaSays) {
     const auto state = method->begin_decoding(p);
     for (const int64_t size : {0, 1, 30, 44}) {
       if (size == 1) step(*method, *state, inputs, 0);
-      else if (size > 0) method->extend(*state, tokens(inputs.q, 1, size), tokens(inputs.k, 1, size), tokens(inputs.v, 1, size));
+      else if (size > 0) method->extend(*state, inputs.tokens(state->position(), size));
       EXPECT_EQ(double(state->bytes()), method->state_bytes(p, state->position()))
           << dtype_name(dtype) << " at " << state->position();
     }
@@ -89,16 +90,14 @@ TEST_P(Decoding, PrefillAndExtendLeaveTheStateThatStepsWould) {
   const auto inputs = make_inputs(p, Protocol::forward, 1);
   const at::NoGradGuard no_grad;
   constexpr int64_t kPrefix = 60;
-  const auto begin = [&](const at::Tensor& x) { return tokens(x, 0, kPrefix); };
+  const auto prefix = inputs.tokens(0, kPrefix);
   const auto stepped = method->begin_decoding(p), extended = method->begin_decoding(p), prefilled = method->begin_decoding(p);
   for (int64_t i = 0; i < kPrefix; ++i) step(*method, *stepped, inputs, i);
-  for (const auto& [from, size] : {std::pair{0, 1}, {1, 33}, {34, 26}})
-    method->extend(*extended, tokens(inputs.q, from, size), tokens(inputs.k, from, size), tokens(inputs.v, from, size));
-  const auto outputs = method->prefill(*prefilled, begin(inputs.q), begin(inputs.k), begin(inputs.v));
+  for (const auto& [from, size] : {std::pair{0, 1}, {1, 33}, {34, 26}}) method->extend(*extended, inputs.tokens(from, size));
+  const auto outputs = method->prefill(*prefilled, prefix);
   EXPECT_EQ(extended->position(), kPrefix);
   EXPECT_EQ(prefilled->position(), kPrefix);
-  const auto reference = method->reference(begin(inputs.q).to(at::kDouble), begin(inputs.k).to(at::kDouble),
-                                           begin(inputs.v).to(at::kDouble), {true, {}}, at::arange(kPrefix));
+  const auto reference = method->reference(in_float64(prefix), at::arange(kPrefix));
   expect_close(outputs, reference, method->error_tolerance(at::kFloat), "prefill");
   for (int64_t i = kPrefix; i < p.query_len; ++i) {
     const auto expected = step(*method, *stepped, inputs, i);
@@ -124,22 +123,24 @@ TEST_P(Decoding, MistakesAreNamed) {
   const auto inputs = make_inputs(p, Protocol::forward, 1);
   const auto state = method->begin_decoding(p);
   const auto refusal = [&](const std::function<void()>& mistake) { return message_of<c10::ValueError>(mistake); };
-  const auto three = [&](const at::Tensor& x) { return tokens(x, 0, 3); };
   const auto wrong = make_inputs(problem_of({3, 3, 8, 24}, at::kFloat, Masking::causal), Protocol::forward, 1);
   EXPECT_CONTAINS(refusal([&] { step(*method, *state, wrong, 0); }), "tokens have head_dim 8, expected 16");
   const auto other_type = make_inputs(problem(at::kDouble, 3), Protocol::forward, 1);
   EXPECT_CONTAINS(refusal([&] { step(*method, *state, other_type, 0); }), "tokens are float64");
-  EXPECT_CONTAINS(refusal([&] { method->step(*state, three(inputs.q), three(inputs.k), three(inputs.v)); }),
-                  "a step takes one token, got 3");
+  EXPECT_CONTAINS(refusal([&] { method->step(*state, inputs); }), "a step takes one token, got 3");
+  for (const Mask& mask : {Mask{.causal = false}, Mask{.causal = true, .key_lengths = at::full({2}, 3, at::kLong)}}) {
+    const Inputs masked{inputs.q, inputs.k, inputs.v, mask};
+    EXPECT_CONTAINS(refusal([&] { method->extend(*state, masked); }), "must be causal and without key lengths");
+  }
   const auto other = make_method(GetParam());
   EXPECT_CONTAINS(refusal([&] { step(*other, *state, inputs, 0); }), "the decoding state is another method's");
   EXPECT_EQ(state->position(), 0);
-  method->extend(*state, three(inputs.q), three(inputs.k), three(inputs.v));
+  method->extend(*state, inputs);
   EXPECT_CONTAINS(refusal([&] { step(*method, *state, inputs, 0); }), "holds 3 of 3 tokens, 1 more do not fit");
   EXPECT_CONTAINS(refusal([&] {
                     const auto used = method->begin_decoding(p);
                     step(*method, *used, inputs, 0);
-                    method->prefill(*used, tokens(inputs.q, 1), tokens(inputs.k, 1), tokens(inputs.v, 1));
+                    method->prefill(*used, inputs.tokens(1, 1));
                   }),
                   "prefill needs a fresh decoding state, this one holds 1 tokens");
   auto masked = p;

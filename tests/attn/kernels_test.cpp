@@ -1,5 +1,5 @@
-// The CPU kernels: every instruction set against the float64 reference where threads share a sequence, nothing read or written
-// beyond a tensor, exp to 2 ulp, decoding, and what cannot be had.
+// The CPU kernels of every instruction set: they agree with the float64 reference where threads share a sequence, read and write
+// nothing beyond a tensor, compute exp to 2 ulp, and decode; kernels that do not exist are refused.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -11,11 +11,11 @@
 #include <cstring>
 #include <limits>
 
-#include "attn/linear/feature_map.h"
 #include "attn/cpu/instruction_set.h"
+#include "attn/linear/feature_map.h"
 #include "attn/linear/implementation.h"
-#include "attn/lsh/implementation.h"
 #include "attn/linear/linear_attention.h"
+#include "attn/lsh/implementation.h"
 #include "tests/support/errors_of.h"
 #include "tests/support/exp_of.h"
 #include "tests/support/method_helpers.h"
@@ -46,7 +46,7 @@ class Threads {
   int before_;
 };
 
-// Few heads and many positions: each thread begins in the middle of a sequence, from what the others have summed up.
+// With few heads and many positions, threads begin in the middle of a sequence, from the sums of the threads before.
 TEST_P(Kernels, ThreadsThatShareASequenceAgreeWithTheReference) {
   for (const int threads : {1, 2, 3, 5}) {
     const Threads set(threads);
@@ -62,8 +62,7 @@ TEST_P(Kernels, ThreadsThatShareASequenceAgreeWithTheReference) {
           EXPECT_EQ(method->implementation(), "kernel/" + GetParam());
           const auto selection = Selection::random(problem, 120, 1);
           const auto restricted = restrict_gradient(inputs, selection);
-          const auto agreement = compare(*method, restricted, call(*method, restricted, Protocol::forward_backward),
-                                         Protocol::forward_backward, selection);
+          const auto agreement = compare(*method, restricted, call(*method, restricted, Protocol::forward_backward), selection);
           EXPECT_TRUE(agreement.within(error_tolerance(at::kFloat))) << agreement.worst << ": " << agreement.max_rel_error;
           EXPECT_TRUE(all_finite(results.output));
         }
@@ -80,8 +79,8 @@ TEST_P(Kernels, CrossAttentionThatThreadsShare) {
       SCOPED_TRACE(name + text_of(shape));
       const auto problem = problem_of(shape, at::kFloat, Masking::key_lengths, 2, 1);
       const auto inputs = inputs_of(problem, Protocol::forward_backward);
-      const auto agreement = compare(*method, inputs, call(*method, inputs, Protocol::forward_backward),
-                                     Protocol::forward_backward, Selection::everything(problem));
+      const auto agreement =
+          compare(*method, inputs, call(*method, inputs, Protocol::forward_backward), Selection::everything(problem));
       EXPECT_TRUE(agreement.within(error_tolerance(at::kFloat))) << agreement.worst << ": " << agreement.max_rel_error;
     }
   }
@@ -101,7 +100,7 @@ TEST_P(Kernels, TheSameNumbersForTheSameThreads) {
   }
 }
 
-// Memory that ends, or begins, where the next page may not be touched.
+// A copy of a tensor that ends, or begins, at a page which may not be read or written.
 class Guarded {
  public:
   enum class Edge { end, begin };
@@ -130,7 +129,7 @@ class Guarded {
   size_t size_;
 };
 
-// Results are the allocator's; of what is given, no byte outside is read. AddressSanitizer watches the rest.
+// No byte outside the inputs is read. The results lie in memory of the allocator, which AddressSanitizer watches.
 TEST_P(Kernels, NothingIsReadBeyondATensor) {
   for (const std::string name : {"linear", "favor", "lsh-1"}) {
     const auto method = make_method(name + ":kernel=" + GetParam());
@@ -141,12 +140,12 @@ TEST_P(Kernels, NothingIsReadBeyondATensor) {
           const auto problem = problem_of(shape, dtype, Masking::causal_and_key_lengths, 2, 1);
           auto inputs = inputs_of(problem, Protocol::forward_backward);
           const auto expected = call(*method, inputs, Protocol::forward_backward);
-          const Guarded q(inputs.q, edge), k(inputs.k, edge), v(inputs.v, edge), g(inputs.output_gradient, edge);
+          const Guarded q(inputs.q, edge), k(inputs.k, edge), v(inputs.v, edge), g(inputs.grad_output, edge);
           inputs.q = q.tensor.set_requires_grad(true), inputs.k = k.tensor.set_requires_grad(true);
-          inputs.v = v.tensor.set_requires_grad(true), inputs.output_gradient = g.tensor;
+          inputs.v = v.tensor.set_requires_grad(true), inputs.grad_output = g.tensor;
           const auto results = call(*method, inputs, Protocol::forward_backward);
           EXPECT_TRUE(at::equal(results.output, expected.output)) << name << " " << text_of(shape);
-          EXPECT_TRUE(at::equal(results.q_gradient, expected.q_gradient)) << name << " " << text_of(shape);
+          EXPECT_TRUE(at::equal(results.grad_q, expected.grad_q)) << name << " " << text_of(shape);
         }
       }
     }
@@ -162,15 +161,15 @@ TEST_P(Kernels, FeatureMapsWithoutAMethod) {
     for (const auto* x : {&inputs.q, &inputs.k, &inputs.v}) leaves.push_back(x->detach().to(dtype).set_requires_grad(true));
     results.output =
         linear_attention(leaves[0], leaves[1], leaves[2], {true, inputs.mask.key_lengths, "relu", 1e-6, {}, 64, kernel});
-    const auto gradients = torch::autograd::grad({results.output}, leaves, {inputs.output_gradient.to(dtype)});
-    results.q_gradient = gradients[0], results.k_gradient = gradients[1], results.v_gradient = gradients[2];
+    const auto gradients = torch::autograd::grad({results.output}, leaves, {inputs.grad_output.to(dtype)});
+    results.grad_q = gradients[0], results.grad_k = gradients[1], results.grad_v = gradients[2];
     return results;
   };
   expect_close(run(GetParam(), at::kFloat), run("composed", at::kDouble), error_tolerance(at::kFloat));
 }
 
-// Keys whose e^c are beyond float32 and rise, fall or jump along the sequence: what a state is relative to changes on the way,
-// and rows before a jump must not lose their keys to it.
+// Keys whose e^c exceeds float32 and rises, falls or jumps along the sequence: the scale that a state is relative to changes on
+// the way, and rows before a jump must not lose their keys because of it.
 TEST_P(Kernels, ScalesBeyondFloat32) {
   const auto directions = draw_orthogonal_directions(48, 16, 3);
   const auto t = at::linspace(0, 1, 400).view({1, 1, 400, 1});
@@ -190,8 +189,8 @@ TEST_P(Kernels, ScalesBeyondFloat32) {
           for (const auto& x : {inputs.q, inputs.k * length, inputs.v})
             leaves.push_back(x.detach().to(dtype).clone().set_requires_grad(true));
           results.output = linear_attention(leaves[0], leaves[1], leaves[2], {causal, {}, "favor", 1e-6, directions, 64, kernel});
-          const auto gradients = torch::autograd::grad({results.output}, leaves, {inputs.output_gradient.to(dtype)});
-          results.q_gradient = gradients[0], results.k_gradient = gradients[1], results.v_gradient = gradients[2];
+          const auto gradients = torch::autograd::grad({results.output}, leaves, {inputs.grad_output.to(dtype)});
+          results.grad_q = gradients[0], results.grad_k = gradients[1], results.grad_v = gradients[2];
           return results;
         };
         const auto results = run(GetParam(), at::kFloat);
@@ -213,7 +212,7 @@ TEST_P(Kernels, DecodingKeepsItsStateWithoutPadding) {
     EXPECT_EQ(results.state->bytes(), 2 * 3 * numbers * 4);
     auto steps = Selection::everything(problem);
     steps.rows = steps.rows.slice(0, 30);
-    const auto agreement = compare(*method, inputs, results, Protocol::decode, steps);
+    const auto agreement = compare(*method, inputs, results, steps);
     EXPECT_TRUE(agreement.within(error_tolerance(at::kFloat))) << agreement.max_rel_error;
   }
 }
@@ -240,7 +239,7 @@ TEST(InstructionSets, WhatCannotBeHadIsRefused) {
   EXPECT_CONTAINS(*make_method("lsh-1:kernel=" + best)->why_unsupported(problem, Protocol::forward), "no kernel for float64");
 }
 
-// Units in the last place between a result and the exact value, those of a subnormal being the smallest there is.
+// The error of a result in units in the last place; the unit of a subnormal number is the smallest one.
 double ulps(float result, double exact) {
   if (exact > std::numeric_limits<float>::max()) return std::isinf(result) ? 0 : 1e9;
   const float nearest = float(exact);

@@ -1,4 +1,4 @@
-// Masks and the problems they are made from.
+// Masks, and the problems that they are drawn from.
 #include "attn/mask.h"
 
 #include <ATen/ATen.h>
@@ -43,6 +43,15 @@ TEST(Mask, HidesLaterKeysWhenCausal) {
   EXPECT_TRUE(at::equal(both[0][0], at::tensor({0, 1, 1, 0, 1, 1, 0, 1, 1}).view({3, 3}).to(at::kBool)));
   EXPECT_TRUE(at::equal(both[1][0], later));
   EXPECT_FALSE((Mask{true, {}}.hidden_keys(3)));
+}
+
+TEST(Mask, SaysWhichKeysTheRowsSee) {
+  const auto rows = at::tensor({2, 0}, at::kLong);
+  EXPECT_TRUE(at::equal(Mask{}.visible_pairs(rows, 3), at::ones({1, 1, 2, 3}, at::kBool)));
+  EXPECT_TRUE(
+      at::equal(Mask{.causal = true}.visible_pairs(rows, 3), at::tensor({1, 1, 1, 1, 0, 0}).view({1, 1, 2, 3}).to(at::kBool)));
+  EXPECT_TRUE(at::equal(with_lengths({0, 2}, true).visible_pairs(rows, 3),
+                        at::tensor({0, 0, 0, 0, 0, 0, 1, 1, 0, 1, 0, 0}).view({2, 1, 2, 3}).to(at::kBool)));
 }
 
 TEST(Mask, SelectsBatchEntries) {

@@ -1,9 +1,10 @@
-// What every registered method must keep: loops over the registry, so that a new method is tested the day it registers.
+// The contract of every registered method. The tests loop over the registry, so that a new method is tested as soon as it is
+// registered.
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "harness/worker/memory.h"
+#include "harness/worker/cpu/memory.h"
 #include "tests/support/errors_of.h"
 #include "tests/support/method_helpers.h"
 
@@ -13,7 +14,8 @@ namespace {
 using attnbench::contains;
 using attnbench::message_of;
 
-// One position, odd lengths, a length that no chunk divides, unequal dims, dims of every size, cross attention, one query.
+// One position, odd lengths, a length that is no multiple of any chunk, unequal dims, dims of many sizes, cross attention, one
+// query.
 constexpr Shape kShapes[] = {{1, 1, 8, 8},       {33, 33, 16, 24},   {kLongest, kLongest, 32, 32},
                              {129, 129, 24, 40}, {17, 17, 1, 1},     {20, 20, 64, 64},
                              {19, 19, 80, 80},   {21, 21, 128, 128}, {7, 7, 1, 5},
@@ -57,11 +59,11 @@ TEST_P(MethodContract, AgreesWithItsReference) {
       EXPECT_EQ(results->output.scalar_type(), dtype);
       EXPECT_FALSE(method->implementation().empty());
       if (protocol == Protocol::forward_backward) {
-        EXPECT_EQ(results->q_gradient.sizes(), inputs.q.sizes());
-        EXPECT_EQ(results->k_gradient.sizes(), inputs.k.sizes());
-        EXPECT_EQ(results->v_gradient.sizes(), inputs.v.sizes());
+        EXPECT_EQ(results->grad_q.sizes(), inputs.q.sizes());
+        EXPECT_EQ(results->grad_k.sizes(), inputs.k.sizes());
+        EXPECT_EQ(results->grad_v.sizes(), inputs.v.sizes());
       }
-      const auto agreement = compare(*method, inputs, *results, protocol, Selection::everything(problem));
+      const auto agreement = compare(*method, inputs, *results, Selection::everything(problem));
       EXPECT_TRUE(agreement.within(method->error_tolerance(dtype)))
           << agreement.worst << ": " << agreement.max_rel_error << ", finite " << agreement.finite;
     }
@@ -80,7 +82,7 @@ TEST_P(MethodContract, AnEmptyBatchGivesAnEmptyResult) {
     EXPECT_EQ(results->output.sizes(), (at::IntArrayRef{0, 2, 33, 24}));
     EXPECT_EQ(results->output.scalar_type(), dtype);
     if (protocol == Protocol::forward_backward) {
-      EXPECT_EQ(results->v_gradient.sizes(), inputs.v.sizes());
+      EXPECT_EQ(results->grad_v.sizes(), inputs.v.sizes());
     }
   }
 }
@@ -104,7 +106,7 @@ TEST_P(MethodContract, ARowWithoutVisibleKeysGivesZeros) {
   }
 }
 
-// What lies at a hidden position is never looked at: not in values, not in gradients, whatever it is.
+// The numbers at a hidden position, NaN included, reach neither the output nor a gradient.
 TEST_P(MethodContract, HiddenPositionsReachNothing) {
   const auto& [spec, dtype, masking] = GetParam();
   if (!has_key_lengths(masking)) return;
@@ -126,17 +128,17 @@ TEST_P(MethodContract, HiddenPositionsReachNothing) {
         EXPECT_TRUE(all_finite(results.*member)) << name << " for " << value;
         EXPECT_TRUE(at::equal(results.*member, expected.value().*member)) << name << " for " << value;
       }
-      for (const auto* gradient : {&results.k_gradient, &results.v_gradient})
+      for (const auto* gradient : {&results.grad_k, &results.grad_v})
         EXPECT_TRUE(gradient->masked_select(hidden).eq(0).all().item<bool>());
     }
   }
 }
 
-// A NaN at a visible position reaches the rows that see it, all of them and no others.
+// A NaN at a visible position reaches all rows that see it, and no others.
 TEST_P(MethodContract, ANaNReachesExactlyTheRowsThatSeeIt) {
   const auto& [spec, dtype, masking] = GetParam();
   const auto method = make_method(spec);
-  // Where the inputs themselves decide which keys a row meets, tests of that method say which rows a NaN reaches.
+  // Where the inputs decide which keys a row meets, the tests of that method say which rows a NaN reaches.
   const auto can = method->capabilities();
   if (!is_causal(masking) || !can.nan_reaches_its_rows_only || !can.steps_are_rows_of_forward) return;
   const auto problem = problem_of({150, 150, 16, 24}, dtype, masking);
@@ -188,17 +190,17 @@ TEST_P(MethodContract, StridesDoNotMatter) {
   };
   for (const auto& [name, lay_out] : layouts) {
     SCOPED_TRACE(name);
-    Inputs other = inputs;
+    auto other = inputs;
     for (const auto member : {&Inputs::q, &Inputs::k, &Inputs::v})
       other.*member = lay_out((inputs.*member).detach()).set_requires_grad(true);
-    other.output_gradient = lay_out(inputs.output_gradient);
+    other.grad_output = lay_out(inputs.grad_output);
     ASSERT_FALSE(other.q.is_contiguous());
     ASSERT_TRUE(at::equal(other.q, inputs.q));
     expect_close(call(*method, other, Protocol::forward_backward), *expected, method->error_tolerance(dtype));
   }
 }
 
-// One head's keys and values for all, and one gradient for all rows, as expand() gives them: strides of zero.
+// The keys and values of one head for all heads and one gradient for all rows, as expand() gives them, with strides of zero.
 TEST_P(MethodContract, ExpandedInputsAreTakenAsTheyAre) {
   const auto& [spec, dtype, masking] = GetParam();
   const auto method = make_method(spec);
@@ -208,10 +210,10 @@ TEST_P(MethodContract, ExpandedInputsAreTakenAsTheyAre) {
   const auto shared = [](const at::Tensor& x) { return x.detach().slice(1, 0, 1).expand(x.sizes()).set_requires_grad(true); };
   inputs.k = shared(inputs.k);
   inputs.v = shared(inputs.v);
-  inputs.output_gradient = at::ones({}, inputs.q.options()).expand(inputs.output_gradient.sizes());
+  inputs.grad_output = at::ones({}, inputs.q.options()).expand(inputs.grad_output.sizes());
   const auto results = call_or_refuse(*method, problem, inputs, Protocol::forward_backward);
   if (!results) return;
-  const auto agreement = compare(*method, inputs, *results, Protocol::forward_backward, Selection::everything(problem));
+  const auto agreement = compare(*method, inputs, *results, Selection::everything(problem));
   EXPECT_TRUE(agreement.within(method->error_tolerance(dtype))) << agreement.worst << ": " << agreement.max_rel_error;
 }
 
@@ -225,19 +227,19 @@ TEST_P(MethodContract, GradientsOfSomeInputsOnly) {
   constexpr at::Tensor Inputs::*members[] = {&Inputs::q, &Inputs::k, &Inputs::v};
   for (unsigned wanted = 0; wanted < 8; ++wanted) {
     SCOPED_TRACE("inputs that need gradients: " + std::to_string(wanted));
-    Inputs some = inputs;
+    auto some = inputs;
     std::vector<at::Tensor> leaves;
     for (size_t i = 0; i < 3; ++i) {
       some.*members[i] = (inputs.*members[i]).detach().clone().set_requires_grad((wanted >> i) & 1);
       if ((wanted >> i) & 1) leaves.push_back(some.*members[i]);
     }
-    const auto output = method->forward(some.q, some.k, some.v, some.mask);
+    const auto output = method->forward(some);
     expect_close(output.detach(), expected->output, method->error_tolerance(dtype), "output");
     if (wanted == 0) {
       EXPECT_FALSE(output.requires_grad());
       continue;
     }
-    if (!output.requires_grad()) {  // a method may not depend on one of them, as LSH on k
+    if (!output.requires_grad()) {  // a method need not depend on all of them: LSH ignores k
       for (size_t i = 0; i < 3; ++i) {
         if (!((wanted >> i) & 1)) continue;
         EXPECT_TRUE((expected.value().*(kGradients[i].second)).eq(0).all().item<bool>()) << kGradients[i].first;
@@ -245,7 +247,7 @@ TEST_P(MethodContract, GradientsOfSomeInputsOnly) {
       continue;
     }
     const auto gradients =
-        torch::autograd::grad({output}, leaves, {inputs.output_gradient}, std::nullopt, false, /*allow_unused=*/true);
+        torch::autograd::grad({output}, leaves, {inputs.grad_output}, std::nullopt, false, /*allow_unused=*/true);
     size_t next = 0;
     for (size_t i = 0; i < 3; ++i) {
       if (!((wanted >> i) & 1)) continue;
@@ -266,7 +268,7 @@ TEST_P(MethodContract, InputsAreLeftAsTheyAre) {
   EXPECT_TRUE(at::equal(inputs.q, same.q));
   EXPECT_TRUE(at::equal(inputs.k, same.k));
   EXPECT_TRUE(at::equal(inputs.v, same.v));
-  EXPECT_TRUE(at::equal(inputs.output_gradient, same.output_gradient));
+  EXPECT_TRUE(at::equal(inputs.grad_output, same.grad_output));
   if (same.mask.key_lengths) {
     EXPECT_TRUE(at::equal(*inputs.mask.key_lengths, *same.mask.key_lengths));
   }
@@ -276,7 +278,7 @@ class EveryMethod : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Registry, EveryMethod, testing::ValuesIn(method_specs()),
                          [](const auto& tested) { return identifier(tested.param); });
 
-// Independent of the reference and of autograd alike: (f(x+h) − f(x−h)) / 2h for every entry of every input.
+// Gradients against (f(x+h) − f(x−h)) / 2h for every entry of every input, independently of the reference and of autograd.
 TEST_P(EveryMethod, GradientsAgreeWithFiniteDifferences) {
   const auto method = make_method(GetParam());
   constexpr double h = 1e-5;
@@ -288,14 +290,14 @@ TEST_P(EveryMethod, GradientsAgreeWithFiniteDifferences) {
       const auto inputs = inputs_of(problem, Protocol::forward_backward);
       const auto results = call(*method, inputs, Protocol::forward_backward);
       const at::NoGradGuard no_grad;
-      const auto loss = [&](const Inputs& at) {
-        return (call(*method, at, Protocol::forward).output * inputs.output_gradient).sum().item<double>();
+      const auto loss = [&](const CallInputs& x) {
+        return (call(*method, x, Protocol::forward).output * inputs.grad_output).sum().item<double>();
       };
       constexpr at::Tensor Inputs::*members[] = {&Inputs::q, &Inputs::k, &Inputs::v};
       double scale = 0;
       for (const auto& [name, member] : kGradients) scale = std::max(scale, (results.*member).abs().max().item<double>());
       for (size_t i = 0; i < 3; ++i) {
-        Inputs moved = inputs;
+        auto moved = inputs;
         const auto x = (moved.*members[i] = (inputs.*members[i]).detach().clone());
         const auto flat = x.view(-1);
         const auto gradient = (results.*(kGradients[i].second)).reshape(-1);
@@ -407,11 +409,12 @@ TEST_P(EveryMethod, CostsArePlausible) {
   }
 }
 
-// Cases are refused for memory by this prediction: too low and the machine runs out, too high and a point is missing.
+// The driver skips cases by this prediction. If it is too low, the machine runs out of memory; if it is too high, a figure lacks
+// a point.
 TEST_P(EveryMethod, PredictedPeakIsNearTheMeasured) {
   if (GetParam().find("chunk=7") != std::string::npos || GetParam().find("kernel=") != std::string::npos)
     GTEST_SKIP() << "slow, and predicted by the same formula as the method without this option";
-  const double scratch = double(2 << 20) * at::get_num_threads();  // of kernels, whatever the size
+  const double scratch = double(2 << 20) * at::get_num_threads();  // scratch memory of kernels, whatever the size
   const auto method = make_method(GetParam());
   for (const auto masking : kMaskings) {
     for (const auto dtype : {at::kFloat, at::kBFloat16}) {
@@ -420,7 +423,7 @@ TEST_P(EveryMethod, PredictedPeakIsNearTheMeasured) {
           const auto problem = problem_of(shape, dtype, masking, 1, 4);
           if (method->why_unsupported(problem, protocol)) continue;
           const auto inputs = make_inputs(problem, protocol, 1);
-          call(*method, inputs, protocol);  // makes what a method keeps from its first call on
+          call(*method, inputs, protocol);  // makes what a method caches at its first call
           double peak = problem.input_bytes() + (protocol == Protocol::forward ? 0 : problem.output_bytes());
           {
             const attnbench::AllocationCounter counter;

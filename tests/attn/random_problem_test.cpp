@@ -1,6 +1,6 @@
-// Randomised: methods, options, shapes, masks, types and strides drawn from a seed, each against the float64 reference.
+// Methods, options, shapes, masks, dtypes and strides drawn at random, each compared with the float64 reference.
 //
-// Every run draws a new seed; a failure prints the line that draws its problem again:
+// Every run draws a new seed. A failure prints the command that draws its problem again:
 //   ATTNBENCH_RANDOM_SEED=… ATTNBENCH_RANDOM_PROBLEMS=1 build/tests/attn_tests --gtest_filter='RandomProblems.*'
 #include <gtest/gtest.h>
 
@@ -24,12 +24,12 @@ class Draw {
  public:
   explicit Draw(uint64_t seed) : generator_(seed) {}
 
-  int64_t integer(int64_t least, int64_t most) { return std::uniform_int_distribution<int64_t>(least, most)(generator_); }
+  int64_t integer(int64_t min, int64_t max) { return std::uniform_int_distribution<int64_t>(min, max)(generator_); }
   bool one_in(int64_t n) { return integer(1, n) == 1; }
-  // Small numbers as often as large ones.
-  int64_t size(int64_t most) {
-    const auto exponent = std::uniform_real_distribution<double>(0, std::log(double(most) + 0.99))(generator_);
-    return std::clamp<int64_t>(int64_t(std::exp(exponent)), 1, most);
+  // A size whose logarithm is uniform, so that small sizes are drawn as often as large ones.
+  int64_t size(int64_t max) {
+    const auto exponent = std::uniform_real_distribution<double>(0, std::log(double(max) + 0.99))(generator_);
+    return std::clamp<int64_t>(int64_t(std::exp(exponent)), 1, max);
   }
   template <class Values>
   const auto& any_of(const Values& values) {
@@ -45,10 +45,11 @@ std::string random_value(Draw& draw, const OptionSpec& option) {
     return draw.one_in(4) ? "composed" : kernels::name_of(draw.any_of(kernels::available_instruction_sets()));
   if (!option.choices.empty()) return draw.any_of(option.choices);
   if (std::holds_alternative<bool>(option.default_value)) return draw.one_in(2) ? "true" : "false";
-  if (option.name == "buckets") return std::to_string(2 * draw.integer(0, 80));  // even, and some beyond those that are factored
+  if (option.name == "buckets")
+    return std::to_string(2 * draw.integer(0, 80));  // even, and in part so many that they are factored
   if (option.name == "rounds") return std::to_string(draw.integer(1, 4));
   EXPECT_TRUE(std::holds_alternative<int64_t>(option.default_value)) << "no way to draw option " << option.name;
-  return std::to_string(option.least + draw.size(150) - 1);
+  return std::to_string(option.min + draw.size(150) - 1);
 }
 
 std::string random_method(Draw& draw) {
@@ -77,7 +78,7 @@ Problem random_problem(Draw& draw) {
   return p;
 }
 
-// The same numbers with the dimensions laid out in another order, now and then with gaps between them.
+// The same numbers in memory of another order of the dimensions, sometimes with gaps between them.
 at::Tensor with_random_strides(Draw& draw, const at::Tensor& x) {
   std::vector<int64_t> order{0, 1, 2, 3}, back(4);
   for (size_t i = 3; i > 0; --i) std::swap(order[i], order[size_t(draw.integer(0, int64_t(i)))]);
@@ -104,7 +105,7 @@ void try_problem(uint64_t seed) {
   if (draw.one_in(2)) {
     for (const auto member : {&Inputs::q, &Inputs::k, &Inputs::v})
       inputs.*member = with_random_strides(draw, inputs.*member).set_requires_grad((inputs.*member).requires_grad());
-    if (inputs.output_gradient.defined()) inputs.output_gradient = with_random_strides(draw, inputs.output_gradient);
+    if (inputs.grad_output.defined()) inputs.grad_output = with_random_strides(draw, inputs.grad_output);
   }
   SCOPED_TRACE(spec + " " + text_of({problem.query_len, problem.key_len, problem.head_dim, problem.value_dim}) +
                " B=" + std::to_string(problem.batch) + " H=" + std::to_string(problem.heads) + " " + dtype_name(problem.dtype) +
@@ -113,21 +114,21 @@ void try_problem(uint64_t seed) {
   if (divides_by_epsilon_alone(spec, problem)) return;
   const auto tolerance = error_tolerance(problem.dtype);
   if (const auto results = call_or_refuse(*method, problem, inputs, protocol)) {
-    const auto agreement = compare(*method, inputs, *results, protocol, Selection::everything(problem));
+    const auto agreement = compare(*method, inputs, *results, Selection::everything(problem));
     EXPECT_TRUE(agreement.within(tolerance)) << agreement.worst << ": " << agreement.max_rel_error;
   }
   if (!method->capabilities().decoding || problem.batch == 0) return;
   auto tokens = problem;
   tokens.query_len = tokens.key_len = std::min<int64_t>(problem.query_len, 100);
   tokens.causal = true;
-  tokens.value_dim = std::max<int64_t>(tokens.value_dim, 16);  // a step is compared on the scale of its largest entry
+  tokens.value_dim = std::max<int64_t>(tokens.value_dim, 16);  // the scale of a step is its largest entry, which must not be tiny
   tokens.key_lengths = {};
   if (method->why_unsupported(tokens, Protocol::decode)) return;
   const auto stream = make_inputs(tokens, Protocol::decode, seed);
   const auto position = draw.integer(0, tokens.query_len - 1);
   auto steps = Selection::everything(tokens);
   steps.rows = steps.rows.slice(0, position);
-  const auto agreement = compare(*method, stream, decode_from(*method, stream, position), Protocol::decode, steps);
+  const auto agreement = compare(*method, stream, decode_from(*method, stream, position), steps);
   EXPECT_TRUE(agreement.within(tolerance)) << "decoding, " << agreement.worst << ": " << agreement.max_rel_error;
 }
 

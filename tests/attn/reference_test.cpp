@@ -1,10 +1,11 @@
-// The float64 reference against attention written out in scalar loops, so that it does not only agree with itself.
+// The float64 references against attention in scalar loops, an implementation that shares nothing with them.
 #include "attn/reference.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "attn/linear/reference.h"
 #include "tests/support/method_helpers.h"
 
 namespace attn {
@@ -16,7 +17,7 @@ enum class Kernel { softmax, linear };
 
 double phi(double x) { return x > 0 ? x + 1 : std::exp(x); }
 
-// By definition, one number after the other.
+// Attention by its definition, one number at a time.
 at::Tensor by_loops(const Inputs& inputs, Kernel kernel) {
   const auto q = inputs.q.accessor<double, 4>(), k = inputs.k.accessor<double, 4>(), v = inputs.v.accessor<double, 4>();
   const auto output = at::zeros({q.size(0), q.size(1), q.size(2), v.size(3)}, at::kDouble);
@@ -57,16 +58,16 @@ INSTANTIATE_TEST_SUITE_P(Masks, Reference, testing::ValuesIn(kMaskings),
                          [](const auto& tested) { return name_of(tested.param); });
 
 TEST_P(Reference, SoftmaxIsItsDefinition) {
-  for (const auto& [q, k, v, gradient, mask] : small_inputs()) {
-    const auto expected = by_loops({q, k, v, gradient, mask}, Kernel::softmax);
-    EXPECT_LT(largest_difference(reference::softmax(q, k, v, mask, at::arange(q.size(2))), expected), 1e-13);
+  for (const auto& inputs : small_inputs()) {
+    const auto expected = by_loops(inputs, Kernel::softmax);
+    EXPECT_LT(largest_difference(reference::softmax(inputs, at::arange(inputs.q.size(2))), expected), 1e-13);
   }
 }
 
 TEST_P(Reference, LinearIsItsDefinition) {
-  for (const auto& [q, k, v, gradient, mask] : small_inputs()) {
-    const auto expected = by_loops({q, k, v, gradient, mask}, Kernel::linear);
-    const auto found = reference::linear(q, k, v, mask, at::arange(q.size(2)), *make_feature_map("elu"), kEpsilon);
+  for (const auto& inputs : small_inputs()) {
+    const auto expected = by_loops(inputs, Kernel::linear);
+    const auto found = reference::linear(inputs, at::arange(inputs.q.size(2)), *make_feature_map("elu"), kEpsilon);
     EXPECT_LT(largest_difference(found, expected), 1e-13);
   }
 }
@@ -78,26 +79,24 @@ TEST_P(Reference, MethodsReferToTheirOwnDefinition) {
                                      {"linear-chunked:chunk=3", Kernel::linear},
                                      {"linear-einsum", Kernel::linear}}) {
     const auto method = make_method(name);
-    for (const auto& [q, k, v, gradient, mask] : small_inputs()) {
-      const auto expected = by_loops({q, k, v, gradient, mask}, kernel);
-      EXPECT_LT(largest_difference(method->reference(q, k, v, mask, at::arange(q.size(2))), expected), 1e-13) << name;
-      // And the method itself, without the reference between.
-      if (mask.causal && !method->capabilities().causal) continue;
-      EXPECT_LT(largest_difference(method->forward(q, k, v, mask), expected), 1e-12) << name;
+    for (const auto& inputs : small_inputs()) {
+      const auto expected = by_loops(inputs, kernel);
+      EXPECT_LT(largest_difference(method->reference(inputs, at::arange(inputs.q.size(2))), expected), 1e-13) << name;
+      // The method itself is compared directly as well, without the reference between.
+      if (inputs.mask.causal && !method->capabilities().causal) continue;
+      EXPECT_LT(largest_difference(method->forward(inputs), expected), 1e-12) << name;
     }
   }
 }
 
-// Rows are positions of queries, whatever their order.
+// Rows are positions of queries, in any order.
 TEST_P(Reference, RowsAreThoseAskedFor) {
   const auto inputs = inputs_of(problem_of({13, 13, 4, 7}, at::kDouble, GetParam(), 3, 2), Protocol::forward);
   const auto rows = at::tensor({12, 0, 5, 5}, at::kLong);
   for (const auto* name : {"softmax", "linear"}) {
     const auto method = make_method(name);
-    const auto all = method->reference(inputs.q, inputs.k, inputs.v, inputs.mask, at::arange(13));
-    EXPECT_LT(largest_difference(method->reference(inputs.q, inputs.k, inputs.v, inputs.mask, rows), all.index_select(2, rows)),
-              1e-14)
-        << name;
+    const auto all = method->reference(inputs, at::arange(13));
+    EXPECT_LT(largest_difference(method->reference(inputs, rows), all.index_select(2, rows)), 1e-14) << name;
   }
 }
 
@@ -105,17 +104,15 @@ TEST_P(Reference, GradientsAreFiniteDifferences) {
   constexpr double h = 1e-6;
   for (const auto& [name, kernel] : {std::pair{"softmax", Kernel::softmax}, {"linear", Kernel::linear}}) {
     const auto inputs = inputs_of(problem_of({4, 4, 3, 2}, at::kDouble, GetParam(), 2, 1), Protocol::forward_backward);
-    const auto results = make_method(name)->reference(inputs.q, inputs.k, inputs.v, inputs.mask, at::arange(4));
-    (results * inputs.output_gradient).sum().backward();
+    const auto results = make_method(name)->reference(inputs, at::arange(4));
+    (results * inputs.grad_output).sum().backward();
     const at::NoGradGuard no_grad;
     for (const auto member : {&Inputs::q, &Inputs::k, &Inputs::v}) {
       auto moved = inputs;
       moved.*member = (inputs.*member).detach().clone();
       const auto flat = (moved.*member).view(-1), gradient = (inputs.*member).grad().view(-1);
       for (int64_t e = 0; e < flat.numel(); ++e) {
-        const auto loss = [&, kernel = kernel] {
-          return (by_loops(moved, kernel) * inputs.output_gradient).sum().item<double>();
-        };
+        const auto loss = [&, kernel = kernel] { return (by_loops(moved, kernel) * inputs.grad_output).sum().item<double>(); };
         flat[e].add_(h);
         const auto above = loss();
         flat[e].sub_(2 * h);
@@ -127,12 +124,12 @@ TEST_P(Reference, GradientsAreFiniteDifferences) {
   }
 }
 
-// Logits far beyond what exp can hold.
+// Logits whose exp overflows.
 TEST(ReferenceSoftmax, LargeLogits) {
   auto inputs = inputs_of(problem_of({5, 5, 3, 2}, at::kDouble, Masking::causal, 1, 1), Protocol::forward);
   inputs.q.mul_(1e3);
   inputs.k.mul_(1e3);
-  const auto output = reference::softmax(inputs.q, inputs.k, inputs.v, inputs.mask, at::arange(5));
+  const auto output = reference::softmax(inputs, at::arange(5));
   EXPECT_TRUE(all_finite(output));
   const auto logits =
       at::matmul(inputs.q, inputs.k.transpose(2, 3)).masked_fill(*inputs.mask.hidden_pairs(5, 5, at::kCPU), -INFINITY);

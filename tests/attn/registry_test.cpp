@@ -95,7 +95,7 @@ TEST(Registry, HasTheMethods) {
 TEST(Registry, EntriesAreComplete) {
   for (const auto* entry : methods()) {
     SCOPED_TRACE(entry->name);
-    // Names part methods from options and lists, and stand in file names.
+    // Names must not hold the characters that separate methods, options and values, and are parts of file names.
     EXPECT_TRUE(std::regex_match(entry->name, std::regex("[a-z][a-z0-9.-]*")));
     EXPECT_FALSE(entry->description.empty());
     EXPECT_EQ(entry->description.find('\n'), std::string::npos);
@@ -129,7 +129,7 @@ TEST(Registry, OptionsReachTheMethod) {
                   "linear-chunked: chunk = '0', expected a whole number of at least 1");
   EXPECT_CONTAINS(message_of<c10::ValueError>([] { make_method("softmax:chunk=2"); }),
                   "softmax: unknown option 'chunk'; it has none");
-  // Two of one name do not share their options.
+  // Two methods of one name do not share their options.
   const auto small = make_method("linear-chunked:chunk=1"), large = make_method("linear-chunked:chunk=1024");
   const auto problem = problem_of({1024, 1024, 8, 8}, at::kFloat, Masking::causal);
   EXPECT_LT(small->cost(problem, Protocol::forward).flops, large->cost(problem, Protocol::forward).flops);

@@ -23,7 +23,7 @@ void check(const std::string& spec, at::ScalarType dtype, const Shape& shape, Ma
   const auto inputs = inputs_of(problem, Protocol::forward_backward);
   const auto results = call(*method, inputs, Protocol::forward_backward);
   EXPECT_TRUE(method->implementation().starts_with("kernel/cuda")) << method->implementation();
-  const auto agreement = compare(*method, inputs, results, Protocol::forward_backward, Selection::everything(problem));
+  const auto agreement = compare(*method, inputs, results, Selection::everything(problem));
   EXPECT_TRUE(agreement.within(method->error_tolerance(dtype))) << agreement.worst << ": " << agreement.max_rel_error;
 }
 
@@ -84,7 +84,7 @@ TEST(EmulatedLinear, StepsOfEveryDimension) {
       const auto problem = problem_of({5, 5, head_dim, value_dim}, dtype, Masking::causal, 2, 2);
       const auto inputs = make_inputs(problem, Protocol::decode, 1);
       const auto results = decode_from(*method, inputs, 0);
-      const auto agreement = compare(*method, inputs, results, Protocol::decode, Selection::everything(problem));
+      const auto agreement = compare(*method, inputs, results, Selection::everything(problem));
       EXPECT_TRUE(agreement.within(method->error_tolerance(dtype))) << agreement.worst << ": " << agreement.max_rel_error;
     }
 }

@@ -1,6 +1,6 @@
-// A GPU module for tests on machines without one: a device whose tensors lie in main memory and whose clock says that it was busy
-// half of the time. ATTNBENCH_FAKE_GPU says what is wrong with it, in words: absent, poisoned (every timed call ends in an error,
-// and the context aborts the process when it is cleared up), out-of-memory, slow-ceilings; name=NAME changes its name.
+// A GPU module for tests on machines without a GPU: its tensors lie in main memory, and its clock shows half of the host's time.
+// ATTNBENCH_FAKE_GPU names what is wrong with it: absent, poisoned (every timed call ends in an error, and the process aborts
+// when static objects are destroyed), out-of-memory, or slow-ceilings; name=NAME changes its name.
 #include <ATen/ATen.h>
 
 #include <chrono>
@@ -9,9 +9,9 @@
 #include <memory>
 #include <string>
 
+#include "harness/worker/cpu/memory.h"
 #include "harness/worker/cuda/module.h"
 #include "harness/worker/device.h"
-#include "harness/worker/memory.h"
 
 namespace attnbench {
 namespace {
@@ -52,7 +52,7 @@ class FakeGpu final : public Device {
   std::function<void()> make_cache_flush() override {
     return [] {};
   }
-  // Main memory cannot wait: what is captured is done at once, and a replay takes some microseconds.
+  // There is no graph to record, so the work is run at once, and a replay only takes some microseconds.
   std::function<void()> capture(const std::function<void()>& work) override {
     work();
     return [] {
@@ -64,19 +64,19 @@ class FakeGpu final : public Device {
 
   std::unique_ptr<MemoryMeter> make_meter() override { return std::make_unique<FakeMeter>(); }
   std::unique_ptr<Scope> bound_memory(int64_t) override { return nullptr; }
-  std::unique_ptr<Scope> keep_memory(const Case&) override { return nullptr; }
+  std::unique_ptr<Scope> cache_memory(const Case&) override { return nullptr; }
   std::unique_ptr<Scope> range(const char*) override { return nullptr; }
-  void watch() override { ++looks_; }
+  void watch() override { ++readings_; }
   void set_columns(Record& record) const override {
     record.set("gpu", name());
     record.set("gpu_driver", "0.0");
-    if (looks_ == 0) return;
+    if (readings_ == 0) return;
     record.set("gpu_clock_mhz", 1000.0);
     record.set("gpu_throttle_reasons", "none");
   }
 
  private:
-  int looks_ = 0;
+  int readings_ = 0;
 };
 
 }  // namespace

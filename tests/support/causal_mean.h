@@ -1,4 +1,4 @@
-// A method that decodes, for tests: every token gets the mean of the values up to its own; and the ways to do that wrong.
+// A method for tests that decodes: every token gets the mean of the values up to its own. Its flaws are ways to do that wrong.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,13 +15,13 @@ namespace attn {
 
 class MeanState : public DecodingState {
  public:
-  at::Tensor sum, count;                   // [B,H,1,M], [1]
-  std::vector<at::Tensor> kept, not_told;  // besides: owned up to, and not
+  at::Tensor sum, count;                 // [B,H,1,M], [1]
+  std::vector<at::Tensor> told, untold;  // what flaws keep besides: in tensors(), and not
 
  protected:
   std::vector<at::Tensor> tensors() const override {
     std::vector<at::Tensor> all = {sum, count};
-    all.insert(all.end(), kept.begin(), kept.end());
+    all.insert(all.end(), told.begin(), told.end());
     return all;
   }
 };
@@ -30,22 +30,22 @@ class CausalMean : public AttentionMethod {
  public:
   enum class Flaw {
     none,
-    larger_state,      // than its formula
-    keeps_more,        // than its state says
-    keeps_the_inputs,  // likewise, as views
-    wrong_step,        // each
-    wrong_late_step,   // beyond what the small check sees
-    wrong_extend,      // of more than the small check's 300 tokens
+    larger_state,      // the state is larger than its formula says
+    keeps_more,        // the state keeps more memory in use than it says
+    keeps_the_inputs,  // the same, by views of the inputs
+    wrong_step,        // every step is wrong
+    wrong_late_step,   // steps are wrong beyond the small check's positions
+    wrong_extend,      // extend() is wrong for more than the small check's 300 tokens
     nan_step,
     wrong_prefill,
     prefill_keeps_more,
     throws_in_step,
-    approximates,  // twice the mean
+    approximates,  // approximates twice the mean
     unknown_diagnostic
   };
   explicit CausalMean(Flaw flaw) : flaw_(flaw) {}
 
-  int64_t steps = 0;  // made by this object
+  int64_t steps = 0;  // steps made by this object
 
   Capabilities capabilities() const override {
     Capabilities can;
@@ -59,66 +59,68 @@ class CausalMean : public AttentionMethod {
   double state_bytes(const Problem& p, int64_t) const override {
     return double(p.batch) * double(p.heads) * double(p.value_dim) * p.element_bytes() + 8;
   }
-  at::Tensor reference(const at::Tensor&, const at::Tensor&, const at::Tensor& v, const Mask& mask,
-                       const at::Tensor& rows) const override {
-    TORCH_CHECK(mask.causal);
-    return (v.cumsum(2) / at::arange(1, v.size(2) + 1, v.options()).view({1, 1, -1, 1})).index_select(2, rows);
+  at::Tensor reference(const Inputs& inputs, const at::Tensor& rows) const override {
+    TORCH_CHECK(inputs.mask.causal);
+    return means_of(inputs.v).index_select(2, rows);
   }
-  std::optional<at::Tensor> approximated(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
-                                         const at::Tensor& rows) const override {
+  std::optional<at::Tensor> approximated(const Inputs& inputs, const at::Tensor& rows) const override {
     if (flaw_ != Flaw::approximates) return std::nullopt;
-    return 2 * reference(q, k, v, mask, rows);
+    return 2 * reference(inputs, rows);
   }
-  // A number that shows what it was asked: the last row.
-  std::vector<std::pair<std::string, double>> diagnostics(const at::Tensor& q, const at::Tensor&, const at::Tensor&, const Mask&,
-                                                          const at::Tensor& rows) const override {
-    TORCH_CHECK(q.scalar_type() == at::kDouble);
+  // A number that shows what was asked for: the last row.
+  std::vector<std::pair<std::string, double>> diagnostics(const Inputs& inputs, const at::Tensor& rows) const override {
+    TORCH_CHECK(inputs.q.scalar_type() == at::kDouble);
     if (flaw_ == Flaw::approximates) return {{"lsh_bucket_mean", double(rows.max().item<int64_t>())}};
     if (flaw_ == Flaw::unknown_diagnostic) return {{"lsh_bucket_maen", 1.0}};
     return {};
   }
 
  protected:
-  at::Tensor attend(const at::Tensor&, const at::Tensor&, const at::Tensor& v, const Mask&) override {
+  at::Tensor attend(const Inputs& inputs) override {
     ran("test");
-    return v.cumsum(2) / at::arange(1, v.size(2) + 1, v.options()).view({1, 1, -1, 1});
+    return means_of(inputs.v);
   }
   std::unique_ptr<DecodingState> make_state(const Problem& p) const override {
     auto state = std::make_unique<MeanState>();
     state->sum = at::zeros({p.batch, p.heads, 1, p.value_dim}, p.dtype);
     state->count = at::zeros({1}, at::kLong);
-    if (flaw_ == Flaw::larger_state) state->kept.push_back(at::zeros({3}, at::kFloat));
-    if (flaw_ == Flaw::keeps_more) state->not_told.push_back(at::zeros({1000}, at::kFloat));
+    if (flaw_ == Flaw::larger_state) state->told.push_back(at::zeros({3}, at::kFloat));
+    if (flaw_ == Flaw::keeps_more) state->untold.push_back(at::zeros({1000}, at::kFloat));
     return state;
   }
-  void absorb(DecodingState& state, const at::Tensor& q, const at::Tensor&, const at::Tensor& v) override {
+  void absorb(DecodingState& state, const Inputs& tokens) override {
     auto& mean = static_cast<MeanState&>(state);
+    const auto& v = tokens.v;
     mean.sum.add_(v.sum(2, /*keepdim=*/true));
     mean.count.add_(v.size(2));
-    if (flaw_ == Flaw::keeps_the_inputs) mean.not_told.push_back(q);
+    if (flaw_ == Flaw::keeps_the_inputs) mean.untold.push_back(tokens.q);
     if (flaw_ == Flaw::wrong_extend && v.size(2) > 300) mean.sum.mul_(1.1);
   }
-  at::Tensor decode(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
+  at::Tensor decode(DecodingState& state, const Inputs& token) override {
     ran("test-step");
     ++steps;
-    absorb(state, q, k, v);
+    absorb(state, token);
     auto& mean = static_cast<MeanState&>(state);
     const auto output = mean.sum / mean.count;
     if (flaw_ == Flaw::wrong_step || (flaw_ == Flaw::wrong_late_step && state.position() >= 332)) return output * 1.01;
     if (flaw_ == Flaw::throws_in_step) TORCH_CHECK(false, "no luck with this token");
     return flaw_ == Flaw::nan_step ? output / 0. * 0. : output;
   }
-  at::Tensor fill(DecodingState& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
-    if (flaw_ == Flaw::prefill_keeps_more) static_cast<MeanState&>(state).not_told.push_back(at::zeros({1000}, at::kFloat));
-    const auto output = AttentionMethod::fill(state, q, k, v);
+  at::Tensor fill(DecodingState& state, const Inputs& tokens) override {
+    if (flaw_ == Flaw::prefill_keeps_more) static_cast<MeanState&>(state).untold.push_back(at::zeros({1000}, at::kFloat));
+    const auto output = AttentionMethod::fill(state, tokens);
     return flaw_ == Flaw::wrong_prefill ? output * 1.01 : output;
   }
 
  private:
+  static at::Tensor means_of(const at::Tensor& v) {
+    return v.cumsum(2) / at::arange(1, v.size(2) + 1, v.options()).view({1, 1, -1, 1});
+  }
+
   Flaw flaw_;
 };
 
-// Registers it for the lifetime of the program.
+// Registers it under a name for the lifetime of the program.
 struct RegisterCausalMean {
   RegisterCausalMean(const char* name, CausalMean::Flaw flaw) {
     RegisterMethod({name, "the mean of the values so far", "O(N)", "O(1)", {}, [flaw](const Options&) {

@@ -1,4 +1,4 @@
-// The message of the exception that a call throws.
+// Looks at the message of the exception that a call throws.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 namespace attnbench {
 
-// Fails the test when `call` throws nothing or another type.
+// The message. Fails the test when `call` throws nothing, or an exception of another type.
 template <class Error, class Call>
 std::string message_of(Call&& call) {
   try {

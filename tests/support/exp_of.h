@@ -1,4 +1,4 @@
-// The kernels' exp of each instruction set, made callable: `count` a multiple of 16.
+// Calls the kernels' exp of each instruction set on `count` numbers, a multiple of 16.
 #pragma once
 
 #include <cstdint>

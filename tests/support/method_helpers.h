@@ -1,4 +1,4 @@
-// What tests of methods share: the methods, masks and problems they loop over.
+// What tests of methods share: the methods, masks and problems that they loop over, and short ways to call the worker's parts.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -9,17 +9,37 @@
 #include <utility>
 #include <vector>
 
-#include "attn/agreement.h"
 #include "attn/cpu/instruction_set.h"
 #include "attn/registry.h"
+#include "harness/worker/agreement.h"
+#include "harness/worker/decode.h"
+#include "harness/worker/inputs.h"
+#include "harness/worker/protocol.h"
 #include "tests/support/errors_of.h"
 
 namespace attn {
 
-// Every registered method, and settings of options that take another path. Methods that tests register are called "test-…".
+using attnbench::CallInputs;
+using attnbench::compare;
+using attnbench::decode_from;
+using attnbench::restrict_gradient;
+using attnbench::Results;
+using attnbench::Selection;
+
+// The inputs of a protocol, and a call of it.
+inline CallInputs make_inputs(const Problem& problem, Protocol protocol, uint64_t seed,
+                              attnbench::InputDistribution distribution = attnbench::InputDistribution::normal) {
+  return attnbench::find_protocol(protocol_name(protocol)).make_inputs(problem, seed, distribution);
+}
+inline Results call(AttentionMethod& method, const CallInputs& inputs, Protocol protocol) {
+  return attnbench::find_protocol(protocol_name(protocol)).call(method, inputs);
+}
+
+// Every registered method, and values of options that take another path. Methods that tests register have names that begin with
+// "test-".
 inline std::vector<std::string> method_specs() {
   std::vector<std::string> specs;
-#ifdef ATTN_CUDA_EMULATION  // the methods that have CUDA kernels, by these
+#ifdef ATTN_CUDA_EMULATION  // the methods that have CUDA kernels, with these
   for (const auto* spec :
        {"linear:kernel=cuda", "linear:kernel=cuda-tf32", "linear:kernel=cuda-plain",
         "lsh:rounds=1,chunk=64,buckets=4,kernel=cuda", "lsh:rounds=2,chunk=64,buckets=132,profile=fast-transformers,kernel=cuda"})
@@ -28,13 +48,13 @@ inline std::vector<std::string> method_specs() {
 #endif
   for (const auto* entry : methods())
     if (!entry->name.starts_with("test-")) specs.push_back(entry->name);
-  // Many chunks, the last one partial; a projection shorter than the keys; few random features; factored buckets.
+  // Many chunks of which the last is partial, a projection shorter than the keys, few random features, factored buckets.
   for (const auto* spec :
        {"linear-chunked:chunk=7", "favor:chunk=7,features=16,kernel=composed", "rff:chunk=7,seed=5", "linformer:rank=8",
         "lsh:rounds=2,chunk=8,buckets=16", "lsh:rounds=2,chunk=8,profile=fast-transformers", "lsh:rounds=1,chunk=16,buckets=132",
         "lsh-composed:rounds=2,chunk=8,buckets=16", "lsh-composed:rounds=2,chunk=8,profile=fast-transformers"})
     specs.push_back(spec);
-  // The kernels that are not the best there are here.
+  // The kernels of the instruction sets that are not chosen on this machine.
   for (const auto set : kernels::available_instruction_sets()) {
     if (set == kernels::available_instruction_sets().back()) break;
     for (const std::string name : {"linear:", "linear-elu0.1:", "taylor:", "polynomial-2:", "favor:features=24,",
@@ -50,7 +70,7 @@ constexpr int64_t kLongest = 140;  // emulation is slow
 constexpr int64_t kLongest = 300;
 #endif
 
-// Those that contracts are checked in; float16 is refused but on CUDA.
+// The dtypes that contracts are checked in. float16 is refused except on CUDA.
 constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf};
 
 enum class Masking { none, causal, key_lengths, causal_and_key_lengths };
@@ -63,7 +83,7 @@ inline const char* name_of(Masking masking) {
 inline bool is_causal(Masking m) { return m == Masking::causal || m == Masking::causal_and_key_lengths; }
 inline bool has_key_lengths(Masking m) { return m == Masking::key_lengths || m == Masking::causal_and_key_lengths; }
 
-// As a part of a test's name.
+// The text as a part of a test's name.
 inline std::string identifier(std::string text) {
   for (auto& c : text)
     if (!isalnum(static_cast<unsigned char>(c))) c = '_';
@@ -93,9 +113,9 @@ inline Problem problem_of(const Shape& shape, at::ScalarType dtype, Masking mask
   return p;
 }
 
-// The first batch entry has no visible key, the second two thirds of them, others any number. Also for problems that are
-// none, causal with unequal lengths: to see them refused.
-inline Inputs inputs_of(Problem problem, Protocol protocol, uint64_t seed = 1) {
+// Inputs whose first batch entry has no visible key if there are key lengths, whose second one has two thirds of the keys, and
+// whose others have any number. The problem may be an invalid one, causal with unequal lengths, to see that it is refused.
+inline CallInputs inputs_of(Problem problem, Protocol protocol, uint64_t seed = 1) {
   const bool causal = std::exchange(problem.causal, false);
   auto inputs = make_inputs(problem, protocol, seed);
   inputs.mask.causal = causal;
@@ -106,20 +126,20 @@ inline Inputs inputs_of(Problem problem, Protocol protocol, uint64_t seed = 1) {
   return inputs;
 }
 
-// In one dimension taylor's weights are 2 or 0. A row whose weights are all 0 is divided by ε, and that its gradients, of the
-// size of 1/ε, cancel in a sum over all rows costs as many digits.
+// In one dimension the weights of taylor are 2 or 0. A row whose weights are all 0 is divided by ε alone. Its gradients are as
+// large as 1/ε and cancel in a sum over all rows, which loses as many digits.
 inline bool divides_by_epsilon_alone(const std::string& spec, const Problem& problem) {
   return spec.starts_with("taylor") && problem.head_dim == 1;
 }
 
-// Why this problem must be refused, or nothing.
+// Why the method must refuse this problem, or nothing.
 inline std::optional<std::string> why_not(const AttentionMethod& method, const Problem& problem, Protocol protocol) {
   if (problem.causal && problem.key_len != problem.query_len) return "causal needs";
   return method.why_unsupported(problem, protocol);
 }
 
-// Results, or nothing when the method rightly refused.
-inline std::optional<Results> call_or_refuse(AttentionMethod& method, const Problem& problem, const Inputs& inputs,
+// The results of a call, or nothing when the method must refuse it, and does.
+inline std::optional<Results> call_or_refuse(AttentionMethod& method, const Problem& problem, const CallInputs& inputs,
                                              Protocol protocol) {
   const auto reason = why_not(method, problem, protocol);
   if (!reason) return call(method, inputs, protocol);
@@ -135,9 +155,9 @@ inline double largest_difference(const at::Tensor& a, const at::Tensor& b) {
 }
 
 constexpr std::pair<const char*, at::Tensor Results::*> kGradients[] = {
-    {"q gradient", &Results::q_gradient}, {"k gradient", &Results::k_gradient}, {"v gradient", &Results::v_gradient}};
+    {"gradient of q", &Results::grad_q}, {"gradient of k", &Results::grad_k}, {"gradient of v", &Results::grad_v}};
 
-// Equal but for rounding: the largest difference over the largest entry.
+// Expects that the largest difference over the largest entry is within the tolerance.
 inline void expect_close(const at::Tensor& result, const at::Tensor& expected, double tolerance, const std::string& what) {
   ASSERT_EQ(result.sizes(), expected.sizes()) << what;
   if (expected.numel() == 0) return;
@@ -146,10 +166,10 @@ inline void expect_close(const at::Tensor& result, const at::Tensor& expected, d
   EXPECT_LE(largest_difference(result, expected) / scale, tolerance) << what;
 }
 
-// A gradient that is almost nothing beside the others has no scale of its own.
+// The same for all results, where all gradients have one scale: one of them can be almost nothing beside the others.
 inline void expect_close(const Results& results, const Results& expected, double tolerance) {
   expect_close(results.output, expected.output, tolerance, "output");
-  if (!expected.q_gradient.defined() || expected.q_gradient.numel() == 0) return;
+  if (!expected.grad_q.defined() || expected.grad_q.numel() == 0) return;
   double scale = 1e-30;
   for (const auto& [name, member] : kGradients)
     scale = std::max(scale, (expected.*member).to(at::kDouble).abs().max().item<double>());

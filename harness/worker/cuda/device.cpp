@@ -1,5 +1,5 @@
-// The GPU that cases run on: device 0 of those that are visible, its clock the CUDA events on LibTorch's current stream, its
-// memory LibTorch's caching allocator.
+// The GPU as the device of a case: device 0 of the visible ones. Its clock is CUDA events on LibTorch's current stream, and its
+// memory is that of LibTorch's caching allocator.
 #include "harness/worker/device.h"
 
 #include <ATen/ATen.h>
@@ -24,16 +24,17 @@ namespace {
 namespace allocator = c10::cuda::CUDACachingAllocator;
 
 constexpr c10::DeviceIndex kDevice = 0;
-constexpr size_t kAll = 0;  // of small and large blocks together
+constexpr size_t kAll = 0;  // the index of statistics over small and large blocks together
 
 std::string version_text(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
 
-// Tensors by the bytes that were asked for; peaks by those that blocks have, 512 at a time.
+// Memory in use now is counted by the bytes that tensors asked for, the peak by the bytes of their blocks, which are multiples of
+// 512.
 class CudaMeter final : public MemoryMeter {
  public:
   CudaMeter() {
     c10::cuda::device_synchronize();
-    allocator::emptyCache();  // what earlier calls reserved is not this one's
+    allocator::emptyCache();  // so that the reserved memory is that of the metered calls alone
     allocator::resetPeakStats(kDevice);
     const auto stats = allocator::getDeviceStats(kDevice);
     requested_before_ = stats.requested_bytes[kAll].current;
@@ -54,14 +55,14 @@ class CudaMeter final : public MemoryMeter {
   int64_t requested_before_ = 0, allocated_before_ = 0;
 };
 
-// By the share of the GPU that the allocator may reserve. It gives back what it caches before it fails.
+// Bounds the share of the GPU's memory that the allocator may reserve. The allocator frees its cached blocks before it fails.
 class CudaBound final : public Scope {
  public:
   CudaBound(int64_t extra_bytes, int64_t total_bytes) : previous_(allocator::getMemoryFraction(kDevice)) {
     allocator::emptyCache();
     const auto reserved = allocator::getDeviceStats(kDevice).reserved_bytes[kAll].current;
-    const auto most = double(reserved + std::max<int64_t>(extra_bytes, 0));
-    allocator::setMemoryFraction(std::min(previous_, most / double(total_bytes)), kDevice);
+    const auto max_bytes = double(reserved + std::max<int64_t>(extra_bytes, 0));
+    allocator::setMemoryFraction(std::min(previous_, max_bytes / double(total_bytes)), kDevice);
   }
   ~CudaBound() override { allocator::setMemoryFraction(previous_, kDevice); }
 
@@ -93,7 +94,7 @@ class Cuda final : public Device {
     return int64_t(free_bytes);
   }
   std::string why_unsupported(const Case& c) const override {
-    if (c.allocation != "kept") return "on CUDA memory is always kept: allocation = " + c.allocation + " is of the CPU";
+    if (c.allocation != "kept") return "on CUDA memory is always kept: allocation = " + c.allocation + " is for the CPU";
     if (c.graph && c.key_lengths != "full") return "key lengths are checked on the host, which a CUDA graph cannot record";
     return "";
   }
@@ -112,14 +113,14 @@ class Cuda final : public Device {
     return {begin.elapsed_time(end) / 1e3, host.wall_s};
   }
 
-  // Of the second-level cache; what is written stays there and pushes all else out.
+  // Flushes the second-level cache: what is written stays there, and evicts everything else.
   std::function<void()> make_cache_flush() override {
     const auto bytes = std::max<int64_t>(2 * int64_t(properties_.l2CacheSize), int64_t{1} << 26);
     const auto buffer = at::zeros({bytes / 4}, at::TensorOptions(at::kFloat).device(torch_device()));
     return [buffer] { buffer.add_(1); };
   }
 
-  // On a stream of its own, as the legacy stream cannot be captured.
+  // Captures on another stream, as the legacy default stream cannot be captured.
   std::function<void()> capture(const std::function<void()>& work) override {
     const auto graph = std::make_shared<at::cuda::CUDAGraph>();
     c10::cuda::device_synchronize();
@@ -137,7 +138,7 @@ class Cuda final : public Device {
   std::unique_ptr<Scope> bound_memory(int64_t extra_bytes) override {
     return std::make_unique<CudaBound>(extra_bytes, int64_t(properties_.totalGlobalMem));
   }
-  std::unique_ptr<Scope> keep_memory(const Case&) override { return nullptr; }
+  std::unique_ptr<Scope> cache_memory(const Case&) override { return nullptr; }
 
   std::unique_ptr<Scope> range(const char* name) override { return std::make_unique<NvtxRange>(name); }
   void watch() override { nvml_.watch(); }
@@ -172,7 +173,7 @@ attnbench::Device* attnbench_gpu_device(const char** why) {
     *why = cudaGetErrorString(failed);
     return nullptr;
   }
-  // Never destroyed: its context may be beyond repair by then.
+  // Never destroyed, since an error may have left the CUDA context unusable.
   static auto* const device = new attnbench::Cuda(properties);
   return device;
 }

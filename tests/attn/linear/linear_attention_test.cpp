@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "harness/worker/memory.h"
+#include "harness/worker/cpu/memory.h"
 #include "tests/support/errors_of.h"
 #include "tests/support/method_helpers.h"
 
@@ -30,8 +30,7 @@ TEST_P(ChunkSize, DoesNotMatter) {
     SCOPED_TRACE(spec);
     const auto results = call(*make_method(spec), inputs, Protocol::forward_backward);
     expect_close(results, expected, 1e-12);
-    EXPECT_TRUE(
-        compare(*make_method(spec), inputs, results, Protocol::forward_backward, Selection::everything(problem)).within(1e-10));
+    EXPECT_TRUE(compare(*make_method(spec), inputs, results, Selection::everything(problem)).within(1e-10));
   }
 }
 
@@ -54,19 +53,16 @@ TEST(CausalLinear, IsTheRecurrence) {
 const std::string kForms[] = {"linear-chunked", "taylor:kernel=composed", "polynomial-2:kernel=composed", "favor:kernel=composed",
                               "rff"};
 
-Results token_by_token(AttentionMethod& method, const Inputs& inputs, const Problem& problem) {
+Results token_by_token(AttentionMethod& method, const CallInputs& inputs, const Problem& problem) {
   const auto state = method.begin_decoding(problem);
   std::vector<at::Tensor> outputs;
-  for (int64_t i = 0; i < problem.query_len; ++i) {
-    const auto token = [&](const at::Tensor& x) { return x.narrow(2, i, 1); };
-    outputs.push_back(method.step(*state, token(inputs.q), token(inputs.k), token(inputs.v)));
-  }
+  for (int64_t i = 0; i < problem.query_len; ++i) outputs.push_back(method.step(*state, inputs.tokens(i, 1)));
   Results results;
   results.output = at::cat(outputs, 2);
-  if (!inputs.output_gradient.defined()) return results;
-  const auto gradients = torch::autograd::grad({results.output}, {inputs.q, inputs.k, inputs.v}, {inputs.output_gradient});
+  if (!inputs.grad_output.defined()) return results;
+  const auto gradients = torch::autograd::grad({results.output}, {inputs.q, inputs.k, inputs.v}, {inputs.grad_output});
   results.output = results.output.detach();
-  results.q_gradient = gradients[0], results.k_gradient = gradients[1], results.v_gradient = gradients[2];
+  results.grad_q = gradients[0], results.grad_k = gradients[1], results.grad_v = gradients[2];
   return results;
 }
 
@@ -108,7 +104,7 @@ TEST(KernelForms, AreTheSameRecurrence) {
       EXPECT_CONTAINS(message_of<c10::ValueError>([&, p = problem] { token_by_token(*own, inputs, p); }), "records no gradients");
       const at::NoGradGuard no_grad;
       auto values = inputs;
-      values.output_gradient.reset();
+      values.grad_output.reset();
       expect_close(token_by_token(*own, values, problem).output, expected.output, tolerance, "token by token");
     }
   }

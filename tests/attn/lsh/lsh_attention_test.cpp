@@ -10,7 +10,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "harness/worker/memory.h"
+#include "harness/worker/cpu/memory.h"
 #include "tests/support/errors_of.h"
 #include "tests/support/method_helpers.h"
 
@@ -497,7 +497,7 @@ TEST(Lsh, IgnoresKeys) {
   inputs.k = at::full_like(inputs.k, NAN).set_requires_grad(true);
   const auto results = call(*method, inputs, Protocol::forward_backward);
   EXPECT_TRUE(at::equal(results.output, expected.output));
-  EXPECT_TRUE(results.k_gradient.eq(0).all().item<bool>());
+  EXPECT_TRUE(results.grad_k.eq(0).all().item<bool>());
 }
 
 // Wide chunks see everything, and then the approximation is what it approximates.
@@ -508,7 +508,7 @@ TEST(Lsh, OneChunkIsTheExactAttention) {
       const auto inputs = inputs_of(problem, Protocol::forward);
       const auto method = make_method(spec);
       const auto rows = at::arange(50);
-      const auto exact = method->approximated(inputs.q, inputs.k, inputs.v, inputs.mask, rows);
+      const auto exact = method->approximated(inputs, rows);
       ASSERT_TRUE(exact);
       EXPECT_LT(largest_difference(call(*method, inputs, Protocol::forward).output, *exact), 1e-12) << spec << name_of(masking);
     }
@@ -524,7 +524,7 @@ TEST(Lsh, DiagnosticsCanBeCounted) {
   const auto q = (signs * direction).view({1, 1, 8, 3}), v = at::ones({1, 1, 8, 2}, at::kDouble);
   const auto rows = at::arange(8);
   const auto figures = [&](const std::string& spec, const Mask& mask) {
-    const auto list = make_method(spec)->diagnostics(q, q, v, mask, rows);
+    const auto list = make_method(spec)->diagnostics({q, q, v, mask}, rows);
     return std::map<std::string, double>(list.begin(), list.end());
   };
   // fast-transformers: logits ±√6·1/√3 (‖x‖ = √6, the key's length 1): e^{±√2}.
@@ -578,18 +578,14 @@ TEST(Lsh, AStepIsTheLastRowOfTheForwardOverThePrefix) {
     const auto problem = problem_of({21, 21, 8, 5}, at::kDouble, Masking::causal);
     const auto method = make_method(spec), same = make_method(spec);
     const auto inputs = inputs_of(problem, Protocol::forward);
-    const auto first = [&](const at::Tensor& x, int64_t tokens) { return x.slice(2, 0, tokens); };
-    const auto forward = [&](int64_t tokens) {
-      return same->forward(first(inputs.q, tokens), first(inputs.k, tokens), first(inputs.v, tokens), {true, std::nullopt});
-    };
+    const auto forward = [&](int64_t tokens) { return same->forward(inputs.tokens(0, tokens)); };
     const auto state = method->begin_decoding(problem);
     EXPECT_EQ(double(state->bytes()), method->state_bytes(problem, 0));
-    const auto filled = method->prefill(*state, first(inputs.q, 6), first(inputs.k, 6), first(inputs.v, 6));
+    const auto filled = method->prefill(*state, inputs.tokens(0, 6));
     EXPECT_TRUE(at::equal(filled, forward(6)));
-    method->extend(*state, inputs.q.slice(2, 6, 8), inputs.k.slice(2, 6, 8), inputs.v.slice(2, 6, 8));
+    method->extend(*state, inputs.tokens(6, 2));
     for (int64_t i = 8; i < 21; ++i) {
-      const auto token = [&](const at::Tensor& x) { return x.slice(2, i, i + 1); };
-      const auto output = method->step(*state, token(inputs.q), token(inputs.k), token(inputs.v));
+      const auto output = method->step(*state, inputs.tokens(i, 1));
       EXPECT_LT(largest_difference(output, forward(i + 1).slice(2, i)), 1e-12) << spec << " position " << i;
       EXPECT_EQ(double(state->bytes()), method->state_bytes(problem, i + 1));
     }
@@ -611,15 +607,13 @@ TEST(Lsh, PredictedPeakOfDecodingIsNearTheMeasured) {
       {
         const attnbench::AllocationCounter counter;
         const auto state = method->begin_decoding(capacity);
-        method->prefill(*state, inputs.q, inputs.k, inputs.v);
+        method->prefill(*state, inputs);
         near(method->cost(capacity, Protocol::prefill).peak_bytes, capacity.input_bytes() + double(counter.peak_bytes()));
       }
       const auto state = method->begin_decoding(capacity);
-      const auto first = [](const at::Tensor& x) { return x.slice(2, 0, -1); };
-      const auto last = [](const at::Tensor& x) { return x.slice(2, -1); };
-      method->extend(*state, first(inputs.q), first(inputs.k), first(inputs.v));
+      method->extend(*state, inputs.tokens(0, 1499));
       const attnbench::AllocationCounter counter;
-      method->step(*state, last(inputs.q), last(inputs.k), last(inputs.v));
+      method->step(*state, inputs.tokens(1499, 1));
       auto others = capacity;
       others.query_len = others.key_len = 1499;
       near(method->cost(others, Protocol::decode).peak_bytes, double(state->bytes() + counter.peak_bytes()));

@@ -1,4 +1,4 @@
-// What the worker makes of decoding: steps are timed one by one, and no way of being wrong gets a time.
+// Cases that decode: every step is a sample, and no wrong result gets a time.
 #include "harness/worker/decode.h"
 
 #include <gtest/gtest.h>
@@ -56,14 +56,14 @@ Record expect_failure(const Case& c, const char* failure_kind) {
   return record;
 }
 
-constexpr int64_t kStateBytes = 2 * 3 * 4 * 4 + 8;  // of CausalMean at these sizes
+constexpr int64_t kStateBytes = 2 * 3 * 4 * 4 + 8;  // the state of CausalMean at these sizes
 constexpr int64_t kTokenBytes = 2 * 3 * (8 + 8 + 4) * 4, kOutputBytes = 2 * 3 * 4 * 4, kStepBytes = kOutputBytes + 4;
 
 TEST(MeasureDecode, ARightMethodGetsItsColumns) {
   const auto record = measure(quick_case("test-mean", "decode", 400));
   ASSERT_TRUE(record.measured()) << record.text("reason");
   EXPECT_EQ(record.text("implementation"), "test-step");
-  // One round of 32 steps, each a sample, after four that were checked.
+  // One round of 32 steps, each of them a sample, after the four steps that were checked.
   EXPECT_EQ(record.get("samples"), 32);
   EXPECT_EQ(record.get("time_samples_ms").size(), 32u);
   EXPECT_EQ(record.get("calls_per_sample"), 1);
@@ -71,22 +71,22 @@ TEST(MeasureDecode, ARightMethodGetsItsColumns) {
   EXPECT_TRUE(record.text("stop_reason") == "time_budget" || record.text("stop_reason") == "noise_target");
   EXPECT_GT(record.number("time_first_ms"), 0);
   EXPECT_GT(record.number("measured_s"), record.number("time_first_ms") / 1e3);
-  // Of one token.
+  // The inputs and the output of one token.
   EXPECT_EQ(record.get("input_bytes"), kTokenBytes);
   EXPECT_EQ(record.get("output_bytes"), kOutputBytes);
   EXPECT_EQ(record.get("saved_bytes"), 0);
   EXPECT_EQ(record.get("state_bytes"), kStateBytes);
   EXPECT_EQ(record.number("predicted_state_bytes"), kStateBytes);
-  // The state and what a step takes, output and the count as a float: not the 400 tokens before.
+  // The state and the memory of one step (the output, and the count as a float), without the 400 tokens before.
   EXPECT_EQ(record.get("peak_extra_bytes"), kStateBytes + kStepBytes);
   EXPECT_EQ(record.get("peak_allocated_bytes"), kStateBytes + kStepBytes + kTokenBytes);
   EXPECT_EQ(record.number("peak_extra_bytes_per_sample"), double(kStateBytes + kStepBytes) / 2);
   EXPECT_LE(record.number("largest_allocation_bytes"), kTokenBytes);
-  // Four steps of two batch entries and two heads.
+  // Four steps in two batch entries and two heads.
   EXPECT_EQ(record.get("rows_checked"), 4 * 2 * 2);
   EXPECT_GT(record.number("max_rel_error"), 0);
   EXPECT_LT(record.number("max_rel_error"), record.number("error_tolerance"));
-  // Of one step; to set the state up takes the prefix as well.
+  // The cost of one step. Setting the state up takes memory for the prefix as well.
   EXPECT_EQ(record.number("flops"), 7);
   EXPECT_EQ(record.number("min_bytes"), 11);
   EXPECT_EQ(record.number("predicted_peak_bytes"), 13);
@@ -127,20 +127,20 @@ TEST(MeasureDecode, StopsAtItsNoiseTarget) {
 TEST(MeasureDecode, StatesOfAnotherSizeAreInvalid) {
   for (const auto* protocol : {"decode", "prefill"}) {
     const auto record = expect_failure(quick_case("test-mean-larger-state", protocol, 400), kind::invalid);
-    // At the small check already: two batch entries, two heads.
-    EXPECT_CONTAINS(record.text("reason"), "the decoding state takes 84 bytes after ");
+    // The small check finds it, with two batch entries and two heads.
+    EXPECT_CONTAINS(record.text("reason"), "the decoding state holds 84 bytes after ");
     EXPECT_CONTAINS(record.text("reason"), "tokens, by the method's formula 72");
   }
 }
 
 TEST(MeasureDecode, WhatAStateKeepsUnseenIsInvalid) {
   auto reason = expect_failure(quick_case("test-mean-keeps-more", "decode"), kind::invalid).text("reason");
-  EXPECT_EQ(reason, "the decoding state takes 104 bytes after 65 tokens as it says, but keeps 4104 alive");
+  EXPECT_EQ(reason, "the decoding state holds 104 bytes after 65 tokens by its own account, but keeps 4104 in use");
   reason = expect_failure(quick_case("test-mean-prefill-keeps-more", "prefill"), kind::invalid).text("reason");
-  EXPECT_EQ(reason, "the decoding state takes 104 bytes after 64 tokens as it says, but keeps 4104 alive");
-  // The whole of q, of which a view is kept, and one token's.
+  EXPECT_EQ(reason, "the decoding state holds 104 bytes after 64 tokens by its own account, but keeps 4104 in use");
+  // The view of q keeps all of q in use.
   reason = expect_failure(quick_case("test-mean-keeps-the-inputs", "decode"), kind::invalid).text("reason");
-  EXPECT_CONTAINS(reason, "but keeps " + std::to_string(kStateBytes + 2 * 3 * 8 * 4 * (64 + 32)) + " alive");
+  EXPECT_CONTAINS(reason, "but keeps " + std::to_string(kStateBytes + 2 * 3 * 8 * 4 * (64 + 32)) + " in use");
 }
 
 TEST(MeasureDecode, WrongStepsAreInvalid) {
@@ -216,7 +216,7 @@ TEST(VerifyDecoding, ComparesEveryStep) {
 }
 
 TEST(Quality, OfAMethodThatApproximates) {
-  // It gives half of what it approximates.
+  // Its output is half of the attention that it approximates.
   for (const auto* protocol : {"forward", "forward_backward", "prefill", "decode"}) {
     auto c = quick_case("test-mean-approximates", protocol, 400);
     c.causal = true;

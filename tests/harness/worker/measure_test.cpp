@@ -1,4 +1,4 @@
-// What the worker makes of a case: right methods are measured, and none of the ways of being wrong gets a time.
+// Cases on whole sequences: right methods are measured, and no wrong result gets a time.
 #include "harness/worker/measure.h"
 
 #include <ATen/ATen.h>
@@ -11,14 +11,14 @@
 
 #include "attn/reference.h"
 #include "attn/registry.h"
+#include "harness/worker/cpu/memory.h"
 #include "harness/worker/environment.h"
-#include "harness/worker/memory.h"
 #include "tests/support/errors_of.h"
 
 namespace attnbench {
 namespace {
 
-using attn::Mask, attn::Problem, attn::Protocol;
+using attn::Problem, attn::Protocol;
 
 // Softmax attention with a flaw.
 class Flawed : public attn::AttentionMethod {
@@ -27,15 +27,15 @@ class Flawed : public attn::AttentionMethod {
   explicit Flawed(Flaw flaw) : flaw_(flaw) {}
 
   attn::Cost cost(const Problem& p, Protocol) const override { return {1, 1, p.input_bytes()}; }
-  at::Tensor reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
-                       const at::Tensor& rows) const override {
-    return attn::reference::softmax(q, k, v, mask, rows);
+  at::Tensor reference(const attn::Inputs& inputs, const at::Tensor& rows) const override {
+    return attn::reference::softmax(inputs, rows);
   }
 
  protected:
-  at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask&) override {
+  at::Tensor attend(const attn::Inputs& inputs) override {
     ran("test");
-    return flaw_(at::matmul(at::softmax(at::matmul(q, k.transpose(2, 3)) / std::sqrt(double(q.size(3))), -1), v), v);
+    const auto scores = at::matmul(inputs.q, inputs.k.transpose(2, 3)) / std::sqrt(double(inputs.q.size(3)));
+    return flaw_(at::matmul(at::softmax(scores, -1), inputs.v), inputs.v);
   }
 
  private:
@@ -50,7 +50,7 @@ struct RegisterFlawed {
   }
 };
 
-// Beyond what is compared row by row before the first call at full size.
+// Whether the sequence is longer than that of the small check, in which all rows are compared.
 bool is_long(const at::Tensor& output) { return output.size(2) > 300; }
 
 const RegisterFlawed flawed[] = {
@@ -76,7 +76,7 @@ const RegisterFlawed flawed[] = {
      }},
     {"test-wrong-gradient-when-long",
      [](const at::Tensor& out, const at::Tensor& v) { return is_long(out) ? out + 0.01 * (v - v.detach()) : out; }},
-    // In a row that is hardly ever among the random ones.
+    // In a row that is hardly ever selected at random.
     {"test-nan-when-long",
      [](const at::Tensor& out, const at::Tensor&) {
        if (!is_long(out)) return out;
@@ -136,7 +136,7 @@ TEST(Measure, ARightMethodGetsItsColumns) {
     ASSERT_TRUE(record.measured()) << record.text("reason");
     EXPECT_EQ(record.text("implementation"), "test");
     EXPECT_FALSE(record.has("failure_kind"));
-    // Time.
+    // The time.
     const auto samples = record.get("time_samples_ms").get<std::vector<double>>();
     EXPECT_EQ(int64_t(samples.size()), record.get("samples").get<int64_t>());
     EXPECT_GE(samples.size(), 5u);
@@ -146,7 +146,7 @@ TEST(Measure, ARightMethodGetsItsColumns) {
     EXPECT_GT(record.number("time_first_ms"), 0);
     EXPECT_GT(record.number("measured_s"), record.number("time_first_ms") / 1e3);
     EXPECT_EQ(record.text("stop_reason"), "time_budget");
-    // Memory: [2,3,400,8] floats, four of them with the output's gradient.
+    // The memory: tensors [2,3,400,8] of floats, a fourth one if there is a gradient of the output.
     const int64_t tensor = 2 * 3 * 400 * 8 * 4;
     EXPECT_EQ(record.get("input_bytes"), (backward ? 4 : 3) * tensor);
     EXPECT_EQ(record.get("output_bytes"), (backward ? 4 : 1) * tensor);
@@ -163,12 +163,12 @@ TEST(Measure, ARightMethodGetsItsColumns) {
       EXPECT_EQ(record.get("saved_bytes"), 0);
     }
     EXPECT_GT(record.number("rss_before_bytes"), 1 << 20);
-    // Agreement.
+    // The agreement.
     EXPECT_GT(record.number("max_rel_error"), 0);
     EXPECT_LT(record.number("max_rel_error"), record.number("error_tolerance"));
     EXPECT_EQ(record.get("rows_checked"), 64);
     EXPECT_EQ(record.number("flops"), 1);
-    // What the driver must be able to read.
+    // The driver must be able to read the record.
     EXPECT_NO_THROW(Record::parse(Json::parse(record.to_json().dump())));
   }
 }
@@ -204,7 +204,7 @@ TEST(Measure, AWrongGradientIsInvalidWhereItIsAskedFor) {
   auto c = quick_case("test-wrong-gradient");
   EXPECT_TRUE(measure(c).measured());
   c.protocol = "forward_backward";
-  EXPECT_CONTAINS(expect_failure(c, kind::invalid).text("reason"), "v gradient disagrees");
+  EXPECT_CONTAINS(expect_failure(c, kind::invalid).text("reason"), "gradient of v disagrees");
 }
 
 TEST(Measure, NanAndInfinityAreInvalid) {
@@ -223,7 +223,7 @@ TEST(Measure, WhatIsWrongAtTheTimedSizeOnlyIsInvalid) {
   }
   auto backward = quick_case("test-wrong-gradient-when-long", 700);
   backward.protocol = "forward_backward";
-  EXPECT_CONTAINS(expect_failure(backward, kind::invalid).text("reason"), "v gradient disagrees");
+  EXPECT_CONTAINS(expect_failure(backward, kind::invalid).text("reason"), "gradient of v disagrees");
   EXPECT_EQ(expect_failure(quick_case("test-nan-when-long", 700), kind::invalid).text("reason"),
             "NaN or infinity in the results");
 }
@@ -249,7 +249,7 @@ TEST(Measure, MemoryBeyondTheBudgetIsOutOfMemory) {
 
 TEST(Measure, BadAllocIsOutOfMemory) { expect_failure(quick_case("test-bad-alloc"), kind::oom); }
 
-// The buffer that evicts the caches belongs to the harness; the case's budget is the method's.
+// The buffer that evicts the caches belongs to the harness; the case's budget is for the method alone.
 TEST(Measure, TheCacheFlushIsNotInTheBudget) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the sanitizer has an allocator and a memory map of its own";

@@ -1,4 +1,4 @@
-// Sampling and its stopping rule.
+// Sampling, its stopping rule, and the noise of a median.
 #include "harness/worker/timing.h"
 
 #include <gtest/gtest.h>
@@ -12,14 +12,14 @@
 namespace attnbench {
 namespace {
 
-// Without sleeping, which overshoots by whole milliseconds on a loaded machine.
+// Waits in a loop, as a sleep overshoots by whole milliseconds on a loaded machine.
 void spin(double seconds) {
   const auto begin = std::chrono::steady_clock::now();
   while (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < seconds) {
   }
 }
 
-// Any noise will do, no time at all.
+// A plan that accepts any noise and has no time to spend, so that the min number of samples is taken.
 SamplingPlan at_once(int64_t min_samples) { return {0, min_samples, 1e9, 0, 0}; }
 
 Samples taken(const SamplingPlan& plan, const std::function<void()>& call, const std::function<void()>& before_sample) {
@@ -203,23 +203,24 @@ TEST(RelativeNoise, IsInfiniteForFewSamples) {
 }
 
 TEST(RelativeNoise, OfRanksWorkedOutByHand) {
-  // n = 6: 3 ± 1.96·√6/2 = 3 ± 2.40: the whole range, (6 − 1)/2 over the upper median 4.
+  // n = 6: 3 ± 1.96·√6/2 = 3 ± 2.40, which is the whole range: (6 − 1)/2 over the upper median 4.
   EXPECT_DOUBLE_EQ(relative_noise({6, 1, 4, 3, 5, 2}), 2.5 / 4);
-  // n = 10: 5 ± 3.10: ranks 1 and 9 counted from 0, values 2 and 10.
+  // n = 10: 5 ± 3.10, which is ranks 1 and 9 counted from 0: values 2 and 10.
   EXPECT_DOUBLE_EQ(relative_noise({1, 2, 3, 4, 5, 6, 7, 8, 9, 10}), 4.0 / 6);
-  // n = 100: 50 ± 9.8: ranks 40 and 60, values 41 and 61.
+  // n = 100: 50 ± 9.8, which is ranks 40 and 60: values 41 and 61.
   std::vector<double> hundred(100);
   std::iota(hundred.rbegin(), hundred.rend(), 1.0);
   EXPECT_DOUBLE_EQ(relative_noise(hundred), 10.0 / 51);
-  // One wild sample is no noise of the median.
+  // One outlier adds no noise to the median.
   hundred[0] = 1e9;
   EXPECT_DOUBLE_EQ(relative_noise(hundred), 10.0 / 51);
 }
 
-// The interval between the two order statistics against the exact binomial: the normal approximation loses little.
+// The coverage of the interval between the two order statistics by the exact binomial distribution: the normal approximation of
+// the ranks loses little.
 TEST(RelativeNoise, CoversWhatItSays) {
   for (int n = 6; n <= 200; ++n) {
-    int low = n, high = -1;  // found by where a step in the samples shows
+    int low = n, high = -1;  // the ranks, found by where a step in the samples makes noise
     for (int step = 1; step < n; ++step) {
       std::vector<double> samples(size_t(n), 1.0);
       std::fill(samples.begin() + step, samples.end(), 2.0);

@@ -20,7 +20,7 @@
 namespace attnbench {
 namespace {
 
-// Runs each of `workers` in a thread of its own with its turns, of which the first is that of `first`.
+// Runs each of `workers` in a thread of its own. The worker of index `first` has the first turn.
 void take_turns(const std::vector<std::function<void(Turns&)>>& workers, size_t first = 0, int processor = -1) {
   std::vector<std::array<int, 2>> ring(workers.size());
   for (auto& ends : ring) ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
@@ -87,13 +87,13 @@ TEST(Turns, StayOnTheirProcessor) {
              0, 100000);
 }
 
-// What a turn begins with, on caches that others left, is no part of its median.
+// The first sample of a turn, taken on caches that other workers filled, is no part of the turn's median.
 TEST(TakeSamples, ByTurnsAreTheirMedians) {
-  const std::vector<double> turn_ms = {100, 4, 1, 6};  // together beyond the 10 ms of a turn with the last
+  const std::vector<double> turn_ms = {100, 4, 1, 6};  // the last one ends the 10 ms of a turn
   size_t next = 0;
   const Stopwatch stopwatch = [&](const auto& work) {
     work();
-    const double ms = next == 0 ? 1 : turn_ms[(next - 1) % 4];  // one for the warm-up
+    const double ms = next == 0 ? 1 : turn_ms[(next - 1) % 4];  // the first call is the warm-up
     ++next;
     return Elapsed{2 * ms / 1e3, ms / 1e3};
   };

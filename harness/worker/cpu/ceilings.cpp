@@ -1,4 +1,4 @@
-#include "harness/worker/ceilings.h"
+#include "harness/worker/cpu/ceilings.h"
 
 #include <ATen/Parallel.h>
 #include <unistd.h>
@@ -13,8 +13,9 @@
 namespace attnbench {
 namespace {
 
-// Twelve chains: two units that take a multiply-add a cycle each, with four to five cycles from one to the next of the same
-// chain. Named one by one, since an indexed array of them spills to the stack.
+// Twelve independent chains: a core has two units that each start a multiply-add a cycle, and the next one of the same chain can
+// start four to five cycles later. Each accumulator is a variable of its own, since the compiler spills an indexed array of them
+// to the stack.
 constexpr int kChains = 12;
 
 #define ATTNBENCH_FMA_CHAINS(function, scalar, bytes, target_attribute)                    \
@@ -60,9 +61,9 @@ FmaKernels choose_fma() {
 #error "the multiply-add ceilings are written for x86-64"
 #endif
 
-std::atomic<double> sink;  // results go here, so that the work is not optimised away
+std::atomic<double> sink;  // takes the results, so that the work is not optimised away
 
-// Best of several runs of `work(thread)` on all threads, in seconds.
+// Seconds of the best of several runs of `work(thread)` on all threads.
 double best_seconds(int64_t threads, const std::function<void(int64_t)>& work) {
   double best = 1e300;
   for (int run = 0; run < 5; ++run)
@@ -86,7 +87,8 @@ double fma_gflop_s(int64_t threads, double (*kernel)(int64_t), double lanes) {
 #define ATTNBENCH_READ_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
 
-// Whole numbers, since their sum may be taken in any order and so in vectors. One core alone does not fetch far enough ahead.
+// The sum of integers, since the compiler may reorder it and so use vectors. It prefetches, since the hardware of a core alone
+// does not fetch far enough ahead.
 ATTNBENCH_READ_CLONES uint64_t read_sum(const uint64_t* data, int64_t count) {
   constexpr int64_t stride = 32, ahead = 512;
   uint64_t sums[stride] = {};

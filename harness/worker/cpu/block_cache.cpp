@@ -1,4 +1,4 @@
-#include "harness/worker/kept_memory.h"
+#include "harness/worker/cpu/block_cache.h"
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -12,13 +12,13 @@
 namespace attnbench {
 namespace {
 
-// Smaller blocks the system's allocator keeps by itself.
-constexpr size_t kLeastBytes = 64 << 10;
+// The system's allocator caches smaller blocks by itself.
+constexpr size_t kMinBytes = 64 << 10;
 
-class KeepingAllocator final : public c10::Allocator {
+class CachingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
-    if (bytes < kLeastBytes) return c10::GetDefaultCPUAllocator()->allocate(bytes);
+    if (bytes < kMinBytes) return c10::GetDefaultCPUAllocator()->allocate(bytes);
     const std::lock_guard lock(mutex_);
     auto* const data = take(bytes);
     sizes_[data] = bytes;
@@ -29,36 +29,36 @@ class KeepingAllocator final : public c10::Allocator {
     default_copy_data(destination, source, count);
   }
 
-  void begin(size_t most_bytes) {
+  void begin(size_t max_bytes) {
     const std::lock_guard lock(mutex_);
-    most_bytes_ = most_bytes;
+    max_bytes_ = max_bytes;
   }
   void end() {
     const std::lock_guard lock(mutex_);
-    most_bytes_ = 0;
-    give_back();
+    max_bytes_ = 0;
+    free_all();
   }
-  size_t kept_bytes() const {
+  size_t cached_bytes() const {
     const std::lock_guard lock(mutex_);
-    return kept_bytes_;
+    return cached_bytes_;
   }
 
  private:
   static void release(void* data);
 
   void* take(size_t bytes) {
-    auto& same_size = kept_[bytes];
+    auto& same_size = cached_[bytes];
     if (!same_size.empty()) {
       auto* const data = same_size.back();
       same_size.pop_back();
-      kept_bytes_ -= bytes;
+      cached_bytes_ -= bytes;
       return data;
     }
-    if (kept_bytes_ == 0) return c10::alloc_cpu(bytes);
+    if (cached_bytes_ == 0) return c10::alloc_cpu(bytes);
     try {
       return c10::alloc_cpu(bytes);
     } catch (const c10::Error&) {
-      give_back();
+      free_all();
       return c10::alloc_cpu(bytes);
     }
   }
@@ -67,41 +67,41 @@ class KeepingAllocator final : public c10::Allocator {
     const auto found = sizes_.find(data);
     const auto bytes = found == sizes_.end() ? 0 : found->second;
     if (bytes > 0) sizes_.erase(found);
-    if (bytes == 0 || kept_bytes_ + bytes > most_bytes_) return c10::free_cpu(data);
-    kept_[bytes].push_back(data);
-    kept_bytes_ += bytes;
+    if (bytes == 0 || cached_bytes_ + bytes > max_bytes_) return c10::free_cpu(data);
+    cached_[bytes].push_back(data);
+    cached_bytes_ += bytes;
   }
-  void give_back() {
-    for (auto& [bytes, blocks] : kept_)
+  void free_all() {
+    for (auto& [bytes, blocks] : cached_)
       for (auto* const data : blocks) c10::free_cpu(data);
-    kept_.clear();
-    kept_bytes_ = 0;
+    cached_.clear();
+    cached_bytes_ = 0;
   }
 
   mutable std::mutex mutex_;
-  std::unordered_map<void*, size_t> sizes_;  // of what tensors hold
-  std::unordered_map<size_t, std::vector<void*>> kept_;
-  size_t kept_bytes_ = 0, most_bytes_ = 0;
+  std::unordered_map<void*, size_t> sizes_;  // of the blocks that tensors hold
+  std::unordered_map<size_t, std::vector<void*>> cached_;
+  size_t cached_bytes_ = 0, max_bytes_ = 0;
 };
 
-// Never destroyed: a tensor may outlive everything else.
-KeepingAllocator& keeping_allocator() {
-  static auto* const allocator = new KeepingAllocator;
+// Never destroyed, since a tensor may outlive every static object.
+CachingAllocator& caching_allocator() {
+  static auto* const allocator = new CachingAllocator;
   return *allocator;
 }
 
-void KeepingAllocator::release(void* data) { keeping_allocator().put(data); }
+void CachingAllocator::release(void* data) { caching_allocator().put(data); }
 
 }  // namespace
 
-KeptMemory::KeptMemory(int64_t most_bytes) {
-  keeping_allocator().begin(size_t(most_bytes));
-  c10::SetCPUAllocator(&keeping_allocator());
+BlockCache::BlockCache(int64_t max_bytes) {
+  caching_allocator().begin(size_t(max_bytes));
+  c10::SetCPUAllocator(&caching_allocator());
 }
-KeptMemory::~KeptMemory() {
+BlockCache::~BlockCache() {
   c10::SetCPUAllocator(c10::GetDefaultCPUAllocator());
-  keeping_allocator().end();
+  caching_allocator().end();
 }
-int64_t KeptMemory::kept_bytes() const { return int64_t(keeping_allocator().kept_bytes()); }
+int64_t BlockCache::cached_bytes() const { return int64_t(caching_allocator().cached_bytes()); }
 
 }  // namespace attnbench

@@ -1,4 +1,4 @@
-#include "harness/worker/memory.h"
+#include "harness/worker/cpu/memory.h"
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -15,8 +15,8 @@
 namespace attnbench {
 namespace {
 
-// Keeps the sizes of its blocks beside them and not in them, so that blocks are those of the default allocator: either may free
-// what the other handed out, by address alone.
+// Stores the sizes of its blocks in a table beside them, so that its blocks are those of the default allocator, and either
+// allocator can free a block of the other by its address alone.
 class CountingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
@@ -58,7 +58,7 @@ class CountingAllocator final : public c10::Allocator {
     peak_ = std::max(peak_, current_);
     largest_ = std::max(largest_, bytes);
   }
-  // Blocks of before the last reset are not known and change nothing.
+  // A block that was allocated before the last reset is not in the table, and freeing it changes no count.
   void remove(void* data) {
     const std::lock_guard lock(mutex_);
     const auto found = blocks_.find(data);
@@ -72,7 +72,7 @@ class CountingAllocator final : public c10::Allocator {
   int64_t current_ = 0, peak_ = 0, largest_ = 0;
 };
 
-// Never destroyed: a tensor may outlive everything else.
+// Never destroyed, since a tensor may outlive every static object.
 CountingAllocator& counting_allocator() {
   static auto* const allocator = new CountingAllocator;
   return *allocator;
@@ -83,7 +83,7 @@ void CountingAllocator::release(void* data) {
   c10::free_cpu(data);
 }
 
-// A line of /proc/self/status in bytes.
+// The value of a line of /proc/self/status in bytes, or -1.
 int64_t status_bytes(const std::string& name) {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {

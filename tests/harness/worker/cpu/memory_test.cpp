@@ -1,5 +1,5 @@
-// Counting and bounding a case's memory.
-#include "harness/worker/memory.h"
+// The count of tensors' memory, the bound on it, and the resident set.
+#include "harness/worker/cpu/memory.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/CPUAllocator.h>
@@ -91,7 +91,7 @@ TEST(AllocationCounter, HandsTheDefaultAllocatorBack) {
   EXPECT_EQ(floats(10).numel(), 10);
 }
 
-// "Alive now, of what was allocated since the counter began": what an earlier one saw is none of its business.
+// A counter counts what was allocated since it was made; freeing what an earlier counter has seen changes nothing.
 TEST(AllocationCounter, FreeingOlderTensorsChangesNothing) {
   auto before_any = floats(1000);
   std::optional<AllocationCounter> counter(std::in_place);
@@ -108,8 +108,8 @@ TEST(AllocationCounter, FreeingOlderTensorsChangesNothing) {
   EXPECT_EQ(counter->peak_bytes(), 4000);
 }
 
-// oneDNN and the fused attention kernels take their scratch this way. When it fails they fail, or quietly take another path
-// than the one that was timed.
+// oneDNN and the fused attention kernels allocate their scratch memory in this way. If it failed, they would fail, or take
+// another path than the one that was timed.
 TEST(AllocationCounter, ServesAllocationsWithoutContext) {
   const AllocationCounter counter;
   auto* const allocator = c10::GetCPUAllocator();
@@ -122,8 +122,8 @@ TEST(AllocationCounter, ServesAllocationsWithoutContext) {
   EXPECT_EQ(counter.current_bytes(), 0);
 }
 
-// Libraries free by address alone what they took before the counter began, or after it ended. In children: a wrong free ends
-// the process.
+// Libraries free by its address alone what they allocated before the counter was made, or free it after the counter has ended.
+// The test does so in child processes, as a wrong free ends the process.
 TEST(AllocationCounter, BlocksMayOutliveItOrBeOlder) {
   const auto ends_well = [](void (*work)()) {
     const auto child = fork();
@@ -204,7 +204,7 @@ TEST(ResidentBytes, PeakCanBeReset) {
   }
   EXPECT_GE(peak_resident_bytes(), before + (200 << 20));
   if (!reset_peak_resident_bytes()) GTEST_SKIP() << "this system does not reset the peak";
-  SKIP_UNDER_ADDRESS_SANITIZER();  // it keeps freed memory
+  SKIP_UNDER_ADDRESS_SANITIZER();  // the sanitizer does not return freed memory at once
   EXPECT_LT(peak_resident_bytes(), before + (100 << 20));
   { const auto large = at::ones({32 << 20}, at::kFloat); }
   EXPECT_GE(peak_resident_bytes(), before + (100 << 20));

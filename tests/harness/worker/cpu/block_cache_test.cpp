@@ -1,5 +1,5 @@
-// Memory kept from one call to the next.
-#include "harness/worker/kept_memory.h"
+// Memory blocks that are cached between calls.
+#include "harness/worker/cpu/block_cache.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "harness/worker/memory.h"
+#include "harness/worker/cpu/memory.h"
 
 namespace attnbench {
 namespace {
@@ -19,63 +19,63 @@ constexpr int64_t kMiB = 1 << 20;
 
 at::Tensor bytes(int64_t count) { return at::empty({count}, at::kByte); }
 
-TEST(KeptMemory, HandsABlockOutAgain) {
-  const KeptMemory kept(64 * kMiB);
+TEST(BlockCache, HandsABlockOutAgain) {
+  const BlockCache cache(64 * kMiB);
   auto first = bytes(8 * kMiB);
   const auto* const address = first.data_ptr();
-  EXPECT_EQ(kept.kept_bytes(), 0);
+  EXPECT_EQ(cache.cached_bytes(), 0);
   first.reset();
-  EXPECT_EQ(kept.kept_bytes(), 8 * kMiB);
+  EXPECT_EQ(cache.cached_bytes(), 8 * kMiB);
   const auto other_size = bytes(9 * kMiB);
   EXPECT_NE(other_size.data_ptr(), address);
   const auto again = bytes(8 * kMiB);
   EXPECT_EQ(again.data_ptr(), address);
-  EXPECT_EQ(kept.kept_bytes(), 0);
+  EXPECT_EQ(cache.cached_bytes(), 0);
 }
 
-TEST(KeptMemory, KeepsNoMoreThanItMay) {
-  const KeptMemory kept(10 * kMiB);
+TEST(BlockCache, CachesNoMoreThanItMay) {
+  const BlockCache cache(10 * kMiB);
   { const auto a = bytes(6 * kMiB), b = bytes(6 * kMiB); }
-  EXPECT_EQ(kept.kept_bytes(), 6 * kMiB);
+  EXPECT_EQ(cache.cached_bytes(), 6 * kMiB);
 }
 
-TEST(KeptMemory, KeepsNothingWhenItMayNot) {
-  const KeptMemory kept(0);
+TEST(BlockCache, CachesNothingWhenItMayNot) {
+  const BlockCache cache(0);
   bytes(6 * kMiB);
-  EXPECT_EQ(kept.kept_bytes(), 0);
+  EXPECT_EQ(cache.cached_bytes(), 0);
 }
 
-TEST(KeptMemory, SmallBlocksAreNotItsAffair) {
-  const KeptMemory kept(10 * kMiB);
+TEST(BlockCache, SmallBlocksAreNotCached) {
+  const BlockCache cache(10 * kMiB);
   bytes(1000);
-  EXPECT_EQ(kept.kept_bytes(), 0);
+  EXPECT_EQ(cache.cached_bytes(), 0);
 }
 
-TEST(KeptMemory, GivesAllBackAtItsEnd) {
+TEST(BlockCache, FreesEverythingAtItsEnd) {
   {
-    const KeptMemory kept(64 * kMiB);
+    const BlockCache cache(64 * kMiB);
     bytes(8 * kMiB);
-    EXPECT_EQ(kept.kept_bytes(), 8 * kMiB);
+    EXPECT_EQ(cache.cached_bytes(), 8 * kMiB);
   }
-  const KeptMemory kept(64 * kMiB);
-  EXPECT_EQ(kept.kept_bytes(), 0);
+  const BlockCache cache(64 * kMiB);
+  EXPECT_EQ(cache.cached_bytes(), 0);
 }
 
-TEST(KeptMemory, TensorsMayOutliveIt) {
+TEST(BlockCache, TensorsMayOutliveIt) {
   at::Tensor tensor;
   {
-    const KeptMemory kept(64 * kMiB);
+    const BlockCache cache(64 * kMiB);
     tensor = bytes(8 * kMiB);
   }
   tensor.fill_(7);
   EXPECT_EQ(tensor[8 * kMiB - 1].item<int>(), 7);
   tensor.reset();
-  const KeptMemory kept(64 * kMiB);
-  EXPECT_EQ(kept.kept_bytes(), 0);
+  const BlockCache cache(64 * kMiB);
+  EXPECT_EQ(cache.cached_bytes(), 0);
 }
 
-TEST(KeptMemory, IsSharedByThreads) {
-  const KeptMemory kept(1024 * kMiB);
+TEST(BlockCache, IsSharedByThreads) {
+  const BlockCache cache(1024 * kMiB);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([t] {
@@ -86,23 +86,23 @@ TEST(KeptMemory, IsSharedByThreads) {
       }
     });
   for (auto& thread : threads) thread.join();
-  EXPECT_LE(kept.kept_bytes(), 4 * 3 * (kMiB + 2)) << "no more than were alive at once";
+  EXPECT_LE(cache.cached_bytes(), 4 * 3 * (kMiB + 2)) << "no more than were alive at once";
 }
 
-// What is kept counts against a bound on the process, but never makes an allocation fail that would fit without it.
-TEST(KeptMemory, GivesWayToALargerBlock) {
+// Cached blocks count against a bound on the process, but an allocation that would succeed without them does not fail.
+TEST(BlockCache, GivesWayToALargerBlock) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the sanitizer has an allocator and a memory map of its own";
 #endif
   const auto child = fork();
   if (child == 0) {
     const MemoryBound bound(512 * kMiB);
-    const KeptMemory kept(1024 * kMiB);
+    const BlockCache cache(1024 * kMiB);
     bytes(300 * kMiB);
-    if (kept.kept_bytes() != 300 * kMiB) _exit(1);
+    if (cache.cached_bytes() != 300 * kMiB) _exit(1);
     auto larger = bytes(400 * kMiB);
     std::memset(larger.data_ptr(), 1, size_t(larger.nbytes()));
-    _exit(kept.kept_bytes() == 0 ? 0 : 2);
+    _exit(cache.cached_bytes() == 0 ? 0 : 2);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);

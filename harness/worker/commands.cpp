@@ -1,0 +1,118 @@
+#include "harness/worker/commands.h"
+
+#include <poll.h>
+#include <sys/prctl.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <iterator>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "harness/schema/machine.h"
+#include "harness/worker/cpu/ceilings.h"
+#include "harness/worker/device.h"
+#include "harness/worker/environment.h"
+#include "harness/worker/measure.h"
+#include "harness/worker/turns.h"
+
+namespace attnbench {
+namespace {
+
+// Where answers go. Descriptor 1 is standard output.
+class Answer {
+ public:
+  explicit Answer(int descriptor) : file_(descriptor == 1 ? stdout : fdopen(descriptor, "w")) {
+    if (!file_) throw std::runtime_error("cannot write to descriptor " + std::to_string(descriptor));
+  }
+  void send(const Json& json) {
+    const auto line = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    if (std::fwrite(line.data(), 1, line.size(), file_) != line.size() || std::fflush(file_) != 0)
+      throw std::runtime_error("cannot write the answer");
+  }
+
+ private:
+  FILE* file_;
+};
+
+// Answers each case of the request on standard input, which is one case or an array of cases.
+void answer_each(Answer& answer, const std::function<Record(const Case&)>& work) {
+  const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  const auto request = Json::parse(text);
+  for (const auto& item : request.is_array() ? request : Json::array({request})) {
+    auto c = case_from_json(item);
+    c.complete();
+    answer.send(work(c).to_json());
+  }
+}
+
+Json ceilings_of_machine() {
+  const auto c = measure_ceilings(available_processors());
+  return {{"read_gb_s", c.read_gb_s},
+          {"copy_gb_s", c.copy_gb_s},
+          {"fma_float32_gflop_s", c.fma_float32_gflop_s},
+          {"fma_float64_gflop_s", c.fma_float64_gflop_s},
+          {"fma_instruction_set", c.fma_instruction_set},
+          {"array_bytes", c.array_bytes},
+          {"threads", c.threads},
+          {"gpu", gpu_ceilings()}};
+}
+
+// A worker must not outlive the driver, which would end it at its deadline. Returns whether the driver still reads the answer.
+bool end_with_driver(int descriptor) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The driver may have ended before that call took effect; then the pipe has no reader.
+  pollfd reader{descriptor, 0, 0};
+  return poll(&reader, 1, 0) <= 0 || (reader.revents & POLLERR) == 0;
+}
+
+}  // namespace
+
+int run_worker_command(int argc, char** argv) {
+  CLI::App app("Runs single cases for attnbench: requests on standard input, answers as JSON lines.", "attnbench-worker");
+  int descriptor = 1;
+  app.add_option("--answer-fd", descriptor, "file descriptor that answers are written to");
+  app.require_subcommand(1);
+  auto* const describe_command = app.add_subcommand("describe", "the registered methods");
+  auto* const environment_command = app.add_subcommand("environment", "build and machine, as record columns");
+  auto* const ceilings_command = app.add_subcommand("ceilings", "measured bandwidth and arithmetic rate of the machine");
+  auto* const plan_command = app.add_subcommand("plan", "predicted cost of each case, or why it cannot run");
+  auto* const verify_command = app.add_subcommand("verify", "agreement of each case with the float64 reference");
+  auto* const count_command = app.add_subcommand("count", "calls of each case, for a profiler to count instructions");
+  auto* const measure_command = app.add_subcommand("measure", "time and memory of each case");
+  std::vector<int> turns;
+  measure_command->add_option("--turns", turns, "file descriptors that turns come from and go to")->delimiter(',')->expected(2);
+  int processor = -1;
+  measure_command->add_option("--processor", processor, "the processor that turns are taken on, for cases of one thread");
+  CLI11_PARSE(app, argc, argv);
+  if (descriptor != 1 && !end_with_driver(descriptor)) return 1;
+
+  try {
+    Answer answer(descriptor);
+    if (*describe_command) answer.send(describe_methods());
+    if (*environment_command) answer.send(environment().to_json());
+    if (*ceilings_command) answer.send(ceilings_of_machine());
+    if (*plan_command) answer_each(answer, plan);
+    if (*verify_command) answer_each(answer, verify);
+    if (*count_command) answer_each(answer, count);
+    if (*measure_command) {
+      std::optional<Turns> taken;
+      if (!turns.empty()) taken.emplace(turns[0], turns[1], processor);
+      answer_each(answer, [&](const Case& c) { return measure(c, taken ? &*taken : nullptr); });
+    }
+    // Everything is answered. Ordinary destructors could fail on a CUDA context that an error has left unusable.
+    if (gpu_in_use()) std::_Exit(0);
+  } catch (const std::exception& error) {
+    std::cerr << "attnbench-worker: " << error.what() << "\n";
+    return 2;
+  }
+  return 0;
+}
+
+}  // namespace attnbench

@@ -1,0 +1,81 @@
+#include "harness/worker/cpu/device.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "harness/schema/machine.h"
+#include "harness/worker/cpu/block_cache.h"
+#include "harness/worker/cpu/memory.h"
+
+namespace attnbench {
+namespace {
+
+class CpuMeter final : public MemoryMeter {
+ public:
+  int64_t current_bytes() const override { return counter_.current_bytes(); }
+  int64_t peak_bytes() const override { return counter_.peak_bytes(); }
+  void forget_peak() override { counter_.forget_peak(); }
+  void set_columns(Record& record) const override { record.set("largest_allocation_bytes", counter_.largest_bytes()); }
+
+ private:
+  AllocationCounter counter_;
+};
+
+// A scope that holds a MemoryBound or a BlockCache.
+template <class Held>
+class Holding final : public Scope {
+ public:
+  explicit Holding(int64_t bytes) : held_(bytes) {}
+
+ private:
+  Held held_;
+};
+
+// Evicts everything from the caches by writing more than the last level holds.
+class CacheFlush {
+ public:
+  void operator()() { buffer_.add_(1); }
+
+ private:
+  static int64_t bytes() {
+    const auto last_level = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    return std::clamp<int64_t>(last_level > 0 ? 2 * last_level : 0, int64_t{1} << 26, int64_t{1} << 30);
+  }
+  at::Tensor buffer_ = at::zeros({bytes() / 4}, at::kFloat);
+};
+
+class Cpu final : public Device {
+ public:
+  c10::Device torch_device() const override { return at::kCPU; }
+  int64_t available_bytes() const override { return available_memory_bytes(); }
+  std::string why_unsupported(const Case& c) const override { return c.graph ? "CUDA graphs need device = cuda" : ""; }
+
+  bool has_own_clock() const override { return false; }
+  Elapsed time(const std::function<void()>& work) override { return time_on_host(work); }
+  std::function<void()> make_cache_flush() override { return CacheFlush(); }
+  std::function<void()> capture(const std::function<void()>&) override { TORCH_CHECK(false, "the CPU has no graphs"); }
+
+  std::unique_ptr<MemoryMeter> make_meter() override { return std::make_unique<CpuMeter>(); }
+  std::unique_ptr<Scope> bound_memory(int64_t extra_bytes) override {
+    return std::make_unique<Holding<MemoryBound>>(extra_bytes);
+  }
+  std::unique_ptr<Scope> cache_memory(const Case& c) override {
+    return std::make_unique<Holding<BlockCache>>(c.allocation == "kept" ? c.memory_limit_bytes / 4 : 0);
+  }
+
+  std::unique_ptr<Scope> range(const char*) override { return nullptr; }
+  void watch() override {}
+  void set_columns(Record&) const override {}
+};
+
+}  // namespace
+
+Device& cpu_device() {
+  static Cpu cpu;
+  return cpu;
+}
+
+}  // namespace attnbench

@@ -1,0 +1,123 @@
+#include "harness/worker/inputs.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+namespace attnbench {
+namespace {
+
+// Numbers drawn by one generator. Each part of a tensor has a generator of its own, so that threads can share the work.
+constexpr int64_t kPart = 1 << 20;
+
+constexpr std::pair<const char*, InputDistribution> kInputDistributions[] = {
+    {"normal", InputDistribution::normal},
+    {"clustered", InputDistribution::clustered},
+    {"repeated", InputDistribution::repeated},
+};
+constexpr int64_t kCentres = 16;
+constexpr double kSpread = 0.1;  // standard deviation around a centre
+constexpr int64_t kRepeatedBlock = 64;
+
+// Everything that is drawn from one seed, each from generators of its own. The negative ones are drawn for clustered inputs only.
+enum Draw : int64_t {
+  q_draw = 0,
+  k_draw = 1,
+  v_draw = 2,
+  grad_output_draw = 3,
+  centre_draw = -1,
+  q_cluster_draw = -2,
+  k_cluster_draw = -3
+};
+uint64_t seed_of(Draw draw, uint64_t seed) { return draw >= 0 ? 4 * seed + uint64_t(draw) : ~(4 * seed + uint64_t(-1 - draw)); }
+
+// Half-precision inputs are drawn in float32 and rounded.
+at::ScalarType drawn_dtype(const attn::Problem& problem) { return problem.dtype == at::kDouble ? at::kDouble : at::kFloat; }
+
+at::Tensor drawn(const std::vector<int64_t>& shape, at::ScalarType dtype, uint64_t seed,
+                 void (*draw)(const at::Tensor& part, const at::Generator& generator)) {
+  const auto flat = at::empty(shape, dtype).view(-1);
+  at::parallel_for(0, (flat.numel() + kPart - 1) / kPart, 1, [&](int64_t begin, int64_t end) {
+    const at::NoGradGuard no_grad;
+    for (int64_t i = begin; i < end; ++i) {
+      const auto generator = at::make_generator<at::CPUGeneratorImpl>(seed * 0x9E3779B97F4A7C15u + uint64_t(i));
+      draw(flat.narrow(0, i * kPart, std::min(kPart, flat.numel() - i * kPart)), generator);
+    }
+  });
+  return flat.view(shape);
+}
+
+at::Tensor normal(const std::vector<int64_t>& shape, at::ScalarType dtype, uint64_t seed) {
+  return drawn(shape, dtype, seed, [](const at::Tensor& x, const at::Generator& generator) { x.normal_(0, 1, generator); });
+}
+
+// Rows [B,H,length,D] around centres [B,H,16,D].
+at::Tensor clustered(const at::Tensor& centres, int64_t length, uint64_t noise_seed, uint64_t cluster_seed) {
+  const std::vector<int64_t> shape = {centres.size(0), centres.size(1), length, centres.size(3)};
+  const auto uniform = drawn({shape[0], shape[1], length}, at::kDouble, cluster_seed,
+                             [](const at::Tensor& x, const at::Generator& generator) { x.uniform_(0, 1, generator); });
+  const auto shares = at::arange(1, kCentres + 1, at::kDouble).reciprocal();
+  // The last bound would be one; without it, rounding cannot leave a row without a cluster.
+  const auto bounds = (shares.cumsum(0) / shares.sum()).narrow(0, 0, kCentres - 1).contiguous();
+  const auto cluster = at::searchsorted(bounds, uniform).unsqueeze(3).expand(shape);
+  return normal(shape, centres.scalar_type(), noise_seed)
+      .mul_(kSpread)
+      .add_(centres.gather(2, cluster))
+      .div_(std::sqrt(1 + kSpread * kSpread));
+}
+
+// q or k [B,H,length,D] in drawn_dtype().
+at::Tensor draw_rows(const attn::Problem& p, int64_t length, InputDistribution distribution, uint64_t seed, Draw draw,
+                     Draw cluster_draw) {
+  const auto rows = [&](int64_t count, Draw which) {
+    return normal({p.batch, p.heads, count, p.head_dim}, drawn_dtype(p), seed_of(which, seed));
+  };
+  switch (distribution) {
+    case InputDistribution::normal: break;
+    case InputDistribution::clustered:
+      return clustered(rows(kCentres, centre_draw), length, seed_of(draw, seed), seed_of(cluster_draw, seed));
+    case InputDistribution::repeated:
+      return rows(kRepeatedBlock, draw).index_select(2, at::arange(length).remainder(kRepeatedBlock));
+  }
+  return rows(length, draw);
+}
+
+// v or the gradient of the output, [B,H,length,M] in drawn_dtype().
+at::Tensor draw_values(const attn::Problem& p, int64_t length, uint64_t seed, Draw draw) {
+  return normal({p.batch, p.heads, length, p.value_dim}, drawn_dtype(p), seed_of(draw, seed));
+}
+
+at::Tensor placed(const attn::Problem& p, const at::Tensor& x) { return x.to(at::TensorOptions(p.dtype).device(p.device)); }
+
+}  // namespace
+
+InputDistribution parse_input_distribution(const std::string& name) {
+  for (const auto& [known, distribution] : kInputDistributions)
+    if (name == known) return distribution;
+  TORCH_CHECK_VALUE(false, "inputs = '", name, "', expected normal, clustered or repeated");
+}
+
+CallInputs make_inputs(const attn::Problem& p, uint64_t seed, InputDistribution distribution) {
+  p.validate();
+  CallInputs inputs;
+  inputs.q = placed(p, draw_rows(p, p.query_len, distribution, seed, q_draw, q_cluster_draw));
+  inputs.k = placed(p, draw_rows(p, p.key_len, distribution, seed, k_draw, k_cluster_draw));
+  inputs.v = placed(p, draw_values(p, p.key_len, seed, v_draw));
+  inputs.mask = attn::Mask::from(p, at::make_generator<at::CPUGeneratorImpl>(seed));
+  return inputs;
+}
+
+CallInputs make_inputs_with_gradient(const attn::Problem& p, uint64_t seed, InputDistribution distribution) {
+  auto inputs = make_inputs(p, seed, distribution);
+  for (const auto member : attn::kInputTensors) (inputs.*member).set_requires_grad(true);
+  inputs.grad_output = placed(p, draw_values(p, p.query_len, seed, grad_output_draw));
+  return inputs;
+}
+
+}  // namespace attnbench

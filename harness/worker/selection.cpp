@@ -1,0 +1,65 @@
+#include "harness/worker/selection.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <algorithm>
+
+namespace attnbench {
+namespace {
+
+// Beyond this key length, the rows are selected from one pair (batch, head) instead of four.
+constexpr int64_t kLongLength = 1 << 14;
+
+}  // namespace
+
+Selection Selection::everything(const attn::Problem& p) {
+  const auto positions = at::TensorOptions(at::kLong).device(p.device);
+  return {at::arange(p.batch, positions), at::arange(p.heads, positions), at::arange(p.query_len, positions)};
+}
+
+Selection Selection::random(const attn::Problem& p, int64_t count, uint64_t seed) {
+  const auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+  const auto draw = [&](int64_t total, int64_t wanted) {
+    return std::get<0>(at::randperm(total, generator, at::TensorOptions(at::kLong)).narrow(0, 0, std::min(total, wanted)).sort());
+  };
+  // The reference reads every key of a pair in float64, which takes long for long sequences.
+  const int64_t max_entries = p.key_len > kLongLength ? 1 : 2;
+  Selection selection{draw(p.batch, max_entries), draw(p.heads, max_entries), {}};
+  const auto pairs = std::max<int64_t>(1, selection.batch.numel() * selection.heads.numel());
+  selection.rows = draw(p.query_len, (count + pairs - 1) / pairs);
+  selection.rows[0] = 0;
+  selection.rows[-1] = p.query_len - 1;
+  for (auto* index : {&selection.batch, &selection.heads, &selection.rows}) *index = index->to(p.device);
+  return selection;
+}
+
+at::Tensor Selection::of(const at::Tensor& x) const { return x.index({batch.view({-1, 1}), heads.view({1, -1})}); }
+
+CallInputs restrict_gradient(const CallInputs& inputs, const Selection& selection) {
+  CallInputs restricted = inputs;
+  if (!inputs.grad_output.defined()) return restricted;
+  const auto batch = selection.batch.view({-1, 1, 1}), heads = selection.heads.view({1, -1, 1}),
+             rows = selection.rows.view({1, 1, -1});
+  restricted.grad_output = at::zeros_like(inputs.grad_output);
+  restricted.grad_output.index_put_({batch, heads, rows}, inputs.grad_output.index({batch, heads, rows}));
+  return restricted;
+}
+
+std::vector<Excerpt> excerpts(const CallInputs& inputs, const Results& results, const Selection& selection) {
+  attn::Inputs whole;
+  for (const auto member : attn::kInputTensors)
+    if (const auto& x = inputs.*member; x.defined()) whole.*member = selection.of(x.detach()).to(at::kDouble);
+  whole.mask = inputs.mask.select(selection.batch);
+  const auto output = selection.of(results.output);
+  if (!results.decoded) return {{whole, selection.rows, output.index_select(2, selection.rows)}};
+  const auto first_step = whole.q.size(2) - output.size(2);
+  std::vector<Excerpt> steps;
+  for (int64_t i = 0; i < selection.rows.numel(); ++i) {
+    const auto row = selection.rows.narrow(0, i, 1);
+    steps.push_back({whole.tokens(0, row.item<int64_t>() + 1), row, output.index_select(2, row - first_step)});
+  }
+  return steps;
+}
+
+}  // namespace attnbench

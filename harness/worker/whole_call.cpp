@@ -1,0 +1,140 @@
+#include "harness/worker/whole_call.h"
+
+#include <ATen/ATen.h>
+
+#include <optional>
+#include <utility>
+
+#include "harness/worker/agreement.h"
+#include "harness/worker/cpu/memory.h"
+#include "harness/worker/decode.h"
+#include "harness/worker/injected_slowdown.h"
+#include "harness/worker/quality.h"
+#include "harness/worker/selection.h"
+#include "harness/worker/timing.h"
+
+namespace attnbench {
+namespace {
+
+constexpr int64_t kCheckedRows = 64;
+
+// Whether the results agree with the reference, and the state, if there is one, has the right size.
+bool check_results(const Subject& subject, const Agreement& agreement, const Results& results, Record& record) {
+  return agreement.set_columns(record, subject.tolerance()) &&
+         (!results.state || check_state(record, *subject.method, *results.state));
+}
+
+bool check_small(const Subject& subject, Agreement& agreement, Record& record) {
+  const auto problem = small_problem(subject.problem);
+  const auto inputs = subject.make_inputs(problem);
+  const auto results = subject.protocol->call(*subject.method, inputs);
+  agreement.include(compare(*subject.method, inputs, results, Selection::everything(problem)));
+  return check_results(subject, agreement, results, record);
+}
+
+// The same inputs as leaves of a new autograd graph. An existing graph belongs to the stream that it was recorded on, and a CUDA
+// graph is captured on another one.
+CallInputs fresh_leaves(CallInputs inputs) {
+  for (const auto member : attn::kInputTensors)
+    if (auto& x = inputs.*member; x.defined()) x = x.detach().set_requires_grad(x.requires_grad());
+  return inputs;
+}
+
+// The call that is timed. It stores its results in `results`, or drops them if that is null.
+std::function<void()> timed_call(const Subject& subject, const CallInputs& inputs, Results* results = nullptr) {
+  const auto call_on = [&subject, results](const CallInputs& call_inputs) {
+    auto made = subject.protocol->call(*subject.method, call_inputs);
+    if (results) *results = std::move(made);
+  };
+  if (subject.c.graph) return subject.device->capture([&] { call_on(fresh_leaves(inputs)); });
+  return [call_on, inputs] { call_on(inputs); };
+}
+
+// The first call at the case's own size. Returns its seconds, or nothing when its results are wrong.
+std::optional<double> checked_first_call(const Subject& subject, const CallInputs& inputs, int64_t budget_bytes,
+                                         Agreement& agreement, Record& record) {
+  const auto selection = Selection::random(subject.problem, kCheckedRows, subject.seed());
+  const auto restricted = restrict_gradient(inputs, selection);
+  auto& device = *subject.device;
+  const auto range = device.range("first call");
+  std::function<void()> replay;  // owns the memory of the results that it computes
+  Results first;
+  Elapsed elapsed{};
+  {
+    const auto bound = device.bound_memory(budget_bytes);
+    elapsed = device.time([&] { first = subject.protocol->call(*subject.method, restricted); });
+    if (subject.c.graph) {
+      replay = timed_call(subject, restricted, &first);
+      device.time(replay);
+    }
+  }
+  record.set("implementation", subject.method->implementation());
+  agreement.include(compare(*subject.method, restricted, first, selection));
+  record.set("rows_checked", selection.count());
+  if (!check_results(subject, agreement, first, record)) return std::nullopt;
+  set_quality(record, assess(*subject.method, restricted, first, selection));
+  return elapsed.wall_s;
+}
+
+Samples time_pass(const Subject& subject, const CallInputs& inputs, const std::function<void()>& before_sample, Turns* turns) {
+  const auto& c = subject.c;
+  SamplingPlan plan{c.warmup_s, c.min_samples, c.noise_target, c.time_budget_s, 1.0, turns};
+  if (before_sample) plan.min_sample_ms = 0;  // a sample is one call
+  auto& device = *subject.device;
+  const auto cached = device.cache_memory(c);
+  const auto range = device.range("samples");
+  return take_samples(
+      plan, [&](const auto& work) { return device.time(work); },
+      slowed_down(timed_call(subject, inputs), c.injected_slowdown_percent),
+      [&] {
+        device.watch();
+        if (before_sample) before_sample();
+      });
+}
+
+bool memory_pass(const Subject& subject, const CallInputs& inputs, Record& record) {
+  const auto range = subject.device->range("memory");
+  const bool can_reset = reset_peak_resident_bytes();
+  record.set("rss_before_bytes", resident_bytes());
+  const auto meter = subject.device->make_meter();
+  Results results;
+  const auto elapsed = subject.device->time([&] { results = subject.protocol->call(*subject.method, inputs); });
+  add_measured_s(record, elapsed.wall_s);
+  record.set("output_bytes", bytes_of(results));
+  set_memory_columns(record, *meter, bytes_of(inputs), meter->peak_bytes(), subject.problem.batch);
+  if (can_reset) record.set("peak_rss_bytes", peak_resident_bytes());
+  if (!results.state) return true;
+  record.set("state_bytes", results.state->bytes());
+  results.output.reset();
+  return check_kept_bytes(record, *results.state, meter->current_bytes());
+}
+
+}  // namespace
+
+void WholeCall::measure(const Subject& subject, const std::function<void()>& before_sample, Turns* turns, Record& record) const {
+  Agreement agreement;
+  if (!check_small(subject, agreement, record)) return;
+  const auto inputs = subject.make_inputs(subject.problem);
+  const auto budget_bytes = subject.c.memory_limit_bytes - bytes_of(inputs);
+  const auto first_s = checked_first_call(subject, inputs, budget_bytes, agreement, record);
+  if (!first_s) return;
+  const auto bound = subject.device->bound_memory(budget_bytes);
+  const auto samples = time_pass(subject, inputs, before_sample, turns);
+  record.set("measured_s", *first_s + samples.total_s);
+  if (!memory_pass(subject, inputs, record)) return;
+  record.set("saved_bytes", measure_saved_bytes(subject, inputs, record));
+  set_times(record, subject, *first_s, samples);
+  record.set("outcome", outcome::measured);
+}
+
+void WholeCall::verify(const Subject& subject, Record& record) const {
+  const auto inputs = subject.make_inputs(subject.problem);
+  const auto results = call(*subject.method, inputs);
+  record.set("implementation", subject.method->implementation());
+  const auto everything = Selection::everything(subject.problem);
+  record.set("rows_checked", everything.count());
+  const auto agreement = compare(*subject.method, inputs, results, everything);
+  if (check_results(subject, agreement, results, record)) record.set("outcome", outcome::measured);
+}
+
+}  // namespace attnbench

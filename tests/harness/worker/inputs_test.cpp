@@ -1,0 +1,141 @@
+// Inputs: the same numbers from the same seed, with the distribution that was asked for.
+#include "harness/worker/inputs.h"
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/causal_mean.h"
+#include "tests/support/errors_of.h"
+#include "tests/support/method_helpers.h"
+
+namespace attn {
+namespace {
+
+using attnbench::InputDistribution;
+using attnbench::parse_input_distribution;
+
+TEST(MakeInputs, SameFromTheSameSeedWhateverTheThreads) {
+  // So large that each tensor is drawn by several generators.
+  const auto problem = problem_of({5000, 5000, 64, 64}, at::kFloat, Masking::key_lengths, 2, 4);
+  const auto threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const auto one = make_inputs(problem, Protocol::forward_backward, 3);
+  at::set_num_threads(2);
+  const auto two = make_inputs(problem, Protocol::forward_backward, 3),
+             other = make_inputs(problem, Protocol::forward_backward, 4);
+  at::set_num_threads(threads);
+  for (const auto member : std::initializer_list<at::Tensor CallInputs::*>{&CallInputs::q, &CallInputs::k, &CallInputs::v,
+                                                                           &CallInputs::grad_output}) {
+    EXPECT_TRUE(at::equal(one.*member, two.*member));
+    EXPECT_FALSE(at::equal(one.*member, other.*member));
+  }
+  EXPECT_TRUE(at::equal(*one.mask.key_lengths, *two.mask.key_lengths));
+}
+
+TEST(MakeInputs, IndependentStandardNormals) {
+  const auto problem = problem_of({2048, 2048, 64, 64}, at::kFloat, Masking::none, 2, 8);
+  const auto inputs = make_inputs(problem, Protocol::forward_backward, 1);
+  const at::Tensor* const all[] = {&inputs.q, &inputs.k, &inputs.v, &inputs.grad_output};
+  for (size_t i = 0; i < 4; ++i) {
+    const auto x = all[i]->detach().view(-1);
+    EXPECT_NEAR(x.mean().item<double>(), 0, 5e-3);
+    EXPECT_NEAR(x.std().item<double>(), 1, 5e-3);
+    // Neither two tensors nor two parts of one tensor repeat each other.
+    for (size_t j = 0; j < i; ++j) EXPECT_NEAR((x * all[j]->detach().view(-1)).mean().item<double>(), 0, 5e-3);
+    const auto half = x.numel() / 2;
+    EXPECT_NEAR((x.slice(0, 0, half) * x.slice(0, half)).mean().item<double>(), 0, 5e-3);
+  }
+  EXPECT_TRUE(inputs.q.requires_grad() && inputs.k.requires_grad() && inputs.v.requires_grad());
+  const auto forward = make_inputs(problem, Protocol::forward, 1);
+  EXPECT_FALSE(forward.q.requires_grad());
+  EXPECT_FALSE(forward.grad_output.defined());
+  EXPECT_TRUE(at::equal(forward.q, inputs.q));
+}
+
+constexpr InputDistribution kDistributions[] = {InputDistribution::normal, InputDistribution::clustered,
+                                                InputDistribution::repeated};
+
+TEST(MakeInputs, EveryDistributionIsTheSameWhateverTheThreads) {
+  const auto problem = problem_of({5000, 5000, 64, 64}, at::kFloat, Masking::none, 1, 4);
+  const auto threads = at::get_num_threads();
+  const auto normal = make_inputs(problem, Protocol::forward_backward, 3);
+  for (const auto distribution : kDistributions) {
+    at::set_num_threads(1);
+    const auto one = make_inputs(problem, Protocol::forward_backward, 3, distribution);
+    at::set_num_threads(2);
+    const auto two = make_inputs(problem, Protocol::forward_backward, 3, distribution),
+               other = make_inputs(problem, Protocol::forward_backward, 4, distribution);
+    at::set_num_threads(threads);
+    for (const auto member : {&Inputs::q, &Inputs::k}) {
+      EXPECT_TRUE(at::equal(one.*member, two.*member));
+      EXPECT_FALSE(at::equal(one.*member, other.*member));
+      EXPECT_TRUE((one.*member).is_contiguous());
+      EXPECT_NEAR((one.*member).mean().item<double>(), 0, 0.1);
+      EXPECT_NEAR((one.*member).std().item<double>(), 1, 0.1);
+      EXPECT_EQ(at::equal(one.*member, normal.*member), distribution == InputDistribution::normal);
+    }
+    EXPECT_TRUE(at::equal(one.v, normal.v));
+    EXPECT_TRUE(at::equal(one.grad_output, normal.grad_output));
+    EXPECT_TRUE(one.q.requires_grad());
+  }
+}
+
+TEST(MakeInputs, RepeatedIsABlockOfRowsOverAndOver) {
+  const auto problem = problem_of({200, 200, 8, 8}, at::kFloat, Masking::none);
+  const auto inputs = make_inputs(problem, Protocol::forward, 1, InputDistribution::repeated);
+  for (const auto& x : {inputs.q, inputs.k}) {
+    EXPECT_TRUE(at::equal(x.narrow(2, 64, 136), x.narrow(2, 0, 136)));
+    for (const int64_t row : {1, 32, 63}) EXPECT_FALSE(at::equal(x.select(2, 0), x.select(2, row)));
+  }
+  EXPECT_FALSE(at::equal(inputs.q, inputs.k));
+  EXPECT_FALSE(at::equal(inputs.v.select(2, 0), inputs.v.select(2, 64)));
+  const auto fewer =
+      make_inputs(problem_of({40, 1, 8, 8}, at::kFloat, Masking::none), Protocol::forward, 1, InputDistribution::repeated);
+  EXPECT_EQ(fewer.q.size(2), 40);
+  EXPECT_EQ(fewer.k.size(2), 1);
+}
+
+// Queries and keys lie around the same centres, some of which have many more rows than others.
+TEST(MakeInputs, ClusteredRowsGatherAroundSharedCentres) {
+  const auto inputs = make_inputs(problem_of({4000, 4000, 64, 8}, at::kDouble, Masking::none, 1, 2), Protocol::forward, 1,
+                                  InputDistribution::clustered);
+  // The squared distance of two rows is about 2·64·0.1² around one centre and 2·64 around two.
+  const auto q = inputs.q[0][0], k = inputs.k[0][0];
+  const auto near = [](const at::Tensor& a, const at::Tensor& b) { return at::cdist(a, b).lt(4); };
+  const auto of_query = near(q, k).sum(1).to(at::kDouble) / 4000;  // the share of rows around the query's centre
+  double harmonic = 0;
+  for (int c = 1; c <= 16; ++c) harmonic += 1. / c;
+  EXPECT_NEAR(of_query.max().item<double>(), 1 / harmonic, 0.03);
+  EXPECT_NEAR(of_query.min().item<double>(), 1 / harmonic / 16, 0.01);
+  // A centre's share is also the probability that a query lies around it: the mean over queries is the sum of squared shares.
+  double squares = 0;
+  for (int c = 1; c <= 16; ++c) squares += 1 / harmonic / c / harmonic / c;
+  EXPECT_NEAR(of_query.mean().item<double>(), squares, 0.02);
+  // No row lies between near and far, and another head has other centres.
+  EXPECT_TRUE(at::equal(near(q, k), at::cdist(q, k).lt(8)));
+  EXPECT_EQ(near(q, inputs.k[0][1]).sum().item<int64_t>(), 0);
+}
+
+TEST(MakeInputs, DistributionsByName) {
+  EXPECT_EQ(parse_input_distribution("normal"), InputDistribution::normal);
+  EXPECT_EQ(parse_input_distribution("clustered"), InputDistribution::clustered);
+  EXPECT_EQ(parse_input_distribution("repeated"), InputDistribution::repeated);
+  EXPECT_THROW(parse_input_distribution("Normal"), c10::ValueError);
+}
+
+TEST(MakeInputs, TypesAndShapes) {
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+    const auto inputs = make_inputs(problem_of({5, 7, 3, 2}, dtype, Masking::none), Protocol::forward_backward, 1);
+    EXPECT_EQ(inputs.q.scalar_type(), dtype);
+    EXPECT_EQ(inputs.q.sizes(), (at::IntArrayRef{2, 2, 5, 3}));
+    EXPECT_EQ(inputs.k.sizes(), (at::IntArrayRef{2, 2, 7, 3}));
+    EXPECT_EQ(inputs.v.sizes(), (at::IntArrayRef{2, 2, 7, 2}));
+    EXPECT_EQ(inputs.grad_output.sizes(), (at::IntArrayRef{2, 2, 5, 2}));
+  }
+  auto problem = problem_of({5, 7, 3, 2}, at::kFloat, Masking::none);
+  problem.heads = 0;
+  EXPECT_THROW(make_inputs(problem, Protocol::forward, 1), c10::ValueError);
+}
+
+}  // namespace
+}  // namespace attn

@@ -1,0 +1,82 @@
+// The protocols by their names, the call of each, and the min number of calls that they need.
+#include "harness/worker/protocol.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "tests/support/causal_mean.h"
+#include "tests/support/errors_of.h"
+#include "tests/support/method_helpers.h"
+
+namespace attn {
+namespace {
+
+TEST(FindProtocol, ByItsName) {
+  for (const auto* name : {"forward", "forward_backward", "prefill", "decode"})
+    EXPECT_EQ(protocol_name(attnbench::find_protocol(name).id()), name);
+  EXPECT_CONTAINS(attnbench::message_of<c10::ValueError>([] { attnbench::find_protocol("backward"); }),
+                  "protocol = 'backward', expected forward, forward_backward, prefill or decode");
+}
+
+TEST(MinCalls, AreThoseOfTheSamplesAndOthers) {
+  for (const auto* name : {"forward", "forward_backward", "prefill"}) {
+    const auto calls = attnbench::find_protocol(name).min_calls(9);
+    EXPECT_EQ(calls.timed, 9) << name;
+    EXPECT_EQ(calls.other, 4) << name;
+  }
+  // Whole rounds of 32 steps.
+  for (const auto& [min_samples, timed] : {std::pair{1, 32}, {32, 32}, {33, 64}}) {
+    const auto calls = attnbench::find_protocol("decode").min_calls(min_samples);
+    EXPECT_EQ(calls.timed, timed) << min_samples;
+    EXPECT_EQ(calls.other, 5);
+  }
+}
+
+// Its output does not depend on k, like that of LSH attention, whose keys are its queries.
+class IgnoresKeys : public AttentionMethod {
+ public:
+  Cost cost(const Problem&, Protocol) const override { return {}; }
+  at::Tensor reference(const Inputs& inputs, const at::Tensor& rows) const override {
+    return (inputs.q * inputs.v).index_select(2, rows);
+  }
+
+ protected:
+  at::Tensor attend(const Inputs& inputs) override { return inputs.q * inputs.v; }
+};
+const RegisterMethod ignores_keys{entry_of<IgnoresKeys>("test-ignores-keys", "q times v", "O(N)", "O(N)")};
+
+TEST(Call, AGradientThatNoPathReachesIsZero) {
+  const auto problem = problem_of({6, 6, 4, 4}, at::kFloat, Masking::none);
+  const auto inputs = inputs_of(problem, Protocol::forward_backward);
+  const auto method = make_method("test-ignores-keys");
+  auto results = call(*method, inputs, Protocol::forward_backward);
+  EXPECT_TRUE(at::equal(results.grad_k, at::zeros_like(inputs.k)));
+  EXPECT_TRUE(at::equal(results.grad_q, inputs.grad_output * inputs.v.detach()));
+  const auto everything = Selection::everything(problem);
+  EXPECT_TRUE(compare(*method, inputs, results, everything).within(1e-6));
+  results.grad_k = at::ones_like(inputs.k);
+  EXPECT_FALSE(compare(*method, inputs, results, everything).within(0.1));
+}
+
+TEST(Call, PrefillGivesTheOutputsAndTheState) {
+  CausalMean mean(CausalMean::Flaw::none);
+  const auto inputs = inputs_of(problem_of({6, 6, 4, 4}, at::kFloat, Masking::causal), Protocol::prefill);
+  const auto results = call(mean, inputs, Protocol::prefill);
+  ASSERT_TRUE(results.state);
+  EXPECT_EQ(results.state->position(), 6);
+  EXPECT_TRUE(compare(mean, inputs, results, Selection::everything(results.state->problem())).within(1e-6));
+  EXPECT_FALSE(call(mean, inputs, Protocol::forward).state);
+  EXPECT_CONTAINS(attnbench::message_of<c10::ValueError>([&] { call(mean, inputs, Protocol::decode); }),
+                  "protocol decode has no call on whole sequences");
+}
+
+TEST(Call, LeavesNoGradientBehind) {
+  const auto inputs = inputs_of(problem_of({6, 6, 4, 4}, at::kFloat, Masking::none), Protocol::forward_backward);
+  const auto results = call(*make_method("softmax"), inputs, Protocol::forward_backward);
+  EXPECT_FALSE(results.output.requires_grad());
+  for (const auto* input : {&inputs.q, &inputs.k, &inputs.v}) EXPECT_FALSE(input->grad().defined());
+}
+
+}  // namespace
+}  // namespace attn
