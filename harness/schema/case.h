@@ -13,11 +13,7 @@ namespace attnbench {
 
 using Json = nlohmann::ordered_json;
 
-// Protocol "decode": tokens that a round takes after the first query_len, and the fewest that are checked before any is timed.
-// A step may cost as much as a whole forward, so a case makes about 37 of them at the least, not twice 32.
-inline constexpr int64_t kDecodedTokens = 32;
-inline constexpr int64_t kCheckedSteps = 4;
-// Calls of which a profiler counts the instructions.
+// Calls whose instructions a profiler counts.
 inline constexpr int64_t kCountedCalls = 100;
 
 struct Case {

@@ -19,16 +19,14 @@ namespace {
 // Process start, agreement check and inputs, whatever the case.
 constexpr double kOverheadS = 0.6;
 
-// Calls of the method that a case makes at the least.
-struct Calls {
-  double samples, beside;
+// The min number of calls of the method that the case makes, by the worker's plan. A plan without them stands for one call a
+// sample.
+struct MinCalls {
+  double all, timed;
 };
-Calls least_calls(const Record& planned) {
-  const auto fewest = planned.number("min_samples");
-  // First call, one of warm-up, the memory pass and the pass for saved tensors.
-  if (planned.text("protocol") != "decode") return {fewest, 4};
-  // Whole rounds; the checked steps, and one for the memory.
-  return {std::ceil(std::max(1.0, fewest / kDecodedTokens)) * kDecodedTokens, kCheckedSteps + 1};
+MinCalls min_calls(const Record& planned) {
+  if (planned.has("min_calls")) return {planned.number("min_calls"), planned.number("min_timed_calls")};
+  return {planned.number("min_samples"), planned.number("min_samples")};
 }
 
 void add_statistics(Record& record) {
@@ -219,10 +217,10 @@ std::string TimePredictor::group(const Record& record) {
 double predicted_case_s(const Record& planned, double call_ms) {
   if (planned.has("outcome")) return 0;
   const auto call_s = std::isnan(call_ms) ? 0 : call_ms / 1e3;
-  const auto calls = least_calls(planned);
-  const auto sampling_s = std::max(calls.samples * call_s, std::min(planned.number("time_budget_s"), 1000 * call_s));
+  const auto calls = min_calls(planned);
+  const auto sampling_s = std::max(calls.timed * call_s, std::min(planned.number("time_budget_s"), 1000 * call_s));
   const auto processes = std::max(1.0, planned.has("processes") ? planned.number("processes") : 1.0);
-  return processes * std::min(kOverheadS + calls.beside * call_s + sampling_s, planned.number("deadline_s"));
+  return processes * std::min(kOverheadS + (calls.all - calls.timed) * call_s + sampling_s, planned.number("deadline_s"));
 }
 
 double predicted_need_bytes(const Record& planned) {
@@ -239,11 +237,10 @@ void predict(Record& planned, const TimePredictor& predictor) {
     return planned.set_skipped(kind::predicted_oom,
                                fmt::format("needs {} by prediction, the budget is {}", format_bytes(need), format_bytes(budget)));
   // Twice: a prediction must be well beyond the deadline before it stands for a measurement.
-  const auto calls = least_calls(planned);
-  const auto least_s = (calls.samples + calls.beside) * call_ms / 1e3, deadline_s = planned.number("deadline_s");
-  if (least_s > 2 * deadline_s)
-    planned.set_skipped(kind::predicted_timeout, fmt::format("takes {} by prediction, its deadline is {}",
-                                                             format_seconds(least_s), format_seconds(deadline_s)));
+  const auto min_s = min_calls(planned).all * call_ms / 1e3, deadline_s = planned.number("deadline_s");
+  if (min_s > 2 * deadline_s)
+    planned.set_skipped(kind::predicted_timeout, fmt::format("takes {} by prediction, its deadline is {}", format_seconds(min_s),
+                                                             format_seconds(deadline_s)));
 }
 
 Json portable_request(const Case& c) {

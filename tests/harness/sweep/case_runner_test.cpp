@@ -462,7 +462,9 @@ TEST(PredictedCase, LastsItsSamplesWithinItsDeadline) {
   c.deadline_s = 30;
   c.complete();
   Record planned(c);
-  // Short calls fill the time budget, or a thousand calls; long ones take the fewest samples.
+  planned.set("min_calls", 9);
+  planned.set("min_timed_calls", 5);
+  // Short calls fill the time budget, or make a thousand calls; long ones make the min number of calls.
   EXPECT_NEAR(predicted_case_s(planned, 1), 0.6 + 0.004 + 1, 1e-9);
   EXPECT_NEAR(predicted_case_s(planned, 100), 0.6 + 0.4 + 2, 1e-9);
   EXPECT_NEAR(predicted_case_s(planned, 1000), 0.6 + 4 + 5, 1e-9);
@@ -472,42 +474,41 @@ TEST(PredictedCase, LastsItsSamplesWithinItsDeadline) {
   EXPECT_EQ(predicted_case_s(planned, 1000), 0);
 }
 
-// A round has 32 steps, and as good as a whole round comes before it.
-TEST(PredictedCase, DecodingTakesWholeRounds) {
+TEST(PredictedCase, MakesTheCallsOfThePlan) {
   Case c;
   c.method = "linear";
-  c.protocol = "decode";
   c.min_samples = 5;
   c.time_budget_s = 2;
   c.deadline_s = 100;
   c.complete();
   Record planned(c);
+  EXPECT_NEAR(predicted_case_s(planned, 1000), 0.6 + 5, 1e-9) << "without a plan, one call a sample";
+  planned.set("min_calls", 37);
+  planned.set("min_timed_calls", 32);
   EXPECT_NEAR(predicted_case_s(planned, 1000), 0.6 + 5 + 32, 1e-9);
   EXPECT_NEAR(predicted_case_s(planned, 10), 0.6 + 0.05 + 2, 1e-9);
-  planned.set("min_samples", 33);
-  EXPECT_NEAR(predicted_case_s(planned, 1000), 0.6 + 5 + 64, 1e-9);
 }
 
-TEST(Predict, ExpensiveStepsAreHopelessEarlier) {
+TEST(Predict, TheMoreCallsTheEarlierACaseIsHopeless) {
   const TimePredictor predictor(kCeilings);
-  const auto kind_of = [&](const char* protocol, double call_s) {
+  const auto kind_of = [&](int64_t min_calls, double call_s) {
     Case c;
     c.method = "linear";
-    c.protocol = protocol;
     c.deadline_s = 20;
     c.complete();
     Record planned(c);
+    planned.set("min_calls", min_calls);
+    planned.set("min_timed_calls", min_calls - 4);
     planned.set("flops", call_s * 100e9);
     planned.set("min_bytes", 1.0);
     predict(planned, predictor);
     return planned.text("failure_kind");
   };
-  // 9 calls and 37 steps against twice the deadline.
-  EXPECT_EQ(kind_of("forward", 4.4), "");
-  EXPECT_EQ(kind_of("forward", 4.5), "predicted_timeout");
-  EXPECT_EQ(kind_of("prefill", 4.4), "");
-  EXPECT_EQ(kind_of("decode", 1.05), "");
-  EXPECT_EQ(kind_of("decode", 1.1), "predicted_timeout");
+  // 9 or 37 calls against twice the deadline.
+  EXPECT_EQ(kind_of(9, 4.4), "");
+  EXPECT_EQ(kind_of(9, 4.5), "predicted_timeout");
+  EXPECT_EQ(kind_of(37, 1.05), "");
+  EXPECT_EQ(kind_of(37, 1.1), "predicted_timeout");
 }
 
 TEST(Predict, TheTokensTakenInNeedMemoryToo) {
