@@ -1,4 +1,4 @@
-"""Cases on a GPU, where there is none: by a module that stands in for it (tests/gpu/fake_gpu.cpp), and what is said without any."""
+"""Cases on a GPU, tested without one: a module takes its place (tests/gpu/fake_gpu.cpp), or the answer says why there is none."""
 
 import os
 
@@ -10,7 +10,7 @@ NAME = "a GPU that is none"
 
 @pytest.fixture
 def on(attnbench, build):
-    """Runs with the GPU that stands in, `fault` being what is wrong with it."""
+    """Runs attnbench with the module in place of a GPU; `fault` names what is wrong with it."""
 
     def run(*arguments, fault="", **options):
         module = build / "tests/fake-gpu.so"
@@ -47,7 +47,7 @@ def test_the_budget_is_by_default_what_the_gpu_has(on):
     assert given["memory_limit_bytes"] == 2**30
 
 
-def test_an_emulated_budget_stops_what_would_not_fit(on):
+def test_a_smaller_budget_skips_what_would_not_fit(on):
     longer = small(device="cuda", query_len=65536, memory_limit_bytes="11 GiB", heads=8)
     r = record(on("measure", "softmax", "--json", *longer))
     assert r["outcome"] == "skipped" and r["failure_kind"] == "predicted_oom"
@@ -62,10 +62,10 @@ def test_graphs(on, protocol):
     assert r["graph"] is True and r["rows_checked"] > 0
     if protocol == "decode":
         assert r["calls_per_sample"] % 32 == 0
-        assert r["time_median_ms"] < 0.020  # a replay of 20 µs is of 32 steps
+        assert r["time_median_ms"] < 0.020  # a replay takes 20 µs and makes 32 steps
 
 
-def test_graphs_and_fresh_memory_are_not_of_the_other_device(attnbench, on):
+def test_graphs_need_a_gpu_and_fresh_memory_the_cpu(attnbench, on):
     r = attnbench.json("measure", "linear", "--graph", *small())
     assert r["failure_kind"] == "unsupported" and "CUDA graphs need device = cuda" in r["reason"]
     r = record(on("measure", "linear", "--json", *small(device="cuda", allocation="fresh")))
@@ -88,7 +88,7 @@ def test_this_machine_without_a_gpu(attnbench):
 
 
 def test_the_real_module_loads(attnbench, build):
-    """Without a GPU it can say no more than that; but nothing in it is unresolved."""
+    """Without a GPU its answer is that there is none; but no symbol of it may be unresolved."""
     module = build / "libattnbench-gpu.so"
     if not module.exists():
         pytest.skip("a build without CUDA")

@@ -1,4 +1,4 @@
-"""`attnbench measure`: one case, as text and as a record that agrees with itself."""
+"""`attnbench measure`: one case, printed as text and as a record whose columns agree with each other."""
 
 import os
 import re
@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from conftest import HANG_S, children, group_members, measuring_worker, small, strict_json, wait_for
 
-# Tokens of a round of `decode`, and the least that are checked.
+# Steps of a round of the protocol decode, and the min number of steps that are checked.
 ROUND, CHECKED = 32, 4
 
 ELEMENT_BYTES = {"float32": 4, "float64": 8, "bfloat16": 2}
 
-# Every option that `measure` documents, with the value given and the value recorded.
+# Every option that `measure --help` documents: the value that is given, and the value that is recorded.
 OPTIONS = {
     "--device": ("cpu", "cpu"),
     "--dtype": ("float64", "float64"),
@@ -63,7 +63,7 @@ def output_bytes(r):
 
 
 def check(r):
-    """What holds for every record of a measured case."""
+    """Checks what holds for every record of a measured case."""
     assert r["outcome"] == "measured", r["reason"]
     assert r["failure_kind"] is None and r["reason"] is None
     assert r["implementation"]
@@ -90,7 +90,7 @@ def check(r):
     assert r["peak_extra_bytes"] >= r["output_bytes"]
     assert r["peak_extra_bytes_per_sample"] == pytest.approx(r["peak_extra_bytes"] / r["batch"])
     assert 0 < r["largest_allocation_bytes"] <= r["peak_extra_bytes"]
-    if r["peak_rss_bytes"] is not None:  # the system lets it be reset
+    if r["peak_rss_bytes"] is not None:  # where the system lets the peak be reset
         assert r["peak_rss_bytes"] >= r["peak_allocated_bytes"]
 
     assert 0 < r["max_rel_error"] <= r["error_tolerance"]
@@ -98,6 +98,8 @@ def check(r):
     assert r["rows_checked"] > 0
     assert r["flops"] > 0 and r["min_bytes"] > 0
     assert r["min_bytes"] >= r["input_bytes"] - 8 * r["batch"]
+    assert 0 < r["min_timed_calls"] <= r["samples"] * r["calls_per_sample"]
+    assert r["min_calls"] > r["min_timed_calls"]
     assert r["schema_version"] >= 1
     assert r["torch_version"] and r["cpu_model"] and r["revision"] and r["compiler"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", r["finished_at"])
@@ -126,7 +128,7 @@ def test_softmax_holds_two_matrices_of_scores(quick):
     matrix = 2 * 2 * 512 * 512 * 4
     assert record["largest_allocation_bytes"] == matrix
     assert record["peak_extra_bytes"] == pytest.approx(2 * matrix, rel=0.1)
-    # … and the prediction, from which cases are skipped, knows it.
+    # The prediction, by which cases are skipped, is right about that.
     assert record["predicted_peak_bytes"] == pytest.approx(record["peak_allocated_bytes"], rel=0.1)
 
 
@@ -149,7 +151,7 @@ def test_every_documented_option_is_recorded(quick):
         assert record[option[2:].replace("-", "_")] == recorded, option
     assert record["causal"] is False
     check(record)
-    assert record["calls_per_sample"] == 1  # a cold cache is cold once
+    assert record["calls_per_sample"] == 1  # the cache is cold for one call only
 
 
 def test_defaults_that_follow_other_options(quick):
@@ -211,7 +213,7 @@ def test_key_lengths(quick):
         assert record["outcome"] == "measured"
         assert record["key_lengths"] == lengths
         assert record["input_bytes"] == input_bytes(record)
-        # With no key to see the answer is zero, exactly.
+        # Without any key to see, the output is exactly zero.
         assert (record["max_abs_error"] == 0) == (lengths == "0")
 
 
@@ -219,7 +221,7 @@ def test_key_lengths(quick):
 
 
 def check_decode(r):
-    """What holds for every record of a measured step."""
+    """Checks what holds for every record of the protocol decode."""
     check(r)
     assert r["causal"] is True
     assert r["calls_per_sample"] == 1
@@ -232,7 +234,7 @@ def check_decode(r):
 
 
 def linear_state_bytes(r):
-    # The sum of φ(k)vᵀ and of φ(k), in float32 at the least.
+    # The sums of φ(k)vᵀ and of φ(k), in float32 at least.
     number = 8 if r["dtype"] == "float64" else 4
     return r["batch"] * r["heads"] * r["head_dim"] * (r["value_dim"] + 1) * number
 
@@ -248,7 +250,7 @@ def test_decode_with_a_state_of_one_size(quick, dtype):
     for record in records:
         check_decode(record)
         assert record["state_bytes"] == linear_state_bytes(record)
-        # The state and what one step takes, whatever came before.
+        # The state and the memory of one step, whatever the number of tokens before.
         extra = record["peak_extra_bytes"]
         assert record["state_bytes"] < extra < 4 * record["state_bytes"]
     assert len({record["peak_extra_bytes"] for record in records}) == 1
@@ -260,9 +262,9 @@ def test_decode_by_computing_the_prefix_again(quick):
     )
     for record in (shorter, longer):
         check_decode(record)
-        # It keeps every token: keys and values at the least.
-        kept = record["query_len"] * record["heads"] * (record["head_dim"] + record["value_dim"])
-        assert record["state_bytes"] >= 4 * kept
+        # The state holds every token, the keys and values at least.
+        held = record["query_len"] * record["heads"] * (record["head_dim"] + record["value_dim"])
+        assert record["state_bytes"] >= 4 * held
         assert record["peak_extra_bytes"] > record["state_bytes"]
     assert longer["state_bytes"] > 4 * shorter["state_bytes"]
 
@@ -301,7 +303,7 @@ def test_what_does_not_decode_is_skipped(quick, protocol):
 
 
 def test_decode_needs_memory_for_its_prefix(quick):
-    # The state and a step fit into 1 MB, 4096 tokens of 384 bytes do not.
+    # The state and a step fit into 1 MB, but 4096 tokens of 384 bytes do not.
     record = quick.json(
         "measure", "linear", *small(protocol="decode", query_len=4096, memory_limit_bytes="1 MB")
     )
@@ -360,7 +362,7 @@ def test_causal_cross_attention_is_skipped(quick):
 
 def test_cuda_where_there_is_none_is_skipped(quick, workers):
     if Path("/dev/nvidiactl").exists() and workers.environment["build"].startswith("CUDA"):
-        pytest.skip("this machine and build may well have CUDA")
+        pytest.skip("this machine and build may have CUDA")
     record = quick.json("measure", "linear", *small(device="cuda"))
     assert (record["outcome"], record["failure_kind"]) == ("skipped", "unsupported")
     assert "cuda" in record["reason"].lower()
@@ -373,7 +375,7 @@ def test_more_memory_than_the_limit_is_predicted(quick):
     assert record["memory_limit_bytes"] == 100_000 < record["predicted_peak_bytes"]
     assert "97.7 KiB" in record["reason"]  # the budget
     assert record["time_median_ms"] is None
-    # The linear form fits where the matrices of scores do not.
+    # Linear attention fits where the matrices of scores do not.
     less = small(query_len=512, memory_limit_bytes="1 MB")
     assert quick.json("measure", "softmax", *less)["outcome"] == "skipped"
     assert quick.json("measure", "linear", *less)["outcome"] == "measured"

@@ -85,7 +85,7 @@ def test_a_method_that_disagrees_fails(attnbench, workers):
     worker = workers.make(
         verify="""
         answer '{"outcome":"measured","max_rel_error":1e-7,"error_tolerance":5e-4}'
-        answer '{"outcome":"failed","failure_kind":"invalid","reason":"q gradient disagrees"}'
+        answer '{"outcome":"failed","failure_kind":"invalid","reason":"gradient of q disagrees"}'
         echo 'out of luck' >&2
         exit 1
         """
@@ -93,6 +93,6 @@ def test_a_method_that_disagrees_fails(attnbench, workers):
     attnbench = attnbench.with_worker(worker)
     rows = strict_json(attnbench("verify", "linear", "--json", code=1).stdout)
     assert len(rows) == 18
-    assert "invalid" in rows[0]["verdict"] and "q gradient disagrees" in rows[0]["verdict"]
+    assert "invalid" in rows[0]["verdict"] and "gradient of q disagrees" in rows[0]["verdict"]
     assert "crashed" in rows[-1]["verdict"] and "out of luck" in rows[-1]["verdict"]
-    assert "q gradient disagrees" in attnbench("verify", "linear", code=1).stdout
+    assert "gradient of q disagrees" in attnbench("verify", "linear", code=1).stdout
