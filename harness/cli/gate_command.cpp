@@ -8,6 +8,7 @@
 #include <random>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/exit_codes.h"
 #include "harness/cli/shared_options.h"
 #include "harness/gate/builds.h"
 #include "harness/gate/gate.h"
@@ -95,6 +96,16 @@ GateResult run_gate(const WorkerProgram& own, const Options& options) {
   write_out(options.out, "gate.json", json);
   fmt::print("{}", options.json ? text_of(json, 2) : text_of(report, suite, instructions, options.format()));
   return report.result;
+}
+
+int exit_code_of(GateResult result) {
+  switch (result) {
+    case GateResult::pass: return exit_code::success;
+    case GateResult::regression: return exit_code::failure;
+    case GateResult::inconclusive: return exit_code::inconclusive;
+    case GateResult::unusable: return exit_code::unusable;
+  }
+  return exit_code::unusable;
 }
 
 double between_quartiles(std::vector<double> values) {
@@ -211,7 +222,7 @@ Run add_gate_command(CLI::App& command) {
   command.add_flag("--json", options->json, "as JSON");
   command.add_flag("-q,--quiet", options->suite.quiet, "no progress");
   return [options](const WorkerProgram& own) {
-    return int(options->calibrate ? calibrate(own, *options) : run_gate(own, *options));
+    return exit_code_of(options->calibrate ? calibrate(own, *options) : run_gate(own, *options));
   };
 }
 

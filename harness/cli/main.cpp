@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/exit_codes.h"
 #include "harness/process/worker_process.h"
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"
@@ -76,7 +77,7 @@ int main(int argc, char** argv) {
     if (argc < 2) fmt::print(stderr, "{}", app.help());
     else if (const auto unknown = unknown_word(app, argc, argv)) fmt::print(stderr, "attnbench: {}\n", *unknown);
     else app.exit(error);
-    return 2;
+    return exit_code::usage;
   }
   try {
     catch_interrupts();
@@ -88,10 +89,10 @@ int main(int argc, char** argv) {
       return code;
     }
   } catch (const Interrupted& interrupted) {
-    return 128 + interrupted.signal;
+    return exit_code::interrupted(interrupted.signal);
   } catch (const std::exception& error) {
     fmt::print(stderr, "attnbench: {}\n", error.what());
-    return 2;
+    return exit_code::usage;
   }
-  return 2;
+  return exit_code::usage;
 }

@@ -17,7 +17,7 @@ using Waivers = std::map<std::string, std::string>;
 // waiver without a reason, and for one of no case in `names`.
 Waivers read_waivers(const std::string& path, const std::vector<std::string>& names);
 
-enum class GateResult { pass = 0, regression = 1, unusable = 2, inconclusive = 3 };  // values are exit codes
+enum class GateResult { pass, regression, inconclusive, unusable };
 
 struct GateReport {
   GateResult result = GateResult::pass;

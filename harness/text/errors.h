@@ -1,4 +1,4 @@
-// How a command of the driver can end early.
+// The two ways in which a command of the driver ends early; harness/cli/exit_codes.h has the exit codes.
 #pragma once
 
 #include <stdexcept>
@@ -6,11 +6,12 @@
 
 namespace attnbench {
 
-// Exit codes: 0 done, 1 some cases failed, 2 usage or unusable input, 128 + signal when interrupted.
+// The command line, an input file or the environment is wrong. The message names what is wrong, where, and what was expected.
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// SIGINT or SIGTERM arrived.
 struct Interrupted : std::runtime_error {
   explicit Interrupted(int signal_number) : std::runtime_error("interrupted"), signal(signal_number) {}
   int signal;

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from conftest import HANG_S, Cli, children, group_members, strict_json, wait_for, write_sweep
 
-PASS, REGRESSION, UNUSABLE, INCONCLUSIVE = 0, 1, 2, 3
+PASS, REGRESSION, USAGE, INCONCLUSIVE, UNUSABLE = 0, 1, 2, 3, 4
 
 # Times of a process: about `middle`, spread by `noise` in the same order for every build of a `phase`, so that no verdict hangs
 # on luck.
@@ -103,7 +103,7 @@ def test_a_case_that_one_side_lacks_is_unusable(gate, build_of):
         plan="""answer '{"outcome": "skipped", "failure_kind": "unsupported", "reason": "no such mask"}'"""
     )
     assert "the base no such mask" in gate(lacks, build_of(), code=UNUSABLE).stdout
-    assert "neither build can run any case" in gate(lacks, lacks, code=UNUSABLE).stderr
+    assert "neither build can run any case" in gate(lacks, lacks, code=USAGE).stderr
 
 
 def test_a_worker_that_dies_is_unusable(gate, build_of):
@@ -127,17 +127,17 @@ def test_waivers(gate, build_of, tmp_path):
         ({"case": name, "reason": "x", "until": "2030"}, "'until' in [[waive]]"),
         ({"case": name, "reason": 3}, "expected case and reason as text"),
     ]:
-        failed = gate(build_of(), slower, *waive(**table), code=UNUSABLE)
+        failed = gate(build_of(), slower, *waive(**table), code=USAGE)
         assert said in failed.stderr and "waivers.toml:" in failed.stderr
 
 
 def test_no_such_base(attnbench, suite, build_of, tmp_path):
-    assert "--base names the build" in attnbench("gate", suite, "-q", code=2).stderr
-    failed = attnbench("gate", suite, "--base", "no-such-revision", "-q", code=2).stderr
+    assert "--base names the build" in attnbench("gate", suite, "-q", code=USAGE).stderr
+    failed = attnbench("gate", suite, "--base", "no-such-revision", "-q", code=USAGE).stderr
     assert "no build folder, no program and no git revision" in failed
     (tmp_path / "empty").mkdir()
-    assert "attnbench-worker" in attnbench("gate", suite, "--base", "empty", "-q", code=2).stderr
-    assert "8 at the least" in attnbench("gate", suite, "--base", build_of(), "--looks", "4,8", "-q", code=2).stderr
+    assert "attnbench-worker" in attnbench("gate", suite, "--base", "empty", "-q", code=USAGE).stderr
+    assert "8 at the least" in attnbench("gate", suite, "--base", build_of(), "--looks", "4,8", "-q", code=USAGE).stderr
 
 
 def test_a_request_holds_only_what_is_not_as_by_default(gate, build_of, tmp_path):
@@ -178,7 +178,7 @@ def test_calibration(attnbench, suite, build_of, tmp_path):
     kept = strict_json((tmp_path / "out/calibration.json").read_text())
     assert kept["cases"][0]["caught"] == 1 and len(kept["cases"][0]["process_medians_ms"]) == 50
     assert kept["cases"][0]["slowed_process_medians_ms"][0] > kept["cases"][0]["process_medians_ms"][0]
-    failed = attnbench("gate", suite, "--calibrate", "--candidate", candidate, "--recordings=10", "-q", code=2)
+    failed = attnbench("gate", suite, "--calibrate", "--candidate", candidate, "--recordings=10", "-q", code=USAGE)
     assert "needs more recordings than 10" in failed.stderr
 
 
@@ -220,7 +220,7 @@ def test_a_revision_is_built_in_a_worktree(build, suite, tmp_path):
     assert (repository / "build-gate" / revision[:12] / "build/attnbench-worker").exists()
     (repository / "CMakeLists.txt").write_text("message(FATAL_ERROR no)\n")
     git("commit", "-q", "-am", "two")
-    failed = program("gate", quick, "--base", "HEAD", "-q", code=2)
+    failed = program("gate", quick, "--base", "HEAD", "-q", code=USAGE)
     assert "does not build" in failed.stderr and "build.log" in failed.stderr
 
 
