@@ -12,6 +12,7 @@
 
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
+#include "harness/process/interrupts.h"
 #include "harness/process/worker_process.h"
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"

@@ -2,16 +2,20 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/wait.h>
+#include <sys/file.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <limits>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "harness/process/child_process.h"
+#include "harness/records/result_folder.h"
 #include "harness/text/errors.h"
 
 namespace attnbench {
@@ -19,67 +23,95 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Runs a program to its end, its output at the end of `output`. Its exit status, or -1.
-int run(std::vector<std::string> words, const std::string& output) {
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 1, output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
-  posix_spawn_file_actions_adddup2(&actions, 1, 2);
-  std::vector<char*> arguments;
-  for (auto& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  pid_t pid = -1;
-  const int error = posix_spawnp(&pid, arguments[0], &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) throw UsageError(fmt::format("cannot start {}: {}", words[0], std::strerror(error)));
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+constexpr double kNoDeadline = std::numeric_limits<double>::infinity();
+// Time for git to release its locks, and for ninja to end its compilers and to delete what they had not finished.
+constexpr double kGraceS = 10;
+
+// The first line that `git words` prints; empty when git refuses.
+std::string git_line(std::vector<std::string> words) {
+  words.insert(words.begin(), "git");
+  std::string text;
+  const auto receive = [&](std::string_view more) {
+    text += more;
+    return text.size() < 4096;
+  };
+  const auto ignore = [](std::string_view) { return true; };
+  const auto result =
+      ChildProcess({.words = std::move(words), .outputs = {{{STDOUT_FILENO}, receive}, {{STDERR_FILENO}, ignore}}})
+          .finish(kNoDeadline);
+  if (result.end != ChildEnd::exited || result.code != 0) return "";
+  return text.substr(0, text.find('\n'));
 }
 
-// What git answers, a line; empty when it refuses.
-std::string git(std::vector<std::string> words) {
-  words.insert(words.begin(), "git");
-  char path[] = "/tmp/attnbench-git-XXXXXX";
-  const int file = mkstemp(path);
-  if (file < 0) throw UsageError(fmt::format("cannot make {}: {}", path, std::strerror(errno)));
-  const int status = run(std::move(words), path);
-  std::array<char, 4096> buffer{};
-  const auto count = pread(file, buffer.data(), buffer.size(), 0);
-  close(file);
-  unlink(path);
-  std::string text(buffer.data(), size_t(std::max<ssize_t>(count, 0)));
-  if (const auto end = text.find('\n'); end != std::string::npos) text.resize(end);
-  return status == 0 ? text : "";
-}
+// A revision of a git repository, in a folder where it is checked out and built.
+class RevisionBuild {
+ public:
+  RevisionBuild(std::string revision, fs::path root, std::string commit)
+      : revision_(std::move(revision)),
+        commit_(std::move(commit)),
+        root_(std::move(root)),
+        folder_(root_ / "build-gate" / commit_.substr(0, 12)),
+        source_(folder_ / "source"),
+        build_(folder_ / "build"),
+        log_path_(folder_ / "build.log") {}
+
+  // Builds it unless that is done, and returns its worker.
+  std::string worker() {
+    const auto worker = build_ / "attnbench-worker";
+    if (!is_done("built")) {
+      make_folder(folder_.string());
+      lock_.open((folder_ / ".lock").string(), O_RDWR | O_CREAT);
+      if (flock(lock_, LOCK_EX | LOCK_NB) != 0)
+        throw UsageError(fmt::format("{}: another process is building this revision", folder_.string()));
+      fmt::print(stderr, "building {} in {}\n", commit_.substr(0, 12), folder_.string());
+      check_out();
+      run({"cmake", "-S", source_.string(), "-B", build_.string(), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+           "-DATTNBENCH_TESTS=OFF", "-DATTNBENCH_CUDA=OFF",
+           fmt::format("-DATTNBENCH_PYTHON={}", (root_ / ".venv/bin/python").string())});
+      run({"cmake", "--build", build_.string()});
+      if (!fs::exists(worker)) throw UsageError(fmt::format("'{}' builds no attnbench-worker", revision_));
+      set_done("built");
+    }
+    return worker.string();
+  }
+
+ private:
+  void check_out() {
+    if (is_done("checked-out")) return;
+    // What an interrupted checkout left may lack files, and git holds it locked; --force twice overrides that lock.
+    fs::remove_all(source_);
+    run({"git", "-C", root_.string(), "worktree", "add", "--detach", "--force", "--force", source_.string(), commit_});
+    set_done("checked-out");
+  }
+
+  // A step leaves an empty file of its name in the folder when it is done. The files that it makes cannot show that, because it
+  // may have been interrupted while it wrote them.
+  bool is_done(const std::string& step) const { return fs::exists(folder_ / step); }
+  void set_done(const std::string& step) const { replace_file(folder_.string(), step, ""); }
+
+  void run(std::vector<std::string> words) {
+    const auto shown = words[0] + " " + (words[1] == "-C" ? words[3] : words[1]);
+    std::ofstream log(log_path_, std::ios::app);
+    const auto receive = [&](std::string_view text) { return bool(log << text << std::flush); };
+    const auto result =
+        ChildProcess({.words = std::move(words), .outputs = {{{STDOUT_FILENO, STDERR_FILENO}, receive}}, .grace_s = kGraceS})
+            .finish(kNoDeadline);
+    if (!log) throw UsageError(fmt::format("cannot write {}", log_path_.string()));
+    if (result.end != ChildEnd::exited || result.code != 0)
+      throw UsageError(fmt::format("'{}' does not build: {} failed, see {}", revision_, shown, log_path_.string()));
+  }
+
+  std::string revision_, commit_;
+  fs::path root_, folder_, source_, build_, log_path_;
+  FileDescriptor lock_;  // held while it is built
+};
 
 std::string build_revision(const std::string& revision) {
-  const auto root = git({"rev-parse", "--show-toplevel"});
-  const auto commit = git({"rev-parse", "--verify", "--quiet", revision + "^{commit}"});
+  const auto root = git_line({"rev-parse", "--show-toplevel"});
+  const auto commit = git_line({"rev-parse", "--verify", "--quiet", revision + "^{commit}"});
   if (root.empty() || commit.empty())
     throw UsageError(fmt::format("'{}' is no build folder, no program and no git revision of the current repository", revision));
-  const auto folder = fs::path(root) / "build-gate" / commit.substr(0, 12);
-  const auto source = folder / "source", build = folder / "build", worker = build / "attnbench-worker";
-  if (fs::exists(worker)) return worker.string();
-  fs::create_directories(folder);
-  const auto log = (folder / "build.log").string();
-  fmt::print(stderr, "building {} in {}\n", commit.substr(0, 12), folder.string());
-  const auto step = [&](std::vector<std::string> words) {
-    const auto shown = words[0] + " " + words[1];
-    if (run(std::move(words), log) != 0)
-      throw UsageError(fmt::format("'{}' does not build: {} failed, see {}", revision, shown, log));
-  };
-  if (!fs::exists(source / "CMakeLists.txt")) {
-    git({"-C", root, "worktree", "prune"});
-    step({"git", "-C", root, "worktree", "add", "--detach", "--force", source.string(), commit});
-  }
-  step({"cmake", "-S", source.string(), "-B", build.string(), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-        "-DATTNBENCH_TESTS=OFF", "-DATTNBENCH_CUDA=OFF", fmt::format("-DATTNBENCH_PYTHON={}/.venv/bin/python", root)});
-  // Under a name that is not taken for finished before it is.
-  step({"cmake", "--build", build.string()});
-  if (!fs::exists(worker)) throw UsageError(fmt::format("'{}' builds no attnbench-worker", revision));
-  return worker.string();
+  return RevisionBuild(revision, root, commit).worker();
 }
 
 }  // namespace

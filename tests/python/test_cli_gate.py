@@ -1,13 +1,24 @@
 """`attnbench gate` as CI calls it: every exit code, for its reason, between workers that answer as told."""
 
+import fcntl
 import json
 import math
 import shutil
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
-from conftest import HANG_S, Cli, children, group_members, strict_json, wait_for, write_sweep
+from conftest import (
+    HANG_S,
+    Cli,
+    children,
+    group_members,
+    processes,
+    strict_json,
+    wait_for,
+    write_sweep,
+)
 
 PASS, REGRESSION, USAGE, INCONCLUSIVE, UNUSABLE = 0, 1, 2, 3, 4
 
@@ -193,35 +204,126 @@ def test_the_injected_slowdown_is_one(attnbench):
     assert min(slowed["time_samples_ms"]) > 2 * min(plain["time_samples_ms"])
 
 
-def test_a_revision_is_built_in_a_worktree(build, suite, tmp_path):
-    """On a repository whose CMake 'build' is a script, so that it takes no minutes."""
-    repository = tmp_path / "repository"
-    repository.mkdir()
-    worker = build / "attnbench-worker"
-    (repository / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.25)\nproject(fake NONE)\n"
-        f'file(WRITE "${{CMAKE_BINARY_DIR}}/attnbench-worker" "#!/bin/sh\\nexec {worker} \\"$@\\"\\n")\n'
-        'file(CHMOD "${CMAKE_BINARY_DIR}/attnbench-worker" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)\n'
-    )
+class Repository:
+    """A git repository whose CMake project "builds" a given worker at once, while it is configured. On the way it runs `step`, a
+    script, at one of these stages: when git checks a file out, when CMake configures, or when ninja builds."""
 
-    def git(*words):
+    def __init__(self, folder, worker, stage):
+        self.folder, self.step = folder, folder.parent / "step"
+        self.done = folder.parent / "step-is-done"
+        folder.mkdir()
+        self.set_step("")
+        lines = [
+            "cmake_minimum_required(VERSION 3.25)",
+            "project(fake NONE)",
+            'set(worker "${CMAKE_BINARY_DIR}/attnbench-worker")',
+            f'file(WRITE ${{worker}} "#!/bin/sh\\nexec {worker} \\"$@\\"\\n")',
+            "file(CHMOD ${worker} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)",
+            "include(last.cmake)",
+        ]
+        if stage == "configure":
+            lines += [f'execute_process(COMMAND "{self.step}" COMMAND_ERROR_IS_FATAL ANY)']
+        if stage == "build":
+            lines += [f'add_custom_target(step ALL COMMAND "{self.step}")']
+        (folder / "CMakeLists.txt").write_text("\n".join(lines) + "\n")
+        (folder / "last.cmake").write_text("# is checked out after CMakeLists.txt\n")
+        if stage == "checkout":
+            (folder / ".gitattributes").write_text("last.cmake filter=step\n")
+        self.git("init", "-q")
+        self.git("config", "filter.step.clean", "cat")
+        self.git("add", ".")
+        self.git("commit", "-q", "-m", "one")
+        self.git("config", "filter.step.smudge", f"'{self.step}' && cat")
+        self.git("config", "filter.step.required", "true")
+        self.built = folder / "build-gate" / self.git("rev-parse", "HEAD")[:12] / "build/attnbench-worker"
+
+    def git(self, *words):
+        author = ["-c", "user.name=a", "-c", "user.email=a@b"]
         return subprocess.run(
-            ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=repository, check=True, capture_output=True, text=True
+            ["git", *author, *words], cwd=self.folder, check=True, capture_output=True, text=True
         ).stdout.strip()
 
-    git("init", "-q")
-    git("add", ".")
-    git("commit", "-q", "-m", "one")
-    revision = git("rev-parse", "HEAD")
-    quick = write_sweep(tmp_path / "quick.toml", method="linear", query_len=32, timing={"seconds": 0})
-    program = Cli(build / "attnbench", folder=repository)
-    done = program("gate", quick, "--base", "HEAD", "-q", "--margin=10", "--min-shift=10")
-    assert "gate: pass" in done.stdout
-    assert (repository / "build-gate" / revision[:12] / "build/attnbench-worker").exists()
-    (repository / "CMakeLists.txt").write_text("message(FATAL_ERROR no)\n")
-    git("commit", "-q", "-am", "two")
-    failed = program("gate", quick, "--base", "HEAD", "-q", code=USAGE)
-    assert "does not build" in failed.stderr and "build.log" in failed.stderr
+    def set_step(self, code):
+        self.step.write_text(f"#!/bin/sh\n{code}\ntouch '{self.done}'\n")
+        self.step.chmod(0o755)
+
+
+STAGES = ["checkout", "configure", "build"]
+
+
+@pytest.fixture
+def repository(tmp_path, build_of):
+    return lambda stage="none": Repository(tmp_path / "repository", build_of() / "attnbench-worker", stage)
+
+
+@pytest.fixture
+def gate_in(attnbench, suite, build_of):
+    """Runs the gate inside a repository, with the base HEAD."""
+
+    def command(repository):
+        program = Cli(attnbench.program, folder=repository.folder)
+        return program, ["gate", suite, "--base", "HEAD", "--candidate", build_of(), "-q"]
+
+    return command
+
+
+def test_a_revision_is_built_in_a_worktree(gate_in, repository):
+    checked_out = repository("build")
+    program, words = gate_in(checked_out)
+    assert "building" in program(*words).stderr
+    assert checked_out.built.exists() and checked_out.done.exists()
+    assert "building" not in program(*words).stderr, "it is built once"
+    (checked_out.folder / "CMakeLists.txt").write_text("message(FATAL_ERROR no)\n")
+    checked_out.git("commit", "-q", "-am", "two")
+    failed = program(*words, code=USAGE).stderr
+    assert "does not build: cmake -S failed" in failed and "build.log" in failed
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_failed_build_is_not_taken_for_finished(gate_in, repository, stage):
+    broken = repository(stage)
+    program, words = gate_in(broken)
+    broken.set_step("echo out of luck >&2; exit 1")
+    for _ in range(2):
+        failed = program(*words, code=USAGE).stderr
+        assert "does not build" in failed
+        assert "out of luck" in Path(failed.rpartition("see ")[2].strip()).read_text()
+    broken.set_step("")
+    program(*words)
+    assert broken.built.exists() and broken.done.exists()
+
+
+def test_one_process_at_a_time_builds_a_revision(gate_in, repository):
+    shared = repository("build")
+    program, words = gate_in(shared)
+    folder = shared.built.parent.parent
+    folder.mkdir(parents=True)
+    with open(folder / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert f"{folder}: another process is building" in program(*words, code=USAGE).stderr
+    assert not shared.done.exists()
+    program(*words)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("stage", STAGES)
+def test_interrupted_while_a_revision_is_built(gate_in, repository, tmp_path, stage, number):
+    slow, pids = repository(stage), tmp_path / "pids"
+    program, words = gate_in(slow)
+    slow.set_step(f"sleep 300 & echo $$ $! > '{pids}'; wait")
+    with program.running(*words) as driver:
+        started = wait_for(lambda: pids.exists() and pids.read_text().split(), "the slow step")
+        (child,) = children(driver.pid)
+        driver.send_signal(number)
+        driver.communicate(timeout=HANG_S)
+        assert driver.returncode == 128 + number
+        assert group_members(child.group) == []
+        left = [p for p in processes() if str(p.pid) in started and p.state not in "ZX"]
+        assert left == []
+    assert not slow.done.exists()
+    slow.set_step("")
+    program(*words)
+    assert slow.built.exists() and slow.done.exists()
 
 
 def test_real_workers_take_turns(attnbench, build, tmp_path):

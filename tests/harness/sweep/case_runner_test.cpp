@@ -8,12 +8,11 @@
 
 #include <chrono>
 #include <cmath>
-#include <thread>
 
-#include "harness/process/worker_process.h"
+#include "harness/process/interrupts.h"
 #include "harness/text/errors.h"
 #include "tests/support/errors_of.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/processes.h"
 
 namespace attnbench {
 namespace {
@@ -29,19 +28,6 @@ Json with_gpu(const Json& gpu) {
   return ceilings;
 }
 const Ceilings kCeilings = Ceilings::from_json(with_gpu({{"unavailable", "none here"}}));
-
-bool is_running(pid_t process) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  const auto after_name = text.rfind(") ");
-  return after_name != std::string::npos && std::string("ZX").find(text[after_name + 2]) == std::string::npos;
-}
-
-// A killed process may take a moment to go.
-bool is_gone(pid_t process) {
-  for (int i = 0; i < 200 && is_running(process); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  return !is_running(process);
-}
 
 double seconds_of(const std::function<void()>& work) {
   const auto begin = std::chrono::steady_clock::now();
@@ -60,10 +46,7 @@ class CaseRunner : public testing::Test {
     environment_.set("revision", "abc");
   }
   // No child may be left, not even as a zombie.
-  ~CaseRunner() override {
-    EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
-    EXPECT_EQ(errno, ECHILD);
-  }
+  ~CaseRunner() override { EXPECT_TRUE(has_no_child()); }
 
   void use_worker(const std::string& commands) { worker_.path = folder_.write_script("worker", commands); }
   Record run(const std::string& commands) {
@@ -82,14 +65,7 @@ class CaseRunner : public testing::Test {
     EXPECT_NO_THROW(Record::parse(Json::parse(record.to_json().dump(-1, ' ', false, Json::error_handler_t::replace))));
     return record;
   }
-  pid_t pid_in(const std::string& name) const {
-    std::string text;
-    for (int i = 0; i < 200 && text.find('\n') == std::string::npos; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      text = folder_.read(name);
-    }
-    return pid_t(std::stol(text));
-  }
+  pid_t pid_in(const std::string& name) const { return attnbench::pid_in(folder_, name); }
   std::string path(const std::string& name) const { return folder_.path(name); }
 
   TempFolder folder_;
@@ -254,20 +230,6 @@ TEST_F(CaseRunner, MuchDiagnosticsIsReadAndItsEndKept) {
   EXPECT_TRUE(reason.ends_with("xxx\nthe end") || reason.ends_with("xthe end")) << reason.substr(reason.size() - 60);
   EXPECT_LT(reason.size(), 10000u);
   EXPECT_GT(reason.size(), 2000u);
-}
-
-TEST_F(CaseRunner, ALongRequestThatNobodyReads) {
-  use_worker("exit 0");
-  const std::string megabyte(1 << 20, 'x');
-  const auto answer = run_worker(worker_, "plan", megabyte, 20);
-  EXPECT_EQ(answer.end, WorkerAnswer::End::exited);
-  use_worker("cat >&3");
-  const auto echoed = run_worker(worker_, "plan", megabyte, 20);
-  EXPECT_EQ(echoed.unreadable.substr(0, 4), "\"xxx");  // an echo has no line end
-  use_worker("cat >&3; echo >&3");
-  const auto whole = run_worker(worker_, "plan", megabyte, 20);
-  ASSERT_EQ(whole.lines.size(), 1u);
-  EXPECT_EQ(whole.lines[0], megabyte);
 }
 
 // Two shell scripts that write down whose turn it is; "--turns=A,B" is their third word.

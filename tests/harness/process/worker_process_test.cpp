@@ -1,0 +1,65 @@
+// Workers that are shell scripts: how their answers are read. That each way a worker can end becomes a record is in
+// case_runner_test.cpp.
+#include "harness/process/worker_process.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "harness/text/errors.h"
+#include "tests/support/errors_of.h"
+#include "tests/support/processes.h"
+
+namespace attnbench {
+namespace {
+
+class WorkerProcess : public testing::Test {
+ protected:
+  WorkerProcess() { signal(SIGPIPE, SIG_IGN); }  // as the driver does
+  ~WorkerProcess() override { EXPECT_TRUE(has_no_child()); }
+
+  WorkerProgram worker(const std::string& commands) const { return {folder_.write_script("worker", commands)}; }
+
+  TempFolder folder_;
+};
+
+TEST_F(WorkerProcess, IsGivenCommandAndRequest) {
+  const auto program = worker("printf '%s|' \"$@\" >&2; cat >&3; echo >&3; echo 2 >&3");
+  const auto answer = run_worker(program, "plan", {{"a", 1}}, 20);
+  EXPECT_EQ(answer.end, WorkerAnswer::End::exited);
+  EXPECT_EQ(answer.diagnostics, "--answer-fd=3|plan|");
+  EXPECT_EQ(answer.lines, (std::vector<Json>{{{"a", 1}}, 2}));
+}
+
+TEST_F(WorkerProcess, ALauncherStandsBeforeIt) {
+  const auto launcher = folder_.write_script("launcher", "echo launched \"$1\" >&2; shift; exec \"$@\"");
+  auto program = worker("echo 1 >&3");
+  program.launcher = {launcher, "--option"};
+  EXPECT_EQ(ask_worker(program, "environment", nullptr, 1), std::vector<Json>{1});
+  EXPECT_EQ(run_worker(program, "environment", nullptr, 20).diagnostics, "launched --option\n");
+}
+
+TEST_F(WorkerProcess, ALongRequestThatNobodyReads) {
+  const std::string megabyte(1 << 20, 'x');
+  const auto answer = run_worker(worker("exit 0"), "plan", megabyte, 20);
+  EXPECT_EQ(answer.end, WorkerAnswer::End::exited);
+  const auto echoed = run_worker(worker("cat >&3"), "plan", megabyte, 20);
+  EXPECT_EQ(echoed.unreadable.substr(0, 4), "\"xxx");  // an echo has no line end
+  const auto whole = run_worker(worker("cat >&3; echo >&3"), "plan", megabyte, 20);
+  ASSERT_EQ(whole.lines.size(), 1u);
+  EXPECT_EQ(whole.lines[0], megabyte);
+}
+
+TEST_F(WorkerProcess, WhoDoesNotAnswerIsNamed) {
+  const auto said = [&](const WorkerProgram& program) {
+    return message_of<UsageError>([&] { ask_worker(program, "plan", nullptr, 2); });
+  };
+  EXPECT_EQ(said(worker("echo 1 >&3; echo lost >&2")), fmt::format("`{} plan` did not answer: lost\n", folder_.path("worker")));
+  EXPECT_CONTAINS(said(worker("echo 1 >&3; echo 2 >&3; exit 1")), "did not answer");
+  EXPECT_CONTAINS(said(worker("echo 1 >&3; echo 2 >&3; kill -KILL $$")), "did not answer");
+  EXPECT_CONTAINS(said({folder_.path("none")}), "cannot start " + folder_.path("none"));
+}
+
+}  // namespace
+}  // namespace attnbench
