@@ -68,7 +68,7 @@ class RevisionBuild {
       run({"cmake", "-S", source_.string(), "-B", build_.string(), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
            "-DATTNBENCH_TESTS=OFF", "-DATTNBENCH_CUDA=OFF",
            fmt::format("-DATTNBENCH_PYTHON={}", (root_ / ".venv/bin/python").string())});
-      run({"cmake", "--build", build_.string()});
+      run({"cmake", "--build", build_.string(), "--target", "attnbench-worker"});
       if (!fs::exists(worker)) throw UsageError(fmt::format("'{}' builds no attnbench-worker", revision_));
       set_done("built");
     }

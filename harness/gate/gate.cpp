@@ -11,15 +11,15 @@
 namespace attnbench {
 
 Gate::Gate(size_t cases, GatePlan plan) : plan_(std::move(plan)), decided_on_(cases), judgements_(cases) {
-  constexpr int kFewest = 8;  // of whose means the 95 % interval leaves out three at each end
-  if (plan_.looks.empty() || plan_.looks.front() < kFewest || !std::is_sorted(plan_.looks.begin(), plan_.looks.end()) ||
+  constexpr int kMinPairs = 8;  // whose 95 % interval leaves out three means of two pairs at each end
+  if (plan_.looks.empty() || plan_.looks.front() < kMinPairs || !std::is_sorted(plan_.looks.begin(), plan_.looks.end()) ||
       std::adjacent_find(plan_.looks.begin(), plan_.looks.end()) != plan_.looks.end())
-    throw UsageError(fmt::format("the gate looks after ascending numbers of pairs of processes, {} at the least", kFewest));
+    throw UsageError(fmt::format("--looks expects ascending numbers of pairs of processes, at least {}", kMinPairs));
 }
 
 int Gate::next_look() const { return looks_taken_ < plan_.looks.size() ? plan_.looks[looks_taken_] : 0; }
 
-std::vector<size_t> Gate::open() const {
+std::vector<size_t> Gate::undecided() const {
   std::vector<size_t> cases;
   if (next_look() == 0) return cases;
   for (size_t i = 0; i < judgements_.size(); ++i)
@@ -28,9 +28,10 @@ std::vector<size_t> Gate::open() const {
 }
 
 void Gate::look(const std::vector<std::vector<double>>& log_ratios) {
-  for (const auto i : open()) decided_on_[i] = log_ratios.at(i);
+  for (const auto i : undecided()) decided_on_[i] = log_ratios.at(i);
   const auto looks = plan_.looks.size();
   auto criteria = plan_.criteria;
+  // The first of several looks only lets cases pass.
   if (looks > 1) criteria.alpha = looks_taken_ == 0 ? 0 : criteria.alpha / double(looks - 1);
   ++looks_taken_;
   const auto now = judge_pairs(decided_on_, criteria);
@@ -46,10 +47,10 @@ void Gate::look(const std::vector<std::vector<double>>& log_ratios) {
 }
 
 ErrorRates resample_gate(const std::vector<std::vector<double>>& log_ratios, const GatePlan& plan, int trials, uint64_t seed) {
-  const auto most = size_t(plan.looks.back());
+  const auto max_pairs = size_t(plan.looks.back());
   for (const auto& recorded : log_ratios)
-    if (recorded.size() < most)
-      throw UsageError(fmt::format("resampling {} pairs needs more recordings than {}", most, recorded.size()));
+    if (recorded.size() < max_pairs)
+      throw UsageError(fmt::format("resampling {} pairs needs more recordings than {}", max_pairs, recorded.size()));
   const auto cases = log_ratios.size();
   std::mt19937_64 random(seed);
   ErrorRates rates;
@@ -61,15 +62,15 @@ ErrorRates resample_gate(const std::vector<std::vector<double>>& log_ratios, con
     std::vector<std::vector<double>> drawn(cases);
     for (size_t i = 0; i < cases; ++i) {
       auto from = log_ratios[i];
-      for (size_t j = 0; j < most; ++j)
+      for (size_t j = 0; j < max_pairs; ++j)
         std::swap(from[j], from[j + std::uniform_int_distribution<size_t>(0, from.size() - 1 - j)(random)]);
-      drawn[i].assign(from.begin(), from.begin() + std::ptrdiff_t(most));
+      drawn[i].assign(from.begin(), from.begin() + std::ptrdiff_t(max_pairs));
     }
     Gate gate(cases, plan);
     int before = 0;
-    while (!gate.ended()) {
+    while (!gate.has_ended()) {
       const int count = gate.next_look();
-      pairs += double(gate.open().size()) * (count - before);
+      pairs += double(gate.undecided().size()) * (count - before);
       before = count;
       auto seen = drawn;
       for (auto& all : seen) all.resize(size_t(count));

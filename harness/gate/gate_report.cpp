@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/schema/case.h"
 #include "harness/text/json_numbers.h"
 #include "harness/text/nearest.h"
 #include "harness/text/toml_file.h"
 #include "harness/text/units.h"
-#include "harness/schema/case.h"
 
 namespace attnbench {
 namespace {
@@ -32,10 +32,11 @@ const char* result_name(GateResult result) {
 
 }  // namespace
 
-Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& plan, bool instructions) {
-  Json json = {{"result", result_name(report.result)}, {"measure", instructions ? "instructions on AVX2 kernels" : "time"},
-               {"alpha", plan.criteria.alpha},         {"min_shift", plan.criteria.min_shift},
-               {"margin", plan.criteria.margin},       {"looks", plan.looks}};
+Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& plan) {
+  Json json = {
+      {"result", result_name(report.result)}, {"measure", suite.options().instructions ? "instructions on AVX2 kernels" : "time"},
+      {"alpha", plan.criteria.alpha},         {"min_shift", plan.criteria.min_shift},
+      {"margin", plan.criteria.margin},       {"looks", plan.looks}};
   for (const auto& side : suite.sides())
     json[side.name] = {{"revision", side.environment.get("revision")},
                        {"dirty", side.environment.get("dirty")},
@@ -62,7 +63,8 @@ Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& p
   return json;
 }
 
-std::string text_of(const GateReport& report, const GateSuite& suite, bool instructions, TableFormat format) {
+std::string text_of(const GateReport& report, const GateSuite& suite, TableFormat format) {
+  const bool instructions = suite.options().instructions;
   TextTable table;
   table.add_column("case");
   for (const auto* header : {"base", "candidate", "change", "95 %", "p (Holm)", "processes"})
@@ -98,7 +100,7 @@ Waivers read_waivers(const std::string& path, const std::vector<std::string>& na
         if ((name.str() != "case" && name.str() != "reason") || !entry.is_string())
           fail(entry, fmt::format("'{}' in [[waive]], expected case and reason as text", name.str()));
       const auto name = table["case"].value_or<std::string>(""), reason = table["reason"].value_or<std::string>("");
-      if (name.empty()) fail(item, "a waiver without a case");
+      if (name.empty()) fail(item, "a waiver names no case, expected case and reason");
       if (reason.empty()) fail(item, fmt::format("the waiver of '{}' has no reason", name));
       if (std::find(names.begin(), names.end(), name) == names.end())
         fail(item, fmt::format("the suite has no case '{}'{}", name, suggestion(name, names)));
@@ -137,7 +139,7 @@ GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<Judg
     if (waiver != waivers.end() && result != GateResult::pass) line.waived = waiver->second;
     else any[size_t(result)] = true;
   }
-  // A certain slowdown is one, whatever else could not be told.
+  // A regression that was found stays one, whatever is not known of the other cases.
   for (const auto result : {GateResult::regression, GateResult::unusable, GateResult::inconclusive})
     if (any[size_t(result)]) {
       report.result = result;

@@ -1,4 +1,4 @@
-// The gate's verdicts as they are told: per case and over all, with waivers.
+// The gate's report: a verdict for each case and a result for all of them, with waivers.
 #pragma once
 
 #include <map>
@@ -11,10 +11,13 @@
 
 namespace attnbench {
 
-// Names of cases that may fail, with the reason.
+// Names of cases that may fail, each with the reason.
 using Waivers = std::map<std::string, std::string>;
-// TOML: [[waive]] case = "linear forward N=4096" reason = "…". Throws UsageError with file and line for anything else, for a
-// waiver without a reason, and for one of no case in `names`.
+// Reads a TOML file of tables such as
+//   [[waive]]
+//   case = "linear forward N=4096"
+//   reason = "checks its inputs since 0.2"
+// Throws UsageError with file and line for anything else, for a waiver without a reason, and for a case that is not in `names`.
 Waivers read_waivers(const std::string& path, const std::vector<std::string>& names);
 
 enum class GateResult { pass, regression, inconclusive, unusable };
@@ -22,19 +25,21 @@ enum class GateResult { pass, regression, inconclusive, unusable };
 struct GateReport {
   GateResult result = GateResult::pass;
   struct Line {
-    std::string name, verdict, waived;  // the waiver's reason
+    std::string name, verdict;
+    std::string waived;  // the reason of its waiver; empty if there is none
     Judgement judgement;
     size_t processes = 0;
     bool memory_regression = false;
   };
   std::vector<Line> lines;
 };
-// A case's memory is a regression when each candidate's peak is more than `memory_shift` above every base's.
+// The memory of a case is a regression when the peak of every process of the candidate is more than `memory_shift` above the peak
+// of every process of the base.
 GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<Judgement>& judgements, const Waivers& waivers,
                      double memory_shift);
 
-Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& plan, bool instructions);
-// A table, a line a case, and the result.
-std::string text_of(const GateReport& report, const GateSuite& suite, bool instructions, TableFormat format);
+Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& plan);
+// A table with a row for each case, and the result.
+std::string text_of(const GateReport& report, const GateSuite& suite, TableFormat format);
 
 }  // namespace attnbench

@@ -15,7 +15,7 @@
 namespace attnbench {
 namespace {
 
-// "linear forward N=4096 causal": method, protocol and length, and whatever is not as by default.
+// "linear forward N=4096 causal": method, protocol and length, and every other axis that does not have its default.
 std::string case_name(const Case& c) {
   auto name = fmt::format("{} {} N={}", c.method, c.protocol, c.query_len);
   Case plain;
@@ -27,7 +27,7 @@ std::string case_name(const Case& c) {
   for (const auto& field : fields()) {
     if (field.role != FieldRole::axis || field.name == "method") continue;
     const auto value = get(c, field);
-    // Head size tells cases apart though others follow from it.
+    // complete() derives value_dim from head_dim, so head_dim alone is named where it is not the default.
     if (value == get(plain, field) && (field.name != "head_dim" || c.head_dim == Case().head_dim)) continue;
     if (value.is_boolean()) name += fmt::format(" {}{}", value.get<bool>() ? "" : "not ", field.name);
     else name += fmt::format(" {}={}", field.name, value.is_string() ? value.get<std::string>() : value.dump());
@@ -35,14 +35,14 @@ std::string case_name(const Case& c) {
   return name;
 }
 
-// The median over turns of log(b/a), of the samples of two processes that took them in turns.
+// The median over turns of log(b/a), where processes a and b took their samples in turns.
 double median_log_ratio(const std::vector<double>& a, const std::vector<double>& b) {
   std::vector<double> ratios;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) ratios.push_back(std::log(b[i] / a[i]));
   return median(std::move(ratios));
 }
 
-// callgrind knows no AVX-512: where a method has kernels, all sides take those that it can count.
+// callgrind does not support AVX-512, so a method that can choose its kernel is given the AVX2 one on every side.
 void force_avx2(Case& c, const Catalogue& catalogue) {
   c.threads = 1;
   const auto name = c.method.substr(0, c.method.find(':'));
@@ -53,7 +53,7 @@ void force_avx2(Case& c, const Catalogue& catalogue) {
         if (option.at("name") == "kernel") c.method += name == c.method ? ":kernel=avx2" : ",kernel=avx2";
 }
 
-// The same case, small enough to be verified in no time.
+// The same case at a size that is verified within a fraction of a second.
 Case reduced(Case c) {
   c.batch = std::min<int64_t>(c.batch, 2);
   c.heads = std::min<int64_t>(c.heads, 2);
@@ -62,7 +62,7 @@ Case reduced(Case c) {
   return c;
 }
 
-// As a side is asked for it.
+// The case as this side measures it.
 Case case_of(const SuiteCase& suite_case, const Side& side) {
   auto c = suite_case.c;
   c.injected_slowdown_percent = side.injected_slowdown_percent;
@@ -74,10 +74,29 @@ void add_fault(SuiteCase& suite_case, const Side& side, const std::string& fault
   text += fmt::format("{}the {} {}", text.empty() ? "" : "; ", side.name, fault);
 }
 
+// What the worker answers to each of these cases. If it ends early, the cases that it did not answer have failed.
+std::vector<Record> ask_about(const WorkerProgram& worker, const std::string& command, const std::vector<Case>& cases) {
+  constexpr double kDeadlineS = 600;
+  auto request = Json::array();
+  for (const auto& c : cases) request.push_back(portable_request(c));
+  const auto answer = run_worker(worker, command, request, kDeadlineS);
+  std::vector<Record> records;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    auto& record = records.emplace_back();
+    if (i < answer.lines.size()) {
+      record = Record::parse(answer.lines[i]);
+    } else {
+      record.set_failed(answer.end == WorkerAnswer::End::deadline ? kind::timeout : kind::crashed,
+                        "the worker gave no answer" + (answer.diagnostics.empty() ? "" : ": " + answer.diagnostics));
+    }
+  }
+  return records;
+}
+
 }  // namespace
 
-GateSuite::GateSuite(const SuiteOptions& options, std::vector<Side> sides)
-    : options_(options), sides_(std::move(sides)), random_(options.seed) {
+GateSuite::GateSuite(SuiteOptions options, std::vector<Side> sides)
+    : options_(std::move(options)), sides_(std::move(sides)), random_(options_.seed) {
   const auto catalogue = Catalogue::load(sides_.at(1).worker);
   SweepOverrides overrides;
   for (const auto& setting : options_.settings) overrides.add_setting(setting);
@@ -90,37 +109,37 @@ GateSuite::GateSuite(const SuiteOptions& options, std::vector<Side> sides)
 }
 
 void GateSuite::check() {
-  std::vector<std::vector<bool>> runs(sides_.size());
-  for (size_t s = 0; s < sides_.size(); ++s) {
-    const auto same = std::find_if(sides_.begin(), sides_.begin() + std::ptrdiff_t(s),
-                                   [&](const Side& side) { return side.worker == sides_[s].worker; });
-    if (size_t(same - sides_.begin()) < s) {
-      runs[s] = runs[size_t(same - sides_.begin())];
-      continue;
-    }
-    auto request = Json::array(), small = Json::array();
-    for (const auto& suite_case : cases_) {
-      request.push_back(portable_request(suite_case.c));
-      small.push_back(portable_request(reduced(suite_case.c)));
-    }
-    const auto plans = ask_worker(sides_[s].worker, "plan", request, cases_.size());
-    note(fmt::format("verifying the {}", sides_[s].name));
-    const auto checks = ask_worker(sides_[s].worker, "verify", small, cases_.size());
-    for (size_t i = 0; i < cases_.size(); ++i) {
-      auto& suite_case = cases_[i];
-      const auto plan = Record::parse(plans[i]), check = Record::parse(checks[i]);
-      runs[s].push_back(!plan.has("outcome"));
-      // All sides are there at once.
-      if (s == 0 && suite_case.c.memory_limit_bytes == 0 && plan.has("memory_limit_bytes"))
-        suite_case.c.memory_limit_bytes = plan.get("memory_limit_bytes").get<int64_t>() / int64_t(sides_.size());
-      if (plan.has("outcome")) add_fault(suite_case, sides_[s], plan.text("reason"));
-      else if (!check.measured()) add_fault(suite_case, sides_[s], "does not verify: " + check.text("reason"));
-    }
-  }
+  std::vector<bool> supported(cases_.size(), false);
+  for (size_t side = 0; side < sides_.size(); ++side) check(side, supported);
+  if (std::find(supported.begin(), supported.end(), true) == supported.end())
+    throw UsageError(fmt::format("{}: no build can run any case; {}: {}", options_.file, cases_[0].name, cases_[0].unusable));
   for (size_t i = cases_.size(); i-- > 0;)
-    if (std::none_of(runs.begin(), runs.end(), [&](const auto& side) { return side[i]; }))
-      cases_.erase(cases_.begin() + std::ptrdiff_t(i));
-  if (cases_.empty()) throw UsageError(fmt::format("{}: neither build can run any case", options_.file));
+    if (!supported[i]) cases_.erase(cases_.begin() + std::ptrdiff_t(i));
+}
+
+// Sets `supported` for each case that this side does not skip.
+void GateSuite::check(size_t side, std::vector<bool>& supported) {
+  const auto& worker = sides_[side].worker;
+  // In a calibration all sides are the same build.
+  if (std::any_of(sides_.begin(), sides_.begin() + std::ptrdiff_t(side), [&](const Side& s) { return s.worker == worker; }))
+    return;
+  std::vector<Case> planned, verified;
+  for (const auto& suite_case : cases_) {
+    planned.push_back(suite_case.c);
+    verified.push_back(reduced(suite_case.c));
+  }
+  const auto plans = ask_about(worker, "plan", planned);
+  note(fmt::format("verifying the {}", sides_[side].name));
+  const auto checks = ask_about(worker, "verify", verified);
+  for (size_t i = 0; i < cases_.size(); ++i) {
+    auto& suite_case = cases_[i];
+    supported[i] = supported[i] || plans[i].text("outcome") != outcome::skipped;
+    // The processes of all sides run at the same time and share the memory.
+    if (side == 0 && suite_case.c.memory_limit_bytes == 0 && plans[i].has("memory_limit_bytes"))
+      suite_case.c.memory_limit_bytes = plans[i].get("memory_limit_bytes").get<int64_t>() / int64_t(sides_.size());
+    if (plans[i].has("outcome")) add_fault(suite_case, sides_[side], "cannot run it: " + plans[i].text("reason"));
+    else if (!checks[i].measured()) add_fault(suite_case, sides_[side], "does not verify: " + checks[i].text("reason"));
+  }
 }
 
 void GateSuite::measure(std::vector<size_t> cases) {
@@ -156,6 +175,7 @@ void GateSuite::count_instructions() {
   char path[] = "/tmp/attnbench-callgrind-XXXXXX";
   const int file = mkstemp(path);
   if (file >= 0) close(file);
+  // The worker makes the calls that are counted inside a function of this name.
   const std::vector<std::string> valgrind = {"valgrind", "--tool=callgrind", fmt::format("--callgrind-out-file={}", path),
                                              "--collect-atstart=no", "--toggle-collect=attnbench_counted_calls"};
   for (auto& suite_case : cases_)

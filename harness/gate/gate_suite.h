@@ -1,17 +1,18 @@
-// The cases of a suite, measured on several builds side by side: what the gate and its calibration judge.
+// The cases of a suite, measured on several builds side by side. The gate and its calibration decide from these measurements.
 #pragma once
 
 #include <cstdint>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "harness/process/worker_process.h"
 #include "harness/schema/record.h"
-#include "harness/sweep/catalogue.h"
 
 namespace attnbench {
 
-// One build.
+// One of the builds that are compared.
 struct Side {
   std::string name;  // such as "base" or "candidate"
   WorkerProgram worker;
@@ -22,43 +23,47 @@ struct Side {
 struct SuiteCase {
   Case c;
   std::string name;
-  std::string unusable = {};  // why there can be no verdict; empty when there can
+  std::string unusable = {};  // why the builds cannot be compared on this case; empty when they can
   struct OfSide {
-    std::vector<double> medians = {};           // of each process, milliseconds; or instructions
-    std::vector<double> log_ratios = {};        // to the base, of the turns of each process: their median
+    std::vector<double> medians = {};           // of each process: milliseconds, or instructions where these are counted
+    std::vector<double> log_ratios = {};        // of each process: the median over its turns of log(its time / time of the base)
     std::vector<double> peak_extra_bytes = {};  // of each process
     std::string implementation = {};
   };
-  std::vector<OfSide> sides = {};  // the first is the base
+  std::vector<OfSide> sides = {};  // in the order of the suite's sides; the first is the base
 };
 
 struct SuiteOptions {
-  std::string file;                   // a sweep
-  std::vector<std::string> settings;  // key=value, instead of the file's
-  bool instructions = false;          // count instructions, on AVX2 kernels and one thread, instead of taking time
+  std::string file;                   // a sweep file
+  std::vector<std::string> settings;  // key=value, in place of what the file says
+  bool instructions = false;          // count the instructions of the AVX2 kernels on one thread instead of taking times
   bool quiet = false;                 // no progress on standard error
   uint64_t seed = 0;                  // of the order of runs
 };
 
 class GateSuite {
  public:
-  // Reads the suite as the second side knows it. Throws UsageError for a wrong file, or a build that does not answer.
-  GateSuite(const SuiteOptions& options, std::vector<Side> sides);
+  // Reads the suite with the methods that the second side has. Throws UsageError for a wrong file, and for a worker that does not
+  // answer.
+  GateSuite(SuiteOptions options, std::vector<Side> sides);
 
-  // Plans and verifies every case on every side. What cannot be compared is unusable and says why; what no side can run is no
-  // case of theirs. Throws UsageError when none is left.
+  // Plans and verifies every case on every side. A case that a side cannot run, or on which it does not verify, becomes unusable
+  // with the reason. Cases that no side supports are dropped; throws UsageError when no case is left.
   void check();
-  // One process a side of each of these cases, in random order.
+  // Starts one process of each side for each of these cases, in random order, and adds what they measured to the cases.
   void measure(std::vector<size_t> cases);
-  // Once a side of each case, by callgrind.
+  // Counts the instructions of each case once on each side, with callgrind.
   void count_instructions();
 
+  // Prints progress, unless the options say quiet.
   void note(const std::string& text) const;
 
+  const SuiteOptions& options() const { return options_; }
   const std::vector<SuiteCase>& cases() const { return cases_; }
   const std::vector<Side>& sides() const { return sides_; }
 
  private:
+  void check(size_t side, std::vector<bool>& supported);
   void measure(SuiteCase& suite_case);
 
   SuiteOptions options_;

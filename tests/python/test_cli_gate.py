@@ -113,8 +113,30 @@ def test_a_case_that_one_side_lacks_is_unusable(gate, build_of):
     lacks = build_of(
         plan="""answer '{"outcome": "skipped", "failure_kind": "unsupported", "reason": "no such mask"}'"""
     )
-    assert "the base no such mask" in gate(lacks, build_of(), code=UNUSABLE).stdout
-    assert "neither build can run any case" in gate(lacks, lacks, code=USAGE).stderr
+    assert "the base cannot run it: no such mask" in gate(lacks, build_of(), code=UNUSABLE).stdout
+    assert "no build can run any case" in gate(lacks, lacks, code=USAGE).stderr
+
+
+@pytest.mark.parametrize("command", ["plan", "verify"])
+def test_a_worker_that_dies_before_it_is_measured_is_unusable(gate, build_of, command):
+    dies = build_of(**{command: "echo no kernel >&2; kill -SEGV $$"})
+    said = {"plan": "cannot run it", "verify": "does not verify"}[command]
+    expected = f"the candidate {said}: the worker gave no answer: no kernel"
+    assert expected in gate(build_of(), dies, code=UNUSABLE).stdout
+
+
+def test_what_no_build_supports_is_no_case(attnbench, build_of, tmp_path):
+    """Unless a build fails where the other says so: then the reason is reported."""
+    suite = write_sweep(tmp_path / "two.toml", method=["linear", "softmax"], query_len=32)
+
+    def gate(outcome, code):
+        answer = json.dumps({"outcome": outcome, "failure_kind": "x", "reason": "not here"})
+        one = build_of(plan=f"answer '{{}}'; answer '{answer}'", verify="good; good")
+        return attnbench("gate", suite, "--base", one, "--candidate", one, "-q", "--json", code=code)
+
+    assert verdicts(gate("skipped", PASS))[1] == {"linear": "pass"}
+    unusable = "unusable: the base cannot run it: not here"
+    assert verdicts(gate("failed", UNUSABLE))[1]["softmax"] == unusable
 
 
 def test_a_worker_that_dies_is_unusable(gate, build_of):
@@ -148,7 +170,7 @@ def test_no_such_base(attnbench, suite, build_of, tmp_path):
     assert "no build folder, no program and no git revision" in failed
     (tmp_path / "empty").mkdir()
     assert "attnbench-worker" in attnbench("gate", suite, "--base", "empty", "-q", code=USAGE).stderr
-    assert "8 at the least" in attnbench("gate", suite, "--base", build_of(), "--looks", "4,8", "-q", code=USAGE).stderr
+    assert "at least 8" in attnbench("gate", suite, "--base", build_of(), "--looks", "4,8", "-q", code=USAGE).stderr
 
 
 def test_a_request_holds_only_what_is_not_as_by_default(gate, build_of, tmp_path):
@@ -185,12 +207,15 @@ def test_calibration(attnbench, suite, build_of, tmp_path):
         "gate", suite, "--calibrate", "--candidate", candidate, "--recordings=50", "--trials=200",
         "--out", tmp_path / "out", "-q", "--seed=1",
     )  # fmt: skip
-    assert "false alarms a suite: 0.00 %" in done.stdout
+    assert "false alarms per suite: 0.00 %" in done.stdout
     kept = strict_json((tmp_path / "out/calibration.json").read_text())
     assert kept["cases"][0]["caught"] == 1 and len(kept["cases"][0]["process_medians_ms"]) == 50
     assert kept["cases"][0]["slowed_process_medians_ms"][0] > kept["cases"][0]["process_medians_ms"][0]
     failed = attnbench("gate", suite, "--calibrate", "--candidate", candidate, "--recordings=10", "-q", code=USAGE)
     assert "needs more recordings than 10" in failed.stderr
+    dies = build_of(measure="kill -SEGV $$")
+    failed = attnbench("gate", suite, "--calibrate", "--candidate", dies, "-q", code=UNUSABLE)
+    assert "the worker died of signal 11" in failed.stderr
 
 
 def test_the_injected_slowdown_is_one(attnbench):
@@ -224,7 +249,9 @@ class Repository:
         if stage == "configure":
             lines += [f'execute_process(COMMAND "{self.step}" COMMAND_ERROR_IS_FATAL ANY)']
         if stage == "build":
-            lines += [f'add_custom_target(step ALL COMMAND "{self.step}")']
+            lines += [f'add_custom_target(attnbench-worker COMMAND "{self.step}")']
+        else:
+            lines += ["add_custom_target(attnbench-worker)"]
         (folder / "CMakeLists.txt").write_text("\n".join(lines) + "\n")
         (folder / "last.cmake").write_text("# is checked out after CMakeLists.txt\n")
         if stage == "checkout":

@@ -105,18 +105,18 @@ TEST(Gate, EndsAsSoonAsItsCasesAreDecided) {
   Ratios draw(3);
   Gate gate(2, {});
   EXPECT_EQ(gate.next_look(), 8);
-  EXPECT_EQ(gate.open(), (std::vector<size_t>{0, 1}));
+  EXPECT_EQ(gate.undecided(), (std::vector<size_t>{0, 1}));
   std::vector<double> wild(20);
   for (size_t i = 0; i < wild.size(); ++i) wild[i] = 2 * std::sin(2.4 * double(i));
   gate.look({draw.around(1, 0.01, 8), first(wild, 8)});
   EXPECT_EQ(gate.judgements()[0].verdict, Verdict::pass);
-  EXPECT_EQ(gate.open(), std::vector<size_t>{1}) << "the noisy one goes on";
+  EXPECT_EQ(gate.undecided(), std::vector<size_t>{1}) << "the noisy one goes on";
   EXPECT_EQ(gate.next_look(), 12);
   // What is decided stays so, whatever is said of it later.
   gate.look({{}, first(wild, 12)});
   EXPECT_EQ(gate.judgements()[0].verdict, Verdict::pass);
   gate.look({{}, draw.around(1.2, 0.001, 20)});
-  EXPECT_TRUE(gate.ended());
+  EXPECT_TRUE(gate.has_ended());
   EXPECT_EQ(gate.judgements()[1].verdict, Verdict::regression);
 }
 
@@ -136,7 +136,7 @@ TEST(Gate, ASlowdownWithinTheMarginIsNotLetGoEarly) {
 }
 
 TEST(Gate, RefusesTooFewProcesses) {
-  EXPECT_CONTAINS(message_of<UsageError>([] { Gate(1, {{}, {4, 8}}); }), "8 at the least");
+  EXPECT_CONTAINS(message_of<UsageError>([] { Gate(1, {{}, {4, 8}}); }), "at least 8");
   EXPECT_CONTAINS(message_of<UsageError>([] { Gate(1, {{}, {8, 8}}); }), "ascending");
   EXPECT_CONTAINS(message_of<UsageError>([] { Gate(1, {{}, {}}); }), "ascending");
 }

@@ -1,0 +1,61 @@
+#include "harness/gate/gate_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace attnbench {
+namespace {
+
+// Judges each case by one count a side: a build executes the same number of instructions every time.
+std::vector<Judgement> judge_instructions(GateSuite& suite, double min_shift) {
+  suite.count_instructions();
+  std::vector<Judgement> judgements;
+  for (const auto& c : suite.cases()) {
+    auto& judgement = judgements.emplace_back();
+    const auto &base = c.sides[0].medians, &candidate = c.sides[1].medians;
+    if (base.empty() || candidate.empty()) continue;
+    const double ratio = std::log(candidate[0] / base[0]);
+    judgement = {{ratio, {ratio, ratio}}, 0, 0, Verdict::pass};
+    if (ratio > std::log1p(min_shift)) judgement.verdict = Verdict::regression;
+    if (ratio < -std::log1p(min_shift)) judgement.verdict = Verdict::improvement;
+  }
+  return judgements;
+}
+
+std::vector<Judgement> judge_times(GateSuite& suite, const GatePlan& plan) {
+  Gate gate(suite.cases().size(), plan);
+  for (int done = 0; !gate.has_ended();) {
+    const auto undecided = gate.undecided();
+    for (; done < gate.next_look(); ++done) {
+      suite.note(fmt::format("pair {} of {}: {} cases", done + 1, gate.next_look(), undecided.size()));
+      suite.measure(undecided);
+    }
+    std::vector<std::vector<double>> log_ratios;
+    for (const auto& c : suite.cases()) log_ratios.push_back(c.sides[1].log_ratios);
+    gate.look(log_ratios);
+    // The suite does not measure a case that broke, so such a case stays undecided.
+    if (std::all_of(suite.cases().begin(), suite.cases().end(), [](const auto& c) { return !c.unusable.empty(); })) break;
+  }
+  return gate.judgements();
+}
+
+}  // namespace
+
+GateReport run_gate(GateSuite& suite, const GateOptions& options) {
+  suite.check();
+  std::vector<std::string> names;
+  for (const auto& c : suite.cases()) names.push_back(c.name);
+  const auto waivers = read_waivers(options.waivers, names);
+  std::vector<Judgement> judgements(suite.cases().size());
+  // A method that computes something else has no time to compare.
+  if (std::all_of(suite.cases().begin(), suite.cases().end(),
+                  [&](const auto& c) { return c.unusable.empty() || waivers.contains(c.name); }))
+    judgements =
+        suite.options().instructions ? judge_instructions(suite, options.instruction_shift) : judge_times(suite, options.plan);
+  return report_of(suite.cases(), judgements, waivers, options.memory_shift);
+}
+
+}  // namespace attnbench
