@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 
 #include "harness/schema/machine.h"
@@ -15,19 +14,6 @@
 
 namespace attnbench {
 namespace {
-
-// Process start, agreement check and inputs, whatever the case.
-constexpr double kOverheadS = 0.6;
-
-// The min number of calls of the method that the case makes, by the worker's plan. A plan without them stands for one call a
-// sample.
-struct MinCalls {
-  double all, timed;
-};
-MinCalls min_calls(const Record& planned) {
-  if (planned.has("min_calls")) return {planned.number("min_calls"), planned.number("min_timed_calls")};
-  return {planned.number("min_samples"), planned.number("min_samples")};
-}
 
 void add_statistics(Record& record) {
   if (const auto& wall = record.get("wall_samples_ms"); wall.is_array() && !wall.empty())
@@ -50,19 +36,18 @@ void add_statistics(Record& record) {
   record.set("time_per_sample_ms", middle / std::max(1.0, record.number("batch")));
 }
 
-// A time that no kernel on this machine can reach says that something other than the kernel was timed.
+// A time below what the machine's ceilings allow means that something other than the method was timed.
 void add_plausibility(Record& record, const Ceilings& machine) {
   const auto* const found = machine.of(record);
   if (!found) return;
   const auto& ceilings = *found;
-  constexpr double slack = 0.9;  // ceilings are measured too
+  constexpr double slack = 0.9;  // the measured ceilings have an error, too
   const auto time_ms = record.number("time_median_ms");
-  const auto refuse_below = [&](double least_ms, const std::string& ceiling) {
-    if (time_ms < slack * least_ms)
-      record.set("implausible",
-                 fmt::format("{} is below the {} that {} allows", format_ms(time_ms), format_ms(least_ms), ceiling));
+  const auto refuse_below = [&](double min_ms, const std::string& ceiling) {
+    if (time_ms < slack * min_ms)
+      record.set("implausible", fmt::format("{} is below the {} that {} allows", format_ms(time_ms), format_ms(min_ms), ceiling));
   };
-  // What fits the caches may move faster than main memory.
+  // Data that fits into the caches can move faster than the bandwidth of main memory allows.
   if (record.number("min_bytes") > ceilings.array_bytes)
     refuse_below(record.number("min_bytes") / ceilings.bandwidth_gb_s / 1e6,
                  fmt::format("the measured bandwidth of {:.1f} GB/s", ceilings.bandwidth_gb_s));
@@ -74,14 +59,14 @@ std::string now_utc() {
   return fmt::format("{:%FT%TZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
 }
 
-// What a worker wrote, as text that a record may hold: valid UTF-8, no space at its end.
+// What a worker wrote, as text that a record can hold: valid UTF-8 without white space at its end.
 std::string trimmed(std::string text) {
   text = Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   return text;
 }
 
-// What is wrong with a result of this case, if anything.
+// What is wrong with a worker's result for the case `asked`; nothing if it can be recorded.
 std::optional<std::string> fault_of(const Record& result, const Record& asked) {
   const auto ended = result.text("outcome");
   if (ended != outcome::measured && ended != outcome::skipped && ended != outcome::failed)
@@ -97,7 +82,7 @@ std::optional<std::string> fault_of(const Record& result, const Record& asked) {
   return std::nullopt;
 }
 
-// The worker's answer merged into the record, or what went wrong.
+// Merges the worker's answer into the record, or records what went wrong.
 void take_answer(Record& record, const WorkerAnswer& answer, double deadline_s) {
   const auto said = answer.diagnostics.empty() ? "" : "; it said: " + trimmed(answer.diagnostics);
   switch (answer.end) {
@@ -125,7 +110,8 @@ void take_answer(Record& record, const WorkerAnswer& answer, double deadline_s) 
   }
 }
 
-// The runs of one case as one record: what is no time is the first's. One that did not measure is the whole case's outcome.
+// Joins the runs of one case in several processes into one record. Columns that are not about times are those of the first run.
+// If a run did not measure the case, its record is the outcome.
 Record joined(const std::vector<Record>& runs) {
   if (runs.size() == 1 || !runs.back().measured()) return runs.back();
   auto record = runs.front();
@@ -153,96 +139,6 @@ Record joined(const std::vector<Record>& runs) {
 
 }  // namespace
 
-double DeviceCeilings::rate_gflop_s(const std::string& dtype) const {
-  const auto found = gflop_s.find(dtype);
-  return found == gflop_s.end() ? std::nan("") : found->second;
-}
-
-Ceilings Ceilings::from_json(const Json& json) {
-  Ceilings machine;
-  const auto number = [](const Json& from, const std::string& name) { return from.value(name, 0.0); };
-  machine.devices_["cpu"] = {
-      std::max(number(json, "read_gb_s"), number(json, "copy_gb_s")),
-      number(json, "array_bytes"),
-      {{"float32", number(json, "fma_float32_gflop_s")}, {"float64", number(json, "fma_float64_gflop_s")}}};
-  if (!json.contains("gpu") || json["gpu"].contains("unavailable")) return machine;
-  const auto& gpu = json["gpu"];
-  DeviceCeilings cuda{number(gpu, "copy_gb_s"), number(gpu, "array_bytes"), {}};
-  for (const std::string dtype : {"float64", "float32", "float16", "bfloat16"})
-    if (const auto rate = number(gpu, "matmul_" + dtype + "_gflop_s"); rate > 0) cuda.gflop_s[dtype] = rate;
-  machine.devices_["cuda"] = std::move(cuda);
-  return machine;
-}
-
-Ceilings Ceilings::nominal(int64_t threads) {
-  const auto cores = double(threads);
-  Ceilings machine;
-  machine.devices_["cpu"] = {5 * cores, 0, {{"float32", 50 * cores}, {"float64", 25 * cores}}};
-  machine.devices_["cuda"] = machine.devices_["cpu"];
-  return machine;
-}
-
-const DeviceCeilings* Ceilings::of(const Record& record) const {
-  const auto found = devices_.find(record.text("device"));
-  return found == devices_.end() ? nullptr : &found->second;
-}
-
-double TimePredictor::bound_ms(const Record& record) const {
-  const auto* const device = ceilings_.of(record);
-  if (!device) return std::nan("");
-  // What was not measured may be faster, but not how much.
-  auto rate = device->rate_gflop_s(record.text("dtype"));
-  if (std::isnan(rate)) rate = device->rate_gflop_s("float32");
-  const auto arithmetic = record.number("flops") / rate / 1e6;
-  return std::max(arithmetic, record.number("min_bytes") / device->bandwidth_gb_s / 1e6);
-}
-
-double TimePredictor::predict(const Record& record) const {
-  const auto found = slowdown_.find(group(record));
-  return bound_ms(record) * (found == slowdown_.end() ? 1 : found->second);
-}
-
-void TimePredictor::learn(const Record& measured) {
-  const auto ratio = measured.number("time_median_ms") / bound_ms(measured);
-  if (std::isfinite(ratio) && ratio > 0) slowdown_[group(measured)] = ratio;
-}
-
-std::string TimePredictor::group(const Record& record) {
-  std::string name;
-  for (const auto* axis : {"method", "device", "dtype", "protocol", "causal", "threads", "cache", "allocation", "graph"})
-    name += record.get(axis).dump() + " ";
-  return name;
-}
-
-double predicted_case_s(const Record& planned, double call_ms) {
-  if (planned.has("outcome")) return 0;
-  const auto call_s = std::isnan(call_ms) ? 0 : call_ms / 1e3;
-  const auto calls = min_calls(planned);
-  const auto sampling_s = std::max(calls.timed * call_s, std::min(planned.number("time_budget_s"), 1000 * call_s));
-  const auto processes = std::max(1.0, planned.has("processes") ? planned.number("processes") : 1.0);
-  return processes * std::min(kOverheadS + (calls.all - calls.timed) * call_s + sampling_s, planned.number("deadline_s"));
-}
-
-double predicted_need_bytes(const Record& planned) {
-  const auto setup = planned.number("predicted_setup_bytes");
-  return std::isnan(setup) ? planned.number("predicted_peak_bytes") : std::max(planned.number("predicted_peak_bytes"), setup);
-}
-
-void predict(Record& planned, const TimePredictor& predictor) {
-  if (planned.has("outcome")) return;
-  const auto call_ms = predictor.predict(planned);
-  planned.set("predicted_time_ms", call_ms);
-  const auto need = predicted_need_bytes(planned), budget = planned.number("memory_limit_bytes");
-  if (need > budget)
-    return planned.set_skipped(kind::predicted_oom,
-                               fmt::format("needs {} by prediction, the budget is {}", format_bytes(need), format_bytes(budget)));
-  // Twice: a prediction must be well beyond the deadline before it stands for a measurement.
-  const auto min_s = min_calls(planned).all * call_ms / 1e3, deadline_s = planned.number("deadline_s");
-  if (min_s > 2 * deadline_s)
-    planned.set_skipped(kind::predicted_timeout, fmt::format("takes {} by prediction, its deadline is {}", format_seconds(min_s),
-                                                             format_seconds(deadline_s)));
-}
-
 Json portable_request(const Case& c) {
   const Case defaults;
   Json request;
@@ -257,7 +153,7 @@ std::vector<Record> run_in_turns(const std::vector<CaseOfBuild>& sides, uint64_t
   bool one_thread = true;
   for (const auto& [worker, c] : sides) {
     requests.push_back({worker, portable_request(c)});
-    deadline_s += c.deadline_s;  // each waits for the others
+    deadline_s += c.deadline_s;  // each worker waits for the turns of the others
     one_thread = one_thread && c.threads == 1;
   }
   const auto processors = available_processor_numbers();

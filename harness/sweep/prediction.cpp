@@ -1,0 +1,118 @@
+#include "harness/sweep/prediction.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/text/units.h"
+
+namespace attnbench {
+namespace {
+
+// Seconds that a process takes for its start, the agreement check and the inputs, whatever the case.
+constexpr double kOverheadS = 0.6;
+
+// The minimum number of calls of the method that a case makes, and how many of them are timed, as the worker's plan gives them.
+// Plans of older builds do not: then each sample counts as one call.
+struct MinCalls {
+  double all, timed;
+};
+MinCalls min_calls(const Record& planned) {
+  if (planned.has("min_calls")) return {planned.number("min_calls"), planned.number("min_timed_calls")};
+  return {planned.number("min_samples"), planned.number("min_samples")};
+}
+
+}  // namespace
+
+double DeviceCeilings::rate_gflop_s(const std::string& dtype) const {
+  const auto found = gflop_s.find(dtype);
+  return found == gflop_s.end() ? std::nan("") : found->second;
+}
+
+Ceilings Ceilings::from_json(const Json& json) {
+  Ceilings machine;
+  const auto number = [](const Json& from, const std::string& name) { return from.value(name, 0.0); };
+  machine.devices_["cpu"] = {
+      std::max(number(json, "read_gb_s"), number(json, "copy_gb_s")),
+      number(json, "array_bytes"),
+      {{"float32", number(json, "fma_float32_gflop_s")}, {"float64", number(json, "fma_float64_gflop_s")}}};
+  if (!json.contains("gpu") || json["gpu"].contains("unavailable")) return machine;
+  const auto& gpu = json["gpu"];
+  DeviceCeilings cuda{number(gpu, "copy_gb_s"), number(gpu, "array_bytes"), {}};
+  for (const std::string dtype : {"float64", "float32", "float16", "bfloat16"})
+    if (const auto rate = number(gpu, "matmul_" + dtype + "_gflop_s"); rate > 0) cuda.gflop_s[dtype] = rate;
+  machine.devices_["cuda"] = std::move(cuda);
+  return machine;
+}
+
+Ceilings Ceilings::nominal(int64_t threads) {
+  const auto cores = double(threads);
+  Ceilings machine;
+  machine.devices_["cpu"] = {5 * cores, 0, {{"float32", 50 * cores}, {"float64", 25 * cores}}};
+  machine.devices_["cuda"] = machine.devices_["cpu"];
+  return machine;
+}
+
+const DeviceCeilings* Ceilings::of(const Record& record) const {
+  const auto found = devices_.find(record.text("device"));
+  return found == devices_.end() ? nullptr : &found->second;
+}
+
+double TimePredictor::bound_ms(const Record& record) const {
+  const auto* const device = ceilings_.of(record);
+  if (!device) return std::nan("");
+  // The rate of a dtype that was not measured may be higher than that of float32; nothing says by how much.
+  auto rate = device->rate_gflop_s(record.text("dtype"));
+  if (std::isnan(rate)) rate = device->rate_gflop_s("float32");
+  const auto arithmetic = record.number("flops") / rate / 1e6;
+  return std::max(arithmetic, record.number("min_bytes") / device->bandwidth_gb_s / 1e6);
+}
+
+double TimePredictor::predict(const Record& record) const {
+  const auto found = slowdown_.find(group(record));
+  return bound_ms(record) * (found == slowdown_.end() ? 1 : found->second);
+}
+
+void TimePredictor::learn(const Record& measured) {
+  const auto ratio = measured.number("time_median_ms") / bound_ms(measured);
+  if (std::isfinite(ratio) && ratio > 0) slowdown_[group(measured)] = ratio;
+}
+
+std::string TimePredictor::group(const Record& record) {
+  std::string name;
+  for (const auto* axis : {"method", "device", "dtype", "protocol", "causal", "threads", "cache", "allocation", "graph"})
+    name += record.get(axis).dump() + " ";
+  return name;
+}
+
+double predicted_case_s(const Record& planned, double call_ms) {
+  if (planned.has("outcome")) return 0;
+  const auto call_s = std::isnan(call_ms) ? 0 : call_ms / 1e3;
+  const auto calls = min_calls(planned);
+  const auto sampling_s = std::max(calls.timed * call_s, std::min(planned.number("time_budget_s"), 1000 * call_s));
+  const auto processes = std::max(1.0, planned.has("processes") ? planned.number("processes") : 1.0);
+  return processes * std::min(kOverheadS + (calls.all - calls.timed) * call_s + sampling_s, planned.number("deadline_s"));
+}
+
+double predicted_need_bytes(const Record& planned) {
+  const auto setup = planned.number("predicted_setup_bytes");
+  return std::isnan(setup) ? planned.number("predicted_peak_bytes") : std::max(planned.number("predicted_peak_bytes"), setup);
+}
+
+void predict(Record& planned, const TimePredictor& predictor) {
+  if (planned.has("outcome")) return;
+  const auto call_ms = predictor.predict(planned);
+  planned.set("predicted_time_ms", call_ms);
+  const auto need = predicted_need_bytes(planned), budget = planned.number("memory_limit_bytes");
+  if (need > budget)
+    return planned.set_skipped(kind::predicted_oom,
+                               fmt::format("needs {} by prediction, the budget is {}", format_bytes(need), format_bytes(budget)));
+  // Predictions can be wrong by a factor, so a case is only skipped when it would take twice its deadline.
+  const auto min_s = min_calls(planned).all * call_ms / 1e3, deadline_s = planned.number("deadline_s");
+  if (min_s > 2 * deadline_s)
+    planned.set_skipped(kind::predicted_timeout, fmt::format("takes {} by prediction, its deadline is {}", format_seconds(min_s),
+                                                             format_seconds(deadline_s)));
+}
+
+}  // namespace attnbench
