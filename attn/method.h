@@ -41,6 +41,13 @@ struct Capabilities {
   std::vector<c10::DeviceType> devices = {c10::DeviceType::CPU, c10::DeviceType::CUDA};
 };
 
+// A number that a method reports about itself beside its results.
+struct DiagnosticSpec {
+  std::string name;  // in records; unique among record columns and, unless they share the whole specification, among methods
+  std::string unit;
+  std::string description;
+};
+
 // What one call of a protocol costs, for predictions and plausibility checks. For Protocol::decode the call is one step after
 // query_len tokens, and its inputs are those of that token.
 struct Cost {
@@ -84,7 +91,9 @@ class AttentionMethod : public torch::nn::Module {
     return std::nullopt;
   }
 
-  // Numbers of the method's own for the record, by the names of their columns. Arguments as of reference().
+  // The diagnostics that diagnostics() may report. To report another one is an error.
+  virtual std::vector<DiagnosticSpec> diagnostic_specs() const { return {}; }
+  // What the method reports about itself for the record, by name. Arguments as of reference().
   virtual std::vector<std::pair<std::string, double>> diagnostics(const Inputs& inputs, const at::Tensor& rows) const {
     (void)inputs, (void)rows;
     return {};

@@ -32,9 +32,12 @@ class Rff : public RandomFeatureMethod {
   explicit Rff(const Options& options)
       : RandomFeatureMethod("rff", options.integer("chunk"), options.integer("features") / 2, options.integer("seed")) {}
 
+  std::vector<DiagnosticSpec> diagnostic_specs() const override {
+    return {{"rff_min_denominator", "", "smallest absolute value of the denominator over the checked rows"}};
+  }
   std::vector<std::pair<std::string, double>> diagnostics(const Inputs& inputs, const at::Tensor& rows) const override {
     const auto denominator = reference::linear_denominator(inputs, rows, *map_for(inputs.q.size(3)), kLinearEpsilon);
-    return {{"rff_least_denominator", denominator.abs().min().item<double>()}};
+    return {{"rff_min_denominator", denominator.abs().min().item<double>()}};
   }
 };
 

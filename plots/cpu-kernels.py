@@ -1,4 +1,4 @@
-"""Draws the CPU kernels, and what they are held against, under the machine's measured roof.
+"""Draws the CPU kernels and the methods they are compared with under the machine's roof.
 
 Usage: python plots/cpu-kernels.py [RESULT_DIR ...] [--out DIR]
 """

@@ -125,9 +125,17 @@ class Lsh : public AttentionMethod {
     return at::matmul(softmax_over(exact_logits(inputs.q, mask, rows), allowed), zero_where(inputs.v, mask.hidden_keys(length)));
   }
 
-  // lsh_bucket_mean: keys a bucket, of the buckets that have any; lsh_bucket_skew: the fullest bucket over an even share of the
-  // keys; lsh_top16_share: how many of a row's 16 largest logits it sees in some round; lsh_mass_covered: how much of its exact
-  // softmax weights. The latter two are means over the rows that may see any key.
+  std::vector<DiagnosticSpec> diagnostic_specs() const override {
+    return {{"lsh_bucket_mean", "", "mean number of keys in a bucket, over the buckets that hold any"},
+            {"lsh_bucket_skew", "", "keys in the fullest bucket over the keys in a bucket if all held equally many"},
+            {"lsh_top16_share", "",
+             "share of the 16 keys with the largest logits that are among the candidates of a query in some round; mean over the "
+             "checked rows that may see any key"},
+            {"lsh_mass_covered", "",
+             "share of the exact softmax weights that lies on the candidates of a query; mean over the checked rows that may see "
+             "any key"}};
+  }
+
   std::vector<std::pair<std::string, double>> diagnostics(const Inputs& inputs, const at::Tensor& rows) const override {
     const at::NoGradGuard no_grad;
     const auto& q = inputs.q;

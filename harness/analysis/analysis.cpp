@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "harness/text/json_numbers.h"
 #include "harness/text/units.h"
@@ -12,14 +11,11 @@
 namespace attnbench {
 namespace {
 
-// Shorter lengths are ruled by what a call costs whatever its length.
+// Lengths down to an eighth of the longest are fitted. At shorter ones the fixed costs of a call hide the growth.
 constexpr double kFittedRange = 8;
-constexpr size_t kFewestFitted = 3;
-// Caches and pages make an exponent a little larger on the way out of them.
+constexpr size_t kMinFitted = 3;
+// Where the data outgrows a cache, the exponent is a little larger than the method's.
 constexpr double kMargin = 0.15;
-
-const std::set<std::string> kLengths = {"query_len", "key_len", "batch"};
-const std::set<std::string> kCompared = {"method", "device", "graph"};
 
 std::vector<Series> series_of(const std::vector<Record>& records) {
   std::vector<Series> all;
@@ -27,7 +23,7 @@ std::vector<Series> series_of(const std::vector<Record>& records) {
     Series found;
     found.method = record.text("method") + (record.has("external_source") ? " (external)" : "");
     for (const auto& field : fields())
-      if (field.role == FieldRole::axis && !kLengths.contains(std::string(field.name)))
+      if (field.role == FieldRole::axis && field.kind != AxisKind::length)
         found.setting[std::string(field.name)] = record.get(field.name);
     found.setting["method"] = found.method;
     const auto same = std::find_if(all.begin(), all.end(), [&](const Series& s) { return s.setting == found.setting; });
@@ -39,7 +35,7 @@ std::vector<Series> series_of(const std::vector<Record>& records) {
   return all;
 }
 
-// The exponent of a declared order around this length, or nothing for an order that is not known here.
+// The exponent of a declared order near this length, or nothing for an order that is not listed here.
 std::optional<double> exponent_of(const std::string& order, double length) {
   if (order == "O(1)") return 0;
   if (order == "O(N)") return 1;
@@ -59,7 +55,7 @@ std::optional<Order> order_of(const Series& series, const std::string& quantity,
   if (points.empty()) return std::nullopt;
   const auto from = points.back().length / kFittedRange;
   std::erase_if(points, [&](const Point& p) { return p.length < from; });
-  if (points.size() < kFewestFitted) return std::nullopt;
+  if (points.size() < kMinFitted) return std::nullopt;
   Order order{&series, quantity,     points.front().length, points.back().length, {},
               "",      std::nullopt, points.front().batch,  points.back().batch};
   std::vector<double> x, y;
@@ -74,15 +70,15 @@ std::optional<Order> order_of(const Series& series, const std::string& quantity,
   return order;
 }
 
-// Nothing where fewer than two lengths are common to both.
-std::optional<Overtaking> overtaking_of(const Series& one, const Series& other, const std::string& quantity) {
-  Overtaking found{&one, &other, quantity, {}, std::nullopt, {}, false};
+// Nothing for series that are not to be compared or have fewer than two lengths in common.
+std::optional<Crossover> crossover_of(const Series& one, const Series& other, const std::string& quantity) {
+  Crossover found{&one, &other, quantity, {}, std::nullopt, {}, false};
   for (const auto& [axis, value] : one.setting) {
     if (value == other.setting.at(axis)) continue;
-    if (!kCompared.contains(axis)) return std::nullopt;
+    if (!find_axis(axis)->compared) return std::nullopt;
     found.differs.push_back(axis);
   }
-  // Two methods on two devices say nothing of either.
+  // A difference between two methods on two devices could be due to either.
   const auto differs = [&](const char* axis) { return std::count(found.differs.begin(), found.differs.end(), axis) > 0; };
   if (differs("method") && found.differs.size() > 1) return std::nullopt;
   std::vector<double> x, ratio;
@@ -91,7 +87,7 @@ std::optional<Overtaking> overtaking_of(const Series& one, const Series& other, 
   for (const auto& mine : one.points(quantity)) {
     const auto same = std::find_if(theirs.begin(), theirs.end(), [&](const Point& p) { return p.length == mine.length; });
     if (same == theirs.end()) continue;
-    // Of one over other: above zero where `other` needs less.
+    // The logarithm of one over other is above zero where `other` needs less.
     const double middle = std::log(mine.value / same->value);
     const double below = std::hypot(std::log(mine.interval.low / mine.value), std::log(same->interval.high / same->value));
     const double above = std::hypot(std::log(mine.interval.high / mine.value), std::log(same->interval.low / same->value));
@@ -148,7 +144,7 @@ std::vector<Point> Series::points(const std::string& quantity) const {
       point.value = record->number("peak_extra_bytes") / batch;
       point.interval = {point.value, point.value};
     }
-    // The last of a length that was measured with several batches.
+    // Of a length that was measured with several batch sizes, the last one counts.
     if (!found.empty() && found.back().length == point.length) found.pop_back();
     if (point.value > 0) found.push_back(point);
   }
@@ -170,16 +166,15 @@ Analysis analyse(const std::vector<Record>& records, const Json& methods, const 
   for (size_t i = 0; i < analysis.series.size(); ++i)
     for (size_t j = i + 1; j < analysis.series.size(); ++j)
       for (const auto& quantity : quantities)
-        if (auto found = overtaking_of(analysis.series[i], analysis.series[j], quantity))
-          analysis.overtakings.push_back(std::move(*found));
+        if (auto found = crossover_of(analysis.series[i], analysis.series[j], quantity))
+          analysis.crossovers.push_back(std::move(*found));
   for (const auto& record : records)
     if (record.has("implausible")) analysis.implausible.push_back(&record);
   return analysis;
 }
 
 Json Analysis::to_json() const {
-  Json json = {
-      {"orders", Json::array()}, {"overtakings", Json::array()}, {"fits", Json::array()}, {"implausible", Json::array()}};
+  Json json = {{"orders", Json::array()}, {"crossovers", Json::array()}, {"fits", Json::array()}, {"implausible", Json::array()}};
   for (const auto& order : orders)
     json["orders"].push_back({{"series", json_of(*order.series)},
                               {"quantity", order.quantity},
@@ -192,14 +187,14 @@ Json Analysis::to_json() const {
                               {"declared", order.declared},
                               {"declared_exponent", order.declared_exponent ? Json(*order.declared_exponent) : Json()},
                               {"contradicts", order.contradicts()}});
-  for (const auto& found : overtakings)
-    json["overtakings"].push_back({{"one", json_of(*found.one)},
-                                   {"other", json_of(*found.other)},
-                                   {"quantity", found.quantity},
-                                   {"differs", found.differs},
-                                   {"length", found.length ? Json(*found.length) : Json()},
-                                   {"interval", found.length ? json_of(found.interval) : Json()},
-                                   {"other_needs_less_at_first", found.other_needs_less_at_first}});
+  for (const auto& found : crossovers)
+    json["crossovers"].push_back({{"one", json_of(*found.one)},
+                                  {"other", json_of(*found.other)},
+                                  {"quantity", found.quantity},
+                                  {"differs", found.differs},
+                                  {"length", found.length ? Json(*found.length) : Json()},
+                                  {"interval", found.length ? json_of(found.interval) : Json()},
+                                  {"other_needs_less_at_first", found.other_needs_less_at_first}});
   for (const auto& fit : fits)
     json["fits"].push_back({{"series", json_of(*fit.series)},
                             {"budget_bytes", fit.budget_bytes},

@@ -15,7 +15,7 @@
 namespace attnbench {
 namespace {
 
-// What tells the series of this analysis apart, but for the method.
+// Describes series by the axes that differ among the series of an analysis; the method is left to the caller.
 class Names {
  public:
   explicit Names(const std::vector<Series>& all) {
@@ -23,23 +23,20 @@ class Names {
       for (const auto& [axis, value] : series.setting)
         if (axis != "method" && value != all.front().setting.at(axis)) varying_.insert(axis);
   }
-  // Without the axes of `but`.
-  std::string setting(const Series& series, const std::vector<std::string>& but = {}) const {
-    std::vector<std::string> parts;
-    for (const auto& axis : varying_) {
-      if (std::find(but.begin(), but.end(), axis) != but.end()) continue;
-      const auto& value = series.setting.at(axis);
-      if (value.is_boolean()) parts.push_back(value.get<bool>() ? axis : "not " + axis);
-      else parts.push_back(value.is_string() ? value.get<std::string>() : axis + " " + value.dump());
-    }
-    return fmt::format("{}", fmt::join(parts, ", "));
+  // All of these axes but those in `left_out`.
+  std::string setting(const Series& series, const std::vector<std::string>& left_out = {}) const {
+    std::vector<std::string> axes;
+    for (const auto& axis : varying_)
+      if (std::find(left_out.begin(), left_out.end(), axis) == left_out.end()) axes.push_back(axis);
+    return of(series, axes, "not");
   }
-  static std::string of(const Series& series, const std::vector<std::string>& axes) {
+  // `negation` stands before a flag that is false.
+  static std::string of(const Series& series, const std::vector<std::string>& axes, const std::string& negation = "no") {
     std::vector<std::string> parts;
     for (const auto& axis : axes) {
       const auto& value = series.setting.at(axis);
-      if (value.is_boolean()) parts.push_back(value.get<bool>() ? axis : "no " + axis);
-      else parts.push_back(value.get<std::string>());
+      if (value.is_boolean()) parts.push_back(value.get<bool>() ? axis : negation + " " + axis);
+      else parts.push_back(value.is_string() ? value.get<std::string>() : axis + " " + value.dump());
     }
     return fmt::format("{}", fmt::join(parts, ", "));
   }
@@ -70,35 +67,40 @@ void print_orders(const Analysis& analysis, const Names& names) {
   fmt::print("Growth with N\n{}\n", table.render());
 }
 
-void print_overtakings(const Analysis& analysis, const Names& names) {
+void print_crossovers(const Analysis& analysis, const Names& names) {
   TextTable table;
   for (const auto* header : {"less", "from N on", "95 %", "than", "of", "setting"}) table.add_column(header);
-  size_t found = 0;
-  for (const auto& o : analysis.overtakings) {
-    if (!o.length) continue;
-    ++found;
-    const auto &after = o.other_needs_less_at_first ? *o.one : *o.other,
-               &before = o.other_needs_less_at_first ? *o.other : *o.one;
-    const bool methods = o.differs == std::vector<std::string>{"method"};
-    const auto named = [&](const Series& s) { return methods ? s.method : s.method + " (" + Names::of(s, o.differs) + ")"; };
-    table.add_row({named(after), length_text(*o.length), length_text(o.interval.low) + " … " + length_text(o.interval.high),
-                   named(before), o.quantity, names.setting(after, o.differs)});
+  size_t rows = 0;
+  for (const auto& crossover : analysis.crossovers) {
+    if (!crossover.length) continue;
+    ++rows;
+    const bool other_first = crossover.other_needs_less_at_first;
+    const auto &after = other_first ? *crossover.one : *crossover.other,
+               &before = other_first ? *crossover.other : *crossover.one;
+    const auto& interval = crossover.interval;
+    const auto named = [&](const Series& s) {
+      return crossover.differs == std::vector<std::string>{"method"} ? s.method
+                                                                     : s.method + " (" + Names::of(s, crossover.differs) + ")";
+    };
+    table.add_row({named(after), length_text(*crossover.length), length_text(interval.low) + " … " + length_text(interval.high),
+                   named(before), crossover.quantity, names.setting(after, crossover.differs)});
   }
   fmt::print("Crossovers: the first length from which one needs less than the other\n");
-  if (found == 0) fmt::print("none: whatever needs less at the shortest length needs less at the longest\n\n");
+  if (rows == 0) fmt::print("none: whatever needs less at the shortest length needs less at the longest\n\n");
   else fmt::print("{}\n", table.render());
 }
 
 void print_break_even(const Analysis& analysis, const Names& names) {
-  for (const auto& o : analysis.overtakings) {
-    if (o.quantity != "time" || std::find(o.differs.begin(), o.differs.end(), "device") == o.differs.end()) continue;
-    const auto& gpu = o.one->setting.at("device") == "cuda" ? *o.one : *o.other;
-    const bool gpu_first = (&gpu == o.other) == o.other_needs_less_at_first;
+  for (const auto& crossover : analysis.crossovers) {
+    const auto& differs = crossover.differs;
+    if (crossover.quantity != "time" || std::find(differs.begin(), differs.end(), "device") == differs.end()) continue;
+    const auto& gpu = crossover.one->setting.at("device") == "cuda" ? *crossover.one : *crossover.other;
+    const bool gpu_first = (&gpu == crossover.other) == crossover.other_needs_less_at_first;
     const auto where = names.setting(gpu, {"device"});
     fmt::print("break-even of {}{}: ", gpu.method, where.empty() ? "" : " (" + where + ")");
-    if (o.length)
-      fmt::print("the {} is faster from N = {} on (95 %: {} … {})\n", gpu_first ? "CPU" : "GPU", length_text(*o.length),
-                 length_text(o.interval.low), length_text(o.interval.high));
+    if (crossover.length)
+      fmt::print("the {} is faster from N = {} on (95 %: {} … {})\n", gpu_first ? "CPU" : "GPU", length_text(*crossover.length),
+                 length_text(crossover.interval.low), length_text(crossover.interval.high));
     else fmt::print("the {} is faster at every length\n", gpu_first ? "GPU" : "CPU");
   }
 }
@@ -123,9 +125,9 @@ Run add_analyse_command(CLI::App& command) {
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
-  command.add_option("folder", options->folder, "folder with records.jsonl, or such a file")->required();
+  command.add_option("folder", options->folder, "folder with records.jsonl, or such a file itself")->required();
   command.add_option("--memory", options->budgets, "memory budgets, such as 11GiB,24GiB")->delimiter(',');
-  command.add_flag("--json", options->json, "as JSON");
+  command.add_flag("--json", options->json, "print JSON");
   return [options](const WorkerProgram& worker) {
     const auto records = read_records(options->folder);
     std::vector<double> budgets;
@@ -137,7 +139,7 @@ Run add_analyse_command(CLI::App& command) {
     }
     const Names names(analysis.series);
     print_orders(analysis, names);
-    print_overtakings(analysis, names);
+    print_crossovers(analysis, names);
     print_break_even(analysis, names);
     print_fits(analysis, names);
     fmt::print("Implausible records: {}\n", analysis.implausible.empty() ? "none" : "");

@@ -30,14 +30,14 @@ struct Options {
   bool json = false;
 };
 
-// The records of one case on either side; one of them may be missing.
+// The records of one case on both sides, one of which may be missing.
 struct Pair {
   const Record *a = nullptr, *b = nullptr;
   const Record& either() const { return a ? *a : *b; }
   bool both_measured() const { return a && b && a->measured() && b->measured(); }
 };
 
-// The case without the axes in which the sides may differ.
+// The key of the case without the axes in which the sides may differ.
 std::string key_without(const Record& record, const std::vector<std::string>& apart) {
   auto axes = record.to_json();
   for (const auto& axis : apart) axes.erase(axis);
@@ -63,7 +63,7 @@ std::vector<Pair> pairs_of(const std::vector<Record>& a, const std::vector<Recor
   return pairs;
 }
 
-// The medians of the record's processes, one at the least.
+// The median of each process that measured the record.
 std::vector<double> medians_of(const Record& record) {
   const auto& medians = record.get("process_medians_ms");
   if (!medians.is_array()) return {record.number("time_median_ms")};
@@ -73,7 +73,7 @@ std::vector<double> medians_of(const Record& record) {
   return found;
 }
 
-// What the intervals of one process each say: how sure the two runs differ, not how sure the two builds do.
+// The interval of the log-ratio of two single processes. It tells whether these two runs differ, not whether the two builds do.
 Interval within_processes(const Record& a, const Record& b) {
   const auto log_of = [](const Record& r, const char* column) { return std::log(r.number(column)); };
   const double middle = log_of(b, "time_median_ms") - log_of(a, "time_median_ms");
@@ -87,8 +87,8 @@ Interval within_processes(const Record& a, const Record& b) {
 struct Compared {
   Pair pair;
   Judgement judgement;
-  bool single = false;  // a side has one process only
-  Interval interval;    // of the log-ratio: across processes, or within two single ones
+  bool single = false;  // whether a side has only one process
+  Interval interval;    // of the log-ratio: across processes or, where a side has only one, within processes
 };
 
 std::string ratio_text(double log_ratio) { return std::isfinite(log_ratio) ? fmt::format("{:.3f}×", std::exp(log_ratio)) : "–"; }
@@ -106,13 +106,16 @@ std::string verdict_of(const Compared& c) {
   return c.single ? "inconclusive: one process a side" : verdict_name(c.judgement.verdict);
 }
 
-// Columns of how the records came about in which the sides differ, and what they have there.
+// The axes, settings and other conditions of the measurement in which the sides differ, with the values of both sides.
 std::vector<std::array<std::string, 3>> differing(const std::vector<Pair>& pairs) {
+  std::vector<const Record*> records;
+  for (const auto& pair : pairs)
+    for (const auto* record : {pair.a, pair.b})
+      if (record) records.push_back(record);
   std::vector<std::array<std::string, 3>> found;
-  for (const auto& column : columns()) {
-    const bool axis = column.group == "case" && column.name != "schema_version";
-    if (!axis && column.group != "environment" && column.group != "setting" && column.name != "implementation" &&
-        column.name != "gpu" && column.name != "external_source")
+  for (const auto& column : table_columns(records)) {
+    if (!find_axis(column.name) && column.group != "environment" && column.group != "setting" &&
+        column.name != "implementation" && column.name != "gpu" && column.name != "external_source")
       continue;
     std::set<std::string> a, b;
     bool differs = false;
@@ -152,8 +155,7 @@ Json json_of(const std::vector<Compared>& all, const std::vector<std::array<std:
   for (const auto& [column, a, b] : differences) json["differences"].push_back({{"column", column}, {"a", a}, {"b", b}});
   for (const auto& c : all) {
     Json axes;
-    for (const auto& field : fields())
-      if (field.role == FieldRole::axis) axes[std::string(field.name)] = c.pair.either().get(field.name);
+    for (const auto& axis : axis_names()) axes[axis] = c.pair.either().get(axis);
     Json item = {{"case", axes}, {"a", outcome_of(c.pair.a)}, {"b", outcome_of(c.pair.b)}};
     if (c.pair.both_measured()) {
       item["a_ms"] = finite_or_null(c.pair.a->number("time_median_ms"));
@@ -208,12 +210,12 @@ void print_tables(const std::vector<Compared>& all, const std::vector<Pair>& pai
 
 Run add_compare_command(CLI::App& command) {
   const auto options = std::make_shared<Options>();
-  command.add_option("a", options->a, "folder with records.jsonl, or such a file")->required();
-  command.add_option("b", options->b, "another")->required();
+  command.add_option("a", options->a, "folder with records.jsonl, or such a file itself")->required();
+  command.add_option("b", options->b, "the folder or file that is compared with it")->required();
   command.add_option("--apart", options->apart, "axes in which the sides may differ, such as device,method")->delimiter(',');
   add_criteria_options(command, options->criteria);
   add_format_option(command, options->format);
-  command.add_flag("--json", options->json, "as JSON");
+  command.add_flag("--json", options->json, "print JSON");
   return [options](const WorkerProgram&) {
     const auto known = axis_names();
     for (const auto& axis : options->apart)

@@ -6,7 +6,7 @@
 
 #include "harness/cli/commands.h"
 #include "harness/records/result_folder.h"
-#include "harness/sweep/sweep_file.h"
+#include "harness/sweep/catalogue.h"
 #include "harness/text/csv.h"
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"
@@ -19,12 +19,7 @@ struct Options {
   bool quiet = false;
 };
 
-bool is_axis(const std::string& column) {
-  const auto* field = find_field(column);
-  return field && field->role == FieldRole::axis;
-}
-
-// Columns a file may have: the axes of a case, and what was seen of it.
+// The columns that a file may have: axes and results.
 std::vector<std::string> known_columns() {
   std::vector<std::string> known = {
       "time_median_ms", "time_ci_low_ms", "time_ci_high_ms", "peak_extra_bytes", "peak_allocated_bytes", "implementation", "gpu",
@@ -41,14 +36,14 @@ Json value_of(const Column& column, const std::string& cell) {
   return column.type == ColumnType::integer ? Json(int64_t(value.get<double>())) : value;
 }
 
-// Throws std::invalid_argument.
+// Throws std::invalid_argument saying what is wrong with the row.
 Record record_of(const std::vector<std::string>& cells, const std::vector<std::string>& header, const std::string& source) {
   if (cells.size() != header.size())
     throw std::invalid_argument(fmt::format("{} cells, expected {} as in the first row", cells.size(), header.size()));
   Case c;
   for (size_t i = 0; i < header.size(); ++i)
-    if (!cells[i].empty() && is_axis(header[i])) set_text(c, *find_field(header[i]), cells[i]);
-  if (c.method.empty()) throw std::invalid_argument("no method");
+    if (!cells[i].empty() && find_axis(header[i])) set_text(c, *find_axis(header[i]), cells[i]);
+  if (c.method.empty()) throw std::invalid_argument("it has no method");
   c.complete();
   Record record(c);
   for (const auto& field : fields())
@@ -56,18 +51,18 @@ Record record_of(const std::vector<std::string>& cells, const std::vector<std::s
   record.set("outcome", outcome::measured);
   if (!source.empty()) record.set("external_source", source);
   for (size_t i = 0; i < header.size(); ++i)
-    if (!cells[i].empty() && !is_axis(header[i])) record.set(header[i], value_of(*find_column(header[i]), cells[i]));
+    if (!cells[i].empty() && !find_axis(header[i])) record.set(header[i], value_of(*find_column(header[i]), cells[i]));
   if (!record.has("external_source"))
-    throw std::invalid_argument("where is this from? Give a column external_source, or --source");
+    throw std::invalid_argument("it does not say where it was measured; give a column external_source or --source");
   if (!record.has("time_median_ms") && !record.has("peak_extra_bytes") && !record.has("peak_allocated_bytes"))
-    throw std::invalid_argument("neither a time nor memory");
+    throw std::invalid_argument("it has neither a time nor a size of memory");
   if (record.has("time_median_ms")) record.set("time_per_sample_ms", record.number("time_median_ms") / double(c.batch));
   if (record.has("peak_extra_bytes"))
     record.set("peak_extra_bytes_per_sample", record.number("peak_extra_bytes") / double(c.batch));
   return record;
 }
 
-int run_import(const Options& options) {
+int run_import(const Options& options, const WorkerProgram& worker) {
   const auto rows = read_csv(options.file);
   if (rows.size() < 2) throw UsageError(fmt::format("{}: expected a row of column names and rows below it", options.file));
   const auto fail = [&](size_t row, const std::string& message) {
@@ -80,7 +75,7 @@ int run_import(const Options& options) {
       fail(0, fmt::format("unknown column '{}'{}", name, suggestion(name, known)));
     if (std::count(header.begin(), header.end(), name) > 1) fail(0, fmt::format("column '{}' is there twice", name));
   }
-  // All rows are read before anything is written.
+  // Every row is checked before anything is written.
   std::vector<Record> records;
   std::unordered_map<std::string, size_t> lines;
   for (size_t i = 1; i < rows.size(); ++i) {
@@ -92,11 +87,13 @@ int run_import(const Options& options) {
     const auto [before, is_new] = lines.emplace(records.back().key(), rows[i].line);
     if (!is_new) fail(i, fmt::format("the same case as line {}", before->second));
   }
+  const auto diagnostics = Catalogue::load(worker).diagnostics();
   ResultFolder folder(options.out);
   for (size_t i = 0; i < records.size(); ++i)
     if (const auto* own = folder.find(records[i].key()); own && !own->has("external_source"))
       fail(i + 1, "this case was measured here; give what was measured elsewhere another method name");
   for (const auto& record : records) folder.append(record);
+  folder.write_schema(diagnostics);
   folder.write_csv();
   if (!options.quiet) fmt::print("{}: {} external records\n", options.out, records.size());
   return 0;
@@ -107,13 +104,12 @@ int run_import(const Options& options) {
 Run add_import_command(CLI::App& command) {
   const auto options = std::make_shared<Options>();
   command
-      .add_option("file", options->file,
-                  "CSV file, its first row the names of columns: axes, time_median_ms, peak_extra_bytes, …")
+      .add_option("file", options->file, "CSV file whose first row names its columns: axes, time_median_ms, peak_extra_bytes, …")
       ->required();
-  command.add_option("--out", options->out, "folder of records that they join")->required();
-  command.add_option("--source", options->source, "where they were measured, unless a column external_source says it");
-  command.add_flag("-q,--quiet", options->quiet, "no summary");
-  return [options](const WorkerProgram&) { return run_import(*options); };
+  command.add_option("--out", options->out, "folder of records to add them to")->required();
+  command.add_option("--source", options->source, "where they were measured, unless the file has a column external_source");
+  command.add_flag("-q,--quiet", options->quiet, "print no summary");
+  return [options](const WorkerProgram& worker) { return run_import(*options, worker); };
 }
 
 }  // namespace attnbench

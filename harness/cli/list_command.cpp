@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "harness/cli/commands.h"
-#include "harness/schema/record.h"
+#include "harness/schema/schema.h"
 #include "harness/sweep/catalogue.h"
 #include "harness/sweep/sweep_file.h"
 #include "harness/text/errors.h"
@@ -36,22 +36,16 @@ void list_methods(const WorkerProgram& worker, bool json) {
   fmt::print("{}", table.render());
 }
 
-void list_columns(bool json) {
-  if (json) {
-    auto all = Json::array();
-    for (const auto& column : columns())
-      all.push_back({{"name", column.name},
-                     {"type", type_name(column.type)},
-                     {"unit", column.unit},
-                     {"group", column.group},
-                     {"description", column.description}});
-    return fmt::print("{}\n", all.dump(2));
-  }
+void list_columns(const WorkerProgram& worker, bool json) {
+  const auto all = columns_json(Catalogue::load(worker).diagnostics());
+  if (json) return fmt::print("{}\n", all.dump(2));
   TextTable table;
   for (const auto* header : {"column", "type", "unit", "group", "description"}) table.add_column(header);
-  for (const auto& c : columns()) table.add_row({c.name, std::string(type_name(c.type)), c.unit, c.group, c.description});
+  for (const auto& c : all) table.add_row({c.at("name"), c.at("type"), c.at("unit"), c.at("group"), c.at("description")});
   fmt::print("{}", table.render());
 }
+
+void list_schema(const WorkerProgram& worker) { fmt::print("{}\n", schema_json(Catalogue::load(worker).diagnostics()).dump(2)); }
 
 // Sweeps of the folder `sweeps` here, or beside the build folder.
 fs::path sweeps_folder() {
@@ -90,11 +84,13 @@ Run add_list_command(CLI::App& command) {
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
-  command.add_option("what", options->what, "methods, sweeps or columns")->check(CLI::IsMember({"methods", "sweeps", "columns"}));
+  command.add_option("what", options->what, "methods, sweeps, columns, or schema (schema.json as it is written beside records)")
+      ->check(CLI::IsMember({"methods", "sweeps", "columns", "schema"}));
   command.add_flag("--json", options->json, "as JSON");
   return [options](const WorkerProgram& worker) {
     if (options->what == "methods") list_methods(worker, options->json);
-    else if (options->what == "columns") list_columns(options->json);
+    else if (options->what == "columns") list_columns(worker, options->json);
+    else if (options->what == "schema") list_schema(worker);
     else list_sweeps(worker, options->json);
     return 0;
   };

@@ -7,6 +7,7 @@
 
 #include "harness/cli/commands.h"
 #include "harness/records/result_folder.h"
+#include "harness/sweep/catalogue.h"
 #include "harness/sweep/shard.h"
 #include "harness/text/errors.h"
 
@@ -31,17 +32,17 @@ std::vector<Part> parts_of(const Options& options) {
     parts.push_back({folder, read_records(folder), read_environment(folder)});
     const auto &first = parts.front(), &part = parts.back();
     if (part.environment.is_null())
-      throw UsageError(fmt::format("{} has no environment.json, which says how its records came about", folder));
+      throw UsageError(fmt::format("{} has no environment.json, which says how its records were measured", folder));
     const auto sweep_of = [](const Part& p) { return p.environment.value("sweep", Json()).dump(); };
     auto different = provenance_differences(first.environment, part.environment);
     if (sweep_of(first) != sweep_of(part))
       different += fmt::format("\n  sweep: {} there, {} here", sweep_of(first), sweep_of(part));
-    if (!different.empty()) throw UsageError(fmt::format("{} came about otherwise than {}:{}", folder, first.folder, different));
+    if (!different.empty()) throw UsageError(fmt::format("{} was not measured like {}:{}", folder, first.folder, different));
   }
   return parts;
 }
 
-// Shards that none of the parts is, "2/4".
+// The shards that none of the parts is, such as "2/4".
 std::vector<std::string> missing_shards(const std::vector<Part>& parts) {
   std::vector<Shard> seen;
   size_t count = 0;
@@ -58,7 +59,7 @@ std::vector<std::string> missing_shards(const std::vector<Part>& parts) {
   return missing;
 }
 
-int run_merge(const Options& options) {
+int run_merge(const Options& options, const WorkerProgram& worker) {
   const auto parts = parts_of(options);
   std::vector<Record> merged;
   std::vector<std::string> duplicates, conflicts;
@@ -78,21 +79,23 @@ int run_merge(const Options& options) {
       from = &part;
     }
   const auto list = [&](const char* what, const std::vector<std::string>& cases) {
-    if (!cases.empty()) fmt::print(stderr, "{} cases {}:\n  {}\n", cases.size(), what, fmt::join(cases, "\n  "));
+    if (!cases.empty()) fmt::print(stderr, "{} cases have {}:\n  {}\n", cases.size(), what, fmt::join(cases, "\n  "));
   };
-  list("twice, the same", duplicates);
-  list(options.keep_latest ? "twice and different, the later kept" : "twice and different", conflicts);
+  list("two equal records", duplicates);
+  list(options.keep_latest ? "two different records, of which the later is kept" : "two different records", conflicts);
   if (!conflicts.empty() && !options.keep_latest)
     throw UsageError("nothing was written; --keep-latest takes the later record of each case");
   const auto missing = missing_shards(parts);
   if (!missing.empty()) fmt::print(stderr, "missing: shard {}\n", fmt::join(missing, ", "));
 
+  const auto diagnostics = Catalogue::load(worker).diagnostics();
   ResultFolder folder(options.out);
   if (!folder.records().empty()) throw UsageError(fmt::format("{} holds records; merge into a new folder", options.out));
   auto environment = parts.front().environment;
   environment.erase("shard");
   environment["merged_from"] = options.folders;
   folder.write_environment(environment);
+  folder.write_schema(diagnostics);
   for (const auto& record : merged) folder.append(record);
   folder.write_csv();
   if (!options.quiet) fmt::print("{}: {} cases from {} folders\n", options.out, merged.size(), parts.size());
@@ -104,10 +107,10 @@ int run_merge(const Options& options) {
 Run add_merge_command(CLI::App& command) {
   const auto options = std::make_shared<Options>();
   command.add_option("folders", options->folders, "folders of records, such as the shards of one sweep")->required();
-  command.add_option("--out", options->out, "folder of all records")->required();
-  command.add_flag("--keep-latest", options->keep_latest, "of records of one case that differ, the later one");
-  command.add_flag("-q,--quiet", options->quiet, "no summary");
-  return [options](const WorkerProgram&) { return run_merge(*options); };
+  command.add_option("--out", options->out, "folder to write all records to")->required();
+  command.add_flag("--keep-latest", options->keep_latest, "take the later of two different records of one case");
+  command.add_flag("-q,--quiet", options->quiet, "print no summary");
+  return [options](const WorkerProgram& worker) { return run_merge(*options, worker); };
 }
 
 }  // namespace attnbench

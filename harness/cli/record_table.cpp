@@ -16,7 +16,7 @@ namespace {
 
 std::string error_text(double error) { return std::isnan(error) ? "–" : fmt::format("{:.1e}", error); }
 
-// How far the 95 % interval reaches from the median.
+// The distance from the median to the farther end of its 95 % interval, in percent of the median.
 std::string interval_text(const Record& r) {
   const auto median = r.number("time_median_ms");
   const auto reach = std::max(r.number("time_ci_high_ms") - median, median - r.number("time_ci_low_ms"));
@@ -56,18 +56,15 @@ std::string plain_text(const Json& value) {
 
 std::vector<const Column*> telling_axes(const std::vector<const Record*>& records, const std::vector<std::string>& apart) {
   std::vector<const Column*> axes;
-  for (const auto& column : columns()) {
-    if (column.group != "case" || column.name == "schema_version") continue;
-    if (std::find(apart.begin(), apart.end(), column.name) != apart.end()) continue;
+  for (const auto& field : fields()) {
+    if (field.role != FieldRole::axis || std::find(apart.begin(), apart.end(), field.name) != apart.end()) continue;
     std::set<std::string> values;
-    for (const auto* record : records) values.insert(plain_text(record->get(column.name)));
-    const auto follows = [&](const char* name, const char* other) {
-      return column.name == name &&
-             std::all_of(records.begin(), records.end(), [&](const auto* r) { return r->get(name) == r->get(other); });
-    };
-    const bool always = column.name == "method" || column.name == "query_len";
-    if ((values.size() < 2 && !always) || follows("key_len", "query_len") || follows("value_dim", "head_dim")) continue;
-    axes.push_back(&column);
+    for (const auto* record : records) values.insert(plain_text(record->get(field.name)));
+    const bool only_follows = !field.follows.empty() && std::all_of(records.begin(), records.end(), [&](const auto* r) {
+      return r->get(field.name) == r->get(field.follows);
+    });
+    const bool always = field.name == "method" || field.name == "query_len";
+    if ((values.size() > 1 || always) && !only_follows) axes.push_back(find_column(field.name));
   }
   return axes;
 }
@@ -106,18 +103,27 @@ TextTable summary_table(const std::vector<Record>& records) {
 }
 
 TextTable column_table(const std::vector<Record>& records, const std::vector<std::string>& names) {
+  std::vector<const Record*> all;
+  for (const auto& record : records) all.push_back(&record);
+  const auto known = table_columns(all);
+  std::vector<std::string> known_names;
+  for (const auto& column : known) known_names.push_back(column.name);
+
   TextTable table;
-  std::vector<std::string> known;
-  for (const auto& column : columns()) known.push_back(column.name);
+  std::vector<std::string> current_names;
   for (const auto& name : names) {
-    const auto* column = find_column(name);
-    if (!column) throw UsageError(fmt::format("unknown column '{}'{}", name, suggestion(name, known)));
-    const bool number = column->type == ColumnType::integer || column->type == ColumnType::number;
+    const auto* former = find_former_name(name);
+    const auto& current = current_names.emplace_back(former ? former->current : name);
+    const auto* column = find_column(current);
+    if (!column && !former && std::find(known_names.begin(), known_names.end(), name) == known_names.end())
+      throw UsageError(fmt::format("unknown column '{}'{}", name, suggestion(name, known_names)));
+    // What is no column is a diagnostic, and those are numbers.
+    const bool number = !column || column->type == ColumnType::integer || column->type == ColumnType::number;
     table.add_column(name, number ? TextTable::Align::right : TextTable::Align::left);
   }
-  for (const auto& record : records) {
+  for (const auto* record : all) {
     std::vector<std::string> cells;
-    for (const auto& name : names) cells.push_back(plain_text(record.get(name)));
+    for (const auto& name : current_names) cells.push_back(plain_text(record->get(name)));
     table.add_row(std::move(cells));
   }
   return table;
@@ -132,7 +138,7 @@ std::string result_in_words(const Record& record) {
 
 std::string record_sheet(const Record& record) {
   std::string sheet, group;
-  for (const auto& column : columns()) {
+  for (const auto& column : table_columns({&record})) {
     if (!record.has(column.name) || column.type == ColumnType::numbers) continue;
     if (column.group != group) sheet += (group.empty() ? "" : "\n") + column.group + "\n";
     group = column.group;

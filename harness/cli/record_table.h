@@ -1,32 +1,34 @@
-// Records as a table for people: what varies among them, then time, memory, error and outcome.
+// Records as tables and text for people.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "harness/text/text_table.h"
 #include "harness/schema/record.h"
+#include "harness/text/text_table.h"
 
 namespace attnbench {
 
-// A value in plain words; nothing for null.
+// A value as text: without quotes, and empty for null.
 std::string plain_text(const Json& value);
 
-// Columns that tell these cases apart, method and query_len in any case; key_len and value_dim not where they only follow
-// query_len and head_dim; never those of `apart`.
+// The axes that tell these cases apart: those that vary, and always method and query_len. Leaves out the axes in `apart`, and an
+// axis that has in every record the value of the axis that it follows.
 std::vector<const Column*> telling_axes(const std::vector<const Record*>& records, const std::vector<std::string>& apart = {});
-// A column of the table for each of them.
+// Adds a column to the table for each of these axes.
 void add_axes(TextTable& table, const std::vector<const Column*>& axes);
 
+// The telling axes, then time, memory, error and outcome.
 TextTable summary_table(const std::vector<Record>& records);
 
-// The named columns as they are stored. Throws UsageError for an unknown one.
+// The named columns as they are stored. A name may be that of a diagnostic that one of the records has, or a former name. Throws
+// UsageError for an unknown one.
 TextTable column_table(const std::vector<Record>& records, const std::vector<std::string>& names);
 
-// One record in words, for the end of a progress line: "1.23 ms, 4.56 MiB" or "skipped: predicted_oom".
+// One record in words, for the end of a progress line: "1.23 ms ±0.5 %, 4.56 MiB above the inputs" or "skipped: …".
 std::string result_in_words(const Record& record);
 
-// Everything one record says, a line a column.
+// Every value of one record, a line for each column.
 std::string record_sheet(const Record& record);
 
 }  // namespace attnbench

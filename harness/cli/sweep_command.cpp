@@ -171,6 +171,7 @@ int run_sweep(const WorkerProgram& worker, const SweepOptions& options) {
     if (record.measured()) predictor.learn(record);
   made_by["ceilings"] = ceilings_json;
   folder.write_environment(made_by);
+  folder.write_schema(catalogue.diagnostics());
   size_t failed = 0;
   try {
     Progress progress(due.size(), verbosity);
@@ -214,7 +215,7 @@ Run add_sweep_command(CLI::App& command) {
       ->allow_extra_args(false);
   command
       .add_option("--set", options->settings,
-                  "an axis or a setting instead of the file's: query_len=512-2048*2, limits.memory=\"4 GiB\"")
+                  "an axis or a setting instead of the file's: query_len=512-2048*2, memory_limit_bytes=\"4 GiB\"")
       ->allow_extra_args(false);
   command.add_option("--shard", options->shard, "a part of the cases, such as 2/8; see merge");
   command.add_flag("--dry-run", options->dry_run, "list the cases with predicted time and memory, and run none");

@@ -17,10 +17,12 @@ Run add_table_command(CLI::App& command) {
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
-  command.add_option("folder", options->folder, "folder with records.jsonl, or such a file")->required();
+  command.add_option("folder", options->folder, "folder with records.jsonl, or such a file itself")->required();
   add_format_option(command, options->format);
-  command.add_option("--columns", options->columns, "stored columns instead of the summary")->delimiter(',');
-  command.add_flag("--json", options->json, "the records as a JSON array");
+  command
+      .add_option("--columns", options->columns, "stored columns to show instead of the summary, such as method,time_median_ms")
+      ->delimiter(',');
+  command.add_flag("--json", options->json, "print the records as a JSON array");
   return [options](const WorkerProgram&) {
     const auto records = read_records(options->folder);
     if (options->json) {

@@ -15,8 +15,7 @@ Published::Published(const std::string& path) {
   if (file.empty()) throw UsageError(fmt::format("{}: empty, expected a row of column names", path));
   const auto& header = file[0].cells;
   std::vector<std::string> known = {"time_ms", "memory_bytes", "outcome", "source"};
-  for (const auto& field : fields())
-    if (field.role == FieldRole::axis) known.emplace_back(field.name);
+  for (auto& axis : axis_names()) known.push_back(std::move(axis));
   for (const auto& name : header)
     if (std::find(known.begin(), known.end(), name) == known.end())
       throw UsageError(fmt::format("{}:{}: unknown column '{}'{}", path, file[0].line, name, suggestion(name, known)));
@@ -28,7 +27,7 @@ Published::Published(const std::string& path) {
     for (size_t c = 0; c < cells.size(); ++c) {
       if (cells[c].empty()) continue;
       const auto& name = header[c];
-      if (const auto* field = find_field(name); field && field->role == FieldRole::axis) {
+      if (find_axis(name)) {
         row.axes.emplace_back(name, cells[c]);
         continue;
       }

@@ -1,4 +1,4 @@
-// Values published elsewhere, that a sweep file refers to so that tables can show them beside our own.
+// Values published elsewhere. A sweep file names the file that holds them, and tables show them beside the measured ones.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace attnbench {
 
-// A CSV file whose columns are axes (a row holds for every case that agrees with its non-empty cells) and some of time_ms,
-// memory_bytes, outcome and source.
+// A CSV file. Its columns are axes and some of time_ms, memory_bytes, outcome and source. A row applies to every case that has
+// the same values as the cells of its axes; an empty cell applies to any value.
 class Published {
  public:
   Published() = default;
-  // Throws UsageError with file and line, and the known column names.
+  // Throws UsageError with file and line; for an unknown column also with the known ones.
   explicit Published(const std::string& path);
 
-  // Sets the published_… columns of the case's record from the rows that match it.
+  // Sets the published_… columns of the record from the rows that apply to its case.
   void annotate(Record& record) const;
 
  private:

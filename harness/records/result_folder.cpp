@@ -13,6 +13,7 @@
 #include <iterator>
 #include <unordered_map>
 
+#include "harness/schema/schema.h"
 #include "harness/text/csv.h"
 #include "harness/text/errors.h"
 
@@ -27,10 +28,10 @@ namespace fs = std::filesystem;
 
 struct Log {
   std::vector<Record> records;
-  size_t whole_bytes = 0;  // up to the end of the last whole line
+  size_t whole_bytes = 0;  // length up to the end of the last whole line
 };
 
-// Throws std::invalid_argument for a record that does not say what was run, or what came of it.
+// Throws std::invalid_argument for a record that lacks an axis or the outcome.
 void check_whole(const Record& record) {
   if (!record.has("outcome")) throw std::invalid_argument("it has no outcome");
   for (const auto& field : fields())
@@ -39,7 +40,7 @@ void check_whole(const Record& record) {
 }
 
 Log parse_log(const std::string& path) {
-  // A device may have no end.
+  // Reading a device might never end.
   if (!fs::is_regular_file(path)) throw UsageError(fmt::format("{}: not a regular file", path));
   std::ifstream file(path, std::ios::binary);
   if (!file) fail(path, "read");
@@ -55,7 +56,7 @@ Log parse_log(const std::string& path) {
     try {
       auto record = Record::parse(Json::parse(text.begin() + std::ptrdiff_t(begin), text.begin() + std::ptrdiff_t(end)));
       check_whole(record);
-      if (torn) return log;  // whole JSON without its line end: its writer was killed at the last byte; run it again
+      if (torn) return log;  // The writer was killed before it wrote the line end. The case is run again.
       const auto [at, fresh] = index.emplace(record.key(), log.records.size());
       if (fresh) log.records.push_back(std::move(record));
       else log.records[at->second] = std::move(record);
@@ -75,6 +76,12 @@ void write_all(int file, const std::string& text, const std::string& path) {
     if (count < 0) fail(path, "write");
     done += size_t(count);
   }
+}
+
+// Numbers as JSON has them, text neutralised.
+std::string csv_cell(const Json& value) {
+  if (value.is_null()) return "";
+  return value.is_string() ? csv_text(value.get<std::string>()) : value.dump();
 }
 
 std::string joined(const std::string& folder, const char* name) { return (fs::path(folder) / name).string(); }
@@ -97,7 +104,7 @@ void replace_file(const std::string& folder, const std::string& name, const std:
   const auto path = joined(folder, name.c_str()), temporary = path + ".new";
   try {
     FileDescriptor file;
-    unlink(temporary.c_str());  // of a run that was killed
+    unlink(temporary.c_str());  // A killed run may have left one.
     file.open(temporary, O_WRONLY | O_CREAT | O_EXCL);
     write_all(file, text, path);
   } catch (...) {
@@ -132,7 +139,7 @@ ResultFolder::ResultFolder(std::string path) : path_(std::move(path)) {
   const auto log_path = joined(path_, "records.jsonl");
   log_.open(log_path, O_RDWR | O_CREAT | O_APPEND);
   auto log = parse_log(log_path);
-  if (ftruncate(log_, off_t(log.whole_bytes)) != 0) fail(log_path, "cut a torn line off");
+  if (ftruncate(log_, off_t(log.whole_bytes)) != 0) fail(log_path, "cut off a torn line");
   records_ = std::move(log.records);
 }
 
@@ -149,7 +156,7 @@ void ResultFolder::append(const Record& record) {
     write_all(log_, record.to_json().dump(-1, ' ', false, Json::error_handler_t::replace) + "\n", path);
     if (fdatasync(log_) != 0 && errno != EINVAL) fail(path, "write");
   } catch (const UsageError&) {
-    // A full disk may have taken half a line.
+    // Half a line may have been written before the disk was full.
     if (before >= 0 && ftruncate(log_, before) != 0) throw;
     throw;
   }
@@ -183,6 +190,10 @@ void ResultFolder::write_environment(const Json& environment) {
   replace_file(path_, "environment.json", environment.dump(2) + "\n");
 }
 
+void ResultFolder::write_schema(const Json& diagnostics) const {
+  replace_file(path_, kSchemaFile, schema_json(diagnostics).dump(2) + "\n");
+}
+
 void ResultFolder::write_csv() const { replace_file(path_, "records.csv", records_csv(records_)); }
 
 std::string provenance_differences(const Json& before, const Json& now) {
@@ -197,22 +208,17 @@ std::string provenance_differences(const Json& before, const Json& now) {
   return text;
 }
 
-std::string csv_cell(const Record& record, const Column& column) {
-  const auto& value = record.get(column.name);
-  if (value.is_null()) return "";
-  return value.is_string() ? csv_text(value.get<std::string>()) : value.dump();
-}
-
 std::string records_csv(const std::vector<Record>& records) {
-  // Lists of samples stay in records.jsonl.
+  std::vector<const Record*> all;
+  for (const auto& record : records) all.push_back(&record);
+  auto columns = table_columns(all);
+  std::erase_if(columns, [](const Column& column) { return column.type == ColumnType::numbers; });
   std::vector<std::string> cells;
-  for (const auto& column : columns())
-    if (column.type != ColumnType::numbers) cells.push_back(column.name);
+  for (const auto& column : columns) cells.push_back(csv_text(column.name));
   auto csv = csv_row(cells);
-  for (const auto& record : records) {
+  for (const auto* record : all) {
     cells.clear();
-    for (const auto& column : columns())
-      if (column.type != ColumnType::numbers) cells.push_back(csv_cell(record, column));
+    for (const auto& column : columns) cells.push_back(csv_cell(record->get(column.name)));
     csv += csv_row(cells);
   }
   return csv;

@@ -1,4 +1,5 @@
-// A folder of results: records.jsonl, one record a line, appended as cases end; records.csv and environment.json beside it.
+// A folder of results. records.jsonl holds one record a line and grows as cases end. Beside it are records.csv, environment.json
+// (the build, the machine and the settings) and schema.json (what the axes and columns of the records are).
 #pragma once
 
 #include <string>
@@ -8,21 +9,23 @@
 
 namespace attnbench {
 
-// The records of a folder (or of one records.jsonl), the last of each case, in the order of their first appearance. A torn
-// last line, as a killed run leaves it, is passed over. Throws UsageError with file and line for anything else malformed.
+// The records of a folder or of one records.jsonl: the last record of each case, in the order in which the cases first appear.
+// Passes over a torn last line, which a killed run leaves behind. Throws UsageError with file and line for any other malformed
+// line.
 std::vector<Record> read_records(const std::string& folder_or_file);
 
-// The folder's environment.json; null when there is none. Throws UsageError when it is no JSON object.
+// The folder's environment.json; null when there is none. Throws UsageError when it is not a JSON object.
 Json read_environment(const std::string& folder);
 
-// Closes its file when it goes.
+// Closes its file when it is destroyed.
 class FileDescriptor {
  public:
   FileDescriptor() = default;
   ~FileDescriptor();
   FileDescriptor(const FileDescriptor&) = delete;
   FileDescriptor& operator=(const FileDescriptor&) = delete;
-  // Closes what was open. Throws UsageError naming the path, also for a symbolic link: it could lead out of the folder.
+  // Closes the file that was open before. Throws UsageError naming the path, also when it is a symbolic link, which could lead
+  // out of the folder.
   void open(const std::string& path, int flags);
   operator int() const { return descriptor_; }
 
@@ -30,18 +33,18 @@ class FileDescriptor {
   int descriptor_ = -1;
 };
 
-// With the folders above it. Throws UsageError naming it.
+// Makes the folder and the folders above it. Throws UsageError naming it.
 void make_folder(const std::string& path);
 
-// The folder's file in one step, so that nobody sees half of it. Throws UsageError naming it; the one before stays then. Nothing
-// is written through a symbolic link.
+// Replaces a file of the folder in one step, so that nobody reads half of it. Throws UsageError naming the file, and leaves the
+// one that was there. Writes nothing through a symbolic link.
 void replace_file(const std::string& folder, const std::string& name, const std::string& text);
 
-// A folder that this process alone writes to.
+// A folder that no other process writes to as long as this object lives.
 class ResultFolder {
  public:
-  // Makes the folder, and cuts a torn last line off its records. Throws UsageError naming the process that has it open, or
-  // the file that cannot be written.
+  // Makes the folder, and cuts a torn last line off its records. Throws UsageError naming the process that has the folder open,
+  // or the file that cannot be written.
   explicit ResultFolder(std::string path);
   ResultFolder(const ResultFolder&) = delete;
   ResultFolder& operator=(const ResultFolder&) = delete;
@@ -50,16 +53,18 @@ class ResultFolder {
   const std::vector<Record>& records() const { return records_; }
   const Record* find(const std::string& key) const;
 
-  // On disk when it returns. Throws UsageError naming the file; earlier records stay whole.
+  // The record is on disk when this returns. Throws UsageError naming the file; earlier records stay whole.
   void append(const Record& record);
 
-  // Moves the records to records.previous.jsonl, over what is there, and begins anew.
+  // Moves the records to records.previous.jsonl, replacing an older one, and starts without records.
   void set_aside();
 
   // Null when there is none yet.
   Json environment() const;
   void write_environment(const Json& environment);
-  // records.csv from all records; replaced in one step.
+  // Writes schema.json; `diagnostics` as for schema_json().
+  void write_schema(const Json& diagnostics) const;
+  // Writes all records to records.csv.
   void write_csv() const;
 
  private:
@@ -68,12 +73,12 @@ class ResultFolder {
   std::vector<Record> records_;
 };
 
-// Records that stand together must have come about alike: what in `now` differs from `before` of the environment and settings
-// that environment.json holds, a line each; empty when nothing does.
+// Records of one folder must come from the same build, machine and settings. Returns a line for each value of the environment and
+// the settings in `now` that differs from `before`; both are contents of an environment.json.
 std::string provenance_differences(const Json& before, const Json& now);
 
-// The cell of one record in records.csv: plain numbers, text neutralised.
-std::string csv_cell(const Record& record, const Column& column);
+// The contents of records.csv: the columns of table_columns() without lists of samples, which stay in records.jsonl. Text that a
+// spreadsheet would take for a formula is neutralised.
 std::string records_csv(const std::vector<Record>& records);
 
 }  // namespace attnbench

@@ -1,9 +1,5 @@
 #include "harness/schema/case.h"
 
-#include <sched.h>
-#include <unistd.h>
-
-#include <charconv>
 #include <cmath>
 #include <stdexcept>
 
@@ -30,86 +26,174 @@ std::string number_text(double number) {
 }  // namespace
 
 void Case::complete() {
-  if (key_len == 0) key_len = query_len;
-  if (value_dim == 0) value_dim = head_dim;
+  for (const auto& field : fields())
+    if (!field.follows.empty() && get(*this, field) == 0) set(*this, field, get(*this, *find_field(field.follows)));
   if (decodes()) causal = true;
   if (threads == 0) threads = available_processors();
   if (memory_limit_bytes == 0 && device == "cpu") memory_limit_bytes = available_memory_bytes();
 }
 
+std::string_view kind_name(AxisKind kind) {
+  constexpr std::string_view names[] = {"length", "size", "contents", "execution"};
+  return names[size_t(kind)];
+}
+
 const std::vector<Field>& fields() {
   using enum FieldRole;
   static const std::vector<Field> all = {
-      {"method", axis, &Case::method, "", "attention method, with its options: linear or linear:chunk=256"},
-      {"device", axis, &Case::device, "", "where it runs", {"cpu", "cuda"}},
-      {"dtype", axis, &Case::dtype, "", "type of q, k and v", {"float32", "float64", "bfloat16", "float16"}},
-      {"protocol",
-       axis,
-       &Case::protocol,
-       "",
-       "what one call does; decode: one token after query_len others, prefill: those others (both causal)",
-       {"forward", "forward_backward", "prefill", "decode"}},
-      {"batch", axis, &Case::batch, "", "batch size B", {}, 1},
-      {"heads", axis, &Case::heads, "", "heads H", {}, 1},
-      {"query_len", axis, &Case::query_len, "", "queries N, the sequence length", {}, 1},
-      {"key_len", axis, &Case::key_len, "", "keys L; by default as many as queries", {}, 1},
-      {"head_dim", axis, &Case::head_dim, "", "size D of a query and a key", {}, 1},
-      {"value_dim", axis, &Case::value_dim, "", "size M of a value; by default as head_dim", {}, 1},
-      {"causal", axis, &Case::causal, "", "query i sees keys 0…i only"},
-      {"key_lengths", axis, &Case::key_lengths, "", "valid keys of each batch entry: full, uniform (on 1…L) or a number"},
-      {"inputs",
-       axis,
-       &Case::inputs,
-       "",
-       "distribution of q and k: normal, clustered around 16 shared centres, or a block of 64 positions repeated",
-       {"normal", "clustered", "repeated"}},
-      {"threads", axis, &Case::threads, "", "threads of the CPU; by default every processor", {}, 1},
-      {"cache", axis, &Case::cache, "", "state of the caches when a call starts", {"warm", "cold"}},
-      {"allocation",
-       axis,
-       &Case::allocation,
-       "",
-       "large blocks on the CPU: kept from call to call, as GPU allocators do, or fresh from the system, page faults included",
-       {"kept", "fresh"}},
-      {"graph", axis, &Case::graph, "",
-       "on a GPU: the call is captured in a CUDA graph and replayed; of decode 32 steps at once"},
-      {"seed", axis, &Case::seed, "", "seed of the inputs"},
-      {"memory_limit_bytes",
-       setting,
-       &Case::memory_limit_bytes,
-       "B",
-       "memory budget: predicted to need more, a case is not run; by default (0) what is available",
-       {},
-       0,
-       "limits.memory"},
-      {"deadline_s", setting, &Case::deadline_s, "s", "a case that runs longer is ended", {}, 0.001, "limits.seconds"},
-      {"warmup_s", setting, &Case::warmup_s, "s", "warm-up before the first sample, one call at least", {}, 0, "timing.warmup"},
-      {"min_samples", setting, &Case::min_samples, "", "fewest samples", {}, 5, "timing.min_samples"},
-      {"noise_target",
-       setting,
-       &Case::noise_target,
-       "",
-       "sampling stops when the 95 % interval of the median is this narrow (half width over median)",
-       {},
-       0,
-       "timing.noise_target"},
-      {"time_budget_s", setting, &Case::time_budget_s, "s", "or when sampling has taken this long", {}, 0, "timing.seconds"},
-      {"processes",
-       setting,
-       &Case::processes,
-       "",
-       "processes that measure the case one after another; with several the median and its interval are those of their medians",
-       {},
-       1,
-       "timing.processes"},
-      {"injected_slowdown_percent",
-       setting,
-       &Case::injected_slowdown_percent,
-       "",
-       "for tests of comparisons: so much time is wasted after each timed call, in percent of the call's",
-       {},
-       0,
-       "timing.injected_slowdown"},
+      {.name = "method",
+       .role = axis,
+       .member = &Case::method,
+       .description = "attention method with its options, such as linear or linear:chunk=256",
+       .compared = true},
+      {.name = "device",
+       .role = axis,
+       .member = &Case::device,
+       .description = "device that runs the method",
+       .choices = {"cpu", "cuda"},
+       .compared = true},
+      {.name = "dtype",
+       .role = axis,
+       .member = &Case::dtype,
+       .description = "dtype of q, k and v",
+       .choices = {"float32", "float64", "bfloat16", "float16"}},
+      {.name = "protocol",
+       .role = axis,
+       .member = &Case::protocol,
+       .description =
+           "what one call does; prefill takes in query_len tokens, decode one token after query_len others (both causal)",
+       .choices = {"forward", "forward_backward", "prefill", "decode"}},
+      {.name = "batch", .role = axis, .member = &Case::batch, .description = "batch size B", .min = 1, .kind = AxisKind::length},
+      {.name = "heads",
+       .role = axis,
+       .member = &Case::heads,
+       .description = "number of heads H",
+       .min = 1,
+       .kind = AxisKind::size},
+      {.name = "query_len",
+       .role = axis,
+       .member = &Case::query_len,
+       .description = "number of queries N, the sequence length",
+       .min = 1,
+       .kind = AxisKind::length},
+      {.name = "key_len",
+       .role = axis,
+       .member = &Case::key_len,
+       .description = "number of keys L; by default as many as queries",
+       .min = 1,
+       .kind = AxisKind::length,
+       .follows = "query_len"},
+      {.name = "head_dim",
+       .role = axis,
+       .member = &Case::head_dim,
+       .description = "dimension D of a query and of a key",
+       .min = 1,
+       .kind = AxisKind::size},
+      {.name = "value_dim",
+       .role = axis,
+       .member = &Case::value_dim,
+       .description = "dimension M of a value; by default head_dim",
+       .min = 1,
+       .kind = AxisKind::size,
+       .follows = "head_dim"},
+      {.name = "causal", .role = axis, .member = &Case::causal, .description = "whether query i sees only the keys 0 to i"},
+      {.name = "key_lengths",
+       .role = axis,
+       .member = &Case::key_lengths,
+       .description = "number of valid keys of each batch entry: full, uniform (drawn from 1 to L) or a number",
+       .kind = AxisKind::contents},
+      {.name = "inputs",
+       .role = axis,
+       .member = &Case::inputs,
+       .description =
+           "distribution of q and k: normal, clustered around 16 shared centres, or 64 positions repeated over and over",
+       .choices = {"normal", "clustered", "repeated"},
+       .kind = AxisKind::contents,
+       .since = 2,
+       .before = "normal"},
+      {.name = "threads",
+       .role = axis,
+       .member = &Case::threads,
+       .description = "number of CPU threads; by default one for every processor",
+       .min = 1},
+      {.name = "cache",
+       .role = axis,
+       .member = &Case::cache,
+       .description = "state of the CPU caches when a call starts",
+       .choices = {"warm", "cold"}},
+      {.name = "allocation",
+       .role = axis,
+       .member = &Case::allocation,
+       .description =
+           "where large blocks of CPU memory come from: kept from the call before, as GPU allocators do it, or fresh from "
+           "the system, with the page faults in the time",
+       .choices = {"kept", "fresh"},
+       .since = 3,
+       .before = "fresh"},
+      {.name = "graph",
+       .role = axis,
+       .member = &Case::graph,
+       .description = "whether a GPU replays the call from a CUDA graph; for decode a graph holds 32 steps",
+       .compared = true,
+       .since = 3,
+       .before = false},
+      {.name = "seed", .role = axis, .member = &Case::seed, .description = "seed of the inputs", .kind = AxisKind::contents},
+      {.name = "memory_limit_bytes",
+       .role = setting,
+       .member = &Case::memory_limit_bytes,
+       .description =
+           "memory budget, such as \"11 GiB\"; a case predicted to need more is skipped; by default (0) the memory available",
+       .unit = "B",
+       .section = "limits",
+       .former_key = "limits.memory"},
+      {.name = "deadline_s",
+       .role = setting,
+       .member = &Case::deadline_s,
+       .description = "wall time after which a case is ended",
+       .unit = "s",
+       .min = 0.001,
+       .section = "limits",
+       .former_key = "limits.seconds"},
+      {.name = "warmup_s",
+       .role = setting,
+       .member = &Case::warmup_s,
+       .description = "time spent on calls before the first sample; there is at least one such call",
+       .unit = "s",
+       .section = "timing",
+       .former_key = "timing.warmup"},
+      {.name = "min_samples",
+       .role = setting,
+       .member = &Case::min_samples,
+       .description = "number of samples that are taken at least",
+       .min = 5,
+       .section = "timing"},
+      {.name = "noise_target",
+       .role = setting,
+       .member = &Case::noise_target,
+       .description = "sampling stops when half the width of the 95 % interval of the median, over the median, is at most this",
+       .section = "timing"},
+      {.name = "time_budget_s",
+       .role = setting,
+       .member = &Case::time_budget_s,
+       .description = "sampling also stops when it has taken this long",
+       .unit = "s",
+       .section = "timing",
+       .former_key = "timing.seconds"},
+      {.name = "processes",
+       .role = setting,
+       .member = &Case::processes,
+       .description =
+           "number of processes that measure the case one after another; with several, the median and its interval are "
+           "those of the processes' medians",
+       .min = 1,
+       .section = "timing"},
+      {.name = "injected_slowdown_percent",
+       .role = setting,
+       .member = &Case::injected_slowdown_percent,
+       .description = "for tests of comparisons: time wasted after each timed call, in percent of the call's time",
+       .section = "timing",
+       .former_key = "timing.injected_slowdown",
+       .test_hook = true},
   };
   return all;
 }
@@ -118,6 +202,18 @@ const Field* find_field(std::string_view name) {
   for (const auto& field : fields())
     if (field.name == name) return &field;
   return nullptr;
+}
+
+const Field* find_axis(std::string_view name) {
+  const auto* field = find_field(name);
+  return field && field->role == FieldRole::axis ? field : nullptr;
+}
+
+std::vector<std::string> axis_names() {
+  std::vector<std::string> names;
+  for (const auto& field : fields())
+    if (field.role == FieldRole::axis) names.emplace_back(field.name);
+  return names;
 }
 
 Json get(const Case& c, const Field& field) {
@@ -137,12 +233,12 @@ void set(Case& c, const Field& field, const Json& value) {
     c.*(*flag) = value.get<bool>();
   } else if (const auto* integer = std::get_if<int64_t Case::*>(&field.member)) {
     if (!value.is_number_integer() || value.get<double>() > 9.2e18) refuse(field, value.dump(), "a whole number");
-    if (value.get<double>() < field.least) refuse(field, value.dump(), "at least " + number_text(field.least));
+    if (value.get<double>() < field.min) refuse(field, value.dump(), "at least " + number_text(field.min));
     c.*(*integer) = value.get<int64_t>();
   } else {
     const auto member = std::get<double Case::*>(field.member);
     if (!value.is_number() || !std::isfinite(value.get<double>())) refuse(field, value.dump(), "a number");
-    if (value.get<double>() < field.least) refuse(field, value.dump(), "at least " + number_text(field.least));
+    if (value.get<double>() < field.min) refuse(field, value.dump(), "at least " + number_text(field.min));
     c.*member = value.get<double>();
   }
 }
@@ -155,9 +251,21 @@ void set_text(Case& c, const Field& field, const std::string& text) {
   set(c, field, value);
 }
 
+void set_to_default(Case& c, const Field& field) {
+  std::visit([&](auto member) { c.*member = Case().*member; }, field.member);
+}
+
+bool is_default(const Case& c, const Field& field) {
+  auto not_given = c;
+  set_to_default(not_given, field);
+  not_given.complete();
+  return get(not_given, field) == get(c, field);
+}
+
 Json to_json(const Case& c) {
   Json json;
-  for (const auto& field : fields()) json[std::string(field.name)] = get(c, field);
+  for (const auto& field : fields())
+    if (!field.test_hook || get(c, field) != get(Case(), field)) json[std::string(field.name)] = get(c, field);
   return json;
 }
 

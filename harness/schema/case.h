@@ -1,5 +1,5 @@
-// One case: what is to be measured, under what limits. Its fields are declared once, in `fields()`; the command line,
-// sweep files, records, and both programs' JSON are made from that table.
+// One case: what is measured, and under which limits. Its fields are declared once, in `fields()`; the command line, sweep files,
+// records, tables, analyses, figures and the messages between driver and worker are made from that table.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 inline constexpr int64_t kCountedCalls = 100;
 
 struct Case {
-  // What is measured. Two records of equal axes are of the same case.
+  // Axes: what is measured. Two records with equal axes are records of the same case.
   std::string method;
   std::string device = "cpu";
   std::string dtype = "float32";
@@ -25,20 +25,20 @@ struct Case {
   int64_t batch = 1;
   int64_t heads = 8;
   int64_t query_len = 1024;
-  int64_t key_len = 0;  // 0 until complete(): as query_len
+  int64_t key_len = 0;  // 0 until complete(), which sets it to query_len
   int64_t head_dim = 64;
-  int64_t value_dim = 0;  // 0 until complete(): as head_dim
+  int64_t value_dim = 0;  // 0 until complete(), which sets it to head_dim
   bool causal = false;
   std::string key_lengths = "full";
   std::string inputs = "normal";
-  int64_t threads = 0;  // 0 until complete(): every processor this process may use
+  int64_t threads = 0;  // 0 until complete(), which sets it to the number of processors that this process may use
   std::string cache = "warm";
   std::string allocation = "kept";
   bool graph = false;
   int64_t seed = 0;
 
-  // Under what limits, and when to stop sampling.
-  int64_t memory_limit_bytes = 0;  // 0: what is available; on the CPU until complete(), on a GPU until the case is planned
+  // Settings: the limits of the case, and when to stop sampling.
+  int64_t memory_limit_bytes = 0;  // 0: what is available. complete() fills it in on the CPU, the plan of the case on a GPU.
   double deadline_s = 120;
   double warmup_s = 0.05;
   int64_t min_samples = 5;
@@ -47,39 +47,68 @@ struct Case {
   int64_t processes = 1;
   double injected_slowdown_percent = 0;
 
-  // Fills what follows from other fields or from the machine. Decoding is causal, whatever was said.
+  // Fills in the fields that were not given from the other fields or from the machine. Makes decoding causal.
   void complete();
   bool decodes() const { return protocol == "prefill" || protocol == "decode"; }
 };
 
 enum class FieldRole { axis, setting };
 
+// What an axis describes. Predictions, analyses, tables and figures go by this, so that none of them lists the axes.
+enum class AxisKind {
+  length,     // query_len, and what a sweep varies together with it; the points of one curve differ only in axes of this kind
+  size,       // another extent of the tensors
+  contents,   // the values that the tensors hold
+  execution,  // how a call is made; the predictor of times learns a slowdown for each combination of these
+};
+std::string_view kind_name(AxisKind kind);
+
 // One field of Case.
 struct Field {
-  std::string_view name;  // as a record column, a sweep axis and (with dashes) an option of the command line
+  std::string_view name;  // of the record column, of the axis or setting in a sweep file and, with dashes, of the option
   FieldRole role;
   std::variant<std::string Case::*, int64_t Case::*, double Case::*, bool Case::*> member;
-  std::string_view unit;
   std::string_view description;
-  std::vector<std::string_view> choices = {};  // of text fields; empty = any
-  double least = 0;                            // of numbers
-  std::string_view sweep_key = {};             // of settings: where a sweep file has it, such as "limits.memory"
+  std::string_view unit = {};
+  std::vector<std::string_view> choices = {};  // the values that a text field may have; empty means any
+  double min = 0;                              // the smallest value that a number may have
+
+  // For axes.
+  AxisKind kind = AxisKind::execution;
+  bool compared = false;          // whether `analyse` looks for crossovers between series that differ in this axis
+  std::string_view follows = {};  // the axis whose value this one takes when it is not given
+  int64_t since = 1;              // the first schema version whose records have this axis,
+  Json before = nullptr;          // and the value that records of earlier versions were measured with
+
+  // For settings.
+  std::string_view section = {};     // the section of a sweep file that holds it, under its own name
+  std::string_view former_key = {};  // "section.key" in sweep files from before the key was the name
+  bool test_hook = false;            // for tests only: left out of requests and records unless it was set
 };
 
 const std::vector<Field>& fields();
 // Null when there is no such field.
 const Field* find_field(std::string_view name);
+// Null when there is no such field or it is a setting.
+const Field* find_axis(std::string_view name);
+std::vector<std::string> axis_names();
 
 Json get(const Case& c, const Field& field);
 // Throws std::invalid_argument naming the field, its value and what was expected.
 void set(Case& c, const Field& field, const Json& value);
-// The same from text as a user writes it.
+// The same for a value in the form in which a user types it.
 void set_text(Case& c, const Field& field, const std::string& text);
+// Undoes what complete(), set() or set_text() did to the field.
+void set_to_default(Case& c, const Field& field);
+// Whether the field has the value that complete() would give it if it had not been given.
+bool is_default(const Case& c, const Field& field);
 
+// Every field; test hooks only where they were set.
 Json to_json(const Case& c);
-Case case_from_json(const Json& json);  // throws std::invalid_argument
+// Throws std::invalid_argument naming what is unknown, missing or of a wrong value.
+Case case_from_json(const Json& json);
 
-// The axes of a case or of a record as one line of text: equal for the same case, different for another.
+// The axes of a case or of a record as one line of text. Two lines are equal exactly when the cases are the same.
 std::string case_key(const Json& axes_and_more);
 
 }  // namespace attnbench

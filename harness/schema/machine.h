@@ -1,4 +1,4 @@
-// What this process may use of the machine.
+// The processors and the memory that this process may use.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +6,12 @@
 
 namespace attnbench {
 
-// Processors this process may run on.
+// How many processors this process may run on.
 int64_t available_processors();
-std::vector<int> available_processor_numbers();  // the system's; empty where it does not say
+// The system's numbers of these processors; empty where the system does not report them.
+std::vector<int> available_processor_numbers();
 
-// Memory that can be taken without swapping, within the control group's limit.
+// How much memory can be allocated without swapping and within the limit of the control group.
 int64_t available_memory_bytes();
 
 }  // namespace attnbench

@@ -1,5 +1,6 @@
 #include "harness/schema/record.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -14,130 +15,157 @@ ColumnType type_of(const Field& field) {
   return std::holds_alternative<int64_t Case::*>(field.member) ? ColumnType::integer : ColumnType::number;
 }
 
+Column column_of(const Field& field) {
+  return {std::string(field.name), type_of(field), std::string(field.unit), field.role == FieldRole::axis ? "case" : "setting",
+          std::string(field.description)};
+}
+
 std::vector<Column> declare() {
   using enum ColumnType;
   std::vector<Column> all = {{"schema_version", integer, "", "case", "version of this set of columns"}};
   for (const auto role : {FieldRole::axis, FieldRole::setting})
     for (const auto& field : fields())
-      if (field.role == role)
-        all.push_back({std::string(field.name), type_of(field), std::string(field.unit),
-                       role == FieldRole::axis ? "case" : "setting", std::string(field.description)});
+      if (field.role == role && !field.test_hook) all.push_back(column_of(field));
   const std::vector<Column> results = {
       {"outcome", text, "", "outcome", "measured, skipped or failed"},
       {"failure_kind", text, "", "outcome",
-       "why skipped (unsupported, predicted_oom, predicted_timeout) or failed (oom, invalid, error, crashed, timeout, protocol)"},
+       "why it was skipped (unsupported, predicted_oom, predicted_timeout) or failed (oom, invalid, error, crashed, timeout, "
+       "protocol)"},
       {"reason", text, "", "outcome", "the same in words"},
-      {"implementation", text, "", "outcome", "what ran, such as aten/chunked or sdpa/flash_attention"},
-      {"implausible", text, "", "outcome", "which ceiling of the machine the time would break, if any"},
-      {"external_source", text, "", "outcome", "where a record comes from that was not measured by this program; see import"},
-      {"finished_at", text, "", "outcome", "when the record was written, UTC"},
-      {"worker_s", number, "s", "outcome", "wall time of the whole case, process start to end"},
-      {"measured_s", number, "s", "outcome", "of it, time inside calls of the method: first call, warm-up, samples, memory pass"},
+      {"implementation", text, "", "outcome", "implementation that ran, such as aten/chunked or sdpa/flash_attention"},
+      {"implausible", text, "", "outcome",
+       "why the machine cannot be this fast, where the time breaks one of its measured ceilings"},
+      {"external_source", text, "", "outcome", "where a record comes from that was imported instead of measured by this program"},
+      {"finished_at", text, "", "outcome", "when the record was written, in UTC"},
+      {"worker_s", number, "s", "outcome", "wall time of the whole case, from the start of the process to its end"},
+      {"measured_s", number, "s", "outcome",
+       "the part of worker_s spent inside calls of the method: first call, warm-up, samples, memory pass"},
 
-      {"time_first_ms", number, "ms", "time", "first call at this size"},
-      {"time_median_ms", number, "ms", "time", "median of the samples, a call; with several processes, of their medians"},
+      {"time_first_ms", number, "ms", "time", "time of the first call at this size"},
+      {"time_median_ms", number, "ms", "time",
+       "median of the samples, for one call; with several processes, median of their medians"},
       {"time_q1_ms", number, "ms", "time", "first quartile of the samples"},
       {"time_q3_ms", number, "ms", "time", "third quartile of the samples"},
-      {"time_ci_low_ms", number, "ms", "time", "95 % bootstrap interval of that median: low end"},
-      {"time_ci_high_ms", number, "ms", "time", "high end"},
+      {"time_ci_low_ms", number, "ms", "time", "low end of the 95 % bootstrap interval of time_median_ms"},
+      {"time_ci_high_ms", number, "ms", "time", "high end of that interval"},
       {"time_ci_scope", text, "", "time",
-       "what it speaks for: within process (later processes may differ by more), or across processes"},
-      {"process_medians_ms", numbers, "ms", "time", "the median of each process, in order, where there are several"},
-      {"samples", integer, "", "time", "samples taken; none is dropped"},
-      {"calls_per_sample", integer, "", "time", "calls a sample, so that a sample lasts at least 1 ms"},
-      {"warmup_calls", integer, "", "time", "calls before the first sample"},
-      {"stop_reason", text, "", "time", "why sampling stopped: noise_target, time_budget, or turns with other processes"},
-      {"time_per_sample_ms", number, "ms", "time", "median divided by the batch size"},
-      {"time_samples_ms", numbers, "ms", "time", "every sample, in order; on a GPU between CUDA events"},
+       "what the interval covers: within process (another process may differ by more) or across processes"},
+      {"process_medians_ms", numbers, "ms", "time", "median of each process, in order, where there are several"},
+      {"samples", integer, "", "time", "number of samples taken; none is dropped"},
+      {"calls_per_sample", integer, "", "time", "number of calls in a sample, so that a sample takes at least 1 ms"},
+      {"warmup_calls", integer, "", "time", "number of calls before the first sample"},
+      {"stop_reason", text, "", "time",
+       "why sampling stopped: noise_target, time_budget, or turns, when it took turns with another process"},
+      {"time_per_sample_ms", number, "ms", "time", "time_median_ms divided by the batch size"},
+      {"time_samples_ms", numbers, "ms", "time", "every sample, in order; on a GPU the time between CUDA events"},
       {"wall_median_ms", number, "ms", "time",
-       "on a GPU: median by the host's clock, from before a call is launched until the GPU is idle"},
-      {"wall_samples_ms", numbers, "ms", "time", "every sample by that clock"},
+       "on a GPU: median by the host's clock, from before the launch of a call until the GPU is idle"},
+      {"wall_samples_ms", numbers, "ms", "time", "on a GPU: every sample by the host's clock"},
 
       {"input_bytes", integer, "B", "memory",
-       "q, k, v, key lengths and, for backward, the gradient of the output; of one token for decode"},
-      {"output_bytes", integer, "B", "memory", "the output and, for backward, the gradients of q, k and v"},
-      {"state_bytes", integer, "B", "memory", "the decoding state, after the last token"},
-      {"saved_bytes", integer, "B", "memory", "what forward keeps alive for backward besides its inputs"},
+       "size of q, k, v, the key lengths and, for backward, the gradient of the output; for decode, of one token"},
+      {"output_bytes", integer, "B", "memory", "size of the output and, for backward, of the gradients of q, k and v"},
+      {"state_bytes", integer, "B", "memory", "size of the decoding state after the last token"},
+      {"saved_bytes", integer, "B", "memory", "memory that forward keeps alive for backward besides its inputs"},
       {"peak_allocated_bytes", integer, "B", "memory",
-       "most memory of tensors alive at once, inputs and decoding state included"},
+       "peak memory of all tensors alive at once, with the inputs and the decoding state"},
       {"peak_extra_bytes", integer, "B", "memory",
-       "the same above the inputs; for decode the state and what one step takes above it"},
-      {"peak_extra_bytes_per_sample", number, "B", "memory", "the same divided by the batch size"},
+       "the part of peak_allocated_bytes above the inputs; for decode the state and what one step needs above it"},
+      {"peak_extra_bytes_per_sample", number, "B", "memory", "peak_extra_bytes divided by the batch size"},
       {"largest_allocation_bytes", integer, "B", "memory", "largest single allocation"},
-      {"peak_reserved_bytes", integer, "B", "memory", "most memory that the GPU's caching allocator held, inputs included"},
+      {"peak_reserved_bytes", integer, "B", "memory", "peak memory that the GPU's caching allocator held, with the inputs"},
       {"peak_rss_bytes", integer, "B", "memory", "largest resident set of the process during the memory pass"},
-      {"rss_before_bytes", integer, "B", "memory", "resident set before the memory pass, inputs included"},
+      {"rss_before_bytes", integer, "B", "memory", "resident set before the memory pass, with the inputs"},
 
-      {"max_abs_error", number, "", "agreement", "largest difference from the float64 reference, output and gradients"},
+      {"max_abs_error", number, "", "agreement",
+       "largest difference from the float64 reference, over the output and the gradients"},
       {"max_rel_error", number, "", "agreement",
-       "the same relative to the reference: divided by its largest entry (of a gradient, at least a tenth of all gradients')"},
+       "the same relative to the reference: divided by its largest entry (for a gradient, by at least a tenth of the largest "
+       "entry of all gradients)"},
       {"error_tolerance", number, "", "agreement", "largest max_rel_error that is accepted"},
-      {"rows_checked", integer, "", "agreement", "random rows checked at the timed size itself; for decode, of steps"},
+      {"rows_checked", integer, "", "agreement", "number of random rows checked at the timed size; for decode, of steps"},
 
       {"approximation_error", number, "", "quality",
-       "distance of the output from the attention it approximates, relative to that (Frobenius norms, over the checked rows)"},
-      {"lsh_bucket_mean", number, "", "quality", "LSH: mean number of keys in a bucket"},
-      {"lsh_bucket_skew", number, "", "quality", "LSH: largest bucket over the mean"},
-      {"lsh_top16_share", number, "", "quality", "LSH: share of each query's 16 heaviest keys that are among its candidates"},
-      {"lsh_mass_covered", number, "", "quality", "LSH: mass of the exact attention on the candidates of a query"},
-      {"rff_least_denominator", number, "", "quality",
-       "random features: least absolute value of the denominator over the checked rows"},
+       "distance of the output from the attention that the method approximates, relative to that (Frobenius norms, over the "
+       "checked rows)"},
+      {"diagnostics", named_numbers, "", "quality",
+       "what the method reports about itself, by names that the method declares; a table has a column for each"},
 
-      {"flops", number, "", "prediction", "floating-point operations a call, counted from the formula"},
-      {"min_bytes", number, "B", "prediction", "least memory traffic a call"},
-      {"predicted_peak_bytes", number, "B", "prediction", "predicted peak_allocated_bytes"},
+      {"flops", number, "", "prediction", "number of floating-point operations of a call, by the method's formula"},
+      {"min_bytes", number, "B", "prediction", "smallest possible memory traffic of a call"},
+      {"predicted_peak_bytes", number, "B", "prediction", "prediction of peak_allocated_bytes"},
       {"predicted_state_bytes", number, "B", "prediction",
-       "state_bytes by the method's formula; a state of another size is invalid"},
+       "state_bytes by the method's formula; a case whose state has another size is invalid"},
       {"predicted_setup_bytes", number, "B", "prediction",
-       "decode: the state beside all the tokens that it takes in, before any step"},
-      {"min_calls", integer, "", "prediction", "min number of calls of the method that the case makes"},
-      {"min_timed_calls", integer, "", "prediction", "of them, those inside samples"},
+       "for decode: size of the state and of all the tokens that it takes in, before any step"},
+      {"min_calls", integer, "", "prediction", "number of calls of the method that the case makes at least"},
+      {"min_timed_calls", integer, "", "prediction", "how many of these calls are inside samples"},
       {"predicted_time_ms", number, "ms", "prediction", "predicted time of a call"},
 
       {"published_time_ms", number, "ms", "published", "time published elsewhere for this case"},
       {"published_memory_bytes", number, "B", "published", "memory published elsewhere for this case"},
       {"published_outcome", text, "", "published", "outcome published elsewhere for this case"},
-      {"published_source", text, "", "published", "where it was published, and on what machine"},
+      {"published_source", text, "", "published", "where these values were published, and for what machine"},
 
       {"revision", text, "", "environment", "git revision of the build"},
-      {"dirty", boolean, "", "environment", "whether the working tree differed from it"},
-      {"build", text, "", "environment", "CPU or CUDA build, and build type"},
+      {"dirty", boolean, "", "environment", "whether the working tree differed from that revision"},
+      {"build", text, "", "environment", "whether the build has CUDA, and its build type"},
       {"compiler", text, "", "environment", "compiler of the build"},
-      {"compiler_flags", text, "", "environment", "its flags"},
-      {"torch_version", text, "", "environment", "LibTorch"},
-      {"cpu_model", text, "", "environment", "processor"},
-      {"processors", integer, "", "environment", "processors the driver may use"},
+      {"compiler_flags", text, "", "environment", "flags of that compiler"},
+      {"torch_version", text, "", "environment", "version of LibTorch"},
+      {"cpu_model", text, "", "environment", "model of the processor"},
+      {"processors", integer, "", "environment", "number of processors that the driver may use"},
       {"instruction_set", text, "", "environment", "instruction set that LibTorch's kernels chose"},
-      {"cpu_governor", text, "", "environment", "frequency governor, where the system tells"},
-      {"float32_matmul_precision", text, "", "environment", "LibTorch's setting: highest means no TF32 or bf16 inside"},
-      {"gpu", text, "", "gpu", "the GPU's name, for CUDA devices"},
-      {"gpu_capability", text, "", "gpu", "its compute capability"},
-      {"gpu_driver", text, "", "gpu", "its driver"},
+      {"cpu_governor", text, "", "environment", "frequency governor, where the system reports it"},
+      {"float32_matmul_precision", text, "", "environment",
+       "LibTorch's setting of this name; highest means no TF32 and no bfloat16 inside"},
+      {"gpu", text, "", "gpu", "name of the GPU, for CUDA devices"},
+      {"gpu_capability", text, "", "gpu", "compute capability of the GPU"},
+      {"gpu_driver", text, "", "gpu", "version of the GPU's driver"},
       {"cuda_version", text, "", "gpu", "CUDA runtime of the build"},
-      {"gpu_clock_mhz", number, "MHz", "gpu", "clock of its multiprocessors, median of the looks taken between samples"},
-      {"gpu_clock_least_mhz", number, "MHz", "gpu", "least of them"},
-      {"gpu_memory_clock_mhz", number, "MHz", "gpu", "clock of its memory, median likewise"},
-      {"gpu_temperature_c", number, "C", "gpu", "hottest of them, degrees Celsius"},
-      {"gpu_power_w", number, "W", "gpu", "power drawn, largest of them"},
-      {"gpu_throttle_reasons", text, "", "gpu", "why clocks were held down in any of them, or none"},
+      {"gpu_clock_mhz", number, "MHz", "gpu", "median of the clocks of its multiprocessors, read between samples"},
+      {"gpu_clock_min_mhz", number, "MHz", "gpu", "lowest of these clocks"},
+      {"gpu_memory_clock_mhz", number, "MHz", "gpu", "median of the clocks of its memory, read between samples"},
+      {"gpu_temperature_c", number, "C", "gpu", "highest of the temperatures read between samples, in degrees Celsius"},
+      {"gpu_power_w", number, "W", "gpu", "highest of the powers read between samples"},
+      {"gpu_throttle_reasons", text, "", "gpu", "reasons for which clocks were held down at any of these readings, or none"},
   };
   all.insert(all.end(), results.begin(), results.end());
   return all;
 }
 
+const std::vector<Column>& test_hooks() {
+  static const auto all = [] {
+    std::vector<Column> found;
+    for (const auto& field : fields())
+      if (field.test_hook) found.push_back(column_of(field));
+    return found;
+  }();
+  return all;
+}
+
 bool fits(ColumnType type, const Json& value) {
+  const auto all_numbers = [&] {
+    for (const auto& item : value)
+      if (!item.is_number() && !item.is_null()) return false;  // null stands for a number that was not finite
+    return true;
+  };
   switch (type) {
     case ColumnType::text: return value.is_string();
     case ColumnType::integer: return value.is_number_integer();
     case ColumnType::number: return value.is_number();
     case ColumnType::boolean: return value.is_boolean();
-    case ColumnType::numbers:
-      if (!value.is_array()) return false;
-      for (const auto& item : value)
-        if (!item.is_number() && !item.is_null()) return false;  // null: was not finite
-      return true;
+    case ColumnType::numbers: return value.is_array() && all_numbers();
+    case ColumnType::named_numbers: return value.is_object() && all_numbers();
   }
   return false;
+}
+
+bool is_not_finite(const Json& value) { return value.is_number_float() && !std::isfinite(value.get<double>()); }
+
+[[noreturn]] void refuse(std::string_view column, const Json& value, ColumnType expected) {
+  throw std::invalid_argument("column " + std::string(column) + " = " + value.dump() + ", expected " +
+                              std::string(type_name(expected)));
 }
 
 const Json kNull;
@@ -145,7 +173,7 @@ const Json kNull;
 }  // namespace
 
 std::string_view type_name(ColumnType type) {
-  constexpr std::string_view names[] = {"text", "integer", "number", "boolean", "numbers"};
+  constexpr std::string_view names[] = {"text", "integer", "number", "boolean", "numbers", "numbers by name"};
   return names[size_t(type)];
 }
 
@@ -157,11 +185,27 @@ const std::vector<Column>& columns() {
 const Column* find_column(std::string_view name) {
   static const auto index = [] {
     std::unordered_map<std::string_view, const Column*> map;
-    for (const auto& column : columns()) map.emplace(column.name, &column);
+    for (const auto* list : {&columns(), &test_hooks()})
+      for (const auto& column : *list) map.emplace(column.name, &column);
     return map;
   }();
   const auto found = index.find(name);
   return found == index.end() ? nullptr : found->second;
+}
+
+const std::vector<FormerName>& former_names() {
+  static const std::vector<FormerName> all = {
+      {"gpu_clock_least_mhz", "gpu_clock_min_mhz", false}, {"lsh_bucket_mean", "lsh_bucket_mean", true},
+      {"lsh_bucket_skew", "lsh_bucket_skew", true},        {"lsh_top16_share", "lsh_top16_share", true},
+      {"lsh_mass_covered", "lsh_mass_covered", true},      {"rff_least_denominator", "rff_min_denominator", true},
+  };
+  return all;
+}
+
+const FormerName* find_former_name(std::string_view name) {
+  for (const auto& renamed : former_names())
+    if (renamed.former == name) return &renamed;
+  return nullptr;
 }
 
 Record::Record(const Case& c) {
@@ -173,34 +217,45 @@ Record::Record(const Case& c) {
 
 Record Record::parse(const Json& json) {
   if (!json.is_object()) throw std::invalid_argument("a record is " + std::string(json.type_name()) + ", expected an object");
-  const auto version = json.find("schema_version");
-  const bool versioned = version != json.end() && version->is_number_integer();
-  const bool newer = versioned && version->get<int64_t>() > kSchemaVersion;
+  const auto found = json.find("schema_version");
+  const int64_t version = found != json.end() && found->is_number_integer() ? found->get<int64_t>() : kSchemaVersion;
   Record record;
+  auto lifted = Json::object();  // the diagnostics that had columns of their own
   for (const auto& [name, value] : json.items()) {
-    if (newer && !find_column(name)) continue;
-    record.set(name, value);
+    const auto* former = find_former_name(name);
+    if (former && former->is_diagnostic) {
+      if (!value.is_null() && !value.is_number()) refuse(name, value, ColumnType::number);
+      lifted[former->current] = value;
+      continue;
+    }
+    const auto& current = former ? former->current : name;
+    if (version <= kSchemaVersion || find_column(current)) record.set(current, value);
   }
-  // What was meant before these existed.
-  if (versioned && version->get<int64_t>() < kSchemaVersion) {
-    if (!record.has("inputs")) record.set("inputs", Case().inputs);
-    if (!record.has("allocation")) record.set("allocation", "fresh");
-    if (!record.has("graph")) record.set("graph", Case().graph);
-  }
+  if (record.has("diagnostics")) lifted.update(record.get("diagnostics"));
+  record.set("diagnostics", lifted);
+  for (const auto& field : fields())
+    if (version < field.since && !record.has(field.name)) record.set(field.name, field.before);
   return record;
 }
 
 void Record::set(std::string_view name, const Json& value) {
   const auto* column = find_column(name);
   if (!column) throw std::invalid_argument("a record has no column '" + std::string(name) + "'");
-  if (value.is_null() || (value.is_number_float() && !std::isfinite(value.get<double>()))) {
-    values_.erase(std::string(name));
+  if (value.is_null() || is_not_finite(value)) {
+    values_.erase(column->name);
     return;
   }
-  if (!fits(column->type, value))
-    throw std::invalid_argument("column " + column->name + " = " + value.dump() + ", expected " +
-                                std::string(type_name(column->type)));
-  values_[column->name] = value;
+  if (!fits(column->type, value)) refuse(name, value, column->type);
+  auto stored = value;
+  if (column->type == ColumnType::named_numbers)
+    for (const auto& [key, item] : value.items()) {
+      if (find_column(key)) throw std::invalid_argument("the diagnostic '" + key + "' has the name of a column");
+      if (item.is_null() || is_not_finite(item)) stored.erase(key);
+    }
+  const auto* field = find_field(name);
+  const bool unset = field && field->test_hook && stored == attnbench::get(Case(), *field);
+  if (unset || (stored.is_object() && stored.empty())) values_.erase(column->name);
+  else values_[column->name] = std::move(stored);
 }
 
 void Record::set_failed(std::string_view failure_kind, std::string reason) {
@@ -219,9 +274,12 @@ void Record::merge(const Record& other) {
   for (const auto& [name, value] : other.values_.items()) values_[name] = value;
 }
 
-const Json& Record::get(std::string_view column) const {
-  const auto found = values_.find(column);
-  return found == values_.end() ? kNull : *found;
+const Json& Record::get(std::string_view name) const {
+  if (const auto found = values_.find(name); found != values_.end()) return *found;
+  const auto diagnostics = values_.find("diagnostics");
+  if (diagnostics == values_.end() || find_column(name)) return kNull;
+  const auto found = diagnostics->find(name);
+  return found == diagnostics->end() ? kNull : *found;
 }
 
 double Record::number(std::string_view column) const {
@@ -237,7 +295,27 @@ std::string Record::text(std::string_view column) const {
 Json Record::to_json() const {
   Json json;
   for (const auto& column : columns()) json[column.name] = get(column.name);
+  for (const auto& column : test_hooks())
+    if (has(column.name)) json[column.name] = get(column.name);
   return json;
+}
+
+std::vector<Column> table_columns(const std::vector<const Record*>& records) {
+  std::vector<Column> all;
+  for (const auto& column : columns()) {
+    if (column.type != ColumnType::named_numbers) {
+      all.push_back(column);
+      continue;
+    }
+    for (const auto* record : records)
+      for (const auto& [name, value] : record->get(column.name).items())
+        if (std::none_of(all.begin(), all.end(), [&, &name = name](const Column& other) { return other.name == name; }))
+          all.push_back({name, ColumnType::number, "", column.group, ""});
+  }
+  for (const auto& column : test_hooks())
+    if (std::any_of(records.begin(), records.end(), [&](const auto* record) { return record->has(column.name); }))
+      all.push_back(column);
+  return all;
 }
 
 }  // namespace attnbench

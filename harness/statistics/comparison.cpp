@@ -18,7 +18,7 @@ std::string verdict_name(Verdict verdict) {
 
 namespace {
 
-// Nothing is known yet.
+// The judgement of a case that nothing is known about.
 Judgement unjudged() {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   Judgement judged;
@@ -26,7 +26,7 @@ Judgement unjudged() {
   return judged;
 }
 
-// What the whole family's ratios and p values say.
+// Adjusts the p values over the whole family and sets the verdicts.
 void set_verdicts(std::vector<Judgement>& judgements, const Criteria& criteria) {
   std::vector<double> p;
   for (const auto& judged : judgements) p.push_back(judged.p);

@@ -1,8 +1,9 @@
-// Which of two sides is faster, case by case and over all of them.
+// Which of two sides is faster, for each case and over all of them.
 //
-// The sample is the median of one process: calls inside a process are not independent, and a test on them would see differences
-// where there are none. Each case gets the Mann–Whitney test on its two sets of medians or, where a process of each side took its
-// samples in turns with one of the other, the signed-rank test on the ratios of such pairs; adjusted over all cases (Holm).
+// One observation is the median of one process. Calls within a process are not independent, so that a test on them would find
+// differences where there are none. Each case gets the Mann–Whitney test on its two sets of medians or, where processes of both
+// sides took their samples in turns, the signed-rank test on the ratios of such pairs. The p values are adjusted over all cases
+// by Holm's procedure.
 #pragma once
 
 #include <optional>
@@ -14,17 +15,17 @@
 namespace attnbench {
 
 struct Criteria {
-  double alpha = 0.01;      // of the whole family of cases
-  double min_shift = 0.03;  // a smaller one is no regression, however sure
-  double margin = 0.10;     // a case has passed when a larger slowdown can be excluded (95 %)
+  double alpha = 0.01;      // the level of the whole family of cases
+  double min_shift = 0.03;  // a smaller shift is not a regression, even a significant one
+  double margin = 0.10;     // a case passes when the 95 % interval excludes a larger slowdown
 };
 
-// How b stands to a.
+// What b is compared with a.
 enum class Verdict {
-  regression,    // slower, for sure, and by more than min_shift
-  improvement,   // faster, likewise
-  pass,          // neither; a slowdown beyond the margin is excluded
-  inconclusive,  // too noisy, or too few processes, to tell
+  regression,    // significantly slower, and by more than min_shift
+  improvement,   // significantly faster, and by more than min_shift
+  pass,          // neither of these, and a slowdown beyond the margin is excluded
+  inconclusive,  // too noisy, or too few processes
 };
 std::string verdict_name(Verdict verdict);
 
@@ -34,17 +35,17 @@ struct Judgement {
   Verdict verdict = Verdict::inconclusive;
 };
 
-// Process medians of one case, milliseconds.
+// The medians of the processes of one case, in milliseconds.
 struct TwoSides {
   std::vector<double> a, b;
 };
 
-// One for each case, in order. A side without any median is inconclusive.
+// One judgement for each case, in order. A case without medians on one side is inconclusive.
 std::vector<Judgement> judge(const std::vector<TwoSides>& cases, const Criteria& criteria = {});
-// Likewise from the logarithms of b over a of each case's pairs.
+// The same from the logarithms of b over a of the pairs of each case.
 std::vector<Judgement> judge_pairs(const std::vector<std::vector<double>>& log_ratios, const Criteria& criteria = {});
 
-// The worst of all: regression before inconclusive before pass and improvement; pass for none.
+// The verdict over all cases: regression if there is one, then inconclusive, improvement and pass. No cases are a pass.
 Verdict over_all(const std::vector<Judgement>& judgements);
 
 }  // namespace attnbench

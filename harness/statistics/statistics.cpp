@@ -12,10 +12,10 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Ranks of all values of a and b together, ties sharing their mean rank: the sum of b's.
+// The ranks of all values of a and b together; ties share their mean rank.
 struct Ranks {
-  double sum_of_b = 0;
-  double ties = 0;  // Σ (t³ − t) over groups of equal values
+  double sum_of_b = 0;  // the sum of the ranks of b
+  double ties = 0;      // Σ (t³ − t) over the groups of t equal values
 };
 Ranks rank(std::span<const double> a, std::span<const double> b) {
   std::vector<std::pair<double, bool>> all;
@@ -34,14 +34,16 @@ Ranks rank(std::span<const double> a, std::span<const double> b) {
   return ranks;
 }
 
-// U of b: pairs in which b's value is the larger.
+// The statistic U of b: the number of pairs in which b has the larger value.
 double u_of(double rank_sum, size_t n) { return rank_sum - double(n) * double(n + 1) / 2; }
 
-// P(U = u) for u = 0 … n·m, of samples of n and m values without ties: partitions of u into at most n parts of at most m.
+// P(U = u) for u = 0 … n·m, for samples of n and m values without ties. It counts the partitions of u into at most n parts of at
+// most m each.
 std::vector<double> u_distribution(size_t n, size_t m) {
   std::vector<double> ways(n * m + 1, 0);
   ways[0] = 1;
-  // The Gaussian binomial coefficient, one factor (1 − q^(m+i)) / (1 − q^i) after the other; kept small by dividing as it goes.
+  // Multiplies the factors (1 − q^(m+i)) / (1 − q^i) of the Gaussian binomial coefficient one after the other, and divides after
+  // each one so that the numbers stay small.
   for (size_t i = 1; i <= n; ++i) {
     for (size_t u = n * m; u >= m + i && u != size_t(-1); --u) ways[u] -= ways[u - m - i];
     for (size_t u = i; u <= n * m; ++u) ways[u] += ways[u - i];
@@ -51,38 +53,39 @@ std::vector<double> u_distribution(size_t n, size_t m) {
   return ways;
 }
 
-// P(W = w) of the sum of those of `ranks`, which are whole, whose sign is positive, each sign as likely as the other.
+// P(W = w) for the sum W of the ranks whose sign is positive, where either sign is equally likely. The ranks are whole numbers.
 std::vector<double> signed_sum_distribution(const std::vector<size_t>& ranks) {
   std::vector<double> probability(std::accumulate(ranks.begin(), ranks.end(), size_t{0}) + 1, 0);
   probability[0] = 1;
-  size_t most = 0;
+  size_t max_sum = 0;
   for (const auto rank : ranks) {
-    most += rank;
-    for (size_t sum = most + 1; sum-- > 0;)
+    max_sum += rank;
+    for (size_t sum = max_sum + 1; sum-- > 0;)
       probability[sum] = (probability[sum] + (sum >= rank ? probability[sum - rank] : 0)) / 2;
   }
   return probability;
 }
 
-// How many of the `count` sorted statistics a test refuses at each end: as many as have a tail of no more than half the level.
-size_t refused_at_each_end(const std::vector<double>& distribution, size_t count, double confidence) {
-  size_t refused = 0;
-  for (double tail = distribution[0]; refused < count / 2 && tail <= (1 - confidence) / 2;) {
-    ++refused;
-    tail += distribution[refused];
+// How many of the `count` sorted statistics a test rejects at each end: those whose tail is at most half the level.
+size_t rejected_at_each_end(const std::vector<double>& distribution, size_t count, double confidence) {
+  size_t rejected = 0;
+  for (double tail = distribution[0]; rejected < count / 2 && tail <= (1 - confidence) / 2;) {
+    ++rejected;
+    tail += distribution[rejected];
   }
-  return refused;
+  return rejected;
 }
-LogRatio between_refused(std::vector<double> shifts, const std::vector<double>& distribution, double confidence) {
+LogRatio between_rejected(std::vector<double> shifts, const std::vector<double>& distribution, double confidence) {
   std::sort(shifts.begin(), shifts.end());
-  const auto refused = refused_at_each_end(distribution, shifts.size(), confidence);
-  if (refused == 0) return {quantile(shifts, 0.5), {-kInfinity, kInfinity}};
-  return {quantile(shifts, 0.5), {shifts[refused - 1], shifts[shifts.size() - refused]}};
+  const auto rejected = rejected_at_each_end(distribution, shifts.size(), confidence);
+  if (rejected == 0) return {quantile(shifts, 0.5), {-kInfinity, kInfinity}};
+  return {quantile(shifts, 0.5), {shifts[rejected - 1], shifts[shifts.size() - rejected]}};
 }
 
 double normal_tail(double z) { return 0.5 * std::erfc(z / std::sqrt(2.0)); }
 
-// Regularised incomplete beta I_x(a, b) by its continued fraction (modified Lentz), where that converges fast.
+// The regularised incomplete beta function I_x(a, b) by its continued fraction (modified Lentz's method), for x where that
+// converges fast.
 double incomplete_beta_fraction(double a, double b, double x) {
   constexpr double tiny = 1e-300;
   double c = 1, d = 1 - (a + b) * x / (a + 1);
@@ -108,14 +111,14 @@ double incomplete_beta(double a, double b, double x) {
   return x < (a + 1) / (a + b + 2) ? incomplete_beta_fraction(a, b, x) : 1 - incomplete_beta_fraction(b, a, 1 - x);
 }
 
-// P(T > t) for t ≥ 0, with all its digits however small.
+// P(T > t) for t ≥ 0, with full relative precision even where it is tiny.
 double student_t_tail(double t, double degrees) { return 0.5 * incomplete_beta(degrees / 2, 0.5, degrees / (degrees + t * t)); }
 
-// Where a line through points goes through zero for the first time.
+// Where a line through these points crosses zero for the first time, and whether it rises there.
 std::optional<std::pair<double, bool>> first_zero(std::span<const double> x, const std::vector<double>& y) {
   for (size_t i = 0; i + 1 < x.size(); ++i) {
     if (y[i] == 0 || y[i] * y[i + 1] >= 0) {
-      // A zero at a point itself is a crossing when the signs beside it differ.
+      // A point at zero is a crossing when its neighbours have different signs.
       if (i > 0 && y[i] == 0 && y[i - 1] * y[i + 1] < 0) return std::pair(x[i], y[i + 1] > 0);
       continue;
     }
@@ -153,7 +156,7 @@ std::vector<double> bootstrap_medians(std::span<const double> samples, int resam
 }
 
 Interval median_interval(std::span<const double> samples) {
-  std::mt19937_64 random(20200629);  // fixed, so that a record can be computed again from its samples
+  std::mt19937_64 random(20200629);  // A fixed seed lets everyone compute the interval of a record again from its samples.
   std::uniform_int_distribution<size_t> pick(0, samples.size() - 1);
   const auto medians = bootstrap_medians(samples, 1000, [&] { return pick(random); });
   return {quantile(medians, 0.025), quantile(medians, 0.975)};
@@ -176,8 +179,8 @@ double mann_whitney_asymptotic_p(std::span<const double> a, std::span<const doub
 }
 
 double mann_whitney_p(std::span<const double> a, std::span<const double> b) {
-  constexpr size_t kMostPairs = 10'000;
-  if (a.size() * b.size() <= kMostPairs && rank(a, b).ties == 0) return mann_whitney_exact_p(a, b);
+  constexpr size_t kMaxPairs = 10'000;
+  if (a.size() * b.size() <= kMaxPairs && rank(a, b).ties == 0) return mann_whitney_exact_p(a, b);
   return mann_whitney_asymptotic_p(a, b);
 }
 
@@ -187,7 +190,7 @@ double signed_rank_p(std::span<const double> differences) {
     if (difference != 0) sizes.emplace_back(std::abs(difference), difference > 0);
   if (sizes.empty()) return 1;
   std::sort(sizes.begin(), sizes.end());
-  std::vector<size_t> twice_ranks;  // whole, where ties share a rank
+  std::vector<size_t> twice_ranks;  // whole numbers even where ties share a rank
   size_t positive = 0;
   for (size_t begin = 0; begin < sizes.size();) {
     size_t end = begin;
@@ -209,14 +212,14 @@ LogRatio paired_log_ratio(std::span<const double> log_ratios, double confidence)
     for (size_t j = 0; j <= i; ++j) means.push_back((log_ratios[i] + log_ratios[j]) / 2);
   std::vector<size_t> ranks(log_ratios.size());
   std::iota(ranks.begin(), ranks.end(), size_t{1});
-  return between_refused(std::move(means), signed_sum_distribution(ranks), confidence);
+  return between_rejected(std::move(means), signed_sum_distribution(ranks), confidence);
 }
 
 LogRatio log_ratio(std::span<const double> a, std::span<const double> b, double confidence) {
   std::vector<double> differences;
   for (const auto y : b)
     for (const auto x : a) differences.push_back(std::log(y) - std::log(x));
-  return between_refused(std::move(differences), u_distribution(a.size(), b.size()), confidence);
+  return between_rejected(std::move(differences), u_distribution(a.size(), b.size()), confidence);
 }
 
 std::vector<double> holm(const std::vector<double>& p) {
@@ -283,7 +286,7 @@ std::optional<Crossing> first_crossing(std::span<const double> x, std::span<cons
     low.push_back(interval.low);
     high.push_back(interval.high);
   }
-  // What rises is above zero from early on at its high end, and from late on at its low one.
+  // Where the quantity rises, the high ends cross zero first and the low ends last.
   const auto early = first_zero(x, middle->second ? high : low), late = first_zero(x, middle->second ? low : high);
   Crossing crossing{middle->first, {-kInfinity, kInfinity}, middle->second};
   if (early && early->second == crossing.rises) crossing.interval.low = std::min(early->first, crossing.at);

@@ -39,6 +39,21 @@ Catalogue Catalogue::load(const WorkerProgram& worker) {
 
 std::vector<std::string> Catalogue::names() const { return names_of(methods_); }
 
+Json Catalogue::diagnostics() const {
+  auto all = Json::array();
+  for (const auto& method : methods_)
+    for (auto diagnostic : method.value("diagnostics", Json::array())) {
+      auto found = std::find_if(all.begin(), all.end(), [&](const Json& other) { return other["name"] == diagnostic["name"]; });
+      if (found == all.end()) {
+        diagnostic["methods"] = Json::array();
+        all.push_back(std::move(diagnostic));
+        found = std::prev(all.end());
+      }
+      (*found)["methods"].push_back(method.at("name"));
+    }
+  return all;
+}
+
 void Catalogue::check(const std::string& spec) const {
   const auto colon = spec.find(':');
   const auto name = spec.substr(0, colon);

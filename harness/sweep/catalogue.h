@@ -17,6 +17,9 @@ class Catalogue {
 
   const Json& methods() const { return methods_; }
   std::vector<std::string> names() const;
+  // The diagnostics that methods declare, each once: [{"name", "unit", "description", "methods": [the methods that report it]},
+  // …].
+  Json diagnostics() const;
 
   // Throws UsageError for a method or option that does not exist, with the nearest that does. `spec` as "linear:chunk=256".
   void check(const std::string& spec) const;

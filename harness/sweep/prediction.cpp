@@ -81,8 +81,8 @@ void TimePredictor::learn(const Record& measured) {
 
 std::string TimePredictor::group(const Record& record) {
   std::string name;
-  for (const auto* axis : {"method", "device", "dtype", "protocol", "causal", "threads", "cache", "allocation", "graph"})
-    name += record.get(axis).dump() + " ";
+  for (const auto& field : fields())
+    if (field.role == FieldRole::axis && field.kind == AxisKind::execution) name += record.get(field.name).dump() + " ";
   return name;
 }
 

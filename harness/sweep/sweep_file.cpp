@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -16,13 +17,6 @@
 
 namespace attnbench {
 
-std::vector<std::string> axis_names() {
-  std::vector<std::string> names;
-  for (const auto& field : fields())
-    if (field.role == FieldRole::axis) names.emplace_back(field.name);
-  return names;
-}
-
 void SweepOverrides::add_setting(const std::string& text) {
   const auto equals = text.find('=');
   if (equals == std::string::npos || equals == 0) throw UsageError(fmt::format("--set {}: expected key=value", text));
@@ -31,20 +25,42 @@ void SweepOverrides::add_setting(const std::string& text) {
 
 namespace {
 
-constexpr size_t kMostCases = 100'000;
+constexpr size_t kMaxCases = 100'000;
 
-// Keys of a section such as "limits", without the section's name.
+// The sections that hold settings, in the order in which fields() declares them.
+std::vector<std::string> setting_sections() {
+  std::vector<std::string> sections;
+  for (const auto& field : fields())
+    if (!field.section.empty() && std::find(sections.begin(), sections.end(), field.section) == sections.end())
+      sections.emplace_back(field.section);
+  return sections;
+}
+
+bool is_setting_section(std::string_view name) {
+  const auto sections = setting_sections();
+  return std::find(sections.begin(), sections.end(), name) != sections.end();
+}
+
 std::vector<std::string> setting_names(std::string_view section) {
   std::vector<std::string> names;
   for (const auto& field : fields())
-    if (field.sweep_key.starts_with(section)) names.emplace_back(field.sweep_key.substr(section.size() + 1));
+    if (field.section == section) names.emplace_back(field.name);
   return names;
 }
 
-const Field* find_setting(const std::string& sweep_key) {
+// Null when the section has no such setting. `name` may be a former one.
+const Field* find_setting(std::string_view section, std::string_view name) {
   for (const auto& field : fields())
-    if (!field.sweep_key.empty() && field.sweep_key == sweep_key) return &field;
+    if (field.role == FieldRole::setting &&
+        ((field.section == section && field.name == name) || field.former_key == fmt::format("{}.{}", section, name)))
+      return &field;
   return nullptr;
+}
+
+// The axis or setting that a key of --set names: "query_len", "deadline_s", "limits.deadline_s" or a former "limits.seconds".
+const Field* find_overridden(std::string_view key) {
+  const auto dot = key.find('.');
+  return dot == std::string_view::npos ? find_field(key) : find_setting(key.substr(0, dot), key.substr(dot + 1));
 }
 
 std::optional<int64_t> whole_number(std::string_view text) {
@@ -54,7 +70,7 @@ std::optional<int64_t> whole_number(std::string_view text) {
   return number;
 }
 
-// "first-last*factor" or "first-last+step". Nothing when it is not of that form.
+// The values of "first-last*factor" or "first-last+step", or nothing for text of another form.
 std::optional<std::vector<int64_t>> parse_range(std::string_view text) {
   const auto dash = text.find('-'), sign = text.find_first_of("*+");
   if (dash == std::string_view::npos || sign == std::string_view::npos || dash > sign) return std::nullopt;
@@ -65,7 +81,7 @@ std::optional<std::vector<int64_t>> parse_range(std::string_view text) {
   std::vector<int64_t> values;
   for (int64_t value = *first;;) {
     values.push_back(value);
-    if (values.size() > kMostCases) return std::nullopt;
+    if (values.size() > kMaxCases) return std::nullopt;
     if (multiply ? value > *last / *step : value > *last - *step) return values;
     value = multiply ? value * *step : value + *step;
   }
@@ -84,13 +100,11 @@ class SweepParser {
       const std::string name(key.str());
       if (name == "description") sweep_.description_ = text_of(value, name);
       else if (name == "axes") parse_axes(table_of(value, name));
-      else if (name == "limits" || name == "timing") parse_settings(name, table_of(value, name));
+      else if (is_setting_section(name)) parse_settings(name, table_of(value, name));
       else if (name == "published") parse_published(table_of(value, name));
-      else
-        fail(key.source(),
-             fmt::format("unknown key '{}'{}", name, suggestion(name, {"description", "axes", "limits", "timing", "published"})));
+      else fail_unknown_section(name, key.source());
     }
-    if (find_axis("method") == nullptr && fallback_methods_.empty())
+    if (axis_of_sweep("method") == nullptr && !methods_may_be_missing_)
       throw UsageError(fmt::format("{}: [axes] names no method", path_));
   }
 
@@ -102,7 +116,7 @@ class SweepParser {
     parse_axis("method", list);
   }
 
-  // A value as in the file, or bare text.
+  // `value` is written as in a sweep file, or is text without quotes.
   void override_setting(const std::string& key, const std::string& value) {
     origin_ = "--set " + key;
     toml::table parsed;
@@ -112,22 +126,28 @@ class SweepParser {
       parsed = toml::table{{"value", value}};
     }
     const auto& node = *parsed.get("value");
-    if (const auto* setting = find_setting(key)) return parse_setting(*setting, node);
-    const auto* field = find_field(key);
-    if (field && field->role == FieldRole::axis) return parse_axis(key, node);
+    if (const auto* field = find_overridden(key))
+      return field->role == FieldRole::axis ? parse_axis(key, node) : parse_setting(*field, key, node);
     auto known = axis_names();
-    for (const auto* section : {"limits", "timing"})
+    for (const auto& section : setting_sections())
       for (const auto& name : setting_names(section)) known.push_back(fmt::format("{}.{}", section, name));
     throw UsageError(fmt::format("--set: unknown key '{}'{}", key, suggestion(key, known)));
   }
 
-  // The command line names methods, so the file need not.
-  void allow_no_methods() { fallback_methods_ = "given"; }
+  // The file may name no methods, because the command line does.
+  void allow_no_methods() { methods_may_be_missing_ = true; }
 
  private:
   [[noreturn]] void fail(const toml::source_region& where, const std::string& message) const {
     if (!origin_.empty()) throw UsageError(fmt::format("{}: {}", origin_, message));
     fail_at(path_, where, message);
+  }
+
+  [[noreturn]] void fail_unknown_section(const std::string& name, const toml::source_region& where) const {
+    std::vector<std::string> known = {"description", "axes"};
+    for (auto& section : setting_sections()) known.push_back(std::move(section));
+    known.emplace_back("published");
+    fail(where, fmt::format("unknown key '{}'{}", name, suggestion(name, known)));
   }
 
   std::string text_of(const toml::node& node, std::string_view name) const {
@@ -158,7 +178,7 @@ class SweepParser {
     fail(node.source(), fmt::format("{} is {}, expected a single value", name, type_text(node)));
   }
 
-  SweepFile::Axis* find_axis(std::string_view name) {
+  SweepFile::Axis* axis_of_sweep(std::string_view name) {
     for (auto& axis : sweep_.axes_)
       if (axis.field->name == name) return &axis;
     return nullptr;
@@ -167,9 +187,7 @@ class SweepParser {
   void parse_axes(const toml::table& axes) {
     for (const auto& [key, value] : axes) {
       const std::string name(key.str());
-      const auto* field = find_field(name);
-      if (!field || field->role != FieldRole::axis)
-        fail(key.source(), fmt::format("unknown key '{}' in [axes]{}", name, suggestion(name, axis_names())));
+      if (!find_axis(name)) fail(key.source(), fmt::format("unknown key '{}' in [axes]{}", name, suggestion(name, axis_names())));
       parse_axis(name, value);
     }
   }
@@ -183,14 +201,14 @@ class SweepParser {
     } else {
       parse_axis_value(axis, node);
     }
-    if (auto* existing = find_axis(name)) *existing = std::move(axis);
+    if (auto* existing = axis_of_sweep(name)) *existing = std::move(axis);
     else sweep_.axes_.push_back(std::move(axis));
   }
 
   void parse_axis_value(SweepFile::Axis& axis, const toml::node& node) {
     const auto& field = *axis.field;
     auto json = json_of(node, field.name);
-    // A distribution of key lengths may be a number, which needs no quotes.
+    // The key lengths may be a number, which then needs no quotes.
     if (field.name == "key_lengths" && json.is_number_integer()) json = json.dump();
     const bool integer = std::holds_alternative<int64_t Case::*>(field.member);
     if (integer && json.is_string()) {
@@ -215,11 +233,10 @@ class SweepParser {
     const auto slash = text.find('/');
     if (slash == std::string_view::npos) return std::nullopt;
     const auto numerator = whole_number(text.substr(0, slash));
-    const auto* field = find_field(text.substr(slash + 1));
-    if (!numerator || *numerator < 1 || !field || field == &of || field->role != FieldRole::axis ||
-        !std::holds_alternative<int64_t Case::*>(field->member))
+    const auto* axis = find_axis(text.substr(slash + 1));
+    if (!numerator || *numerator < 1 || !axis || axis == &of || !std::holds_alternative<int64_t Case::*>(axis->member))
       return std::nullopt;
-    return SweepFile::Ratio{*numerator, field};
+    return SweepFile::Ratio{*numerator, axis};
   }
 
   void add_value(SweepFile::Axis& axis, const Json& value, const toml::node& node) const {
@@ -234,17 +251,22 @@ class SweepParser {
   }
 
   void parse_settings(const std::string& section, const toml::table& table) {
+    std::map<const Field*, std::string> seen;  // with the name that each was given by
     for (const auto& [key, value] : table) {
       const std::string name(key.str());
-      const auto* field = find_setting(section + "." + name);
+      const auto* field = find_setting(section, name);
       if (!field)
         fail(key.source(), fmt::format("unknown key '{}' in [{}]{}", name, section, suggestion(name, setting_names(section))));
-      parse_setting(*field, value);
+      const auto [other, is_first] = seen.emplace(field, name);
+      if (!is_first)
+        fail(key.source(), fmt::format("[{}] sets {} twice, as '{}' and as '{}'", section, field->name, other->second, name));
+      parse_setting(*field, section + "." + name, value);
     }
   }
 
-  void parse_setting(const Field& field, const toml::node& node) {
-    auto value = json_of(node, field.sweep_key);
+  // `key` as the user wrote it.
+  void parse_setting(const Field& field, const std::string& key, const toml::node& node) {
+    auto value = json_of(node, key);
     try {
       if (field.unit == "B" && value.is_string()) value = parse_bytes(value.get<std::string>());
       set(sweep_.settings_, field, value);
@@ -262,7 +284,9 @@ class SweepParser {
   }
 
   SweepFile& sweep_;
-  std::string path_, origin_, fallback_methods_;
+  std::string path_;
+  std::string origin_;  // the option that a value comes from; empty while the file is read
+  bool methods_may_be_missing_ = false;
   const Catalogue& catalogue_;
 };
 
@@ -277,15 +301,16 @@ SweepFile::SweepFile(const std::string& path, const Catalogue& catalogue, const 
 
 std::vector<Case> SweepFile::cases() const {
   Case base = settings_;
-  base.complete();  // limits and threads once for all; the rest case by case
-  base.key_len = base.value_dim = 0;
+  base.complete();  // reads the machine once for all cases; axes that follow another one are filled in case by case
+  for (const auto& field : fields())
+    if (!field.follows.empty()) set_to_default(base, field);
   std::vector<Case> all = {base};
-  // In the order in which the fields are declared. Ratios last: they look at other axes.
+  // Axes are taken in the order of their declaration, ratios after all others because they depend on them.
   const auto widen = [&](const Axis& axis, const auto& values_for) {
     std::vector<Case> wider;
     for (const auto& c : all) {
       for (const auto& value : values_for(c)) set(wider.emplace_back(c), *axis.field, value);
-      if (wider.size() > kMostCases) throw UsageError(fmt::format("sweep {} has more than {} cases", stem_, kMostCases));
+      if (wider.size() > kMaxCases) throw UsageError(fmt::format("sweep {} has more than {} cases", stem_, kMaxCases));
     }
     all = std::move(wider);
   };

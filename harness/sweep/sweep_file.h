@@ -3,14 +3,17 @@
 //   description = "…"
 //   [axes]                          # names and values as in `attnbench list columns`; a list makes one case a value
 //   method = ["softmax", "linear:chunk=256"]
-//   query_len = "512-65536*2"       # a range: 512, 1024, … 65536; "16-64+16" adds instead
-//   batch = "16384/query_len"       # proportional to 1/N, at least 1
+//   query_len = "512-65536*2"       # a range: 512, 1024, … 65536; "16-64+16" adds instead of multiplying
+//   batch = "16384/query_len"       # a ratio: proportional to 1/N, at least 1
 //   [limits]
-//   memory = "11 GiB"               # by default what the machine has
-//   seconds = 120                   # of wall time, a case
-//   [timing]                        # warmup, min_samples, noise_target, seconds
+//   memory_limit_bytes = "11 GiB"   # by default the memory that is available
+//   deadline_s = 120                # wall time of a case
+//   [timing]                        # time_budget_s, warmup_s, min_samples, noise_target, processes
 //   [published]
 //   file = "published/figure1.csv"  # beside the sweep file; see published.h
+//
+// A setting has its name from fields(). Sweep files written before that had names of their own for some (limits.memory,
+// limits.seconds, timing.seconds, …), which can still be read.
 #pragma once
 
 #include <optional>
@@ -18,17 +21,14 @@
 #include <utility>
 #include <vector>
 
-#include "harness/sweep/catalogue.h"
 #include "harness/records/published.h"
+#include "harness/sweep/catalogue.h"
 
 namespace attnbench {
 
-// The axes of a case, by which sweep files, options and tables of others name them.
-std::vector<std::string> axis_names();
-
 struct SweepOverrides {
-  std::vector<std::string> methods;                           // instead of the file's, when not empty
-  std::vector<std::pair<std::string, std::string>> settings;  // --set: axis or "limits.memory", and its value
+  std::vector<std::string> methods;                           // instead of the file's methods, unless it is empty
+  std::vector<std::pair<std::string, std::string>> settings;  // --set: name of an axis or a setting, and its value
 
   // "key=value" as given to --set. Throws UsageError.
   void add_setting(const std::string& text);
@@ -36,17 +36,17 @@ struct SweepOverrides {
 
 class SweepFile {
  public:
-  // Throws UsageError "file:line:column: …" for anything malformed or unknown, naming the nearest known key.
+  // Throws UsageError "file:line:column: …" for whatever is malformed or unknown, naming the nearest known key.
   SweepFile(const std::string& path, const Catalogue& catalogue, const SweepOverrides& overrides = {});
 
   const std::string& stem() const { return stem_; }
   const std::string& description() const { return description_; }
   const Published& published() const { return published_; }
 
-  // Every combination of the axes, completed, each once, the last-declared axes varying fastest.
+  // Every combination of the axes, completed and without duplicates. The axes that fields() declares last vary fastest.
   std::vector<Case> cases() const;
 
-  // Limits and timing as written, for telling whether two runs were set up alike.
+  // The settings as written, which tell whether two runs were configured alike.
   Json settings() const;
 
  private:
@@ -57,7 +57,7 @@ class SweepFile {
   struct Axis {
     const Field* field;
     std::vector<Json> values;
-    std::optional<Ratio> ratio;  // instead of values
+    std::optional<Ratio> ratio;  // in place of the values
   };
   friend class SweepParser;
 

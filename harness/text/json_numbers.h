@@ -1,10 +1,10 @@
-// Numbers as strict JSON has them: what is not finite is null.
+// Numbers for strict JSON, in which a number that is not finite is written as null.
 #pragma once
 
 #include <cmath>
 
-#include "harness/statistics/statistics.h"
 #include "harness/schema/case.h"
+#include "harness/statistics/statistics.h"
 
 namespace attnbench {
 

@@ -1,4 +1,4 @@
-// For messages about names that are not known.
+// Suggestions for messages about unknown names.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace attnbench {
 
-// "; did you mean 'x'?" for the known name nearest to `name`, when one is near, then "; known: a, b, c".
+// "; did you mean 'x'?; known: a, b, c", where x is the known name nearest to `name`. The question is left out when none is near.
 std::string suggestion(std::string_view name, const std::vector<std::string>& known);
 
 }  // namespace attnbench

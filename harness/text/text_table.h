@@ -1,4 +1,4 @@
-// Rows of text as a table for people (aligned), as Markdown, or as CSV.
+// A table of text, rendered with aligned columns, as Markdown or as CSV.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ class TextTable {
  public:
   enum class Align { left, right };
   void add_column(std::string header, Align align = Align::left);
-  void add_row(std::vector<std::string> cells);  // as many as there are columns
+  void add_row(std::vector<std::string> cells);  // missing cells at the end are empty
   std::string render(TableFormat format = TableFormat::text) const;
 
  private:
@@ -24,7 +24,7 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Backslashes before whatever Markdown would interpret.
+// The text with a backslash before every character that Markdown would interpret.
 std::string markdown_text(const std::string& text);
 
 }  // namespace attnbench

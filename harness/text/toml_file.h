@@ -1,5 +1,6 @@
-// toml++, and a user's file read with it. A file must never abort the program nor meet undefined behaviour, so assertions are
-// off, and a character that toml++ 3.3 and 3.4 take to be impossible is no white space (marzer/tomlplusplus issue 295).
+// Reads a user's TOML file with toml++. No file may abort the program or cause undefined behaviour. So assertions are off, and
+// what toml++ 3.3 and 3.4 take for unreachable when they look for white space answers "not white space" instead
+// (marzer/tomlplusplus issue 295).
 #pragma once
 
 #include <fmt/format.h>
@@ -8,7 +9,7 @@
 
 #define TOML_ASSERT(expression) static_cast<void>(0)
 #define TOML_EXCEPTIONS 1
-// clang-format off: the order counts
+// clang-format off: the order of these lines matters
 #include <toml++/impl/preprocessor.h>
 #pragma push_macro("TOML_UNREACHABLE")
 #undef TOML_UNREACHABLE
@@ -27,7 +28,7 @@ namespace attnbench {
   throw UsageError(fmt::format("{}:{}:{}: {}", path, where.begin.line, where.begin.column, message));
 }
 
-// Throws UsageError with file, line and column.
+// Throws UsageError with file, line and column for a file that is not valid TOML.
 inline toml::table read_toml(const std::string& path) {
   try {
     return toml::parse_file(path);

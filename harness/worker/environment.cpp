@@ -71,12 +71,16 @@ Json describe_methods() {
                          {"choices", option.choices},
                          {"least", std::holds_alternative<int64_t>(option.default_value) ? Json(option.min) : Json()},
                          {"description", option.description}});
+    auto diagnostics = Json::array();
+    for (const auto& spec : method->diagnostic_specs())
+      diagnostics.push_back({{"name", spec.name}, {"unit", spec.unit}, {"description", spec.description}});
     all.push_back({{"name", entry->name},
                    {"description", entry->description},
                    {"time_order", entry->time_order},
                    {"memory_order", entry->memory_order},
                    {"capabilities", capabilities},
-                   {"options", options}});
+                   {"options", options},
+                   {"diagnostics", diagnostics}});
   }
   return all;
 }

@@ -2,9 +2,22 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 namespace attnbench {
+
+namespace {
+
+void check_declared(const attn::AttentionMethod& method, const std::vector<std::pair<std::string, double>>& diagnostics) {
+  const auto declared = method.diagnostic_specs();
+  for (const auto& [name, value] : diagnostics)
+    if (std::none_of(declared.begin(), declared.end(), [&, &name = name](const auto& spec) { return spec.name == name; }))
+      throw std::invalid_argument(method.label() + " reports the diagnostic '" + name + "', which it does not declare");
+}
+
+}  // namespace
 
 Quality assess(const attn::AttentionMethod& method, const CallInputs& inputs, const Results& results,
                const Selection& selection) {
@@ -20,6 +33,7 @@ Quality assess(const attn::AttentionMethod& method, const CallInputs& inputs, co
     }
     quality.diagnostics = method.diagnostics(excerpt.inputs, excerpt.rows);
   }
+  check_declared(method, quality.diagnostics);
   return quality;
 }
 

@@ -17,10 +17,11 @@ struct Quality {
   // ‖output − approximated‖ / ‖approximated‖ (Frobenius norms) over the selected rows; nothing for a method that approximates no
   // other attention.
   std::optional<double> approximation_error;
-  // The method's own; of decoded results those of the last selected step.
+  // What the method reports about itself; of decoded results that of the last selected step.
   std::vector<std::pair<std::string, double>> diagnostics;
 };
 
+// Throws std::invalid_argument for a diagnostic that the method has not declared.
 Quality assess(const attn::AttentionMethod& method, const CallInputs& inputs, const Results& results, const Selection& selection);
 
 }  // namespace attnbench

@@ -103,7 +103,9 @@ void set_times(Record& record, const Subject& subject, double first_s, const Sam
 
 void set_quality(Record& record, const Quality& quality) {
   if (quality.approximation_error) record.set("approximation_error", *quality.approximation_error);
-  for (const auto& [column, value] : quality.diagnostics) record.set(column, value);
+  auto diagnostics = Json::object();
+  for (const auto& [name, value] : quality.diagnostics) diagnostics[name] = value;
+  record.set("diagnostics", diagnostics);
 }
 
 }  // namespace attnbench

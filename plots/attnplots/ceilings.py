@@ -12,7 +12,7 @@ NUMBERS = ("read_gb_s", "copy_gb_s", "fma_float32_gflop_s", "fma_float64_gflop_s
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What the machine was seen to do at most, on so many threads."""
+    """The highest bandwidths and rates that the machine reached, and the threads it used."""
 
     read_gb_s: float
     copy_gb_s: float
@@ -21,11 +21,11 @@ class Ceilings:
     threads: int
 
     def rate(self, dtype: str) -> float:
-        """The flat top in GFLOP/s; whatever is narrower than float64 is held against float32's."""
+        """The highest rate in GFLOP/s; narrower dtypes than float32 have the one of float32."""
         return self.fma_float64_gflop_s if dtype == "float64" else self.fma_float32_gflop_s
 
     def roof(self, intensity: float, dtype: str) -> float:
-        """What is attainable, in GFLOP/s, at so many operations a byte."""
+        """The attainable rate in GFLOP/s; `intensity` is in operations per byte."""
         return min(self.rate(dtype), self.copy_gb_s * intensity)
 
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from attnplots import style
 from attnplots.records import FILE_NAME, RecordsError, load
 
-# No dates and no versions, so that drawing a figure again gives the same bytes.
+# Without dates and versions, so that drawing a figure again gives the same bytes.
 METADATA: dict[str, dict[str, None]] = {
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     "svg": {"Date": None, "Creator": None},
@@ -19,7 +19,7 @@ METADATA: dict[str, dict[str, None]] = {
 }
 
 
-# Takes the records, and after them what `also` read.
+# Takes the records and, if there is an `also`, its result.
 Draw = Callable[..., Figure]
 
 
@@ -31,10 +31,10 @@ def main(
     also: Callable[[Path], Any] | None = None,
     **others: Draw,
 ) -> int:
-    """Draws each result folder; returns 0, or 2 after one line on stderr.
+    """Draws the figures of each result folder; returns 0, or 2 after an error on stderr.
 
     The figure of `draw` is named after the script, each of the others is `SCRIPT-KEYWORD`.
-    What `also` reads from a folder beside its records, the figures get after these.
+    `also` reads something else from a folder, which the figures get after the records.
     """
     stem = Path(script).stem
     figures = {stem: draw} | {f"{stem}-{suffix}": other for suffix, other in others.items()}
@@ -57,7 +57,7 @@ def main(
     try:
         folders = options.folders or _result_folders(Path(script).resolve().parent.parent, stem)
         targets = _targets(folders, options.out)
-        # Everything is read first: a bad file among several leaves no half-done set.
+        # Everything is read before anything is drawn, so that a bad file stops all of it.
         sets = [(load(folder), *([also(folder)] if also else [])) for folder in folders]
         for folder, found, target in zip(folders, sets, targets, strict=True):
             with style.context():

@@ -1,4 +1,4 @@
-"""From records to what is drawn: rows of panels, curves with their ends, and notes."""
+"""Turns records into what figures show: rows of panels, curves with their ends, and notes."""
 
 import json
 import math
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnplots.records import EXTERNAL, Record, RecordsError
+from attnplots.records import EXTERNAL, Record, Records, RecordsError
 
 # A curve that stops for one of these reasons gets an end mark with these words.
 END_WORDS = {
@@ -23,18 +23,16 @@ PROTOCOLS = {
     "decode": "Decoding",
 }
 
-# Records that differ in one of these columns never share a panel.
-SPLIT = (
-    "protocol", "causal", "device", "dtype", "heads", "head_dim", "value_dim",
-    "key_lengths", "threads", "cache", "allocation", "graph", "inputs",
-)  # fmt: skip
-# These may follow from the length; they split only where one length has several values.
-SPLIT_IF_REPEATED = ("batch", "key_len", "seed")
+# Titles begin with these axes. The others follow in the order of the schema.
+FIRST = ("protocol", "causal")
+# A panel has a curve for each value of the axis CURVES, drawn against the axis ALONG.
+CURVES = "method"
+ALONG = "query_len"
 
 
 @dataclass(frozen=True)
 class Row:
-    """Records that are compared in one row of panels."""
+    """The records that are drawn in one row of panels."""
 
     title: str
     records: list[Record]
@@ -42,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True)
 class End:
-    """Where a curve stops although longer lengths were asked for."""
+    """Where a curve ends although longer lengths were to be measured, and the words on it."""
 
     n: int
     y: float
@@ -51,7 +49,7 @@ class End:
 
 @dataclass(frozen=True)
 class Curve:
-    """One method in one panel; `y` is nan where a length gave no value."""
+    """One method in one panel; `y` is nan at a length without a value."""
 
     method: str
     n: np.ndarray
@@ -62,7 +60,7 @@ class Curve:
 
     @property
     def tip(self) -> tuple[float, float]:
-        """The rightmost point, the end mark included."""
+        """The rightmost point, which may be the end mark."""
         if self.end:
             return self.end.n, self.end.y
         last = np.flatnonzero(np.isfinite(self.y))[-1]
@@ -74,7 +72,10 @@ Value = Callable[[Record], tuple[float | None, float | None, float | None]]
 
 @dataclass(frozen=True)
 class Measure:
-    """What an axis shows: a word for it in notes, a title, and the value of a record."""
+    """A quantity to draw: its name in notes, the title of its axis, and its value in a record.
+
+    The value has an interval, or None for both ends.
+    """
 
     name: str
     title: str
@@ -83,7 +84,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Length:
-    """What `query_len` is in a figure: its letter in notes and slopes, and its axis label."""
+    """What `query_len` is called in a figure: a letter in notes and slopes, and a label."""
 
     letter: str
     label: str
@@ -93,7 +94,7 @@ SEQUENCE = Length("N", "Sequence length N")
 
 
 def time_value(record: Record) -> tuple[float | None, float | None, float | None]:
-    """Time per sample in ms with its 95% interval, which records give for the batch."""
+    """Time per sample in ms with its 95% interval, which records have for the whole batch."""
     low, high = record.get("time_ci_low_ms"), record.get("time_ci_high_ms")
     batch = record["batch"]
     return (
@@ -112,26 +113,35 @@ TIME = Measure("time", "Time per sample (ms)", time_value)
 MEMORY = Measure("memory", "Peak memory per sample, above the inputs", memory_value)
 
 
-def on_present_devices(records: list[Record]) -> tuple[list[Record], list[str]]:
-    """The records without those of devices that the machine had not, and a note on each of these."""
-    kept, texts = [], []
+def on_present_devices(records: Records) -> tuple[Records, list[str]]:
+    """The records of the devices that the machine had, and a note on each other device."""
+    absent, texts = set(), []
     for device in dict.fromkeys(record.get("device") for record in records):
         mine = [record for record in records if record.get("device") == device]
         if all(record.get("failure_kind") == "unsupported" for record in mine):
             reasons = dict.fromkeys(str(record.get("reason") or "not supported") for record in mine)
             texts.append(f"Nothing was measured on {device}: {'; '.join(reasons)}.")
-        else:
-            kept += mine
-    return (kept, texts) if kept else (records, [])
+            absent.add(device)
+    present = records.where(lambda record: record.get("device") not in absent)
+    return (present, texts) if present else (records, [])
 
 
-def split_rows(records: list[Record]) -> list[Row]:
-    """One row for each setting; its title says what sets it apart from the others."""
-    axes = [*SPLIT]
-    for axis in SPLIT_IF_REPEATED:
+def split_rows(records: Records) -> list[Row]:
+    """One row for each setting; its title says what sets it apart from the others.
+
+    Records of one row differ in nothing but method and lengths. Of the lengths, those that may
+    follow from the sequence length split only where one sequence length has several values.
+    """
+    lengths = [axis.name for axis in records.schema.axes if axis.kind == "length"]
+    settings = [axis.name for axis in records.schema.axes if axis.name not in (CURVES, *lengths)]
+    axes = [axis for axis in FIRST if axis in settings]
+    axes += [axis for axis in settings if axis not in FIRST]
+    for axis in lengths:
+        if axis == ALONG:
+            continue
         seen: dict[str, object] = {}
         for record in records:
-            place = json.dumps([record.get(a) for a in ("method", "query_len", *axes)])
+            place = json.dumps([record.get(a) for a in (CURVES, ALONG, *axes)])
             if seen.setdefault(place, record.get(axis)) != record.get(axis):
                 axes.append(axis)
                 break
@@ -143,7 +153,7 @@ def split_rows(records: list[Record]) -> list[Row]:
     return [
         Row(
             " · ".join([_protocol(group[0])] + [_said(group[0], a) for a in varying]),
-            sorted(group, key=lambda r: (r["method"], r["query_len"])),
+            sorted(group, key=lambda r: (r[CURVES], r[ALONG])),
         )
         for group in ordered
     ]
@@ -168,9 +178,7 @@ def _protocol(record: Record) -> str:
 
 def _said(record: Record, axis: str) -> str:
     """A column's value in the words of a row title."""
-    value = record.get(axis)
-    if axis == "causal":
-        return "causal" if value else "not causal"
+    value, name = record.get(axis), axis.replace("_", " ")
     if axis == "graph":
         return "in a CUDA graph" if value else "launched"
     if axis == "threads" and value == 1:
@@ -181,7 +189,9 @@ def _said(record: Record, axis: str) -> str:
         return str(value)
     if axis == "inputs":
         return f"{value} inputs"
-    return f"{axis.replace('_', ' ')} {value}"
+    if isinstance(value, bool):
+        return name if value else f"not {name}"
+    return f"{name} {value}"
 
 
 def by_method(row: Row) -> dict[str, list[Record]]:
@@ -208,7 +218,7 @@ def span(columns: list[list[list[Curve]]]) -> tuple[float, float]:
 
 def _curve(method: str, records: list[Record], value: Value) -> Curve | None:
     triples = [value(r) if r["outcome"] == "measured" else (None, None, None) for r in records]
-    # nan where there is nothing to draw keeps the line from running across a failed length.
+    # nan interrupts the line at a length that failed.
     n = np.array([r["query_len"] for r in records], dtype=float)
     y, low, high = (np.array([_positive(t[i]) for t in triples]) for i in range(3))
     points = np.flatnonzero(np.isfinite(y))
@@ -219,7 +229,7 @@ def _curve(method: str, records: list[Record], value: Value) -> Curve | None:
     stop = _stop(records)
     if stop and stop["query_len"] > n[points[-1]]:
         a, b = points[-2:] if len(points) > 1 else (points[-1], points[-1])
-        # One point has no slope; growing with the length is the least that can be said.
+        # A single point has no slope, so the curve is taken to grow with the length.
         slope = math.log(y[b] / y[a]) / math.log(n[b] / n[a]) if a != b else 1.0
         at = stop["query_len"]
         end = End(at, y[b] * (at / n[b]) ** slope, END_WORDS[stop["failure_kind"]])
@@ -231,7 +241,7 @@ def _positive(value: float | None) -> float:
 
 
 def _stop(records: list[Record]) -> Record | None:
-    """The first record beyond the last measured one that says why the method went no further."""
+    """The first record beyond the last measured one whose failure ends the curve."""
     measured = [r["query_len"] for r in records if r["outcome"] == "measured"]
     if not measured:
         return None
@@ -244,7 +254,7 @@ def _other(record: Record) -> bool:
 
 
 def method_text(method: str) -> str:
-    """A method's name as figures write it: options follow in brackets, lsh's rounds as in lsh-4."""
+    """A method's name in figures: options in brackets, and rounds of lsh as in lsh-4."""
     if method.endswith(EXTERNAL):
         return method_text(method.removesuffix(EXTERNAL)) + EXTERNAL
     name, _, tail = method.partition(":")
@@ -261,7 +271,7 @@ def method_text(method: str) -> str:
 
 
 def size_text(n: float) -> str:
-    """A length as axis and notes write it: 512, 1k, 64k."""
+    """A length as axes and notes show it: 512, 1k, 64k."""
     for unit, sign in ((2**20, "M"), (2**10, "k")):
         if n >= unit and n % unit == 0:
             return f"{n / unit:.0f}{sign}"
@@ -274,10 +284,10 @@ def notes(
     length: Length,
     ends: bool = True,
 ) -> list[str]:
-    """A sentence for each row on what was asked for and is not in its panels.
+    """A sentence for each row on the records that its panels do not show.
 
-    `wanted` says what should be drawn of a measured record; `ends` that the panels have end
-    marks, which speak for what lies beyond them.
+    `wanted` returns the measures that should be drawn of a measured record. `ends` says whether
+    the panels have end marks, which explain the records beyond them.
     """
     texts = []
     for row in rows:
@@ -300,7 +310,7 @@ def notes(
 def _problems(record: Record, stop: Record | None, measures: Sequence[Measure]) -> list[str]:
     if record["outcome"] == "measured":
         values = {measure.name: measure.value(record)[0] for measure in measures}
-        # A logarithmic axis has no place for zero.
+        # A logarithmic axis cannot show zero.
         return [
             f"{name} {'not recorded' if value is None else 'is not above 0'}"
             for name, value in values.items()

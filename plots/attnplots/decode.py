@@ -4,15 +4,15 @@ from matplotlib.figure import Figure
 
 from attnplots import curves, scaling
 from attnplots.curves import Length, Measure
-from attnplots.records import Record
+from attnplots.records import Records
 
 POSITION = Length("P", "Position P (tokens before)")
-# One call makes one token of every sequence in the batch, so per sample is per token.
+# One call decodes one token of every sequence in the batch, so time per sample is per token.
 TIME = Measure("time", "Time per token (ms)", curves.time_value)
-# Unlike the state alone, this also shows what recomputing or copying costs for a moment.
+# Unlike the size of the state, this includes memory for recomputing or copying in a step.
 MEMORY = Measure("memory", "Peak memory: the state and one step", curves.memory_value)
 
 
-def draw(records: list[Record]) -> Figure:
-    """The scaling figure with the measures of decoding."""
+def draw(records: Records) -> Figure:
+    """The figure: the scaling figure with the measures of decoding."""
     return scaling.draw(records, TIME, MEMORY, POSITION)

@@ -1,4 +1,4 @@
-"""What approximating costs: the error of the output against the time that it takes."""
+"""Figure of approximations: the error of the output against the time of a call."""
 
 from dataclasses import dataclass
 
@@ -11,11 +11,11 @@ from attnplots import curves as data
 from attnplots import panel, sheet, style, ticks
 from attnplots.curves import Measure, Row
 from attnplots.labels import Box, spread
-from attnplots.records import Record, RecordsError
+from attnplots.records import Record, Records, RecordsError
 from attnplots.sheet import LEFT, RIGHT, SMALL_LINE, WIDTH
 from attnplots.style import Style
 
-# Their error is rounding: they are lines at their time.
+# The methods that approximate nothing. They are drawn as lines at their time.
 EXACT = ("softmax", "sdpa")
 LENGTHS = (1024, 4096, 16384)
 ERROR = Measure(
@@ -33,9 +33,9 @@ X_LABEL = 18.0
 FOOT = 10.0
 BETWEEN = 18.0
 NAME_APART = 8.0
-# Of an axis of time so much is left free at the right, for the names of the slowest.
+# The part of a time axis that is left free at the right, for the names of the slowest methods.
 ROOM = 0.15
-# Names may cross the lines of the exact methods, which then must not run through the letters.
+# Names may cross the lines of the exact methods. A halo keeps those out of the letters.
 HALO = withStroke(linewidth=2.5, foreground="white")
 
 
@@ -48,7 +48,7 @@ class Mark:
     error: float | None
 
 
-def draw(records: list[Record]) -> Figure:
+def draw(records: Records) -> Figure:
     """The figure: a row of panels for each setting, a column for each of a few lengths."""
     every = _forward(records)
     rows = data.split_rows(every)
@@ -76,7 +76,7 @@ def draw(records: list[Record]) -> Figure:
         for k, n in enumerate(lengths):
             left = LEFT + k * (wide + BETWEEN)
             frame = Box(left, bottom, left + wide, bottom + PANEL)
-            # Shared down a column, so that settings can be compared by eye.
+            # The panels of a column share the limits, so that settings can be compared by eye.
             across = _across([mark.time for marks in panels for mark in marks[k]])
             axes = panel.empty_axes(
                 figure,
@@ -96,11 +96,11 @@ def draw(records: list[Record]) -> Figure:
     return figure
 
 
-def _forward(records: list[Record]) -> list[Record]:
-    """Those of the forward pass, which is what has the error, or all if it has no time."""
+def _forward(records: Records) -> Records:
+    """The records of the forward pass, for which the error is; all if that has no time."""
     if not _timed(records):
         raise RecordsError("expected at least one measured record with a time, found none")
-    forward = [record for record in records if record["protocol"] == "forward"]
+    forward = records.where(lambda record: record["protocol"] == "forward")
     return forward if _timed(forward) else records
 
 
@@ -113,12 +113,12 @@ def _time(record: Record) -> float | None:
 
 
 def _above_0(value: float | None) -> float | None:
-    """The value where a logarithmic axis has a place for it."""
+    """The value where a logarithmic axis can show it, otherwise None."""
     return value if value is not None and value > 0 else None
 
 
 def _lengths(timed: list[Record]) -> list[int]:
-    """The chosen lengths that were measured, or the shortest, middle and longest that were."""
+    """Those of LENGTHS that were measured, or else the shortest, middle and longest length."""
     found = sorted({record["query_len"] for record in timed})
     chosen = [n for n in LENGTHS if n in found]
     return chosen or sorted({found[0], found[len(found) // 2], found[-1]})
@@ -149,7 +149,7 @@ def _panel(
     exact = sorted((mark for mark in marks if not mark.error), key=lambda mark: mark.time)
     _lines(figure, axes, frame, exact, looks)
     lines = [float(axes.transData.transform((mark.time, 1.0))[0]) for mark in exact]
-    # Few points: crossing a line is worse than being a little away, better than being far.
+    # Few points on each line: a name may cross a line if it would otherwise be far away.
     ink = [np.array([(x, y) for x in lines for y in np.arange(frame.y0, frame.y1, 6.0)])]
     tips: dict[str, tuple[float, float]] = {}
     for mark in marks:
@@ -160,7 +160,7 @@ def _panel(
             tips[mark.method] = float(x), float(y)
     points = np.concatenate([part.reshape(-1, 2) for part in ink])
     taken: list[Box] = []
-    # The slowest first: what room there is at the right is for them.
+    # The slowest methods are placed first, because the free room is beside them.
     for method, tip in sorted(tips.items(), key=lambda item: -item[1][0]):
         form = panel.method_label(figure, method, [], narrow=True)
         panel.name_near(figure, tip, [form], looks[method], points, taken, frame)
@@ -176,7 +176,7 @@ def _panel(
 def _lines(
     figure: Figure, axes: Axes, frame: Box, exact: list[Mark], looks: dict[str, Style]
 ) -> None:
-    """The exact methods, fastest first: a line each, and the names in a row above the panel."""
+    """Draws a line for each exact method and writes their names in a row above the panel."""
     labels = [panel.method_label(figure, mark.method, [], narrow=False) for mark in exact]
     wanted = [float(axes.transData.transform((mark.time, 1.0))[0]) for mark in exact]
     widths = [label.width + NAME_APART for label in labels]
@@ -190,7 +190,7 @@ def _lines(
 
 
 def _notes(rows: list[Row], lengths: list[int]) -> list[str]:
-    """Who is not among the marks, and why."""
+    """Notes on the methods that have no mark, and why."""
     texts = []
     kept = [Row(row.title, [r for r in row.records if r["query_len"] in lengths]) for row in rows]
     every = [record for row in kept for record in row.records]
@@ -210,7 +210,7 @@ def _notes(rows: list[Row], lengths: list[int]) -> list[str]:
 
 
 def _silent(records: list[Record]) -> set[str]:
-    """The methods that were measured and of which no record has an error."""
+    """The methods that were measured without an approximation error."""
     measured = [r for r in records if r["outcome"] == "measured" and r["method"] not in EXACT]
     methods = {record["method"] for record in measured}
     return methods - {r["method"] for r in measured if ERROR.value(r)[0] is not None}

@@ -1,4 +1,4 @@
-"""Many methods in small multiples: a column for each kind, the same two curves in all of them."""
+"""Figure of many methods as small multiples: a column for each kind of method."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,16 +10,16 @@ from attnplots import panel, scaling, sheet, style, ticks
 from attnplots.curves import Curve
 from attnplots.labels import Box
 from attnplots.panel import WORDS_LINE
-from attnplots.records import Record
+from attnplots.records import Records
 from attnplots.sheet import LEFT, RIGHT, SMALL_LINE, WIDTH
 
-# The columns with their families; methods of no family here are in the last column.
+# The columns and the families of methods in them; other families are in the last column.
 KINDS: dict[str, tuple[str, ...]] = {
     "Linear": ("linear", "efficient"),
     "Kernels approximated": ("kernel",),
     "Exact, hashing and others": (),
 }
-# In columns that are not their own these are drawn pale, to hold the others against.
+# These are drawn in every column for comparison, pale where it is not their own.
 REFERENCES = ("softmax", "linear")
 MEASURES = (data.TIME, data.MEMORY)
 
@@ -35,7 +35,7 @@ GAP = 20.0
 BETWEEN = 14.0
 
 
-def draw(records: list[Record]) -> Figure:
+def draw(records: Records) -> Figure:
     """The figure: for each setting a row of times and a row of memory."""
     rows = data.split_rows(records)
     whole = [[data.curves(row, measure) for row in rows] for measure in MEASURES]
@@ -60,7 +60,7 @@ def draw(records: list[Record]) -> Figure:
 
     sheet.small_lines(figure, height - 18, header)
     limits = [ticks.limits(column) for column in whole]
-    across = ticks.lengths(span, most=4)
+    across = ticks.lengths(span, max_count=4)
     top = height - head
     for i, row in enumerate(rows):
         sheet.heading(figure, LEFT, top - 13, row.title)
@@ -100,7 +100,7 @@ def _kind(method: str) -> str:
 
 
 def _shown(curves: Sequence[Curve], kind: str) -> list[Curve]:
-    """The curves of one kind, and those that they are held against without a word on their end."""
+    """The curves of one kind and the references, which have no words on their ends."""
     own = [curve for curve in curves if _kind(curve.method) == kind]
     others = [c for c in curves if _kind(c.method) != kind and c.method in REFERENCES]
     return own + [replace(c, end=c.end and replace(c.end, words="")) for c in others]
@@ -116,7 +116,7 @@ def _names_width(figure: Figure, whole: list[list[list[Curve]]], kind: str, reac
 def _names_height(
     figure: Figure, column: list[list[Curve]], kinds: Sequence[str], reach: float
 ) -> float:
-    """The height of the tallest pile of names beside a panel, which may stick out a little."""
+    """The height of the tallest pile of names beside a panel; it may stick out a little."""
     piles = (
         panel.labels_beside(figure, _shown(curves, kind), reach)
         for curves in column

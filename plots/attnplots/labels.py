@@ -1,4 +1,4 @@
-"""Where labels go so that they touch neither each other nor the lines.
+"""Places labels so that they overlap neither each other nor the lines.
 
 All lengths are points (1/72 inch) from the figure's lower left corner.
 """
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# A label farther than this from what it names is joined to it by a thin line.
+# A label farther than this from what it names is joined to it by a thin line, its leader.
 LEADER = 14.0
-# As near as this to something else, a label seems to name that.
+# A label that is nearer than this to something else could be read as naming that.
 RIVAL = 12.0
-# How many places of each label are held against the others', from how many starts, how often.
+# `arrange` tries so many places of each label, from so many starts, in so many rounds.
 PLACES = 300
 STARTS = 30
 ROUNDS = 20
-# What it costs that a leader crosses a label, another leader or what it does not name.
+# The cost of a leader that crosses a label, another leader or what it does not name.
 CROSSED = 80
 
 
@@ -51,11 +51,11 @@ class Box:
 
 
 def spread(wanted: list[float], heights: list[float], low: float, high: float) -> list[float]:
-    """Centres for a column of labels: clear of each other and nearest to the wanted ones.
+    """Centres for a column of labels that do not overlap, as near as possible to the wanted ones.
 
-    The labels are given, and stay, in order from the bottom up. Less the heights below it,
-    a centre must not fall along the column, so this is a least squares fit that does not
-    fall: neighbours that would collide are pooled at their mean.
+    The labels are given in order from the bottom up, and stay in it. A centre minus the heights
+    of the labels below it must not decrease along the column. So this is a least squares fit
+    that does not decrease (isotonic regression): neighbours that would overlap share their mean.
     """
     below = np.cumsum([0.0, *heights])
     shifts = [float(b) + h / 2 for b, h in zip(below, heights, strict=False)]
@@ -78,9 +78,9 @@ def place(
     taken: list[Box],
     frame: Box,
 ) -> tuple[int, Box]:
-    """Which of the sizes fits best near `tip`, and its box.
+    """The index of the size that fits best near `tip`, and its box.
 
-    It keeps clear of `ink` (points on lines) and of `taken` boxes, inside `frame`.
+    The box avoids `ink` (points on lines) and the `taken` boxes, and stays inside `frame`.
     """
     x, y = tip
     choices: list[tuple[float, int, Box]] = []
@@ -104,7 +104,7 @@ def place(
     for choice in choices:
         cost, _, box = choice
         if cost >= best_cost:
-            break  # what a leader crosses only adds to it
+            break  # A leader only adds to the cost, and the choices are sorted by it.
         edge = box.nearest(x, y)
         if math.dist(edge, tip) > LEADER:
             leader = np.linspace(tip, edge, 40)[8:]
@@ -118,9 +118,9 @@ def place(
 def free_place(
     size: tuple[float, float], ink: np.ndarray, taken: list[Box], frame: Box
 ) -> Box | None:
-    """A free box of this size, as near as can be to a corner of the frame.
+    """A free box of this size, as near as possible to a corner of the frame.
 
-    The corners are the upper left and the lower right, away from where curves rise to.
+    The corners are the upper left and the lower right, because curves rise to the upper right.
     """
     choices: list[tuple[float, Box]] = []
     for x in np.arange(frame.x0 + 10, frame.x1 - size[0] - 6, 4.0):
@@ -137,7 +137,7 @@ def free_place(
 
 @dataclass(frozen=True)
 class Wish:
-    """A label to be placed: what it names, the sizes it may have, and what it does not name."""
+    """A label to be placed: the tip it names, its possible sizes, and points it does not name."""
 
     tip: tuple[float, float]
     sizes: list[tuple[float, float]]
@@ -147,16 +147,16 @@ class Wish:
 def arrange(
     wishes: list[Wish], ink: np.ndarray, taken: list[Box], frame: Box
 ) -> list[tuple[int, Box]]:
-    """For each wish which of its sizes fits best, and its box; all are placed together.
+    """For each wish the index of the size that fits best, and its box; all are placed together.
 
-    Unlike in `place`, boxes and leaders also keep clear of leaders. From many starts each
-    label in turn moves to where it is best, given the others, until none does.
+    Unlike in `place`, boxes and leaders also avoid leaders. From each of many starts, one label
+    after the other moves to its best place, given the others, until none moves any more.
     """
     pools = [_Pool(wish, ink, taken, frame) for wish in wishes]
     pairs = {(i, k): a.against(b) for k, b in enumerate(pools) for i, a in enumerate(pools[:k])}
     pairs |= {(k, i): cost.T for (i, k), cost in pairs.items()}
     draws = np.random.default_rng(0)
-    best, least = [0] * len(pools), math.inf
+    best, lowest = [0] * len(pools), math.inf
     for _ in range(STARTS):
         chosen = [int(draws.integers(len(pool.cost))) for pool in pools]
         for _ in range(ROUNDS):
@@ -168,8 +168,8 @@ def arrange(
                 break
         total = sum(float(pool.cost[at]) for pool, at in zip(pools, chosen, strict=True))
         total += sum(float(pairs[i, k][chosen[i], chosen[k]]) for i, k in pairs if i < k)
-        if total < least:
-            best, least = chosen, total
+        if total < lowest:
+            best, lowest = chosen, total
     return [
         (int(pool.which[at]), Box(*map(float, pool.boxes[at])))
         for pool, at in zip(pools, best, strict=True)
@@ -177,7 +177,7 @@ def arrange(
 
 
 class _Pool:
-    """The best places for one label, and what each costs as long as there is no other."""
+    """The best places for one label, and the cost of each when there is no other label."""
 
     def __init__(self, wish: Wish, ink: np.ndarray, taken: list[Box], frame: Box) -> None:
         x, y = wish.tip
@@ -204,7 +204,7 @@ class _Pool:
             nearest = _distance(places, wish.rivals).min(axis=1)
             cost += 2 * np.maximum(RIVAL - nearest, 0.0)
             cost += 2 * CROSSED * (~led & (nearest < away + 2))
-        # Of the many the best are enough to choose from.
+        # The best of the many places are enough to choose from.
         kept = np.argsort(cost, kind="stable")[:PLACES]
         self.cost, self.led = cost[kept], led[kept]
         self.boxes, self.which = places[kept], np.array(which)[kept]
@@ -217,8 +217,8 @@ class _Pool:
             self.cost += CROSSED * self.led * passed.sum(axis=1)
 
     def against(self, other: "_Pool") -> np.ndarray:
-        """What places of two labels cost because both are there: a row for each of this one's."""
-        # Side by side they would read as one line.
+        """What places of two labels cost because of each other; a row for each of this one's."""
+        # Two labels side by side would be read as one line.
         cost = 20 * _shared(_grown(self.boxes, (8, 1))[:, None], other.boxes)
         cost += CROSSED * self._crosses(other) + CROSSED * other._crosses(self).T
         a, b = self.leaders[:, None, 0], self.leaders[:, None, -1]
@@ -227,7 +227,7 @@ class _Pool:
         return cost + CROSSED * (meet & self.led[:, None] & other.led)
 
     def _crosses(self, other: "_Pool") -> np.ndarray:
-        """Whether leaders, a row for each, run through the other's boxes."""
+        """Whether leaders, a row for each, cross the other's boxes."""
         inside = _holds(_grown(other.boxes, (1.5, 1.5)), self.leaders.reshape(-1, 2))
         crossed = inside.reshape(len(other.boxes), *self.leaders.shape[:2]).any(axis=2)
         return crossed.T & self.led[:, None]
@@ -243,25 +243,25 @@ def _grown(boxes: np.ndarray, by: tuple[float, float]) -> np.ndarray:
 
 def _shared(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
     """The areas that boxes, given by their edges, share with others."""
-    most = np.minimum(boxes[..., 2:], others[..., 2:])
-    least = np.maximum(boxes[..., :2], others[..., :2])
-    return np.prod(np.maximum(most - least, 0.0), axis=-1)
+    upper = np.minimum(boxes[..., 2:], others[..., 2:])
+    lower = np.maximum(boxes[..., :2], others[..., :2])
+    return np.prod(np.maximum(upper - lower, 0.0), axis=-1)
 
 
 def _holds(boxes: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Whether each of the boxes, a row for each, holds each of the points."""
+    """Whether each of the boxes, a row for each, contains each of the points."""
     x0, y0, x1, y1 = boxes.T[:, :, None]
     x, y = points.T
     return (x > x0) & (x < x1) & (y > y0) & (y < y1)
 
 
 def _distance(boxes: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """How far each of the points is from each of the boxes, a row for each."""
+    """The distance of each of the points from each of the boxes, a row for each box."""
     low, high = boxes[:, None, :2] - points, points - boxes[:, None, 2:]
     return np.hypot(*np.maximum(np.maximum(low, high), 0.0).transpose(2, 0, 1))
 
 
 def _turn(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """On which side of the line from a to b the point c is, as a sign."""
+    """The side of the line from a to b on which the point c is, as a sign."""
     ab, ac = b - a, c - a
     return np.sign(ab[..., 0] * ac[..., 1] - ab[..., 1] * ac[..., 0])

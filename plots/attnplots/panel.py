@@ -1,4 +1,4 @@
-"""One panel: its axes, the curves in it, and their names."""
+"""One panel of a figure: its axes, the curves in it, and their names."""
 
 import math
 from collections.abc import Sequence
@@ -22,13 +22,13 @@ NAME_LINE = 12.0
 WORDS_LINE = 10.0
 LONGEST_NAME = 26
 
-# How the axes of time and of memory are marked.
+# The functions that mark the axes of time and of memory.
 MARKS = (ticks.times, ticks.sizes)
 
 
 @dataclass(frozen=True)
 class Label:
-    """A method's name and, below it, why its curve stops."""
+    """A method's name and, below it, the reason why its curve ends."""
 
     name: str
     words: list[str]
@@ -49,7 +49,7 @@ def curve_label(figure: Figure, curve: Curve, narrow: bool) -> Label:
 
 
 def method_label(figure: Figure, method: str, words: list[str], narrow: bool) -> Label:
-    """A method's name over some words; a narrow label breaks before what is in brackets."""
+    """A method's name above some words; a narrow label has a line break before each bracket."""
     name = method_text(method)
     if len(name) > LONGEST_NAME:
         name = name[: LONGEST_NAME - 1] + "…"
@@ -61,7 +61,7 @@ def method_label(figure: Figure, method: str, words: list[str], narrow: bool) ->
 
 
 def labels_beside(figure: Figure, curves: list[Curve], reach: float) -> list[Label]:
-    """The labels of the curves that get to the length `reach`: they are beside the panel."""
+    """The labels of the curves that reach the length `reach`; they go beside the panel."""
     return [curve_label(figure, curve, narrow=True) for curve in curves if curve.tip[0] >= reach]
 
 
@@ -78,7 +78,7 @@ def empty_axes(
     marks_across: Ticks,
     marks_upward: Ticks,
 ) -> Axes:
-    """Empty axes in a frame; both are logarithmic."""
+    """Empty logarithmic axes in a frame."""
     high = figure.get_figheight() / POINT
     wide, tall = frame.x1 - frame.x0, frame.y1 - frame.y0
     axes = figure.add_axes((frame.x0 / WIDTH, frame.y0 / high, wide / WIDTH, tall / high))
@@ -102,7 +102,7 @@ def draw(
     gap: float,
     reach: float,
 ) -> tuple[np.ndarray, list[Box]]:
-    """Curves and their labels; returns the points on the lines and the boxes within the frame."""
+    """Draws curves and labels; returns points on the lines and the boxes of labels inside."""
     for curve in panel:
         _curve(axes, curve, looks[curve.method])
     beside = [curve for curve in panel if curve.tip[0] >= reach]
@@ -110,7 +110,7 @@ def draw(
     labels = [curve_label(figure, curve, narrow=True) for curve in beside]
     tips = [axes.transData.transform(curve.tip) for curve in beside]
     longest = max((curve.tip[0] for curve in beside), default=reach)
-    # The name is what should be level with the tip; words hang below it.
+    # The name should be level with the tip; the words are below it.
     hang = [(label.height - NAME_LINE) / 2 for label in labels]
     wanted = [float(tip[1]) - h for tip, h in zip(tips, hang, strict=True)]
     heights = [label.height for label in labels]
@@ -140,7 +140,7 @@ def name_near(
     taken: list[Box],
     frame: Box,
 ) -> None:
-    """Writes the form of a label that fits best near `tip`, and adds its box to the taken."""
+    """Writes the form of a label that fits best near `tip`, and adds its box to `taken`."""
     which, box = place(tip, [(f.width, f.height) for f in forms], ink, taken, frame)
     taken.append(box)
     name_in(figure, tip, forms[which], look, box)
@@ -154,9 +154,9 @@ def name_in(
     box: Box,
     towards: bool = False,
 ) -> None:
-    """Writes a label into its box, with a leader where that is away from `tip`.
+    """Writes a label into its box, with a leader where the box is away from `tip`.
 
-    Its lines are flush at the left, or on the side of the tip.
+    Its lines are aligned at the left, or with `towards` on the side of the tip.
     """
     x, y = tip
     edge = box.nearest(x, y)
@@ -171,7 +171,7 @@ def name_in(
 def marks(
     axes: Axes, x: ArrayLike, y: ArrayLike, look: Style, z: float, scale: float = 1.0
 ) -> None:
-    """The marks of a method, without lines."""
+    """Draws the marks of a method, without lines."""
     assert look.marker
     axes.plot(
         x,
@@ -187,7 +187,7 @@ def marks(
 
 
 def _curve(axes: Axes, curve: Curve, look: Style) -> None:
-    # Dashes over solid lines: where two curves coincide both are then seen.
+    # Dashed lines are drawn over solid ones, so that both are seen where two curves coincide.
     z = 3.0 if look.dash == style.SOLID else 3.2
     axes.plot(
         curve.n, curve.y, color=look.colour, linestyle=look.dash, linewidth=look.width, zorder=z
@@ -197,7 +197,7 @@ def _curve(axes: Axes, curve: Curve, look: Style) -> None:
     if np.isfinite(curve.low + curve.high).any():
         low, high, colour = curve.low, curve.high, look.colour
         axes.fill_between(curve.n, low, high, color=colour, alpha=0.2, linewidth=0, zorder=2)
-        # The bars show an interval where a point has no neighbour to draw a band to.
+        # Bars show the interval of a point that has no neighbour to draw a band to.
         axes.vlines(curve.n, low, high, color=colour, linewidth=0.9, zorder=2.5)
     if curve.end:
         last = np.flatnonzero(np.isfinite(curve.y))[-1]
@@ -215,7 +215,7 @@ def _curve(axes: Axes, curve: Curve, look: Style) -> None:
 
 
 def _ink(axes: Axes, curve: Curve) -> np.ndarray:
-    """Points along the curve, and around its markers, that labels should keep clear of."""
+    """Points along the curve and around its markers, which labels should avoid."""
     seen = np.isfinite(curve.y)
     corners = list(zip(curve.n[seen], curve.y[seen], strict=True))
     if curve.end:
@@ -230,7 +230,7 @@ def _ink(axes: Axes, curve: Curve) -> np.ndarray:
 def write(
     figure: Figure, label: Label, x: float, top: float, look: Style, right: bool = False
 ) -> None:
-    """Writes a label whose upper left, or right, corner is at a place."""
+    """Writes a label with its upper left corner, or upper right one, at a place."""
     more = {"gid": "label", "ha": "right" if right else "left"}
     name = {"weight": label.weight, **more}
     sheet.text(figure, x, top - 9.3, label.name, style.NAME_SIZE, look.ink, **name)
@@ -240,7 +240,7 @@ def write(
 
 
 def leader(figure: Figure, start: Sequence[float], stop: Sequence[float], look: Style) -> None:
-    """A thin line from a label to what it names."""
+    """Draws a thin line between a label and what it names."""
     sheet.line(figure, start, stop, look.ink, linewidth=0.6, alpha=0.7)
 
 
@@ -253,7 +253,7 @@ def guides(
     span: Limits,
     length: Length,
 ) -> None:
-    """Short lines of slope 1 and 2 in a free place near a corner, if there is one."""
+    """Draws short lines of slope 1 and 2 in a free place near a corner, if there is one."""
     low = axes.get_ylim()[0]
     here, there = axes.transData.transform([(span[0], low), (2 * span[0], 2 * low)])
     octave = there - here

@@ -1,48 +1,47 @@
-"""Reading `records.jsonl`: one JSON object a line, the last record of a case wins."""
+"""Reads `records.jsonl`, which has one JSON object on each line; the last one of a case counts."""
 
 import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+from attnplots import schema as schemas
+from attnplots.schema import RecordsError, Schema
 
 Record = dict[str, Any]
 
 FILE_NAME = "records.jsonl"
 
-# Together these columns say which case a record is about.
-AXES = (
-    "method", "device", "dtype", "protocol", "batch", "heads", "query_len", "key_len",
-    "head_dim", "value_dim", "causal", "key_lengths", "inputs", "threads", "cache", "allocation",
-    "graph", "seed",
-)  # fmt: skip
-
-# What a column is in records from before it existed.
-DEFAULTS = {"inputs": "normal", "allocation": "fresh", "graph": False}
-
-# What was not measured by this program says so by its name, wherever that stands.
+# This follows the name of every method whose records were imported instead of measured.
 EXTERNAL = " (external)"
 
 OUTCOMES = ("measured", "skipped", "failed")
+# Columns that every record has.
 TEXTS = ("method", "protocol")
-TEXTS_OR_NULL = ("failure_kind", "implementation")
 COUNTS = ("batch", "query_len")
-NUMBERS = (
-    "time_per_sample_ms", "time_median_ms", "time_ci_low_ms", "time_ci_high_ms",
-    "peak_extra_bytes_per_sample", "approximation_error", "flops", "min_bytes",
-)  # fmt: skip
 
 
-class RecordsError(ValueError):
-    """Records that cannot be used; the message is one line for the reader."""
+class Records(list[Record]):
+    """Records together with the schema whose axes tell their cases apart."""
+
+    def __init__(self, records: Iterable[Record], schema: Schema) -> None:
+        super().__init__(records)
+        self.schema = schema
+
+    def where(self, wanted: Callable[[Record], bool]) -> "Records":
+        """The records for which `wanted` is true."""
+        return Records((record for record in self if wanted(record)), self.schema)
 
 
-def load(folder: Path) -> list[Record]:
-    """The records of `folder`, one for each case, in the order the cases first appear."""
+def load(folder: Path) -> Records:
+    """The records of `folder`, one for each case, in the order in which the cases first appear."""
     path = folder / FILE_NAME
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         problem = error.strerror or type(error).__name__
         raise RecordsError(f"{path}: {problem}; expected a file with one JSON object a line")
+    schema = schemas.load(folder)
     tail = lines.pop()
     cases: dict[str, Record] = {}
     for number, line in enumerate([*lines, tail] if tail else lines, start=1):
@@ -50,25 +49,45 @@ def load(folder: Path) -> list[Record]:
             record = json.loads(line.decode(), parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
             if number > len(lines):
-                break  # a killed sweep leaves a torn last line; its case is simply not there
+                break  # A killed sweep leaves a torn last line, whose case was not recorded.
             raise RecordsError(f"{path}:{number}: expected a JSON object: {error}")
-        wrong = _problem(record)
+        if isinstance(record, dict):
+            record = _with_current_names(record, schema)
+        wrong = _problem(record, schema)
         if wrong:
             raise RecordsError(f"{path}:{number}: {wrong}")
-        record |= {name: value for name, value in DEFAULTS.items() if record.get(name) is None}
+        for axis in schema.axes:
+            if record.get(axis.name) is None:
+                record[axis.name] = axis.before
         if record.get("external_source"):
             record["method"] += EXTERNAL
-        cases[_identity(record)] = record
+        cases[_identity(record, schema)] = record
     if not cases:
         raise RecordsError(f"{path}: no records; expected at least one JSON object on a line")
-    return list(cases.values())
+    return Records(cases.values(), schema)
 
 
-def _identity(record: Record) -> str:
-    return json.dumps([record.get(axis) for axis in AXES], sort_keys=True)
+def _with_current_names(record: Record, schema: Schema) -> Record:
+    """The record with the current names of columns that were renamed."""
+    current: Record = {}
+    lifted: dict[str, Any] = {}
+    for name, value in record.items():
+        name = schema.former_names.get(name, name)
+        diagnostic = name.removeprefix("diagnostics.")
+        if diagnostic == name:
+            current[name] = value
+        elif value is not None:
+            lifted[diagnostic] = value
+    if lifted:
+        current["diagnostics"] = lifted | (current.get("diagnostics") or {})
+    return current
 
 
-def _problem(record: object) -> str | None:
+def _identity(record: Record, schema: Schema) -> str:
+    return json.dumps([record.get(axis.name) for axis in schema.axes], sort_keys=True)
+
+
+def _problem(record: object, schema: Schema) -> str | None:
     """What is wrong with a record's columns, or None."""
     if not isinstance(record, dict):
         return f"expected a JSON object, found {short(record)}"
@@ -78,22 +97,24 @@ def _problem(record: object) -> str | None:
     if record.get("outcome") not in OUTCOMES:
         found = short(record.get("outcome"))
         return f"expected one of {', '.join(OUTCOMES)} in `outcome`, found {found}"
-    for name in TEXTS_OR_NULL:
-        if not isinstance(record.get(name), str | None):
-            return f"expected a text or null in `{name}`, found {short(record[name])}"
     for name in COUNTS:
         value = record.get(name)
         if type(value) is not int or not 0 < value < 2**63:
             return f"expected a positive integer in `{name}`, found {short(value)}"
-    for name in NUMBERS:
-        value = record.get(name)
-        if value is not None and (type(value) not in (int, float) or not abs(value) < 1e300):
-            return f"expected a number or null in `{name}`, found {short(value)}"
+    for name, value in record.items():
+        if value is None:
+            continue
+        if name not in schema.types:
+            # It might be an axis, without which two cases would be taken for one.
+            return f"found a column `{name}`, which {schema.path} does not have"
+        expected = schema.types[name]
+        if not expected.holds(value):
+            return f"expected {expected.said} or null in `{name}`, found {short(value)}"
     return None
 
 
 def short(value: object) -> str:
-    """A value as an error line shows it."""
+    """A value as an error message shows it."""
     text = json.dumps(value)
     return text if len(text) <= 40 else text[:39] + "…"
 

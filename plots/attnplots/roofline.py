@@ -1,4 +1,4 @@
-"""The roofline: how much of what the machine can do each method attains."""
+"""The roofline figure: the rate of each method under the ceilings of the machine."""
 
 import math
 from dataclasses import dataclass, replace
@@ -15,14 +15,14 @@ from attnplots.ceilings import Ceilings
 from attnplots.curves import Measure, Row
 from attnplots.labels import Box, Wish, arrange
 from attnplots.panel import Label
-from attnplots.records import Record, RecordsError
+from attnplots.records import Record, Records, RecordsError
 from attnplots.sheet import LEFT, POINT, RIGHT, SMALL_LINE, WIDTH
 from attnplots.style import Style
 from attnplots.ticks import Limits
 
-# So begins the implementation of a kernel of the project; the others are there to be held against.
+# The implementations that are kernels of the project begin so; the others are for comparison.
 OWN = "kernel/"
-# The order of the settings, causal ones first; the passes of a setting are beside each other.
+# The order of panels: by dtype, causal ones first; the passes of a setting are side by side.
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 COLUMNS = 2
 INTENSITY = "Arithmetic intensity (operations a byte of least traffic)"
@@ -38,22 +38,22 @@ FOOT = 12.0
 BETWEEN = 18.0
 WIDE = (WIDTH - LEFT - RIGHT - BETWEEN * (COLUMNS - 1)) / COLUMNS
 
-# The marks of the shortest and of the longest length, to what they are in other figures.
+# The sizes of the marks of the shortest and the longest length, relative to other figures.
 SCALES = (0.7, 1.3)
-# Marks are moved sideways by so many steps, in points, until they do not hide each other.
+# Marks are moved sideways, by up to STEPS steps of STEP points, so that none hides another.
 STEP = 2.0
 STEPS = 14
-# The left edge is so far from the ridge, as a factor: as much of the slope is seen.
+# The ridge is at least this factor to the right of the left edge, so that the slope is seen.
 SLOPE = 8.0
 ROOF = "#3c3c3c"
 BEYOND = "#f4f4f4"
-# Names may cross trails, which then must not run through the letters.
+# Names may cross trails. A halo keeps the lines out of the letters.
 HALO = withStroke(linewidth=2.0, foreground="white")
 
 
 @dataclass(frozen=True)
 class Point:
-    """A method at one length: operations a byte, and GFLOP/s."""
+    """A method at one length: operations per byte, and GFLOP/s."""
 
     n: int
     intensity: float
@@ -62,7 +62,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Trail:
-    """One method in one panel, shortest length first."""
+    """The points of one method in one panel, by ascending length."""
 
     method: str
     own: bool
@@ -80,24 +80,24 @@ class Plan:
     scales: dict[int, float]
 
     def look(self, trail: Trail) -> Style:
-        """How a method is drawn: full marks are kernels, open ones are not."""
+        """The style of a method: kernels of the project have full marks, others open ones."""
         return replace(self.looks[trail.method], hollow=not trail.own)
 
     def radius(self, trail: Trail, point: Point) -> float:
-        """How far a mark reaches, in points."""
+        """The radius of a mark, in points."""
         marker = self.looks[trail.method].marker
         assert marker
         return style.MARKERS[marker] * self.scales[point.n] / 2
 
     def place(self, point: Point) -> tuple[float, float]:
-        """Where in a panel a point belongs, in points from the lower left corner."""
+        """The place of a point in a panel, in points from the lower left corner."""
         (left, right), (low, high) = self.across, self.upward
         x = math.log(point.intensity / left) / math.log(right / left) * WIDE
         return x, math.log(point.rate / low) / math.log(high / low) * PANEL
 
 
 def _attained(record: Record) -> float | None:
-    """GFLOP/s, or 0 where a logarithmic axis has no place for the point."""
+    """GFLOP/s, 0 where a logarithmic axis cannot show it, None where a value is missing."""
     values = [record.get(name) for name in ("flops", "min_bytes", "time_median_ms")]
     if any(value is None for value in values):
         return None
@@ -108,9 +108,9 @@ def _attained(record: Record) -> float | None:
 RATE = Measure("rate", "Attained GFLOP/s", lambda record: (_attained(record), None, None))
 
 
-def draw(records: list[Record], ceilings: Ceilings) -> Figure:
+def draw(records: Records, ceilings: Ceilings) -> Figure:
     """The figure: a panel for each setting, all under the roof of the same machine."""
-    on_cpu = [r for r in records if str(r.get("device") or "cpu").startswith("cpu")]
+    on_cpu = records.where(lambda r: str(r.get("device") or "cpu").startswith("cpu"))
     rows = sorted(data.split_rows(on_cpu), key=_order)
     panels = [_trails(row) for row in rows]
     points = [point for trails in panels for trail in trails for point in trail.points]
@@ -156,14 +156,14 @@ def draw(records: list[Record], ceilings: Ceilings) -> Figure:
 
 
 def _order(row: Row) -> tuple[int, bool, str]:
-    """Where a panel stands among the others, which are in the order of their passes."""
+    """The sort key of a panel; panels of the same key stay in the order of their passes."""
     dtype, causal = row.records[0].get("dtype"), row.records[0].get("causal")
     place = DTYPES.index(dtype) if dtype in DTYPES else len(DTYPES)
     return place, not causal, row.title.partition(" · ")[2]
 
 
 def _trails(row: Row) -> list[Trail]:
-    """The methods of a panel, the kernels first."""
+    """The trails of a panel, those of the project's kernels first."""
     trails = []
     for method, records in data.by_method(row).items():
         kept = [r for r in records if r["outcome"] == "measured" and _attained(r)]
@@ -177,13 +177,13 @@ def _trails(row: Row) -> list[Trail]:
 
 
 def _scales(lengths: set[int]) -> dict[int, float]:
-    """How large the marks of each length are."""
+    """The size of the marks of each length."""
     sizes = np.linspace(*SCALES, len(lengths)) if len(lengths) > 1 else [1.0]
     return {n: float(size) for n, size in zip(sorted(lengths), sizes, strict=True)}
 
 
 def _limits(points: list[Point], ceilings: Ceilings) -> tuple[Limits, Limits]:
-    """Limits that hold every point, a part of the slope and a part of the flat top."""
+    """Limits that contain every point, a part of the slope and a part of the flat top."""
     rate = ceilings.fma_float32_gflop_s
     ridge = rate / ceilings.copy_gb_s
     intensities, rates = [p.intensity for p in points], [p.rate for p in points]
@@ -193,9 +193,9 @@ def _limits(points: list[Point], ceilings: Ceilings) -> tuple[Limits, Limits]:
 
 
 def _moved(plan: Plan, trails: list[Trail]) -> dict[str, float]:
-    """How far the marks of each method are moved sideways, in points, to be seen.
+    """By how many points the marks of each method are moved sideways so that they are seen.
 
-    Methods of one family have about the same intensity, whatever the length.
+    Methods of one family have about the same intensity at every length.
     """
     placed = np.empty((0, 3))
     moved: dict[str, float] = {}
@@ -203,14 +203,14 @@ def _moved(plan: Plan, trails: list[Trail]) -> dict[str, float]:
     for trail in trails:
         here = np.array([(*plan.place(p), plan.radius(trail, p)) for p in trail.points])
         hidden = [_hidden(here + (shift, 0, 0), placed) for shift in choices]
-        least = min(hidden) + 0.01
-        moved[trail.method] = next(s for s, h in zip(choices, hidden, strict=True) if h <= least)
+        allowed = min(hidden) + 0.01
+        moved[trail.method] = next(s for s, h in zip(choices, hidden, strict=True) if h <= allowed)
         placed = np.concatenate([placed, here + (moved[trail.method], 0, 0)])
     return moved
 
 
 def _hidden(here: np.ndarray, placed: np.ndarray) -> float:
-    """How far marks, given by centre and radius, reach into others, all in all."""
+    """By how much marks, given by centre and radius, overlap others, in total."""
     gaps = here[:, None] - placed
     reach = here[:, None, 2] + placed[:, 2] + 1.0
     return float(np.maximum(reach - np.hypot(gaps[..., 0], gaps[..., 1]), 0.0).sum())
@@ -225,7 +225,7 @@ def _panel(
     trails: list[Trail],
     moved: dict[str, float],
 ) -> None:
-    """One panel: the roof, the trails under it, and their names."""
+    """Draws one panel: the roof, the trails under it, and their names."""
     dtype = str(row.records[0].get("dtype"))
     ink = [_slopes(figure, axes, frame, plan.ceilings, dtype)]
     places: dict[str, np.ndarray] = {}
@@ -256,7 +256,7 @@ def _panel(
 
 
 def _trail(axes: Axes, plan: Plan, trail: Trail, places: np.ndarray) -> np.ndarray:
-    """The marks of a method, joined in the order of lengths; returns points on them."""
+    """Draws a method's marks, joined in the order of lengths; returns points on them."""
     look = plan.look(trail)
     x = axes.transData.inverted().transform(places)[:, 0]
     y = [point.rate for point in trail.points]
@@ -264,7 +264,7 @@ def _trail(axes: Axes, plan: Plan, trail: Trail, places: np.ndarray) -> np.ndarr
     dash, width = (style.SOLID, 1.2) if trail.own else (style.DOTTED, 1.0)
     axes.plot(x, y, color=look.colour, linestyle=dash, linewidth=width, zorder=z)
     ink = [_between(a, b) for a, b in zip(places, places[1:], strict=False)]
-    # The smallest last: no mark hides another of its own method.
+    # The smallest mark is drawn last, so that no mark hides another of its method.
     for k, point in reversed(list(enumerate(trail.points))):
         panel.marks(axes, [x[k]], [point.rate], look, z + 0.5, plan.scales[point.n])
         r = plan.radius(trail, point)
@@ -277,7 +277,7 @@ def _between(start: np.ndarray, stop: np.ndarray) -> np.ndarray:
 
 
 def _forms(figure: Figure, plan: Plan, trail: Trail, dtype: str, longest: int) -> list[Label]:
-    """The labels that a method may have: a kernel's say which share of the roof it attains."""
+    """The labels that a method may have; a kernel's has the share of the roof it attains."""
     words = []
     if trail.own:
         point = trail.points[-1]
@@ -290,7 +290,7 @@ def _forms(figure: Figure, plan: Plan, trail: Trail, dtype: str, longest: int) -
 
 
 def _slopes(figure: Figure, axes: Axes, frame: Box, ceilings: Ceilings, dtype: str) -> np.ndarray:
-    """The roof, what is beyond it and what the slopes are; returns points on all of it."""
+    """Draws the roof, what is beyond it and the names of its slopes; returns points on them."""
     (left, right), top = axes.get_xlim(), axes.get_ylim()[1]
     rate = ceilings.rate(dtype)
     slopes = {"copy": ceilings.copy_gb_s, "read": ceilings.read_gb_s}
@@ -309,7 +309,7 @@ def _slopes(figure: Figure, axes: Axes, frame: Box, ceilings: Ceilings, dtype: s
             continue
         along = (ridge - start) / math.dist(start, ridge)
         out = np.array([-along[1], along[0]])
-        # The name of the upper one is above it, of the other one below.
+        # The name of the upper slope is above it, the name of the lower one below it.
         side = 1 if bandwidth == max(slopes.values()) else -1
         middle = (start + ridge) / 2 + side * 6.5 * out
         said = f"{name} {bandwidth:.3g} GB/s"
@@ -324,7 +324,7 @@ def _slopes(figure: Figure, axes: Axes, frame: Box, ceilings: Ceilings, dtype: s
 def _top(
     figure: Figure, axes: Axes, frame: Box, ceilings: Ceilings, dtype: str, ink: np.ndarray
 ) -> Box:
-    """Says what the flat top is, where it hides least; returns the box of the text."""
+    """Writes what the flat top is where it hides the fewest points; returns the text's box."""
     rate = ceilings.rate(dtype)
     kind = "float64" if dtype == "float64" else "float32"
     said = f"{rate:.3g} GFLOP/s · {kind} multiply-add"
@@ -338,7 +338,7 @@ def _top(
 
 
 def _beyond(axes: Axes, frame: Box, ceilings: Ceilings, dtype: str) -> np.ndarray:
-    """Points all over what is beyond the roof, where nothing should be named."""
+    """Points all over the area beyond the roof, where no name should be."""
     x, y = np.arange(frame.x0, frame.x1, 6.0), np.arange(frame.y0, frame.y1, 6.0)
     every = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     values = axes.transData.inverted().transform(every)
@@ -346,7 +346,7 @@ def _beyond(axes: Axes, frame: Box, ceilings: Ceilings, dtype: str) -> np.ndarra
 
 
 def _key(figure: Figure, y: float, plan: Plan) -> None:
-    """What full and open marks are, and how large they are at each length."""
+    """Draws the key: what full and open marks are, and their size at each length."""
     x = LEFT
     kinds = (("CPU kernels of this project", True), ("baselines: PyTorch's operators", False))
     for said, own in kinds:
@@ -372,7 +372,7 @@ def _dot(figure: Figure, x: float, y: float, scale: float, hollow: bool = False)
 
 
 def _notes(plan: Plan, rows: list[Row], aside: float) -> list[str]:
-    """How to read the roof and the marks, and who is missing."""
+    """Notes on how to read the roof and the marks, and on the methods that are missing."""
     count = plan.ceilings.threads
     texts = [
         f"The roof is measured, on {count} thread{'' if count == 1 else 's'}: multiply-adds, and "
@@ -392,7 +392,7 @@ def _notes(plan: Plan, rows: list[Row], aside: float) -> list[str]:
 
 
 def _missing(rows: list[Row]) -> list[str]:
-    """Who is not drawn, why, and in which panels."""
+    """A note on the methods that are not drawn, why, and in which panels."""
     where: dict[str, list[str]] = {}
     for letter, row in zip(_letters(len(rows)), rows, strict=True):
         for said in data.notes([row], lambda _: [RATE], data.SEQUENCE, ends=False):
@@ -404,5 +404,5 @@ def _missing(rows: list[Row]) -> list[str]:
 
 
 def _letters(count: int) -> list[str]:
-    """What notes call the panels: a to z, then a1 and on."""
+    """The letters that notes call the panels by: a to z, then a1 and so on."""
     return [chr(ord("a") + k % 26) + (str(k // 26) if k >= 26 else "") for k in range(count)]

@@ -9,7 +9,7 @@ from attnplots import curves as data
 from attnplots import panel, sheet, style, ticks
 from attnplots.curves import Curve, Length, Measure, Row
 from attnplots.labels import Box
-from attnplots.records import Record
+from attnplots.records import Records
 from attnplots.sheet import LEFT, RIGHT, SMALL_LINE, WIDTH
 
 MIDDLE = 54.0
@@ -20,14 +20,15 @@ TICKS = 24.0
 X_LABEL = 18.0
 FOOT = 10.0
 
-# Between a panel and the names beside it; leaders of a crowd of names need the wide one.
+# The gap between a panel and the names beside it; from CROWD names on, their leaders need the
+# wide one.
 GAP = 12.0
 WIDE_GAP = 28.0
 CROWD = 7
 
 
 def draw(
-    records: list[Record],
+    records: Records,
     time: Measure = data.TIME,
     memory: Measure = data.MEMORY,
     length: Length = data.SEQUENCE,
@@ -91,7 +92,7 @@ def draw(
 def notes(
     rows: list[Row], measures: Sequence[Measure], length: Length, times: list[list[Curve]]
 ) -> list[str]:
-    """What a reader should know of the figure and its panels do not show."""
+    """What a reader should know about the figure that its panels do not show."""
     texts = data.notes(rows, lambda _: measures, length)
     if any(np.isfinite(curve.low + curve.high).any() for curves in times for curve in curves):
         texts.insert(0, "Bands: 95% intervals of the time, often narrower than the marks.")

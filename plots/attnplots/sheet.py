@@ -1,4 +1,4 @@
-"""The sheet that figures are laid out on: its measures, text and lines on it, and its head.
+"""The sheet that figures are laid out on: its size, text and lines on it, and its head.
 
 Layout is done in points (1/72 inch), so that labels sit alike in every output.
 """
@@ -25,21 +25,21 @@ SMALL_LINE = 11.5
 
 
 def figure() -> Figure:
-    """An empty sheet, on which text can be measured before its size is known."""
+    """An empty sheet, on which text can be measured before the height is known."""
     empty = Figure(dpi=72)
     FigureCanvasAgg(empty)
     return empty
 
 
 def size(figure: Figure, height: float) -> None:
-    """Cuts the sheet to a height; the width is the same for all."""
+    """Gives the sheet its height; the width is the same for all sheets."""
     figure.set_size_inches(WIDTH * POINT, height * POINT)
 
 
 def text(
     figure: Figure, x: float, y: float, text: str, size: float, colour: str, **more: Any
 ) -> None:
-    """Text whose baseline is at a place given in points."""
+    """Writes text with its baseline at a place given in points."""
     where = (x * POINT, y * POINT)
     inches = figure.dpi_scale_trans
     figure.text(*where, text, fontsize=size, color=colour, transform=inches, **more)
@@ -48,14 +48,14 @@ def text(
 def line(
     figure: Figure, start: Sequence[float], stop: Sequence[float], colour: str, **more: Any
 ) -> None:
-    """A straight line between two places given in points."""
+    """Draws a straight line between two places given in points."""
     x, y = ([start[i] * POINT, stop[i] * POINT] for i in (0, 1))
     inches = figure.dpi_scale_trans
     figure.add_artist(Line2D(x, y, transform=inches, color=colour, **more))
 
 
 def text_width(figure: Figure, text: str, size: float, weight: str = "normal") -> float:
-    """How wide a line of text gets."""
+    """The width of a line of text, in points."""
     font = FontProperties(family="DejaVu Sans", size=size, weight=weight)
     canvas = figure.canvas
     assert isinstance(canvas, FigureCanvasAgg)
@@ -63,28 +63,28 @@ def text_width(figure: Figure, text: str, size: float, weight: str = "normal") -
 
 
 def heading(figure: Figure, x: float, y: float, said: str) -> None:
-    """The title of a row of panels."""
+    """Writes the title of a row of panels."""
     text(figure, x, y, said, style.HEAD_SIZE, style.TEXT, weight="bold")
 
 
 def subheading(figure: Figure, x: float, y: float, said: str) -> None:
-    """The title of a panel among several in a row."""
+    """Writes the title of a panel among several in a row."""
     text(figure, x, y, said, style.NAME_SIZE, style.TEXT, weight="bold")
 
 
 def centred(figure: Figure, frame: Box, y: float, said: str, colour: str) -> None:
-    """Text in the middle of a frame's width."""
+    """Writes text in the middle of a frame's width."""
     text(figure, (frame.x0 + frame.x1) / 2, y, said, style.NAME_SIZE, colour, ha="center")
 
 
 def small_lines(figure: Figure, top: float, lines: list[str]) -> None:
-    """Lines of the head or foot; `top` is the baseline of the first."""
+    """Writes the lines of the head or foot; `top` is the baseline of the first."""
     for k, said in enumerate(lines):
         text(figure, LEFT, top - SMALL_LINE * k, said, style.SMALL_SIZE, style.QUIET)
 
 
 def wrapped_all(figure: Figure, texts: list[str]) -> list[str]:
-    """Lines that fit the sheet; each text starts on one of its own."""
+    """The texts in lines that fit the sheet; each text starts on a new line."""
     return [line for said in texts for line in wrapped(figure, said)]
 
 
@@ -101,7 +101,7 @@ def wrapped(figure: Figure, text: str) -> list[str]:
 
 
 def setting(records: list[Record]) -> str:
-    """The machine and the sizes that the records are about, on one line."""
+    """The machine and the sizes that the records have in common, on one line."""
     on_cpu = {str(r.get("device") or "cpu").startswith("cpu") for r in records}
     parts = []
     if True in on_cpu:
@@ -123,7 +123,7 @@ def setting(records: list[Record]) -> str:
 
 
 def _shared(records: list[Record], column: str) -> Any:
-    """The column's value where all records have the same, or None."""
+    """The value of a column if all records have the same, otherwise None."""
     values = [record.get(column) for record in records]
     return values[0] if all(value == values[0] for value in values) else None
 

@@ -19,8 +19,8 @@ HEAD_SIZE = 10.5
 NAME_SIZE = 9.0
 SMALL_SIZE = 8.0
 
-# The hue says the family of a method, the tone its variant. Tones within a family and
-# the first tones across families differ in lightness, so that they stay apart in grey.
+# The hue shows the family of a method, the tone its variant. Tones within a family and the
+# first tones of families differ in lightness, so that they can be told apart in grey.
 FAMILIES = {
     "softmax": ("#141414", "#5f5f5f", "#989898"),
     "sdpa": ("#dd6418", "#9a3a00", "#f2a268"),
@@ -30,7 +30,7 @@ FAMILIES = {
     "efficient": ("#0f8f98", "#57bcc4", "#07484e"),
     "linformer": ("#a87b00", "#d3ad33", "#6b4e00"),
 }
-# Families whose methods are not named after them.
+# The families of methods that are not named after their family.
 MEMBERS = {
     "favor": "kernel", "rff": "kernel", "polynomial": "kernel", "taylor": "kernel",
     "stateful": "softmax",
@@ -48,7 +48,7 @@ DOTTED = (0, (1.2, 1.4))
 DASH_DOT = (0, (6, 1.5, 1.2, 1.5))
 DASHES = (SOLID, DASHED, DASH_DOT, DOTTED)
 
-# Each marker with the size at which it looks as large as the others.
+# Each marker, and the size at which it looks as large as the others.
 MARKERS = {
     "o": 5.2, "s": 4.8, "^": 5.8, "D": 4.6, "v": 5.8, "P": 6.2, "<": 5.8, ">": 5.8,
     "h": 5.8, "p": 5.8, "d": 6.2, "*": 8.0, "8": 5.4,
@@ -57,7 +57,7 @@ MARKERS = {
 T = TypeVar("T")
 Dash = tuple[int, tuple[float, ...]]
 
-# Tone, marker, whether that is hollow, and dash of the methods that are known by name.
+# The tone, the marker, whether that is hollow, and the dash of methods known by name.
 KNOWN: dict[str, tuple[int, str, bool, Dash]] = {
     "softmax": (0, "o", False, SOLID),
     "stateful-softmax": (1, "o", True, DASHED),
@@ -86,7 +86,7 @@ KNOWN: dict[str, tuple[int, str, bool, Dash]] = {
 
 @dataclass(frozen=True)
 class Style:
-    """How one method is drawn; `ink` is its colour made dark enough for small text."""
+    """The look of one method; `ink` is its colour made dark enough for small text."""
 
     colour: str
     ink: str
@@ -97,7 +97,7 @@ class Style:
 
 
 def styles(methods: Iterable[str]) -> dict[str, Style]:
-    """A style for each method: fixed by its name, moved on only where two would look alike."""
+    """A style for each method: fixed by its name, and changed only where two would look alike."""
     names = sorted(set(methods))
     chosen: dict[str, Style] = {}
     for name in [n for n in names if n in KNOWN]:
@@ -115,7 +115,7 @@ def styles(methods: Iterable[str]) -> dict[str, Style]:
 
 
 def faint(look: Style) -> Style:
-    """The style of a curve that is there for comparison alone: pale, thin and unmarked."""
+    """The style of a curve that is there only for comparison: pale, thin and without marks."""
     red, green, blue = (1 - 0.5 * (1 - c) for c in to_rgb(look.colour))
     colour = to_hex((red, green, blue))
     return Style(colour, _ink(colour), None, False, look.dash, width=1.1)
@@ -126,18 +126,18 @@ def _style(colour: str, marker: str, hollow: bool, dash: Dash) -> Style:
 
 
 def family(name: str) -> str:
-    """The family a method belongs to: a key of FAMILIES, or how its own name begins."""
+    """The family of a method: a key of FAMILIES, or the beginning of its own name."""
     stem = re.split(r"[^a-z0-9]", name.lower(), maxsplit=1)[0]
     return MEMBERS.get(stem, stem)
 
 
 def _tones(name: str) -> list[str]:
-    """The colours a method may take, the ones of its own family first."""
+    """The colours that a method may have, those of its own family first."""
     if family(name) in FAMILIES:
         tones = FAMILIES[family(name)]
         return _rotated(tones, zlib.crc32(name.encode()))
     families = _rotated(OTHER_FAMILIES, zlib.crc32(family(name).encode()))
-    # Every first tone before any second one: other families differ in hue while they can.
+    # First tones come before second ones, so that families differ in hue as long as possible.
     return [tones[k] for k in range(3) for tones in families]
 
 
@@ -166,7 +166,7 @@ def _ink(colour: str) -> str:
 
 @contextmanager
 def context() -> Iterator[None]:
-    """Settings under which a figure is drawn and saved, whatever the reader's own are."""
+    """The settings that a figure is drawn and saved with, instead of the user's own."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(
@@ -174,7 +174,7 @@ def context() -> Iterator[None]:
                 "font.family": "DejaVu Sans",
                 "font.size": NAME_SIZE,
                 "text.color": TEXT,
-                # Names come from files: a `$` in one is a dollar sign.
+                # Names come from files, where a `$` is a dollar sign and begins no formula.
                 "text.parse_math": False,
                 "text.hinting": "none",
                 "axes.edgecolor": GUIDE,

@@ -1,4 +1,4 @@
-"""Where axes are marked and what the marks say."""
+"""The places and texts of the marks on axes."""
 
 import math
 from collections.abc import Iterable
@@ -13,17 +13,17 @@ Ticks = tuple[list[float], list[str]]
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
-def lengths(span: Limits, most: int = 11) -> Ticks:
-    """Powers of two from the shortest to the longest length, at most so many."""
+def lengths(span: Limits, max_count: int = 11) -> Ticks:
+    """Powers of two from the shortest to the longest length, at most `max_count` of them."""
     first, last = math.ceil(math.log2(span[0])), math.floor(math.log2(span[1]))
     if first > last:
         return [span[0]], [size_text(span[0])]
-    places = [2.0**power for power in range(first, last + 1, 1 + (last - first) // (most - 1))]
+    places = [2.0**power for power in range(first, last + 1, 1 + (last - first) // (max_count - 1))]
     return places, [size_text(n) for n in places]
 
 
 def times(limits: Limits, between: tuple[int, ...] = (2, 5)) -> Ticks:
-    """Powers of ten, with some multiples between them where few would be left."""
+    """Powers of ten, with some multiples between them where there are few."""
     first, last = math.floor(math.log10(limits[0])), math.ceil(math.log10(limits[1]))
     factors = (1, *between) if math.log10(limits[1] / limits[0]) < 3 else (1,)
     step = 1 + (last - first) // 9
@@ -43,7 +43,7 @@ def sizes(limits: Limits) -> Ticks:
 
 
 def limits(panels: list[list[Curve]]) -> Limits:
-    """Limits that hold every panel of a column, so that its rows can be compared by eye."""
+    """Limits that fit every panel of a column, so that its rows can be compared by eye."""
     return around(v for panel in panels for c in panel for v in (*c.y, *c.low, *c.high, c.tip[1]))
 
 
@@ -51,6 +51,6 @@ def around(values: Iterable[float]) -> Limits:
     """Limits with some room around the values that are finite."""
     logs = np.log2([value for value in values if np.isfinite(value)] or [1.0])
     low, high = float(logs.min()), float(logs.max())
-    # A flat set of curves keeps its flat look only where the axis spans some octaves.
+    # Flat curves look flat only where the axis spans some octaves.
     slack = max(0.07 * (high - low), (3.0 - (high - low)) / 2, 0.5)
     return 2.0 ** (low - slack), 2.0 ** (high + 1.4 * slack)

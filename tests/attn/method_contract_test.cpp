@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <set>
+
 #include "harness/worker/cpu/memory.h"
 #include "tests/support/errors_of.h"
 #include "tests/support/method_helpers.h"
@@ -439,6 +441,25 @@ TEST_P(EveryMethod, PredictedPeakIsNearTheMeasured) {
       }
     }
   }
+}
+
+TEST_P(EveryMethod, ReportsTheDiagnosticsThatItDeclares) {
+  const auto method = make_method(GetParam());
+  std::set<std::string> declared, reported;
+  for (const auto& spec : method->diagnostic_specs()) {
+    EXPECT_TRUE(declared.insert(spec.name).second) << spec.name << " is declared twice";
+    EXPECT_FALSE(spec.description.empty()) << spec.name;
+  }
+  for (const auto masking : kMaskings) {
+    const auto problem = problem_of({33, 33, 16, 24}, at::kFloat, masking);
+    if (why_not(*method, problem, Protocol::forward)) continue;
+    const auto inputs = inputs_of(problem, Protocol::forward);
+    const auto wide = [](const at::Tensor& x) { return x.to(at::kDouble); };
+    const Inputs in_float64{wide(inputs.q), wide(inputs.k), wide(inputs.v), inputs.mask};
+    const auto rows = at::arange(problem.query_len, at::kLong);
+    for (const auto& [name, value] : method->diagnostics(in_float64, rows)) reported.insert(name);
+  }
+  EXPECT_EQ(reported, declared);
 }
 
 TEST_P(EveryMethod, IsNamedAsItWasMade) { EXPECT_EQ(make_method(GetParam())->label(), GetParam()); }

@@ -1,4 +1,4 @@
-// Any text as a method with its options: the method, or a c10::ValueError; nothing else.
+// Reads any text as a method with its options. It must give the method or throw a c10::ValueError.
 #include <c10/util/Exception.h>
 
 #include <string>

@@ -1,9 +1,9 @@
-// Any bytes as records.jsonl: its records, which stay the same when they are written and read again, or a UsageError; nothing
-// else.
+// Reads any bytes as records.jsonl. It must throw a UsageError or give records, which stay the same when they are written and
+// read again, and can be shown and analysed.
 #include "harness/analysis/analysis.h"
-#include "harness/text/errors.h"
 #include "harness/cli/record_table.h"
 #include "harness/records/result_folder.h"
+#include "harness/text/errors.h"
 #include "tests/fuzz/in_memory_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,4 +1,4 @@
-// Stands in for libFuzzer where tests are built with any compiler: the corpus, and a fixed number of random changes to it.
+// Replaces libFuzzer where the compiler has none: runs the corpus and a fixed number of random changes to it.
 //   smoke CORPUS_FOLDER CHANGES
 #include <cstdint>
 #include <cstdio>
@@ -27,7 +27,7 @@ Bytes changed(Bytes bytes, const std::vector<Bytes>& corpus, std::mt19937_64& ra
       case 2:
         if (!bytes.empty()) bytes.erase(bytes.begin() + std::ptrdiff_t(below(bytes.size())), bytes.end());
         break;
-      case 3: {  // a piece of another
+      case 3: {  // insert a piece of another input
         const auto& other = corpus[below(corpus.size())];
         if (other.empty()) break;
         const auto from = below(other.size()), length = 1 + below(other.size() - from);

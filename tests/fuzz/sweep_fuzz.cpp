@@ -1,6 +1,6 @@
-// Any text as a sweep file: its cases, or a UsageError; nothing else.
-#include "harness/text/errors.h"
+// Reads any text as a sweep file. It must give the cases or throw a UsageError.
 #include "harness/sweep/sweep_file.h"
+#include "harness/text/errors.h"
 #include "tests/fuzz/in_memory_file.h"
 #include "tests/support/test_catalogue.h"
 

@@ -35,7 +35,7 @@ TEST(Nvml, SumsUpItsReadings) {
   EXPECT_FALSE(columns_of(nvml).has("gpu_clock_mhz")) << "before any reading";
   nvml.watch();
   nvml.watch();  // too soon for a second reading
-  EXPECT_EQ(columns_of(nvml).number("gpu_clock_least_mhz"), 1900);
+  EXPECT_EQ(columns_of(nvml).number("gpu_clock_min_mhz"), 1900);
   EXPECT_EQ(columns_of(nvml).text("gpu_throttle_reasons"), "none") << "idle between samples is no reason";
   for (int i = 0; i < 2; ++i) {
     std::this_thread::sleep_for(std::chrono::duration<double>(1.2 * Nvml::kPauseS));
@@ -43,7 +43,7 @@ TEST(Nvml, SumsUpItsReadings) {
   }
   const auto record = columns_of(nvml);
   EXPECT_EQ(record.number("gpu_clock_mhz"), 1800);
-  EXPECT_EQ(record.number("gpu_clock_least_mhz"), 1700);
+  EXPECT_EQ(record.number("gpu_clock_min_mhz"), 1700);
   EXPECT_EQ(record.number("gpu_memory_clock_mhz"), 3201);
   EXPECT_EQ(record.number("gpu_temperature_c"), 43);
   EXPECT_FALSE(record.has("gpu_power_w")) << "not supported there";

@@ -73,8 +73,8 @@ def write_sweep(path, *, description="a test", limits=(), timing=(), published=N
     small = {"method": ["linear", "softmax"], "query_len": [32, 48], "heads": 2, "head_dim": 16}
     sections = {
         "axes": small | {"threads": 1} | axes,
-        "limits": {"seconds": 60} | dict(limits),
-        "timing": {"warmup": 0, "seconds": 0.02} | dict(timing),
+        "limits": {"deadline_s": 60} | dict(limits),
+        "timing": {"warmup_s": 0, "time_budget_s": 0.02} | dict(timing),
     }
     if published is not None:
         sections["published"] = {"file": published}

@@ -130,7 +130,7 @@ def test_list_columns_json(attnbench):
     assert len(names) == len(set(names))
     assert set(COLUMNS) <= set(names)
     for column in columns:
-        assert column["type"] in ("text", "integer", "number", "boolean", "numbers")
+        assert column["type"] in ("text", "integer", "number", "boolean", "numbers", "numbers by name")
         assert column["description"]
         assert column["group"]
         for ending, unit in UNITS.items():
@@ -138,11 +138,30 @@ def test_list_columns_json(attnbench):
                 assert column["unit"] == unit, column["name"]
 
 
+def test_list_columns_has_what_methods_declare_and_no_test_hooks(attnbench):
+    columns = {column["name"]: column for column in attnbench.json("list", "columns")}
+    assert columns["lsh_bucket_mean"]["group"] == "diagnostics"
+    assert {"lsh-1", "lsh-4"} <= set(columns["lsh_bucket_mean"]["methods"])
+    assert columns["rff_min_denominator"]["methods"] == ["rff"]
+    assert "injected_slowdown_percent" not in columns
+
+
+def test_methods_that_share_a_diagnostic_declare_the_same(attnbench):
+    seen = {}
+    for method in attnbench.json("list", "methods"):
+        for diagnostic in method["diagnostics"]:
+            assert diagnostic["name"] and diagnostic["description"]
+            assert seen.setdefault(diagnostic["name"], diagnostic) == diagnostic, method["name"]
+    columns = {c["name"] for c in attnbench.json("list", "schema")["columns"]}
+    assert seen and not columns & set(seen)
+
+
 def test_list_columns_text_says_the_same(attnbench):
     lines = attnbench("list", "columns").stdout.splitlines()
     assert lines[0].split() == ["column", "type", "unit", "group", "description"]
     for column, line in zip(attnbench.json("list", "columns"), lines[2:], strict=True):
-        assert line.split()[:2] == [column["name"], column["type"]]
+        name, kind = re.split(r"  +", line)[:2]
+        assert (name, kind) == (column["name"], column["type"])
         assert line.endswith(column["description"])
 
 
@@ -180,6 +199,7 @@ def test_the_projects_own_sweeps_can_be_read(build):
 def test_list_of_something_else(attnbench):
     message = attnbench("list", "metods", code=2).stderr
     assert "metods" in message and "methods" in message and "columns" in message
+    assert "schema" in message
 
 
 def test_doctor_json(attnbench, build):

@@ -1,4 +1,4 @@
-"""`attnbench compare` and `attnbench analyse`: what two folders of records, or one, say together."""
+"""Tests of `attnbench compare` on two folders of records and `attnbench analyse` on one."""
 
 import json
 import math
@@ -8,7 +8,7 @@ from conftest import records_in, strict_json, write_sweep
 
 
 def rewrite(folder, change):
-    """Every record of a folder, changed in place by `change`; what it returns false for is dropped."""
+    """Changes every record of a folder by `change`, and drops those for which it returns False."""
     kept = [record for record in records_in(folder) if change(record) is not False]
     (folder / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in kept))
 
@@ -28,7 +28,7 @@ def folders(canned, tmp_path):
     """Two folders of the same four cases."""
     sweep = write_sweep(tmp_path / "small.toml")
     for name in ("a", "b"):
-        canned("sweep", sweep, "--out", name, "-q", "--set", "limits.memory=8 GiB")
+        canned("sweep", sweep, "--out", name, "-q", "--set", "memory_limit_bytes=8 GiB")
     return tmp_path / "a", tmp_path / "b"
 
 
@@ -119,7 +119,7 @@ def test_text_is_escaped(attnbench, folders):
 
 @pytest.fixture
 def grown(canned, tmp_path):
-    """Linear and softmax at lengths from 512 to 8192 on two devices, with times as their orders would have them."""
+    """Linear and softmax at lengths from 512 to 8192 on two devices, whose times grow as declared."""
     sweep = write_sweep(tmp_path / "grown.toml", query_len="512-8192*2")
     canned("sweep", sweep, "--out", "grown", "-q")
 
@@ -150,7 +150,7 @@ def test_growth_and_crossovers(attnbench, grown):
     assert not any(o["contradicts"] for o in report["orders"])
     times = {
         (o["one"]["method"], o["other"]["method"], *o["differs"]): o["length"]
-        for o in report["overtakings"] if o["quantity"] == "time"
+        for o in report["crossovers"] if o["quantity"] == "time"
     }  # fmt: skip
     assert times["linear", "softmax", "method"] == pytest.approx(1000, rel=1e-6)
     assert times["linear", "linear", "device"] == pytest.approx(2222, rel=0.02)

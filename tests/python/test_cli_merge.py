@@ -1,4 +1,4 @@
-"""`sweep --shard`, `merge` and `import`: what was measured in several places, together."""
+"""Tests of `sweep --shard`, `merge` and `import`, which bring records of several places together."""
 
 import json
 import os
@@ -39,7 +39,8 @@ def test_merged_they_are_the_sweep(canned, shards, tmp_path):
     environment = strict_json((tmp_path / "all/environment.json").read_text())
     assert environment["merged_from"] == [str(folder) for folder in shards] and "shard" not in environment
     assert (tmp_path / "all/records.csv").exists()
-    # The whole sweep takes it as its own.
+    assert strict_json((tmp_path / "all/schema.json").read_text()) == canned.json("list", "schema")
+    # The sweep without shards accepts the folder as its own.
     assert "all 7 cases are recorded" in canned("sweep", tmp_path / "seven.toml", "--out", "all").stderr
 
 
@@ -52,7 +53,7 @@ def test_a_missing_shard_is_said(canned, shards, tmp_path):
 def test_another_configuration_is_refused(canned, shards, tmp_path):
     change_environment(shards[1], revision="abcdef")
     failed = canned("merge", *shards, "--out", "all", code=2).stderr
-    assert f"{shards[1]} came about otherwise" in failed and '"abcdef" now' in failed
+    assert f"{shards[1]} was not measured like" in failed and '"abcdef" now' in failed
     assert not (tmp_path / "all").exists()
     (shards[1] / "environment.json").unlink()
     assert "has no environment.json" in canned("merge", *shards, "--out", "all", code=2).stderr
@@ -66,7 +67,7 @@ def test_another_sweep_is_refused(canned, shards, tmp_path):
 
 def test_duplicates_are_reported_and_kept_once(canned, shards, tmp_path):
     done = canned("merge", *shards, shards[1], "--out", "all")
-    assert "2 cases twice, the same" in done.stderr
+    assert "2 cases have two equal records" in done.stderr
     assert done.stderr.count("query_len=") == 2
     assert len(lengths(tmp_path / "all")) == 7
 
@@ -77,10 +78,10 @@ def test_conflicts_stop_it_unless_the_later_is_wanted(canned, shards, tmp_path):
     with open(shards[0] / "records.jsonl", "a") as log:
         log.write(json.dumps(later) + "\n")
     failed = canned("merge", *shards, "--out", "all", code=2).stderr
-    assert "1 cases twice and different" in failed and "nothing was written" in failed
+    assert "1 cases have two different records" in failed and "nothing was written" in failed
     assert not (tmp_path / "all").exists()
     done = canned("merge", *shards, "--out", "all", "--keep-latest")
-    assert "the later kept" in done.stderr
+    assert "the later is kept" in done.stderr
     kept = {r["query_len"]: r["time_median_ms"] for r in records_in(tmp_path / "all")}
     assert len(kept) == 7 and kept[records[0]["query_len"]] == 77.0
 
@@ -124,6 +125,7 @@ def test_import(canned, tmp_path):
     assert first["external_source"] == "their paper, table 2"
     assert first["time_per_sample_ms"] == 1.25 and first["peak_extra_bytes_per_sample"] == 2**19
     assert first["heads"] == 8 and first["key_len"] == 1024
+    assert strict_json((tmp_path / "ext/schema.json").read_text()) == canned.json("list", "schema")
     assert first["revision"] is None and first["deadline_s"] is None and second["peak_extra_bytes"] is None
     assert "external: their paper, table 2" in canned("table", "ext").stdout
 
@@ -134,7 +136,7 @@ def test_imported_records_join_a_sweeps_and_are_marked(canned, tmp_path):
     text = CSV.replace("batch\n", "batch,threads\n").replace(",2\n", ",2,2\n")
     canned("import", write_csv(tmp_path, text), "--out", "mine", "--source", "elsewhere", "-q")
     assert len(records_in(tmp_path / "mine")) == 5
-    # Neither does it stand in the way of the sweep, nor do its own records become others.
+    # Imported records neither stop the sweep nor replace its own.
     assert "all 3 cases are recorded" in canned("sweep", sweep, "--out", "mine").stderr
     report = strict_json(canned("analyse", "mine", "--json").stdout)
     assert {s["series"]["method"] for s in report["fits"]} >= {"linear"}
@@ -165,8 +167,8 @@ def test_what_was_measured_here_is_not_replaced(canned, tmp_path):
         ("method,time_median_ms\nx,-1\n", "2: time_median_ms = '-1'"),
         ("method,query_len,time_median_ms\nx,0,1\n", "2: query_len = 0, expected at least 1"),
         ("method,device,time_median_ms\nx,tpu,1\n", "2: device = 'tpu', expected one of cpu, cuda"),
-        ("method,query_len\nx,16\n", "2: neither a time nor memory"),
-        ("query_len,time_median_ms\n16,1\n", "2: no method"),
+        ("method,query_len\nx,16\n", "2: it has neither a time nor a size of memory"),
+        ("query_len,time_median_ms\n16,1\n", "2: it has no method"),
         ("method,time_median_ms\nx,1\nx,2\n", "3: the same case as line 2"),
     ],
 )
@@ -178,7 +180,7 @@ def test_files_that_make_no_sense(canned, tmp_path, text, said):
 
 def test_where_it_is_from_must_be_said(canned, tmp_path):
     path = write_csv(tmp_path, "method,time_median_ms\nx,1\n")
-    assert "where is this from?" in canned("import", path, "--out", "ext", code=2).stderr
+    assert "it does not say where it was measured" in canned("import", path, "--out", "ext", code=2).stderr
     path = write_csv(tmp_path, "method,time_median_ms,external_source\nx,1,=cmd()\n")
     canned("import", path, "--out", "ext")
     assert "'=cmd()" in (tmp_path / "ext/records.csv").read_text()
@@ -187,7 +189,7 @@ def test_where_it_is_from_must_be_said(canned, tmp_path):
 # ---------------------------------------------------------------- what is written, and where
 
 
-@pytest.mark.parametrize("name", ["records.jsonl", ".lock", "records.csv.new", "environment.json.new"])
+@pytest.mark.parametrize("name", ["records.jsonl", ".lock", "records.csv.new", "environment.json.new", "schema.json.new"])
 def test_symbolic_links_do_not_lead_out_of_the_folder(canned, tmp_path, name):
     sweep = write_sweep(tmp_path / "small.toml", method="linear", query_len=16)
     outside = tmp_path / "outside"
@@ -208,6 +210,6 @@ def test_nothing_is_written_elsewhere_and_all_with_ordinary_permissions(canned, 
     before = set(tmp_path.rglob("*"))
     canned("sweep", sweep, "--out", "out", "-q")
     made = {path.relative_to(tmp_path).as_posix() for path in set(tmp_path.rglob("*")) - before}
-    assert made == {"out", "out/records.jsonl", "out/records.csv", "out/environment.json", "out/.lock"}
+    assert made == {"out", "out/records.jsonl", "out/records.csv", "out/environment.json", "out/schema.json", "out/.lock"}
     for path in (tmp_path / "out").iterdir():
         assert path.stat().st_mode & 0o777 == 0o644, path

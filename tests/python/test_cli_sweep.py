@@ -1,4 +1,4 @@
-"""`attnbench sweep`: a sweep file becomes a folder of records, each case once."""
+"""Tests of `attnbench sweep`, which turns a sweep file into a folder of records."""
 
 import csv
 import json
@@ -30,7 +30,8 @@ def test_end_to_end(attnbench, tmp_path, sweep):
     out = tmp_path / "out"
     records = records_in(out)
     assert cases_of(records) == CASES
-    columns = attnbench.json("list", "columns")
+    columns = attnbench.json("list", "schema")["columns"]
+    columns = [c for c in columns if c["name"] != "injected_slowdown_percent"]  # was not set
     for record in records:
         assert list(record) == [column["name"] for column in columns]
         assert record["outcome"] == "measured", record["reason"]
@@ -46,13 +47,14 @@ def test_end_to_end(attnbench, tmp_path, sweep):
     for name, value in environment["environment"].items():
         assert all(record[name] == value for record in records), name
 
+    assert strict_json((out / "schema.json").read_text()) == attnbench.json("list", "schema")
     check_csv(out, columns, records)
 
 
 def check_csv(out, columns, records):
     with open(out / "records.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
-    kept = [column for column in columns if column["type"] != "numbers"]
+    kept = [c for c in columns if c["type"] not in ("numbers", "numbers by name")]
     assert rows[0] == [column["name"] for column in kept]
     assert len(rows) == 1 + len(records)
     for row, record in zip(rows[1:], records, strict=True):
@@ -198,9 +200,9 @@ def test_resume_of_something_else(canned, sweep):
 @pytest.mark.parametrize(
     ("setting", "difference"),
     [
-        ("timing.seconds=0.03", "time_budget_s: 0.02 there, 0.03 now"),
+        ("timing.time_budget_s=0.03", "time_budget_s: 0.02 there, 0.03 now"),
         ("timing.min_samples=9", "min_samples: 5 there, 9 now"),
-        ('limits.memory="4 GiB"', "memory_limit_bytes: 0 there, 4294967296 now"),
+        ('limits.memory_limit_bytes="4 GiB"', "memory_limit_bytes: 0 there, 4294967296 now"),
     ],
 )
 def test_other_settings_are_refused(canned, tmp_path, sweep, setting, difference):
@@ -291,12 +293,18 @@ def test_unknown_method_is_named_with_the_nearest(canned, sweep):
         ("causal=[false, true]", "causal", [False, True]),
         ("dtype=float64", "dtype", ["float64"]),
         ('dtype=["float32", "float64"]', "dtype", ["float32", "float64"]),
-        ("limits.memory=4 GiB", "memory_limit_bytes", [2**32]),
-        ("limits.memory=4096", "memory_limit_bytes", [4096]),
-        ("limits.seconds=7.5", "deadline_s", [7.5]),
-        ("timing.warmup=0.25", "warmup_s", [0.25]),
+        ("memory_limit_bytes=4 GiB", "memory_limit_bytes", [2**32]),
+        ("limits.memory_limit_bytes=4096", "memory_limit_bytes", [4096]),
+        ("deadline_s=7.5", "deadline_s", [7.5]),
+        ("limits.deadline_s=7.5", "deadline_s", [7.5]),
+        ("timing.warmup_s=0.25", "warmup_s", [0.25]),
         ("timing.min_samples=11", "min_samples", [11]),
         ("timing.noise_target=0.5", "noise_target", [0.5]),
+        ("time_budget_s=3", "time_budget_s", [3]),
+        # Former names of the same settings.
+        ("limits.memory=4 GiB", "memory_limit_bytes", [2**32]),
+        ("limits.seconds=7.5", "deadline_s", [7.5]),
+        ("timing.warmup=0.25", "warmup_s", [0.25]),
         ("timing.seconds=3", "time_budget_s", [3]),
     ],
 )
@@ -318,9 +326,9 @@ def test_options_may_stand_before_the_file(canned, sweep):
     ("setting", "words"),
     [
         ("query_ln=3", ["'query_ln'", "'query_len'"]),
-        ("memory=1GiB", ["'memory'", "limits.memory"]),
-        ("limits.memroy=1GiB", ["'limits.memroy'", "'limits.memory'"]),
-        ("limits.memory=much", ["limits.memory", "'much'", "11 GiB"]),
+        ("memory=1GiB", ["'memory'", "limits.memory_limit_bytes"]),
+        ("limits.deadlin_s=1", ["'limits.deadlin_s'", "'limits.deadline_s'"]),
+        ("limits.memory_limit_bytes=much", ["limits.memory_limit_bytes", "'much'", "11 GiB"]),
         ("query_len=0", ["query_len", "0", "at least 1"]),
         ("query_len=64-16*2", ["query_len", "64-16*2", "512-65536*2"]),
         ("query_len=[]", ["query_len", "empty"]),
@@ -357,7 +365,7 @@ def test_dry_run_runs_and_writes_nothing(attnbench, workers, tmp_path, sweep):
 
 
 def test_dry_run_json(canned, sweep):
-    planned = dry_run(canned, sweep, "--set", "limits.memory=60 kB")
+    planned = dry_run(canned, sweep, "--set", "memory_limit_bytes=60 kB")
     assert cases_of(planned) == CASES
     for record in planned:
         assert record["predicted_peak_bytes"] > 0
@@ -371,8 +379,8 @@ def test_dry_run_json(canned, sweep):
 
 
 def test_dry_run_text(canned, sweep):
-    lines = canned("sweep", sweep, "--dry-run", "--set", "limits.memory=60 kB").stdout.splitlines()
-    planned = dry_run(canned, sweep, "--set", "limits.memory=60 kB")
+    lines = canned("sweep", sweep, "--dry-run", "--set", "memory_limit_bytes=60 kB").stdout.splitlines()
+    planned = dry_run(canned, sweep, "--set", "memory_limit_bytes=60 kB")
     for record, line in zip(planned, lines[2:6], strict=True):
         assert line.split()[:2] == [record["method"], "forward"]
         assert f" {record['query_len']} " in line
@@ -406,7 +414,7 @@ def test_dry_run_into_an_empty_folder(canned, tmp_path, sweep):
 
 
 def test_more_memory_than_the_limit_is_predicted(quick, tmp_path, sweep):
-    memory = ["--set", "limits.memory=600 kB", "--set", "query_len=[32, 256]"]
+    memory = ["--set", "memory_limit_bytes=600 kB", "--set", "query_len=[32, 256]"]
     quick("sweep", sweep, "--out", "out", *memory)
     records = {(r["method"], r["query_len"]): r for r in records_in(tmp_path / "out")}
     skipped = records["softmax", 256]
@@ -419,7 +427,7 @@ def test_a_case_that_would_outlast_its_deadline_is_predicted(attnbench, workers,
     slow = attnbench.with_worker(
         workers.make(measure="good", ceilings={"fma_float32_gflop_s": 1e-4})
     )
-    slow("sweep", sweep, "--out", "out", "--set", "limits.seconds=1")
+    slow("sweep", sweep, "--out", "out", "--set", "deadline_s=1")
     for record in records_in(tmp_path / "out"):
         assert (record["outcome"], record["failure_kind"]) == ("skipped", "predicted_timeout")
         assert "1 s" in record["reason"] and record["predicted_time_ms"] > 100
@@ -440,7 +448,7 @@ def test_a_time_below_the_machines_ceilings_is_implausible(attnbench, workers, t
     slow = attnbench.with_worker(
         workers.make(measure="good", ceilings={"fma_float32_gflop_s": 0.001})
     )
-    slow("sweep", sweep, "--out", "out", "--set", "limits.seconds=30")
+    slow("sweep", sweep, "--out", "out", "--set", "deadline_s=30")
     records = records_in(tmp_path / "out")
     assert all("GFLOP/s" in record["implausible"] for record in records)
     assert slow("table", "out").stdout.count("implausible") == 4
@@ -465,11 +473,12 @@ def test_a_time_below_the_machines_ceilings_is_implausible(attnbench, workers, t
         ('[axes]\nmethod = 3\n', ":2:10:", ["method", "3", "text"]),
         ('[axis]\nmethod = "linear"\n', ":1:", ["'axis'", "'axes'"]),
         ('axes = 1\n', ":1:8:", ["axes", "whole number", "table"]),
-        ('[axes]\nmethod="linear"\n[limits]\nmemroy=1\n', ":4:1:", ["'memroy'", "'memory'"]),
+        ('[axes]\nmethod="linear"\n[limits]\ndedline_s=1\n', ":4:1:", ["'dedline_s'", "'deadline_s'"]),
         ('[axes]\nmethod="linear"\n[limits]\nmemory="much"\n', ":4:8:", ["'much'", "11 GiB"]),
-        ('[axes]\nmethod="linear"\n[limits]\nseconds=-1\n', ":4:9:", ["deadline_s", "at least"]),
+        ('[axes]\nmethod="linear"\n[limits]\ndeadline_s=-1\n', ":4:12:", ["deadline_s", "at least"]),
         ('[axes]\nmethod="linear"\n[limits]\nseconds=nan\n', ":4:9:", ["deadline_s", "a number"]),
-        ('[axes]\nmethod="linear"\n[timing]\nsecond=1\n', ":4:1:", ["'second'", "'seconds'"]),
+        ('[axes]\nmethod="linear"\n[limits]\nseconds=1\ndeadline_s=1\n', ":4:1:", ["twice", "deadline_s"]),
+        ('[axes]\nmethod="linear"\n[timing]\nwarmup_=1\n', ":4:1:", ["'warmup_'", "'warmup_s'"]),
         ('[axes]\nmethod="linear"\n[published]\nfle="x"\n', ":4:1:", ["'fle'", "'file'"]),
         ('description = 3\n', ":1:15:", ["description", "text"]),
         ('[axes\nmethod = "linear"\n', ":1:6:", ["expected ']'"]),

@@ -11,7 +11,7 @@ from conftest import ROOT, Cli, records_in, strict_json, write_sweep
 
 @pytest.fixture(scope="module")
 def template(build, canned_worker, tmp_path_factory):
-    """Records of a sweep, to write others after."""
+    """Records of a sweep, which serve as the template of others."""
     folder = tmp_path_factory.mktemp("template")
     attnbench = Cli(build / "attnbench", canned_worker, folder)
     attnbench("sweep", write_sweep(folder / "s.toml"), "--out", "out")
@@ -20,7 +20,7 @@ def template(build, canned_worker, tmp_path_factory):
 
 @pytest.fixture
 def folder(tmp_path, template):
-    """Writes records; without any, those of the template."""
+    """Writes a folder of these records, by default those of the template."""
     out = tmp_path / "out"
     out.mkdir()
 
@@ -88,8 +88,9 @@ def test_markdown(attnbench, folder):
 
 def test_csv(attnbench, folder, template):
     rows = rows_of(attnbench("table", folder(), "--format", "csv").stdout)
-    columns = attnbench.json("list", "columns")
-    assert rows[0] == [column["name"] for column in columns if column["type"] != "numbers"]
+    lists = ("numbers", "numbers by name")
+    columns = [c for c in attnbench.json("list", "columns") if c["group"] != "diagnostics"]
+    assert rows[0] == [column["name"] for column in columns if column["type"] not in lists]
     assert len(rows) == 5
     for row, record in zip(rows[1:], template, strict=True):
         cells = dict(zip(rows[0], row, strict=True))
@@ -210,6 +211,36 @@ def test_columns_of_a_newer_schema_are_passed_over(attnbench, folder, template):
     assert record["method"] == "linear" and "energy_j" not in record
 
 
+def test_diagnostics_have_columns_of_their_own(attnbench, folder, template):
+    old = template[0] | {"schema_version": 3, "lsh_bucket_mean": 12.5, "rff_least_denominator": None}
+    del old["diagnostics"]
+    new = template[1] | {"diagnostics": {"lsh_bucket_mean": 3.0, "lsh_bucket_skew": 1.5}}
+    out = folder([old, new, template[2]])
+    shown = attnbench.json("table", out)
+    means = [{"lsh_bucket_mean": 12.5}, {"lsh_bucket_mean": 3.0, "lsh_bucket_skew": 1.5}, None]
+    assert [record["diagnostics"] for record in shown] == means
+    assert not any("lsh_bucket_mean" in record for record in shown)
+    header, *rows = rows_of(attnbench("table", out, "--format", "csv").stdout)
+    at = header.index("lsh_bucket_mean")
+    assert header[at - 1 : at + 2] == ["approximation_error", "lsh_bucket_mean", "lsh_bucket_skew"]
+    assert [row[at : at + 2] for row in rows] == [["12.5", ""], ["3.0", "1.5"], ["", ""]]
+    chosen = "lsh_bucket_skew,lsh_bucket_mean,rff_least_denominator"
+    text = attnbench("table", out, "--columns", chosen, "--format", "csv").stdout
+    assert rows_of(text) == [chosen.split(","), ["", "12.5", ""], ["1.5", "3.0", ""], ["", "", ""]]
+
+
+def test_an_injected_slowdown_shows_only_where_there_was_one(attnbench, folder, template):
+    out = folder([record | {"injected_slowdown_percent": 0.0} for record in template])
+    assert attnbench.json("table", out) == template
+    assert "injected" not in attnbench("table", out, "--format", "csv").stdout
+    out = folder([template[0] | {"injected_slowdown_percent": 10.0}, template[1]])
+    first, second = attnbench.json("table", out)
+    assert first["injected_slowdown_percent"] == 10 and second == template[1]
+    header, *rows = rows_of(attnbench("table", out, "--format", "csv").stdout)
+    at = header.index("injected_slowdown_percent")
+    assert [row[at] for row in rows] == ["10.0", ""]
+
+
 def test_records_of_the_first_schema_have_normal_inputs(attnbench, folder, template):
     older = {name: value for name, value in template[0].items() if name != "inputs"}
     newer = template[0] | {"inputs": "clustered"}
@@ -241,7 +272,7 @@ def test_formulas_are_neutralised_in_csv(attnbench, folder, template, text):
     for more in ([], ["--columns", "method,reason"]):
         header, row = rows_of(attnbench("table", out, "--format", "csv", *more).stdout)
         assert row[header.index("reason")] == "'" + text
-    # … and in no other format.
+    # Other formats leave the text as it is.
     assert attnbench.json("table", out)[0]["reason"] == text
     assert "'" + text not in attnbench("table", out, "--columns", "reason").stdout
 

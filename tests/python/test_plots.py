@@ -1,4 +1,4 @@
-"""The plotting scripts: what they read, what they draw, and what they refuse."""
+"""Tests of the plotting scripts: what they read, what they draw, and what they refuse."""
 
 import importlib
 import json
@@ -16,14 +16,15 @@ from matplotlib.text import Text
 ROOT = Path(__file__).resolve().parents[2]
 PLOTS = ROOT / "plots"
 SCRIPTS = sorted(PLOTS.glob("*.py"))
-# The figures of the scripts that draw more than one.
+# The figures of the scripts that draw several.
 STEMS = {"methods": ("methods", "methods-error")}
 sys.path.insert(0, str(PLOTS))
 
-curves, labels, records, scaling, style, ticks = (
+curves, labels, records, scaling, schema, style, ticks = (
     importlib.import_module(f"attnplots.{name}")
-    for name in ("curves", "labels", "records", "scaling", "style", "ticks")
+    for name in ("curves", "labels", "records", "scaling", "schema", "style", "ticks")
 )
+SCHEMA = schema.read(schema.COPY)
 
 MAGIC = {"pdf": b"%PDF-", "svg": b"<?xml", "png": b"\x89PNG\r\n\x1a\n"}
 CEILINGS = dict.fromkeys(
@@ -97,9 +98,13 @@ def run(script, *arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
 
 
+def split(rows):
+    return curves.split_rows(records.Records(rows, SCHEMA))
+
+
 def drawn(rows, draw=scaling.draw):
     with style.context():
-        figure = draw(rows)
+        figure = draw(records.Records(rows, SCHEMA))
         figure.draw_without_rendering()
     return figure
 
@@ -115,7 +120,7 @@ def values(axes):
 
 
 def clear_labels(figure):
-    """The texts of the labels, of which none may touch another or leave the figure."""
+    """The texts of the labels; fails where one overlaps another or leaves the figure."""
     renderer = FigureCanvasAgg(figure).get_renderer()
     names = [text for text in figure.findobj(Text) if text.get_gid() == "label"]
     boxes = [text.get_window_extent(renderer) for text in names]
@@ -125,7 +130,7 @@ def clear_labels(figure):
         for k, other in enumerate(boxes[:i]):
             wide = min(box.x1, other.x1) - max(box.x0, other.x0)
             high = min(box.y1, other.y1) - max(box.y0, other.y0)
-            # Line boxes hold the descent too: neighbours may share that much.
+            # The boxes of lines include the descent, by which neighbours may overlap.
             assert wide <= 0 or high <= 3.0, (names[i].get_text(), names[k].get_text())
     return [text.get_text() for text in names]
 
@@ -238,6 +243,10 @@ def test_whole_last_line_without_newline_counts(tmp_path):
         (json.dumps(measured(query_len=0)), "`query_len`"),
         (json.dumps(measured(batch=None)), "`batch`"),
         (json.dumps({"outcome": "measured"}), "`method`"),
+        (json.dumps(measured(causal=1)), "true or false or null in `causal`"),
+        (json.dumps(measured(threads=1.5)), "an integer or null in `threads`"),
+        (json.dumps(measured(time_samples_ms=[1, "2"])), "a list of numbers or null in"),
+        (json.dumps(measured(diagnostics={"depth": None})), "an object of numbers or null in"),
     ],
 )
 def test_malformed_line_is_refused_with_its_place(tmp_path, line, said):
@@ -276,8 +285,9 @@ def test_last_record_of_a_case_wins(tmp_path):
     assert values(drawn(loaded).axes[0]) == {20.0}
     other = records.load(write(tmp_path / "set", [measured(), measured(seed=1)]))
     assert len(other) == 2
-    # Before there was a choice, inputs were normal.
-    inputs = [measured(), measured(inputs=None), measured(inputs="normal"), measured(inputs="repeated")]
+    # Records from before the axis existed were measured with normal inputs.
+    inputs = [measured(), measured(inputs=None)]
+    inputs += [measured(inputs="normal"), measured(inputs="repeated")]
     loaded = records.load(write(tmp_path / "set", inputs))
     assert [r.get("inputs") for r in loaded] == ["normal", "repeated"]
 
@@ -288,7 +298,7 @@ def test_inputs_tell_cases_apart_and_are_normal_in_old_records(tmp_path):
     assert [(r["inputs"], r["time_per_sample_ms"]) for r in loaded] == [
         ("normal", 2.0), ("clustered", 1.0),
     ]  # fmt: skip
-    titles = [row.title for row in curves.split_rows(loaded)]
+    titles = [row.title for row in split(loaded)]
     assert titles == ["Forward · clustered inputs", "Forward · normal inputs"]
 
 
@@ -311,7 +321,7 @@ def test_one_point_for_each_method():
 def test_end_marks_follow_the_slope_and_name_the_reason():
     rows = [measured("softmax", n, n * n / 512**2, n) for n in (512, 1024)]
     rows += [missing("softmax", n, "predicted_oom", "skipped") for n in (2048, 4096)]
-    (row,) = curves.split_rows(rows)
+    (row,) = split(rows)
     for measure, y in ((curves.TIME, 16.0), (curves.MEMORY, 2048)):
         (curve,) = curves.curves(row, measure)
         assert (curve.end.n, curve.end.words) == (2048, "out of memory (predicted)")
@@ -377,16 +387,16 @@ def test_a_row_for_each_setting():
     titles = [t for t in texts(figure) if t in ("Forward", "Forward + backward")]
     assert titles == ["Forward", "Forward + backward"]
     rows = [measured(), measured(causal=True), measured(device="cuda", gpu="Some GPU")]
-    titles = [row.title for row in curves.split_rows(rows)]
+    titles = [row.title for row in split(rows)]
     assert titles == [
         "Forward · not causal · cpu",
         "Forward · not causal · cuda",
         "Forward · causal · cpu",
     ]
     assert any("Some GPU" in text for text in texts(drawn(rows)))
-    seeds = curves.split_rows([measured(seed=0), measured(seed=1)])
+    seeds = split([measured(seed=0), measured(seed=1)])
     assert [row.title for row in seeds] == ["Forward · seed 0", "Forward · seed 1"]
-    assert len(curves.split_rows([measured(n=512), measured(n=1024)])) == 1
+    assert len(split([measured(n=512), measured(n=1024)])) == 1
 
 
 def test_labels_are_clear_of_each_other_and_inside():

@@ -1,4 +1,4 @@
-"""The figures of all methods, of approximation errors and of decoding, on made-up records."""
+"""Tests of the figures of all methods, of errors and of decoding, on made-up records."""
 
 import importlib
 import math
@@ -28,7 +28,7 @@ decode, errors, families = (
 )
 
 FAST = "lsh:rounds=4,profile=fast-transformers"
-# Time in ms and memory in bytes per sample at N = 512, the power of N in either, and the error.
+# Time (ms) and its power of N, memory (bytes) and its power, per sample at N = 512; the error.
 METHODS = {
     "softmax": (12.6, 2, 2**24, 2, None), "sdpa": (4.3, 2, 2**20, 1, None),
     "linear": (5.6, 1, 2**22, 1, None), "linear-einsum": (2.6, 1, 2**22, 1, None),
@@ -41,7 +41,7 @@ METHODS = {
     FAST: (120, 1, 3 * 2**26, 1, 0.33),
 }  # fmt: skip
 ONE_WAY = {"linear-cumsum": True, "linear-recurrent": True, "efficient": False, "linformer": False}
-# The same of decoding, at P = 16: flat, as the cache grows, or recomputed.
+# The same for decoding at P = 16: constant, growing with the cache, or recomputed.
 DECODING = {
     "softmax": (0.02, 2, 2**14, 1.6), "stateful-softmax": (0.02, 0.7, 2**16, 1),
     "stateful-softmax-concat": (0.021, 0.9, 2**17, 1), "lsh-1": (0.08, 0.6, 92_000, 1),
@@ -52,7 +52,7 @@ DECODING = {
 
 
 def stopped(method, n, protocol):
-    """Why a method has no time here, as the sweep may find it."""
+    """The reason why a method has no time here, as a sweep could record it."""
     if protocol == "forward_backward":
         if method == "softmax" and n > 8192 or method == "linear-cumsum" and n > 4096:
             return "predicted_oom", "skipped"
@@ -101,12 +101,12 @@ def decoding():
 
 
 def footer(figure, start):
-    """The text of the footer from a sentence that starts so, line breaks undone."""
+    """The text of the footer after `start`, without line breaks."""
     return " ".join(texts(figure)).partition(start)[2]
 
 
 def marks(axes):
-    """The points of a panel, without its lines."""
+    """The points of the marks of a panel."""
     lines = [line for line in axes.get_lines() if line.get_linestyle() == "None"]
     return {(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in lines}
 
@@ -287,7 +287,7 @@ def test_no_text_is_small():
 
 def test_ticks_of_narrow_panels():
     assert ticks.times((8, 1100), between=(3,))[1] == ["10", "30", "100", "300", "1,000"]
-    assert ticks.lengths((512, 16384), most=4)[1] == ["512", "2k", "8k"]
+    assert ticks.lengths((512, 16384), max_count=4)[1] == ["512", "2k", "8k"]
     low, high = ticks.around([1.0, 100.0, np.nan])
     assert low < 1 and high > 100
 

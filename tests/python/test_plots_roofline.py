@@ -1,4 +1,4 @@
-"""The roofline of the CPU kernels, on made-up records and ceilings."""
+"""Tests of the roofline of the CPU kernels, on made-up records and ceilings."""
 
 import importlib
 import json
@@ -36,7 +36,7 @@ FOUND = {
 }  # fmt: skip
 ROOF = ceilings.Ceilings(29.0, 45.0, 456.0, 228.0, 2)
 LENGTHS = (512, 2048, 8192, 65536)
-# GFLOP/s of the causal forward in float32 at the longest length, and what ran.
+# GFLOP/s of the causal forward in float32 at the longest length, and the implementation.
 METHODS = {
     "linear": (240, "kernel/avx512"), "linear:kernel=avx2": (130, "kernel/avx2"),
     "linear-elu0.1": (236, "kernel/avx512"), "linear-chunked": (20, "aten/chunked"),
@@ -68,7 +68,7 @@ TITLES = [
 
 
 def cost(method, n, protocol, causal, dtype):
-    """Operations and least bytes of a call with 8 heads of 64."""
+    """Operations and minimal bytes of a call with 8 heads of 64."""
     backward = protocol == "forward_backward"
     number = {"float64": 8, "float32": 4, "bfloat16": 2}[dtype]
     token = 4 * 64 * 64
@@ -89,7 +89,7 @@ def attained(method, n, protocol, causal, dtype):
 
 
 def stopped(method, n, protocol, causal):
-    """Why a method has no time here, as the sweep may find it."""
+    """The reason why a method has no time here, as a sweep could record it."""
     if method == "linear-einsum" and causal:
         return "unsupported", "skipped"
     if (n, protocol) == (65536, "forward_backward"):
@@ -167,7 +167,7 @@ def points(setting, methods=METHODS):
 
 
 def named_marks(axes, setting):
-    """Each mark of a panel with the method whose rate it stands at."""
+    """Each mark of a panel with the method that has its rate."""
     known = points(setting)
     for x, y, size, opened in marks(axes):
         yield min(known, key=lambda point: abs(math.log(point[3] / y)))[0], x, y, size, opened
@@ -211,7 +211,7 @@ def test_marks_are_at_their_rate_and_intensity(whole):
         assert [y for y, _ in shown] == pytest.approx([rate for rate, _ in wanted])
         aside = [x / intensity for (_, x), (_, intensity) in zip(shown, wanted, strict=True)]
         assert max(max(aside), 1 / min(aside)) <= most * 1.05
-        # The one that is named first keeps its place.
+        # The marks of the first method stay in their place.
         kept = [x for method, x, *_ in named_marks(axes, setting) if method == "linear"]
         assert kept == pytest.approx([points(setting)[0][2]] * 4)
 
@@ -247,7 +247,7 @@ def test_the_roof_of_other_values(single):
     figure = draw(kernels([FIRST]), ceilings.Ceilings(51.5, 20.25, 99.0, 50.0, 1))
     shown = texts(figure)
     assert {"99 GFLOP/s · float32 multiply-add", "copy 20.2 GB/s", "read 51.5 GB/s"} <= set(shown)
-    # Each on its side of its slope: that of the upper one above it.
+    # Each name is on one side of its slope, that of the upper slope above it.
     sides = (("read 51.5 GB/s", 51.5, True), ("copy 20.2 GB/s", 20.25, False))
     for said, bandwidth, above in sides:
         place = next(text.get_position() for text in figure.texts if text.get_text() == said)
@@ -284,7 +284,7 @@ def test_kernels_say_their_share_of_the_roof(whole, single):
 
 
 def test_shares_are_of_the_slope_where_that_is_lower():
-    # At 4 operations a byte, 45 GB/s allow 180 GFLOP/s.
+    # At 4 operations per byte, 45 GB/s allow 180 GFLOP/s.
     flops, least, ms = 4e9, 1e9, 4e9 / 90 / 1e6
     low = {"flops": flops, "min_bytes": least, "time_median_ms": ms}
     assert "50% of roof" in texts(draw([one("linear", 512, *FIRST, **low)]))
@@ -365,7 +365,7 @@ def test_names_are_nearest_to_what_they_name_or_led_to_it(whole):
         heads = [(inks[t.get_color()], t) for t in named if t.get_color() in inks]
         assert {method for method, _ in heads} == set(places)
         for method, text in heads:
-            # The name with the words below it.
+            # The name and the words below it.
             x, y = (72 * v for v in text.get_position())
             words = [t for t in named if t.get_color() not in inks]
             near = [t for t in words if 72 * t.get_position()[0] == pytest.approx(x)]

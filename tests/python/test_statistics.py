@@ -1,4 +1,4 @@
-"""The statistics in C++ beside SciPy's, over random inputs."""
+"""Compares the statistics in C++ with those of SciPy and NumPy on random inputs."""
 
 import itertools
 import json
@@ -98,7 +98,7 @@ def test_ties_and_many_values_are_asymptotic(probe):
 
 @pytest.mark.parametrize("confidence", [0.95, 0.99])
 def test_log_ratio(probe, confidence):
-    """The interval has the shifts that the exact test of SciPy does not refuse."""
+    """The interval contains the shifts that SciPy's exact test does not reject."""
     for a, b in itertools.islice(pairs(rng(), ties=False), 25):
         estimate, (low, high) = probe("log_ratio", a, b, confidence)
         differences = np.sort(np.subtract.outer(np.log(b), np.log(a)).ravel())
@@ -111,13 +111,13 @@ def test_log_ratio(probe, confidence):
         ]  # fmt: skip
         assert (low == -math.inf) == (ends[0] in kept) and (high == math.inf) == (ends[-1] in kept)
         if low > -math.inf:
-            # Between two neighbouring differences the test does not change.
+            # The test has the same result everywhere between two neighbouring differences.
             assert low == pytest.approx(differences[differences < min(kept)].max(), **CLOSE)
             assert high == pytest.approx(differences[differences > max(kept)].min(), **CLOSE)
 
 
 def test_signed_rank(probe):
-    """Zeros left out; ties share ranks, and then all signs are gone through."""
+    """Zeros are left out, ties share ranks, and p is the count over all combinations of signs."""
     random = rng()
     for n in (1, 2, 5, 8, 12, 24, 50):
         x = random.normal(random.normal(0, 0.5), 1, n)
@@ -135,7 +135,7 @@ def test_signed_rank(probe):
 
 @pytest.mark.parametrize("confidence", [0.95, 0.99])
 def test_paired_log_ratio(probe, confidence):
-    """The interval has the shifts that the exact signed-rank test of SciPy does not refuse."""
+    """The interval contains the shifts that SciPy's exact signed-rank test does not reject."""
     random = rng()
     for n in (1, 2, 4, 5, 6, 7, 8, 12, 20):
         x = random.normal(0.1, 0.05, n)
@@ -191,7 +191,7 @@ def test_lines(probe):
 
 
 def test_crossings(probe):
-    """Beside a search for a change of sign on SciPy's own interpolation of the same points."""
+    """Compares it with a search for a change of sign on SciPy's interpolation of the points."""
     from scipy.interpolate import interp1d
     from scipy.optimize import brentq
 

@@ -67,11 +67,11 @@ class CausalMean : public AttentionMethod {
     if (flaw_ != Flaw::approximates) return std::nullopt;
     return 2 * reference(inputs, rows);
   }
-  // A number that shows what was asked for: the last row.
+  std::vector<DiagnosticSpec> diagnostic_specs() const override { return {{"last_row", "", "last row that was asked for"}}; }
   std::vector<std::pair<std::string, double>> diagnostics(const Inputs& inputs, const at::Tensor& rows) const override {
     TORCH_CHECK(inputs.q.scalar_type() == at::kDouble);
-    if (flaw_ == Flaw::approximates) return {{"lsh_bucket_mean", double(rows.max().item<int64_t>())}};
-    if (flaw_ == Flaw::unknown_diagnostic) return {{"lsh_bucket_maen", 1.0}};
+    if (flaw_ == Flaw::approximates) return {{"last_row", double(rows.max().item<int64_t>())}};
+    if (flaw_ == Flaw::unknown_diagnostic) return {{"last_rwo", 1.0}};
     return {};
   }
 

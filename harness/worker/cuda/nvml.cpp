@@ -110,7 +110,7 @@ void Nvml::set_columns(Record& record) const {
   const auto max = [](const std::vector<double>& values) { return *std::max_element(values.begin(), values.end()); };
   if (const auto& mhz = readings_.clock_mhz; !mhz.empty()) {
     record.set("gpu_clock_mhz", median(mhz));
-    record.set("gpu_clock_least_mhz", *std::min_element(mhz.begin(), mhz.end()));
+    record.set("gpu_clock_min_mhz", *std::min_element(mhz.begin(), mhz.end()));
   }
   if (!readings_.memory_clock_mhz.empty()) record.set("gpu_memory_clock_mhz", median(readings_.memory_clock_mhz));
   if (!readings_.temperature_c.empty()) record.set("gpu_temperature_c", max(readings_.temperature_c));

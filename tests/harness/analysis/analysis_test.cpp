@@ -1,4 +1,4 @@
-// What records say together, of records that were made to say it.
+// Tests of the analysis on made-up records whose growth and crossovers are known.
 #include "harness/analysis/analysis.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class AnalysisTest : public testing::Test {
     c.complete();
     auto& record = records_.emplace_back(c);
     record.set("outcome", outcome::measured);
-    // Of the batch, as records have them.
+    // Records have the values of the whole batch.
     record.set("time_median_ms", 4 * ms);
     record.set("time_ci_low_ms", 4 * ms * (1 - noise));
     record.set("time_ci_high_ms", 4 * ms * (1 + noise));
@@ -45,17 +45,17 @@ class AnalysisTest : public testing::Test {
       if (order.series->method == method && order.quantity == quantity) return order;
     throw std::runtime_error("no order of " + method);
   }
-  static const Overtaking& time_overtaking(const Analysis& analysis) {
-    for (const auto& found : analysis.overtakings)
+  static const Crossover& time_crossover(const Analysis& analysis) {
+    for (const auto& found : analysis.crossovers)
       if (found.quantity == "time") return found;
-    throw std::runtime_error("nothing overtakes");
+    throw std::runtime_error("no crossover of times");
   }
 
   std::vector<Record> records_;
 };
 
 TEST_F(AnalysisTest, ExponentsAreThoseOfTheLongLengths) {
-  // What a call costs whatever its length hides the growth of the short ones.
+  // The fixed costs of a call hide the growth at short lengths.
   add_lengths(
       "linear", [](double n) { return 1e-3 * n * (n < 2048 ? 5 : 1); }, [](double n) { return 100 * n; });
   add_lengths(
@@ -81,7 +81,7 @@ TEST_F(AnalysisTest, ABatchThatShrinksIsShown) {
   const auto& order = order_of(analysis, "linear", "time");
   EXPECT_EQ(order.batch_from, 16);
   EXPECT_EQ(order.batch_to, 2);
-  EXPECT_NEAR(order.fit.slope, 1, 1e-9) << "times are of a sample";
+  EXPECT_NEAR(order.fit.slope, 1, 1e-9) << "times are per sample";
 }
 
 TEST_F(AnalysisTest, AGrowthBeyondTheDeclaredOneContradicts) {
@@ -101,7 +101,7 @@ TEST_F(AnalysisTest, NoisyPointsDoNotContradict) {
     add("linear", n, 1e-3 * double(n) * factor, 1e5);
   const auto analysis = result();
   EXPECT_GT(order_of(analysis, "linear", "time").fit.slope, 1.3);
-  EXPECT_FALSE(order_of(analysis, "linear", "time").contradicts()) << "its interval holds the declared exponent";
+  EXPECT_FALSE(order_of(analysis, "linear", "time").contradicts()) << "its interval contains the declared exponent";
 }
 
 TEST_F(AnalysisTest, DeclaredOrdersDoNotSpeakOfDecoding) {
@@ -113,22 +113,22 @@ TEST_F(AnalysisTest, DeclaredOrdersDoNotSpeakOfDecoding) {
   EXPECT_FALSE(order_of(analysis, "softmax", "time").contradicts());
 }
 
-TEST_F(AnalysisTest, OneOvertakesTheOther) {
+TEST_F(AnalysisTest, TheLengthAtWhichTwoSeriesCross) {
   add_lengths(
       "softmax", [](double n) { return 1e-6 * n * n; }, [](double n) { return 8 * n * n; });
   add_lengths(
       "linear", [](double n) { return 3e-3 * n; }, [](double n) { return n; });
   const auto analysis = result();
-  const auto& found = time_overtaking(analysis);
+  const auto& found = time_crossover(analysis);
   EXPECT_EQ(found.one->method, "softmax");
   EXPECT_EQ(found.differs, std::vector<std::string>{"method"});
   ASSERT_TRUE(found.length);
-  EXPECT_NEAR(*found.length, 3000, 1) << "on lines between logarithms a power is exact";
+  EXPECT_NEAR(*found.length, 3000, 1) << "interpolation between logarithms is exact for powers";
   EXPECT_FALSE(found.other_needs_less_at_first);
-  // 1 % on either side of both: √2 % of the ratio, which doubles with the length.
+  // An interval of ±1 % on both sides is one of ±√2 % for the ratio, which is proportional to the length.
   EXPECT_NEAR(found.interval.low, 3000 * (1 - std::sqrt(2) * 0.01), 3);
   EXPECT_NEAR(found.interval.high, 3000 * (1 + std::sqrt(2) * 0.01), 3);
-  for (const auto& other : analysis.overtakings) {
+  for (const auto& other : analysis.crossovers) {
     if (other.quantity == "memory") {
       EXPECT_FALSE(other.length) << "linear needs less at every length";
       EXPECT_TRUE(other.other_needs_less_at_first);
@@ -159,8 +159,8 @@ TEST_F(AnalysisTest, OnlyWhatDiffersInMethodOrDeviceIsCompared) {
   }
   const auto analysis = result();
   EXPECT_EQ(analysis.series.size(), 4u);
-  ASSERT_EQ(analysis.overtakings.size(), 2u) << "of time and of memory";
-  const auto& found = time_overtaking(analysis);
+  ASSERT_EQ(analysis.crossovers.size(), 2u) << "one of time and one of memory";
+  const auto& found = time_crossover(analysis);
   EXPECT_EQ(found.differs, std::vector<std::string>{"device"});
   ASSERT_TRUE(found.length);
   EXPECT_NEAR(*found.length, 1010, 30);

@@ -1,4 +1,4 @@
-// Values published elsewhere: which cases they hold for, and what is refused.
+// Tests of values published elsewhere: which cases they apply to, and which files are refused.
 #include "harness/records/published.h"
 
 #include <gtest/gtest.h>

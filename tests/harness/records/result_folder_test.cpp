@@ -1,4 +1,4 @@
-// A folder of records: what survives a kill, a full disk and a second writer.
+// Tests of a folder of records: what survives a killed writer, a full disk and a second writer.
 #include "harness/records/result_folder.h"
 
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@
 #include <functional>
 #include <thread>
 
+#include "harness/schema/schema.h"
 #include "harness/text/csv.h"
 #include "harness/text/errors.h"
 #include "tests/support/errors_of.h"
@@ -43,7 +44,7 @@ std::vector<int64_t> lengths(const std::vector<Record>& records) {
 
 using Lengths = std::vector<int64_t>;
 
-// Runs `work` in a child that ends with its result.
+// Runs `work` in a child process, which exits with its result.
 pid_t in_child(const std::function<int()>& work) {
   const auto child = fork();
   if (child != 0) return child;
@@ -62,7 +63,7 @@ int exit_code(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-// While it lives, no file may grow beyond this: a full disk for this process alone.
+// Stands in for a full disk: while it exists, no file of this process can grow beyond this size.
 class FullDisk {
  public:
   explicit FullDisk(uint64_t most_bytes) {
@@ -129,7 +130,7 @@ TEST(ResultFolder, LastRecordOfACaseWins) {
   EXPECT_EQ(ResultFolder(temp.path()).records()[0].number("time_median_ms"), 3);
 }
 
-// A writer may be killed after any byte.
+// A writer can be killed after any byte.
 TEST(ResultFolder, ATornLastLineIsCutAtEveryOffset) {
   const TempFolder temp;
   const auto first = some_record(512).to_json().dump() + "\n", second = some_record(1024).to_json().dump() + "\n";
@@ -143,7 +144,7 @@ TEST(ResultFolder, ATornLastLineIsCutAtEveryOffset) {
     ResultFolder folder(temp.path());
     ASSERT_EQ(lengths(folder.records()), (Lengths{512, 1024})) << kept << " bytes of the last line";
     ASSERT_EQ(std::filesystem::file_size(log), first.size() + second.size()) << kept << " bytes of the last line";
-    // What is appended next must not stick to the remains.
+    // The next record must not be appended to the rest of the torn line.
     if (kept % 97 != 0) continue;
     folder.append(some_record(4096));
     ASSERT_EQ(temp.read("records.jsonl"), first + second + some_record(4096).to_json().dump() + "\n");
@@ -229,14 +230,14 @@ TEST(ResultFolder, ASecondProcessIsRefusedByName) {
                  : 1;
     };
     EXPECT_EQ(exit_code(in_child(refused)), 0);
-    // The refused one must not have taken anything from the first.
+    // The refused process must not have changed anything for the first one.
     EXPECT_EQ(exit_code(in_child(refused)), 0);
     folder.append(some_record(512));
   }
   EXPECT_EQ(exit_code(in_child([&] { return int(ResultFolder(temp.path()).records().size()); })), 1);
 }
 
-// Reading needs no lock: a table may be drawn while a sweep runs.
+// Reading takes no lock, so that a table can be shown while a sweep runs.
 TEST(ResultFolder, ReadersAreNotRefused) {
   const TempFolder temp;
   ResultFolder folder(temp.path());
@@ -266,7 +267,7 @@ TEST(ResultFolder, AKilledWriterLosesNothingThatWasAppended) {
     while (read(appended[0], &n, sizeof n) == sizeof n) last = n;
     close(appended[0]);
 
-    ResultFolder folder(temp.path());  // the lock died with its holder
+    ResultFolder folder(temp.path());  // The lock ended with the process that held it.
     const auto found = lengths(folder.records());
     ASSERT_GE(int64_t(found.size()), last);
     ASSERT_LE(int64_t(found.size()), last + 1);
@@ -291,7 +292,7 @@ TEST(ResultFolder, AFullDiskNamesTheFileAndKeepsEarlierRecords) {
     EXPECT_EQ(temp.read("records.jsonl"), before) << "with room for " << room << " bytes";
     EXPECT_EQ(lengths(folder.records()), (Lengths{512}));
   }
-  folder.append(some_record(1024));  // there is room again
+  folder.append(some_record(1024));  // The disk has room again.
   EXPECT_EQ(lengths(read_records(temp.path())), (Lengths{512, 1024}));
 }
 
@@ -319,7 +320,7 @@ TEST(ResultFolder, AFullDiskKeepsTheOldCsv) {
   EXPECT_TRUE(folder.environment().is_null());
 }
 
-// A device in place of the log: never read to its end, which it may not have. In a child with bounded memory and time.
+// A device in place of the log must not be read, because it may have no end. The child has bounded memory and time.
 TEST(ResultFolder, ALogThatIsNoFileIsRefused) {
   const TempFolder temp;
   std::filesystem::create_symlink("/dev/full", temp.path("records.jsonl"));
@@ -349,6 +350,14 @@ TEST(ResultFolder, Environment) {
     temp.write("environment.json", text);
     EXPECT_EQ(message_of<UsageError>([&] { folder.environment(); }), temp.path("environment.json") + ": not a JSON object");
   }
+}
+
+TEST(ResultFolder, SchemaStandsBesideTheRecords) {
+  const TempFolder temp;
+  const ResultFolder folder(temp.path());
+  const Json diagnostics = {{{"name", "depth"}, {"unit", ""}, {"description", "how deep"}, {"methods", {"linear"}}}};
+  folder.write_schema(diagnostics);
+  EXPECT_EQ(Json::parse(temp.read("schema.json")), schema_json(diagnostics));
 }
 
 TEST(ResultFolder, TextThatIsNotUtf8IsWrittenReadably) {
@@ -387,6 +396,26 @@ TEST(RecordsCsv, NeutralisesTextAndLeavesNumbers) {
   EXPECT_EQ(cell("max_abs_error"), "-0.5");
   EXPECT_EQ(cell("gpu"), "");
   EXPECT_EQ(cell("time_samples_ms"), "no such column");
+  EXPECT_EQ(cell("diagnostics"), "no such column");
+  EXPECT_EQ(cell("injected_slowdown_percent"), "no such column");
+}
+
+TEST(RecordsCsv, HasAColumnForEachDiagnostic) {
+  auto first = some_record(512), second = some_record(1024);
+  first.set("diagnostics", {{"lsh_bucket_mean", 12.5}});
+  second.set("diagnostics", {{"=depth", 2}});
+  const TempFolder temp;
+  const auto rows = read_csv(temp.write("records.csv", records_csv({some_record(256), first, second})));
+  ASSERT_EQ(rows.size(), 4u);
+  const auto& header = rows[0].cells;
+  const auto at = size_t(std::find(header.begin(), header.end(), "lsh_bucket_mean") - header.begin());
+  ASSERT_LT(at + 1, header.size());
+  EXPECT_EQ(header[at - 1], "approximation_error");
+  EXPECT_EQ(header[at + 1], "'=depth") << "a spreadsheet would take it for a formula";
+  for (const auto& [row, cells] : {std::pair{1, std::pair{"", ""}}, {2, {"12.5", ""}}, {3, {"", "2"}}}) {
+    EXPECT_EQ(rows[size_t(row)].cells[at], cells.first);
+    EXPECT_EQ(rows[size_t(row)].cells[at + 1], cells.second);
+  }
 }
 
 }  // namespace

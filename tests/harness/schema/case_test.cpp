@@ -1,4 +1,4 @@
-// Case: its fields, their JSON both ways, and what is refused.
+// Tests of Case: its fields, JSON in both directions, and the values that are refused.
 #include "harness/schema/case.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,12 @@ TEST(Case, FieldsHaveDistinctNames) {
     EXPECT_TRUE(names.insert(field.name).second) << field.name;
     EXPECT_EQ(find_field(field.name), &field);
     EXPECT_FALSE(field.description.empty()) << field.name;
-    EXPECT_EQ(field.role == FieldRole::setting, !field.sweep_key.empty()) << field.name;
+    EXPECT_EQ(field.role == FieldRole::setting, !field.section.empty()) << field.name;
+    EXPECT_EQ(find_axis(field.name), field.role == FieldRole::axis ? &field : nullptr);
+    if (!field.follows.empty()) {
+      EXPECT_EQ(find_axis(field.follows)->kind, field.kind) << field.name << " follows an axis of another kind";
+    }
+    EXPECT_EQ(field.since > 1, !field.before.is_null()) << field.name << ": records from before it need a value";
   }
   EXPECT_EQ(find_field("query_length"), nullptr);
 }
@@ -50,6 +55,34 @@ TEST(Case, EveryFieldSurvivesJson) {
     EXPECT_EQ(get(again, field), another_value(field)) << field.name;
     EXPECT_NE(get(again, field), get(Case(), field)) << field.name;
   }
+}
+
+// The worker of an earlier build, which may not know a hook, must understand ordinary requests.
+TEST(Case, TestHooksAreInJsonOnlyWhereTheyAreSet) {
+  Case c;
+  EXPECT_FALSE(to_json(c).contains("injected_slowdown_percent"));
+  EXPECT_EQ(to_json(c).size(), fields().size() - 1);
+  c.injected_slowdown_percent = 10;
+  EXPECT_EQ(to_json(c)["injected_slowdown_percent"], 10);
+}
+
+TEST(Case, DefaultsAreThoseOfACaseThatSaysNothing) {
+  Case c;
+  c.query_len = 300;
+  c.head_dim = 24;
+  c.protocol = "decode";
+  c.complete();
+  for (const auto& field : fields()) {
+    const bool given = field.name == "query_len" || field.name == "head_dim" || field.name == "protocol";
+    EXPECT_EQ(is_default(c, field), !given) << field.name;
+  }
+  c.key_len = 299;
+  c.batch = 2;
+  EXPECT_FALSE(is_default(c, *find_field("key_len")));
+  EXPECT_FALSE(is_default(c, *find_field("batch")));
+  set_to_default(c, *find_field("key_len"));
+  c.complete();
+  EXPECT_EQ(c.key_len, 300);
 }
 
 TEST(Case, CompleteFollowsQueryLenAndHeadDim) {
@@ -165,7 +198,7 @@ TEST(Case, KeyTellsAxesApartAndIgnoresSettings) {
   }
 }
 
-// Text with blanks and quotes must not let one axis pass for the next.
+// Text with spaces and quotes must not make one axis look like the next one.
 TEST(Case, KeyCannotBeForgedByText) {
   Case a, b;
   a.method = "linear device=cpu";

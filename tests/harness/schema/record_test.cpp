@@ -1,8 +1,9 @@
-// Record: columns, values and their types, strict JSON, older and newer schemas.
+// Tests of Record: columns, values and their types, strict JSON, earlier and later schemas.
 #include "harness/schema/record.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -30,6 +31,7 @@ Json example_of(ColumnType type) {
     case ColumnType::number: return 0.125;
     case ColumnType::boolean: return true;
     case ColumnType::numbers: return Json::array({1, 2.5});
+    case ColumnType::named_numbers: return {{"some", 1}, {"other", 2.5}};
   }
   return nullptr;
 }
@@ -44,7 +46,10 @@ TEST(Columns, HaveDistinctNamesAndDescriptions) {
     EXPECT_TRUE(groups.contains(column.group)) << column.name << " is of group " << column.group;
     EXPECT_FALSE(column.description.empty()) << column.name;
   }
-  for (const auto& field : fields()) EXPECT_TRUE(names.contains(std::string(field.name))) << field.name;
+  for (const auto& field : fields()) {
+    EXPECT_EQ(names.contains(std::string(field.name)), !field.test_hook) << field.name;
+    EXPECT_NE(find_column(field.name), nullptr) << field.name;
+  }
   EXPECT_EQ(find_column("time_median"), nullptr);
 }
 
@@ -88,8 +93,8 @@ TEST(Record, JsonHasEveryColumnInOrder) {
 
 TEST(Record, WrongTypesAreRefusedByColumn) {
   for (const auto& column : columns()) {
-    for (const auto type :
-         {ColumnType::text, ColumnType::integer, ColumnType::number, ColumnType::boolean, ColumnType::numbers}) {
+    for (const auto type : {ColumnType::text, ColumnType::integer, ColumnType::number, ColumnType::boolean, ColumnType::numbers,
+                            ColumnType::named_numbers}) {
       const bool fits = type == column.type || (type == ColumnType::integer && column.type == ColumnType::number);
       Record record;
       if (fits) {
@@ -133,7 +138,7 @@ TEST(Record, AnOlderRecordWithoutLaterColumnsIsRead) {
   EXPECT_EQ(record.text("reason"), "");
 }
 
-// Records of version 1 know one distribution of inputs, and are of the same case as one that names it.
+// Records of version 1 were all measured with normal inputs. They are records of the same case as a later one that says so.
 TEST(Record, InputsOfTheFirstSchemaAreNormal) {
   const auto c = some_case();
   auto json = Record(c).to_json();
@@ -146,7 +151,7 @@ TEST(Record, InputsOfTheFirstSchemaAreNormal) {
     EXPECT_EQ(record.key(), case_key(to_json(c)));
     EXPECT_EQ(record.get("schema_version"), 1);
   }
-  // Answers of a worker have no version, and must not change the case they are merged into.
+  // The answer of a worker has no version, and must not change the case that it is merged into.
   auto other = c;
   other.inputs = "clustered";
   Record record(other);
@@ -154,6 +159,107 @@ TEST(Record, InputsOfTheFirstSchemaAreNormal) {
   EXPECT_EQ(record.text("inputs"), "clustered");
   json["schema_version"] = kSchemaVersion;
   EXPECT_FALSE(Record::parse(json).has("inputs"));
+}
+
+TEST(Record, AxesThatCameLaterHaveTheValueOfThen) {
+  auto json = Record(some_case()).to_json();
+  for (const auto& field : fields()) {
+    if (field.since == 1) continue;
+    auto older = json, own = json;
+    older.erase(std::string(field.name));
+    own.erase(std::string(field.name));
+    older["schema_version"] = field.since - 1;
+    own["schema_version"] = field.since;
+    EXPECT_EQ(Record::parse(older).get(field.name), field.before) << field.name;
+    EXPECT_FALSE(Record::parse(own).has(field.name)) << field.name << " is missing from a record that should have it";
+  }
+}
+
+TEST(Record, DiagnosticsHaveTheirNames) {
+  Record record(some_case());
+  EXPECT_FALSE(record.has("lsh_bucket_mean"));
+  record.set("diagnostics", {{"lsh_bucket_mean", 12.5}, {"lsh_bucket_skew", 2}});
+  EXPECT_EQ(record.number("lsh_bucket_mean"), 12.5);
+  EXPECT_TRUE(record.has("lsh_bucket_skew"));
+  const auto again = Record::parse(Json::parse(record.to_json().dump()));
+  EXPECT_EQ(again.get("diagnostics"), record.get("diagnostics"));
+  EXPECT_EQ(record.to_json().size(), columns().size());
+  EXPECT_EQ(message_of<std::invalid_argument>([&] {
+              record.set("diagnostics", {{"flops", 1}});
+            }),
+            "the diagnostic 'flops' has the name of a column");
+  record.set("diagnostics", Json::object());
+  EXPECT_FALSE(record.has("diagnostics"));
+}
+
+TEST(Record, DiagnosticsThatAreNotFiniteAreLeftOut) {
+  Record record;
+  record.set("diagnostics", {{"a", kNan}, {"b", 1.0}, {"c", nullptr}});
+  EXPECT_EQ(record.get("diagnostics"), Json({{"b", 1.0}}));
+  record.set("diagnostics", {{"a", kInfinity}});
+  EXPECT_FALSE(record.has("diagnostics"));
+}
+
+// The gate runs workers of earlier builds, whose answers have no schema version.
+TEST(Record, RenamedColumnsAreReadWhateverTheVersion) {
+  for (const auto& version : {Json(2), Json(3), Json(kSchemaVersion), Json(nullptr)}) {
+    Json json = {{"schema_version", version}, {"lsh_bucket_mean", 12.5}, {"lsh_bucket_skew", nullptr}};
+    json["rff_least_denominator"] = 0.25;
+    json["gpu_clock_least_mhz"] = 1200;
+    const auto record = Record::parse(json);
+    EXPECT_EQ(record.get("diagnostics"), Json({{"lsh_bucket_mean", 12.5}, {"rff_min_denominator", 0.25}}));
+    EXPECT_EQ(record.number("gpu_clock_min_mhz"), 1200);
+    EXPECT_FALSE(record.to_json().contains("lsh_bucket_mean"));
+  }
+  EXPECT_EQ(message_of<std::invalid_argument>([] {
+              Record::parse({{"lsh_bucket_mean", "12"}});
+            }),
+            "column lsh_bucket_mean = \"12\", expected number");
+  const Json both = {{"lsh_bucket_mean", 1}, {"lsh_bucket_skew", 3}, {"diagnostics", {{"lsh_bucket_mean", 2}}}};
+  EXPECT_EQ(Record::parse(both).get("diagnostics"), Json({{"lsh_bucket_mean", 2}, {"lsh_bucket_skew", 3}}));
+}
+
+TEST(Record, EveryRenamedColumnHasANewName) {
+  for (const auto& [former, current, is_diagnostic] : former_names()) {
+    EXPECT_EQ(find_column(former), nullptr) << former;
+    EXPECT_EQ(find_column(current) != nullptr, !is_diagnostic) << current;
+    EXPECT_EQ(find_former_name(former)->current, current);
+  }
+  EXPECT_EQ(find_former_name("time_median_ms"), nullptr);
+}
+
+TEST(Record, TestHooksAreThereOnlyWhereTheyAreSet) {
+  auto c = some_case();
+  auto json = Record(c).to_json();
+  EXPECT_FALSE(json.contains("injected_slowdown_percent"));
+  json["injected_slowdown_percent"] = 0.0;  // as records of version 3 have it
+  EXPECT_FALSE(Record::parse(json).has("injected_slowdown_percent"));
+  c.injected_slowdown_percent = 10;
+  const auto slowed = Record::parse(Json::parse(Record(c).to_json().dump()));
+  EXPECT_EQ(slowed.number("injected_slowdown_percent"), 10);
+  EXPECT_EQ(slowed.to_json().size(), columns().size() + 1);
+}
+
+TEST(TableColumns, HaveAColumnForEachDiagnosticAndForHooksInUse) {
+  const auto names = [](const std::vector<const Record*>& records) {
+    std::vector<std::string> all;
+    for (const auto& column : table_columns(records)) all.push_back(column.name);
+    return all;
+  };
+  const Record plain(some_case());
+  const auto ordinary = names({&plain});
+  EXPECT_EQ(ordinary.size(), columns().size() - 1) << "every column but diagnostics";
+  auto first = plain, second = plain;
+  first.set("diagnostics", {{"b", 1}, {"a", 2}});
+  second.set("diagnostics", {{"c", 1}, {"a", 2}});
+  second.set("injected_slowdown_percent", 3);
+  auto expected = ordinary;
+  const auto after = std::find(expected.begin(), expected.end(), "approximation_error");
+  ASSERT_NE(after, expected.end());
+  const std::vector<std::string> added = {"b", "a", "c"};
+  expected.insert(after + 1, added.begin(), added.end());
+  expected.emplace_back("injected_slowdown_percent");
+  EXPECT_EQ(names({&plain, &first, &second}), expected);
 }
 
 TEST(Record, NumbersThatAreNotFiniteBecomeNull) {
@@ -166,13 +272,13 @@ TEST(Record, NumbersThatAreNotFiniteBecomeNull) {
   }
 }
 
-// What is written must be readable again, or one such sample makes the whole folder unreadable.
+// If one such sample could not be read again, the whole folder would be unreadable.
 TEST(Record, SamplesThatAreNotFiniteCanBeReadAgain) {
   Record record;
   try {
     record.set("time_samples_ms", Json::array({1.0, kNan, kInfinity}));
   } catch (const std::invalid_argument&) {
-    return;  // refused at once is as good
+    return;  // Refusing the value is just as good.
   }
   EXPECT_NO_THROW(Record::parse(Json::parse(record.to_json().dump())));
 }

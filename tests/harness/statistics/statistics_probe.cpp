@@ -1,5 +1,5 @@
-// Lets tests in Python call the statistics: each line of standard input is a JSON array [function, arguments…], each line of
-// standard output its result. Numbers that are not finite are written as text.
+// Lets tests in Python call the statistics. Each line of standard input is a JSON array [function, arguments…]; the line of
+// standard output that answers it is the result. Numbers that are not finite are written as text.
 #include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>

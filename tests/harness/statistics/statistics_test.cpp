@@ -1,4 +1,4 @@
-// Quantiles against values worked out by hand, and the bootstrap interval of the median.
+// Tests of quantiles against values computed by hand, and of the bootstrap interval of the median.
 #include "harness/statistics/statistics.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ TEST(Median, OfUnsortedSamples) {
 }
 
 TEST(MedianInterval, SameForTheSameSamples) {
-  // Uneven and many, so that other resamples would give another interval.
+  // There are many different samples, so that other resamples would give another interval.
   Numbers samples;
   for (int i = 1; i <= 101; ++i) samples.push_back(std::sqrt(i * 7919 % 101));
   const auto first = median_interval(samples);
@@ -66,8 +66,9 @@ TEST(MedianInterval, ScalesWithItsSamples) {
   EXPECT_EQ(median_interval(scaled), (Interval{4 * low, 4 * high}));
 }
 
-// The bootstrap's distribution of the median of n distinct samples is known: the median of an odd number of resamples is at
-// most the k-th smallest with probability P(Binomial(n, k/n) > n/2). The interval's ends are where that passes 2.5 and 97.5 %.
+// The bootstrap distribution of the median of n distinct samples, n odd, is known: the median of a resample is at most the k-th
+// smallest sample with probability P(Binomial(n, k/n) > n/2). The interval's ends are where this probability passes 2.5 %
+// and 97.5 %.
 TEST(MedianInterval, EndsAreTheBootstrapsQuantiles) {
   constexpr int n = 401;
   const auto at_most = [](int k) {  // P(median of resample ≤ k-th smallest)
@@ -80,14 +81,14 @@ TEST(MedianInterval, EndsAreTheBootstrapsQuantiles) {
   Numbers samples;
   for (int i = 1; i <= n; ++i) samples.push_back(i);
   const auto [low, high] = median_interval(samples);
-  // 1000 resamples: the ends' own probabilities vary by half a percent.
+  // With 1000 resamples, the probabilities at the ends vary by half a percent.
   EXPECT_NEAR(at_most(int(low)), 0.025, 0.015);
   EXPECT_NEAR(at_most(int(high)), 0.975, 0.015);
 }
 
 TEST(MedianInterval, CoversTheMedianAboutAsOftenAsItSays) {
   std::mt19937_64 random(1);
-  std::lognormal_distribution<double> draw(0, 0.5);  // skewed, as times are; its median is 1
+  std::lognormal_distribution<double> draw(0, 0.5);  // skewed like times, with the median 1
   int covered = 0;
   constexpr int trials = 400;
   for (int trial = 0; trial < trials; ++trial) {

@@ -57,6 +57,21 @@ TEST(Catalogue, AStaleFileIsNotBelieved) {
   EXPECT_EQ(Catalogue::load(worker).names(), std::vector<std::string>{"fresh"});
 }
 
+TEST(Catalogue, DiagnosticsAreListedOnceWithTheirMethods) {
+  const TempFolder folder;
+  const WorkerProgram worker{folder.write("attnbench-worker", "")};
+  folder.write("libattn.so", "");
+  folder.write("methods.json", R"([
+    {"name": "a", "options": []},
+    {"name": "b", "options": [], "diagnostics": [{"name": "depth", "unit": "s", "description": "how deep"}]},
+    {"name": "c", "options": [], "diagnostics": [{"name": "width", "unit": "", "description": "how wide"},
+                                                 {"name": "depth", "unit": "s", "description": "how deep"}]}])");
+  EXPECT_EQ(Catalogue::load(worker).diagnostics(), Json::parse(R"([
+    {"name": "depth", "unit": "s", "description": "how deep", "methods": ["b", "c"]},
+    {"name": "width", "unit": "", "description": "how wide", "methods": ["c"]}])"));
+  EXPECT_EQ(test_catalogue().diagnostics(), Json::array()) << "of a build that declared none";
+}
+
 TEST(Catalogue, AMissingWorkerIsNamed) {
   const TempFolder folder;
   const WorkerProgram worker{folder.path("attnbench-worker")};

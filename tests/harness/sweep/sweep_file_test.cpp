@@ -1,4 +1,4 @@
-// Sweep files: what they expand to, and where and why they are refused.
+// Tests of sweep files: the cases that they expand to, and the errors of wrong ones.
 #include "harness/sweep/sweep_file.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ std::vector<Case> expand(const std::string& text, const SweepOverrides& override
   return SweepFile(folder.write("some.toml", text), test_catalogue(), overrides).cases();
 }
 
-// The message, without the path where the file lies.
+// The error message without the path of the file.
 std::string refusal(const std::string& text, const SweepOverrides& overrides = {}) {
   const TempFolder folder;
   const auto path = folder.write("some.toml", text);
@@ -88,7 +88,7 @@ TEST(SweepFile, HugeRangesAreRefusedBeforeTheyAreBuilt) {
 }
 
 TEST(SweepFile, EveryCombinationLastDeclaredFastest) {
-  // The order is that of a case's fields (method, protocol, query_len), whatever the file's.
+  // The order is that of the fields of a case (method, protocol, query_len), not that of the file.
   const auto cases = expand(
       "[axes]\nquery_len = [512, 1024]\nprotocol = [\"forward\", \"forward_backward\"]\n"
       "method = [\"softmax\", \"linear:chunk=64\"]\n");
@@ -104,7 +104,7 @@ TEST(SweepFile, RatiosFollowAnotherAxis) {
   const auto cases = expand(axes("query_len = [512, 16384, 65536]\nbatch = \"16384/query_len\""));
   EXPECT_EQ(values(cases, &Case::batch), (Numbers{32, 1, 1}));
   EXPECT_EQ(values(expand(axes("batch = [\"4096/key_len\"]\nkey_len = 1000\nquery_len = 7")), &Case::batch), (Numbers{4}));
-  // An axis that itself follows: key_len is as query_len.
+  // The axis may itself follow another one: key_len is query_len here.
   EXPECT_EQ(values(expand(axes("query_len = 256\nbatch = \"1024/key_len\"")), &Case::batch), (Numbers{4}));
 }
 
@@ -131,24 +131,37 @@ TEST(SweepFile, EqualCasesAreMeasuredOnce) {
   EXPECT_EQ(expand(axes("query_len = 512\nkey_len = [512, 300]\nbatch = \"16/query_len\"")).size(), 2u);
 }
 
-TEST(SweepFile, LimitsAndTiming) {
-  const auto c = expand(axes("") +
-                        "[limits]\nmemory = \"11 GiB\"\nseconds = 7\n[timing]\nwarmup = 0\nmin_samples = 9\n"
-                        "noise_target = 0.5\nseconds = 3.25\n")[0];
-  EXPECT_EQ(c.memory_limit_bytes, int64_t{11} << 30);
-  EXPECT_EQ(c.deadline_s, 7);
-  EXPECT_EQ(c.warmup_s, 0);
-  EXPECT_EQ(c.min_samples, 9);
-  EXPECT_EQ(c.noise_target, 0.5);
-  EXPECT_EQ(c.time_budget_s, 3.25);
-  EXPECT_EQ(expand(axes("") + "[limits]\nmemory = 5000\n")[0].memory_limit_bytes, 5000);
+TEST(SweepFile, SettingsByTheirNamesAndFormerNames) {
+  for (const auto* settings :
+       {"[limits]\nmemory_limit_bytes = \"11 GiB\"\ndeadline_s = 7\n[timing]\nwarmup_s = 0\nmin_samples = 9\nnoise_target = 0.5\n"
+        "time_budget_s = 3.25\nprocesses = 3\ninjected_slowdown_percent = 2\n",
+        "[limits]\nmemory = \"11 GiB\"\nseconds = 7\n[timing]\nwarmup = 0\nmin_samples = 9\nnoise_target = 0.5\nseconds = 3.25\n"
+        "processes = 3\ninjected_slowdown = 2\n"}) {
+    const auto c = expand(axes("") + settings)[0];
+    EXPECT_EQ(c.memory_limit_bytes, int64_t{11} << 30);
+    EXPECT_EQ(c.deadline_s, 7);
+    EXPECT_EQ(c.warmup_s, 0);
+    EXPECT_EQ(c.min_samples, 9);
+    EXPECT_EQ(c.noise_target, 0.5);
+    EXPECT_EQ(c.time_budget_s, 3.25);
+    EXPECT_EQ(c.processes, 3);
+    EXPECT_EQ(c.injected_slowdown_percent, 2);
+  }
+  EXPECT_EQ(expand(axes("") + "[limits]\nmemory_limit_bytes = 5000\n")[0].memory_limit_bytes, 5000);
 }
 
-// Settings as written: what the machine happens to have free must not make two runs differ.
+TEST(SweepFile, ASettingIsInItsSectionAndThereOnce) {
+  EXPECT_EQ(refusal(axes("") + "[limits]\nseconds = 7\ndeadline_s = 8\n"),
+            ":5:1: [limits] sets deadline_s twice, as 'deadline_s' and as 'seconds'");
+  EXPECT_CONTAINS(refusal(axes("") + "[timing]\nmemory = 7\n"), ":5:1: unknown key 'memory' in [timing]");
+  EXPECT_CONTAINS(refusal(axes("") + "[timing]\ndeadline_s = 7\n"), ":5:1: unknown key 'deadline_s' in [timing]");
+}
+
+// The settings are those written. The memory that happens to be free must not make two runs differ.
 TEST(SweepFile, SettingsAreThoseWritten) {
   const TempFolder folder;
-  const SweepFile sweep(folder.write("some.toml", axes("") + "[limits]\nseconds = 7\n"), test_catalogue(),
-                        {{}, {{"timing.seconds", "3"}}});
+  const SweepFile sweep(folder.write("some.toml", axes("") + "[limits]\ndeadline_s = 7\n"), test_catalogue(),
+                        {{}, {{"timing.time_budget_s", "3"}}});
   const auto settings = sweep.settings();
   EXPECT_EQ(settings["deadline_s"], 7.0);
   EXPECT_EQ(settings["time_budget_s"], 3.0);
@@ -181,13 +194,25 @@ TEST(SweepOverrides, Axes) {
 
 TEST(SweepOverrides, Settings) {
   const auto with = [&](const char* key, const char* value) {
-    return expand(axes("") + "[limits]\nseconds = 7\n", {{}, {{key, value}}})[0];
+    return expand(axes("") + "[limits]\ndeadline_s = 7\n", {{}, {{key, value}}})[0];
   };
+  for (const auto* key : {"memory_limit_bytes", "limits.memory_limit_bytes"}) {
+    EXPECT_EQ(with(key, "4 GiB").memory_limit_bytes, int64_t{4} << 30);
+    EXPECT_EQ(with(key, "\"4 GiB\"").memory_limit_bytes, int64_t{4} << 30);
+    EXPECT_EQ(with(key, "4096").memory_limit_bytes, 4096);
+  }
+  for (const auto* key : {"deadline_s", "limits.deadline_s"}) EXPECT_EQ(with(key, "0.5").deadline_s, 0.5);
+  for (const auto* key : {"min_samples", "timing.min_samples"}) EXPECT_EQ(with(key, "50").min_samples, 50);
+}
+
+TEST(SweepOverrides, SettingsMayHaveTheirFormerNames) {
+  const auto with = [&](const char* key, const char* value) { return expand(axes(""), {{}, {{key, value}}})[0]; };
   EXPECT_EQ(with("limits.memory", "4 GiB").memory_limit_bytes, int64_t{4} << 30);
   EXPECT_EQ(with("limits.memory", "\"4 GiB\"").memory_limit_bytes, int64_t{4} << 30);
   EXPECT_EQ(with("limits.memory", "4096").memory_limit_bytes, 4096);
   EXPECT_EQ(with("limits.seconds", "0.5").deadline_s, 0.5);
-  EXPECT_EQ(with("timing.min_samples", "50").min_samples, 50);
+  EXPECT_EQ(with("timing.seconds", "3").time_budget_s, 3);
+  EXPECT_EQ(with("timing.warmup", "0.5").warmup_s, 0.5);
 }
 
 TEST(SweepOverrides, LaterOnesWin) {
@@ -209,14 +234,16 @@ TEST(SweepOverrides, AreRefusedByName) {
   const auto refused = [](const char* key, const char* value) { return refusal(axes(""), {{}, {{key, value}}}); };
   EXPECT_CONTAINS(refused("query_length", "7"),
                   "--set: unknown key 'query_length'; did you mean 'query_len'?; known: method, device");
-  EXPECT_CONTAINS(refused("limits.second", "7"), "--set: unknown key 'limits.second'; did you mean 'limits.seconds'?");
-  EXPECT_CONTAINS(refused("deadline_s", "7"), "--set: unknown key 'deadline_s'");
+  EXPECT_CONTAINS(refused("limits.deadline", "7"), "--set: unknown key 'limits.deadline'; did you mean 'limits.deadline_s'?");
+  EXPECT_CONTAINS(refused("timing.deadline_s", "7"), "--set: unknown key 'timing.deadline_s'; did you mean 'limits.deadline_s'?");
+  EXPECT_CONTAINS(refused("axes.batch", "7"), "--set: unknown key 'axes.batch'");
+  EXPECT_CONTAINS(refused("seconds", "7"), "--set: unknown key 'seconds'");
   EXPECT_EQ(refused("batch", "0"), "--set batch: batch = 0, expected at least 1");
   EXPECT_CONTAINS(refused("batch", "many"), "--set batch: batch = 'many', expected a whole number");
   EXPECT_EQ(refused("batch", "[]"), "--set batch: batch is an empty list");
   EXPECT_EQ(refused("causal", "maybe"), "--set causal: causal = \"maybe\", expected true or false");
-  EXPECT_EQ(refused("limits.memory", "11 GeV"),
-            "--set limits.memory: '11 GeV' is not an amount of memory such as \"11 GiB\", \"500 MB\" or a number of bytes");
+  EXPECT_EQ(refused("memory_limit_bytes", "11 GeV"),
+            "--set memory_limit_bytes: '11 GeV' is not an amount of memory such as \"11 GiB\", \"500 MB\" or a number of bytes");
   EXPECT_EQ(refusal(axes(""), {{"sotfmax"}, {}}),
             "--methods: unknown method 'sotfmax'; did you mean 'softmax'?; known: linear, lsh-4, sdpa, softmax");
   EXPECT_EQ(refusal(axes(""), {{"linear:chnk=4"}, {}}),
@@ -226,18 +253,19 @@ TEST(SweepOverrides, AreRefusedByName) {
 TEST(SweepErrors, UnknownKeysNameTheNearest) {
   EXPECT_EQ(refusal("descripton = \"x\"\n" + axes("")),
             ":1:1: unknown key 'descripton'; did you mean 'description'?; known: description, axes, limits, timing, published");
-  EXPECT_CONTAINS(refusal(axes("") + "[limit]\nseconds = 3\n"), "unknown key 'limit'; did you mean 'limits'?");
+  EXPECT_CONTAINS(refusal(axes("") + "[limit]\ndeadline_s = 3\n"), "unknown key 'limit'; did you mean 'limits'?");
   EXPECT_EQ(
       refusal(axes("  querylen = 512")),
       ":3:3: unknown key 'querylen' in [axes]; did you mean 'query_len'?; known: method, device, dtype, protocol, batch, heads, "
       "query_len, key_len, head_dim, value_dim, causal, key_lengths, inputs, threads, cache, allocation, graph, seed");
-  EXPECT_EQ(refusal(axes("") + "[limits]\nsecond = 3\n"),
-            ":5:1: unknown key 'second' in [limits]; did you mean 'seconds'?; known: memory, seconds");
-  EXPECT_EQ(refusal(axes("") + "[timing]\nmin_sample = 3\n"),
-            ":5:1: unknown key 'min_sample' in [timing]; did you mean 'min_samples'?; known: warmup, min_samples, noise_target, "
-            "seconds, processes, injected_slowdown");
+  EXPECT_EQ(refusal(axes("") + "[limits]\ndeadline = 3\n"),
+            ":5:1: unknown key 'deadline' in [limits]; did you mean 'deadline_s'?; known: memory_limit_bytes, deadline_s");
+  EXPECT_EQ(
+      refusal(axes("") + "[timing]\nmin_sample = 3\n"),
+      ":5:1: unknown key 'min_sample' in [timing]; did you mean 'min_samples'?; known: warmup_s, min_samples, noise_target, "
+      "time_budget_s, processes, injected_slowdown_percent");
   EXPECT_EQ(refusal(axes("") + "[published]\npath = \"x\"\n"), ":5:1: unknown key 'path' in [published]; known: file");
-  // A setting is no axis, and the other way round.
+  // A setting is not an axis, and an axis is not a setting.
   EXPECT_CONTAINS(refusal(axes("deadline_s = 3")), ":3:1: unknown key 'deadline_s' in [axes]");
   EXPECT_CONTAINS(refusal(axes("") + "[limits]\nbatch = 3\n"), ":5:1: unknown key 'batch' in [limits]");
 }
@@ -272,11 +300,13 @@ TEST(SweepErrors, WrongTypesAndValues) {
   EXPECT_EQ(refusal("axes = 3\n"), ":1:8: axes is a whole number, expected a table [axes]");
   EXPECT_EQ(refusal("limits = \"much\"\n" + axes("")), ":1:10: limits is text, expected a table [limits]");
   EXPECT_EQ(refusal(axes("") + "[published]\nfile = 3\n"), ":5:8: file is a whole number, expected text");
-  EXPECT_EQ(refusal(axes("") + "[limits]\nmemory = \"lots\"\n"),
-            ":5:10: 'lots' is not an amount of memory such as \"11 GiB\", \"500 MB\" or a number of bytes");
-  EXPECT_CONTAINS(refusal(axes("") + "[limits]\nmemory = -1\n"), ":5:10: memory_limit_bytes = -1, expected at least 0");
-  EXPECT_CONTAINS(refusal(axes("") + "[limits]\nseconds = [1, 2]\n"), ":5:11: limits.seconds is a list, expected a single value");
-  EXPECT_CONTAINS(refusal(axes("") + "[limits]\nseconds = inf\n"), ":5:11: deadline_s = ");
+  EXPECT_EQ(refusal(axes("") + "[limits]\nmemory_limit_bytes = \"lots\"\n"),
+            ":5:22: 'lots' is not an amount of memory such as \"11 GiB\", \"500 MB\" or a number of bytes");
+  EXPECT_CONTAINS(refusal(axes("") + "[limits]\nmemory_limit_bytes = -1\n"),
+                  ":5:22: memory_limit_bytes = -1, expected at least 0");
+  EXPECT_CONTAINS(refusal(axes("") + "[limits]\ndeadline_s = [1, 2]\n"),
+                  ":5:14: limits.deadline_s is a list, expected a single value");
+  EXPECT_CONTAINS(refusal(axes("") + "[limits]\ndeadline_s = inf\n"), ":5:14: deadline_s = ");
   EXPECT_CONTAINS(refusal(axes("") + "[timing]\nmin_samples = 1\n"), ":5:15: min_samples = 1, expected at least 5");
 }
 
@@ -326,7 +356,7 @@ TEST(SweepFile, PublishedFileLiesBesideIt) {
   EXPECT_FALSE(second.has("published_time_ms"));
 }
 
-// The sweeps that come with the project must stay readable.
+// The sweeps of the project must stay readable.
 TEST(SweepFile, SweepsOfTheProject) {
   const auto folder = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().parent_path() / "sweeps";
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {

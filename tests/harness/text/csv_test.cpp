@@ -1,4 +1,4 @@
-// Comma-separated values: quoting, neutralised formulas, reading back.
+// Tests of comma-separated values: quoting, neutralised formulas, and reading.
 #include "harness/text/csv.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ TEST(Csv, WhatIsWrittenIsRead) {
   for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(read[i].cells, rows[i]);
   EXPECT_EQ(read[0].line, 1u);
   EXPECT_EQ(read[1].line, 2u);
-  EXPECT_EQ(read[2].line, 4u) << "a cell of two lines lies before it";
+  EXPECT_EQ(read[2].line, 4u) << "the row before it has a cell of two lines";
 }
 
 TEST(Csv, LineEndsAndEmptyLines) {

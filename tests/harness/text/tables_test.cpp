@@ -1,8 +1,8 @@
-// Tables of text, Markdown and CSV, and what of a record they show.
+// Tests of tables as text, Markdown and CSV, and of what they show of records.
 #include <gtest/gtest.h>
 
-#include "harness/text/errors.h"
 #include "harness/cli/record_table.h"
+#include "harness/text/errors.h"
 #include "harness/text/text_table.h"
 #include "tests/support/errors_of.h"
 
@@ -117,6 +117,17 @@ TEST(ColumnTable, StoredValues) {
                   "unknown column 'time_medain_ms'; did you mean 'time_median_ms'?; known: schema_version, method");
 }
 
+TEST(ColumnTable, DiagnosticsAndFormerNames) {
+  auto linear = measured("linear", 512), lsh = measured("lsh", 512);
+  lsh.set("diagnostics", {{"lsh_bucket_mean", 12.5}, {"depth", 3}});
+  lsh.set("gpu_clock_min_mhz", 1200);
+  EXPECT_EQ(column_table({linear, lsh}, {"method", "lsh_bucket_mean", "depth", "gpu_clock_least_mhz", "rff_least_denominator"})
+                .render(TableFormat::csv),
+            "method,lsh_bucket_mean,depth,gpu_clock_least_mhz,rff_least_denominator\nlinear,,,,\nlsh,12.5,3,1200,\n");
+  EXPECT_CONTAINS(message_of<UsageError>([&] { column_table({linear}, {"depth"}); }), "unknown column 'depth'");
+  EXPECT_CONTAINS(message_of<UsageError>([&] { column_table({lsh}, {"deph"}); }), "did you mean 'depth'?");
+}
+
 TEST(RecordInWords, OneLine) {
   EXPECT_EQ(result_in_words(measured("linear", 512)), "2.00 ms ±5.0 %, 3.00 MiB above the inputs");
   Record record;
@@ -136,6 +147,9 @@ TEST(RecordSheet, EveryValueUnderItsGroup) {
   EXPECT_CONTAINS(sheet, "  time_median_ms               2.00 ms\n");
   EXPECT_CONTAINS(sheet, "  peak_extra_bytes             3.00 MiB\n");
   EXPECT_FALSE(contains(sheet, "time_samples_ms"));
+  EXPECT_FALSE(contains(sheet, "quality"));
+  record.set("diagnostics", {{"lsh_bucket_mean", 12.5}});
+  EXPECT_CONTAINS(record_sheet(record), "\nquality\n  lsh_bucket_mean              12.5\n");
   EXPECT_FALSE(contains(sheet, "reason"));
 }
 

@@ -1,4 +1,4 @@
-// Numbers for people, and amounts of memory as people write them.
+// Tests of quantities as text for people, and of parsing amounts of memory.
 #include "harness/text/units.h"
 
 #include <fmt/format.h>

@@ -1,0 +1,61 @@
+#include "harness/schema/schema.h"
+
+namespace attnbench {
+namespace {
+
+Json json_of(const Column& column) {
+  return {{"name", column.name},
+          {"type", type_name(column.type)},
+          {"unit", column.unit},
+          {"group", column.group},
+          {"description", column.description}};
+}
+
+// Null for what complete() fills in: text that is empty, and a number below the smallest that may be given.
+Json default_of(const Field& field) {
+  const auto value = get(Case(), field);
+  const bool given_later = value.is_string() ? value == "" : value.is_number() && value.get<double>() < field.min;
+  return given_later ? Json() : value;
+}
+
+}  // namespace
+
+Json columns_json(const Json& diagnostics) {
+  auto all = Json::array();
+  for (const auto& column : columns()) all.push_back(json_of(column));
+  for (const auto& diagnostic : diagnostics) {
+    auto item = Json{{"name", diagnostic.at("name")}, {"type", type_name(ColumnType::number)}};
+    item.update({{"unit", diagnostic.at("unit")}, {"group", "diagnostics"}, {"description", diagnostic.at("description")}});
+    item["methods"] = diagnostic.at("methods");
+    all.push_back(std::move(item));
+  }
+  return all;
+}
+
+Json schema_json(const Json& diagnostics) {
+  Json json = {{"schema_version", kSchemaVersion}, {"axes", Json::array()}, {"columns", Json::array()}};
+  for (const auto& field : fields()) {
+    if (field.role != FieldRole::axis) continue;
+    json["axes"].push_back({{"name", field.name},
+                            {"type", type_name(find_column(field.name)->type)},
+                            {"unit", field.unit},
+                            {"description", field.description},
+                            {"choices", field.choices},
+                            {"default", default_of(field)},
+                            {"kind", kind_name(field.kind)},
+                            {"compared", field.compared},
+                            {"follows", field.follows.empty() ? Json() : Json(field.follows)},
+                            {"before", field.before}});
+  }
+  for (const auto& column : columns()) json["columns"].push_back(json_of(column));
+  // Records of tests have columns that ordinary ones have not.
+  for (const auto& field : fields())
+    if (field.test_hook) json["columns"].push_back(json_of(*find_column(field.name)));
+  json["diagnostics"] = diagnostics;
+  json["former_names"] = Json::object();
+  for (const auto& [former, current, is_diagnostic] : former_names())
+    json["former_names"][former] = (is_diagnostic ? "diagnostics." : "") + current;
+  return json;
+}
+
+}  // namespace attnbench

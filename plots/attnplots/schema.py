@@ -1,0 +1,95 @@
+"""The schema of records: their axes and columns, from the `schema.json` beside them.
+
+Folders that were recorded before there was such a file are read with the copy in this package.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FILE_NAME = "schema.json"
+COPY = Path(__file__).with_name(FILE_NAME)
+
+
+class RecordsError(ValueError):
+    """Records that cannot be used; the message is one line for the reader."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One of the columns that together say which case a record is about.
+
+    Records of one curve differ only in axes of kind "length". `before` is the value in records
+    from before the axis existed, None where every record has the axis.
+    """
+
+    name: str
+    kind: str
+    before: Any
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """The type of a column: its name in messages, and whether it holds for a value."""
+
+    said: str
+    holds: Callable[[Any], bool]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The axes in their order, the type of every column, and what renamed columns are called now.
+
+    The current name of a diagnostic that had a column of its own is "diagnostics.NAME".
+    """
+
+    path: Path
+    axes: tuple[Axis, ...]
+    types: dict[str, ColumnType]
+    former_names: dict[str, str]
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float) and abs(value) < 1e300
+
+
+TYPES = {
+    "text": ColumnType("a text", lambda value: isinstance(value, str)),
+    "integer": ColumnType("an integer", lambda value: type(value) is int),
+    "number": ColumnType("a number", _is_number),
+    "boolean": ColumnType("true or false", lambda value: isinstance(value, bool)),
+    "numbers": ColumnType(
+        "a list of numbers",
+        lambda value: isinstance(value, list) and all(v is None or _is_number(v) for v in value),
+    ),
+    "numbers by name": ColumnType(
+        "an object of numbers",
+        lambda value: isinstance(value, dict) and all(map(_is_number, value.values())),
+    ),
+}
+
+
+def load(folder: Path) -> Schema:
+    """The schema of the records in `folder`."""
+    path = folder / FILE_NAME
+    return read(path if path.exists() else COPY)
+
+
+def read(path: Path) -> Schema:
+    """The schema in a file."""
+    try:
+        data = json.loads(path.read_bytes().decode())
+        axes = tuple(Axis(a["name"], a["kind"], a["before"]) for a in data["axes"])
+        types = {column["name"]: TYPES[column["type"]] for column in data["columns"]}
+        former_names = dict(data["former_names"])
+    except OSError as error:
+        raise RecordsError(f"{path}: {error.strerror or type(error).__name__}")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        expected = "expected a schema as `attnbench list schema` prints it"
+        raise RecordsError(f"{path}: {expected}: {type(error).__name__}: {error}")
+    missing = {"method", "query_len"} - {axis.name for axis in axes}
+    if missing:
+        raise RecordsError(f"{path}: expected an axis `{min(missing)}`")
+    return Schema(path, axes, types, former_names)
