@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "attn/linear/composed.h"
 #include "attn/linear/method.h"
 #include "attn/registry.h"
 
@@ -19,7 +20,7 @@ class TokenByToken : public torch::autograd::Function<TokenByToken> {
   static Tensor forward(Context* context, const Tensor& q, const Tensor& k, const Tensor& v,
                         const std::optional<Tensor>& key_lengths) {
     const auto map = make_feature_map("elu");
-    const auto dtype = map->sum_dtype(q.scalar_type());
+    const auto dtype = map->accumulator_dtype(q.scalar_type());
     const auto rows = q.size(0) * q.size(1), length = q.size(2);
     const auto merged_q = q.flatten(0, 1), merged_k = k.flatten(0, 1), merged_v = v.flatten(0, 1);
     Tensor hidden;
@@ -44,9 +45,10 @@ class TokenByToken : public torch::autograd::Function<TokenByToken> {
 
   static torch::autograd::variable_list backward(Context* context, torch::autograd::variable_list grad_outputs) {
     const auto saved = context->get_saved_variables();
+    const auto key_lengths = saved[4].defined() ? std::optional(saved[4]) : std::nullopt;
     const auto [grad_q, grad_k, grad_v] =
-        causal_linear_gradients(grad_outputs[0], saved[0], saved[1], saved[2], saved[3],
-                                saved[4].defined() ? std::optional(saved[4]) : std::nullopt, "elu", /*chunk=*/1);
+        composed_linear_backward({saved[0], saved[1], saved[2], /*causal=*/true, key_lengths, {FeatureMapKind::elu}},
+                                 grad_outputs[0], saved[3], /*chunk=*/1);
     return {grad_q, grad_k, grad_v, {}};
   }
 };

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace attn::kernels {
+namespace attn::cpu {
 
 const char* name_of(InstructionSet set) {
   switch (set) {
@@ -39,7 +39,7 @@ InstructionSet choose_instruction_set(const std::string& wanted) {
     if (wanted == name_of(set)) return set;
     names += (names.empty() ? "" : ", ") + std::string(name_of(set));
   }
-  TORCH_CHECK_VALUE(false, "kernel '", wanted, "' is not to be had here; expected auto or one of: ", names);
+  TORCH_CHECK_VALUE(false, "kernel '", wanted, "' is not available here; expected auto or one of: ", names);
 }
 
-}  // namespace attn::kernels
+}  // namespace attn::cpu

@@ -1,20 +1,20 @@
-// Which vector instructions the CPU kernels use.
+// Which vector instructions the CPU's kernels use, chosen at run time.
 #pragma once
 
 #include <string>
 #include <vector>
 
-namespace attn::kernels {
+namespace attn::cpu {
 
 enum class InstructionSet { portable, avx2, avx512 };
 
 const char* name_of(InstructionSet set);
 
-// Those that this build has and this processor runs, best last; portable is always there.
+// The instruction sets that this build has and this processor runs, the best one last. portable is always among them.
 const std::vector<InstructionSet>& available_instruction_sets();
 
-// "auto": the best available. Throws c10::ValueError for a name that is unknown or a set that is not available here, listing
-// those that are.
+// The instruction set of this name; "auto" is the best one available. Throws c10::ValueError for an unknown name and for a set
+// that is not available, listing the available ones.
 InstructionSet choose_instruction_set(const std::string& wanted);
 
-}  // namespace attn::kernels
+}  // namespace attn::cpu

@@ -1,12 +1,13 @@
-// Products of small matrices, for tensors' rows in buffers: what the vector kernels share.
+// Products and other operations on small float32 matrices in buffers, for the vector kernels of every method.
 #pragma once
 
 #include "attn/cpu/simd.h"
 
-namespace attn::kernels {
+namespace attn::cpu {
 namespace {
 
-// to[r][c] (+)= Σ_k a[r·a_row + k·a_depth] · b[k·b_stride + c], kRows × kColumns vectors.
+// to[r][c] = Σ_k a[r·a_row + k·a_depth] · b[k·b_stride + c], or with kAdd is increased by it, for k < depth, r < kRows and
+// kColumns vectors of columns c. The sums stay in registers.
 template <class V, int kRows, int kColumns, bool kAdd>
 [[gnu::always_inline]] inline void product_tile(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride,
                                                 int64_t depth, float* to, int64_t to_stride) {
@@ -32,7 +33,7 @@ template <class V, int kRows, int kColumns, bool kAdd>
     for (int c = 0; c < kColumns; ++c) V::store(to + r * to_stride + c * V::kLanes, sum[r][c]);
 }
 
-// The same for `rows` (a multiple of 4) and `columns` (of 16).
+// The same for `rows` rows, a multiple of 4, and `columns` columns, a multiple of 16.
 template <class V, bool kAdd>
 [[gnu::always_inline]] inline void product(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride,
                                            int64_t rows, int64_t depth, int64_t columns, float* to, int64_t to_stride) {
@@ -52,7 +53,7 @@ template <class V, bool kAdd>
   }
 }
 
-// to [columns][to_stride] of from [rows][from_stride]; rows and columns are multiples of 16.
+// to[c][r] = from[r][c]; rows and columns are multiples of 16.
 template <class V>
 inline void transpose(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to, int64_t to_stride) {
   for (int64_t r = 0; r < rows; r += V::kLanes)
@@ -60,6 +61,7 @@ inline void transpose(const float* from, int64_t from_stride, int64_t rows, int6
       V::transpose(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride);
 }
 
+// x *= factor
 template <class V>
 inline void scale_row(float* x, int64_t width, float factor) {
   for (int64_t c = 0; c < width; c += V::kLanes) V::store(x + c, V::mul(V::load(x + c), V::all(factor)));
@@ -72,4 +74,4 @@ inline void add_row(const float* x, int64_t width, float factor, float* to) {
 }
 
 }  // namespace
-}  // namespace attn::kernels
+}  // namespace attn::cpu

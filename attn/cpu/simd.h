@@ -1,7 +1,8 @@
-// Vectors of float32 for kernels that are written once and compiled for each instruction set.
+// Vectors of float32, so that kernels are written once and compiled for each instruction set.
 //
-// Include only from files compiled for that set (linear_avx512.cpp, …), and keep everything else out of them: an inline
-// function of a shared header compiled there could be the copy that the linker keeps for all.
+// Include this only from files that are compiled for one instruction set (attn/*/cpu/avx512.cpp, avx2.cpp), and include nothing
+// there but kernels: of an inline function that several files compile, the linker keeps one copy for all, which might be one that
+// needs instructions the processor does not have. Kernels are in unnamed namespaces for the same reason.
 #pragma once
 
 #include <immintrin.h>
@@ -9,19 +10,19 @@
 #include <cstdint>
 #include <cstring>
 
-namespace attn::kernels {
+namespace attn::cpu {
 namespace {
 
-// The upper half of a float32.
+// bfloat16: the upper half of a float32.
 struct BFloat16 {
   uint16_t bits;
 };
 
 // e^f for |f| ≤ ln 2 / 2 to 5e-9, minimax in the relative error (Remez), lowest degree first.
 constexpr float kExpCoefficients[] = {1.0f, 1.0f, 0.49999994f, 0.166665196f, 0.0416683927f, 0.00836878084f, 0.00138144672f};
-constexpr float kRounder = 12582912.0f;  // 1.5 · 2²³: adding it leaves no digits behind the point
+constexpr float kRounder = 12582912.0f;  // 1.5 · 2²³: adding it rounds to an integer
 constexpr float kLog2E = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
-constexpr float kExpLeast = -104.0f, kExpMost = 89.0f;  // beyond them: 0 and infinity
+constexpr float kMinExp = -104.0f, kMaxExp = 89.0f;  // e to less is 0, to more infinity
 
 #ifdef __AVX512F__
 struct Avx512 {
@@ -45,7 +46,7 @@ struct Avx512 {
   static F keep(F x, Mask mask) { return _mm512_maskz_mov_ps(mask, x); }  // zero elsewhere
   static F choose(Mask mask, F where_set, F otherwise) { return _mm512_mask_mov_ps(otherwise, mask, where_set); }
   static Mask greater(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
-  // Lanes where numbers[lane] ≥ bound, and where they are equal.
+  // The lanes where numbers[lane] ≥ bound, and where numbers[lane] = other.
   static Mask at_least(const int32_t* numbers, int32_t bound) {
     return _mm512_cmpge_epi32_mask(_mm512_loadu_si512(numbers), _mm512_set1_epi32(bound));
   }
@@ -65,7 +66,7 @@ struct Avx512 {
   static float largest(F a) { return _mm512_reduce_max_ps(a); }
 
   static F exp(F x) {
-    x = min(all(kExpMost), max(all(kExpLeast), x));
+    x = min(all(kMaxExp), max(all(kMinExp), x));
     const F n = sub(fma(x, all(kLog2E), all(kRounder)), all(kRounder));
     const F f = _mm512_fnmadd_ps(n, all(kLn2Low), _mm512_fnmadd_ps(n, all(kLn2High), x));
     F p = all(kExpCoefficients[6]);
@@ -76,7 +77,7 @@ struct Avx512 {
   // to[c·to_stride + r] = from[r·from_stride + c] for r, c < 16.
   static void transpose(const float* from, int64_t from_stride, float* to, int64_t to_stride) {
     F r[16], t[16];
-    // Quarters of four rows at once: the loads put 4×4 blocks where 128-bit shuffles would have to.
+    // Each vector is loaded as quarters of four rows, so that no 128-bit shuffles are needed.
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
 #pragma GCC unroll 4
@@ -107,7 +108,7 @@ struct Avx512 {
     return _mm512_castpd_ps(high ? _mm512_unpackhi_pd(x, y) : _mm512_unpacklo_pd(x, y));
   }
   static F widen(__m256i x) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16)); }
-  // To nearest, ties to even; a NaN stays one.
+  // Rounds to nearest, ties to even; a NaN stays a NaN.
   static __m256i narrow(F x) {
     const auto bits = _mm512_castps_si512(x);
     const auto odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
@@ -150,7 +151,7 @@ struct Avx2 {
     return _mm256_blendv_ps(otherwise, where_set, _mm256_castsi256_ps(mask));
   }
   static Mask greater(F a, F b) { return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_GT_OQ)); }
-  // Lanes where numbers[lane] ≥ bound, and where they are equal.
+  // The lanes where numbers[lane] ≥ bound, and where numbers[lane] = other.
   static Mask at_least(const int32_t* numbers, int32_t bound) {
     return _mm256_cmpgt_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(numbers)), _mm256_set1_epi32(bound - 1));
   }
@@ -178,12 +179,12 @@ struct Avx2 {
   }
 
   static F exp(F x) {
-    x = min(all(kExpMost), max(all(kExpLeast), x));
+    x = min(all(kMaxExp), max(all(kMinExp), x));
     const F n = sub(fma(x, all(kLog2E), all(kRounder)), all(kRounder));
     const F f = _mm256_fnmadd_ps(n, all(kLn2Low), _mm256_fnmadd_ps(n, all(kLn2High), x));
     F p = all(kExpCoefficients[6]);
     for (int i = 5; i >= 0; --i) p = fma(p, f, all(kExpCoefficients[i]));
-    // 2ⁿ in two factors, as n goes beyond what one exponent holds.
+    // 2ⁿ as two factors, because n may be larger than one exponent holds.
     const auto whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
     return mul(mul(p, power_of_two(half)), power_of_two(_mm256_sub_epi32(whole, half)));
   }
@@ -230,7 +231,7 @@ struct Avx2 {
 };
 #endif
 
-// Σ a[c] · b[c], c < width, a multiple of the lanes.
+// Σ a[c] · b[c], c < width, a multiple of the number of lanes.
 template <class V>
 inline float dot(const float* a, const float* b, int64_t width) {
   auto sum = V::zero();
@@ -239,4 +240,4 @@ inline float dot(const float* a, const float* b, int64_t width) {
 }
 
 }  // namespace
-}  // namespace attn::kernels
+}  // namespace attn::cpu

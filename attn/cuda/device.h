@@ -1,5 +1,6 @@
-// What the CUDA kernels are written against: the CUDA toolkit, or in tests without a GPU a header that runs them on the CPU
-// (ATTN_CUDA_EMULATION names it). Kernels use nothing of CUDA beyond what is here, in mma.h and in the emulation's header.
+// All that kernels use of CUDA, besides the tensor cores (mma.h): elements, shared memory, asynchronous copies, sums over lanes.
+// In tests without a GPU, a header that runs kernels on the CPU takes the place of the CUDA toolkit; ATTN_CUDA_EMULATION names
+// it.
 #pragma once
 
 #ifdef __CUDACC__
@@ -19,9 +20,14 @@ namespace attn::cuda {
 constexpr int kWarp = 32;
 constexpr unsigned kAllLanes = ~0u;
 
+// The number of the thread in its block, of its lane in its warp, and of its warp in its block; blocks have one dimension.
+__device__ inline int thread() { return int(threadIdx.x); }
+__device__ inline int lane() { return int(threadIdx.x) % kWarp; }
+__device__ inline int warp() { return int(threadIdx.x) / kWarp; }
+
 // ------------------------------------------------------------ elements
 
-// Sixteen bits as tensors hold them.
+// 16-bit elements as tensors store them.
 struct BFloat16 {
   uint16_t bits;
 };
@@ -89,7 +95,7 @@ __device__ inline Half from_float<Half>(float x) {
 #endif
 }
 
-// For kernels whose sums may be float64.
+// For kernels whose accumulator dtype may be float64.
 __device__ inline double to_float(double x) { return x; }
 template <class E, class T>
 __device__ inline E from_number(T x) {
@@ -109,14 +115,15 @@ __device__ inline char* shared_memory() {
 #endif
 }
 
-// Copies 16 bytes from global to shared memory without waiting: there after wait_for_copies<n>() has left at most n groups under
-// way, and a barrier. Zeros where not `there`; both ends are 16-byte aligned.
-__device__ inline void copy_async(void* shared, const void* global, bool there) {
+// Begins to copy 16 bytes from global to shared memory, or to write 16 zero bytes where `valid` is false. Both addresses are
+// 16-byte aligned. The copies belong to the group that the next end_copy_group() ends. The bytes are there after a
+// wait_for_copies() that leaves fewer groups in flight, and a barrier.
+__device__ inline void copy_async(void* shared, const void* global, bool valid) {
 #ifdef __CUDA_ARCH__
   const auto to = uint32_t(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(global), "r"(there ? 16 : 0) : "memory");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(global), "r"(valid ? 16 : 0) : "memory");
 #elif !defined(__CUDACC__)
-  emulation::copy_later(shared, there ? global : nullptr, 16);
+  emulation::copy_later(shared, valid ? global : nullptr, 16);
 #endif
 }
 __device__ inline void end_copy_group() {
@@ -126,6 +133,7 @@ __device__ inline void end_copy_group() {
   emulation::end_copy_group();
 #endif
 }
+// Waits until at most kGroups groups are in flight.
 template <int kGroups>
 __device__ inline void wait_for_copies() {
 #ifdef __CUDA_ARCH__
@@ -137,6 +145,7 @@ __device__ inline void wait_for_copies() {
 
 // ------------------------------------------------------------ warps
 
+// Over each `width` neighbouring lanes; every lane gets the result.
 template <class T>
 __device__ inline T sum_over_lanes(T x, int width = kWarp) {
   for (int bits = width / 2; bits > 0; bits /= 2) x += __shfl_xor_sync(kAllLanes, x, bits);

@@ -1,4 +1,4 @@
-// Puts kernels on a stream.
+// Launches kernels on a stream, and chooses the tile shape that a dimension is compiled for.
 #pragma once
 
 #ifndef ATTN_CUDA_EMULATION
@@ -7,9 +7,11 @@
 #include <c10/util/Exception.h>
 
 #include "attn/cuda/tiles.cuh"
+#include "attn/element_type.h"
 
 namespace attn::cuda {
 
+// launch(kernel, blocks, threads a block, bytes of dynamic shared memory, arguments…). In the emulation the kernel runs at once.
 class OnStream {
  public:
   explicit OnStream(cudaStream_t stream) : stream_(stream) {}
@@ -20,8 +22,8 @@ class OnStream {
 #ifdef ATTN_CUDA_EMULATION
     emulation::run_grid(unsigned(blocks), unsigned(threads), shared_bytes, [&] { kernel(arguments...); });
 #else
-    constexpr size_t kWithoutAsking = 48 << 10;
-    if (shared_bytes > kWithoutAsking)
+    constexpr size_t kDefaultLimit = 48 << 10;  // beyond it CUDA wants the attribute
+    if (shared_bytes > kDefaultLimit)
       C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes)));
     if (blocks == 0) return;
     // clang-format off
@@ -35,7 +37,18 @@ class OnStream {
   [[maybe_unused]] cudaStream_t stream_;
 };
 
-// work(the shape of tiles) for a padded dimension that kernels are compiled for.
+// Calls work(E{}, T{}): E is the element type as kernels have it, T the accumulator dtype.
+template <class Work>
+void with_types(ElementType element, const Work& work) {
+  switch (element) {
+    case ElementType::float32: return work(float(), float());
+    case ElementType::float64: return work(double(), double());
+    case ElementType::bfloat16: return work(BFloat16{}, float());
+    case ElementType::float16: return work(Half{}, float());
+  }
+}
+
+// Calls work(TileShape<…>) for a dimension that tile_dim() returned.
 template <class E, Precision kPrecision, class Work>
 void with_tile_shape(int dim, const Work& work) {
   switch (dim) {

@@ -1,10 +1,10 @@
-// Products of small matrices by one warp: d [16,8] += a [16,K] · b [K,8] with sums in float32, K = 16 for 16-bit elements and 8
-// for TF32, as the tensor cores' mma.sync has them. Which lane holds which entries is the hardware's: a lane's group is lane / 4,
-// its place in the group lane % 4.
+// Products of small matrices by one warp on the tensor cores (mma.sync): d [16,8] += a [16,K] · b [K,8], accumulated in float32,
+// where K = 16 for 16-bit elements and 8 for TF32. The hardware decides which lane holds which entries. With group = lane / 4 and
+// place = lane % 4, a lane holds these four of d:
 //
-//   d  entries (group, 2·place + {0,1}) and (group + 8, the same)
+//   (group, 2·place), (group, 2·place + 1), (group + 8, 2·place), (group + 8, 2·place + 1)
 //
-// Fragments are read from shared memory by the functions here, so that nothing else knows their layout.
+// The functions here read the fragments of a and b from shared memory, so that no other file depends on their layout.
 #pragma once
 
 #include <type_traits>
@@ -13,6 +13,7 @@
 
 namespace attn::cuda {
 
+// A lane's part of d.
 struct Accumulator {
   float x[4] = {0, 0, 0, 0};
 
@@ -21,18 +22,19 @@ struct Accumulator {
   __device__ static int column(int i) { return int(threadIdx.x) % 4 * 2 + i % 2; }
 };
 
-// How float32 numbers are multiplied.
+// How the numbers in the tiles are multiplied.
 enum class Precision {
-  half_precision,  // elements of 16 bits as they are
-  tf32,            // float32 rounded to 10 bits behind the point
-  tf32_three,      // float32 as the sum of two such: three products, an error of about 2⁻²¹
+  half_precision,  // 16-bit elements, without another rounding
+  tf32,            // float32 rounded to TF32, which has 10 bits after the binary point
+  tf32_three,      // float32 as the sum of two TF32 numbers: three products, with an error of about 2⁻²¹
 };
 
-// E: what lies in shared memory.
+// E is the element type of the tiles in shared memory.
 template <class E, Precision kPrecision>
 struct Fragments {
   static constexpr int kDepth = sizeof(E) == 2 ? 16 : 8;
-  static constexpr int kWords = kPrecision == Precision::tf32_three ? 2 : 1;  // the rounded number, and what it leaves
+  static constexpr int kWords =
+      kPrecision == Precision::tf32_three ? 2 : 1;  // the rounded number and, for tf32_three, the remainder
 
   struct A {
     uint32_t x[kWords][4];
@@ -41,7 +43,7 @@ struct Fragments {
     uint32_t x[kWords][2];
   };
 
-  // a[r][k] at tile[r · row_stride + k · depth_stride].
+  // Loads a, whose entry (r, k) is tile[r·row_stride + k·depth_stride].
   __device__ static A load_a(const E* tile, int row_stride, int depth_stride) {
     const int lane = int(threadIdx.x) % kWarp, group = lane / 4, place = lane % 4;
     A a;
@@ -57,7 +59,7 @@ struct Fragments {
     }
     return a;
   }
-  // b[k][c] at tile[k · depth_stride + c · column_stride]; float32 is rounded on the way.
+  // Loads b, whose entry (k, c) is tile[k·depth_stride + c·column_stride]. A float32 source is rounded to E.
   template <class Source>
   __device__ static B load_b(const Source* tile, int depth_stride, int column_stride) {
     const int lane = int(threadIdx.x) % kWarp, group = lane / 4, place = lane % 4;
@@ -121,7 +123,7 @@ struct Fragments {
                    : "+f"(d.x[0]), "+f"(d.x[1]), "+f"(d.x[2]), "+f"(d.x[3])
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #elif !defined(__CUDACC__)
-    // Each lane sees all fragments and sums up its own four entries.
+    // In the emulation each lane receives the fragments of all lanes and computes its own four entries of d.
     struct Given {
       uint32_t a[4], b[2];
     } mine;
@@ -133,8 +135,8 @@ struct Fragments {
       for (int k = 0; k < kDepth; ++k) {
         const int half = kDepth / 2, per_lane = sizeof(E) == 2 ? 2 : 1;
         const auto holder = [&](int line) { return unsigned(line % 8 * 4 + k % half / per_lane); };
-        const uint32_t of_a = word(holder(r)).a[r / 8 + 2 * (k / half)], of_b = word(holder(c)).b[k / half];
-        d.x[i] += entry(of_a, k) * entry(of_b, k);
+        const uint32_t a_word = word(holder(r)).a[r / 8 + 2 * (k / half)], b_word = word(holder(c)).b[k / half];
+        d.x[i] += entry(a_word, k) * entry(b_word, k);
       }
     }
 #endif
@@ -145,18 +147,19 @@ struct Fragments {
   }
 };
 
-// sum [16, 8·kTiles] += a [16, kSteps·kDepth] · b, for the strides of Fragments.
+// sum [16, 8·kTiles] += a [16, kSteps·kDepth] · b [kSteps·kDepth, 8·kTiles]; a and b lie in shared memory with strides as in
+// Fragments.
 template <class F, int kTiles, int kSteps, class A, class B>
 __device__ inline void multiply(Accumulator (&sum)[kTiles], const A* a, int a_row, int a_depth, const B* b, int b_depth,
                                 int b_column) {
-  // Wide rows leave registers for one step at a time.
+  // The wider the rows, the fewer steps the compiler can unroll without running out of registers.
   [[maybe_unused]] constexpr int kAtOnce = kTiles >= 16 ? 1 : kSteps > 4 ? 2 : 4;
 #pragma unroll kAtOnce
   for (int k = 0; k < kSteps; ++k) {
-    const auto of_a = F::load_a(a + k * F::kDepth * a_depth, a_row, a_depth);
+    const auto a_fragment = F::load_a(a + k * F::kDepth * a_depth, a_row, a_depth);
 #pragma unroll
     for (int t = 0; t < kTiles; ++t)
-      F::multiply_add(sum[t], of_a, F::load_b(b + k * F::kDepth * b_depth + t * 8 * b_column, b_depth, b_column));
+      F::multiply_add(sum[t], a_fragment, F::load_b(b + k * F::kDepth * b_depth + t * 8 * b_column, b_depth, b_column));
   }
 }
 

@@ -1,4 +1,5 @@
-// Tiles of rows in shared memory, as the tensor cores' kernels use them: positions × dimension, and positions × positions.
+// Tiles in shared memory for the kernels that use tensor cores: rows of a tensor (positions × dimension), and scores
+// (positions × positions).
 #pragma once
 
 #include <type_traits>
@@ -7,13 +8,14 @@
 
 namespace attn::cuda {
 
-// E: elements of the tensors; kDim: of heads and of values, padded with zeros.
+// E is the tensors' element type; kDim is the dimension of a row, padded with zeros.
 template <class E_, Precision kPrecision_, int kDim_>
 struct TileShape {
   using E = E_;
   static constexpr Precision kPrecision = kPrecision_;
   static constexpr int kDim = kDim_;
-  // What tiles hold. float16 would not hold the states and scaled gradients of long sequences; as TF32 it loses nothing.
+  // The element type of the tiles. float16 tensors have float32 tiles that are multiplied as TF32: this loses nothing, and the
+  // range of float16 would not hold the states and scaled gradients of long sequences.
   static constexpr bool kSixteenBits = kPrecision == Precision::half_precision;
   struct AsItIs {
     using Type = E;
@@ -24,20 +26,16 @@ struct TileShape {
   using Tile = typename std::conditional<kSixteenBits, AsItIs, AsFloat>::type::Type;
   using F = Fragments<Tile, kPrecision>;
 
-  static constexpr int kTokens = kDim == 128 && !kSixteenBits ? 32 : 64;  // positions; a warp has 16 of them
-  static constexpr int kWarps = kTokens / 16, kThreads = kWarps * kWarp;
-  static constexpr int kPad = 16 / int(sizeof(Tile));  // rows begin at 16 bytes, and at different banks
-  static constexpr int kStride = kDim + kPad, kScoreStride = kTokens + kPad;
-  static constexpr int kSteps = kDim / F::kDepth, kScoreSteps = kTokens / F::kDepth;
-  static constexpr int kTiles = kDim / 8, kScoreTiles = kTokens / 8;
+  static constexpr int kRows = kDim == 128 && !kSixteenBits ? 32 : 64;  // positions in a tile; a warp has 16 of them
+  static constexpr int kWarps = kRows / 16, kThreads = kWarps * kWarp;
+  static constexpr int kPad = 16 / int(sizeof(Tile));  // keeps rows 16-byte aligned and spreads them over the banks
+  static constexpr int kStride = kDim + kPad, kScoreStride = kRows + kPad;
+  static constexpr int kSteps = kDim / F::kDepth, kScoreSteps = kRows / F::kDepth;
+  static constexpr int kTiles = kDim / 8, kScoreTiles = kRows / 8;
 
-  __host__ __device__ static constexpr size_t tile_bytes() { return sizeof(Tile) * kTokens * kStride; }
-  __host__ __device__ static constexpr size_t score_bytes() { return sizeof(Tile) * kTokens * kScoreStride; }
+  __host__ __device__ static constexpr size_t tile_bytes() { return sizeof(Tile) * kRows * kStride; }
+  __host__ __device__ static constexpr size_t score_bytes() { return sizeof(Tile) * kRows * kScoreStride; }
 };
-
-__device__ inline int thread() { return int(threadIdx.x); }
-__device__ inline int lane() { return int(threadIdx.x) % kWarp; }
-__device__ inline int warp() { return int(threadIdx.x) / kWarp; }
 
 // The first of the warp's 16 rows.
 template <class Tile>
@@ -45,8 +43,8 @@ __device__ inline Tile* own_rows(Tile* tile, int stride) {
   return tile + warp() * 16 * stride;
 }
 
-// Row t of the tile from row(t), `dim` elements that begin at whole 16 bytes, through f(x, t); zeros where row(t) is null and
-// behind `dim`.
+// Loads a tile: entry x of row t becomes f(x, t). row(t) is the address of the row's `dim` elements, 16-byte aligned. A row whose
+// address is null, and columns from `dim` on, become zeros.
 template <class S, class Row, class Function>
 __device__ inline void load_rows(typename S::Tile* to, int dim, const Row& row, const Function& f) {
   using E = typename S::E;
@@ -59,7 +57,7 @@ __device__ inline void load_rows(typename S::Tile* to, int dim, const Row& row, 
     Tile x[kVector];
   };
 #pragma unroll
-  for (int round = 0; round < S::kTokens * kVectors / S::kThreads; ++round) {
+  for (int round = 0; round < S::kRows * kVectors / S::kThreads; ++round) {
     const int i = round * S::kThreads + thread(), t = i / kVectors, column = i % kVectors * kVector;
     Out out{};
     const E* from = row(t);
@@ -72,8 +70,8 @@ __device__ inline void load_rows(typename S::Tile* to, int dim, const Row& row, 
   }
 }
 
-// The warp's 16 rows of sums to row(t), t < 16, null for those that go nowhere, through f(x, t, column); by way of its own rows
-// of `staging`, which nobody needs any more.
+// Stores the warp's 16 rows of sums: entry x of row t becomes f(x, t, column) at row(t), t < 16; a row whose address is null is
+// not stored. The sums pass through the warp's own rows of `staging`, whose contents are lost.
 template <class S, class To = typename S::E, class Row, class Function>
 __device__ inline void store_rows(const Accumulator (&sum)[S::kTiles], typename S::Tile* staging, int dim, const Row& row,
                                   const Function& f) {
@@ -101,16 +99,17 @@ __device__ inline void store_rows(const Accumulator (&sum)[S::kTiles], typename 
   }
 }
 
-// sum += the warp's rows of left [·, kDim] times right [·, kDim]ᵀ.
+// sum += the warp's rows of left [kRows, kDim] · right [kRows, kDim]ᵀ
 template <class S>
 __device__ inline void score_rows(Accumulator (&sum)[S::kScoreTiles], typename S::Tile* left, const typename S::Tile* right) {
   multiply<typename S::F, S::kScoreTiles, S::kSteps>(sum, own_rows(left, S::kStride), S::kStride, 1, right, 1, S::kStride);
 }
-// The warp's rows into `scores` as a factor of products to come: what f(row of the tile, column, x) makes of each.
+// Stores the warp's rows of `sum` in the tile `scores`, from where they can be a factor of another product. Entry x becomes
+// f(row of the tile, column, x).
 template <class S, class Function>
 __device__ inline void store_scores(const Accumulator (&sum)[S::kScoreTiles], typename S::Tile* scores, const Function& f) {
   using Tile = typename S::Tile;
-  __syncwarp();  // the product before may still read
+  __syncwarp();  // lanes may still read the scores for the product before
 #pragma unroll
   for (int t = 0; t < S::kScoreTiles; ++t)
 #pragma unroll
@@ -121,7 +120,7 @@ __device__ inline void store_scores(const Accumulator (&sum)[S::kScoreTiles], ty
     }
   __syncwarp();
 }
-// sum += the warp's rows of scores · right [kTokens, kDim]
+// sum += the warp's rows of scores [kRows, kRows] · right [kRows, kDim]
 template <class S>
 __device__ inline void apply_scores(Accumulator (&sum)[S::kTiles], typename S::Tile* scores, const typename S::Tile* right) {
   multiply<typename S::F, S::kTiles, S::kScoreSteps>(sum, own_rows(scores, S::kScoreStride), S::kScoreStride, 1, right,

@@ -5,6 +5,8 @@
 #include <c10/util/Exception.h>
 
 #include <cmath>
+#include <utility>
+#include <vector>
 
 namespace attn {
 namespace {
@@ -13,14 +15,14 @@ using at::Tensor;
 
 class EluPlusOne : public FeatureMap {
  public:
-  explicit EluPlusOne(double alpha) : alpha_(alpha) {}
+  EluPlusOne(FeatureMapKind kind, double alpha) : FeatureMap(kind), alpha_(alpha) {}
 
   int64_t count(int64_t dim) const override { return dim; }
   Features apply(const Tensor& x) const override { return {at::elu(x, alpha_).add(1), {}}; }
   // φ' is 1 where x > 0 and α·exp(x) = φ − 1 + α elsewhere.
-  Tensor gradient(const Tensor& x, const Features& f, const Tensor& phi_gradient) const override {
-    if (alpha_ == 1) return f.phi.clamp_max(1).mul_(phi_gradient);
-    return f.phi.add(alpha_ - 1).masked_fill_(x > 0, 1).mul_(phi_gradient);
+  Tensor gradient(const Tensor& x, const Features& f, const Tensor& grad_phi) const override {
+    if (alpha_ == 1) return f.phi.clamp_max(1).mul_(grad_phi);
+    return f.phi.add(alpha_ - 1).masked_fill_(x > 0, 1).mul_(grad_phi);
   }
   Tensor kernel(const Tensor& q, const Tensor& k) const override {
     const auto phi = [&](const Tensor& x) { return at::where(x > 0, x + 1, alpha_ * (x.exp() - 1) + 1); };
@@ -33,10 +35,12 @@ class EluPlusOne : public FeatureMap {
 
 class Relu : public FeatureMap {
  public:
+  Relu() : FeatureMap(FeatureMapKind::relu) {}
+
   int64_t count(int64_t dim) const override { return dim; }
   Features apply(const Tensor& x) const override { return {at::relu(x), {}}; }
-  Tensor gradient(const Tensor& x, const Features&, const Tensor& phi_gradient) const override {
-    return phi_gradient.masked_fill(x.gt(0).logical_not_(), 0);
+  Tensor gradient(const Tensor& x, const Features&, const Tensor& grad_phi) const override {
+    return grad_phi.masked_fill(x.gt(0).logical_not_(), 0);
   }
   Tensor kernel(const Tensor& q, const Tensor& k) const override {
     return at::matmul(q.clamp_min(0), k.clamp_min(0).transpose(-2, -1));
@@ -45,13 +49,15 @@ class Relu : public FeatureMap {
 
 class Taylor : public FeatureMap {
  public:
+  Taylor() : FeatureMap(FeatureMapKind::taylor) {}
+
   int64_t count(int64_t dim) const override { return dim + 1; }
   Features apply(const Tensor& x) const override {
     return {at::cat({at::ones({x.size(0), x.size(1), 1}, x.options()), x / length(x)}, 2), {}};
   }
-  // x̂ = x/‖x‖ turns only: its gradient is what is orthogonal to x̂, over ‖x‖.
-  Tensor gradient(const Tensor& x, const Features& f, const Tensor& phi_gradient) const override {
-    const auto unit = f.phi.slice(2, 1), gradient = phi_gradient.slice(2, 1);
+  // The length of x̂ = x/‖x‖ is constant: the gradient of x is the part of the gradient of x̂ that is orthogonal to x̂, over ‖x‖.
+  Tensor gradient(const Tensor& x, const Features& f, const Tensor& grad_phi) const override {
+    const auto unit = f.phi.slice(2, 1), gradient = grad_phi.slice(2, 1);
     return (gradient - unit * (unit * gradient).sum(2, /*keepdim=*/true)).div_(length(x));
   }
   Tensor kernel(const Tensor& q, const Tensor& k) const override {
@@ -66,6 +72,8 @@ double quarter_root(int64_t dim) { return std::pow(double(dim), 0.25); }
 
 class Polynomial2 : public FeatureMap {
  public:
+  Polynomial2() : FeatureMap(FeatureMapKind::polynomial2) {}
+
   int64_t count(int64_t dim) const override { return dim * (dim + 1) / 2 + dim + 1; }
   Features apply(const Tensor& x) const override {
     const auto scaled = x / quarter_root(x.size(2));
@@ -73,15 +81,15 @@ class Polynomial2 : public FeatureMap {
     const auto products = scaled.index_select(2, pairs[0]) * scaled.index_select(2, pairs[1]) * weights(pairs, x);
     return {at::cat({at::ones({x.size(0), x.size(1), 1}, x.options()), scaled, products}, 2), {}};
   }
-  // x̃_a x̃_b gives its gradient times x̃_b to x̃_a and times x̃_a to x̃_b; for a = b both are the same x̃_a.
-  Tensor gradient(const Tensor& x, const Features&, const Tensor& phi_gradient) const override {
+  // The gradient of x̃_a x̃_b, times x̃_b, goes to x̃_a, and times x̃_a to x̃_b; for a = b both go to x̃_a.
+  Tensor gradient(const Tensor& x, const Features&, const Tensor& grad_phi) const override {
     const auto dim = x.size(2);
     const auto scaled = x / quarter_root(dim);
     const auto pairs = at::triu_indices(dim, dim, 0, at::TensorOptions(at::kLong).device(x.device()));
-    const auto of_pairs = phi_gradient.slice(2, 1 + dim) * weights(pairs, x);
-    auto gradient = phi_gradient.slice(2, 1, 1 + dim).clone();
-    gradient.index_add_(2, pairs[0], of_pairs * scaled.index_select(2, pairs[1]));
-    gradient.index_add_(2, pairs[1], of_pairs * scaled.index_select(2, pairs[0]));
+    const auto grad_pairs = grad_phi.slice(2, 1 + dim) * weights(pairs, x);
+    auto gradient = grad_phi.slice(2, 1, 1 + dim).clone();
+    gradient.index_add_(2, pairs[0], grad_pairs * scaled.index_select(2, pairs[1]));
+    gradient.index_add_(2, pairs[1], grad_pairs * scaled.index_select(2, pairs[0]));
     return gradient.div_(quarter_root(dim));
   }
   Tensor kernel(const Tensor& q, const Tensor& k) const override {
@@ -95,17 +103,16 @@ class Polynomial2 : public FeatureMap {
   }
 };
 
-// What both random maps share: x̃ = x/D^¼ and the directions ω [P,D].
+// The base of the maps with random directions ω [P,D].
 class RandomFeatures : public FeatureMap {
  public:
-  explicit RandomFeatures(Tensor projection) : projection_(std::move(projection)) {
+  RandomFeatures(FeatureMapKind kind, Tensor projection) : FeatureMap(kind), projection_(std::move(projection)) {
     TORCH_CHECK_VALUE(projection_.dim() == 2 && projection_.size(0) >= 1, "projection has shape ", projection_.sizes(),
                       ", expected [directions, head_dim]");
   }
-  bool scales() const override { return true; }
 
  protected:
-  // Of vectors of this size.
+  // P. Throws c10::ValueError when the directions are not for vectors of this dimension.
   int64_t direction_count(int64_t dim) const {
     TORCH_CHECK_VALUE(dim == projection_.size(1), "projection has shape ", projection_.sizes(), ", expected [directions, ", dim,
                       "] as head_dim is ", dim);
@@ -126,7 +133,7 @@ class RandomFeatures : public FeatureMap {
 
 class Favor : public RandomFeatures {
  public:
-  using RandomFeatures::RandomFeatures;
+  explicit Favor(Tensor projection) : RandomFeatures(FeatureMapKind::favor, std::move(projection)) {}
   int64_t count(int64_t dim) const override { return direction_count(dim); }
   Features apply(const Tensor& x) const override {
     const auto y = scaled(x);
@@ -134,10 +141,11 @@ class Favor : public RandomFeatures {
     const auto largest = exponents.amax(-1, /*keepdim=*/true);
     return {(exponents - largest).exp() / std::sqrt(directions()), largest};
   }
-  Tensor gradient(const Tensor& x, const Features& f, const Tensor& phi_gradient) const override {
-    const auto of_exponents = f.phi * phi_gradient;
+  Tensor gradient(const Tensor& x, const Features& f, const Tensor& grad_phi) const override {
+    const auto grad_exponents = f.phi * grad_phi;
     const auto y = scaled(x);
-    return (at::matmul(of_exponents, projection(x)) - y * of_exponents.sum(-1, /*keepdim=*/true)).div_(quarter_root(x.size(-1)));
+    return (at::matmul(grad_exponents, projection(x)) - y * grad_exponents.sum(-1, /*keepdim=*/true))
+        .div_(quarter_root(x.size(-1)));
   }
   Tensor kernel(const Tensor& q, const Tensor& k) const override {
     const auto phi = [&](const Tensor& x) {
@@ -150,20 +158,20 @@ class Favor : public RandomFeatures {
 
 class Trigonometric : public RandomFeatures {
  public:
-  using RandomFeatures::RandomFeatures;
+  explicit Trigonometric(Tensor projection) : RandomFeatures(FeatureMapKind::rff, std::move(projection)) {}
   int64_t count(int64_t dim) const override { return 2 * direction_count(dim); }
-  at::ScalarType sum_dtype(at::ScalarType) const override { return at::kDouble; }
+  at::ScalarType accumulator_dtype(at::ScalarType) const override { return at::kDouble; }
   Features apply(const Tensor& x) const override {
     const auto y = scaled(x);
     const auto angles = projected(y);
     return {at::cat({angles.cos(), angles.sin()}, -1) / std::sqrt(directions()), half_square(y)};
   }
-  Tensor gradient(const Tensor& x, const Features& f, const Tensor& phi_gradient) const override {
+  Tensor gradient(const Tensor& x, const Features& f, const Tensor& grad_phi) const override {
     const auto y = scaled(x);
-    const auto phi = f.phi.chunk(2, -1), gradient = phi_gradient.chunk(2, -1);
-    const auto of_angles = phi[0] * gradient[1] - phi[1] * gradient[0];
-    const auto of_scale = (f.phi * phi_gradient).sum(-1, /*keepdim=*/true);
-    return (at::matmul(of_angles, projection(x)) + y * of_scale).div_(quarter_root(x.size(-1)));
+    const auto phi = f.phi.chunk(2, -1), gradient = grad_phi.chunk(2, -1);
+    const auto grad_angles = phi[0] * gradient[1] - phi[1] * gradient[0];
+    const auto grad_scale = (f.phi * grad_phi).sum(-1, /*keepdim=*/true);
+    return (at::matmul(grad_angles, projection(x)) + y * grad_scale).div_(quarter_root(x.size(-1)));
   }
   // cos a cos b + sin a sin b = cos(a − b)
   Tensor kernel(const Tensor& q, const Tensor& k) const override {
@@ -175,20 +183,50 @@ class Trigonometric : public RandomFeatures {
   }
 };
 
+constexpr std::pair<const char*, FeatureMapKind> kNames[] = {
+    {"elu", FeatureMapKind::elu},       {"elu0.1", FeatureMapKind::elu01},
+    {"favor", FeatureMapKind::favor},   {"polynomial-2", FeatureMapKind::polynomial2},
+    {"relu", FeatureMapKind::relu},     {"rff", FeatureMapKind::rff},
+    {"taylor", FeatureMapKind::taylor},
+};
+
 }  // namespace
 
+const char* feature_map_name(FeatureMapKind kind) {
+  for (const auto& [name, named] : kNames)
+    if (named == kind) return name;
+  TORCH_CHECK(false, "feature map ", int(kind), " has no name");
+}
+
+FeatureMapKind parse_feature_map(const std::string& name) {
+  std::string known;
+  for (const auto& [known_name, kind] : kNames) {
+    if (name == known_name) return kind;
+    known += (known.empty() ? "" : ", ") + std::string(known_name);
+  }
+  TORCH_CHECK_VALUE(false, "unknown feature map '", name, "'; known: ", known);
+}
+
+std::unique_ptr<const FeatureMap> make_feature_map(const FeatureMapSpec& spec) {
+  const auto& [kind, projection] = spec;
+  const bool random = has_directions(kind);
+  TORCH_CHECK_VALUE(!random || projection, "feature map '", feature_map_name(kind),
+                    "' needs a projection [directions, head_dim]");
+  TORCH_CHECK_VALUE(random || !projection, "feature map '", feature_map_name(kind), "' takes no projection");
+  switch (kind) {
+    case FeatureMapKind::elu: return std::make_unique<EluPlusOne>(kind, 1);
+    case FeatureMapKind::elu01: return std::make_unique<EluPlusOne>(kind, 0.1);
+    case FeatureMapKind::relu: return std::make_unique<Relu>();
+    case FeatureMapKind::taylor: return std::make_unique<Taylor>();
+    case FeatureMapKind::polynomial2: return std::make_unique<Polynomial2>();
+    case FeatureMapKind::favor: return std::make_unique<Favor>(*projection);
+    case FeatureMapKind::rff: return std::make_unique<Trigonometric>(*projection);
+  }
+  return nullptr;
+}
+
 std::unique_ptr<const FeatureMap> make_feature_map(const std::string& name, const std::optional<Tensor>& projection) {
-  const bool random = name == "favor" || name == "rff";
-  TORCH_CHECK_VALUE(!random || projection, "feature map '", name, "' needs a projection [directions, head_dim]");
-  TORCH_CHECK_VALUE(random || !projection, "feature map '", name, "' takes no projection");
-  if (name == "elu") return std::make_unique<EluPlusOne>(1);
-  if (name == "elu0.1") return std::make_unique<EluPlusOne>(0.1);
-  if (name == "relu") return std::make_unique<Relu>();
-  if (name == "taylor") return std::make_unique<Taylor>();
-  if (name == "polynomial-2") return std::make_unique<Polynomial2>();
-  if (name == "favor") return std::make_unique<Favor>(*projection);
-  if (name == "rff") return std::make_unique<Trigonometric>(*projection);
-  TORCH_CHECK_VALUE(false, "unknown feature map '", name, "'; known: elu, elu0.1, favor, polynomial-2, relu, rff, taylor");
+  return make_feature_map({parse_feature_map(name), projection});
 }
 
 Tensor draw_orthogonal_directions(int64_t count, int64_t dim, int64_t seed) {
@@ -197,7 +235,7 @@ Tensor draw_orthogonal_directions(int64_t count, int64_t dim, int64_t seed) {
   std::vector<Tensor> blocks;
   for (int64_t done = 0; done < count; done += dim) {
     const auto rows = std::min(dim, count - done);
-    // Columns of Q are orthonormal; the lengths are those of independent normal vectors.
+    // The columns of Q are orthonormal. They get the lengths of independent normal vectors.
     const auto directions = std::get<0>(at::linalg_qr(draw(dim))).t().narrow(0, 0, rows);
     blocks.push_back(directions * at::linalg_vector_norm(draw(rows), 2, at::IntArrayRef{1}, /*keepdim=*/true));
   }

@@ -1,5 +1,5 @@
-// Feature maps φ of linear attention, with their gradients in closed form. Nothing here keeps features for a whole sequence:
-// they are computed for a stretch of it at a time.
+// The feature maps φ of linear attention with their gradients in closed form, composed of ATen operations. Features are never
+// held for a whole sequence: callers compute them for one part of it at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,46 +8,55 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
+
+#include "attn/linear/feature_map_kind.h"
 
 namespace attn {
 
-// φ(x) = phi · exp(log_scale). Maps that exponentiate keep their largest exponent apart, so that nothing overflows.
+// φ(x) = phi · exp(log_scale).
 struct Features {
   at::Tensor phi;        // [R,T,F]
-  at::Tensor log_scale;  // [R,T,1]; undefined when it is zero everywhere
+  at::Tensor log_scale;  // [R,T,1]; undefined for maps without scales
 };
 
 // x is [R,T,D], R being batches times heads; float32 or float64. Differentiable.
 class FeatureMap {
  public:
+  explicit FeatureMap(FeatureMapKind kind) : kind_(kind) {}
   virtual ~FeatureMap() = default;
 
-  virtual int64_t count(int64_t dim) const = 0;  // F
+  bool scales() const { return has_scales(kind_); }  // whether log_scale is defined
+  virtual int64_t count(int64_t dim) const = 0;      // F for vectors of this dimension
   virtual Features apply(const at::Tensor& x) const = 0;
-  // Gradient with respect to x of a loss whose gradient with respect to φ(x) is phi_gradient · exp(-log_scale).
-  virtual at::Tensor gradient(const at::Tensor& x, const Features& features, const at::Tensor& phi_gradient) const = 0;
-  // φ(q)·φ(k) for every pair by its own definition, without the features where there is a closed form: [...,N,L]. For the
-  // reference.
+  // The gradient with respect to x of a loss whose gradient with respect to φ(x) is grad_phi · exp(-log_scale).
+  virtual at::Tensor gradient(const at::Tensor& x, const Features& features, const at::Tensor& grad_phi) const = 0;
+  // φ(q)·φ(k) for every pair [...,N,L] by its own definition, without features where there is a closed form. For the reference.
   virtual at::Tensor kernel(const at::Tensor& q, const at::Tensor& k) const = 0;
-  virtual bool scales() const { return false; }  // whether log_scale is defined
-  // The type of features and sums for inputs of this type: float32 at least.
-  virtual at::ScalarType sum_dtype(at::ScalarType input) const { return input == at::kDouble ? at::kDouble : at::kFloat; }
+  // The dtype of features and sums for inputs of this dtype: float32 at least.
+  virtual at::ScalarType accumulator_dtype(at::ScalarType input) const { return input == at::kDouble ? at::kDouble : at::kFloat; }
+
+ private:
+  FeatureMapKind kind_;
 };
 
-// By name; `projection` [P,D] holds the random directions ω of the maps that have some, in their sums' type.
-//   elu           elu(x) + 1                              ("Transformers are RNNs", equation 7)
-//   elu0.1        elu(x; α = 0.1) + 1
-//   relu          max(x, 0); a query or key without a positive entry has no weight
-//   taylor        [1, x/‖x‖], so that the kernel is 1 + q̂·k̂
-//   polynomial-2  [1, x̃, x̃_a x̃_b (a < b), x̃_a²/√2] with x̃ = x/D^¼, so that the kernel is 1 + s + s²/2, s = q·k/√D
-//   favor         exp(ωx̃ − ‖x̃‖²/2)/√P                    (FAVOR+, 2009.14794, equation 5), P features
-//   rff           exp(‖x̃‖²/2) [cos ωx̃, sin ωx̃]/√P       (Rahimi & Recht 2007), 2·P features; always float64, as its
-//                 weights have both signs and their sum may cancel to almost nothing
-// Throws c10::ValueError for an unknown name (listing the known), and for a projection that is missing or not wanted.
+// The name of a map in options and operators, such as "elu0.1" or "polynomial-2", and back. Throws c10::ValueError for an unknown
+// name, listing the known ones.
+const char* feature_map_name(FeatureMapKind kind);
+FeatureMapKind parse_feature_map(const std::string& name);
+
+// Which map, and its random directions [P,D] for maps that have some.
+struct FeatureMapSpec {
+  FeatureMapKind kind;
+  std::optional<at::Tensor> projection = std::nullopt;
+};
+
+// Throws c10::ValueError for a projection that is missing, not wanted, or of another shape than [P,D].
+std::unique_ptr<const FeatureMap> make_feature_map(const FeatureMapSpec& spec);
+// The same by name.
 std::unique_ptr<const FeatureMap> make_feature_map(const std::string& name, const std::optional<at::Tensor>& projection = {});
 
-// Directions for favor and rff: [count, dim] float64 standard normal rows from the seed, orthogonal within blocks of `dim`.
+// Directions for favor and rff: [count, dim] float64 standard normal rows drawn from the seed, orthogonal within blocks of `dim`
+// rows.
 at::Tensor draw_orthogonal_directions(int64_t count, int64_t dim, int64_t seed);
 
 }  // namespace attn

@@ -1,4 +1,4 @@
-// Linear attention by kernels: which run, and on the CPU the shares of the work for the threads.
+// The interface of kernels that compute linear attention, and the registry of those that there are.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,58 +7,61 @@
 #include <string>
 #include <tuple>
 
-#include "attn/linear/cpu/kernels.h"
+#include "attn/implementations.h"
+#include "attn/linear/feature_map.h"
+#include "attn/problem.h"
 
-namespace attn::kernels {
+namespace attn {
 
-// A feature map by name, with its random directions [P,D] where it takes any (checked by make_feature_map).
-struct LinearMap {
-  std::string name;
-  std::optional<at::Tensor> projection = std::nullopt;
+// What linear attention is computed of. Tensors have any strides; q, k and v have one dtype and device.
+struct LinearArguments {
+  at::Tensor q, k, v;  // [B,H,N,D], [B,H,L,D], [B,H,L,M]
+  bool causal;
+  std::optional<at::Tensor> key_lengths;  // int64 [B]
+  FeatureMapSpec map;
 };
 
-// What computes linear attention without composing it of ATen operations: attn::_linear_attention, its backward, and decoding.
+// The state of a decoding: S [B,H,F,M] and Z [B,H,F], contiguous, in the accumulator dtype. For maps with scales Z is [B,H,F+1]:
+// its last entry is the logarithm of the factor that S and Z are relative to, kNoScale in an empty state.
+struct LinearDecodingState {
+  at::Tensor s, z;
+};
+
+// Computes linear attention, its gradients and decoding steps, without composing them of ATen operations.
 class LinearImplementation {
  public:
-  using Tensor = at::Tensor;
   virtual ~LinearImplementation() = default;
 
-  // As records have it: "avx512".
+  // As in options and records: "avx512".
   virtual std::string name() const = 0;
-  virtual std::tuple<Tensor, Tensor> forward(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
-                                             const std::optional<Tensor>& key_lengths, const LinearMap& map,
-                                             double epsilon) const = 0;
-  virtual std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& gradient, const Tensor& q, const Tensor& k, const Tensor& v,
-                                                      const Tensor& normalizer, bool causal,
-                                                      const std::optional<Tensor>& key_lengths, const LinearMap& map) const = 0;
-  // Decoding: T tokens into the state, or one with its output [B,H,1,M]. S [B,H,F,M] and Z [B,H,F] of the sums' type, contiguous,
-  // in place; for maps with scales Z is [B,H,F+1] and ends with the state's scale, kNoScale at first.
-  virtual void add(const Tensor& k, const Tensor& v, const Tensor& s, const Tensor& z, const LinearMap& map) const = 0;
-  virtual Tensor step(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& s, const Tensor& z, const LinearMap& map,
-                      double epsilon) const = 0;
+
+  // The output [B,H,N,M] in the dtype of q, and the normalizer in the accumulator dtype: φ(q)·Z + ε of each row [B,H,N,1] or, for
+  // maps with scales, [B,H,N,2], relative to the scales of query and state, with the state's scale beside it.
+  virtual std::tuple<at::Tensor, at::Tensor> forward(const LinearArguments& arguments, double epsilon) const = 0;
+  // grad_q, grad_k and grad_v, from the gradient of the output and the forward's normalizer.
+  virtual std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(const LinearArguments& arguments, const at::Tensor& grad_output,
+                                                                  const at::Tensor& normalizer) const = 0;
+
+  // Adds T tokens, k [B,H,T,D] and v [B,H,T,M], to the state in place.
+  virtual void add(const at::Tensor& k, const at::Tensor& v, const LinearDecodingState& state,
+                   const FeatureMapSpec& map) const = 0;
+  // Adds one token and returns its output [B,H,1,M]. Records no gradients.
+  virtual at::Tensor step(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const LinearDecodingState& state,
+                          const FeatureMapSpec& map, double epsilon) const = 0;
+
+  // How many numbers the states that it holds at once have, for predictions of memory; `features` is F.
+  virtual double state_numbers(const Problem& problem, int64_t features, bool backward) const = 0;
 };
 
-// What is asked of an implementation.
-struct LinearRequest {
-  std::string wanted;  // "auto", "composed" (null), or a name
-  std::string feature_map;
-  at::ScalarType dtype;
-  c10::DeviceType device;
-  int64_t head_dim, value_dim;
+struct LinearRequest : ImplementationRequest {
+  FeatureMapKind map;
+
+  bool operator==(const LinearRequest&) const = default;
 };
 
-// The one that was asked for, or null: "composed", and "auto" where there is none. On the CPU: see find_linear_kernels(); on CUDA
-// "cuda", "cuda-tf32" and "cuda-plain": see attn/linear/cuda/implementation.cpp. Throws c10::ValueError when it cannot be had.
-const LinearImplementation* find_linear(const LinearRequest& request);
+// The CPU's implementations are "avx512", "avx2" and "portable" (attn/linear/cpu/implementation.h), CUDA's "cuda", "cuda-tf32"
+// and "cuda-plain" (attn/linear/cuda/implementation.cpp).
+using LinearRegistry = ImplementationRegistry<LinearImplementation, LinearRequest>;
+LinearRegistry& linear_implementations();
 
-// Those of libattn-cuda.so, which makes them known when it is loaded; null for "auto" where there is none.
-using FindLinear = const LinearImplementation* (*)(const LinearRequest& request);
-void set_cuda_linear(FindLinear find);
-
-// What "auto" chooses, or the one named: "composed" (of ATen operations: null), "portable", "avx2", "avx512". Automatic are
-// the kernels of the best instruction set for float32 and bfloat16 and the portable ones for float64, where the feature map
-// has any; what else there is is composed. Throws c10::ValueError when the named kernels cannot be had for this map or type.
-const LinearKernels* find_linear_kernels(const std::string& wanted, const std::string& feature_map, at::ScalarType dtype,
-                                         c10::DeviceType device);
-
-}  // namespace attn::kernels
+}  // namespace attn

@@ -1,4 +1,4 @@
-// The method behind every feature map: linear, linear-elu0.1, taylor, polynomial-2, favor, rff.
+// The attention method that every feature map shares: linear, linear-elu0.1, taylor, polynomial-2, favor and rff are made of it.
 #pragma once
 
 #include <map>
@@ -9,13 +9,12 @@
 
 #include "attn/linear/feature_map.h"
 #include "attn/linear/implementation.h"
-#include "attn/linear/linear_attention.h"
 #include "attn/method.h"
 #include "attn/options.h"
 
 namespace attn {
 
-// ε of every kernelised method.
+// ε of every method of linear attention.
 constexpr double kLinearEpsilon = 1e-6;
 
 inline const OptionSpec kKernelOption{
@@ -27,8 +26,9 @@ inline const OptionSpec kKernelOption{
 
 class LinearMethod : public AttentionMethod {
  public:
-  // `chunk`: positions a chunk of the composed causal form; `kernel`: as in LinearAttentionOptions.
-  LinearMethod(std::string feature_map, int64_t chunk, std::string kernel = "composed");
+  // `feature_map`: a name that parse_feature_map() knows. `chunk`: positions in a chunk of the composed causal form. `kernel`: as
+  // kKernelOption describes. Throws c10::ValueError for kernels whose instruction set is not available.
+  LinearMethod(const std::string& feature_map, int64_t chunk, std::string kernel = "composed");
 
   Capabilities capabilities() const override;
   double error_tolerance(at::ScalarType dtype) const override;
@@ -38,11 +38,10 @@ class LinearMethod : public AttentionMethod {
   double state_bytes(const Problem& problem, int64_t position) const override;
 
  protected:
-  // Random directions for heads of this size, float64 [P,D]; nothing for maps without.
+  // The random directions for heads of this dimension, float64 [P,D]; nothing for maps that have none.
   virtual std::optional<at::Tensor> projection(int64_t head_dim) const { return (void)head_dim, std::nullopt; }
-  std::unique_ptr<const FeatureMap> map_for(int64_t head_dim) const {
-    return make_feature_map(feature_map_, projection(head_dim));
-  }
+  FeatureMapSpec spec_for(int64_t head_dim) const { return {feature_map_, projection(head_dim)}; }
+  std::unique_ptr<const FeatureMap> map_for(int64_t head_dim) const { return make_feature_map(spec_for(head_dim)); }
 
   at::Tensor attend(const Inputs& inputs) override;
   std::unique_ptr<DecodingState> make_state(const Problem& problem) const override;
@@ -50,25 +49,30 @@ class LinearMethod : public AttentionMethod {
   at::Tensor decode(DecodingState& state, const Inputs& token) override;
 
  private:
-  Cost kernel_cost(const Problem& problem, Protocol protocol) const;
-  // Null when this is composed of ATen operations.
-  const kernels::LinearImplementation* implementation_for(const Problem& p) const {
-    return kernels::find_linear({kernel_, feature_map_, p.dtype, p.device, p.head_dim, p.value_dim});
+  Cost decode_cost(const Problem& problem) const;
+  Cost composed_cost(const Problem& problem, bool backward) const;
+  Cost kernel_cost(const Problem& problem, bool backward, const LinearImplementation& implementation) const;
+  double composed_chunk_numbers(const Problem& problem, bool backward, double chunk, double features) const;
+
+  LinearRequest request_for(const Problem& p) const {
+    return {{kernel_, p.dtype, p.device, p.head_dim, p.value_dim}, feature_map_};
   }
-  const kernels::LinearImplementation* implementation_for(const at::Tensor& k, const at::Tensor& v) const {
-    return kernels::find_linear({kernel_, feature_map_, k.scalar_type(), k.device().type(), k.size(3), v.size(3)});
+  // Null where the method is composed of ATen operations.
+  const LinearImplementation* implementation_for(const Problem& problem) const {
+    return implementations_.find(request_for(problem));
   }
 
-  std::string feature_map_;
+  FeatureMapKind feature_map_;
   int64_t chunk_;
   std::string kernel_;
+  ImplementationResolver<LinearRegistry> implementations_{linear_implementations()};
 };
 
-// Those whose directions are drawn once from a seed, `count` of them.
+// The methods whose feature maps have random directions: `count` of them, drawn once from a seed.
 class RandomFeatureMethod : public LinearMethod {
  public:
-  RandomFeatureMethod(std::string feature_map, int64_t chunk, int64_t count, int64_t seed, std::string kernel = "composed")
-      : LinearMethod(std::move(feature_map), chunk, std::move(kernel)), count_(count), seed_(seed) {}
+  RandomFeatureMethod(const std::string& feature_map, int64_t chunk, int64_t count, int64_t seed, std::string kernel = "composed")
+      : LinearMethod(feature_map, chunk, std::move(kernel)), count_(count), seed_(seed) {}
 
   std::optional<at::Tensor> approximated(const Inputs& inputs, const at::Tensor& rows) const override;
 

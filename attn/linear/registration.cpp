@@ -1,12 +1,15 @@
-// linear: attention with the features elu(x) + 1 ("Transformers are RNNs", 2006.16236); linear-elu0.1: with elu(x; α = 0.1) + 1;
-// linear-chunked: linear, composed of ATen operations.
+// Registers the methods
+//   linear          linear attention with the features elu(x) + 1 ("Transformers are RNNs", 2006.16236)
+//   linear-elu0.1   the same with elu(x; α = 0.1) + 1
+//   linear-chunked  linear, composed of ATen operations
 #include "attn/linear/method.h"
 #include "attn/registry.h"
 
 namespace attn {
 namespace {
 
-constexpr int64_t kChunk = 128;
+constexpr int64_t kChunk = 128;  // positions in a chunk of the composed causal form
+
 class Linear : public LinearMethod {
  public:
   explicit Linear(const Options& options) : LinearMethod("elu", kChunk, options.text("kernel")) {}
@@ -28,7 +31,7 @@ const RegisterMethod linear_elu01{
     entry_of<LinearElu01>("linear-elu0.1", "linear attention with elu(x; 0.1) + 1 features", "O(N)", "O(N)", {kKernelOption})};
 const RegisterMethod linear_chunked{
     entry_of<LinearChunked>("linear-chunked", "linear composed of ATen operations, causal in chunks", "O(N)", "O(N)",
-                            {{"chunk", kChunk, "positions a chunk of the causal form", {}, 1}})};
+                            {{"chunk", kChunk, "positions in a chunk of the causal form", {}, 1}})};
 
 }  // namespace
 }  // namespace attn

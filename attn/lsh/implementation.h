@@ -1,4 +1,4 @@
-// LSH attention by kernels: which run, and on the CPU hash, sort and shares of the work for the threads.
+// The interface of kernels that compute LSH attention, and the registry of those that there are.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -6,50 +6,51 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <tuple>
 
-#include "attn/lsh/cpu/kernels.h"
+#include "attn/implementations.h"
+#include "attn/problem.h"
 
-namespace attn::kernels {
+namespace attn {
 
-// What computes LSH attention without composing it of ATen operations: attn::_lsh_attention and its backward.
+// What LSH attention is computed of. Tensors have any strides; qk and v have one dtype and device.
+struct LshArguments {
+  at::Tensor qk, v;  // [B,H,N,D], [B,H,N,M]
+  int64_t chunk;     // positions in a chunk
+  bool causal;
+  std::optional<at::Tensor> key_lengths;  // int64 [B]
+  bool trax;                              // the profile: trax, otherwise fast-transformers
+};
+
+// What the forward pass returns, and the backward pass takes.
+struct LshForward {
+  at::Tensor output;       // [B,H,N,M] in the dtype of qk
+  at::Tensor log_sum_exp;  // float64 [B,H,R,N]: of each row in each round, by position
+  at::Tensor order;        // int64 [B,H,R,N]: the positions in the order of (bucket, position), hidden ones last
+};
+
+// Computes LSH attention and its gradients without composing them of ATen operations.
 class LshImplementation {
  public:
-  using Tensor = at::Tensor;
   virtual ~LshImplementation() = default;
 
-  // As records have it: "avx512".
+  // As in options and records: "avx512".
   virtual std::string name() const = 0;
-  virtual std::tuple<Tensor, Tensor, Tensor> forward(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk,
-                                                     bool causal, const std::optional<Tensor>& key_lengths, bool trax,
-                                                     at::OptionalIntArrayRef bucket_factors) const = 0;
-  // shares [B·H,R,N], float64: what of the output comes from each round.
-  virtual std::tuple<Tensor, Tensor> backward(const Tensor& gradient, const Tensor& qk, const Tensor& v, const Tensor& output,
-                                              const std::optional<Tensor>& key_lengths, const Tensor& log_sum_exp,
-                                              const Tensor& order, const Tensor& shares, int64_t chunk, bool causal,
-                                              bool trax) const = 0;
+
+  // rotations and bucket_factors: as of lsh_buckets().
+  virtual LshForward forward(const LshArguments& arguments, const at::Tensor& rotations,
+                             at::OptionalIntArrayRef bucket_factors) const = 0;
+  // grad_qk and grad_v. shares: float64 [B·H,R,N], the share of each round in the output.
+  virtual std::tuple<at::Tensor, at::Tensor> backward(const LshArguments& arguments, const at::Tensor& grad_output,
+                                                      const LshForward& result, const at::Tensor& shares) const = 0;
+
+  // The memory that it uses at most beside its inputs, results included, for predictions.
+  virtual double peak_bytes(const Problem& problem, int64_t rounds, bool trax, bool backward) const = 0;
 };
 
-// What is asked of an implementation.
-struct LshRequest {
-  std::string wanted;  // "auto", "composed" (null), or a name
-  at::ScalarType dtype;
-  c10::DeviceType device;
-  int64_t head_dim, value_dim;
-};
+// The CPU's implementations are "avx512", "avx2" and "portable" (attn/lsh/cpu/implementation.h), CUDA's is "cuda"
+// (attn/lsh/cuda/implementation.cpp).
+using LshRegistry = ImplementationRegistry<LshImplementation, ImplementationRequest>;
+LshRegistry& lsh_implementations();
 
-// The one that was asked for, or null: "composed", and "auto" where there is none. On the CPU: see find_lsh_kernels(); on CUDA
-// "cuda": see attn/lsh/cuda/implementation.cpp. Throws c10::ValueError when it cannot be had.
-const LshImplementation* find_lsh(const LshRequest& request);
-
-// Those of libattn-cuda.so, which makes them known when it is loaded; null for "auto" where there is none.
-using FindLsh = const LshImplementation* (*)(const LshRequest& request);
-void set_cuda_lsh(FindLsh find);
-
-// What "auto" chooses, or the one named: "composed" (of ATen operations: null), "portable", "avx2", "avx512". Automatic are
-// the kernels of the best instruction set for float32 and bfloat16 and the portable ones for float64; other types and devices
-// are composed. Throws c10::ValueError when the named kernels cannot be had for this type or device.
-const LshKernels* find_lsh_kernels(const std::string& wanted, at::ScalarType dtype, c10::DeviceType device);
-
-}  // namespace attn::kernels
+}  // namespace attn

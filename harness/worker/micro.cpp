@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "attn/cpu/instruction_set.h"
-#include "attn/linear/implementation.h"
+#include "attn/linear/cpu/implementation.h"
 #include "attn/registry.h"
 #include "harness/schema/machine.h"
 #include "harness/worker/cpu/block_cache.h"
@@ -99,14 +99,14 @@ void step(benchmark::State& state, const std::string& name, int64_t heads) {
   count(state, cost.flops, cost.min_bytes);
 }
 
-void step_alone(benchmark::State& state, attn::kernels::InstructionSet set, int64_t heads) {
-  using namespace attn::kernels;
+void step_alone(benchmark::State& state, attn::cpu::InstructionSet set, int64_t heads) {
+  using namespace attn::cpu;
   const auto dim = state.range(0);
-  const auto& kernels = *find_linear_kernels(name_of(set), "elu", at::kFloat, at::kCPU);
+  const auto& kernels = *find_linear_kernels({{name_of(set), at::kFloat, at::kCPU, dim, dim}, attn::FeatureMapKind::elu});
   ceilings();
   const auto s = at::zeros({heads, dim, dim}), z = at::zeros({heads, dim}), token = at::randn({heads, dim}),
              output = at::empty({heads, dim});
-  std::vector<LinearHead> all(static_cast<size_t>(heads));
+  std::vector<LinearHeadParams> all(static_cast<size_t>(heads));
   for (size_t h = 0; h < all.size(); ++h) {
     const auto row = [&](const at::Tensor& x) { return Rows{x.data_ptr<float>() + int64_t(h) * dim, dim}; };
     auto& head = all[h];
@@ -138,7 +138,7 @@ void register_calls() {
         cases.push_back({name, protocol, causal, at::kBFloat16, 8});
         cases.push_back({name, protocol, causal, at::kFloat, 1});
       }
-      for (const auto set : attn::kernels::available_instruction_sets())
+      for (const auto set : attn::cpu::available_instruction_sets())
         cases.push_back({std::string("linear:kernel=") + name_of(set), protocol, causal, at::kFloat, 8});
     }
   }
@@ -161,7 +161,7 @@ void register_steps() {
           ->Arg(64)
           ->Unit(benchmark::kMicrosecond)
           ->UseRealTime();
-    for (const auto set : attn::kernels::available_instruction_sets())
+    for (const auto set : attn::cpu::available_instruction_sets())
       benchmark::RegisterBenchmark(("kernel/" + std::string(name_of(set)) + "/step/heads:" + std::to_string(heads)).c_str(),
                                    [=](benchmark::State& state) { step_alone(state, set, heads); })
           ->Arg(32)

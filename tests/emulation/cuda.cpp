@@ -27,7 +27,7 @@
 #endif
 
 #ifdef ATTN_OWN_SWITCH
-// Saves what a callee must keep, leaves the stack pointer in *from, and goes on with the stack `to`.
+// Saves the registers that a callee must preserve, stores the stack pointer in *from, and continues on the stack `to`.
 extern "C" void attn_switch_stacks(void** from, void* to);
 asm(R"(
 .text
@@ -63,7 +63,7 @@ enum class State { ready, at_barrier, at_exchange, done };
 
 void run_thread();
 
-// A stack of its own to run a thread on.
+// A stack on which one thread of a block runs.
 class Fibre {
  public:
   Fibre() {
@@ -81,7 +81,7 @@ class Fibre {
     ASAN_UNPOISON_MEMORY_REGION(stack_ + sysconf(_SC_PAGESIZE), kStackBytes - size_t(sysconf(_SC_PAGESIZE)));
 #endif
 #ifdef ATTN_OWN_SWITCH
-    // As if run_thread had been called: its return address, which the stack is aligned above, and six registers.
+    // The stack looks as if run_thread had been called: a return address, above which the stack is aligned, and six registers.
     auto* top = reinterpret_cast<void**>(stack_ + kStackBytes) - 1;
     *top = nullptr;
     *--top = reinterpret_cast<void*>(&run_thread);
@@ -96,7 +96,7 @@ class Fibre {
   }
   char* stack() const { return stack_; }
 
-  // From the scheduler to this fibre, until it comes back.
+  // Switches from the scheduler to this fibre, and returns when the fibre leaves.
   void enter() {
 #ifdef ATTN_ASAN
     void* fake = nullptr;
@@ -124,7 +124,7 @@ class Fibre {
 #endif
     arrived();
   }
-  // First thing on the fibre.
+  // Called first whenever the fibre gets control.
   void arrived() {
 #ifdef ATTN_ASAN
     __sanitizer_finish_switch_fiber(fake_, &scheduler_stack_, &scheduler_stack_size_);
@@ -155,15 +155,15 @@ struct Copy {
 struct Thread {
   Place place;
   State state = State::ready;
-  std::vector<Copy> copies;                // since the last group ended
-  std::deque<std::vector<Copy>> groups{};  // not waited for
-  unsigned mask = 0;                       // of the exchange that it waits in
-  unsigned exchanges = 0;                  // how many it has been through: the parity says where in the buffer the next one is
+  std::vector<Copy> copies;                // begun since the last group ended
+  std::deque<std::vector<Copy>> groups{};  // that the thread has not waited for
+  unsigned mask = 0;                       // of the exchange in which the thread waits
+  unsigned exchanges = 0;                  // completed; the parity chooses the buffer of the next one
 };
 
 struct Warp {
   unsigned arrived = 0;
-  alignas(16) char given[2][kWarp * kMostExchanged];
+  alignas(16) char given[2][kWarp * kMaxExchanged];
 };
 
 class Block {
@@ -219,7 +219,7 @@ class Block {
     const unsigned lane = current_ % kWarp;
     if ((mask >> lane & 1) == 0) throw std::runtime_error("a lane that is not in the mask of its exchange");
     char* given = warp.given[mine.exchanges++ % 2];
-    if (bytes > 0) std::memcpy(given + lane * kMostExchanged, value, bytes);
+    if (bytes > 0) std::memcpy(given + lane * kMaxExchanged, value, bytes);
     warp.arrived |= 1u << lane;
     mine.mask = mask;
     wait(State::at_exchange);
@@ -245,7 +245,7 @@ class Block {
  private:
   Thread& thread() { return threads_[current_]; }
 
-  // Whether any thread may go on that could not before.
+  // Lets threads continue whose barrier or exchange is complete. Returns whether there were any.
   bool release() {
     bool any = false;
     for (size_t w = 0; w < warps_.size(); ++w) {
@@ -253,7 +253,7 @@ class Block {
       const auto end = std::min(threads_.size(), (w + 1) * kWarp);
       for (size_t t = w * kWarp; t < end; ++t) {
         if (threads_[t].state != State::at_exchange) continue;
-        // Lanes that the warp does not have, or that are through, are not waited for: a mask may name them.
+        // A mask may name lanes that the warp does not have. The others do not wait for them.
         unsigned expected = threads_[t].mask;
         for (unsigned l = 0; l < kWarp; ++l)
           if (w * kWarp + l >= end) expected &= ~(1u << l);
@@ -322,7 +322,7 @@ void run_grid(dim3 grid, dim3 size, size_t shared_bytes, const std::function<voi
   for (unsigned z = 0; z < grid.z; ++z)
     for (unsigned y = 0; y < grid.y; ++y)
       for (unsigned x = 0; x < grid.x; ++x) {
-        // Its own allocation each time: a sanitizer then sees accesses behind its end.
+        // Allocated for each block, so that a sanitizer sees accesses beyond its end.
         void* memory = nullptr;
         if (posix_memalign(&memory, 128, std::max<size_t>(shared_bytes, 1)) != 0) throw std::bad_alloc();
         const std::unique_ptr<char, decltype(&std::free)> shared(static_cast<char*>(memory), &std::free);

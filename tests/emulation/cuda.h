@@ -1,11 +1,12 @@
-// Runs CUDA kernels on the CPU, so that tests without a GPU go through the kernels' own source: blocks one after another, the
-// threads of a block as fibres that switch where they wait for each other. What attn/cuda/device.h includes in the place
-// of the CUDA toolkit.
+// Runs CUDA kernels on the CPU, so that tests without a GPU execute the kernels' own source. attn/cuda/device.h includes this
+// header in the place of the CUDA toolkit. Blocks run one after another; the threads of a block are fibres that switch where they
+// wait for each other.
 //
-// Kernels get: threadIdx, blockIdx, blockDim, gridDim; __syncthreads, __syncwarp; the shuffles and votes of whole or partial
-// warps; atomics; shared memory that is filled with 0xCD before each block and ends where it was asked to end. A barrier that
-// some threads never reach is an error that says which. Threads run in the order that set_thread_order() says: a missing barrier
-// shows in one order or another, so tests run several. Not shown are races that no such order brings out.
+// Kernels can use threadIdx, blockIdx, blockDim and gridDim; __syncthreads and __syncwarp; the shuffles and votes of whole or
+// partial warps; atomics; and shared memory, which is filled with 0xCD before each block and ends exactly at the size that was
+// asked for. A barrier that some threads never reach is an error that says which threads wait where. Threads run in the order
+// that set_thread_order() sets: a missing barrier gives wrong results in one order or another, so tests run several. Races that
+// no such order brings out are not found.
 #pragma once
 
 #include <cmath>
@@ -39,14 +40,16 @@ struct uint4 {
 
 namespace attn::emulation {
 
-// What the emulated GPU has of them; it runs one block after another all the same.
+// How many multiprocessors the emulated GPU claims to have. It runs one block after another nevertheless.
 int64_t multiprocessors();
 void set_multiprocessors(int64_t count);
-// In the place of CUB's radix sort.
+// The fewest positions in a split of linear attention: so few that tests split short sequences.
+constexpr int64_t kMinSplit = 64;
+// Takes the place of CUB's radix sort.
 void sort_by_lowest_bits(const uint64_t* keys, uint64_t* sorted, int64_t count, int bits);
 
 enum class ThreadOrder { forward, backward, shuffled };
-// Of what runs from now on.
+// Sets the order of threads in the kernels that run from now on.
 void set_thread_order(ThreadOrder order, uint64_t seed = 0);
 
 // Runs `thread` once for each thread of each block. Throws std::runtime_error when threads wait for others that never come.
@@ -58,20 +61,20 @@ struct Place {
 const Place& place();
 char* shared_bytes();
 void wait_for_block();
-constexpr size_t kMostExchanged = 64;
-// Each lane of `mask` gives `bytes` bytes and sees, in the result, what the others gave: lane l at l·kMostExchanged. Valid until
-// the lane's next exchange but one.
+constexpr size_t kMaxExchanged = 64;
+// Each lane of `mask` gives `bytes` bytes. The result holds what all lanes gave, lane l's bytes at l·kMaxExchanged; it is valid
+// until the lane's next exchange but one.
 const char* exchange(unsigned mask, const void* value, size_t bytes);
 
-// Asynchronous copies of the current thread: made when it waits for them, so that what is read too early is not there yet.
-// `from` null: zeros.
+// Asynchronous copies of the current thread. They are made when the thread waits for them, so that a kernel that reads too early
+// does not find the data. A null `from` stands for zeros.
 void copy_later(void* to, const void* from, size_t bytes);
 void end_copy_group();
 void wait_for_copies(size_t groups_left);
 
 template <class T>
 const T& given_by(const char* exchanged, unsigned lane) {
-  return *reinterpret_cast<const T*>(exchanged + lane * kMostExchanged);
+  return *reinterpret_cast<const T*>(exchanged + lane * kMaxExchanged);
 }
 
 inline unsigned lane() {
@@ -91,7 +94,7 @@ inline void __syncwarp(unsigned mask = ~0u) { attn::emulation::exchange(mask, nu
 
 template <class T>
 T __shfl_sync(unsigned mask, T value, unsigned source, unsigned width = 32) {
-  static_assert(sizeof(T) <= attn::emulation::kMostExchanged && std::is_trivially_copyable_v<T>);
+  static_assert(sizeof(T) <= attn::emulation::kMaxExchanged && std::is_trivially_copyable_v<T>);
   const auto first = attn::emulation::lane() / width * width;
   return attn::emulation::given_by<T>(attn::emulation::exchange(mask, &value, sizeof value), first + source % width);
 }
@@ -120,7 +123,7 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
 inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) == mask; }
 
-// Blocks and threads run one at a time, so that plain operations are atomic.
+// Threads run one at a time, so plain operations are atomic.
 template <class T>
 T atomicAdd(T* to, std::type_identity_t<T> value) {
   const T before = *to;

@@ -1,4 +1,4 @@
-// The emulation itself: what CUDA kernels rely on is there, and what they must not do is seen.
+// Tests of the emulation itself: it provides what CUDA kernels rely on, and detects what they must not do.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -126,7 +126,7 @@ TEST(CudaEmulation, ElementsRoundToNearestEven) {
   EXPECT_TRUE(std::isnan(to_float(from_float<Half>(NAN))));
 }
 
-// a [16,K] · b [K,8], both stored either way round.
+// Multiplies a [16,K] and b [K,8], both stored by rows and by columns.
 template <class E, Precision kPrecision>
 void check_product(double tolerance) {
   using F = Fragments<E, kPrecision>;

@@ -1,5 +1,5 @@
-// What the contract of every method does not ask of the CUDA kernels: every dimension they are compiled for, lengths around their
-// chunks, numbers of splits, orders of threads, buckets that are exactly float64's.
+// Tests of the CUDA kernels beyond the contract of every method: every dimension that they are compiled for, lengths around their
+// chunks, numbers of splits, orders of threads, and buckets that are exactly those of float64.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace attn::cuda {
 namespace {
 
-// Forward and backward beside the reference, or nothing where the method rightly refuses.
+// Compares forward and backward with the reference, where the method supports the problem.
 void check(const std::string& spec, at::ScalarType dtype, const Shape& shape, Masking masking, int64_t batch = 2,
            int64_t heads = 2) {
   SCOPED_TRACE(spec + " " + dtype_name(dtype) + " " + text_of(shape) + " " + name_of(masking));
@@ -49,7 +49,7 @@ TEST_P(EmulatedKernels, LengthsThatEndAnywhere) {
 }
 
 TEST_P(EmulatedKernels, EveryNumberOfSplits) {
-  if (GetParam().starts_with("lsh")) return;  // knows none
+  if (GetParam().starts_with("lsh")) return;  // LSH attention has no splits
   for (const int64_t multiprocessors : {1, 2, 3, 5, 100}) {
     SCOPED_TRACE("multiprocessors " + std::to_string(multiprocessors));
     emulation::set_multiprocessors(multiprocessors);
@@ -74,9 +74,8 @@ TEST(EmulatedLinear, EveryMap) {
     for (const auto dtype : kDtypes) check(spec, dtype, {100, 100, 16, 32}, Masking::causal);
 }
 
-// Nothing is hidden, so the composition's zeros hide nothing either.
 TEST(EmulatedLinear, StepsOfEveryDimension) {
-  // Columns for a part of a warp and for more than a block's warps at once; rows for several loads of each lane.
+  // Few columns for one warp, more columns than a block's warps take at once, and more rows than a lane loads at once.
   for (const auto& [head_dim, value_dim] : {std::pair(64, 64), {8, 5}, {130, 24}, {20, 520}})
     for (const auto dtype : kDtypes) {
       SCOPED_TRACE(std::string(dtype_name(dtype)) + " " + std::to_string(head_dim) + " " + std::to_string(value_dim));
@@ -105,7 +104,8 @@ TEST(EmulatedLsh, ANaNReachesTheRowsThatSeeIt) {
 TEST(EmulatedLsh, BucketsAreThoseOfFloat64) {
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
     const auto rotations = draw_rotations(8, 2, 64, 5, at::kCPU);
-    // Moved to where the two best directions of the first round are as good as equal: rounding then decides in float32.
+    // Vectors are moved to where the products with the two best directions of the first round are almost equal, so that rounding
+    // decides in float32.
     auto x = inputs_of(problem_of({1000, 1000, 8, 8}, dtype, Masking::none), Protocol::forward).q.to(at::kDouble);
     const auto directions = rotations.to(at::kDouble).select(1, 0);  // [D, buckets / 2]
     const auto products = at::matmul(x, directions);
@@ -115,8 +115,8 @@ TEST(EmulatedLsh, BucketsAreThoseOfFloat64) {
     const auto apart = chosen.select(3, 0) - chosen.select(3, 1);
     x = x - (x * apart).sum(3, true) / apart.square().sum(3, true) * apart;
     const auto qk = x.to(dtype);
-    const auto* kernel = kernels::find_lsh({"cuda", dtype, at::kCPU, 8, 8});
-    const auto order = std::get<2>(kernel->forward(qk, qk, rotations, 64, false, {}, true, {}));
+    const auto* implementation = lsh_implementations().find({"cuda", dtype, at::kCPU, 8, 8});
+    const auto order = implementation->forward({qk, qk, /*chunk=*/64, /*causal=*/false, {}, /*trax=*/true}, rotations, {}).order;
     EXPECT_TRUE(at::equal(order, at::argsort(lsh_buckets(qk, rotations, {}), /*stable=*/true, /*dim=*/3))) << dtype_name(dtype);
   }
 }

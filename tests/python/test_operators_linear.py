@@ -226,7 +226,7 @@ def test_kernels_agree_with_the_composition(kernel):
 
 def test_a_kernel_that_cannot_be_had_is_refused():
     q, k, v, *_ = arguments("elu")
-    with pytest.raises(ValueError, match="kernel 'neon' is not to be had here"):
+    with pytest.raises(ValueError, match="kernel 'neon' is not available here"):
         torch.ops.attn.linear_attention(q, k, v, True, implementation="neon")
     with pytest.raises(ValueError, match="does not compute feature map 'rff'"):
         projection = torch.ones(8, 4)

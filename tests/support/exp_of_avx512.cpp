@@ -2,6 +2,6 @@
 #include "tests/support/exp_of.h"
 
 void attn::exp_avx512(const float* x, float* to, int64_t count) {
-  using V = kernels::Avx512;
+  using V = cpu::Avx512;
   for (int64_t i = 0; i < count; i += V::kLanes) V::store(to + i, V::exp(V::load(x + i)));
 }

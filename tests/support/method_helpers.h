@@ -55,11 +55,11 @@ inline std::vector<std::string> method_specs() {
         "lsh-composed:rounds=2,chunk=8,buckets=16", "lsh-composed:rounds=2,chunk=8,profile=fast-transformers"})
     specs.push_back(spec);
   // The kernels of the instruction sets that are not chosen on this machine.
-  for (const auto set : kernels::available_instruction_sets()) {
-    if (set == kernels::available_instruction_sets().back()) break;
+  for (const auto set : cpu::available_instruction_sets()) {
+    if (set == cpu::available_instruction_sets().back()) break;
     for (const std::string name : {"linear:", "linear-elu0.1:", "taylor:", "polynomial-2:", "favor:features=24,",
                                    "lsh:rounds=2,chunk=8,buckets=16,", "lsh:rounds=2,chunk=8,profile=fast-transformers,"})
-      specs.push_back(name + "kernel=" + kernels::name_of(set));
+      specs.push_back(name + "kernel=" + cpu::name_of(set));
   }
   return specs;
 }

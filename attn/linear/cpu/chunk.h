@@ -1,235 +1,158 @@
-// Linear attention a chunk of 16 positions at a time: scores of a chunk with itself, reads of a state, rows of tensors.
+// A chunk of 16 positions in buffers: loads of features, values and gradients, and sums over chunks into states.
 #pragma once
 
-#include "attn/linear/cpu/kernels.h"
-#include "attn/cpu/simd.h"
+#include <type_traits>
 
-namespace attn::kernels {
+#include "attn/cpu/products.h"
+#include "attn/linear/cpu/features.h"
+#include "attn/linear/cpu/rows.h"
+#include "attn/linear/cpu/scales.h"
+
+namespace attn::cpu {
 namespace {
 
-constexpr int kTokens = 16;  // positions a chunk
+// V are the vectors of an instruction set, E the tensors' element type, Map the feature map (features.h).
+template <class V, class E, class Map>
+class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
+ protected:
+  static constexpr bool kScales = std::is_same_v<Map, Favor>;
+  static constexpr int64_t kNormalizers = kScales ? 2 : 1;  // numbers that `normalizer` has for a position
+  using Base = LinearScales<V, kScales>;
+  using Base::b_;
+  using Base::multiply;
+  using Base::p_;
+  using Base::raise_scale;
+  using Base::scalar_exp;
+  using Base::scale_keys;
+  using Base::scale_of;
+  using Base::set_state_scales;
+  using Base::square_root;
 
-// scores[j][i] = Σ_d left[d][i] · right[j][d], d < depth, for 16 i and `kRows` j; and, if kMore, more[i] from one further row.
-template <class V, int kRows, bool kMore = false>
-inline void score_rows(const float* left, const float* right, int64_t right_stride, int64_t depth, float* scores,
-                       const float* further = nullptr, float* more = nullptr) {
-  constexpr int kVectors = kTokens / V::kLanes;
-  typename V::F sum[kRows + kMore][kVectors];
-#pragma GCC unroll 32
-  for (int j = 0; j < kRows + kMore; ++j)
-#pragma GCC unroll 2
-    for (int c = 0; c < kVectors; ++c) sum[j][c] = V::zero();
-  for (int64_t d = 0; d < depth; ++d) {
-    typename V::F x[kVectors];
-#pragma GCC unroll 2
-    for (int c = 0; c < kVectors; ++c) x[c] = V::load(left + d * kTokens + c * V::kLanes);
-#pragma GCC unroll 32
-    for (int j = 0; j < kRows + kMore; ++j) {
-      const auto y = V::all(kMore && j == kRows ? further[d] : right[j * right_stride + d]);
-#pragma GCC unroll 2
-      for (int c = 0; c < kVectors; ++c) sum[j][c] = V::fma(x[c], y, sum[j][c]);
-    }
+ public:
+  // `memory` has room for LinearScratch::size() numbers.
+  LinearChunk(const LinearHeadParams& params, void* memory) : Base(params, memory) {}
+
+  template <bool kTransposed>
+  void add_keys(int64_t begin, int64_t end, float* state, float* z) {
+    for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
+      load_keys(first, count);
+      add_chunk_keys<kTransposed>(state, z, b_.v, b_.values);
+    });
   }
-#pragma GCC unroll 32
-  for (int j = 0; j < kRows; ++j)
-#pragma GCC unroll 2
-    for (int c = 0; c < kVectors; ++c) V::store(scores + j * kTokens + c * V::kLanes, sum[j][c]);
-  if constexpr (kMore)
-    for (int c = 0; c < kVectors; ++c) V::store(more + c * V::kLanes, sum[kRows][c]);
-}
 
-// The triangle that row i of a causal chunk sees: columns j ≤ i, or from the other side j ≥ i.
-enum class Triangle { lower, upper };
-
-// Scores of a chunk with itself: [16][16], row j for what is seen, column i for who sees. And, if it is there, those of one
-// further row: more[i].
-template <class V>
-inline void scores_of(const float* left, const float* right, int64_t right_stride, int64_t depth, float* scores,
-                      const float* further = nullptr, float* more = nullptr) {
-  if constexpr (V::kLanes == 16) {
-    if (further) score_rows<V, 16, true>(left, right, right_stride, depth, scores, further, more);
-    else score_rows<V, 16>(left, right, right_stride, depth, scores);
-  } else {
-    for (int j = 0; j < kTokens; j += 4)
-      score_rows<V, 4>(left, right + j * right_stride, right_stride, depth, scores + j * kTokens);
-    if (further) score_rows<V, 1>(left, further, 0, depth, more);
+  void add_queries(int64_t begin, int64_t end, float* r, float* y) {
+    for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
+      load_queries(first, count);
+      load_scaled_gradients(first, count);
+      add_chunk_queries(r, y);
+    });
   }
-}
 
-// Zeros outside the triangle.
-template <class V, Triangle kTriangle>
-inline void keep_triangle(float* scores) {
-#pragma GCC unroll 16
-  for (int j = 0; j < kTokens; ++j)
-    for (int c = 0; c < kTokens; c += V::kLanes) {
-      float* p = scores + j * kTokens + c;
-      const int64_t n = kTriangle == Triangle::lower ? j - c : j - c + 1;
-      const int64_t bound = n < 0 ? 0 : n > V::kLanes ? V::kLanes : n;
-      V::store(p, V::keep(V::load(p), kTriangle == Triangle::lower ? V::from(bound) : V::first(bound)));
-    }
-}
+ protected:
+  template <class Work>
+  static void for_each_chunk(int64_t begin, int64_t end, const Work& work) {
+    for (int64_t first = begin; first < end; first += kChunk) work(first, end - first < kChunk ? end - first : int64_t{kChunk});
+  }
 
-// out[i] = Σ_d left[d][i] · x[d] for 16 i.
-template <class V>
-inline void dot_rows(const float* left, const float* x, int64_t depth, float* out) {
-  score_rows<V, 1>(left, x, 0, depth, out);
-}
+  // ---------------------------------------------------------- loads
 
-// What a tile of kRows tokens and kColumns vectors of the output is made from.
-struct ReadTile {
-  const float* left;  // [depth][16]
-  const float* state;
-  int64_t depth, width;
-  const float* scores;  // [16][16], or null when nothing of the own chunk is seen
-  const float* values;  // [16][value_stride], `width` columns
-  int64_t value_stride;
-  float* partial;        // [16][width], for states that are read in parts
-  bool resumed = false;  // whether partial holds the sum of the parts before
-};
-
-// Σ_d left[d][i] · state[d] + Σ_j scores[j][i] · values[j], for the tokens i0 … i0 + kRows − 1, columns from m on. The
-// pairs outside the triangle are left out, not multiplied by zero: what they hold may be NaN.
-template <class V, int kRows, int kColumns, Triangle kTriangle, class Store>
-inline void read_tile(const ReadTile& t, int i0, int64_t m, const Store& store) {
-  typename V::F sum[kRows][kColumns];
-#pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i)
-#pragma GCC unroll 8
-    for (int c = 0; c < kColumns; ++c)
-      sum[i][c] = t.resumed ? V::load(t.partial + (i0 + i) * t.width + m + c * V::kLanes) : V::zero();
-  const auto add_row = [&](const float* row, const float* factors) __attribute__((always_inline)) {
-    typename V::F x[kColumns];
-#pragma GCC unroll 8
-    for (int c = 0; c < kColumns; ++c) x[c] = V::load(row + c * V::kLanes);
-#pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i) {
-      const auto factor = V::all(factors[i]);
-#pragma GCC unroll 8
-      for (int c = 0; c < kColumns; ++c) sum[i][c] = V::fma(factor, x[c], sum[i][c]);
-    }
-  };
-  const float* state = t.state + m;
-  const float* left = t.left + i0;
-  for (int64_t d = 0; d < t.depth; ++d) add_row(state + d * t.width, left + d * kTokens);
-  if (t.scores) {
-    const float* values = t.values + m;
-    if constexpr (kTriangle == Triangle::lower) {
-      for (int j = 0; j < i0; ++j) add_row(values + j * t.value_stride, t.scores + j * kTokens + i0);
+  // Loads rows of q or k as features, with zeros from row `count` on. Maps of whole rows also leave the rows themselves in x, and
+  // maps with scales the scales of the 16 rows in `scales`. No more than `height` rows are needed.
+  void load_features(const Rows& rows, int64_t first, int64_t count, int64_t height, float* x, float* phi, float* scales) {
+    if constexpr (!kScales) {
+      apply_map<V, E, Map>(rows, first, count, p_.head_dim, p_.feature_count, b_.features, ahead_, x, b_.dims, phi, height);
+      return;
     } else {
-      for (int j = i0 + kRows; j < kTokens; ++j) add_row(values + j * t.value_stride, t.scores + j * kTokens + i0);
-    }
-#pragma GCC unroll 8
-    for (int j = 0; j < kRows; ++j) {
-      typename V::F x[kColumns];
-#pragma GCC unroll 8
-      for (int c = 0; c < kColumns; ++c) x[c] = V::load(values + (i0 + j) * t.value_stride + c * V::kLanes);
-#pragma GCC unroll 8
-      for (int i = 0; i < kRows; ++i) {
-        if (kTriangle == Triangle::lower ? i < j : i > j) continue;
-        const auto factor = V::all(t.scores[(i0 + j) * kTokens + i0 + i]);
-#pragma GCC unroll 8
-        for (int c = 0; c < kColumns; ++c) sum[i][c] = V::fma(factor, x[c], sum[i][c]);
+      load_rows<V, E>(rows, first, count, p_.head_dim, x, b_.dims, ahead_);
+      product<V, false>(x, b_.dims, 1, static_cast<const float*>(p_.projection_transposed), b_.features, (height + 3) / 4 * 4,
+                        p_.head_dim, b_.features, phi, b_.features);
+      const float root = square_root(float(p_.feature_count)), half = 0.5f / square_root(float(p_.head_dim));
+      for (int64_t i = 0; i < kChunk; ++i, x += b_.dims, phi += b_.features) {
+        scales[i] = float(kNoScale);
+        if (i >= count) {
+          for (int64_t c = 0; c < b_.features; c += V::kLanes) V::store(phi + c, V::zero());
+          continue;
+        }
+        auto largest = V::all(-__builtin_inff());
+        for (int64_t c = 0; c < b_.features; c += V::kLanes)
+          largest = V::max(V::choose(lanes_before<V>(p_.feature_count, c), V::load(phi + c), largest), largest);
+        const float max = V::largest(largest);
+        scales[i] = max - half * dot<V>(x, x, padded(p_.head_dim));
+        for (int64_t c = 0; c < b_.features; c += V::kLanes) {
+          const auto e = V::div(V::exp(V::sub(V::load(phi + c), V::all(max))), V::all(root));
+          V::store(phi + c, V::keep(e, lanes_before<V>(p_.feature_count, c)));
+        }
       }
     }
   }
-#pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i)
-#pragma GCC unroll 8
-    for (int c = 0; c < kColumns; ++c) store(i0 + i, m + c * V::kLanes, sum[i][c]);
-}
-
-// All 16 tokens, all columns. `store(i, m, x)` takes a vector of row i from column m on.
-template <class V, Triangle kTriangle, class Store>
-inline void read_all_tiles(const ReadTile& t, const Store& store) {
-  constexpr int kRows = 4, kColumns = V::kLanes == 16 ? 4 : 2;
-  int64_t m = 0;
-  for (; m + kColumns * V::kLanes <= t.width; m += kColumns * V::kLanes)
-    for (int i = 0; i < kTokens; i += kRows) read_tile<V, kRows, kColumns, kTriangle>(t, i, m, store);
-  if constexpr (kColumns == 4) {
-    const auto rest = (t.width - m) / V::kLanes;
-    for (int i = 0; rest > 0 && i < kTokens; i += kRows) {
-      if (rest == 1) read_tile<V, kRows, 1, kTriangle>(t, i, m, store);
-      if (rest == 2) read_tile<V, kRows, 2, kTriangle>(t, i, m, store);
-      if (rest == 3) read_tile<V, kRows, 3, kTriangle>(t, i, m, store);
+  void load_queries(int64_t first, int64_t count) { load_features(p_.q, first, count, kChunk, b_.q, b_.phi, b_.query_scales); }
+  // Features and values of hidden keys are zeros. Without values, these are only fetched, for the chunk ahead.
+  void load_keys(int64_t first, int64_t count, bool with_values = true) {
+    const auto visible = count_before(p_.visible_keys, first, count);
+    load_features(p_.k, first, visible, kChunk, b_.k, b_.kappa, b_.key_scales);
+    if (with_values) return load_rows<V, E>(p_.v, first, visible, p_.value_dim, b_.v, b_.values, ahead_);
+    const E* next = static_cast<const E*>(p_.v.data) + (first + ahead_) * p_.v.stride;
+    for (int64_t i = 0; i < kChunk; ++i) prefetch_row<0>(next + i * p_.v.stride, p_.value_dim);
+  }
+  // Entries of a row of q or k as they were given, for the gradients of maps that work entry by entry.
+  typename V::F entries(const Rows& rows, int64_t row, int64_t column) const {
+    const E* from = static_cast<const E*>(rows.data) + row * rows.stride + column;
+    const int64_t rest = p_.head_dim - column;
+    return rest >= V::kLanes ? V::load(from) : V::load(from, V::first(rest < 0 ? 0 : rest));
+  }
+  // Loads g′, δ and, into b_.lanes, 1/normalizer; with scales also the scales of the states that the queries saw.
+  void load_scaled_gradients(int64_t first, int64_t count) {
+    load_rows<V, E>(p_.grad_output, first, count, p_.value_dim, b_.g, b_.values, ahead_);
+    const float* normalizer = static_cast<const float*>(p_.normalizer) + first * kNormalizers;
+    const float* delta = static_cast<const float*>(p_.grad_normalizer) + first;
+    for (int64_t i = 0; i < kChunk; ++i) {
+      b_.lanes[i] = i < count ? 1 / normalizer[i * kNormalizers] : 0;
+      b_.grad_normalizer[i] = i < count ? delta[i] : 0;
+      if constexpr (kScales) b_.state_scales[i + 1] = i < count ? normalizer[i * kNormalizers + 1] : -float(kNoScale);
+      if (i < count)
+        for (int64_t c = 0; c < b_.values; c += V::kLanes)
+          V::store(b_.g + i * b_.values + c, V::mul(V::load(b_.g + i * b_.values + c), V::all(b_.lanes[i])));
     }
   }
-}
 
-// A state beyond the first-level cache goes in parts that fit it, each read by all tiles.
-template <class V, Triangle kTriangle, class Store>
-inline void read_rows(ReadTile t, const Store& store) {
-  constexpr int64_t kPart = 128;
-  while (t.depth > 2 * kPart) {
-    auto part = t;
-    part.depth = kPart, part.scores = nullptr;
-    read_all_tiles<V, kTriangle>(
-        part, [&](int64_t row, int64_t column, typename V::F sum)
-                  __attribute__((always_inline)) { V::store(t.partial + row * t.width + column, sum); });
-    t.left += kPart * kTokens, t.state += kPart * t.width, t.depth -= kPart;
-    t.resumed = true;
-  }
-  read_all_tiles<V, kTriangle>(t, store);
-}
+  // ---------------------------------------------------------- sums into a state
 
-// ------------------------------------------------------------ rows of tensors
-
-// Chunks are read a page at a time, where the hardware's prefetching begins anew: so the kernels fetch two chunks ahead.
-// Addresses beyond a tensor are harmless here.
-template <int kWrite, class E>
-inline void prefetch_row(const E* row, int64_t dim) {
-  for (const char *p = reinterpret_cast<const char*>(row), *end = reinterpret_cast<const char*>(row + dim); p < end; p += 64)
-    __builtin_prefetch(p, kWrite, 2);
-}
-
-// `height` rows [width] in float32, zeros where there is no element and in rows from `count` on; fetches the rows that are
-// `ahead` of them.
-template <class V, class E>
-inline void load_rows(const Rows& rows, int64_t begin, int64_t count, int64_t dim, float* to, int64_t width, int64_t ahead,
-                      int64_t height = kTokens) {
-  const E* from = static_cast<const E*>(rows.data) + begin * rows.stride;
-  const int64_t whole = dim / V::kLanes * V::kLanes;
-  const auto rest = V::first(dim - whole);
-  for (int64_t t = 0; t < height; ++t, from += rows.stride, to += width) {
-    int64_t c = 0;
-    if (t < count) {
-      prefetch_row<0>(from + ahead * rows.stride, dim);
-      for (; c < whole; c += V::kLanes) V::store(to + c, V::load(from + c));
-      if (c < dim) V::store(to + c, V::load(from + c, rest)), c += V::kLanes;
+  // Adds the loaded keys to S, or transposed to T, and to Z.
+  template <bool kTransposed>
+  void add_chunk_keys(float* state, float* z, const float* values, int64_t value_stride) {
+    if constexpr (kScales) {
+      set_state_scales(scale_of(z));
+      const float factor = raise_scale(z, b_.state_scales[kChunk]);
+      multiply(state, b_.features * b_.values, factor), multiply(z, b_.features, factor);
+      scale_keys(scale_of(z));
     }
-    for (; c < width; c += V::kLanes) V::store(to + c, V::zero());
-  }
-}
-
-// Where a tile's vectors go: rows of a tensor, those from `count` on nowhere.
-template <class V, class E>
-struct RowStore {
-  E* to;
-  int64_t stride, dim, count;
-
-  RowStore(const Rows& rows, int64_t begin, int64_t size, int64_t width, int64_t ahead)
-      : to(static_cast<E*>(rows.data) + begin * rows.stride), stride(rows.stride), dim(width), count(size) {
-    for (int64_t i = 0; ahead != 0 && i < size; ++i) prefetch_row<1>(to + (i + ahead) * stride, dim);
+    if constexpr (kTransposed)
+      product<V, true>(b_.v, 1, b_.values, b_.kappa, b_.features, b_.values, kChunk, b_.features, state, b_.features);
+    else product<V, true>(b_.kappa, 1, b_.features, values, value_stride, b_.features, kChunk, b_.values, state, b_.values);
+    add_sum_of_rows<V>(b_.kappa, b_.features, z);
   }
 
-  inline void operator()(int64_t row, int64_t column, typename V::F x) const {
-    if (row >= count) return;
-    if (column + V::kLanes <= dim) V::store(to + row * stride + column, x);
-    else if (column < dim) V::store(to + row * stride + column, x, V::first(dim - column));
+  // Adds the loaded queries to R and Y.
+  void add_chunk_queries(float* r, float* y) {
+    if constexpr (kScales) {
+      float scale = scale_of(y);
+      for (int i = 1; i <= kChunk; ++i)
+        if (-b_.state_scales[i] > scale) scale = -b_.state_scales[i];
+      const float factor = raise_scale(y, scale);
+      multiply(r, b_.features * b_.values, factor), multiply(y, b_.features, factor);
+      for (int i = 0; i < kChunk; ++i)
+        scale_row<V>(b_.phi + i * b_.features, b_.features, scalar_exp(-b_.state_scales[i + 1] - scale));
+    }
+    product<V, true>(b_.phi, 1, b_.features, b_.g, b_.values, b_.features, kChunk, b_.values, r, b_.values);
+    for (int64_t c = 0; c < b_.features; c += V::kLanes) {
+      auto sum = V::load(y + c);
+      for (int t = 0; t < kChunk; ++t) sum = V::fma(V::all(b_.grad_normalizer[t]), V::load(b_.phi + t * b_.features + c), sum);
+      V::store(y + c, sum);
+    }
   }
+
+  int64_t ahead_ = 2 * kChunk;  // how far ahead of the positions the kernels fetch; 0: they do not
 };
 
-// to[c] += Σ_t x[t][c]
-template <class V>
-inline void add_sum_of_rows(const float* x, int64_t width, float* to) {
-  for (int64_t c = 0; c < width; c += V::kLanes) {
-    auto even = V::load(to + c), odd = V::zero();
-    for (int t = 0; t < kTokens; t += 2) {
-      even = V::add(even, V::load(x + t * width + c));
-      odd = V::add(odd, V::load(x + (t + 1) * width + c));
-    }
-    V::store(to + c, V::add(even, odd));
-  }
-}
-
 }  // namespace
-}  // namespace attn::kernels
+}  // namespace attn::cpu

@@ -1,12 +1,12 @@
-// Feature maps on vectors.
+// The feature maps of linear attention on vectors.
 #pragma once
 
-#include "attn/linear/cpu/chunk.h"
+#include "attn/linear/cpu/rows.h"
 
-namespace attn::kernels {
+namespace attn::cpu {
 namespace {
 
-// Maps that go entry by entry: φ(x) and, from x, φ(x) and the gradient of φ, the gradient of x.
+// Maps that work entry by entry: apply() is φ(x); gradient() is the gradient of x, from x, φ(x) and the gradient of φ(x).
 template <class V>
 struct Elu {
   static constexpr bool kEntrywise = true;
@@ -30,22 +30,24 @@ struct Elu01 {
 template <class V>
 struct Relu {
   static constexpr bool kEntrywise = true;
-  static typename V::F apply(typename V::F x) { return V::max(V::zero(), x); }  // NaN stays NaN
+  static typename V::F apply(typename V::F x) {
+    return V::max(V::zero(), x);
+  }  // NaN stays NaN, as max() returns its second argument then
   static typename V::F gradient(typename V::F x, typename V::F, typename V::F g) {
     return V::choose(V::greater(x, V::zero()), g, V::zero());
   }
 };
 
-// Maps of whole rows, the same two for one row. Rows of x have kPadding zeros and more behind their `dim` entries, those of
-// φ at least as many places more than features; what is written there does not matter.
+// Maps of whole rows, with the same two functions for one row. At least kPadding zeros follow the `dim` entries of x, and φ has
+// room for at least kPadding numbers after the features; what is written there does not matter.
 template <class V>
 struct Taylor {
   static constexpr bool kEntrywise = false;
-  static constexpr float kShortest = 1e-12f;
+  static constexpr float kMinLength = 1e-12f;
 
   static float length_of(const float* x, int64_t dim) {
     const float length = __builtin_sqrtf(dot<V>(x, x, padded(dim)));
-    return length < kShortest ? kShortest : length;
+    return length < kMinLength ? kMinLength : length;
   }
   static void apply(const float* x, int64_t dim, float* phi) {
     const auto length = V::all(length_of(x, dim));
@@ -64,7 +66,7 @@ struct Polynomial2 {
   static constexpr bool kEntrywise = false;
   static constexpr float kRootHalf = 0.70710678f;
 
-  // x̃ is kept in the features themselves: 1, x̃, then for each a the products with b ≥ a.
+  // With x̃ = x/D^¼ the features are 1, x̃, and then for each a the products x̃_a x̃_b with b ≥ a.
   static float scale_of(int64_t dim) { return 1 / __builtin_sqrtf(__builtin_sqrtf(float(dim))); }
   static void apply(const float* x, int64_t dim, float* phi) {
     const auto scale = V::all(scale_of(dim));
@@ -81,37 +83,39 @@ struct Polynomial2 {
   static void gradient(const float* x, const float*, const float* g, int64_t dim, float* to) {
     const float scale = scale_of(dim);
     for (int64_t d = 0; d < dim; ++d) to[d] = g[1 + d];
-    const float* of_products = g + 1 + dim;
+    const float* grad_products = g + 1 + dim;
     for (int64_t a = 0; a < dim; ++a) {
       const float at_a = x[a] * scale;
-      float sum = of_products[0] * at_a * (2 * kRootHalf);
+      float sum = grad_products[0] * at_a * (2 * kRootHalf);
       auto sums = V::zero();
       int64_t b = a + 1;
       for (; b + V::kLanes <= dim; b += V::kLanes) {
-        const auto h = V::load(of_products + b - a);
+        const auto h = V::load(grad_products + b - a);
         sums = V::fma(h, V::load(x + b), sums);
         V::store(to + b, V::fma(h, V::all(at_a), V::load(to + b)));
       }
       for (; b < dim; ++b) {
-        sum += of_products[b - a] * x[b] * scale;
-        to[b] += of_products[b - a] * at_a;
+        sum += grad_products[b - a] * x[b] * scale;
+        to[b] += grad_products[b - a] * at_a;
       }
       to[a] += sum + V::sum(sums) * scale;
-      of_products += dim - a;
+      grad_products += dim - a;
     }
     for (int64_t d = 0; d < dim; ++d) to[d] *= scale;
   }
 };
 
-// FAVOR+: exp(ωx̃ − ‖x̃‖²/2)/√F with the row's largest exponent as its scale. The products with ω are a chunk's affair, Linear's.
+// FAVOR+: exp(ωx̃ − ‖x̃‖²/2)/√F, with the row's largest exponent as its scale. LinearChunk computes it, for the rows of a chunk at
+// once.
 struct Favor {
   static constexpr bool kEntrywise = false;
 };
 
-// Features of `height` rows, zeros beyond them and in rows from `count` on. Maps of rows get theirs in the buffer x.
+// Writes the features of the rows from `begin` on to phi[height][width], with zeros in columns from `features` on and in rows
+// from `count` on. Maps of whole rows also leave the rows themselves in x[height][x_width]. Fetches the rows that lie `ahead`.
 template <class V, class E, class Map>
 inline void apply_map(const Rows& rows, int64_t begin, int64_t count, int64_t dim, int64_t features, int64_t width, int64_t ahead,
-                      float* x, int64_t x_width, float* phi, int64_t height = kTokens) {
+                      float* x, int64_t x_width, float* phi, int64_t height = kChunk) {
   if constexpr (!Map::kEntrywise) load_rows<V, E>(rows, begin, count, dim, x, x_width, ahead, height);
   const E* from = static_cast<const E*>(rows.data) + begin * rows.stride;
   const int64_t whole = features / V::kLanes * V::kLanes;
@@ -132,4 +136,4 @@ inline void apply_map(const Rows& rows, int64_t begin, int64_t count, int64_t di
 }
 
 }  // namespace
-}  // namespace attn::kernels
+}  // namespace attn::cpu

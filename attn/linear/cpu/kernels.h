@@ -1,96 +1,81 @@
-// Linear attention on the CPU, one (batch entry, head) and one stretch of positions at a time: what each instruction set
-// provides, and linear.cpp puts together.
+// The interface of linear attention's CPU kernels: what each instruction set provides, for one (batch entry, head) and a range of
+// its positions, and what attn/linear/cpu/implementation.cpp puts together.
 //
-// With φ = φ(q), κ = φ(k), g′ = gradient / normalizer and δ the gradient of the normalizer:
-//   S = Σ κ_j v_jᵀ [F,M]   Z = Σ κ_j [F]            over the keys before the stretch, read by the forward
-//   T = Sᵀ [M,F]                                    the same, as the gradient of φ reads it
-//   R = Σ φ_i g′_iᵀ [F,M]  Y = Σ δ_i φ_i [F]        over the queries after the stretch, read by the gradients of κ and v
-// A map with scales has φ = e^c·φ̃, where e^c may be beyond float32. Matrix and vector of a state are then relative to e^scale, a
-// number behind the vector: no smaller than that of any term in it, kNoScale in an empty state. A term of S, T, Z has its key's
-// scale c, one of R and Y has minus the scale of the state that its query saw.
+// With φ = φ(q), κ = φ(k), g′ = grad_output / normalizer and δ the gradient of the normalizer, the states are
+//   S = Σ κ_j v_jᵀ [F,M]   Z = Σ κ_j [F]            over the keys before a range, which the forward pass reads
+//   T = Sᵀ [M,F]           Z                        the same, as the gradient of φ reads it
+//   R = Σ φ_i g′_iᵀ [F,M]  Y = Σ δ_i φ_i [F]        over the queries after a range, which the gradients of κ and v read
+// A map with scales has φ = e^c·φ̃, where e^c may be beyond the range of float32. The matrix and the vector of a state are then
+// relative to e^scale. The state's scale, a number that follows the vector, is at least that of every term, and kNoScale in an
+// empty state. A term of S, T and Z has its key's scale c; a term of R and Y has minus the scale of the state that its query saw.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-namespace attn::kernels {
+#include "attn/cpu/rows.h"
+#include "attn/element_type.h"
+#include "attn/linear/feature_map_kind.h"
 
-// Rows of states and buffers are padded to a multiple of it, with zeros.
-constexpr int64_t kPadding = 16;
-constexpr int64_t padded(int64_t n) { return (n + kPadding - 1) / kPadding * kPadding; }
+namespace attn::cpu {
 
-// As attn/linear/feature_map.h has them.
-enum class LinearFeatures { elu, elu01, relu, taylor, polynomial2, favor };
+constexpr int kChunk = 16;  // positions that the kernels process together
 
-constexpr bool has_scales(LinearFeatures map) { return map == LinearFeatures::favor; }
-constexpr float kNoScale = -1e30f;  // finite, so that differences are; e to any difference from it is 0
+// Whether the kernels compute this feature map.
+constexpr bool computes_feature_map(FeatureMapKind map) { return map != FeatureMapKind::rff; }
 
-enum class Element { float32, float64, bfloat16 };
-
-// Internal to each file: those of vector kernels are compiled for other processors.
-namespace {
-template <class Kernels>
-constexpr const Kernels* by_element(Element element, const Kernels* float32, const Kernels* bfloat16, const Kernels* float64) {
-  if (element == Element::float64) return float64;
-  return element == Element::bfloat16 ? bfloat16 : float32;
-}
-}  // namespace
-
-// Rows of [T,dim], elements of a row side by side.
-struct Rows {
-  void* data = nullptr;
-  int64_t stride = 0;  // in elements
-};
-
-struct LinearHead {
-  LinearFeatures features;
+// One (batch entry, head). Numbers that are not in Rows are in the accumulator dtype: float32, or float64 for float64 elements.
+struct LinearHeadParams {
+  FeatureMapKind map;
   int64_t head_dim, feature_count, value_dim;  // D, F, M
-  int64_t visible_keys;                        // keys from here on are hidden
+  int64_t visible_keys;                        // keys from this position on are hidden
   float epsilon;
-  Rows q, k, v, output, gradient, q_gradient, k_gradient, v_gradient;
-  // In the sums' type. With scales, the normalizers are [N,2]: relative to the scales of query and state, and the state's.
-  void* normalizer;                   // [N]: φ·Z + ε
-  void* normalizer_gradient;          // [N]: δ
-  const void* projection;             // of maps with directions, over D^¼: [F, padded D]
+  Rows q, k, v, output, grad_output, grad_q, grad_k, grad_v;
+  // [N]: φ·Z + ε. With scales [N,2]: relative to the scales of query and state, and the state's scale.
+  void* normalizer;
+  void* grad_normalizer;              // [N]: δ
+  const void* projection;             // for maps with directions, the directions over D^¼: [F, padded D]
   const void* projection_transposed;  // [D, padded F]
 };
 
-// How many numbers a state takes: the matrix, the vector, and the scale with room to keep the next state aligned.
-constexpr int64_t state_size(const LinearHead& h) {
-  return padded(h.feature_count) * (padded(h.value_dim) + 1) + (has_scales(h.features) ? kPadding : 0);
+// How many numbers a state has: the matrix and the vector with padded rows, and the scale with room that keeps the next state
+// aligned.
+constexpr int64_t state_size(const LinearHeadParams& p) {
+  return padded(p.feature_count) * (padded(p.value_dim) + 1) + (has_scales(p.map) ? kPadding : 0);
 }
 
-// States and scratch are of the sums' type: float32, or float64 for float64 elements. Positions are begin ≤ i < end.
+// The kernels of one instruction set for one element type. They work on the positions begin ≤ i < end. States and scratch are in
+// the accumulator dtype; `scratch` has room for scratch_size() numbers.
 struct LinearKernels {
   const char* name;  // as in records: "avx512"
-  int64_t (*scratch_size)(const LinearHead&);
-  // S or T and Z of more keys.
-  void (*add_keys)(const LinearHead&, int64_t begin, int64_t end, void* s, void* z, void* scratch);
-  void (*add_keys_transposed)(const LinearHead&, int64_t begin, int64_t end, void* t, void* z, void* scratch);
-  // Causal: writes outputs and normalizers, and takes the stretch's keys into S and Z.
-  void (*forward)(const LinearHead&, int64_t begin, int64_t end, void* s, void* z, void* scratch);
-  // The same for queries that see all of S and Z, which stay.
-  void (*read)(const LinearHead&, int64_t begin, int64_t end, const void* s, const void* z, void* scratch);
-  // The gradient of q, and δ; causal: takes the stretch's keys into T and Z.
-  void (*backward_queries)(const LinearHead&, int64_t begin, int64_t end, bool causal, void* t, void* z, void* scratch);
-  // R and Y of more queries.
-  void (*add_queries)(const LinearHead&, int64_t begin, int64_t end, void* r, void* y, void* scratch);
-  // The gradients of k and v, from R and Y; causal: takes the stretch's queries into both, the last position first.
-  void (*backward_keys)(const LinearHead&, int64_t begin, int64_t end, bool causal, void* r, void* y, void* scratch);
-  // One token of decoding: row 0 of k and v into S [F,M] and Z [F] with its scale, without padding, then row 0 of the output for
-  // q.
-  void (*step)(const LinearHead&, void* s, void* z, void* scratch);
+  int64_t (*scratch_size)(const LinearHeadParams&);
+  // Add keys to S and Z, or to T and Z.
+  void (*add_keys)(const LinearHeadParams&, int64_t begin, int64_t end, void* s, void* z, void* scratch);
+  void (*add_keys_transposed)(const LinearHeadParams&, int64_t begin, int64_t end, void* t, void* z, void* scratch);
+  // The causal forward pass: writes outputs and normalizers, and adds the range's keys to S and Z.
+  void (*forward)(const LinearHeadParams&, int64_t begin, int64_t end, void* s, void* z, void* scratch);
+  // The forward pass of queries that see all keys in S and Z, which do not change.
+  void (*read)(const LinearHeadParams&, int64_t begin, int64_t end, const void* s, const void* z, void* scratch);
+  // Writes grad_q and δ. With the causal mask it also adds the range's keys to T and Z.
+  void (*backward_queries)(const LinearHeadParams&, int64_t begin, int64_t end, bool causal, void* t, void* z, void* scratch);
+  // Adds queries to R and Y.
+  void (*add_queries)(const LinearHeadParams&, int64_t begin, int64_t end, void* r, void* y, void* scratch);
+  // Writes grad_k and grad_v. With the causal mask it also adds the range's queries to R and Y, the last position first.
+  void (*backward_keys)(const LinearHeadParams&, int64_t begin, int64_t end, bool causal, void* r, void* y, void* scratch);
+  // One decoding step: adds row 0 of k and v to S [F,M] and Z [F], which have no padding here and whose scale follows Z, then
+  // writes row 0 of the output.
+  void (*step)(const LinearHeadParams&, void* s, void* z, void* scratch);
 };
 
-// Null where this build has no such kernels. float32 and bfloat16.
+// The vector kernels, for float32 and bfloat16. Null for other types and where this build has none.
 #ifdef __x86_64__
-const LinearKernels* linear_kernels_avx512(Element element);
-const LinearKernels* linear_kernels_avx2(Element element);
+const LinearKernels* linear_kernels_avx512(ElementType element);
+const LinearKernels* linear_kernels_avx2(ElementType element);
 #else
-inline const LinearKernels* linear_kernels_avx512(Element) { return nullptr; }
-inline const LinearKernels* linear_kernels_avx2(Element) { return nullptr; }
+inline const LinearKernels* linear_kernels_avx512(ElementType) { return nullptr; }
+inline const LinearKernels* linear_kernels_avx2(ElementType) { return nullptr; }
 #endif
-// The plain version, for every type.
-const LinearKernels* linear_kernels_portable(Element element);
+// The portable kernels, for float32, bfloat16 and float64. Null for float16.
+const LinearKernels* linear_kernels_portable(ElementType element);
 
-}  // namespace attn::kernels
+}  // namespace attn::cpu

@@ -1,14 +1,15 @@
-// The plain version: one position after the other, in float64 for float64 tensors and in float32 for others. What the vector
-// kernels are tested against, and what runs where there are none.
+// The portable kernels of linear attention: one position after the other, accumulated in float64 for float64 tensors and in
+// float32 for others. They run where there are no vector kernels.
 #include <c10/util/BFloat16.h>
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "attn/cpu/kernel_table.h"
 #include "attn/linear/cpu/kernels.h"
 
-namespace attn::kernels {
+namespace attn::cpu {
 namespace {
 
 template <class T>
@@ -19,25 +20,25 @@ T length_of(const std::vector<T>& x) {
 }
 
 template <class T>
-std::vector<T> features_of(LinearFeatures map, const std::vector<T>& x) {
+std::vector<T> features_of(FeatureMapKind map, const std::vector<T>& x) {
   auto phi = x;
   switch (map) {
-    case LinearFeatures::elu:
+    case FeatureMapKind::elu:
       for (auto& entry : phi) entry = entry > 0 ? entry + 1 : std::exp(entry);
       break;
-    case LinearFeatures::elu01:
+    case FeatureMapKind::elu01:
       for (auto& entry : phi) entry = entry > 0 ? entry + 1 : T(0.1) * std::exp(entry) + T(0.9);
       break;
-    case LinearFeatures::relu:
+    case FeatureMapKind::relu:
       for (auto& entry : phi) entry = entry > 0 || std::isnan(entry) ? entry : T(0);
       break;
-    case LinearFeatures::taylor: {
+    case FeatureMapKind::taylor: {
       const T length = length_of(x);
       for (auto& entry : phi) entry /= length;
       phi.insert(phi.begin(), T(1));
       break;
     }
-    case LinearFeatures::polynomial2: {
+    case FeatureMapKind::polynomial2: {
       const T scale = 1 / std::sqrt(std::sqrt(T(x.size())));
       for (auto& entry : phi) entry *= scale;
       phi.insert(phi.begin(), T(1));
@@ -45,68 +46,70 @@ std::vector<T> features_of(LinearFeatures map, const std::vector<T>& x) {
         for (size_t b = a; b < x.size(); ++b) phi.push_back(x[a] * x[b] * scale * scale * (a == b ? std::sqrt(T(0.5)) : T(1)));
       break;
     }
-    case LinearFeatures::favor: break;  // Linear::features
+    case FeatureMapKind::favor:  // PortableLinear::features() computes it
+    case FeatureMapKind::rff: break;
   }
   return phi;
 }
 
-// Of x, from the gradient of its features.
+// The gradient of x, from that of its features.
 template <class T>
-std::vector<T> gradient_of(LinearFeatures map, const std::vector<T>& x, const std::vector<T>& of_phi) {
-  auto gradient = of_phi;
+std::vector<T> gradient_of(FeatureMapKind map, const std::vector<T>& x, const std::vector<T>& grad_phi) {
+  auto gradient = grad_phi;
   switch (map) {
-    case LinearFeatures::elu:
+    case FeatureMapKind::elu:
       for (size_t d = 0; d < x.size(); ++d) gradient[d] *= x[d] > 0 ? T(1) : std::exp(x[d]);
       break;
-    case LinearFeatures::elu01:
+    case FeatureMapKind::elu01:
       for (size_t d = 0; d < x.size(); ++d) gradient[d] *= x[d] > 0 ? T(1) : T(0.1) * std::exp(x[d]);
       break;
-    case LinearFeatures::relu:
+    case FeatureMapKind::relu:
       for (size_t d = 0; d < x.size(); ++d) gradient[d] = x[d] > 0 ? gradient[d] : T(0);
       break;
-    case LinearFeatures::taylor: {
+    case FeatureMapKind::taylor: {
       const T length = length_of(x);
       T along = 0;
-      for (size_t d = 0; d < x.size(); ++d) along += x[d] / length * of_phi[1 + d];
+      for (size_t d = 0; d < x.size(); ++d) along += x[d] / length * grad_phi[1 + d];
       gradient.erase(gradient.begin());
       for (size_t d = 0; d < x.size(); ++d) gradient[d] = (gradient[d] - x[d] / length * along) / length;
       break;
     }
-    case LinearFeatures::polynomial2: {
+    case FeatureMapKind::polynomial2: {
       const T scale = 1 / std::sqrt(std::sqrt(T(x.size())));
-      gradient.assign(of_phi.begin() + 1, of_phi.begin() + 1 + int64_t(x.size()));
+      gradient.assign(grad_phi.begin() + 1, grad_phi.begin() + 1 + int64_t(x.size()));
       size_t next = 1 + x.size();
       for (size_t a = 0; a < x.size(); ++a)
         for (size_t b = a; b < x.size(); ++b) {
-          const T of_product = of_phi[next++] * scale * (a == b ? std::sqrt(T(0.5)) : T(1));
-          gradient[a] += of_product * x[b];
-          gradient[b] += of_product * x[a];
+          const T grad_product = grad_phi[next++] * scale * (a == b ? std::sqrt(T(0.5)) : T(1));
+          gradient[a] += grad_product * x[b];
+          gradient[b] += grad_product * x[a];
         }
       for (auto& entry : gradient) entry *= scale;
       break;
     }
-    case LinearFeatures::favor: break;  // Linear::through_map
+    case FeatureMapKind::favor:  // PortableLinear::gradient_of_row() computes it
+    case FeatureMapKind::rff: break;
   }
   return gradient;
 }
 
-// E: elements of the tensors, T: of states and sums.
+// E is the tensors' element type, T the accumulator dtype. The functions are those of LinearKernels.
 template <class E, class T>
-class Linear {
+class PortableLinear {
  public:
-  explicit Linear(const LinearHead& head)
-      : h_(head),
-        features_(padded(head.feature_count)),
-        values_(padded(head.value_dim)),
-        map_(head.features),
-        scales_(has_scales(head.features)) {}
+  explicit PortableLinear(const LinearHeadParams& params)
+      : p_(params),
+        features_(padded(params.feature_count)),
+        values_(padded(params.value_dim)),
+        map_(params.map),
+        scales_(has_scales(params.map)) {}
 
-  // S [F,M] or, transposed, T [M,F]; Z.
+  // Adds keys to S [F,M] or, transposed, to T [M,F], and to Z.
   void add_keys(int64_t begin, int64_t end, bool transposed, T* state, T* z) {
-    for (int64_t j = begin; j < std::min(end, h_.visible_keys); ++j) {
-      auto [kappa, scale] = features(h_.k, j);
-      const auto v = row(h_.v, j, h_.value_dim);
-      multiply(kappa, share(scale, state, z));
+    for (int64_t j = begin; j < std::min(end, p_.visible_keys); ++j) {
+      auto [kappa, scale] = features(p_.k, j);
+      const auto v = row(p_.v, j, p_.value_dim);
+      multiply(kappa, factor_in_state(scale, state, z));
       if (transposed) add_outer(v, kappa, features_, state);
       else add_outer(kappa, v, values_, state);
       for (size_t f = 0; f < kappa.size(); ++f) z[f] += kappa[f];
@@ -122,33 +125,33 @@ class Linear {
 
   void read(int64_t begin, int64_t end, const T* s, const T* z) {
     for (int64_t i = begin; i < end; ++i) {
-      const auto [phi, scale] = features(h_.q, i);
-      const T epsilon = scales_ ? T(h_.epsilon) * std::exp(-(scale + z[features_])) : T(h_.epsilon);
+      const auto [phi, scale] = features(p_.q, i);
+      const T epsilon = scales_ ? T(p_.epsilon) * std::exp(-(scale + z[features_])) : T(p_.epsilon);
       const T total = dot(phi, z) + epsilon;
-      if (h_.normalizer) set_normalizer(i, total, z);
-      auto numerator = product(phi, s, values_, h_.value_dim);
+      if (p_.normalizer) set_normalizer(i, total, z);
+      auto numerator = product(phi, s, values_, p_.value_dim);
       for (auto& x : numerator) x /= total;
-      store(h_.output, i, numerator);
+      store(p_.output, i, numerator);
     }
   }
 
   void backward_queries(int64_t begin, int64_t end, bool causal, T* t, T* z) {
     for (int64_t i = begin; i < end; ++i) {
       if (causal) add_keys(i, i + 1, true, t, z);
-      const auto phi = features(h_.q, i).phi;
-      auto of_phi = product(scaled_gradient(i), t, features_, h_.feature_count);
-      const T delta = -dot(phi, of_phi.data()) / normalizer(i);
-      static_cast<T*>(h_.normalizer_gradient)[i] = delta;
-      for (size_t f = 0; f < of_phi.size(); ++f) of_phi[f] += delta * z[f];
-      store(h_.q_gradient, i, through_map(h_.q, i, of_phi));
+      const auto phi = features(p_.q, i).phi;
+      auto grad_phi = product(scaled_gradient(i), t, features_, p_.feature_count);
+      const T delta = -dot(phi, grad_phi.data()) / normalizer(i);
+      static_cast<T*>(p_.grad_normalizer)[i] = delta;
+      for (size_t f = 0; f < grad_phi.size(); ++f) grad_phi[f] += delta * z[f];
+      store(p_.grad_q, i, gradient_of_row(p_.q, i, grad_phi));
     }
   }
 
   void add_queries(int64_t begin, int64_t end, T* r, T* y) {
     for (int64_t i = begin; i < end; ++i) {
-      auto phi = features(h_.q, i).phi;
-      if (scales_) multiply(phi, share(-state_scale(i), r, y));
-      const T delta = static_cast<const T*>(h_.normalizer_gradient)[i];
+      auto phi = features(p_.q, i).phi;
+      if (scales_) multiply(phi, factor_in_state(-state_scale(i), r, y));
+      const T delta = static_cast<const T*>(p_.grad_normalizer)[i];
       add_outer(phi, scaled_gradient(i), values_, r);
       for (size_t f = 0; f < phi.size(); ++f) y[f] += delta * phi[f];
     }
@@ -157,25 +160,25 @@ class Linear {
   void backward_keys(int64_t begin, int64_t end, bool causal, T* r, T* y) {
     for (int64_t j = end - 1; j >= begin; --j) {
       if (causal) add_queries(j, j + 1, r, y);
-      if (j >= h_.visible_keys) {
-        store(h_.k_gradient, j, Vector(size_t(h_.head_dim)));
-        store(h_.v_gradient, j, Vector(size_t(h_.value_dim)));
+      if (j >= p_.visible_keys) {
+        store(p_.grad_k, j, Vector(size_t(p_.head_dim)));
+        store(p_.grad_v, j, Vector(size_t(p_.value_dim)));
         continue;
       }
-      const auto [kappa, scale] = features(h_.k, j);
+      const auto [kappa, scale] = features(p_.k, j);
       const T factor = scales_ ? std::exp(scale + y[features_]) : T(1);
-      auto of_v = product(kappa, r, values_, h_.value_dim);
-      multiply(of_v, factor);
-      store(h_.v_gradient, j, of_v);
-      const auto v = row(h_.v, j, h_.value_dim);
-      Vector of_kappa(static_cast<size_t>(h_.feature_count));
-      for (size_t f = 0; f < of_kappa.size(); ++f) of_kappa[f] = factor * (dot(v, r + int64_t(f) * values_) + y[f]);
-      store(h_.k_gradient, j, through_map(h_.k, j, of_kappa));
+      auto grad_v = product(kappa, r, values_, p_.value_dim);
+      multiply(grad_v, factor);
+      store(p_.grad_v, j, grad_v);
+      const auto v = row(p_.v, j, p_.value_dim);
+      Vector grad_kappa(static_cast<size_t>(p_.feature_count));
+      for (size_t f = 0; f < grad_kappa.size(); ++f) grad_kappa[f] = factor * (dot(v, r + int64_t(f) * values_) + y[f]);
+      store(p_.grad_k, j, gradient_of_row(p_.k, j, grad_kappa));
     }
   }
 
   void step(T* s, T* z) {
-    features_ = h_.feature_count, values_ = h_.value_dim;
+    features_ = p_.feature_count, values_ = p_.value_dim;
     forward(0, 1, s, z);
   }
 
@@ -194,51 +197,52 @@ class Linear {
     T scale = 0;
   };
   Features features(const Rows& rows, int64_t i) const {
-    const auto x = row(rows, i, h_.head_dim);
-    if (map_ != LinearFeatures::favor) return {features_of(map_, x)};
-    Vector exponents(static_cast<size_t>(h_.feature_count));
-    const T* direction = static_cast<const T*>(h_.projection);
-    for (auto& exponent : exponents) exponent = dot(x, direction), direction += padded(h_.head_dim);
+    const auto x = row(rows, i, p_.head_dim);
+    if (map_ != FeatureMapKind::favor) return {features_of(map_, x)};
+    Vector exponents(static_cast<size_t>(p_.feature_count));
+    const T* direction = static_cast<const T*>(p_.projection);
+    for (auto& exponent : exponents) exponent = dot(x, direction), direction += padded(p_.head_dim);
     const T largest = *std::max_element(exponents.begin(), exponents.end());
-    for (auto& exponent : exponents) exponent = std::exp(exponent - largest) / std::sqrt(T(h_.feature_count));
-    return {exponents, largest - dot(x, x.data()) / (2 * std::sqrt(T(h_.head_dim)))};
+    for (auto& exponent : exponents) exponent = std::exp(exponent - largest) / std::sqrt(T(p_.feature_count));
+    return {exponents, largest - dot(x, x.data()) / (2 * std::sqrt(T(p_.head_dim)))};
   }
-  Vector through_map(const Rows& rows, int64_t i, const Vector& of_features) const {
-    const auto x = row(rows, i, h_.head_dim);
-    if (map_ != LinearFeatures::favor) return gradient_of(map_, x, of_features);
-    // Of the exponents ωx̃ − ‖x̃‖²/2.
-    auto of_exponents = features(rows, i).phi;
+  Vector gradient_of_row(const Rows& rows, int64_t i, const Vector& grad_features) const {
+    const auto x = row(rows, i, p_.head_dim);
+    if (map_ != FeatureMapKind::favor) return gradient_of(map_, x, grad_features);
+    // The exponents are ωx̃ − ‖x̃‖²/2.
+    auto grad_exponents = features(rows, i).phi;
     T sum = 0;
-    for (size_t f = 0; f < of_exponents.size(); ++f) sum += of_exponents[f] *= of_features[f];
-    auto gradient = product(of_exponents, static_cast<const T*>(h_.projection), padded(h_.head_dim), h_.head_dim);
-    for (size_t d = 0; d < x.size(); ++d) gradient[d] -= x[d] * sum / std::sqrt(T(h_.head_dim));
+    for (size_t f = 0; f < grad_exponents.size(); ++f) sum += grad_exponents[f] *= grad_features[f];
+    auto gradient = product(grad_exponents, static_cast<const T*>(p_.projection), padded(p_.head_dim), p_.head_dim);
+    for (size_t d = 0; d < x.size(); ++d) gradient[d] -= x[d] * sum / std::sqrt(T(p_.head_dim));
     return gradient;
   }
   Vector scaled_gradient(int64_t i) const {
-    auto g = row(h_.gradient, i, h_.value_dim);
+    auto g = row(p_.grad_output, i, p_.value_dim);
     for (auto& x : g) x /= normalizer(i);
     return g;
   }
 
   int64_t normalizers() const { return scales_ ? 2 : 1; }
-  T normalizer(int64_t i) const { return static_cast<const T*>(h_.normalizer)[i * normalizers()]; }
-  T state_scale(int64_t i) const { return static_cast<const T*>(h_.normalizer)[i * normalizers() + 1]; }
+  T normalizer(int64_t i) const { return static_cast<const T*>(p_.normalizer)[i * normalizers()]; }
+  T state_scale(int64_t i) const { return static_cast<const T*>(p_.normalizer)[i * normalizers() + 1]; }
   void set_normalizer(int64_t i, T total, const T* z) const {
-    T* to = static_cast<T*>(h_.normalizer) + i * normalizers();
+    T* to = static_cast<T*>(p_.normalizer) + i * normalizers();
     to[0] = total;
     if (scales_) to[1] = z[features_];
   }
-  // What a term of this scale is to be multiplied by in a state, whose scale rises to it first.
-  T share(T scale, T* matrix, T* vector) const {
+  // Raises the state's scale to at least `scale`. Returns the factor of a term of this scale in the state; without scales it
+  // is 1.
+  T factor_in_state(T scale, T* matrix, T* vector) const {
     if (!scales_) return 1;
-    T& of_state = vector[features_];
-    if (scale > of_state) {
-      const T factor = std::exp(of_state - scale);
+    T& current = vector[features_];
+    if (scale > current) {
+      const T factor = std::exp(current - scale);
       for (int64_t i = 0; i < features_ * values_; ++i) matrix[i] *= factor;
       for (int64_t f = 0; f < features_; ++f) vector[f] *= factor;
-      of_state = scale;
+      current = scale;
     }
-    return std::exp(scale - of_state);
+    return std::exp(scale - current);
   }
   static void multiply(Vector& x, T factor) {
     for (auto& entry : x) entry *= factor;
@@ -260,49 +264,49 @@ class Linear {
       for (size_t m = 0; m < b.size(); ++m) state[int64_t(i) * stride + int64_t(m)] += a[i] * b[m];
   }
 
-  LinearHead h_;
+  LinearHeadParams p_;
   int64_t features_, values_;  // padded
-  LinearFeatures map_;
+  FeatureMapKind map_;
   bool scales_;
 };
 
 template <class E, class T>
 constexpr LinearKernels kernels() {
-  using On = Linear<E, T>;
+  using On = PortableLinear<E, T>;
   return {
       "portable",
-      [](const LinearHead&) { return int64_t{0}; },
-      [](const LinearHead& head, int64_t begin, int64_t end, void* s, void* z, void*) {
-        On(head).add_keys(begin, end, false, static_cast<T*>(s), static_cast<T*>(z));
+      [](const LinearHeadParams&) { return int64_t{0}; },
+      [](const LinearHeadParams& params, int64_t begin, int64_t end, void* s, void* z, void*) {
+        On(params).add_keys(begin, end, false, static_cast<T*>(s), static_cast<T*>(z));
       },
-      [](const LinearHead& head, int64_t begin, int64_t end, void* t, void* z, void*) {
-        On(head).add_keys(begin, end, true, static_cast<T*>(t), static_cast<T*>(z));
+      [](const LinearHeadParams& params, int64_t begin, int64_t end, void* t, void* z, void*) {
+        On(params).add_keys(begin, end, true, static_cast<T*>(t), static_cast<T*>(z));
       },
-      [](const LinearHead& head, int64_t begin, int64_t end, void* s, void* z, void*) {
-        On(head).forward(begin, end, static_cast<T*>(s), static_cast<T*>(z));
+      [](const LinearHeadParams& params, int64_t begin, int64_t end, void* s, void* z, void*) {
+        On(params).forward(begin, end, static_cast<T*>(s), static_cast<T*>(z));
       },
-      [](const LinearHead& head, int64_t begin, int64_t end, const void* s, const void* z, void*) {
-        On(head).read(begin, end, static_cast<const T*>(s), static_cast<const T*>(z));
+      [](const LinearHeadParams& params, int64_t begin, int64_t end, const void* s, const void* z, void*) {
+        On(params).read(begin, end, static_cast<const T*>(s), static_cast<const T*>(z));
       },
-      [](const LinearHead& head, int64_t begin, int64_t end, bool causal, void* t, void* z, void*) {
-        On(head).backward_queries(begin, end, causal, static_cast<T*>(t), static_cast<T*>(z));
+      [](const LinearHeadParams& params, int64_t begin, int64_t end, bool causal, void* t, void* z, void*) {
+        On(params).backward_queries(begin, end, causal, static_cast<T*>(t), static_cast<T*>(z));
       },
-      [](const LinearHead& head, int64_t begin, int64_t end, void* r, void* y, void*) {
-        On(head).add_queries(begin, end, static_cast<T*>(r), static_cast<T*>(y));
+      [](const LinearHeadParams& params, int64_t begin, int64_t end, void* r, void* y, void*) {
+        On(params).add_queries(begin, end, static_cast<T*>(r), static_cast<T*>(y));
       },
-      [](const LinearHead& head, int64_t begin, int64_t end, bool causal, void* r, void* y, void*) {
-        On(head).backward_keys(begin, end, causal, static_cast<T*>(r), static_cast<T*>(y));
+      [](const LinearHeadParams& params, int64_t begin, int64_t end, bool causal, void* r, void* y, void*) {
+        On(params).backward_keys(begin, end, causal, static_cast<T*>(r), static_cast<T*>(y));
       },
-      [](const LinearHead& head, void* s, void* z, void*) { On(head).step(static_cast<T*>(s), static_cast<T*>(z)); },
+      [](const LinearHeadParams& params, void* s, void* z, void*) { On(params).step(static_cast<T*>(s), static_cast<T*>(z)); },
   };
 }
 
 }  // namespace
 
-const LinearKernels* linear_kernels_portable(Element element) {
+const LinearKernels* linear_kernels_portable(ElementType element) {
   static const LinearKernels float32 = kernels<float, float>(), float64 = kernels<double, double>(),
                              bfloat16 = kernels<c10::BFloat16, float>();
-  return by_element<LinearKernels>(element, &float32, &bfloat16, &float64);
+  return by_element_type<LinearKernels>(element, &float32, &bfloat16, &float64);
 }
 
-}  // namespace attn::kernels
+}  // namespace attn::cpu

@@ -1,9 +1,9 @@
-#include "attn/linear/cuda/dims.cuh"
+#include "attn/linear/cuda/run.cuh"
 
 namespace attn::cuda {
 
-void run_linear_bfloat16(const LinearCall& call, int dim, Pass pass, cudaStream_t stream) {
-  run_linear<BFloat16, Precision::half_precision>(call, dim, pass, stream);
+void run_linear_bfloat16(const LinearParams& params, int dim, Pass pass, cudaStream_t stream) {
+  run_linear<BFloat16, Precision::half_precision>(params, dim, pass, stream);
 }
 
 }  // namespace attn::cuda

@@ -1,9 +1,9 @@
-#include "attn/linear/cuda/dims.cuh"
+#include "attn/linear/cuda/run.cuh"
 
 namespace attn::cuda {
 
-void run_linear_float16(const LinearCall& call, int dim, Pass pass, cudaStream_t stream) {
-  run_linear<Half, Precision::tf32>(call, dim, pass, stream);
+void run_linear_float16(const LinearParams& params, int dim, Pass pass, cudaStream_t stream) {
+  run_linear<Half, Precision::tf32>(params, dim, pass, stream);
 }
 
 }  // namespace attn::cuda

@@ -1,9 +1,9 @@
-#include "attn/linear/cuda/dims.cuh"
+#include "attn/linear/cuda/run.cuh"
 
 namespace attn::cuda {
 
-void run_linear_float32(const LinearCall& call, int dim, Pass pass, cudaStream_t stream) {
-  run_linear<float, Precision::tf32_three>(call, dim, pass, stream);
+void run_linear_float32(const LinearParams& params, int dim, Pass pass, cudaStream_t stream) {
+  run_linear<float, Precision::tf32_three>(params, dim, pass, stream);
 }
 
 }  // namespace attn::cuda

@@ -1,18 +1,19 @@
-// Linear attention on CUDA, as attn's operators and methods call it. Names as in records:
+// Linear attention on CUDA. These implementations have the names that options and records use:
 //
 //   cuda        tensor cores: bfloat16 as it is, float16 as TF32, float32 as three TF32 products (an error of about 2⁻²¹);
 //               head and value dimensions up to 128, in whole 16 bytes
-//   cuda-tf32   float32 rounded to TF32
-//   cuda-plain  any dimension, float64 too; a block a head, one position after the other
+//   cuda-plain  no tensor cores: any dimension, also float64
+//   cuda-tf32   tensor cores, float32 rounded to TF32
 //
-// "auto" takes the first that can. Feature maps: elu, elu0.1, relu.
+// "auto" chooses cuda where it can compute the problem, and cuda-plain elsewhere.
 #include <ATen/ATen.h>
 
 #include <algorithm>
 
-#include "attn/linear/feature_map.h"
-#include "attn/cuda/current_gpu.h"
+#include "attn/cuda/gpu.h"
 #include "attn/cuda/tensors.h"
+#include "attn/linear/cuda/run.h"
+#include "attn/linear/cuda/splits.h"
 #include "attn/linear/implementation.h"
 
 namespace attn::cuda {
@@ -20,42 +21,41 @@ namespace {
 
 using at::Tensor;
 
-std::optional<LinearMapKind> kind_of(const std::string& map) {
-  if (map == "elu") return LinearMapKind::elu;
-  if (map == "elu0.1") return LinearMapKind::elu01;
-  if (map == "relu") return LinearMapKind::relu;
-  return std::nullopt;
-}
+// The tensors of one call, and the parameters of its kernels, which point into them.
+struct LinearTensors {
+  Tensor q, k, v, key_lengths, grad_output;
+  LinearParams params{};
+  std::vector<Tensor> states;
 
-// The tensors of one call, and the call as kernels take it.
-struct Call {
-  Tensor q, k, v, key_lengths, gradient;
-  LinearCall c{};
-  std::vector<Tensor> kept;  // states
-
-  Call(const Tensor& of_q, const Tensor& of_k, const Tensor& of_v, bool causal, const std::optional<Tensor>& lengths,
-       const kernels::LinearMap& map, double epsilon)
-      : q(with_aligned_rows(of_q)), k(with_aligned_rows(of_k)), v(with_aligned_rows(of_v)) {
-    c.batch = q.size(0), c.heads = q.size(1), c.query_len = q.size(2), c.key_len = k.size(2);
-    c.head_dim = int(q.size(3)), c.value_dim = int(v.size(3)), c.causal = causal;
-    c.map = *kind_of(map.name), c.epsilon = float(epsilon);
-    if (lengths) key_lengths = lengths->contiguous(), c.key_lengths = key_lengths.const_data_ptr<int64_t>();
-    c.q = rows_of(q), c.k = rows_of(k), c.v = rows_of(v);
-    c.split_len = std::max<int64_t>({64, c.query_len, c.key_len}), c.splits = 1;
+  LinearTensors(const Tensor& given_q, const Tensor& given_k, const Tensor& given_v, bool causal,
+                const std::optional<Tensor>& lengths, FeatureMapKind map, double epsilon)
+      : q(with_aligned_rows(given_q)), k(with_aligned_rows(given_k)), v(with_aligned_rows(given_v)) {
+    params.batch = q.size(0), params.heads = q.size(1), params.query_len = q.size(2), params.key_len = k.size(2);
+    params.head_dim = int(q.size(3)), params.value_dim = int(v.size(3)), params.causal = causal;
+    params.map = map, params.epsilon = float(epsilon);
+    if (lengths) key_lengths = lengths->contiguous(), params.key_lengths = key_lengths.const_data_ptr<int64_t>();
+    params.q = strided(q), params.k = strided(k), params.v = strided(v);
+    params.split_len = std::max<int64_t>({64, params.query_len, params.key_len}), params.splits = 1;
   }
-  at::TensorOptions sums() const { return q.options().dtype(q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat); }
+  explicit LinearTensors(const LinearArguments& a, double epsilon = 0)
+      : LinearTensors(a.q, a.k, a.v, a.causal, a.key_lengths, a.map.kind, epsilon) {}
 
-  float* states(int64_t dim) {
-    kept.push_back(at::empty({c.batch * c.heads, c.splits, state_numbers(dim)}, sums()));
-    return kept.back().data_ptr<float>();
+  at::TensorOptions accumulator() const { return q.options().dtype(accumulator_dtype(q.scalar_type())); }
+
+  // Uninitialised states of all splits, for tensor cores.
+  float* split_states(int64_t dim) {
+    states.push_back(at::empty({params.batch * params.heads, params.splits, state_numbers(dim)}, accumulator()));
+    return states.back().data_ptr<float>();
   }
+  // Zeros for a state of each head, for the plain kernels.
   void* plain_states() {
-    kept.push_back(at::zeros({c.batch * c.heads, int64_t(c.head_dim) * c.value_dim + c.head_dim}, sums()));
-    return kept.back().data_ptr();
+    states.push_back(
+        at::zeros({params.batch * params.heads, int64_t(params.head_dim) * params.value_dim + params.head_dim}, accumulator()));
+    return states.back().data_ptr();
   }
 };
 
-class CudaLinear final : public kernels::LinearImplementation {
+class CudaLinear final : public LinearImplementation {
  public:
   enum class Kind { tensor_cores, tf32, plain };
   explicit CudaLinear(Kind kind) : kind_(kind) {}
@@ -64,110 +64,121 @@ class CudaLinear final : public kernels::LinearImplementation {
     return kind_ == Kind::tensor_cores ? "cuda" : kind_ == Kind::tf32 ? "cuda-tf32" : "cuda-plain";
   }
 
-  // Why this cannot, or nothing.
-  std::string why_not(const kernels::LinearRequest& r) const {
-    if (!kind_of(r.feature_map)) return "does not compute feature map '" + r.feature_map + "'";
-    const auto element = element_of(r.dtype);
+  // Why this implementation cannot compute the request; empty when it can.
+  std::string why_not(const LinearRequest& r) const {
+    if (!computes_feature_map(r.map)) return std::string("does not compute feature map '") + feature_map_name(r.map) + "'";
+    const auto element = element_type_of(r.dtype);
     if (!element) return std::string("does not compute in ") + c10::toString(r.dtype);
     if (kind_ == Kind::plain) return "";
-    if (*element == ElementKind::float64) return "does not compute in Double; 'cuda-plain' does";
-    if (kind_ == Kind::tf32 && *element != ElementKind::float32) return "is for float32";
+    if (*element == ElementType::float64) return "does not compute in Double; 'cuda-plain' does";
+    if (kind_ == Kind::tf32 && *element != ElementType::float32) return "is for float32";
     const auto problem = why_not_tiles(r.dtype, r.head_dim, r.value_dim);
     return problem.empty() ? "" : problem + "; 'cuda-plain' takes these";
   }
 
-  std::tuple<Tensor, Tensor> forward(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
-                                     const std::optional<Tensor>& key_lengths, const kernels::LinearMap& map,
-                                     double epsilon) const override {
-    const OnGpuOf gpu(q);
-    Call call(q, k, v, causal, key_lengths, map, epsilon);
-    const auto output = at::empty({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options());
-    const auto normalizer = at::empty({q.size(0), q.size(1), q.size(2), 1}, call.sums());
-    call.c.output = rows_of(output), call.c.normalizer = normalizer.data_ptr();
-    run(call, Pass::forward);
+  std::tuple<Tensor, Tensor> forward(const LinearArguments& a, double epsilon) const override {
+    const OnGpuOf gpu(a.q);
+    LinearTensors tensors(a, epsilon);
+    const auto output = at::empty({a.q.size(0), a.q.size(1), a.q.size(2), a.v.size(3)}, a.q.options());
+    const auto normalizer = at::empty({a.q.size(0), a.q.size(1), a.q.size(2), 1}, tensors.accumulator());
+    tensors.params.output = strided(output), tensors.params.normalizer = normalizer.data_ptr();
+    run(tensors, Pass::forward);
     return {output, normalizer};
   }
 
-  std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& gradient, const Tensor& q, const Tensor& k, const Tensor& v,
-                                              const Tensor& normalizer, bool causal, const std::optional<Tensor>& key_lengths,
-                                              const kernels::LinearMap& map) const override {
-    const OnGpuOf gpu(q);
-    Call call(q, k, v, causal, key_lengths, map, 0);
+  std::tuple<Tensor, Tensor, Tensor> backward(const LinearArguments& a, const Tensor& grad_output,
+                                              const Tensor& normalizer) const override {
+    const OnGpuOf gpu(a.q);
+    LinearTensors tensors(a);
     const auto like = [](const Tensor& x) { return at::empty(x.sizes(), x.options()); };
-    const auto of_q = like(q), of_k = like(k), of_v = like(v), kept = normalizer.contiguous(), delta = like(kept);
-    call.gradient = with_aligned_rows(gradient);
-    call.c.gradient = rows_of(call.gradient), call.c.q_gradient = rows_of(of_q), call.c.k_gradient = rows_of(of_k);
-    call.c.v_gradient = rows_of(of_v), call.c.normalizer = kept.data_ptr(), call.c.normalizer_gradient = delta.data_ptr();
-    run(call, Pass::backward);
-    return {of_q, of_k, of_v};
+    const auto grad_q = like(a.q), grad_k = like(a.k), grad_v = like(a.v);
+    const auto dense_normalizer = normalizer.contiguous(), grad_normalizer = like(dense_normalizer);
+    tensors.grad_output = with_aligned_rows(grad_output);
+    auto& params = tensors.params;
+    params.grad_output = strided(tensors.grad_output);
+    params.grad_q = strided(grad_q), params.grad_k = strided(grad_k), params.grad_v = strided(grad_v);
+    params.normalizer = dense_normalizer.data_ptr(), params.grad_normalizer = grad_normalizer.data_ptr();
+    run(tensors, Pass::backward);
+    return {grad_q, grad_k, grad_v};
   }
 
-  // A pass over all tokens at once, or over some thousands: what it takes beside them is their features.
-  void add(const Tensor& k, const Tensor& v, const Tensor& s, const Tensor& z, const kernels::LinearMap& map) const override {
-    constexpr int64_t kAtOnce = 4096;
-    const auto features = make_feature_map(map.name);
-    for (int64_t begin = 0; begin < k.size(2); begin += kAtOnce) {
+  // Composed: one product over a chunk of tokens, whose features are all that it holds beside them.
+  void add(const Tensor& k, const Tensor& v, const LinearDecodingState& state, const FeatureMapSpec& map) const override {
+    constexpr int64_t kChunk = 4096;
+    const auto features = make_feature_map(map);
+    for (int64_t begin = 0; begin < k.size(2); begin += kChunk) {
       const auto part = [&](const Tensor& x) {
-        return x.narrow(2, begin, std::min(kAtOnce, k.size(2) - begin)).to(s.scalar_type());
+        return x.narrow(2, begin, std::min(kChunk, k.size(2) - begin)).to(state.s.scalar_type());
       };
       const auto kappa = features->apply(part(k).flatten(0, 1)).phi.view({k.size(0), k.size(1), -1, k.size(3)});
-      s.add_(at::matmul(kappa.transpose(2, 3), part(v)));
-      z.add_(kappa.sum(2));
+      state.s.add_(at::matmul(kappa.transpose(2, 3), part(v)));
+      state.z.add_(kappa.sum(2));
     }
   }
 
-  Tensor step(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& s, const Tensor& z, const kernels::LinearMap& map,
+  Tensor step(const Tensor& q, const Tensor& k, const Tensor& v, const LinearDecodingState& state, const FeatureMapSpec& map,
               double epsilon) const override {
     const OnGpuOf gpu(q);
-    Call call(q, k, v, /*causal=*/true, {}, map, epsilon);
+    LinearTensors tensors(q, k, v, /*causal=*/true, {}, map.kind, epsilon);
     auto output = at::empty({q.size(0), q.size(1), 1, v.size(3)}, q.options());
-    call.c.output = rows_of(output);
-    run_linear_step(call.c, *element_of(q.scalar_type()), s.data_ptr(), z.data_ptr(), current_stream());
+    tensors.params.output = strided(output);
+    run_linear_step(tensors.params, *element_type_of(q.scalar_type()), state.s.data_ptr(), state.z.data_ptr(), current_stream());
     return output;
   }
 
+  // On a GPU with as many multiprocessors as an H100 has, since predictions are also made where there is no GPU.
+  double state_numbers(const Problem& p, int64_t, bool) const override {
+    constexpr int64_t kMultiprocessors = 132;
+    const auto heads = p.batch * p.heads;
+    const auto dim = tile_dim(p.head_dim, p.value_dim);
+    if (dim == 0 || p.dtype == at::kDouble) return double(heads) * double(p.head_dim * (p.value_dim + 1));
+    const auto splits = split_positions(heads, std::max(p.query_len, p.key_len), kMultiprocessors).count;
+    return double(heads * splits * cuda::state_numbers(dim));
+  }
+
  private:
-  void run(Call& call, Pass pass) const {
-    auto& c = call.c;
+  void run(LinearTensors& tensors, Pass pass) const {
+    auto& params = tensors.params;
     const auto stream = current_stream();
-    const auto element = *element_of(call.q.scalar_type());
-    const bool backward = pass == Pass::backward;
+    const auto element = *element_type_of(tensors.q.scalar_type());
     if (kind_ == Kind::plain) {
-      auto* states = call.plain_states();
-      return run_linear_plain(c, element, pass, states, backward ? call.plain_states() : nullptr, stream);
+      auto* states = tensors.plain_states();
+      return run_linear_plain(params, element, pass, states, pass == Pass::backward ? tensors.plain_states() : nullptr, stream);
     }
-    const auto splits = split_positions(c.batch * c.heads, std::max(c.query_len, c.key_len), multiprocessors());
-    const int dim = padded_dim(c.head_dim, c.value_dim);
-    c.split_len = splits.length, c.splits = splits.count;
-    if (!c.causal || c.splits > 1) c.states = call.states(dim);
-    if (kind_ == Kind::tf32) return run_linear_tf32(c, dim, pass, stream);
-    if (element == ElementKind::float32) return run_linear_float32(c, dim, pass, stream);
-    if (element == ElementKind::bfloat16) return run_linear_bfloat16(c, dim, pass, stream);
-    run_linear_float16(c, dim, pass, stream);
+    const auto splits =
+        split_positions(params.batch * params.heads, std::max(params.query_len, params.key_len), multiprocessors());
+    const int dim = tile_dim(params.head_dim, params.value_dim);
+    params.split_len = splits.length, params.splits = splits.count;
+    if (!params.causal || params.splits > 1) params.states = tensors.split_states(dim);
+    if (kind_ == Kind::tf32) return run_linear_tf32(params, dim, pass, stream);
+    if (element == ElementType::float32) return run_linear_float32(params, dim, pass, stream);
+    if (element == ElementType::bfloat16) return run_linear_bfloat16(params, dim, pass, stream);
+    run_linear_float16(params, dim, pass, stream);
   }
 
   Kind kind_;
 };
 
-const kernels::LinearImplementation* find(const kernels::LinearRequest& request) {
+const LinearImplementation* find(const LinearRequest& request) {
+  // In the order in which "auto" tries them. cuda-tf32 computes nothing that the first cannot.
   static const CudaLinear all[] = {CudaLinear(CudaLinear::Kind::tensor_cores), CudaLinear(CudaLinear::Kind::plain),
                                    CudaLinear(CudaLinear::Kind::tf32)};
-  for (const auto& one : all) {
-    const auto problem = one.why_not(request);
+  for (const auto& implementation : all) {
+    const auto problem = implementation.why_not(request);
     if (request.wanted == "auto") {
-      if (problem.empty()) return &one;
+      if (problem.empty()) return &implementation;
       continue;
     }
-    if (request.wanted != one.name()) continue;
+    if (request.wanted != implementation.name()) continue;
     TORCH_CHECK_VALUE(problem.empty(), "linear_attention: kernel '", request.wanted, "' ", problem);
-    return &one;
+    return &implementation;
   }
   TORCH_CHECK_VALUE(request.wanted == "auto", "linear_attention: kernel '", request.wanted,
                     "' is not for CUDA; expected auto, cuda, cuda-tf32, cuda-plain or composed");
   return nullptr;
 }
 
-const bool known = (kernels::set_cuda_linear(find), true);
+const bool registered = (linear_implementations().register_gpu(kDeviceType, find), true);
 
 }  // namespace
 }  // namespace attn::cuda

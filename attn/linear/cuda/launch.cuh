@@ -1,43 +1,45 @@
-// Which kernels of linear.cuh run, in what order, for one call.
-//
-// Launch: launch(kernel, blocks, threads, shared bytes, arguments…) puts a kernel on the stream.
+// Which kernels of linear attention run for one pass, and in what order.
 #pragma once
 
-#include "attn/linear/cuda/kernels.cuh"
+#include "attn/cuda/launch.cuh"
+#include "attn/linear/cuda/backward.cuh"
+#include "attn/linear/cuda/forward.cuh"
 #include "attn/linear/cuda/splits.h"
+#include "attn/linear/cuda/states.cuh"
 
 namespace attn::cuda {
 
-template <class S, class Launch>
+template <class S>
 class LinearLaunch {
  public:
-  LinearLaunch(const LinearCall& call, const Launch& launch) : c_(call), launch_(launch) {}
+  LinearLaunch(const LinearParams& params, const OnStream& launch) : params_(params), launch_(launch) {}
 
-  void forward() {
-    sum(/*of_queries=*/false, c_.causal ? Scan::before : Scan::all);
-    launch_(cuda::forward<S>, blocks(), S::kThreads, linear_shared_bytes<S>(3), c_);
+  void forward() const {
+    begin_splits(/*from_queries=*/false, params_.causal ? Scan::before : Scan::all);
+    launch_(cuda::forward<S>, blocks(), S::kThreads, linear_shared_bytes<S>(3), params_);
   }
-  void backward() {
-    sum(/*of_queries=*/false, c_.causal ? Scan::before : Scan::all);
-    launch_(cuda::backward_queries<S>, blocks(), S::kThreads, linear_shared_bytes<S>(4), c_);
-    sum(/*of_queries=*/true, c_.causal ? Scan::behind : Scan::all);
-    launch_(cuda::backward_keys<S>, blocks(), S::kThreads, linear_shared_bytes<S>(4), c_);
+  void backward() const {
+    begin_splits(/*from_queries=*/false, params_.causal ? Scan::before : Scan::all);
+    launch_(cuda::backward_queries<S>, blocks(), S::kThreads, linear_shared_bytes<S>(4), params_);
+    begin_splits(/*from_queries=*/true, params_.causal ? Scan::after : Scan::all);
+    launch_(cuda::backward_keys<S>, blocks(), S::kThreads, linear_shared_bytes<S>(4), params_);
   }
 
  private:
-  int64_t blocks() const { return c_.batch * c_.heads * c_.splits; }
-  void sum(bool of_queries, Scan scan) {
-    if (!c_.states) return;
-    constexpr int64_t kThreads = 256, kNumbers = state_numbers(S::kDim);
-    static_assert(kNumbers % 16 == 0);
-    launch_(sum_states<S>, blocks(), S::kThreads, linear_shared_bytes<S>(2), c_, of_queries);
-    const int64_t numbers = c_.batch * c_.heads * kNumbers;
-    launch_(scan_states, (numbers + kThreads - 1) / kThreads, int(kThreads), size_t{0}, c_.states, kNumbers, c_.splits, numbers,
-            scan);
+  int64_t blocks() const { return params_.batch * params_.heads * params_.splits; }
+  // Computes the states that the splits begin with.
+  void begin_splits(bool from_queries, Scan scan) const {
+    if (!params_.states) return;
+    constexpr int64_t kThreads = 256, kSize = state_numbers(S::kDim);
+    static_assert(kSize % 16 == 0);
+    launch_(sum_states<S>, blocks(), S::kThreads, linear_shared_bytes<S>(2), params_, from_queries);
+    const int64_t numbers = params_.batch * params_.heads * kSize;
+    launch_(scan_states, (numbers + kThreads - 1) / kThreads, int(kThreads), size_t{0}, params_.states, kSize, params_.splits,
+            numbers, scan);
   }
 
-  const LinearCall& c_;
-  const Launch& launch_;
+  const LinearParams& params_;
+  const OnStream& launch_;
 };
 
 }  // namespace attn::cuda

@@ -1,34 +1,41 @@
-// A decoding step of linear attention on the GPU, any dimension: k and v into S and Z, in place, then the output for q.
+// One decoding step of linear attention, for any dimension and element type: adds the token's k and v to S [heads, D, M] and
+// Z [heads, D], in place, and writes the output [heads, M] for its q. `heads` is batch·heads; S and Z are contiguous, in the
+// accumulator dtype.
 //
-// A block a head, a warp a block of 8 columns of S: lane l has column l % 8 and of the rows every fourth from l / 8 on, so that a
-// warp reads whole sectors of 32 bytes. It has 16 rows a lane on the way at a time, the first of them before φ is known.
+// A block takes a head, and each of its warps 8 columns of S at a time. Lane l has column l % 8 and every fourth row, beginning with
+// row l / 8, so that a warp reads whole sectors of 32 bytes. A lane loads 16 rows at a time, the first 16 before the features are
+// known. A block owns this shared memory, in the accumulator dtype:
+//
+//   query, key  [D] each  features of q and k
+//   sums        [D]       Z with the token's key
 #pragma once
 
-#include "attn/linear/cuda/call.h"
-#include "attn/linear/cuda/map.cuh"
+#include "attn/cuda/device.h"
+#include "attn/linear/cuda/feature_map.cuh"
+#include "attn/linear/cuda/params.h"
 
 namespace attn::cuda {
 
-constexpr int kStepColumns = 8;  // of a warp
-constexpr int kStepWarps = 16;   // of a block, at most
+constexpr int kStepColumns = 8;    // of S, a warp
+constexpr int kMaxStepWarps = 16;  // a block
 
 template <class T>
 size_t step_shared_bytes(int head_dim) {
   return sizeof(T) * 3 * size_t(head_dim);
 }
 
-// E: elements of the tensors, T: sums. S [heads, D, M] and Z [heads, D] lie close.
+// E is the tensors' element type, T the accumulator dtype.
 template <class E, class T>
-__global__ void __launch_bounds__(kStepWarps* kWarp) step(LinearCall c, T* s, T* z) {
+__global__ void __launch_bounds__(kMaxStepWarps* kWarp) step(LinearParams params, T* s, T* z) {
   constexpr int kSlices = kWarp / kStepColumns, kRows = 16;
   const int64_t index = blockIdx.x;
-  const int head_dim = c.head_dim, value_dim = c.value_dim, slice = lane() / kStepColumns;
+  const int head_dim = params.head_dim, value_dim = params.value_dim, slice = lane() / kStepColumns;
   s += index * head_dim * value_dim, z += index * head_dim;
-  const auto row = [&](const Tensor4& x) {
-    return static_cast<E*>(x.data) + index / c.heads * x.batch_stride + index % c.heads * x.head_stride;
+  const auto row = [&](const StridedTensor& x) {
+    return static_cast<E*>(x.data) + index / params.heads * x.batch_stride + index % params.heads * x.head_stride;
   };
-  const E *q = row(c.q), *k = row(c.k), *v = row(c.v);
-  E* to = row(c.output);
+  const E *q = row(params.q), *k = row(params.k), *v = row(params.v);
+  E* to = row(params.output);
   auto *query = reinterpret_cast<T*>(shared_memory()), *key = query + head_dim, *sums = key + head_dim;
 
   T x[kRows], value = 0;
@@ -43,19 +50,19 @@ __global__ void __launch_bounds__(kStepWarps* kWarp) step(LinearCall c, T* s, T*
   const int begin = warp() * kStepColumns, columns_of_block = int(blockDim.x) / kWarp * kStepColumns;
   load(begin + lane() % kStepColumns, 0);
   for (int d = thread(); d < head_dim; d += int(blockDim.x)) {
-    query[d] = apply_map(c.map, T(to_float(q[d]))), key[d] = apply_map(c.map, T(to_float(k[d])));
+    query[d] = apply_feature_map(params.map, T(to_float(q[d]))), key[d] = apply_feature_map(params.map, T(to_float(k[d])));
     sums[d] = z[d] += key[d];
   }
   __syncthreads();
   T total = 0;
   for (int d = lane(); d < head_dim; d += kWarp) total += query[d] * sums[d];
-  total = sum_over_lanes(total) + T(c.epsilon);
+  total = sum_over_lanes(total) + T(params.epsilon);
 
-  for (int of_warp = begin; of_warp < value_dim; of_warp += columns_of_block) {
-    const int column = of_warp + lane() % kStepColumns;
+  for (int first_column = begin; first_column < value_dim; first_column += columns_of_block) {
+    const int column = first_column + lane() % kStepColumns;
     T sum = 0;
     for (int first = 0; first < head_dim; first += kRows * kSlices) {
-      if (of_warp > begin || first > 0) load(column, first);
+      if (first_column > begin || first > 0) load(column, first);
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         const int d = first + r * kSlices + slice;

@@ -1,11 +1,11 @@
-#include "attn/lsh/cpu/vector.h"
+#include "attn/lsh/cpu/vector_kernels.h"
 
-namespace attn::kernels {
+namespace attn::cpu {
 
-const LshKernels* lsh_kernels_avx2(Element element) {
+const LshKernels* lsh_kernels_avx2(ElementType element) {
   static constexpr LshKernels float32 = lsh_table<Avx2, float>("avx2");
   static constexpr LshKernels bfloat16 = lsh_table<Avx2, BFloat16>("avx2");
-  return by_element<LshKernels>(element, &float32, &bfloat16, nullptr);
+  return by_element_type<LshKernels>(element, &float32, &bfloat16, nullptr);
 }
 
-}  // namespace attn::kernels
+}  // namespace attn::cpu

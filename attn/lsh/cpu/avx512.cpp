@@ -1,11 +1,11 @@
-#include "attn/lsh/cpu/vector.h"
+#include "attn/lsh/cpu/vector_kernels.h"
 
-namespace attn::kernels {
+namespace attn::cpu {
 
-const LshKernels* lsh_kernels_avx512(Element element) {
+const LshKernels* lsh_kernels_avx512(ElementType element) {
   static constexpr LshKernels float32 = lsh_table<Avx512, float>("avx512");
   static constexpr LshKernels bfloat16 = lsh_table<Avx512, BFloat16>("avx512");
-  return by_element<LshKernels>(element, &float32, &bfloat16, nullptr);
+  return by_element_type<LshKernels>(element, &float32, &bfloat16, nullptr);
 }
 
-}  // namespace attn::kernels
+}  // namespace attn::cpu

@@ -1,5 +1,5 @@
-// The plain version: one query after the other, in float64 for float64 tensors and in float32 for others. What the vector
-// kernels are tested against, and what runs where there are none.
+// The portable kernels of LSH attention: one query after the other, accumulated in float64 for float64 tensors and in float32 for
+// others. They run where there are no vector kernels.
 #include <c10/util/BFloat16.h>
 
 #include <algorithm>
@@ -7,98 +7,99 @@
 #include <limits>
 #include <vector>
 
+#include "attn/cpu/kernel_table.h"
 #include "attn/lsh/cpu/kernels.h"
 
-namespace attn::kernels {
+namespace attn::cpu {
 namespace {
 
-// E: elements of the tensors, T: of sums.
+// E is the tensors' element type, T the accumulator dtype. The functions are those of LshKernels.
 template <class E, class T>
-class Lsh {
+class PortableLsh {
  public:
-  explicit Lsh(const LshHead& head) : h_(head), dim_(padded(head.dim)), values_(padded(head.value_dim)) {}
+  explicit PortableLsh(const LshHeadParams& params) : p_(params), dim_(padded(params.dim)), values_(padded(params.value_dim)) {}
 
   void hash(int64_t begin, int64_t end, const LshRotations& rotations, int32_t* buckets) const {
     const auto columns = rotations.first_half + rotations.second_half;
-    for (int64_t r = 0; r < h_.rounds; ++r) {
-      const double* first = rotations.exact + r * columns * h_.dim;
+    for (int64_t r = 0; r < p_.rounds; ++r) {
+      const double* first = rotations.exact + r * columns * p_.dim;
       for (int64_t i = begin; i < end; ++i) {
-        const E* x = static_cast<const E*>(h_.qk.data) + i * h_.qk.stride;
+        const E* x = static_cast<const E*>(p_.qk.data) + i * p_.qk.stride;
         int64_t bucket = nearest_axis(x, first, rotations.first_half);
         if (rotations.second_half > 0)
-          bucket += 2 * rotations.first_half * nearest_axis(x, first + rotations.first_half * h_.dim, rotations.second_half);
-        buckets[r * h_.length + i] = int32_t(bucket);
+          bucket += 2 * rotations.first_half * nearest_axis(x, first + rotations.first_half * p_.dim, rotations.second_half);
+        buckets[r * p_.length + i] = int32_t(bucket);
       }
     }
   }
 
   void forward(int64_t round, int64_t first, int64_t last) const {
     for (int64_t c = first; c < last; ++c) {
-      const auto chunk = round * h_.chunks + c;
+      const auto chunk = round * p_.chunks + c;
       const auto keys = keys_of(chunk);
       for (const auto position : queries_of(chunk)) {
         const auto row = softmax(position, keys);
-        std::vector<T> output(size_t(h_.value_dim));
+        std::vector<T> output(size_t(p_.value_dim));
         for (size_t j = 0; j < keys.size(); ++j)
           if (row.weights[j] > 0)
             for (size_t m = 0; m < output.size(); ++m) output[m] += row.weights[j] * keys[j].v[m];
         const double total = row.not_a_number ? NAN : row.sees ? double(row.largest) + std::log(double(row.sum)) : -INFINITY;
-        h_.log_sum_exp[round * h_.length + position] = total;
+        p_.log_sum_exp[round * p_.length + position] = total;
         merge(round, position, total, row.sees ? row.sum : T(1), output);
       }
     }
   }
 
-  static void store_sums(const LshHead& h, int64_t begin, int64_t end) {
+  static void store_sums(const LshHeadParams& p, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const T* row = static_cast<T*>(h.sums) + i * padded(h.value_dim);
-      std::copy(row, row + h.value_dim, static_cast<E*>(h.output.data) + i * h.output.stride);
+      const T* row = static_cast<T*>(p.sums) + i * padded(p.value_dim);
+      std::copy(row, row + p.value_dim, static_cast<E*>(p.output.data) + i * p.output.stride);
     }
   }
 
   void backward(int64_t first, int64_t last, const LshGradients& to) const {
     for (int64_t chunk = first; chunk < last; ++chunk) {
       const auto keys = keys_of(chunk);
-      const auto round = chunk / h_.chunks;
+      const auto round = chunk / p_.chunks;
       for (const auto position : queries_of(chunk)) {
         const auto row = softmax(position, keys);
-        if (row.query_not_finite && position >= h_.visible_keys) continue;  // a spoilt row; no gradient comes from there
-        const E* g = static_cast<const E*>(h_.gradient.data) + position * h_.gradient.stride;
-        const T factor = static_cast<const T*>(h_.shares)[round * h_.length + position] / (row.sees ? row.sum : T(1));
-        std::vector<T> of_weights(keys.size());
+        if (row.query_not_finite && position >= p_.visible_keys) continue;  // its row is NaN; no gradient comes from there
+        const E* g = static_cast<const E*>(p_.grad_output.data) + position * p_.grad_output.stride;
+        const T factor = static_cast<const T*>(p_.shares)[round * p_.length + position] / (row.sees ? row.sum : T(1));
+        std::vector<T> grad_weights(keys.size());
         T delta = 0;
         for (size_t j = 0; j < keys.size(); ++j) {
-          for (size_t m = 0; m < keys[j].v.size(); ++m) of_weights[j] += T(g[m]) * keys[j].v[m];
-          if (row.visible[j]) delta += row.weights[j] * factor * of_weights[j];
+          for (size_t m = 0; m < keys[j].v.size(); ++m) grad_weights[j] += T(g[m]) * keys[j].v[m];
+          if (row.visible[j]) delta += row.weights[j] * factor * grad_weights[j];
         }
-        if (h_.trax) delta = gradient_times_output(position);  // the same sum over all rounds
-        else delta *= T(h_.rounds);
+        if (p_.trax) delta = grad_output_times_output(position);  // Σ w (g·v) over all rounds
+        else delta *= T(p_.rounds);
         for (size_t j = 0; j < keys.size(); ++j) {
           if (!row.visible[j]) continue;
-          const T weight = row.weights[j] * factor, of_logit = weight * (of_weights[j] - delta);
-          add(g, h_.value_dim, weight, static_cast<T*>(to.value) + keys[j].position * values_);
-          add(row.x.data(), h_.dim, of_logit, static_cast<T*>(to.key) + keys[j].position * dim_);
-          add(keys[j].key.data(), h_.dim, of_logit, static_cast<T*>(to.query) + position * dim_);
+          const T weight = row.weights[j] * factor, grad_logit = weight * (grad_weights[j] - delta);
+          add(g, p_.value_dim, weight, static_cast<T*>(to.value) + keys[j].position * values_);
+          add(row.x.data(), p_.dim, grad_logit, static_cast<T*>(to.key) + keys[j].position * dim_);
+          add(keys[j].key.data(), p_.dim, grad_logit, static_cast<T*>(to.query) + position * dim_);
         }
       }
     }
   }
 
-  static void store_gradients(const LshHead& h, int64_t begin, int64_t end, const LshGradients& from) {
-    const Lsh on(h);
-    const T root = 1 / std::sqrt(T(h.dim));
+  static void store_gradients(const LshHeadParams& p, int64_t begin, int64_t end, const LshGradients& from) {
+    const PortableLsh on(p);
+    const T root = 1 / std::sqrt(T(p.dim));
     for (int64_t i = begin; i < end; ++i) {
       bool finite = true;
-      const auto x = on.finite_row(h.qk, i, h.dim, finite);
-      const T *of_query = static_cast<T*>(from.query) + i * on.dim_, *of_key = static_cast<T*>(from.key) + i * on.dim_;
+      const auto x = on.finite_row(p.qk, i, p.dim, finite);
+      const T *grad_query = static_cast<T*>(from.query) + i * on.dim_, *grad_key = static_cast<T*>(from.key) + i * on.dim_;
       const T scale = on.key_scale(x);
       T along = 0;
-      for (size_t d = 0; d < x.size(); ++d) along += x[d] * of_key[d];
-      along *= scale * scale * scale / (h.trax ? T(h.dim) : T(1));
-      E* to = static_cast<E*>(h.qk_gradient.data) + i * h.qk_gradient.stride;
-      for (size_t d = 0; d < x.size(); ++d) to[d] = E(of_query[d] + (of_key[d] * scale - x[d] * along) * root);
-      const T* of_value = static_cast<T*>(from.value) + i * on.values_;
-      std::copy(of_value, of_value + h.value_dim, static_cast<E*>(h.v_gradient.data) + i * h.v_gradient.stride);
+      for (size_t d = 0; d < x.size(); ++d) along += x[d] * grad_key[d];
+      along *= scale * scale * scale / (p.trax ? T(p.dim) : T(1));
+      E* to = static_cast<E*>(p.grad_qk.data) + i * p.grad_qk.stride;
+      for (size_t d = 0; d < x.size(); ++d) to[d] = E(grad_query[d] + (grad_key[d] * scale - x[d] * along) * root);
+      const T* grad_value = static_cast<T*>(from.value) + i * on.values_;
+      std::copy(grad_value, grad_value + p.value_dim, static_cast<E*>(p.grad_v.data) + i * p.grad_v.stride);
     }
   }
 
@@ -108,7 +109,7 @@ class Lsh {
     bool finite;
     std::vector<T> key, v;
   };
-  // A query's weights exp(logit − largest) of the keys, their sum, and who is visible.
+  // A query with the weights exp(logit − largest) of its keys, their sum, and which keys are visible.
   struct Row {
     std::vector<T> x, weights;
     std::vector<char> visible;
@@ -117,20 +118,20 @@ class Lsh {
   };
 
   int64_t nearest_axis(const E* x, const double* columns, int64_t count) const {
-    double most = -INFINITY, least = INFINITY;
-    int64_t at_most = 0, at_least = 0;
+    double max = -INFINITY, min = INFINITY;
+    int64_t at_max = 0, at_min = 0;
     for (int64_t c = 0; c < count; ++c) {
       double y = 0;
-      for (int64_t d = 0; d < h_.dim; ++d) y += double(x[d]) * columns[c * h_.dim + d];
-      // ATen's maximum and minimum of what holds a NaN are that NaN.
+      for (int64_t d = 0; d < p_.dim; ++d) y += double(x[d]) * columns[c * p_.dim + d];
+      // The maximum and minimum of numbers with a NaN are that NaN in ATen.
       if (std::isnan(y)) return c + count;
-      if (y > most) most = y, at_most = c;
-      if (y < least) least = y, at_least = c;
+      if (y > max) max = y, at_max = c;
+      if (y < min) min = y, at_min = c;
     }
-    return most >= -least ? at_most : at_least + count;
+    return max >= -min ? at_max : at_min + count;
   }
 
-  // Zeros when an entry is not finite.
+  // A row; zeros where an entry is not finite, and then `finite` is set to false.
   std::vector<T> finite_row(const Rows& rows, int64_t i, int64_t dim, bool& finite) const {
     const E* from = static_cast<const E*>(rows.data) + i * rows.stride;
     std::vector<T> row(from, from + dim);
@@ -142,26 +143,26 @@ class Lsh {
   T key_scale(const std::vector<T>& x) const {
     T squares = 0;
     for (const T entry : x) squares += entry * entry;
-    if (h_.trax) return 1 / std::sqrt(squares / T(h_.dim) + T(kMeanSquareEpsilon));
+    if (p_.trax) return 1 / std::sqrt(squares / T(p_.dim) + T(kMeanSquareEpsilon));
     return squares == 0 ? T(0) : 1 / std::sqrt(squares);
   }
 
   std::vector<int64_t> queries_of(int64_t chunk) const {
-    const auto begin = chunk % h_.chunks * h_.chunk, end = std::min(h_.length, begin + h_.chunk);
-    const int64_t* order = h_.order + chunk / h_.chunks * h_.length;
+    const auto begin = chunk % p_.chunks * p_.chunk, end = std::min(p_.length, begin + p_.chunk);
+    const int64_t* order = p_.order + chunk / p_.chunks * p_.length;
     return {order + begin, order + end};
   }
 
-  // The visible ones of a chunk and the one before.
+  // The visible keys of a chunk and of the chunk before.
   std::vector<Key> keys_of(int64_t chunk) const {
     std::vector<Key> keys;
-    for (const auto source : {chunk, chunk_before(h_, chunk)}) {
+    for (const auto source : {chunk, chunk_before(p_, chunk)}) {
       if (source < 0) continue;
       for (const auto position : queries_of(source)) {
-        if (position >= h_.visible_keys) continue;
+        if (position >= p_.visible_keys) continue;
         bool finite = true;
-        auto x = finite_row(h_.qk, position, h_.dim, finite), v = finite_row(h_.v, position, h_.value_dim, finite);
-        const T scale = key_scale(x) / std::sqrt(T(h_.dim));
+        auto x = finite_row(p_.qk, position, p_.dim, finite), v = finite_row(p_.v, position, p_.value_dim, finite);
+        const T scale = key_scale(x) / std::sqrt(T(p_.dim));
         for (auto& entry : x) entry *= scale;
         keys.push_back({position, finite, std::move(x), std::move(v)});
       }
@@ -172,16 +173,16 @@ class Lsh {
   Row softmax(int64_t position, const std::vector<Key>& keys) const {
     Row row;
     bool finite = true;
-    row.x = finite_row(h_.qk, position, h_.dim, finite);
+    row.x = finite_row(p_.qk, position, p_.dim, finite);
     row.query_not_finite = !finite;
     row.weights.resize(keys.size());
     row.visible.resize(keys.size());
     for (size_t j = 0; j < keys.size(); ++j) {
-      row.visible[j] = !h_.causal || keys[j].position <= position;
+      row.visible[j] = !p_.causal || keys[j].position <= position;
       if (!row.visible[j]) continue;
       T logit = 0;
       for (size_t d = 0; d < row.x.size(); ++d) logit += row.x[d] * keys[j].key[d];
-      if (h_.trax && keys[j].position == position) logit -= T(kOwnPositionPenalty);
+      if (p_.trax && keys[j].position == position) logit -= T(kOwnPositionPenalty);
       row.weights[j] = logit;
       row.largest = std::max(row.largest, logit);
       row.not_a_number |= !keys[j].finite;
@@ -196,29 +197,29 @@ class Lsh {
     return row;
   }
 
-  T gradient_times_output(int64_t position) const {
-    const E* g = static_cast<const E*>(h_.gradient.data) + position * h_.gradient.stride;
-    const E* output = static_cast<const E*>(h_.output.data) + position * h_.output.stride;
+  T grad_output_times_output(int64_t position) const {
+    const E* g = static_cast<const E*>(p_.grad_output.data) + position * p_.grad_output.stride;
+    const E* output = static_cast<const E*>(p_.output.data) + position * p_.output.stride;
     T sum = 0;
-    for (int64_t m = 0; m < h_.value_dim; ++m) sum += T(g[m]) * T(output[m]);
+    for (int64_t m = 0; m < p_.value_dim; ++m) sum += T(g[m]) * T(output[m]);
     return sum;
   }
 
-  // The row of one round into those before it.
+  // Merges a row of one round with the rounds before it.
   void merge(int64_t round, int64_t position, double total, T sum, const std::vector<T>& output) const {
-    T kept = 1, share = std::isnan(total) ? std::numeric_limits<T>::quiet_NaN() : 1 / (sum * T(h_.rounds));
-    if (h_.rounds == 1) {
-      E* row = static_cast<E*>(h_.output.data) + position * h_.output.stride;
+    T previous = 1, share = std::isnan(total) ? std::numeric_limits<T>::quiet_NaN() : 1 / (sum * T(p_.rounds));
+    if (p_.rounds == 1) {
+      E* row = static_cast<E*>(p_.output.data) + position * p_.output.stride;
       for (size_t m = 0; m < output.size(); ++m) row[m] = E(total == -INFINITY ? T(0) : output[m] * share);
       return;
     }
-    if (h_.trax) {
-      const auto joined = RoundShares::join(h_.merged + 2 * position, round == 0, total);
-      kept = T(joined.kept);
+    if (p_.trax) {
+      const auto joined = RoundShares::join(p_.merged + 2 * position, round == 0, total);
+      previous = T(joined.previous);
       share = T(joined.share) / sum;
     }
-    T* row = static_cast<T*>(h_.sums) + position * values_;
-    for (size_t m = 0; m < output.size(); ++m) row[m] = (round == 0 ? T(0) : row[m] * kept) + output[m] * share;
+    T* row = static_cast<T*>(p_.sums) + position * values_;
+    for (size_t m = 0; m < output.size(); ++m) row[m] = (round == 0 ? T(0) : row[m] * previous) + output[m] * share;
   }
 
   template <class X>
@@ -226,32 +227,36 @@ class Lsh {
     for (int64_t d = 0; d < dim; ++d) to[d] += T(x[d]) * factor;
   }
 
-  LshHead h_;
+  LshHeadParams p_;
   int64_t dim_, values_;  // padded
 };
 
 template <class E, class T>
 LshKernels kernels() {
-  using On = Lsh<E, T>;
+  using On = PortableLsh<E, T>;
   return {
       "portable",
-      [](const LshHead&) { return int64_t{0}; },
-      [](const LshHead& head, int64_t begin, int64_t end, const LshRotations& rotations, int32_t* buckets, void*) {
-        On(head).hash(begin, end, rotations, buckets);
+      [](const LshHeadParams&) { return int64_t{0}; },
+      [](const LshHeadParams& params, int64_t begin, int64_t end, const LshRotations& rotations, int32_t* buckets, void*) {
+        On(params).hash(begin, end, rotations, buckets);
       },
-      [](const LshHead& head, int64_t round, int64_t first, int64_t last, void*) { On(head).forward(round, first, last); },
+      [](const LshHeadParams& params, int64_t round, int64_t first, int64_t last, void*) {
+        On(params).forward(round, first, last);
+      },
       On::store_sums,
-      [](const LshHead& head, int64_t first, int64_t last, const LshGradients& to, void*) { On(head).backward(first, last, to); },
+      [](const LshHeadParams& params, int64_t first, int64_t last, const LshGradients& to, void*) {
+        On(params).backward(first, last, to);
+      },
       On::store_gradients,
   };
 }
 
 }  // namespace
 
-const LshKernels* lsh_kernels_portable(Element element) {
+const LshKernels* lsh_kernels_portable(ElementType element) {
   static const LshKernels float32 = kernels<float, float>(), float64 = kernels<double, double>(),
                           bfloat16 = kernels<c10::BFloat16, float>();
-  return by_element<LshKernels>(element, &float32, &bfloat16, &float64);
+  return by_element_type<LshKernels>(element, &float32, &bfloat16, &float64);
 }
 
-}  // namespace attn::kernels
+}  // namespace attn::cpu

@@ -1,9 +1,9 @@
-#include "attn/lsh/cuda/dims.cuh"
+#include "attn/lsh/cuda/run.cuh"
 
 namespace attn::cuda {
 
-void run_lsh_bfloat16(const LshCall& call, int dim, Pass pass, cudaStream_t stream) {
-  run_lsh<BFloat16, Precision::half_precision>(call, dim, pass, stream);
+void run_lsh_bfloat16(const LshParams& params, int dim, Pass pass, cudaStream_t stream) {
+  run_lsh<BFloat16, Precision::half_precision>(params, dim, pass, stream);
 }
 
 }  // namespace attn::cuda

@@ -1,9 +1,9 @@
-#include "attn/lsh/cuda/dims.cuh"
+#include "attn/lsh/cuda/run.cuh"
 
 namespace attn::cuda {
 
-void run_lsh_float32(const LshCall& call, int dim, Pass pass, cudaStream_t stream) {
-  run_lsh<float, Precision::tf32_three>(call, dim, pass, stream);
+void run_lsh_float32(const LshParams& params, int dim, Pass pass, cudaStream_t stream) {
+  run_lsh<float, Precision::tf32_three>(params, dim, pass, stream);
 }
 
 }  // namespace attn::cuda

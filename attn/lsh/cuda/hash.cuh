@@ -1,57 +1,62 @@
-// Buckets of LSH attention, as keys to sort by. A warp takes eight positions; its lanes share the rotation's columns.
+// The hash of LSH attention on CUDA: the bucket of every position in every round, exactly as float64 gives it, as keys to sort.
 //
-// Products are in float32. Where the two largest are closer than rounding can have moved them, the position is hashed again in
-// float64; so buckets are those of float64 always.
+// Products are in float32. Where the largest and the second largest are closer than rounding can have moved them, the position is
+// hashed again in float64. A warp takes 8 positions, and its lanes share the columns of the rotation; a block has 4 warps. Each
+// warp owns this shared memory, in float32:
+//
+//   x       [8, D]  the vectors of its positions
+//   bounds  [8]     how far rounding can have moved the difference of two products
 #pragma once
 
-#include "attn/lsh/cuda/call.h"
-#include "attn/cuda/tiles.cuh"
+#include "attn/cuda/device.h"
+#include "attn/lsh/cuda/params.h"
 
 namespace attn::cuda {
 
-constexpr int kHashedPositions = 8, kHashWarps = 4;  // a warp; a block
+constexpr int kHashedPositions = 8;  // a warp
+constexpr int kHashWarps = 4;        // a block
 
-// The best of (value, index) pairs over the lanes: the largest value, the first of equals.
-struct Best {
+// The largest of (value, index) pairs, the first of equals.
+struct Largest {
   double value;
   int index;
 
-  __device__ void take(double other, int at) {
+  __device__ void compare(double other, int at) {
     if (other > value || (other == value && at < index)) value = other, index = at;
   }
-  __device__ static Best over_lanes(Best best) {
+  __device__ static Largest over_lanes(Largest best) {
     for (int bits = kWarp / 2; bits > 0; bits /= 2) {
       const double value = __shfl_xor_sync(kAllLanes, best.value, bits);
       const int index = __shfl_xor_sync(kAllLanes, best.index, bits);
-      best.take(value, index);
+      best.compare(value, index);
     }
     return best;
   }
 };
 
-// argmax [y; −y], exactly. A NaN among y is its largest and its smallest.
+// argmax [y; −y] in float64, the first of equals. A NaN counts as larger than any number.
 template <class E>
 __device__ inline int exact_axis(const E* x, int dim, const double* rotation, int columns, int count) {
   constexpr int kNone = 1 << 30;
-  Best most{-HUGE_VAL, kNone}, least{-HUGE_VAL, kNone};
+  Largest max{-HUGE_VAL, kNone}, min{-HUGE_VAL, kNone};  // of y, and of −y
   int not_a_number = kNone;
   for (int c = lane(); c < count; c += kWarp) {
     double y = 0;
     for (int d = 0; d < dim; ++d) y += double(to_float(x[d])) * rotation[int64_t(d) * columns + c];
     if (y != y && c < not_a_number) not_a_number = c;
-    most.take(y, c), least.take(-y, c);
+    max.compare(y, c), min.compare(-y, c);
   }
   for (int bits = kWarp / 2; bits > 0; bits /= 2) {
     const int other = __shfl_xor_sync(kAllLanes, not_a_number, bits);
     not_a_number = other < not_a_number ? other : not_a_number;
   }
-  most = Best::over_lanes(most), least = Best::over_lanes(least);
+  max = Largest::over_lanes(max), min = Largest::over_lanes(min);
   if (not_a_number != kNone) return not_a_number + count;
-  if (most.index == kNone) return 0;
-  return most.value >= least.value ? most.index : least.index + count;
+  if (max.index == kNone) return 0;
+  return max.value >= min.value ? max.index : min.index + count;
 }
 
-// For the warp's positions, each with the lane of its number: the axis where float32 decides, −1 where it does not.
+// argmax [y; −y] of the warp's positions where float32 decides it, −1 where it does not. Lane p gets the result of position p.
 template <class E>
 __device__ inline int rounded_axis(const float* x, const float* bounds, int dim, const float* rotation, int columns, int count) {
   float first[kHashedPositions], second[kHashedPositions];
@@ -90,52 +95,56 @@ __device__ inline int rounded_axis(const float* x, const float* bounds, int dim,
   return decided;
 }
 
-// keys[(g·R + r)·N + i] = ((g·R + r)·(buckets + 1) + bucket)·2^position_bits + i, hidden positions in a bucket behind all others.
+// keys[(g·R + r)·N + i] = ((g·R + r)·(buckets + 1) + bucket)·2^position_bits + i. Hidden positions are in a bucket after all
+// others.
 template <class E>
 __global__ void __launch_bounds__(kHashWarps* kWarp)
-    hash(LshCall c, LshRotations rotations, int64_t buckets, int position_bits, uint64_t* keys) {
-  float* x = reinterpret_cast<float*>(shared_memory()) + int64_t(warp()) * kHashedPositions * (c.head_dim + 1);
-  float* bounds = x + kHashedPositions * c.head_dim;
-  const int64_t groups = (c.length + kHashedPositions - 1) / kHashedPositions;
+    hash(LshParams params, LshRotations rotations, int64_t buckets, int position_bits, uint64_t* keys) {
+  float* x = reinterpret_cast<float*>(shared_memory()) + int64_t(warp()) * kHashedPositions * (params.head_dim + 1);
+  float* bounds = x + kHashedPositions * params.head_dim;
+  const int64_t groups = (params.length + kHashedPositions - 1) / kHashedPositions;
   const int64_t group = int64_t(blockIdx.x) * kHashWarps + warp();
-  if (group >= c.batch * c.heads * groups) return;  // whole warps
+  if (group >= params.batch * params.heads * groups) return;  // whole warps
   const int64_t g = group / groups, begin = group % groups * kHashedPositions;
-  const int count = int(c.length - begin < kHashedPositions ? c.length - begin : kHashedPositions);
-  const int64_t visible = c.key_lengths ? c.key_lengths[g / c.heads] : c.length;
-  const E* rows = static_cast<const E*>(c.qk.data) + g / c.heads * c.qk.batch_stride + g % c.heads * c.qk.head_stride;
-  const float rounding = 2 * *rotations.longest * float(c.head_dim + 4) * 6e-8f;
+  const int count = int(params.length - begin < kHashedPositions ? params.length - begin : kHashedPositions);
+  const int64_t visible = params.key_lengths ? params.key_lengths[g / params.heads] : params.length;
+  const E* rows = static_cast<const E*>(params.qk.data) + g / params.heads * params.qk.batch_stride +
+                  g % params.heads * params.qk.head_stride;
+  const float rounding = 2 * *rotations.longest * float(params.head_dim + 4) * 6e-8f;
   for (int p = 0; p < kHashedPositions; ++p) {
     float squares = 0;
-    for (int d = lane(); d < c.head_dim; d += kWarp) {
-      const float entry = p < count ? to_float(rows[(begin + p) * c.qk.row_stride + d]) : 0;
-      x[p * c.head_dim + d] = entry;
+    for (int d = lane(); d < params.head_dim; d += kWarp) {
+      const float entry = p < count ? to_float(rows[(begin + p) * params.qk.row_stride + d]) : 0;
+      x[p * params.head_dim + d] = entry;
       squares += entry * entry;
     }
     squares = sum_over_lanes(squares);
-    if (lane() == 0) bounds[p] = sqrtf(squares) * rounding;  // not finite: never decided here
+    if (lane() == 0) bounds[p] = sqrtf(squares) * rounding;  // not finite where x is not, so float32 never decides then
   }
   __syncwarp();
   const int columns = rotations.first_half + rotations.second_half;
-  for (int64_t r = 0; r < c.rounds; ++r) {
-    int bucket = 0;  // of the position with the lane's number
+  for (int64_t r = 0; r < params.rounds; ++r) {
+    int bucket = 0;  // of the position that has the lane's number
     for (int half = 0; half < (rotations.second_half > 0 ? 2 : 1); ++half) {
       const int size = half == 0 ? rotations.first_half : rotations.second_half;
-      const int64_t from = r * c.head_dim * columns + (half == 0 ? 0 : rotations.first_half);
-      int axis = rounded_axis<E>(x, bounds, c.head_dim, rotations.rounded + from, columns, size);
+      const int64_t from = r * params.head_dim * columns + (half == 0 ? 0 : rotations.first_half);
+      int axis = rounded_axis<E>(x, bounds, params.head_dim, rotations.rounded + from, columns, size);
       for (int p = 0; p < count; ++p) {
         if (__shfl_sync(kAllLanes, axis, p) >= 0) continue;
-        const int exact = exact_axis(rows + (begin + p) * c.qk.row_stride, c.head_dim, rotations.exact + from, columns, size);
+        const int exact =
+            exact_axis(rows + (begin + p) * params.qk.row_stride, params.head_dim, rotations.exact + from, columns, size);
         if (lane() == p) axis = exact;
       }
       bucket += half == 0 ? axis : axis * 2 * rotations.first_half;
     }
     if (lane() >= count) continue;
-    const int64_t i = begin + lane(), segment = g * c.rounds + r;
+    const int64_t i = begin + lane(), segment = g * params.rounds + r;
     const uint64_t place = uint64_t(segment * (buckets + 1) + (i < visible ? bucket : buckets));
-    keys[segment * c.length + i] = place << position_bits | uint64_t(i);
+    keys[segment * params.length + i] = place << position_bits | uint64_t(i);
   }
 }
 
+// The positions in sorted keys.
 inline __global__ void unpack_positions(const uint64_t* keys, int64_t count, int position_bits, int64_t* order) {
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i < count) order[i] = int64_t(keys[i] & ((uint64_t(1) << position_bits) - 1));

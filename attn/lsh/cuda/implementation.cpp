@@ -1,5 +1,5 @@
-// LSH attention on CUDA, as attn's operators and methods call it; "cuda" in records. Tensor cores: bfloat16 as it is, float16 as
-// TF32, float32 as three TF32 products; head and value dimensions up to 128, in whole 16 bytes. Other problems are composed.
+// LSH attention on CUDA, called "cuda" in options and records. It uses tensor cores: bfloat16 as it is, float16 as TF32, float32
+// as three TF32 products; head and value dimensions up to 128, in whole 16 bytes. Other problems are composed.
 #include "attn/lsh/implementation.h"
 
 #include <ATen/ATen.h>
@@ -7,106 +7,131 @@
 #include <algorithm>
 #include <limits>
 
-#include "attn/cuda/current_gpu.h"
+#include "attn/cuda/gpu.h"
 #include "attn/cuda/tensors.h"
+#include "attn/lsh/cuda/run.h"
 
 namespace attn::cuda {
 namespace {
 
 using at::Tensor;
 
-LshCall call_of(const Tensor& qk, const Tensor& v, const Tensor& key_lengths, int64_t rounds, int64_t chunk, bool causal,
-                bool trax) {
-  TORCH_CHECK_VALUE(qk.size(2) < std::numeric_limits<int32_t>::max(), "lsh_attention: qk has length ", qk.size(2),
-                    ", expected less than 2^31 - 1");
-  LshCall c{};
-  c.batch = qk.size(0), c.heads = qk.size(1), c.length = qk.size(2), c.rounds = rounds;
-  c.chunk = std::min(chunk, c.length), c.chunks = c.length > 0 ? (c.length + c.chunk - 1) / c.chunk : 0;
-  c.head_dim = int(qk.size(3)), c.value_dim = int(v.size(3)), c.causal = causal, c.trax = trax;
-  if (key_lengths.defined()) c.key_lengths = key_lengths.const_data_ptr<int64_t>();
-  c.qk = rows_of(qk), c.v = rows_of(v);
-  return c;
-}
+// The tensors of one call, and the parameters of its kernels, which point into them.
+struct LshTensors {
+  Tensor qk, v, key_lengths;
+  LshParams params{};
 
-void run(const LshCall& call, at::ScalarType dtype, Pass pass) {
-  const auto stream = current_stream();
-  const int dim = padded_dim(call.head_dim, call.value_dim);
-  if (dtype == at::kFloat) return run_lsh_float32(call, dim, pass, stream);
-  if (dtype == at::kBFloat16) return run_lsh_bfloat16(call, dim, pass, stream);
-  run_lsh_float16(call, dim, pass, stream);
-}
+  LshTensors(const LshArguments& a, int64_t rounds)
+      : qk(with_aligned_rows(a.qk)),
+        v(with_aligned_rows(a.v)),
+        key_lengths(a.key_lengths ? a.key_lengths->contiguous() : Tensor()) {
+    TORCH_CHECK_VALUE(qk.size(2) < std::numeric_limits<int32_t>::max(), "lsh_attention: qk has length ", qk.size(2),
+                      ", expected less than 2^31 - 1");
+    params.batch = qk.size(0), params.heads = qk.size(1), params.length = qk.size(2), params.rounds = rounds;
+    params.chunk = std::min(a.chunk, params.length);
+    params.chunks = params.length > 0 ? (params.length + params.chunk - 1) / params.chunk : 0;
+    params.head_dim = int(qk.size(3)), params.value_dim = int(v.size(3)), params.causal = a.causal, params.trax = a.trax;
+    if (key_lengths.defined()) params.key_lengths = key_lengths.const_data_ptr<int64_t>();
+    params.qk = strided(qk), params.v = strided(v);
+  }
 
-class CudaLsh final : public kernels::LshImplementation {
+  int64_t heads() const { return params.batch * params.heads; }
+};
+
+class CudaLsh final : public LshImplementation {
  public:
   std::string name() const override { return "cuda"; }
 
-  std::tuple<Tensor, Tensor, Tensor> forward(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk,
-                                             bool causal, const std::optional<Tensor>& key_lengths, bool trax,
-                                             at::OptionalIntArrayRef bucket_factors) const override {
-    const OnGpuOf gpu(qk);
-    const auto x = with_aligned_rows(qk), values = with_aligned_rows(v);
-    const auto lengths = key_lengths ? key_lengths->contiguous() : Tensor();
-    auto c = call_of(x, values, lengths, rotations.size(1), chunk, causal, trax);
-    const std::vector<int64_t> per_round{qk.size(0), qk.size(1), c.rounds, c.length};
-    const auto order = at::empty(per_round, qk.options().dtype(at::kLong)),
-               log_sum_exp = at::empty(per_round, qk.options().dtype(at::kDouble)),
-               output = at::empty({qk.size(0), qk.size(1), c.length, v.size(3)}, qk.options());
-    c.order = order.data_ptr<int64_t>(), c.log_sum_exp = log_sum_exp.data_ptr<double>(), c.output = rows_of(output);
+  LshForward forward(const LshArguments& a, const Tensor& rotations, at::OptionalIntArrayRef bucket_factors) const override {
+    const OnGpuOf gpu(a.qk);
+    LshTensors tensors(a, rotations.size(1));
+    auto& params = tensors.params;
+    const std::vector<int64_t> per_round{a.qk.size(0), a.qk.size(1), params.rounds, params.length};
+    const auto order = at::empty(per_round, a.qk.options().dtype(at::kLong)),
+               log_sum_exp = at::empty(per_round, a.qk.options().dtype(at::kDouble)),
+               output = at::empty({a.qk.size(0), a.qk.size(1), params.length, a.v.size(3)}, a.qk.options());
+    params.order = order.data_ptr<int64_t>(), params.log_sum_exp = log_sum_exp.data_ptr<double>();
+    params.output = strided(output);
     if (order.numel() == 0) return {output, log_sum_exp, order};
-    sort(c, qk, rotations, bucket_factors);
+    hash_and_sort(tensors, rotations, bucket_factors);
     Tensor sums, merged;
-    if (c.rounds > 1) {
-      sums = at::empty({c.batch * c.heads, c.length, c.value_dim}, qk.options().dtype(at::kFloat));
-      merged = at::empty({c.batch * c.heads, c.length, 2}, qk.options().dtype(at::kDouble));
-      c.sums = sums.data_ptr<float>(), c.merged = merged.data_ptr<double>();
+    if (params.rounds > 1) {
+      sums = at::empty({tensors.heads(), params.length, params.value_dim}, a.qk.options().dtype(at::kFloat));
+      merged = at::empty({tensors.heads(), params.length, 2}, a.qk.options().dtype(at::kDouble));
+      params.sums = sums.data_ptr<float>(), params.merged = merged.data_ptr<double>();
     }
-    run(c, qk.scalar_type(), Pass::forward);
+    run(tensors, Pass::forward);
     return {output, log_sum_exp, order};
   }
 
-  std::tuple<Tensor, Tensor> backward(const Tensor& gradient, const Tensor& qk, const Tensor& v, const Tensor& output,
-                                      const std::optional<Tensor>& key_lengths, const Tensor& log_sum_exp, const Tensor& order,
-                                      const Tensor& shares, int64_t chunk, bool causal, bool trax) const override {
-    const OnGpuOf gpu(qk);
-    const auto x = with_aligned_rows(qk), values = with_aligned_rows(v), out = with_aligned_rows(output),
-               of_output = with_aligned_rows(gradient);
-    const auto lengths = key_lengths ? key_lengths->contiguous() : Tensor();
-    auto c = call_of(x, values, lengths, order.size(2), chunk, causal, trax);
-    const auto positions = order.contiguous(), log_sums = log_sum_exp.contiguous(), parts = shares.to(at::kFloat).contiguous();
-    const auto of_qk = at::empty(qk.sizes(), qk.options()), of_v = at::empty(v.sizes(), v.options());
-    if (order.numel() == 0) return {of_qk, of_v};
-    const auto sums = [&](int64_t dim) { return at::zeros({c.batch * c.heads, c.length, dim}, qk.options().dtype(at::kFloat)); };
-    const auto of_query = sums(c.head_dim), of_key = sums(c.head_dim), of_value = sums(c.value_dim);
-    c.order = positions.data_ptr<int64_t>(), c.log_sum_exp = log_sums.data_ptr<double>(),
-    c.shares = parts.const_data_ptr<float>();
-    c.output = rows_of(out), c.gradient = rows_of(of_output), c.qk_gradient = rows_of(of_qk), c.v_gradient = rows_of(of_v);
-    c.of_query = of_query.data_ptr<float>(), c.of_key = of_key.data_ptr<float>(), c.of_value = of_value.data_ptr<float>();
-    run(c, qk.scalar_type(), Pass::backward);
-    return {of_qk, of_v};
+  std::tuple<Tensor, Tensor> backward(const LshArguments& a, const Tensor& grad_output, const LshForward& result,
+                                      const Tensor& shares) const override {
+    const OnGpuOf gpu(a.qk);
+    const auto grad_qk = at::empty(a.qk.sizes(), a.qk.options()), grad_v = at::empty(a.v.sizes(), a.v.options());
+    if (result.order.numel() == 0) return {grad_qk, grad_v};
+    LshTensors tensors(a, result.order.size(2));
+    auto& params = tensors.params;
+    const auto output = with_aligned_rows(result.output), aligned_grad_output = with_aligned_rows(grad_output);
+    const auto order = result.order.contiguous(), log_sum_exp = result.log_sum_exp.contiguous(),
+               float_shares = shares.to(at::kFloat).contiguous();
+    const auto zeros = [&](int64_t dim) {
+      return at::zeros({tensors.heads(), params.length, dim}, a.qk.options().dtype(at::kFloat));
+    };
+    const auto grad_query = zeros(params.head_dim), grad_key = zeros(params.head_dim), grad_value = zeros(params.value_dim);
+    params.order = order.data_ptr<int64_t>(), params.log_sum_exp = log_sum_exp.data_ptr<double>();
+    params.shares = float_shares.const_data_ptr<float>();
+    params.output = strided(output), params.grad_output = strided(aligned_grad_output);
+    params.grad_qk = strided(grad_qk), params.grad_v = strided(grad_v);
+    params.grad_query = grad_query.data_ptr<float>(), params.grad_key = grad_key.data_ptr<float>();
+    params.grad_value = grad_value.data_ptr<float>();
+    run(tensors, Pass::backward);
+    return {grad_qk, grad_v};
+  }
+
+  double peak_bytes(const Problem& p, int64_t rounds, bool, bool backward) const override {
+    const double tokens = double(p.batch) * double(p.heads) * double(p.query_len), places = tokens * double(rounds);
+    const double sorting = 24 * places;  // keys, as many sorted, and the sort's own memory
+    const double merging = rounds > 1 ? tokens * (4 * double(p.value_dim) + 16) : 0;
+    const double order_and_log_sum_exp = 16 * places;
+    if (!backward) return p.output_bytes() + order_and_log_sum_exp + std::max(sorting, merging);
+    const double gradients = p.query_bytes() + p.value_bytes() + 4 * places + 4 * tokens * double(2 * p.head_dim + p.value_dim);
+    // Autograd adds a gradient of k, which is zeros because nothing depends on k.
+    return p.output_bytes() + order_and_log_sum_exp + std::max(std::max(sorting, merging), gradients) + p.key_bytes();
   }
 
  private:
-  static void sort(const LshCall& c, const Tensor& qk, const Tensor& rotations, at::OptionalIntArrayRef factors) {
+  static void run(const LshTensors& tensors, Pass pass) {
+    const auto stream = current_stream();
+    const auto& params = tensors.params;
+    const int dim = tile_dim(params.head_dim, params.value_dim);
+    const auto dtype = tensors.qk.scalar_type();
+    if (dtype == at::kFloat) return run_lsh_float32(params, dim, pass, stream);
+    if (dtype == at::kBFloat16) return run_lsh_bfloat16(params, dim, pass, stream);
+    run_lsh_float16(params, dim, pass, stream);
+  }
+
+  static void hash_and_sort(const LshTensors& tensors, const Tensor& rotations, at::OptionalIntArrayRef factors) {
     const auto exact = rotations.detach().to(at::kDouble).permute({1, 0, 2}).contiguous(), rounded = exact.to(at::kFloat);
-    LshRotations turned{exact.const_data_ptr<double>(), rounded.const_data_ptr<float>(),
-                        int(factors ? (*factors)[0] / 2 : exact.size(2)), int(factors ? (*factors)[1] / 2 : 0), nullptr};
     const auto longest = at::linalg_vector_norm(exact, 2, at::IntArrayRef{1}).max().to(at::kFloat);
-    turned.longest = longest.const_data_ptr<float>();
-    const int64_t count = c.batch * c.heads * c.rounds * c.length;
-    const auto keys = at::empty({2, count}, qk.options().dtype(at::kLong));
+    const LshRotations columns{exact.const_data_ptr<double>(), rounded.const_data_ptr<float>(),
+                               int(factors ? (*factors)[0] / 2 : exact.size(2)), int(factors ? (*factors)[1] / 2 : 0),
+                               longest.const_data_ptr<float>()};
+    const int64_t count = tensors.heads() * tensors.params.rounds * tensors.params.length;
+    const auto keys = at::empty({2, count}, tensors.qk.options().dtype(at::kLong));
     const auto bytes = sort_bytes(count);
-    const auto scratch = at::empty({int64_t(bytes)}, qk.options().dtype(at::kByte));
+    const auto scratch = at::empty({int64_t(bytes)}, tensors.qk.options().dtype(at::kByte));
     auto* first = reinterpret_cast<uint64_t*>(keys.data_ptr<int64_t>());
-    run_lsh_sort(c, turned, *element_of(qk.scalar_type()), first, first + count, scratch.data_ptr(), bytes, current_stream());
+    run_lsh_sort(tensors.params, columns, *element_type_of(tensors.qk.scalar_type()), first, first + count, scratch.data_ptr(),
+                 bytes, current_stream());
   }
 };
 
-const kernels::LshImplementation* find(const kernels::LshRequest& request) {
+const LshImplementation* find(const ImplementationRequest& request) {
   static const CudaLsh cuda;
   TORCH_CHECK_VALUE(request.wanted == "auto" || request.wanted == "cuda", "lsh_attention: kernel '", request.wanted,
                     "' is not for CUDA; expected auto, cuda or composed");
-  const auto element = element_of(request.dtype);
-  const auto problem = !element || *element == ElementKind::float64
+  const auto element = element_type_of(request.dtype);
+  const auto problem = !element || *element == ElementType::float64
                            ? std::string("does not compute in ") + c10::toString(request.dtype)
                            : why_not_tiles(request.dtype, request.head_dim, request.value_dim);
   if (problem.empty()) return &cuda;
@@ -114,7 +139,7 @@ const kernels::LshImplementation* find(const kernels::LshRequest& request) {
   return nullptr;
 }
 
-const bool known = (kernels::set_cuda_lsh(find), true);
+const bool registered = (lsh_implementations().register_gpu(kDeviceType, find), true);
 
 }  // namespace
 }  // namespace attn::cuda

@@ -39,7 +39,7 @@ TEST(CausalLinear, IsTheRecurrence) {
   const auto inputs = inputs_of(problem_of({50, 50, 8, 5}, at::kDouble, Masking::causal), Protocol::forward);
   const auto phi = [](const at::Tensor& x) { return at::where(x > 0, x + 1, x.exp()); };
   auto state = at::zeros({2, 2, 8, 5}, at::kDouble), sum = at::zeros({2, 2, 8, 1}, at::kDouble);
-  const auto output = linear_attention(inputs.q, inputs.k, inputs.v, {.causal = true, .chunk = 16, .kernel = "composed"});
+  const auto output = linear_attention(inputs.q, inputs.k, inputs.v, {.causal = true, .chunk = 16, .implementation = "composed"});
   for (int64_t i = 0; i < 50; ++i) {
     const auto phi_k = phi(inputs.k.select(2, i)).unsqueeze(3), phi_q = phi(inputs.q.select(2, i)).unsqueeze(2);
     state = state + phi_k * inputs.v.select(2, i).unsqueeze(2);

@@ -1,0 +1,23 @@
+// Chooses among the tables of kernels of one instruction set.
+#pragma once
+
+#include "attn/element_type.h"
+
+namespace attn::cpu {
+namespace {  // a copy for each instruction set, see simd.h
+
+// A table may be null where there are no kernels for the type.
+template <class Kernels>
+constexpr const Kernels* by_element_type(ElementType element, const Kernels* float32, const Kernels* bfloat16,
+                                         const Kernels* float64) {
+  switch (element) {
+    case ElementType::float32: return float32;
+    case ElementType::bfloat16: return bfloat16;
+    case ElementType::float64: return float64;
+    case ElementType::float16: return nullptr;
+  }
+  return nullptr;
+}
+
+}  // namespace
+}  // namespace attn::cpu

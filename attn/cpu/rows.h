@@ -1,0 +1,18 @@
+// Rows of tensors as the CPU's kernels take them, without LibTorch.
+#pragma once
+
+#include <cstdint>
+
+namespace attn::cpu {
+
+// Rows of buffers and of states are padded with zeros to a multiple of this many numbers.
+constexpr int64_t kPadding = 16;
+constexpr int64_t padded(int64_t n) { return (n + kPadding - 1) / kPadding * kPadding; }
+
+// The rows of [T,dim], the elements of a row side by side.
+struct Rows {
+  void* data = nullptr;
+  int64_t stride = 0;  // from one row to the next, in elements
+};
+
+}  // namespace attn::cpu

@@ -1,0 +1,43 @@
+// All that the host side of the CUDA operators needs of LibTorch's CUDA: the device type, the current GPU, its stream and size.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#ifdef ATTN_CUDA_EMULATION
+#include ATTN_CUDA_EMULATION
+
+namespace attn::cuda {
+
+constexpr c10::DeviceType kDeviceType = c10::DeviceType::CPU;
+
+class OnGpuOf {
+ public:
+  explicit OnGpuOf(const at::Tensor&) {}
+};
+inline cudaStream_t current_stream() { return nullptr; }
+inline int64_t multiprocessors() { return emulation::multiprocessors(); }
+
+}  // namespace attn::cuda
+
+#else
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAGuard.h>
+
+namespace attn::cuda {
+
+// Where the kernels' tensors lie.
+constexpr c10::DeviceType kDeviceType = c10::DeviceType::CUDA;
+
+// Makes the GPU that holds the tensor the current one for the lifetime of this object.
+class OnGpuOf {
+ public:
+  explicit OnGpuOf(const at::Tensor& x) : guard_(x.device()) {}
+
+ private:
+  c10::cuda::CUDAGuard guard_;
+};
+inline cudaStream_t current_stream() { return at::cuda::getCurrentCUDAStream(); }
+inline int64_t multiprocessors() { return at::cuda::getCurrentDeviceProperties()->multiProcessorCount; }
+
+}  // namespace attn::cuda
+#endif

@@ -1,0 +1,52 @@
+// Linear attention composed of ATen operations, for any device, dtype and feature map.
+//
+// The causal form goes through the positions in chunks. Between chunks only S and Z are carried; inside a chunk the lower
+// triangle of φ(q)φ(k)ᵀ does the rest. Backward recomputes S and Z going forward, for q, and carries R_i = Σ_{j≥i} φ(q_j) g_jᵀ
+// going back, for k and v ("Transformers are RNNs", 2006.16236, Algorithm 1). Without the causal mask all keys go into one S and
+// Z. For maps with scales S is relative to the largest scale so far, which changes no result.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <tuple>
+
+#include "attn/linear/feature_map.h"
+#include "attn/linear/implementation.h"
+
+namespace attn {
+
+// The output and the normalizer, as LinearImplementation::forward() returns them. `chunk`: positions in a chunk of the causal
+// form.
+std::tuple<at::Tensor, at::Tensor> composed_linear_forward(const LinearArguments& arguments, double epsilon, int64_t chunk);
+
+// grad_q, grad_k and grad_v, as LinearImplementation::backward() returns them.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> composed_linear_backward(const LinearArguments& arguments,
+                                                                        const at::Tensor& grad_output,
+                                                                        const at::Tensor& normalizer, int64_t chunk);
+
+// One decoding step, as LinearImplementation::step(), for maps without scales and directions.
+at::Tensor composed_linear_step(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const LinearDecodingState& state,
+                                FeatureMapKind map, double epsilon);
+
+// S and Z of some keys, for all R = batches × heads at once.
+struct LinearState {
+  at::Tensor sums;       // [R,F,M+1]: S, with Z in the last column; relative to exp(log_scale)
+  at::Tensor log_scale;  // [R,1,1]: the largest scale so far; undefined for maps without scales
+
+  static LinearState zeros(const FeatureMap& map, int64_t rows, int64_t head_dim, int64_t value_dim,
+                           const at::TensorOptions& options);
+  // Adds keys [R,T,D] and values [R,T,M] in the accumulator dtype. `hidden` is bool [R,T,1], true for keys that nobody sees.
+  // Works in place, unless gradients are being recorded.
+  void add(const FeatureMap& map, const at::Tensor& k, const at::Tensor& v, const at::Tensor& hidden = {});
+};
+
+struct LinearOutput {
+  at::Tensor output;      // [R,T,M]
+  at::Tensor normalizer;  // [R,T,1]: φ(q)ᵀZ + ε; for maps with scales [R,T,2], relative to the scales of query and state, and the
+                          // state's scale
+};
+
+// The output of queries [R,T,D] that see all keys in the state.
+LinearOutput read(const LinearState& state, const FeatureMap& map, const at::Tensor& q, double epsilon);
+
+}  // namespace attn

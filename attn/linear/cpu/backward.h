@@ -1,0 +1,216 @@
+// The backward pass of linear attention on the CPU: grad_q [N,D], grad_k [L,D] and grad_v [L,M] of one head, causal or not
+// ("Transformers are RNNs", 2006.16236, Algorithm 1).
+#pragma once
+
+#include "attn/linear/cpu/chunk.h"
+#include "attn/linear/cpu/tiles.h"
+
+namespace attn::cpu {
+namespace {
+
+template <class V, class E, class Map>
+class LinearBackward : public LinearChunk<V, E, Map> {
+  using Base = LinearChunk<V, E, Map>;
+  using Base::add_chunk_queries;
+  using Base::ahead_;
+  using Base::b_;
+  using Base::entries;
+  using Base::for_each_chunk;
+  using Base::kScales;
+  using Base::load_keys;
+  using Base::load_queries;
+  using Base::load_scaled_gradients;
+  using Base::multiply;
+  using Base::multiply_by_factors;
+  using Base::p_;
+  using Base::raise_scale;
+  using Base::scalar_exp;
+  using Base::scale_keys;
+  using Base::scale_of;
+  using Base::set_factors;
+  using Base::set_factors_of_state;
+  using Base::set_state_scales;
+  using Base::square_root;
+
+ public:
+  using Base::Base;
+
+  // Writes grad_q and δ, from T and Z. Causal: goes forward over the positions and adds the keys to T and Z.
+  void backward_queries(int64_t begin, int64_t end, bool causal, float* t, float* z) {
+    for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
+      load_queries(first, count);
+      load_scaled_gradients(first, count);
+      transpose<V>(b_.g, b_.values, kChunk, b_.values, b_.left, kChunk);
+      const auto store = [&](int row, int64_t column, typename V::F sum) __attribute__((always_inline)) {
+        V::store(b_.products + row * b_.features + column, sum);
+      };
+      if (causal) {
+        load_keys(first, count);
+        scores_of<V>(b_.left, b_.v, b_.values, p_.value_dim, b_.scores);
+        if constexpr (kScales) {
+          set_state_scales(scale_of(z));
+          this->template scale_scores<Triangle::lower>();
+          set_factors_of_state();
+          multiply_by_factors(b_.left, p_.value_dim);
+        }
+        keep_triangle<V, Triangle::lower>(b_.scores);
+        read_rows<V, Triangle::lower>({b_.left, t, p_.value_dim, b_.features, b_.scores, b_.kappa, b_.features, b_.partial},
+                                      store);
+      } else {
+        read_rows<V, Triangle::lower>({b_.left, t, p_.value_dim, b_.features, nullptr, nullptr, 0, b_.partial}, store);
+      }
+      float* grad_normalizer = static_cast<float*>(p_.grad_normalizer) + first;
+      const RowStore<V, E> to(p_.grad_q, first, count, p_.head_dim, ahead_);
+      for (int64_t i = 0; i < count; ++i) {
+        const float *phi = b_.phi + i * b_.features, *kappa = b_.kappa + i * b_.features;
+        float* grad_phi = b_.products + i * b_.features;
+        const auto z_factor = V::all(kScales && causal ? scalar_exp(b_.state_scales[i] - b_.state_scales[i + 1]) : 1),
+                   key_factor = V::all(kScales && causal ? scalar_exp(b_.key_scales[i] - b_.state_scales[i + 1]) : 1);
+        auto sum = V::zero();
+        for (int64_t c = 0; c < b_.features; c += V::kLanes) {
+          sum = V::fma(V::load(phi + c), V::keep(V::load(grad_phi + c), lanes_before<V>(p_.feature_count, c)), sum);
+          if (!causal) continue;
+          if constexpr (kScales) V::store(z + c, V::fma(V::load(kappa + c), key_factor, V::mul(V::load(z + c), z_factor)));
+          else V::store(z + c, V::add(V::load(z + c), V::load(kappa + c)));
+        }
+        const float delta = -V::sum(sum) * b_.lanes[i];
+        grad_normalizer[i] = delta;
+        for (int64_t c = 0; c < b_.features; c += V::kLanes) {
+          const auto g = V::fma(V::all(delta), V::load(z + c), V::load(grad_phi + c));
+          if constexpr (Map::kEntrywise) to(i, c, Map::gradient(entries(p_.q, first + i, c), V::load(phi + c), g));
+          else V::store(grad_phi + c, g);
+        }
+      }
+      if constexpr (!Map::kEntrywise) write_row_gradients(to, count, count, b_.q, b_.phi);
+      if (!causal) return;
+      if constexpr (kScales) {
+        multiply(t, b_.features * b_.values, raise_scale(z, b_.state_scales[kChunk]));
+        scale_keys(b_.state_scales[kChunk]);
+      }
+      product<V, true>(b_.v, 1, b_.values, b_.kappa, b_.features, b_.values, kChunk, b_.features, t, b_.features);
+    });
+  }
+
+  // Writes grad_k and grad_v, from R and Y. Causal: goes back over the positions and adds the queries to R and Y.
+  void backward_keys(int64_t begin, int64_t end, bool causal, float* r, float* y) {
+    ahead_ = -2 * kChunk;
+    const int64_t last = begin + (end - begin - 1) / kChunk * kChunk;
+    for (int64_t first = last; first >= begin; first -= kChunk) {
+      const int64_t count = end - first < kChunk ? end - first : kChunk;
+      load_keys(first, count);
+      const int64_t visible = count_before(p_.visible_keys, first, count);
+      if (causal) {
+        load_queries(first, count);
+        load_scaled_gradients(first, count);
+      }
+      const auto f = p_.feature_count, m = p_.value_dim;
+      // The gradient of v.
+      transpose<V>(b_.kappa, b_.features, kChunk, b_.features, b_.left, kChunk);
+      if (causal) {
+        scores_of<V>(b_.left, b_.phi, b_.features, f, b_.scores);
+        if constexpr (kScales) this->template scale_scores<Triangle::upper>();
+        keep_triangle<V, Triangle::upper>(b_.scores);
+      }
+      if constexpr (kScales) {
+        set_factors([&](int c) { return V::add(V::load(b_.key_scales + c), V::all(scale_of(y))); });
+        multiply_by_factors(b_.left, f);
+      }
+      write_gradient(p_.grad_v, first, count, visible, m,
+                     {b_.left, r, f, b_.values, causal ? b_.scores : nullptr, b_.g, b_.values, b_.partial},
+                     [](int64_t, int64_t, typename V::F x) { return x; });
+      // The gradient of k. The normalizer contributes as if v had a column of ones, and g′ a column of δ.
+      transpose<V>(b_.v, b_.values, kChunk, b_.values, b_.left, kChunk);
+      if (causal) score_values();
+      if constexpr (kScales) multiply_by_factors(b_.left, m);
+      read_transposed(r, m);
+      const ReadTile tile{b_.left, nullptr,     0,          b_.features,     causal ? b_.scores : nullptr,
+                          b_.phi,  b_.features, b_.partial, /*resumed=*/true};
+      if constexpr (Map::kEntrywise) {
+        write_gradient(
+            p_.grad_k, first, count, visible, p_.head_dim,
+            tile, [&](int64_t row, int64_t column, typename V::F x) __attribute__((always_inline)) {
+              const auto i = row * b_.features + column;
+              return Map::gradient(entries(p_.k, first + row, column), V::load(b_.kappa + i), V::add(x, V::load(y + column)));
+            });
+      } else {
+        read_rows<V, Triangle::upper>(
+            tile, [&](int row, int64_t column, typename V::F sum) __attribute__((always_inline)) {
+              const auto factor = V::all(kScales ? b_.factors[row] : 1);
+              V::store(b_.products + row * b_.features + column, V::fma(factor, V::load(y + column), sum));
+            });
+        write_row_gradients({p_.grad_k, first, count, p_.head_dim, ahead_}, count, visible, b_.k, b_.kappa);
+      }
+      if (causal) add_chunk_queries(r, y);
+    }
+  }
+
+ private:
+  // b_.partial[i][f] = Σ_m b_.left[m][i] · r[f][m]. The sum runs along the rows of R, so the product is computed transposed, with
+  // the 16 positions as lanes like scores, and transposed back.
+  void read_transposed(const float* r, int64_t m) {
+    constexpr int kRows = V::kLanes == 16 ? 16 : 4;
+    for (int64_t f = 0; f < b_.features; f += kRows)
+      score_rows<V, kRows>(b_.left, r + f * b_.values, b_.values, m, b_.products + f * kChunk);
+    for (int64_t f = 0; f < b_.features; f += V::kLanes)
+      for (int t = 0; t < kChunk; t += V::kLanes)
+        V::transpose(b_.products + f * kChunk + t, kChunk, b_.partial + t * b_.features + f, b_.features);
+  }
+
+  // b_.scores[i][j] = g′_i · v_j + δ_i, for query i and key j.
+  void score_values() {
+    scores_of<V>(b_.left, b_.g, b_.values, p_.value_dim, b_.scores);
+    for (int i = 0; i < kChunk; ++i)
+      for (int c = 0; c < kChunk; c += V::kLanes) {
+        float* p = b_.scores + i * kChunk + c;
+        V::store(p, V::add(V::load(p), V::all(b_.grad_normalizer[i])));
+      }
+    if constexpr (kScales) this->template scale_scores<Triangle::upper>();
+    keep_triangle<V, Triangle::upper>(b_.scores);
+  }
+
+  // Stores finish(row, column, x) of the products of a tile as rows of grad_k or grad_v. Rows from `visible` on are hidden and
+  // get zeros.
+  template <class Finish>
+  void write_gradient(const Rows& rows, int64_t first, int64_t count, int64_t visible, int64_t dim, const ReadTile& tile,
+                      const Finish& finish) {
+    const RowStore<V, E> to(rows, first, count, dim, ahead_);
+    read_rows<V, Triangle::upper>(
+        tile, [&](int row, int64_t column, typename V::F sum)
+                  __attribute__((always_inline)) { to(row, column, row < visible ? finish(row, column, sum) : V::zero()); });
+  }
+
+  // Stores the gradients of rows of q or k, from those of their features in b_.products. Rows from `visible` on get zeros.
+  void write_row_gradients(const RowStore<V, E>& to, int64_t count, int64_t visible, const float* x, const float* phi) {
+    if constexpr (kScales) {
+      // e = φ·∂φ is the gradient of the exponents ωx̃ − ‖x̃‖²/2, so the gradient of x is (eω − x̃ Σe)/D^¼.
+      const float root = square_root(float(p_.head_dim));
+      for (int64_t i = 0; i < kChunk; ++i) {
+        auto sum = V::zero();
+        for (int64_t c = 0; c < b_.features; c += V::kLanes) {
+          float* p = b_.products + i * b_.features + c;
+          const auto e = V::mul(V::load(phi + i * b_.features + c), V::keep(V::load(p), lanes_before<V>(p_.feature_count, c)));
+          V::store(p, e);
+          sum = V::add(sum, e);
+        }
+        b_.lanes[i] = -V::sum(sum) / root;
+      }
+      const int64_t width = padded(p_.head_dim);
+      product<V, false>(b_.products, b_.features, 1, static_cast<const float*>(p_.projection), width, kChunk, p_.feature_count,
+                        width, b_.partial, width);
+      for (int64_t i = 0; i < count; ++i)
+        for (int64_t c = 0; c < width; c += V::kLanes) {
+          const auto all = V::fma(V::all(b_.lanes[i]), V::load(x + i * b_.dims + c), V::load(b_.partial + i * width + c));
+          to(i, c, i < visible ? all : V::zero());
+        }
+    } else {
+      for (int64_t i = 0; i < count; ++i) {
+        if (i < visible)
+          Map::gradient(x + i * b_.dims, phi + i * b_.features, b_.products + i * b_.features, p_.head_dim, b_.row);
+        for (int64_t c = 0; c < p_.head_dim; c += V::kLanes) to(i, c, i < visible ? V::load(b_.row + c) : V::zero());
+      }
+    }
+  }
+};
+
+}  // namespace
+}  // namespace attn::cpu

@@ -1,0 +1,93 @@
+// The forward pass of linear attention on the CPU: output [N,M] and normalizers [N] of one head, causal or not. What is computed
+// of a chunk of 16 positions is told in attn/linear/README.md.
+#pragma once
+
+#include "attn/linear/cpu/chunk.h"
+#include "attn/linear/cpu/tiles.h"
+
+namespace attn::cpu {
+namespace {
+
+template <class V, class E, class Map>
+class LinearForward : public LinearChunk<V, E, Map> {
+  using Base = LinearChunk<V, E, Map>;
+  using Base::ahead_;
+  using Base::b_;
+  using Base::epsilon;
+  using Base::for_each_chunk;
+  using Base::kNormalizers;
+  using Base::kScales;
+  using Base::load_keys;
+  using Base::load_queries;
+  using Base::multiply_by_factors;
+  using Base::p_;
+  using Base::scale_of;
+  using Base::set_factors_of_state;
+  using Base::set_state_scales;
+
+ public:
+  using Base::Base;
+
+  // Causal: each query sees the keys up to its own position. Adds the keys to S and Z.
+  void forward(int64_t begin, int64_t end, float* s, float* z) {
+    for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
+      load_queries(first, count);
+      transpose<V>(b_.phi, b_.features, kChunk, b_.features, b_.left, kChunk);
+      // Values that need no conversion, padding or masking are used where they lie in the tensor.
+      const bool in_place =
+          sizeof(E) == sizeof(float) && p_.value_dim == b_.values && count == kChunk && first + count <= p_.visible_keys;
+      load_keys(first, count, !in_place);
+      const float* values = in_place ? static_cast<const float*>(p_.v.data) + first * p_.v.stride : b_.v;
+      const int64_t value_stride = in_place ? p_.v.stride : b_.values;
+      scores_of<V>(b_.left, b_.kappa, b_.features, p_.feature_count, b_.scores, z, b_.lanes);
+      if constexpr (kScales) {
+        set_state_scales(scale_of(z));
+        this->template scale_scores<Triangle::lower>();
+        set_factors_of_state();
+        multiply_by_factors(b_.lanes, 1), multiply_by_factors(b_.left, p_.feature_count);
+      }
+      keep_triangle<V, Triangle::lower>(b_.scores);
+      // The normalizer: φ·Z, which lies in b_.lanes, plus the sum of the scores and ε.
+      for (int c = 0; c < kChunk; c += V::kLanes) {
+        auto sum = V::add(V::load(b_.lanes + c), epsilon(c));
+        for (int j = 0; j < kChunk; ++j) sum = V::add(sum, V::load(b_.scores + j * kChunk + c));
+        V::store(b_.lanes + c, sum);
+      }
+      write_outputs<Triangle::lower>(first, count,
+                                     {b_.left, s, p_.feature_count, b_.values, b_.scores, values, value_stride, b_.partial});
+      this->template add_chunk_keys<false>(s, z, values, value_stride);
+    });
+  }
+
+  // Each query sees all keys in S and Z.
+  void read(int64_t begin, int64_t end, const float* s, const float* z) {
+    for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
+      load_queries(first, count);
+      transpose<V>(b_.phi, b_.features, kChunk, b_.features, b_.left, kChunk);
+      dot_rows<V>(b_.left, z, p_.feature_count, b_.lanes);
+      if constexpr (kScales)
+        for (int i = 0; i <= kChunk; ++i) b_.state_scales[i] = scale_of(z);
+      for (int c = 0; c < kChunk; c += V::kLanes) V::store(b_.lanes + c, V::add(V::load(b_.lanes + c), epsilon(c)));
+      write_outputs<Triangle::lower>(first, count, {b_.left, s, p_.feature_count, b_.values, nullptr, nullptr, 0, b_.partial});
+    });
+  }
+
+ private:
+  // Writes the normalizers, which are in b_.lanes, and the outputs.
+  template <Triangle kTriangle>
+  void write_outputs(int64_t first, int64_t count, const ReadTile& tile) {
+    float* normalizer = static_cast<float*>(p_.normalizer) + first * kNormalizers;
+    for (int64_t i = 0; i < count; ++i) {
+      normalizer[i * kNormalizers] = b_.lanes[i];
+      if constexpr (kScales) normalizer[i * kNormalizers + 1] = b_.state_scales[1 + i];
+    }
+    for (int c = 0; c < kChunk; c += V::kLanes) V::store(b_.lanes + c, V::div(V::all(1), V::load(b_.lanes + c)));
+    const RowStore<V, E> to(p_.output, first, count, p_.value_dim, ahead_);
+    read_rows<V, kTriangle>(
+        tile, [&](int row, int64_t column, typename V::F sum)
+                  __attribute__((always_inline)) { to(row, column, V::mul(sum, V::all(b_.lanes[row]))); });
+  }
+};
+
+}  // namespace
+}  // namespace attn::cpu

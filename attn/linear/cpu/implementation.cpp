@@ -1,0 +1,143 @@
+#include "attn/linear/cpu/implementation.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
+
+#include "attn/cpu/kernel_family.h"
+#include "attn/linear/cpu/heads.h"
+#include "attn/linear/cpu/threads.h"
+
+namespace attn::cpu {
+namespace {
+
+using at::Tensor;
+
+constexpr KernelFamily<LinearKernels> kFamily{"linear_attention", linear_kernels_portable, linear_kernels_avx2,
+                                              linear_kernels_avx512};
+
+class CpuLinear final : public LinearImplementation {
+ public:
+  explicit CpuLinear(const LinearKernels& kernels) : kernels_(kernels) {}
+
+  std::string name() const override { return kernels_.name; }
+
+  std::tuple<Tensor, Tensor> forward(const LinearArguments& a, double epsilon) const override {
+    LinearHeads heads(a.q, a.k, a.v, a.key_lengths, a.map, epsilon);
+    const auto output = at::empty({a.q.size(0), a.q.size(1), a.q.size(2), a.v.size(3)}, a.q.options());
+    const auto normalizer = at::empty({a.q.size(0), a.q.size(1), a.q.size(2), heads.scales() ? 2 : 1}, heads.accumulator());
+    heads.set_results(output, normalizer);
+    const LinearThreads threads(kernels_, heads);
+    if (a.causal) {
+      const auto splits = threads.scanned_splits(heads.query_len());
+      threads.run(splits, threads.initial_states(splits, kernels_.add_keys, /*backwards=*/false), kernels_.forward);
+    } else {
+      threads.run(threads.independent_splits(heads.query_len()), threads.sum(heads.key_len(), kernels_.add_keys), kernels_.read);
+    }
+    return {output, normalizer};
+  }
+
+  std::tuple<Tensor, Tensor, Tensor> backward(const LinearArguments& a, const Tensor& grad_output,
+                                              const Tensor& normalizer) const override {
+    LinearHeads heads(a.q, a.k, a.v, a.key_lengths, a.map, /*epsilon=*/0);
+    const auto like = [](const Tensor& x) { return at::empty(x.sizes(), x.options()); };
+    const auto grad_q = like(a.q), grad_k = like(a.k), grad_v = like(a.v);
+    const auto dense_normalizer = normalizer.contiguous();
+    heads.set_results({}, dense_normalizer);
+    heads.set_gradients(grad_output, at::empty({a.q.size(0), a.q.size(1), a.q.size(2), 1}, dense_normalizer.options()), grad_q,
+                        grad_k, grad_v);
+    const LinearThreads threads(kernels_, heads);
+    const auto splits_of = [&](int64_t length) {
+      return a.causal ? threads.scanned_splits(length) : threads.independent_splits(length);
+    };
+
+    const auto queries = splits_of(heads.query_len());
+    const auto seen_keys = a.causal ? threads.initial_states(queries, kernels_.add_keys_transposed, /*backwards=*/false)
+                                    : threads.sum(heads.key_len(), kernels_.add_keys_transposed);
+    threads.run(queries, seen_keys,
+                [&](const LinearHeadParams& params, int64_t begin, int64_t end, void* t, void* z, void* scratch) {
+                  kernels_.backward_queries(params, begin, end, a.causal, t, z, scratch);
+                });
+
+    const auto keys = splits_of(heads.key_len());
+    const auto seeing_queries = a.causal ? threads.initial_states(keys, kernels_.add_queries, /*backwards=*/true)
+                                         : threads.sum(heads.query_len(), kernels_.add_queries);
+    threads.run(keys, seeing_queries,
+                [&](const LinearHeadParams& params, int64_t begin, int64_t end, void* r, void* y, void* scratch) {
+                  kernels_.backward_keys(params, begin, end, a.causal, r, y, scratch);
+                });
+    return {grad_q, grad_k, grad_v};
+  }
+
+  void add(const Tensor& k, const Tensor& v, const LinearDecodingState& state, const FeatureMapSpec& map) const override {
+    const LinearHeads heads(k, k, v, {}, map, /*epsilon=*/0);
+    const LinearThreads threads(kernels_, heads);
+    const auto features = heads.common().feature_count, values = heads.common().value_dim;
+    // The parts of states [heads, 1, state size], whose rows are padded with zeros.
+    const auto matrix_of = [&](const Tensor& padded_state) {
+      return padded_state.narrow(2, 0, heads.padded_features() * heads.padded_values())
+          .view({heads.count(), heads.padded_features(), heads.padded_values()})
+          .narrow(1, 0, features)
+          .narrow(2, 0, values);
+    };
+    const auto vector_of = [&](const Tensor& padded_state) {
+      return padded_state.narrow(2, heads.padded_features() * heads.padded_values(), features).squeeze(1);
+    };
+    const auto scale_of = [&](const Tensor& padded_state) { return padded_state.narrow(2, threads.scale_offset(), 1); };
+    const auto s = state.s.flatten(0, 1), z = state.z.flatten(0, 1).narrow(1, 0, features);
+    const auto scale = [&] { return state.z.flatten(0, 1).narrow(1, features, 1).unsqueeze(1); };
+
+    const auto added = threads.sum(heads.key_len(), kernels_.add_keys);
+    const auto before = at::zeros_like(added);
+    matrix_of(before).copy_(s), vector_of(before).copy_(z);
+    if (heads.scales()) scale_of(before).copy_(scale());
+    const auto sum = threads.total(at::cat({before, added}, 1));
+    s.copy_(matrix_of(sum)), z.copy_(vector_of(sum));
+    if (heads.scales()) scale().copy_(scale_of(sum));
+  }
+
+  Tensor step(const Tensor& q, const Tensor& k, const Tensor& v, const LinearDecodingState& state, const FeatureMapSpec& map,
+              double epsilon) const override {
+    TORCH_CHECK_VALUE(!c10::GradMode::is_enabled() || !(q.requires_grad() || k.requires_grad() || v.requires_grad()),
+                      "linear attention: a step of the kernels records no gradients; those with kernel 'composed' do");
+    constexpr int64_t kMinBytesForThreads = 1 << 20;  // of states; one thread is through with fewer before another has begun
+    LinearHeads heads(q, k, v, {}, map, epsilon);
+    auto output = at::empty({q.size(0), q.size(1), 1, v.size(3)}, q.options());
+    heads.set_results(output, {});
+    const auto threads = int64_t(state.s.nbytes()) < kMinBytesForThreads ? int64_t{1} : int64_t{at::get_num_threads()};
+    const auto scratch = at::empty({threads, kernels_.scratch_size(heads.common())}, heads.accumulator());
+    const auto work = [&](int64_t begin, int64_t end, int64_t thread) {
+      for (auto head = begin; head < end; ++head) {
+        const auto of_head = [&](const Tensor& x) {
+          return static_cast<char*>(x.data_ptr()) + int64_t(x.nbytes()) / heads.count() * head;
+        };
+        kernels_.step(heads.head(head), of_head(state.s), of_head(state.z),
+                      static_cast<char*>(scratch.data_ptr()) + int64_t(scratch.nbytes()) / threads * thread);
+      }
+    };
+    if (heads.count() == 0) return output;
+    if (threads == 1) work(0, heads.count(), 0);
+    else at::parallel_for(0, heads.count(), 1, [&](int64_t begin, int64_t end) { work(begin, end, at::get_thread_num()); });
+    return output;
+  }
+
+  double state_numbers(const Problem& p, int64_t features, bool backward) const override {
+    return double(p.batch) * double(p.heads) * double(features) * double(p.value_dim) * (backward ? 2 : 1);
+  }
+
+ private:
+  const LinearKernels& kernels_;
+};
+
+}  // namespace
+
+const LinearKernels* find_linear_kernels(const LinearRequest& request) {
+  return kFamily.find(request, std::string("feature map '") + feature_map_name(request.map) + "'",
+                      computes_feature_map(request.map));
+}
+
+const LinearImplementation* find_linear(const LinearRequest& request) {
+  return implementation_of<CpuLinear>(kFamily, find_linear_kernels(request));
+}
+
+}  // namespace attn::cpu

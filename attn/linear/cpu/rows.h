@@ -1,0 +1,70 @@
+// Loads and stores of a chunk's rows, with conversion to float32, padding and prefetching.
+#pragma once
+
+#include "attn/cpu/simd.h"
+#include "attn/linear/cpu/kernels.h"
+
+namespace attn::cpu {
+namespace {
+
+// Fetches a row into the second-level cache; kWrite is 1 for a row that will be written. A chunk of a tensor is about a page, and
+// the hardware does not prefetch across pages, so the kernels fetch two chunks ahead. Addresses outside a tensor do no harm here.
+template <int kWrite, class E>
+inline void prefetch_row(const E* row, int64_t dim) {
+  for (const char *p = reinterpret_cast<const char*>(row), *end = reinterpret_cast<const char*>(row + dim); p < end; p += 64)
+    __builtin_prefetch(p, kWrite, 2);
+}
+
+// Loads the rows from `begin` on into to[height][width] in float32, with zeros in columns from `dim` on and in rows from `count`
+// on. Fetches the rows that lie `ahead` of them.
+template <class V, class E>
+inline void load_rows(const Rows& rows, int64_t begin, int64_t count, int64_t dim, float* to, int64_t width, int64_t ahead,
+                      int64_t height = kChunk) {
+  const E* from = static_cast<const E*>(rows.data) + begin * rows.stride;
+  const int64_t whole = dim / V::kLanes * V::kLanes;
+  const auto rest = V::first(dim - whole);
+  for (int64_t t = 0; t < height; ++t, from += rows.stride, to += width) {
+    int64_t c = 0;
+    if (t < count) {
+      prefetch_row<0>(from + ahead * rows.stride, dim);
+      for (; c < whole; c += V::kLanes) V::store(to + c, V::load(from + c));
+      if (c < dim) V::store(to + c, V::load(from + c, rest)), c += V::kLanes;
+    }
+    for (; c < width; c += V::kLanes) V::store(to + c, V::zero());
+  }
+}
+
+// Stores vectors in rows of a tensor; rows from `size` on are dropped.
+template <class V, class E>
+struct RowStore {
+  E* to;
+  int64_t stride, dim, count;
+
+  // `begin` is the tensor's row for row 0. Fetches the rows that lie `ahead`.
+  RowStore(const Rows& rows, int64_t begin, int64_t size, int64_t width, int64_t ahead)
+      : to(static_cast<E*>(rows.data) + begin * rows.stride), stride(rows.stride), dim(width), count(size) {
+    for (int64_t i = 0; ahead != 0 && i < size; ++i) prefetch_row<1>(to + (i + ahead) * stride, dim);
+  }
+
+  inline void operator()(int64_t row, int64_t column, typename V::F x) const {
+    if (row >= count) return;
+    if (column + V::kLanes <= dim) V::store(to + row * stride + column, x);
+    else if (column < dim) V::store(to + row * stride + column, x, V::first(dim - column));
+  }
+};
+
+// to[c] += Σ_t x[t][c]
+template <class V>
+inline void add_sum_of_rows(const float* x, int64_t width, float* to) {
+  for (int64_t c = 0; c < width; c += V::kLanes) {
+    auto even = V::load(to + c), odd = V::zero();
+    for (int t = 0; t < kChunk; t += 2) {
+      even = V::add(even, V::load(x + t * width + c));
+      odd = V::add(odd, V::load(x + (t + 1) * width + c));
+    }
+    V::store(to + c, V::add(even, odd));
+  }
+}
+
+}  // namespace
+}  // namespace attn::cpu

@@ -1,0 +1,103 @@
+// The scales of feature maps that exponentiate, in a chunk of positions and its state; see the top of kernels.h.
+#pragma once
+
+#include "attn/cpu/products.h"
+#include "attn/linear/cpu/scores.h"
+#include "attn/linear/cpu/scratch.h"
+
+namespace attn::cpu {
+namespace {
+
+// How many of the `size` positions or columns from `first` on lie before `end`.
+inline int64_t count_before(int64_t end, int64_t first, int64_t size) {
+  const auto rest = end - first;
+  return rest < 0 ? 0 : rest > size ? size : rest;
+}
+
+// The lanes of the vector of columns from c on that lie before `end`.
+template <class V>
+inline typename V::Mask lanes_before(int64_t end, int64_t c) {
+  return V::first(count_before(end, c, V::kLanes));
+}
+
+// The parameters and the buffers of a chunk, and what scales do to them. The functions are called for maps with scales only,
+// except epsilon().
+template <class V, bool kScales>
+class LinearScales {
+ protected:
+  LinearScales(const LinearHeadParams& params, void* memory) : LinearScales(params, ScratchCutter(memory)) {}
+
+  static float square_root(float x) { return __builtin_sqrtf(x); }
+  static float scalar_exp(float x) {
+    float lanes[V::kLanes];
+    V::store(lanes, V::exp(V::all(x)));
+    return lanes[0];
+  }
+
+  // The scale of the state whose vector is z.
+  float scale_of(const float* z) const { return z[b_.features]; }
+  // Sets b_.state_scales from the scale of the state before the chunk and the chunk's key scales.
+  void set_state_scales(float before) {
+    b_.state_scales[0] = before;
+    for (int i = 0; i < kChunk; ++i)
+      b_.state_scales[i + 1] = b_.key_scales[i] > b_.state_scales[i] ? b_.key_scales[i] : b_.state_scales[i];
+  }
+  // Raises the scale of the state whose vector is z to at least `scale`. Returns the factor that its numbers must be multiplied
+  // by.
+  float raise_scale(float* z, float scale) const {
+    float& current = z[b_.features];
+    const float factor = scale > current ? scalar_exp(current - scale) : 1;
+    if (scale > current) current = scale;
+    return factor;
+  }
+  static void multiply(float* x, int64_t size, float factor) {
+    if (factor != 1) scale_row<V>(x, size, factor);
+  }
+
+  // b_.factors[c] = e^exponent(c), where exponent(c) is the vector of the positions from c on.
+  template <class Exponent>
+  void set_factors(const Exponent& exponent) {
+    for (int c = 0; c < kChunk; c += V::kLanes) V::store(b_.factors + c, V::exp(exponent(c)));
+  }
+  // The factors that make the state before the chunk relative to the scale after each position.
+  void set_factors_of_state() {
+    set_factors([&](int c) { return V::sub(V::all(b_.state_scales[0]), V::load(b_.state_scales + 1 + c)); });
+  }
+  // Multiplies rows of 16 positions, [rows][16], by the factors.
+  void multiply_by_factors(float* x, int64_t rows) const {
+    for (float* end = x + rows * kChunk; x < end; x += kChunk)
+      for (int c = 0; c < kChunk; c += V::kLanes) V::store(x + c, V::mul(V::load(x + c), V::load(b_.factors + c)));
+  }
+  // Makes the scores of keys relative to the states that their queries see. A score that a query does not see may become
+  // infinite; keep_triangle() removes it.
+  template <Triangle kTriangle>
+  void scale_scores() {
+    for (int j = 0; j < kChunk; ++j)
+      for (int c = 0; c < kChunk; c += V::kLanes) {
+        float* p = b_.scores + j * kChunk + c;
+        const auto exponent = kTriangle == Triangle::lower ? V::sub(V::all(b_.key_scales[j]), V::load(b_.state_scales + 1 + c))
+                                                           : V::sub(V::load(b_.key_scales + c), V::all(b_.state_scales[1 + j]));
+        V::store(p, V::mul(V::load(p), V::exp(exponent)));
+      }
+  }
+  // Makes φ(k) relative to this scale.
+  void scale_keys(float scale) {
+    for (int j = 0; j < kChunk; ++j) scale_row<V>(b_.kappa + j * b_.features, b_.features, scalar_exp(b_.key_scales[j] - scale));
+  }
+
+  // ε relative to the scales of the normalizers of the positions from c on.
+  typename V::F epsilon(int c) const {
+    if constexpr (!kScales) return V::all(p_.epsilon);
+    const auto scale = V::add(V::load(b_.query_scales + c), V::load(b_.state_scales + 1 + c));
+    return V::mul(V::all(p_.epsilon), V::exp(V::sub(V::zero(), scale)));
+  }
+
+  LinearHeadParams p_;
+  LinearScratch b_;
+
+ private:
+  LinearScales(const LinearHeadParams& params, ScratchCutter cut) : p_(params), b_(params, cut) {}
+};
+
+}  // namespace
+}  // namespace attn::cpu

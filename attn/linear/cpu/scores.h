@@ -1,0 +1,78 @@
+// Scores of a chunk of 16 positions with itself. One factor is transposed, so that 16 positions are the lanes of a vector.
+#pragma once
+
+#include "attn/cpu/simd.h"
+#include "attn/linear/cpu/kernels.h"
+
+namespace attn::cpu {
+namespace {
+
+// scores[j][i] = Σ_d left[d][i] · right[j][d], d < depth, for i < 16 and j < kRows. With kMore also more[i] = Σ_d left[d][i] ·
+// further[d].
+template <class V, int kRows, bool kMore = false>
+inline void score_rows(const float* left, const float* right, int64_t right_stride, int64_t depth, float* scores,
+                       const float* further = nullptr, float* more = nullptr) {
+  constexpr int kVectors = kChunk / V::kLanes;
+  typename V::F sum[kRows + kMore][kVectors];
+#pragma GCC unroll 32
+  for (int j = 0; j < kRows + kMore; ++j)
+#pragma GCC unroll 2
+    for (int c = 0; c < kVectors; ++c) sum[j][c] = V::zero();
+  for (int64_t d = 0; d < depth; ++d) {
+    typename V::F x[kVectors];
+#pragma GCC unroll 2
+    for (int c = 0; c < kVectors; ++c) x[c] = V::load(left + d * kChunk + c * V::kLanes);
+#pragma GCC unroll 32
+    for (int j = 0; j < kRows + kMore; ++j) {
+      const auto y = V::all(kMore && j == kRows ? further[d] : right[j * right_stride + d]);
+#pragma GCC unroll 2
+      for (int c = 0; c < kVectors; ++c) sum[j][c] = V::fma(x[c], y, sum[j][c]);
+    }
+  }
+#pragma GCC unroll 32
+  for (int j = 0; j < kRows; ++j)
+#pragma GCC unroll 2
+    for (int c = 0; c < kVectors; ++c) V::store(scores + j * kChunk + c * V::kLanes, sum[j][c]);
+  if constexpr (kMore)
+    for (int c = 0; c < kVectors; ++c) V::store(more + c * V::kLanes, sum[kRows][c]);
+}
+
+// Which pairs of a causal chunk belong to row i: j ≤ i, where the rows are queries, or j ≥ i, where the rows are keys.
+enum class Triangle { lower, upper };
+
+// The scores of a chunk with itself, scores[j][i] with j < 16 as in score_rows(): row j is what is seen, column i who sees it. If
+// `further` is not null, also more[i].
+template <class V>
+inline void scores_of(const float* left, const float* right, int64_t right_stride, int64_t depth, float* scores,
+                      const float* further = nullptr, float* more = nullptr) {
+  if constexpr (V::kLanes == 16) {
+    if (further) score_rows<V, 16, true>(left, right, right_stride, depth, scores, further, more);
+    else score_rows<V, 16>(left, right, right_stride, depth, scores);
+  } else {
+    for (int j = 0; j < kChunk; j += 4)
+      score_rows<V, 4>(left, right + j * right_stride, right_stride, depth, scores + j * kChunk);
+    if (further) score_rows<V, 1>(left, further, 0, depth, more);
+  }
+}
+
+// Sets the scores outside the triangle to zero.
+template <class V, Triangle kTriangle>
+inline void keep_triangle(float* scores) {
+#pragma GCC unroll 16
+  for (int j = 0; j < kChunk; ++j)
+    for (int c = 0; c < kChunk; c += V::kLanes) {
+      float* p = scores + j * kChunk + c;
+      const int64_t n = kTriangle == Triangle::lower ? j - c : j - c + 1;
+      const int64_t bound = n < 0 ? 0 : n > V::kLanes ? V::kLanes : n;
+      V::store(p, V::keep(V::load(p), kTriangle == Triangle::lower ? V::from(bound) : V::first(bound)));
+    }
+}
+
+// out[i] = Σ_d left[d][i] · x[d] for i < 16.
+template <class V>
+inline void dot_rows(const float* left, const float* x, int64_t depth, float* out) {
+  score_rows<V, 1>(left, x, 0, depth, out);
+}
+
+}  // namespace
+}  // namespace attn::cpu

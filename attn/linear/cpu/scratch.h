@@ -1,0 +1,67 @@
+// The buffers that linear attention's vector kernels use for one chunk of positions.
+#pragma once
+
+#include "attn/cpu/scratch.h"
+#include "attn/linear/cpu/kernels.h"
+
+namespace attn::cpu {
+namespace {
+
+// Rows are padded with zeros: `dims` numbers for rows of q and k, `features` for features, `values` for rows of v. A feature map
+// of whole rows reads and writes up to kPadding numbers beyond a row.
+struct LinearScratch {
+  int64_t dims, features, values;
+
+  float *q, *k;            // [16][dims]: rows as loaded, where the feature map's gradient needs them
+  float *phi, *kappa;      // [16][features]: φ(q) and φ(k)
+  float *v, *g;            // [16][values]: rows of v, and g′ = grad_output / normalizer
+  float* left;             // [widest][16]: a factor transposed, so that the 16 positions are lanes
+  float* scores;           // [16][16]
+  float* products;         // [16][widest] or [widest][16]: products before they are finished, such as gradients of features
+  float* lanes;            // [16]: a number for each position, such as its normalizer or 1/normalizer
+  float* grad_normalizer;  // [16]: δ
+  float* row;              // [dims]: one row's gradient
+  float* partial;          // [16][widest]: sums over a part of the state's rows, or products
+  float *query_scales, *key_scales;  // [16], with scales
+  float* state_scales;               // [1 + 16], with scales: before the chunk, and after each of its positions
+  float* factors;                    // [16], with scales
+
+  // Cuts the buffers for these parameters.
+  LinearScratch(const LinearHeadParams& p, ScratchCutter& cut)
+      : dims(padded(p.head_dim) + (is_entrywise(p.map) ? 0 : kPadding)),
+        features(padded(p.feature_count)),
+        values(padded(p.value_dim)) {
+    const int64_t widest = max_of(padded(p.head_dim), max_of(features, values));
+    q = cut.take(kChunk * dims);
+    k = cut.take(kChunk * dims);
+    phi = cut.take(kChunk * features + kPadding);
+    kappa = cut.take(kChunk * features + kPadding);
+    v = cut.take(kChunk * values);
+    g = cut.take(kChunk * values);
+    left = cut.take(kChunk * widest);
+    scores = cut.take(kChunk * kChunk);
+    products = cut.take(kChunk * widest);
+    lanes = cut.take(kChunk);
+    grad_normalizer = cut.take(kChunk);
+    row = cut.take(dims);
+    partial = cut.take(kChunk * widest);
+    const int64_t scales = has_scales(p.map) ? kChunk : 0;
+    query_scales = cut.take(scales);
+    key_scales = cut.take(scales);
+    state_scales = cut.take(scales + (scales > 0 ? 1 : 0));
+    factors = cut.take(scales);
+  }
+
+  // How many numbers the buffers take.
+  static int64_t size(const LinearHeadParams& p) {
+    ScratchCutter cut;
+    const LinearScratch counted(p, cut);
+    return cut.taken();
+  }
+
+ private:
+  static int64_t max_of(int64_t a, int64_t b) { return a > b ? a : b; }
+};
+
+}  // namespace
+}  // namespace attn::cpu

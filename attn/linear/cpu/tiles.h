@@ -1,0 +1,108 @@
+// Reads a state for a chunk of 16 positions, and adds what the chunk contributes itself, in tiles of 4 positions × up to 64
+// columns whose sums stay in registers.
+#pragma once
+
+#include "attn/cpu/simd.h"
+#include "attn/linear/cpu/scores.h"
+
+namespace attn::cpu {
+namespace {
+
+// The factors of output[i] = Σ_d left[d][i] · state[d] + Σ_j scores[j][i] · values[j], for the 16 positions i of a chunk.
+struct ReadTile {
+  const float* left;   // [depth][16]
+  const float* state;  // [depth][width]
+  int64_t depth, width;
+  const float* scores;  // [16][16], or null when nothing of the chunk itself is seen
+  const float* values;  // [16][value_stride], `width` columns
+  int64_t value_stride;
+  float* partial;        // [16][width]: sums over the rows of the state so far, for states that are read in parts
+  bool resumed = false;  // whether the sums begin with `partial`
+};
+
+// Computes the positions i0 … i0 + kRows − 1 and the columns m … m + kColumns vectors; the sums stay in registers. Pairs outside
+// the triangle are left out, not multiplied by zero, because they may be NaN.
+template <class V, int kRows, int kColumns, Triangle kTriangle, class Store>
+inline void read_tile(const ReadTile& t, int i0, int64_t m, const Store& store) {
+  typename V::F sum[kRows][kColumns];
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c)
+      sum[i][c] = t.resumed ? V::load(t.partial + (i0 + i) * t.width + m + c * V::kLanes) : V::zero();
+  const auto add_row = [&](const float* row, const float* factors) __attribute__((always_inline)) {
+    typename V::F x[kColumns];
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) x[c] = V::load(row + c * V::kLanes);
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) {
+      const auto factor = V::all(factors[i]);
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; ++c) sum[i][c] = V::fma(factor, x[c], sum[i][c]);
+    }
+  };
+  const float* state = t.state + m;
+  const float* left = t.left + i0;
+  for (int64_t d = 0; d < t.depth; ++d) add_row(state + d * t.width, left + d * kChunk);
+  if (t.scores) {
+    const float* values = t.values + m;
+    if constexpr (kTriangle == Triangle::lower) {
+      for (int j = 0; j < i0; ++j) add_row(values + j * t.value_stride, t.scores + j * kChunk + i0);
+    } else {
+      for (int j = i0 + kRows; j < kChunk; ++j) add_row(values + j * t.value_stride, t.scores + j * kChunk + i0);
+    }
+#pragma GCC unroll 8
+    for (int j = 0; j < kRows; ++j) {
+      typename V::F x[kColumns];
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; ++c) x[c] = V::load(values + (i0 + j) * t.value_stride + c * V::kLanes);
+#pragma GCC unroll 8
+      for (int i = 0; i < kRows; ++i) {
+        if (kTriangle == Triangle::lower ? i < j : i > j) continue;
+        const auto factor = V::all(t.scores[(i0 + j) * kChunk + i0 + i]);
+#pragma GCC unroll 8
+        for (int c = 0; c < kColumns; ++c) sum[i][c] = V::fma(factor, x[c], sum[i][c]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) store(i0 + i, m + c * V::kLanes, sum[i][c]);
+}
+
+// Computes all 16 positions and all columns. store(i, m, x) receives the vector x of position i from column m on.
+template <class V, Triangle kTriangle, class Store>
+inline void read_all_tiles(const ReadTile& t, const Store& store) {
+  constexpr int kRows = 4, kColumns = V::kLanes == 16 ? 4 : 2;
+  int64_t m = 0;
+  for (; m + kColumns * V::kLanes <= t.width; m += kColumns * V::kLanes)
+    for (int i = 0; i < kChunk; i += kRows) read_tile<V, kRows, kColumns, kTriangle>(t, i, m, store);
+  if constexpr (kColumns == 4) {
+    const auto rest = (t.width - m) / V::kLanes;
+    for (int i = 0; rest > 0 && i < kChunk; i += kRows) {
+      if (rest == 1) read_tile<V, kRows, 1, kTriangle>(t, i, m, store);
+      if (rest == 2) read_tile<V, kRows, 2, kTriangle>(t, i, m, store);
+      if (rest == 3) read_tile<V, kRows, 3, kTriangle>(t, i, m, store);
+    }
+  }
+}
+
+// The same. A state larger than the first-level cache is read in parts that fit it, and all tiles use a part before the next one.
+template <class V, Triangle kTriangle, class Store>
+inline void read_rows(ReadTile t, const Store& store) {
+  constexpr int64_t kPartRows = 128;
+  while (t.depth > 2 * kPartRows) {
+    auto part = t;
+    part.depth = kPartRows, part.scores = nullptr;
+    read_all_tiles<V, kTriangle>(
+        part, [&](int64_t row, int64_t column, typename V::F sum)
+                  __attribute__((always_inline)) { V::store(t.partial + row * t.width + column, sum); });
+    t.left += kPartRows * kChunk, t.state += kPartRows * t.width, t.depth -= kPartRows;
+    t.resumed = true;
+  }
+  read_all_tiles<V, kTriangle>(t, store);
+}
+
+}  // namespace
+}  // namespace attn::cpu

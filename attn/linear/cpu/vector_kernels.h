@@ -1,0 +1,67 @@
+// The table of linear attention's vector kernels for one element type, with the feature map chosen at run time. Compiled by
+// avx512.cpp and avx2.cpp, each for its own vectors V.
+#pragma once
+
+#include "attn/cpu/kernel_table.h"
+#include "attn/linear/cpu/backward.h"
+#include "attn/linear/cpu/forward.h"
+#include "attn/linear/cpu/kernels.h"
+#include "attn/linear/cpu/step.h"
+
+namespace attn::cpu {
+namespace {
+
+template <class V, class E>
+class LinearTable {
+  // Calls work(Kernel<V, E, Map>) for the feature map of the parameters.
+  template <template <class, class, class> class Kernel, class Work>
+  static void with(const LinearHeadParams& params, void* scratch, const Work& work) {
+    switch (params.map) {
+      case FeatureMapKind::elu: return work(Kernel<V, E, Elu<V>>(params, scratch));
+      case FeatureMapKind::elu01: return work(Kernel<V, E, Elu01<V>>(params, scratch));
+      case FeatureMapKind::relu: return work(Kernel<V, E, Relu<V>>(params, scratch));
+      case FeatureMapKind::taylor: return work(Kernel<V, E, Taylor<V>>(params, scratch));
+      case FeatureMapKind::polynomial2: return work(Kernel<V, E, Polynomial2<V>>(params, scratch));
+      case FeatureMapKind::favor: return work(Kernel<V, E, Favor>(params, scratch));
+      case FeatureMapKind::rff: __builtin_trap();  // computes_feature_map() refuses it
+    }
+  }
+  static float* numbers(void* p) { return static_cast<float*>(p); }
+  static const float* numbers(const void* p) { return static_cast<const float*>(p); }
+
+ public:
+  static constexpr LinearKernels kernels(const char* name) {
+    return {
+        name,
+        LinearScratch::size,
+        [](const LinearHeadParams& params, int64_t begin, int64_t end, void* s, void* z, void* scratch) {
+          with<LinearChunk>(params, scratch, [&](auto&& on) { on.template add_keys<false>(begin, end, numbers(s), numbers(z)); });
+        },
+        [](const LinearHeadParams& params, int64_t begin, int64_t end, void* t, void* z, void* scratch) {
+          with<LinearChunk>(params, scratch, [&](auto&& on) { on.template add_keys<true>(begin, end, numbers(t), numbers(z)); });
+        },
+        [](const LinearHeadParams& params, int64_t begin, int64_t end, void* s, void* z, void* scratch) {
+          with<LinearForward>(params, scratch, [&](auto&& on) { on.forward(begin, end, numbers(s), numbers(z)); });
+        },
+        [](const LinearHeadParams& params, int64_t begin, int64_t end, const void* s, const void* z, void* scratch) {
+          with<LinearForward>(params, scratch, [&](auto&& on) { on.read(begin, end, numbers(s), numbers(z)); });
+        },
+        [](const LinearHeadParams& params, int64_t begin, int64_t end, bool causal, void* t, void* z, void* scratch) {
+          with<LinearBackward>(params, scratch,
+                               [&](auto&& on) { on.backward_queries(begin, end, causal, numbers(t), numbers(z)); });
+        },
+        [](const LinearHeadParams& params, int64_t begin, int64_t end, void* r, void* y, void* scratch) {
+          with<LinearChunk>(params, scratch, [&](auto&& on) { on.add_queries(begin, end, numbers(r), numbers(y)); });
+        },
+        [](const LinearHeadParams& params, int64_t begin, int64_t end, bool causal, void* r, void* y, void* scratch) {
+          with<LinearBackward>(params, scratch, [&](auto&& on) { on.backward_keys(begin, end, causal, numbers(r), numbers(y)); });
+        },
+        [](const LinearHeadParams& params, void* s, void* z, void* scratch) {
+          with<LinearStep>(params, scratch, [&](auto&& on) { on.step(numbers(s), numbers(z)); });
+        },
+    };
+  }
+};
+
+}  // namespace
+}  // namespace attn::cpu

@@ -1,0 +1,32 @@
+// The parameters of linear attention's CUDA kernels, passed to them whole.
+#pragma once
+
+#include <cstdint>
+
+#include "attn/cuda/strided_tensor.h"
+#include "attn/linear/feature_map_kind.h"
+
+namespace attn::cuda {
+
+// Whether the CUDA kernels compute this feature map.
+constexpr bool computes_feature_map(FeatureMapKind map) { return is_entrywise(map); }
+
+struct LinearParams {
+  int64_t batch, heads, query_len, key_len;
+  int head_dim, value_dim;
+  bool causal;
+  FeatureMapKind map;  // one that computes_feature_map() accepts
+  float epsilon;
+  const int64_t* key_lengths;  // [batch], or null
+  StridedTensor q, k, v, output, grad_output, grad_q, grad_k, grad_v;
+  // In the accumulator dtype: float32, or float64 for float64 elements.
+  void* normalizer;       // [batch·heads, query_len]: φ·Z + ε
+  void* grad_normalizer;  // [batch·heads, query_len]: δ
+  // A sequence is cut into `splits` of split_len positions each, the last one possibly shorter. `states` [batch·heads, splits,
+  // state_numbers(dim)] holds what each split begins with: of keys and later, in backward, of queries. It is null where a
+  // sequence is one causal split, which begins with zeros.
+  int64_t split_len, splits;
+  float* states;
+};
+
+}  // namespace attn::cuda

@@ -1,0 +1,19 @@
+// Runs a pass with the kernels that are compiled for a tile dimension. Each element type is compiled by a .cu file of its own.
+#pragma once
+
+#include "attn/linear/cuda/launch.cuh"
+#include "attn/linear/cuda/run.h"
+
+namespace attn::cuda {
+
+template <class E, Precision kPrecision>
+void run_linear(const LinearParams& params, int dim, Pass pass, cudaStream_t stream) {
+  const OnStream launch(stream);
+  with_tile_shape<E, kPrecision>(dim, [&](auto shape) {
+    const LinearLaunch<decltype(shape)> linear(params, launch);
+    if (pass == Pass::forward) linear.forward();
+    else linear.backward();
+  });
+}
+
+}  // namespace attn::cuda

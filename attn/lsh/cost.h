@@ -1,0 +1,14 @@
+// The predicted cost of LSH attention.
+#pragma once
+
+#include "attn/lsh/implementation.h"
+#include "attn/lsh/settings.h"
+#include "attn/method.h"
+
+namespace attn {
+
+// The forward pass, or with `backward` both passes, over problem.query_len positions. `implementation` is null where the operator
+// is composed.
+Cost lsh_cost(const LshSettings& settings, const Problem& problem, bool backward, const LshImplementation* implementation);
+
+}  // namespace attn

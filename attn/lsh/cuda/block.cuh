@@ -1,0 +1,164 @@
+// What the forward and backward kernels of LSH attention are made of: a thread block's shared memory and its loads.
+//
+// A block works on up to S::kRows (64, or 32 for float32 tiles of 128 columns) queries of one chunk in one round; each warp owns
+// 16 of them. The keys of the chunk and of the chunk before go by in tiles of as many rows, gathered by position. A block owns
+// this shared memory, where kDim is the tile dimension that head_dim and value_dim are padded to:
+//
+//   tile[0…3]         [kRows, kDim]   rows of q, k, v and g, 3 or 4 tiles by kernel, in S::Tile (bfloat16 or float32)
+//   scores            [kRows, kRows]  weights, or gradients of logits, in S::Tile
+//   query_positions   [kRows]         int32; −1 where there is none
+//   key_positions     [kRows]         the same
+//   query_not_finite  [kRows]         int32; 1 where a row has an entry that is not finite
+//   key_not_finite    [kRows]         the same
+//   key_scales        [kRows]         float32: the key of x is x times this
+//   previous_factor   [kRows]         float32: what the output of the rounds so far is multiplied by
+//   share             [kRows]         float32: what the output of this round is multiplied by
+#pragma once
+
+#include "attn/cuda/tiles.cuh"
+#include "attn/lsh/cuda/params.h"
+#include "attn/lsh/definition.h"
+
+namespace attn::cuda {
+
+// The chunk that a chunk looks back to, or −1. Chunks are counted over all rounds.
+__device__ inline int64_t chunk_before(const LshParams& params, int64_t chunk) {
+  const int64_t all = params.rounds * params.chunks;
+  if (params.trax) return all == 1 ? -1 : (chunk + all - 1) % all;
+  return chunk % params.chunks == 0 ? -1 : chunk - 1;
+}
+
+// The key of x is x times this; `squares` is ‖x‖².
+__device__ inline float key_scale(const LshParams& params, float squares) {
+  const float dim = float(params.head_dim);
+  if (params.trax) return 1 / sqrtf(squares / dim + float(kMeanSquareEpsilon)) / sqrtf(dim);
+  return squares == 0 ? 0 : 1 / sqrtf(squares) / sqrtf(dim);
+}
+
+template <class S>
+constexpr size_t lsh_shared_bytes(int tiles) {
+  return tiles * S::tile_bytes() + S::score_bytes() + sizeof(int32_t) * 7 * S::kRows;
+}
+
+template <class S>
+class LshBlock {
+ public:
+  using E = typename S::E;
+  using Tile = typename S::Tile;
+
+  // `tiles`: how many row tiles the kernel uses. Block number = (head number · chunks + chunk − first_chunk) · query tiles +
+  // query tile, where chunks are counted over all rounds.
+  __device__ LshBlock(const LshParams& all_params, int tiles, int64_t first_chunk, int64_t chunks) : params(all_params) {
+    const int64_t query_tiles = (params.chunk + S::kRows - 1) / S::kRows, i = int64_t(blockIdx.x) / query_tiles;
+    first_query = int64_t(blockIdx.x) % query_tiles * S::kRows;
+    chunk = first_chunk + i % chunks, index = i / chunks;
+    char* p = shared_memory();
+    for (int t = 0; t < tiles; ++t, p += S::tile_bytes()) tile[t] = reinterpret_cast<Tile*>(p);
+    scores = reinterpret_cast<Tile*>(p), p += S::score_bytes();
+    query_positions = reinterpret_cast<int32_t*>(p), key_positions = query_positions + S::kRows;
+    query_not_finite = key_positions + S::kRows, key_not_finite = query_not_finite + S::kRows;
+    key_scales = reinterpret_cast<float*>(key_not_finite + S::kRows), previous_factor = key_scales + S::kRows,
+    share = previous_factor + S::kRows;
+    const int64_t length = params.key_lengths ? params.key_lengths[index / params.heads] : params.length;
+    visible = length < 0 ? 0 : length > params.length ? params.length : length;
+  }
+
+  // The rows of the block's head.
+  __device__ E* rows(const StridedTensor& x) const {
+    return static_cast<E*>(x.data) + index / params.heads * x.batch_stride + index % params.heads * x.head_stride;
+  }
+  // The index in arrays [G,R,N] by position, in the block's round.
+  __device__ int64_t by_position(int64_t position) const {
+    return (index * params.rounds + chunk / params.chunks) * params.length + position;
+  }
+  // Positions in a chunk.
+  __device__ int64_t size_of(int64_t source) const {
+    const int64_t rest = params.length - source % params.chunks * params.chunk;
+    return rest < params.chunk ? rest : params.chunk;
+  }
+  // The position at a place of a chunk; −1 after its end, and for positions from `limit` on.
+  __device__ int32_t position_at(int64_t source, int64_t place, int64_t limit) const {
+    if (place >= size_of(source)) return -1;
+    const int64_t* order =
+        params.order + (index * params.rounds + source / params.chunks) * params.length + source % params.chunks * params.chunk;
+    return order[place] < limit ? int32_t(order[place]) : -1;
+  }
+
+  // Loads the rows of x at these positions into a tile, with zeros where a position is −1.
+  __device__ void gather(Tile* to, const StridedTensor& x, const int32_t* positions, int dim) const {
+    const E* from = rows(x);
+    load_rows<S>(
+        to, dim, [&](int t) { return positions[t] >= 0 ? from + int64_t(positions[t]) * x.row_stride : nullptr; },
+        [](float entry, int) { return entry; });
+  }
+  // Sets those of the warp's rows that have an entry that is not finite to zeros, and marks them: 0 · NaN would reach rows that
+  // do not see them. Calls squares(row, Σ of the squares of its entries) for every row.
+  template <class Squares>
+  __device__ void zero_not_finite(Tile* x, int32_t* not_finite, const Squares& squares) const {
+    const int row = warp() * 16 + lane() / 2;
+    Tile* entries = x + row * S::kStride;
+    float zero = 0, sum = 0;
+    for (int d = lane() % 2; d < S::kDim; d += 2) {
+      const float entry = to_float(entries[d]);
+      zero += entry * 0, sum += entry * entry;
+    }
+    zero = sum_over_lanes(zero, 2), sum = sum_over_lanes(sum, 2);
+    const bool finite = zero == 0;
+    if (!finite)
+      for (int d = lane() % 2; d < S::kDim; d += 2) entries[d] = from_float<Tile>(0);
+    if (lane() % 2 == 0) {
+      if (!finite) not_finite[row] = 1;
+      squares(row, finite ? sum : 0);
+    }
+  }
+
+  __device__ void load_queries(Tile* q) const {
+    for (int t = thread(); t < S::kRows; t += S::kThreads)
+      query_positions[t] = position_at(chunk, first_query + t, params.length), query_not_finite[t] = 0;
+    __syncthreads();
+    gather(q, params.qk, query_positions, params.head_dim);
+    __syncthreads();
+    zero_not_finite(q, query_not_finite, [](int, float) {});
+  }
+
+  // Calls work() for each tile of keys that the chunk sees, when its keys and values are loaded.
+  template <class Work>
+  __device__ void for_each_key_tile(Tile* k, Tile* v, const Work& work) const {
+    for (int source = 0; source < 2; ++source) {
+      const int64_t source = source == 0 ? chunk : chunk_before(params, chunk);
+      if (source < 0) continue;
+      for (int64_t first = 0; first < size_of(source); first += S::kRows) {
+        __syncthreads();
+        for (int t = thread(); t < S::kRows; t += S::kThreads)
+          key_positions[t] = position_at(source, first + t, visible), key_not_finite[t] = 0;
+        __syncthreads();
+        gather(k, params.qk, key_positions, params.head_dim);
+        gather(v, params.v, key_positions, params.value_dim);
+        __syncthreads();
+        zero_not_finite(k, key_not_finite, [&](int row, float squares) { key_scales[row] = key_scale(params, squares); });
+        __syncwarp();
+        zero_not_finite(v, key_not_finite, [](int, float) {});
+        __syncthreads();
+        work();
+      }
+    }
+  }
+
+  __device__ bool sees(int row, int column) const {
+    const int32_t query = query_positions[row], key = key_positions[column];
+    return query >= 0 && key >= 0 && (!params.causal || key <= query);
+  }
+  __device__ bool is_own(int row, int column) const { return params.trax && query_positions[row] == key_positions[column]; }
+
+  const LshParams& params;
+  int64_t chunk;        // counted over all rounds
+  int64_t index;        // batch · heads + head
+  int64_t first_query;  // the place in the chunk that the block's queries begin at
+  int64_t visible;      // keys at this position and later are hidden
+  // In shared memory; see the top of this file.
+  Tile *tile[4], *scores;
+  int32_t *query_positions, *key_positions, *query_not_finite, *key_not_finite;
+  float *key_scales, *previous_factor, *share;
+};
+
+}  // namespace attn::cuda

@@ -1,0 +1,123 @@
+// The forward pass of LSH attention: output [B,H,N,M], and log_sum_exp [B·H,R,N] of each row in each round.
+//
+// A launch computes one round, with a block for up to S::kRows queries of a chunk, by an online softmax over tiles of keys.
+// Rounds are launches one after the other; each merges its rows into `sums`, the last one writes the output. A position is
+// written by one block a launch, and of all rounds together only two numbers a position are stored. Shared memory as in
+// block.cuh, with 3 row tiles: q, k, v.
+#pragma once
+
+#include "attn/lsh/cuda/block.cuh"
+
+namespace attn::cuda {
+
+// How a new round is merged with those before it: their rows are multiplied by `previous`, its own by `share`. Sums of
+// exponentials are relative to the largest exponent, because the own position's −1e5 leaves a log-sum-exp no digits.
+struct RoundShares {
+  double previous, share;
+
+  __device__ static RoundShares join(double* merged, bool first, double log_sum_exp) {
+    const double before = first ? -HUGE_VAL : merged[0], sum = first ? 0 : merged[1];
+    if (before != before || log_sum_exp != log_sum_exp) {
+      const double nan = before + log_sum_exp;
+      merged[0] = merged[1] = nan;
+      return {nan, nan};
+    }
+    const double largest = before > log_sum_exp ? before : log_sum_exp;
+    merged[0] = largest, merged[1] = sum;
+    if (largest == -HUGE_VAL) return {0, 0};
+    const double previous = sum * exp(before - largest), joined = exp(log_sum_exp - largest);
+    merged[1] = previous + joined;
+    return {previous / merged[1], joined / merged[1]};
+  }
+};
+
+// Computes one round.
+template <class S>
+__global__ void __launch_bounds__(S::kThreads) lsh_forward(LshParams params, int64_t round) {
+  const LshBlock<S> block(params, 3, round * params.chunks, params.chunks);
+  auto *q = block.tile[0], *k = block.tile[1], *v = block.tile[2];
+  block.load_queries(q);
+  Accumulator out[S::kTiles];
+  float largest[2] = {-HUGE_VALF, -HUGE_VALF}, sum[2] = {0, 0}, not_finite[2] = {0, 0};  // of the lane's two rows
+  block.for_each_key_tile(k, v, [&] {
+    Accumulator scores[S::kScoreTiles];
+    score_rows<S>(scores, q, k);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = warp() * 16 + lane() / 4 + half * 8;
+      float max = largest[half];
+#pragma unroll
+      for (int t = 0; t < S::kScoreTiles; ++t)
+#pragma unroll
+        for (int i = half * 2; i < half * 2 + 2; ++i) {
+          const int column = t * 8 + Accumulator::column(i);
+          float& x = scores[t].x[i];
+          if (!block.sees(row, column)) {
+            x = -HUGE_VALF;
+            continue;
+          }
+          x = x * block.key_scales[column] - (block.is_own(row, column) ? float(kOwnPositionPenalty) : 0.0f);
+          if (block.key_not_finite[column]) not_finite[half] = 1;
+          max = x > max ? x : max;
+        }
+      max = max_over_lanes(max, 4);
+      const float factor = max == -HUGE_VALF ? 1.0f : expf(largest[half] - max);
+      float added = 0;
+#pragma unroll
+      for (int t = 0; t < S::kScoreTiles; ++t)
+#pragma unroll
+        for (int i = half * 2; i < half * 2 + 2; ++i) {
+          float& x = scores[t].x[i];
+          x = x == -HUGE_VALF ? 0.0f : expf(x - max);
+          added += x;
+        }
+      sum[half] = sum[half] * factor + sum_over_lanes(added, 4);
+      largest[half] = max;
+#pragma unroll
+      for (int t = 0; t < S::kTiles; ++t) out[t].x[half * 2] *= factor, out[t].x[half * 2 + 1] *= factor;
+    }
+    store_scores<S>(scores, block.scores, [](int, int, float x) { return x; });
+    apply_scores<S>(out, block.scores, v);
+  });
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = warp() * 16 + lane() / 4 + half * 8;
+    const bool reached = max_over_lanes(not_finite[half], 4) > 0;
+    const int32_t position = block.query_positions[row];
+    if (lane() % 4 != 0 || position < 0) continue;
+    const bool sees = largest[half] != -HUGE_VALF;
+    double total = sees ? double(largest[half]) + log(double(sum[half])) : -HUGE_VAL;
+    if (sees && (reached || block.query_not_finite[row])) total = double(nanf(""));
+    params.log_sum_exp[block.by_position(position)] = total;
+    const float own_sum = sees ? sum[half] : 1;
+    float previous = 1, share = total != total ? nanf("") : 1 / (own_sum * float(params.rounds));
+    if (params.trax && params.rounds > 1) {
+      const auto joined = RoundShares::join(params.merged + 2 * (block.index * params.length + position), round == 0, total);
+      previous = float(joined.previous), share = float(joined.share) / own_sum;
+    }
+    block.previous_factor[row] = previous, block.share[row] = share;
+  }
+  __syncwarp();
+  const auto position_of = [&](int t) { return block.query_positions[warp() * 16 + t]; };
+  const auto with_rounds_before = [&](float x, int t, int column) {
+    const int row = warp() * 16 + t;
+    const float before = round == 0 ? 0.0f
+                                    : params.sums[(block.index * params.length + position_of(t)) * params.value_dim + column] *
+                                          block.previous_factor[row];
+    return before + x * block.share[row];
+  };
+  if (round + 1 == params.rounds) {
+    auto* to = block.rows(params.output);
+    store_rows<S>(
+        out, q, params.value_dim,
+        [&](int t) { return position_of(t) < 0 ? nullptr : to + position_of(t) * params.output.row_stride; }, with_rounds_before);
+  } else {
+    float* to = params.sums + block.index * params.length * params.value_dim;
+    store_rows<S, float>(
+        out, q, params.value_dim,
+        [&](int t) { return position_of(t) < 0 ? nullptr : to + int64_t(position_of(t)) * params.value_dim; },
+        with_rounds_before);
+  }
+}
+
+}  // namespace attn::cuda

@@ -1,0 +1,19 @@
+// Runs a pass with the kernels that are compiled for a tile dimension. Each element type is compiled by a .cu file of its own.
+#pragma once
+
+#include "attn/lsh/cuda/launch.cuh"
+#include "attn/lsh/cuda/run.h"
+
+namespace attn::cuda {
+
+template <class E, Precision kPrecision>
+void run_lsh(const LshParams& params, int dim, Pass pass, cudaStream_t stream) {
+  const OnStream launch(stream);
+  with_tile_shape<E, kPrecision>(dim, [&](auto shape) {
+    using S = decltype(shape);
+    if (pass == Pass::forward) launch_lsh_forward<S>(params, launch);
+    else launch_lsh_backward<S>(params, launch);
+  });
+}
+
+}  // namespace attn::cuda

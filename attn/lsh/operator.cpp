@@ -1,0 +1,214 @@
+// The PyTorch operator of LSH attention: schemas, checks of arguments, autograd and shapes. Which implementation computes is
+// decided in `forward` and `backward`.
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include <tuple>
+
+#include "attn/lsh/composed.h"
+#include "attn/lsh/implementation.h"
+#include "attn/lsh/lsh_attention.h"
+
+namespace attn {
+namespace {
+
+using at::Tensor;
+
+// ---------------------------------------------------------------- arguments
+
+void check_tensor(const char* name, const Tensor& tensor, const char* shape, int64_t dims) {
+  TORCH_CHECK_VALUE(tensor.defined(), "lsh_attention: ", name, " is not defined");
+  TORCH_CHECK_VALUE(tensor.dim() == dims, "lsh_attention: ", name, " has shape ", tensor.sym_sizes(), ", expected ", shape);
+}
+
+void check_same_device(const char* name, const Tensor& tensor, const Tensor& qk) {
+  TORCH_CHECK_VALUE(tensor.device() == qk.device(), "lsh_attention: ", name, " is on ", tensor.device(), " but qk is on ",
+                    qk.device());
+}
+
+void check_rotations(const Tensor& rotations, const Tensor& qk, at::OptionalIntArrayRef factors) {
+  check_tensor("rotations", rotations, "[dim, rounds, columns]", 3);
+  check_same_device("rotations", rotations, qk);
+  TORCH_CHECK_VALUE(at::isFloatingType(rotations.scalar_type()), "lsh_attention: rotations are ", rotations.scalar_type(),
+                    ", expected a floating type");
+  TORCH_CHECK_VALUE(rotations.sym_size(0) == qk.sym_size(3), "lsh_attention: rotations have shape ", rotations.sym_sizes(),
+                    ", expected dim ", qk.sym_size(3), " as in qk");
+  TORCH_CHECK_VALUE(rotations.sym_size(1) >= 1 && rotations.sym_size(2) >= 1, "lsh_attention: rotations have shape ",
+                    rotations.sym_sizes(), ", expected at least one round and one column");
+  if (!factors) return;
+  TORCH_CHECK_VALUE(
+      factors->size() == 2 && (*factors)[0] >= 2 && (*factors)[1] >= 2 && (*factors)[0] % 2 == 0 && (*factors)[1] % 2 == 0,
+      "lsh_attention: bucket_factors = ", *factors, ", expected two even numbers of at least 2");
+  TORCH_CHECK_VALUE(rotations.sym_size(2) == ((*factors)[0] + (*factors)[1]) / 2, "lsh_attention: rotations have ",
+                    rotations.sym_size(2), " columns, expected ", ((*factors)[0] + (*factors)[1]) / 2,
+                    ", half the sum of bucket_factors = ", *factors);
+}
+
+void check_arguments(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk,
+                     const std::optional<Tensor>& key_lengths, std::string_view profile, at::OptionalIntArrayRef bucket_factors) {
+  check_tensor("qk", qk, "[batch, heads, length, dim]", 4);
+  check_tensor("v", v, "[batch, heads, length, dim]", 4);
+  check_same_device("v", v, qk);
+  TORCH_CHECK_VALUE(at::isFloatingType(qk.scalar_type()), "lsh_attention: qk is ", qk.scalar_type(),
+                    ", expected a floating type");
+  TORCH_CHECK_VALUE(v.scalar_type() == qk.scalar_type(), "lsh_attention: v is ", v.scalar_type(), " but qk is ",
+                    qk.scalar_type());
+  for (int64_t dim = 0; dim < 3; ++dim)
+    TORCH_CHECK_VALUE(v.sym_size(dim) == qk.sym_size(dim), "lsh_attention: v has shape ", v.sym_sizes(),
+                      ", expected batch, heads and length of qk, ", qk.sym_sizes());
+  for (const auto& [name, tensor] : {std::pair<const char*, const Tensor&>{"qk", qk}, {"v", v}})
+    TORCH_CHECK_VALUE(tensor.sym_size(2) >= 1 && tensor.sym_size(3) >= 1, "lsh_attention: ", name, " has shape ",
+                      tensor.sym_sizes(), ", expected length and dim of at least 1");
+  check_rotations(rotations, qk, bucket_factors);
+  TORCH_CHECK_VALUE(chunk >= 1, "lsh_attention: chunk = ", chunk, ", expected at least 1");
+  TORCH_CHECK_VALUE(profile == kTrax || profile == kFastTransformers, "lsh_attention: profile = '", profile, "', expected '",
+                    kTrax, "' or '", kFastTransformers, "'");
+  if (!key_lengths) return;
+  check_tensor("key_lengths", *key_lengths, "[batch]", 1);
+  check_same_device("key_lengths", *key_lengths, qk);
+  TORCH_CHECK_VALUE(key_lengths->scalar_type() == at::kLong, "lsh_attention: key_lengths is ", key_lengths->scalar_type(),
+                    ", expected int64");
+  TORCH_CHECK_VALUE(key_lengths->sym_size(0) == qk.sym_size(0), "lsh_attention: key_lengths has shape ", key_lengths->sym_sizes(),
+                    ", expected [batch] = [", qk.sym_size(0), "]");
+}
+
+// ---------------------------------------------------------------- computation
+
+// Null where the operator is composed.
+const LshImplementation* find_implementation(const Tensor& qk, const Tensor& v, std::string_view wanted) {
+  return lsh_implementations().find({std::string(wanted), qk.scalar_type(), qk.device().type(), qk.size(3), v.size(3)});
+}
+
+std::tuple<Tensor, Tensor, Tensor> forward(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk, bool causal,
+                                           const std::optional<Tensor>& key_lengths, std::string_view profile,
+                                           at::OptionalIntArrayRef bucket_factors, std::string_view wanted) {
+  const LshArguments arguments{qk, v, chunk, causal, key_lengths, profile == kTrax};
+  const auto* implementation = find_implementation(qk, v, wanted);
+  auto result = implementation ? implementation->forward(arguments, rotations, bucket_factors)
+                               : composed_lsh_forward(arguments, rotations, bucket_factors);
+  return {result.output, result.log_sum_exp, result.order};
+}
+
+// Everything but grad_output is what the forward pass was given and returned.
+std::tuple<Tensor, Tensor> backward(const Tensor& grad_output, const Tensor& qk, const Tensor& v, const Tensor& output,
+                                    const std::optional<Tensor>& key_lengths, const Tensor& log_sum_exp, const Tensor& order,
+                                    int64_t chunk, bool causal, std::string_view profile, std::string_view wanted) {
+  const LshArguments arguments{qk, v, chunk, causal, key_lengths, profile == kTrax};
+  const LshForward result{output, log_sum_exp, order};
+  if (const auto* implementation = find_implementation(qk, v, wanted))
+    return implementation->backward(arguments, grad_output, result, lsh_round_shares(log_sum_exp.flatten(0, 1), arguments.trax));
+  return composed_lsh_backward(arguments, grad_output, result);
+}
+
+// ---------------------------------------------------------------- shapes
+
+std::tuple<Tensor, Tensor, Tensor> forward_meta(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t, bool,
+                                                const std::optional<Tensor>&, std::string_view, at::OptionalIntArrayRef,
+                                                std::string_view) {
+  const auto batch = qk.sym_size(0), heads = qk.sym_size(1), length = qk.sym_size(2), rounds = rotations.sym_size(1);
+  const std::vector<c10::SymInt> per_round{batch, heads, rounds, length};
+  return {at::empty_symint({batch, heads, length, v.sym_size(3)}, qk.options()),
+          at::empty_symint(per_round, qk.options().dtype(at::kDouble)),
+          at::empty_symint(per_round, qk.options().dtype(at::kLong))};
+}
+
+std::tuple<Tensor, Tensor> backward_meta(const Tensor&, const Tensor& qk, const Tensor& v, const Tensor&,
+                                         const std::optional<Tensor>&, const Tensor&, const Tensor&, int64_t, bool,
+                                         std::string_view, std::string_view) {
+  return {at::empty_symint(qk.sym_sizes(), qk.options()), at::empty_symint(v.sym_sizes(), v.options())};
+}
+
+// ---------------------------------------------------------------- autograd
+
+template <class Signature>
+auto find_operator(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
+}
+
+auto call_forward(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk, bool causal,
+                  const std::optional<Tensor>& key_lengths, std::string_view profile, at::OptionalIntArrayRef bucket_factors,
+                  std::string_view wanted) {
+  static const auto op = find_operator<decltype(forward)>("attn::_lsh_attention");
+  return op.call(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors, wanted);
+}
+
+class LshAttention : public torch::autograd::Function<LshAttention> {
+ public:
+  using Context = torch::autograd::AutogradContext;
+
+  static torch::autograd::variable_list forward(Context* context, const Tensor& qk, const Tensor& v, const Tensor& rotations,
+                                                int64_t chunk, bool causal, const std::optional<Tensor>& key_lengths,
+                                                std::string_view profile, at::OptionalIntArrayRef bucket_factors,
+                                                std::string_view wanted) {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    const auto [output, log_sum_exp, order] =
+        call_forward(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors, wanted);
+    context->save_for_backward({qk, v, output, key_lengths.value_or(Tensor()), log_sum_exp, order});
+    context->saved_data["chunk"] = chunk;
+    context->saved_data["causal"] = causal;
+    context->saved_data["profile"] = std::string(profile);
+    context->saved_data["implementation"] = std::string(wanted);
+    context->mark_non_differentiable({log_sum_exp, order});
+    return {output, log_sum_exp, order};
+  }
+
+  static torch::autograd::variable_list backward(Context* context, const torch::autograd::variable_list& gradients) {
+    static const auto op = find_operator<decltype(attn::backward)>("attn::_lsh_attention_backward");
+    const auto saved = context->get_saved_variables();
+    const auto key_lengths = saved[3].defined() ? std::optional(saved[3]) : std::nullopt;
+    const auto [grad_qk, grad_v] =
+        op.call(gradients[0], saved[0], saved[1], saved[2], key_lengths, saved[4], saved[5], context->saved_data["chunk"].toInt(),
+                context->saved_data["causal"].toBool(), context->saved_data["profile"].toStringRef(),
+                context->saved_data["implementation"].toStringRef());
+    return {grad_qk, grad_v, {}, {}, {}, {}, {}, {}, {}};
+  }
+};
+
+std::tuple<Tensor, Tensor, Tensor> forward_autograd(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk,
+                                                    bool causal, const std::optional<Tensor>& key_lengths,
+                                                    std::string_view profile, at::OptionalIntArrayRef bucket_factors,
+                                                    std::string_view wanted) {
+  auto results = LshAttention::apply(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors, wanted);
+  return {results[0], results[1], results[2]};
+}
+
+// ---------------------------------------------------------------- registration
+
+TORCH_LIBRARY_FRAGMENT(attn, library) {
+  library.def(
+      "lsh_attention(Tensor qk, Tensor v, Tensor rotations, int chunk, bool causal, Tensor? key_lengths=None, "
+      "str profile=\"trax\", int[]? bucket_factors=None, str implementation=\"auto\") -> Tensor",
+      lsh_attention);
+  library.def(
+      "_lsh_attention(Tensor qk, Tensor v, Tensor rotations, int chunk, bool causal, Tensor? key_lengths, str profile, "
+      "int[]? bucket_factors, str implementation=\"auto\") -> (Tensor output, Tensor log_sum_exp, Tensor order)");
+  library.def(
+      "_lsh_attention_backward(Tensor grad_output, Tensor qk, Tensor v, Tensor output, Tensor? key_lengths, Tensor log_sum_exp, "
+      "Tensor order, int chunk, bool causal, str profile, str implementation=\"auto\") -> (Tensor grad_qk, Tensor grad_v)");
+}
+TORCH_LIBRARY_IMPL(attn, CompositeExplicitAutograd, library) {
+  library.impl("_lsh_attention", forward);
+  library.impl("_lsh_attention_backward", backward);
+}
+TORCH_LIBRARY_IMPL(attn, Meta, library) {
+  library.impl("_lsh_attention", forward_meta);
+  library.impl("_lsh_attention_backward", backward_meta);
+}
+TORCH_LIBRARY_IMPL(attn, Autograd, library) {
+  library.impl("_lsh_attention", forward_autograd);
+  library.impl("_lsh_attention_backward", torch::autograd::autogradNotImplementedFallback());  // no gradients of gradients
+}
+
+}  // namespace
+
+Tensor lsh_attention(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk, bool causal,
+                     const std::optional<Tensor>& key_lengths, std::string_view profile, at::OptionalIntArrayRef bucket_factors,
+                     std::string_view implementation) {
+  check_arguments(qk, v, rotations, chunk, key_lengths, profile, bucket_factors);
+  return std::get<0>(call_forward(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors, implementation));
+}
+
+}  // namespace attn

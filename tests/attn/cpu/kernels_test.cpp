@@ -1,0 +1,291 @@
+// The CPU's kernels: every instruction set against the float64 reference where threads share a sequence, no read or write outside
+// a tensor, exp to 2 ulp, decoding, and which kernels are refused.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "attn/cpu/instruction_set.h"
+#include "attn/linear/cpu/implementation.h"
+#include "attn/linear/feature_map.h"
+#include "attn/linear/linear_attention.h"
+#include "attn/lsh/cpu/implementation.h"
+#include "tests/support/errors_of.h"
+#include "tests/support/exp_of.h"
+#include "tests/support/method_helpers.h"
+
+namespace attn {
+namespace {
+
+using attnbench::message_of;
+
+std::vector<std::string> kernel_names() {
+  std::vector<std::string> names;
+  for (const auto set : cpu::available_instruction_sets()) names.emplace_back(cpu::name_of(set));
+  return names;
+}
+
+class Kernels : public testing::TestWithParam<std::string> {
+ protected:
+  bool has(at::ScalarType dtype) const { return dtype != at::kDouble || GetParam() == "portable"; }
+};
+INSTANTIATE_TEST_SUITE_P(Available, Kernels, testing::ValuesIn(kernel_names()), [](const auto& tested) { return tested.param; });
+
+class Threads {
+ public:
+  explicit Threads(int count) : before_(at::get_num_threads()) { at::set_num_threads(count); }
+  ~Threads() { at::set_num_threads(before_); }
+
+ private:
+  int before_;
+};
+
+// With few heads and many positions, threads begin in the middle of a sequence, from the sums of the threads before.
+TEST_P(Kernels, ThreadsThatShareASequenceAgreeWithTheReference) {
+  for (const int threads : {1, 2, 3, 5}) {
+    const Threads set(threads);
+    for (const std::string name : {"linear:", "linear-elu0.1:", "favor:features=40,", "lsh-1:", "lsh-4:"}) {
+      const auto method = make_method(name + "kernel=" + GetParam());
+      for (const auto masking : kMaskings) {
+        for (const int64_t heads : {1, 3}) {
+          SCOPED_TRACE(name + " " + name_of(masking) + ", heads " + std::to_string(heads) + ", threads " +
+                       std::to_string(threads));
+          const auto problem = problem_of({1333, 1333, 24, 40}, at::kFloat, masking, has_key_lengths(masking) ? 2 : 1, heads);
+          const auto inputs = inputs_of(problem, Protocol::forward_backward);
+          const auto results = call(*method, inputs, Protocol::forward_backward);
+          EXPECT_EQ(method->implementation(), "kernel/" + GetParam());
+          const auto selection = Selection::random(problem, 120, 1);
+          const auto restricted = restrict_gradient(inputs, selection);
+          const auto agreement = compare(*method, restricted, call(*method, restricted, Protocol::forward_backward), selection);
+          EXPECT_TRUE(agreement.within(error_tolerance(at::kFloat))) << agreement.worst << ": " << agreement.max_rel_error;
+          EXPECT_TRUE(all_finite(results.output));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Kernels, CrossAttentionThatThreadsShare) {
+  const Threads set(3);
+  for (const std::string name : {"linear:", "favor:features=40,"}) {
+    const auto method = make_method(name + "kernel=" + GetParam());
+    for (const auto& shape : {Shape{2000, 700, 32, 16}, Shape{600, 2100, 32, 16}, Shape{5, 3000, 16, 16}}) {
+      SCOPED_TRACE(name + text_of(shape));
+      const auto problem = problem_of(shape, at::kFloat, Masking::key_lengths, 2, 1);
+      const auto inputs = inputs_of(problem, Protocol::forward_backward);
+      const auto agreement =
+          compare(*method, inputs, call(*method, inputs, Protocol::forward_backward), Selection::everything(problem));
+      EXPECT_TRUE(agreement.within(error_tolerance(at::kFloat))) << agreement.worst << ": " << agreement.max_rel_error;
+    }
+  }
+}
+
+TEST_P(Kernels, TheSameNumbersForTheSameThreads) {
+  const Threads set(3);
+  for (const std::string name : {"linear", "favor", "lsh-4"}) {
+    const auto method = make_method(name + ":kernel=" + GetParam());
+    const auto problem = problem_of({900, 900, 32, 32}, at::kFloat, Masking::causal, 1, 2);
+    const auto inputs = inputs_of(problem, Protocol::forward_backward);
+    const auto once = call(*method, inputs, Protocol::forward_backward),
+               again = call(*method, inputs, Protocol::forward_backward);
+    EXPECT_TRUE(at::equal(once.output, again.output)) << name;
+    for (const auto& [gradient, member] : kGradients)
+      EXPECT_TRUE(at::equal(once.*member, again.*member)) << name << " " << gradient;
+  }
+}
+
+// A copy of a tensor that ends, or begins, at a page which may not be read or written.
+class Guarded {
+ public:
+  enum class Edge { end, begin };
+
+  Guarded(const at::Tensor& x, Edge edge) {
+    const auto page = size_t(sysconf(_SC_PAGESIZE)), size = x.nbytes(), whole = (size + page - 1) / page * page;
+    size_ = whole + 2 * page;
+    memory_ = static_cast<char*>(mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    if (memory_ == MAP_FAILED) throw std::runtime_error("mmap failed");
+    mprotect(memory_, page, PROT_NONE);
+    mprotect(memory_ + page + whole, page, PROT_NONE);
+    char* at = memory_ + page + (edge == Edge::end ? whole - size : 0);
+    tensor = at::from_blob(at, x.sizes(), x.options());
+    tensor.copy_(x.detach());
+  }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+  ~Guarded() {
+    tensor.reset();
+    munmap(memory_, size_);
+  }
+  at::Tensor tensor;
+
+ private:
+  char* memory_;
+  size_t size_;
+};
+
+// No byte outside the inputs is read. The results lie in memory of the allocator, which AddressSanitizer watches.
+TEST_P(Kernels, NothingIsReadBeyondATensor) {
+  for (const std::string name : {"linear", "favor", "lsh-1"}) {
+    const auto method = make_method(name + ":kernel=" + GetParam());
+    for (const auto dtype : {at::kFloat, at::kBFloat16, at::kDouble}) {
+      if (!has(dtype)) continue;
+      for (const auto& shape : {Shape{1, 1, 1, 1}, Shape{17, 17, 3, 5}, Shape{130, 130, 17, 33}, Shape{70, 70, 64, 64}}) {
+        for (const auto edge : {Guarded::Edge::end, Guarded::Edge::begin}) {
+          const auto problem = problem_of(shape, dtype, Masking::causal_and_key_lengths, 2, 1);
+          auto inputs = inputs_of(problem, Protocol::forward_backward);
+          const auto expected = call(*method, inputs, Protocol::forward_backward);
+          const Guarded q(inputs.q, edge), k(inputs.k, edge), v(inputs.v, edge), g(inputs.grad_output, edge);
+          inputs.q = q.tensor.set_requires_grad(true), inputs.k = k.tensor.set_requires_grad(true);
+          inputs.v = v.tensor.set_requires_grad(true), inputs.grad_output = g.tensor;
+          const auto results = call(*method, inputs, Protocol::forward_backward);
+          EXPECT_TRUE(at::equal(results.output, expected.output)) << name << " " << text_of(shape);
+          EXPECT_TRUE(at::equal(results.grad_q, expected.grad_q)) << name << " " << text_of(shape);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Kernels, FeatureMapsWithoutAMethod) {
+  const auto problem = problem_of({150, 150, 24, 24}, at::kFloat, Masking::causal_and_key_lengths);
+  const auto inputs = inputs_of(problem, Protocol::forward_backward);
+  const auto run = [&](const std::string& kernel, at::ScalarType dtype) {
+    Results results;
+    std::vector<at::Tensor> leaves;
+    for (const auto* x : {&inputs.q, &inputs.k, &inputs.v}) leaves.push_back(x->detach().to(dtype).set_requires_grad(true));
+    results.output =
+        linear_attention(leaves[0], leaves[1], leaves[2], {true, inputs.mask.key_lengths, "relu", 1e-6, {}, 64, kernel});
+    const auto gradients = torch::autograd::grad({results.output}, leaves, {inputs.grad_output.to(dtype)});
+    results.grad_q = gradients[0], results.grad_k = gradients[1], results.grad_v = gradients[2];
+    return results;
+  };
+  expect_close(run(GetParam(), at::kFloat), run("composed", at::kDouble), error_tolerance(at::kFloat));
+}
+
+// Keys whose e^c exceeds float32 and rises, falls or jumps along the sequence: the scale that a state is relative to changes on
+// the way, and rows before a jump must not lose their keys because of it.
+TEST_P(Kernels, ScalesBeyondFloat32) {
+  const auto directions = draw_orthogonal_directions(48, 16, 3);
+  const auto t = at::linspace(0, 1, 400).view({1, 1, 400, 1});
+  for (const auto& [name, length] : {std::pair<std::string, at::Tensor>{"rise", 30 * t},
+                                     {"fall", 30 - 30 * t},
+                                     {"jump", at::where(t > 0.6, 40, 1)},
+                                     {"spike", at::where((t * 399).round() == 200, 60, 2)}}) {
+    for (const bool causal : {true, false}) {
+      for (const int threads : {1, 3}) {
+        SCOPED_TRACE(name + (causal ? " causal " : " full ") + std::to_string(threads));
+        const Threads set(threads);
+        const auto problem = problem_of({400, 400, 16, 24}, at::kFloat, causal ? Masking::causal : Masking::none, 1, 2);
+        const auto inputs = inputs_of(problem, Protocol::forward_backward);
+        const auto run = [&](const std::string& kernel, at::ScalarType dtype) {
+          Results results;
+          std::vector<at::Tensor> leaves;
+          for (const auto& x : {inputs.q, inputs.k * length, inputs.v})
+            leaves.push_back(x.detach().to(dtype).clone().set_requires_grad(true));
+          results.output = linear_attention(leaves[0], leaves[1], leaves[2], {causal, {}, "favor", 1e-6, directions, 64, kernel});
+          const auto gradients = torch::autograd::grad({results.output}, leaves, {inputs.grad_output.to(dtype)});
+          results.grad_q = gradients[0], results.grad_k = gradients[1], results.grad_v = gradients[2];
+          return results;
+        };
+        const auto results = run(GetParam(), at::kFloat);
+        EXPECT_TRUE(all_finite(results.output));
+        expect_close(results, run("composed", at::kDouble), 2e-3);
+      }
+    }
+  }
+}
+
+TEST_P(Kernels, DecodingKeepsItsStateWithoutPadding) {
+  for (const auto& [name, numbers] : {std::pair<std::string, int64_t>{"linear:", 19 * 38}, {"favor:features=21,", 21 * 38 + 1}}) {
+    SCOPED_TRACE(name);
+    const auto method = make_method(name + "kernel=" + GetParam());
+    const auto problem = problem_of({70, 70, 19, 37}, at::kFloat, Masking::causal, 2, 3);
+    const auto inputs = make_inputs(problem, Protocol::decode, 1);
+    const auto results = decode_from(*method, inputs, 30);
+    EXPECT_EQ(method->implementation(), "kernel/" + GetParam());
+    EXPECT_EQ(results.state->bytes(), 2 * 3 * numbers * 4);
+    auto steps = Selection::everything(problem);
+    steps.rows = steps.rows.slice(0, 30);
+    const auto agreement = compare(*method, inputs, results, steps);
+    EXPECT_TRUE(agreement.within(error_tolerance(at::kFloat))) << agreement.max_rel_error;
+  }
+}
+
+LinearRequest linear_request(const std::string& wanted, FeatureMapKind map, at::ScalarType dtype) {
+  return {{wanted, dtype, at::kCPU, 64, 64}, map};
+}
+
+TEST(InstructionSets, UnavailableKernelsAreRefused) {
+  const auto linear = [](const std::string& wanted, FeatureMapKind map, at::ScalarType dtype) {
+    return cpu::find_linear_kernels(linear_request(wanted, map, dtype));
+  };
+  using enum FeatureMapKind;
+  EXPECT_CONTAINS(message_of<c10::ValueError>([] { cpu::choose_instruction_set("neon"); }),
+                  "kernel 'neon' is not available here");
+  EXPECT_CONTAINS(message_of<c10::ValueError>([] { cpu::choose_instruction_set("neon"); }), "portable");
+  EXPECT_EQ(linear_implementations().find(linear_request("composed", elu, at::kFloat)), nullptr);
+  EXPECT_EQ(linear("auto", rff, at::kFloat), nullptr);
+  EXPECT_EQ(linear("auto", elu, at::kHalf), nullptr);
+  EXPECT_EQ(std::string(linear("auto", elu, at::kDouble)->name), "portable");
+  EXPECT_EQ(std::string(cpu::find_lsh_kernels({"auto", at::kDouble, at::kCPU, 64, 64})->name), "portable");
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { linear("portable", rff, at::kFloat); }),
+                  "kernel 'portable' does not compute feature map 'rff'");
+  const auto best = std::string(cpu::name_of(cpu::available_instruction_sets().back()));
+  EXPECT_EQ(std::string(linear("auto", elu, at::kFloat)->name), best);
+  if (best == "portable") return;
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { linear(best, elu, at::kDouble); }), "does not compute in Double");
+  Problem problem;
+  problem.dtype = at::kDouble;
+  EXPECT_CONTAINS(*make_method("linear:kernel=" + best)->why_unsupported(problem, Protocol::forward), "no kernel for float64");
+  EXPECT_CONTAINS(*make_method("lsh-1:kernel=" + best)->why_unsupported(problem, Protocol::forward), "no kernel for float64");
+}
+
+// The error of a result in units in the last place; the unit of a subnormal number is the smallest one.
+double ulps(float result, double exact) {
+  if (exact > std::numeric_limits<float>::max()) return std::isinf(result) ? 0 : 1e9;
+  const float nearest = float(exact);
+  const double unit = std::max(double(std::nextafter(std::abs(nearest), INFINITY)) - std::abs(double(nearest)),
+                               double(std::numeric_limits<float>::denorm_min()));
+  return std::abs(double(result) - exact) / unit;
+}
+
+TEST(VectorExp, IsWithinTwoUnitsInTheLastPlace) {
+  std::vector<std::pair<const char*, void (*)(const float*, float*, int64_t)>> kinds;
+#ifdef __x86_64__
+  for (const auto set : cpu::available_instruction_sets()) {
+    if (set == cpu::InstructionSet::avx2) kinds.emplace_back("avx2", exp_avx2);
+    if (set == cpu::InstructionSet::avx512) kinds.emplace_back("avx512", exp_avx512);
+  }
+#endif
+  for (const auto& [name, exp] : kinds) {
+    std::vector<float> x, y;
+    for (double value = -105; value < 90; value += 1.0 / 4096) x.push_back(float(value));
+    for (float value = 1e-38f; value < 1; value *= 1.01f) x.push_back(value), x.push_back(-value);
+    while (x.size() % 16 != 0) x.push_back(0);
+    y.resize(x.size());
+    exp(x.data(), y.data(), int64_t(x.size()));
+    double worst = 0;
+    for (size_t i = 0; i < x.size(); ++i) worst = std::max(worst, ulps(y[i], std::exp(double(x[i]))));
+    EXPECT_LE(worst, 2) << name;
+    EXPECT_GT(worst, 0) << name;
+    const float special[16] = {0, -0.0f, INFINITY, -INFINITY, NAN, 200, -200};
+    float result[16];
+    exp(special, result, 16);
+    EXPECT_EQ(result[0], 1);
+    EXPECT_EQ(result[1], 1);
+    EXPECT_EQ(result[2], INFINITY);
+    EXPECT_EQ(result[3], 0);
+    EXPECT_TRUE(std::isnan(result[4]));
+    EXPECT_EQ(result[5], INFINITY);
+    EXPECT_EQ(result[6], 0);
+  }
+}
+
+}  // namespace
+}  // namespace attn
