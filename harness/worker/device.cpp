@@ -25,7 +25,8 @@ GpuModule load_gpu_module() {
   const auto path = chosen ? std::filesystem::path(chosen)
                            : std::filesystem::read_symlink("/proc/self/exe").parent_path() / "libattnbench-gpu.so";
   if (!std::filesystem::exists(path)) {
-    module.why_none = chosen ? "ATTNBENCH_GPU_MODULE = " + path.string() + " does not exist" : "this build has no CUDA";
+    module.why_none = chosen ? "ATTNBENCH_GPU_MODULE = " + path.string() + " does not exist"
+                             : "this build has no CUDA kernels; `make cuda` builds them";
     return module;
   }
   // Loading the module takes half a second, which is wasted on a machine without a driver.

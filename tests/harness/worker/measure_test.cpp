@@ -304,7 +304,7 @@ TEST(Measure, WhatCannotRunIsSkippedWithItsReason) {
   EXPECT_EQ(skip(c), "linear takes float16 on CUDA only");
   c = quick_case("linear");
   c.device = "cuda";
-  EXPECT_EQ(skip(c), "this build has no CUDA") << "no module lies beside the tests";
+  EXPECT_EQ(skip(c), "this build has no CUDA kernels; `make cuda` builds them") << "no module lies beside the tests";
 }
 
 TEST(Measure, CasesThatMakeNoSenseAreErrors) {
