@@ -2,9 +2,9 @@
 // Z [heads, D], in place, and writes the output [heads, M] for its q. `heads` is batch·heads; S and Z are contiguous, in the
 // accumulator dtype.
 //
-// A block takes a head, and each of its warps 8 columns of S at a time. Lane l has column l % 8 and every fourth row, beginning with
-// row l / 8, so that a warp reads whole sectors of 32 bytes. A lane loads 16 rows at a time, the first 16 before the features are
-// known. A block owns this shared memory, in the accumulator dtype:
+// A block takes a head, and each of its warps 8 columns of S at a time. Lane l has column l % 8 and every fourth row, beginning
+// with row l / 8, so that a warp reads whole sectors of 32 bytes. A lane loads 16 rows at a time, the first 16 before the
+// features are known. A block owns this shared memory, in the accumulator dtype:
 //
 //   query, key  [D] each  features of q and k
 //   sums        [D]       Z with the token's key
