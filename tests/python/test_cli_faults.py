@@ -1,5 +1,5 @@
-"""What must hold when things go wrong in a sweep: killed, interrupted, out of disk, or with a
-worker that crashes, hangs or talks nonsense."""
+"""Sweeps in which something goes wrong: the driver is killed or interrupted, the disk is full, or a
+worker crashes, hangs or gives answers that cannot be read."""
 
 import contextlib
 import fcntl
@@ -53,7 +53,7 @@ def long_sweep(path, **axes):
 
 @pytest.fixture(scope="session")
 def recorded(build, canned_worker, tmp_path_factory):
-    """A sweep that ran to its end; to be copied."""
+    """The folder of a sweep that ran to its end. Tests work on a copy of it."""
     folder = tmp_path_factory.mktemp("recorded")
     attnbench = Cli(build / "attnbench", canned_worker, folder)
     attnbench("sweep", write_sweep(folder / "small.toml"), "--out", "out")
@@ -62,7 +62,7 @@ def recorded(build, canned_worker, tmp_path_factory):
 
 @pytest.fixture
 def done(recorded, tmp_path):
-    """A copy of it, with its sweep file beside it."""
+    """A copy of `recorded`, with the sweep file beside it."""
     shutil.copytree(recorded / "out", tmp_path / "out")
     shutil.copy(recorded / "small.toml", tmp_path)
     return tmp_path / "out"
@@ -204,7 +204,7 @@ def test_the_second_driver_on_a_folder_stops_and_names_the_first(quick, canned, 
         assert "out" in message
         assert first.poll() is None and running(worker.pid)
         assert log_of(tmp_path / "out") == before
-    # The lock goes with its process, however that ended.
+    # The lock is released when its process ends, however that happens.
     canned("sweep", sweep, "--out", "out")
 
 
@@ -223,7 +223,7 @@ def answer(**changes):
     return f"answer '{json.dumps(record)}'"
 
 
-# What the worker does, the kind of failure that is recorded, and words of the reason.
+# By name: what the worker does, the kind of failure that is recorded, and words of the reason.
 MISBEHAVIOUR = {
     "segmentation fault": ("kill -SEGV $$; sleep 9", "crashed", ["signal 11"]),
     "abort": ("echo 'no kernel' >&2; kill -ABRT $$", "crashed", ["signal 6", "no kernel"]),
@@ -269,8 +269,8 @@ NAMES = list(MISBEHAVIOUR)
 
 @pytest.fixture(scope="module")
 def misbehaved(build, workers, tmp_path_factory):
-    """One sweep in which case after case goes wrong in another way, and the last one well. The axis
-    `seed` tells them apart."""
+    """One sweep in which each case goes wrong in another way, and only the last one is measured.
+    The axis `seed` tells the cases apart."""
     folder = tmp_path_factory.mktemp("misbehaved")
     body = "".join(
         f"*'\"seed\":{number},'*)\n{MISBEHAVIOUR[name][0]}\n;;\n"
@@ -418,7 +418,7 @@ def test_a_real_worker_that_runs_out_of_memory(quick, tmp_path):
 
 
 def limited_files(size):
-    """No file grows beyond `size`: a write up to there is cut short, the next one fails."""
+    """Limits the size of files: the write that reaches it is cut short, and the next one fails."""
 
     def limit():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -32,9 +32,18 @@ REDUCED = {
     "cmake --build *": ("cmake --build {rest} -- -n", "compiles for minutes; -n says what would be built"),
     "sbatch *": (None, "needs a cluster; test_slurm.py runs it with a Slurm of its own"),
     "build/attnbench merge results/figure1/cluster/shard-* *": (None, "joins what the line before made on a cluster"),
-    "build/attnbench gate sweeps/ci.toml --base origin/main": (f"build/attnbench gate sweeps/ci.toml --base build {ONE_CASE}", "builds a revision and measures for minutes"),
-    "build/attnbench gate sweeps/ci.toml --calibrate --out /tmp/calibration": (f"{{all}} --recordings 8 --trials 50 {ONE_CASE}", "measures for most of an hour"),
-    "build/attnbench gate sweeps/ci.toml --base origin/main --instructions --set query_len=128": (None, "needs valgrind; test_cli_gate.py counts instructions where it is installed"),
+    "build/attnbench gate sweeps/ci.toml --base origin/main": (
+        f"build/attnbench gate sweeps/ci.toml --base build {ONE_CASE}",
+        "builds a revision and measures for minutes",
+    ),
+    "build/attnbench gate sweeps/ci.toml --calibrate --out /tmp/calibration": (
+        f"{{all}} --recordings 8 --trials 50 {ONE_CASE}",
+        "measures for most of an hour",
+    ),
+    "build/attnbench gate sweeps/ci.toml --base origin/main --instructions --set query_len=128": (
+        None,
+        "needs valgrind; test_cli_gate.py counts instructions where it is installed",
+    ),
     "build/attnbench_micro *": ("{all} --benchmark_min_time=0.001 --benchmark_filter=linear/forward/none", "measures for minutes"),
     ".venv/bin/python -m pytest *": ("{all} --collect-only", "is part of the tests that run already"),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-// The gate's procedure on sides that were made up.
+// The gate's procedure on made-up measurements.
 #include "harness/gate/gate.h"
 
 #include <gtest/gtest.h>
@@ -41,9 +41,9 @@ TEST(Judge, TellsSlowerFromFasterFromTheSame) {
   EXPECT_LT(judged[1].adjusted_p, 0.01);
   EXPECT_GE(judged[1].adjusted_p, judged[1].p);
   EXPECT_EQ(judged[2].verdict, Verdict::improvement);
-  EXPECT_EQ(judged[3].verdict, Verdict::pass) << "surely slower, but by less than matters";
+  EXPECT_EQ(judged[3].verdict, Verdict::pass) << "significantly slower, but by less than min_shift";
   EXPECT_EQ(judged[4].verdict, Verdict::inconclusive) << "too noisy";
-  EXPECT_EQ(judged[5].verdict, Verdict::inconclusive) << "one process tells nothing";
+  EXPECT_EQ(judged[5].verdict, Verdict::inconclusive) << "one process is not enough";
   EXPECT_EQ(judged[6].verdict, Verdict::inconclusive);
   EXPECT_EQ(over_all(judged), Verdict::regression);
   EXPECT_EQ(over_all({judged[0], judged[4]}), Verdict::inconclusive);
@@ -58,7 +58,8 @@ TEST(Judge, MoreCasesAskForMore) {
   cases[0] = {{1, 2, 3, 4, 5, 6, 7, 8}, {11, 12, 13, 14, 15, 16, 17, 18}};
   EXPECT_EQ(judge({cases[0]})[0].verdict, Verdict::regression);
   const auto judged = judge(cases);
-  EXPECT_NEAR(judged[0].adjusted_p, 60 * judged[0].p, 1e-12) << "the smallest p of 8 against 8, once for each case";
+  EXPECT_NEAR(judged[0].adjusted_p, 60 * judged[0].p, 1e-12)
+      << "the smallest p of 8 against 8, multiplied by the number of cases";
   EXPECT_EQ(judged[0].verdict, Verdict::regression);
 }
 
@@ -95,9 +96,9 @@ TEST(JudgePairs, TellsSlowerFromFasterFromTheSame) {
   EXPECT_EQ(judged[1].p, 2 / std::pow(2.0, 12));
   EXPECT_NEAR(judged[1].adjusted_p, 7 * judged[1].p, 1e-12);
   EXPECT_EQ(judged[2].verdict, Verdict::improvement);
-  EXPECT_EQ(judged[3].verdict, Verdict::pass) << "surely slower, but by less than matters";
+  EXPECT_EQ(judged[3].verdict, Verdict::pass) << "significantly slower, but by less than min_shift";
   EXPECT_EQ(judged[4].verdict, Verdict::inconclusive) << "too noisy";
-  EXPECT_EQ(judged[5].verdict, Verdict::inconclusive) << "one pair tells nothing";
+  EXPECT_EQ(judged[5].verdict, Verdict::inconclusive) << "one pair is not enough";
   EXPECT_EQ(judged[6].verdict, Verdict::inconclusive);
 }
 
@@ -110,9 +111,9 @@ TEST(Gate, EndsAsSoonAsItsCasesAreDecided) {
   for (size_t i = 0; i < wild.size(); ++i) wild[i] = 2 * std::sin(2.4 * double(i));
   gate.look({draw.around(1, 0.01, 8), first(wild, 8)});
   EXPECT_EQ(gate.judgements()[0].verdict, Verdict::pass);
-  EXPECT_EQ(gate.undecided(), std::vector<size_t>{1}) << "the noisy one goes on";
+  EXPECT_EQ(gate.undecided(), std::vector<size_t>{1}) << "the noisy case is measured further";
   EXPECT_EQ(gate.next_look(), 12);
-  // What is decided stays so, whatever is said of it later.
+  // The verdict of a decided case stays, whatever is measured later.
   gate.look({{}, first(wild, 12)});
   EXPECT_EQ(gate.judgements()[0].verdict, Verdict::pass);
   gate.look({{}, draw.around(1.2, 0.001, 20)});
@@ -120,7 +121,8 @@ TEST(Gate, EndsAsSoonAsItsCasesAreDecided) {
   EXPECT_EQ(gate.judgements()[1].verdict, Verdict::regression);
 }
 
-// 8 pairs cannot be sure at the level of three looks; that a slowdown is within the margin must not let it go before more can.
+// 8 pairs are too few for significance at the level of three looks. A case that is slower by less than the margin must not pass
+// before a later look could find the slowdown.
 TEST(Gate, ASlowdownWithinTheMarginIsNotLetGoEarly) {
   Ratios draw(6);
   const auto pairs = draw.around(1.06, 0.005, 20);
@@ -129,7 +131,7 @@ TEST(Gate, ASlowdownWithinTheMarginIsNotLetGoEarly) {
   EXPECT_EQ(gate.judgements()[0].verdict, Verdict::inconclusive);
   gate.look({first(pairs, 12)});
   EXPECT_EQ(gate.judgements()[0].verdict, Verdict::regression);
-  // At the last look the margin's word is enough.
+  // At the last look it passes if it is within the margin.
   Gate once(1, {{}, {8}});
   once.look({draw.around(1.06, 0.005, 7)});
   EXPECT_EQ(once.judgements()[0].verdict, Verdict::pass);
@@ -141,7 +143,7 @@ TEST(Gate, RefusesTooFewProcesses) {
   EXPECT_CONTAINS(message_of<UsageError>([] { Gate(1, {{}, {}}); }), "ascending");
 }
 
-// 12 pairs of one sign have p = 2/2¹². The level is that of all cases and of all looks but the first together.
+// 12 pairs of one sign have p = 2/2¹². The level holds for all cases and for all looks but the first together.
 TEST(Gate, TheLevelIsOfAllCasesAndLooks) {
   const auto is_regression = [](size_t cases, const std::vector<int>& looks) {
     Ratios draw(7);
@@ -161,8 +163,8 @@ TEST(Gate, TheLevelIsOfAllCasesAndLooks) {
   EXPECT_FALSE(is_regression(10, {8, 12, 16, 20}));
   EXPECT_TRUE(is_regression(20, {8, 12}));
   EXPECT_FALSE(is_regression(21, {8, 12}));
-  EXPECT_TRUE(is_regression(20, {12})) << "one look has the whole level";
-  EXPECT_FALSE(is_regression(1, {12, 20})) << "the first of several only lets pass";
+  EXPECT_TRUE(is_regression(20, {12})) << "a single look has the whole level";
+  EXPECT_FALSE(is_regression(1, {12, 20})) << "the first of several looks only lets cases pass";
 }
 
 TEST(GateErrorRates, FalseAlarmsStayBelowTheLevel) {
@@ -170,7 +172,7 @@ TEST(GateErrorRates, FalseAlarmsStayBelowTheLevel) {
   std::vector<std::vector<double>> pools;
   for (int i = 0; i < 6; ++i) pools.push_back(draw.around(1, 0.05, 400));
   GatePlan plan;
-  plan.criteria.min_shift = 0;  // every sure difference counts
+  plan.criteria.min_shift = 0;  // every significant difference counts
   const auto rates = resample_gate(pools, plan, 1500, 1);
   EXPECT_LE(rates.any_regression, 0.012);
   EXPECT_EQ(rates.trials, 1500);
@@ -184,7 +186,7 @@ TEST(GateErrorRates, ASlowdownIsCaughtUnlessTheNoiseHidesIt) {
   EXPECT_GE(resample_gate(slower, {}, 500, 1).regression[0], 0.97);
   const auto hidden = resample_gate(noisy, {}, 500, 1);
   EXPECT_LE(hidden.regression[0], 0.1);
-  EXPECT_GE(hidden.inconclusive[0], 0.8) << "and is not passed";
+  EXPECT_GE(hidden.inconclusive[0], 0.8) << "and does not pass";
   EXPECT_EQ(resample_gate(noisy, {}, 200, 7).regression[0], resample_gate(noisy, {}, 200, 7).regression[0]);
 }
 

@@ -159,7 +159,7 @@ TEST_F(ChildProcesses, GraceIsNotForThoseThatEndByThemselves) {
   EXPECT_EQ(output_, "");
 }
 
-// In a process of its own: a caught signal stays caught for the rest of the process.
+// In a process of its own, because a caught signal stays caught.
 TEST_F(ChildProcesses, AnInterruptEndsTheGroupAndIsThrown) {
   for (const int sent : {SIGINT, SIGTERM})
     for (const double grace_s : {0., 60.}) {

@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cmath>
 
 #include "harness/process/interrupts.h"
@@ -19,12 +18,6 @@ namespace attnbench {
 namespace {
 
 const std::string kMeasured = R"(echo '{"outcome": "measured", "time_samples_ms": [3, 1, 2, 5, 4], "samples": 5}' >&3)";
-
-double seconds_of(const std::function<void()>& work) {
-  const auto begin = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 class CaseRunner : public testing::Test {
  protected:
@@ -94,7 +87,7 @@ TEST_F(CaseRunner, DeathBySignal) {
   EXPECT_CONTAINS(record.text("reason"), "signal 11");
   EXPECT_CONTAINS(record.text("reason"), "about to fall");
   EXPECT_CONTAINS(failure("kill -KILL $$", "crashed").text("reason"), "signal 9");
-  // Even after a whole answer: what killed it may have spoilt it.
+  // Also after a whole answer, which may be wrong for the reason that the worker died of.
   EXPECT_CONTAINS(failure(kMeasured + "; kill -ABRT $$", "crashed").text("reason"), "signal 6");
 }
 
@@ -105,17 +98,15 @@ TEST_F(CaseRunner, ExitCode) {
 
 TEST_F(CaseRunner, AHangEndsAtItsDeadlineWithTheWholeGroup) {
   case_.deadline_s = 0.4;
-  double took_s = 0;
-  took_s = seconds_of([&] {
-    const auto record = failure(
-        "sleep 300 & echo $! > " + path("grandchild") + "; echo $$ > " + path("child") + "; echo waiting; sleep 300", "timeout");
-    EXPECT_CONTAINS(record.text("reason"), "deadline of 0.4 s");
-    EXPECT_CONTAINS(record.text("reason"), "waiting");
-  });
-  EXPECT_GE(took_s, 0.4);
-  EXPECT_LT(took_s, 10);
+  const auto record = failure("sleep 300 & echo $! > " + path("grandchild") + "; echo $$ > " + path("child") +
+                                  "; echo waiting; sleep 300; touch " + path("survived"),
+                              "timeout");
+  EXPECT_CONTAINS(record.text("reason"), "deadline of 0.4 s");
+  EXPECT_CONTAINS(record.text("reason"), "waiting");
+  EXPECT_GE(record.number("worker_s"), 0.4);
   EXPECT_TRUE(is_gone(pid_in("child")));
   EXPECT_TRUE(is_gone(pid_in("grandchild")));
+  EXPECT_FALSE(folder_.has("survived")) << "it was ended, not waited for";
 }
 
 TEST_F(CaseRunner, AHangWithClosedStreamsEndsToo) {
@@ -136,26 +127,21 @@ TEST_F(CaseRunner, AnAnswerBeforeAHangIsNotATime) {
 }
 
 TEST_F(CaseRunner, AGrandchildDoesNotOutliveTheWorker) {
-  const auto took_s = seconds_of([&] {
-    const auto record = run("sleep 300 & echo $! > " + path("grandchild") + "; " + kMeasured);
-    EXPECT_TRUE(record.measured()) << record.text("reason");
-  });
-  EXPECT_LT(took_s, 10);
+  const auto record = run("sleep 300 & echo $! > " + path("grandchild") + "; " + kMeasured);
+  EXPECT_TRUE(record.measured()) << record.text("reason");
   EXPECT_TRUE(is_gone(pid_in("grandchild")));
 }
 
-// It holds the pipes open from a group of its own.
+// The grandchild holds the worker's pipes open, and the end of the worker's group does not end it.
 TEST_F(CaseRunner, AGrandchildThatLeftTheGroupDoesNotHoldTheDriver) {
-  const auto took_s = seconds_of([&] {
-    const auto record = run("setsid sh -c 'echo $$ > " + path("grandchild") + "; exec sleep 60' & while [ ! -s " +
-                            path("grandchild") + " ]; do sleep 0.01; done; " + kMeasured);
-    EXPECT_TRUE(record.measured()) << record.text("reason");
-  });
-  EXPECT_LT(took_s, 10);
+  const auto record = run("setsid sh -c 'echo $$ > " + path("grandchild") + "; exec sleep 300' & while [ ! -s " +
+                          path("grandchild") + " ]; do sleep 0.01; done; " + kMeasured);
+  EXPECT_TRUE(record.measured()) << record.text("reason");
+  EXPECT_TRUE(is_running(pid_in("grandchild"))) << "the driver did not wait for its end";
   kill(pid_in("grandchild"), SIGKILL);
 }
 
-// The worker has answered and ended; one that keeps writing behind it must not turn that into a timeout.
+// The worker has answered and ended. A grandchild that goes on writing must not turn that into a timeout.
 TEST_F(CaseRunner, AGrandchildThatKeepsTalkingDoesNotHoldTheDriver) {
   case_.deadline_s = 3;
   const auto record = run("yes still here & echo $! > " + path("grandchild") + "; " + kMeasured);
@@ -163,21 +149,18 @@ TEST_F(CaseRunner, AGrandchildThatKeepsTalkingDoesNotHoldTheDriver) {
   EXPECT_TRUE(is_gone(pid_in("grandchild")));
 }
 
-// Beyond the reach of the group's end, and never silent.
-TEST_F(CaseRunner, AGrandchildThatLeftTheGroupAndKeepsTalkingEndsWithTheDeadline) {
+// The same from outside the worker's group: the end of the group does not end it.
+TEST_F(CaseRunner, AGrandchildThatLeftTheGroupAndKeepsTalkingDoesNotHoldTheDriver) {
   case_.deadline_s = 1;
-  const auto took_s = seconds_of([&] {
-    const auto record = run("setsid sh -c 'echo $$ > " + path("grandchild") + "; exec yes' & while [ ! -s " + path("grandchild") +
-                            " ]; do sleep 0.01; done; " + kMeasured);
-    EXPECT_TRUE(record.measured()) << record.text("reason");
-  });
-  EXPECT_LT(took_s, 10);
-  EXPECT_TRUE(is_gone(pid_in("grandchild"))) << "nobody reads what it says";
+  const auto record = run("setsid sh -c 'echo $$ > " + path("grandchild") + "; exec yes' & while [ ! -s " + path("grandchild") +
+                          " ]; do sleep 0.01; done; " + kMeasured);
+  EXPECT_TRUE(record.measured()) << record.text("reason");
+  EXPECT_TRUE(is_gone(pid_in("grandchild"))) << "nobody reads what it writes";
 }
 
 TEST_F(CaseRunner, NoAnswer) {
   EXPECT_CONTAINS(failure("exit 0", "protocol").text("reason"), "0 answers, expected 1");
-  // Answers have a descriptor of their own; what a library prints is not one.
+  // Only what is written to the descriptor of answers is one; libraries print to standard output.
   EXPECT_CONTAINS(failure(R"(echo '{"outcome": "measured"}')", "protocol").text("reason"),
                   "0 answers, expected 1; it said: {\"outcome\"");
 }
@@ -205,13 +188,13 @@ TEST_F(CaseRunner, GarbageAnswers) {
 
 TEST_F(CaseRunner, OutcomesThatDoNotExist) { failure(R"(echo '{"outcome": "splendid"}' >&3)", "protocol"); }
 
-// A measured case without samples would be drawn as nothing and never run again.
+// A case that is recorded as measured is not run again, so it must have samples.
 TEST_F(CaseRunner, MeasuredWithoutSamples) {
   failure(R"(echo '{"outcome": "measured"}' >&3)", "protocol");
   failure(R"(echo '{"outcome": "measured", "time_samples_ms": []}' >&3)", "protocol");
 }
 
-// The sweep must go on after it.
+// It is cut off, and the case fails.
 TEST_F(CaseRunner, AnEndlessAnswer) { failure("yes >&3", "protocol"); }
 
 TEST_F(CaseRunner, MuchDiagnosticsIsReadAndItsEndKept) {
@@ -223,7 +206,7 @@ TEST_F(CaseRunner, MuchDiagnosticsIsReadAndItsEndKept) {
   EXPECT_GT(reason.size(), 2000u);
 }
 
-// Two shell scripts that write down whose turn it is; "--turns=A,B" is their third word.
+// Two shell scripts that write down whose turn it is. Their third argument is "--turns=A,B".
 TEST_F(CaseRunner, SidesTakeTurns) {
   const auto side = [&](const std::string& name, const std::string& more) {
     const auto commands =
@@ -242,11 +225,9 @@ TEST_F(CaseRunner, WhereASideDiesTheOtherDoesNotWait) {
   const auto waits =
       folder_.write_script("waits", "turns=${3#--turns=}; cat /proc/self/fd/${turns%,*} >/dev/null; " + std::string(kMeasured));
   const auto dies = folder_.write_script("dies", "kill -SEGV $$");
-  const auto begin = std::chrono::steady_clock::now();
   const auto records = run_in_turns({{{waits}, case_}, {{dies}, case_}}, 0);
-  EXPECT_TRUE(records[0].measured());
+  EXPECT_TRUE(records[0].measured()) << "it did not wait until its deadline";
   EXPECT_EQ(records[1].text("failure_kind"), "crashed");
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15)) << "nor for its deadline";
 }
 
 TEST_F(CaseRunner, AWorkerThatCannotBeStartedIsNamed) {
@@ -320,7 +301,7 @@ TEST_F(CaseRunner, ImplausibleTimesAreMarked) {
     planned.set("min_bytes", bytes);
     return run_case(worker_, c, planned, environment_, kCeilings).text("implausible");
   };
-  // 3 ms at 100 GFLOP/s are 3e8 operations, at 20 GB/s 6e7 bytes, which the caches could hold.
+  // In 3 ms, 100 GFLOP/s are 3e8 operations; 20 GB/s are 6e7 bytes, which the caches can hold.
   EXPECT_EQ(with("float32", 2.9e8, 1e6), "");
   EXPECT_CONTAINS(with("float32", 4e8, 1e6),
                   "3.00 ms is below the 4.00 ms that the measured arithmetic rate of 100 GFLOP/s allows");
@@ -349,7 +330,7 @@ TEST_F(CaseRunner, EachDeviceHasItsOwnCeilings) {
   EXPECT_EQ(with("bfloat16", 1e15, 1e15, {{"unavailable", "none here"}}), "");
 }
 
-// The budget that a case leaves open is the GPU's; the worker finds it when it plans.
+// A case on a GPU without a budget of its own gets the memory of the GPU, which the worker finds when it plans the case.
 TEST_F(CaseRunner, ThePlansBudgetIsTheCases) {
   use_worker("cat > " + folder_.path("request") +
              R"(; echo '{"outcome": "failed", "failure_kind": "error", "reason": "no"}' >&3)");
@@ -363,7 +344,7 @@ TEST_F(CaseRunner, ThePlansBudgetIsTheCases) {
   EXPECT_CONTAINS(folder_.read("request"), "\"memory_limit_bytes\":12345");
 }
 
-// In a child of its own: a caught signal stays caught for the rest of the process.
+// In a process of its own, because a caught signal stays caught.
 TEST_F(CaseRunner, InterruptsEndTheWorkerAndAreThrown) {
   for (const int sent : {SIGINT, SIGTERM}) {
     use_worker("trap '' INT TERM; sleep 300 & echo $! > " + path("grandchild") + "; sleep 300");

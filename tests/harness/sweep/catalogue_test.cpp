@@ -34,7 +34,7 @@ TEST(Catalogue, UnknownOnesAreRefusedWithTheNearest) {
   EXPECT_CONTAINS(refusal("linear:=3"), "method 'linear' has no option ''");
 }
 
-// With a worker newer than methods.json, the file may be of another build.
+// If the worker is newer than methods.json, the file may describe another build.
 TEST(Catalogue, AStaleFileIsNotBelieved) {
   const TempFolder folder;
   folder.write("methods.json", R"([{"name": "stale", "options": []}])");
