@@ -14,6 +14,7 @@ else()
 endif()
 file(CONFIGURE OUTPUT "${OUTPUT}" @ONLY CONTENT [[
 #pragma once
+#define ATTNBENCH_VERSION "@VERSION@"
 #define ATTNBENCH_REVISION "@revision@"
 #define ATTNBENCH_DIRTY @dirty@
 #define ATTNBENCH_BUILD "@BUILD@"

@@ -7,8 +7,11 @@
 
 #include "harness/analysis/analysis.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/exit_codes.h"
+#include "harness/cli/shared_options.h"
 #include "harness/records/result_folder.h"
 #include "harness/sweep/catalogue.h"
+#include "harness/text/errors.h"
 #include "harness/text/text_table.h"
 #include "harness/text/units.h"
 
@@ -50,24 +53,35 @@ std::string length_text(double length) {
   return fmt::format("{:.0f}", length);
 }
 
-void print_orders(const Analysis& analysis, const Names& names) {
+std::string heading(const std::string& title, Format format) {
+  return format == Format::markdown ? "### " + title + "\n" : title;
+}
+
+void print_section(const std::string& title, const TextTable& table, Format format) {
+  fmt::print("{}\n", heading(title, format));
+  print_table(table, format);
+  fmt::print("\n");
+}
+
+void print_orders(const Analysis& analysis, const Names& names, Format format) {
   TextTable table;
   for (const auto* header : {"method", "setting", "grows", "over N", "batch"}) table.add_column(header);
   for (const auto* header : {"exponent", "95 %"}) table.add_column(header, TextTable::Align::right);
   for (const auto* header : {"declared", ""}) table.add_column(header);
   for (const auto& order : analysis.orders) {
     const auto& ends = order.fit.slope_interval;
-    table.add_row({order.series->method, names.setting(*order.series), order.quantity,
-                   fmt::format("{:.0f}–{:.0f}", order.from, order.to),
-                   order.batch_from == order.batch_to ? fmt::format("{}", order.batch_to)
-                                                      : fmt::format("{}–{}", order.batch_from, order.batch_to),
-                   fmt::format("{:.2f}", order.fit.slope), fmt::format("{:.2f} … {:.2f}", ends.low, ends.high), order.declared,
-                   order.contradicts() ? "CONTRADICTS" : ""});
+    table.add_row(
+        {order.series->method, names.setting(*order.series), order.quantity, fmt::format("{:.0f}–{:.0f}", order.from, order.to),
+         order.batch_from == order.batch_to ? fmt::format("{}", order.batch_to)
+                                            : fmt::format("{}–{}", order.batch_from, order.batch_to),
+         fmt::format("{:.2f}", order.fit.slope), fmt::format("{:.2f} … {:.2f}", ends.low, ends.high), order.declared,
+         order.contradicts() ? "CONTRADICTS" : ""},
+        order.contradicts() ? Tone::bad : Tone::plain);
   }
-  fmt::print("Growth with N\n{}\n", table.render());
+  print_section("Growth with N", table, format);
 }
 
-void print_crossovers(const Analysis& analysis, const Names& names) {
+void print_crossovers(const Analysis& analysis, const Names& names, Format format) {
   TextTable table;
   for (const auto* header : {"less", "from N on", "95 %", "than", "of", "setting"}) table.add_column(header);
   size_t rows = 0;
@@ -85,9 +99,9 @@ void print_crossovers(const Analysis& analysis, const Names& names) {
     table.add_row({named(after), length_text(*crossover.length), length_text(interval.low) + " … " + length_text(interval.high),
                    named(before), crossover.quantity, names.setting(after, crossover.differs)});
   }
-  fmt::print("Crossovers: the first length from which one needs less than the other\n");
-  if (rows == 0) fmt::print("none: whatever needs less at the shortest length needs less at the longest\n\n");
-  else fmt::print("{}\n", table.render());
+  const std::string title = "Crossovers: the first length from which one needs less than the other";
+  if (rows > 0) print_section(title, table, format);
+  else fmt::print("{}\nnone: whatever needs less at the shortest length needs less at the longest\n\n", heading(title, format));
 }
 
 void print_break_even(const Analysis& analysis, const Names& names) {
@@ -105,7 +119,7 @@ void print_break_even(const Analysis& analysis, const Names& names) {
   }
 }
 
-void print_fits(const Analysis& analysis, const Names& names) {
+void print_fits(const Analysis& analysis, const Names& names, Format format) {
   TextTable table;
   for (const auto* header : {"method", "setting", "budget"}) table.add_column(header);
   table.add_column("longest N", TextTable::Align::right);
@@ -113,38 +127,49 @@ void print_fits(const Analysis& analysis, const Names& names) {
   for (const auto& fit : analysis.fits)
     table.add_row({fit.series->method, names.setting(*fit.series), format_bytes(fit.budget_bytes),
                    fit.longest ? std::to_string(*fit.longest) : "–", fit.limit});
-  fmt::print("Longest N within a memory budget\n{}\n", table.render());
+  print_section("Longest N within a memory budget", table, format);
 }
 
 }  // namespace
 
-Run add_analyse_command(CLI::App& command) {
+Run add_analyse_command(Command& command) {
   struct Options {
     std::string folder;
-    std::vector<std::string> budgets = {"11 GiB", "24 GiB"};
-    bool json = false;
+    std::vector<std::string> memory = {"11 GiB", "24 GiB"};
+    Format format = Format::text;
   };
   const auto options = std::make_shared<Options>();
-  command.add_option("folder", options->folder, "folder with records.jsonl, or such a file itself")->required();
-  command.add_option("--memory", options->budgets, "memory budgets, such as 11GiB,24GiB")->delimiter(',');
-  command.add_flag("--json", options->json, "print JSON");
+  add_records_argument(command, "folder", options->folder);
+  command.add("--memory", &options->memory, "memory budgets for which the longest sequence is found",
+              {.placeholder = "SIZES", .separator = ','});
+  add_format_option(command, options->format, {Format::text, Format::markdown, Format::json});
+  add_former_format_flag(command, options->format, Format::json);
+  command.add_example("analyse results/figure1/*/",
+                      "shows how time and memory grow, which method needs less from which length on, "
+                      "and what fits in 11 and 24 GiB");
   return [options](const WorkerProgram& worker) {
     const auto records = read_records(options->folder);
     std::vector<double> budgets;
-    for (const auto& budget : options->budgets) budgets.push_back(double(parse_bytes(budget)));
+    for (const auto& budget : options->memory) {
+      try {
+        budgets.push_back(double(parse_bytes(budget)));
+      } catch (const std::invalid_argument& error) {
+        throw UsageError(fmt::format("--memory: {}", error.what()));
+      }
+    }
     const auto analysis = analyse(records, Catalogue::load(worker).methods(), budgets);
-    if (options->json) {
-      fmt::print("{}\n", analysis.to_json().dump(2, ' ', false, Json::error_handler_t::replace));
-      return 0;
+    if (options->format == Format::json) {
+      print_json(analysis.to_json());
+      return exit_code::success;
     }
     const Names names(analysis.series);
-    print_orders(analysis, names);
-    print_crossovers(analysis, names);
+    print_orders(analysis, names, options->format);
+    print_crossovers(analysis, names, options->format);
     print_break_even(analysis, names);
-    print_fits(analysis, names);
+    print_fits(analysis, names, options->format);
     fmt::print("Implausible records: {}\n", analysis.implausible.empty() ? "none" : "");
     for (const auto* record : analysis.implausible) fmt::print("  {}: {}\n", record->key(), record->text("implausible"));
-    return 0;
+    return exit_code::success;
   };
 }
 

@@ -8,8 +8,10 @@
 #include <set>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/exit_codes.h"
 #include "harness/cli/record_table.h"
 #include "harness/cli/shared_options.h"
+#include "harness/gate/gate_report.h"
 #include "harness/records/result_folder.h"
 #include "harness/statistics/comparison.h"
 #include "harness/sweep/sweep_file.h"
@@ -26,8 +28,7 @@ struct Options {
   std::string a, b;
   std::vector<std::string> apart;
   Criteria criteria;
-  TableFormat format = TableFormat::text;
-  bool json = false;
+  Format format = Format::text;
 };
 
 // The records of one case on both sides, one of which may be missing.
@@ -179,7 +180,8 @@ void print_tables(const std::vector<Compared>& all, const std::vector<Pair>& pai
     TextTable table;
     for (const auto* header : {"what differs", "a", "b"}) table.add_column(header);
     for (const auto& [column, a, b] : differences) table.add_row({column, a, b});
-    fmt::print("{}\n", table.render(options.format));
+    print_table(table, options.format);
+    fmt::print("\n");
   }
   TextTable table;
   std::vector<const Record*> cases;
@@ -201,21 +203,24 @@ void print_tables(const std::vector<Compared>& all, const std::vector<Pair>& pai
     cells.push_back(format_bytes(of(c.pair.a, "peak_extra_bytes")));
     cells.push_back(format_bytes(of(c.pair.b, "peak_extra_bytes")));
     cells.push_back(verdict_of(c));
-    table.add_row(std::move(cells));
+    table.add_row(std::move(cells), both && !c.single ? tone_of(c.judgement.verdict) : Tone::plain);
   }
-  fmt::print("{}", table.render(options.format));
+  print_table(table, options.format);
 }
 
 }  // namespace
 
-Run add_compare_command(CLI::App& command) {
+Run add_compare_command(Command& command) {
   const auto options = std::make_shared<Options>();
-  command.add_option("a", options->a, "folder with records.jsonl, or such a file itself")->required();
-  command.add_option("b", options->b, "the folder or file that is compared with it")->required();
-  command.add_option("--apart", options->apart, "axes in which the sides may differ, such as device,method")->delimiter(',');
+  add_records_argument(command, "a", options->a);
+  add_records_argument(command, "b", options->b);
+  command.add("--apart", &options->apart, "axes in which the sides may differ, such as device,method",
+              {.placeholder = "AXES", .separator = ','});
   add_criteria_options(command, options->criteria);
   add_format_option(command, options->format);
-  command.add_flag("--json", options->json, "print JSON");
+  add_former_format_flag(command, options->format, Format::json);
+  command.add_example("compare before/ after/", "tells for each case whether it became slower");
+  command.add_example("compare results/figure1/*/ results/methods/*/ --apart method", "compares cases that differ in the method");
   return [options](const WorkerProgram&) {
     const auto known = axis_names();
     for (const auto& axis : options->apart)
@@ -234,15 +239,15 @@ Run add_compare_command(CLI::App& command) {
       if (c.pair.both_measured()) judgements.push_back(c.judgement);
     const auto verdict = judgements.empty() ? Verdict::inconclusive : over_all(judgements);
     const auto differences = differing(pairs);
-    if (options->json) {
-      fmt::print("{}\n", json_of(all, differences, verdict).dump(2, ' ', false, Json::error_handler_t::replace));
-      return 0;
+    if (options->format == Format::json) {
+      print_json(json_of(all, differences, verdict));
+      return exit_code::success;
     }
     print_tables(all, pairs, differences, *options);
-    if (options->format != TableFormat::csv)
+    if (options->format != Format::csv)
       fmt::print("\nover all: {} (Holm-adjusted p < {:g}, shifts over {:g} %)\n", verdict_name(verdict), options->criteria.alpha,
                  100 * options->criteria.min_shift);
-    return 0;
+    return exit_code::success;
   };
 }
 

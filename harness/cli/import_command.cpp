@@ -5,6 +5,8 @@
 #include <unordered_map>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/exit_codes.h"
+#include "harness/cli/shared_options.h"
 #include "harness/records/result_folder.h"
 #include "harness/sweep/catalogue.h"
 #include "harness/text/csv.h"
@@ -96,19 +98,22 @@ int run_import(const Options& options, const WorkerProgram& worker) {
   folder.write_schema(diagnostics);
   folder.write_csv();
   if (!options.quiet) fmt::print("{}: {} external records\n", options.out, records.size());
-  return 0;
+  return exit_code::success;
 }
 
 }  // namespace
 
-Run add_import_command(CLI::App& command) {
+Run add_import_command(Command& command) {
   const auto options = std::make_shared<Options>();
-  command
-      .add_option("file", options->file, "CSV file whose first row names its columns: axes, time_median_ms, peak_extra_bytes, …")
-      ->required();
-  command.add_option("--out", options->out, "folder of records to add them to")->required();
-  command.add_option("--source", options->source, "where they were measured, unless the file has a column external_source");
-  command.add_flag("-q,--quiet", options->quiet, "print no summary");
+  command.add("file", &options->file, "CSV file whose first row names its columns: axes, time_median_ms, peak_extra_bytes, ...",
+              {.required = true, .completion = Completion::files});
+  command.add("--out", &options->out, "folder of records to add them to",
+              {.placeholder = "FOLDER", .required = true, .completion = Completion::files});
+  command.add("--source", &options->source, "where they were measured, unless the file has a column external_source",
+              {.placeholder = "TEXT"});
+  add_quiet_option(command, options->quiet, "print no summary");
+  command.add_example("import theirs.csv --out results/figure1/theirs --source \"their paper, table 2\"",
+                      "adds published times, which tables and figures mark as external");
   return [options](const WorkerProgram& worker) { return run_import(*options, worker); };
 }
 

@@ -1,55 +1,103 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <memory>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/exit_codes.h"
 #include "harness/cli/record_table.h"
-#include "harness/process/worker_process.h"
+#include "harness/cli/shared_options.h"
 #include "harness/sweep/case_runner.h"
 #include "harness/sweep/catalogue.h"
+#include "harness/sweep/prediction.h"
 #include "harness/text/errors.h"
 #include "harness/text/units.h"
 
 namespace attnbench {
+namespace {
 
-Run add_measure_command(CLI::App& command) {
-  struct Options {
-    Case c;
-    bool json = false;
-  };
-  const auto options = std::make_shared<Options>();
+struct Options {
+  Case c;
+  Format format = Format::text;
+};
+
+std::string option_name(const Field& field) {
+  auto name = "--" + std::string(field.name);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+// A message about values of fields, such as "query_len = 0, expected at least 1", with the fields named as options.
+std::string with_option_names(std::string message) {
   for (const auto& field : fields()) {
-    auto name = "--" + std::string(field.name);
-    std::replace(name.begin(), name.end(), '_', '-');
-    const std::string description(field.description);
-    if (field.name == "method") {
-      command.add_option("method", options->c.method, description)->required();
-    } else if (const auto* flag = std::get_if<bool Case::*>(&field.member)) {
-      command.add_flag(name, options->c.*(*flag), description);
-    } else {
-      const auto convert = [options, &field](const std::string& text) {
-        try {
-          set_text(options->c, field, field.unit == "B" ? std::to_string(parse_bytes(text)) : text);
-        } catch (const std::invalid_argument& error) {
-          throw CLI::ValidationError("--" + std::string(field.name) + ": " + error.what());
-        }
-      };
-      command.add_option_function<std::string>(name, convert, description);
-    }
+    const auto written = std::string(field.name) + " = ";
+    const auto at = message.find(written);
+    const bool is_whole_word = at == 0 || (at != std::string::npos && message[at - 1] == ' ');
+    if (is_whole_word && field.name != "method") message.replace(at, field.name.size(), option_name(field));
   }
-  command.add_flag("--json", options->json, "the record as JSON");
+  return message;
+}
+
+void add_field_option(Command& command, const std::shared_ptr<Options>& options, const Field& field) {
+  const std::string description(field.description);
+  if (field.name == "method")
+    return command.add("method", &options->c.method, description, {.required = true, .completion = Completion::methods});
+  if (const auto* flag = std::get_if<bool Case::*>(&field.member))
+    return command.add(option_name(field), &(options->c.*(*flag)), description);
+
+  const bool is_memory = field.unit == "B";
+  const auto take = [options, &field, is_memory](const std::string& text) {
+    try {
+      set_text(options->c, field, is_memory ? std::to_string(parse_bytes(text)) : text);
+    } catch (const std::invalid_argument& error) {
+      throw std::invalid_argument(with_option_names(error.what()));
+    }
+  };
+  OptionTraits traits{.choices = {field.choices.begin(), field.choices.end()}};
+  // What 0 stands for is said in the description.
+  const auto value = get(options->c, field);
+  if (value != 0 || description.find("by default") == std::string::npos)
+    traits.default_text = value.is_number() ? fmt::format("{:g}", value.get<double>()) : plain_text(value);
+  if (is_memory) traits.placeholder = "SIZE";
+  else if (std::holds_alternative<int64_t Case::*>(field.member)) traits.placeholder = "N";
+  else if (std::holds_alternative<double Case::*>(field.member)) traits.placeholder = "NUMBER";
+  if (!is_memory) traits.unit = field.unit;
+  if (!is_memory && !std::holds_alternative<std::string Case::*>(field.member)) traits.min = field.min;
+  command.add(option_name(field), take, description, std::move(traits));
+}
+
+Record measure_case(const WorkerProgram& worker, const Case& c) {
+  Record planned;
+  try {
+    planned = plan_cases(worker, {c})[0];
+  } catch (const UsageError& error) {
+    throw UsageError(with_option_names(error.what()));
+  }
+  if (!planned.has("outcome") && predicted_need_bytes(planned) > planned.number("memory_limit_bytes"))
+    predict(planned, TimePredictor(Ceilings::nominal(c.threads)));
+  return run_case(worker, c, planned, ask_environment(worker), std::nullopt);
+}
+
+}  // namespace
+
+Run add_measure_command(Command& command) {
+  const auto options = std::make_shared<Options>();
+  for (const auto& field : fields()) add_field_option(command, options, field);
+  add_format_option(command, options->format);
+  add_former_format_flag(command, options->format, Format::json);
+  command.add_example("measure linear --query-len 4096 --causal",
+                      "measures one forward pass of linear attention over 4096 tokens");
+  command.add_example("measure stateful-softmax --protocol decode --query-len 2048 --format json",
+                      "prints the record of decoding the tokens after the first 2048 as JSON");
   return [options](const WorkerProgram& worker) {
     Catalogue::load(worker).check(options->c.method);
     options->c.complete();
-    auto planned = plan_cases(worker, {options->c})[0];
-    if (!planned.has("outcome") && predicted_need_bytes(planned) > planned.number("memory_limit_bytes"))
-      predict(planned, TimePredictor(Ceilings::nominal(options->c.threads)));
-    const auto environment = Record::parse(ask_worker(worker, "environment", nullptr, 1)[0]);
-    const auto record = run_case(worker, options->c, planned, environment, std::nullopt);
-    if (options->json) fmt::print("{}\n", record.to_json().dump(-1, ' ', false, Json::error_handler_t::replace));
-    else fmt::print("{}", record_sheet(record));
-    return record.text("outcome") == outcome::failed ? 1 : 0;
+    const auto record = measure_case(worker, options->c);
+    if (options->format == Format::json) print_json(record.to_json(), /*indent=*/-1);
+    else if (options->format == Format::csv) print_records({record}, Format::csv);
+    else print_sheet(sheet_of(record), options->format);
+    return record.text("outcome") == outcome::failed ? exit_code::failure : exit_code::success;
   };
 }
 

@@ -6,6 +6,8 @@
 #include <memory>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/exit_codes.h"
+#include "harness/cli/shared_options.h"
 #include "harness/records/result_folder.h"
 #include "harness/sweep/catalogue.h"
 #include "harness/sweep/shard.h"
@@ -99,17 +101,20 @@ int run_merge(const Options& options, const WorkerProgram& worker) {
   for (const auto& record : merged) folder.append(record);
   folder.write_csv();
   if (!options.quiet) fmt::print("{}: {} cases from {} folders\n", options.out, merged.size(), parts.size());
-  return missing.empty() ? 0 : 1;
+  return missing.empty() ? exit_code::success : exit_code::failure;
 }
 
 }  // namespace
 
-Run add_merge_command(CLI::App& command) {
+Run add_merge_command(Command& command) {
   const auto options = std::make_shared<Options>();
-  command.add_option("folders", options->folders, "folders of records, such as the shards of one sweep")->required();
-  command.add_option("--out", options->out, "folder to write all records to")->required();
-  command.add_flag("--keep-latest", options->keep_latest, "take the later of two different records of one case");
-  command.add_flag("-q,--quiet", options->quiet, "print no summary");
+  command.add("folders", &options->folders, "folders of records, such as the shards of one sweep",
+              {.required = true, .completion = Completion::files});
+  command.add("--out", &options->out, "folder to write all records to",
+              {.placeholder = "FOLDER", .required = true, .completion = Completion::files});
+  command.add("--keep-latest", &options->keep_latest, "take the later of two different records of one case");
+  add_quiet_option(command, options->quiet, "print no summary");
+  command.add_example("merge results/figure1/*/shard-* --out all", "joins the shards of a sweep");
   return [options](const WorkerProgram& worker) { return run_merge(*options, worker); };
 }
 

@@ -1,33 +1,28 @@
-// Tells how far a sweep is: one line that rewrites itself on a terminal, a line a case elsewhere.
+// Tells how far a sweep is: on a terminal by one line that rewrites itself, elsewhere by a line for each case.
 #pragma once
 
 #include <cstdio>
 #include <string>
 
-#include "harness/schema/record.h"
+#include "harness/cli/terminal.h"
+#include "harness/sweep/sweep_run.h"
 
 namespace attnbench {
 
+// Verbose: a line for each case on a terminal too, followed by how it was measured.
 enum class Verbosity { quiet, normal, verbose };
 
-class Progress {
+class Progress : public SweepObserver {
  public:
   Progress(size_t cases, Verbosity verbosity, FILE* out = stderr);
-  ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
 
-  // Before case `number` (from 1); `rest_s` is what this and all later cases are expected to take.
-  void starting(size_t number, const Record& planned, double rest_s);
-  void finished(size_t number, const Record& record);
+  void starting(size_t number, const Record& planned, double rest_s) override;
+  void finished(size_t number, const Record& record) override;
 
  private:
-  void rewrite(const std::string& line);
-
   size_t cases_;
   Verbosity verbosity_;
-  FILE* out_;
-  bool terminal_;
+  StatusLine line_;
   double began_s_;
   std::string last_result_;
 };

@@ -97,7 +97,7 @@ TextTable summary_table(const std::vector<Record>& records) {
     cells.push_back(record.text("implementation"));
     cells.push_back(outcome_text(record));
     if (published) cells.push_back(published_text(record));
-    table.add_row(std::move(cells));
+    table.add_row(std::move(cells), tone_of(record));
   }
   return table;
 }
@@ -136,14 +136,27 @@ std::string result_in_words(const Record& record) {
                      format_bytes(record.number("peak_extra_bytes")));
 }
 
-std::string record_sheet(const Record& record) {
-  std::string sheet, group;
-  for (const auto& column : table_columns({&record})) {
-    if (!record.has(column.name) || column.type == ColumnType::numbers) continue;
-    if (column.group != group) sheet += (group.empty() ? "" : "\n") + column.group + "\n";
-    group = column.group;
-    sheet += fmt::format("  {:<28} {}\n", column.name, value_text(record, column));
+Tone tone_of(const Record& record) {
+  if (record.text("outcome") == outcome::failed) return Tone::bad;
+  if (record.text("outcome") == outcome::skipped) return Tone::faint;
+  return record.has("implausible") ? Tone::warning : Tone::plain;
+}
+
+std::string text_of(const Sheet& sheet) {
+  std::string text, group;
+  for (const auto& line : sheet) {
+    if (line.group != group) text += (group.empty() ? "" : "\n") + line.group + "\n";
+    group = line.group;
+    text += fmt::format("  {:<28} {}\n", line.name, line.value);
   }
+  return text;
+}
+
+Sheet sheet_of(const Record& record) {
+  Sheet sheet;
+  for (const auto& column : table_columns({&record}))
+    if (record.has(column.name) && column.type != ColumnType::numbers)
+      sheet.push_back({column.group, column.name, value_text(record, column)});
   return sheet;
 }
 

@@ -28,7 +28,18 @@ TextTable column_table(const std::vector<Record>& records, const std::vector<std
 // One record in words, for the end of a progress line: "1.23 ms ±0.5 %, 4.56 MiB above the inputs" or "skipped: …".
 std::string result_in_words(const Record& record);
 
-// Every value of one record, a line for each column.
-std::string record_sheet(const Record& record);
+// Failed, skipped and implausible records stand out.
+Tone tone_of(const Record& record);
+
+// Named values in groups. As text, each has a line below the name of its group.
+struct SheetLine {
+  std::string group, name, value;
+};
+using Sheet = std::vector<SheetLine>;
+
+std::string text_of(const Sheet& sheet);
+
+// Every value of one record but for its lists of samples.
+Sheet sheet_of(const Record& record);
 
 }  // namespace attnbench

@@ -1,21 +1,99 @@
 #include "harness/cli/shared_options.h"
 
-#include <map>
-#include <string>
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <utility>
+
+#include "harness/cli/terminal.h"
+#include "harness/records/result_folder.h"
 
 namespace attnbench {
+namespace {
 
-void add_format_option(CLI::App& command, TableFormat& format) {
-  const std::map<std::string, TableFormat> formats{
-      {"text", TableFormat::text}, {"markdown", TableFormat::markdown}, {"csv", TableFormat::csv}};
-  command.add_option("--format", format, "text, markdown or csv")->transform(CLI::CheckedTransformer(formats));
+constexpr const char* kFormatNames[] = {"text", "markdown", "csv", "json"};
+
+const char* name_of(Format format) { return kFormatNames[size_t(format)]; }
+
+}  // namespace
+
+void add_format_option(Command& command, Format& format, std::initializer_list<Format> choices) {
+  OptionTraits traits{.default_text = name_of(format)};
+  for (const auto choice : choices) traits.choices.emplace_back(name_of(choice));
+  const auto take = [&format, all = std::vector(choices)](const std::string& text) {
+    for (const auto choice : all)
+      if (text == name_of(choice)) format = choice;
+  };
+  command.add("--format", take, "how the result is printed", std::move(traits));
 }
 
-void add_criteria_options(CLI::App& command, Criteria& criteria) {
-  command.add_option("--alpha", criteria.alpha, "false alarms of all cases together")->check(CLI::Range(0.0, 1.0));
-  command.add_option("--min-shift", criteria.min_shift, "a smaller slowdown is none")->check(CLI::NonNegativeNumber);
-  command.add_option("--margin", criteria.margin, "a case has passed when a larger slowdown is excluded")
-      ->check(CLI::NonNegativeNumber);
+void add_former_format_flag(Command& command, Format& format, Format value) {
+  const std::string name = name_of(value);
+  command.add("--" + name, [&format, value] { format = value; }, "former name of --format " + name, {.hidden = true});
+}
+
+TableFormat table_format(Format format) {
+  switch (format) {
+    case Format::text: return TableFormat::text;
+    case Format::markdown: return TableFormat::markdown;
+    case Format::csv: return TableFormat::csv;
+    case Format::json: break;
+  }
+  throw std::logic_error("JSON is not a format of tables");
+}
+
+void print_table(const TextTable& table, Format format) {
+  fmt::print("{}", table.render(table_format(format), format == Format::text && shows_colours(stdout)));
+}
+
+void print_json(const Json& json, int indent) {
+  fmt::print("{}\n", json.dump(indent, ' ', false, Json::error_handler_t::replace));
+}
+
+Json to_json(const std::vector<Record>& records) {
+  auto all = Json::array();
+  for (const auto& record : records) all.push_back(record.to_json());
+  return all;
+}
+
+void print_records(const std::vector<Record>& records, Format format) {
+  if (format == Format::json) print_json(to_json(records));
+  else if (format == Format::csv) fmt::print("{}", records_csv(records));
+  else print_table(summary_table(records), format);
+}
+
+void print_sheet(const Sheet& sheet, Format format) {
+  if (format == Format::text) return fmt::print("{}", text_of(sheet));
+  TextTable table;
+  for (const auto* header : {"group", "name", "value"}) table.add_column(header);
+  for (const auto& [group, name, value] : sheet) table.add_row({group, name, value});
+  print_table(table, format);
+}
+
+void add_records_argument(Command& command, std::string name, std::string& folder) {
+  command.add(std::move(name), &folder, "folder that holds records.jsonl, or such a file itself",
+              {.required = true, .completion = Completion::files});
+}
+
+void add_sweep_argument(Command& command, std::string& file) {
+  command.add("file", &file, "sweep file, or the name of a sweep that `attnbench list sweeps` shows",
+              {.required = true, .completion = Completion::sweeps});
+}
+
+void add_set_option(Command& command, std::vector<std::string>& settings) {
+  command.add("--set", &settings, "replaces the value of an axis or a setting of the file, such as query_len=512-2048*2",
+              {.placeholder = "KEY=VALUE"});
+}
+
+void add_quiet_option(Command& command, bool& quiet, std::string description) {
+  command.add("--quiet", &quiet, std::move(description), {.short_name = "-q"});
+}
+
+void add_criteria_options(Command& command, Criteria& criteria) {
+  command.add("--alpha", &criteria.alpha, "probability of any false alarm among all cases together", {.min = 0, .max = 1});
+  command.add("--min-shift", &criteria.min_shift, "smallest relative slowdown that counts as a regression", {.min = 0});
+  command.add("--margin", &criteria.margin, "a case passes when a relative slowdown larger than this can be excluded",
+              {.min = 0});
 }
 
 }  // namespace attnbench

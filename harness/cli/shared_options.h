@@ -1,14 +1,40 @@
-// Options that several commands have alike.
+// Options that several commands have in common, and the printing that they control.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <initializer_list>
+#include <string>
 
+#include "harness/cli/command_line.h"
+#include "harness/cli/record_table.h"
+#include "harness/schema/record.h"
 #include "harness/statistics/comparison.h"
 #include "harness/text/text_table.h"
 
 namespace attnbench {
 
-void add_format_option(CLI::App& command, TableFormat& format);    // --format
-void add_criteria_options(CLI::App& command, Criteria& criteria);  // --alpha, --min-shift, --margin
+// How a command prints data.
+enum class Format { text, markdown, csv, json };
+
+// --format with these choices.
+void add_format_option(Command& command, Format& format,
+                       std::initializer_list<Format> choices = {Format::text, Format::markdown, Format::csv, Format::json});
+// A hidden flag such as --json, which scripts may still use in place of `--format json`.
+void add_former_format_flag(Command& command, Format& format, Format value);
+// The table format of the same name; json, which is no table, throws std::logic_error.
+TableFormat table_format(Format format);
+// Prints a table to standard output, in colours where that is a terminal that shows them.
+void print_table(const TextTable& table, Format format = Format::text);
+// Prints JSON to standard output: on several lines, or on one line if `indent` is -1. Invalid UTF-8 is replaced.
+void print_json(const Json& json, int indent = 2);
+Json to_json(const std::vector<Record>& records);  // an array
+// A table that sums up the records; as CSV and JSON every value of them.
+void print_records(const std::vector<Record>& records, Format format);
+void print_sheet(const Sheet& sheet, Format format);  // not as JSON
+
+void add_records_argument(Command& command, std::string name, std::string& folder);  // where records are read from
+void add_sweep_argument(Command& command, std::string& file);                        // is resolved by find_sweep
+void add_set_option(Command& command, std::vector<std::string>& settings);
+void add_quiet_option(Command& command, bool& quiet, std::string description = "print no progress");
+void add_criteria_options(Command& command, Criteria& criteria);  // --alpha, --min-shift, --margin
 
 }  // namespace attnbench

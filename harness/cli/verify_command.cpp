@@ -1,36 +1,80 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <cstdlib>
 #include <memory>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/exit_codes.h"
+#include "harness/cli/shared_options.h"
+#include "harness/cli/terminal.h"
 #include "harness/process/worker_process.h"
 #include "harness/schema/record.h"
+#include "harness/sweep/case_runner.h"
 #include "harness/sweep/catalogue.h"
 #include "harness/text/errors.h"
-#include "harness/text/text_table.h"
 
 namespace attnbench {
 namespace {
 
-// Sizes that no chunk, vector or warp divides, one position, cross attention, unequal dims.
-std::vector<Case> cases_for(const std::string& method, const std::string& dtype, bool causal, const std::string& key_lengths) {
-  struct Shape {
-    int64_t batch, heads, query_len, key_len, head_dim, value_dim;
-  };
-  constexpr Shape shapes[] = {{2, 3, 300, 300, 64, 64}, {1, 2, 1, 1, 32, 32}, {2, 2, 129, 129, 24, 40}, {2, 2, 65, 190, 32, 16}};
+constexpr double kDeadlineS = 900;  // of one worker
+
+struct Options {
+  std::vector<std::string> methods;
+  Format format = Format::text;
+  bool quick = false, quiet = false;
+};
+
+struct Shape {
+  int64_t batch, heads, query_len, key_len, head_dim, value_dim;
+};
+// Sizes that no chunk, vector or warp divides; a single position; cross attention; unequal dims. --quick leaves out the first.
+constexpr Shape kShapes[] = {{2, 3, 300, 300, 64, 64}, {1, 2, 1, 1, 32, 32}, {2, 2, 129, 129, 24, 40}, {2, 2, 65, 190, 32, 16}};
+constexpr auto kLeftOut = "--quick left out float64, bfloat16 and sequences of 300 positions";
+
+// One row of the table: the cases that it stands for, and the record of each that was verified so far.
+struct Row {
+  std::string method, dtype;
+  bool causal;
+  std::string key_lengths;
+  std::vector<Case> cases = {};
+  std::vector<Record> records = {};
+
+  bool is_complete() const { return records.size() == cases.size(); }
+  // Negative if no record of the protocol has an error.
+  double max_error(const char* protocol) const {
+    double max = -1;
+    for (const auto& record : records)
+      if (record.text("protocol") == protocol && record.has("max_rel_error")) max = std::max(max, record.number("max_rel_error"));
+    return max;
+  }
+  bool failed() const {
+    return std::any_of(records.begin(), records.end(), [](const Record& r) { return r.text("outcome") == outcome::failed; });
+  }
+  bool unsupported() const {
+    return !failed() && std::none_of(records.begin(), records.end(), [](const Record& r) { return r.measured(); });
+  }
+  std::string verdict() const {
+    for (const auto& record : records)
+      if (record.text("outcome") == outcome::failed)
+        return fmt::format("{} at N={}, {}: {}", record.text("failure_kind"), record.get("query_len").dump(),
+                           record.text("protocol"), record.text("reason"));
+    return unsupported() ? "unsupported: " + records.front().text("reason") : "agrees";
+  }
+};
+
+std::vector<Case> cases_of(const Row& row, bool quick) {
   std::vector<const char*> protocols = {"forward", "forward_backward"};
-  if (causal && key_lengths == "full") protocols.insert(protocols.end(), {"prefill", "decode"});
+  if (row.causal && row.key_lengths == "full") protocols.insert(protocols.end(), {"prefill", "decode"});
   std::vector<Case> cases;
-  for (const auto& shape : shapes) {
-    if (causal && shape.query_len != shape.key_len) continue;
+  for (const auto& shape : kShapes) {
+    if ((quick && &shape == kShapes) || (row.causal && shape.query_len != shape.key_len)) continue;
     for (const auto* protocol : protocols) {
       Case c;
-      c.method = method;
-      c.dtype = dtype;
-      c.causal = causal;
-      c.key_lengths = key_lengths;
+      c.method = row.method;
+      c.dtype = row.dtype;
+      c.causal = row.causal;
+      c.key_lengths = row.key_lengths;
       c.protocol = protocol;
       c.batch = shape.batch;
       c.heads = shape.heads;
@@ -45,110 +89,182 @@ std::vector<Case> cases_for(const std::string& method, const std::string& dtype,
   return cases;
 }
 
-// The cases of one row of the table, and what came of them.
-struct Row {
-  std::string method, dtype;
-  bool causal;
-  std::string key_lengths;
-  std::vector<Record> records = {};
-
-  double worst(const char* protocol) const {
-    double most = -1;
-    for (const auto& record : records)
-      if (record.text("protocol") == protocol && record.has("max_rel_error"))
-        most = std::max(most, record.number("max_rel_error"));
-    return most;
-  }
-  // "agrees", "unsupported" or what is wrong.
-  std::string verdict() const {
-    for (const auto& record : records)
-      if (record.text("outcome") == outcome::failed)
-        return fmt::format("{} at N={}, {}: {}", record.text("failure_kind"), record.get("query_len").dump(),
-                           record.text("protocol"), record.text("reason"));
-    for (const auto& record : records)
-      if (record.measured()) return "agrees";
-    return records.empty() ? "no answer" : "unsupported: " + records.front().text("reason");
-  }
-};
-
-void run_rows(const WorkerProgram& worker, std::vector<Row>& rows, const std::string& method) {
-  auto request = Json::array();
-  std::vector<std::pair<Row*, Case>> asked;
-  for (auto& row : rows) {
-    if (row.method != method) continue;
-    for (auto& c : cases_for(row.method, row.dtype, row.causal, row.key_lengths)) {
-      request.push_back(to_json(c));
-      asked.emplace_back(&row, c);
-    }
-  }
-  const auto answer = run_worker(worker, "verify", request, 900);
-  for (size_t i = 0; i < asked.size(); ++i) {
-    Record record(asked[i].second);
-    if (i < answer.lines.size()) {
-      record.merge(Record::parse(answer.lines[i]));
-    } else {
-      record.set_failed(answer.end == WorkerAnswer::End::deadline ? kind::timeout : kind::crashed,
-                        fmt::format("the worker gave no answer{}{}", answer.diagnostics.empty() ? "" : ": ", answer.diagnostics));
-    }
-    asked[i].first->records.push_back(std::move(record));
-  }
+std::vector<Row> rows_for(const std::vector<std::string>& methods, bool quick) {
+  std::vector<const char*> dtypes = {"float32"};
+  if (!quick) dtypes.insert(dtypes.end(), {"float64", "bfloat16"});
+  std::vector<Row> rows;
+  for (const auto& method : methods)
+    for (const auto* dtype : dtypes)
+      for (const bool causal : {false, true})
+        for (const auto* key_lengths : {"full", "uniform", "0"}) {
+          rows.push_back({method, dtype, causal, key_lengths});
+          rows.back().cases = cases_of(rows.back(), quick);
+        }
+  return rows;
 }
 
+// Verifies the cases of all rows, which are in the order of their methods, and tells how far it is.
+class Verification {
+ public:
+  // `quick`: one worker verifies every method, because the start of a worker takes longer than its few cases. Otherwise each
+  // method has a worker of its own.
+  Verification(const WorkerProgram& worker, std::vector<Row>& rows, size_t methods, bool quick, bool quiet)
+      : worker_(worker), rows_(rows), methods_(methods), quick_(quick), line_(stderr, quiet) {}
+
+  void run() {
+    while (row_ < rows_.size()) {
+      auto request = Json::array();
+      for (size_t i = row_; i < rows_.size() && (quick_ || rows_[i].method == rows_[row_].method); ++i)
+        for (size_t n = i == row_ ? rows_[i].records.size() : 0; n < rows_[i].cases.size(); ++n)
+          request.push_back(to_json(rows_[i].cases[n]));
+      show_next();
+      left_ = request.size();
+      const auto expected = left_;
+      const auto answer = run_worker(worker_, "verify", request, kDeadlineS, [this](const Json& line) {
+        if (left_ > 0) take(line);
+      });
+      if (left_ > 0) give_up(answer, expected);
+    }
+  }
+
+ private:
+  const Case& next_case() const { return rows_[row_].cases[rows_[row_].records.size()]; }
+
+  void take(const Json& line) {
+    Record record(next_case());
+    try {
+      record.merge(Record::parse(line));
+    } catch (const std::invalid_argument& error) {
+      record.set_failed(kind::protocol, fmt::format("the worker's answer is not a record: {}", error.what()));
+    }
+    add(std::move(record));
+  }
+
+  // The worker ended before it answered everything: the case that it was at failed, and the rest of its method is not tried.
+  void give_up(const WorkerAnswer& answer, size_t expected) {
+    const auto method = rows_[row_].method;
+    const auto* const failure = failure_kind(answer);
+    auto reason = fault_of(answer, expected);
+    while (row_ < rows_.size() && rows_[row_].method == method) {
+      Record record(next_case());
+      record.set_failed(failure, reason);
+      add(std::move(record));
+      reason = "not verified, because the worker ended at an earlier case of the method";
+    }
+  }
+
+  void add(Record record) {
+    auto& row = rows_[row_];
+    row.records.push_back(std::move(record));
+    --left_;
+    if (!row.is_complete()) return;
+    ++row_;
+    if (row_ == rows_.size() || rows_[row_].method != row.method) tell_method(row.method);
+    if (row_ < rows_.size()) show_next();
+  }
+
+  void show_next() {
+    const auto& row = rows_[row_];
+    line_.show(fmt::format("verifying {} ({} of {}), {}, {}, key lengths {}", row.method, told_ + 1, methods_, row.dtype,
+                           row.causal ? "causal" : "not causal", row.key_lengths));
+  }
+
+  void tell_method(const std::string& method) {
+    size_t agree = 0, unsupported = 0, failed = 0;
+    for (const auto& row : rows_)
+      if (row.method == method) ++(row.failed() ? failed : row.unsupported() ? unsupported : agree);
+    ++told_;
+    if (line_.rewrites() && failed == 0) return;
+    line_.print(fmt::format("[{}/{}] {}: {} rows agree, {} unsupported{}", told_, methods_, method, agree, unsupported,
+                            failed > 0 ? fmt::format(", {} FAILED", failed) : ""),
+                failed > 0 ? Tone::bad : Tone::plain);
+  }
+
+  const WorkerProgram& worker_;
+  std::vector<Row>& rows_;
+  size_t methods_;
+  bool quick_;
+  StatusLine line_;
+  size_t row_ = 0;   // the first that is not complete
+  size_t left_ = 0;  // cases that the running worker has not answered
+  size_t told_ = 0;  // methods that are done
+};
+
 std::string error_text(double error) { return error < 0 ? "–" : fmt::format("{:.1e}", error); }
+Json error_json(double error) { return error < 0 ? Json() : Json(error); }
+
+void print_rows(const std::vector<Row>& rows, Format format) {
+  TextTable table;
+  for (const auto* header : {"method", "dtype", "causal", "key lengths"}) table.add_column(header);
+  for (const auto* header : {"value error", "gradient error", "decoding error", "accepted"})
+    table.add_column(header, TextTable::Align::right);
+  table.add_column("verdict");
+  auto json = Json::array();
+  for (const auto& row : rows) {
+    if (!row.is_complete()) continue;
+    const auto verdict = row.verdict();
+    const auto& first = row.records.front();
+    const double tolerance = first.has("error_tolerance") ? first.number("error_tolerance") : -1;
+    const auto value = row.max_error("forward"), gradient = row.max_error("forward_backward"),
+               decoding = std::max(row.max_error("prefill"), row.max_error("decode"));
+    table.add_row({row.method, row.dtype, row.causal ? "yes" : "no", row.key_lengths, error_text(value), error_text(gradient),
+                   error_text(decoding), error_text(tolerance), verdict},
+                  row.failed()        ? Tone::bad
+                  : row.unsupported() ? Tone::faint
+                                      : Tone::plain);
+    json.push_back({{"method", row.method},
+                    {"dtype", row.dtype},
+                    {"causal", row.causal},
+                    {"key_lengths", row.key_lengths},
+                    {"value_error", error_json(value)},
+                    {"gradient_error", error_json(gradient)},
+                    {"decoding_error", error_json(decoding)},
+                    {"error_tolerance", error_json(tolerance)},
+                    {"verdict", verdict}});
+  }
+  if (format == Format::json) print_json(json);
+  else print_table(table, format);
+}
+
+int run_verify(const WorkerProgram& worker, const Options& options) {
+  const auto catalogue = Catalogue::load(worker);
+  auto methods = options.methods.empty() ? catalogue.names() : options.methods;
+  for (const auto& method : methods) catalogue.check(method);
+  std::vector<std::string> unique;
+  for (auto& method : methods)
+    if (std::find(unique.begin(), unique.end(), method) == unique.end()) unique.push_back(std::move(method));
+  auto rows = rows_for(unique, options.quick);
+
+  // Threads that spin while they wait for each other make the small cases twenty times slower on a busy machine.
+  setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0);
+  try {
+    Verification(worker, rows, unique.size(), options.quick, options.quiet).run();
+  } catch (const Interrupted&) {
+    print_rows(rows, options.format);
+    std::fflush(stdout);
+    const auto complete = std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.is_complete(); });
+    fmt::print(stderr, "interrupted: {} of {} rows are verified\n", complete, rows.size());
+    throw;
+  }
+  print_rows(rows, options.format);
+  if (options.quick && !options.quiet) fmt::print(stderr, "{}\n", kLeftOut);
+  return std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.failed(); }) ? exit_code::failure
+                                                                                            : exit_code::success;
+}
 
 }  // namespace
 
-Run add_verify_command(CLI::App& command) {
-  struct Options {
-    std::vector<std::string> methods;
-    bool json = false;
-  };
+Run add_verify_command(Command& command) {
   const auto options = std::make_shared<Options>();
-  command.add_option("methods", options->methods, "methods, by default all");
-  command.add_flag("--json", options->json, "as JSON");
-  return [options](const WorkerProgram& worker) {
-    const auto catalogue = Catalogue::load(worker);
-    auto methods = options->methods.empty() ? catalogue.names() : options->methods;
-    for (const auto& method : methods) catalogue.check(method);
-    std::vector<Row> rows;
-    for (const auto& method : methods)
-      for (const auto* dtype : {"float32", "float64", "bfloat16"})
-        for (const bool causal : {false, true})
-          for (const auto* key_lengths : {"full", "uniform", "0"}) rows.push_back({method, dtype, causal, key_lengths});
-    for (const auto& method : methods) run_rows(worker, rows, method);
-
-    TextTable table;
-    for (const auto* header : {"method", "dtype", "causal", "key lengths"}) table.add_column(header);
-    for (const auto* header : {"value error", "gradient error", "decoding error", "accepted"})
-      table.add_column(header, TextTable::Align::right);
-    table.add_column("verdict");
-    auto json = Json::array();
-    bool all_agree = true;
-    for (const auto& row : rows) {
-      const auto verdict = row.verdict();
-      const double tolerance = row.records.empty()                          ? -1
-                               : row.records.front().has("error_tolerance") ? row.records.front().number("error_tolerance")
-                                                                            : -1;
-      all_agree = all_agree && (verdict == "agrees" || verdict.starts_with("unsupported"));
-      const auto value = row.worst("forward"), gradient = row.worst("forward_backward"),
-                 decoding = std::max(row.worst("prefill"), row.worst("decode"));
-      table.add_row({row.method, row.dtype, row.causal ? "yes" : "no", row.key_lengths, error_text(value), error_text(gradient),
-                     error_text(decoding), error_text(tolerance), verdict});
-      const auto or_null = [](double error) { return error < 0 ? Json() : Json(error); };
-      json.push_back({{"method", row.method},
-                      {"dtype", row.dtype},
-                      {"causal", row.causal},
-                      {"key_lengths", row.key_lengths},
-                      {"value_error", or_null(value)},
-                      {"gradient_error", or_null(gradient)},
-                      {"decoding_error", or_null(decoding)},
-                      {"error_tolerance", or_null(tolerance)},
-                      {"verdict", verdict}});
-    }
-    if (options->json) fmt::print("{}\n", json.dump(2));
-    else fmt::print("{}", table.render());
-    return all_agree ? 0 : 1;
-  };
+  command.add("methods", &options->methods, "methods to verify",
+              {.default_text = "every method", .completion = Completion::methods});
+  command.add("--quick", &options->quick, "verify less: float32 alone, and no sequences of 300 positions");
+  add_format_option(command, options->format);
+  add_former_format_flag(command, options->format, Format::json);
+  add_quiet_option(command, options->quiet);
+  command.add_example("verify --quick", "compares every method with the float64 reference in a few seconds");
+  command.add_example("verify linear lsh:rounds=4", "verifies two methods in every dtype and shape");
+  return [options](const WorkerProgram& worker) { return run_verify(worker, *options); };
 }
 
 }  // namespace attnbench

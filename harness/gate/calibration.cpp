@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "harness/statistics/statistics.h"
+#include "harness/text/errors.h"
 #include "harness/text/units.h"
 
 namespace attnbench {
@@ -13,7 +14,7 @@ namespace {
 
 void check_usable(const GateSuite& suite) {
   for (const auto& c : suite.cases())
-    if (!c.unusable.empty()) throw UnusableBuild(c.name + ": " + c.unusable);
+    if (!c.unusable.empty()) throw WorkerError(c.name + ": " + c.unusable);
 }
 
 // Measures every case of the suite `recordings` times.

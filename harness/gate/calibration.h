@@ -2,7 +2,6 @@
 // procedure is applied to suites that are resampled from these measurements.
 #pragma once
 
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -31,13 +30,9 @@ struct Calibration {
   ErrorRates equal, slowed;  // what the gate says of equal builds, and of the slowed build
 };
 
-// The build cannot be calibrated, because it does not verify, cannot run a case, or breaks while it measures one.
-struct UnusableBuild : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
 // Measures three processes of `build` in turns, the third slowed down, and resamples what they measured. Throws UsageError for a
-// wrong suite or too few recordings, and UnusableBuild.
+// wrong suite or too few recordings, and WorkerError for a build that does not verify, cannot run a case, or breaks while it
+// measures one.
 Calibration calibrate(const WorkerProgram& build, const SuiteOptions& suite, const GatePlan& plan,
                       const CalibrationOptions& options);
 

@@ -20,6 +20,11 @@ std::string percent(double log_ratio) {
 }
 double median_or_nan(const std::vector<double>& values) { return values.empty() ? std::nan("") : median(values); }
 
+Tone tone_of_line(const GateReport::Line& line) {
+  if (!line.waived.empty()) return Tone::faint;
+  return line.verdict.starts_with("unusable") || line.memory_regression ? Tone::bad : tone_of(line.judgement.verdict);
+}
+
 const char* result_name(GateResult result) {
   switch (result) {
     case GateResult::pass: return "pass";
@@ -31,6 +36,16 @@ const char* result_name(GateResult result) {
 }
 
 }  // namespace
+
+Tone tone_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::regression: return Tone::bad;
+    case Verdict::improvement: return Tone::good;
+    case Verdict::inconclusive: return Tone::warning;
+    case Verdict::pass: break;
+  }
+  return Tone::plain;
+}
 
 Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& plan) {
   Json json = {
@@ -63,7 +78,7 @@ Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& p
   return json;
 }
 
-std::string text_of(const GateReport& report, const GateSuite& suite, TableFormat format) {
+std::string text_of(const GateReport& report, const GateSuite& suite, TableFormat format, bool colours) {
   const bool instructions = suite.options().instructions;
   TextTable table;
   table.add_column("case");
@@ -79,9 +94,10 @@ std::string text_of(const GateReport& report, const GateSuite& suite, TableForma
     table.add_row({line.name, value(median_or_nan(base)), value(median_or_nan(candidate)), judged ? percent(estimate) : "–",
                    judged && !instructions ? percent(interval.low) + " … " + percent(interval.high) : "–",
                    judged && !instructions ? fmt::format("{:.2g}", line.judgement.adjusted_p) : "–",
-                   std::to_string(line.processes), line.verdict + (line.waived.empty() ? "" : " (waived: " + line.waived + ")")});
+                   std::to_string(line.processes), line.verdict + (line.waived.empty() ? "" : " (waived: " + line.waived + ")")},
+                  tone_of_line(line));
   }
-  auto text = table.render(format) + "\n";
+  auto text = table.render(format, colours) + "\n";
   if (instructions)
     text += fmt::format("instructions of {} calls on one thread, by callgrind, on the AVX2 kernels\n", kCountedCalls);
   return text + fmt::format("gate: {}\n", result_name(report.result));

@@ -39,7 +39,9 @@ GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<Judg
                      double memory_shift);
 
 Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& plan);
+// The tone in which a verdict is shown.
+Tone tone_of(Verdict verdict);
 // A table with a row for each case, and the result.
-std::string text_of(const GateReport& report, const GateSuite& suite, TableFormat format);
+std::string text_of(const GateReport& report, const GateSuite& suite, TableFormat format, bool colours = false);
 
 }  // namespace attnbench

@@ -100,7 +100,7 @@ GateSuite::GateSuite(SuiteOptions options, std::vector<Side> sides)
     if (options_.instructions) force_avx2(c, catalogue);
     cases_.push_back({c, case_name(c), "", std::vector<SuiteCase::OfSide>(sides_.size())});
   }
-  for (auto& side : sides_) side.environment = Record::parse(ask_worker(side.worker, "environment", nullptr, 1)[0]);
+  for (auto& side : sides_) side.environment = ask_environment(side.worker);
 }
 
 void GateSuite::check() {

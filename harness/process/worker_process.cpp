@@ -20,38 +20,37 @@ namespace attnbench {
 namespace {
 
 constexpr size_t kMaxAnswerBytes = size_t{64} << 20;
+constexpr size_t kMaxUnreadableBytes = 200;
 constexpr size_t kMaxDiagnosticsBytes = 8192;
 constexpr size_t kMinDiagnosticsBytes = 4096;
 constexpr double kAskDeadlineS = 600;
 // Answers have a descriptor of their own, because libraries print to standard output.
 constexpr int kAnswerDescriptor = 3;
 
-void split_answers(const std::string& text, WorkerAnswer& answer) {
-  for (size_t begin = 0; begin < text.size();) {
-    auto end = text.find('\n', begin);
-    const bool torn = end == std::string::npos;
-    if (torn) end = text.size();
-    auto json = Json::parse(text.begin() + std::ptrdiff_t(begin), text.begin() + std::ptrdiff_t(end), nullptr, false);
-    if (torn || json.is_discarded()) {
-      answer.unreadable = text.substr(begin, 200);
-      return;
-    }
-    answer.lines.push_back(std::move(json));
-    begin = end + 1;
-  }
+// What the worker wrote as text that a message or a record can hold: valid UTF-8 without white space at its end.
+std::string trimmed(const std::string& text) {
+  auto valid = Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
+  while (!valid.empty() && (valid.back() == '\n' || valid.back() == ' ')) valid.pop_back();
+  return valid;
 }
 
 // A worker that was started, and what it has written so far.
 class Worker {
  public:
-  Worker(const WorkerProgram& program, std::vector<std::string> arguments, const Json& request, std::vector<int> inherited = {})
-      : process_(command(program, std::move(arguments), request, std::move(inherited))) {}
+  Worker(const WorkerProgram& program, std::vector<std::string> arguments, const Json& request, std::vector<int> inherited = {},
+         OnLine on_line = {})
+      : on_line_(std::move(on_line)), process_(command(program, std::move(arguments), request, std::move(inherited))) {}
 
   WorkerAnswer finish(double deadline_s) {
     const auto [end, code, wall_s] = process_.finish(deadline_s);
-    WorkerAnswer answer{.end = end, .code = code, .diagnostics = std::move(diagnostics_), .wall_s = wall_s};
-    split_answers(answers_, answer);
-    return answer;
+    if (unreadable_.empty()) unreadable_ = rest_.substr(0, kMaxUnreadableBytes);
+    return {.end = end,
+            .code = code,
+            .lines = std::move(lines_),
+            .unreadable = std::move(unreadable_),
+            .diagnostics = std::move(diagnostics_),
+            .wall_s = wall_s,
+            .deadline_s = deadline_s};
   }
 
  private:
@@ -61,8 +60,9 @@ class Worker {
     words.insert(words.end(), {program.path, fmt::format("--answer-fd={}", kAnswerDescriptor)});
     words.insert(words.end(), std::make_move_iterator(arguments.begin()), std::make_move_iterator(arguments.end()));
     const auto receive_answer = [this](std::string_view text) {
-      answers_ += text;
-      return answers_.size() <= kMaxAnswerBytes;
+      received_bytes_ += text.size();
+      if (unreadable_.empty()) take_lines(text);
+      return received_bytes_ <= kMaxAnswerBytes;
     };
     const auto receive_diagnostics = [this](std::string_view text) {
       diagnostics_ += text;
@@ -75,8 +75,28 @@ class Worker {
             .inherited = std::move(inherited)};
   }
 
-  std::string answers_, diagnostics_;
-  ChildProcess process_;  // writes to them as long as it exists
+  // Parses the lines that `text` completes.
+  void take_lines(std::string_view text) {
+    rest_ += text;
+    size_t begin = 0;
+    for (size_t end; (end = rest_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      auto json = Json::parse(rest_.begin() + std::ptrdiff_t(begin), rest_.begin() + std::ptrdiff_t(end), nullptr, false);
+      if (json.is_discarded()) {
+        unreadable_ = rest_.substr(begin, kMaxUnreadableBytes);
+        return;
+      }
+      lines_.push_back(std::move(json));
+      if (on_line_) on_line_(lines_.back());
+    }
+    rest_.erase(0, begin);
+  }
+
+  OnLine on_line_;
+  std::vector<Json> lines_;
+  std::string rest_;  // a line that is not complete yet
+  std::string unreadable_, diagnostics_;
+  size_t received_bytes_ = 0;  // of answers
+  ChildProcess process_;       // writes to the members above as long as it exists
 };
 
 }  // namespace
@@ -85,16 +105,41 @@ WorkerProgram worker_beside_this_program() {
   return {(std::filesystem::read_symlink("/proc/self/exe").parent_path() / "attnbench-worker").string()};
 }
 
-WorkerAnswer run_worker(const WorkerProgram& worker, const std::string& command, const Json& request, double deadline_s) {
-  return Worker(worker, {command}, request).finish(deadline_s);
+WorkerAnswer run_worker(const WorkerProgram& worker, const std::string& command, const Json& request, double deadline_s,
+                        OnLine on_line) {
+  return Worker(worker, {command}, request, {}, std::move(on_line)).finish(deadline_s);
+}
+
+std::string fault_of(const WorkerAnswer& answer, size_t answers) {
+  std::string fault;
+  switch (answer.end) {
+    case WorkerAnswer::End::deadline:
+      fault = fmt::format("the worker was ended at its deadline of {} s", answer.deadline_s);
+      break;
+    case WorkerAnswer::End::signalled:
+      fault = fmt::format("the worker died of signal {} ({})", answer.code, strsignal(answer.code));
+      break;
+    case WorkerAnswer::End::flooded: fault = "the worker's answer had no end"; break;
+    case WorkerAnswer::End::exited:
+      if (answer.code != 0) fault = fmt::format("the worker ended with exit code {}", answer.code);
+      else if (!answer.unreadable.empty()) return fmt::format("the worker's answer is not JSON: {}", trimmed(answer.unreadable));
+      else if (answer.lines.size() != answers)
+        fault = fmt::format("the worker gave {} answers, expected {}", answer.lines.size(), answers);
+      else return "";
+  }
+  const auto said = trimmed(answer.diagnostics);
+  return said.empty() ? fault : fault + "; it said: " + said;
 }
 
 std::vector<Json> ask_worker(const WorkerProgram& worker, const std::string& command, const Json& request, size_t answers) {
   const auto answer = run_worker(worker, command, request, kAskDeadlineS);
-  if (answer.end != WorkerAnswer::End::exited || answer.code != 0 || answer.lines.size() != answers)
-    throw UsageError(fmt::format("`{} {}` did not answer{}{}", worker.path, command, answer.diagnostics.empty() ? "" : ": ",
-                                 answer.diagnostics));
-  return answer.lines;
+  const auto fault = fault_of(answer, answers);
+  if (fault.empty()) return answer.lines;
+  const auto done = answer.lines.size();
+  const bool of_case = request.is_array() && done < request.size() && request[done].contains("method");
+  throw WorkerError(fmt::format("`{} {}` broke{}: {}", worker.path, command,
+                                of_case ? fmt::format(" on method '{}'", request[done]["method"].get<std::string>()) : "",
+                                fault));
 }
 
 std::vector<WorkerAnswer> run_in_turns(const std::vector<WorkerRequest>& requests, int processor, double deadline_s) {

@@ -1,6 +1,7 @@
 // A worker process: it is given a request as JSON, answers in lines of JSON, and is ended at its deadline.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,14 +29,23 @@ struct WorkerAnswer {
   std::string unreadable = {};   // the beginning of the first line that is not JSON or has no end; empty if there is none
   std::string diagnostics = {};  // the end of what it wrote to standard output and standard error
   double wall_s = 0;             // from its start to its end
+  double deadline_s = 0;         // the wall time that it was given
 };
+
+// Is given each answer as it arrives.
+using OnLine = std::function<void(const Json& line)>;
 
 // Runs `worker command` with `request` on its standard input until it ends or `deadline_s` passes; then its whole process
 // group is killed and reaped. Throws UsageError when it cannot be started, and Interrupted on SIGINT or SIGTERM.
-WorkerAnswer run_worker(const WorkerProgram& worker, const std::string& command, const Json& request, double deadline_s);
+WorkerAnswer run_worker(const WorkerProgram& worker, const std::string& command, const Json& request, double deadline_s,
+                        OnLine on_line = {});
 
-// Like run_worker, for commands whose answers must all arrive. Throws UsageError with the worker's diagnostics if it does not end
-// well after exactly `answers` lines.
+// What is wrong with an answer that should have come to exactly so many lines from a worker that ended well, and what the worker
+// wrote besides; empty if nothing is wrong.
+std::string fault_of(const WorkerAnswer& answer, size_t answers);
+
+// Like run_worker, for commands whose answers must all arrive: one for each case, if the request is a list of cases. Throws
+// WorkerError, which names the method that the worker broke on, if it does not end well after exactly `answers` lines.
 std::vector<Json> ask_worker(const WorkerProgram& worker, const std::string& command, const Json& request, size_t answers);
 
 // A worker and what it is asked to measure.

@@ -57,6 +57,7 @@ inline constexpr auto invalid = "invalid";                      // failed: the r
 inline constexpr auto error = "error";                          // failed: the method threw
 inline constexpr auto crashed = "crashed";                      // failed: the worker died
 inline constexpr auto timeout = "timeout";                      // failed: it was ended at its deadline
+inline constexpr auto usage = "usage";                          // failed, in plans alone: the case makes no sense
 inline constexpr auto protocol = "protocol";                    // failed: the worker's answer could not be read
 }  // namespace kind
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 
 #include "harness/schema/machine.h"
 #include "harness/statistics/statistics.h"
@@ -59,15 +58,8 @@ std::string now_utc() {
   return fmt::format("{:%FT%TZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
 }
 
-// What a worker wrote, as text that a record can hold: valid UTF-8 without white space at its end.
-std::string trimmed(std::string text) {
-  text = Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  return text;
-}
-
 // What is wrong with a worker's result for the case `asked`; nothing if it can be recorded.
-std::optional<std::string> fault_of(const Record& result, const Record& asked) {
+std::optional<std::string> fault_of_result(const Record& result, const Record& asked) {
   const auto ended = result.text("outcome");
   if (ended != outcome::measured && ended != outcome::skipped && ended != outcome::failed)
     return fmt::format("has the outcome '{}', expected measured, skipped or failed", ended);
@@ -83,27 +75,12 @@ std::optional<std::string> fault_of(const Record& result, const Record& asked) {
 }
 
 // Merges the worker's answer into the record, or records what went wrong.
-void take_answer(Record& record, const WorkerAnswer& answer, double deadline_s) {
-  const auto said = answer.diagnostics.empty() ? "" : "; it said: " + trimmed(answer.diagnostics);
-  switch (answer.end) {
-    case WorkerAnswer::End::deadline:
-      return record.set_failed(kind::timeout, fmt::format("ended at its deadline of {} s{}", deadline_s, said));
-    case WorkerAnswer::End::signalled:
-      return record.set_failed(kind::crashed,
-                               fmt::format("the worker died of signal {} ({}){}", answer.code, strsignal(answer.code), said));
-    case WorkerAnswer::End::flooded: return record.set_failed(kind::protocol, "the worker's answer had no end" + said);
-    case WorkerAnswer::End::exited: break;
-  }
-  if (answer.code != 0)
-    return record.set_failed(kind::crashed, fmt::format("the worker ended with exit code {}{}", answer.code, said));
-  if (answer.lines.size() != 1 || !answer.unreadable.empty())
-    return record.set_failed(kind::protocol,
-                             answer.unreadable.empty()
-                                 ? fmt::format("the worker gave {} answers, expected 1{}", answer.lines.size(), said)
-                                 : fmt::format("the worker's answer is not JSON: {}", trimmed(answer.unreadable)));
+void take_answer(Record& record, const WorkerAnswer& answer) {
+  if (auto fault = fault_of(answer, 1); !fault.empty()) return record.set_failed(failure_kind(answer), std::move(fault));
   try {
     const auto result = Record::parse(answer.lines[0]);
-    if (const auto fault = fault_of(result, record)) return record.set_failed(kind::protocol, "the worker's answer " + *fault);
+    if (const auto fault = fault_of_result(result, record))
+      return record.set_failed(kind::protocol, "the worker's answer " + *fault);
     record.merge(result);
   } catch (const std::invalid_argument& error) {
     record.set_failed(kind::protocol, fmt::format("the worker's answer is not a record: {}", error.what()));
@@ -162,7 +139,7 @@ std::vector<Record> run_in_turns(const std::vector<CaseOfBuild>& sides, uint64_t
   std::vector<Record> records;
   for (size_t i = 0; i < sides.size(); ++i) {
     auto& record = records.emplace_back(sides[i].c);
-    take_answer(record, answers[i], deadline_s);
+    take_answer(record, answers[i]);
     if (record.text("failure_kind") == kind::timeout)
       record.set("reason", record.text("reason") + "; it, or one that it took turns with, hung");
     record.set("worker_s", answers[i].wall_s);
@@ -182,7 +159,7 @@ Record run_case(const WorkerProgram& worker, const Case& c, const Record& planne
     do {
       const auto answer = run_worker(worker, "measure", to_json(asked), c.deadline_s);
       wall_s += answer.wall_s;
-      take_answer(runs.emplace_back(record), answer, c.deadline_s);
+      take_answer(runs.emplace_back(record), answer);
     } while (runs.back().measured() && int64_t(runs.size()) < c.processes);
     record = joined(runs);
     record.set("worker_s", wall_s);
@@ -196,16 +173,39 @@ Record run_case(const WorkerProgram& worker, const Case& c, const Record& planne
   return record;
 }
 
+const char* failure_kind(const WorkerAnswer& answer) {
+  if (answer.end == WorkerAnswer::End::deadline) return kind::timeout;
+  const bool crashed =
+      answer.end == WorkerAnswer::End::signalled || (answer.end == WorkerAnswer::End::exited && answer.code != 0);
+  return crashed ? kind::crashed : kind::protocol;
+}
+
+Record ask_environment(const WorkerProgram& worker) {
+  const auto answer = ask_worker(worker, "environment", nullptr, 1)[0];
+  try {
+    return Record::parse(answer);
+  } catch (const std::invalid_argument& error) {
+    throw WorkerError(fmt::format("`{} environment` broke: {}", worker.path, error.what()));
+  }
+}
+
 std::vector<Record> plan_cases(const WorkerProgram& worker, const std::vector<Case>& cases) {
   auto request = Json::array();
   for (const auto& c : cases) request.push_back(to_json(c));
   const auto plans = ask_worker(worker, "plan", request, cases.size());
   std::vector<Record> planned;
   for (size_t i = 0; i < cases.size(); ++i) {
-    Record record(cases[i]);
-    record.merge(Record::parse(plans[i]));
-    if (record.text("outcome") == outcome::failed) throw UsageError(record.text("reason"));
-    planned.push_back(std::move(record));
+    const auto broken = [&](const std::string& how) {
+      return WorkerError(fmt::format("method '{}' broke while its cost was predicted: {}", cases[i].method, how));
+    };
+    auto& record = planned.emplace_back(cases[i]);
+    try {
+      record.merge(Record::parse(plans[i]));
+    } catch (const std::invalid_argument& error) {
+      throw broken(error.what());
+    }
+    if (record.text("failure_kind") == kind::usage) throw UsageError(record.text("reason"));
+    if (record.text("outcome") == outcome::failed) throw broken(record.text("reason"));
   }
   return planned;
 }

@@ -10,8 +10,11 @@
 
 namespace attnbench {
 
+// The worker's build and machine, as columns of a record. Throws WorkerError.
+Record ask_environment(const WorkerProgram& worker);
+
 // Asks the worker for the plan of each case. Returns records that hold the case, its cost, and the reason if it cannot run.
-// Throws UsageError when a case makes no sense to the worker.
+// Throws UsageError when a case makes no sense, such as an unknown option of a method, and WorkerError when a method breaks.
 std::vector<Record> plan_cases(const WorkerProgram& worker, const std::vector<Case>& cases);
 
 // Runs a planned case in as many worker processes as it asks for, one after the other, and returns its whole record. With
@@ -32,5 +35,8 @@ struct CaseOfBuild {
 // Runs one process for each, all at the same time, which take their samples in turns in this order. If all cases have one thread,
 // they share a processor, which `random` chooses. Returns the records in order; they have no columns of the environment.
 std::vector<Record> run_in_turns(const std::vector<CaseOfBuild>& sides, uint64_t random);
+
+// The kind of failure (see record.h) of a worker that did not answer as it should.
+const char* failure_kind(const WorkerAnswer& answer);
 
 }  // namespace attnbench

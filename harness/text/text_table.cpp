@@ -33,14 +33,20 @@ std::string markdown_text(const std::string& text) {
   return escaped;
 }
 
-void TextTable::add_column(std::string header, Align align) { columns_.push_back({std::move(header), align}); }
-
-void TextTable::add_row(std::vector<std::string> cells) {
-  cells.resize(columns_.size());
-  rows_.push_back(std::move(cells));
+std::string coloured(const std::string& text, Tone tone) {
+  constexpr const char* codes[] = {"", "32", "33", "31", "2"};
+  return tone == Tone::plain ? text : fmt::format("\x1b[{}m{}\x1b[0m", codes[size_t(tone)], text);
 }
 
-std::string TextTable::render(TableFormat format) const {
+void TextTable::add_column(std::string header, Align align) { columns_.push_back({std::move(header), align}); }
+
+void TextTable::add_row(std::vector<std::string> cells, Tone tone) {
+  cells.resize(columns_.size());
+  rows_.push_back(std::move(cells));
+  tones_.push_back(tone);
+}
+
+std::string TextTable::render(TableFormat format, bool colours) const {
   std::vector<std::vector<std::string>> rows(1);
   for (const auto& column : columns_) rows[0].push_back(column.header);
   rows.insert(rows.end(), rows_.begin(), rows_.end());
@@ -69,6 +75,7 @@ std::string TextTable::render(TableFormat format) const {
       line += markdown ? fmt::format(" {} |", cell) : fmt::format("{}{}", c > 0 ? "  " : "", cell);
     }
     while (!markdown && line.ends_with(' ')) line.pop_back();
+    if (colours) line = r == 0 ? "\x1b[1m" + line + "\x1b[0m" : coloured(line, tones_[r - 1]);
     text += line + "\n";
     if (r > 0) continue;
     if (markdown) {

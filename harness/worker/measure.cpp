@@ -80,7 +80,13 @@ Record verify(const Case& c) {
 
 Record plan(const Case& c) {
   Record record;
-  guarded(record, [&] { prepare(c, record); });
+  guarded(record, [&] {
+    try {
+      prepare(c, record);
+    } catch (const c10::ValueError& error) {  // a wrong option of a method, or a wrong size
+      record.set_failed(kind::usage, error.what_without_backtrace());
+    }
+  });
   return record;
 }
 

@@ -23,7 +23,7 @@ def by_hand(length: int, calls: int, threads: int) -> float:
 
 
 def by_harness(length: int, calls: int, threads: int) -> dict:
-    command = [BUILD / "attnbench", "measure", "sdpa", "--query-len", str(length), "--json"]
+    command = [BUILD / "attnbench", "measure", "sdpa", "--query-len", str(length), "--format=json"]
     command += ["--threads", str(threads), "--min-samples", str(calls), "--time-budget-s", "0"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(done.stdout)

@@ -2,10 +2,13 @@
 sweep files, strict JSON, and a look at the processes that are running."""
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
+import struct
 import subprocess
+import termios
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -184,7 +187,26 @@ class Cli:
         return done
 
     def json(self, *arguments, **options):
-        return strict_json(self(*arguments, "--json", **options).stdout)
+        return strict_json(self(*arguments, "--format=json", **options).stdout)
+
+    def on_terminal(self, *arguments, streams=("stdout", "stderr"), width=200, **options):
+        """Runs it with a terminal for these streams; gives its exit code and what the terminal
+        showed, with line ends as a file has them."""
+        master, slave = os.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+        shown = b""
+        with self.running(*arguments, **{stream: slave for stream in streams}, **options) as driver:
+            os.close(slave)
+            while True:
+                try:
+                    piece = os.read(master, 4096)
+                except OSError:  # nobody holds the other end any more
+                    break
+                shown += piece
+            driver.wait(timeout=HANG_S)
+            code = driver.returncode
+        os.close(master)
+        return code, shown.decode("utf-8").replace("\r\n", "\n")
 
     @contextlib.contextmanager
     def running(self, *arguments, **options):

@@ -1,12 +1,15 @@
 """What a user meets first: usage, the lists, and the doctor."""
 
+import json
 import re
 import subprocess
 
 import pytest
 from conftest import ROOT, Cli, write_sweep
 
-COMMANDS = ["list", "verify", "measure", "sweep", "table", "doctor"]
+COMMANDS = (
+    "list verify measure sweep table analyse compare gate merge import doctor completion".split()
+)
 
 COLUMNS = """
 schema_version outcome failure_kind reason implementation time_first_ms time_median_ms time_q1_ms
@@ -29,7 +32,9 @@ def test_help_names_every_command(attnbench):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_a_command_describes_its_options(attnbench, command):
     text = attnbench(command, "--help").stdout
-    options = re.split(r"\n  (?=-)", text.partition("Options:")[2])[1:]
+    arguments, _, options = text.partition("\nExamples:")[0].partition("\nOptions:")
+    options = re.split(r"\n  (?=-)", options)[1:]
+    options += re.split(r"\n  (?=\S)", arguments.partition("\nArguments:")[2])[1:]
     assert len(options) >= 2
     for option in options:
         assert len(option.split()) >= 3, f"no description: {option}"
@@ -169,14 +174,19 @@ def test_list_sweeps_of_a_folder(attnbench, tmp_path):
     (tmp_path / "sweeps").mkdir()
     write_sweep(tmp_path / "sweeps/second.toml", description="two and two")
     write_sweep(tmp_path / "sweeps/first.toml", description="one", query_len="16-64+16")
+    write_sweep(tmp_path / "sweeps/figure1.toml", description="not the project's")
     sweeps = attnbench.json("list", "sweeps")
-    assert [s["name"] for s in sweeps] == ["first", "second"]
-    assert [s["cases"] for s in sweeps] == [8, 4]
-    assert [s["description"] for s in sweeps] == ["one", "two and two"]
+    own, others = sweeps[:3], sweeps[3:]
+    assert [s["name"] for s in own] == ["figure1", "first", "second"]
+    assert [s["cases"] for s in own] == [4, 8, 4]
+    assert [s["description"] for s in own] == ["not the project's", "one", "two and two"]
+    # The project's come after them, but for those of the same name.
+    projects = {path.stem for path in (ROOT / "sweeps").glob("*.toml")}
+    assert {s["name"] for s in others} == projects - {"figure1"}
     assert all((tmp_path / s["file"]).is_file() for s in sweeps)
     lines = attnbench("list", "sweeps").stdout.splitlines()
-    assert "first.toml" in lines[2] and " 8 " in lines[2] and lines[2].endswith("one")
-    assert "second.toml" in lines[3] and lines[3].endswith("two and two")
+    assert "first.toml" in lines[3] and " 8 " in lines[3] and lines[3].endswith("one")
+    assert "second.toml" in lines[4] and lines[4].endswith("two and two")
 
 
 def test_list_sweeps_names_the_place_of_a_mistake(attnbench, tmp_path):
@@ -235,18 +245,65 @@ def test_a_worker_that_is_not_there_is_named(attnbench, tmp_path, command):
     assert str(missing) in message and "No such file" in message
 
 
+# ---------------------------------------------------------------- exit codes
+
+
 @pytest.mark.parametrize(
-    ("asked", "command"),
-    [("describe", ["list"]), ("plan", ["measure", "linear"]), ("plan", ["sweep", "x.toml"])],
+    ("asked", "command", "on"),
+    [
+        ("describe", ["list"], ""),
+        ("plan", ["measure", "linear"], "on method 'linear'"),
+        ("plan", ["sweep", "x.toml"], "on method 'linear'"),
+        ("environment", ["doctor"], ""),
+        ("ceilings", ["doctor"], ""),
+    ],
 )
-def test_a_worker_that_gives_no_answer_is_named_with_what_it_said(
-    attnbench, workers, tmp_path, asked, command
+@pytest.mark.parametrize(
+    ("breaks", "how"),
+    [
+        ("echo 'libattn.so: cannot open' >&2; exit 127", "exit code 127; it said: libattn.so: cannot open"),
+        ("kill -SEGV $$; sleep 9", "died of signal 11"),
+        ("answer '{\"outcome\":'", "not JSON"),
+        ("exit 0", "gave 0 answers, expected"),
+    ],
+)  # fmt: skip
+def test_a_worker_that_breaks_is_named_with_how(
+    attnbench, workers, tmp_path, asked, command, on, breaks, how
 ):
     write_sweep(tmp_path / "x.toml")
-    worker = workers.make(**{asked: "echo 'libattn.so: cannot open' >&2; exit 127"})
-    message = attnbench.with_worker(worker)(*command, code=2).stderr
-    assert str(worker) in message and asked in message
-    assert "libattn.so: cannot open" in message
+    worker = workers.make(**{asked: breaks})
+    message = attnbench.with_worker(worker)(*command, code=1).stderr
+    assert f"`{worker} {asked}` broke" in message
+    assert on in message and how in message
+
+
+@pytest.mark.parametrize("command", [["measure", "softmax"], ["sweep", "x.toml"]])
+@pytest.mark.parametrize(
+    ("answer", "how"),
+    [
+        ({"outcome": "failed", "failure_kind": "error", "reason": "no cost"}, "no cost"),
+        ({"no_such_column": 1}, "no column 'no_such_column'"),
+    ],
+)
+def test_a_method_that_breaks_while_it_is_planned_is_named(
+    attnbench, workers, tmp_path, command, answer, how
+):
+    write_sweep(tmp_path / "x.toml", method="softmax", query_len=32)
+    broken = attnbench.with_worker(workers.make(plan=f"answer '{json.dumps(answer)}'"))
+    message = broken(*command, code=1).stderr.replace("''", "'")
+    assert "method 'softmax' broke" in message
+    assert how.replace("'", "") in message.replace("'", "")
+
+
+def test_help_lists_the_exit_codes_of_the_header(attnbench):
+    header = (ROOT / "harness/cli/exit_codes.h").read_text()
+    codes = dict(re.findall(r"constexpr int (\w+) = (\d+);", header))
+    assert codes == {
+        "success": "0", "failure": "1", "usage": "2", "inconclusive": "3", "unusable": "4",
+    }  # fmt: skip
+    listed = attnbench("--help").stdout.partition("Exit codes:\n")[2].splitlines()
+    assert [line.split()[0] for line in listed] == [*codes.values(), "128+n"]
+    assert "130" in listed[-1] and "143" in listed[-1]
 
 
 @pytest.mark.parametrize("what", ["methods", "columns"])  # less than a buffer, and more

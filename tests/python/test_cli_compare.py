@@ -33,7 +33,7 @@ def folders(canned, tmp_path):
 
 
 def compared(attnbench, *arguments, **options):
-    return strict_json(attnbench("compare", *arguments, "--json", **options).stdout)
+    return strict_json(attnbench("compare", *arguments, "--format=json", **options).stdout)
 
 
 def test_one_process_a_side_is_never_sure(attnbench, folders):
@@ -140,7 +140,7 @@ def grown(canned, tmp_path):
 
 def test_growth_and_crossovers(attnbench, grown):
     shown = attnbench("analyse", grown).stdout
-    report = strict_json(attnbench("analyse", grown, "--json").stdout)
+    report = strict_json(attnbench("analyse", grown, "--format=json").stdout)
     exponents = {
         (o["series"]["method"], o["series"]["device"], o["quantity"]): o["exponent"] for o in report["orders"]
     }
@@ -169,7 +169,7 @@ def test_a_contradiction_is_flagged(attnbench, grown):
 
 
 def test_budgets(attnbench, grown):
-    report = strict_json(attnbench("analyse", grown, "--memory", "8MiB", "--json").stdout)
+    report = strict_json(attnbench("analyse", grown, "--memory", "8MiB", "--format=json").stdout)
     longest = {(f["series"]["method"], f["series"]["device"]): (f["longest"], f["limit"]) for f in report["fits"]}
     assert longest["softmax", "cpu"] == (2048, "N = 4096 took 16.0 MiB")
     assert longest["linear", "cpu"] == (8192, "end of the sweep")

@@ -72,7 +72,7 @@ def test_equal_builds_pass(gate, build_of):
 
 
 def test_a_slower_build_is_a_regression(gate, build_of):
-    done = gate(build_of(), build_of(11.0), "--json", code=REGRESSION)
+    done = gate(build_of(), build_of(11.0), "--format=json", code=REGRESSION)
     assert verdicts(done) == ("regression", {"linear": "regression"})
     case = strict_json(done.stdout)["cases"][0]
     assert len(case["base"]) == len(case["candidate"]) == len(case["log_ratios"]) == 12, "the second look can be sure"
@@ -80,7 +80,7 @@ def test_a_slower_build_is_a_regression(gate, build_of):
 
 
 def test_a_faster_build_passes(gate, build_of):
-    assert verdicts(gate(build_of(), build_of(8.0), "--json")) == ("pass", {"linear": "improvement"})
+    assert verdicts(gate(build_of(), build_of(8.0), "--format=json")) == ("pass", {"linear": "improvement"})
 
 
 def test_a_slowdown_that_is_too_small_to_matter_passes(gate, build_of):
@@ -89,13 +89,13 @@ def test_a_slowdown_that_is_too_small_to_matter_passes(gate, build_of):
 
 
 def test_too_noisy_to_tell_is_its_own_answer(gate, build_of):
-    done = gate(build_of(noise=2), build_of(noise=2, phase=1.3), "--json", code=INCONCLUSIVE)
+    done = gate(build_of(noise=2), build_of(noise=2, phase=1.3), "--format=json", code=INCONCLUSIVE)
     assert verdicts(done) == ("inconclusive", {"linear": "inconclusive"})
     assert len(strict_json(done.stdout)["cases"][0]["base"]) == 20, "every look was taken"
 
 
 def test_more_memory_is_a_regression(gate, build_of):
-    done = gate(build_of(), build_of(memory=1100), "--json", code=REGRESSION)
+    done = gate(build_of(), build_of(memory=1100), "--format=json", code=REGRESSION)
     assert verdicts(done)[1] == {"linear": "pass, regression in memory"}
     gate(build_of(), build_of(memory=1100), "--memory-shift=0.1")
 
@@ -104,7 +104,7 @@ def test_what_does_not_verify_gets_no_speed(gate, build_of):
     wrong = build_of(
         1.0, verify="""answer '{"outcome": "failed", "failure_kind": "invalid", "reason": "wrong values"}'"""
     )
-    done = gate(build_of(), wrong, "--json", code=UNUSABLE)
+    done = gate(build_of(), wrong, "--format=json", code=UNUSABLE)
     report = strict_json(done.stdout)
     assert report["cases"][0]["verdict"] == "unusable: the candidate does not verify: wrong values"
     assert report["cases"][0]["candidate"] == []
@@ -197,7 +197,7 @@ def test_everything_measured_is_kept(gate, build_of, tmp_path):
 
 
 def test_markdown(gate, build_of):
-    shown = gate(build_of(), build_of(), "--markdown").stdout
+    shown = gate(build_of(), build_of(), "--format=markdown").stdout
     assert shown.startswith("| case ") and "| ------: |" in shown
 
 
@@ -222,7 +222,7 @@ def test_calibration(attnbench, suite, build_of, tmp_path):
 
 def test_the_injected_slowdown_is_one(attnbench):
     """The real worker slows itself down, by more than the noise of this machine."""
-    case = ["measure", "linear", "--query-len=512", "--threads=1", "--time-budget-s=0.3", "--json"]
+    case = ["measure", "linear", "--query-len=512", "--threads=1", "--time-budget-s=0.3", "--format=json"]
     plain, slowed = (
         strict_json(attnbench(*case, f"--injected-slowdown-percent={percent}").stdout) for percent in (0, 300)
     )
@@ -367,7 +367,7 @@ def test_real_workers_take_turns(attnbench, build, tmp_path):
     suite = write_sweep(
         tmp_path / "turns.toml", method="linear", protocol=["forward", "decode"], query_len=64, timing={"seconds": 0.02}
     )
-    done = attnbench("gate", suite, "--base", build, "--looks=8", "-q", "--json", "--min-shift=3", "--margin=30")
+    done = attnbench("gate", suite, "--base", build, "--looks=8", "-q", "--format=json", "--min-shift=3", "--margin=30")
     for case in strict_json(done.stdout)["cases"]:
         assert case["verdict"] == "pass", case["verdict"]
         assert len(case["log_ratios"]) == len(case["base"]) == 8 and case["implementation"].startswith("kernel/")
@@ -391,13 +391,13 @@ def test_interrupted(attnbench, build, tmp_path, number):
 def test_instructions(attnbench, build, tmp_path):
     """Equal builds have equal counts, and a slowdown of one call in a hundred is found."""
     suite = write_sweep(tmp_path / "count.toml", method="linear", query_len=256, heads=4)
-    done = attnbench("gate", suite, "--base", build, "--instructions", "-q", "--json", timeout=HANG_S)
+    done = attnbench("gate", suite, "--base", build, "--instructions", "-q", "--format=json", timeout=HANG_S)
     report = strict_json(done.stdout)
     assert report["measure"] == "instructions on AVX2 kernels"
     case = report["cases"][0]
     assert case["implementation"] == "kernel/avx2"
     assert case["base"][0] > 5e7 and abs(case["log_ratio"]) < 0.002
     done = attnbench(
-        "gate", suite, "--base", build, "--instructions", "--inject=1", "-q", "--json", timeout=HANG_S, code=REGRESSION
+        "gate", suite, "--base", build, "--instructions", "--inject=1", "-q", "--format=json", timeout=HANG_S, code=REGRESSION
     )
     assert math.expm1(strict_json(done.stdout)["cases"][0]["log_ratio"]) == pytest.approx(0.01, abs=0.002)

@@ -26,7 +26,7 @@ def record(done):
 
 
 def test_its_clock_is_the_time_and_the_hosts_stands_beside(on):
-    r = record(on("measure", "linear", "--json", *small(device="cuda")))
+    r = record(on("measure", "linear", "--format=json", *small(device="cuda")))
     assert r["outcome"] == "measured", r["reason"]
     assert r["gpu"] == NAME and r["gpu_driver"] == "0.0"
     assert r["gpu_clock_mhz"] == 1000 and r["gpu_throttle_reasons"] == "none"
@@ -40,7 +40,7 @@ def test_its_clock_is_the_time_and_the_hosts_stands_beside(on):
 
 def test_the_budget_is_by_default_what_the_gpu_has(on):
     open_, given = (
-        record(on("measure", "linear", "--json", *small(device="cuda", **budget)))
+        record(on("measure", "linear", "--format=json", *small(device="cuda", **budget)))
         for budget in ({}, {"memory_limit_bytes": "1 GiB"})
     )
     assert open_["memory_limit_bytes"] == 11 * 2**30
@@ -49,7 +49,7 @@ def test_the_budget_is_by_default_what_the_gpu_has(on):
 
 def test_a_smaller_budget_skips_what_would_not_fit(on):
     longer = small(device="cuda", query_len=65536, memory_limit_bytes="11 GiB", heads=8)
-    r = record(on("measure", "softmax", "--json", *longer))
+    r = record(on("measure", "softmax", "--format=json", *longer))
     assert r["outcome"] == "skipped" and r["failure_kind"] == "predicted_oom"
     assert "the budget is 11.0 GiB" in r["reason"]
 
@@ -57,7 +57,7 @@ def test_a_smaller_budget_skips_what_would_not_fit(on):
 @pytest.mark.parametrize("protocol", ["forward", "forward_backward", "prefill", "decode"])
 def test_graphs(on, protocol):
     options = small(device="cuda", protocol=protocol)
-    r = record(on("measure", "linear", "--graph", "--json", *options))
+    r = record(on("measure", "linear", "--graph", "--format=json", *options))
     assert r["outcome"] == "measured", r["reason"]
     assert r["graph"] is True and r["rows_checked"] > 0
     if protocol == "decode":
@@ -68,7 +68,7 @@ def test_graphs(on, protocol):
 def test_graphs_need_a_gpu_and_fresh_memory_the_cpu(attnbench, on):
     r = attnbench.json("measure", "linear", "--graph", *small())
     assert r["failure_kind"] == "unsupported" and "CUDA graphs need device = cuda" in r["reason"]
-    r = record(on("measure", "linear", "--json", *small(device="cuda", allocation="fresh")))
+    r = record(on("measure", "linear", "--format=json", *small(device="cuda", allocation="fresh")))
     assert r["failure_kind"] == "unsupported" and "always kept" in r["reason"]
 
 
@@ -81,7 +81,7 @@ def test_without_a_gpu_its_cases_say_so_and_the_others_are_measured(on, tmp_path
 
 def test_this_machine_without_a_gpu(attnbench):
     env = os.environ | {"ATTNBENCH_GPU_MODULE": "/nowhere/gpu.so"}
-    r = record(attnbench("measure", "linear", "--json", *small(device="cuda"), env=env))
+    r = record(attnbench("measure", "linear", "--format=json", *small(device="cuda"), env=env))
     assert r["outcome"] == "skipped" and r["failure_kind"] == "unsupported"
     assert r["reason"] == "ATTNBENCH_GPU_MODULE = /nowhere/gpu.so does not exist"
     assert r["memory_limit_bytes"] is None
@@ -93,7 +93,7 @@ def test_the_real_module_loads(attnbench, build):
     if not module.exists():
         pytest.skip("a build without CUDA")
     env = os.environ | {"ATTNBENCH_GPU_MODULE": str(module)}
-    r = record(attnbench("measure", "linear", "--json", *small(device="cuda"), env=env))
+    r = record(attnbench("measure", "linear", "--format=json", *small(device="cuda"), env=env))
     assert r["outcome"] == "measured" or "CUDA" in r["reason"]
     assert "undefined symbol" not in (r["reason"] or "")
 

@@ -108,7 +108,7 @@ def check(r):
 @pytest.mark.parametrize("method", ["linear", "linear-einsum", "sdpa", "softmax"])
 @pytest.mark.parametrize("protocol", ["forward", "forward_backward"])
 def test_record_agrees_with_itself(quick, method, protocol):
-    done = quick("measure", method, *small(batch=3, protocol=protocol), "--json")
+    done = quick("measure", method, *small(batch=3, protocol=protocol), "--format=json")
     assert done.stdout.count("\n") == 1
     record = strict_json(done.stdout)
     check(record)
@@ -142,8 +142,8 @@ def test_linear_needs_memory_in_proportion_to_length(quick):
 
 def test_every_documented_option_is_recorded(quick):
     text = quick("measure", "--help").stdout
-    documented = set(re.findall(r"^ +(?:-\w,)?(--[a-z-]+)", text, re.MULTILINE))
-    assert documented == set(OPTIONS) | {"--causal", "--graph", "--json", "--help"}
+    documented = set(re.findall(r"^  (?:-\w,)?(--[a-z-]+)", text, re.MULTILINE))
+    assert documented == set(OPTIONS) | {"--causal", "--graph", "--format", "--help"}
 
     given = [word for option, (value, _) in OPTIONS.items() for word in (option, value)]
     record = quick.json("measure", "softmax", *given)
@@ -388,7 +388,7 @@ def test_memory_that_runs_out_is_recorded_with_the_bytes(quick):
         resource.setrlimit(resource.RLIMIT_DATA, (matrix, matrix))
 
     large = small(query_len=16384, memory_limit_bytes="1 TB")
-    done = quick("measure", "softmax", *large, "--json", code=1, preexec_fn=less_memory)
+    done = quick("measure", "softmax", *large, "--format=json", code=1, preexec_fn=less_memory)
     record = strict_json(done.stdout)
     assert (record["outcome"], record["failure_kind"]) == ("failed", "oom")
     assert str(matrix) in record["reason"]
@@ -396,7 +396,7 @@ def test_memory_that_runs_out_is_recorded_with_the_bytes(quick):
 
 
 def test_deadline(quick):
-    done = quick("measure", "linear", *small(deadline_s=0.001), "--json", code=1)
+    done = quick("measure", "linear", *small(deadline_s=0.001), "--format=json", code=1)
     record = strict_json(done.stdout)
     assert (record["outcome"], record["failure_kind"]) == ("failed", "timeout")
     assert "0.001 s" in record["reason"]
@@ -405,7 +405,7 @@ def test_deadline(quick):
 
 def test_a_crash_of_the_worker_is_a_record(attnbench, workers):
     worker = workers.make(measure="echo 'no such kernel' >&2; kill -SEGV $$")
-    done = attnbench.with_worker(worker)("measure", "linear", *small(), "--json", code=1)
+    done = attnbench.with_worker(worker)("measure", "linear", *small(), "--format=json", code=1)
     record = strict_json(done.stdout)
     assert (record["outcome"], record["failure_kind"]) == ("failed", "crashed")
     assert f"signal {signal.SIGSEGV.value}" in record["reason"]
@@ -463,7 +463,7 @@ def test_bad_value_is_named_with_what_was_expected(canned, option, value, expect
     done = canned("measure", "linear", *small(**{option[2:].replace("-", "_"): value}), code=2)
     assert done.stdout == ""
     message = done.stderr
-    assert option[2:] in message.replace("_", "-")
+    assert option in message, "the option as it is written"
     assert expected in message
     assert value.removesuffix("9" * 19) in message or "1e+20" in message
 

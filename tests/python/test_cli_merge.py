@@ -138,7 +138,7 @@ def test_imported_records_join_a_sweeps_and_are_marked(canned, tmp_path):
     assert len(records_in(tmp_path / "mine")) == 5
     # Imported records neither stop the sweep nor replace its own.
     assert "all 3 cases are recorded" in canned("sweep", sweep, "--out", "mine").stderr
-    report = strict_json(canned("analyse", "mine", "--json").stdout)
+    report = strict_json(canned("analyse", "mine", "--format=json").stdout)
     assert {s["series"]["method"] for s in report["fits"]} >= {"linear"}
     assert "fla-chunk (external)" in canned("analyse", "mine").stdout
     compared = canned("compare", "mine", "mine").stdout

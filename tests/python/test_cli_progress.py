@@ -1,38 +1,20 @@
 """What a sweep tells while it runs: a line a case in a file, one line that rewrites itself on a
 terminal."""
 
-import fcntl
-import os
 import re
-import struct
-import termios
 
 import pytest
-from conftest import HANG_S, write_sweep
+from conftest import write_sweep
 
 NEW_LINE = "\r\x1b[2K"
 
 
 @pytest.fixture
 def terminal(canned):
-    """Runs a sweep with a terminal of `width` columns for standard error; gives what it showed."""
+    """Runs a sweep with a terminal for standard error; gives exit code and what it showed."""
 
-    def run(*arguments, width=200, cli=canned):
-        master, slave = os.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-        shown = b""
-        with cli.running("sweep", *arguments, stderr=slave) as driver:
-            os.close(slave)
-            while True:
-                try:
-                    piece = os.read(master, 4096)
-                except OSError:  # nobody holds the other end any more
-                    break
-                shown += piece
-            driver.wait(timeout=HANG_S)
-            code = driver.returncode
-        os.close(master)
-        return code, shown.decode("utf-8")
+    def run(*arguments, cli=canned, **options):
+        return cli.on_terminal("sweep", *arguments, streams=["stderr"], **options)
 
     return run
 

@@ -359,7 +359,7 @@ def test_too_many_cases_are_refused(canned, sweep):
 
 def test_dry_run_runs_and_writes_nothing(attnbench, workers, tmp_path, sweep):
     never = attnbench.with_worker(workers.make(measure=f"touch '{tmp_path}/ran'"))
-    for more in ([], ["--json"], ["--out", "out"], ["--resume", "all"]):
+    for more in ([], ["--format=json"], ["--out", "out"], ["--resume", "all"]):
         never("sweep", sweep, "--dry-run", *more)
         assert list(tmp_path.iterdir()) == [sweep]
 

@@ -1,9 +1,14 @@
 """`attnbench verify`: every method against its float64 reference."""
 
 import os
+import re
+import signal
 
 import pytest
-from conftest import Cli, strict_json
+from conftest import Cli, group_members, children, strict_json, wait_for
+
+# A worker's answer to a case that agrees, as shell code.
+AGREES = """answer '{"outcome":"measured","max_rel_error":1e-7,"error_tolerance":5e-4}'"""
 
 
 def on_one_processor():
@@ -83,16 +88,150 @@ def test_unknown_method(attnbench):
 def test_a_method_that_disagrees_fails(attnbench, workers):
     # Two answers are wrong, and the rest is missing.
     worker = workers.make(
-        verify="""
-        answer '{"outcome":"measured","max_rel_error":1e-7,"error_tolerance":5e-4}'
-        answer '{"outcome":"failed","failure_kind":"invalid","reason":"gradient of q disagrees"}'
+        verify=f"""
+        {AGREES}
+        answer '{{"outcome":"failed","failure_kind":"invalid","reason":"gradient of q disagrees"}}'
         echo 'out of luck' >&2
         exit 1
         """
     )
     attnbench = attnbench.with_worker(worker)
-    rows = strict_json(attnbench("verify", "linear", "--json", code=1).stdout)
+    rows = strict_json(attnbench("verify", "linear", "--format=json", code=1).stdout)
     assert len(rows) == 18
     assert "invalid" in rows[0]["verdict"] and "gradient of q disagrees" in rows[0]["verdict"]
-    assert "crashed" in rows[-1]["verdict"] and "out of luck" in rows[-1]["verdict"]
-    assert "gradient of q disagrees" in attnbench("verify", "linear", code=1).stdout
+    assert "crashed" in rows[-1]["verdict"] and "ended at an earlier case" in rows[-1]["verdict"]
+    done = attnbench("verify", "linear", code=1)
+    assert "gradient of q disagrees" in done.stdout
+    assert done.stderr == "[1/1] linear: 0 rows agree, 0 unsupported, 18 FAILED\n"
+
+
+# ---------------------------------------------------------------- a worker that breaks
+
+
+@pytest.mark.parametrize("options", [[], ["--quick"]])
+def test_a_crash_is_told_of_the_method_that_crashed_alone(attnbench, workers, options):
+    # linear crashes at its second case, whoever is verified by the same worker.
+    worker = workers.make(
+        verify=rf"""
+        methods=$(printf '%s' "$request" | grep -o '"method":"[a-z]*"')
+        seen=0
+        for method in $methods; do
+          case $method in
+            *linear*) seen=$((seen + 1)); if [ $seen = 2 ]; then echo 'out of luck' >&2; kill -SEGV $$; sleep 9; fi ;;
+          esac
+          {AGREES}
+        done
+        """
+    )
+    rows = attnbench.with_worker(worker).json(
+        "verify", "sdpa", "linear", "softmax", *options, code=1
+    )
+    verdicts = {}
+    for row in rows:
+        verdicts.setdefault(row["method"], []).append(row["verdict"])
+    assert list(verdicts) == ["sdpa", "linear", "softmax"]
+    assert set(verdicts["sdpa"] + verdicts["softmax"]) == {"agrees"}
+    assert re.match(r"crashed at N=\d+, forward_backward: .*signal 11.*out of luck", verdicts["linear"][0])
+    assert all("ended at an earlier case" in verdict for verdict in verdicts["linear"][1:])
+
+
+def test_an_answer_that_is_no_record_fails_its_case_alone(attnbench, workers):
+    worker = workers.make(
+        verify=f"""
+        answer '{{"no_such_column": 1}}'
+        cases=$(printf '%s' "$request" | grep -o '"method"' | wc -l)
+        for i in $(seq 2 $cases); do {AGREES}; done
+        """
+    )
+    rows = attnbench.with_worker(worker).json("verify", "linear", "--quick", code=1)
+    assert rows[0]["verdict"].startswith("protocol at N=1, forward: ")
+    assert "no_such_column" in rows[0]["verdict"]
+    assert {row["verdict"] for row in rows[1:]} == {"agrees"}
+
+
+# ---------------------------------------------------------------- --quick and progress
+
+
+def test_quick_verifies_every_method_and_says_what_it_leaves_out(attnbench):
+    done = attnbench("verify", "--quick", "--format=json")
+    rows = strict_json(done.stdout)
+    methods = [method["name"] for method in attnbench.json("list", "methods")]
+    assert [row["method"] for row in rows] == [m for m in methods for _ in range(6)]
+    assert {row["dtype"] for row in rows} == {"float32"}
+    assert {(row["causal"], row["key_lengths"]) for row in rows} == {
+        (causal, lengths) for causal in (False, True) for lengths in ("full", "uniform", "0")
+    }
+    can = {m["name"]: m["capabilities"] for m in attnbench.json("list", "methods")}
+    for row in rows:
+        assert (row["verdict"] == "agrees") == can[row["method"]]["causal" if row["causal"] else "full"]
+        decodes = can[row["method"]]["decoding"] and row["causal"] and row["key_lengths"] == "full"
+        assert (row["decoding_error"] is not None) == decodes
+    lines = done.stderr.splitlines()
+    assert [line.split()[0] for line in lines[:-1]] == [f"[{n}/{len(methods)}]" for n in range(1, len(methods) + 1)]
+    assert [line.split()[1] for line in lines[:-1]] == [f"{method}:" for method in methods]
+    for word in ("--quick left out", "float64", "bfloat16", "300 positions"):
+        assert word in lines[-1]
+
+
+def test_quick_starts_one_worker(attnbench, workers, tmp_path):
+    # It verifies nothing that the whole verification does not.
+    worker = workers.make(
+        verify=f"""printf '%s\\n' "$request" >> '{tmp_path}/requests'
+        cases=$(printf '%s' "$request" | grep -o '"method"' | wc -l)
+        for i in $(seq 1 $cases); do {AGREES}; done"""
+    )
+    attnbench = attnbench.with_worker(worker)
+    attnbench("verify", "linear", "softmax", "--quick", "-q")
+    [quick] = map(strict_json, (tmp_path / "requests").read_text().splitlines())
+    (tmp_path / "requests").unlink()
+    attnbench("verify", "linear", "softmax", "-q")
+    linear, softmax = map(strict_json, (tmp_path / "requests").read_text().splitlines())
+    assert all(case in linear + softmax for case in quick)
+    assert {case["query_len"] for case in quick} == {1, 65, 129}
+    assert len(quick) < len(linear + softmax) / 3
+
+
+def test_progress_appears_as_methods_end(attnbench, workers):
+    worker = workers.make(
+        verify=f"""
+        case $request in *softmax*) sleep 300 ;; esac
+        cases=$(printf '%s' "$request" | grep -o '"method"' | wc -l)
+        for i in $(seq 1 $cases); do {AGREES}; done"""
+    )
+    with attnbench.with_worker(worker).running("verify", "linear", "softmax") as driver:
+        assert driver.stderr.readline() == "[1/2] linear: 18 rows agree, 0 unsupported\n"
+        assert driver.poll() is None
+
+
+def test_quiet_prints_the_table_alone(attnbench):
+    done = attnbench("verify", "softmax", "--quick", "--quiet")
+    assert done.stderr == "" and done.stdout.count("agrees") == 6
+
+
+def test_progress_on_a_terminal_rewrites_one_line(attnbench):
+    _, shown = attnbench.on_terminal("verify", "softmax", "linear", "--quick", streams=["stderr"])
+    states = [state for state in shown.split("\r\x1b[2K") if state]
+    assert states[0] == "verifying softmax (1 of 2), float32, not causal, key lengths full"
+    assert "verifying linear (2 of 2), float32, causal, key lengths 0" in states
+    assert all("\n" not in state for state in states[:-1])
+    assert states[-1].startswith("--quick left out")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_keeps_what_was_found(attnbench, workers, number):
+    # The first two rows have eight cases each; the third stays incomplete. The driver has a second to read the answers.
+    worker = workers.make(
+        verify=f"for i in $(seq 1 17); do {AGREES}; done; sleep 1; exec sleep 300"
+    )
+    attnbench = attnbench.with_worker(worker)
+    with attnbench.running("verify", "linear", "--format", "csv") as driver:
+        [worker] = wait_for(
+            lambda: [p for p in children(driver.pid) if p.command.startswith("sleep")], "the worker"
+        )
+        driver.send_signal(number)
+        output, message = driver.communicate(timeout=HANG_S)
+    assert driver.returncode == 128 + number
+    rows = output.splitlines()[1:]
+    assert len(rows) == 2 and all(row.endswith(",agrees") for row in rows)
+    assert "interrupted: 2 of 18 rows are verified" in message
+    assert group_members(worker.group) == []

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <fstream>
+#include <vector>
 
 #include "harness/text/errors.h"
 #include "tests/support/errors_of.h"
@@ -52,13 +54,34 @@ TEST_F(WorkerProcess, ALongRequestThatNobodyReads) {
 }
 
 TEST_F(WorkerProcess, WhoDoesNotAnswerIsNamed) {
-  const auto said = [&](const WorkerProgram& program) {
-    return message_of<UsageError>([&] { ask_worker(program, "plan", nullptr, 2); });
+  const auto said = [&](const WorkerProgram& program, const Json& request = nullptr) {
+    return message_of<WorkerError>([&] { ask_worker(program, "plan", request, 2); });
   };
-  EXPECT_EQ(said(worker("echo 1 >&3; echo lost >&2")), fmt::format("`{} plan` did not answer: lost\n", folder_.path("worker")));
-  EXPECT_CONTAINS(said(worker("echo 1 >&3; echo 2 >&3; exit 1")), "did not answer");
-  EXPECT_CONTAINS(said(worker("echo 1 >&3; echo 2 >&3; kill -KILL $$")), "did not answer");
-  EXPECT_CONTAINS(said({folder_.path("none")}), "cannot start " + folder_.path("none"));
+  EXPECT_EQ(said(worker("echo 1 >&3; echo lost >&2")),
+            fmt::format("`{} plan` broke: the worker gave 1 answers, expected 2; it said: lost", folder_.path("worker")));
+  EXPECT_CONTAINS(said(worker("echo 1 >&3; echo 2 >&3; exit 1")), "exit code 1");
+  EXPECT_CONTAINS(said(worker("echo 1 >&3; echo 2 >&3; kill -KILL $$")), "signal 9");
+  EXPECT_CONTAINS(said(worker("echo 1 >&3; echo '{' >&3")), "not JSON: {");
+  const Json cases = {{{"method", "softmax"}}, {{"method", "linear"}}};
+  EXPECT_CONTAINS(said(worker("echo 1 >&3; kill -SEGV $$"), cases), "broke on method 'linear': the worker died of signal 11");
+  EXPECT_CONTAINS(message_of<UsageError>([&] { ask_worker({folder_.path("none")}, "plan", nullptr, 2); }),
+                  "cannot start " + folder_.path("none"));
+}
+
+TEST_F(WorkerProcess, LinesAreHandedOverAsTheyArrive) {
+  // The worker waits for a file that is written when its first line has arrived.
+  const auto file = folder_.path("seen");
+  std::vector<Json> lines;
+  const auto take = [&](const Json& line) {
+    lines.push_back(line);
+    std::ofstream(file) << "seen";
+  };
+  const auto program =
+      worker("echo 1 >&3; while ! [ -e " + file + " ]; do sleep 0.01; done; printf '[2' >&3; sleep 0.05; echo ']' >&3");
+  const auto answer = run_worker(program, "verify", nullptr, 60, take);
+  EXPECT_EQ(answer.end, WorkerAnswer::End::exited);
+  EXPECT_EQ(lines, (std::vector<Json>{1, {2}}));
+  EXPECT_EQ(answer.lines, lines);
 }
 
 }  // namespace

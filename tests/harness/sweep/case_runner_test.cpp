@@ -253,13 +253,27 @@ TEST_F(CaseRunner, PlansAreMergedWithTheirCases) {
   EXPECT_EQ(planned[1].text("reason"), "no causal form");
 }
 
-TEST_F(CaseRunner, PlansThatFailAreUsageErrors) {
-  use_worker(R"(echo '{"outcome": "failed", "failure_kind": "error", "reason": "linear: chunk = 0"}' >&3)");
+TEST_F(CaseRunner, PlansOfCasesThatMakeNoSenseAreUsageErrors) {
+  use_worker(R"(echo '{"outcome": "failed", "failure_kind": "usage", "reason": "linear: chunk = 0"}' >&3)");
   EXPECT_EQ(message_of<UsageError>([&] { plan_cases(worker_, {case_}); }), "linear: chunk = 0");
+}
+
+TEST_F(CaseRunner, PlansThatBreakNameTheMethod) {
+  const auto said = [&](const std::vector<Case>& cases) { return message_of<WorkerError>([&] { plan_cases(worker_, cases); }); };
+  use_worker(R"(echo '{"outcome": "failed", "failure_kind": "error", "reason": "no cost"}' >&3)");
+  EXPECT_EQ(said({case_}), "method 'linear' broke while its cost was predicted: no cost");
+  use_worker(R"(echo '{"outcome": 3}' >&3)");
+  EXPECT_CONTAINS(said({case_}), "method 'linear' broke while its cost was predicted: column outcome = 3");
   use_worker(R"(echo '{}' >&3; echo lost >&2)");
-  EXPECT_CONTAINS(message_of<UsageError>([&] { plan_cases(worker_, {case_, case_}); }), "did not answer: lost");
+  EXPECT_CONTAINS(said({case_, case_}),
+                  "worker plan` broke on method 'linear': the worker gave 1 answers, expected 2; it said: lost");
   use_worker("echo broken >&2; exit 2");
-  EXPECT_CONTAINS(message_of<UsageError>([&] { plan_cases(worker_, {case_}); }), "worker plan` did not answer: broken");
+  EXPECT_CONTAINS(said({case_}), "worker plan` broke on method 'linear': the worker ended with exit code 2; it said: broken");
+}
+
+TEST_F(CaseRunner, AnEnvironmentThatIsNoRecordIsAFaultOfTheWorker) {
+  use_worker(R"(echo '{"no_such_column": 3}' >&3)");
+  EXPECT_CONTAINS(message_of<WorkerError>([&] { ask_environment(worker_); }), "no_such_column");
 }
 
 TEST_F(CaseRunner, PredictedFailuresStartNoWorker) {

@@ -52,6 +52,21 @@ TEST(TextTable, ShortRowsAndControlCharacters) {
   EXPECT_EQ(TextTable().render(), "\n\n");
 }
 
+TEST(TextTable, Colours) {
+  TextTable table;
+  table.add_column("a");
+  table.add_row({"fine"});
+  table.add_row({"wrong"}, Tone::bad);
+  table.add_row({"not run"}, Tone::faint);
+  EXPECT_EQ(table.render(TableFormat::text, /*colours=*/true),
+            "\x1b[1ma\x1b[0m\n"
+            "───────\n"
+            "fine\n"
+            "\x1b[31mwrong\x1b[0m\n"
+            "\x1b[2mnot run\x1b[0m\n");
+  EXPECT_EQ(table.render(), "a\n───────\nfine\nwrong\nnot run\n");
+}
+
 TEST(TextTable, Markdown) {
   TextTable table;
   table.add_column("name");
@@ -139,7 +154,7 @@ TEST(RecordSheet, EveryValueUnderItsGroup) {
   auto record = measured("linear", 512);
   record.set("time_samples_ms", Json::array({1.0, 2.0}));
   record.set("worker_s", 1.234567);
-  const auto sheet = record_sheet(record);
+  const auto sheet = text_of(sheet_of(record));
   EXPECT_TRUE(sheet.starts_with("case\n"));
   EXPECT_CONTAINS(sheet, "  method                       linear\n");
   EXPECT_CONTAINS(sheet, "\noutcome\n  outcome                      measured\n");
@@ -149,7 +164,7 @@ TEST(RecordSheet, EveryValueUnderItsGroup) {
   EXPECT_FALSE(contains(sheet, "time_samples_ms"));
   EXPECT_FALSE(contains(sheet, "quality"));
   record.set("diagnostics", {{"lsh_bucket_mean", 12.5}});
-  EXPECT_CONTAINS(record_sheet(record), "\nquality\n  lsh_bucket_mean              12.5\n");
+  EXPECT_CONTAINS(text_of(sheet_of(record)), "\nquality\n  lsh_bucket_mean              12.5\n");
   EXPECT_FALSE(contains(sheet, "reason"));
 }
 

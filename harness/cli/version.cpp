@@ -1,0 +1,14 @@
+#include "harness/cli/version.h"
+
+// Changes with every commit, so nothing else of the driver includes it.
+#include "build_info.h"
+
+namespace attnbench {
+
+std::string version_text() {
+  return std::string("attnbench " ATTNBENCH_VERSION "\nrevision " ATTNBENCH_REVISION) +
+         (ATTNBENCH_DIRTY ? " with uncommitted changes" : "") +
+         "\nbuild " ATTNBENCH_BUILD ", " ATTNBENCH_COMPILER ", " ATTNBENCH_COMPILER_FLAGS "\n";
+}
+
+}  // namespace attnbench

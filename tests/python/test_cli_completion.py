@@ -1,0 +1,116 @@
+"""`attnbench completion`: the scripts that let a shell complete command lines."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+from conftest import write_sweep
+
+
+@pytest.fixture(scope="module")
+def script(build):
+    def make(shell):
+        return subprocess.check_output([build / "attnbench", "completion", shell], encoding="utf-8")
+
+    return make
+
+
+@pytest.fixture
+def complete(build, script, tmp_path):
+    """What bash offers when the cursor stands behind the last of these words."""
+    (tmp_path / "attnbench.bash").write_text(script("bash"))
+
+    def run(*words, divided=None):
+        words = [str(build / "attnbench"), *(divided or words)]
+        done = subprocess.run(
+            [
+                "bash", "-c",
+                "source ./attnbench.bash; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1));"
+                " complete -p attnbench >&2; _attnbench; printf '%s\\n' \"${COMPREPLY[@]}\"",
+                "bash", *words,
+            ],
+            cwd=tmp_path, encoding="utf-8", capture_output=True, check=True,
+        )  # fmt: skip
+        assert done.stderr == "complete -F _attnbench attnbench\n"
+        return sorted(done.stdout.split())
+
+    return run
+
+
+def listed(attnbench, what):
+    return sorted(item["name"] for item in attnbench.json("list", what))
+
+
+def test_commands(complete, attnbench):
+    text = attnbench("--help").stdout.partition("Commands:")[2].partition("\n\n")[0]
+    assert complete("") == sorted(re.findall(r"^  (\w+)", text, re.MULTILINE))
+    assert complete("s") == ["sweep"]
+    assert complete("co") == ["compare", "completion"]
+
+
+@pytest.mark.parametrize("command", ["sweep", "measure", "verify", "gate", "import"])
+def test_options_are_those_of_the_help(complete, attnbench, command):
+    documented = re.findall(
+        r"^  (?:-\w,)?(--[a-z-]+)", attnbench(command, "--help").stdout, re.MULTILINE
+    )
+    offered = complete(command, "--")
+    assert offered == sorted({*documented, "--worker", "--version"})
+    assert "--json" not in offered
+    assert complete("--worker", "x", command, "-") == offered
+
+
+def test_choices(complete):
+    assert complete("sweep", "x", "--resume", "") == ["all", "failed", "missing"]
+    assert complete("measure", "linear", "--dtype", "b") == ["bfloat16"]
+    assert complete("analyse", "x", "--format", "") == ["json", "markdown", "text"]
+    assert complete("list", "") == ["columns", "methods", "sweeps"]
+    assert complete("completion", "z") == ["zsh"]
+    # bash divides a word at the equals sign.
+    assert complete(divided=["sweep", "x", "--resume", "="]) == ["all", "failed", "missing"]
+    assert complete(divided=["sweep", "x", "--resume", "=", "fa"]) == ["failed"]
+
+
+def test_methods_and_sweeps(complete, attnbench, tmp_path):
+    methods = listed(attnbench, "methods")
+    assert complete("measure", "") == methods
+    assert complete("verify", "softmax", "lsh") == [m for m in methods if m.startswith("lsh")]
+    assert complete("sweep", "x", "--methods", "sdp") == ["sdpa"]
+    (tmp_path / "sweeps").mkdir()
+    write_sweep(tmp_path / "sweeps/mine.toml")
+    write_sweep(tmp_path / "here.toml")
+    assert complete("sweep", "mi") == ["mine"]
+    assert complete("sweep", "he") == ["here.toml"]
+    assert complete("gate", "fig") == ["figure1"]
+    assert complete("sweep", "sweeps/") == ["sweeps/mine.toml"]
+
+
+def test_files(complete, tmp_path):
+    (tmp_path / "records").mkdir()
+    for words in (["table"], ["compare", "a"], ["sweep", "x", "--out"], ["merge", "a", "b"]):
+        assert complete(*words, "rec") == ["records"]
+    assert complete("measure", "linear", "--query-len", "") == []
+
+
+def test_zsh_can_read_its_script(script, tmp_path):
+    zsh = shutil.which("zsh")
+    if not zsh:
+        pytest.skip("there is no zsh here")
+    (tmp_path / "_attnbench").write_text(script("zsh"))
+    subprocess.run([zsh, "-n", tmp_path / "_attnbench"], check=True)
+
+
+def test_the_script_for_zsh_names_every_option(script, attnbench):
+    text = script("zsh")
+    for command in re.findall(r"^    '(\w+):", text, re.MULTILINE):
+        branch = text.partition(f"\n    {command})\n")[2].partition(";;")[0]
+        for option in re.findall(
+            r"^  (?:-\w,)?(--[a-z-]+)", attnbench(command, "--help").stdout, re.MULTILINE
+        ):
+            assert re.search(rf"'\*?{option}[=\[]", branch), f"{command} {option}"
+    assert "'--resume=[" in text and ":(missing failed all)'" in text
+
+
+def test_another_shell(attnbench):
+    message = attnbench("completion", "fish", code=2).stderr
+    assert "expected one of bash, zsh" in message

@@ -1,0 +1,237 @@
+"""What the command line says of itself: --version, --help, the words of its errors, and --format."""
+
+import csv
+import io
+import re
+
+import pytest
+from conftest import ROOT, strict_json, write_sweep
+
+COMMANDS = (
+    "list verify measure sweep table analyse compare gate merge import doctor completion".split()
+)
+
+
+# ---------------------------------------------------------------- --version
+
+
+def test_version(attnbench, workers):
+    lines = attnbench("--version").stdout.splitlines()
+    version = re.search(r"project\(attnbench VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())
+    assert lines[0] == f"attnbench {version[1]}"
+    worker = workers.environment  # was built from the same sources
+    dirty = " with uncommitted changes" if worker["dirty"] else ""
+    assert lines[1] == f"revision {worker['revision']}{dirty}"
+    assert lines[2] == f"build {worker['build']}, {worker['compiler']}, {worker['compiler_flags']}"
+
+
+def test_version_needs_neither_command_nor_worker(attnbench, tmp_path):
+    assert attnbench.with_worker(tmp_path / "none")("--version").stdout.startswith("attnbench ")
+
+
+def test_one_source_of_the_driver_depends_on_the_revision():
+    """Otherwise each commit would compile the driver anew."""
+    including = [
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "harness").rglob("*")
+        if path.suffix in (".h", ".cpp") and '#include "build_info.h"' in path.read_text()
+    ]
+    assert [p for p in including if "worker" not in p] == ["harness/cli/version.cpp"]
+
+
+# ---------------------------------------------------------------- --help
+
+
+def entries(text, section):
+    """The entries of a list in the help: what is on the left, and its description on one line."""
+    body = text.partition(f"\n{section}:\n")[2].partition("\n\n")[0]
+    found = {}
+    for entry in re.split(r"\n(?=  \S)", body):
+        left, _, right = entry.strip().partition("  ") if "  " in entry[2:] else (entry, "", "")
+        if "\n" in left:
+            left, _, right = entry.strip().partition("\n")
+        found[left.strip()] = " ".join(right.split())
+    return found
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_ends_with_examples_of_its_options(attnbench, command):
+    text = attnbench(command, "--help").stdout
+    assert text.startswith(f"Usage: attnbench {command} ")
+    options, _, examples = text.partition("\nExamples:\n")
+    examples = re.findall(r"^  (attnbench .*)\n((?:      .*\n)+)", examples, re.MULTILINE)
+    assert 1 <= len(examples) <= 2
+    for words, meaning in examples:
+        assert words.startswith(f"attnbench {command}"), words
+        assert len(meaning.split()) >= 4, meaning
+        for option in re.findall(r"--[a-z-]+", words):
+            assert re.search(rf"^  (-\w,)?{option}\b", options, re.MULTILINE), option
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_names_no_type_in_place_of_choices(attnbench, command):
+    text = attnbench(command, "--help").stdout
+    for word in ("TEXT:", "INT", "FLOAT", "UINT", "ENUM", "REQUIRED", "Excludes", "Needs"):
+        assert word not in text
+    assert all(len(line) <= 110 for line in text.splitlines())
+
+
+def test_help_shows_choices_defaults_and_units(attnbench):
+    options = entries(attnbench("measure", "--help").stdout, "Options")
+    assert options["--dtype float32|float64|bfloat16|float16"].endswith("(default: float32)")
+    assert options["--query-len N"].endswith("(at least 1; default: 1024)")
+    assert options["--deadline-s NUMBER"].endswith("(in s; at least 0.001; default: 120)")
+    assert "default" in options["--threads N"] and "processor" in options["--threads N"]
+    options = entries(attnbench("sweep", "--help").stdout, "Options")
+    assert options["--out FOLDER"].endswith("(default: results/SWEEP/MACHINE)")
+    assert options["--resume missing|failed|all"].endswith("(default: missing)")
+    assert options["--format text|markdown|csv|json"].endswith("(default: text)")
+    assert options["-v,--verbose"].endswith("(not with --quiet)")
+    assert "--json" not in " ".join(options)
+    options = entries(attnbench("gate", "--help").stdout, "Options")
+    assert options["--looks N"].endswith("default: 8,12,20)")
+    assert options["--recordings N"].endswith("(at least 1; only with --calibrate; default: 200)")
+    assert "default: random" in options["--seed N"]
+
+
+# ---------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("measure linear --query-len 0", "--query-len = 0, expected at least 1"),
+        (
+            "measure linear --dtype float31",
+            "--dtype = 'float31', expected one of float32, float64, bfloat16, float16",
+        ),
+        ("measure linear --key-lengths some", "--key-lengths = 'some', expected "),
+        (
+            "measure linear --query-len 64 --key-lengths 65",
+            "--key-lengths = 65 is beyond --key-len = 64",
+        ),
+        ("measure linear --memory-limit-bytes much", "--memory-limit-bytes: 'much' is not "),
+        ("sweep x --methods", "--methods needs a value"),
+        ("sweep x --resume some", "--resume = 'some', expected one of missing, failed, all"),
+        ("sweep x -q -v", "--verbose cannot be given with --quiet"),
+        ("sweep", "sweep needs file; `attnbench sweep --help` says more"),
+        ("gate x --recordings 3", "--recordings can only be given with --calibrate"),
+        ("gate x --alpha 2", "--alpha = '2', expected a number of 0 to 1"),
+        ("analyse . --memory 1GiB,much", "--memory: 'much' is not "),
+        ("table a b", "table does not take 'b'"),
+        ("list methods --format html", "--format = 'html', expected one of text, markdown, csv, json"),
+        ("measure linear --worker", "--worker needs a value"),
+    ],
+)  # fmt: skip
+def test_errors_name_the_option_as_it_is_written(canned, tmp_path, words, message):
+    (tmp_path / "records.jsonl").write_text("")
+    done = canned(*words.split(), code=2)
+    assert done.stdout == ""
+    assert message in done.stderr
+    assert done.stderr.startswith("attnbench: ") and done.stderr.count("\n") == 1
+    assert "_" not in done.stderr
+
+
+def test_a_sweep_file_is_named_with_its_own_key(canned, tmp_path):
+    (tmp_path / "s.toml").write_text('[axes]\nmethod = "linear"\nquery_len = 0\n')
+    message = canned("sweep", "s.toml", code=2).stderr
+    assert "s.toml:3:13: query_len = 0, expected at least 1" in message
+
+
+# ---------------------------------------------------------------- sweeps by name
+
+
+def test_a_sweep_is_found_by_its_name(canned, tmp_path):
+    figure1 = canned.json("sweep", ROOT / "sweeps/figure1.toml", "--dry-run")
+    assert canned.json("sweep", "figure1", "--dry-run") == figure1  # beside the build folder
+    (tmp_path / "sweeps").mkdir()
+    write_sweep(tmp_path / "sweeps/figure1.toml", method="softmax", query_len=[7])
+    assert [r["query_len"] for r in canned.json("sweep", "figure1", "--dry-run")] == [7]
+    assert canned.json("sweep", ROOT / "sweeps/figure1.toml", "--dry-run") == figure1
+    write_sweep(tmp_path / "own", method="softmax", query_len=[9])
+    assert [r["query_len"] for r in canned.json("sweep", "own", "--dry-run")] == [9]
+
+
+def test_a_folder_of_the_same_name_is_no_sweep(canned, tmp_path):
+    (tmp_path / "figure1").mkdir()
+    assert len(canned.json("sweep", "figure1", "--dry-run")) > 4
+
+
+@pytest.mark.parametrize("command", [["sweep"], ["gate", "--base", "x"]])
+def test_an_unknown_sweep_is_named_with_the_nearest(canned, tmp_path, command):
+    (tmp_path / "sweeps").mkdir()
+    write_sweep(tmp_path / "sweeps/mine.toml")
+    message = canned(*command, "figur1", code=2).stderr
+    assert "there is no sweep 'figur1'; did you mean 'figure1'?; known: mine, " in message
+    for path in (ROOT / "sweeps").glob("*.toml"):
+        assert path.stem in message
+
+
+def test_the_records_of_a_sweep_found_by_name_go_where_its_file_would(canned, tmp_path, build):
+    (tmp_path / "sweeps").mkdir()
+    write_sweep(tmp_path / "sweeps/mine.toml", method="softmax", query_len=[16])
+    canned("sweep", "mine", "-q")
+    assert len(list((tmp_path / "results/mine").glob("*/records.jsonl"))) == 1
+
+
+# ---------------------------------------------------------------- --format
+
+
+def of_markdown(text):
+    header, rule, *rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert re.fullmatch(r"\|( -+:? \|)+", rule)
+    return [row.count("|") - row.count(r"\|") for row in (header, *rows)]
+
+
+PRINTING = {
+    "list methods": "text markdown csv json",
+    "list columns": "text markdown csv json",
+    "list sweeps": "text markdown csv json",
+    "verify softmax --quick -q": "text markdown csv json",
+    "measure linear --query-len=32 --time-budget-s=0.02 --warmup-s=0": "text markdown csv json",
+    "sweep small.toml --dry-run --set limits.memory=1GiB": "text markdown csv json",
+    "table out": "text markdown csv json",
+    "analyse out": "text markdown json",
+    "compare out out": "text markdown csv json",
+    "doctor": "text markdown csv json",
+}
+
+
+@pytest.mark.parametrize("words", PRINTING)
+def test_formats(canned, sweep, words):
+    canned("sweep", sweep, "--out", "out", "-q")
+    formats = PRINTING[words].split()
+    printed = {f: canned(*words.split(), "--format", f).stdout for f in formats}
+    assert len(set(printed.values())) == len(formats), "two formats print the same"
+    strict_json(printed["json"])
+    assert len(set(of_markdown(printed["markdown"]))) >= 1
+    assert "|" not in printed["text"].splitlines()[0]
+    if "csv" in printed:
+        rows = list(csv.reader(io.StringIO(printed["csv"])))
+        assert len(rows) >= 2 and len({len(row) for row in rows}) == 1
+    help_text = " ".join(canned(words.split()[0], "--help").stdout.split())
+    assert f"--format {'|'.join(formats)} " in help_text
+    # Scripts may go on using the former name.
+    if not words.startswith(("doctor", "measure")):  # those measure anew each time
+        assert canned(*words.split(), "--json").stdout == printed["json"]
+    else:
+        strict_json(canned(*words.split(), "--json").stdout)
+
+
+def test_csv_of_one_measured_case_is_its_record(canned):
+    case = ["measure", "linear", "--query-len", "48"]
+    [row] = csv.DictReader(io.StringIO(canned(*case, "--format", "csv").stdout))
+    record = canned.json(*case)
+    assert row["query_len"] == "48" and row["method"] == "linear"
+    assert float(row["time_median_ms"]) == record["time_median_ms"]
+
+
+def test_a_format_that_a_command_does_not_have(canned):
+    message = canned("analyse", "out", "--format", "csv", code=2).stderr
+    assert "--format = 'csv', expected one of text, markdown, json" in message
+
+
+def test_a_sweep_prints_its_records_where_a_format_is_asked_for(canned, sweep):
+    assert canned("sweep", sweep, "--out", "out", "-q", "--format", "json").stdout == ""
+    records = strict_json(canned("sweep", sweep, "--out", "out", "--format", "json").stdout)
+    assert records == canned.json("table", "out")

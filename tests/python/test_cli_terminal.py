@@ -1,0 +1,110 @@
+"""What a terminal shows that a file does not: the table at the end of a sweep, and colours."""
+
+import os
+import re
+
+import pytest
+from conftest import write_sweep
+
+BOLD, RED, FAINT, RESET = "\x1b[1m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
+COLOUR = re.compile(r"\x1b\[\d*m")
+
+
+def environment(**changes):
+    """The environment without what would switch colours off, and with these changes."""
+    plain = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM")}
+    return plain | {"TERM": "xterm"} | changes
+
+
+@pytest.fixture
+def mixed(attnbench, workers, tmp_path):
+    """A sweep of a case that is measured, one that fails and one that is skipped."""
+    write_sweep(tmp_path / "s.toml", method=["softmax", "linear", "linear-einsum"], query_len=[32], causal=True)
+    return attnbench.with_worker(workers.make(measure='case "$request" in *softmax*) good ;; *) exit 3 ;; esac'))
+
+
+def table_of(shown):
+    return shown.split("cases recorded")[-1].partition("\n")[2]
+
+
+def test_a_sweep_on_a_terminal_ends_with_its_table(canned, sweep):
+    code, shown = canned.on_terminal("sweep", sweep, "--out", "out", env=environment())
+    assert code == 0
+    table = canned("table", "out").stdout
+    assert COLOUR.sub("", table_of(shown)) == table
+    # Also when there was nothing left to measure.
+    _, shown = canned.on_terminal("sweep", sweep, "--out", "out", env=environment())
+    assert "out: all 4 cases are recorded\n" in shown
+    assert COLOUR.sub("", shown).endswith(table)
+
+
+def test_only_standard_output_decides_whether_there_is_a_table(canned, sweep):
+    _, shown = canned.on_terminal("sweep", sweep, "--out", "a", streams=["stderr"])
+    assert "─" not in shown
+    _, shown = canned.on_terminal("sweep", sweep, "--out", "b", streams=["stdout"], env=environment())
+    assert COLOUR.sub("", shown) == canned("table", "b").stdout
+    _, shown = canned.on_terminal("sweep", sweep, "--out", "c", "--format", "markdown", env=environment())
+    assert table_of(shown) == canned("table", "c", "--format", "markdown").stdout
+
+
+def test_a_quiet_sweep_shows_no_table(canned, sweep):
+    assert canned.on_terminal("sweep", sweep, "--out", "out", "-q") == (0, "")
+
+
+def test_colours_tell_outcomes_apart(mixed):
+    code, shown = mixed.on_terminal("sweep", "s.toml", "--out", "out", env=environment())
+    assert code == 1
+    header, _, measured, failed, skipped = table_of(shown).splitlines()
+    assert header.startswith(BOLD) and header.endswith(RESET)
+    assert not COLOUR.search(measured) and "softmax" in measured
+    assert failed.startswith(RED + "linear ") and failed.endswith("failed: crashed" + RESET)
+    assert skipped.startswith(FAINT + "linear-einsum ") and skipped.endswith(RESET)
+
+
+@pytest.mark.parametrize("switched_off", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_colours_can_be_switched_off(mixed, switched_off):
+    _, shown = mixed.on_terminal("sweep", "s.toml", "--out", "out", "-v", env=environment(**switched_off))
+    assert not COLOUR.search(shown)
+    assert "failed: crashed" in table_of(shown)
+    assert ("\x1b" in shown) == (switched_off.get("TERM") != "dumb")  # a dumb one rewrites no line
+
+
+def test_an_empty_no_color_is_none(mixed):
+    _, shown = mixed.on_terminal("sweep", "s.toml", "--out", "out", env=environment(NO_COLOR=""))
+    assert RED in shown
+
+
+def test_verbose_progress_has_the_colours_of_its_stream(mixed):
+    _, shown = mixed.on_terminal("sweep", "s.toml", "--out", "out", "-v", streams=["stderr"], env=environment())
+    assert re.search(r"\x1b\[31m\[2/3\] linear .* failed: crashed", shown)
+    assert "─" not in shown
+
+
+def test_a_file_has_no_escape_codes(mixed):
+    done = mixed("sweep", "s.toml", "--out", "out", "-v", code=1, env=environment())
+    assert done.stdout == "" and "\x1b" not in done.stderr
+    assert "\x1b" not in mixed("table", "out", env=environment()).stdout
+
+
+@pytest.mark.parametrize("format", ["markdown", "csv", "json"])
+def test_other_formats_have_no_colours(mixed, format):
+    mixed("sweep", "s.toml", "--out", "out", "-q", code=1)
+    _, shown = mixed.on_terminal("table", "out", "--format", format, env=environment())
+    assert "\x1b" not in shown and "softmax" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "coloured"),
+    [
+        (["table", "out"], RED),
+        (["list", "columns"], BOLD),
+        (["verify", "linear-einsum", "--quick"], FAINT),
+        (["sweep", "s.toml", "--dry-run"], FAINT),
+        (["compare", "out", "out"], BOLD),
+        (["analyse", "out"], BOLD),
+    ],
+)
+def test_every_table_has_colours(mixed, words, coloured):
+    mixed("sweep", "s.toml", "--out", "out", "-q", code=1)
+    code, shown = mixed.on_terminal(*words, env=environment())
+    assert code == 0 and coloured in shown
