@@ -64,7 +64,7 @@ def test_choices(complete):
     assert complete("sweep", "x", "--resume", "") == ["all", "failed", "missing"]
     assert complete("measure", "linear", "--dtype", "b") == ["bfloat16"]
     assert complete("analyse", "x", "--format", "") == ["json", "markdown", "text"]
-    assert complete("list", "") == ["columns", "methods", "sweeps"]
+    assert complete("list", "") == ["columns", "methods", "schema", "sweeps"]
     assert complete("completion", "z") == ["zsh"]
     # bash divides a word at the equals sign.
     assert complete(divided=["sweep", "x", "--resume", "="]) == ["all", "failed", "missing"]

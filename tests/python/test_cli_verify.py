@@ -5,7 +5,7 @@ import re
 import signal
 
 import pytest
-from conftest import Cli, group_members, children, strict_json, wait_for
+from conftest import HANG_S, Cli, group_members, children, strict_json, wait_for
 
 # A worker's answer to a case that agrees, as shell code.
 AGREES = """answer '{"outcome":"measured","max_rel_error":1e-7,"error_tolerance":5e-4}'"""
