@@ -20,12 +20,8 @@ at::Tensor lsh(const LshSettings& settings, const Inputs& inputs, const at::Tens
 // The same rows if every query saw all keys that the mask allows.
 at::Tensor lsh_exact(const LshSettings& settings, const Inputs& inputs, const at::Tensor& rows);
 
-// By the names of their columns in a record:
-//   lsh_bucket_mean   keys in a bucket, the mean over the buckets that have any
-//   lsh_bucket_skew   keys in the fullest bucket, divided by an even share of the keys
-//   lsh_top16_share   the share of the keys with a row's 16 largest logits that the row sees in some round
-//   lsh_mass_covered  the share of a row's exact softmax weights on keys that it sees in some round
-// The last two are means over the rows that may see any key. A figure that nothing defines is left out.
+// The diagnostics that Lsh::diagnostic_specs() describes, by name. One that is undefined, because there is no visible key, is
+// left out.
 std::vector<std::pair<std::string, double>> lsh_diagnostics(const LshSettings& settings, const Inputs& inputs,
                                                             const at::Tensor& rows);
 

@@ -1,5 +1,5 @@
-// Linear attention: every form gives the same numbers, the chunk size changes nothing but the time, and nothing of size N×D×M is
-// stored; feature maps and their gradients.
+// Linear attention: every form gives the same numbers, the chunk size does not change them, and nothing of size N×D×M is stored.
+// Feature maps and their gradients.
 #include "attn/linear/linear_attention.h"
 
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ class Forms : public testing::TestWithParam<std::string> {
 };
 INSTANTIATE_TEST_SUITE_P(Methods, Forms, testing::ValuesIn(kForms), [](const auto& tested) { return identifier(tested.param); });
 
-// Parallel, chunked and token by token, values and gradients.
+// Compares the values and gradients of one chunk, of several chunks and of token by token.
 TEST_P(Forms, AreOneRecurrence) {
   for (const auto& [dtype, tolerance] : {std::pair{at::kDouble, 1e-9}, {at::kFloat, 1e-3}, {at::kBFloat16, 4e-2}}) {
     SCOPED_TRACE(dtype_name(dtype));
@@ -90,7 +90,7 @@ TEST_P(Forms, AreOneRecurrence) {
   }
 }
 
-// The kernels against the composition, one form of which the test above has been through; steps of kernels record no gradients.
+// Compares the kernels with the composition, which the test above covers. Steps of kernels record no gradients.
 TEST(KernelForms, AreTheSameRecurrence) {
   for (const std::string name : {"linear", "linear-elu0.1", "taylor", "polynomial-2", "favor"}) {
     for (const auto& [dtype, tolerance] : {std::pair{at::kDouble, 1e-9}, {at::kFloat, 1e-3}, {at::kBFloat16, 4e-2}}) {
@@ -110,7 +110,8 @@ TEST(KernelForms, AreTheSameRecurrence) {
   }
 }
 
-// A map that exponentiates must take keys whose features differ by more than float32 holds, early and late, in any order.
+// A map that exponentiates must work for keys whose features differ by more than the range of float32, with the large ones first
+// or last.
 TEST_P(Forms, TakeKeysOfVeryDifferentSizes) {
   for (const bool rising : {false, true}) {
     const auto problem = problem_of({64, 64, 16, 8}, at::kFloat, Masking::causal, 1, 2);
@@ -122,7 +123,7 @@ TEST_P(Forms, TakeKeysOfVeryDifferentSizes) {
     const auto results = call(*method, inputs, Protocol::forward_backward);
     EXPECT_TRUE(all_finite(results.output)) << rising;
     for (const auto& [name, member] : kGradients) EXPECT_TRUE(all_finite(results.*member)) << name << " " << rising;
-    // What comes later changes nothing before.
+    // Changes to later keys do not change earlier rows.
     auto earlier = inputs;
     earlier.k = inputs.k.detach().clone();
     earlier.k.slice(2, 40).mul_(3);
@@ -151,9 +152,9 @@ TEST(CausalLinear, MemoryIsThatOfItsResults) {
       const auto inputs = make_inputs(problem, Protocol::forward_backward, 1);
       const attnbench::AllocationCounter counter;
       const auto results = call(*method, inputs, Protocol::forward_backward);
-      const auto least = problem.output_bytes() + problem.input_bytes();
-      EXPECT_GE(double(counter.peak_bytes()), least);
-      EXPECT_LE(double(counter.peak_bytes()), 1.5 * least) << name_of(masking) << " " << dtype_name(dtype);
+      const auto results_bytes = problem.output_bytes() + problem.input_bytes();
+      EXPECT_GE(double(counter.peak_bytes()), results_bytes);
+      EXPECT_LE(double(counter.peak_bytes()), 1.5 * results_bytes) << name_of(masking) << " " << dtype_name(dtype);
       EXPECT_LE(double(counter.largest_bytes()), problem.output_bytes());
     }
   }
@@ -169,7 +170,7 @@ TEST(CausalLinear, ForwardAloneKeepsItsOutputOnly) {
   EXPECT_EQ(double(counter.current_bytes()), problem.output_bytes());
 }
 
-// Sums stay float32 for half-precision inputs: a running sum in bfloat16 stops growing after a few hundred positions.
+// Half-precision inputs are accumulated in float32: a running sum in bfloat16 would stop growing after a few hundred positions.
 TEST(CausalLinear, LongSumsInHalfPrecision) {
   const auto problem = problem_of({8192, 8192, 8, 4}, at::kBFloat16, Masking::causal, 1, 1);
   auto inputs = make_inputs(problem, Protocol::forward, 1);
@@ -210,7 +211,7 @@ TEST_P(FeatureMaps, GradientIsTheDerivative) {
   const auto x = vectors(7, 1).set_requires_grad(true);
   const auto features = map->apply(x);
   const auto upstream = at::sin(at::arange(features.phi.numel(), at::kDouble)).view(features.phi.sizes());
-  // A loss of φ itself, its gradient handed over relative to the scale.
+  // The loss is a function of φ(x). Its gradient is passed to the map relative to the scale.
   const auto expected = torch::autograd::grad({whole(features)}, {x}, {upstream})[0];
   const at::NoGradGuard no_grad;
   const auto relative = features.log_scale.defined() ? upstream * features.log_scale.exp() : upstream;

@@ -1,4 +1,4 @@
-// LSH attention against plain loops, and what it promises of masks, gradients, numbers that are none, memory and decoding.
+// Compares LSH attention with plain loops, and tests masks, gradients, numbers that are not finite, memory and decoding.
 #include "attn/lsh/lsh_attention.h"
 
 #include <gtest/gtest.h>
@@ -66,12 +66,12 @@ at::Tensor attend(const Setting& s, const Arguments& a) {
 
 // ---------------------------------------------------------------- plain loops
 
-// One key as a query meets it: a position, in a round.
+// A key that a query sees in a round.
 struct Meeting {
   int64_t round, key;
 };
 
-// One batch entry and head. Numbers are read one by one; nothing is shared with the implementation.
+// LSH attention of one batch entry and head, number by number. It shares no code with the implementation.
 class PlainLsh {
  public:
   PlainLsh(const Setting& s, const Arguments& a, int64_t b, int64_t h)
@@ -95,7 +95,7 @@ class PlainLsh {
       for (int64_t c = 0; c < chunks; ++c) {
         const auto& members = round[size_t(c)];
         if (std::find(members.begin(), members.end(), query) == members.end()) continue;
-        // Weighed in round r wherever they lie.
+        // A key of another round's chunk counts in round r.
         const auto begin = met.size();
         meet(r, c);
         if (c > 0) meet(r, c - 1);
@@ -242,7 +242,7 @@ TEST(LshAttention, OneBucketHoldsAllWhenAllKeysAreTheSame) {
   }
 }
 
-// Alone means: nothing else is visible. Then its own value comes out, however small its weight.
+// The first row sees nothing else, so its output is its own value, however small the weight.
 TEST(LshAttention, TheFirstCausalRowSeesItself) {
   for (const auto* profile : {kTrax, kFastTransformers}) {
     for (const int64_t length : {1, 3, 40}) {
@@ -284,8 +284,8 @@ TEST(LshAttention, GradientsAreTheDifferences) {
   }
 }
 
-// NaN or infinity in a value makes the rows that see it NaN, and leaves all other rows as they were; so it is with gradients,
-// where what those rows see is reached as well (with rounds that do not weigh each other, only in the round it is seen in).
+// A NaN or infinity in a value makes the rows that see it NaN, and does not change other rows. In gradients it also reaches the
+// keys that those rows see; where rounds are not weighted against each other, only those seen in the same round.
 TEST(LshAttention, NaNReachesWhatSeesIt) {
   for (const auto& s : settings()) {
     if (s.length != 23 || s.bucket_factors) continue;
@@ -321,7 +321,7 @@ TEST(LshAttention, NaNReachesWhatSeesIt) {
   }
 }
 
-// A vector that is not finite has no bucket to speak of; in one chunk it is seen by all that the mask lets see it.
+// A vector that is not finite has no meaningful bucket. In a single chunk every row that the mask allows sees it.
 TEST(LshAttention, NaNInAVectorReachesWhatSeesIt) {
   for (const auto* profile : {kTrax, kFastTransformers}) {
     const Setting s{6, 8, 2, profile, true, {}, {}};
@@ -348,11 +348,11 @@ TEST(LshAttention, HiddenPositionsReachNothing) {
       const auto gradients = torch::autograd::grad({output}, {moved.qk, moved.v}, {at::ones_like(output)});
       return std::array{output.detach().masked_fill(hidden, 0), gradients[0].masked_fill(hidden, 0), gradients[1]};
     };
-    // With the query of hidden positions still finite, their own rows send gradients to the keys they see.
+    // Hidden positions have finite queries here, so their rows have gradients, which reach the keys that they see.
     const auto value_expected = gradients_of(a.qk, a.v), value_found = gradients_of(a.qk, a.v.masked_fill(hidden, NAN));
     for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(at::equal(value_found[i], value_expected[i])) << i;
 
-    // A NaN query spoils its own row only; its gradient then comes from nowhere.
+    // A NaN in a hidden query reaches its own row only, and no gradient comes from that row.
     for (const double value : {std::nan(""), -double(INFINITY)}) {
       const auto found = gradients_of(a.qk.masked_fill(hidden, value), a.v);
       EXPECT_TRUE(at::equal(found[0], value_expected[0]));
@@ -371,7 +371,7 @@ TEST(LshAttention, WhatSeesNothingIsZero) {
     a.v.set_requires_grad(true);
     const auto output = attend(s, a);
     EXPECT_TRUE(output[0].eq(0).all().item<bool>());
-    // Four keys fill the first chunk of a round: the last chunk, which is all hidden, and the one before it hold none.
+    // Four keys fill the first chunk of a round. All positions in the last chunk and in the one before it are hidden.
     const PlainLsh plain(s, Arguments{a.qk.detach(), a.v.detach(), a.rotations, a.key_lengths}, 1, 0);
     ASSERT_TRUE(plain.meetings_of(22).empty());
     EXPECT_TRUE(output[1][0][22].eq(0).all().item<bool>());
@@ -500,7 +500,7 @@ TEST(Lsh, IgnoresKeys) {
   EXPECT_TRUE(results.grad_k.eq(0).all().item<bool>());
 }
 
-// Wide chunks see everything, and then the approximation is what it approximates.
+// With a single chunk every query sees all keys, so the result is that of the attention that is approximated.
 TEST(Lsh, OneChunkIsTheExactAttention) {
   for (const auto masking : kMaskings) {
     for (const auto* spec : {"lsh:chunk=64", "lsh-4:chunk=64", "lsh-4:chunk=64,profile=fast-transformers"}) {
@@ -515,9 +515,9 @@ TEST(Lsh, OneChunkIsTheExactAttention) {
   }
 }
 
-// Positions 0…3 point one way and 4…7 the other: whatever the rotation, each four share a bucket, and with chunks of four a
-// row sees just its own (and, as look-back goes round, the others too; not so in the fast-transformers profile, where only
-// the second chunk looks back).
+// The vectors of positions 0…3 point one way and those of 4…7 the other. Each four share a bucket for every rotation, so with
+// chunks of four a row sees the keys of its own four. The second chunk also looks back at the first, and in the trax profile the
+// first at the last.
 TEST(Lsh, DiagnosticsCanBeCounted) {
   const auto direction = at::tensor({1.0, 2.0, -1.0}, at::kDouble);
   const auto signs = at::tensor({1, 1, 1, 1, -1, -1, -1, -1}, at::kDouble).view({8, 1});
@@ -541,12 +541,12 @@ TEST(Lsh, DiagnosticsCanBeCounted) {
   EXPECT_DOUBLE_EQ(found.at("lsh_bucket_mean"), 3);
   EXPECT_DOUBLE_EQ(found.at("lsh_bucket_skew"), 4 / (6 / 8.0));
 
-  // trax: two chunks look back at each other, so that all is seen; the own position is none of the top keys.
+  // trax: the two chunks look back at each other, so every row sees all keys. The own position is not among the top keys.
   found = figures("lsh:chunk=4,buckets=8", {});
   EXPECT_DOUBLE_EQ(found.at("lsh_top16_share"), 1);
   EXPECT_NEAR(found.at("lsh_mass_covered"), 1, 1e-12);
 
-  // The first causal row may see itself alone, which is no top key: it counts in the mass only.
+  // The first causal row may only see itself, which is not a top key, so it counts in the mass only.
   found = figures("lsh:chunk=4,buckets=8", {true, std::nullopt});
   EXPECT_DOUBLE_EQ(found.at("lsh_top16_share"), 1);
   EXPECT_NEAR(found.at("lsh_mass_covered"), 1, 1e-12);
@@ -564,7 +564,7 @@ TEST(Lsh, MemoryGrowsWithTheLengthAlone) {
         call(*method, inputs, protocol);
         return double(counter.peak_bytes());
       };
-      // Factored hashing keeps it so above 128 buckets.
+      // Above 128 buckets this holds because hashing is factored.
       EXPECT_NEAR((peak(32768) - peak(16384)) / (peak(16384) - peak(8192)), 2, 0.2) << spec;
     }
   }
