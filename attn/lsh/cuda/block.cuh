@@ -124,8 +124,8 @@ class LshBlock {
   // Calls work() for each tile of keys that the chunk sees, when its keys and values are loaded.
   template <class Work>
   __device__ void for_each_key_tile(Tile* k, Tile* v, const Work& work) const {
-    for (int source = 0; source < 2; ++source) {
-      const int64_t source = source == 0 ? chunk : chunk_before(params, chunk);
+    for (int i = 0; i < 2; ++i) {
+      const int64_t source = i == 0 ? chunk : chunk_before(params, chunk);
       if (source < 0) continue;
       for (int64_t first = 0; first < size_of(source); first += S::kRows) {
         __syncthreads();

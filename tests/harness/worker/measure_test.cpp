@@ -366,7 +366,7 @@ TEST(Plan, SaysWhatCannotRun) {
   auto c = quick_case("linear-einsum");
   c.causal = true;
   EXPECT_EQ(plan(c).text("failure_kind"), "unsupported");
-  EXPECT_EQ(plan(quick_case("linaer")).text("failure_kind"), "error");
+  EXPECT_EQ(plan(quick_case("linaer")).text("failure_kind"), "usage") << "the method does not exist";
   EXPECT_FALSE(plan(quick_case("test-nan")).has("outcome"));
 }
 
