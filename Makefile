@@ -31,7 +31,7 @@ micro: build ## build the micro-benchmarks of the kernels: build/attnbench_micro
 # Records of an older build are measured again; records of this build are used as they are.
 quickstart: build ## measure softmax against linear attention on this machine and draw the figure
 	@resume=missing; [ build/attnbench-worker -nt $(QUICKSTART)/environment.json ] && resume=all; \
-	  build/attnbench sweep sweeps/quickstart.toml --out $(QUICKSTART) --resume $$resume
+	  build/attnbench sweep quickstart --out $(QUICKSTART) --resume $$resume >/dev/null
 	@build/attnbench table $(QUICKSTART)
 	@[ $(QUICKSTART)/quickstart.png -nt $(QUICKSTART)/records.jsonl ] || $(PYTHON) plots/quickstart.py $(QUICKSTART) >/dev/null
 	@echo; echo "figure:   $(QUICKSTART)/quickstart.png (also .svg and .pdf)"

@@ -220,7 +220,7 @@ Run add_compare_command(Command& command) {
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);
   command.add_example("compare before/ after/", "tells for each case whether it became slower");
-  command.add_example("compare results/figure1/*/ results/methods/*/ --apart method", "compares cases that differ in the method");
+  command.add_example("compare cpu/ gpu/ --apart device,threads", "compares the cases of two folders that differ in the device");
   return [options](const WorkerProgram&) {
     const auto known = axis_names();
     for (const auto& axis : options->apart)

@@ -63,8 +63,10 @@ Run add_doctor_command(Command& command) {
     auto sheet = sheet_of(environment);
     sheet.push_back({"environment", "available memory", format_bytes(double(memory_bytes))});
     sheet.push_back({"environment", "worker", worker.path});
-    add_ceilings(sheet, ceilings);
-    add_gpu(sheet, ceilings.at("gpu"));
+    read_answer(worker, "ceilings", [&] {
+      add_ceilings(sheet, ceilings);
+      add_gpu(sheet, ceilings.at("gpu"));
+    });
     print_sheet(sheet, *format);
     return exit_code::success;
   };

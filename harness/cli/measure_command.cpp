@@ -54,7 +54,7 @@ void add_field_option(Command& command, const std::shared_ptr<Options>& options,
       throw std::invalid_argument(with_option_names(error.what()));
     }
   };
-  OptionTraits traits{.choices = {field.choices.begin(), field.choices.end()}};
+  OptionTraits traits{.choices = {field.choices.begin(), field.choices.end()}, .hidden = field.test_hook};
   // What 0 stands for is said in the description.
   const auto value = get(options->c, field);
   if (value != 0 || description.find("by default") == std::string::npos)

@@ -132,11 +132,7 @@ class Verification {
 
   void take(const Json& line) {
     Record record(next_case());
-    try {
-      record.merge(Record::parse(line));
-    } catch (const std::invalid_argument& error) {
-      record.set_failed(kind::protocol, fmt::format("the worker's answer is not a record: {}", error.what()));
-    }
+    take_line(record, line);
     add(std::move(record));
   }
 

@@ -78,12 +78,8 @@ std::vector<Record> ask_about(const WorkerProgram& worker, const std::string& co
   std::vector<Record> records;
   for (size_t i = 0; i < cases.size(); ++i) {
     auto& record = records.emplace_back();
-    if (i < answer.lines.size()) {
-      record = Record::parse(answer.lines[i]);
-    } else {
-      record.set_failed(answer.end == WorkerAnswer::End::deadline ? kind::timeout : kind::crashed,
-                        "the worker gave no answer" + (answer.diagnostics.empty() ? "" : ": " + answer.diagnostics));
-    }
+    if (i < answer.lines.size()) take_line(record, answer.lines[i]);
+    else record.set_failed(failure_kind(answer), fault_of(answer, cases.size()));
   }
   return records;
 }

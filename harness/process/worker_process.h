@@ -2,11 +2,13 @@
 #pragma once
 
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "harness/process/child_process.h"
 #include "harness/schema/case.h"
+#include "harness/text/errors.h"
 
 namespace attnbench {
 
@@ -47,6 +49,22 @@ std::string fault_of(const WorkerAnswer& answer, size_t answers);
 // Like run_worker, for commands whose answers must all arrive: one for each case, if the request is a list of cases. Throws
 // WorkerError, which names the method that the worker broke on, if it does not end well after exactly `answers` lines.
 std::vector<Json> ask_worker(const WorkerProgram& worker, const std::string& command, const Json& request, size_t answers);
+
+// Returns read(), which reads the worker's answer to `command`. Throws WorkerError if the answer lacks something or is of another
+// form than expected, for which read() throws Json::exception or std::invalid_argument.
+template <typename Read>
+auto read_answer(const WorkerProgram& worker, const std::string& command, const Read& read) {
+  const auto broken = [&](const char* how) {
+    return WorkerError("`" + worker.path + " " + command + "` broke: its answer: " + how);
+  };
+  try {
+    return read();
+  } catch (const Json::exception& error) {
+    throw broken(error.what());
+  } catch (const std::invalid_argument& error) {
+    throw broken(error.what());
+  }
+}
 
 // A worker and what it is asked to measure.
 struct WorkerRequest {

@@ -191,7 +191,10 @@ void ResultFolder::write_environment(const Json& environment) {
 }
 
 void ResultFolder::write_schema(const Json& diagnostics) const {
-  replace_file(path_, kSchemaFile, schema_json(diagnostics).dump(2) + "\n");
+  const auto text = schema_json(diagnostics).dump(2) + "\n";
+  std::ifstream file(joined(path_, kSchemaFile));
+  const std::string present{std::istreambuf_iterator<char>(file), {}};
+  if (present != text) replace_file(path_, kSchemaFile, text);
 }
 
 void ResultFolder::write_csv() const { replace_file(path_, "records.csv", records_csv(records_)); }

@@ -173,6 +173,14 @@ Record run_case(const WorkerProgram& worker, const Case& c, const Record& planne
   return record;
 }
 
+void take_line(Record& record, const Json& line) {
+  try {
+    record.merge(Record::parse(line));
+  } catch (const std::invalid_argument& error) {
+    record.set_failed(kind::protocol, fmt::format("the worker's answer is not a record: {}", error.what()));
+  }
+}
+
 const char* failure_kind(const WorkerAnswer& answer) {
   if (answer.end == WorkerAnswer::End::deadline) return kind::timeout;
   const bool crashed =
@@ -182,11 +190,7 @@ const char* failure_kind(const WorkerAnswer& answer) {
 
 Record ask_environment(const WorkerProgram& worker) {
   const auto answer = ask_worker(worker, "environment", nullptr, 1)[0];
-  try {
-    return Record::parse(answer);
-  } catch (const std::invalid_argument& error) {
-    throw WorkerError(fmt::format("`{} environment` broke: {}", worker.path, error.what()));
-  }
+  return read_answer(worker, "environment", [&] { return Record::parse(answer); });
 }
 
 std::vector<Record> plan_cases(const WorkerProgram& worker, const std::vector<Case>& cases) {

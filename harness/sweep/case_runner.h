@@ -36,6 +36,8 @@ struct CaseOfBuild {
 // they share a processor, which `random` chooses. Returns the records in order; they have no columns of the environment.
 std::vector<Record> run_in_turns(const std::vector<CaseOfBuild>& sides, uint64_t random);
 
+// Merges one line of a worker's answer into the record, or records that the line is not a record.
+void take_line(Record& record, const Json& line);
 // The kind of failure (see record.h) of a worker that did not answer as it should.
 const char* failure_kind(const WorkerAnswer& answer);
 

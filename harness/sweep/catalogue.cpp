@@ -34,6 +34,10 @@ Catalogue Catalogue::load(const WorkerProgram& worker) {
     if (catalogue.methods_.is_array()) return catalogue;
   }
   catalogue.methods_ = ask_worker(worker, "describe", Json::array(), 1)[0];
+  read_answer(worker, "describe", [&] {
+    for (const auto& method : catalogue.methods_)
+      for (const auto* key : {"name", "description", "time_order", "memory_order", "capabilities", "options"}) method.at(key);
+  });
   return catalogue;
 }
 

@@ -129,7 +129,7 @@ size_t SweepRun::measure(SweepObserver& observer) {
     return 0;
   }
   const auto measured_ceilings = ask_worker(worker_, "ceilings", nullptr, 1)[0];
-  const auto ceilings = Ceilings::from_json(measured_ceilings);
+  const auto ceilings = read_answer(worker_, "ceilings", [&] { return Ceilings::from_json(measured_ceilings); });
   provenance_["ceilings"] = measured_ceilings;
   folder_.write_environment(provenance_);
   folder_.write_schema(plan_.diagnostics);
