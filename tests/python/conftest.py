@@ -130,24 +130,28 @@ def group_members(group):
     return [p for p in processes() if p.group == group and p.state not in "ZX"]
 
 
-def wait_for(condition, what, seconds=HANG_S):
-    """The first true value of `condition()`. Only a hang makes it fail."""
+def wait_for(condition, what, seconds=HANG_S, driver=None):
+    """Returns the first true value of `condition()`. Fails after a hang, and at once if it waits for
+    something that `driver` does and that process has ended."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
+        ended = driver is not None and driver.poll() is not None
         if value := condition():
             return value
+        if ended:
+            shown = "\n".join(stream.read() for stream in (driver.stdout, driver.stderr) if stream)
+            pytest.fail(f"waited for {what}, but the driver ended with {driver.returncode}:\n{shown}")
         time.sleep(0.01)
     pytest.fail(f"waited {seconds} s in vain: {what}")
 
 
 def measuring_worker(driver):
     """The worker that measures a case for this driver, once there is one."""
-
-    def find():
-        assert driver.poll() is None, f"the driver ended with {driver.returncode}"
-        return next((p for p in children(driver.pid) if p.command.endswith(" measure")), None)
-
-    return wait_for(find, "a worker that measures")
+    return wait_for(
+        lambda: next((p for p in children(driver.pid) if p.command.endswith(" measure")), None),
+        "a worker that measures",
+        driver=driver,
+    )
 
 
 # ---------------------------------------------------------------- programs

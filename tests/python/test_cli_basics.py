@@ -277,6 +277,26 @@ def test_a_worker_that_breaks_is_named_with_how(
     assert on in message and how in message
 
 
+@pytest.mark.parametrize(
+    ("asked", "command"),
+    [
+        ("describe", ["list"]),
+        ("environment", ["measure", "linear"]),
+        ("environment", ["doctor"]),
+        ("ceilings", ["doctor"]),
+        ("ceilings", ["sweep", "x.toml"]),
+    ],
+)
+def test_an_answer_of_another_form_is_a_fault_of_the_worker(
+    attnbench, workers, tmp_path, asked, command
+):
+    write_sweep(tmp_path / "x.toml")
+    answer = {"describe": '[{"nom": "x"}]', "environment": '{"nom": "x"}', "ceilings": '{"read_gb_s": "x"}'}
+    worker = workers.make(**{asked: f"answer '{answer[asked]}'"})
+    message = attnbench.with_worker(worker)(*command, code=1).stderr
+    assert f"`{worker} {asked}` broke: its answer: " in message
+
+
 @pytest.mark.parametrize("command", [["measure", "softmax"], ["sweep", "x.toml"]])
 @pytest.mark.parametrize(
     ("answer", "how"),

@@ -48,7 +48,7 @@ def processor_time(pid):
 
 def long_sweep(path, **axes):
     """Each case takes a minute, so that it is still being measured when something happens."""
-    return write_sweep(path, timing={"seconds": 60, "noise_target": 0}, **axes)
+    return write_sweep(path, timing={"time_budget_s": 60, "noise_target": 0}, **axes)
 
 
 @pytest.fixture(scope="session")
@@ -182,6 +182,7 @@ def test_interrupted_while_ceilings_are_measured(attnbench, workers, tmp_path, s
         worker = wait_for(
             lambda: next((p for p in children(driver.pid) if p.command.endswith("ceilings")), None),
             "the ceilings",
+            driver=driver,
         )
         driver.send_signal(signal.SIGINT)
         driver.communicate(timeout=HANG_S)
@@ -344,7 +345,7 @@ def test_workers_that_hang_are_ended_at_their_deadline(attnbench, workers, tmp_p
     )
     worker = workers.make(measure=f'case "$request" in\n{body}*) good ;;\nesac')
     sweep = write_sweep(
-        tmp_path / "s.toml", method="linear", query_len=32, limits={"seconds": 1},
+        tmp_path / "s.toml", method="linear", query_len=32, limits={"deadline_s": 1},
         seed=list(range(len(HANGING) + 1)),
     )  # fmt: skip
     attnbench.with_worker(worker)("sweep", sweep, "--out", "out", code=1)
@@ -364,7 +365,7 @@ def test_no_zombie_is_kept_while_the_sweep_goes_on(attnbench, workers, tmp_path,
     )
     with attnbench.with_worker(worker).running("sweep", sweep, "--out", "out") as driver:
         log = tmp_path / "out/records.jsonl"
-        wait_for(lambda: log.exists() and log.read_bytes().count(b"\n") == 2, "two crashes")
+        wait_for(lambda: log.exists() and log.read_bytes().count(b"\n") == 2, "two crashes", driver=driver)
         measuring_worker(driver)
         assert [process.state == "Z" for process in children(driver.pid)] == [False]
 
@@ -401,7 +402,7 @@ def test_a_real_worker_that_runs_out_of_memory(quick, tmp_path):
     matrix = 2 * 16384 * 16384 * 4
     sweep = write_sweep(
         tmp_path / "s.toml", method=["softmax", "linear"], query_len=[16384, 32],
-        limits={"memory": "1 TB"},
+        limits={"memory_limit_bytes": "1 TB"},
     )  # fmt: skip
 
     def less_memory():

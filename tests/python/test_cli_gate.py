@@ -122,8 +122,24 @@ def test_a_case_that_one_side_lacks_is_unusable(gate, build_of):
 def test_a_worker_that_dies_before_it_is_measured_is_unusable(gate, build_of, command):
     dies = build_of(**{command: "echo no kernel >&2; kill -SEGV $$"})
     said = {"plan": "cannot run it", "verify": "does not verify"}[command]
-    expected = f"the candidate {said}: the worker gave no answer: no kernel"
+    expected = f"the candidate {said}: the worker died of signal 11 (Segmentation fault); it said: no kernel"
     assert expected in gate(build_of(), dies, code=UNUSABLE).stdout
+    babbles = build_of(**{command: """answer '{"no_such_column": 1}'"""})
+    expected = f"the candidate {said}: the worker's answer is not a record"
+    assert expected in gate(build_of(), babbles, code=UNUSABLE).stdout
+
+
+def test_a_build_that_does_not_name_its_environment_is_unusable(gate, build_of):
+    dies = build_of(environment="kill -SEGV $$; sleep 9")
+    message = gate(build_of(), dies, code=UNUSABLE).stderr
+    assert "environment` broke: the worker died of signal 11" in message
+
+
+def test_a_suite_is_found_by_its_name(attnbench, build_of, tmp_path):
+    (tmp_path / "sweeps").mkdir()
+    write_sweep(tmp_path / "sweeps/mine.toml", method="linear", query_len=32)
+    report = strict_json(attnbench("gate", "mine", "--base", build_of(), "--candidate", build_of(), "-q", "--format=json").stdout)
+    assert [case["name"].split()[0] for case in report["cases"]] == ["linear"]
 
 
 def test_cases_that_no_build_supports_are_left_out(attnbench, build_of, tmp_path):
@@ -348,7 +364,7 @@ def test_interrupted_while_a_revision_is_built(gate_in, repository, tmp_path, st
     program, words = gate_in(slow)
     slow.set_step(f"sleep 300 & echo $$ $! > '{pids}'; wait")
     with program.running(*words) as driver:
-        started = wait_for(lambda: pids.exists() and pids.read_text().split(), "the slow step")
+        started = wait_for(lambda: pids.exists() and pids.read_text().split(), "the slow step", driver=driver)
         (child,) = children(driver.pid)
         driver.send_signal(number)
         driver.communicate(timeout=HANG_S)
@@ -365,7 +381,7 @@ def test_interrupted_while_a_revision_is_built(gate_in, repository, tmp_path, st
 def test_real_workers_take_turns(attnbench, build, tmp_path):
     """In both protocols. The margin is wide enough for any noise."""
     suite = write_sweep(
-        tmp_path / "turns.toml", method="linear", protocol=["forward", "decode"], query_len=64, timing={"seconds": 0.02}
+        tmp_path / "turns.toml", method="linear", protocol=["forward", "decode"], query_len=64, timing={"time_budget_s": 0.02}
     )
     done = attnbench("gate", suite, "--base", build, "--looks=8", "-q", "--format=json", "--min-shift=3", "--margin=30")
     for case in strict_json(done.stdout)["cases"]:
@@ -375,11 +391,12 @@ def test_real_workers_take_turns(attnbench, build, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted(attnbench, build, tmp_path, number):
-    suite = write_sweep(tmp_path / "long.toml", method="linear", query_len=64, timing={"seconds": 60})
+    suite = write_sweep(tmp_path / "long.toml", method="linear", query_len=64, timing={"time_budget_s": 60})
     with attnbench.running("gate", suite, "--base", build, "-q") as driver:
         workers = wait_for(
             lambda: [p for p in children(driver.pid) if " measure --turns=" in p.command][1:] and children(driver.pid),
             "two workers",
+            driver=driver,
         )
         driver.send_signal(number)
         assert driver.wait(timeout=HANG_S) == 128 + number
