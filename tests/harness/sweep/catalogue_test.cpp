@@ -39,8 +39,8 @@ TEST(Catalogue, AStaleFileIsNotBelieved) {
   const TempFolder folder;
   folder.write("methods.json", R"([{"name": "stale", "options": []}])");
   folder.write("libattn.so", "");
-  const WorkerProgram worker{
-      folder.write_script("attnbench-worker", R"(cat >&2; echo '[{"name": "fresh", "options": []}]' >&3)")};
+  const WorkerProgram worker{folder.write_script("attnbench-worker", R"sh(cat >&2
+echo '[{"name": "fresh", "description": "", "time_order": "", "memory_order": "", "capabilities": [], "options": []}]' >&3)sh")};
   const auto later = std::filesystem::last_write_time(folder.path("methods.json")) + std::chrono::seconds(5);
   std::filesystem::last_write_time(folder.path("attnbench-worker"), later);
   EXPECT_EQ(Catalogue::load(worker).names(), std::vector<std::string>{"fresh"});

@@ -358,7 +358,7 @@ TEST(SweepFile, PublishedFileLiesBesideIt) {
 
 // The sweeps of the project must stay readable.
 TEST(SweepFile, SweepsOfTheProject) {
-  const auto folder = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().parent_path() / "sweeps";
+  const std::filesystem::path folder = ATTNBENCH_SWEEPS;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".toml") continue;
     std::ifstream methods(std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "methods.json");
