@@ -123,7 +123,7 @@ class Lsh : public AttentionMethod {
     const auto& all = static_cast<LshState&>(state);
     const auto prefix = state.position() + 1;
     const auto output = attend_to(all.qk.narrow(2, 0, prefix), all.v.narrow(2, 0, prefix), {.causal = true});
-    return output.narrow(2, prefix - 1, 1).clone();  // a view would keep the memory of the other rows
+    return output.narrow(2, prefix - 1, 1).clone();  // a view would hold the memory of all rows
   }
 
   at::Tensor fill(DecodingState& state, const Inputs& tokens) override {

@@ -49,7 +49,7 @@ TEST(Implementations, GpuKernelsNeedTheirLibrary) {
                   "fake_attention: kernel 'cuda' on CUDA needs libattn-cuda.so, which is not loaded");
   registry.register_gpu(at::kCUDA, find_on_gpu);
   EXPECT_EQ(registry.find(request("cuda", at::kCUDA))->name, "cuda");
-  EXPECT_EQ(registry.find(request("auto"))->name, "best");  // for the CPU nothing changes
+  EXPECT_EQ(registry.find(request("auto"))->name, "best");  // the answer for the CPU is not changed
   EXPECT_CONTAINS(message_of<c10::Error>([&] { registry.register_gpu(at::kCUDA, find_on_gpu); }),
                   "fake_attention: GPU kernels are registered twice");
 }
