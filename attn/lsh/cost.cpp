@@ -6,15 +6,15 @@
 namespace attn {
 namespace {
 
-// The sizes that the formulas are made of.
+// The quantities that the formulas below use.
 struct Sizes {
-  double tokens;   // over all batch entries and heads
-  double places;   // tokens in all rounds
-  double slots;    // the same, chunks being padded to their full size
-  double keys;     // that a query is compared with in a round: those of two chunks
-  double columns;  // of the rotation of a round
+  double tokens;   // positions of all batch entries and heads
+  double places;   // tokens · rounds
+  double slots;    // places, with the last chunk of each round padded to its full size
+  double keys;     // the keys of two chunks, with which a query is compared in a round
+  double columns;  // columns of the rotation of one round
   double dim, value_dim;
-  double accumulator_bytes;  // of one number
+  double accumulator_bytes;  // of one number in the accumulator dtype
 
   Sizes(const LshSettings& s, const Problem& p)
       : tokens(double(p.batch) * double(p.heads) * double(p.query_len)),
@@ -39,18 +39,19 @@ double flops_of(const Sizes& n, bool backward) {
   return backward ? forward + 3 * logits + 2 * values + 2 * exponentials : forward;
 }
 
-// The memory of the composition beside its inputs, at its peak; what exists at once was counted on the composition.
+// The peak memory of the composition beside its inputs, in bytes. The terms count the tensors of composed.cpp that exist at the
+// same time.
 double composed_bytes(const Sizes& n, const Problem& p, bool backward) {
   const double hashing = 8 * n.places * n.columns + std::max(8 * n.tokens * n.dim, 48 * n.places);
-  // Positions, then the inputs in the accumulator dtype with their keys.
+  // The tensors of Places, then those of Tokens in the accumulator dtype.
   const double tokens = 24 * n.slots + 16 * n.places + n.accumulator_bytes * n.tokens * (2 * n.dim + n.value_dim);
   const double hidden = p.causal ? n.slots * n.keys : 0;
   if (!backward) {
-    // Queries and keys at their places, then weights, then values and products.
+    // The weights, together first with queries and keys, later with values and outputs.
     const double chunks = n.accumulator_bytes * n.slots * (n.keys + 3 * std::max(n.dim, n.value_dim)) + hidden;
     return std::max(hashing, tokens + chunks + 16 * n.slots);
   }
-  // The weights, with the products whose sum is the gradient of v, or with the gradients of the logits.
+  // The weights exist together either with the products that grad_v sums up, or with the gradients of the logits.
   const double with_products = n.slots * (n.keys + 3 * n.dim + 4 * n.value_dim) + 2 * n.tokens * n.value_dim;
   const double with_logits = n.slots * (2 * n.keys + 3 * n.dim + 3 * n.value_dim) + n.tokens * n.value_dim;
   const double widened = p.element_bytes() < n.accumulator_bytes ? n.tokens * n.value_dim : 0;

@@ -7,8 +7,8 @@
 
 namespace attn {
 
-// The forward pass, or with `backward` both passes, over problem.query_len positions. `implementation` is null where the operator
-// is composed.
+// The cost of the forward pass, or with `backward` of both passes, over problem.query_len positions. `implementation` is null
+// where the operator is composed of ATen operations.
 Cost lsh_cost(const LshSettings& settings, const Problem& problem, bool backward, const LshImplementation* implementation);
 
 }  // namespace attn

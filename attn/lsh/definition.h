@@ -1,11 +1,11 @@
-// Constants that define LSH attention's trax profile, for every implementation. Free of LibTorch.
+// Constants of LSH attention's trax profile, shared by every implementation. This header does not include LibTorch.
 #pragma once
 
 namespace attn {
 
-// Subtracted from the logit of a query and the key at its own position: any other visible key outweighs it.
+// Subtracted from the logit of a query and the key at its own position, so that any other visible key outweighs that key.
 constexpr double kOwnPositionPenalty = 1e5;
-// Added to the mean square of a key before its root is taken.
+// Added to the mean of the squares of a key's entries before the square root is taken.
 constexpr double kMeanSquareEpsilon = 1e-6;
 
 }  // namespace attn

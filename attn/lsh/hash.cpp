@@ -9,9 +9,9 @@ namespace {
 
 using at::Tensor;
 
-constexpr int64_t kMaxUnfactored = 128;  // buckets that are hashed with one rotation
+constexpr int64_t kMaxUnfactored = 128;  // up to this many buckets are hashed with one rotation
 
-// argmax [y; −y] over the last dimension, the first of equals.
+// argmax [y; −y] over the last dimension, the first index where several entries are equal.
 Tensor nearest_axis(const Tensor& y) {
   const auto [max, at_max] = y.max(-1);
   const auto [min, at_min] = y.min(-1);
@@ -20,7 +20,8 @@ Tensor nearest_axis(const Tensor& y) {
 
 }  // namespace
 
-// Both profiles have the same buckets: fast-transformers hashes x / ‖x‖, and the length of a vector does not change the argmax.
+// Both profiles have the same buckets. fast-transformers hashes x / ‖x‖, but dividing a vector by its norm does not change the
+// argmax.
 at::Tensor lsh_buckets(const at::Tensor& qk, const at::Tensor& rotations, at::OptionalIntArrayRef bucket_factors) {
   const auto rounds = rotations.size(1), columns = rotations.size(2);
   const auto rotated = at::matmul(qk.detach().to(at::kDouble), rotations.detach().to(at::kDouble).flatten(1))

@@ -1,4 +1,4 @@
-// The interface of kernels that compute LSH attention, and the registry of those that there are.
+// The interface of the implementations of LSH attention, and the registry that finds one.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,20 +13,20 @@
 
 namespace attn {
 
-// What LSH attention is computed of. Tensors have any strides; qk and v have one dtype and device.
+// The checked arguments of LSH attention. Tensors may have any strides; qk and v have one dtype and one device.
 struct LshArguments {
   at::Tensor qk, v;  // [B,H,N,D], [B,H,N,M]
   int64_t chunk;     // positions in a chunk
   bool causal;
-  std::optional<at::Tensor> key_lengths;  // int64 [B]
-  bool trax;                              // the profile: trax, otherwise fast-transformers
+  std::optional<at::Tensor> key_lengths;  // int64 [B]; values may lie outside 0…N
+  bool trax;                              // whether the profile is trax; otherwise it is fast-transformers
 };
 
-// What the forward pass returns, and the backward pass takes.
+// The results of the forward pass, which the backward pass reads.
 struct LshForward {
   at::Tensor output;       // [B,H,N,M] in the dtype of qk
-  at::Tensor log_sum_exp;  // float64 [B,H,R,N]: of each row in each round, by position
-  at::Tensor order;        // int64 [B,H,R,N]: the positions in the order of (bucket, position), hidden ones last
+  at::Tensor log_sum_exp;  // float64 [B,H,R,N], by position: of each query's logits in each round
+  at::Tensor order;        // int64 [B,H,R,N]: the positions sorted by (bucket, position), hidden ones last
 };
 
 // Computes LSH attention and its gradients without composing them of ATen operations.
@@ -34,22 +34,23 @@ class LshImplementation {
  public:
   virtual ~LshImplementation() = default;
 
-  // As in options and records: "avx512".
+  // The name in options and records, such as "avx512".
   virtual std::string name() const = 0;
 
-  // rotations and bucket_factors: as of lsh_buckets().
+  // rotations and bucket_factors are those of lsh_buckets().
   virtual LshForward forward(const LshArguments& arguments, const at::Tensor& rotations,
                              at::OptionalIntArrayRef bucket_factors) const = 0;
-  // grad_qk and grad_v. shares: float64 [B·H,R,N], the share of each round in the output.
+  // Returns grad_qk and grad_v. `shares` comes from lsh_round_shares(): float64 [B·H,R,N], by position, the share of each round
+  // in a row's output.
   virtual std::tuple<at::Tensor, at::Tensor> backward(const LshArguments& arguments, const at::Tensor& grad_output,
                                                       const LshForward& result, const at::Tensor& shares) const = 0;
 
-  // The memory that it uses at most beside its inputs, results included, for predictions.
+  // The predicted maximum of the memory in use beside the inputs, in bytes, including the results.
   virtual double peak_bytes(const Problem& problem, int64_t rounds, bool trax, bool backward) const = 0;
 };
 
-// The CPU's implementations are "avx512", "avx2" and "portable" (attn/lsh/cpu/implementation.h), CUDA's is "cuda"
-// (attn/lsh/cuda/implementation.cpp).
+// The implementations for the CPU are "avx512", "avx2" and "portable" (attn/lsh/cpu/implementation.h). The one for CUDA is
+// "cuda" (attn/lsh/cuda/implementation.cpp).
 using LshRegistry = ImplementationRegistry<LshImplementation, ImplementationRequest>;
 LshRegistry& lsh_implementations();
 

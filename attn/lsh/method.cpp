@@ -1,9 +1,10 @@
-// Registers the methods lsh, lsh-1, lsh-4 and lsh-8: Reformer's LSH attention (2001.04451) in 1, 1, 4 or 8 rounds, with the
-// operator of attn/lsh/lsh_attention.h; and lsh-composed, the same composed of ATen operations. Queries and keys are shared: qk
-// is q, and k is ignored.
+// Registers the methods lsh, lsh-1, lsh-4 and lsh-8, Reformer's LSH attention (2001.04451) in 1, 1, 4 and 8 rounds by the
+// operator of attn/lsh/lsh_attention.h, and lsh-composed, which composes it of ATen operations. Queries and keys are shared: q
+// serves as both, and k is ignored.
 //
-// Decoding recomputes, as the paper ran it: a step is the last row of the causal forward over the prefix. That is not the same as
-// this row of the causal forward over a longer sequence, because later tokens move the borders of the sorted chunks.
+// A decoding step computes the causal forward over the whole prefix and returns its last row, as was done in the paper. That
+// differs from the same row of the causal forward over a longer sequence, because later tokens move the borders of the sorted
+// chunks.
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
@@ -22,7 +23,8 @@ constexpr const char* kComposed = "composed";
 LshSettings settings_from(const Options& options) {
   LshSettings s{options.integer("rounds"), options.text("profile"), options.integer("chunk"), options.integer("buckets"),
                 uint64_t(options.integer("seed"))};
-  TORCH_CHECK_VALUE(s.buckets % 2 == 0, "lsh: buckets = ", s.buckets, ", expected an even number, or 0 for the profile's own");
+  TORCH_CHECK_VALUE(s.buckets % 2 == 0, "lsh: buckets = ", s.buckets,
+                    ", expected an even number, or 0 for the profile's default");
   if (s.chunk == 0) s.chunk = s.trax() ? 64 : 32;
   return s;
 }
@@ -33,7 +35,7 @@ class LshState : public DecodingState {
       : qk(at::zeros({p.batch, p.heads, p.key_len, p.head_dim}, at::TensorOptions(p.dtype).device(p.device))),
         v(at::zeros({p.batch, p.heads, p.key_len, p.value_dim}, qk.options())) {}
 
-  at::Tensor qk, v;  // the first position() tokens of key_len
+  at::Tensor qk, v;  // [B,H,key_len,D] and [B,H,key_len,M], of which the first position() tokens are filled
 
  protected:
   std::vector<at::Tensor> tensors() const override { return {qk, v}; }
@@ -62,7 +64,7 @@ class Lsh : public AttentionMethod {
     const auto* implementation = implementations_.find(request_for(problem));
     if (protocol == Protocol::forward || protocol == Protocol::forward_backward)
       return lsh_cost(settings_, problem, protocol == Protocol::forward_backward, implementation);
-    // Decoding runs the forward over the prefix that its state holds, for one row of it.
+    // Decoding computes the forward over the prefix in the state, and returns one row of it.
     auto prefix = problem;
     if (protocol == Protocol::decode) prefix.key_len = prefix.query_len = problem.query_len + 1;
     auto cost = lsh_cost(settings_, prefix, /*backward=*/false, implementation);
@@ -78,7 +80,7 @@ class Lsh : public AttentionMethod {
     return cost;
   }
 
-  // The state is allocated for key_len tokens at the beginning.
+  // begin_decoding() allocates the state for key_len tokens, so its size does not depend on the position.
   double state_bytes(const Problem& problem, int64_t) const override { return problem.query_bytes() + problem.value_bytes(); }
 
   at::Tensor reference(const Inputs& inputs, const at::Tensor& rows) const override {
@@ -90,14 +92,15 @@ class Lsh : public AttentionMethod {
   }
 
   std::vector<DiagnosticSpec> diagnostic_specs() const override {
-    return {{"lsh_bucket_mean", "", "mean number of keys in a bucket, over the buckets that hold any"},
-            {"lsh_bucket_skew", "", "keys in the fullest bucket over the keys in a bucket if all held equally many"},
-            {"lsh_top16_share", "",
-             "share of the 16 keys with the largest logits that are among the candidates of a query in some round; mean over the "
-             "checked rows that may see any key"},
-            {"lsh_mass_covered", "",
-             "share of the exact softmax weights that lies on the candidates of a query; mean over the checked rows that may see "
-             "any key"}};
+    return {
+        {"lsh_bucket_mean", "", "mean number of keys in a bucket, over the buckets that are not empty"},
+        {"lsh_bucket_skew", "", "number of keys in the fullest bucket, divided by the mean over all buckets"},
+        {"lsh_top16_share", "",
+         "share of the 16 keys with a query's largest logits that the query sees in at least one round; mean over the checked "
+         "rows that may see any key"},
+        {"lsh_mass_covered", "",
+         "share of the exact softmax weights that belongs to keys that the query sees in at least one round; mean over the "
+         "checked rows that may see any key"}};
   }
 
   std::vector<std::pair<std::string, double>> diagnostics(const Inputs& inputs, const at::Tensor& rows) const override {
@@ -120,7 +123,7 @@ class Lsh : public AttentionMethod {
     const auto& all = static_cast<LshState&>(state);
     const auto prefix = state.position() + 1;
     const auto output = attend_to(all.qk.narrow(2, 0, prefix), all.v.narrow(2, 0, prefix), {.causal = true});
-    return output.narrow(2, prefix - 1, 1).clone();  // a view would keep the memory of the other rows
+    return output.narrow(2, prefix - 1, 1).clone();  // a view would hold the memory of all rows
   }
 
   at::Tensor fill(DecodingState& state, const Inputs& tokens) override {
@@ -135,8 +138,8 @@ class Lsh : public AttentionMethod {
     const auto* implementation = implementations_.find({kernel_, qk.scalar_type(), qk.device().type(), qk.size(3), v.size(3)});
     ran(implementation ? "kernel/" + implementation->name() : "aten/sorted chunks");
     const auto buckets = settings_.buckets_for(qk.size(2));
-    // The same seed gives the same rotations. They are drawn once for all calls, because drawing needs the CPU and a copy to the
-    // device.
+    // The rotations are cached between calls, because they are drawn on the CPU and copied to the device. The same seed would
+    // give the same ones again.
     if (!rotations_.defined() || rotations_.size(0) != qk.size(3) || rotations_.device() != qk.device() ||
         rotated_buckets_ != buckets) {
       rotations_ = draw_rotations(qk.size(3), settings_.rounds, buckets, settings_.seed, qk.device());
@@ -151,25 +154,32 @@ class Lsh : public AttentionMethod {
   std::string kernel_;
   ImplementationResolver<LshRegistry> implementations_{lsh_implementations()};
   at::Tensor rotations_;
-  int64_t rotated_buckets_ = 0;  // what rotations_ were drawn for
+  int64_t rotated_buckets_ = 0;  // the number of buckets that rotations_ were drawn for
 };
 
 MethodEntry entry(const std::string& name, int64_t rounds, bool composed = false) {
   OptionSpec kernel{"kernel",
                     std::string("auto"),
-                    "what computes: the CPU's instruction set, or cuda; auto: the best there is; composed: of ATen operations",
+                    "implementation: a CPU instruction set or cuda; auto: the best that is available; composed: ATen operations",
                     {"auto", "avx512", "avx2", "portable", "cuda", kComposed}};
-  if (composed) kernel = {"kernel", std::string(kComposed), "of ATen operations", {kComposed}};
+  if (composed) kernel = {"kernel", std::string(kComposed), "implementation: always composed of ATen operations", {kComposed}};
   return entry_of<Lsh>(
       name,
       std::string("Reformer's LSH attention, shared queries and keys, ") + std::to_string(rounds) +
           (rounds > 1 ? " rounds" : " round") + (composed ? ", composed of ATen operations" : ""),
       "O(N log N)", "O(N)",
       {{"rounds", rounds, "rounds of hashing", {}, 1},
-       {"chunk", int64_t{0}, "positions in a chunk; 0: the profile's own, 64 or 32", {}, 0},
-       {"buckets", int64_t{0}, "even number of buckets; 0: the profile's own, 2·N/chunk or 64", {}, 0},
-       {"profile", std::string(kTrax), "Reformer's own code, or the comparison of the linear paper", {kTrax, kFastTransformers}},
-       {"seed", int64_t{0}, "of the rotations", {}, 0},
+       {"chunk", int64_t{0}, "positions in a chunk; 0: the profile's default, 64 (trax) or 32 (fast-transformers)", {}, 0},
+       {"buckets",
+        int64_t{0},
+        "even number of buckets; 0: the profile's default, 2·N/chunk (trax) or 64 (fast-transformers)",
+        {},
+        0},
+       {"profile",
+        std::string(kTrax),
+        "trax: Reformer's own code; fast-transformers: the code that the linear-attention paper compared with",
+        {kTrax, kFastTransformers}},
+       {"seed", int64_t{0}, "seed of the random rotations", {}, 0},
        kernel});
 }
 

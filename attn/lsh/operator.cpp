@@ -1,5 +1,5 @@
-// The PyTorch operator of LSH attention: schemas, checks of arguments, autograd and shapes. Which implementation computes is
-// decided in `forward` and `backward`.
+// The PyTorch operator of LSH attention: schemas, checks of arguments, autograd and shapes. `forward` and `backward` choose the
+// implementation that computes.
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
@@ -77,7 +77,7 @@ void check_arguments(const Tensor& qk, const Tensor& v, const Tensor& rotations,
 
 // ---------------------------------------------------------------- computation
 
-// Null where the operator is composed.
+// Returns null where the operator is composed of ATen operations.
 const LshImplementation* find_implementation(const Tensor& qk, const Tensor& v, std::string_view wanted) {
   return lsh_implementations().find({std::string(wanted), qk.scalar_type(), qk.device().type(), qk.size(3), v.size(3)});
 }
@@ -92,7 +92,7 @@ std::tuple<Tensor, Tensor, Tensor> forward(const Tensor& qk, const Tensor& v, co
   return {result.output, result.log_sum_exp, result.order};
 }
 
-// Everything but grad_output is what the forward pass was given and returned.
+// The arguments beside grad_output are those that the forward pass received and the results that it returned.
 std::tuple<Tensor, Tensor> backward(const Tensor& grad_output, const Tensor& qk, const Tensor& v, const Tensor& output,
                                     const std::optional<Tensor>& key_lengths, const Tensor& log_sum_exp, const Tensor& order,
                                     int64_t chunk, bool causal, std::string_view profile, std::string_view wanted) {
@@ -199,7 +199,7 @@ TORCH_LIBRARY_IMPL(attn, Meta, library) {
 }
 TORCH_LIBRARY_IMPL(attn, Autograd, library) {
   library.impl("_lsh_attention", forward_autograd);
-  library.impl("_lsh_attention_backward", torch::autograd::autogradNotImplementedFallback());  // no gradients of gradients
+  library.impl("_lsh_attention_backward", torch::autograd::autogradNotImplementedFallback());  // no second derivatives
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ using at::Tensor;
 
 constexpr int64_t kTopKeys = 16;
 
-// softmax of logits [B,H,R,N] in which each key counts `times` (0 hides it); zeros where a row has no key.
+// The softmax of logits [B,H,R,N] in which each key counts as often as `times` [B,H,R,N] says. A key with 0 is hidden, and a row
+// without visible keys gives zeros.
 Tensor softmax_over(const Tensor& logits, const Tensor& times) {
   const auto hidden = times == 0;
   const auto largest = logits.detach().masked_fill(hidden, -std::numeric_limits<double>::max()).amax(-1, /*keepdim=*/true);
@@ -44,8 +45,8 @@ Tensor chunks_of(const LshSettings& s, const Tensor& buckets, const std::optiona
   return places.floor_divide(std::min(s.chunk, length));
 }
 
-// How often each of `rows` meets each key in round r, masks aside: float64 [B,H,R,N].
-Tensor seen_times(const LshSettings& s, const Tensor& chunks, const Tensor& rows, int64_t r) {
+// How often each of `rows` meets each key in round r, not counting masks: float64 [B,H,R,N].
+Tensor times_met(const LshSettings& s, const Tensor& chunks, const Tensor& rows, int64_t r) {
   const auto length = chunks.size(3), last = (length - 1) / std::min(s.chunk, length);
   const auto here = chunks.select(2, r).unsqueeze(2), row = here.index_select(3, rows).transpose(2, 3);
   auto times = here.eq(row).to(at::kDouble) + here.eq(row - 1);
@@ -56,11 +57,12 @@ Tensor seen_times(const LshSettings& s, const Tensor& chunks, const Tensor& rows
   return times;
 }
 
+// Where the key is at the position of the row: bool [1,1,R,N].
 Tensor own_position(const Tensor& rows, int64_t length) {
   return at::arange(length, rows.options()).view({1, 1, 1, -1}) == rows.view({1, 1, -1, 1});
 }
 
-// The logits of `rows` and all keys [B,H,R,N], with the penalty for the own position where the profile has one.
+// The logits of `rows` and all keys [B,H,R,N]. In the trax profile they include the penalty for the own position.
 Tensor exact_logits(const LshSettings& s, const Tensor& qk, const Mask& mask, const Tensor& rows) {
   const auto x = zero_where(qk, mask.hidden_keys(qk.size(2)));
   const auto squares = x.square().sum(-1, /*keepdim=*/true);
@@ -71,7 +73,7 @@ Tensor exact_logits(const LshSettings& s, const Tensor& qk, const Mask& mask, co
   return s.trax() ? logits - own_position(rows, qk.size(2)).to(at::kDouble) * kOwnPositionPenalty : logits;
 }
 
-// lsh_bucket_mean and lsh_bucket_skew.
+// Computes the diagnostics lsh_bucket_mean and lsh_bucket_skew; returns nothing if there is no visible key.
 std::vector<std::pair<std::string, double>> occupancy(const LshSettings& s, const Tensor& buckets, const Mask& mask,
                                                       int64_t length) {
   const auto factors = bucket_factors_of(s.buckets_for(length));
@@ -87,7 +89,7 @@ std::vector<std::pair<std::string, double>> occupancy(const LshSettings& s, cons
   return {{"lsh_bucket_mean", (total.sum() / used).item<double>()}, {"lsh_bucket_skew", skew.max().item<double>()}};
 }
 
-double mean_over(const Tensor& value, const Tensor& counted) { return value.masked_select(counted).mean().item<double>(); }
+double mean_where(const Tensor& condition, const Tensor& values) { return values.masked_select(condition).mean().item<double>(); }
 
 }  // namespace
 
@@ -99,15 +101,15 @@ Tensor lsh(const LshSettings& s, const Inputs& inputs, const Tensor& rows) {
   const auto visible = mask.visible_pairs(rows, length);
   const auto logits = exact_logits(s, qk, mask, rows);
   const auto values = zero_where(v, mask.hidden_keys(length));
-  // Weighting rounds by their log-sum-exp is the same as one softmax over all that is seen in any of them.
+  // To weight the rounds by their log-sum-exp is the same as one softmax over the keys of all rounds together.
   if (s.trax()) {
-    auto times = seen_times(s, chunks, rows, 0).mul(visible);
-    for (int64_t r = 1; r < s.rounds; ++r) times = times + seen_times(s, chunks, rows, r).mul(visible);
+    auto times = times_met(s, chunks, rows, 0).mul(visible);
+    for (int64_t r = 1; r < s.rounds; ++r) times = times + times_met(s, chunks, rows, r).mul(visible);
     return at::matmul(softmax_over(logits, times), values);
   }
-  auto sum = at::matmul(softmax_over(logits, seen_times(s, chunks, rows, 0).mul(visible)), values);
+  auto sum = at::matmul(softmax_over(logits, times_met(s, chunks, rows, 0).mul(visible)), values);
   for (int64_t r = 1; r < s.rounds; ++r)
-    sum = sum + at::matmul(softmax_over(logits, seen_times(s, chunks, rows, r).mul(visible)), values);
+    sum = sum + at::matmul(softmax_over(logits, times_met(s, chunks, rows, r).mul(visible)), values);
   return sum / double(s.rounds);
 }
 
@@ -124,12 +126,12 @@ std::vector<std::pair<std::string, double>> lsh_diagnostics(const LshSettings& s
   const auto& mask = inputs.mask;
   const auto length = qk.size(2);
   const auto buckets = buckets_of(s, qk);
-  auto figures = occupancy(s, buckets, mask, length);
+  auto diagnostics = occupancy(s, buckets, mask, length);
 
   const auto chunks = chunks_of(s, buckets, mask.key_lengths);
   const auto visible = mask.visible_pairs(rows, length);
-  auto seen = seen_times(s, chunks, rows, 0) > 0;
-  for (int64_t r = 1; r < s.rounds; ++r) seen.logical_or_(seen_times(s, chunks, rows, r) > 0);
+  auto seen = times_met(s, chunks, rows, 0) > 0;
+  for (int64_t r = 1; r < s.rounds; ++r) seen.logical_or_(times_met(s, chunks, rows, r) > 0);
   const auto logits = exact_logits(s, qk, mask, rows);
 
   auto eligible = visible;
@@ -138,13 +140,13 @@ std::vector<std::pair<std::string, double>> lsh_diagnostics(const LshSettings& s
   const auto [top, keys] = logits.masked_fill(eligible.logical_not(), -INFINITY).topk(std::min(kTopKeys, length), -1);
   const auto is_key = top > -INFINITY;
   const auto found = seen.gather(-1, keys).logical_and(is_key).sum(-1).to(at::kDouble), expected = is_key.sum(-1);
-  if (const auto some = expected > 0; some.any().item<bool>())
-    figures.emplace_back("lsh_top16_share", mean_over(found / expected, some));
-  if (const auto some = visible.expand_as(logits).any(-1); some.any().item<bool>()) {
+  if (const auto has_keys = expected > 0; has_keys.any().item<bool>())
+    diagnostics.emplace_back("lsh_top16_share", mean_where(has_keys, found / expected));
+  if (const auto has_keys = visible.expand_as(logits).any(-1); has_keys.any().item<bool>()) {
     const auto covered = softmax_over(logits, visible.to(at::kDouble)).mul(seen).sum(-1);
-    figures.emplace_back("lsh_mass_covered", mean_over(covered, some));
+    diagnostics.emplace_back("lsh_mass_covered", mean_where(has_keys, covered));
   }
-  return figures;
+  return diagnostics;
 }
 
 }  // namespace attn::reference

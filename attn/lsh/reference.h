@@ -1,4 +1,5 @@
-// LSH attention by its definition in float64, the attention that it approximates, and how closely it does. Slow and never timed.
+// LSH attention by its definition in float64, the exact attention that it approximates, and diagnostics of the approximation.
+// These functions are slow and are never timed.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,16 +13,17 @@
 
 namespace attn::reference {
 
-// The inputs are float64; qk is inputs.q, and inputs.k is not read. `rows` (int64 [R]) are positions of queries.
+// In all functions below the inputs are float64, qk is inputs.q, and inputs.k is not read. `rows` (int64 [R]) holds the positions
+// of the queries whose output rows are computed.
 
-// The output rows of LSH attention, [B,H,R,M].
+// Returns these rows of the output of LSH attention, [B,H,R,M].
 at::Tensor lsh(const LshSettings& settings, const Inputs& inputs, const at::Tensor& rows);
 
-// The same rows if every query saw all keys that the mask allows.
+// Returns the same rows of the exact attention, in which every query sees all keys that the mask allows, [B,H,R,M].
 at::Tensor lsh_exact(const LshSettings& settings, const Inputs& inputs, const at::Tensor& rows);
 
-// The diagnostics that Lsh::diagnostic_specs() describes, by name. One that is undefined, because there is no visible key, is
-// left out.
+// Returns the diagnostics that Lsh::diagnostic_specs() describes, by name. It omits those that are undefined because there is no
+// visible key.
 std::vector<std::pair<std::string, double>> lsh_diagnostics(const LshSettings& settings, const Inputs& inputs,
                                                             const at::Tensor& rows);
 

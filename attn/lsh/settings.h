@@ -1,4 +1,4 @@
-// The settings of an LSH method: its options with their defaults resolved.
+// The settings of an LSH method: its options, with defaults filled in that depend on the profile.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@ namespace attn {
 struct LshSettings {
   int64_t rounds;
   std::string profile;  // kTrax or kFastTransformers
-  int64_t chunk;        // positions in a chunk
-  int64_t buckets;      // 0: the profile's own number
-  uint64_t seed;        // of the rotations
+  int64_t chunk;        // positions in a chunk, at least 1
+  int64_t buckets;      // even; 0 for the profile's default
+  uint64_t seed;        // for draw_rotations()
 
   bool trax() const { return profile == kTrax; }
-  // The number of buckets for a sequence of this length.
+  // The number of buckets for a sequence of `length` positions.
   int64_t buckets_for(int64_t length) const {
     if (buckets > 0) return buckets;
     return trax() ? 2 * ((length + chunk - 1) / chunk) : 64;

@@ -1,5 +1,5 @@
-// Decoding, for every method that decodes: a step gives the reference's row for its prefix, the state has the size of its
-// formula, and prefill and extend leave the state that steps would have left.
+// Tests of decoding that loop over every method that can decode. A step gives the last row of the reference over its prefix, a
+// state has the size that state_bytes() says, and prefill() and extend() leave the same state as step().
 #include "attn/decoding.h"
 
 #include <ATen/ATen.h>
@@ -50,7 +50,7 @@ class Decoding : public testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Registry, Decoding, testing::ValuesIn(decoding_specs()),
                          [](const auto& tested) { return identifier(tested.param); });
 
-TEST_P(Decoding, StepsAreTheRowsOfTheirPrefixes) {
+TEST_P(Decoding, AStepIsTheLastRowOfTheReferenceOverItsPrefix) {
   for (const auto dtype : dtypes()) {
     SCOPED_TRACE(dtype_name(dtype));
     const auto p = problem(dtype);
@@ -68,7 +68,7 @@ TEST_P(Decoding, StepsAreTheRowsOfTheirPrefixes) {
   }
 }
 
-TEST_P(Decoding, StateTakesWhatItsFormulaSays) {
+TEST_P(Decoding, StatesHaveTheSizeOfTheirFormula) {
   for (const auto dtype : dtypes()) {
     const auto p = problem(dtype);
     const auto inputs = make_inputs(p, Protocol::forward, 1);
@@ -85,7 +85,7 @@ TEST_P(Decoding, StateTakesWhatItsFormulaSays) {
   }
 }
 
-TEST_P(Decoding, PrefillAndExtendLeaveTheStateThatStepsWould) {
+TEST_P(Decoding, PrefillAndExtendLeaveTheSameStateAsSteps) {
   const auto p = problem();
   const auto inputs = make_inputs(p, Protocol::forward, 1);
   const at::NoGradGuard no_grad;
@@ -106,7 +106,7 @@ TEST_P(Decoding, PrefillAndExtendLeaveTheStateThatStepsWould) {
   }
 }
 
-TEST_P(Decoding, StatesAreTheirOwn) {
+TEST_P(Decoding, StatesAreIndependentOfEachOther) {
   const auto p = problem();
   const auto a = make_inputs(p, Protocol::forward, 1), b = make_inputs(p, Protocol::forward, 2);
   const at::NoGradGuard no_grad;
@@ -118,7 +118,7 @@ TEST_P(Decoding, StatesAreTheirOwn) {
   }
 }
 
-TEST_P(Decoding, MistakesAreNamed) {
+TEST_P(Decoding, ErrorsNameTheMistake) {
   const auto p = problem(at::kFloat, 3);
   const auto inputs = make_inputs(p, Protocol::forward, 1);
   const auto state = method->begin_decoding(p);

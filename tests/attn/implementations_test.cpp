@@ -1,5 +1,5 @@
-// How operators and methods find their implementation: who answers for a device, what is refused, and that a method looks once a
-// problem.
+// Tests of how operators and methods find their implementation: which function answers for a device, which requests are refused,
+// and that a method searches once per problem.
 #include "attn/implementations.h"
 
 #include <gtest/gtest.h>
@@ -16,10 +16,10 @@ struct Fake {
 };
 using Registry = ImplementationRegistry<Fake, ImplementationRequest>;
 
-int looked = 0;
+int searches = 0;
 
 const Fake* find_on_cpu(const ImplementationRequest& request) {
-  ++looked;
+  ++searches;
   static const Fake best{"best"};
   if (request.dtype == at::kHalf) return nullptr;
   TORCH_CHECK_VALUE(request.wanted == "auto" || request.wanted == "best", "fake_attention: no kernel '", request.wanted, "'");
@@ -35,40 +35,40 @@ ImplementationRequest request(const std::string& wanted, c10::DeviceType device 
   return {wanted, dtype, device, 64, 64};
 }
 
-TEST(Implementations, ComposedIsNoImplementation) {
+TEST(Implementations, ComposedFindsNoImplementation) {
   const Registry registry("fake_attention", find_on_cpu);
   EXPECT_EQ(registry.find(request("composed")), nullptr);
   EXPECT_EQ(registry.find(request("composed", at::kCUDA)), nullptr);
   EXPECT_EQ(registry.find(request("auto"))->name, "best");
 }
 
-TEST(Implementations, AGpuNeedsItsLibrary) {
+TEST(Implementations, GpuKernelsNeedTheirLibrary) {
   Registry registry("fake_attention", find_on_cpu);
   EXPECT_EQ(registry.find(request("auto", at::kCUDA)), nullptr);
   EXPECT_CONTAINS(message_of<c10::ValueError>([&] { registry.find(request("cuda", at::kCUDA)); }),
                   "fake_attention: kernel 'cuda' on CUDA needs libattn-cuda.so, which is not loaded");
   registry.register_gpu(at::kCUDA, find_on_gpu);
   EXPECT_EQ(registry.find(request("cuda", at::kCUDA))->name, "cuda");
-  EXPECT_EQ(registry.find(request("auto"))->name, "best");  // the CPU's is as before
+  EXPECT_EQ(registry.find(request("auto"))->name, "best");  // the answer for the CPU is not changed
   EXPECT_CONTAINS(message_of<c10::Error>([&] { registry.register_gpu(at::kCUDA, find_on_gpu); }),
                   "fake_attention: GPU kernels are registered twice");
 }
 
-TEST(Implementations, AMethodLooksOnceAProblem) {
+TEST(Implementations, AMethodSearchesOncePerProblem) {
   const Registry registry("fake_attention", find_on_cpu);
   const ImplementationResolver<Registry> resolver(registry);
-  looked = 0;
+  searches = 0;
   for (int i = 0; i < 3; ++i) {
     EXPECT_FALSE(resolver.why_unsupported("fake", request("auto")));
     EXPECT_EQ(resolver.find(request("auto"))->name, "best");
   }
-  EXPECT_EQ(looked, 1);
+  EXPECT_EQ(searches, 1);
   EXPECT_EQ(resolver.find(request("auto", at::kCPU, at::kHalf)), nullptr);
-  EXPECT_EQ(looked, 2);
+  EXPECT_EQ(searches, 2);
   auto wider = request("auto");
   wider.value_dim = 65;
   EXPECT_EQ(resolver.find(wider)->name, "best");
-  EXPECT_EQ(looked, 3);
+  EXPECT_EQ(searches, 3);
 }
 
 TEST(Implementations, RefusalsNameTheMethodAndTheReason) {
@@ -85,7 +85,7 @@ TEST(Implementations, RefusalsNameTheMethodAndTheReason) {
   EXPECT_FALSE(resolver.why_unsupported("fake", request("composed", at::kCUDA)));
 }
 
-TEST(Implementations, GpuKernelsRunOnCudaAlone) {
+TEST(Implementations, GpuKernelsRunOnCudaOnly) {
   EXPECT_TRUE(runs_gpu_kernels(at::kCUDA));
   EXPECT_FALSE(runs_gpu_kernels(at::kCPU));
 }

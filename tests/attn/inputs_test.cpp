@@ -1,4 +1,4 @@
-// A method's inputs: a range of their tokens, and the problem that they pose.
+// Tests of a method's inputs: tokens() gives views of a range of tokens, and problem_of() reads a problem from tensors and mask.
 #include "attn/inputs.h"
 
 #include <ATen/ATen.h>
@@ -7,6 +7,7 @@
 namespace attn {
 namespace {
 
+// Causal inputs [1,2,5,·] whose entries are all different.
 Inputs numbered() {
   const auto numbers = [](int64_t dim, double from) { return at::arange(from, from + 2 * 5 * double(dim)).view({1, 2, 5, dim}); };
   return {numbers(3, 0), numbers(3, 100), numbers(4, 200), {.causal = true}};
@@ -25,7 +26,7 @@ TEST(InputsOfAMethod, TokensAreViewsOfEveryTensor) {
   EXPECT_FALSE(without_k.tokens(1, 3).k.defined());
 }
 
-TEST(InputsOfAMethod, PoseTheirProblem) {
+TEST(InputsOfAMethod, GiveTheProblemOfTheirSizes) {
   auto inputs = numbered();
   auto problem = problem_of(inputs);
   EXPECT_EQ(problem.batch, 1);

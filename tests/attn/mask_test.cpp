@@ -1,4 +1,4 @@
-// Masks, and the problems that they are drawn from.
+// Tests of masks, of the problems from which they are drawn, and of the names of dtypes and protocols.
 #include "attn/mask.h"
 
 #include <ATen/ATen.h>
@@ -45,7 +45,7 @@ TEST(Mask, HidesLaterKeysWhenCausal) {
   EXPECT_FALSE((Mask{true, {}}.hidden_keys(3)));
 }
 
-TEST(Mask, SaysWhichKeysTheRowsSee) {
+TEST(Mask, VisiblePairsAreTheKeysThatTheRowsSee) {
   const auto rows = at::tensor({2, 0}, at::kLong);
   EXPECT_TRUE(at::equal(Mask{}.visible_pairs(rows, 3), at::ones({1, 1, 2, 3}, at::kBool)));
   EXPECT_TRUE(
@@ -81,7 +81,7 @@ TEST(Mask, DrawsLengthsFromTheProblem) {
   }
 }
 
-TEST(ZeroWhere, LeavesNoTraceOfWhatWasThere) {
+TEST(ZeroWhere, ReplacesEntriesAndTheirGradientsByZeros) {
   const auto x = at::tensor({1.0, std::nan(""), INFINITY, 4.0}).set_requires_grad(true);
   const auto where = at::tensor({0, 1, 1, 0}).to(at::kBool);
   const auto zeroed = zero_where(x, where);
@@ -91,7 +91,7 @@ TEST(ZeroWhere, LeavesNoTraceOfWhatWasThere) {
   EXPECT_TRUE(zero_where(x, std::nullopt).is_same(x));
 }
 
-TEST(KeyLengthDistribution, Parse) {
+TEST(KeyLengthDistribution, IsParsedFromText) {
   using Kind = KeyLengthDistribution::Kind;
   EXPECT_EQ(KeyLengthDistribution::parse("full").kind, Kind::full);
   EXPECT_TRUE(KeyLengthDistribution::parse("full").is_full());
@@ -130,7 +130,7 @@ TEST(Problem, SizesAreChecked) {
   EXPECT_NO_THROW(empty.validate());
 }
 
-TEST(Problem, Bytes) {
+TEST(Problem, BytesOfItsTensors) {
   Problem p;
   p.batch = 2;
   p.heads = 3;
@@ -148,7 +148,7 @@ TEST(Problem, Bytes) {
   EXPECT_EQ(p.query_bytes(), 2 * 3 * 5 * 11 * 2);
 }
 
-TEST(Names, OfTypesAndProtocols) {
+TEST(Names, OfDtypesAndProtocolsAreParsed) {
   for (const auto* name : {"float32", "float64", "bfloat16", "float16"}) EXPECT_EQ(dtype_name(parse_dtype(name)), name);
   EXPECT_EQ(parse_dtype("float64"), at::kDouble);
   EXPECT_EQ(parse_protocol("forward"), Protocol::forward);

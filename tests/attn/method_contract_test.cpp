@@ -1,5 +1,5 @@
-// The contract of every registered method. The tests loop over the registry, so that a new method is tested as soon as it is
-// registered.
+// Tests of the contract that every attention method must meet. They loop over the registry, so that a new method is tested as
+// soon as it is registered.
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -16,9 +16,9 @@ namespace {
 using attnbench::contains;
 using attnbench::message_of;
 
-// One position, odd lengths, a length that is no multiple of any chunk, unequal dims, dims of many sizes, cross attention, one
-// query.
-constexpr Shape kShapes[] = {{1, 1, 8, 8},       {33, 33, 16, 24},   {kLongest, kLongest, 32, 32},
+// These shapes include one position, odd lengths, a length that is not a multiple of any chunk, unequal dims, dims of many sizes,
+// cross attention and a single query.
+constexpr Shape kShapes[] = {{1, 1, 8, 8},       {33, 33, 16, 24},   {kMaxLength, kMaxLength, 32, 32},
                              {129, 129, 24, 40}, {17, 17, 1, 1},     {20, 20, 64, 64},
                              {19, 19, 80, 80},   {21, 21, 128, 128}, {7, 7, 1, 5},
                              {65, 190, 32, 16},  {190, 65, 16, 8},   {1, 50, 24, 24}};
@@ -108,8 +108,8 @@ TEST_P(MethodContract, ARowWithoutVisibleKeysGivesZeros) {
   }
 }
 
-// The numbers at a hidden position, NaN included, reach neither the output nor a gradient.
-TEST_P(MethodContract, HiddenPositionsReachNothing) {
+// The keys and values at hidden positions, even NaN, change neither the output nor a gradient.
+TEST_P(MethodContract, HiddenPositionsDoNotChangeResults) {
   const auto& [spec, dtype, masking] = GetParam();
   if (!has_key_lengths(masking)) return;
   const auto method = make_method(spec);
@@ -140,7 +140,7 @@ TEST_P(MethodContract, HiddenPositionsReachNothing) {
 TEST_P(MethodContract, ANaNReachesExactlyTheRowsThatSeeIt) {
   const auto& [spec, dtype, masking] = GetParam();
   const auto method = make_method(spec);
-  // Where the inputs decide which keys a row meets, the tests of that method say which rows a NaN reaches.
+  // Methods whose inputs decide which keys a row sees have tests of their own for the rows that a NaN reaches.
   const auto can = method->capabilities();
   if (!is_causal(masking) || !can.nan_reaches_its_rows_only || !can.steps_are_rows_of_forward) return;
   const auto problem = problem_of({150, 150, 16, 24}, dtype, masking);
@@ -165,7 +165,7 @@ TEST_P(MethodContract, ANaNReachesExactlyTheRowsThatSeeIt) {
   }
 }
 
-TEST_P(MethodContract, StridesDoNotMatter) {
+TEST_P(MethodContract, StridesDoNotChangeResults) {
   const auto& [spec, dtype, masking] = GetParam();
   const auto method = make_method(spec);
   const Shape shape{150, 150, 16, 24};
@@ -202,8 +202,9 @@ TEST_P(MethodContract, StridesDoNotMatter) {
   }
 }
 
-// The keys and values of one head for all heads and one gradient for all rows, as expand() gives them, with strides of zero.
-TEST_P(MethodContract, ExpandedInputsAreTakenAsTheyAre) {
+// All heads share the keys and values of one head, and all entries share one gradient, as expand() makes them, with strides of
+// zero.
+TEST_P(MethodContract, ExpandedInputsAgreeWithTheReference) {
   const auto& [spec, dtype, masking] = GetParam();
   const auto method = make_method(spec);
   const Shape shape{20, 20, 16, 16};
@@ -219,7 +220,7 @@ TEST_P(MethodContract, ExpandedInputsAreTakenAsTheyAre) {
   EXPECT_TRUE(agreement.within(method->error_tolerance(dtype))) << agreement.worst << ": " << agreement.max_rel_error;
 }
 
-TEST_P(MethodContract, GradientsOfSomeInputsOnly) {
+TEST_P(MethodContract, GradientsOfAnySubsetOfTheInputs) {
   const auto& [spec, dtype, masking] = GetParam();
   const auto method = make_method(spec);
   const auto problem = problem_of({33, 33, 16, 24}, dtype, masking);
@@ -241,7 +242,7 @@ TEST_P(MethodContract, GradientsOfSomeInputsOnly) {
       EXPECT_FALSE(output.requires_grad());
       continue;
     }
-    if (!output.requires_grad()) {  // a method need not depend on all of them: LSH ignores k
+    if (!output.requires_grad()) {  // a method may ignore some inputs, as LSH attention ignores k
       for (size_t i = 0; i < 3; ++i) {
         if (!((wanted >> i) & 1)) continue;
         EXPECT_TRUE((expected.value().*(kGradients[i].second)).eq(0).all().item<bool>()) << kGradients[i].first;
@@ -261,7 +262,7 @@ TEST_P(MethodContract, GradientsOfSomeInputsOnly) {
   }
 }
 
-TEST_P(MethodContract, InputsAreLeftAsTheyAre) {
+TEST_P(MethodContract, InputsAreNotChanged) {
   const auto& [spec, dtype, masking] = GetParam();
   const auto method = make_method(spec);
   const auto problem = problem_of({33, 33, 16, 24}, dtype, masking);
@@ -280,7 +281,8 @@ class EveryMethod : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Registry, EveryMethod, testing::ValuesIn(method_specs()),
                          [](const auto& tested) { return identifier(tested.param); });
 
-// Gradients against (f(x+h) − f(x−h)) / 2h for every entry of every input, independently of the reference and of autograd.
+// Compares gradients with (f(x+h) − f(x−h)) / 2h for every entry of every input. This depends neither on the reference nor on
+// autograd.
 TEST_P(EveryMethod, GradientsAgreeWithFiniteDifferences) {
   const auto method = make_method(GetParam());
   constexpr double h = 1e-5;
@@ -288,7 +290,7 @@ TEST_P(EveryMethod, GradientsAgreeWithFiniteDifferences) {
     for (const auto& shape : {Shape{5, 5, 3, 2}, Shape{4, 6, 2, 3}}) {
       SCOPED_TRACE(std::string(name_of(masking)) + " " + text_of(shape));
       const auto problem = problem_of(shape, at::kDouble, masking, 3, 1);
-      if (why_not(*method, problem, Protocol::forward_backward)) continue;
+      if (expected_refusal(*method, problem, Protocol::forward_backward)) continue;
       const auto inputs = inputs_of(problem, Protocol::forward_backward);
       const auto results = call(*method, inputs, Protocol::forward_backward);
       const at::NoGradGuard no_grad;
@@ -348,7 +350,7 @@ TEST_P(EveryMethod, RefusesWhatItDoesNotSupport) {
   EXPECT_EQ(method->why_unsupported(elsewhere, Protocol::forward), GetParam() + " does not run on xla");
 }
 
-TEST_P(EveryMethod, ArgumentsThatDisagreeAreNamed) {
+TEST_P(EveryMethod, InvalidArgumentsAreNamed) {
   const auto method = make_method(GetParam());
   const auto tensor = [](std::vector<int64_t> shape, at::ScalarType dtype = at::kFloat) { return at::ones(shape, dtype); };
   const auto q = tensor({2, 3, 5, 4}), k = tensor({2, 3, 7, 4}), v = tensor({2, 3, 7, 6}), square = tensor({2, 3, 5, 4});
@@ -411,12 +413,13 @@ TEST_P(EveryMethod, CostsArePlausible) {
   }
 }
 
-// The driver skips cases by this prediction. If it is too low, the machine runs out of memory; if it is too high, a figure lacks
-// a point.
+// The driver skips cases whose predicted peak does not fit into memory. If the prediction is too low, the machine runs out of
+// memory. If it is too high, a figure lacks a point that could have been measured.
 TEST_P(EveryMethod, PredictedPeakIsNearTheMeasured) {
   if (GetParam().find("chunk=7") != std::string::npos || GetParam().find("kernel=") != std::string::npos)
     GTEST_SKIP() << "slow, and predicted by the same formula as the method without this option";
-  const double scratch = double(2 << 20) * at::get_num_threads();  // scratch memory of kernels, whatever the size
+  const double scratch =
+      double(2 << 20) * at::get_num_threads();  // bytes of the kernels' scratch memory, which the prediction leaves out
   const auto method = make_method(GetParam());
   for (const auto masking : kMaskings) {
     for (const auto dtype : {at::kFloat, at::kBFloat16}) {
@@ -425,7 +428,7 @@ TEST_P(EveryMethod, PredictedPeakIsNearTheMeasured) {
           const auto problem = problem_of(shape, dtype, masking, 1, 4);
           if (method->why_unsupported(problem, protocol)) continue;
           const auto inputs = make_inputs(problem, protocol, 1);
-          call(*method, inputs, protocol);  // makes what a method caches at its first call
+          call(*method, inputs, protocol);  // so that what the method caches at its first call is not counted
           double peak = problem.input_bytes() + (protocol == Protocol::forward ? 0 : problem.output_bytes());
           {
             const attnbench::AllocationCounter counter;
@@ -452,7 +455,7 @@ TEST_P(EveryMethod, ReportsTheDiagnosticsThatItDeclares) {
   }
   for (const auto masking : kMaskings) {
     const auto problem = problem_of({33, 33, 16, 24}, at::kFloat, masking);
-    if (why_not(*method, problem, Protocol::forward)) continue;
+    if (expected_refusal(*method, problem, Protocol::forward)) continue;
     const auto inputs = inputs_of(problem, Protocol::forward);
     const auto wide = [](const at::Tensor& x) { return x.to(at::kDouble); };
     const Inputs in_float64{wide(inputs.q), wide(inputs.k), wide(inputs.v), inputs.mask};
@@ -462,7 +465,7 @@ TEST_P(EveryMethod, ReportsTheDiagnosticsThatItDeclares) {
   EXPECT_EQ(reported, declared);
 }
 
-TEST_P(EveryMethod, IsNamedAsItWasMade) { EXPECT_EQ(make_method(GetParam())->label(), GetParam()); }
+TEST_P(EveryMethod, LabelIsTheTextThatItWasMadeFrom) { EXPECT_EQ(make_method(GetParam())->label(), GetParam()); }
 
 }  // namespace
 }  // namespace attn

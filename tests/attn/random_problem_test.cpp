@@ -1,6 +1,7 @@
-// Methods, options, shapes, masks, dtypes and strides drawn at random, each compared with the float64 reference.
+// Compares methods with the float64 reference on random problems. Methods, options, shapes, masks, dtypes and strides are drawn
+// at random.
 //
-// Every run draws a new seed. A failure prints the command that draws its problem again:
+// Every run draws a new seed. A failure prints the variables with which this command draws the same problem again:
 //   ATTNBENCH_RANDOM_SEED=… ATTNBENCH_RANDOM_PROBLEMS=1 build/tests/attn_tests --gtest_filter='RandomProblems.*'
 #include <gtest/gtest.h>
 
@@ -20,6 +21,7 @@ uint64_t number_from_environment(const char* name, uint64_t otherwise) {
   return text ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
+// Draws random values from a seed.
 class Draw {
  public:
   explicit Draw(uint64_t seed) : generator_(seed) {}
@@ -46,7 +48,7 @@ std::string random_value(Draw& draw, const OptionSpec& option) {
   if (!option.choices.empty()) return draw.any_of(option.choices);
   if (std::holds_alternative<bool>(option.default_value)) return draw.one_in(2) ? "true" : "false";
   if (option.name == "buckets")
-    return std::to_string(2 * draw.integer(0, 80));  // even, and in part so many that they are factored
+    return std::to_string(2 * draw.integer(0, 80));  // even, and sometimes so large that buckets are factored
   if (option.name == "rounds") return std::to_string(draw.integer(1, 4));
   EXPECT_TRUE(std::holds_alternative<int64_t>(option.default_value)) << "no way to draw option " << option.name;
   return std::to_string(option.min + draw.size(150) - 1);
@@ -78,7 +80,7 @@ Problem random_problem(Draw& draw) {
   return p;
 }
 
-// The same numbers in memory of another order of the dimensions, sometimes with gaps between them.
+// Returns the same numbers in memory with another order of the dimensions, and sometimes with gaps between them.
 at::Tensor with_random_strides(Draw& draw, const at::Tensor& x) {
   std::vector<int64_t> order{0, 1, 2, 3}, back(4);
   for (size_t i = 3; i > 0; --i) std::swap(order[i], order[size_t(draw.integer(0, int64_t(i)))]);
@@ -121,7 +123,8 @@ void try_problem(uint64_t seed) {
   auto tokens = problem;
   tokens.query_len = tokens.key_len = std::min<int64_t>(problem.query_len, 100);
   tokens.causal = true;
-  tokens.value_dim = std::max<int64_t>(tokens.value_dim, 16);  // the scale of a step is its largest entry, which must not be tiny
+  tokens.value_dim =
+      std::max<int64_t>(tokens.value_dim, 16);  // errors are relative to the largest entry of a step, which must not be tiny
   tokens.key_lengths = {};
   if (method->why_unsupported(tokens, Protocol::decode)) return;
   const auto stream = make_inputs(tokens, Protocol::decode, seed);

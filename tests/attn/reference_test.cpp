@@ -1,4 +1,4 @@
-// The float64 references against attention in scalar loops, an implementation that shares nothing with them.
+// Compares the float64 references with attention in scalar loops, which share no code with them.
 #include "attn/reference.h"
 
 #include <gtest/gtest.h>
@@ -57,14 +57,14 @@ class Reference : public testing::TestWithParam<Masking> {
 INSTANTIATE_TEST_SUITE_P(Masks, Reference, testing::ValuesIn(kMaskings),
                          [](const auto& tested) { return name_of(tested.param); });
 
-TEST_P(Reference, SoftmaxIsItsDefinition) {
+TEST_P(Reference, SoftmaxAgreesWithPlainLoops) {
   for (const auto& inputs : small_inputs()) {
     const auto expected = by_loops(inputs, Kernel::softmax);
     EXPECT_LT(largest_difference(reference::softmax(inputs, at::arange(inputs.q.size(2))), expected), 1e-13);
   }
 }
 
-TEST_P(Reference, LinearIsItsDefinition) {
+TEST_P(Reference, LinearAgreesWithPlainLoops) {
   for (const auto& inputs : small_inputs()) {
     const auto expected = by_loops(inputs, Kernel::linear);
     const auto found = reference::linear(inputs, at::arange(inputs.q.size(2)), *make_feature_map("elu"), kEpsilon);
@@ -72,7 +72,7 @@ TEST_P(Reference, LinearIsItsDefinition) {
   }
 }
 
-TEST_P(Reference, MethodsReferToTheirOwnDefinition) {
+TEST_P(Reference, ReferencesOfMethodsAgreeWithPlainLoops) {
   for (const auto& [name, kernel] : {std::pair{"softmax", Kernel::softmax},
                                      {"sdpa", Kernel::softmax},
                                      {"linear", Kernel::linear},
@@ -82,15 +82,15 @@ TEST_P(Reference, MethodsReferToTheirOwnDefinition) {
     for (const auto& inputs : small_inputs()) {
       const auto expected = by_loops(inputs, kernel);
       EXPECT_LT(largest_difference(method->reference(inputs, at::arange(inputs.q.size(2))), expected), 1e-13) << name;
-      // The method itself is compared directly as well, without the reference between.
+      // The method itself is also compared with the loops directly.
       if (inputs.mask.causal && !method->capabilities().causal) continue;
       EXPECT_LT(largest_difference(method->forward(inputs), expected), 1e-12) << name;
     }
   }
 }
 
-// Rows are positions of queries, in any order.
-TEST_P(Reference, RowsAreThoseAskedFor) {
+// The requested rows may be in any order and may repeat.
+TEST_P(Reference, TheRequestedRowsAreReturned) {
   const auto inputs = inputs_of(problem_of({13, 13, 4, 7}, at::kDouble, GetParam(), 3, 2), Protocol::forward);
   const auto rows = at::tensor({12, 0, 5, 5}, at::kLong);
   for (const auto* name : {"softmax", "linear"}) {
@@ -100,7 +100,7 @@ TEST_P(Reference, RowsAreThoseAskedFor) {
   }
 }
 
-TEST_P(Reference, GradientsAreFiniteDifferences) {
+TEST_P(Reference, GradientsAgreeWithFiniteDifferences) {
   constexpr double h = 1e-6;
   for (const auto& [name, kernel] : {std::pair{"softmax", Kernel::softmax}, {"linear", Kernel::linear}}) {
     const auto inputs = inputs_of(problem_of({4, 4, 3, 2}, at::kDouble, GetParam(), 2, 1), Protocol::forward_backward);
@@ -124,8 +124,8 @@ TEST_P(Reference, GradientsAreFiniteDifferences) {
   }
 }
 
-// Logits whose exp overflows.
-TEST(ReferenceSoftmax, LargeLogits) {
+// The exp of these logits overflows.
+TEST(ReferenceSoftmax, LargeLogitsDoNotOverflow) {
   auto inputs = inputs_of(problem_of({5, 5, 3, 2}, at::kDouble, Masking::causal, 1, 1), Protocol::forward);
   inputs.q.mul_(1e3);
   inputs.k.mul_(1e3);

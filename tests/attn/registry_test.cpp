@@ -1,4 +1,4 @@
-// The registry of methods and their typed options.
+// Tests of the registry of methods and of their typed options.
 #include "attn/registry.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ std::string refusal(const Pairs& given) {
   return message_of<c10::ValueError>([&] { Options("lsh", kSpecs, given); });
 }
 
-TEST(MethodSpec, TakesNameAndOptionsApart) {
+TEST(MethodSpec, SplitsNameAndOptions) {
   const auto plain = MethodSpec::parse("linear");
   EXPECT_EQ(plain.name, "linear");
   EXPECT_TRUE(plain.options.empty());
@@ -36,7 +36,7 @@ TEST(MethodSpec, TakesNameAndOptionsApart) {
   EXPECT_EQ(MethodSpec::parse("x:a=,b=1=2:3").options, (Pairs{{"a", ""}, {"b", "1=2:3"}}));
 }
 
-TEST(MethodSpec, OtherFormsAreRefused) {
+TEST(MethodSpec, MalformedOptionsAreRefused) {
   for (const auto& [text, item] : {std::pair{"linear:", ""},
                                    {"linear:chunk", "chunk"},
                                    {"linear:=3", "=3"},
@@ -58,7 +58,7 @@ TEST(Options, DefaultsAndGivenValues) {
   EXPECT_NO_THROW(Options("lsh", kSpecs, {{"scale", "1e-3"}, {"exact", "true"}}));
 }
 
-TEST(Options, UnknownAndRepeatedOnesAreRefused) {
+TEST(Options, UnknownAndRepeatedOptionsAreRefused) {
   EXPECT_CONTAINS(refusal({{"chunks", "3"}}), "lsh: unknown option 'chunks'; known: chunk, offset, scale, exact, profile, note");
   EXPECT_CONTAINS(refusal({{"chunk", "3"}, {"chunk", "3"}}), "lsh: option 'chunk' is given twice");
   EXPECT_CONTAINS(message_of<c10::ValueError>([] {
@@ -79,14 +79,14 @@ TEST(Options, BadValuesAreRefused) {
   EXPECT_CONTAINS(refusal({{"profile", "slow"}}), "lsh: profile = 'slow', expected one of trax, fast");
 }
 
-TEST(Options, Types) {
+TEST(Options, NamesOfTypes) {
   EXPECT_EQ(option_type(int64_t{1}), "integer");
   EXPECT_EQ(option_type(1.5), "number");
   EXPECT_EQ(option_type(true), "boolean");
   EXPECT_EQ(option_type(std::string("x")), "text");
 }
 
-TEST(Registry, HasTheMethods) {
+TEST(Registry, FindsMethodsAndListsThemInOrder) {
   for (const auto* name : {"linear", "linear-einsum", "sdpa", "softmax"}) EXPECT_EQ(find_method(name).name, name);
   const auto all = methods();
   EXPECT_TRUE(std::is_sorted(all.begin(), all.end(), [](const auto* a, const auto* b) { return a->name < b->name; }));
@@ -95,7 +95,7 @@ TEST(Registry, HasTheMethods) {
 TEST(Registry, EntriesAreComplete) {
   for (const auto* entry : methods()) {
     SCOPED_TRACE(entry->name);
-    // Names must not hold the characters that separate methods, options and values, and are parts of file names.
+    // Names are parts of file names and must not contain the characters that separate methods, options and values.
     EXPECT_TRUE(std::regex_match(entry->name, std::regex("[a-z][a-z0-9.-]*")));
     EXPECT_FALSE(entry->description.empty());
     EXPECT_EQ(entry->description.find('\n'), std::string::npos);
@@ -129,7 +129,7 @@ TEST(Registry, OptionsReachTheMethod) {
                   "linear-chunked: chunk = '0', expected a whole number of at least 1");
   EXPECT_CONTAINS(message_of<c10::ValueError>([] { make_method("softmax:chunk=2"); }),
                   "softmax: unknown option 'chunk'; it has none");
-  // Two methods of one name do not share their options.
+  // Two methods with the same name have options of their own.
   const auto small = make_method("linear-chunked:chunk=1"), large = make_method("linear-chunked:chunk=1024");
   const auto problem = problem_of({1024, 1024, 8, 8}, at::kFloat, Masking::causal);
   EXPECT_LT(small->cost(problem, Protocol::forward).flops, large->cost(problem, Protocol::forward).flops);

@@ -63,7 +63,7 @@ enum class State { ready, at_barrier, at_exchange, done };
 
 void run_thread();
 
-// A stack on which one thread of a block runs.
+// A fibre: a stack on which one thread of a block runs, until it waits and control returns to the scheduler.
 class Fibre {
  public:
   Fibre() {
@@ -76,12 +76,14 @@ class Fibre {
   Fibre& operator=(const Fibre&) = delete;
   ~Fibre() { munmap(stack_, kStackBytes); }
 
+  // Prepares the stack so that enter() starts run_thread().
   void begin() {
 #ifdef ATTN_ASAN
     ASAN_UNPOISON_MEMORY_REGION(stack_ + sysconf(_SC_PAGESIZE), kStackBytes - size_t(sysconf(_SC_PAGESIZE)));
 #endif
 #ifdef ATTN_OWN_SWITCH
-    // The stack looks as if run_thread had been called: a return address, above which the stack is aligned, and six registers.
+    // attn_switch_stacks() will pop six registers and return to run_thread. The null pointer above takes the place of the return
+    // address of run_thread, so that the stack is aligned as after a call.
     auto* top = reinterpret_cast<void**>(stack_ + kStackBytes) - 1;
     *top = nullptr;
     *--top = reinterpret_cast<void*>(&run_thread);
@@ -96,7 +98,7 @@ class Fibre {
   }
   char* stack() const { return stack_; }
 
-  // Switches from the scheduler to this fibre, and returns when the fibre leaves.
+  // Switches from the scheduler to this fibre. Returns when the fibre calls leave().
   void enter() {
 #ifdef ATTN_ASAN
     void* fake = nullptr;
@@ -111,6 +113,7 @@ class Fibre {
     __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
 #endif
   }
+  // Switches from this fibre to the scheduler. `for_good` says that the thread has ended and the fibre is not entered again.
   void leave(bool for_good) {
 #ifdef ATTN_ASAN
     __sanitizer_start_switch_fiber(for_good ? nullptr : &fake_, scheduler_stack_, scheduler_stack_size_);
@@ -124,7 +127,7 @@ class Fibre {
 #endif
     arrived();
   }
-  // Called first whenever the fibre gets control.
+  // Must be called first whenever the fibre gets control; tells AddressSanitizer that stacks have changed.
   void arrived() {
 #ifdef ATTN_ASAN
     __sanitizer_finish_switch_fiber(fake_, &scheduler_stack_, &scheduler_stack_size_);
@@ -155,14 +158,14 @@ struct Copy {
 struct Thread {
   Place place;
   State state = State::ready;
-  std::vector<Copy> copies;                // begun since the last group ended
-  std::deque<std::vector<Copy>> groups{};  // that the thread has not waited for
-  unsigned mask = 0;                       // of the exchange in which the thread waits
-  unsigned exchanges = 0;                  // completed; the parity chooses the buffer of the next one
+  std::vector<Copy> copies;                // copies since the last group ended
+  std::deque<std::vector<Copy>> groups{};  // groups that the thread has not waited for
+  unsigned mask = 0;                       // the mask of the exchange in which the thread waits
+  unsigned exchanges = 0;                  // exchanges begun so far; the parity chooses the buffer of the next one
 };
 
 struct Warp {
-  unsigned arrived = 0;
+  unsigned arrived = 0;  // the lanes that wait in an exchange, as bits
   alignas(16) char given[2][kWarp * kMaxExchanged];
 };
 
@@ -217,7 +220,8 @@ class Block {
     auto& mine = thread();
     auto& warp = warps_[current_ / kWarp];
     const unsigned lane = current_ % kWarp;
-    if ((mask >> lane & 1) == 0) throw std::runtime_error("a lane that is not in the mask of its exchange");
+    if ((mask >> lane & 1) == 0)
+      throw std::runtime_error("a lane exchanges values with a mask that does not contain the lane itself");
     char* given = warp.given[mine.exchanges++ % 2];
     if (bytes > 0) std::memcpy(given + lane * kMaxExchanged, value, bytes);
     warp.arrived |= 1u << lane;
@@ -245,7 +249,7 @@ class Block {
  private:
   Thread& thread() { return threads_[current_]; }
 
-  // Lets threads continue whose barrier or exchange is complete. Returns whether there were any.
+  // Makes those threads ready whose barrier or exchange is complete. Returns whether there were any.
   bool release() {
     bool any = false;
     for (size_t w = 0; w < warps_.size(); ++w) {
@@ -253,7 +257,7 @@ class Block {
       const auto end = std::min(threads_.size(), (w + 1) * kWarp);
       for (size_t t = w * kWarp; t < end; ++t) {
         if (threads_[t].state != State::at_exchange) continue;
-        // A mask may name lanes that the warp does not have. The others do not wait for them.
+        // The last warp may have fewer lanes than its mask names. Lanes that do not exist are not waited for.
         unsigned expected = threads_[t].mask;
         for (unsigned l = 0; l < kWarp; ++l)
           if (w * kWarp + l >= end) expected &= ~(1u << l);
@@ -322,7 +326,7 @@ void run_grid(dim3 grid, dim3 size, size_t shared_bytes, const std::function<voi
   for (unsigned z = 0; z < grid.z; ++z)
     for (unsigned y = 0; y < grid.y; ++y)
       for (unsigned x = 0; x < grid.x; ++x) {
-        // Allocated for each block, so that a sanitizer sees accesses beyond its end.
+        // Shared memory is allocated for each block, so that AddressSanitizer finds accesses beyond its end.
         void* memory = nullptr;
         if (posix_memalign(&memory, 128, std::max<size_t>(shared_bytes, 1)) != 0) throw std::bad_alloc();
         const std::unique_ptr<char, decltype(&std::free)> shared(static_cast<char*>(memory), &std::free);

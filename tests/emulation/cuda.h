@@ -1,12 +1,12 @@
-// Runs CUDA kernels on the CPU, so that tests without a GPU execute the kernels' own source. attn/cuda/device.h includes this
-// header in the place of the CUDA toolkit. Blocks run one after another; the threads of a block are fibres that switch where they
+// Runs CUDA kernels on the CPU, so that machines without a GPU can test the kernels' own source. attn/cuda/device.h includes this
+// header instead of the CUDA toolkit. Blocks run one after another. The threads of a block are fibres, which switch where they
 // wait for each other.
 //
-// Kernels can use threadIdx, blockIdx, blockDim and gridDim; __syncthreads and __syncwarp; the shuffles and votes of whole or
-// partial warps; atomics; and shared memory, which is filled with 0xCD before each block and ends exactly at the size that was
-// asked for. A barrier that some threads never reach is an error that says which threads wait where. Threads run in the order
-// that set_thread_order() sets: a missing barrier gives wrong results in one order or another, so tests run several. Races that
-// no such order brings out are not found.
+// Kernels can use threadIdx, blockIdx, blockDim and gridDim; __syncthreads and __syncwarp; shuffles and votes of whole or partial
+// warps; atomics; and shared memory, which is filled with 0xCD before each block and has exactly the requested size. If some
+// threads never reach a barrier, the error says how many threads wait where. Threads run in the order that set_thread_order()
+// sets. A missing barrier gives wrong results in one order or another, so tests run several orders. Races that show in none of
+// these orders are not found.
 #pragma once
 
 #include <cmath>
@@ -40,43 +40,48 @@ struct uint4 {
 
 namespace attn::emulation {
 
-// How many multiprocessors the emulated GPU claims to have. It runs one block after another nevertheless.
+// The number of multiprocessors that the emulated GPU reports. Blocks run one after another whatever this number is.
 int64_t multiprocessors();
 void set_multiprocessors(int64_t count);
-// The fewest positions in a split of linear attention: so few that tests split short sequences.
+// The minimum number of positions in a split of linear attention. It is small, so that tests split short sequences.
 constexpr int64_t kMinSplit = 64;
-// Takes the place of CUB's radix sort.
+// Sorts `count` keys by their lowest `bits` bits, in place of CUB's radix sort.
 void sort_by_lowest_bits(const uint64_t* keys, uint64_t* sorted, int64_t count, int bits);
 
 enum class ThreadOrder { forward, backward, shuffled };
-// Sets the order of threads in the kernels that run from now on.
+// Sets the order in which the threads of a block run, in all kernels that run from now on. `seed` is used by `shuffled`.
 void set_thread_order(ThreadOrder order, uint64_t seed = 0);
 
-// Runs `thread` once for each thread of each block. Throws std::runtime_error when threads wait for others that never come.
+// Runs `thread` once for each thread of each block. Throws std::runtime_error when threads wait for others that never arrive. The
+// functions below may be called only from within `thread`.
 void run_grid(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& thread);
 
+// Where the current thread is in the grid.
 struct Place {
   dim3 thread, block, grid_size, block_size;
 };
 const Place& place();
-char* shared_bytes();
-void wait_for_block();
+char* shared_bytes();   // the shared memory of the current block
+void wait_for_block();  // __syncthreads()
 constexpr size_t kMaxExchanged = 64;
-// Each lane of `mask` gives `bytes` bytes. The result holds what all lanes gave, lane l's bytes at l·kMaxExchanged; it is valid
-// until the lane's next exchange but one.
+// Exchanges values among the lanes of a warp that are in `mask`. Each lane gives `bytes` bytes, at most kMaxExchanged. The result
+// holds the bytes of lane l at l·kMaxExchanged. It stays valid during the lane's next exchange, and is overwritten by the one
+// after that.
 const char* exchange(unsigned mask, const void* value, size_t bytes);
 
-// Asynchronous copies of the current thread. They are made when the thread waits for them, so that a kernel that reads too early
-// does not find the data. A null `from` stands for zeros.
+// Asynchronous copies by the current thread. A copy is made only when the thread waits for it, so that a kernel that reads too
+// early does not find the data. If `from` is null, zeros are written.
 void copy_later(void* to, const void* from, size_t bytes);
 void end_copy_group();
 void wait_for_copies(size_t groups_left);
 
+// The value that a lane gave in an exchange.
 template <class T>
 const T& given_by(const char* exchanged, unsigned lane) {
   return *reinterpret_cast<const T*>(exchanged + lane * kMaxExchanged);
 }
 
+// The number of the current thread within its warp.
 inline unsigned lane() {
   const auto& p = place();
   return (p.thread.x + p.block_size.x * (p.thread.y + p.block_size.y * p.thread.z)) % 32;
@@ -123,7 +128,7 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
 inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) == mask; }
 
-// Threads run one at a time, so plain operations are atomic.
+// Only one thread runs at a time, so plain operations are atomic.
 template <class T>
 T atomicAdd(T* to, std::type_identity_t<T> value) {
   const T before = *to;

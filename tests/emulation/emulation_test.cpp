@@ -1,4 +1,4 @@
-// Tests of the emulation itself: it provides what CUDA kernels rely on, and detects what they must not do.
+// Tests of the emulation itself: it provides the functions that CUDA kernels use, and detects missing barriers and deadlocks.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -48,7 +48,7 @@ TEST(CudaEmulation, BarriersOrderSharedMemory) {
   }
 }
 
-TEST(CudaEmulation, AMissingBarrierShowsInOneOrderOrAnother) {
+TEST(CudaEmulation, AMissingBarrierGivesWrongResultsInSomeOrder) {
   bool right = true;
   for (const auto order : kOrders) {
     set_thread_order(order, 3);
@@ -94,7 +94,7 @@ TEST(CudaEmulation, ShufflesAndVotes) {
   }
 }
 
-TEST(CudaEmulation, CopiesAreThereWhenWaitedForAndNotBefore) {
+TEST(CudaEmulation, AsynchronousCopiesAreMadeWhenWaitedForAndNotBefore) {
   set_thread_order(ThreadOrder::forward);
   const std::vector<float> from{1, 2, 3, 4, 5, 6, 7, 8};
   run_grid(1, 1, 48, [&] {
@@ -126,7 +126,7 @@ TEST(CudaEmulation, ElementsRoundToNearestEven) {
   EXPECT_TRUE(std::isnan(to_float(from_float<Half>(NAN))));
 }
 
-// Multiplies a [16,K] and b [K,8], both stored by rows and by columns.
+// Multiplies a [16,K] and b [K,8] twice, once stored by rows and once by columns, and compares the results with a plain product.
 template <class E, Precision kPrecision>
 void check_product(double tolerance) {
   using F = Fragments<E, kPrecision>;
@@ -160,7 +160,7 @@ void check_product(double tolerance) {
     }
   }
 }
-TEST(MatrixFragments, MultiplyAsMatricesDo) {
+TEST(MatrixFragments, MultiplyAgreesWithAPlainProduct) {
   check_product<BFloat16, Precision::half_precision>(1e-5);
   check_product<Half, Precision::half_precision>(1e-5);
   check_product<float, Precision::tf32>(1e-2);

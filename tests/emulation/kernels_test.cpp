@@ -1,5 +1,5 @@
-// Tests of the CUDA kernels beyond the contract of every method: every dimension that they are compiled for, lengths around their
-// chunks, numbers of splits, orders of threads, and buckets that are exactly those of float64.
+// Tests of the CUDA kernels beyond the contract of every method. They cover every dimension that the kernels are compiled for,
+// lengths around the chunk size, numbers of splits, and orders of threads, and check that buckets are exactly those of float64.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace attn::cuda {
 namespace {
 
-// Compares forward and backward with the reference, where the method supports the problem.
+// Compares the forward and the backward pass with the reference. Does nothing if the method does not support the problem.
 void check(const std::string& spec, at::ScalarType dtype, const Shape& shape, Masking masking, int64_t batch = 2,
            int64_t heads = 2) {
   SCOPED_TRACE(spec + " " + dtype_name(dtype) + " " + text_of(shape) + " " + name_of(masking));
@@ -40,7 +40,7 @@ TEST_P(EmulatedKernels, EveryDimension) {
       check(GetParam(), dtype, shape, Masking::causal_and_key_lengths, 2, 1);
 }
 
-TEST_P(EmulatedKernels, LengthsThatEndAnywhere) {
+TEST_P(EmulatedKernels, LengthsAroundTheChunkSize) {
   for (const auto dtype : kDtypes)
     for (const int64_t length : {1, 15, 16, 17, 63, 64, 65, 129}) {
       check(GetParam(), dtype, {length, length, 16, 16}, Masking::causal, 1, 1);
@@ -69,13 +69,14 @@ TEST_P(EmulatedKernels, EveryOrderOfThreads) {
   emulation::set_thread_order(emulation::ThreadOrder::forward);
 }
 
-TEST(EmulatedLinear, EveryMap) {
+TEST(EmulatedLinear, EveryFeatureMap) {
   for (const auto* spec : {"linear:kernel=cuda", "linear-elu0.1:kernel=cuda", "linear-elu0.1:kernel=cuda-plain"})
     for (const auto dtype : kDtypes) check(spec, dtype, {100, 100, 16, 32}, Masking::causal);
 }
 
 TEST(EmulatedLinear, StepsOfEveryDimension) {
-  // Few columns for one warp, more columns than a block's warps take at once, and more rows than a lane loads at once.
+  // These include few columns for one warp, more columns than a block's warps process at once, and more rows than a lane loads at
+  // once.
   for (const auto& [head_dim, value_dim] : {std::pair(64, 64), {8, 5}, {130, 24}, {20, 520}})
     for (const auto dtype : kDtypes) {
       SCOPED_TRACE(std::string(dtype_name(dtype)) + " " + std::to_string(head_dim) + " " + std::to_string(value_dim));
@@ -104,8 +105,8 @@ TEST(EmulatedLsh, ANaNReachesTheRowsThatSeeIt) {
 TEST(EmulatedLsh, BucketsAreThoseOfFloat64) {
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
     const auto rotations = draw_rotations(8, 2, 64, 5, at::kCPU);
-    // Vectors are moved to where the products with the two best directions of the first round are almost equal, so that rounding
-    // decides in float32.
+    // Vectors are moved so that their products with the two best directions of the first round are almost equal. In float32,
+    // rounding would decide between them.
     auto x = inputs_of(problem_of({1000, 1000, 8, 8}, dtype, Masking::none), Protocol::forward).q.to(at::kDouble);
     const auto directions = rotations.to(at::kDouble).select(1, 0);  // [D, buckets / 2]
     const auto products = at::matmul(x, directions);

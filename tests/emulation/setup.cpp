@@ -1,4 +1,4 @@
-// Fills memory that nobody has written with NaN, so that kernels that read it fail.
+// Makes LibTorch fill new tensors with NaN, so that tests of kernels that read memory before it is written fail.
 #include <ATen/Context.h>
 
 namespace {

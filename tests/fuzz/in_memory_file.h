@@ -1,4 +1,4 @@
-// A file in memory, for functions that read files by their path.
+// A file that exists only in memory and has a path, for functions that read files by their path.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-// Reads any text as a method with its options. It must give the method or throw a c10::ValueError.
+// Fuzzes the parsing of a method and its options. For any text, make_method() must return a method or throw a c10::ValueError.
 #include <c10/util/Exception.h>
 
 #include <string>

@@ -1,5 +1,5 @@
-// Reads any bytes as records.jsonl. It must throw a UsageError or give records, which stay the same when they are written and
-// read again, and can be shown and analysed.
+// Fuzzes the reading of records.jsonl. For any bytes, read_records() must throw a UsageError or return records. These must stay
+// the same when they are written and read again, and it must be possible to print and to analyse them.
 #include "harness/analysis/analysis.h"
 #include "harness/cli/record_table.h"
 #include "harness/records/result_folder.h"

@@ -1,5 +1,7 @@
-// Replaces libFuzzer where the compiler has none: runs the corpus and a fixed number of random changes to it.
-//   smoke CORPUS_FOLDER CHANGES
+// Replaces libFuzzer for compilers without it: runs a fuzz target on every file of its corpus, and on a fixed number of randomly
+// changed files.
+//
+//   fuzz_smoke_TARGET CORPUS_FOLDER CHANGES
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +17,7 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
+// Returns the bytes after one to four random changes.
 Bytes changed(Bytes bytes, const std::vector<Bytes>& corpus, std::mt19937_64& random) {
   const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
   const auto place = [&] { return bytes.begin() + std::ptrdiff_t(below(bytes.size() + 1)); };
@@ -54,7 +57,7 @@ int main(int argc, char** argv) {
     std::ifstream file(entry.path(), std::ios::binary);
     corpus.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
   }
-  if (corpus.empty()) return std::fprintf(stderr, "%s: empty\n", argv[1]), 2;
+  if (corpus.empty()) return std::fprintf(stderr, "%s: the corpus folder contains no files\n", argv[1]), 2;
   for (const auto& bytes : corpus) LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
   std::mt19937_64 random(1);
   for (long i = std::atol(argv[2]); i > 0; --i) {

@@ -1,4 +1,4 @@
-// Reads any text as a sweep file. It must give the cases or throw a UsageError.
+// Fuzzes the reading of sweep files. For any text, SweepFile must give the cases or throw a UsageError.
 #include "harness/sweep/sweep_file.h"
 #include "harness/text/errors.h"
 #include "tests/fuzz/in_memory_file.h"

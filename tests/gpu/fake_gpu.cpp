@@ -1,6 +1,6 @@
-// A GPU module for tests on machines without a GPU: its tensors lie in main memory, and its clock shows half of the host's time.
-// ATTNBENCH_FAKE_GPU names what is wrong with it: absent, poisoned (every timed call ends in an error, and the process aborts
-// when static objects are destroyed), out-of-memory, or slow-ceilings; name=NAME changes its name.
+// A GPU module for tests on machines without a GPU. Its tensors lie in main memory, and its clock shows half of the host's time.
+// The environment variable ATTNBENCH_FAKE_GPU chooses a fault: absent, poisoned (every timed call throws an error, and the
+// process aborts when it exits), out-of-memory, or slow-ceilings. name=NAME gives it another name.
 #include <ATen/ATen.h>
 
 #include <chrono>
@@ -20,7 +20,7 @@ std::string fault() {
   const char* const text = std::getenv("ATTNBENCH_FAKE_GPU");
   return text ? text : "";
 }
-std::string name() { return fault().starts_with("name=") ? fault().substr(5) : "a GPU that is none"; }
+std::string name() { return fault().starts_with("name=") ? fault().substr(5) : "a fake GPU"; }
 
 class FakeMeter final : public MemoryMeter {
  public:
@@ -52,7 +52,7 @@ class FakeGpu final : public Device {
   std::function<void()> make_cache_flush() override {
     return [] {};
   }
-  // There is no graph to record, so the work is run at once, and a replay only takes some microseconds.
+  // There is no graph to record, so the work runs once here, and a replay only waits for 20 microseconds.
   std::function<void()> capture(const std::function<void()>& work) override {
     work();
     return [] {

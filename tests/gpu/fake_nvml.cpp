@@ -1,4 +1,4 @@
-// A library in place of NVML for tests: it has one GPU, at 00000000:3B:00.0, whose clock falls with each reading.
+// A fake NVML library for tests. It has one GPU, at 00000000:3B:00.0, whose clock falls by 100 MHz with each reading.
 #include <cstdio>
 #include <cstring>
 

@@ -1,8 +1,8 @@
-"""What the harness adds: its recorded median of sdpa beside the same call timed by hand.
+"""Measures the overhead of the harness: compares its median time of sdpa with a plain loop.
 
-Processes of both kinds alternate in random order, so that a machine whose speed drifts is fair to
-both. Prints the ratio of the medians with its interval, and what a case costs besides the work it
-measures.
+Processes of both kinds run in random order, so that a drift of the machine's speed affects both
+alike. Prints the ratio of the medians with its 95 % interval, and the time that a case takes beside
+its measurements.
 
 Usage: python tests/overhead/compare.py [--length 2048] [--processes 12]
 """
@@ -17,12 +17,14 @@ from pathlib import Path
 BUILD = Path(__file__).resolve().parents[2] / "build"
 
 
-def by_hand(length: int, calls: int, threads: int) -> float:
+def time_by_hand(length: int, calls: int, threads: int) -> float:
+    """Returns the median time of a call in milliseconds, timed by hand_loop."""
     command = [BUILD / "tests/hand_loop", str(length), str(calls), str(threads)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def by_harness(length: int, calls: int, threads: int) -> dict:
+def record_of_harness(length: int, calls: int, threads: int) -> dict:
+    """Returns the record of the same calls, measured by attnbench."""
     command = [BUILD / "attnbench", "measure", "sdpa", "--query-len", str(length), "--format=json"]
     command += ["--threads", str(threads), "--min-samples", str(calls), "--time-budget-s", "0"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -37,15 +39,15 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=12)
     options = parser.parse_args()
     arguments = (options.length, options.calls, options.threads)
-    hand, harness, besides = [], [], []
+    hand, harness, overhead_s = [], [], []
     for _ in range(options.processes):
         for kind in random.sample(["hand", "harness"], 2):
             if kind == "hand":
-                hand.append(by_hand(*arguments))
+                hand.append(time_by_hand(*arguments))
             else:
-                record = by_harness(*arguments)
+                record = record_of_harness(*arguments)
                 harness.append(record["time_median_ms"])
-                besides.append(record["worker_s"] - record["measured_s"])
+                overhead_s.append(record["worker_s"] - record["measured_s"])
     ratios = [
         statistics.median(random.choices(harness, k=len(harness)))
         / statistics.median(random.choices(hand, k=len(hand)))
@@ -53,11 +55,14 @@ def main() -> None:
     ]
     cuts = statistics.quantiles(ratios, n=40)
     ratio = statistics.median(harness) / statistics.median(hand)
-    print(f"sdpa, N = {options.length}, {options.threads} threads, {options.processes} processes a side")
+    print(
+        f"sdpa, N = {options.length}, {options.threads} threads, "
+        f"{options.processes} processes per side"
+    )
     print(f"  by hand     {statistics.median(hand):.3f} ms")
     print(f"  recorded    {statistics.median(harness):.3f} ms")
     print(f"  ratio       {ratio:.4f}  (95 % interval {cuts[0]:.4f} to {cuts[-1]:.4f})")
-    print(f"  a case costs {statistics.median(besides):.2f} s besides the work it measures")
+    print(f"  a case takes {statistics.median(overhead_s):.2f} s beside its measurements")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-// sdpa timed by hand: the operator in a loop between two clock reads, nothing of the harness. Prints the median of a call in
-// milliseconds. compare.py sets it beside what the harness records.
+// Times sdpa by hand, without the harness: each call in a loop is timed by two clock reads. Prints the median time of a call in
+// milliseconds, which compare.py compares with the median that the harness records.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>

@@ -5,7 +5,7 @@ import os
 import pytest
 from conftest import records_in, small, strict_json, write_sweep
 
-NAME = "a GPU that is none"
+NAME = "a fake GPU"
 
 
 @pytest.fixture

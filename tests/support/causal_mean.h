@@ -1,4 +1,5 @@
-// A method for tests that decodes: every token gets the mean of the values up to its own. Its flaws are ways to do that wrong.
+// A method for tests that can decode: the output of a token is the mean of the values up to and including its own. Each flaw is a
+// way in which the method is wrong, so that tests can check that the worker detects it.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,13 +16,14 @@ namespace attn {
 
 class MeanState : public DecodingState {
  public:
-  at::Tensor sum, count;                 // [B,H,1,M], [1]
-  std::vector<at::Tensor> told, untold;  // what flaws keep besides: in tensors(), and not
+  at::Tensor sum, count;  // [B,H,1,M], int64 [1]
+  // Tensors that flaws hold besides. tensors() returns the reported ones only.
+  std::vector<at::Tensor> reported, unreported;
 
  protected:
   std::vector<at::Tensor> tensors() const override {
     std::vector<at::Tensor> all = {sum, count};
-    all.insert(all.end(), told.begin(), told.end());
+    all.insert(all.end(), reported.begin(), reported.end());
     return all;
   }
 };
@@ -30,22 +32,22 @@ class CausalMean : public AttentionMethod {
  public:
   enum class Flaw {
     none,
-    larger_state,      // the state is larger than its formula says
-    keeps_more,        // the state keeps more memory in use than it says
-    keeps_the_inputs,  // the same, by views of the inputs
-    wrong_step,        // every step is wrong
-    wrong_late_step,   // steps are wrong beyond the small check's positions
-    wrong_extend,      // extend() is wrong for more than the small check's 300 tokens
-    nan_step,
-    wrong_prefill,
-    prefill_keeps_more,
-    throws_in_step,
-    approximates,  // approximates twice the mean
-    unknown_diagnostic
+    larger_state,        // the state is larger than its formula says
+    keeps_more,          // the state keeps more memory in use than tensors() reports
+    keeps_the_inputs,    // the same, by holding views of the inputs
+    wrong_step,          // every step is wrong
+    wrong_late_step,     // steps are wrong at positions that the small check does not reach
+    wrong_extend,        // extend() is wrong for more tokens than the small check takes in
+    nan_step,            // every step gives NaN
+    wrong_prefill,       // the output of prefill() is wrong
+    prefill_keeps_more,  // as keeps_more, but only after prefill()
+    throws_in_step,      // every step throws
+    approximates,        // not a flaw: approximated() is twice the mean, and diagnostics() reports a number
+    unknown_diagnostic   // diagnostics() reports a number that diagnostic_specs() does not declare
   };
   explicit CausalMean(Flaw flaw) : flaw_(flaw) {}
 
-  int64_t steps = 0;  // steps made by this object
+  int64_t steps = 0;  // how many steps this object has computed
 
   Capabilities capabilities() const override {
     Capabilities can;
@@ -67,7 +69,9 @@ class CausalMean : public AttentionMethod {
     if (flaw_ != Flaw::approximates) return std::nullopt;
     return 2 * reference(inputs, rows);
   }
-  std::vector<DiagnosticSpec> diagnostic_specs() const override { return {{"last_row", "", "last row that was asked for"}}; }
+  std::vector<DiagnosticSpec> diagnostic_specs() const override {
+    return {{"last_row", "", "largest position among the requested rows"}};
+  }
   std::vector<std::pair<std::string, double>> diagnostics(const Inputs& inputs, const at::Tensor& rows) const override {
     TORCH_CHECK(inputs.q.scalar_type() == at::kDouble);
     if (flaw_ == Flaw::approximates) return {{"last_row", double(rows.max().item<int64_t>())}};
@@ -84,8 +88,8 @@ class CausalMean : public AttentionMethod {
     auto state = std::make_unique<MeanState>();
     state->sum = at::zeros({p.batch, p.heads, 1, p.value_dim}, p.dtype);
     state->count = at::zeros({1}, at::kLong);
-    if (flaw_ == Flaw::larger_state) state->told.push_back(at::zeros({3}, at::kFloat));
-    if (flaw_ == Flaw::keeps_more) state->untold.push_back(at::zeros({1000}, at::kFloat));
+    if (flaw_ == Flaw::larger_state) state->reported.push_back(at::zeros({3}, at::kFloat));
+    if (flaw_ == Flaw::keeps_more) state->unreported.push_back(at::zeros({1000}, at::kFloat));
     return state;
   }
   void absorb(DecodingState& state, const Inputs& tokens) override {
@@ -93,7 +97,7 @@ class CausalMean : public AttentionMethod {
     const auto& v = tokens.v;
     mean.sum.add_(v.sum(2, /*keepdim=*/true));
     mean.count.add_(v.size(2));
-    if (flaw_ == Flaw::keeps_the_inputs) mean.untold.push_back(tokens.q);
+    if (flaw_ == Flaw::keeps_the_inputs) mean.unreported.push_back(tokens.q);
     if (flaw_ == Flaw::wrong_extend && v.size(2) > 300) mean.sum.mul_(1.1);
   }
   at::Tensor decode(DecodingState& state, const Inputs& token) override {
@@ -107,7 +111,7 @@ class CausalMean : public AttentionMethod {
     return flaw_ == Flaw::nan_step ? output / 0. * 0. : output;
   }
   at::Tensor fill(DecodingState& state, const Inputs& tokens) override {
-    if (flaw_ == Flaw::prefill_keeps_more) static_cast<MeanState&>(state).untold.push_back(at::zeros({1000}, at::kFloat));
+    if (flaw_ == Flaw::prefill_keeps_more) static_cast<MeanState&>(state).unreported.push_back(at::zeros({1000}, at::kFloat));
     const auto output = AttentionMethod::fill(state, tokens);
     return flaw_ == Flaw::wrong_prefill ? output * 1.01 : output;
   }
@@ -120,7 +124,7 @@ class CausalMean : public AttentionMethod {
   Flaw flaw_;
 };
 
-// Registers it under a name for the lifetime of the program.
+// Registers CausalMean under a name for the lifetime of the program.
 struct RegisterCausalMean {
   RegisterCausalMean(const char* name, CausalMean::Flaw flaw) {
     RegisterMethod({name, "the mean of the values so far", "O(N)", "O(1)", {}, [flaw](const Options&) {

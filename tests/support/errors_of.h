@@ -1,4 +1,4 @@
-// Looks at the message of the exception that a call throws.
+// Helpers for tests of the messages of exceptions.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 namespace attnbench {
 
-// The message. Fails the test when `call` throws nothing, or an exception of another type.
+// Returns the message of the Error that `call` throws. Fails the test when `call` throws nothing or an exception of another type.
 template <class Error, class Call>
 std::string message_of(Call&& call) {
   try {
@@ -16,7 +16,7 @@ std::string message_of(Call&& call) {
   } catch (const Error& error) {
     return error.what();
   } catch (const std::exception& error) {
-    ADD_FAILURE() << "another exception: " << error.what();
+    ADD_FAILURE() << "an exception of another type was thrown: " << error.what();
     return "";
   }
   ADD_FAILURE() << "nothing was thrown";

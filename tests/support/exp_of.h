@@ -1,4 +1,4 @@
-// Calls the kernels' exp of each instruction set on `count` numbers, a multiple of 16.
+// Write exp(x) of `count` float32 numbers to `to`, by the vector exp of an instruction set. `count` is a multiple of 16.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What tests of methods share: the methods, masks and problems that they loop over, and short ways to call the worker's parts.
+// Helpers that tests of methods share: the methods, masks and problems that they loop over, and short functions that call parts
+// of the worker.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -26,11 +27,12 @@ using attnbench::restrict_gradient;
 using attnbench::Results;
 using attnbench::Selection;
 
-// The inputs of a protocol, and a call of it.
+// Makes the inputs of a protocol.
 inline CallInputs make_inputs(const Problem& problem, Protocol protocol, uint64_t seed,
                               attnbench::InputDistribution distribution = attnbench::InputDistribution::normal) {
   return attnbench::find_protocol(protocol_name(protocol)).make_inputs(problem, seed, distribution);
 }
+// Calls a method once as the protocol does.
 inline Results call(AttentionMethod& method, const CallInputs& inputs, Protocol protocol) {
   return attnbench::find_protocol(protocol_name(protocol)).call(method, inputs);
 }
@@ -43,11 +45,11 @@ inline bool has_own_kernels(const std::string& spec) {
   return false;
 }
 
-// Every registered method, and values of options that take another path. Methods that tests register have names that begin with
-// "test-".
+// Every registered method with its default options, and methods with options that take another path through the code. Methods
+// that tests register have names that begin with "test-"; they are left out.
 inline std::vector<std::string> method_specs() {
   std::vector<std::string> specs;
-#ifdef ATTN_CUDA_EMULATION  // the methods that have CUDA kernels, with these
+#ifdef ATTN_CUDA_EMULATION  // only the methods that have CUDA kernels, with options that choose these kernels
   for (const auto* spec :
        {"linear:kernel=cuda", "linear:kernel=cuda-tf32", "linear:kernel=cuda-plain",
         "lsh:rounds=1,chunk=64,buckets=4,kernel=cuda", "lsh:rounds=2,chunk=64,buckets=132,profile=fast-transformers,kernel=cuda"})
@@ -56,13 +58,14 @@ inline std::vector<std::string> method_specs() {
 #endif
   for (const auto* entry : methods())
     if (!entry->name.starts_with("test-")) specs.push_back(entry->name);
-  // Many chunks of which the last is partial, a projection shorter than the keys, few random features, factored buckets.
+  // These options give many chunks of which the last is partial, a projection that is shorter than the keys, few random features,
+  // and factored buckets.
   for (const auto* spec :
        {"linear-chunked:chunk=7", "favor:chunk=7,features=16,kernel=composed", "rff:chunk=7,seed=5", "linformer:rank=8",
         "lsh:rounds=2,chunk=8,buckets=16", "lsh:rounds=2,chunk=8,profile=fast-transformers", "lsh:rounds=1,chunk=16,buckets=132",
         "lsh-composed:rounds=2,chunk=8,buckets=16", "lsh-composed:rounds=2,chunk=8,profile=fast-transformers"})
     specs.push_back(spec);
-  // The kernels of the instruction sets that are not chosen on this machine.
+  // The kernels of the instruction sets that kernel=auto does not choose on this machine.
   for (const auto set : cpu::available_instruction_sets()) {
     if (set == cpu::available_instruction_sets().back()) break;
     for (const std::string name : {"linear:", "linear-elu0.1:", "taylor:", "polynomial-2:", "favor:features=24,",
@@ -70,20 +73,20 @@ inline std::vector<std::string> method_specs() {
       specs.push_back(name + "kernel=" + cpu::name_of(set));
   }
 #ifdef __SANITIZE_ADDRESS__
-  // LibTorch is not instrumented, so a sanitizer sees nothing in a method that is composed of its operators. lsh-1, lsh-4 and
-  // lsh-8 run the kernels of lsh.
+  // LibTorch is not instrumented, so a sanitizer finds nothing in methods that are composed of its operators; they are left out.
+  // lsh-1, lsh-4 and lsh-8 are left out because they run the same kernels as lsh.
   std::erase_if(specs, [](const auto& spec) { return !has_own_kernels(spec) || spec.starts_with("lsh-"); });
 #endif
   return specs;
 }
 
 #ifdef ATTN_CUDA_EMULATION
-constexpr int64_t kLongest = 140;  // emulation is slow
+constexpr int64_t kMaxLength = 140;  // emulation is slow
 #else
-constexpr int64_t kLongest = 300;
+constexpr int64_t kMaxLength = 300;
 #endif
 
-// The dtypes that contracts are checked in. float16 is refused except on CUDA.
+// The dtypes in which the contract of methods is checked. Methods refuse float16 except on CUDA.
 constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf};
 
 enum class Masking { none, causal, key_lengths, causal_and_key_lengths };
@@ -96,7 +99,7 @@ inline const char* name_of(Masking masking) {
 inline bool is_causal(Masking m) { return m == Masking::causal || m == Masking::causal_and_key_lengths; }
 inline bool has_key_lengths(Masking m) { return m == Masking::key_lengths || m == Masking::causal_and_key_lengths; }
 
-// The text as a part of a test's name.
+// Replaces the characters that cannot be part of a test's name.
 inline std::string identifier(std::string text) {
   for (auto& c : text)
     if (!isalnum(static_cast<unsigned char>(c))) c = '_';
@@ -126,8 +129,9 @@ inline Problem problem_of(const Shape& shape, at::ScalarType dtype, Masking mask
   return p;
 }
 
-// Inputs whose first batch entry has no visible key if there are key lengths, whose second one has two thirds of the keys, and
-// whose others have any number. The problem may be an invalid one, causal with unequal lengths, to see that it is refused.
+// Makes inputs. If the problem has key lengths, the first batch entry has no visible key, the second has two thirds of the keys,
+// and the others have a random number of them. The problem may be causal with unequal lengths, which is invalid, so that tests
+// can check that methods refuse it.
 inline CallInputs inputs_of(Problem problem, Protocol protocol, uint64_t seed = 1) {
   const bool causal = std::exchange(problem.causal, false);
   auto inputs = make_inputs(problem, protocol, seed);
@@ -139,22 +143,23 @@ inline CallInputs inputs_of(Problem problem, Protocol protocol, uint64_t seed = 
   return inputs;
 }
 
-// In one dimension the weights of taylor are 2 or 0. A row whose weights are all 0 is divided by ε alone. Its gradients are as
-// large as 1/ε and cancel in a sum over all rows, which loses as many digits.
+// Whether a row of the method may be divided by ε alone, so that its gradients cannot be compared. In one dimension the weights
+// of taylor are 2 or 0. If all weights of a row are 0, the row is divided by ε, and its gradients are as large as 1/ε. They
+// cancel in a sum over all rows, which loses as many digits.
 inline bool divides_by_epsilon_alone(const std::string& spec, const Problem& problem) {
   return spec.starts_with("taylor") && problem.head_dim == 1;
 }
 
-// Why the method must refuse this problem, or nothing.
-inline std::optional<std::string> why_not(const AttentionMethod& method, const Problem& problem, Protocol protocol) {
+// Part of the message with which the method must refuse this problem, or nothing if it must compute it.
+inline std::optional<std::string> expected_refusal(const AttentionMethod& method, const Problem& problem, Protocol protocol) {
   if (problem.causal && problem.key_len != problem.query_len) return "causal needs";
   return method.why_unsupported(problem, protocol);
 }
 
-// The results of a call, or nothing when the method must refuse it, and does.
+// Returns the results of a call. If the method must refuse the problem, checks that it does, and returns nothing.
 inline std::optional<Results> call_or_refuse(AttentionMethod& method, const Problem& problem, const CallInputs& inputs,
                                              Protocol protocol) {
-  const auto reason = why_not(method, problem, protocol);
+  const auto reason = expected_refusal(method, problem, protocol);
   if (!reason) return call(method, inputs, protocol);
   const auto message = attnbench::message_of<c10::ValueError>([&] { call(method, inputs, protocol); });
   EXPECT_CONTAINS(message, *reason);
@@ -170,7 +175,7 @@ inline double largest_difference(const at::Tensor& a, const at::Tensor& b) {
 constexpr std::pair<const char*, at::Tensor Results::*> kGradients[] = {
     {"gradient of q", &Results::grad_q}, {"gradient of k", &Results::grad_k}, {"gradient of v", &Results::grad_v}};
 
-// Expects that the largest difference over the largest entry is within the tolerance.
+// Expects that the largest difference, divided by the largest expected entry, is at most the tolerance.
 inline void expect_close(const at::Tensor& result, const at::Tensor& expected, double tolerance, const std::string& what) {
   ASSERT_EQ(result.sizes(), expected.sizes()) << what;
   if (expected.numel() == 0) return;
@@ -179,7 +184,8 @@ inline void expect_close(const at::Tensor& result, const at::Tensor& expected, d
   EXPECT_LE(largest_difference(result, expected) / scale, tolerance) << what;
 }
 
-// The same for all results, where all gradients have one scale: one of them can be almost nothing beside the others.
+// Does the same for all results. The differences of all gradients are divided by the largest entry of any gradient, because one
+// gradient can be almost zero beside the others.
 inline void expect_close(const Results& results, const Results& expected, double tolerance) {
   expect_close(results.output, expected.output, tolerance, "output");
   if (!expected.grad_q.defined() || expected.grad_q.numel() == 0) return;

@@ -1,4 +1,4 @@
-// A folder of its own for a test, removed with it.
+// A temporary folder for a test. The destructor removes it with its contents.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,16 +24,18 @@ class TempFolder {
   const std::string& path() const { return path_; }
   std::string path(const std::string& name) const { return path_ + "/" + name; }
 
-  // Returns the file's path.
+  // Writes a file and returns its path.
   std::string write(const std::string& name, const std::string& text) const {
     std::ofstream(path(name), std::ios::binary) << text;
     return path(name);
   }
+  // Writes an executable shell script and returns its path.
   std::string write_script(const std::string& name, const std::string& commands) const {
     write(name, "#!/bin/sh\n" + commands + "\n");
     std::filesystem::permissions(path(name), std::filesystem::perms::owner_all);
     return path(name);
   }
+  // Returns the contents of a file, or an empty text if there is no such file.
   std::string read(const std::string& name) const {
     std::ifstream file(path(name), std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};

@@ -1,4 +1,4 @@
-// A catalogue of methods without a worker behind it.
+// A catalogue of methods for tests that run no worker. It is read from methods.json, as if a worker had written that file before.
 #pragma once
 
 #include "harness/sweep/catalogue.h"

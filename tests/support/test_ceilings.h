@@ -1,4 +1,4 @@
-// Ceilings of a machine that was not measured: round numbers to predict from.
+// The ceilings of an imaginary machine, in round numbers, for tests of predictions.
 #pragma once
 
 #include "harness/sweep/prediction.h"

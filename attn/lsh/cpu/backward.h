@@ -1,5 +1,5 @@
-// The backward pass of LSH attention on the CPU: weights are computed again from the order that the forward pass saved, and
-// gradients are added up in float32 sums by position, [N,D] for x as a query, [N,D] for the key of x and [N,M] for v.
+// The backward pass of LSH attention on the CPU. Weights are computed again from the order that the forward pass saved. Gradients
+// are accumulated in float32 by position: [N,D] for x as a query, [N,D] for the key made from x, and [N,M] for v.
 #pragma once
 
 #include "attn/lsh/cpu/chunk.h"
@@ -21,7 +21,7 @@ class LshBackward : public LshChunk<V, E> {
  public:
   using Base::Base;
 
-  // Chunks first … last-1 of all rounds, as LshKernels::backward.
+  // Implements LshKernels::backward.
   void backward(int64_t first, int64_t last, const LshGradients& to) {
     float *grad_queries = static_cast<float*>(to.query), *grad_keys = static_cast<float*>(to.key),
           *grad_values = static_cast<float*>(to.value);
@@ -53,17 +53,17 @@ class LshBackward : public LshChunk<V, E> {
   }
 
  private:
-  // Loads the queries' rows of grad_output. Sets b_.factors to the share of the round in each row's output, and for trax
-  // b_.deltas to grad_output · output.
+  // Loads the queries' rows of grad_output. Sets b_.factors to the share of the round in each row's output, and b_.deltas to
+  // grad_output · output for trax and to zeros otherwise.
   void load_gradients(int64_t round, int64_t count) {
     for (int64_t i = 0; i < b_.queries; ++i) {
       const int64_t position = b_.query_positions[i];
-      // A hidden position whose query is not finite has made its own row NaN; no gradient comes from that row.
+      // If the query of a hidden position is not finite, its row of the output is NaN. That row contributes no gradient.
       if (i < count && (!b_.query_not_finite[i] || position < p_.visible_keys)) {
         load_row<V, E>(p_.grad_output, position, p_.value_dim, b_.g + i * b_.values);
         b_.factors[i] = static_cast<const float*>(p_.shares)[round * p_.length + position];
         if (p_.trax) {
-          // Σ w (g·v) over all rounds is g·output.
+          // Σ w (g·v) over all rounds equals g·output.
           load_row<V, E>(p_.output, position, p_.value_dim, b_.out);
           b_.deltas[i] = dot<V>(b_.g + i * b_.values, b_.out, b_.values);
         } else {
@@ -77,7 +77,7 @@ class LshBackward : public LshChunk<V, E> {
     transpose<V>(b_.g, b_.values, b_.queries, b_.values, b_.g_transposed, b_.queries);
   }
 
-  // Turns the weights into shares of the output row.
+  // Normalises the weights, so that they are the factors of the values in the output row.
   void scale_weights(int64_t rows) {
     for (int64_t i = 0; i < b_.queries; ++i) b_.factors[i] = b_.sum[i] > 0 ? b_.factors[i] / b_.sum[i] : 0;
     for (int64_t j = 0; j < rows; ++j)
@@ -87,12 +87,12 @@ class LshBackward : public LshChunk<V, E> {
       }
   }
 
-  // Turns b_.products[j][i] = g·v into the gradients of the logits.
+  // Replaces b_.products[j][i] = g·v by the gradients of the logits, w · (g·v − Σ w (g·v)).
   void differentiate_softmax(int64_t rows) {
     for (int64_t c = 0; c < b_.queries; c += V::kLanes) {
       auto delta = V::load(b_.deltas + c);
       if (!p_.trax) {
-        // The weights of a round sum to 1/R.
+        // The weights of a round sum to 1/R, so the sum is multiplied by R.
         for (int64_t j = 0; j < rows; ++j)
           delta = V::fma(V::load(b_.weights + j * b_.queries + c), V::load(b_.products + j * b_.queries + c), delta);
         delta = V::mul(delta, V::all(float(p_.rounds)));
@@ -106,8 +106,8 @@ class LshBackward : public LshChunk<V, E> {
   }
 };
 
-// Rows begin … end-1 of grad_qk and grad_v, as LshKernels::store_gradients. x has a gradient as a query, and one through its key
-// x · scale / √D, where scale depends on x itself.
+// Implements LshKernels::store_gradients. grad_qk has two parts: from x as a query, and from the key x · scale / √D, where scale
+// depends on x too.
 template <class V, class E>
 inline void store_gradients(const LshHeadParams& p, int64_t begin, int64_t end, const LshGradients& from) {
   const auto dim = padded(p.dim), values = padded(p.value_dim);

@@ -10,9 +10,9 @@
 namespace attn::cpu {
 namespace {
 
-constexpr float kHidden = -INFINITY;  // the logit of a hidden key
+constexpr float kHidden = -INFINITY;  // stands for the logit of a hidden key
 
-// The key of x is x times this, over √D.
+// The key of x is x · key_scale / √D.
 template <class V>
 inline float key_scale(const LshHeadParams& p, const float* x) {
   const float squares = dot<V>(x, x, padded(p.dim));
@@ -20,7 +20,7 @@ inline float key_scale(const LshHeadParams& p, const float* x) {
   return squares == 0 ? 0 : 1 / std::sqrt(squares);
 }
 
-// V are the vectors of an instruction set, E the tensors' element type.
+// V is the vector type of an instruction set, E the element type of the tensors.
 template <class V, class E>
 class LshChunk {
  public:
@@ -28,7 +28,7 @@ class LshChunk {
   LshChunk(const LshHeadParams& params, void* memory) : LshChunk(params, ScratchCutter(memory)) {}
 
  protected:
-  // Positions in a chunk; chunks are counted over all rounds.
+  // The number of positions in a chunk. Chunks are counted over all rounds.
   int64_t size_of(int64_t chunk) const {
     const auto rest = p_.length - chunk % p_.chunks * p_.chunk;
     return rest < p_.chunk ? rest : p_.chunk;
@@ -38,8 +38,8 @@ class LshChunk {
     return p_.order + chunk / p_.chunks * p_.length + chunk % p_.chunks * p_.chunk;
   }
 
-  // Loads the visible keys and values of a chunk and of the chunk before. Returns how many rows there are, filled up to a
-  // multiple of 4 with zeros at position −1.
+  // Loads the visible keys and values of a chunk and of the chunk that it looks back to. Returns the number of rows. It is
+  // rounded up to a multiple of 4 by rows of zeros at position −1.
   int64_t load_keys(int64_t chunk) {
     any_key_not_finite_ = false;
     int64_t row = 0;
@@ -68,7 +68,7 @@ class LshChunk {
     return row;
   }
 
-  // Loads `count` queries of a chunk, from its place `from` on; the rest become zeros at position −1.
+  // Loads `count` queries of a chunk, beginning at place `from` of the chunk. The remaining rows become zeros at position −1.
   void load_queries(int64_t chunk, int64_t from, int64_t count) {
     const int64_t* positions = positions_of(chunk) + from;
     for (int64_t i = 0; i < b_.queries; ++i) {
@@ -83,14 +83,14 @@ class LshChunk {
     transpose<V>(b_.x, b_.dim, b_.queries, b_.dim, b_.x_transposed, b_.queries);
   }
 
-  // The lanes from c on whose queries see key j.
+  // Which of the queries in the lanes from c on see key j.
   typename V::Mask sees(int64_t j, int64_t c) const {
-    // Without the causal mask all do. Lanes without a query have position −1 and are not used.
+    // Without the causal mask all queries do. Lanes without a query have position −1, and their results are not used.
     return V::at_least(b_.query_positions + c, p_.causal ? b_.key_positions[j] : -1);
   }
 
-  // b_.weights[j][i] = exp(logit − b_.largest[i]) of key j and query i, zero where the key is hidden; b_.sum[i] is the sum over
-  // the keys.
+  // Sets b_.weights[j][i] to exp(logit − b_.largest[i]) for key j and query i, and to zero where the key is hidden. Sets
+  // b_.sum[i] to the sum over the keys.
   void softmax(int64_t rows) {
     product<V, false>(b_.keys, b_.dim, 1, b_.x_transposed, b_.queries, rows, p_.dim, b_.queries, b_.weights, b_.queries);
     for (int64_t c = 0; c < b_.queries; c += V::kLanes) {
@@ -124,8 +124,8 @@ class LshChunk {
   }
 
   const LshHeadParams& p_;
-  LshScratch b_;
-  float root_;  // 1/√D
+  LshScratch b_;  // the buffers
+  float root_;    // 1/√D
   bool any_key_not_finite_ = false;
 
  private:

@@ -1,7 +1,7 @@
 // The hash of LSH attention on the CPU: the bucket of every position in every round, exactly as float64 gives it.
 //
-// Products are in float32, with 64 positions as lanes. Where the largest and the second largest are closer than rounding can have
-// moved them, the position is hashed again in float64.
+// The products x · rotation are computed in float32, with 64 positions as lanes. If the largest and the second largest absolute
+// value of a position are closer than rounding can have moved them, the position is hashed again in float64.
 #pragma once
 
 #include <cmath>
@@ -20,16 +20,17 @@ class LshHash {
   // `memory` has room for LshScratch::size() numbers.
   LshHash(const LshHeadParams& params, void* memory) : LshHash(params, ScratchCutter(memory)) {}
 
-  // Writes the buckets of positions begin … end-1 in each round, as LshKernels::hash.
+  // Implements LshKernels::hash.
   void hash(int64_t begin, int64_t end, const LshRotations& rotations, int32_t* buckets) {
     const int64_t columns = rotations.first_half + rotations.second_half;
-    const float rounding = 2 * rotations.longest * float(p_.dim + 4) * 6e-8f;
-    for (int64_t at = begin; at < end; at += kMaxQueries) {
-      const int64_t count = end - at < kMaxQueries ? end - at : kMaxQueries;
+    // Times ‖x‖, this bounds how far rounding can have moved the difference of two products.
+    const float rounding = 2 * rotations.max_norm * float(p_.dim + 4) * 6e-8f;
+    for (int64_t first = begin; first < end; first += kMaxQueries) {
+      const int64_t count = end - first < kMaxQueries ? end - first : kMaxQueries;
       for (int64_t i = 0; i < kMaxQueries; ++i) {
         float* x = b_.x + i * b_.dim;
         b_.query_not_finite[i] = 0;
-        if (i < count) b_.query_not_finite[i] = !load_finite_row<V, E>(p_.qk, at + i, p_.dim, x);
+        if (i < count) b_.query_not_finite[i] = !load_finite_row<V, E>(p_.qk, first + i, p_.dim, x);
         else zero_row<V>(x, b_.dim);
         b_.factors[i] = std::sqrt(dot<V>(x, x, b_.dim)) * rounding;
       }
@@ -41,8 +42,9 @@ class LshHash {
           nearest(rotations.rounded + from, size);
           for (int64_t i = 0; i < count; ++i) {
             auto axis = int32_t(axes_[i]);
-            if (b_.query_not_finite[i] || !(margins_[i] > b_.factors[i])) axis = exact_axis(at + i, rotations.exact + from, size);
-            int32_t& bucket = buckets[r * p_.length + at + i];
+            if (b_.query_not_finite[i] || !(margins_[i] > b_.factors[i]))
+              axis = exact_axis(first + i, rotations.exact + from, size);
+            int32_t& bucket = buckets[r * p_.length + first + i];
             bucket = half == 0 ? axis : bucket + axis * int32_t(2 * rotations.first_half);
           }
         }
@@ -53,8 +55,8 @@ class LshHash {
  private:
   LshHash(const LshHeadParams& params, ScratchCutter cut) : p_(params), b_(params, cut) {}
 
-  // For the vectors in b_.x_transposed: axes_, the first argmax of [y; −y], and margins_, how much larger it is than the second
-  // largest.
+  // For the vectors in b_.x_transposed, sets axes_ to the first argmax of [y; −y], and margins_ to the difference between the
+  // largest and the second largest |y|.
   void nearest(const float* rotations, int64_t columns) {
     constexpr int64_t kGroup = 16;
     float best[kMaxQueries], second[kMaxQueries];
@@ -84,7 +86,7 @@ class LshHash {
     for (int64_t c = 0; c < columns; ++c) {
       double y = 0;
       for (int64_t d = 0; d < p_.dim; ++d) y += double(number(x[d])) * rotations[c * p_.dim + d];
-      // The maximum and minimum of numbers with a NaN are that NaN in ATen.
+      // In ATen, the maximum and the minimum of numbers that include a NaN are that NaN, so lsh_buckets() gives this bucket.
       if (std::isnan(y)) return int32_t(c + columns);
       if (y > max) max = y, at_max = c;
       if (y < min) min = y, at_min = c;

@@ -27,7 +27,7 @@ LshHeadParams LshHeads::head(int64_t index) const {
   const auto per_round = index * params.rounds * params.length;
   params.order = order.const_data_ptr<int64_t>() + per_round;
   params.log_sum_exp = static_cast<double*>(log_sum_exp.data_ptr()) + per_round;
-  if (sums.defined()) params.sums = rows_of_head(sums, index).data;
+  if (partial_output.defined()) params.partial_output = rows_of_head(partial_output, index).data;
   if (merged.defined()) params.merged = merged.data_ptr<double>() + 2 * index * params.length;
   if (shares.defined()) params.shares = static_cast<const char*>(shares.const_data_ptr()) + shares.element_size() * per_round;
   return params;

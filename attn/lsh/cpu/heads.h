@@ -1,4 +1,4 @@
-// The tensors of one call of LSH attention, and the parameters of each head in them.
+// The tensors of one call of LSH attention on the CPU, and the kernel parameters of each head.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,10 +10,12 @@ namespace attn::cpu {
 
 // Heads are counted over the batch: index = batch entry · H + head.
 struct LshHeads {
-  at::Tensor qk, v, lengths;                            // rows are contiguous
-  at::Tensor order, log_sum_exp, output, sums, merged;  // as in LshHeadParams, for all heads; those not needed stay undefined
+  at::Tensor qk, v;    // rows are contiguous
+  at::Tensor lengths;  // key_lengths within 0…N, or undefined
+  // As in LshHeadParams, for all heads. Tensors that a pass does not need stay undefined.
+  at::Tensor order, log_sum_exp, output, partial_output, merged;
   at::Tensor grad_output, shares, grad_qk, grad_v;
-  LshHeadParams common{};  // what is the same for all heads
+  LshHeadParams common{};  // the parameters that are the same for all heads
 
   // Throws c10::ValueError for sequences of 2^31 - 1 positions or more.
   LshHeads(const LshArguments& arguments, int64_t rounds);

@@ -17,7 +17,7 @@ using at::Tensor;
 
 constexpr KernelFamily<LshKernels> kFamily{"lsh_attention", lsh_kernels_portable, lsh_kernels_avx2, lsh_kernels_avx512};
 
-// Calls work(head, begin, end) on parts of 0 … size-1 of each head, shared out to the threads.
+// Divides the range 0 … size-1 of every head among the threads, and calls work(head, begin, end) for each part.
 template <class Work>
 void for_each_part(int64_t heads, int64_t size, const Work& work) {
   if (heads == 0) return;
@@ -30,7 +30,7 @@ void for_each_part(int64_t heads, int64_t size, const Work& work) {
   });
 }
 
-// A counting sort of positions by (bucket, position); hidden positions come last.
+// Writes to `order` the positions sorted by (bucket, position), hidden positions last, by a counting sort.
 void sort_by_bucket(const int32_t* buckets, int64_t bucket_count, int64_t length, int64_t visible, int64_t* order) {
   std::vector<int64_t> next(size_t(bucket_count) + 1);
   for (int64_t i = 0; i < visible; ++i) ++next[size_t(buckets[i]) + 1];
@@ -39,11 +39,11 @@ void sort_by_bucket(const int32_t* buckets, int64_t bucket_count, int64_t length
   for (int64_t i = visible; i < length; ++i) order[i] = i;
 }
 
-// Fills heads.order.
+// Writes heads.order.
 void hash_and_sort(const LshKernels& kernels, const LshHeads& heads, const Tensor& rotations, at::OptionalIntArrayRef factors) {
   const auto& common = heads.common;
   const auto columns = rotations.size(2);
-  // [R·columns, D], and in float32 three rows more.
+  // [R·columns, D], and the same in float32 with three rows of zeros after it.
   const auto exact = rotations.detach().to(at::kDouble).permute({1, 2, 0}).contiguous().flatten(0, 1);
   const auto rounded = at::constant_pad_nd(exact.to(at::kFloat), {0, 0, 0, 3});
   const LshRotations rows{exact.const_data_ptr<double>(), rounded.const_data_ptr<float>(), factors ? (*factors)[0] / 2 : columns,
@@ -52,7 +52,7 @@ void hash_and_sort(const LshKernels& kernels, const LshHeads& heads, const Tenso
   const auto bucket_count = 2 * rows.first_half * (factors ? 2 * rows.second_half : 1);
   const auto buckets = at::empty({heads.count(), common.rounds, common.length}, heads.qk.options().dtype(at::kInt));
   const ThreadScratch scratch(kernels.scratch_size(common), heads.accumulator());
-  constexpr int64_t kPositions = 64;  // that the kernels process together
+  constexpr int64_t kPositions = 64;  // how many positions the kernels process together
   for_each_part(heads.count(), (common.length + kPositions - 1) / kPositions, [&](int64_t index, int64_t begin, int64_t end) {
     kernels.hash(heads.head(index), begin * kPositions, std::min(common.length, end * kPositions), rows,
                  buckets.data_ptr<int32_t>() + index * common.rounds * common.length, scratch.of_this_thread());
@@ -67,11 +67,11 @@ void hash_and_sort(const LshKernels& kernels, const LshHeads& heads, const Tenso
   });
 }
 
-// Memory in which each thread adds up the gradients of one head.
-struct GradientSums {
-  Tensor query, key, value;  // [copies, N, padded D], the same, [copies, N, padded M]
+// Memory in which each thread accumulates the gradients of one head. There is one copy for each thread.
+struct GradientAccumulators {
+  Tensor query, key, value;  // [copies, N, padded D], [copies, N, padded D], [copies, N, padded M]
 
-  GradientSums(const LshHeads& heads, int64_t copies)
+  GradientAccumulators(const LshHeads& heads, int64_t copies)
       : query(at::empty({copies, heads.common.length, padded(heads.common.dim)}, heads.accumulator())),
         key(at::empty_like(query)),
         value(at::empty({copies, heads.common.length, padded(heads.common.value_dim)}, heads.accumulator())) {}
@@ -88,7 +88,7 @@ struct GradientSums {
   }
 };
 
-// Results depend on the number of threads alone.
+// Results are reproducible: the order of additions depends on nothing but the number of threads.
 class CpuLsh final : public LshImplementation {
  public:
   explicit CpuLsh(const LshKernels& kernels) : kernels_(kernels) {}
@@ -109,7 +109,8 @@ class CpuLsh final : public LshImplementation {
       const auto width = padded(common.value_dim);
       const bool in_place =
           heads.output.scalar_type() == accumulator_dtype(heads.output.scalar_type()) && width == common.value_dim;
-      heads.sums = in_place ? heads.output : at::empty({a.qk.size(0), a.qk.size(1), common.length, width}, heads.accumulator());
+      heads.partial_output =
+          in_place ? heads.output : at::empty({a.qk.size(0), a.qk.size(1), common.length, width}, heads.accumulator());
       if (a.trax) heads.merged = at::empty({heads.count(), common.length, 2}, a.qk.options().dtype(at::kDouble));
     }
     const ThreadScratch scratch(kernels_.scratch_size(common), heads.accumulator());
@@ -118,9 +119,10 @@ class CpuLsh final : public LshImplementation {
         kernels_.forward(heads.head(index), round, begin, end, scratch.of_this_thread());
       });
     }
-    if (rounds > 1 && !heads.sums.is_same(heads.output))
-      for_each_part(heads.count(), common.length,
-                    [&](int64_t index, int64_t begin, int64_t end) { kernels_.store_sums(heads.head(index), begin, end); });
+    if (rounds > 1 && !heads.partial_output.is_same(heads.output))
+      for_each_part(heads.count(), common.length, [&](int64_t index, int64_t begin, int64_t end) {
+        kernels_.store_partial_output(heads.head(index), begin, end);
+      });
     return {heads.output, heads.log_sum_exp, heads.order};
   }
 
@@ -139,50 +141,52 @@ class CpuLsh final : public LshImplementation {
 
   double peak_bytes(const Problem& p, int64_t rounds, bool trax, bool backward) const override {
     const double tokens = double(p.batch) * double(p.heads) * double(p.query_len), places = tokens * double(rounds);
-    const double number = std::max(4.0, p.element_bytes());  // of the accumulator dtype
+    const double number = std::max(4.0, p.element_bytes());  // bytes of one number in the accumulator dtype
     const double dim = double(padded(p.head_dim)), value_dim = double(padded(p.value_dim));
     const bool in_place = p.element_bytes() == number && p.value_dim % kPadding == 0;
-    const double sums = rounds > 1 ? tokens * ((in_place ? 0 : number * value_dim) + (trax ? 16 : 0)) : 0;
+    const double merging = rounds > 1 ? tokens * ((in_place ? 0 : number * value_dim) + (trax ? 16 : 0)) : 0;
     const double buckets = 4 * places, order_and_log_sum_exp = 16 * places;
-    if (!backward) return p.output_bytes() + order_and_log_sum_exp + std::max(buckets, sums);
+    if (!backward) return p.output_bytes() + order_and_log_sum_exp + std::max(buckets, merging);
     const double copies = double(at::get_num_threads()) * double(p.query_len);
     const double gradients = p.query_bytes() + p.value_bytes() + number * places + number * copies * (2 * dim + value_dim);
-    // Autograd adds a gradient of k, which is zeros because nothing depends on k.
-    return p.output_bytes() + order_and_log_sum_exp + std::max(std::max(buckets, sums), gradients) + p.key_bytes();
+    // Autograd also allocates grad_k, which is zeros because nothing depends on k.
+    return p.output_bytes() + order_and_log_sum_exp + std::max(std::max(buckets, merging), gradients) + p.key_bytes();
   }
 
  private:
-  // Each thread takes whole heads.
+  // Computes the gradients with whole heads divided among the threads.
   void backward_by_heads(const LshHeads& heads, int64_t threads) const {
     const ThreadScratch scratch(kernels_.scratch_size(heads.common), heads.accumulator());
-    const GradientSums sums(heads, threads);
+    const GradientAccumulators accumulators(heads, threads);
     for_each_part(heads.count(), 1, [&](int64_t index, int64_t, int64_t) {
       const auto params = heads.head(index);
       const auto copy = at::get_thread_num();
-      sums.set_zero(copy);
-      kernels_.backward(params, 0, params.rounds * params.chunks, sums.at(copy), scratch.of_this_thread());
-      kernels_.store_gradients(params, 0, params.length, sums.at(copy));
+      accumulators.set_zero(copy);
+      kernels_.backward(params, 0, params.rounds * params.chunks, accumulators.at(copy), scratch.of_this_thread());
+      kernels_.store_gradients(params, 0, params.length, accumulators.at(copy));
     });
   }
 
-  // The threads share the chunks of one head after the other, each with sums of its own, which are then added up.
+  // Computes the gradients of one head after another. The threads share the chunks of a head; each has accumulators of its own,
+  // which are added up at the end.
   void backward_by_chunks(const LshHeads& heads, int64_t threads) const {
     const ThreadScratch scratch(kernels_.scratch_size(heads.common), heads.accumulator());
-    const GradientSums sums(heads, threads);
+    const GradientAccumulators accumulators(heads, threads);
     const auto chunks = heads.common.rounds * heads.common.chunks;
     for (int64_t index = 0; index < heads.count(); ++index) {
       const auto params = heads.head(index);
       at::parallel_for(0, threads, 1, [&](int64_t first, int64_t last) {
         for (auto part = first; part < last; ++part) {
-          sums.set_zero(part);
-          kernels_.backward(params, part * chunks / threads, (part + 1) * chunks / threads, sums.at(part),
+          accumulators.set_zero(part);
+          kernels_.backward(params, part * chunks / threads, (part + 1) * chunks / threads, accumulators.at(part),
                             scratch.of_this_thread());
         }
       });
-      for (const auto* x : {&sums.query, &sums.key, &sums.value})
+      for (const auto* x : {&accumulators.query, &accumulators.key, &accumulators.value})
         for (int64_t part = 1; part < threads; ++part) x->select(0, 0).add_(x->select(0, part));
-      for_each_part(1, params.length,
-                    [&](int64_t, int64_t begin, int64_t end) { kernels_.store_gradients(params, begin, end, sums.at(0)); });
+      for_each_part(1, params.length, [&](int64_t, int64_t begin, int64_t end) {
+        kernels_.store_gradients(params, begin, end, accumulators.at(0));
+      });
     }
   }
 

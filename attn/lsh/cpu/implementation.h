@@ -1,4 +1,4 @@
-// LSH attention on the CPU.
+// The implementations of LSH attention for the CPU.
 #pragma once
 
 #include "attn/lsh/cpu/kernels.h"
@@ -6,12 +6,12 @@
 
 namespace attn::cpu {
 
-// The kernels that request.wanted names: "portable", "avx2" or "avx512". "auto" chooses the best instruction set for float32 and
-// bfloat16 and the portable kernels for float64, and is null for other dtypes and devices. Throws c10::ValueError when the named
-// kernels cannot compute the request.
+// Returns the kernels that request.wanted names: "portable", "avx2" or "avx512". "auto" chooses the best instruction set for
+// float32 and bfloat16 and the portable kernels for float64, and returns null for other dtypes and devices. Throws
+// c10::ValueError when the named kernels cannot compute the request.
 const LshKernels* find_lsh_kernels(const ImplementationRequest& request);
 
-// The implementation that runs them, or null.
+// Returns the implementation that runs these kernels, or null where find_lsh_kernels() returns null.
 const LshImplementation* find_lsh(const ImplementationRequest& request);
 
 }  // namespace attn::cpu

@@ -1,5 +1,5 @@
-// The portable kernels of LSH attention: one query after the other, accumulated in float64 for float64 tensors and in float32 for
-// others. They run where there are no vector kernels.
+// The portable kernels of LSH attention. They process one query after another, and accumulate in float64 for float64 tensors and
+// in float32 for others. They run where there are no vector kernels.
 #include <c10/util/BFloat16.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace attn::cpu {
 namespace {
 
-// E is the tensors' element type, T the accumulator dtype. The functions are those of LshKernels.
+// E is the element type of the tensors, T the accumulator dtype. The public functions implement those of LshKernels.
 template <class E, class T>
 class PortableLsh {
  public:
@@ -43,16 +43,18 @@ class PortableLsh {
         for (size_t j = 0; j < keys.size(); ++j)
           if (row.weights[j] > 0)
             for (size_t m = 0; m < output.size(); ++m) output[m] += row.weights[j] * keys[j].v[m];
-        const double total = row.not_a_number ? NAN : row.sees ? double(row.largest) + std::log(double(row.sum)) : -INFINITY;
-        p_.log_sum_exp[round * p_.length + position] = total;
-        merge(round, position, total, row.sees ? row.sum : T(1), output);
+        const double log_sum_exp = row.not_a_number ? NAN
+                                   : row.sees       ? double(row.largest) + std::log(double(row.sum))
+                                                    : -INFINITY;
+        p_.log_sum_exp[round * p_.length + position] = log_sum_exp;
+        merge(round, position, log_sum_exp, row.sees ? row.sum : T(1), output);
       }
     }
   }
 
-  static void store_sums(const LshHeadParams& p, int64_t begin, int64_t end) {
+  static void store_partial_output(const LshHeadParams& p, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const T* row = static_cast<T*>(p.sums) + i * padded(p.value_dim);
+      const T* row = static_cast<T*>(p.partial_output) + i * padded(p.value_dim);
       std::copy(row, row + p.value_dim, static_cast<E*>(p.output.data) + i * p.output.stride);
     }
   }
@@ -63,7 +65,8 @@ class PortableLsh {
       const auto round = chunk / p_.chunks;
       for (const auto position : queries_of(chunk)) {
         const auto row = softmax(position, keys);
-        if (row.query_not_finite && position >= p_.visible_keys) continue;  // its row is NaN; no gradient comes from there
+        // If the query of a hidden position is not finite, its row of the output is NaN. That row contributes no gradient.
+        if (row.query_not_finite && position >= p_.visible_keys) continue;
         const E* g = static_cast<const E*>(p_.grad_output.data) + position * p_.grad_output.stride;
         const T factor = static_cast<const T*>(p_.shares)[round * p_.length + position] / (row.sees ? row.sum : T(1));
         std::vector<T> grad_weights(keys.size());
@@ -72,7 +75,7 @@ class PortableLsh {
           for (size_t m = 0; m < keys[j].v.size(); ++m) grad_weights[j] += T(g[m]) * keys[j].v[m];
           if (row.visible[j]) delta += row.weights[j] * factor * grad_weights[j];
         }
-        if (p_.trax) delta = grad_output_times_output(position);  // Σ w (g·v) over all rounds
+        if (p_.trax) delta = grad_output_times_output(position);  // equals Σ w (g·v) over all rounds
         else delta *= T(p_.rounds);
         for (size_t j = 0; j < keys.size(); ++j) {
           if (!row.visible[j]) continue;
@@ -109,7 +112,8 @@ class PortableLsh {
     bool finite;
     std::vector<T> key, v;
   };
-  // A query with the weights exp(logit − largest) of its keys, their sum, and which keys are visible.
+  // A query x, the weights exp(logit − largest) of its keys with their sum, and which of the keys it sees. `sees` says whether it
+  // sees any key; not_a_number says whether its row of the output is NaN.
   struct Row {
     std::vector<T> x, weights;
     std::vector<char> visible;
@@ -123,7 +127,7 @@ class PortableLsh {
     for (int64_t c = 0; c < count; ++c) {
       double y = 0;
       for (int64_t d = 0; d < p_.dim; ++d) y += double(x[d]) * columns[c * p_.dim + d];
-      // The maximum and minimum of numbers with a NaN are that NaN in ATen.
+      // In ATen, the maximum and the minimum of numbers that include a NaN are that NaN, so lsh_buckets() gives this bucket.
       if (std::isnan(y)) return c + count;
       if (y > max) max = y, at_max = c;
       if (y < min) min = y, at_min = c;
@@ -131,7 +135,7 @@ class PortableLsh {
     return max >= -min ? at_max : at_min + count;
   }
 
-  // A row; zeros where an entry is not finite, and then `finite` is set to false.
+  // Returns row i. If one of its entries is not finite, returns zeros and sets `finite` to false.
   std::vector<T> finite_row(const Rows& rows, int64_t i, int64_t dim, bool& finite) const {
     const E* from = static_cast<const E*>(rows.data) + i * rows.stride;
     std::vector<T> row(from, from + dim);
@@ -153,7 +157,7 @@ class PortableLsh {
     return {order + begin, order + end};
   }
 
-  // The visible keys of a chunk and of the chunk before.
+  // The visible keys of a chunk and of the chunk that it looks back to.
   std::vector<Key> keys_of(int64_t chunk) const {
     std::vector<Key> keys;
     for (const auto source : {chunk, chunk_before(p_, chunk)}) {
@@ -205,20 +209,20 @@ class PortableLsh {
     return sum;
   }
 
-  // Merges a row of one round with the rounds before it.
-  void merge(int64_t round, int64_t position, double total, T sum, const std::vector<T>& output) const {
-    T previous = 1, share = std::isnan(total) ? std::numeric_limits<T>::quiet_NaN() : 1 / (sum * T(p_.rounds));
+  // Merges row `output` of one round, which is not normalised, with the rounds before it. `sum` is the sum of its weights.
+  void merge(int64_t round, int64_t position, double log_sum_exp, T sum, const std::vector<T>& output) const {
+    T previous = 1, share = std::isnan(log_sum_exp) ? std::numeric_limits<T>::quiet_NaN() : 1 / (sum * T(p_.rounds));
     if (p_.rounds == 1) {
       E* row = static_cast<E*>(p_.output.data) + position * p_.output.stride;
-      for (size_t m = 0; m < output.size(); ++m) row[m] = E(total == -INFINITY ? T(0) : output[m] * share);
+      for (size_t m = 0; m < output.size(); ++m) row[m] = E(log_sum_exp == -INFINITY ? T(0) : output[m] * share);
       return;
     }
     if (p_.trax) {
-      const auto joined = RoundShares::join(p_.merged + 2 * position, round == 0, total);
-      previous = T(joined.previous);
-      share = T(joined.share) / sum;
+      const auto factors = RoundShares::join(p_.merged + 2 * position, round == 0, log_sum_exp);
+      previous = T(factors.previous);
+      share = T(factors.share) / sum;
     }
-    T* row = static_cast<T*>(p_.sums) + position * values_;
+    T* row = static_cast<T*>(p_.partial_output) + position * values_;
     for (size_t m = 0; m < output.size(); ++m) row[m] = (round == 0 ? T(0) : row[m] * previous) + output[m] * share;
   }
 
@@ -233,21 +237,21 @@ class PortableLsh {
 
 template <class E, class T>
 LshKernels kernels() {
-  using On = PortableLsh<E, T>;
+  using Kernels = PortableLsh<E, T>;
   return {
       "portable",
       [](const LshHeadParams&) { return int64_t{0}; },
       [](const LshHeadParams& params, int64_t begin, int64_t end, const LshRotations& rotations, int32_t* buckets, void*) {
-        On(params).hash(begin, end, rotations, buckets);
+        Kernels(params).hash(begin, end, rotations, buckets);
       },
       [](const LshHeadParams& params, int64_t round, int64_t first, int64_t last, void*) {
-        On(params).forward(round, first, last);
+        Kernels(params).forward(round, first, last);
       },
-      On::store_sums,
+      Kernels::store_partial_output,
       [](const LshHeadParams& params, int64_t first, int64_t last, const LshGradients& to, void*) {
-        On(params).backward(first, last, to);
+        Kernels(params).backward(first, last, to);
       },
-      On::store_gradients,
+      Kernels::store_gradients,
   };
 }
 

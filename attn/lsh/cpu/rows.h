@@ -7,8 +7,8 @@
 namespace attn::cpu {
 namespace {
 
-// Loads a row as float32, with zeros up to the padded dim. If an entry is not finite, the whole row becomes zeros; returns
-// whether all entries are finite.
+// Loads a row as float32, with zeros up to the padded dim. If an entry is not finite, all entries become zeros. Returns whether
+// all entries are finite.
 template <class V, class E>
 inline bool load_finite_row(const Rows& rows, int64_t position, int64_t dim, float* to) {
   const E* from = static_cast<const E*>(rows.data) + position * rows.stride;
@@ -25,7 +25,7 @@ inline bool load_finite_row(const Rows& rows, int64_t position, int64_t dim, flo
   return false;
 }
 
-// Stores the `dim` numbers of a row.
+// Stores a row of `dim` numbers, rounded to the element type E.
 template <class V, class E>
 inline void store_row(const Rows& rows, int64_t position, int64_t dim, const float* from) {
   E* to = static_cast<E*>(rows.data) + position * rows.stride;
@@ -34,7 +34,7 @@ inline void store_row(const Rows& rows, int64_t position, int64_t dim, const flo
   if (c < dim) V::store(to + c, V::load(from + c), V::first(dim - c));
 }
 
-// Loads a row as float32, with zeros up to the padded dim, whatever its entries are.
+// Loads a row as float32, with zeros up to the padded dim. Entries that are not finite are loaded unchanged.
 template <class V, class E>
 inline void load_row(const Rows& rows, int64_t position, int64_t dim, float* to) {
   const E* from = static_cast<const E*>(rows.data) + position * rows.stride;

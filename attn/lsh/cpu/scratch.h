@@ -7,30 +7,30 @@
 namespace attn::cpu {
 namespace {
 
-constexpr int64_t kMaxQueries = 64;  // queries that are processed together, as lanes of scores
+constexpr int64_t kMaxQueries = 64;  // the maximum number of queries that are processed together
 
-// Rows are padded with zeros to `dim` and `values` numbers. Keys are those of a chunk and of the chunk before: up to 2·chunk
-// rows.
+// Rows are padded with zeros to `dim` and `values` numbers. The keys are those of a chunk and of the chunk before it, up to
+// 2·chunk rows.
 struct LshScratch {
   int64_t dim, values, chunk;
-  int64_t queries;  // queries that are processed together: kMaxQueries, or fewer for short chunks
+  int64_t queries;  // how many queries are processed together: kMaxQueries, or fewer for short chunks
 
   float* x;                                    // [64][dim]: queries
   float* x_transposed;                         // [dim][64]
-  float* keys;                                 // [2·chunk][dim], scaled and over √D
-  float* v;                                    // [2·chunk][values]
+  float* keys;                                 // [2·chunk][dim]: x · key_scale / √D
+  float* v;                                    // [2·chunk][values]: values
   float* weights;                              // [2·chunk][queries]: logits, then weights
-  float* products;                             // [2·chunk][queries], backward: g·v, then gradients of logits
-  float* g;                                    // [64][values], backward: rows of grad_output
+  float* products;                             // [2·chunk][queries], backward only: g·v, then gradients of logits
+  float* g;                                    // [64][values], backward only: rows of grad_output
   float* g_transposed;                         // [values][64]
   float* out;                                  // [64][dim or values]: output rows, or gradients of x as a query
-  float *grad_keys, *grad_v;                   // [2·chunk][dim] and [2·chunk][values], backward
-  float *largest, *sum;                        // [64]: of each query the largest logit, and the sum of its weights
-  float *factors, *deltas;                     // [64]: numbers of each query
-  int32_t *query_positions, *key_positions;    // [64] and [2·chunk]; −1 where there is none
-  int32_t *query_not_finite, *key_not_finite;  // the same: whether an entry of the row is not finite
+  float *grad_keys, *grad_v;                   // [2·chunk][dim] and [2·chunk][values], backward only
+  float *largest, *sum;                        // [64]: the largest logit of each query, and the sum of its weights
+  float *factors, *deltas;                     // [64], backward: see LshBackward; hash: rounding bounds in `factors`
+  int32_t *query_positions, *key_positions;    // [64] and [2·chunk]; −1 in rows without a position
+  int32_t *query_not_finite, *key_not_finite;  // the same: 1 if an entry of the row is not finite, else 0
 
-  // Cuts the buffers for these parameters.
+  // Divides the memory of `cut` into the buffers for these parameters.
   LshScratch(const LshHeadParams& p, ScratchCutter& cut)
       : dim(padded(p.dim)),
         values(padded(p.value_dim)),
@@ -49,7 +49,7 @@ struct LshScratch {
     query_not_finite = integers(kMaxQueries), key_not_finite = integers(2 * chunk);
   }
 
-  // How many numbers the buffers take.
+  // The size of all buffers, in numbers.
   static int64_t size(const LshHeadParams& p) {
     ScratchCutter cut;
     const LshScratch counted(p, cut);

@@ -1,5 +1,5 @@
-// The table of LSH attention's vector kernels for one element type. Compiled by avx512.cpp and avx2.cpp, each for its own vectors
-// V.
+// The table of LSH attention's vector kernels for one element type. avx512.cpp and avx2.cpp compile it, each for its own vector
+// type V.
 #pragma once
 
 #include "attn/cpu/kernel_table.h"
@@ -21,7 +21,7 @@ constexpr LshKernels lsh_table(const char* name) {
       [](const LshHeadParams& params, int64_t round, int64_t first, int64_t last, void* scratch) {
         LshForward<V, E>(params, scratch).forward(round, first, last);
       },
-      store_sums<V, E>,
+      store_partial_output<V, E>,
       [](const LshHeadParams& params, int64_t first, int64_t last, const LshGradients& to, void* scratch) {
         LshBackward<V, E>(params, scratch).backward(first, last, to);
       },

@@ -1,19 +1,19 @@
 // The backward pass of LSH attention: grad_qk [B,H,N,D] and grad_v [B,H,N,M].
 //
-//   lsh_backward         a block for up to S::kRows queries of a chunk; all rounds in one launch. Shared memory as in
-//                        block.cuh, with 4 row tiles: q, k, v, g
-//   lsh_store_gradients  a warp a position; no shared memory
+//   lsh_backward         one block for up to S::kRows queries of a chunk, all rounds in one launch. Shared memory is laid out as
+//                        in block.cuh, with 4 row tiles: q, k, v, g
+//   lsh_store_gradients  one warp for each position; no shared memory
 //
-// Weights are computed again from the saved order and log-sum-exp. Gradients are added up in global memory by atomics in float32:
-// their order, and with it the last digits, differ from run to run.
+// Weights are computed again from the saved order and log-sum-exp. Gradients are accumulated in global memory by float32 atomics.
+// The order of these additions, and with it the last digits of the gradients, differs from run to run.
 #pragma once
 
 #include "attn/lsh/cuda/block.cuh"
 
 namespace attn::cuda {
 
-// Adds (the warp's 16 columns of scores)ᵀ · right [kRows, kDim] to the rows of `to` [·, dim] at these positions. Reads the rows
-// of all warps. Works on 64 columns at a time, which is what the registers hold beside those of the caller.
+// Adds (the warp's 16 columns of scores)ᵀ · right [kRows, kDim] to the rows of `to` [N, dim] at `positions`. It reads rows that
+// other warps wrote. It works on 64 columns at a time, because the registers hold no more beside those of the caller.
 template <class S>
 __device__ inline void add_transposed_product(const typename S::Tile* scores, const typename S::Tile* right,
                                               const int32_t* positions, int dim, float* to) {
@@ -33,7 +33,8 @@ __device__ inline void add_transposed_product(const typename S::Tile* scores, co
   }
 }
 
-// Adds the gradients of a tile of queries to grad_query, grad_key and grad_value. Weights are share · exp(logit − log-sum-exp).
+// Adds the contributions of a tile of queries to grad_query, grad_key and grad_value. Weights are share · exp(logit −
+// log-sum-exp).
 template <class S>
 __global__ void __launch_bounds__(S::kThreads) lsh_backward(LshParams params) {
   const LshBlock<S> block(params, 4, 0, params.rounds * params.chunks);
@@ -41,19 +42,19 @@ __global__ void __launch_bounds__(S::kThreads) lsh_backward(LshParams params) {
   block.load_queries(q);
   block.gather(g, params.grad_output, block.query_positions, params.value_dim);
   __syncthreads();
-  // Those of the lane's two rows.
+  // Of the lane's two rows: the log-sum-exp and the share of the round, and the sum Σ w (g·v) in the softmax's derivative.
   double log_sum[2];
   float share[2], delta[2] = {0, 0};
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = warp() * 16 + lane() / 4 + half * 8;
     const int32_t position = block.query_positions[row];
-    // A hidden position whose query is not finite has made its own row NaN; no gradient comes from that row.
-    const bool silent = position < 0 || (block.query_not_finite[row] && position >= block.visible);
-    log_sum[half] = silent ? 0 : params.log_sum_exp[block.by_position(position)];
-    share[half] = silent ? 0 : params.shares[block.by_position(position)];
-    if (params.trax && !silent) {
-      // Σ w (g·v) over all rounds is g·output.
+    // If the query of a hidden position is not finite, its row of the output is NaN. That row contributes no gradient.
+    const bool no_gradient = position < 0 || (block.query_not_finite[row] && position >= block.visible_keys);
+    log_sum[half] = no_gradient ? 0 : params.log_sum_exp[block.by_position(position)];
+    share[half] = no_gradient ? 0 : params.shares[block.by_position(position)];
+    if (params.trax && !no_gradient) {
+      // Over all rounds, Σ w (g·v) equals g·output.
       const auto* out = block.rows(params.output) + position * params.output.row_stride;
       float sum = 0;
       for (int m = lane() % 4; m < params.value_dim; m += 4) sum += to_float(g[row * S::kStride + m]) * to_float(out[m]);
@@ -61,8 +62,8 @@ __global__ void __launch_bounds__(S::kThreads) lsh_backward(LshParams params) {
     }
     delta[half] = sum_over_lanes(delta[half], 4);
   }
-  // The weights of the tile's keys, zero where a row does not see a key.
-  const auto weigh = [&](Accumulator(&scores)[S::kScoreTiles]) {
+  // Computes the weights of the tile's keys, with zeros where a row does not see a key.
+  const auto compute_weights = [&](Accumulator(&scores)[S::kScoreTiles]) {
     score_rows<S>(scores, q, k);
 #pragma unroll
     for (int t = 0; t < S::kScoreTiles; ++t)
@@ -75,8 +76,8 @@ __global__ void __launch_bounds__(S::kThreads) lsh_backward(LshParams params) {
           continue;
         }
         float logit = x * block.key_scales[column];
-        // At −1e5 float32 has no digits for the logarithm of a sum, so that is subtracted in float64. The logit is rounded as in
-        // forward.
+        // Near −1e5 float32 has no digits left for the logarithm of a sum, so the log-sum-exp is subtracted in float64. The logit
+        // itself is rounded to float32 as in the forward pass.
         if (block.is_own(row, column)) logit = float(double(logit - float(kOwnPositionPenalty)) - log_sum[i / 2]);
         else logit -= float(log_sum[i / 2]);
         x = share[i / 2] == 0 ? 0.0f : share[i / 2] * expf(logit);
@@ -86,7 +87,7 @@ __global__ void __launch_bounds__(S::kThreads) lsh_backward(LshParams params) {
     float sums[2] = {0, 0};
     block.for_each_key_tile(k, v, [&] {
       Accumulator weights[S::kScoreTiles], grad_weights[S::kScoreTiles];
-      weigh(weights);
+      compute_weights(weights);
       score_rows<S>(grad_weights, g, v);
 #pragma unroll
       for (int t = 0; t < S::kScoreTiles; ++t)
@@ -98,13 +99,13 @@ __global__ void __launch_bounds__(S::kThreads) lsh_backward(LshParams params) {
   Accumulator grad_query[S::kTiles];
   block.for_each_key_tile(k, v, [&] {
     Accumulator weights[S::kScoreTiles];
-    weigh(weights);
+    compute_weights(weights);
     store_scores<S>(weights, block.scores, [](int, int, float x) { return x; });
     __syncthreads();
     add_transposed_product<S>(block.scores, g, block.key_positions, params.value_dim,
                               params.grad_value + block.index * params.length * params.value_dim);
     {
-      // The gradients of the logits times the key's scale: a factor for x as a query and for x as a key.
+      // The gradients of the logits times the key's scale. Both the gradient of x as a query and that of x as a key contain them.
       Accumulator grad_weights[S::kScoreTiles];
       score_rows<S>(grad_weights, g, v);
 #pragma unroll
@@ -132,12 +133,12 @@ __global__ void __launch_bounds__(S::kThreads) lsh_backward(LshParams params) {
     }
 }
 
-// Writes grad_qk and grad_v from the sums. x has a gradient as a query, and one through its key x·scale, where scale depends on x
-// itself. A warp takes a position.
+// Writes grad_qk and grad_v from the accumulators. grad_qk has two parts: from x as a query, and from the key x·scale, where
+// scale depends on x too. A warp takes a position.
 template <class E>
 __global__ void lsh_store_gradients(LshParams params) {
   const int64_t row = int64_t(blockIdx.x) * (blockDim.x / kWarp) + warp();
-  if (row >= params.batch * params.heads * params.length) return;  // whole warps
+  if (row >= params.batch * params.heads * params.length) return;  // true for all lanes of a warp or for none
   const int64_t index = row / params.length, position = row % params.length;
   const auto at = [&](const StridedTensor& t) {
     return static_cast<E*>(t.data) + index / params.heads * t.batch_stride + index % params.heads * t.head_stride +
@@ -152,7 +153,7 @@ __global__ void lsh_store_gradients(LshParams params) {
   }
   squares = sum_over_lanes(squares), along = sum_over_lanes(along);
   const bool finite = sum_over_lanes(zero) == 0;
-  // The gradient of x · scale(x): the scale's own derivative takes away a part along x.
+  // The gradient of x · scale(x) with respect to x: the derivative of the scale subtracts a multiple of x.
   const float scale = finite ? key_scale(params, squares) * sqrtf(float(params.head_dim)) : 0;
   const float factor = finite ? along * scale * scale / (params.trax ? float(params.head_dim) : 1.0f) : 0;
   E* to = at(params.grad_qk);

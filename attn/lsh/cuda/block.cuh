@@ -1,18 +1,18 @@
-// What the forward and backward kernels of LSH attention are made of: a thread block's shared memory and its loads.
+// What the forward and backward kernels of LSH attention share: a thread block's shared memory, and the functions that fill it.
 //
-// A block works on up to S::kRows (64, or 32 for float32 tiles of 128 columns) queries of one chunk in one round; each warp owns
-// 16 of them. The keys of the chunk and of the chunk before go by in tiles of as many rows, gathered by position. A block owns
+// A block works on up to S::kRows queries (64, or 32 for float32 tiles of 128 columns) of one chunk in one round. Each warp owns
+// 16 of them. The block gathers the keys of the chunk and of the chunk before it by position, in tiles of S::kRows rows. It owns
 // this shared memory, where kDim is the tile dimension that head_dim and value_dim are padded to:
 //
-//   tile[0…3]         [kRows, kDim]   rows of q, k, v and g, 3 or 4 tiles by kernel, in S::Tile (bfloat16 or float32)
+//   tile[0…3]         [kRows, kDim]   rows of q, k, v and, in the backward pass, g; in S::Tile (bfloat16 or float32)
 //   scores            [kRows, kRows]  weights, or gradients of logits, in S::Tile
-//   query_positions   [kRows]         int32; −1 where there is none
+//   query_positions   [kRows]         int32; −1 in rows without a position
 //   key_positions     [kRows]         the same
 //   query_not_finite  [kRows]         int32; 1 where a row has an entry that is not finite
 //   key_not_finite    [kRows]         the same
 //   key_scales        [kRows]         float32: the key of x is x times this
-//   previous_factor   [kRows]         float32: what the output of the rounds so far is multiplied by
-//   share             [kRows]         float32: what the output of this round is multiplied by
+//   previous_factor   [kRows]         float32: the factor of the output of the rounds so far, in the forward pass
+//   share             [kRows]         float32: the factor of the output of this round, in the forward pass
 #pragma once
 
 #include "attn/cuda/tiles.cuh"
@@ -28,13 +28,14 @@ __device__ inline int64_t chunk_before(const LshParams& params, int64_t chunk) {
   return chunk % params.chunks == 0 ? -1 : chunk - 1;
 }
 
-// The key of x is x times this; `squares` is ‖x‖².
+// The key of x is x · key_scale, which includes 1/√D; `squares` is ‖x‖².
 __device__ inline float key_scale(const LshParams& params, float squares) {
   const float dim = float(params.head_dim);
   if (params.trax) return 1 / sqrtf(squares / dim + float(kMeanSquareEpsilon)) / sqrtf(dim);
   return squares == 0 ? 0 : 1 / sqrtf(squares) / sqrtf(dim);
 }
 
+// The size of a block's shared memory with this many row tiles.
 template <class S>
 constexpr size_t lsh_shared_bytes(int tiles) {
   return tiles * S::tile_bytes() + S::score_bytes() + sizeof(int32_t) * 7 * S::kRows;
@@ -46,8 +47,8 @@ class LshBlock {
   using E = typename S::E;
   using Tile = typename S::Tile;
 
-  // `tiles`: how many row tiles the kernel uses. Block number = (head number · chunks + chunk − first_chunk) · query tiles +
-  // query tile, where chunks are counted over all rounds.
+  // `tiles` is the number of row tiles that the kernel uses. The number of a block is (index · chunks + chunk − first_chunk) ·
+  // query tiles + query tile, where chunks are counted over all rounds.
   __device__ LshBlock(const LshParams& all_params, int tiles, int64_t first_chunk, int64_t chunks) : params(all_params) {
     const int64_t query_tiles = (params.chunk + S::kRows - 1) / S::kRows, i = int64_t(blockIdx.x) / query_tiles;
     first_query = int64_t(blockIdx.x) % query_tiles * S::kRows;
@@ -60,10 +61,10 @@ class LshBlock {
     key_scales = reinterpret_cast<float*>(key_not_finite + S::kRows), previous_factor = key_scales + S::kRows,
     share = previous_factor + S::kRows;
     const int64_t length = params.key_lengths ? params.key_lengths[index / params.heads] : params.length;
-    visible = length < 0 ? 0 : length > params.length ? params.length : length;
+    visible_keys = length < 0 ? 0 : length > params.length ? params.length : length;
   }
 
-  // The rows of the block's head.
+  // The first row of the block's head in x.
   __device__ E* rows(const StridedTensor& x) const {
     return static_cast<E*>(x.data) + index / params.heads * x.batch_stride + index % params.heads * x.head_stride;
   }
@@ -71,12 +72,12 @@ class LshBlock {
   __device__ int64_t by_position(int64_t position) const {
     return (index * params.rounds + chunk / params.chunks) * params.length + position;
   }
-  // Positions in a chunk.
+  // The number of positions in a chunk.
   __device__ int64_t size_of(int64_t source) const {
     const int64_t rest = params.length - source % params.chunks * params.chunk;
     return rest < params.chunk ? rest : params.chunk;
   }
-  // The position at a place of a chunk; −1 after its end, and for positions from `limit` on.
+  // The position at a place of a chunk. Returns −1 for places after the chunk's end, and for positions of at least `limit`.
   __device__ int32_t position_at(int64_t source, int64_t place, int64_t limit) const {
     if (place >= size_of(source)) return -1;
     const int64_t* order =
@@ -91,8 +92,8 @@ class LshBlock {
         to, dim, [&](int t) { return positions[t] >= 0 ? from + int64_t(positions[t]) * x.row_stride : nullptr; },
         [](float entry, int) { return entry; });
   }
-  // Sets those of the warp's rows that have an entry that is not finite to zeros, and marks them: 0 · NaN would reach rows that
-  // do not see them. Calls squares(row, Σ of the squares of its entries) for every row.
+  // Sets those of the warp's rows to zeros that have an entry that is not finite, and sets their not_finite to 1. Otherwise 0 ·
+  // NaN would make rows NaN that do not see them. Calls squares(row, sum of the squares of its entries) for every row.
   template <class Squares>
   __device__ void zero_not_finite(Tile* x, int32_t* not_finite, const Squares& squares) const {
     const int row = warp() * 16 + lane() / 2;
@@ -121,7 +122,7 @@ class LshBlock {
     zero_not_finite(q, query_not_finite, [](int, float) {});
   }
 
-  // Calls work() for each tile of keys that the chunk sees, when its keys and values are loaded.
+  // Loads each tile of keys that the chunk sees into k and its values into v, and calls work() after each.
   template <class Work>
   __device__ void for_each_key_tile(Tile* k, Tile* v, const Work& work) const {
     for (int i = 0; i < 2; ++i) {
@@ -130,7 +131,7 @@ class LshBlock {
       for (int64_t first = 0; first < size_of(source); first += S::kRows) {
         __syncthreads();
         for (int t = thread(); t < S::kRows; t += S::kThreads)
-          key_positions[t] = position_at(source, first + t, visible), key_not_finite[t] = 0;
+          key_positions[t] = position_at(source, first + t, visible_keys), key_not_finite[t] = 0;
         __syncthreads();
         gather(k, params.qk, key_positions, params.head_dim);
         gather(v, params.v, key_positions, params.value_dim);
@@ -144,18 +145,20 @@ class LshBlock {
     }
   }
 
+  // Whether the query in `row` sees the key in `column` of the current tile.
   __device__ bool sees(int row, int column) const {
     const int32_t query = query_positions[row], key = key_positions[column];
     return query >= 0 && key >= 0 && (!params.causal || key <= query);
   }
+  // Whether the trax profile's penalty for a query's own position applies.
   __device__ bool is_own(int row, int column) const { return params.trax && query_positions[row] == key_positions[column]; }
 
   const LshParams& params;
-  int64_t chunk;        // counted over all rounds
-  int64_t index;        // batch · heads + head
-  int64_t first_query;  // the place in the chunk that the block's queries begin at
-  int64_t visible;      // keys at this position and later are hidden
-  // In shared memory; see the top of this file.
+  int64_t chunk;         // counted over all rounds
+  int64_t index;         // batch · heads + head
+  int64_t first_query;   // the place in the chunk at which the block's queries begin
+  int64_t visible_keys;  // positions from here on are hidden
+  // These lie in shared memory; see the top of this file.
   Tile *tile[4], *scores;
   int32_t *query_positions, *key_positions, *query_not_finite, *key_not_finite;
   float *key_scales, *previous_factor, *share;

@@ -1,20 +1,22 @@
-// The forward pass of LSH attention: output [B,H,N,M], and log_sum_exp [B·H,R,N] of each row in each round.
+// The forward pass of LSH attention: output [B,H,N,M], and log_sum_exp [B·H,R,N] of each query's logits in each round.
 //
-// A launch computes one round, with a block for up to S::kRows queries of a chunk, by an online softmax over tiles of keys.
-// Rounds are launches one after the other; each merges its rows into `sums`, the last one writes the output. A position is
-// written by one block a launch, and of all rounds together only two numbers a position are stored. Shared memory as in
-// block.cuh, with 3 row tiles: q, k, v.
+// Each kernel launch computes one round. A block takes up to S::kRows queries of a chunk and computes an online softmax over
+// tiles of keys. Rounds are launched one after another. Each merges its rows into partial_output, and the last one writes the
+// output. Within a launch, one block writes each position. For merging, only two numbers per position are stored in `merged`,
+// whatever the number of rounds. Shared memory is laid out as in block.cuh, with 3 row tiles: q, k, v.
 #pragma once
 
 #include "attn/lsh/cuda/block.cuh"
 
 namespace attn::cuda {
 
-// How a new round is merged with those before it: their rows are multiplied by `previous`, its own by `share`. Sums of
-// exponentials are relative to the largest exponent, because the own position's −1e5 leaves a log-sum-exp no digits.
+// The factors that merge a new round with the rounds before it: their output is multiplied by `previous`, and that of the new
+// round by `share`. Sums of exponentials are stored relative to the largest exponent, because a log-sum-exp near −1e5, the
+// penalty of the own position, has too few digits left.
 struct RoundShares {
   double previous, share;
 
+  // Merges a round's log-sum-exp into `merged`, two numbers of LshParams::merged. `first` is true for the first round.
   __device__ static RoundShares join(double* merged, bool first, double log_sum_exp) {
     const double before = first ? -HUGE_VAL : merged[0], sum = first ? 0 : merged[1];
     if (before != before || log_sum_exp != log_sum_exp) {
@@ -25,20 +27,21 @@ struct RoundShares {
     const double largest = before > log_sum_exp ? before : log_sum_exp;
     merged[0] = largest, merged[1] = sum;
     if (largest == -HUGE_VAL) return {0, 0};
-    const double previous = sum * exp(before - largest), joined = exp(log_sum_exp - largest);
-    merged[1] = previous + joined;
-    return {previous / merged[1], joined / merged[1]};
+    const double previous = sum * exp(before - largest), added = exp(log_sum_exp - largest);
+    merged[1] = previous + added;
+    return {previous / merged[1], added / merged[1]};
   }
 };
 
-// Computes one round.
+// Computes one round. A thread works on two rows of its warp's 16, `half` 0 and 1.
 template <class S>
 __global__ void __launch_bounds__(S::kThreads) lsh_forward(LshParams params, int64_t round) {
   const LshBlock<S> block(params, 3, round * params.chunks, params.chunks);
   auto *q = block.tile[0], *k = block.tile[1], *v = block.tile[2];
   block.load_queries(q);
   Accumulator out[S::kTiles];
-  float largest[2] = {-HUGE_VALF, -HUGE_VALF}, sum[2] = {0, 0}, not_finite[2] = {0, 0};  // of the lane's two rows
+  // Of the lane's two rows: the largest logit, the sum of the exponentials, and 1 if the row sees a key that is not finite.
+  float largest[2] = {-HUGE_VALF, -HUGE_VALF}, sum[2] = {0, 0}, not_finite[2] = {0, 0};
   block.for_each_key_tile(k, v, [&] {
     Accumulator scores[S::kScoreTiles];
     score_rows<S>(scores, q, k);
@@ -82,18 +85,19 @@ __global__ void __launch_bounds__(S::kThreads) lsh_forward(LshParams params, int
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = warp() * 16 + lane() / 4 + half * 8;
-    const bool reached = max_over_lanes(not_finite[half], 4) > 0;
+    const bool sees_not_finite = max_over_lanes(not_finite[half], 4) > 0;
     const int32_t position = block.query_positions[row];
     if (lane() % 4 != 0 || position < 0) continue;
     const bool sees = largest[half] != -HUGE_VALF;
-    double total = sees ? double(largest[half]) + log(double(sum[half])) : -HUGE_VAL;
-    if (sees && (reached || block.query_not_finite[row])) total = double(nanf(""));
-    params.log_sum_exp[block.by_position(position)] = total;
+    double log_sum_exp = sees ? double(largest[half]) + log(double(sum[half])) : -HUGE_VAL;
+    if (sees && (sees_not_finite || block.query_not_finite[row])) log_sum_exp = double(nanf(""));
+    params.log_sum_exp[block.by_position(position)] = log_sum_exp;
     const float own_sum = sees ? sum[half] : 1;
-    float previous = 1, share = total != total ? nanf("") : 1 / (own_sum * float(params.rounds));
+    float previous = 1, share = log_sum_exp != log_sum_exp ? nanf("") : 1 / (own_sum * float(params.rounds));
     if (params.trax && params.rounds > 1) {
-      const auto joined = RoundShares::join(params.merged + 2 * (block.index * params.length + position), round == 0, total);
-      previous = float(joined.previous), share = float(joined.share) / own_sum;
+      const auto factors =
+          RoundShares::join(params.merged + 2 * (block.index * params.length + position), round == 0, log_sum_exp);
+      previous = float(factors.previous), share = float(factors.share) / own_sum;
     }
     block.previous_factor[row] = previous, block.share[row] = share;
   }
@@ -101,9 +105,10 @@ __global__ void __launch_bounds__(S::kThreads) lsh_forward(LshParams params, int
   const auto position_of = [&](int t) { return block.query_positions[warp() * 16 + t]; };
   const auto with_rounds_before = [&](float x, int t, int column) {
     const int row = warp() * 16 + t;
-    const float before = round == 0 ? 0.0f
-                                    : params.sums[(block.index * params.length + position_of(t)) * params.value_dim + column] *
-                                          block.previous_factor[row];
+    const float before = round == 0
+                             ? 0.0f
+                             : params.partial_output[(block.index * params.length + position_of(t)) * params.value_dim + column] *
+                                   block.previous_factor[row];
     return before + x * block.share[row];
   };
   if (round + 1 == params.rounds) {
@@ -112,7 +117,7 @@ __global__ void __launch_bounds__(S::kThreads) lsh_forward(LshParams params, int
         out, q, params.value_dim,
         [&](int t) { return position_of(t) < 0 ? nullptr : to + position_of(t) * params.output.row_stride; }, with_rounds_before);
   } else {
-    float* to = params.sums + block.index * params.length * params.value_dim;
+    float* to = params.partial_output + block.index * params.length * params.value_dim;
     store_rows<S, float>(
         out, q, params.value_dim,
         [&](int t) { return position_of(t) < 0 ? nullptr : to + int64_t(position_of(t)) * params.value_dim; },

@@ -1,8 +1,9 @@
-// The hash of LSH attention on CUDA: the bucket of every position in every round, exactly as float64 gives it, as keys to sort.
+// The hash of LSH attention on CUDA. It computes the bucket of every position in every round, exactly as float64 gives it, and
+// writes it as a key to sort by.
 //
-// Products are in float32. Where the largest and the second largest are closer than rounding can have moved them, the position is
-// hashed again in float64. A warp takes 8 positions, and its lanes share the columns of the rotation; a block has 4 warps. Each
-// warp owns this shared memory, in float32:
+// The products x · rotation are computed in float32. If the largest and the second largest absolute value of a position are
+// closer than rounding can have moved them, the position is hashed again in float64. A warp takes 8 positions and divides the
+// columns of the rotation among its lanes. A block has 4 warps. Each warp owns this shared memory, in float32:
 //
 //   x       [8, D]  the vectors of its positions
 //   bounds  [8]     how far rounding can have moved the difference of two products
@@ -13,10 +14,10 @@
 
 namespace attn::cuda {
 
-constexpr int kHashedPositions = 8;  // a warp
-constexpr int kHashWarps = 4;        // a block
+constexpr int kHashedPositions = 8;  // per warp
+constexpr int kHashWarps = 4;        // per block
 
-// The largest of (value, index) pairs, the first of equals.
+// The largest of the (value, index) pairs compared so far. Of equal values it keeps the one with the smallest index.
 struct Largest {
   double value;
   int index;
@@ -34,7 +35,8 @@ struct Largest {
   }
 };
 
-// argmax [y; −y] in float64, the first of equals. A NaN counts as larger than any number.
+// argmax [y; −y] in float64, the first index where several entries are equal. A NaN counts as larger than any number. All lanes
+// of the warp get the result.
 template <class E>
 __device__ inline int exact_axis(const E* x, int dim, const double* rotation, int columns, int count) {
   constexpr int kNone = 1 << 30;
@@ -56,7 +58,8 @@ __device__ inline int exact_axis(const E* x, int dim, const double* rotation, in
   return max.value >= min.value ? max.index : min.index + count;
 }
 
-// argmax [y; −y] of the warp's positions where float32 decides it, −1 where it does not. Lane p gets the result of position p.
+// argmax [y; −y] of the warp's positions in float32, or −1 where the precision of float32 does not decide it. Lane p gets the
+// result of position p.
 template <class E>
 __device__ inline int rounded_axis(const float* x, const float* bounds, int dim, const float* rotation, int columns, int count) {
   float first[kHashedPositions], second[kHashedPositions];
@@ -95,8 +98,8 @@ __device__ inline int rounded_axis(const float* x, const float* bounds, int dim,
   return decided;
 }
 
-// keys[(g·R + r)·N + i] = ((g·R + r)·(buckets + 1) + bucket)·2^position_bits + i. Hidden positions are in a bucket after all
-// others.
+// Writes keys[(g·R + r)·N + i] = ((g·R + r)·(buckets + 1) + bucket)·2^position_bits + i, for head g, round r and position i.
+// Hidden positions get the bucket number `buckets`, so that they are sorted after all others.
 template <class E>
 __global__ void __launch_bounds__(kHashWarps* kWarp)
     hash(LshParams params, LshRotations rotations, int64_t buckets, int position_bits, uint64_t* keys) {
@@ -104,13 +107,13 @@ __global__ void __launch_bounds__(kHashWarps* kWarp)
   float* bounds = x + kHashedPositions * params.head_dim;
   const int64_t groups = (params.length + kHashedPositions - 1) / kHashedPositions;
   const int64_t group = int64_t(blockIdx.x) * kHashWarps + warp();
-  if (group >= params.batch * params.heads * groups) return;  // whole warps
+  if (group >= params.batch * params.heads * groups) return;  // true for all lanes of a warp or for none
   const int64_t g = group / groups, begin = group % groups * kHashedPositions;
   const int count = int(params.length - begin < kHashedPositions ? params.length - begin : kHashedPositions);
-  const int64_t visible = params.key_lengths ? params.key_lengths[g / params.heads] : params.length;
+  const int64_t visible_keys = params.key_lengths ? params.key_lengths[g / params.heads] : params.length;
   const E* rows = static_cast<const E*>(params.qk.data) + g / params.heads * params.qk.batch_stride +
                   g % params.heads * params.qk.head_stride;
-  const float rounding = 2 * *rotations.longest * float(params.head_dim + 4) * 6e-8f;
+  const float rounding = 2 * *rotations.max_norm * float(params.head_dim + 4) * 6e-8f;
   for (int p = 0; p < kHashedPositions; ++p) {
     float squares = 0;
     for (int d = lane(); d < params.head_dim; d += kWarp) {
@@ -119,12 +122,12 @@ __global__ void __launch_bounds__(kHashWarps* kWarp)
       squares += entry * entry;
     }
     squares = sum_over_lanes(squares);
-    if (lane() == 0) bounds[p] = sqrtf(squares) * rounding;  // not finite where x is not, so float32 never decides then
+    if (lane() == 0) bounds[p] = sqrtf(squares) * rounding;  // if x is not finite, this is not finite, and float64 decides
   }
   __syncwarp();
   const int columns = rotations.first_half + rotations.second_half;
   for (int64_t r = 0; r < params.rounds; ++r) {
-    int bucket = 0;  // of the position that has the lane's number
+    int bucket = 0;  // the bucket of position begin + lane()
     for (int half = 0; half < (rotations.second_half > 0 ? 2 : 1); ++half) {
       const int size = half == 0 ? rotations.first_half : rotations.second_half;
       const int64_t from = r * params.head_dim * columns + (half == 0 ? 0 : rotations.first_half);
@@ -139,12 +142,12 @@ __global__ void __launch_bounds__(kHashWarps* kWarp)
     }
     if (lane() >= count) continue;
     const int64_t i = begin + lane(), segment = g * params.rounds + r;
-    const uint64_t place = uint64_t(segment * (buckets + 1) + (i < visible ? bucket : buckets));
+    const uint64_t place = uint64_t(segment * (buckets + 1) + (i < visible_keys ? bucket : buckets));
     keys[segment * params.length + i] = place << position_bits | uint64_t(i);
   }
 }
 
-// The positions in sorted keys.
+// Writes the positions that are packed into the sorted keys to `order`.
 inline __global__ void unpack_positions(const uint64_t* keys, int64_t count, int position_bits, int64_t* order) {
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i < count) order[i] = int64_t(keys[i] & ((uint64_t(1) << position_bits) - 1));

@@ -1,5 +1,6 @@
-// LSH attention on CUDA, called "cuda" in options and records. It uses tensor cores: bfloat16 as it is, float16 as TF32, float32
-// as three TF32 products; head and value dimensions up to 128, in whole 16 bytes. Other problems are composed.
+// The implementation of LSH attention for CUDA, called "cuda" in options and records. It uses tensor cores: products of bfloat16
+// as they are, products of float16 as TF32, and products of float32 as three TF32 products. Head and value dimensions are at most
+// 128, and a row is a multiple of 16 bytes. Other problems are composed of ATen operations.
 #include "attn/lsh/implementation.h"
 
 #include <ATen/ATen.h>
@@ -16,7 +17,7 @@ namespace {
 
 using at::Tensor;
 
-// The tensors of one call, and the parameters of its kernels, which point into them.
+// The inputs of one call with aligned rows, and the parameters of its kernels, which point into them.
 struct LshTensors {
   Tensor qk, v, key_lengths;
   LshParams params{};
@@ -54,11 +55,11 @@ class CudaLsh final : public LshImplementation {
     params.output = strided(output);
     if (order.numel() == 0) return {output, log_sum_exp, order};
     hash_and_sort(tensors, rotations, bucket_factors);
-    Tensor sums, merged;
+    Tensor partial_output, merged;
     if (params.rounds > 1) {
-      sums = at::empty({tensors.heads(), params.length, params.value_dim}, a.qk.options().dtype(at::kFloat));
+      partial_output = at::empty({tensors.heads(), params.length, params.value_dim}, a.qk.options().dtype(at::kFloat));
       merged = at::empty({tensors.heads(), params.length, 2}, a.qk.options().dtype(at::kDouble));
-      params.sums = sums.data_ptr<float>(), params.merged = merged.data_ptr<double>();
+      params.partial_output = partial_output.data_ptr<float>(), params.merged = merged.data_ptr<double>();
     }
     run(tensors, Pass::forward);
     return {output, log_sum_exp, order};
@@ -90,12 +91,12 @@ class CudaLsh final : public LshImplementation {
 
   double peak_bytes(const Problem& p, int64_t rounds, bool, bool backward) const override {
     const double tokens = double(p.batch) * double(p.heads) * double(p.query_len), places = tokens * double(rounds);
-    const double sorting = 24 * places;  // keys, as many sorted, and the sort's own memory
+    const double sorting = 24 * places;  // the keys, the sorted keys, and the scratch memory of the sort
     const double merging = rounds > 1 ? tokens * (4 * double(p.value_dim) + 16) : 0;
     const double order_and_log_sum_exp = 16 * places;
     if (!backward) return p.output_bytes() + order_and_log_sum_exp + std::max(sorting, merging);
     const double gradients = p.query_bytes() + p.value_bytes() + 4 * places + 4 * tokens * double(2 * p.head_dim + p.value_dim);
-    // Autograd adds a gradient of k, which is zeros because nothing depends on k.
+    // Autograd also allocates grad_k, which is zeros because nothing depends on k.
     return p.output_bytes() + order_and_log_sum_exp + std::max(std::max(sorting, merging), gradients) + p.key_bytes();
   }
 
@@ -112,10 +113,10 @@ class CudaLsh final : public LshImplementation {
 
   static void hash_and_sort(const LshTensors& tensors, const Tensor& rotations, at::OptionalIntArrayRef factors) {
     const auto exact = rotations.detach().to(at::kDouble).permute({1, 0, 2}).contiguous(), rounded = exact.to(at::kFloat);
-    const auto longest = at::linalg_vector_norm(exact, 2, at::IntArrayRef{1}).max().to(at::kFloat);
+    const auto max_norm = at::linalg_vector_norm(exact, 2, at::IntArrayRef{1}).max().to(at::kFloat);
     const LshRotations columns{exact.const_data_ptr<double>(), rounded.const_data_ptr<float>(),
                                int(factors ? (*factors)[0] / 2 : exact.size(2)), int(factors ? (*factors)[1] / 2 : 0),
-                               longest.const_data_ptr<float>()};
+                               max_norm.const_data_ptr<float>()};
     const int64_t count = tensors.heads() * tensors.params.rounds * tensors.params.length;
     const auto keys = at::empty({2, count}, tensors.qk.options().dtype(at::kLong));
     const auto bytes = sort_bytes(count);

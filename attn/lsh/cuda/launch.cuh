@@ -1,4 +1,4 @@
-// Which kernels of LSH attention run for one pass, and in what order.
+// Launches the kernels of LSH attention for one pass, in order.
 #pragma once
 
 #include "attn/cuda/launch.cuh"

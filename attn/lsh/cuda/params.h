@@ -1,4 +1,5 @@
-// The parameters of LSH attention's CUDA kernels, passed to them whole. LSH attention is defined in attn/lsh/lsh_attention.h.
+// The parameters of LSH attention's CUDA kernels, which are passed to kernels as one value. attn/lsh/lsh_attention.h defines LSH
+// attention.
 #pragma once
 
 #include <cstdint>
@@ -7,32 +8,31 @@
 
 namespace attn::cuda {
 
-// G = batch·heads sequences of N positions, R rounds, chunks of m places, C = ⌈N/m⌉ chunks a round. Arrays are contiguous.
+// G = batch·heads sequences of N positions, R rounds, chunks of m places, C = ⌈N/m⌉ chunks per round. Arrays are contiguous.
 struct LshParams {
   int64_t batch, heads, length, rounds, chunk, chunks;  // length = N, rounds = R, chunk = m, chunks = C
   int head_dim, value_dim;                              // D, M
   bool causal, trax;
-  const int64_t* key_lengths;  // [batch], or null
+  const int64_t* key_lengths;  // [batch]; values may lie outside 0…N. Null if all keys are visible
   StridedTensor qk, v, output, grad_output, grad_qk, grad_v;
-  int64_t* order;       // [G,R,N]: positions in the order of (bucket, position), hidden ones last
-  double* log_sum_exp;  // [G,R,N] by position
-  // Forward with several rounds: the output of the rounds so far, and their largest log-sum-exp with Σ exp(log-sum-exp −
-  // largest).
-  float* sums;     // [G,N,M]
-  double* merged;  // [G,N,2]
-  // Backward: the share of each round in the output, and sums of gradients, zeros at first: of x as a query, of the key made from
-  // x, and of v.
-  const float* shares;                        // [G,R,N] by position
+  int64_t* order;       // [G,R,N]: the positions sorted by (bucket, position), hidden ones last
+  double* log_sum_exp;  // [G,R,N] by position: of each query's logits in each round
+  // Used by the forward pass if there are several rounds.
+  float* partial_output;  // [G,N,M]: the output of the rounds so far
+  double* merged;         // [G,N,2]: the largest log-sum-exp of the rounds so far, and Σ exp(log-sum-exp − largest); trax only
+  // Used by the backward pass. The accumulators of gradients are zeros at first. They are with respect to x as a query, to the
+  // key made from x, and to v.
+  const float* shares;                        // [G,R,N] by position: the share of each round in a row's output
   float *grad_query, *grad_key, *grad_value;  // [G,N,D], [G,N,D], [G,N,M]
 };
 
-// Rotations [R, D, columns]: a bucket is argmax [y; −y] of y = x·rotation over the first_half columns, plus 2·first_half times
-// that over the second_half others, if there are any. Buckets are always those that float64 gives.
+// Rotations [R, D, columns]. A bucket is argmax [y; −y] of y = x·rotation over the first_half columns. If second_half is not 0,
+// 2·first_half times the argmax over the second_half columns after them is added. Buckets are always those that float64 gives.
 struct LshRotations {
   const double* exact;
   const float* rounded;
   int first_half, second_half;
-  const float* longest;  // the length of the longest column; on the device, so that the host need not wait for it
+  const float* max_norm;  // one number, the largest Euclidean norm of a column; on the device, so that the host need not wait
 };
 
 }  // namespace attn::cuda

@@ -1,4 +1,4 @@
-// Runs a pass with the kernels that are compiled for a tile dimension. Each element type is compiled by a .cu file of its own.
+// Runs a pass with the kernels compiled for a tile dimension. Each element type has a .cu file of its own that compiles it.
 #pragma once
 
 #include "attn/lsh/cuda/launch.cuh"

@@ -1,4 +1,5 @@
-// The order of positions in each round: hash, one radix sort of all keys (CUB), and the positions in the sorted keys.
+// Computes the order of positions in each round: the hash writes keys, one radix sort (CUB) sorts all of them, and the positions
+// are read from the sorted keys.
 #ifndef ATTN_CUDA_EMULATION
 #include <cub/device/device_radix_sort.cuh>
 #endif

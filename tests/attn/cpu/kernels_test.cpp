@@ -1,5 +1,6 @@
-// The CPU's kernels: every instruction set against the float64 reference where threads share a sequence, no read or write outside
-// a tensor, exp to 2 ulp, decoding, and which kernels are refused.
+// Tests of the CPU kernels beyond the contract of every method. Each instruction set is compared with the float64 reference where
+// threads share a sequence. Other tests check that nothing outside a tensor is read, that exp is exact to 2 ulp, the size of
+// decoding states, and which kernels are refused.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -33,10 +34,12 @@ std::vector<std::string> kernel_names() {
 
 class Kernels : public testing::TestWithParam<std::string> {
  protected:
+  // Whether the tested instruction set computes in this dtype.
   bool has(at::ScalarType dtype) const { return dtype != at::kDouble || GetParam() == "portable"; }
 };
 INSTANTIATE_TEST_SUITE_P(Available, Kernels, testing::ValuesIn(kernel_names()), [](const auto& tested) { return tested.param; });
 
+// Sets the number of threads until the end of the scope.
 class Threads {
  public:
   explicit Threads(int count) : before_(at::get_num_threads()) { at::set_num_threads(count); }
@@ -46,7 +49,8 @@ class Threads {
   int before_;
 };
 
-// With few heads and many positions, threads begin in the middle of a sequence, from the sums of the threads before.
+// With few heads and many positions, threads share a sequence. A thread begins in the middle of it, from the state that the
+// threads before it computed.
 TEST_P(Kernels, ThreadsThatShareASequenceAgreeWithTheReference) {
   for (const int threads : {1, 2, 3, 5}) {
     const Threads set(threads);
@@ -71,7 +75,7 @@ TEST_P(Kernels, ThreadsThatShareASequenceAgreeWithTheReference) {
   }
 }
 
-TEST_P(Kernels, CrossAttentionThatThreadsShare) {
+TEST_P(Kernels, CrossAttentionSharedByThreadsAgreesWithTheReference) {
   const Threads set(3);
   for (const std::string name : {"linear:", "favor:features=40,"}) {
     const auto method = make_method(name + "kernel=" + GetParam());
@@ -86,7 +90,7 @@ TEST_P(Kernels, CrossAttentionThatThreadsShare) {
   }
 }
 
-TEST_P(Kernels, TheSameNumbersForTheSameThreads) {
+TEST_P(Kernels, ResultsAreReproducibleForAFixedNumberOfThreads) {
   const Threads set(3);
   for (const std::string name : {"linear", "favor", "lsh-4"}) {
     const auto method = make_method(name + ":kernel=" + GetParam());
@@ -100,7 +104,7 @@ TEST_P(Kernels, TheSameNumbersForTheSameThreads) {
   }
 }
 
-// A copy of a tensor that ends, or begins, at a page which may not be read or written.
+// A copy of a tensor that ends, or begins, at a memory page that may not be read or written. An access to that page is a crash.
 class Guarded {
  public:
   enum class Edge { end, begin };
@@ -129,8 +133,8 @@ class Guarded {
   size_t size_;
 };
 
-// No byte outside the inputs is read. The results lie in memory of the allocator, which AddressSanitizer watches.
-TEST_P(Kernels, NothingIsReadBeyondATensor) {
+// Only reads of the inputs are checked here. The results lie in memory of the allocator, which AddressSanitizer watches.
+TEST_P(Kernels, NothingOutsideATensorIsRead) {
   for (const std::string name : {"linear", "favor", "lsh-1"}) {
     const auto method = make_method(name + ":kernel=" + GetParam());
     for (const auto dtype : {at::kFloat, at::kBFloat16, at::kDouble}) {
@@ -152,7 +156,7 @@ TEST_P(Kernels, NothingIsReadBeyondATensor) {
   }
 }
 
-TEST_P(Kernels, FeatureMapsWithoutAMethod) {
+TEST_P(Kernels, TheReluMapThatNoMethodUsesAgreesWithTheComposition) {
   const auto problem = problem_of({150, 150, 24, 24}, at::kFloat, Masking::causal_and_key_lengths);
   const auto inputs = inputs_of(problem, Protocol::forward_backward);
   const auto run = [&](const std::string& kernel, at::ScalarType dtype) {
@@ -168,8 +172,8 @@ TEST_P(Kernels, FeatureMapsWithoutAMethod) {
   expect_close(run(GetParam(), at::kFloat), run("composed", at::kDouble), error_tolerance(at::kFloat));
 }
 
-// Keys whose e^c exceeds float32 and rises, falls or jumps along the sequence: the scale that a state is relative to changes on
-// the way, and rows before a jump must not lose their keys because of it.
+// The scales e^c of these keys exceed the range of float32, and rise, fall or jump along the sequence. So the scale to which a
+// state is relative changes on the way, and rows before a jump must not lose their keys because of that.
 TEST_P(Kernels, ScalesBeyondFloat32) {
   const auto directions = draw_orthogonal_directions(48, 16, 3);
   const auto t = at::linspace(0, 1, 400).view({1, 1, 400, 1});
@@ -201,7 +205,7 @@ TEST_P(Kernels, ScalesBeyondFloat32) {
   }
 }
 
-TEST_P(Kernels, DecodingKeepsItsStateWithoutPadding) {
+TEST_P(Kernels, DecodingStatesHaveNoPadding) {
   for (const auto& [name, numbers] : {std::pair<std::string, int64_t>{"linear:", 19 * 38}, {"favor:features=21,", 21 * 38 + 1}}) {
     SCOPED_TRACE(name);
     const auto method = make_method(name + "kernel=" + GetParam());
@@ -246,7 +250,7 @@ TEST(InstructionSets, UnavailableKernelsAreRefused) {
   EXPECT_CONTAINS(*make_method("lsh-1:kernel=" + best)->why_unsupported(problem, Protocol::forward), "no kernel for float64");
 }
 
-// The error of a result in units in the last place; the unit of a subnormal number is the smallest one.
+// The error of a result in units in the last place. The unit of a subnormal number is the smallest positive float.
 double ulps(float result, double exact) {
   if (exact > std::numeric_limits<float>::max()) return std::isinf(result) ? 0 : 1e9;
   const float nearest = float(exact);

@@ -1,5 +1,5 @@
-// Linear attention: every form gives the same numbers, the chunk size does not change them, and nothing of size N×D×M is stored.
-// Feature maps and their gradients.
+// Tests of linear attention: every form gives the same results, the chunk size does not change them, and nothing of size N×D×M is
+// stored. Tests of feature maps and their gradients.
 #include "attn/linear/linear_attention.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ class ChunkSize : public testing::TestWithParam<Masking> {};
 INSTANTIATE_TEST_SUITE_P(Masks, ChunkSize, testing::Values(Masking::causal, Masking::causal_and_key_lengths),
                          [](const auto& tested) { return name_of(tested.param); });
 
-TEST_P(ChunkSize, DoesNotMatter) {
+TEST_P(ChunkSize, DoesNotChangeTheResults) {
   const auto problem = problem_of({300, 300, 24, 40}, at::kDouble, GetParam(), 3);
   const auto inputs = inputs_of(problem, Protocol::forward_backward);
   const auto expected = call(*make_method("linear-chunked"), inputs, Protocol::forward_backward);
@@ -34,8 +34,9 @@ TEST_P(ChunkSize, DoesNotMatter) {
   }
 }
 
-// The causal form token by token: S and Z grow by one key at a time ("Transformers are RNNs", equations 16–20).
-TEST(CausalLinear, IsTheRecurrence) {
+// Compares the causal form with a loop over tokens, in which S and Z grow by one key at a time ("Transformers are RNNs",
+// equations 16–20).
+TEST(CausalLinear, AgreesWithTheRecurrence) {
   const auto inputs = inputs_of(problem_of({50, 50, 8, 5}, at::kDouble, Masking::causal), Protocol::forward);
   const auto phi = [](const at::Tensor& x) { return at::where(x > 0, x + 1, x.exp()); };
   auto state = at::zeros({2, 2, 8, 5}, at::kDouble), sum = at::zeros({2, 2, 8, 1}, at::kDouble);
@@ -49,7 +50,7 @@ TEST(CausalLinear, IsTheRecurrence) {
   }
 }
 
-// Methods that have more than one form.
+// Methods that compute one chunk, several chunks or token by token.
 const std::string kForms[] = {"linear-chunked", "taylor:kernel=composed", "polynomial-2:kernel=composed", "favor:kernel=composed",
                               "rff"};
 
@@ -74,8 +75,8 @@ class Forms : public testing::TestWithParam<std::string> {
 };
 INSTANTIATE_TEST_SUITE_P(Methods, Forms, testing::ValuesIn(kForms), [](const auto& tested) { return identifier(tested.param); });
 
-// Compares the values and gradients of one chunk, of several chunks and of token by token.
-TEST_P(Forms, AreOneRecurrence) {
+// Compares the outputs and gradients of a single chunk with those of several chunks and of decoding token by token.
+TEST_P(Forms, GiveTheSameResults) {
   for (const auto& [dtype, tolerance] : {std::pair{at::kDouble, 1e-9}, {at::kFloat, 1e-3}, {at::kBFloat16, 4e-2}}) {
     SCOPED_TRACE(dtype_name(dtype));
     const auto problem = problem_of({70, 70, 16, 12}, dtype, Masking::causal);
@@ -90,8 +91,8 @@ TEST_P(Forms, AreOneRecurrence) {
   }
 }
 
-// Compares the kernels with the composition, which the test above covers. Steps of kernels record no gradients.
-TEST(KernelForms, AreTheSameRecurrence) {
+// Compares the kernels with the composition, which the test above checks. Decoding steps of the kernels record no gradients.
+TEST(KernelForms, GiveTheResultsOfTheComposition) {
   for (const std::string name : {"linear", "linear-elu0.1", "taylor", "polynomial-2", "favor"}) {
     for (const auto& [dtype, tolerance] : {std::pair{at::kDouble, 1e-9}, {at::kFloat, 1e-3}, {at::kBFloat16, 4e-2}}) {
       SCOPED_TRACE(name + " " + dtype_name(dtype));
@@ -110,9 +111,9 @@ TEST(KernelForms, AreTheSameRecurrence) {
   }
 }
 
-// A map that exponentiates must work for keys whose features differ by more than the range of float32, with the large ones first
-// or last.
-TEST_P(Forms, TakeKeysOfVeryDifferentSizes) {
+// A feature map that exponentiates must work for keys whose features differ by more than the range of float32, whether the large
+// ones come first or last.
+TEST_P(Forms, HandleKeysOfVeryDifferentNorms) {
   for (const bool rising : {false, true}) {
     const auto problem = problem_of({64, 64, 16, 8}, at::kFloat, Masking::causal, 1, 2);
     auto inputs = inputs_of(problem, Protocol::forward_backward);
@@ -132,7 +133,7 @@ TEST_P(Forms, TakeKeysOfVeryDifferentSizes) {
   }
 }
 
-TEST(CausalLinear, LaterPositionsDoNotReachEarlierOnes) {
+TEST(CausalLinear, LaterPositionsDoNotChangeEarlierRows) {
   const auto problem = problem_of({100, 100, 16, 16}, at::kDouble, Masking::causal);
   auto inputs = inputs_of(problem, Protocol::forward);
   const auto method = make_method("linear-chunked:chunk=16");
@@ -144,7 +145,7 @@ TEST(CausalLinear, LaterPositionsDoNotReachEarlierOnes) {
   EXPECT_GT(largest_difference(after.slice(2, 37), before.slice(2, 37)), 0.1);
 }
 
-TEST(CausalLinear, MemoryIsThatOfItsResults) {
+TEST(CausalLinear, PeakMemoryIsCloseToThatOfTheResults) {
   const auto method = make_method("linear");
   for (const auto masking : {Masking::causal, Masking::causal_and_key_lengths}) {
     for (const auto dtype : {at::kFloat, at::kBFloat16}) {
@@ -160,7 +161,7 @@ TEST(CausalLinear, MemoryIsThatOfItsResults) {
   }
 }
 
-TEST(CausalLinear, ForwardAloneKeepsItsOutputOnly) {
+TEST(CausalLinear, ForwardAllocatesLittleBesideItsOutput) {
   const auto problem = problem_of({16384, 16384, 64, 64}, at::kFloat, Masking::causal, 1, 2);
   const auto inputs = make_inputs(problem, Protocol::forward, 1);
   const auto method = make_method("linear");
@@ -171,7 +172,7 @@ TEST(CausalLinear, ForwardAloneKeepsItsOutputOnly) {
 }
 
 // Half-precision inputs are accumulated in float32: a running sum in bfloat16 would stop growing after a few hundred positions.
-TEST(CausalLinear, LongSumsInHalfPrecision) {
+TEST(CausalLinear, LongSumsInHalfPrecisionAreAccurate) {
   const auto problem = problem_of({8192, 8192, 8, 4}, at::kBFloat16, Masking::causal, 1, 1);
   auto inputs = make_inputs(problem, Protocol::forward, 1);
   inputs.v.fill_(1);  // any weighted mean of ones is one
@@ -197,7 +198,7 @@ class FeatureMaps : public testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(All, FeatureMaps, testing::Values("elu", "elu0.1", "relu", "taylor", "polynomial-2", "favor", "rff"),
                          [](const auto& tested) { return identifier(tested.param); });
 
-TEST_P(FeatureMaps, InnerProductsAreTheKernel) {
+TEST_P(FeatureMaps, InnerProductsOfFeaturesAreTheKernel) {
   const auto q = vectors(7, 1), k = vectors(9, 2);
   const auto map = this->map();
   const auto phi_q = map->apply(q), phi_k = map->apply(k);
@@ -211,7 +212,8 @@ TEST_P(FeatureMaps, GradientIsTheDerivative) {
   const auto x = vectors(7, 1).set_requires_grad(true);
   const auto features = map->apply(x);
   const auto upstream = at::sin(at::arange(features.phi.numel(), at::kDouble)).view(features.phi.sizes());
-  // The loss is a function of φ(x). Its gradient is passed to the map relative to the scale.
+  // `upstream` is the gradient of a loss with respect to the features with their scale. FeatureMap::gradient() takes it with
+  // respect to phi, the features relative to their scale.
   const auto expected = torch::autograd::grad({whole(features)}, {x}, {upstream})[0];
   const at::NoGradGuard no_grad;
   const auto relative = features.log_scale.defined() ? upstream * features.log_scale.exp() : upstream;
@@ -239,7 +241,7 @@ TEST(FeatureMap, PolynomialIsTheExpansionOfExp) {
   EXPECT_EQ(make_feature_map("polynomial-2")->count(64), 64 * 65 / 2 + 64 + 1);
 }
 
-// Random features estimate exp(q·k/√D); the more of them, the closer.
+// Random features estimate exp(q·k/√D). The estimate improves with their number.
 TEST(FeatureMap, RandomFeaturesApproachTheSoftmaxKernel) {
   const auto q = 0.5 * at::sin(at::arange(40, at::kDouble)).view({1, 5, 8}),
              k = 0.5 * at::cos(at::arange(56, at::kDouble)).view({1, 7, 8});
@@ -268,7 +270,7 @@ TEST(FeatureMap, DirectionsAreOrthogonalInBlocks) {
   EXPECT_FALSE(at::equal(directions, draw_orthogonal_directions(10, 4, 8)));
 }
 
-TEST(FeatureMap, BadOnesAreNamed) {
+TEST(FeatureMap, InvalidArgumentsAreNamed) {
   const auto refusal = [](const std::string& name, const std::optional<at::Tensor>& projection) {
     return message_of<c10::ValueError>([&] { make_feature_map(name, projection); });
   };

@@ -1,4 +1,4 @@
-// Compares LSH attention with plain loops, and tests masks, gradients, numbers that are not finite, memory and decoding.
+// Compares LSH attention with plain loops, and tests masks, gradients, entries that are not finite, memory and decoding.
 #include "attn/lsh/lsh_attention.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ struct Setting {
   bool causal = false;
   std::optional<std::vector<int64_t>> key_lengths;  // of two batch entries
   Factors bucket_factors;
-  int64_t columns = 2;  // half the buckets, where they are not factored
+  int64_t columns = 2;  // half the number of buckets, used if bucket_factors is not set
 };
 
 std::string text_of(const Setting& s) {
@@ -49,7 +49,7 @@ Arguments arguments_of(const Setting& s, uint64_t seed = 3) {
   const auto columns = s.bucket_factors ? ((*s.bucket_factors)[0] + (*s.bucket_factors)[1]) / 2 : s.columns;
   const auto random = [&](std::vector<int64_t> shape, uint64_t part) {
     const auto total = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-    return draw_rotations(total, 1, 2, seed * 10 + part, at::kCPU).view(shape);  // any standard normal numbers
+    return draw_rotations(total, 1, 2, seed * 10 + part, at::kCPU).view(shape);  // standard normal numbers
   };
   Arguments a{random({kBatch, kHeads, s.length, kDim}, 0),
               random({kBatch, kHeads, s.length, kValueDim}, 1),
@@ -71,7 +71,7 @@ struct Meeting {
   int64_t round, key;
 };
 
-// LSH attention of one batch entry and head, number by number. It shares no code with the implementation.
+// LSH attention of one batch entry and head by scalar loops. It shares no code with the implementation.
 class PlainLsh {
  public:
   PlainLsh(const Setting& s, const Arguments& a, int64_t b, int64_t h)
@@ -83,6 +83,7 @@ class PlainLsh {
     for (int64_t r = 0; r < s.rounds; ++r) sort_round(r);
   }
 
+  // The keys that a query sees, each with the round, as often as the query sees them.
   std::vector<Meeting> meetings_of(int64_t query) const {
     const auto chunks = int64_t(rounds_[0].size());
     std::vector<Meeting> met;
@@ -95,7 +96,7 @@ class PlainLsh {
       for (int64_t c = 0; c < chunks; ++c) {
         const auto& members = round[size_t(c)];
         if (std::find(members.begin(), members.end(), query) == members.end()) continue;
-        // A key of another round's chunk counts in round r.
+        // Keys of another round's chunk, which the first chunk looks back to, count as met in round r.
         const auto begin = met.size();
         meet(r, c);
         if (c > 0) meet(r, c - 1);
@@ -106,6 +107,7 @@ class PlainLsh {
     return met;
   }
 
+  // The output row of a query.
   std::vector<double> row(int64_t query) const {
     std::vector<double> output(size_t(kValueDim), 0.0);
     const bool trax = s_.profile == kTrax;
@@ -219,7 +221,7 @@ std::vector<Setting> settings() {
   return all;
 }
 
-TEST(LshAttention, IsWhatPlainLoopsGive) {
+TEST(LshAttention, AgreesWithPlainLoops) {
   const at::NoGradGuard no_grad;
   for (const auto& s : settings()) {
     SCOPED_TRACE(text_of(s));
@@ -228,7 +230,7 @@ TEST(LshAttention, IsWhatPlainLoopsGive) {
   }
 }
 
-TEST(LshAttention, OneBucketHoldsAllWhenAllKeysAreTheSame) {
+TEST(LshAttention, AgreesWithPlainLoopsWhenAllVectorsAreEqual) {
   for (const auto* profile : {kTrax, kFastTransformers}) {
     for (const bool causal : {false, true}) {
       const Setting s{23, 4, 2, profile, causal, {}, {}};
@@ -242,7 +244,7 @@ TEST(LshAttention, OneBucketHoldsAllWhenAllKeysAreTheSame) {
   }
 }
 
-// The first row sees nothing else, so its output is its own value, however small the weight.
+// The first causal row sees only its own position, so its output is its own value, however small the weight is.
 TEST(LshAttention, TheFirstCausalRowSeesItself) {
   for (const auto* profile : {kTrax, kFastTransformers}) {
     for (const int64_t length : {1, 3, 40}) {
@@ -254,7 +256,7 @@ TEST(LshAttention, TheFirstCausalRowSeesItself) {
   }
 }
 
-TEST(LshAttention, GradientsAreTheDifferences) {
+TEST(LshAttention, GradientsAgreeWithFiniteDifferences) {
   constexpr double h = 1e-6;
   for (auto s : settings()) {
     if (s.length != 13 && s.length != 3) continue;
@@ -285,8 +287,8 @@ TEST(LshAttention, GradientsAreTheDifferences) {
 }
 
 // A NaN or infinity in a value makes the rows that see it NaN, and does not change other rows. In gradients it also reaches the
-// keys that those rows see; where rounds are not weighted against each other, only those seen in the same round.
-TEST(LshAttention, NaNReachesWhatSeesIt) {
+// keys that those rows see: in the trax profile those of all rounds, otherwise those of the same round only.
+TEST(LshAttention, ANaNInAValueReachesExactlyTheRowsThatSeeIt) {
   for (const auto& s : settings()) {
     if (s.length != 23 || s.bucket_factors) continue;
     SCOPED_TRACE(text_of(s));
@@ -322,7 +324,7 @@ TEST(LshAttention, NaNReachesWhatSeesIt) {
 }
 
 // A vector that is not finite has no meaningful bucket. In a single chunk every row that the mask allows sees it.
-TEST(LshAttention, NaNInAVectorReachesWhatSeesIt) {
+TEST(LshAttention, ANaNInAVectorOfQkReachesTheRowsThatSeeIt) {
   for (const auto* profile : {kTrax, kFastTransformers}) {
     const Setting s{6, 8, 2, profile, true, {}, {}};
     auto a = arguments_of(s);
@@ -334,7 +336,7 @@ TEST(LshAttention, NaNInAVectorReachesWhatSeesIt) {
   }
 }
 
-TEST(LshAttention, HiddenPositionsReachNothing) {
+TEST(LshAttention, HiddenPositionsDoNotChangeVisibleRows) {
   for (const auto& base : settings()) {
     if (!base.key_lengths || base.length != 23 || base.bucket_factors) continue;
     SCOPED_TRACE(text_of(base));
@@ -348,7 +350,7 @@ TEST(LshAttention, HiddenPositionsReachNothing) {
       const auto gradients = torch::autograd::grad({output}, {moved.qk, moved.v}, {at::ones_like(output)});
       return std::array{output.detach().masked_fill(hidden, 0), gradients[0].masked_fill(hidden, 0), gradients[1]};
     };
-    // Hidden positions have finite queries here, so their rows have gradients, which reach the keys that they see.
+    // The queries of hidden positions are finite here, so their rows contribute gradients to the keys that they see.
     const auto value_expected = gradients_of(a.qk, a.v), value_found = gradients_of(a.qk, a.v.masked_fill(hidden, NAN));
     for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(at::equal(value_found[i], value_expected[i])) << i;
 
@@ -363,7 +365,7 @@ TEST(LshAttention, HiddenPositionsReachNothing) {
   }
 }
 
-TEST(LshAttention, WhatSeesNothingIsZero) {
+TEST(LshAttention, ARowWithoutVisibleKeysIsZero) {
   for (const auto* profile : {kTrax, kFastTransformers}) {
     const Setting s{23, 4, 2, profile, false, std::vector<int64_t>{0, 4}, {}};
     auto a = arguments_of(s);
@@ -381,7 +383,7 @@ TEST(LshAttention, WhatSeesNothingIsZero) {
   }
 }
 
-TEST(LshAttention, KeyLengthsBeyondTheSequenceCountAsTheNearest) {
+TEST(LshAttention, KeyLengthsOutsideTheSequenceAreClamped) {
   Setting s{13, 4, 2, kTrax, false, std::vector<int64_t>{13, 0}, {}};
   const auto a = arguments_of(s);
   auto beyond = a;
@@ -405,7 +407,7 @@ TEST(LshAttention, HalfPrecisionFindsTheSameBucketsAndSumsInFloat32) {
   }
 }
 
-TEST(LshAttention, RotationsAreTheSameFromTheSameSeed) {
+TEST(LshAttention, TheSameSeedGivesTheSameRotations) {
   const auto a = draw_rotations(8, 2, 6, 5, at::kCPU);
   EXPECT_EQ(a.sizes(), (at::IntArrayRef{8, 2, 3}));
   EXPECT_EQ(a.scalar_type(), at::kDouble);
@@ -427,7 +429,7 @@ TEST(LshAttention, ManyBucketsAreFactored) {
   EXPECT_EQ(factors(2048), (std::vector<int64_t>{64, 32}));
 }
 
-TEST(LshAttention, ArgumentsThatCannotBeAreNamed) {
+TEST(LshAttention, InvalidArgumentsAreNamed) {
   const Setting s{13, 4, 2, kTrax, false, std::vector<int64_t>{13, 5}, {}};
   const auto refusal = [&](auto change) {
     auto setting = s;
@@ -481,7 +483,7 @@ TEST(LshAttention, ArgumentsThatCannotBeAreNamed) {
 
 // ---------------------------------------------------------------- the method
 
-TEST(Lsh, RoundsAreThoseOfTheName) {
+TEST(Lsh, TheNameSetsTheNumberOfRounds) {
   const auto inputs = make_inputs(problem_of({300, 300, 8, 8}, at::kDouble, Masking::causal), Protocol::forward, 1);
   for (const auto& [name, spec] :
        {std::pair{"lsh-1", "lsh:rounds=1"}, {"lsh-1", "lsh"}, {"lsh-4", "lsh:rounds=4"}, {"lsh-8", "lsh:rounds=8"}}) {
@@ -500,7 +502,7 @@ TEST(Lsh, IgnoresKeys) {
   EXPECT_TRUE(results.grad_k.eq(0).all().item<bool>());
 }
 
-// With a single chunk every query sees all keys, so the result is that of the attention that is approximated.
+// With a single chunk every query sees all keys, so the result is the exact attention that the method approximates.
 TEST(Lsh, OneChunkIsTheExactAttention) {
   for (const auto masking : kMaskings) {
     for (const auto* spec : {"lsh:chunk=64", "lsh-4:chunk=64", "lsh-4:chunk=64,profile=fast-transformers"}) {
@@ -515,46 +517,48 @@ TEST(Lsh, OneChunkIsTheExactAttention) {
   }
 }
 
-// The vectors of positions 0…3 point one way and those of 4…7 the other. Each four share a bucket for every rotation, so with
-// chunks of four a row sees the keys of its own four. The second chunk also looks back at the first, and in the trax profile the
-// first at the last.
-TEST(Lsh, DiagnosticsCanBeCounted) {
+// The vectors of positions 0…3 point in one direction and those of 4…7 in the opposite one. So each group of four shares a bucket
+// under every rotation, and with chunks of four a row sees the keys of its own group. The second chunk also looks back to the
+// first, and in the trax profile the first to the last.
+TEST(Lsh, DiagnosticsAgreeWithCountsByHand) {
   const auto direction = at::tensor({1.0, 2.0, -1.0}, at::kDouble);
   const auto signs = at::tensor({1, 1, 1, 1, -1, -1, -1, -1}, at::kDouble).view({8, 1});
   const auto q = (signs * direction).view({1, 1, 8, 3}), v = at::ones({1, 1, 8, 2}, at::kDouble);
   const auto rows = at::arange(8);
-  const auto figures = [&](const std::string& spec, const Mask& mask) {
+  const auto diagnostics = [&](const std::string& spec, const Mask& mask) {
     const auto list = make_method(spec)->diagnostics({q, q, v, mask}, rows);
     return std::map<std::string, double>(list.begin(), list.end());
   };
-  // fast-transformers: logits ±√6·1/√3 (‖x‖ = √6, the key's length 1): e^{±√2}.
+  // In fast-transformers the logits are ±√6·1/√3 = ±√2, because ‖x‖ = √6 and keys have norm 1.
   const double same = 4 * std::exp(std::sqrt(2.0)), other = 4 * std::exp(-std::sqrt(2.0));
-  auto found = figures("lsh:chunk=4,buckets=8,profile=fast-transformers", {});
+  auto found = diagnostics("lsh:chunk=4,buckets=8,profile=fast-transformers", {});
   EXPECT_EQ(found.size(), 4u);
   EXPECT_DOUBLE_EQ(found.at("lsh_bucket_mean"), 4);
   EXPECT_DOUBLE_EQ(found.at("lsh_bucket_skew"), 4 / (8 / 8.0));
-  EXPECT_DOUBLE_EQ(found.at("lsh_top16_share"), (0.5 + 1) / 2);  // all 8 keys are among the top 16; half the rows see 4
+  EXPECT_DOUBLE_EQ(found.at("lsh_top16_share"),
+                   (0.5 + 1) / 2);  // all 8 keys are among the top 16, and half of the rows see only 4 of them
   EXPECT_NEAR(found.at("lsh_mass_covered"), (same / (same + other) + 1) / 2, 1e-12);
 
   // Six visible keys, of which the two that point the other way share a bucket.
-  found = figures("lsh:chunk=4,buckets=8,profile=fast-transformers", {false, at::tensor({6}, at::kLong)});
+  found = diagnostics("lsh:chunk=4,buckets=8,profile=fast-transformers", {false, at::tensor({6}, at::kLong)});
   EXPECT_DOUBLE_EQ(found.at("lsh_bucket_mean"), 3);
   EXPECT_DOUBLE_EQ(found.at("lsh_bucket_skew"), 4 / (6 / 8.0));
 
-  // trax: the two chunks look back at each other, so every row sees all keys. The own position is not among the top keys.
-  found = figures("lsh:chunk=4,buckets=8", {});
+  // In trax the two chunks look back to each other, so every row sees all keys. The own position is not counted among the top
+  // keys.
+  found = diagnostics("lsh:chunk=4,buckets=8", {});
   EXPECT_DOUBLE_EQ(found.at("lsh_top16_share"), 1);
   EXPECT_NEAR(found.at("lsh_mass_covered"), 1, 1e-12);
 
-  // The first causal row may only see itself, which is not a top key, so it counts in the mass only.
-  found = figures("lsh:chunk=4,buckets=8", {true, std::nullopt});
+  // The first causal row sees only its own position, which is not a top key. So it counts for lsh_mass_covered only.
+  found = diagnostics("lsh:chunk=4,buckets=8", {true, std::nullopt});
   EXPECT_DOUBLE_EQ(found.at("lsh_top16_share"), 1);
   EXPECT_NEAR(found.at("lsh_mass_covered"), 1, 1e-12);
-  found = figures("lsh:chunk=4,buckets=8", {false, at::tensor({0}, at::kLong)});
-  EXPECT_TRUE(found.empty());  // nothing to count
+  found = diagnostics("lsh:chunk=4,buckets=8", {false, at::tensor({0}, at::kLong)});
+  EXPECT_TRUE(found.empty());  // without visible keys no diagnostic is defined
 }
 
-TEST(Lsh, MemoryGrowsWithTheLengthAlone) {
+TEST(Lsh, PeakMemoryGrowsLinearlyWithTheLength) {
   for (const auto* spec : {"lsh-1", "lsh-4", "lsh-4:profile=fast-transformers"}) {
     for (const auto protocol : {Protocol::forward, Protocol::forward_backward}) {
       const auto peak = [&](int64_t length) {
@@ -573,7 +577,7 @@ TEST(Lsh, MemoryGrowsWithTheLengthAlone) {
 // ---------------------------------------------------------------- decoding
 
 TEST(Lsh, AStepIsTheLastRowOfTheForwardOverThePrefix) {
-  // The number of buckets follows the prefix in one profile and is the same for all in the other.
+  // In trax the number of buckets depends on the length of the prefix, in fast-transformers it does not.
   for (const std::string spec : {"lsh:rounds=2,chunk=4", "lsh:rounds=2,chunk=4,profile=fast-transformers"}) {
     const auto problem = problem_of({21, 21, 8, 5}, at::kDouble, Masking::causal);
     const auto method = make_method(spec), same = make_method(spec);
