@@ -19,9 +19,8 @@ namespace attnbench {
 //    time of the first step is recorded as time_first_ms. More steps follow until the warm-up time has passed, up to
 //    kStepsPerRound in all. kCheckedSteps of these steps are compared, including the first and the last.
 // 3. Timed rounds: a new state takes in query_len tokens, then makes kStepsPerRound steps. Each step is a sample, so the state
-// grows
-//    as it does in use. There is at least one round, and more follow until the noise target is reached or the time budget is
-//    spent. The time to fill the new states counts towards that budget.
+//    grows as it does in use. There is at least one round, and more follow until the noise target is reached or the time budget
+//    is spent. The time to fill the new states counts towards that budget.
 // 4. Memory pass: one step under a memory meter.
 //
 // In a CUDA graph (the axis `graph`) the steps of a round are captured together. Step 2 then compares the outputs of the first

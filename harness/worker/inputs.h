@@ -14,9 +14,8 @@ enum class InputDistribution {
   // Every entry is an independent standard normal.
   normal,
   // Each row lies around one of 16 standard normal centres, with a standard deviation of 0.1, and is then scaled to variance one.
-  // Each pair (batch, head) has its own centres, which its queries and keys share. The share of the rows around the c-th centre
-  // is
-  // proportional to 1/c.
+  // Each pair (batch, head) has its own centres, which its queries and keys share. The number of rows around the c-th centre is
+  // proportional to 1/c on average.
   clustered,
   // A block of 64 standard normal rows is repeated. Queries and keys have a block each.
   repeated

@@ -155,7 +155,8 @@ void register_calls() {
 }
 
 void register_steps() {
-  for (const int64_t heads : {8, 32768}) {  // the states fit the first-level cache, or exceed the last level
+  // The states of 8 heads fit the first-level cache, and those of 32768 heads exceed the last level.
+  for (const int64_t heads : {8, 32768}) {
     const auto suffix = "step/float32/heads:" + std::to_string(heads);
     for (const std::string name : {"linear", "linear-chunked"})
       benchmark::RegisterBenchmark((name + "/" + suffix).c_str(), [=](benchmark::State& state) { step(state, name, heads); })

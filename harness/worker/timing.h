@@ -42,8 +42,8 @@ struct Samples {
   void divide_calls(int64_t parts);
 };
 
-// Warms up, then takes at least min_samples samples, until the noise target is reached or the time budget is spent.
-// `before_sample` runs before each sample, is not timed (it may flush a cache), and may be empty.
+// Warms up, then takes at least min_samples samples, until the noise target is reached or the time budget is spent. Before each
+// sample it calls `before_sample`, which is not timed, may for instance flush a cache, and may be empty.
 //
 // With turns, each turn takes samples for 10 ms, or a single sample that lasts longer. If samples are shorter than that, the
 // first one of each turn is dropped, because the other workers have filled the caches with their data. Throws std::runtime_error

@@ -28,8 +28,8 @@ constexpr size_t kAll = 0;  // the index of the allocator's statistics over smal
 
 std::string version_text(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
 
-// current_bytes() counts the bytes that tensors requested; peak_bytes() counts the bytes of their blocks, which are multiples of
-// 512.
+// current_bytes() counts the bytes that tensors requested. peak_bytes() counts the bytes of their blocks, which are multiples of
+// 512 bytes.
 class CudaMeter final : public MemoryMeter {
  public:
   CudaMeter() {
