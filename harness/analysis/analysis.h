@@ -37,7 +37,7 @@ struct Series {
 struct Order {
   const Series* series = nullptr;
   std::string quantity;
-  double from = 0, to = 0;  // the shortest and the longest fitted length
+  double from = 0, to = 0;  // the shortest and the longest length in the fit
   LineFit fit;              // a line through the logarithms of lengths and values; its slope is the exponent
   // The order that the method declares, such as "O(N log N)", and the exponent that it amounts to over these lengths. Both are
   // empty for decoding and for unknown methods, for which no order is declared.
@@ -69,7 +69,7 @@ struct BudgetFit {
   const Series* series = nullptr;
   double budget_bytes = 0;
   std::optional<int64_t> longest;  // the longest length whose measured peak is within the budget
-  std::string limit;               // why no longer length fits: "N = 8192 took 12.0 GiB", "end of the sweep", …
+  std::string limit;               // what prevents a longer one: "N = 8192 took 12.0 GiB", "end of the sweep", …
 };
 
 struct Analysis {

@@ -53,19 +53,19 @@ namespace kind {
 inline constexpr auto unsupported = "unsupported";              // skipped: the method or the build does not support it
 inline constexpr auto predicted_oom = "predicted_oom";          // skipped: predicted to exceed the memory budget
 inline constexpr auto predicted_timeout = "predicted_timeout";  // skipped: predicted to run longer than its deadline
-inline constexpr auto oom = "oom";                              // failed: it ran out of memory
+inline constexpr auto oom = "oom";                              // failed: the case ran out of memory
 inline constexpr auto invalid = "invalid";                      // failed: the result disagrees with the reference
 inline constexpr auto error = "error";                          // failed: the method threw
 inline constexpr auto crashed = "crashed";                      // failed: the worker ended without an answer
 inline constexpr auto timeout = "timeout";                      // failed: the worker was ended at the case's deadline
-inline constexpr auto usage = "usage";        // failed, only in plans: a wrong option of a method or a wrong size
-inline constexpr auto protocol = "protocol";  // failed: the worker's answer could not be read
+inline constexpr auto usage = "usage";                          // failed, only in plans: a wrong option or size
+inline constexpr auto protocol = "protocol";                    // failed: the worker's answer could not be read
 }  // namespace kind
 
 class Record {
  public:
   Record() = default;
-  // A record that holds the fields of this case and nothing else.
+  // A record that holds the schema version and the fields of this case, and nothing else.
   explicit Record(const Case& c);
   // Reads a record of this schema version or of another one. Columns of earlier versions get their current names, and axes that
   // did not exist yet get the value Field::before. Unknown columns of a record from a newer version are ignored. Throws
