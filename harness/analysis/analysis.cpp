@@ -11,11 +11,11 @@
 namespace attnbench {
 namespace {
 
-// Lengths down to an eighth of the longest are fitted. At shorter ones the fixed costs of a call hide the growth.
+// The fit uses the lengths from an eighth of the longest on. At shorter lengths the fixed costs of a call hide the growth.
 constexpr double kFittedRange = 8;
-constexpr size_t kMinFitted = 3;
-// Where the data outgrows a cache, the exponent is a little larger than the method's.
-constexpr double kMargin = 0.15;
+constexpr size_t kMinFittedPoints = 3;
+// The measured exponent is a little larger than that of the number of operations where the data outgrow a cache.
+constexpr double kExponentMargin = 0.15;
 
 std::vector<Series> series_of(const std::vector<Record>& records) {
   std::vector<Series> all;
@@ -35,7 +35,7 @@ std::vector<Series> series_of(const std::vector<Record>& records) {
   return all;
 }
 
-// The exponent of a declared order near this length, or nothing for an order that is not listed here.
+// The slope of a declared order at this length on logarithmic axes, or nothing for an order that is not listed here.
 std::optional<double> exponent_of(const std::string& order, double length) {
   if (order == "O(1)") return 0;
   if (order == "O(N)") return 1;
@@ -55,7 +55,7 @@ std::optional<Order> order_of(const Series& series, const std::string& quantity,
   if (points.empty()) return std::nullopt;
   const auto from = points.back().length / kFittedRange;
   std::erase_if(points, [&](const Point& p) { return p.length < from; });
-  if (points.size() < kMinFitted) return std::nullopt;
+  if (points.size() < kMinFittedPoints) return std::nullopt;
   Order order{&series, quantity,     points.front().length, points.back().length, {},
               "",      std::nullopt, points.front().batch,  points.back().batch};
   std::vector<double> x, y;
@@ -70,7 +70,7 @@ std::optional<Order> order_of(const Series& series, const std::string& quantity,
   return order;
 }
 
-// Nothing for series that are not to be compared or have fewer than two lengths in common.
+// Nothing for series that differ in an axis that is not compared, or that have fewer than two lengths in common.
 std::optional<Crossover> crossover_of(const Series& one, const Series& other, const std::string& quantity) {
   Crossover found{&one, &other, quantity, {}, std::nullopt, {}, false};
   for (const auto& [axis, value] : one.setting) {
@@ -87,7 +87,7 @@ std::optional<Crossover> crossover_of(const Series& one, const Series& other, co
   for (const auto& mine : one.points(quantity)) {
     const auto same = std::find_if(theirs.begin(), theirs.end(), [&](const Point& p) { return p.length == mine.length; });
     if (same == theirs.end()) continue;
-    // The logarithm of one over other is above zero where `other` needs less.
+    // log(one / other) is above zero where `other` needs less.
     const double middle = std::log(mine.value / same->value);
     const double below = std::hypot(std::log(mine.interval.low / mine.value), std::log(same->interval.high / same->value));
     const double above = std::hypot(std::log(mine.interval.high / mine.value), std::log(same->interval.low / same->value));
@@ -104,8 +104,8 @@ std::optional<Crossover> crossover_of(const Series& one, const Series& other, co
   return found;
 }
 
-Fit fit_of(const Series& series, double budget) {
-  Fit fit{&series, budget, std::nullopt, "end of the sweep"};
+BudgetFit budget_fit(const Series& series, double budget) {
+  BudgetFit fit{&series, budget, std::nullopt, "end of the sweep"};
   for (const auto* record : series.records) {
     const auto length = record->get("query_len").get<int64_t>();
     const auto peak = record->number("peak_allocated_bytes"), predicted = record->number("predicted_peak_bytes");
@@ -144,14 +144,14 @@ std::vector<Point> Series::points(const std::string& quantity) const {
       point.value = record->number("peak_extra_bytes") / batch;
       point.interval = {point.value, point.value};
     }
-    // Of a length that was measured with several batch sizes, the last one counts.
+    // Where a length was measured with several batch sizes, the last record counts.
     if (!found.empty() && found.back().length == point.length) found.pop_back();
     if (point.value > 0) found.push_back(point);
   }
   return found;
 }
 
-bool Order::contradicts() const { return declared_exponent && fit.slope_interval.low > *declared_exponent + kMargin; }
+bool Order::contradicts() const { return declared_exponent && fit.slope_interval.low > *declared_exponent + kExponentMargin; }
 
 Analysis analyse(const std::vector<Record>& records, const Json& methods, const std::vector<double>& budgets) {
   Analysis analysis;
@@ -161,7 +161,7 @@ Analysis analyse(const std::vector<Record>& records, const Json& methods, const 
     for (const auto& quantity : quantities)
       if (auto order = order_of(series, quantity, methods)) analysis.orders.push_back(std::move(*order));
     for (const auto budget : budgets)
-      if (!series.points("memory").empty()) analysis.fits.push_back(fit_of(series, budget));
+      if (!series.points("memory").empty()) analysis.fits.push_back(budget_fit(series, budget));
   }
   for (size_t i = 0; i < analysis.series.size(); ++i)
     for (size_t j = i + 1; j < analysis.series.size(); ++j)

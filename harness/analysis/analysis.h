@@ -1,8 +1,9 @@
-// What the records of a sweep say together: how time and memory grow, at which length two series cross, what fits a memory
-// budget.
+// Analyses the records of a sweep together: how time and memory grow with the length, at which length two series cross, and up
+// to which length the memory fits a budget.
 //
-// A series is the records that differ only in axes of kind `length`: query_len, and key_len and batch, which sweeps vary with it.
-// Times and memory are per sample, as in figures. Implausible records are listed and otherwise left out.
+// A series consists of the records that differ only in axes of kind `length`: query_len, and key_len and batch, which sweeps vary
+// with it. Growth and crossovers are computed from values per sample, which are divided by the batch size as in the figures, and
+// without implausible records, which are listed instead. A budget is compared with the peak memory of the whole batch.
 #pragma once
 
 #include <map>
@@ -15,10 +16,10 @@
 
 namespace attnbench {
 
-// One quantity of a series at one length.
+// One quantity of a series at one length: milliseconds or bytes, per sample.
 struct Point {
   double length = 0, value = 0;
-  Interval interval;  // 95 % interval within the process; for memory both ends are the value
+  Interval interval;  // the recorded 95 % interval of a time; for memory both ends are the value
   int64_t batch = 1;  // the batch size of the record, by which the value was divided
 };
 
@@ -27,7 +28,8 @@ struct Series {
   std::map<std::string, Json> setting;  // every axis that is not a length
   std::vector<const Record*> records;   // by ascending query_len
 
-  // The measured records whose value is above zero; `quantity` is "time" or "memory".
+  // The points of the measured, plausible records whose value is above zero, by ascending length. `quantity` is "time" (the
+  // median) or "memory" (the peak above the inputs).
   std::vector<Point> points(const std::string& quantity) const;
 };
 
@@ -35,10 +37,10 @@ struct Series {
 struct Order {
   const Series* series = nullptr;
   std::string quantity;
-  double from = 0, to = 0;  // the shortest and the longest fitted length
-  LineFit fit;              // a line through the logarithms; its slope is the exponent
-  // The order that the method declares, such as "O(N log N)", and the exponent that it amounts to over these lengths. Empty for
-  // decoding, for which methods declare no order.
+  double from = 0, to = 0;  // the shortest and the longest length in the fit
+  LineFit fit;              // a line through the logarithms of lengths and values; its slope is the exponent
+  // The order that the method declares, such as "O(N log N)", and the exponent that it amounts to over these lengths. Both are
+  // empty for decoding and for unknown methods, for which no order is declared.
   std::string declared;
   std::optional<double> declared_exponent;
 
@@ -46,40 +48,42 @@ struct Order {
   // call, and the time per sample grows faster than the method does.
   int64_t batch_from = 0, batch_to = 0;
 
-  // Whether the exponent exceeds the declared one by more than noise and caches explain.
+  // Whether the whole 95 % interval of the exponent lies above the declared exponent, by more than a margin for the effect of
+  // caches.
   bool contradicts() const;
 };
 
-// At which length the order of two series changes.
+// Which of two series needs less time or memory, and at which length that changes.
 struct Crossover {
   const Series *one = nullptr, *other = nullptr;
   std::string quantity;
-  std::vector<std::string> differs;  // the axes in which the two differ, all of which are declared to be compared
-  // The first length from which the series needs less that needed more before; nothing where the order never changes.
+  std::vector<std::string> differs;  // the axes in which the two differ, each of which has Field::compared set
+  // The first length at which both need the same, interpolated between measured lengths; nothing where the curves do not cross.
   std::optional<double> length;
-  Interval interval;                       // 95 % interval of the length
-  bool other_needs_less_at_first = false;  // then `one` needs less from `length` on, otherwise `other`
+  Interval interval;                       // 95 % interval of `length`
+  bool other_needs_less_at_first = false;  // whether `other` needs less at the shortest common length
 };
 
 // The longest length that fits a memory budget.
-struct Fit {
+struct BudgetFit {
   const Series* series = nullptr;
   double budget_bytes = 0;
   std::optional<int64_t> longest;  // the longest length whose measured peak is within the budget
-  std::string limit;               // why no longer one is: "N = 8192 took 12.0 GiB", "end of the sweep", …
+  std::string limit;               // what prevents a longer one: "N = 8192 took 12.0 GiB", "end of the sweep", …
 };
 
 struct Analysis {
   std::vector<Series> series;
   std::vector<Order> orders;
   std::vector<Crossover> crossovers;
-  std::vector<Fit> fits;
-  std::vector<const Record*> implausible;
+  std::vector<BudgetFit> fits;
+  std::vector<const Record*> implausible;  // records whose time breaks a ceiling of the machine
 
   Json to_json() const;
 };
 
-// `methods` is the worker's description of them, which has the declared orders. The result refers to the records.
+// `methods` is the array that the worker's command `describe` returns, which holds the declared orders; `budgets` are in bytes.
+// The result points to elements of `records`, which must outlive it.
 Analysis analyse(const std::vector<Record>& records, const Json& methods, const std::vector<double>& budgets);
 
 }  // namespace attnbench

@@ -237,7 +237,7 @@ Run add_compare_command(Command& command) {
     std::vector<Judgement> judgements;
     for (const auto& c : all)
       if (c.pair.both_measured()) judgements.push_back(c.judgement);
-    const auto verdict = judgements.empty() ? Verdict::inconclusive : over_all(judgements);
+    const auto verdict = judgements.empty() ? Verdict::inconclusive : overall_verdict(judgements);
     const auto differences = differing(pairs);
     if (options->format == Format::json) {
       print_json(json_of(all, differences, verdict));

@@ -43,12 +43,12 @@ Published::Published(const std::string& path) {
 }
 
 void Published::annotate(Record& record) const {
-  const auto agrees = [&](const std::pair<std::string, std::string>& axis) {
+  const auto matches = [&](const std::pair<std::string, std::string>& axis) {
     const auto& value = record.get(axis.first);
     return (value.is_string() ? value.get<std::string>() : value.dump()) == axis.second;
   };
   for (const auto& row : rows_) {
-    if (!std::all_of(row.axes.begin(), row.axes.end(), agrees)) continue;
+    if (!std::all_of(row.axes.begin(), row.axes.end(), matches)) continue;
     for (const auto& [column, value] : row.values) record.set(column, value);
   }
 }

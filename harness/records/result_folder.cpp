@@ -28,11 +28,11 @@ namespace fs = std::filesystem;
 
 struct Log {
   std::vector<Record> records;
-  size_t whole_bytes = 0;  // length up to the end of the last whole line
+  size_t complete_bytes = 0;  // length up to the end of the last line that has a line end
 };
 
 // Throws std::invalid_argument for a record that lacks an axis or the outcome.
-void check_whole(const Record& record) {
+void check_complete(const Record& record) {
   if (!record.has("outcome")) throw std::invalid_argument("it has no outcome");
   for (const auto& field : fields())
     if (field.role == FieldRole::axis && !record.has(field.name))
@@ -40,7 +40,7 @@ void check_whole(const Record& record) {
 }
 
 Log parse_log(const std::string& path) {
-  // Reading a device might never end.
+  // Reading a device file, such as /dev/zero, might never end.
   if (!fs::is_regular_file(path)) throw UsageError(fmt::format("{}: not a regular file", path));
   std::ifstream file(path, std::ios::binary);
   if (!file) fail(path, "read");
@@ -51,20 +51,20 @@ Log parse_log(const std::string& path) {
   for (size_t begin = 0; begin < text.size();) {
     ++number;
     auto end = text.find('\n', begin);
-    const bool torn = end == std::string::npos;
-    if (torn) end = text.size();
+    const bool incomplete = end == std::string::npos;
+    if (incomplete) end = text.size();
     try {
       auto record = Record::parse(Json::parse(text.begin() + std::ptrdiff_t(begin), text.begin() + std::ptrdiff_t(end)));
-      check_whole(record);
-      if (torn) return log;  // The writer was killed before it wrote the line end. The case is run again.
+      check_complete(record);
+      if (incomplete) return log;  // The writer was killed before it wrote the line end. The case is run again.
       const auto [at, fresh] = index.emplace(record.key(), log.records.size());
       if (fresh) log.records.push_back(std::move(record));
       else log.records[at->second] = std::move(record);
     } catch (const std::exception& error) {
-      if (torn) return log;
+      if (incomplete) return log;
       throw UsageError(fmt::format("{}:{}: not a record: {}", path, number, error.what()));
     }
-    log.whole_bytes = begin = end + 1;
+    log.complete_bytes = begin = end + 1;
   }
   return log;
 }
@@ -78,7 +78,7 @@ void write_all(int file, const std::string& text, const std::string& path) {
   }
 }
 
-// Numbers as JSON has them, text neutralised.
+// Writes numbers as JSON does, and text as csv_text() does.
 std::string csv_cell(const Json& value) {
   if (value.is_null()) return "";
   return value.is_string() ? csv_text(value.get<std::string>()) : value.dump();
@@ -104,7 +104,7 @@ void replace_file(const std::string& folder, const std::string& name, const std:
   const auto path = joined(folder, name.c_str()), temporary = path + ".new";
   try {
     FileDescriptor file;
-    unlink(temporary.c_str());  // A killed run may have left one.
+    unlink(temporary.c_str());  // A killed run may have left such a file.
     file.open(temporary, O_WRONLY | O_CREAT | O_EXCL);
     write_all(file, text, path);
   } catch (...) {
@@ -139,7 +139,7 @@ ResultFolder::ResultFolder(std::string path) : path_(std::move(path)) {
   const auto log_path = joined(path_, "records.jsonl");
   log_.open(log_path, O_RDWR | O_CREAT | O_APPEND);
   auto log = parse_log(log_path);
-  if (ftruncate(log_, off_t(log.whole_bytes)) != 0) fail(log_path, "cut off a torn line");
+  if (ftruncate(log_, off_t(log.complete_bytes)) != 0) fail(log_path, "remove the incomplete last line");
   records_ = std::move(log.records);
 }
 

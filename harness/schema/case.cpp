@@ -60,8 +60,8 @@ const std::vector<Field>& fields() {
       {.name = "protocol",
        .role = axis,
        .member = &Case::protocol,
-       .description =
-           "what one call does; prefill takes in query_len tokens, decode one token after query_len others (both causal)",
+       .description = "what one call does; prefill takes in query_len tokens, decode takes in one token after query_len others "
+                      "(both causal)",
        .choices = {"forward", "forward_backward", "prefill", "decode"}},
       {.name = "batch", .role = axis, .member = &Case::batch, .description = "batch size B", .min = 1, .kind = AxisKind::length},
       {.name = "heads",
@@ -124,9 +124,8 @@ const std::vector<Field>& fields() {
       {.name = "allocation",
        .role = axis,
        .member = &Case::allocation,
-       .description =
-           "where large blocks of CPU memory come from: kept from the call before, as GPU allocators do it, or fresh from "
-           "the system, with the page faults in the time",
+       .description = "where large blocks of CPU memory come from: kept from earlier calls, as GPU allocators do, or fresh from "
+                      "the system, whose page faults then add to the time",
        .choices = {"kept", "fresh"},
        .since = 3,
        .before = "fresh"},
@@ -142,7 +141,7 @@ const std::vector<Field>& fields() {
        .role = setting,
        .member = &Case::memory_limit_bytes,
        .description =
-           "memory budget, such as \"11 GiB\"; a case predicted to need more is skipped; by default (0) the memory available",
+           "memory budget, such as \"11 GiB\"; a case predicted to need more is skipped; by default (0) the available memory",
        .unit = "B",
        .section = "limits",
        .former_key = "limits.memory"},
@@ -164,13 +163,13 @@ const std::vector<Field>& fields() {
       {.name = "min_samples",
        .role = setting,
        .member = &Case::min_samples,
-       .description = "number of samples that are taken at least",
+       .description = "minimum number of samples",
        .min = 5,
        .section = "timing"},
       {.name = "noise_target",
        .role = setting,
        .member = &Case::noise_target,
-       .description = "sampling stops when half the width of the 95 % interval of the median, over the median, is at most this",
+       .description = "sampling stops when half the width of the median's 95 % interval, divided by the median, is at most this",
        .section = "timing"},
       {.name = "time_budget_s",
        .role = setting,
@@ -182,9 +181,8 @@ const std::vector<Field>& fields() {
       {.name = "processes",
        .role = setting,
        .member = &Case::processes,
-       .description =
-           "number of processes that measure the case one after another; with several, the median and its interval are "
-           "those of the processes' medians",
+       .description = "number of processes that measure the case one after another; with several, the median and its interval "
+                      "are computed from the medians of the processes",
        .min = 1,
        .section = "timing"},
       {.name = "injected_slowdown_percent",
@@ -256,10 +254,10 @@ void set_to_default(Case& c, const Field& field) {
 }
 
 bool is_default(const Case& c, const Field& field) {
-  auto not_given = c;
-  set_to_default(not_given, field);
-  not_given.complete();
-  return get(not_given, field) == get(c, field);
+  auto without_field = c;
+  set_to_default(without_field, field);
+  without_field.complete();
+  return get(without_field, field) == get(c, field);
 }
 
 Json to_json(const Case& c) {
@@ -281,12 +279,12 @@ Case case_from_json(const Json& json) {
   return c;
 }
 
-std::string case_key(const Json& axes_and_more) {
+std::string case_key(const Json& case_or_record) {
   std::string key;
   for (const auto& field : fields()) {
     if (field.role != FieldRole::axis) continue;
-    const auto found = axes_and_more.find(field.name);
-    if (found != axes_and_more.end()) key += std::string(field.name) + "=" + found->dump() + " ";
+    const auto found = case_or_record.find(field.name);
+    if (found != case_or_record.end()) key += std::string(field.name) + "=" + found->dump() + " ";
   }
   return key;
 }

@@ -1,4 +1,4 @@
-// One case: what is measured, and under which limits. Its fields are declared once, in `fields()`; the command line, sweep files,
+// Case: what is measured, and under which limits. Its fields are declared once, in `fields()`. The command line, sweep files,
 // records, tables, analyses, figures and the messages between driver and worker are made from that table.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace attnbench {
 
 using Json = nlohmann::ordered_json;
 
-// Calls whose instructions a profiler counts.
+// The number of calls of a case whose instructions a profiler counts.
 inline constexpr int64_t kCountedCalls = 100;
 
 struct Case {
@@ -38,7 +38,7 @@ struct Case {
   int64_t seed = 0;
 
   // Settings: the limits of the case, and when to stop sampling.
-  int64_t memory_limit_bytes = 0;  // 0: what is available. complete() fills it in on the CPU, the plan of the case on a GPU.
+  int64_t memory_limit_bytes = 0;  // 0: the available memory, which complete() fills in for the CPU and the worker for a GPU
   double deadline_s = 120;
   double warmup_s = 0.05;
   int64_t min_samples = 5;
@@ -47,16 +47,18 @@ struct Case {
   int64_t processes = 1;
   double injected_slowdown_percent = 0;
 
-  // Fills in the fields that were not given from the other fields or from the machine. Makes decoding causal.
+  // Fills in the fields that were not given, from other fields or from the machine. Sets `causal` for the protocols that decode.
   void complete();
+  // Whether the protocol uses a decoding state.
   bool decodes() const { return protocol == "prefill" || protocol == "decode"; }
 };
 
 enum class FieldRole { axis, setting };
 
-// What an axis describes. Predictions, analyses, tables and figures go by this, so that none of them lists the axes.
+// What an axis describes. Predictions, analyses, tables and figures treat all axes of a kind alike, so that none of them lists
+// axes by name.
 enum class AxisKind {
-  length,     // query_len, and what a sweep varies together with it; the points of one curve differ only in axes of this kind
+  length,     // query_len and the axes that a sweep varies with it; the points of one curve differ only in axes of this kind
   size,       // another extent of the tensors
   contents,   // the values that the tensors hold
   execution,  // how a call is made; the predictor of times learns a slowdown for each combination of these
@@ -65,27 +67,28 @@ std::string_view kind_name(AxisKind kind);
 
 // One field of Case.
 struct Field {
-  std::string_view name;  // of the record column, of the axis or setting in a sweep file and, with dashes, of the option
+  std::string_view name;  // in records and sweep files; the option of the command line has dashes instead of underscores
   FieldRole role;
   std::variant<std::string Case::*, int64_t Case::*, double Case::*, bool Case::*> member;
   std::string_view description;
   std::string_view unit = {};
   std::vector<std::string_view> choices = {};  // the values that a text field may have; empty means any
-  double min = 0;                              // the smallest value that a number may have
+  double min = 0;                              // the minimum of a number
 
   // For axes.
   AxisKind kind = AxisKind::execution;
   bool compared = false;          // whether `analyse` looks for crossovers between series that differ in this axis
   std::string_view follows = {};  // the axis whose value this one takes when it is not given
-  int64_t since = 1;              // the first schema version whose records have this axis,
-  Json before = nullptr;          // and the value that records of earlier versions were measured with
+  int64_t since = 1;              // the first schema version whose records have this axis
+  Json before = nullptr;          // the value that cases of earlier schema versions were measured with
 
   // For settings.
-  std::string_view section = {};     // the section of a sweep file that holds it, under its own name
-  std::string_view former_key = {};  // "section.key" in sweep files from before the key was the name
-  bool test_hook = false;            // for tests only: left out of requests and records unless it was set
+  std::string_view section = {};     // the section of a sweep file that holds the setting
+  std::string_view former_key = {};  // "section.key" in older sweep files, where the key was not the setting's name
+  bool test_hook = false;            // for tests only; left out of requests and records unless it was set
 };
 
+// Every field of Case, in the order of tables.
 const std::vector<Field>& fields();
 // Null when there is no such field.
 const Field* find_field(std::string_view name);
@@ -94,21 +97,23 @@ const Field* find_axis(std::string_view name);
 std::vector<std::string> axis_names();
 
 Json get(const Case& c, const Field& field);
-// Throws std::invalid_argument naming the field, its value and what was expected.
+// Throws std::invalid_argument that names the field, the value and what was expected.
 void set(Case& c, const Field& field, const Json& value);
-// The same for a value in the form in which a user types it.
+// Like set(), for a value as a user types it: text without quotes, numbers and booleans as in JSON.
 void set_text(Case& c, const Field& field, const std::string& text);
-// Undoes what complete(), set() or set_text() did to the field.
+// Gives the field the value that it has in a new Case.
 void set_to_default(Case& c, const Field& field);
-// Whether the field has the value that complete() would give it if it had not been given.
+// Whether the field has the value that it would have after complete() if nobody had set it.
 bool is_default(const Case& c, const Field& field);
 
-// Every field; test hooks only where they were set.
+// Every field by name; test hooks only where they were set.
 Json to_json(const Case& c);
-// Throws std::invalid_argument naming what is unknown, missing or of a wrong value.
+// Fields that `json` lacks have their defaults. Throws std::invalid_argument that names an unknown field or a wrong value, or
+// that says that the method is missing.
 Case case_from_json(const Json& json);
 
-// The axes of a case or of a record as one line of text. Two lines are equal exactly when the cases are the same.
-std::string case_key(const Json& axes_and_more);
+// The axes in the JSON of a case or of a record as one line of text, without its other members. Two lines are equal exactly when
+// all axes are.
+std::string case_key(const Json& case_or_record);
 
 }  // namespace attnbench

@@ -8,10 +8,10 @@ namespace attnbench {
 
 // How many processors this process may run on.
 int64_t available_processors();
-// The system's numbers of these processors; empty where the system does not report them.
+// The numbers by which the system knows these processors; empty where the system does not report them.
 std::vector<int> available_processor_numbers();
 
-// How much memory can be allocated without swapping and within the limit of the control group.
+// The bytes that can be allocated without swapping and within the memory limit of the control group; at least 1.
 int64_t available_memory_bytes();
 
 }  // namespace attnbench

@@ -31,11 +31,11 @@ std::vector<Column> declare() {
       {"failure_kind", text, "", "outcome",
        "why it was skipped (unsupported, predicted_oom, predicted_timeout) or failed (oom, invalid, error, crashed, timeout, "
        "protocol)"},
-      {"reason", text, "", "outcome", "the same in words"},
+      {"reason", text, "", "outcome", "why it was skipped or failed, in words"},
       {"implementation", text, "", "outcome", "implementation that ran, such as aten/chunked or sdpa/flash_attention"},
       {"implausible", text, "", "outcome",
-       "why the machine cannot be this fast, where the time breaks one of its measured ceilings"},
-      {"external_source", text, "", "outcome", "where a record comes from that was imported instead of measured by this program"},
+       "for a time shorter than a measured ceiling of the machine allows: that time, the shortest possible time and the ceiling"},
+      {"external_source", text, "", "outcome", "where the record was imported from, if this program did not measure it"},
       {"finished_at", text, "", "outcome", "when the record was written, in UTC"},
       {"worker_s", number, "s", "outcome", "wall time of the whole case, from the start of the process to its end"},
       {"measured_s", number, "s", "outcome",
@@ -52,10 +52,10 @@ std::vector<Column> declare() {
        "what the interval covers: within process (another process may differ by more) or across processes"},
       {"process_medians_ms", numbers, "ms", "time", "median of each process, in order, where there are several"},
       {"samples", integer, "", "time", "number of samples taken; none is dropped"},
-      {"calls_per_sample", integer, "", "time", "number of calls in a sample, so that a sample takes at least 1 ms"},
+      {"calls_per_sample", integer, "", "time", "number of calls in a sample, chosen so that a sample takes at least 1 ms"},
       {"warmup_calls", integer, "", "time", "number of calls before the first sample"},
       {"stop_reason", text, "", "time",
-       "why sampling stopped: noise_target, time_budget, or turns, when it took turns with another process"},
+       "why sampling stopped: noise_target, time_budget, or turns (when the process took turns with another one)"},
       {"time_per_sample_ms", number, "ms", "time", "time_median_ms divided by the batch size"},
       {"time_samples_ms", numbers, "ms", "time", "every sample, in order; on a GPU the time between CUDA events"},
       {"wall_median_ms", number, "ms", "time",
@@ -98,7 +98,7 @@ std::vector<Column> declare() {
        "state_bytes by the method's formula; a case whose state has another size is invalid"},
       {"predicted_setup_bytes", number, "B", "prediction",
        "for decode: size of the state and of all the tokens that it takes in, before any step"},
-      {"min_calls", integer, "", "prediction", "number of calls of the method that the case makes at least"},
+      {"min_calls", integer, "", "prediction", "minimum number of calls of the method that the case makes"},
       {"min_timed_calls", integer, "", "prediction", "how many of these calls are inside samples"},
       {"predicted_time_ms", number, "ms", "prediction", "predicted time of a call"},
 
@@ -144,7 +144,7 @@ const std::vector<Column>& test_hooks() {
   return all;
 }
 
-bool fits(ColumnType type, const Json& value) {
+bool has_type(const Json& value, ColumnType type) {
   const auto all_numbers = [&] {
     for (const auto& item : value)
       if (!item.is_number() && !item.is_null()) return false;  // null stands for a number that was not finite
@@ -212,7 +212,7 @@ Record::Record(const Case& c) {
   set("schema_version", kSchemaVersion);
   const auto values = attnbench::to_json(c);
   for (const auto& [name, value] : values.items()) set(name, value);
-  if (c.memory_limit_bytes == 0) set("memory_limit_bytes", nullptr);  // not known yet
+  if (c.memory_limit_bytes == 0) set("memory_limit_bytes", nullptr);  // the worker finds it out
 }
 
 Record Record::parse(const Json& json) {
@@ -220,19 +220,19 @@ Record Record::parse(const Json& json) {
   const auto found = json.find("schema_version");
   const int64_t version = found != json.end() && found->is_number_integer() ? found->get<int64_t>() : kSchemaVersion;
   Record record;
-  auto lifted = Json::object();  // the diagnostics that had columns of their own
+  auto moved = Json::object();  // the diagnostics that were columns of their own in earlier schema versions
   for (const auto& [name, value] : json.items()) {
     const auto* former = find_former_name(name);
     if (former && former->is_diagnostic) {
       if (!value.is_null() && !value.is_number()) refuse(name, value, ColumnType::number);
-      lifted[former->current] = value;
+      moved[former->current] = value;
       continue;
     }
     const auto& current = former ? former->current : name;
     if (version <= kSchemaVersion || find_column(current)) record.set(current, value);
   }
-  if (record.has("diagnostics")) lifted.update(record.get("diagnostics"));
-  record.set("diagnostics", lifted);
+  if (record.has("diagnostics")) moved.update(record.get("diagnostics"));
+  record.set("diagnostics", moved);
   for (const auto& field : fields())
     if (version < field.since && !record.has(field.name)) record.set(field.name, field.before);
   return record;
@@ -245,7 +245,7 @@ void Record::set(std::string_view name, const Json& value) {
     values_.erase(column->name);
     return;
   }
-  if (!fits(column->type, value)) refuse(name, value, column->type);
+  if (!has_type(value, column->type)) refuse(name, value, column->type);
   auto stored = value;
   if (column->type == ColumnType::named_numbers)
     for (const auto& [key, item] : value.items()) {
@@ -253,8 +253,8 @@ void Record::set(std::string_view name, const Json& value) {
       if (item.is_null() || is_not_finite(item)) stored.erase(key);
     }
   const auto* field = find_field(name);
-  const bool unset = field && field->test_hook && stored == attnbench::get(Case(), *field);
-  if (unset || (stored.is_object() && stored.empty())) values_.erase(column->name);
+  const bool is_unset_hook = field && field->test_hook && stored == attnbench::get(Case(), *field);
+  if (is_unset_hook || (stored.is_object() && stored.empty())) values_.erase(column->name);
   else values_[column->name] = std::move(stored);
 }
 

@@ -1,4 +1,4 @@
-// One record: the result of one attempt at a case. Its columns are declared once, in `columns()`.
+// Record: the result of one attempt at a case. Its columns are declared once, in `columns()`.
 #pragma once
 
 #include <string>
@@ -9,8 +9,9 @@
 
 namespace attnbench {
 
-// 2 brought inputs, decoding states and quality; 3 allocation, CUDA graphs and the readings of GPUs; 4 moved what a method
-// reports about itself into the column `diagnostics`.
+// Version 2 added the axis `inputs` and the columns of decoding states and of quality. Version 3 added the axes `allocation` and
+// `graph` and the columns of a GPU's clocks. Version 4 moved the numbers that a method reports about itself into the column
+// `diagnostics`.
 constexpr int64_t kSchemaVersion = 4;
 
 // `named_numbers` is a JSON object whose values are numbers, such as {"lsh_bucket_mean": 12.5}.
@@ -25,19 +26,19 @@ struct Column {
   std::string description;
 };
 
-// Every column of an ordinary record, in the order of files and tables: the fields of the case come first.
+// Every column except the test hooks, in the order of files and tables.
 const std::vector<Column>& columns();
-// Finds test hooks too, which `columns()` leaves out.
+// Null when there is no such column. Also finds the test hooks, which columns() leaves out.
 const Column* find_column(std::string_view name);
 
-// A column of an earlier schema that is called otherwise now.
+// A column of an earlier schema version that has another name now, or became a diagnostic.
 struct FormerName {
   std::string former;
   std::string current;
-  bool is_diagnostic;  // whether `current` is the name of a diagnostic and not of a column
+  bool is_diagnostic;  // whether `current` names a diagnostic instead of a column
 };
 const std::vector<FormerName>& former_names();
-// Null when no column was called this.
+// Null when no earlier column had this name.
 const FormerName* find_former_name(std::string_view name);
 
 // The ways in which an attempt can end.
@@ -52,50 +53,53 @@ namespace kind {
 inline constexpr auto unsupported = "unsupported";              // skipped: the method or the build does not support it
 inline constexpr auto predicted_oom = "predicted_oom";          // skipped: predicted to exceed the memory budget
 inline constexpr auto predicted_timeout = "predicted_timeout";  // skipped: predicted to run longer than its deadline
-inline constexpr auto oom = "oom";                              // failed: it ran out of memory
+inline constexpr auto oom = "oom";                              // failed: the case ran out of memory
 inline constexpr auto invalid = "invalid";                      // failed: the result disagrees with the reference
 inline constexpr auto error = "error";                          // failed: the method threw
-inline constexpr auto crashed = "crashed";                      // failed: the worker died
-inline constexpr auto timeout = "timeout";                      // failed: it was ended at its deadline
-inline constexpr auto usage = "usage";                          // failed, in plans alone: the case makes no sense
+inline constexpr auto crashed = "crashed";                      // failed: the worker ended without an answer
+inline constexpr auto timeout = "timeout";                      // failed: the worker was ended at the case's deadline
+inline constexpr auto usage = "usage";                          // failed, only in plans: a wrong option or size
 inline constexpr auto protocol = "protocol";                    // failed: the worker's answer could not be read
 }  // namespace kind
 
 class Record {
  public:
   Record() = default;
-  // A record that holds the fields of this case and nothing else.
+  // A record that holds the schema version and the fields of this case, and nothing else.
   explicit Record(const Case& c);
-  // Reads records of this schema and of earlier ones: gives columns their current names, and axes that came later the value that
-  // was measured before they existed. Passes over unknown columns when a newer schema wrote the record. Throws
-  // std::invalid_argument naming the column that is otherwise unknown or has a value of another type.
+  // Reads a record of this schema version or of another one. Columns of earlier versions get their current names, and axes that
+  // did not exist yet get the value Field::before. Unknown columns of a record from a newer version are ignored. Throws
+  // std::invalid_argument that names any other unknown column, or the column whose value has another type.
   static Record parse(const Json& json);
 
-  // Null erases the value, and so do a number that is not finite, no named numbers at all, and the default of a test hook. Throws
-  // std::invalid_argument for an undeclared column or a value of another type.
+  // Null erases the value. So do a number that is not finite, an empty object of named numbers, and the default of a test hook.
+  // Throws std::invalid_argument for an undeclared column, a value of another type, or a diagnostic that has the name of a
+  // column.
   void set(std::string_view column, const Json& value);
+  // Both set the outcome, the column failure_kind (one of namespace kind) and the reason.
   void set_failed(std::string_view failure_kind, std::string reason);
   void set_skipped(std::string_view skip_kind, std::string reason);
-  // Takes over every value that `other` has.
+  // Sets every column that `other` has to the value in `other`.
   void merge(const Record& other);
 
-  // The value of a column, or else of the diagnostic with this name; null when the record has neither.
+  // The value of the column, or otherwise of the diagnostic, with this name; null when the record has neither.
   const Json& get(std::string_view name) const;
   bool has(std::string_view name) const { return !get(name).is_null(); }
-  double number(std::string_view name) const;     // NaN when there is none
-  std::string text(std::string_view name) const;  // empty when there is none
+  double number(std::string_view name) const;     // NaN when the value is missing or not a number
+  std::string text(std::string_view name) const;  // empty when the value is missing or not text
   bool measured() const { return text("outcome") == outcome::measured; }
 
-  // Every column of columns() in order, null where there is no value, and then the test hooks that were set. Strict JSON.
+  // Every column of columns() in order, null where there is no value, and then the test hooks that were set.
   Json to_json() const;
+  // Equal for records of the same case.
   std::string key() const { return case_key(values_); }
 
  private:
   Json values_ = Json::object();
 };
 
-// The columns of a table of these records: those of columns() with one column for each diagnostic that a record has in place of
-// `diagnostics`, and the test hooks that were set.
+// The columns of a table of these records: those of columns(), where the column `diagnostics` is replaced by a column for each
+// diagnostic that any of the records has, and the test hooks that were set.
 std::vector<Column> table_columns(const std::vector<const Record*>& records);
 
 }  // namespace attnbench

@@ -11,11 +11,12 @@ Json json_of(const Column& column) {
           {"description", column.description}};
 }
 
-// Null for what complete() fills in: text that is empty, and a number below the smallest that may be given.
+// The default of a field. Null where it is no valid value, but stands for one that a user or complete() supplies: empty text, or
+// a number below the minimum.
 Json default_of(const Field& field) {
   const auto value = get(Case(), field);
-  const bool given_later = value.is_string() ? value == "" : value.is_number() && value.get<double>() < field.min;
-  return given_later ? Json() : value;
+  const bool is_placeholder = value.is_string() ? value == "" : value.is_number() && value.get<double>() < field.min;
+  return is_placeholder ? Json() : value;
 }
 
 }  // namespace
@@ -48,7 +49,7 @@ Json schema_json(const Json& diagnostics) {
                             {"before", field.before}});
   }
   for (const auto& column : columns()) json["columns"].push_back(json_of(column));
-  // Records of tests have columns that ordinary ones have not.
+  // Test hooks are columns only of records of tests, so columns() does not have them.
   for (const auto& field : fields())
     if (field.test_hook) json["columns"].push_back(json_of(*find_column(field.name)));
   json["diagnostics"] = diagnostics;

@@ -18,7 +18,7 @@ std::string verdict_name(Verdict verdict) {
 
 namespace {
 
-// The judgement of a case that nothing is known about.
+// The judgement of a case without observations.
 Judgement unjudged() {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   Judgement judged;
@@ -26,7 +26,7 @@ Judgement unjudged() {
   return judged;
 }
 
-// Adjusts the p values over the whole family and sets the verdicts.
+// Adjusts the p values over all cases and sets the verdicts.
 void set_verdicts(std::vector<Judgement>& judgements, const Criteria& criteria) {
   std::vector<double> p;
   for (const auto& judged : judgements) p.push_back(judged.p);
@@ -66,7 +66,7 @@ std::vector<Judgement> judge_pairs(const std::vector<std::vector<double>>& log_r
   return judgements;
 }
 
-Verdict over_all(const std::vector<Judgement>& judgements) {
+Verdict overall_verdict(const std::vector<Judgement>& judgements) {
   const auto any = [&](Verdict verdict) {
     return std::any_of(judgements.begin(), judgements.end(), [&](const Judgement& j) { return j.verdict == verdict; });
   };

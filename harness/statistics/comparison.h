@@ -1,9 +1,9 @@
-// Which of two sides is faster, for each case and over all of them.
+// Tests whether side b is slower or faster than side a, for each case and over all cases.
 //
-// One observation is the median of one process. Calls within a process are not independent, so that a test on them would find
-// differences where there are none. Each case gets the Mann–Whitney test on its two sets of medians or, where processes of both
-// sides took their samples in turns, the signed-rank test on the ratios of such pairs. The p values are adjusted over all cases
-// by Holm's procedure.
+// One observation is the median of one process. Calls within a process are not independent, so a test on single calls would find
+// differences where there are none. Each case gets the Mann–Whitney test on its two sets of medians. Where a process of either
+// side took samples in turns with one of the other side, the case gets the signed-rank test on the ratios of such pairs instead.
+// The p values are adjusted over all cases by Holm's procedure.
 #pragma once
 
 #include <optional>
@@ -15,12 +15,12 @@
 namespace attnbench {
 
 struct Criteria {
-  double alpha = 0.01;      // the level of the whole family of cases
-  double min_shift = 0.03;  // a smaller shift is not a regression, even a significant one
-  double margin = 0.10;     // a case passes when the 95 % interval excludes a larger slowdown
+  double alpha = 0.01;      // the significance level over all cases together
+  double min_shift = 0.03;  // a significant shift smaller than this is neither a regression nor an improvement; 0.03 is 3 %
+  double margin = 0.10;     // a case passes only if the 95 % interval of its ratio excludes a slowdown as large as this
 };
 
-// What b is compared with a.
+// How side b compares with side a.
 enum class Verdict {
   regression,    // significantly slower, and by more than min_shift
   improvement,   // significantly faster, and by more than min_shift
@@ -30,8 +30,8 @@ enum class Verdict {
 std::string verdict_name(Verdict verdict);
 
 struct Judgement {
-  LogRatio ratio;
-  double p = 1, adjusted_p = 1;
+  LogRatio ratio;                // log(b/a)
+  double p = 1, adjusted_p = 1;  // before and after Holm's adjustment
   Verdict verdict = Verdict::inconclusive;
 };
 
@@ -42,10 +42,10 @@ struct TwoSides {
 
 // One judgement for each case, in order. A case without medians on one side is inconclusive.
 std::vector<Judgement> judge(const std::vector<TwoSides>& cases, const Criteria& criteria = {});
-// The same from the logarithms of b over a of the pairs of each case.
+// The same for paired observations: `log_ratios` holds log(b/a) of each pair of each case.
 std::vector<Judgement> judge_pairs(const std::vector<std::vector<double>>& log_ratios, const Criteria& criteria = {});
 
-// The verdict over all cases: regression if there is one, then inconclusive, improvement and pass. No cases are a pass.
-Verdict over_all(const std::vector<Judgement>& judgements);
+// The verdict over all cases: the first of regression, inconclusive, improvement and pass that any case has; pass for no cases.
+Verdict overall_verdict(const std::vector<Judgement>& judgements);
 
 }  // namespace attnbench

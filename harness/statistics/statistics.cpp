@@ -14,8 +14,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // The ranks of all values of a and b together; ties share their mean rank.
 struct Ranks {
-  double sum_of_b = 0;  // the sum of the ranks of b
-  double ties = 0;      // Σ (t³ − t) over the groups of t equal values
+  double sum_b = 0;  // the sum of the ranks of b
+  double ties = 0;   // Σ (t³ − t) over the groups of t equal values
 };
 Ranks rank(std::span<const double> a, std::span<const double> b) {
   std::vector<std::pair<double, bool>> all;
@@ -24,26 +24,26 @@ Ranks rank(std::span<const double> a, std::span<const double> b) {
   std::sort(all.begin(), all.end());
   Ranks ranks;
   for (size_t begin = 0; begin < all.size();) {
-    size_t end = begin, of_b = 0;
-    for (; end < all.size() && all[end].first == all[begin].first; ++end) of_b += all[end].second ? 1 : 0;
+    size_t end = begin, count_b = 0;
+    for (; end < all.size() && all[end].first == all[begin].first; ++end) count_b += all[end].second ? 1 : 0;
     const auto group = double(end - begin);
-    ranks.sum_of_b += double(of_b) * (double(begin + 1) + double(end)) / 2;
+    ranks.sum_b += double(count_b) * (double(begin + 1) + double(end)) / 2;
     ranks.ties += group * group * group - group;
     begin = end;
   }
   return ranks;
 }
 
-// The statistic U of b: the number of pairs in which b has the larger value.
-double u_of(double rank_sum, size_t n) { return rank_sum - double(n) * double(n + 1) / 2; }
+// The statistic U of a sample of n values: the number of pairs in which its value is the larger one; ties count one half.
+double u_statistic(double rank_sum, size_t n) { return rank_sum - double(n) * double(n + 1) / 2; }
 
-// P(U = u) for u = 0 … n·m, for samples of n and m values without ties. It counts the partitions of u into at most n parts of at
-// most m each.
+// P(U = u) for u = 0 … n·m, for samples of n and m values without ties. P(U = u) is proportional to the number of partitions of u
+// into at most n parts of at most m each.
 std::vector<double> u_distribution(size_t n, size_t m) {
   std::vector<double> ways(n * m + 1, 0);
   ways[0] = 1;
-  // Multiplies the factors (1 − q^(m+i)) / (1 − q^i) of the Gaussian binomial coefficient one after the other, and divides after
-  // each one so that the numbers stay small.
+  // These numbers of partitions are the coefficients of the Gaussian binomial, the product of (1 − q^(m+i)) / (1 − q^i). The loop
+  // multiplies one factor after another, and scales after each so that the numbers stay small.
   for (size_t i = 1; i <= n; ++i) {
     for (size_t u = n * m; u >= m + i && u != size_t(-1); --u) ways[u] -= ways[u - m - i];
     for (size_t u = i; u <= n * m; ++u) ways[u] += ways[u - i];
@@ -53,7 +53,7 @@ std::vector<double> u_distribution(size_t n, size_t m) {
   return ways;
 }
 
-// P(W = w) for the sum W of the ranks whose sign is positive, where either sign is equally likely. The ranks are whole numbers.
+// P(W = w) for w = 0, 1, …, where W is the sum of the ranks whose sign is positive and both signs are equally likely.
 std::vector<double> signed_sum_distribution(const std::vector<size_t>& ranks) {
   std::vector<double> probability(std::accumulate(ranks.begin(), ranks.end(), size_t{0}) + 1, 0);
   probability[0] = 1;
@@ -66,7 +66,8 @@ std::vector<double> signed_sum_distribution(const std::vector<size_t>& ranks) {
   return probability;
 }
 
-// How many of the `count` sorted statistics a test rejects at each end: those whose tail is at most half the level.
+// How many of `count` ascending shifts a two-sided test at the level 1 − confidence rejects at each end. `distribution` is that
+// of the test's statistic; the tail beyond a rejected shift holds at most half the level.
 size_t rejected_at_each_end(const std::vector<double>& distribution, size_t count, double confidence) {
   size_t rejected = 0;
   for (double tail = distribution[0]; rejected < count / 2 && tail <= (1 - confidence) / 2;) {
@@ -75,7 +76,8 @@ size_t rejected_at_each_end(const std::vector<double>& distribution, size_t coun
   }
   return rejected;
 }
-LogRatio between_rejected(std::vector<double> shifts, const std::vector<double>& distribution, double confidence) {
+// The median of the shifts, and the interval of the shifts that the test does not reject.
+LogRatio invert_test(std::vector<double> shifts, const std::vector<double>& distribution, double confidence) {
   std::sort(shifts.begin(), shifts.end());
   const auto rejected = rejected_at_each_end(distribution, shifts.size(), confidence);
   if (rejected == 0) return {quantile(shifts, 0.5), {-kInfinity, kInfinity}};
@@ -84,8 +86,8 @@ LogRatio between_rejected(std::vector<double> shifts, const std::vector<double>&
 
 double normal_tail(double z) { return 0.5 * std::erfc(z / std::sqrt(2.0)); }
 
-// The regularised incomplete beta function I_x(a, b) by its continued fraction (modified Lentz's method), for x where that
-// converges fast.
+// The regularised incomplete beta function I_x(a, b) by its continued fraction (modified Lentz's method), which converges fast
+// for x < (a + 1) / (a + b + 2).
 double incomplete_beta_fraction(double a, double b, double x) {
   constexpr double tiny = 1e-300;
   double c = 1, d = 1 - (a + b) * x / (a + 1);
@@ -111,14 +113,14 @@ double incomplete_beta(double a, double b, double x) {
   return x < (a + 1) / (a + b + 2) ? incomplete_beta_fraction(a, b, x) : 1 - incomplete_beta_fraction(b, a, 1 - x);
 }
 
-// P(T > t) for t ≥ 0, with full relative precision even where it is tiny.
+// P(T > t) for t ≥ 0, with full relative precision even if the probability is tiny.
 double student_t_tail(double t, double degrees) { return 0.5 * incomplete_beta(degrees / 2, 0.5, degrees / (degrees + t * t)); }
 
 // Where a line through these points crosses zero for the first time, and whether it rises there.
 std::optional<std::pair<double, bool>> first_zero(std::span<const double> x, const std::vector<double>& y) {
   for (size_t i = 0; i + 1 < x.size(); ++i) {
     if (y[i] == 0 || y[i] * y[i + 1] >= 0) {
-      // A point at zero is a crossing when its neighbours have different signs.
+      // A point at exactly zero is a crossing if its neighbours have different signs.
       if (i > 0 && y[i] == 0 && y[i - 1] * y[i + 1] < 0) return std::pair(x[i], y[i + 1] > 0);
       continue;
     }
@@ -156,14 +158,14 @@ std::vector<double> bootstrap_medians(std::span<const double> samples, int resam
 }
 
 Interval median_interval(std::span<const double> samples) {
-  std::mt19937_64 random(20200629);  // A fixed seed lets everyone compute the interval of a record again from its samples.
+  std::mt19937_64 random(20200629);  // The seed is fixed so that the interval can be computed again from a record's samples.
   std::uniform_int_distribution<size_t> pick(0, samples.size() - 1);
   const auto medians = bootstrap_medians(samples, 1000, [&] { return pick(random); });
   return {quantile(medians, 0.025), quantile(medians, 0.975)};
 }
 
 double mann_whitney_exact_p(std::span<const double> a, std::span<const double> b) {
-  const auto u = u_of(rank(a, b).sum_of_b, b.size());
+  const auto u = u_statistic(rank(a, b).sum_b, b.size());
   const auto distribution = u_distribution(a.size(), b.size());
   const auto smaller = size_t(std::min(u, double(a.size() * b.size()) - u));
   return std::min(1.0, 2 * std::accumulate(distribution.begin(), distribution.begin() + std::ptrdiff_t(smaller + 1), 0.0));
@@ -171,10 +173,10 @@ double mann_whitney_exact_p(std::span<const double> a, std::span<const double> b
 
 double mann_whitney_asymptotic_p(std::span<const double> a, std::span<const double> b) {
   const auto ranks = rank(a, b);
-  const auto n = double(a.size()), m = double(b.size()), all = n + m;
-  const double variance = n * m / 12 * (all + 1 - ranks.ties / (all * (all - 1)));
+  const auto n = double(a.size()), m = double(b.size()), total = n + m;
+  const double variance = n * m / 12 * (total + 1 - ranks.ties / (total * (total - 1)));
   if (!(variance > 0)) return 1;
-  const double distance = std::abs(u_of(ranks.sum_of_b, b.size()) - n * m / 2);
+  const double distance = std::abs(u_statistic(ranks.sum_b, b.size()) - n * m / 2);
   return std::min(1.0, 2 * normal_tail((distance - 0.5) / std::sqrt(variance)));
 }
 
@@ -212,14 +214,14 @@ LogRatio paired_log_ratio(std::span<const double> log_ratios, double confidence)
     for (size_t j = 0; j <= i; ++j) means.push_back((log_ratios[i] + log_ratios[j]) / 2);
   std::vector<size_t> ranks(log_ratios.size());
   std::iota(ranks.begin(), ranks.end(), size_t{1});
-  return between_rejected(std::move(means), signed_sum_distribution(ranks), confidence);
+  return invert_test(std::move(means), signed_sum_distribution(ranks), confidence);
 }
 
 LogRatio log_ratio(std::span<const double> a, std::span<const double> b, double confidence) {
   std::vector<double> differences;
   for (const auto y : b)
     for (const auto x : a) differences.push_back(std::log(y) - std::log(x));
-  return between_rejected(std::move(differences), u_distribution(a.size(), b.size()), confidence);
+  return invert_test(std::move(differences), u_distribution(a.size(), b.size()), confidence);
 }
 
 std::vector<double> holm(const std::vector<double>& p) {
@@ -266,14 +268,14 @@ LineFit fit_line(std::span<const double> x, std::span<const double> y, double co
     fit.slope_interval = {-kInfinity, kInfinity};
     return fit;
   }
-  double rest = 0;
+  double residual_squares = 0;
   for (size_t i = 0; i < x.size(); ++i) {
-    const double off = y[i] - fit.intercept - fit.slope * x[i];
-    rest += off * off;
+    const double residual = y[i] - fit.intercept - fit.slope * x[i];
+    residual_squares += residual * residual;
   }
-  fit.slope_error = std::sqrt(rest / (n - 2) / xx);
-  const double reach = student_t_quantile((1 + confidence) / 2, n - 2) * fit.slope_error;
-  fit.slope_interval = {fit.slope - reach, fit.slope + reach};
+  fit.slope_error = std::sqrt(residual_squares / (n - 2) / xx);
+  const double half_width = student_t_quantile((1 + confidence) / 2, n - 2) * fit.slope_error;
+  fit.slope_interval = {fit.slope - half_width, fit.slope + half_width};
   return fit;
 }
 

@@ -1,4 +1,4 @@
-// Statistics of samples, as pure functions. A sample must not be empty unless the function says that it may be.
+// Statistics of samples, as pure functions. No argument may be empty, and none may hold NaN, unless the function says so.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,14 @@ struct Interval {
   bool operator==(const Interval&) const = default;
 };
 
-// The quantile by linear interpolation between order statistics (Hyndman and Fan's type 7, the default of NumPy and R).
+// The quantile of ascending values, by linear interpolation between order statistics (Hyndman and Fan's type 7, the default of
+// NumPy and R). `probability` is from 0 to 1.
 double quantile(std::span<const double> sorted, double probability);
 
 double median(std::vector<double> samples);
 
-// The medians of `resamples` draws with replacement, in ascending order. `pick` returns the index of the next value to draw,
-// which is below samples.size().
+// The medians of `resamples` resamples, in ascending order. A resample has as many values as `samples`, drawn with replacement;
+// `pick` returns the index of the next value to draw, which must be below samples.size().
 std::vector<double> bootstrap_medians(std::span<const double> samples, int resamples, const std::function<size_t()>& pick);
 
 // The 95 % percentile bootstrap interval of the median (Efron). The same samples always give the same interval.
@@ -29,15 +30,15 @@ Interval median_interval(std::span<const double> samples);
 // ------------------------------------------------------------ two samples
 
 // The two-sided p value of the Mann–Whitney U test, which asks whether values of `b` tend to be larger or smaller than those of
-// `a`. It is exact, over all arrangements of the ranks, where no values tie and a.size()·b.size() ≤ 10⁴. Otherwise it is the
-// normal approximation, corrected for ties and continuity. It is 1 when all values are equal.
+// `a`. It is exact, over all arrangements of the ranks, if no values tie and a.size()·b.size() ≤ 10⁴. Otherwise it is the normal
+// approximation, corrected for ties and continuity. It is 1 if all values are equal.
 double mann_whitney_p(std::span<const double> a, std::span<const double> b);
 double mann_whitney_exact_p(std::span<const double> a, std::span<const double> b);  // for samples without ties
 double mann_whitney_asymptotic_p(std::span<const double> a, std::span<const double> b);
 
 // The two-sided p value of Wilcoxon's signed-rank test, which asks whether the differences of pairs tend to be above or below
-// zero. It is exact, over all signs of the ranks; ties share their mean rank. Zeros are left out, and p is 1 where all
-// differences are zero. Takes O(n³).
+// zero. It is exact, over all signs of the ranks; ties share their mean rank. Zeros are left out, and the p value is 1 if nothing
+// else is there. Takes O(n³) operations.
 double signed_rank_p(std::span<const double> differences);
 
 // How much larger b is than a, as log(b/a) of positive values. The estimate is the median of all differences of logarithms
@@ -48,20 +49,22 @@ struct LogRatio {
   Interval interval;
 };
 LogRatio log_ratio(std::span<const double> a, std::span<const double> b, double confidence = 0.95);
-// The same from the logarithms of the ratios of pairs. The estimate is the median of the means of any two of them, each with
-// itself included (Walsh averages); the interval is that of the signed-rank test.
+// The same for pairs, from the logarithms of their ratios. The estimate is the median of the Walsh averages, which are the means
+// of any two values and of each value with itself. The interval holds the shifts that the signed-rank test does not reject.
 LogRatio paired_log_ratio(std::span<const double> log_ratios, double confidence = 0.95);
 
-// The adjusted p values, in the order given: each is the smallest level of the whole family at which Holm's procedure rejects the
-// hypothesis. `p` may be empty.
+// The p values adjusted by Holm's procedure, in the given order: each is the smallest significance level over all hypotheses
+// together at which the procedure rejects this one. `p` may be empty.
 std::vector<double> holm(const std::vector<double>& p);
 
 // ------------------------------------------------------------ lines
 
+// The distribution function of Student's t distribution, and its inverse for a probability between 0 and 1, both exclusive.
 double student_t_cdf(double t, double degrees_of_freedom);
 double student_t_quantile(double probability, double degrees_of_freedom);
 
-// y ≈ intercept + slope·x by least squares. The interval uses Student's t distribution; it is infinite for two points.
+// y ≈ intercept + slope·x by least squares. slope_error is the standard error of the slope. Its interval uses Student's t
+// distribution. Both are infinite for two points.
 struct LineFit {
   double slope = 0, intercept = 0, slope_error = 0;
   Interval slope_interval;
@@ -69,15 +72,15 @@ struct LineFit {
 // Takes at least two points whose x are not all equal.
 LineFit fit_line(std::span<const double> x, std::span<const double> y, double confidence = 0.95);
 
-// Where a quantity crosses zero for the first time. It is given at ascending x with an interval at each, and taken to be linear
-// in between. The ends of the result's interval are where the low and the high ends cross zero; an end is infinite where they do
-// not.
+// Where a quantity crosses zero for the first time. It is given at ascending x, with an interval at each x, and is linearly
+// interpolated. The ends of the result's interval are where the low and the high ends of the given intervals cross zero in the
+// same direction; an end is infinite if there is no such crossing.
 struct Crossing {
   double at = 0;
   Interval interval;
-  bool rises = false;  // whether it goes from below zero to above
+  bool rises = false;  // whether the quantity goes from below zero to above
 };
-// Nothing where the quantity does not cross zero.
+// Nothing if the quantity does not cross zero. All arguments have the same length.
 std::optional<Crossing> first_crossing(std::span<const double> x, std::span<const double> value,
                                        std::span<const Interval> intervals);
 

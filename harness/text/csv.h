@@ -6,9 +6,9 @@
 
 namespace attnbench {
 
-// One row with its line end; cells are quoted where necessary.
+// One row with its line end. Cells that hold a comma, a quote or a line end are quoted.
 std::string csv_row(const std::vector<std::string>& cells);
-// The text of one cell, not yet quoted. Text that a spreadsheet would take for a formula gets a leading apostrophe.
+// The text for one cell, not yet quoted. Text that a spreadsheet would take for a formula gets an apostrophe in front.
 std::string csv_text(const std::string& text);
 
 struct CsvRow {
@@ -16,8 +16,8 @@ struct CsvRow {
   std::vector<std::string> cells;
 };
 
-// The rows of a file without its empty lines. Throws UsageError when the file cannot be read, and with the line when a quote is
-// not closed.
+// The rows of a file without its empty lines. Throws UsageError that names the file if it cannot be read, and also the line if a
+// quote is not closed.
 std::vector<CsvRow> read_csv(const std::string& path);
 
 }  // namespace attnbench

@@ -1,4 +1,4 @@
-// The ways in which a command of the driver ends early; harness/cli/exit_codes.h has the exit codes.
+// The exceptions that end a command of the driver; harness/cli/exit_codes.h has the exit codes.
 #pragma once
 
 #include <stdexcept>
@@ -11,16 +11,16 @@ struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A worker crashed, hung, or answered what cannot be read: one of its methods or the worker itself is broken. The message says
-// how, and on which method if that is known.
+// A worker crashed, hung, or gave an answer that cannot be read, because one of its methods or the worker itself is broken. The
+// message says what happened and, if known, for which method.
 struct WorkerError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// SIGINT or SIGTERM arrived.
+// The driver received SIGINT or SIGTERM.
 struct Interrupted : std::runtime_error {
   explicit Interrupted(int signal_number) : std::runtime_error("interrupted"), signal(signal_number) {}
-  int signal;
+  int signal;  // its number
 };
 
 }  // namespace attnbench

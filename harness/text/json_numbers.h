@@ -1,4 +1,4 @@
-// Numbers for strict JSON, in which a number that is not finite is written as null.
+// Converts numbers to JSON, which has no number for NaN and infinity: they become null.
 #pragma once
 
 #include <cmath>

@@ -15,7 +15,7 @@ std::string padded(const std::string& text, size_t width, TextTable::Align align
   return align == TextTable::Align::left ? fmt::format("{}{:{}}", text, "", space) : fmt::format("{:{}}{}", "", space, text);
 }
 
-// The text with a space in place of every control character, since a cell has one line.
+// `text` with a space in place of every control character, since a cell must stay on one line.
 std::string one_line(std::string text) {
   for (auto& c : text)
     if (static_cast<unsigned char>(c) < 0x20) c = ' ';

@@ -1,6 +1,6 @@
-// Reads a user's TOML file with toml++. No file may abort the program or cause undefined behaviour. So assertions are off, and
-// what toml++ 3.3 and 3.4 take for unreachable when they look for white space answers "not white space" instead
-// (marzer/tomlplusplus issue 295).
+// Reads a user's TOML file with toml++. A malformed file must not abort the program or cause undefined behaviour, so the
+// assertions of toml++ are off. Its versions 3.3 and 3.4 also mark code as unreachable that some input reaches when they look for
+// white space (marzer/tomlplusplus issue 295); that code returns "not white space" here.
 #pragma once
 
 #include <fmt/format.h>
@@ -23,12 +23,13 @@
 
 namespace attnbench {
 
+// Throws UsageError with the message, the file and, if `where` is known, the line and the column.
 [[noreturn]] inline void fail_at(const std::string& path, const toml::source_region& where, std::string_view message) {
   if (where.begin.line == 0) throw UsageError(fmt::format("{}: {}", path, message));
   throw UsageError(fmt::format("{}:{}:{}: {}", path, where.begin.line, where.begin.column, message));
 }
 
-// Throws UsageError with file, line and column for a file that is not valid TOML.
+// Throws UsageError that names the file if it cannot be read, and also line and column if it is not valid TOML.
 inline toml::table read_toml(const std::string& path) {
   try {
     return toml::parse_file(path);

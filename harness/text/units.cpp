@@ -10,7 +10,7 @@
 namespace attnbench {
 namespace {
 
-constexpr auto kNothing = "–";
+constexpr auto kMissing = "–";
 
 std::string three_digits(double value) {
   if (value == 0) return "0";
@@ -20,13 +20,13 @@ std::string three_digits(double value) {
 }  // namespace
 
 std::string format_ms(double ms) {
-  if (std::isnan(ms)) return kNothing;
+  if (std::isnan(ms)) return kMissing;
   if (ms < 1) return three_digits(ms * 1e3) + " µs";
   return ms < 1e3 ? three_digits(ms) + " ms" : three_digits(ms / 1e3) + " s";
 }
 
 std::string format_bytes(double bytes) {
-  if (std::isnan(bytes)) return kNothing;
+  if (std::isnan(bytes)) return kMissing;
   constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   size_t unit = 0;
   for (; bytes >= 1024 && unit + 1 < units.size(); ++unit) bytes /= 1024;
@@ -34,7 +34,7 @@ std::string format_bytes(double bytes) {
 }
 
 std::string format_seconds(double s) {
-  if (!(s >= 0) || s > 1e8) return kNothing;
+  if (!(s >= 0) || s > 1e8) return kMissing;
   const auto whole = int64_t(std::lround(s));
   if (whole < 60) return fmt::format("{} s", whole);
   if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);

@@ -1,4 +1,4 @@
-// Quantities as text for people, with three significant digits and a unit, and back.
+// Formats times and amounts of memory for people, and parses amounts of memory.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@ namespace attnbench {
 
 std::string format_ms(double ms);        // "12.3 µs", "4.56 ms", "7.89 s"; "–" for NaN
 std::string format_bytes(double bytes);  // "12.3 MiB"; "–" for NaN
-std::string format_seconds(double s);    // "42 s", "3 min 07 s", "2 h 05 min"
+std::string format_seconds(double s);    // "42 s", "3 min 07 s", "2 h 05 min"; "–" for NaN, negative and huge values
 
-// A number of bytes from text such as "11 GiB", "500MB" or "4096". Throws std::invalid_argument naming the text.
+// The number of bytes in text such as "11 GiB", "500MB" or "4096". Throws std::invalid_argument that quotes any other text.
 int64_t parse_bytes(const std::string& text);
 
-// How many characters a terminal shows for UTF-8 text; used for padding.
+// The width of UTF-8 text in a table, where each code point counts as one column.
 size_t display_width(const std::string& text);
 
 }  // namespace attnbench

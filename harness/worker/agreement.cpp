@@ -11,6 +11,7 @@
 namespace attnbench {
 namespace {
 
+// The largest absolute entry.
 double max_entry(const at::Tensor& x) { return x.numel() == 0 ? 0 : x.abs().max().item<double>(); }
 
 Agreement compare_tensor(const std::string& name, const at::Tensor& result, const at::Tensor& reference, double min_scale) {
@@ -30,10 +31,10 @@ bool all_finite(const at::Tensor& x) {
   return std::isfinite(min.item<double>()) && std::isfinite(max.item<double>());
 }
 
-// Compares the gradients of q, k and v with those of the reference's rows.
+// Compares the gradients of q, k and v with those of the reference, whose output is `reference`.
 Agreement compare_gradients(const Excerpt& excerpt, const at::Tensor& reference, const CallInputs& inputs, const Results& results,
                             const Selection& selection) {
-  const auto grad_output = selection.of(inputs.grad_output).index_select(2, excerpt.rows).to(at::kDouble);
+  const auto grad_output = selection.select_from(inputs.grad_output).index_select(2, excerpt.rows).to(at::kDouble);
   const std::vector<at::Tensor> leaves = {excerpt.inputs.q, excerpt.inputs.k, excerpt.inputs.v};
   auto expected = torch::autograd::grad({reference}, leaves, {grad_output}, /*retain_graph=*/std::nullopt,
                                         /*create_graph=*/false, /*allow_unused=*/true);
@@ -43,9 +44,9 @@ Agreement compare_gradients(const Excerpt& excerpt, const at::Tensor& reference,
     max_of_all = std::max(max_of_all, max_entry(expected[i]));
   }
   Agreement agreement;
-  agreement.include(compare_tensor("gradient of q", selection.of(results.grad_q), expected[0], max_of_all / 10));
-  agreement.include(compare_tensor("gradient of k", selection.of(results.grad_k), expected[1], max_of_all / 10));
-  agreement.include(compare_tensor("gradient of v", selection.of(results.grad_v), expected[2], max_of_all / 10));
+  agreement.include(compare_tensor("gradient of q", selection.select_from(results.grad_q), expected[0], max_of_all / 10));
+  agreement.include(compare_tensor("gradient of k", selection.select_from(results.grad_k), expected[1], max_of_all / 10));
+  agreement.include(compare_tensor("gradient of v", selection.select_from(results.grad_v), expected[2], max_of_all / 10));
   return agreement;
 }
 

@@ -12,24 +12,24 @@ namespace attnbench {
 
 struct Agreement {
   double max_abs_error = 0;
-  // The largest difference from the reference over the reference's scale, of the tensor where this is largest. The scale is the
-  // largest entry of the tensor; for a gradient it is at least a tenth of the largest entry of all gradients, as the entries of
-  // one gradient can vanish by cancellation (with one key, softmax does not depend on q).
+  // The maximum over the compared tensors of each tensor's relative error: its largest absolute difference from the reference,
+  // divided by the reference's largest absolute entry. For a gradient the divisor is at least a tenth of the largest entry of all
+  // gradients, because the entries of one gradient can vanish by cancellation (with one key, softmax does not depend on q).
   double max_rel_error = 0;
-  // That tensor: "output", "gradient of q", …
+  // The tensor that has this error: "output", "gradient of q", …
   std::string worst;
   // Whether the results hold no NaN and no infinity anywhere, inside or outside the selection.
   bool finite = true;
 
   bool within(double tolerance) const { return finite && max_rel_error <= tolerance; }
-  // Takes the worse of both.
+  // Combines this agreement with another one: takes the larger errors, and is finite only if both are.
   void include(const Agreement& other);
-  // Sets the columns of the agreement, and an outcome if it is not within the tolerance; returns whether it is.
+  // Sets the columns of the agreement. If it is not within the tolerance, also records the failure, and returns false.
   bool set_columns(Record& record, double tolerance) const;
 };
 
-// Compares the output and, where the inputs have a grad_output, the gradients. The grad_output must be zero outside the
-// selection.
+// Compares the selected rows of the output with the method's reference. If the inputs have a grad_output, also compares the
+// gradients of the selected batch entries and heads; the grad_output must then be zero outside the selection.
 Agreement compare(const attn::AttentionMethod& method, const CallInputs& inputs, const Results& results,
                   const Selection& selection);
 

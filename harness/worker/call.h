@@ -1,4 +1,4 @@
-// One call of a method as the worker makes it: what the call is made on, and what it gives.
+// The inputs and the results of one call of a method.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,10 +17,10 @@ struct CallInputs : attn::Inputs {
 
 struct Results {
   at::Tensor output;                                     // [B,H,N,M], or [B,H,T,M] if `decoded`
-  at::Tensor grad_q = {}, grad_k = {}, grad_v = {};      // only of calls that compute gradients
-  std::shared_ptr<attn::DecodingState> state = nullptr;  // only of calls that decode
-  // Whether the output was computed step by step. Its rows are then those of the last T tokens of the inputs, and each was
-  // computed from the tokens up to its own.
+  at::Tensor grad_q = {}, grad_k = {}, grad_v = {};      // in the shapes of q, k and v; only of calls that compute gradients
+  std::shared_ptr<attn::DecodingState> state = nullptr;  // the state after the last token; only of calls that decode
+  // Whether the output was computed step by step. Its rows then belong to the last T tokens of the inputs, and each was computed
+  // from the tokens up to and including its own.
   bool decoded = false;
 };
 

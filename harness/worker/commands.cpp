@@ -25,7 +25,7 @@
 namespace attnbench {
 namespace {
 
-// Where answers go. Descriptor 1 is standard output.
+// Writes answers as JSON lines to a file descriptor. Descriptor 1 is standard output.
 class Answer {
  public:
   explicit Answer(int descriptor) : file_(descriptor == 1 ? stdout : fdopen(descriptor, "w")) {
@@ -41,7 +41,7 @@ class Answer {
   FILE* file_;
 };
 
-// Answers each case of the request on standard input, which is one case or an array of cases.
+// Reads the request from standard input, which is one case or an array of cases, and answers each case with a record.
 void answer_each(Answer& answer, const std::function<Record(const Case&)>& work) {
   const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
   const auto request = Json::parse(text);
@@ -64,10 +64,11 @@ Json ceilings_of_machine() {
           {"gpu", gpu_ceilings()}};
 }
 
-// A worker must not outlive the driver, which would end it at its deadline. Returns whether the driver still reads the answer.
+// Makes the system kill this worker when the driver ends, because only the driver would end it at its deadline. Returns whether
+// the driver still reads the answer.
 bool end_with_driver(int descriptor) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The driver may have ended before that call took effect; then the pipe has no reader.
+  // If the driver ended before that call took effect, the pipe has no reader.
   pollfd reader{descriptor, 0, 0};
   return poll(&reader, 1, 0) <= 0 || (reader.revents & POLLERR) == 0;
 }
@@ -87,9 +88,12 @@ int run_worker_command(int argc, char** argv) {
   auto* const count_command = app.add_subcommand("count", "calls of each case, for a profiler to count instructions");
   auto* const measure_command = app.add_subcommand("measure", "time and memory of each case");
   std::vector<int> turns;
-  measure_command->add_option("--turns", turns, "file descriptors that turns come from and go to")->delimiter(',')->expected(2);
+  measure_command
+      ->add_option("--turns", turns, "two file descriptors: the turn is read from the first and passed on to the second")
+      ->delimiter(',')
+      ->expected(2);
   int processor = -1;
-  measure_command->add_option("--processor", processor, "the processor that turns are taken on, for cases of one thread");
+  measure_command->add_option("--processor", processor, "processor on which a case of one thread takes its turns");
   CLI11_PARSE(app, argc, argv);
   if (descriptor != 1 && !end_with_driver(descriptor)) return 1;
 
@@ -106,7 +110,7 @@ int run_worker_command(int argc, char** argv) {
       if (!turns.empty()) taken.emplace(turns[0], turns[1], processor);
       answer_each(answer, [&](const Case& c) { return measure(c, taken ? &*taken : nullptr); });
     }
-    // Everything is answered. Ordinary destructors could fail on a CUDA context that an error has left unusable.
+    // All answers are written. This skips the destructors, which could fail on a CUDA context that an error has left unusable.
     if (gpu_in_use()) std::_Exit(0);
   } catch (const std::exception& error) {
     std::cerr << "attnbench-worker: " << error.what() << "\n";

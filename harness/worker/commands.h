@@ -1,9 +1,10 @@
-// The worker's command line: one command for each thing that the driver asks of it.
+// The worker's command line, which has one subcommand for each request of the driver.
 #pragma once
 
 namespace attnbench {
 
-// Runs the command that the arguments name, and returns the program's exit code.
+// Runs the subcommand that the arguments name and returns the program's exit code: 2 for a request that cannot be read or
+// answered, 1 if the driver has ended, and the code of CLI11 for wrong arguments.
 int run_worker_command(int argc, char** argv);
 
 }  // namespace attnbench

@@ -26,11 +26,11 @@ std::string state_text(const attn::DecodingState& state) {
          " tokens";
 }
 
-// A decoding state that has taken in the first query_len tokens of the inputs, and the tokens that its steps take.
+// A decoding state that has taken in the first query_len tokens of the inputs, and the tokens for the steps that follow.
 class Round {
  public:
-  // Does not keep the inputs, which can be as large as the largest states and are no part of what is measured. The tokens of the
-  // steps are copied into memory of their own, as a model would compute them one by one.
+  // Does not hold on to the inputs, which can be as large as the largest states and are not part of the measurement. The tokens
+  // of the steps are copied into memory of their own, because a model would compute them one by one.
   Round(const Subject& subject, const CallInputs& inputs, int64_t steps) : method_(*subject.method) {
     const auto position = subject.problem.query_len;
     setup_s_ = subject.device->time([&] { state_ = decode_up_to(method_, inputs, position); }).wall_s;
@@ -55,10 +55,10 @@ class Round {
   double setup_s_ = 0;
 };
 
-// The inputs of a round: the tokens of the problem and those of the steps.
+// The inputs of a round: the problem's tokens, followed by those of the steps.
 CallInputs round_inputs(const Subject& subject) { return subject.make_inputs(extended(subject.problem, kStepsPerRound)); }
 
-// Every step of `count` after the problem's tokens.
+// Selects the `count` steps that follow the problem's tokens, in all batch entries and heads.
 Selection all_steps(const attn::Problem& problem, int64_t count) {
   auto selection = Selection::everything(problem);
   selection.rows = at::arange(problem.query_len, problem.query_len + count, selection.rows.options());
@@ -73,8 +73,8 @@ bool check_small(const Subject& subject, Agreement& agreement, Record& record) {
   return agreement.set_columns(record, subject.tolerance()) && check_state(record, *subject.method, *results.state);
 }
 
-// The steps of a round, captured in a graph; a call of it makes all of them. A replay finds the state as the replay before it has
-// left it, and takes its tokens in at the same positions again, which changes nothing of what a step does.
+// Captures the steps of a round in a graph; each call of the result makes all of them. A replay starts with the state as the
+// previous replay left it, and writes its tokens to the same positions again. This does not change the work of a step.
 std::function<void()> captured_steps(const Subject& subject, Round& round, std::vector<at::Tensor>* outputs = nullptr) {
   return subject.device->capture([&] {
     for (int64_t i = 0; i < kStepsPerRound; ++i) {
@@ -84,21 +84,22 @@ std::function<void()> captured_steps(const Subject& subject, Round& round, std::
   });
 }
 
-// The steps of the check round.
+// The wall times and the number of steps of the check round.
 struct CheckRound {
   double first_s = 0;  // of the first step
-  double total_s = 0;  // of all of them, and of filling the state
+  double total_s = 0;  // of all steps and of filling the state
   int64_t steps = 0;
 };
 
-// Makes the steps of the check round and returns their results. Nothing when the state is wrong; the record says so.
+// Makes the steps of the check round and returns their results. Returns nothing if the state has the wrong size, which the record
+// then says.
 std::optional<Results> run_check_round(const Subject& subject, const CallInputs& inputs, CheckRound& done, Record& record) {
   const auto& c = subject.c;
   auto& device = *subject.device;
   const auto range = device.range("check round");
   const auto bound = device.bound_memory(c.memory_limit_bytes - bytes_of(inputs));
   Round round(subject, inputs, kStepsPerRound);
-  std::function<void()> replay;  // owns the memory of the outputs
+  std::function<void()> replay;  // the graph, which owns the memory of the outputs
   std::vector<at::Tensor> outputs;
   double steps_s = 0;
   if (c.graph) {
@@ -121,7 +122,7 @@ std::optional<Results> run_check_round(const Subject& subject, const CallInputs&
   return results;
 }
 
-// Nothing when the method is wrong; the record says so.
+// Makes and compares the steps of the check round. Returns nothing if a check fails, which the record then says.
 std::optional<CheckRound> check_round(const Subject& subject, Agreement& agreement, Record& record) {
   auto inputs = round_inputs(subject);
   CheckRound done;
@@ -141,11 +142,11 @@ std::optional<CheckRound> check_round(const Subject& subject, Agreement& agreeme
   return done;
 }
 
-// Samples of steps, and what the rounds leave behind.
+// The timed rounds.
 struct Rounds {
-  Samples samples;
-  double setup_s = 0;         // filling the states of all rounds
-  std::optional<Round> last;  // the last of them
+  Samples samples;            // of single steps
+  double setup_s = 0;         // wall time spent filling the states of all rounds
+  std::optional<Round> last;  // the last round, whose state is checked
 };
 
 void time_rounds(const Subject& subject, const std::function<void()>& before_sample, Turns* turns, Rounds& rounds) {
@@ -153,7 +154,7 @@ void time_rounds(const Subject& subject, const std::function<void()>& before_sam
   auto& device = *subject.device;
   const auto range = device.range("samples");
   const auto begin_round = [&] {
-    rounds.last.reset();  // before the next state is made, so that there are never two of them
+    rounds.last.reset();  // frees the old state first, so that there are never two states
     rounds.last.emplace(subject, round_inputs(subject), kStepsPerRound);
     rounds.setup_s += rounds.last->setup_s();
   };
@@ -176,14 +177,14 @@ void time_rounds(const Subject& subject, const std::function<void()>& before_sam
   }
 }
 
-// The inputs are freed before the step: a state that took them in as views, without a copy, keeps them in use, and the meter
-// counts them as the state's.
+// Measures the memory of one step. The inputs are freed before the step. If the state holds views of them instead of copies, they
+// stay in memory, and the meter counts them as the state's.
 bool memory_pass(const Subject& subject, Record& record) {
   const auto range = subject.device->range("memory");
   const auto meter = subject.device->make_meter();
   Round round(subject, round_inputs(subject), 1);
   const auto token_bytes = round.token_bytes();
-  meter->forget_peak();
+  meter->reset_peak();
   const bool can_reset = reset_peak_resident_bytes();
   record.set("rss_before_bytes", resident_bytes());
   at::Tensor output;
@@ -194,7 +195,7 @@ bool memory_pass(const Subject& subject, Record& record) {
   set_memory_columns(record, *meter, token_bytes, meter->peak_bytes() - token_bytes, subject.problem.batch);
   if (can_reset) record.set("peak_rss_bytes", peak_resident_bytes());
   output.reset();
-  return check_kept_bytes(record, round.state(), meter->current_bytes() - token_bytes);
+  return check_held_bytes(record, round.state(), meter->current_bytes() - token_bytes);
 }
 
 class Decode final : public MeasuringProtocol {
@@ -205,7 +206,7 @@ class Decode final : public MeasuringProtocol {
     TORCH_CHECK_VALUE(false, "protocol decode has no call on whole sequences, only steps of a decoding state");
   }
 
-  // Whole rounds; the steps of the check round, and that of the memory pass.
+  // The timed calls are the steps of whole rounds. The others are the steps of the check round and that of the memory pass.
   MinCalls min_calls(int64_t min_samples) const override {
     const auto rounds = std::max<int64_t>(1, (min_samples + kStepsPerRound - 1) / kStepsPerRound);
     return {rounds * kStepsPerRound, kCheckedSteps + 1};
@@ -282,14 +283,14 @@ Results decode_from(attn::AttentionMethod& method, const CallInputs& inputs, int
 bool check_state(Record& record, const attn::AttentionMethod& method, const attn::DecodingState& state) {
   const auto expected = method.state_bytes(state.problem(), state.position());
   if (double(state.bytes()) == expected) return true;
-  record.set_failed(kind::invalid, state_text(state) + ", by the method's formula " + std::to_string(int64_t(expected)));
+  record.set_failed(kind::invalid, state_text(state) + ", but the method's formula gives " + std::to_string(int64_t(expected)));
   return false;
 }
 
-bool check_kept_bytes(Record& record, const attn::DecodingState& state, int64_t kept_bytes) {
-  if (kept_bytes <= state.bytes()) return true;
+bool check_held_bytes(Record& record, const attn::DecodingState& state, int64_t held_bytes) {
+  if (held_bytes <= state.bytes()) return true;
   record.set_failed(kind::invalid,
-                    state_text(state) + " by its own account, but keeps " + std::to_string(kept_bytes) + " in use");
+                    state_text(state) + " by its own account, but keeps " + std::to_string(held_bytes) + " in use");
   return false;
 }
 

@@ -29,12 +29,12 @@ GpuModule load_gpu_module() {
                              : "this build has no CUDA kernels; `make cuda` builds them";
     return module;
   }
-  // Loading the module takes half a second, which is wasted on a machine without a driver.
+  // Loading the module takes half a second, which would be wasted on a machine without a driver.
   if (!chosen && !dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL)) {
-    module.why_none = "no NVIDIA driver here: " + std::string(dlerror());
+    module.why_none = "this machine has no NVIDIA driver: " + std::string(dlerror());
     return module;
   }
-  // The CUDA kernels and operators register themselves in libattn and LibTorch, which are loaded already.
+  // The module's CUDA kernels and operators register themselves in libattn and LibTorch, which are already loaded.
   auto* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     module.why_none = dlerror();

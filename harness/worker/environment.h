@@ -1,14 +1,14 @@
-// What the worker knows of its build and its machine, and the methods that it has.
+// Describes the worker's build, its machine and its registered methods.
 #pragma once
 
 #include "harness/schema/record.h"
 
 namespace attnbench {
 
-// The environment columns of a record.
+// A record that holds only the columns of the group "environment".
 Record environment();
 
-// Every registered method as data: name, description, orders of growth, capabilities and options.
+// An array with every registered method: name, description, orders of growth, capabilities, options and diagnostics.
 Json describe_methods();
 
 }  // namespace attnbench

@@ -1,5 +1,5 @@
-// The protocol "forward_backward": a sample is a call of forward() and the gradients of q, k and v for a given gradient of the
-// output.
+// The protocol "forward_backward": a sample is a call of forward() and of the backward that computes the gradients of q, k and v
+// from a given gradient of the output.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -16,7 +16,7 @@ class ForwardBackward final : public WholeCall {
     return make_inputs_with_gradient(problem, seed, distribution);
   }
 
-  // A gradient that no path reaches is zeros.
+  // The gradient of an input that the output does not depend on is zero.
   Results call(attn::AttentionMethod& method, const CallInputs& inputs) const override {
     Results results;
     results.output = method.forward(inputs);
@@ -33,7 +33,7 @@ class ForwardBackward final : public WholeCall {
   }
 
  protected:
-  // In a run of its own, as a backward frees what the forward saved piece by piece.
+  // Uses a forward of its own, because a backward frees what its forward saved piece by piece.
   int64_t measure_saved_bytes(const Subject& subject, const CallInputs& inputs, Record& record) const override {
     const auto meter = subject.device->make_meter();
     at::Tensor output;

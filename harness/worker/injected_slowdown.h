@@ -1,5 +1,5 @@
-// A test hook: a case can be made slower by a known share (the setting injected_slowdown_percent), so that tests of comparisons
-// know what the comparison should find. It wastes time of the CPU.
+// A test hook that makes a case slower by a known share (the setting injected_slowdown_percent), so that tests of comparisons
+// know which result to expect. It wastes time on the CPU.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace attnbench {
 
-// The call, followed by a loop on this thread that lasts `percent` of the call's own time.
+// Returns a function that makes the call, then loops on this thread for `percent` of the time that the call took.
 std::function<void()> slowed_down(std::function<void()> call, double percent);
 
-// `calls`, and `percent` of them more: the slowdown of what is counted instead of timed.
+// `calls` increased by `percent`: the slowdown for calls whose instructions are counted instead of timed.
 int64_t slowed_down_count(int64_t calls, double percent);
 
 }  // namespace attnbench

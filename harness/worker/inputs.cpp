@@ -13,8 +13,8 @@
 namespace attnbench {
 namespace {
 
-// Numbers drawn by one generator. Each part of a tensor has a generator of its own, so that threads can share the work.
-constexpr int64_t kPart = 1 << 20;
+// Each part of this many elements of a tensor has a generator of its own, so that several threads can draw one tensor.
+constexpr int64_t kPartSize = 1 << 20;
 
 constexpr std::pair<const char*, InputDistribution> kInputDistributions[] = {
     {"normal", InputDistribution::normal},
@@ -25,7 +25,8 @@ constexpr int64_t kCentres = 16;
 constexpr double kSpread = 0.1;  // standard deviation around a centre
 constexpr int64_t kRepeatedBlock = 64;
 
-// Everything that is drawn from one seed, each from generators of its own. The negative ones are drawn for clustered inputs only.
+// Everything that is drawn from one seed. Each has generators of its own. Those with negative numbers are drawn for clustered
+// inputs only.
 enum Draw : int64_t {
   q_draw = 0,
   k_draw = 1,
@@ -43,11 +44,11 @@ at::ScalarType drawn_dtype(const attn::Problem& problem) { return problem.dtype 
 at::Tensor drawn(const std::vector<int64_t>& shape, at::ScalarType dtype, uint64_t seed,
                  void (*draw)(const at::Tensor& part, const at::Generator& generator)) {
   const auto flat = at::empty(shape, dtype).view(-1);
-  at::parallel_for(0, (flat.numel() + kPart - 1) / kPart, 1, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, (flat.numel() + kPartSize - 1) / kPartSize, 1, [&](int64_t begin, int64_t end) {
     const at::NoGradGuard no_grad;
     for (int64_t i = begin; i < end; ++i) {
       const auto generator = at::make_generator<at::CPUGeneratorImpl>(seed * 0x9E3779B97F4A7C15u + uint64_t(i));
-      draw(flat.narrow(0, i * kPart, std::min(kPart, flat.numel() - i * kPart)), generator);
+      draw(flat.narrow(0, i * kPartSize, std::min(kPartSize, flat.numel() - i * kPartSize)), generator);
     }
   });
   return flat.view(shape);
@@ -57,13 +58,13 @@ at::Tensor normal(const std::vector<int64_t>& shape, at::ScalarType dtype, uint6
   return drawn(shape, dtype, seed, [](const at::Tensor& x, const at::Generator& generator) { x.normal_(0, 1, generator); });
 }
 
-// Rows [B,H,length,D] around centres [B,H,16,D].
+// Draws rows [B,H,length,D] around the centres [B,H,16,D].
 at::Tensor clustered(const at::Tensor& centres, int64_t length, uint64_t noise_seed, uint64_t cluster_seed) {
   const std::vector<int64_t> shape = {centres.size(0), centres.size(1), length, centres.size(3)};
   const auto uniform = drawn({shape[0], shape[1], length}, at::kDouble, cluster_seed,
                              [](const at::Tensor& x, const at::Generator& generator) { x.uniform_(0, 1, generator); });
   const auto shares = at::arange(1, kCentres + 1, at::kDouble).reciprocal();
-  // The last bound would be one; without it, rounding cannot leave a row without a cluster.
+  // The bounds leave out the last one, which would be 1 up to rounding: a number above it would belong to no cluster.
   const auto bounds = (shares.cumsum(0) / shares.sum()).narrow(0, 0, kCentres - 1).contiguous();
   const auto cluster = at::searchsorted(bounds, uniform).unsqueeze(3).expand(shape);
   return normal(shape, centres.scalar_type(), noise_seed)
@@ -72,7 +73,7 @@ at::Tensor clustered(const at::Tensor& centres, int64_t length, uint64_t noise_s
       .div_(std::sqrt(1 + kSpread * kSpread));
 }
 
-// q or k [B,H,length,D] in drawn_dtype().
+// Draws q or k [B,H,length,D] in drawn_dtype().
 at::Tensor draw_rows(const attn::Problem& p, int64_t length, InputDistribution distribution, uint64_t seed, Draw draw,
                      Draw cluster_draw) {
   const auto rows = [&](int64_t count, Draw which) {
@@ -88,12 +89,14 @@ at::Tensor draw_rows(const attn::Problem& p, int64_t length, InputDistribution d
   return rows(length, draw);
 }
 
-// v or the gradient of the output, [B,H,length,M] in drawn_dtype().
+// Draws v or the gradient of the output, [B,H,length,M], in drawn_dtype().
 at::Tensor draw_values(const attn::Problem& p, int64_t length, uint64_t seed, Draw draw) {
   return normal({p.batch, p.heads, length, p.value_dim}, drawn_dtype(p), seed_of(draw, seed));
 }
 
-at::Tensor placed(const attn::Problem& p, const at::Tensor& x) { return x.to(at::TensorOptions(p.dtype).device(p.device)); }
+at::Tensor to_dtype_and_device(const attn::Problem& p, const at::Tensor& x) {
+  return x.to(at::TensorOptions(p.dtype).device(p.device));
+}
 
 }  // namespace
 
@@ -106,9 +109,9 @@ InputDistribution parse_input_distribution(const std::string& name) {
 CallInputs make_inputs(const attn::Problem& p, uint64_t seed, InputDistribution distribution) {
   p.validate();
   CallInputs inputs;
-  inputs.q = placed(p, draw_rows(p, p.query_len, distribution, seed, q_draw, q_cluster_draw));
-  inputs.k = placed(p, draw_rows(p, p.key_len, distribution, seed, k_draw, k_cluster_draw));
-  inputs.v = placed(p, draw_values(p, p.key_len, seed, v_draw));
+  inputs.q = to_dtype_and_device(p, draw_rows(p, p.query_len, distribution, seed, q_draw, q_cluster_draw));
+  inputs.k = to_dtype_and_device(p, draw_rows(p, p.key_len, distribution, seed, k_draw, k_cluster_draw));
+  inputs.v = to_dtype_and_device(p, draw_values(p, p.key_len, seed, v_draw));
   inputs.mask = attn::Mask::from(p, at::make_generator<at::CPUGeneratorImpl>(seed));
   return inputs;
 }
@@ -116,7 +119,7 @@ CallInputs make_inputs(const attn::Problem& p, uint64_t seed, InputDistribution 
 CallInputs make_inputs_with_gradient(const attn::Problem& p, uint64_t seed, InputDistribution distribution) {
   auto inputs = make_inputs(p, seed, distribution);
   for (const auto member : attn::kInputTensors) (inputs.*member).set_requires_grad(true);
-  inputs.grad_output = placed(p, draw_values(p, p.query_len, seed, grad_output_draw));
+  inputs.grad_output = to_dtype_and_device(p, draw_values(p, p.query_len, seed, grad_output_draw));
   return inputs;
 }
 

@@ -1,5 +1,5 @@
-// attnbench-worker: takes cases as JSON on standard input and answers with records as JSON lines on a descriptor of their own.
-// The driver starts it; started by hand, it answers on standard output.
+// attnbench-worker: reads cases as JSON from standard input and writes records as JSON lines to a file descriptor that the driver
+// chooses. When it is started by hand, that is standard output.
 #include "harness/worker/commands.h"
 
 int main(int argc, char** argv) { return attnbench::run_worker_command(argc, argv); }

@@ -14,12 +14,12 @@
 namespace attnbench {
 namespace {
 
-// Makes the outcome of whatever `work` throws.
+// Runs `work`. Records an exception that it throws as a failure.
 void guarded(Record& record, const std::function<void()>& work) {
   try {
     work();
   } catch (const std::bad_alloc&) {
-    record.set_failed(kind::oom, "the system had no more memory");
+    record.set_failed(kind::oom, "the system ran out of memory");
   } catch (const c10::Error& error) {
     const std::string what = error.what_without_backtrace();
     const bool out_of_memory =
@@ -46,7 +46,7 @@ Record measure(const Case& c, Turns* turns) {
   return record;
 }
 
-// Never inlined, so that a profiler finds it by its name and counts nothing else.
+// Never inlined, so that a profiler finds the function by its name and counts only these calls.
 extern "C" __attribute__((noinline)) void attnbench_counted_calls(const std::function<void()>& call, int64_t count) {
   for (int64_t i = 0; i < count; ++i) call();
 }
@@ -61,7 +61,7 @@ Record count(const Case& c) {
     if (!subject) return;
     const auto inputs = subject->make_inputs(subject->problem);
     const auto call = [&] { subject->protocol->call(*subject->method, inputs); };
-    call();  // what a method makes in its first call is not counted
+    call();  // what a method initialises in its first call must not be counted
     record.set("implementation", subject->method->implementation());
     attnbench_counted_calls(call, slowed_down_count(kCountedCalls, c.injected_slowdown_percent));
     record.set("outcome", outcome::measured);

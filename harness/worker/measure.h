@@ -1,5 +1,6 @@
-// What the worker does with a case: measure, count, verify or plan it. Each answer is a record that holds only what the worker
-// found out. None of them throws for what a method does; that becomes the record's outcome.
+// What the worker can do with a case: measure, count, verify or plan it. Each function returns a record with only the columns
+// that it sets itself, without the axes of the case. None of them throws if a method fails; the record then has the outcome
+// "failed".
 #pragma once
 
 #include "harness/schema/record.h"
@@ -12,13 +13,13 @@ namespace attnbench {
 Record measure(const Case& c, Turns* turns = nullptr);
 
 // Makes kCountedCalls calls on one thread inside the function attnbench_counted_calls, for a profiler that counts their
-// instructions; an injected slowdown adds calls. Sets no figures itself.
+// instructions; an injected slowdown adds calls. No column holds the number of instructions, which only the profiler knows.
 Record count(const Case& c);
 
-// Checks the agreement in all rows at the case's own size.
+// Compares all rows with the reference at the case's own size.
 Record verify(const Case& c);
 
-// Sets the predictions and, where the case cannot run, why. Allocates no tensor.
+// Sets the predictions or, if the case cannot run, the reason. Allocates no tensor.
 Record plan(const Case& c);
 
 }  // namespace attnbench

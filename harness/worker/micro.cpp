@@ -1,12 +1,14 @@
-// attnbench_micro: Google Benchmark over the registered methods and over single kernels, for work on them. Nothing is checked
-// before it is timed; sweeps measure with attnbench itself. Large blocks are cached between calls. The names of the benchmarks,
-// for
-// --benchmark_filter:
+// attnbench_micro: times the registered methods and single kernels with Google Benchmark, for those who optimise them. Results
+// are not checked before they are timed; sweeps measure with attnbench itself. Large memory blocks are cached between calls. The
+// benchmarks have these names, for --benchmark_filter:
 //   METHOD/PROTOCOL/full or causal/DTYPE/heads:H/N     a call, as the harness times it
 //   METHOD/step/DTYPE/heads:H/DIM                      a decoding step through the method
 //   kernel/SET/step/heads:H/DIM                        the same step without operator, checks and allocation, on one thread
-// Counters: FLOP/s by the method's own count (linear attention: 4·D·M a token and head for the recurrence, and 3.5 times that
-// with gradients); B/s of the min traffic; of_fma and of_copy, the shares of this machine's ceilings (`attnbench doctor`).
+// They report these counters:
+//   FLOP/s              floating-point operations by the method's formula (linear attention: 4·D·M per token and head for the
+//                       recurrence, and 3.5 times that with gradients)
+//   B/s                 bytes of the minimum memory traffic
+//   of_fma, of_copy     these rates as shares of the machine's ceilings, which `attnbench doctor` shows
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
@@ -153,7 +155,8 @@ void register_calls() {
 }
 
 void register_steps() {
-  for (const int64_t heads : {8, 32768}) {  // states that fit the first-level cache, and that exceed the last level
+  // The states of 8 heads fit the first-level cache, and those of 32768 heads exceed the last level.
+  for (const int64_t heads : {8, 32768}) {
     const auto suffix = "step/float32/heads:" + std::to_string(heads);
     for (const std::string name : {"linear", "linear-chunked"})
       benchmark::RegisterBenchmark((name + "/" + suffix).c_str(), [=](benchmark::State& state) { step(state, name, heads); })

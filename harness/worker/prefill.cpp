@@ -1,4 +1,4 @@
-// The protocol "prefill": a sample is a new decoding state that takes in query_len tokens, with their outputs.
+// The protocol "prefill": a sample makes a new decoding state, takes query_len tokens into it, and computes their outputs.
 #include <ATen/ATen.h>
 
 #include "harness/worker/whole_call.h"

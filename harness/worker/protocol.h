@@ -1,6 +1,6 @@
-// A measuring protocol: what one sample of a case is, and how a case is measured, verified and predicted. Each protocol is one
-// object in the file of its name: forward.cpp, forward_backward.cpp, prefill.cpp (what they share is in whole_call.cpp),
-// decode.cpp.
+// A measuring protocol defines what one sample of a case is, and how a case is measured, verified and predicted. Each protocol is
+// one object in the file of its name: forward.cpp, forward_backward.cpp, prefill.cpp and decode.cpp. whole_call.cpp holds what
+// the first three share.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace attnbench {
 
 struct Subject;
 
-// The min number of calls of the method that measuring a case takes, from which the driver predicts the time of the case.
+// The minimum number of calls of the method that measuring a case takes. The driver predicts the time of the case from it.
 struct MinCalls {
   int64_t timed = 0;  // inside samples
   int64_t other = 0;  // first call, warm-up, memory pass
@@ -27,34 +27,35 @@ class MeasuringProtocol {
  public:
   virtual ~MeasuringProtocol() = default;
 
-  // The value by which methods know the protocol; its name is attn::protocol_name() of it.
+  // The value that stands for the protocol in calls of methods. Its name is attn::protocol_name(id()).
   virtual attn::Protocol id() const = 0;
 
   virtual CallInputs make_inputs(const attn::Problem& problem, uint64_t seed, InputDistribution distribution) const {
     return attnbench::make_inputs(problem, seed, distribution);
   }
 
-  // One call on whole sequences. Throws c10::ValueError for a protocol without such a call.
+  // Makes one call on whole sequences. Throws c10::ValueError for a protocol without such a call.
   virtual Results call(attn::AttentionMethod& method, const CallInputs& inputs) const = 0;
 
+  // `min_samples` is the setting of that name.
   virtual MinCalls min_calls(int64_t min_samples) const = 0;
 
-  // Sets the predictions that this protocol makes beside the method's cost of one call.
+  // Sets the columns of predictions that only this protocol has. The cost of one call is set elsewhere.
   virtual void predict(const Subject& subject, Record& record) const { (void)subject, (void)record; }
 
-  // Compares all rows at the case's own size with the reference.
+  // Compares all rows with the reference at the case's own size, and sets the columns of the agreement and the outcome.
   virtual void verify(const Subject& subject, Record& record) const = 0;
 
-  // Checks the agreement with the reference, takes timed samples, and measures the memory of a call. `before_sample` runs untimed
-  // before each sample, and may be empty; with `turns` the samples are taken in turns with other workers.
+  // Compares results with the reference, takes timed samples, and measures the memory of a call. `before_sample` runs before each
+  // sample, is not timed, and may be empty. If `turns` is not null, samples are taken in turns with other workers.
   virtual void measure(const Subject& subject, const std::function<void()>& before_sample, Turns* turns,
                        Record& record) const = 0;
 };
 
-// Throws c10::ValueError that lists the known names for an unknown one.
+// Throws c10::ValueError for an unknown name and lists the known ones.
 const MeasuringProtocol& find_protocol(const std::string& name);
 
-// The object of each file.
+// Each of these is defined in the file of the protocol's name.
 const MeasuringProtocol& forward_protocol();
 const MeasuringProtocol& forward_backward_protocol();
 const MeasuringProtocol& prefill_protocol();

@@ -1,5 +1,5 @@
-// What is recorded beside the agreement, of results that agree: how well a method approximates another attention, and what it
-// says of itself.
+// What is recorded about results that agree with the reference: how well the method approximates another attention, and the
+// diagnostics that it reports about itself.
 #pragma once
 
 #include <optional>
@@ -14,14 +14,14 @@
 namespace attnbench {
 
 struct Quality {
-  // ‖output − approximated‖ / ‖approximated‖ (Frobenius norms) over the selected rows; nothing for a method that approximates no
-  // other attention.
+  // ‖output − approximated‖ / ‖approximated‖ (Frobenius norms) over the selected rows, where `approximated` is the attention that
+  // the method approximates; nothing if it approximates none.
   std::optional<double> approximation_error;
-  // What the method reports about itself; of decoded results that of the last selected step.
+  // AttentionMethod::diagnostics(); for decoded results, those of the last selected step.
   std::vector<std::pair<std::string, double>> diagnostics;
 };
 
-// Throws std::invalid_argument for a diagnostic that the method has not declared.
+// Throws std::invalid_argument for a diagnostic that the method does not declare.
 Quality assess(const attn::AttentionMethod& method, const CallInputs& inputs, const Results& results, const Selection& selection);
 
 }  // namespace attnbench

@@ -23,7 +23,7 @@ Selection Selection::random(const attn::Problem& p, int64_t count, uint64_t seed
   const auto draw = [&](int64_t total, int64_t wanted) {
     return std::get<0>(at::randperm(total, generator, at::TensorOptions(at::kLong)).narrow(0, 0, std::min(total, wanted)).sort());
   };
-  // The reference reads every key of a pair in float64, which takes long for long sequences.
+  // For every selected pair (batch, head) the reference reads all keys in float64, which takes long for long sequences.
   const int64_t max_entries = p.key_len > kLongLength ? 1 : 2;
   Selection selection{draw(p.batch, max_entries), draw(p.heads, max_entries), {}};
   const auto pairs = std::max<int64_t>(1, selection.batch.numel() * selection.heads.numel());
@@ -34,7 +34,7 @@ Selection Selection::random(const attn::Problem& p, int64_t count, uint64_t seed
   return selection;
 }
 
-at::Tensor Selection::of(const at::Tensor& x) const { return x.index({batch.view({-1, 1}), heads.view({1, -1})}); }
+at::Tensor Selection::select_from(const at::Tensor& x) const { return x.index({batch.view({-1, 1}), heads.view({1, -1})}); }
 
 CallInputs restrict_gradient(const CallInputs& inputs, const Selection& selection) {
   CallInputs restricted = inputs;
@@ -49,9 +49,9 @@ CallInputs restrict_gradient(const CallInputs& inputs, const Selection& selectio
 std::vector<Excerpt> excerpts(const CallInputs& inputs, const Results& results, const Selection& selection) {
   attn::Inputs whole;
   for (const auto member : attn::kInputTensors)
-    if (const auto& x = inputs.*member; x.defined()) whole.*member = selection.of(x.detach()).to(at::kDouble);
+    if (const auto& x = inputs.*member; x.defined()) whole.*member = selection.select_from(x.detach()).to(at::kDouble);
   whole.mask = inputs.mask.select(selection.batch);
-  const auto output = selection.of(results.output);
+  const auto output = selection.select_from(results.output);
   if (!results.decoded) return {{whole, selection.rows, output.index_select(2, selection.rows)}};
   const auto first_step = whole.q.size(2) - output.size(2);
   std::vector<Excerpt> steps;

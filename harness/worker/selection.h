@@ -1,4 +1,4 @@
-// Which of a call's results are compared with the float64 reference.
+// Selects which results of a call are compared with the float64 reference.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,28 +16,30 @@ struct Selection {
   at::Tensor batch, heads, rows;
 
   static Selection everything(const attn::Problem& problem);
-  // About `count` query rows in at most four pairs (batch, head), the first and the last position among them.
+  // About `count` random query rows in at most four pairs (batch, head), including the first and the last position.
   static Selection random(const attn::Problem& problem, int64_t count, uint64_t seed);
 
   // Number of selected rows over all selected batch entries and heads.
   int64_t count() const { return batch.numel() * heads.numel() * rows.numel(); }
-  // The selected batch entries and heads of x [B,H,…].
-  at::Tensor of(const at::Tensor& x) const;
+  // The selected batch entries and heads of x [B,H,…], with all rows.
+  at::Tensor select_from(const at::Tensor& x) const;
 };
 
-// The same inputs with a gradient of the output that is zero outside the selection, so that the gradients depend on the selected
-// rows alone and the reference needs no others.
+// Returns the same inputs with a gradient of the output that is zero outside the selection. The gradients then depend on the
+// selected rows alone, and the reference need not compute any others.
 CallInputs restrict_gradient(const CallInputs& inputs, const Selection& selection);
 
-// A part of a call: the arguments of the method's float64 functions, and the rows of the output that they should give.
+// A part of a call: the arguments for the method's float64 functions, such as reference(), and the rows of the output to compare
+// with their result.
 struct Excerpt {
-  attn::Inputs inputs;  // float64, of the selected batch entries and heads
-  at::Tensor rows;      // int64 [R]
+  attn::Inputs inputs;  // float64, only the selected batch entries and heads
+  at::Tensor rows;      // int64 [R], positions in `inputs`
   at::Tensor output;    // [b,h,R,M], in the dtype of the call
 };
 
-// One excerpt of a call on whole sequences. Of decoded results one for each selected step, whose inputs are the tokens up to its
-// own: where hashing, sorting or padding depends on the length, row i of a longer sequence would be another row.
+// Returns one excerpt for a call on whole sequences. For decoded results, returns one for each selected step, whose inputs are
+// the tokens up to and including its own, because row i of a longer sequence can differ if hashing, sorting or padding depend on
+// the length.
 std::vector<Excerpt> excerpts(const CallInputs& inputs, const Results& results, const Selection& selection);
 
 }  // namespace attnbench

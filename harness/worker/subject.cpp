@@ -9,7 +9,7 @@
 namespace attnbench {
 namespace {
 
-// Not a multiple of any chunk size, so that the last chunk is partial.
+// This is not a multiple of a usual chunk size, so that the last chunk is partial.
 constexpr int64_t kSmallLength = 300;
 
 attn::Problem problem_of(const Case& c) {
@@ -38,13 +38,13 @@ void set_predictions(const Subject& subject, Record& record) {
   subject.protocol->predict(subject, record);
 }
 
-// Why the case cannot run on its device, or nothing.
+// The reason why the case cannot run on its device; empty if it can.
 std::string why_unsupported(const Subject& subject) {
   const auto& c = subject.c;
   if (c.causal && c.key_len != c.query_len) return "causal needs key_len = query_len";
   if (auto reason = subject.device->why_unsupported(c); !reason.empty()) return reason;
   if (c.injected_slowdown_percent > 0 && subject.device->has_own_clock())
-    return "an injected slowdown wastes time of the CPU, and the times of this device are not the CPU's";
+    return "an injected slowdown wastes time on the CPU, which the clock of this device does not measure";
   return subject.method->why_unsupported(subject.problem, subject.protocol->id()).value_or("");
 }
 

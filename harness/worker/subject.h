@@ -1,4 +1,4 @@
-// The case that the worker measures or verifies, made ready: the method, the problem, the protocol, the device.
+// Subject: a case together with the objects that measuring it takes: the method, the problem, the protocol and the device.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 namespace attnbench {
 
 struct Subject {
-  Case c;  // complete, with its memory budget
+  Case c;  // with all fields filled in, including the memory budget
   std::shared_ptr<attn::AttentionMethod> method;
   attn::Problem problem;
   const MeasuringProtocol* protocol;
@@ -24,23 +24,23 @@ struct Subject {
   Device* device;
 
   uint64_t seed() const { return uint64_t(c.seed); }
-  CallInputs make_inputs(const attn::Problem& of) const { return protocol->make_inputs(of, seed(), distribution); }
-  // The relative error up to which results are accepted.
+  CallInputs make_inputs(const attn::Problem& p) const { return protocol->make_inputs(p, seed(), distribution); }
+  // The largest max_rel_error that is accepted.
   double tolerance() const { return method->error_tolerance(problem.dtype); }
 };
 
-// Sets the columns of predictions, the device and, where the case leaves it open, the memory budget. Nothing when the case cannot
-// run; the record says why.
+// Sets the columns of the predictions and of the device and, if the case leaves it open, the memory budget. If the case cannot
+// run, returns nothing and records the case as skipped with the reason. Throws c10::ValueError for a wrong option or size.
 std::optional<Subject> prepare(const Case& c, Record& record);
 
-// The problem with `more` tokens.
+// The same problem with `more` more queries and keys.
 attn::Problem extended(attn::Problem problem, int64_t more);
 // The same problem at a size where all rows can be compared: at most two batch entries and heads, and a length of at most 300.
 attn::Problem small_problem(attn::Problem problem);
 
 // Adds time spent inside calls of the method to the column measured_s.
 void add_measured_s(Record& record, double seconds);
-// Sets the columns of times: the samples, and the first call's seconds.
+// Sets the columns of times from the seconds of the first call and the samples.
 void set_times(Record& record, const Subject& subject, double first_s, const Samples& samples);
 void set_quality(Record& record, const Quality& quality);
 

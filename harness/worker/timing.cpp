@@ -19,10 +19,10 @@ double relative_noise(std::vector<double> samples) {
   const auto n = double(samples.size());
   if (n < 6) return std::numeric_limits<double>::infinity();
   std::sort(samples.begin(), samples.end());
-  // The number of samples below the true median is binomial; these ranks are its normal approximation.
-  const auto reach = 1.96 * std::sqrt(n) / 2;
-  const auto low = size_t(std::max(0.0, std::floor(n / 2 - reach)));
-  const auto high = std::min(samples.size() - 1, size_t(std::ceil(n / 2 + reach)));
+  // The number of samples below the true median has a binomial distribution. The ranks come from its normal approximation.
+  const auto half_width = 1.96 * std::sqrt(n) / 2;
+  const auto low = size_t(std::max(0.0, std::floor(n / 2 - half_width)));
+  const auto high = std::min(samples.size() - 1, size_t(std::ceil(n / 2 + half_width)));
   return (samples[high] - samples[low]) / 2 / samples[samples.size() / 2];
 }
 
@@ -40,12 +40,12 @@ void Samples::divide_calls(int64_t parts) {
 
 namespace {
 
-// Decides why there are enough samples. As it has to sort all of them, it decides less often the more there are.
+// Decides when to stop sampling, and why. It has to sort all samples for that, so it decides less often the more there are.
 class StoppingRule {
  public:
   explicit StoppingRule(const SamplingPlan& plan) : plan_(plan), next_decision_(size_t(plan.min_samples)) {}
 
-  // Empty while there are not enough.
+  // The stop reason; empty while more samples are needed.
   std::string reason(const std::vector<double>& samples, double elapsed_s) {
     if (samples.size() < next_decision_) return "";
     next_decision_ += 1 + next_decision_ / 10;
@@ -58,8 +58,9 @@ class StoppingRule {
   size_t next_decision_;
 };
 
-constexpr double kTurnS = 0.01;
+constexpr double kTurnS = 0.01;  // the minimum time of the samples in a turn
 
+// Adds the median of a turn's samples to `samples`, as one sample.
 void add_median(Samples& samples, const Samples& turn) {
   const auto median = [](std::vector<double> times) {
     std::sort(times.begin(), times.end());
@@ -69,8 +70,9 @@ void add_median(Samples& samples, const Samples& turn) {
   samples.wall_ms.push_back(median(turn.wall_ms));
 }
 
-// Adds the median of `take_turn`'s samples for each turn, until the turns end or `spent_s` reaches the time budget. A worker that
-// has spent its budget keeps the turn until it ends, so that no other worker takes samples beside what it does until then.
+// Calls `take_turn` in each turn and adds the median of its samples, until the turns end or `spent_s`, which `take_turn`
+// increases, reaches the time budget. A worker that has spent its budget does not pass the turn on. The turns of the others end
+// when it ends, so that they take no samples while it does its remaining work.
 void sample_in_turns(const SamplingPlan& plan, const double& spent_s, const std::function<void(Samples&)>& take_turn,
                      Samples& samples) {
   while (plan.turns->await() && (samples.ms.empty() || spent_s < plan.time_budget_s)) {
@@ -79,11 +81,11 @@ void sample_in_turns(const SamplingPlan& plan, const double& spent_s, const std:
     add_median(samples, turn);
     plan.turns->pass();
   }
-  if (samples.ms.empty()) throw std::runtime_error("a process that it was to take turns with has ended");
+  if (samples.ms.empty()) throw std::runtime_error("a process that this one takes turns with has ended before the first turn");
   samples.stop_reason = "turns";
 }
 
-// Calls for the warm-up time, once at least. Returns the seconds of the fastest call.
+// Makes at least one call, and more until the warm-up time has passed. Returns the seconds of the fastest call.
 double warm_up(const SamplingPlan& plan, const Stopwatch& stopwatch, const std::function<void()>& call, Samples& samples) {
   double fastest_s = std::numeric_limits<double>::infinity();
   while (samples.warmup_calls == 0 || samples.total_s < plan.warmup_s) {

@@ -24,7 +24,7 @@ void stay_on_processor(int processor) {
 
 Turns::Turns(int from_previous, int to_next, int processor)
     : from_previous_(from_previous), to_next_(to_next), processor_(processor) {
-  std::signal(SIGPIPE, SIG_IGN);  // writing to a worker that has ended shall fail, not end this one
+  std::signal(SIGPIPE, SIG_IGN);  // writing to a worker that has ended must fail and not end this process
 }
 
 Turns::~Turns() {
@@ -41,7 +41,7 @@ bool Turns::read_byte() {
 }
 
 bool Turns::await() {
-  // The byte goes round once before the first turn, and so passes when every worker is ready.
+  // Before the first turn, the byte passes every worker once, and each passes it on only when it is ready.
   if (!begun_) {
     begun_ = true;
     if (processor_ >= 0) stay_on_processor(processor_);

@@ -1,23 +1,24 @@
-// Several workers that run side by side and take their samples in turns, so that whatever slows the machine down for a while
-// slows all of them down alike. A byte goes round in a ring of pipes: the worker that reads it has the turn, and writes it to the
-// next. Where a worker ends, for whatever reason, its pipes close, and the turns of the others are over as well.
+// Turns let several workers run at the same time and take their samples one after another, so that something that slows the
+// machine down for a while slows all of them down alike. The workers form a ring of pipes in which one byte circulates. The
+// worker that reads the byte has the turn, and passes it on by writing the byte to the next worker. When a worker ends, for
+// whatever reason, its pipes close, and the turns of the others end as well.
 #pragma once
 
 namespace attnbench {
 
 class Turns {
  public:
-  // The file descriptors that the byte is read from and written to; the destructor closes them. If `processor` is not negative,
-  // the thread that awaits the first turn stays on that processor from then on.
+  // Takes the file descriptors that the byte is read from and written to; the destructor closes them. If `processor` is not
+  // negative, the first await() binds the calling thread to that processor.
   Turns(int from_previous, int to_next, int processor);
   ~Turns();
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
 
-  // Waits for the turn, and for the first one until every worker awaits its first. Returns false when there are no more turns.
-  // Throws std::runtime_error when the thread cannot stay on the processor.
+  // Waits for this worker's turn. The first turn begins only when every worker waits for one. Returns false if the turns have
+  // ended. Throws std::runtime_error if the thread cannot be bound to the processor.
   bool await();
-  // Passes the turn to the next worker.
+  // Passes the turn on to the next worker.
   void pass();
 
  private:

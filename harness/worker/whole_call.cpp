@@ -18,7 +18,8 @@ namespace {
 
 constexpr int64_t kCheckedRows = 64;
 
-// Whether the results agree with the reference, and the state, if there is one, has the right size.
+// Returns whether the results agree with the reference and the state, if there is one, has the right size. If not, records the
+// failure.
 bool check_results(const Subject& subject, const Agreement& agreement, const Results& results, Record& record) {
   return agreement.set_columns(record, subject.tolerance()) &&
          (!results.state || check_state(record, *subject.method, *results.state));
@@ -32,15 +33,15 @@ bool check_small(const Subject& subject, Agreement& agreement, Record& record) {
   return check_results(subject, agreement, results, record);
 }
 
-// The same inputs as leaves of a new autograd graph. An existing graph belongs to the stream that it was recorded on, and a CUDA
-// graph is captured on another one.
+// Returns the same inputs as leaves of a new autograd graph. An existing autograd graph belongs to the CUDA stream that it was
+// recorded on, but a CUDA graph is captured on another stream.
 CallInputs fresh_leaves(CallInputs inputs) {
   for (const auto member : attn::kInputTensors)
     if (auto& x = inputs.*member; x.defined()) x = x.detach().set_requires_grad(x.requires_grad());
   return inputs;
 }
 
-// The call that is timed. It stores its results in `results`, or drops them if that is null.
+// Returns the call that is timed. It stores its results in `results`, or frees them if that is null.
 std::function<void()> timed_call(const Subject& subject, const CallInputs& inputs, Results* results = nullptr) {
   const auto call_on = [&subject, results](const CallInputs& call_inputs) {
     auto made = subject.protocol->call(*subject.method, call_inputs);
@@ -50,14 +51,15 @@ std::function<void()> timed_call(const Subject& subject, const CallInputs& input
   return [call_on, inputs] { call_on(inputs); };
 }
 
-// The first call at the case's own size. Returns its seconds, or nothing when its results are wrong.
+// Makes and compares the first call at the case's own size. Returns its seconds, or nothing if a check fails, which the record
+// then says.
 std::optional<double> checked_first_call(const Subject& subject, const CallInputs& inputs, int64_t budget_bytes,
                                          Agreement& agreement, Record& record) {
   const auto selection = Selection::random(subject.problem, kCheckedRows, subject.seed());
   const auto restricted = restrict_gradient(inputs, selection);
   auto& device = *subject.device;
   const auto range = device.range("first call");
-  std::function<void()> replay;  // owns the memory of the results that it computes
+  std::function<void()> replay;  // the CUDA graph, which owns the memory of its results
   Results first;
   Elapsed elapsed{};
   {
@@ -106,7 +108,7 @@ bool memory_pass(const Subject& subject, const CallInputs& inputs, Record& recor
   if (!results.state) return true;
   record.set("state_bytes", results.state->bytes());
   results.output.reset();
-  return check_kept_bytes(record, *results.state, meter->current_bytes());
+  return check_held_bytes(record, *results.state, meter->current_bytes());
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ class FakeMeter final : public MemoryMeter {
  public:
   int64_t current_bytes() const override { return counter_.current_bytes(); }
   int64_t peak_bytes() const override { return counter_.peak_bytes(); }
-  void forget_peak() override { counter_.forget_peak(); }
+  void reset_peak() override { counter_.reset_peak(); }
   void set_columns(Record& record) const override { record.set("peak_reserved_bytes", int64_t{3} << 20); }
 
  private:

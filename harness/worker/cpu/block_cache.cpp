@@ -12,7 +12,7 @@
 namespace attnbench {
 namespace {
 
-// The system's allocator caches smaller blocks by itself.
+// Smaller blocks are cached by the system's allocator itself.
 constexpr size_t kMinBytes = 64 << 10;
 
 class CachingAllocator final : public c10::Allocator {
@@ -79,8 +79,8 @@ class CachingAllocator final : public c10::Allocator {
   }
 
   mutable std::mutex mutex_;
-  std::unordered_map<void*, size_t> sizes_;  // of the blocks that tensors hold
-  std::unordered_map<size_t, std::vector<void*>> cached_;
+  std::unordered_map<void*, size_t> sizes_;                // of the blocks in use
+  std::unordered_map<size_t, std::vector<void*>> cached_;  // free blocks by size
   size_t cached_bytes_ = 0, max_bytes_ = 0;
 };
 

@@ -1,17 +1,18 @@
-// A cache of memory blocks between one call and the next, as a GPU's caching allocator has one. It is what the axis value
-// `allocation = kept` means on the CPU.
+// Reuses large memory blocks from one call to the next, as a GPU's caching allocator does. This implements `allocation = kept` on
+// the CPU.
 #pragma once
 
 #include <cstdint>
 
 namespace attnbench {
 
-// While it lives, large blocks that tensors on the CPU free stay with the process for later tensors of the same size. Without it,
-// the system's allocator maps such blocks anew at each call, and a good part of the call's time is that of page faults, in which
-// the kernel (and on virtual machines the host as well) clears the pages. At most one lives at a time.
+// As long as it exists, a block of at least 64 KiB that a tensor on the CPU frees is cached for later tensors of the same size.
+// Without it, the system's allocator maps such blocks anew in each call, and a good part of the call's time is spent in page
+// faults, in which the operating system (and on virtual machines the host as well) clears the pages. At most one may exist at a
+// time.
 class BlockCache {
  public:
-  // Caches at most `max_bytes`, and frees all of them before an allocation fails.
+  // Caches at most `max_bytes`. When the system refuses an allocation, the cached blocks are freed and it is tried again.
   explicit BlockCache(int64_t max_bytes);
   ~BlockCache();
   BlockCache(const BlockCache&) = delete;

@@ -13,9 +13,9 @@
 namespace attnbench {
 namespace {
 
-// Twelve independent chains: a core has two units that each start a multiply-add a cycle, and the next one of the same chain can
-// start four to five cycles later. Each accumulator is a variable of its own, since the compiler spills an indexed array of them
-// to the stack.
+// Twelve independent chains keep a core busy: it has two units that each start one multiply-add per cycle, and the next one of
+// the same chain can start four to five cycles later. Each accumulator is a variable of its own, because the compiler would spill
+// an array of them to the stack.
 constexpr int kChains = 12;
 
 #define ATTNBENCH_FMA_CHAINS(function, scalar, bytes, target_attribute)                    \
@@ -61,9 +61,9 @@ FmaKernels choose_fma() {
 #error "the multiply-add ceilings are written for x86-64"
 #endif
 
-std::atomic<double> sink;  // takes the results, so that the work is not optimised away
+std::atomic<double> sink;  // stores the results, so that the compiler cannot drop the work
 
-// Seconds of the best of several runs of `work(thread)` on all threads.
+// The seconds of the fastest of five runs, each of which calls work(thread) on all threads at once.
 double best_seconds(int64_t threads, const std::function<void(int64_t)>& work) {
   double best = 1e300;
   for (int run = 0; run < 5; ++run)
@@ -76,19 +76,19 @@ double best_seconds(int64_t threads, const std::function<void(int64_t)>& work) {
 }
 
 double fma_gflop_s(int64_t threads, double (*kernel)(int64_t), double lanes) {
-  constexpr int64_t rounds = 6'000'000;  // some 20 ms
+  constexpr int64_t rounds = 6'000'000;  // takes about 20 ms
   const auto seconds = best_seconds(threads, [&](int64_t) { sink = kernel(rounds); });
   return double(threads) * double(rounds) * kChains * lanes * 2 / seconds / 1e9;
 }
 
 #ifdef __SANITIZE_ADDRESS__
-#define ATTNBENCH_READ_CLONES  // AddressSanitizer cannot run the code that chooses among clones
+#define ATTNBENCH_READ_CLONES  // AddressSanitizer cannot run the code that selects a clone
 #else
 #define ATTNBENCH_READ_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
 
-// The sum of integers, since the compiler may reorder it and so use vectors. It prefetches, since the hardware of a core alone
-// does not fetch far enough ahead.
+// Sums integers, because the compiler may reorder their sum and so use vector instructions. Prefetches, because the core's
+// hardware prefetcher does not read far enough ahead.
 ATTNBENCH_READ_CLONES uint64_t read_sum(const uint64_t* data, int64_t count) {
   constexpr int64_t stride = 32, ahead = 512;
   uint64_t sums[stride] = {};

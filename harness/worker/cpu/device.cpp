@@ -17,14 +17,14 @@ class CpuMeter final : public MemoryMeter {
  public:
   int64_t current_bytes() const override { return counter_.current_bytes(); }
   int64_t peak_bytes() const override { return counter_.peak_bytes(); }
-  void forget_peak() override { counter_.forget_peak(); }
+  void reset_peak() override { counter_.reset_peak(); }
   void set_columns(Record& record) const override { record.set("largest_allocation_bytes", counter_.largest_bytes()); }
 
  private:
   AllocationCounter counter_;
 };
 
-// A scope that holds a MemoryBound or a BlockCache.
+// A MemoryBound or a BlockCache as a Scope.
 template <class Held>
 class Holding final : public Scope {
  public:
@@ -34,7 +34,7 @@ class Holding final : public Scope {
   Held held_;
 };
 
-// Evicts everything from the caches by writing more than the last level holds.
+// Evicts everything else from the CPU's caches by writing to a buffer that is larger than the last level.
 class CacheFlush {
  public:
   void operator()() { buffer_.add_(1); }
@@ -56,7 +56,7 @@ class Cpu final : public Device {
   bool has_own_clock() const override { return false; }
   Elapsed time(const std::function<void()>& work) override { return time_on_host(work); }
   std::function<void()> make_cache_flush() override { return CacheFlush(); }
-  std::function<void()> capture(const std::function<void()>&) override { TORCH_CHECK(false, "the CPU has no graphs"); }
+  std::function<void()> capture(const std::function<void()>&) override { TORCH_CHECK(false, "the CPU has no CUDA graphs"); }
 
   std::unique_ptr<MemoryMeter> make_meter() override { return std::make_unique<CpuMeter>(); }
   std::unique_ptr<Scope> bound_memory(int64_t extra_bytes) override {

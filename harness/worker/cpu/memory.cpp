@@ -15,8 +15,8 @@
 namespace attnbench {
 namespace {
 
-// Stores the sizes of its blocks in a table beside them, so that its blocks are those of the default allocator, and either
-// allocator can free a block of the other by its address alone.
+// Stores the sizes of its blocks in a table and not in the blocks. Its blocks are therefore like those of the default allocator,
+// and either allocator can free a block of the other by its address alone.
 class CountingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
@@ -34,7 +34,7 @@ class CountingAllocator final : public c10::Allocator {
     blocks_.clear();
     current_ = peak_ = largest_ = 0;
   }
-  void forget_peak() {
+  void reset_peak() {
     const std::lock_guard lock(mutex_);
     peak_ = current_;
     largest_ = 0;
@@ -58,7 +58,7 @@ class CountingAllocator final : public c10::Allocator {
     peak_ = std::max(peak_, current_);
     largest_ = std::max(largest_, bytes);
   }
-  // A block that was allocated before the last reset is not in the table, and freeing it changes no count.
+  // A block that was allocated before the last reset() is not in the table, and freeing it changes no count.
   void remove(void* data) {
     const std::lock_guard lock(mutex_);
     const auto found = blocks_.find(data);
@@ -83,7 +83,7 @@ void CountingAllocator::release(void* data) {
   c10::free_cpu(data);
 }
 
-// The value of a line of /proc/self/status in bytes, or -1.
+// The value of the line `name` of /proc/self/status in bytes, or -1 if there is no such line.
 int64_t status_bytes(const std::string& name) {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
@@ -103,7 +103,7 @@ AllocationCounter::~AllocationCounter() { c10::SetCPUAllocator(c10::GetDefaultCP
 int64_t AllocationCounter::current_bytes() const { return counting_allocator().current(); }
 int64_t AllocationCounter::peak_bytes() const { return counting_allocator().peak(); }
 int64_t AllocationCounter::largest_bytes() const { return counting_allocator().largest(); }
-void AllocationCounter::forget_peak() { counting_allocator().forget_peak(); }
+void AllocationCounter::reset_peak() { counting_allocator().reset_peak(); }
 
 MemoryBound::MemoryBound(int64_t extra_bytes) {
   rlimit limit{};

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kRuns = 8;
 
-// The rate of cuBLAS's product of two square matrices, which runs on the tensor cores where they support the dtype.
+// The rate at which cuBLAS multiplies two square matrices, on the tensor cores if they support the dtype.
 double matmul_gflop_s(Device& device, at::ScalarType dtype) {
   const int64_t size = dtype == at::kDouble ? 4096 : 8192;
   const auto a = at::zeros({size, size}, at::TensorOptions(dtype).device(device.torch_device()));

@@ -1,9 +1,9 @@
 // Measures a GPU's bandwidth and its arithmetic rate outside the tensor cores:
 //
-//   copy   a copy of an array of 1 GiB or a quarter of the free memory, whichever is less; bytes read plus bytes written
-//   fma    eight independent chains of float32 multiply-adds a thread, in registers; two operations each
+//   copy   copies an array of 1 GiB or a quarter of the free memory, whichever is less; counts bytes read plus bytes written
+//   fma    runs eight independent chains of float32 multiply-adds in the registers of each thread; counts two operations each
 //
-// Each is the best of several runs, timed with CUDA events.
+// Each result is that of the fastest of kRuns launches, timed with CUDA events.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ __global__ void fma_kernel(float* sink) {
   float sum = 0;
 #pragma unroll
   for (int c = 0; c < kChains; ++c) sum += chain[c];
-  // Never true, but the compiler cannot know that, and so must compute the chains.
+  // This is never true, but the compiler cannot know that, so it must compute the chains.
   if (sum == -1.0f) *sink = sum;
 }
 

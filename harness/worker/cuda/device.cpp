@@ -1,5 +1,5 @@
-// The GPU as the device of a case: device 0 of the visible ones. Its clock is CUDA events on LibTorch's current stream, and its
-// memory is that of LibTorch's caching allocator.
+// The GPU as the device of a case: the first visible CUDA device. Times are measured with CUDA events on LibTorch's current
+// stream, and memory is counted by LibTorch's caching allocator.
 #include "harness/worker/device.h"
 
 #include <ATen/ATen.h>
@@ -24,17 +24,17 @@ namespace {
 namespace allocator = c10::cuda::CUDACachingAllocator;
 
 constexpr c10::DeviceIndex kDevice = 0;
-constexpr size_t kAll = 0;  // the index of statistics over small and large blocks together
+constexpr size_t kAll = 0;  // the index of the allocator's statistics over small and large blocks together
 
 std::string version_text(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
 
-// Memory in use now is counted by the bytes that tensors asked for, the peak by the bytes of their blocks, which are multiples of
-// 512.
+// current_bytes() counts the bytes that tensors requested. peak_bytes() counts the bytes of their blocks, which are multiples of
+// 512 bytes.
 class CudaMeter final : public MemoryMeter {
  public:
   CudaMeter() {
     c10::cuda::device_synchronize();
-    allocator::emptyCache();  // so that the reserved memory is that of the metered calls alone
+    allocator::emptyCache();  // so that only the metered calls reserve memory
     allocator::resetPeakStats(kDevice);
     const auto stats = allocator::getDeviceStats(kDevice);
     requested_before_ = stats.requested_bytes[kAll].current;
@@ -46,7 +46,7 @@ class CudaMeter final : public MemoryMeter {
   int64_t peak_bytes() const override {
     return allocator::getDeviceStats(kDevice).allocated_bytes[kAll].peak - allocated_before_;
   }
-  void forget_peak() override { allocator::resetPeakStats(kDevice); }
+  void reset_peak() override { allocator::resetPeakStats(kDevice); }
   void set_columns(Record& record) const override {
     record.set("peak_reserved_bytes", allocator::getDeviceStats(kDevice).reserved_bytes[kAll].peak);
   }
@@ -55,7 +55,7 @@ class CudaMeter final : public MemoryMeter {
   int64_t requested_before_ = 0, allocated_before_ = 0;
 };
 
-// Bounds the share of the GPU's memory that the allocator may reserve. The allocator frees its cached blocks before it fails.
+// Bounds the fraction of the GPU's memory that the allocator may reserve. The allocator frees its cached blocks before it fails.
 class CudaBound final : public Scope {
  public:
   CudaBound(int64_t extra_bytes, int64_t total_bytes) : previous_(allocator::getMemoryFraction(kDevice)) {
@@ -94,7 +94,8 @@ class Cuda final : public Device {
     return int64_t(free_bytes);
   }
   std::string why_unsupported(const Case& c) const override {
-    if (c.allocation != "kept") return "on CUDA memory is always kept: allocation = " + c.allocation + " is for the CPU";
+    if (c.allocation != "kept")
+      return "allocation = " + c.allocation + " needs device = cpu, since CUDA memory is always kept between calls";
     if (c.graph && c.key_lengths != "full") return "key lengths are checked on the host, which a CUDA graph cannot record";
     return "";
   }
@@ -113,14 +114,14 @@ class Cuda final : public Device {
     return {begin.elapsed_time(end) / 1e3, host.wall_s};
   }
 
-  // Flushes the second-level cache: what is written stays there, and evicts everything else.
+  // Writes to a buffer that is larger than the second-level cache, which evicts everything else from it.
   std::function<void()> make_cache_flush() override {
     const auto bytes = std::max<int64_t>(2 * int64_t(properties_.l2CacheSize), int64_t{1} << 26);
     const auto buffer = at::zeros({bytes / 4}, at::TensorOptions(at::kFloat).device(torch_device()));
     return [buffer] { buffer.add_(1); };
   }
 
-  // Captures on another stream, as the legacy default stream cannot be captured.
+  // Captures on another stream, because the legacy default stream cannot be captured.
   std::function<void()> capture(const std::function<void()>& work) override {
     const auto graph = std::make_shared<at::cuda::CUDAGraph>();
     c10::cuda::device_synchronize();

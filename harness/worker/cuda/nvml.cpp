@@ -10,7 +10,7 @@
 namespace attnbench {
 namespace {
 
-// Values of NVML's documented interface. Its functions return 0 for success.
+// Constants of NVML's documented interface, whose functions return 0 for success.
 constexpr unsigned kClockSm = 1, kClockMemory = 2;
 constexpr unsigned kTemperatureGpu = 0;
 
@@ -25,7 +25,7 @@ constexpr std::pair<unsigned long long, const char*> kReasons[] = {
     {0x80, "hw_power_brake_slowdown"},
     {0x100, "display_clock_setting"},
 };
-// A GPU that is idle between samples is not throttled.
+// This reason is not recorded, because a GPU that is idle between samples is not throttled.
 constexpr unsigned long long kIdle = 0x1;
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }

@@ -1,6 +1,6 @@
 // Reads the clocks, temperature, power and throttle reasons of a GPU while it works, through NVML. That library
-// (libnvidia-ml.so.1) comes with the driver and is loaded at run time. Where it is missing, or has no value to tell, the columns
-// stay empty.
+// (libnvidia-ml.so.1) comes with the GPU's driver and is loaded at run time. The columns stay empty if it is missing or does not
+// report a value.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@ namespace attnbench {
 
 class Nvml {
  public:
-  // The GPU with this PCI address, "00000000:3B:00.0".
+  // For the GPU with this PCI address, such as "00000000:3B:00.0".
   explicit Nvml(const std::string& pci_bus_id);
   ~Nvml();
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
-  // Takes a reading if the last one is at least kPauseS ago, since a reading takes up to milliseconds.
+  // Takes a reading if the last one was at least kPauseS seconds ago; a reading can take milliseconds.
   void watch();
-  // Sets gpu_driver, and the columns that sum up the readings.
+  // Sets gpu_driver and the columns that summarise the readings.
   void set_columns(Record& record) const;
 
   static constexpr double kPauseS = 0.05;
@@ -34,14 +34,14 @@ class Nvml {
   };
   void take_reading();
 
-  Functions* functions_ = nullptr;  // null where there is no NVML
-  void* gpu_ = nullptr;
+  Functions* functions_ = nullptr;  // null if NVML cannot be loaded
+  void* gpu_ = nullptr;             // NVML's handle; null if it does not know the GPU
   std::string driver_;
   Readings readings_;
   double last_reading_s_ = -1e9;
 };
 
-// The names of the bits in NVML's documentation, such as "sw_power_cap hw_thermal_slowdown", or "none".
+// The names of the bits that are set, as in NVML's documentation, such as "sw_power_cap hw_thermal_slowdown"; "none" for 0.
 std::string throttle_text(unsigned long long reasons);
 
 }  // namespace attnbench

@@ -129,7 +129,7 @@ TEST(MeasureDecode, StatesOfAnotherSizeAreInvalid) {
     const auto record = expect_failure(quick_case("test-mean-larger-state", protocol, 400), kind::invalid);
     // The small check finds it, with two batch entries and two heads.
     EXPECT_CONTAINS(record.text("reason"), "the decoding state holds 84 bytes after ");
-    EXPECT_CONTAINS(record.text("reason"), "tokens, by the method's formula 72");
+    EXPECT_CONTAINS(record.text("reason"), "tokens, but the method's formula gives 72");
   }
 }
 

@@ -126,7 +126,7 @@ TEST(TakeSamples, WithoutAnyTurnThereAreNone) {
                 EXPECT_CONTAINS(message_of<std::runtime_error>([&] {
                                   take_samples({0, 1, 0, 1, 0, &turns}, time_on_host, [] {}, {});
                                 }),
-                                "take turns with has ended");
+                                "takes turns with has ended");
               },
               [](Turns&) {}});
 }

@@ -56,7 +56,7 @@ TEST(AllocationCounter, ForgetsAPeakButNotWhatLives) {
   const auto small = floats(100);
   floats(5000);
   EXPECT_EQ(counter.peak_bytes(), 24400);
-  counter.forget_peak();
+  counter.reset_peak();
   EXPECT_EQ(counter.current_bytes(), 4400);
   EXPECT_EQ(counter.peak_bytes(), 4400);
   EXPECT_EQ(counter.largest_bytes(), 4000);
