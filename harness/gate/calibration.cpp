@@ -17,7 +17,7 @@ void check_usable(const GateSuite& suite) {
     if (!c.unusable.empty()) throw WorkerError(c.name + ": " + c.unusable);
 }
 
-// Measures every case of the suite `recordings` times.
+// Checks the suite, and measures every case of it `recordings` times.
 void record(GateSuite& suite, int recordings) {
   suite.check();
   check_usable(suite);
