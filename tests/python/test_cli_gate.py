@@ -183,7 +183,7 @@ def test_waivers(gate, build_of, tmp_path):
 
 
 def test_no_such_base(attnbench, suite, build_of, tmp_path):
-    assert "--base names the build" in attnbench("gate", suite, "-q", code=USAGE).stderr
+    assert "gate needs --base" in attnbench("gate", suite, "-q", code=USAGE).stderr
     failed = attnbench("gate", suite, "--base", "no-such-revision", "-q", code=USAGE).stderr
     assert "neither a build folder nor a program nor a git revision" in failed
     (tmp_path / "empty").mkdir()
