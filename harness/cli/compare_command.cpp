@@ -195,14 +195,14 @@ void print_tables(const std::vector<Compared>& all, const std::vector<Pair>& pai
   for (const auto& c : all) {
     std::vector<std::string> cells;
     for (const auto* axis : axes) cells.push_back(plain_text(c.pair.either().get(axis->name)));
-    const auto of = [](const Record* record, const char* column) { return record ? record->number(column) : std::nan(""); };
-    cells.push_back(format_ms(of(c.pair.a, "time_median_ms")));
-    cells.push_back(format_ms(of(c.pair.b, "time_median_ms")));
+    const auto number = [](const Record* record, const char* column) { return record ? record->number(column) : std::nan(""); };
+    cells.push_back(format_ms(number(c.pair.a, "time_median_ms")));
+    cells.push_back(format_ms(number(c.pair.b, "time_median_ms")));
     const bool both = c.pair.both_measured();
     cells.push_back(both ? ratio_text(c.judgement.ratio.estimate) : "–");
     cells.push_back(both ? fmt::format("{} … {}", ratio_text(c.interval.low), ratio_text(c.interval.high)) : "–");
-    cells.push_back(format_bytes(of(c.pair.a, "peak_extra_bytes")));
-    cells.push_back(format_bytes(of(c.pair.b, "peak_extra_bytes")));
+    cells.push_back(format_bytes(number(c.pair.a, "peak_extra_bytes")));
+    cells.push_back(format_bytes(number(c.pair.b, "peak_extra_bytes")));
     cells.push_back(verdict_of(c));
     table.add_row(std::move(cells), both && !c.single ? tone_of(c.judgement.verdict) : Tone::plain);
   }

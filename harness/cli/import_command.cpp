@@ -94,7 +94,9 @@ int run_import(const Options& options, const WorkerProgram& worker) {
   ResultFolder folder(options.out);
   for (size_t i = 0; i < records.size(); ++i)
     if (const auto* own = folder.find(records[i].key()); own && !own->has("external_source"))
-      fail(i + 1, fmt::format("{} has a measured record of this case; give the external one another method name", options.out));
+      fail(i + 1,
+           fmt::format("attnbench itself measured the record of this case in {}; give the external one another method name",
+                       options.out));
   for (const auto& record : records) folder.append(record);
   folder.write_schema(diagnostics);
   folder.write_csv();

@@ -37,7 +37,8 @@ Calibration calibrate(const WorkerProgram& build, const SuiteOptions& suite, con
                       const CalibrationOptions& options);
 
 Json json_of(const Calibration& calibration);
-// A table with a row for each case.
+// A table with a row for each case. It shows the interquartile range (IQR) of the medians of processes and of the ratios of
+// pairs.
 TextTable table_of(const Calibration& calibration);
 // Two lines of text about all cases together.
 std::string summary_of(const Calibration& calibration);

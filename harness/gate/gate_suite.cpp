@@ -157,11 +157,11 @@ void GateSuite::measure(SuiteCase& suite_case) {
   if (!suite_case.unusable.empty()) return;
   const auto samples = [&](size_t s) { return records[s].get("time_samples_ms").get<std::vector<double>>(); };
   for (size_t s = 0; s < sides_.size(); ++s) {
-    auto& mine = suite_case.sides[s];
-    mine.medians.push_back(records[s].number("time_median_ms"));
-    mine.log_ratios.push_back(median_log_ratio(samples(0), samples(s)));
-    mine.peak_extra_bytes.push_back(records[s].number("peak_extra_bytes"));
-    mine.implementation = records[s].text("implementation");
+    auto& side = suite_case.sides[s];
+    side.medians.push_back(records[s].number("time_median_ms"));
+    side.log_ratios.push_back(median_log_ratio(samples(0), samples(s)));
+    side.peak_extra_bytes.push_back(records[s].number("peak_extra_bytes"));
+    side.implementation = records[s].text("implementation");
   }
 }
 

@@ -151,7 +151,7 @@ def test_what_was_measured_here_is_not_replaced(canned, tmp_path):
     before = (tmp_path / "mine/records.jsonl").read_bytes()
     text = "method,query_len,threads,time_median_ms\nother,1024,2,1\nlinear,1024,2,1\n"
     failed = canned("import", write_csv(tmp_path, text), "--out", "mine", "--source=x", code=2).stderr
-    assert "theirs.csv:3: mine has a measured record of this case" in failed
+    assert "theirs.csv:3: attnbench itself measured the record of this case in mine" in failed
     assert (tmp_path / "mine/records.jsonl").read_bytes() == before, "no row of the file came in"
 
 
