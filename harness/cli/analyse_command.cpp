@@ -18,22 +18,22 @@
 namespace attnbench {
 namespace {
 
-// Describes series by the axes that differ among the series of an analysis; the method is left to the caller.
-class Names {
+// Describes a series by those axes in which the series of an analysis differ. The method is not part of the description.
+class SeriesNames {
  public:
-  explicit Names(const std::vector<Series>& all) {
+  explicit SeriesNames(const std::vector<Series>& all) {
     for (const auto& series : all)
       for (const auto& [axis, value] : series.setting)
         if (axis != "method" && value != all.front().setting.at(axis)) varying_.insert(axis);
   }
-  // All of these axes but those in `left_out`.
+  // The description by all of these axes except those in `left_out`.
   std::string setting(const Series& series, const std::vector<std::string>& left_out = {}) const {
     std::vector<std::string> axes;
     for (const auto& axis : varying_)
       if (std::find(left_out.begin(), left_out.end(), axis) == left_out.end()) axes.push_back(axis);
     return of(series, axes, "not");
   }
-  // `negation` stands before a flag that is false.
+  // The description by these axes. `negation` is put before the name of a flag that is false.
   static std::string of(const Series& series, const std::vector<std::string>& axes, const std::string& negation = "no") {
     std::vector<std::string> parts;
     for (const auto& axis : axes) {
@@ -63,11 +63,11 @@ void print_section(const std::string& title, const TextTable& table, Format form
   fmt::print("\n");
 }
 
-void print_orders(const Analysis& analysis, const Names& names, Format format) {
+void print_orders(const Analysis& analysis, const SeriesNames& names, Format format) {
   TextTable table;
-  for (const auto* header : {"method", "setting", "grows", "over N", "batch"}) table.add_column(header);
+  for (const auto* header : {"method", "setting", "quantity", "range of N", "batch"}) table.add_column(header);
   for (const auto* header : {"exponent", "95 %"}) table.add_column(header, TextTable::Align::right);
-  for (const auto* header : {"declared", ""}) table.add_column(header);
+  for (const auto* header : {"declared order", ""}) table.add_column(header);
   for (const auto& order : analysis.orders) {
     const auto& ends = order.fit.slope_interval;
     table.add_row(
@@ -81,9 +81,9 @@ void print_orders(const Analysis& analysis, const Names& names, Format format) {
   print_section("Growth with N", table, format);
 }
 
-void print_crossovers(const Analysis& analysis, const Names& names, Format format) {
+void print_crossovers(const Analysis& analysis, const SeriesNames& names, Format format) {
   TextTable table;
-  for (const auto* header : {"less", "from N on", "95 %", "than", "of", "setting"}) table.add_column(header);
+  for (const auto* header : {"needs less", "from N on", "95 %", "than", "quantity", "setting"}) table.add_column(header);
   size_t rows = 0;
   for (const auto& crossover : analysis.crossovers) {
     if (!crossover.length) continue;
@@ -93,18 +93,20 @@ void print_crossovers(const Analysis& analysis, const Names& names, Format forma
                &before = other_first ? *crossover.other : *crossover.one;
     const auto& interval = crossover.interval;
     const auto named = [&](const Series& s) {
-      return crossover.differs == std::vector<std::string>{"method"} ? s.method
-                                                                     : s.method + " (" + Names::of(s, crossover.differs) + ")";
+      return crossover.differs == std::vector<std::string>{"method"}
+                 ? s.method
+                 : s.method + " (" + SeriesNames::of(s, crossover.differs) + ")";
     };
     table.add_row({named(after), length_text(*crossover.length), length_text(interval.low) + " … " + length_text(interval.high),
                    named(before), crossover.quantity, names.setting(after, crossover.differs)});
   }
   const std::string title = "Crossovers: the first length from which one needs less than the other";
   if (rows > 0) print_section(title, table, format);
-  else fmt::print("{}\nnone: whatever needs less at the shortest length needs less at the longest\n\n", heading(title, format));
+  else
+    fmt::print("{}\nnone: the one that needs less at the shortest length needs less at every length\n\n", heading(title, format));
 }
 
-void print_break_even(const Analysis& analysis, const Names& names) {
+void print_break_even(const Analysis& analysis, const SeriesNames& names) {
   for (const auto& crossover : analysis.crossovers) {
     const auto& differs = crossover.differs;
     if (crossover.quantity != "time" || std::find(differs.begin(), differs.end(), "device") == differs.end()) continue;
@@ -119,11 +121,11 @@ void print_break_even(const Analysis& analysis, const Names& names) {
   }
 }
 
-void print_fits(const Analysis& analysis, const Names& names, Format format) {
+void print_fits(const Analysis& analysis, const SeriesNames& names, Format format) {
   TextTable table;
   for (const auto* header : {"method", "setting", "budget"}) table.add_column(header);
   table.add_column("longest N", TextTable::Align::right);
-  table.add_column("then");
+  table.add_column("limited by");
   for (const auto& fit : analysis.fits)
     table.add_row({fit.series->method, names.setting(*fit.series), format_bytes(fit.budget_bytes),
                    fit.longest ? std::to_string(*fit.longest) : "–", fit.limit});
@@ -140,13 +142,13 @@ Run add_analyse_command(Command& command) {
   };
   const auto options = std::make_shared<Options>();
   add_records_argument(command, "folder", options->folder);
-  command.add("--memory", &options->memory, "memory budgets for which the longest sequence is found",
+  command.add("--memory", &options->memory, "memory budgets; for each the longest sequence that fits is found",
               {.placeholder = "SIZES", .separator = ','});
   add_format_option(command, options->format, {Format::text, Format::markdown, Format::json});
   add_former_format_flag(command, options->format, Format::json);
   command.add_example("analyse results/figure1/*/",
-                      "shows how time and memory grow, which method needs less from which length on, "
-                      "and what fits in 11 and 24 GiB");
+                      "shows how time and memory grow, from which length on a method needs less than another, "
+                      "and which lengths fit in 11 and 24 GiB");
   return [options](const WorkerProgram& worker) {
     const auto records = read_records(options->folder);
     std::vector<double> budgets;
@@ -162,7 +164,7 @@ Run add_analyse_command(Command& command) {
       print_json(analysis.to_json());
       return exit_code::success;
     }
-    const Names names(analysis.series);
+    const SeriesNames names(analysis.series);
     print_orders(analysis, names, options->format);
     print_crossovers(analysis, names, options->format);
     print_break_even(analysis, names);

@@ -30,7 +30,7 @@ constexpr size_t kHelpWidth = 100;
 
 std::string number_text(double number) { return fmt::format("{:g}", number); }
 
-// "at least 1", "0 to 1", or empty.
+// The range of a number for the help: "at least 1" or "0 to 1"; empty if there is no min.
 std::string range_of(const OptionTraits& traits) {
   if (!std::isfinite(traits.min)) return "";
   return std::isfinite(traits.max) ? number_text(traits.min) + " to " + number_text(traits.max)
@@ -44,7 +44,8 @@ Number parse_number(const Option& option, const std::string& text) {
   const bool valid = error == std::errc{} && end == text.data() + text.size() && std::isfinite(double(number));
   if (!valid || double(number) < option.traits.min || double(number) > option.traits.max) {
     const auto range = range_of(option.traits);
-    refuse(option, text, (std::is_integral_v<Number> ? "a whole number" : "a number") + (range.empty() ? "" : " of " + range));
+    const std::string preposition = range.empty() ? "" : std::isfinite(option.traits.max) ? " from " : " of ";
+    refuse(option, text, (std::is_integral_v<Number> ? "a whole number" : "a number") + preposition + range);
   }
   return number;
 }
@@ -55,7 +56,7 @@ void check_choice(const Option& option, const std::string& text) {
   refuse(option, text, fmt::format("one of {}", fmt::join(choices, ", ")));
 }
 
-// A list loses its default when the first value is given.
+// Stores one value that was given. The first value of a list replaces the default of the list.
 void store(const Option& option, const std::string& text, bool first) {
   check_choice(option, text);
   const auto append = [first](auto& list, auto value) {
@@ -146,7 +147,9 @@ void check_given(const std::string& program, const Command& command, const Given
   for (const auto& option : command.options()) {
     const auto& traits = option.traits;
     if (traits.required && !given.contains(&option))
-      throw UsageError(fmt::format("{0} needs {1}; `{2} {0} --help` says more", command.name(), option.name, program));
+      throw UsageError(fmt::format("{0} needs {1}; `{2} {0} --help` explains it", command.name(),
+                                   option.is_positional() ? fmt::format("the argument '{}'", option.name) : option.name,
+                                   program));
     if (!given.contains(&option)) continue;
     if (!traits.excludes.empty() && has(traits.excludes))
       throw UsageError(fmt::format("{} cannot be given with {}", option.name, traits.excludes));
@@ -162,7 +165,7 @@ void add_visible_names(const Command& command, std::vector<std::string>& names) 
 
 // ---------------------------------------------------------------- help
 
-// `text` in lines of the help's width, all but the first indented.
+// Breaks `text` into lines of the help's width; all but the first are indented.
 std::string wrapped(const std::string& text, size_t indent) {
   std::string lines;
   size_t column = indent;
@@ -184,13 +187,13 @@ std::string wrapped(const std::string& text, size_t indent) {
   return lines;
 }
 
-// "list the methods" as "List the methods."
+// Makes a sentence of a description: "list the methods" becomes "List the methods."
 std::string sentence(std::string text) {
   if (!text.empty()) text[0] = char(std::toupper(static_cast<unsigned char>(text[0])));
   return text + ".";
 }
 
-// One entry of a list in the help: what is meant on the left, its description on the right.
+// One entry of a list in the help: the name of a command or an option on the left, its description on the right.
 std::string entry(const std::string& left, const std::string& right) {
   auto text = "  " + left;
   const auto width = display_width(text);

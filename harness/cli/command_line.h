@@ -16,34 +16,35 @@
 
 namespace attnbench {
 
-// What a shell completes a value with, where the option has no choices.
+// What a shell offers as the value of an option that has no choices.
 enum class Completion { nothing, files, methods, sweeps };
 
-// What an option says besides its name and its description.
+// What is declared of an option besides its name, its target and its description.
 struct OptionTraits {
   std::string short_name = {};            // such as "-q"
   std::string placeholder = {};           // stands for the value in the help, such as "FOLDER"; by default made from the type
   std::string unit = {};                  // of a number, such as "s"
-  std::vector<std::string> choices = {};  // the values that are accepted; empty: any
-  double min = -std::numeric_limits<double>::infinity();  // of numbers
-  double max = std::numeric_limits<double>::infinity();
-  std::string default_text = {};  // the default in words, where the initial value of the variable does not say it
-  char separator = '\0';          // of an option that takes a list: divides one word into several values
+  std::vector<std::string> choices = {};  // the accepted values; empty: any value
+  double min = -std::numeric_limits<double>::infinity();  // of a number
+  double max = std::numeric_limits<double>::infinity();   // of a number; the help shows it only together with min
+  std::string default_text = {};  // the default in words, if the initial value of the target does not say it
+  char separator = '\0';          // of a list: the character that divides one word of the command line into several values
   bool required = false;
-  bool hidden = false;  // accepted, but not shown: former names of an option
+  bool hidden = false;  // accepted, but not shown, such as a former name of an option
   Completion completion = Completion::nothing;
-  std::string excludes = {}, needs = {};  // names of other options of the command
+  std::string excludes = {};  // name of an option that cannot be given together with this one
+  std::string needs = {};     // name of an option without which this one cannot be given
 };
 
-// Where a value that was given goes. The value that the variable has when the option is declared is the default in the help. A
-// function is given the text of the value and throws std::invalid_argument, which says what was expected. A bool makes the option
-// a flag, as does a function without a parameter.
+// Where the value that the user gives is stored. The value that a variable has when the option is declared is shown as the
+// default. A function is called with the text of the value; it throws std::invalid_argument, which says what was expected. A
+// bool, or a function without a parameter, makes the option a flag.
 using OptionTarget =
     std::variant<bool*, std::string*, std::vector<std::string>*, int*, std::uint64_t*, double*, std::optional<double>*,
                  std::vector<int>*, std::function<void(const std::string&)>, std::function<void()>>;
 
 struct Option {
-  std::string name;  // "--out", or of a positional argument "file"
+  std::string name;  // such as "--out", or "file" for a positional argument
   OptionTarget target;
   std::string description;
   OptionTraits traits;
@@ -60,10 +61,10 @@ class Command {
  public:
   Command(std::string name, std::string description) : name_(std::move(name)), description_(std::move(description)) {}
 
-  // An option "--name", or a positional argument "name"; those are filled in the order of their declarations. What `target`
-  // points to must live until the command line is parsed.
+  // Adds an option "--name" or a positional argument "name". Positional arguments are filled in the order in which they are
+  // added. What `target` points to must live until the command line is parsed.
   void add(std::string name, OptionTarget target, std::string description, OptionTraits traits = {});
-  // A command line that the help shows, without the program's name, and what it does.
+  // Adds an example to the help: a command line without the program's name, and what it does.
   void add_example(std::string_view words, std::string_view meaning);
 
   const std::string& name() const { return name_; }
@@ -77,7 +78,7 @@ class Command {
   std::vector<std::pair<std::string, std::string>> examples_;
 };
 
-// The whole command line: options of the program, which may stand before or after a command, and its commands.
+// The whole command line: the commands, and the options of the program, which may stand before or after the command.
 class CommandLine {
  public:
   CommandLine(std::string name, std::string description) : program_(std::move(name), std::move(description)) {}
@@ -91,10 +92,11 @@ class CommandLine {
     const Command* command = nullptr;  // null: none was given
     bool help = false;                 // --help was given
   };
-  // Gives every option of the command line its value. Throws UsageError, which names the option as it is written.
+  // Stores the value of every option that was given. Throws UsageError for a wrong command line; the message names the option as
+  // the user writes it.
   Choice parse(int argc, const char* const* argv) const;
 
-  // The help of the program (null) or of one of its commands.
+  // The help of one of the commands or, if `command` is null, of the program.
   std::string help(const Command* command) const;
 
  private:

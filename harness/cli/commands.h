@@ -1,6 +1,6 @@
-// The commands of `attnbench`. Each declares its options and returns the function that runs it when it was chosen. That function
-// is given the worker program that the command line names, returns an exit code, and throws UsageError, WorkerError or
-// Interrupted.
+// The commands of `attnbench`. Each function declares the options of one command and returns the function that runs the command.
+// The latter takes the worker program that the command line names, returns an exit code (exit_codes.h), and throws UsageError,
+// WorkerError or Interrupted.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ Run add_gate_command(Command& command);
 Run add_merge_command(Command& command);
 Run add_import_command(Command& command);
 Run add_doctor_command(Command& command);
-// `line` must live as long as the function: the scripts are made from it when the command runs.
+// `line` must live as long as the returned function, which makes the scripts from it.
 Run add_completion_command(Command& command, const CommandLine& line);
 
 }  // namespace attnbench

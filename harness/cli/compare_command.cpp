@@ -31,7 +31,7 @@ struct Options {
   Format format = Format::text;
 };
 
-// The records of one case on both sides, one of which may be missing.
+// The records of one case on both sides. One of them may be missing.
 struct Pair {
   const Record *a = nullptr, *b = nullptr;
   const Record& either() const { return a ? *a : *b; }
@@ -54,7 +54,7 @@ std::vector<Pair> pairs_of(const std::vector<Record>& a, const std::vector<Recor
       if (is_new) pairs.emplace_back();
       auto& mine = pairs[place->second].*side;
       if (mine)
-        throw UsageError(fmt::format("{} has more than one record that differs in {} alone, as at {}", name,
+        throw UsageError(fmt::format("{} has several records that differ only in {}, expected one, for example for {}", name,
                                      fmt::join(options.apart, ", "), place->first));
       mine = &record;
     }
@@ -74,7 +74,8 @@ std::vector<double> medians_of(const Record& record) {
   return found;
 }
 
-// The interval of the log-ratio of two single processes. It tells whether these two runs differ, not whether the two builds do.
+// The 95 % interval of log(b/a) from one process on each side. It tells whether these two processes differ, not whether the two
+// sides do.
 Interval within_processes(const Record& a, const Record& b) {
   const auto log_of = [](const Record& r, const char* column) { return std::log(r.number(column)); };
   const double middle = log_of(b, "time_median_ms") - log_of(a, "time_median_ms");
@@ -89,7 +90,7 @@ struct Compared {
   Pair pair;
   Judgement judgement;
   bool single = false;  // whether a side has only one process
-  Interval interval;    // of the log-ratio: across processes or, where a side has only one, within processes
+  Interval interval;    // of log(b/a): across processes or, if `single`, within processes
 };
 
 std::string ratio_text(double log_ratio) { return std::isfinite(log_ratio) ? fmt::format("{:.3f}×", std::exp(log_ratio)) : "–"; }
@@ -104,7 +105,7 @@ std::string verdict_of(const Compared& c) {
   if (!c.pair.both_measured()) return fmt::format("{} | {}", outcome_of(c.pair.a), outcome_of(c.pair.b));
   if (c.pair.a->has("external_source") || c.pair.b->has("external_source"))
     return fmt::format("{} | {}", outcome_of(c.pair.a), outcome_of(c.pair.b));
-  return c.single ? "inconclusive: one process a side" : verdict_name(c.judgement.verdict);
+  return c.single ? "inconclusive: only one process on a side" : verdict_name(c.judgement.verdict);
 }
 
 // The axes, settings and other conditions of the measurement in which the sides differ, with the values of both sides.
@@ -186,22 +187,22 @@ void print_tables(const std::vector<Compared>& all, const std::vector<Pair>& pai
   TextTable table;
   std::vector<const Record*> cases;
   for (const auto& pair : pairs) cases.push_back(&pair.either());
-  const auto axes = telling_axes(cases, options.apart);
+  const auto axes = distinguishing_axes(cases, options.apart);
   add_axes(table, axes);
   for (const auto* header : {"time a", "time b", "b / a", "95 %", "memory a", "memory b"})
     table.add_column(header, TextTable::Align::right);
-  table.add_column("b is");
+  table.add_column("verdict on b");
   for (const auto& c : all) {
     std::vector<std::string> cells;
     for (const auto* axis : axes) cells.push_back(plain_text(c.pair.either().get(axis->name)));
-    const auto of = [](const Record* record, const char* column) { return record ? record->number(column) : std::nan(""); };
-    cells.push_back(format_ms(of(c.pair.a, "time_median_ms")));
-    cells.push_back(format_ms(of(c.pair.b, "time_median_ms")));
+    const auto number = [](const Record* record, const char* column) { return record ? record->number(column) : std::nan(""); };
+    cells.push_back(format_ms(number(c.pair.a, "time_median_ms")));
+    cells.push_back(format_ms(number(c.pair.b, "time_median_ms")));
     const bool both = c.pair.both_measured();
     cells.push_back(both ? ratio_text(c.judgement.ratio.estimate) : "–");
     cells.push_back(both ? fmt::format("{} … {}", ratio_text(c.interval.low), ratio_text(c.interval.high)) : "–");
-    cells.push_back(format_bytes(of(c.pair.a, "peak_extra_bytes")));
-    cells.push_back(format_bytes(of(c.pair.b, "peak_extra_bytes")));
+    cells.push_back(format_bytes(number(c.pair.a, "peak_extra_bytes")));
+    cells.push_back(format_bytes(number(c.pair.b, "peak_extra_bytes")));
     cells.push_back(verdict_of(c));
     table.add_row(std::move(cells), both && !c.single ? tone_of(c.judgement.verdict) : Tone::plain);
   }
@@ -214,13 +215,14 @@ Run add_compare_command(Command& command) {
   const auto options = std::make_shared<Options>();
   add_records_argument(command, "a", options->a);
   add_records_argument(command, "b", options->b);
-  command.add("--apart", &options->apart, "axes in which the sides may differ, such as device,method",
+  command.add("--apart", &options->apart, "axes in which the two records of a case may differ, such as device,method",
               {.placeholder = "AXES", .separator = ','});
   add_criteria_options(command, options->criteria);
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);
-  command.add_example("compare before/ after/", "tells for each case whether it became slower");
-  command.add_example("compare cpu/ gpu/ --apart device,threads", "compares the cases of two folders that differ in the device");
+  command.add_example("compare before/ after/", "says for each case whether it is slower in after/ than in before/");
+  command.add_example("compare cpu/ gpu/ --apart device,threads",
+                      "compares cases of two folders that differ only in the device and the number of threads");
   return [options](const WorkerProgram&) {
     const auto known = axis_names();
     for (const auto& axis : options->apart)

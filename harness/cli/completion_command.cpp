@@ -11,7 +11,7 @@ namespace {
 
 // ---------------------------------------------------------------- bash
 
-// Shell code that completes $word with these words, or with what `completion` stands for.
+// Shell code that completes $word with the choices of the option, or with what its `completion` stands for.
 std::string bash_reply(const Option& option) {
   if (!option.traits.choices.empty())
     return fmt::format("COMPREPLY=($(compgen -W '{}' -- \"$word\"))", fmt::join(option.traits.choices, " "));
@@ -40,7 +40,7 @@ std::string bash_value_branches(const Command& command, const std::string& name)
   return text;
 }
 
-// What a positional argument is completed with; all of a command's are alike.
+// Shell code that completes a positional argument. All positional arguments of a command are completed alike.
 std::string bash_argument(const Command& command) {
   for (const auto& option : command.options())
     if (option.is_positional()) return bash_reply(option);
@@ -94,7 +94,7 @@ complete -F _attnbench {0}
 
 // ---------------------------------------------------------------- zsh
 
-// Text within single quotes, for the parts of a specification of _arguments, which are separated by colons.
+// Escapes text for a single-quoted specification of zsh's _arguments, in which colons separate the parts.
 std::string zsh_text(const std::string& text) {
   std::string quoted;
   for (const char c : text) {

@@ -24,12 +24,12 @@ void add_ceilings(Sheet& sheet, const Json& ceilings) {
   add_rate(sheet, group, "copy (read + written)", ceilings, "copy_gb_s", "GB/s");
   add_rate(sheet, group, "multiply-add, float32", ceilings, "fma_float32_gflop_s", "GFLOP/s");
   add_rate(sheet, group, "multiply-add, float64", ceilings, "fma_float64_gflop_s", "GFLOP/s");
-  sheet.push_back({group, "multiply-add chains on", ceilings.at("fma_instruction_set").get<std::string>()});
-  sheet.push_back({group, "streamed array", format_bytes(ceilings.at("array_bytes").get<double>())});
+  sheet.push_back({group, "multiply-add instruction set", ceilings.at("fma_instruction_set").get<std::string>()});
+  sheet.push_back({group, "size of the streamed array", format_bytes(ceilings.at("array_bytes").get<double>())});
 }
 
 void add_gpu(Sheet& sheet, const Json& gpu) {
-  if (gpu.contains("unavailable")) return sheet.push_back({"GPU", "none", gpu.at("unavailable").get<std::string>()});
+  if (gpu.contains("unavailable")) return sheet.push_back({"GPU", "unavailable", gpu.at("unavailable").get<std::string>()});
   sheet.push_back({"GPU", "name", gpu.at("name").get<std::string>()});
   sheet.push_back({"GPU", "memory", format_bytes(gpu.at("memory_bytes").get<double>())});
   add_rate(sheet, "GPU", "copy (read + written)", gpu, "copy_gb_s", "GB/s");
@@ -45,7 +45,7 @@ Run add_doctor_command(Command& command) {
   const auto format = std::make_shared<Format>(Format::text);
   add_format_option(command, *format);
   add_former_format_flag(command, *format, Format::json);
-  command.add_example("doctor", "shows the machine, the build and the measured ceilings of bandwidth and arithmetic");
+  command.add_example("doctor", "shows the machine, the build, and the highest measured bandwidth and arithmetic rate");
   return [format](const WorkerProgram& worker) {
     const auto environment = ask_environment(worker);
     const auto ceilings = ask_worker(worker, "ceilings", nullptr, 1)[0];

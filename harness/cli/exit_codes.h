@@ -1,4 +1,4 @@
-// The exit codes of `attnbench`: each code means the same for every command.
+// The exit codes of `attnbench`. Each code means the same for every command.
 #pragma once
 
 namespace attnbench::exit_code {
@@ -8,7 +8,7 @@ inline constexpr int failure = 1;
 inline constexpr int usage = 2;
 inline constexpr int inconclusive = 3;
 inline constexpr int unusable = 4;
-// SIGINT (130) or SIGTERM (143) ended the command. What was recorded before stays.
+// SIGINT (130) or SIGTERM (143) ended the command. Records that were written before stay.
 constexpr int interrupted(int signal) { return 128 + signal; }
 
 struct Meaning {

@@ -47,7 +47,8 @@ void write_out(const std::string& folder, const std::string& name, const Json& j
 
 int run_gate(const WorkerProgram& own, const Options& options) {
   if (options.base.empty())
-    throw UsageError("--base names the build to compare with: a build folder, a program or a git revision");
+    throw UsageError(
+        "gate needs --base, which names the build to compare with: a build folder, a program in one, or a git revision");
   const auto candidate = options.candidate.empty() ? own : worker_of(options.candidate);
   GateSuite suite(options.suite, {{"base", worker_of(options.base)}, {"candidate", candidate, options.inject.value_or(0)}});
   const auto report = run_gate(suite, options.gate);
@@ -83,29 +84,30 @@ Run add_gate_command(Command& command) {
   suite.seed = std::random_device{}();
   const std::string build = "a build folder, a program in one, or a git revision";
   add_sweep_argument(command, suite.file);
-  command.add("--base", &options->base, "build to compare with: " + build,
+  command.add("--base", &options->base, "build to compare with: " + build + "; required unless --calibrate is given",
               {.placeholder = "BUILD", .completion = Completion::files});
   command.add("--candidate", &options->candidate, "build that may be slower: " + build,
               {.placeholder = "BUILD", .default_text = "this build", .completion = Completion::files});
-  command.add("--waivers", &options->gate.waivers, "file of cases that may fail, with reasons",
+  command.add("--waivers", &options->gate.waivers, "TOML file of cases that are allowed to fail, each with the reason",
               {.placeholder = "FILE", .completion = Completion::files});
   add_set_option(command, suite.settings);
   command.add("--looks", &options->gate.plan.looks, "numbers of pairs of processes after which the cases are judged",
               {.separator = ','});
   add_criteria_options(command, options->gate.plan.criteria);
-  command.add("--memory-shift", &options->gate.memory_shift, "smallest relative growth of memory that counts as a regression",
-              {.min = 0});
+  command.add("--memory-shift", &options->gate.memory_shift,
+              "smallest relative growth of memory that counts as a regression, 0.01 for 1 %", {.min = 0});
   command.add("--instructions", &suite.instructions, "count instructions with valgrind's callgrind instead of measuring time");
   command.add("--instruction-shift", &options->gate.instruction_shift,
               "smallest relative growth of the number of instructions that counts as a regression", {.min = 0});
-  command.add("--calibrate", &options->calibrate, "compare this build with itself, and report how often the gate is wrong");
-  command.add("--recordings", &options->calibration.recordings, "processes for each case and side",
+  command.add("--calibrate", &options->calibrate,
+              "compare the candidate with itself and with itself slowed down, and report how often the gate is wrong");
+  command.add("--recordings", &options->calibration.recordings, "number of processes for each case and side",
               {.min = 1, .needs = "--calibrate"});
   command.add("--trials", &options->calibration.trials, "number of suites that are resampled from the recordings",
               {.min = 1, .needs = "--calibrate"});
-  command.add("--inject", &options->inject, "slows the candidate down, to see that the gate notices it",
+  command.add("--inject", &options->inject, "slow the candidate down, to check that the gate notices it",
               {.unit = "percent", .min = 0, .default_text = "0, or 10 with --calibrate"});
-  command.add("--out", &options->out, "folder for gate.json or calibration.json, which hold every median and verdict",
+  command.add("--out", &options->out, "folder for gate.json or, with --calibrate, calibration.json, which hold every median",
               {.placeholder = "FOLDER", .completion = Completion::files});
   command.add("--seed", &suite.seed, "seed of the order in which cases and builds run", {.default_text = "random"});
   add_format_option(command, options->format, {Format::text, Format::markdown, Format::json});

@@ -21,7 +21,7 @@ struct Options {
   bool quiet = false;
 };
 
-// The columns that a file may have: axes and results.
+// The columns that the CSV file may have: axes, results, and where they come from.
 std::vector<std::string> known_columns() {
   std::vector<std::string> known = {
       "time_median_ms", "time_ci_low_ms", "time_ci_high_ms", "peak_extra_bytes", "peak_allocated_bytes", "implementation", "gpu",
@@ -38,14 +38,14 @@ Json value_of(const Column& column, const std::string& cell) {
   return column.type == ColumnType::integer ? Json(int64_t(value.get<double>())) : value;
 }
 
-// Throws std::invalid_argument saying what is wrong with the row.
+// Makes a record of one row. Throws std::invalid_argument, which says what is wrong with the row.
 Record record_of(const std::vector<std::string>& cells, const std::vector<std::string>& header, const std::string& source) {
   if (cells.size() != header.size())
     throw std::invalid_argument(fmt::format("{} cells, expected {} as in the first row", cells.size(), header.size()));
   Case c;
   for (size_t i = 0; i < header.size(); ++i)
     if (!cells[i].empty() && find_axis(header[i])) set_text(c, *find_axis(header[i]), cells[i]);
-  if (c.method.empty()) throw std::invalid_argument("it has no method");
+  if (c.method.empty()) throw std::invalid_argument("the row has no method");
   c.complete();
   Record record(c);
   for (const auto& field : fields())
@@ -55,9 +55,10 @@ Record record_of(const std::vector<std::string>& cells, const std::vector<std::s
   for (size_t i = 0; i < header.size(); ++i)
     if (!cells[i].empty() && !find_axis(header[i])) record.set(header[i], value_of(*find_column(header[i]), cells[i]));
   if (!record.has("external_source"))
-    throw std::invalid_argument("it does not say where it was measured; give a column external_source or --source");
+    throw std::invalid_argument(
+        "the row does not say where it was measured; give the file a column external_source, or the command --source");
   if (!record.has("time_median_ms") && !record.has("peak_extra_bytes") && !record.has("peak_allocated_bytes"))
-    throw std::invalid_argument("it has neither a time nor a size of memory");
+    throw std::invalid_argument("the row has none of time_median_ms, peak_extra_bytes and peak_allocated_bytes");
   if (record.has("time_median_ms")) record.set("time_per_sample_ms", record.number("time_median_ms") / double(c.batch));
   if (record.has("peak_extra_bytes"))
     record.set("peak_extra_bytes_per_sample", record.number("peak_extra_bytes") / double(c.batch));
@@ -75,7 +76,7 @@ int run_import(const Options& options, const WorkerProgram& worker) {
   for (const auto& name : header) {
     if (std::find(known.begin(), known.end(), name) == known.end())
       fail(0, fmt::format("unknown column '{}'{}", name, suggestion(name, known)));
-    if (std::count(header.begin(), header.end(), name) > 1) fail(0, fmt::format("column '{}' is there twice", name));
+    if (std::count(header.begin(), header.end(), name) > 1) fail(0, fmt::format("column '{}' appears more than once", name));
   }
   // Every row is checked before anything is written.
   std::vector<Record> records;
@@ -87,13 +88,15 @@ int run_import(const Options& options, const WorkerProgram& worker) {
       fail(i, error.what());
     }
     const auto [before, is_new] = lines.emplace(records.back().key(), rows[i].line);
-    if (!is_new) fail(i, fmt::format("the same case as line {}", before->second));
+    if (!is_new) fail(i, fmt::format("the row is the same case as line {}", before->second));
   }
   const auto diagnostics = Catalogue::load(worker).diagnostics();
   ResultFolder folder(options.out);
   for (size_t i = 0; i < records.size(); ++i)
     if (const auto* own = folder.find(records[i].key()); own && !own->has("external_source"))
-      fail(i + 1, "this case was measured here; give what was measured elsewhere another method name");
+      fail(i + 1,
+           fmt::format("attnbench itself measured the record of this case in {}; give the external one another method name",
+                       options.out));
   for (const auto& record : records) folder.append(record);
   folder.write_schema(diagnostics);
   folder.write_csv();
@@ -107,9 +110,9 @@ Run add_import_command(Command& command) {
   const auto options = std::make_shared<Options>();
   command.add("file", &options->file, "CSV file whose first row names its columns: axes, time_median_ms, peak_extra_bytes, ...",
               {.required = true, .completion = Completion::files});
-  command.add("--out", &options->out, "folder of records to add them to",
+  command.add("--out", &options->out, "folder that the records are added to",
               {.placeholder = "FOLDER", .required = true, .completion = Completion::files});
-  command.add("--source", &options->source, "where they were measured, unless the file has a column external_source",
+  command.add("--source", &options->source, "where the times were measured, unless the file has a column external_source",
               {.placeholder = "TEXT"});
   add_quiet_option(command, options->quiet, "print no summary");
   command.add_example("import theirs.csv --out results/figure1/theirs --source \"their paper, table 2\"",

@@ -69,7 +69,7 @@ Run add_list_command(Command& command) {
   };
   const auto options = std::make_shared<Options>();
   command.add("what", &options->what,
-              "what is listed; the schema is that of schema.json, which is written beside records, and is always JSON",
+              "what to list; `schema` prints the content of schema.json, which is written beside records, and always as JSON",
               {.choices = {"methods", "sweeps", "columns", "schema"}});
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);

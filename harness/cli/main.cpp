@@ -1,4 +1,4 @@
-// attnbench: the driver. Reads sweeps, starts workers, writes records; links no LibTorch.
+// attnbench, the driver: reads sweeps, starts workers and writes records. It links no LibTorch.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -27,16 +27,17 @@ struct CommandEntry {
 };
 constexpr CommandEntry kCommands[] = {
     {"list", "list the methods, the sweeps, or the columns of a record", add_list_command},
-    {"verify", "compare methods with the float64 reference: values, gradients, decoding", add_verify_command},
+    {"verify", "compare values, gradients and decoding of methods with their float64 reference", add_verify_command},
     {"measure", "measure one case", add_measure_command},
     {"sweep", "measure every case of a sweep file and record each in a folder", add_sweep_command},
     {"table", "show a folder of records as a table", add_table_command},
-    {"analyse", "analyse a folder of records: growth with the length, crossovers, what fits in memory", add_analyse_command},
+    {"analyse", "show how time and memory grow with the length, where methods cross over, and what fits in memory",
+     add_analyse_command},
     {"compare", "compare two folders of records case by case, with a verdict", add_compare_command},
-    {"gate", "decide whether this build is slower than another", add_gate_command},
+    {"gate", "decide whether a build is slower or needs more memory than another", add_gate_command},
     {"merge", "join folders of records of one sweep, such as its shards", add_merge_command},
     {"import", "add times that were measured elsewhere to a folder of records", add_import_command},
-    {"doctor", "show this machine and this build, with measured ceilings", add_doctor_command},
+    {"doctor", "show this machine and this build, and measure the max bandwidth and arithmetic rate", add_doctor_command},
 };
 
 std::string exit_codes_text() {
@@ -50,10 +51,11 @@ std::string help_text(const CommandLine& line, const Command* command) {
   return line.help(command) + (command ? "" : exit_codes_text());
 }
 
-// Output that could not be written is an error, and so is output that is still in the buffer when the program ends.
+// Writes out what is still in the buffer of standard output, and returns `code`. Throws UsageError if any output could not be
+// written.
 int flushed(int code) {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
-    throw UsageError(fmt::format("standard output: cannot write: {}", std::strerror(errno)));
+    throw UsageError(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
   return code;
 }
 
@@ -67,8 +69,8 @@ int run(int argc, char** argv) {
       "--worker", &worker.path, "worker program to start",
       {.placeholder = "FILE", .default_text = "attnbench-worker beside this program", .completion = Completion::files});
   line.program().add("--version", &version, "print the version, the revision and the build, and exit");
-  line.program().add_example("sweep quickstart", "measures softmax against linear attention");
-  line.program().add_example("measure --help", "shows what a command takes");
+  line.program().add_example("sweep quickstart", "measures softmax and linear attention over a range of lengths");
+  line.program().add_example("measure --help", "shows the arguments and options of a command");
   std::vector<std::pair<const Command*, Run>> commands;
   for (const auto& entry : kCommands) {
     auto& command = line.add_command(entry.name, entry.description);

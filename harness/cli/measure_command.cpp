@@ -28,7 +28,7 @@ std::string option_name(const Field& field) {
   return name;
 }
 
-// A message about values of fields, such as "query_len = 0, expected at least 1", with the fields named as options.
+// Replaces the names of fields in a message, such as "query_len = 0, expected at least 1", by the names of their options.
 std::string with_option_names(std::string message) {
   for (const auto& field : fields()) {
     const auto written = std::string(field.name) + " = ";
@@ -55,7 +55,7 @@ void add_field_option(Command& command, const std::shared_ptr<Options>& options,
     }
   };
   OptionTraits traits{.choices = {field.choices.begin(), field.choices.end()}, .hidden = field.test_hook};
-  // What 0 stands for is said in the description.
+  // A default of 0 is not shown if the description says what it stands for.
   const auto value = get(options->c, field);
   if (value != 0 || description.find("by default") == std::string::npos)
     traits.default_text = value.is_number() ? fmt::format("{:g}", value.get<double>()) : plain_text(value);
@@ -67,6 +67,8 @@ void add_field_option(Command& command, const std::shared_ptr<Options>& options,
   command.add(option_name(field), take, description, std::move(traits));
 }
 
+// Plans and runs one case. A case that would take longer than its deadline is not skipped, because without measured ceilings its
+// predicted time is only a rough lower bound; a case that needs too much memory is.
 Record measure_case(const WorkerProgram& worker, const Case& c) {
   Record planned;
   try {
@@ -89,7 +91,7 @@ Run add_measure_command(Command& command) {
   command.add_example("measure linear --query-len 4096 --causal",
                       "measures one forward pass of linear attention over 4096 tokens");
   command.add_example("measure stateful-softmax --protocol decode --query-len 2048 --format json",
-                      "prints the record of decoding the tokens after the first 2048 as JSON");
+                      "measures the decoding of tokens after the first 2048, and prints the record as JSON");
   return [options](const WorkerProgram& worker) {
     Catalogue::load(worker).check(options->c.method);
     options->c.complete();

@@ -44,7 +44,7 @@ std::vector<Part> parts_of(const Options& options) {
   return parts;
 }
 
-// The shards that none of the parts is, such as "2/4".
+// The shards that are missing among the parts, such as "2/4".
 std::vector<std::string> missing_shards(const std::vector<Part>& parts) {
   std::vector<Shard> seen;
   size_t count = 0;
@@ -92,7 +92,7 @@ int run_merge(const Options& options, const WorkerProgram& worker) {
 
   const auto diagnostics = Catalogue::load(worker).diagnostics();
   ResultFolder folder(options.out);
-  if (!folder.records().empty()) throw UsageError(fmt::format("{} holds records; merge into a new folder", options.out));
+  if (!folder.records().empty()) throw UsageError(fmt::format("{} already holds records; merge into a new folder", options.out));
   auto environment = parts.front().environment;
   environment.erase("shard");
   environment["merged_from"] = options.folders;
@@ -112,7 +112,8 @@ Run add_merge_command(Command& command) {
               {.required = true, .completion = Completion::files});
   command.add("--out", &options->out, "folder to write all records to",
               {.placeholder = "FOLDER", .required = true, .completion = Completion::files});
-  command.add("--keep-latest", &options->keep_latest, "take the later of two different records of one case");
+  command.add("--keep-latest", &options->keep_latest,
+              "take the later of two different records of one case, instead of writing nothing");
   add_quiet_option(command, options->quiet, "print no summary");
   command.add_example("merge results/figure1/*/shard-* --out all", "joins the shards of a sweep");
   return [options](const WorkerProgram& worker) { return run_merge(*options, worker); };

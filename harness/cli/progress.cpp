@@ -23,14 +23,14 @@ Progress::Progress(size_t cases, Verbosity verbosity, FILE* out)
     : cases_(cases), verbosity_(verbosity), line_(out, verbosity == Verbosity::quiet), began_s_(now_s()) {}
 
 void Progress::starting(size_t number, const Record& planned, double rest_s) {
-  line_.show(fmt::format("case {} of {}  {}  elapsed {}  rest ~{}{}", number, cases_, name_of(planned),
+  line_.show(fmt::format("case {} of {}  {}  elapsed {}  remaining ~{}{}", number, cases_, name_of(planned),
                          format_seconds(now_s() - began_s_), format_seconds(rest_s),
                          last_result_.empty() ? "" : "  last: " + last_result_));
 }
 
 void Progress::finished(size_t number, const Record& record) {
   last_result_ = result_in_words(record);
-  // Control characters of a worker's message would break the line.
+  // Control characters in a worker's message would break the status line.
   for (auto& c : last_result_)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   if (line_.rewrites() && verbosity_ == Verbosity::normal) return;

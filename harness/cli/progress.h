@@ -1,4 +1,4 @@
-// Tells how far a sweep is: on a terminal by one line that rewrites itself, elsewhere by a line for each case.
+// Shows the progress of a sweep: on a terminal in one line that rewrites itself, elsewhere in a line for each case.
 #pragma once
 
 #include <cstdio>
@@ -9,7 +9,7 @@
 
 namespace attnbench {
 
-// Verbose: a line for each case on a terminal too, followed by how it was measured.
+// `quiet` prints nothing. `verbose` prints a line for each case on a terminal too, and below it how the case was measured.
 enum class Verbosity { quiet, normal, verbose };
 
 class Progress : public SweepObserver {

@@ -54,10 +54,11 @@ std::string plain_text(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-std::vector<const Column*> telling_axes(const std::vector<const Record*>& records, const std::vector<std::string>& apart) {
+std::vector<const Column*> distinguishing_axes(const std::vector<const Record*>& records,
+                                               const std::vector<std::string>& left_out) {
   std::vector<const Column*> axes;
   for (const auto& field : fields()) {
-    if (field.role != FieldRole::axis || std::find(apart.begin(), apart.end(), field.name) != apart.end()) continue;
+    if (field.role != FieldRole::axis || std::find(left_out.begin(), left_out.end(), field.name) != left_out.end()) continue;
     std::set<std::string> values;
     for (const auto* record : records) values.insert(plain_text(record->get(field.name)));
     const bool only_follows = !field.follows.empty() && std::all_of(records.begin(), records.end(), [&](const auto* r) {
@@ -78,7 +79,7 @@ TextTable summary_table(const std::vector<Record>& records) {
   TextTable table;
   std::vector<const Record*> all;
   for (const auto& record : records) all.push_back(&record);
-  const auto axes = telling_axes(all);
+  const auto axes = distinguishing_axes(all);
   add_axes(table, axes);
   const bool published = std::any_of(records.begin(), records.end(), [](const Record& r) { return !published_text(r).empty(); });
   for (const auto* header : {"time", "95 %", "time/sample", "memory/sample", "rel. error"})
@@ -117,7 +118,7 @@ TextTable column_table(const std::vector<Record>& records, const std::vector<std
     const auto* column = find_column(current);
     if (!column && !former && std::find(known_names.begin(), known_names.end(), name) == known_names.end())
       throw UsageError(fmt::format("unknown column '{}'{}", name, suggestion(name, known_names)));
-    // What is no column is a diagnostic, and those are numbers.
+    // A name that is no column is the name of a diagnostic, and diagnostics are numbers.
     const bool number = !column || column->type == ColumnType::integer || column->type == ColumnType::number;
     table.add_column(name, number ? TextTable::Align::right : TextTable::Align::left);
   }

@@ -1,4 +1,4 @@
-// Records as tables and text for people.
+// Renders records as tables and as text for people.
 #pragma once
 
 #include <string>
@@ -9,37 +9,39 @@
 
 namespace attnbench {
 
-// A value as text: without quotes, and empty for null.
+// A JSON value as text: text without quotes, null as empty text, anything else as JSON.
 std::string plain_text(const Json& value);
 
-// The axes that tell these cases apart: those that vary, and always method and query_len. Leaves out the axes in `apart`, and an
-// axis that has in every record the value of the axis that it follows.
-std::vector<const Column*> telling_axes(const std::vector<const Record*>& records, const std::vector<std::string>& apart = {});
+// The axes that a table needs to distinguish the cases of these records: method, query_len, and every axis that varies. Leaves
+// out the axes in `left_out`, and an axis that has in every record the value of the axis that it follows (Field::follows).
+std::vector<const Column*> distinguishing_axes(const std::vector<const Record*>& records,
+                                               const std::vector<std::string>& left_out = {});
 // Adds a column to the table for each of these axes.
 void add_axes(TextTable& table, const std::vector<const Column*>& axes);
 
-// The telling axes, then time, memory, error and outcome.
+// A table with a row for each record: the distinguishing axes, then time, memory, error and outcome.
 TextTable summary_table(const std::vector<Record>& records);
 
-// The named columns as they are stored. A name may be that of a diagnostic that one of the records has, or a former name. Throws
-// UsageError for an unknown one.
+// A table of the named columns, with the values as they are stored. A name may also be that of a diagnostic which one of the
+// records has, or a former name of a column. Throws UsageError for an unknown name.
 TextTable column_table(const std::vector<Record>& records, const std::vector<std::string>& names);
 
-// One record in words, for the end of a progress line: "1.23 ms ±0.5 %, 4.56 MiB above the inputs" or "skipped: …".
+// The result of one record, for the end of a progress line: "1.23 ms ±0.5 %, 4.56 MiB above the inputs" or "skipped: …".
 std::string result_in_words(const Record& record);
 
-// Failed, skipped and implausible records stand out.
+// The tone in which a record is shown, which depends on whether it failed, was skipped or is implausible.
 Tone tone_of(const Record& record);
 
-// Named values in groups. As text, each has a line below the name of its group.
+// A list of named values in groups, as `measure` and `doctor` print them.
 struct SheetLine {
   std::string group, name, value;
 };
 using Sheet = std::vector<SheetLine>;
 
+// The sheet as text: the name of each group, and below it a line for each value.
 std::string text_of(const Sheet& sheet);
 
-// Every value of one record but for its lists of samples.
+// Every value of one record except its lists of samples.
 Sheet sheet_of(const Record& record);
 
 }  // namespace attnbench

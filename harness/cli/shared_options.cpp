@@ -24,7 +24,7 @@ void add_format_option(Command& command, Format& format, std::initializer_list<F
     for (const auto choice : all)
       if (text == name_of(choice)) format = choice;
   };
-  command.add("--format", take, "how the result is printed", std::move(traits));
+  command.add("--format", take, "format in which the result is printed", std::move(traits));
 }
 
 void add_former_format_flag(Command& command, Format& format, Format value) {
@@ -71,7 +71,7 @@ void print_sheet(const Sheet& sheet, Format format) {
 }
 
 void add_records_argument(Command& command, std::string name, std::string& folder) {
-  command.add(std::move(name), &folder, "folder that holds records.jsonl, or such a file itself",
+  command.add(std::move(name), &folder, "folder that holds records.jsonl, or the path of such a file",
               {.required = true, .completion = Completion::files});
 }
 
@@ -81,7 +81,7 @@ void add_sweep_argument(Command& command, std::string& file) {
 }
 
 void add_set_option(Command& command, std::vector<std::string>& settings) {
-  command.add("--set", &settings, "replaces the value of an axis or a setting of the file, such as query_len=512-2048*2",
+  command.add("--set", &settings, "replace the value of an axis or a setting of the file, such as query_len=512-2048*2",
               {.placeholder = "KEY=VALUE"});
 }
 
@@ -90,9 +90,10 @@ void add_quiet_option(Command& command, bool& quiet, std::string description) {
 }
 
 void add_criteria_options(Command& command, Criteria& criteria) {
-  command.add("--alpha", &criteria.alpha, "probability of any false alarm among all cases together", {.min = 0, .max = 1});
-  command.add("--min-shift", &criteria.min_shift, "smallest relative slowdown that counts as a regression", {.min = 0});
-  command.add("--margin", &criteria.margin, "a case passes when a relative slowdown larger than this can be excluded",
+  command.add("--alpha", &criteria.alpha, "max probability of a false alarm in all cases together", {.min = 0, .max = 1});
+  command.add("--min-shift", &criteria.min_shift, "smallest relative slowdown that counts as a regression, 0.03 for 3 %",
+              {.min = 0});
+  command.add("--margin", &criteria.margin, "a case passes only if a relative slowdown larger than this can be excluded",
               {.min = 0});
 }
 

@@ -1,4 +1,4 @@
-// Options that several commands have in common, and the printing that they control.
+// Options that several commands have in common, and the functions that print as these options say.
 #pragma once
 
 #include <initializer_list>
@@ -15,26 +15,33 @@ namespace attnbench {
 // How a command prints data.
 enum class Format { text, markdown, csv, json };
 
-// --format with these choices.
+// Adds --format with these choices.
 void add_format_option(Command& command, Format& format,
                        std::initializer_list<Format> choices = {Format::text, Format::markdown, Format::csv, Format::json});
-// A hidden flag such as --json, which scripts may still use in place of `--format json`.
+// Adds a hidden flag such as --json, which older scripts use in place of `--format json`.
 void add_former_format_flag(Command& command, Format& format, Format value);
-// The table format of the same name; json, which is no table, throws std::logic_error.
+// The table format of the same name. Throws std::logic_error for json, which is no format of tables.
 TableFormat table_format(Format format);
 // Prints a table to standard output, in colours where that is a terminal that shows them.
 void print_table(const TextTable& table, Format format = Format::text);
 // Prints JSON to standard output: on several lines, or on one line if `indent` is -1. Invalid UTF-8 is replaced.
 void print_json(const Json& json, int indent = 2);
-Json to_json(const std::vector<Record>& records);  // an array
-// A table that sums up the records; as CSV and JSON every value of them.
+// The records as a JSON array.
+Json to_json(const std::vector<Record>& records);
+// Prints a table that sums up the records or, as CSV and JSON, every value of them.
 void print_records(const std::vector<Record>& records, Format format);
-void print_sheet(const Sheet& sheet, Format format);  // not as JSON
+// Prints a sheet in any format but JSON.
+void print_sheet(const Sheet& sheet, Format format);
 
-void add_records_argument(Command& command, std::string name, std::string& folder);  // where records are read from
-void add_sweep_argument(Command& command, std::string& file);                        // is resolved by find_sweep
+// Adds a positional argument that names a folder or a file of records.
+void add_records_argument(Command& command, std::string name, std::string& folder);
+// Adds the positional argument "file" that names a sweep. The command passes its value to find_sweep().
+void add_sweep_argument(Command& command, std::string& file);
+// Adds --set.
 void add_set_option(Command& command, std::vector<std::string>& settings);
+// Adds --quiet.
 void add_quiet_option(Command& command, bool& quiet, std::string description = "print no progress");
-void add_criteria_options(Command& command, Criteria& criteria);  // --alpha, --min-shift, --margin
+// Adds --alpha, --min-shift and --margin.
+void add_criteria_options(Command& command, Criteria& criteria);
 
 }  // namespace attnbench

@@ -29,8 +29,8 @@ struct Options {
   Verbosity verbosity() const { return quiet ? Verbosity::quiet : verbose ? Verbosity::verbose : Verbosity::normal; }
 };
 
-// The methods that --methods names, given once or several times: "softmax,linear:chunk=64". A comma also separates the options of
-// a method: a piece that has an equals sign but no colon belongs to the method before it.
+// The methods in the values of --methods, such as "softmax,linear:chunk=64". A comma also separates the options of a method: a
+// piece that has an equals sign but no colon belongs to the method before it.
 std::vector<std::string> split_methods(const std::vector<std::string>& given) {
   std::vector<std::string> methods;
   for (const auto& text : given) {
@@ -64,14 +64,14 @@ void print_plan(const std::vector<Record>& planned, const TimePredictor& predict
   for (const auto& record : planned) {
     const auto call_ms = record.number("predicted_time_ms");
     total_s += predicted_case_s(record, call_ms);
-    // A time is a lower bound while nothing like the case was measured.
+    // The time is a lower bound unless the method was measured in this setting.
     table.add_row({record.text("method"), record.text("protocol"), record.get("batch").dump(), record.get("query_len").dump(),
                    (predictor.has_seen(record) ? "" : "≥ ") + format_ms(call_ms), format_bytes(predicted_need_bytes(record)),
                    record.has("outcome") ? fmt::format("{}: {}", record.text("failure_kind"), record.text("reason")) : ""},
                   tone_of(record));
   }
   print_table(table, format);
-  if (format != Format::csv) fmt::print("\n{} cases, at least {}\n", planned.size(), format_seconds(total_s));
+  if (format != Format::csv) fmt::print("\n{} cases, predicted to take at least {}\n", planned.size(), format_seconds(total_s));
 }
 
 int dry_run(SweepPlan plan, const Options& options) {
@@ -114,13 +114,13 @@ Run add_sweep_command(Command& command) {
   command.add("--out", &options->out, "folder that the records are written to",
               {.placeholder = "FOLDER", .default_text = "results/SWEEP/MACHINE", .completion = Completion::files});
   command.add("--resume", &options->resume,
-              "which cases run when the folder holds records: those without a record, the failed ones too, or all",
+              "which cases run if the folder holds records: those without a record, these and the failed ones, or all",
               {.choices = {"missing", "failed", "all"}});
   command.add("--methods", &options->methods, "methods that replace those of the file, such as softmax,linear:chunk=64",
               {.placeholder = "METHODS", .completion = Completion::methods});
   add_set_option(command, options->settings);
   command.add("--shard", &options->shard,
-              "runs only the i-th of n parts of the cases, such as 2/8; `attnbench merge` joins their folders",
+              "run only the i-th of n parts of the cases, such as 2/8; `attnbench merge` joins their folders",
               {.placeholder = "I/N"});
   command.add("--dry-run", &options->dry_run, "list the cases with their predicted time and memory, and run none");
   add_format_option(command, options->format);

@@ -16,7 +16,7 @@ Run add_table_command(Command& command) {
   };
   const auto options = std::make_shared<Options>();
   add_records_argument(command, "folder", options->folder);
-  command.add("--columns", &options->columns, "stored columns to show instead of the summary; see `attnbench list columns`",
+  command.add("--columns", &options->columns, "columns to show instead of the summary; `attnbench list columns` lists them",
               {.placeholder = "COLUMNS", .separator = ','});
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);

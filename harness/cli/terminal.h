@@ -1,4 +1,4 @@
-// What a stream can show: a line that rewrites itself where it is a terminal, and colours where the user wants them.
+// Finds out what a stream can show (lines that are rewritten, colours), and prints progress accordingly.
 #pragma once
 
 #include <cstdio>
@@ -9,15 +9,15 @@
 namespace attnbench {
 
 bool is_terminal(FILE* out);
-// Whether the stream is a terminal that understands escape codes, so that a line on it can be rewritten: TERM is not "dumb".
+// Whether a line on the stream can be rewritten: it is a terminal that understands escape codes (TERM is not "dumb").
 bool rewrites_lines(FILE* out);
-// Whether the stream also shows colours: NO_COLOR is unset or empty (https://no-color.org).
+// Whether the stream shows colours: lines on it can be rewritten, and NO_COLOR is unset or empty (https://no-color.org).
 bool shows_colours(FILE* out);
 // `text` in the colour of the tone, if the stream shows colours.
 std::string toned(const std::string& text, Tone tone, FILE* out);
 
-// One line at the end of a stream that tells what happens now. Where lines cannot be rewritten, only the lines that stay are
-// printed, and when it is quiet nothing is.
+// The last line of a stream, which shows what happens now and is rewritten. Where lines cannot be rewritten, show() prints
+// nothing. If `quiet`, print() prints nothing either. The destructor clears the line.
 class StatusLine {
  public:
   StatusLine(FILE* out, bool quiet) : out_(out), quiet_(quiet), rewrites_(rewrites_lines(out)) {}
@@ -26,9 +26,9 @@ class StatusLine {
   StatusLine& operator=(const StatusLine&) = delete;
 
   bool rewrites() const { return rewrites_; }
-  // Replaces the line by this text, as much of it as fits into the terminal's width.
+  // Replaces the line by as much of this text as fits into the terminal's width.
   void show(const std::string& text);
-  // Prints a line that stays, in the colour of the tone.
+  // Prints a line above the status line, in the colour of the tone. It is not rewritten.
   void print(const std::string& text, Tone tone = Tone::plain);
 
  private:

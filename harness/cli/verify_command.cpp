@@ -28,11 +28,12 @@ struct Options {
 struct Shape {
   int64_t batch, heads, query_len, key_len, head_dim, value_dim;
 };
-// Sizes that no chunk, vector or warp divides; a single position; cross attention; unequal dims. --quick leaves out the first.
+// The shapes that are verified: lengths that are no multiple of a chunk, a vector or a warp; a single position; unequal head_dim
+// and value_dim; cross attention. --quick leaves out the first.
 constexpr Shape kShapes[] = {{2, 3, 300, 300, 64, 64}, {1, 2, 1, 1, 32, 32}, {2, 2, 129, 129, 24, 40}, {2, 2, 65, 190, 32, 16}};
 constexpr auto kLeftOut = "--quick left out float64, bfloat16 and sequences of 300 positions";
 
-// One row of the table: the cases that it stands for, and the record of each that was verified so far.
+// One row of the table: the cases that it sums up, and the records of those that were verified so far.
 struct Row {
   std::string method, dtype;
   bool causal;
@@ -103,11 +104,11 @@ std::vector<Row> rows_for(const std::vector<std::string>& methods, bool quick) {
   return rows;
 }
 
-// Verifies the cases of all rows, which are in the order of their methods, and tells how far it is.
+// Verifies the cases of all rows, and shows the progress. The rows of one method must stand together.
 class Verification {
  public:
-  // `quick`: one worker verifies every method, because the start of a worker takes longer than its few cases. Otherwise each
-  // method has a worker of its own.
+  // If `quick`, one worker verifies every method, because the start of a worker takes longer than the few cases of a method.
+  // Otherwise each method has a worker of its own.
   Verification(const WorkerProgram& worker, std::vector<Row>& rows, size_t methods, bool quick, bool quiet)
       : worker_(worker), rows_(rows), methods_(methods), quick_(quick), line_(stderr, quiet) {}
 
@@ -118,12 +119,12 @@ class Verification {
         for (size_t n = i == row_ ? rows_[i].records.size() : 0; n < rows_[i].cases.size(); ++n)
           request.push_back(to_json(rows_[i].cases[n]));
       show_next();
-      left_ = request.size();
-      const auto expected = left_;
+      unanswered_ = request.size();
+      const auto expected = unanswered_;
       const auto answer = run_worker(worker_, "verify", request, kDeadlineS, [this](const Json& line) {
-        if (left_ > 0) take(line);
+        if (unanswered_ > 0) take(line);
       });
-      if (left_ > 0) give_up(answer, expected);
+      if (unanswered_ > 0) give_up(answer, expected);
     }
   }
 
@@ -136,7 +137,8 @@ class Verification {
     add(std::move(record));
   }
 
-  // The worker ended before it answered everything: the case that it was at failed, and the rest of its method is not tried.
+  // Called if the worker ended before it answered everything. The case that it was verifying failed, and the later cases of the
+  // same method are not tried.
   void give_up(const WorkerAnswer& answer, size_t expected) {
     const auto method = rows_[row_].method;
     const auto* const failure = failure_kind(answer);
@@ -152,26 +154,26 @@ class Verification {
   void add(Record record) {
     auto& row = rows_[row_];
     row.records.push_back(std::move(record));
-    --left_;
+    --unanswered_;
     if (!row.is_complete()) return;
     ++row_;
-    if (row_ == rows_.size() || rows_[row_].method != row.method) tell_method(row.method);
+    if (row_ == rows_.size() || rows_[row_].method != row.method) report_method(row.method);
     if (row_ < rows_.size()) show_next();
   }
 
   void show_next() {
     const auto& row = rows_[row_];
-    line_.show(fmt::format("verifying {} ({} of {}), {}, {}, key lengths {}", row.method, told_ + 1, methods_, row.dtype,
+    line_.show(fmt::format("verifying {} ({} of {}), {}, {}, key lengths {}", row.method, reported_ + 1, methods_, row.dtype,
                            row.causal ? "causal" : "not causal", row.key_lengths));
   }
 
-  void tell_method(const std::string& method) {
+  void report_method(const std::string& method) {
     size_t agree = 0, unsupported = 0, failed = 0;
     for (const auto& row : rows_)
       if (row.method == method) ++(row.failed() ? failed : row.unsupported() ? unsupported : agree);
-    ++told_;
+    ++reported_;
     if (line_.rewrites() && failed == 0) return;
-    line_.print(fmt::format("[{}/{}] {}: {} rows agree, {} unsupported{}", told_, methods_, method, agree, unsupported,
+    line_.print(fmt::format("[{}/{}] {}: {} rows agree, {} unsupported{}", reported_, methods_, method, agree, unsupported,
                             failed > 0 ? fmt::format(", {} FAILED", failed) : ""),
                 failed > 0 ? Tone::bad : Tone::plain);
   }
@@ -181,9 +183,9 @@ class Verification {
   size_t methods_;
   bool quick_;
   StatusLine line_;
-  size_t row_ = 0;   // the first that is not complete
-  size_t left_ = 0;  // cases that the running worker has not answered
-  size_t told_ = 0;  // methods that are done
+  size_t row_ = 0;         // index of the first row that is not complete
+  size_t unanswered_ = 0;  // number of cases that the running worker has not answered
+  size_t reported_ = 0;    // number of methods that are done
 };
 
 std::string error_text(double error) { return error < 0 ? "–" : fmt::format("{:.1e}", error); }
@@ -231,7 +233,7 @@ int run_verify(const WorkerProgram& worker, const Options& options) {
     if (std::find(unique.begin(), unique.end(), method) == unique.end()) unique.push_back(std::move(method));
   auto rows = rows_for(unique, options.quick);
 
-  // Threads that spin while they wait for each other make the small cases twenty times slower on a busy machine.
+  // Threads that spin while they wait for each other would make the small cases twenty times slower on a busy machine.
   setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0);
   try {
     Verification(worker, rows, unique.size(), options.quick, options.quiet).run();
@@ -254,7 +256,7 @@ Run add_verify_command(Command& command) {
   const auto options = std::make_shared<Options>();
   command.add("methods", &options->methods, "methods to verify",
               {.default_text = "every method", .completion = Completion::methods});
-  command.add("--quick", &options->quick, "verify less: float32 alone, and no sequences of 300 positions");
+  command.add("--quick", &options->quick, "verify only float32, and no sequences of 300 positions");
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);
   add_quiet_option(command, options->quiet);

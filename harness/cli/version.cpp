@@ -1,6 +1,6 @@
 #include "harness/cli/version.h"
 
-// Changes with every commit, so nothing else of the driver includes it.
+// This header changes with every commit, so no other file of the driver includes it.
 #include "build_info.h"
 
 namespace attnbench {

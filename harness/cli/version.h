@@ -5,7 +5,7 @@
 
 namespace attnbench {
 
-// Lines of text: the version, the git revision, the build and the compiler.
+// Three lines of text: the version, the git revision, and the build type with the compiler and its flags.
 std::string version_text();
 
 }  // namespace attnbench

@@ -24,10 +24,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kNoDeadline = std::numeric_limits<double>::infinity();
-// Time for git to release its locks, and for ninja to end its compilers and to delete what they had not finished.
+// Time for git to release its locks, and for ninja to end its compilers and to delete their unfinished files.
 constexpr double kGraceS = 10;
 
-// The first line that `git words` prints; empty when git refuses.
+// The first line that git prints when it is given these words; empty if git fails.
 std::string git_line(std::vector<std::string> words) {
   words.insert(words.begin(), "git");
   std::string text;
@@ -55,7 +55,7 @@ class RevisionBuild {
         build_(folder_ / "build"),
         log_path_(folder_ / "build.log") {}
 
-  // Builds it unless that is done, and returns its worker.
+  // Returns the path of the worker. Builds it first if the revision was not built before.
   std::string worker() {
     const auto worker = build_ / "attnbench-worker";
     if (!is_done("built")) {
@@ -69,7 +69,8 @@ class RevisionBuild {
            "-DATTNBENCH_TESTS=OFF", "-DATTNBENCH_CUDA=OFF",
            fmt::format("-DATTNBENCH_PYTHON={}", (root_ / ".venv/bin/python").string())});
       run({"cmake", "--build", build_.string(), "--target", "attnbench-worker"});
-      if (!fs::exists(worker)) throw UsageError(fmt::format("'{}' builds no attnbench-worker", revision_));
+      if (!fs::exists(worker))
+        throw UsageError(fmt::format("the build of '{}' made no {}, see {}", revision_, worker.string(), log_path_.string()));
       set_done("built");
     }
     return worker.string();
@@ -78,14 +79,15 @@ class RevisionBuild {
  private:
   void check_out() {
     if (is_done("checked-out")) return;
-    // What an interrupted checkout left may lack files, and git holds it locked; --force twice overrides that lock.
+    // An interrupted checkout may lack files, and git keeps its worktree locked. --force overrides that lock if it is given
+    // twice.
     fs::remove_all(source_);
     run({"git", "-C", root_.string(), "worktree", "add", "--detach", "--force", "--force", source_.string(), commit_});
     set_done("checked-out");
   }
 
-  // A step leaves an empty file of its name in the folder when it is done. The files that it makes cannot show that, because it
-  // may have been interrupted while it wrote them.
+  // A step that is done leaves an empty file of its name in the folder. The files that the step makes cannot show that it is
+  // done, because it may have been interrupted while it wrote them.
   bool is_done(const std::string& step) const { return fs::exists(folder_ / step); }
   void set_done(const std::string& step) const { replace_file(folder_.string(), step, ""); }
 
@@ -103,14 +105,15 @@ class RevisionBuild {
 
   std::string revision_, commit_;
   fs::path root_, folder_, source_, build_, log_path_;
-  FileDescriptor lock_;  // held while it is built
+  FileDescriptor lock_;  // held while the revision is built
 };
 
 std::string build_revision(const std::string& revision) {
   const auto root = git_line({"rev-parse", "--show-toplevel"});
   const auto commit = git_line({"rev-parse", "--verify", "--quiet", revision + "^{commit}"});
   if (root.empty() || commit.empty())
-    throw UsageError(fmt::format("'{}' is no build folder, no program and no git revision of the current repository", revision));
+    throw UsageError(
+        fmt::format("'{}' is neither a build folder nor a program nor a git revision of the current repository", revision));
   return RevisionBuild(revision, root, commit).worker();
 }
 
@@ -122,7 +125,7 @@ WorkerProgram worker_of(const std::string& build_or_revision) {
   else if (path.filename() == "attnbench") path = path.parent_path() / "attnbench-worker";
   else if (!fs::exists(path)) return {build_revision(build_or_revision)};
   if (access(path.c_str(), X_OK) != 0)
-    throw UsageError(fmt::format("{}: {}; expected a worker that can be run", path.string(), std::strerror(errno)));
+    throw UsageError(fmt::format("{}: {}; expected a worker program that can be executed", path.string(), std::strerror(errno)));
   return {fs::absolute(path).string()};
 }
 

@@ -1,4 +1,4 @@
-// Finds or makes the worker of another build, so that it can be compared with this one.
+// Finds or builds the worker of another build, so that it can be compared with this one.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace attnbench {
 
-// The worker of a build. `build_or_revision` names a build folder, a driver or worker in one, or a git revision of the repository
-// that the current folder belongs to. A revision is built for the CPU under build-gate/REVISION of that repository, with the
-// repository's .venv. A finished build is used again; one that failed or was interrupted is continued.
-// Throws UsageError when there is no such build or revision, or when the revision does not build; the message names the log.
-// Throws Interrupted when SIGINT or SIGTERM arrives meanwhile; nothing of the build is running then.
+// Returns the worker of a build. `build_or_revision` names a build folder, a driver or worker in one, or a git revision of the
+// repository that the current folder belongs to. A revision is built for the CPU in the folder build-gate/COMMIT of that
+// repository, with the Python of its .venv. A finished build is used again; a build that failed or was interrupted is continued.
+// Throws UsageError if there is no such build or revision, or if the revision does not build; then the message names the log.
+// Throws Interrupted if SIGINT or SIGTERM arrives meanwhile; nothing of the build runs any more then.
 WorkerProgram worker_of(const std::string& build_or_revision);
 
 }  // namespace attnbench

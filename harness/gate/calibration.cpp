@@ -17,7 +17,7 @@ void check_usable(const GateSuite& suite) {
     if (!c.unusable.empty()) throw WorkerError(c.name + ": " + c.unusable);
 }
 
-// Measures every case of the suite `recordings` times.
+// Checks the suite, and measures every case of it `recordings` times.
 void record(GateSuite& suite, int recordings) {
   suite.check();
   check_usable(suite);
@@ -89,8 +89,8 @@ Json json_of(const Calibration& calibration) {
 TextTable table_of(const Calibration& calibration) {
   TextTable table;
   table.add_column("case");
-  for (const auto* header :
-       {"median", "spread", "spread of pairs", "false alarms", "inconclusive", "slowdown found", "inconclusive when slowed"})
+  for (const auto* header : {"median", "IQR of medians", "IQR of ratios", "false alarms", "inconclusive", "slowdown found",
+                             "inconclusive when slowed"})
     table.add_column(header, TextTable::Align::right);
   for (size_t i = 0; i < calibration.cases.size(); ++i) {
     const auto& c = calibration.cases[i];

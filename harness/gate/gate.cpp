@@ -11,10 +11,12 @@
 namespace attnbench {
 
 Gate::Gate(size_t cases, GatePlan plan) : plan_(std::move(plan)), decided_on_(cases), judgements_(cases) {
-  constexpr int kMinPairs = 8;  // whose 95 % interval leaves out three means of two pairs at each end
+  // With 8 pairs the 95 % interval leaves out the three lowest and the three highest means of two pairs; with fewer pairs it
+  // leaves out fewer.
+  constexpr int kMinPairs = 8;
   if (plan_.looks.empty() || plan_.looks.front() < kMinPairs || !std::is_sorted(plan_.looks.begin(), plan_.looks.end()) ||
       std::adjacent_find(plan_.looks.begin(), plan_.looks.end()) != plan_.looks.end())
-    throw UsageError(fmt::format("--looks expects ascending numbers of pairs of processes, at least {}", kMinPairs));
+    throw UsageError(fmt::format("--looks expects ascending numbers of pairs, each at least {}, such as 8,12,20", kMinPairs));
 }
 
 int Gate::next_look() const { return looks_taken_ < plan_.looks.size() ? plan_.looks[looks_taken_] : 0; }
@@ -31,7 +33,7 @@ void Gate::look(const std::vector<std::vector<double>>& log_ratios) {
   for (const auto i : undecided()) decided_on_[i] = log_ratios.at(i);
   const auto looks = plan_.looks.size();
   auto criteria = plan_.criteria;
-  // The first of several looks only lets cases pass.
+  // The first of several looks finds no regression or improvement (alpha = 0); the others share alpha equally.
   if (looks > 1) criteria.alpha = looks_taken_ == 0 ? 0 : criteria.alpha / double(looks - 1);
   ++looks_taken_;
   const auto now = judge_pairs(decided_on_, criteria);
@@ -50,7 +52,8 @@ ErrorRates resample_gate(const std::vector<std::vector<double>>& log_ratios, con
   const auto max_pairs = size_t(plan.looks.back());
   for (const auto& recorded : log_ratios)
     if (recorded.size() < max_pairs)
-      throw UsageError(fmt::format("resampling {} pairs needs more recordings than {}", max_pairs, recorded.size()));
+      throw UsageError(fmt::format("a case has {} recordings, expected at least {}, the number of pairs at the last look",
+                                   recorded.size(), max_pairs));
   const auto cases = log_ratios.size();
   std::mt19937_64 random(seed);
   ErrorRates rates;

@@ -109,7 +109,8 @@ Waivers read_waivers(const std::string& path, const std::vector<std::string>& na
   const auto file = read_toml(path);
   const auto fail = [&](const toml::node& node, const std::string& message) { fail_at(path, node.source(), message); };
   for (const auto& [key, value] : file) {
-    if (key.str() != "waive" || !value.is_array_of_tables()) fail(value, "expected only [[waive]] tables");
+    if (key.str() != "waive" || !value.is_array_of_tables())
+      fail(value, fmt::format("found '{}', expected only [[waive]] tables", key.str()));
     for (const auto& item : *value.as_array()) {
       const auto& table = *item.as_table();
       for (const auto& [name, entry] : table)
@@ -117,7 +118,7 @@ Waivers read_waivers(const std::string& path, const std::vector<std::string>& na
           fail(entry, fmt::format("'{}' in [[waive]], expected case and reason as text", name.str()));
       const auto name = table["case"].value_or<std::string>(""), reason = table["reason"].value_or<std::string>("");
       if (name.empty()) fail(item, "a waiver names no case, expected case and reason");
-      if (reason.empty()) fail(item, fmt::format("the waiver of '{}' has no reason", name));
+      if (reason.empty()) fail(item, fmt::format("the waiver of '{}' has no reason, expected case and reason", name));
       if (std::find(names.begin(), names.end(), name) == names.end())
         fail(item, fmt::format("the suite has no case '{}'{}", name, suggestion(name, names)));
       waivers[name] = reason;
@@ -155,7 +156,7 @@ GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<Judg
     if (waiver != waivers.end() && result != GateResult::pass) line.waived = waiver->second;
     else any[size_t(result)] = true;
   }
-  // A regression that was found stays one, whatever is not known of the other cases.
+  // A regression outweighs unusable and inconclusive cases, because it is certain whatever those cases would have shown.
   for (const auto result : {GateResult::regression, GateResult::unusable, GateResult::inconclusive})
     if (any[size_t(result)]) {
       report.result = result;

@@ -11,13 +11,14 @@
 
 namespace attnbench {
 
-// Names of cases that may fail, each with the reason.
+// Names of the cases that are allowed to fail, each with the reason.
 using Waivers = std::map<std::string, std::string>;
-// Reads a TOML file of tables such as
+// Reads a TOML file of tables such as the following; an empty `path` stands for no waivers.
 //   [[waive]]
 //   case = "linear forward N=4096"
 //   reason = "checks its inputs since 0.2"
-// Throws UsageError with file and line for anything else, for a waiver without a reason, and for a case that is not in `names`.
+// Throws UsageError, which says file and line, for anything else, for a waiver without a reason, and for a case that is not in
+// `names`.
 Waivers read_waivers(const std::string& path, const std::vector<std::string>& names);
 
 enum class GateResult { pass, regression, inconclusive, unusable };
@@ -26,22 +27,22 @@ struct GateReport {
   GateResult result = GateResult::pass;
   struct Line {
     std::string name, verdict;
-    std::string waived;  // the reason of its waiver; empty if there is none
-    Judgement judgement;
-    size_t processes = 0;
+    std::string waived;    // the reason from the waiver of a case that did not pass; empty if there is none
+    Judgement judgement;   // of the times or the numbers of instructions
+    size_t processes = 0;  // of each side
     bool memory_regression = false;
   };
   std::vector<Line> lines;
 };
-// The memory of a case is a regression when the peak of every process of the candidate is more than `memory_shift` above the peak
-// of every process of the base.
+// Makes the report from the suite's cases and one judgement for each. A case is a regression in memory if every process of the
+// candidate has a higher peak than every process of the base, by more than the share `memory_shift`.
 GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<Judgement>& judgements, const Waivers& waivers,
                      double memory_shift);
 
 Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& plan);
 // The tone in which a verdict is shown.
 Tone tone_of(Verdict verdict);
-// A table with a row for each case, and the result.
+// A table with a row for each case, and a line with the result.
 std::string text_of(const GateReport& report, const GateSuite& suite, TableFormat format, bool colours = false);
 
 }  // namespace attnbench

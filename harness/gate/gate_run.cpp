@@ -9,7 +9,7 @@
 namespace attnbench {
 namespace {
 
-// Judges each case by one count a side: a build executes the same number of instructions every time.
+// Judges each case by one count per side, because a build executes the same number of instructions every time.
 std::vector<Judgement> judge_instructions(GateSuite& suite, double min_shift) {
   suite.count_instructions();
   std::vector<Judgement> judgements;
@@ -36,7 +36,7 @@ std::vector<Judgement> judge_times(GateSuite& suite, const GatePlan& plan) {
     std::vector<std::vector<double>> log_ratios;
     for (const auto& c : suite.cases()) log_ratios.push_back(c.sides[1].log_ratios);
     gate.look(log_ratios);
-    // The suite does not measure a case that broke, so such a case stays undecided.
+    // A case that became unusable is not measured further and stays undecided; the loop ends if that is so for every case.
     if (std::all_of(suite.cases().begin(), suite.cases().end(), [](const auto& c) { return !c.unusable.empty(); })) break;
   }
   return gate.judgements();
@@ -50,7 +50,7 @@ GateReport run_gate(GateSuite& suite, const GateOptions& options) {
   for (const auto& c : suite.cases()) names.push_back(c.name);
   const auto waivers = read_waivers(options.waivers, names);
   std::vector<Judgement> judgements(suite.cases().size());
-  // A method that computes something else has no time to compare.
+  // Nothing is measured if a case is unusable and not waived: a build that computes wrong results has no time worth comparing.
   if (std::all_of(suite.cases().begin(), suite.cases().end(),
                   [&](const auto& c) { return c.unusable.empty() || waivers.contains(c.name); }))
     judgements =

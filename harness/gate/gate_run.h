@@ -1,4 +1,4 @@
-// Runs the gate: checks both builds, measures their cases until each is decided, and reports.
+// Runs the gate: checks both builds, measures the cases of the suite until each is decided, and reports the verdicts.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@ namespace attnbench {
 
 struct GateOptions {
   GatePlan plan;
-  double memory_shift = 0.01;        // a smaller growth of the memory is no regression
-  double instruction_shift = 0.005;  // a smaller growth of the number of instructions is no regression
-  std::string waivers;               // path of a file for read_waivers; none if empty
+  double memory_shift = 0.01;        // relative growth of memory up to which it is no regression
+  double instruction_shift = 0.005;  // relative growth of the number of instructions up to which it is no regression
+  std::string waivers;               // path of a file for read_waivers; empty if there is none
 };
 
-// `suite` has two sides, the base and the candidate. If a case does not verify on one of them and is not waived, nothing is
-// measured. Throws UsageError for a wrong suite or waivers file.
+// `suite` has two sides, the base and the candidate. If a case is unusable on one of them and is not waived, nothing is measured.
+// Throws UsageError for a wrong suite or waivers file.
 GateReport run_gate(GateSuite& suite, const GateOptions& options);
 
 }  // namespace attnbench

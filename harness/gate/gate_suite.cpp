@@ -15,8 +15,8 @@
 namespace attnbench {
 namespace {
 
-// "linear forward N=4096 causal": method, protocol and length, and every other axis that does not have its default. The number of
-// threads is left out, because its default depends on the machine.
+// The name of a case, such as "linear forward N=4096 causal": method, protocol, length, and every other axis that does not have
+// its default. The number of threads is left out, because its default depends on the machine.
 std::string case_name(const Case& c) {
   auto name = fmt::format("{} {} N={}", c.method, c.protocol, c.query_len);
   const auto left_out = {"method", "protocol", "query_len", "threads"};
@@ -30,14 +30,14 @@ std::string case_name(const Case& c) {
   return name;
 }
 
-// The median over turns of log(b/a), where processes a and b took their samples in turns.
+// The median of log(b/a) over the turns, where a and b are the samples of two processes that took turns.
 double median_log_ratio(const std::vector<double>& a, const std::vector<double>& b) {
   std::vector<double> ratios;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) ratios.push_back(std::log(b[i] / a[i]));
   return median(std::move(ratios));
 }
 
-// callgrind does not support AVX-512, so a method that can choose its kernel is given the AVX2 one on every side.
+// Sets one thread and, if the method has the option `kernel`, its AVX2 kernels, because callgrind does not support AVX-512.
 void force_avx2(Case& c, const Catalogue& catalogue) {
   c.threads = 1;
   const auto name = c.method.substr(0, c.method.find(':'));
@@ -48,7 +48,7 @@ void force_avx2(Case& c, const Catalogue& catalogue) {
         if (option.at("name") == "kernel") c.method += name == c.method ? ":kernel=avx2" : ",kernel=avx2";
 }
 
-// The same case at a size that is verified within a fraction of a second.
+// The case at a size that is verified within a fraction of a second.
 Case reduced(Case c) {
   c.batch = std::min<int64_t>(c.batch, 2);
   c.heads = std::min<int64_t>(c.heads, 2);
@@ -69,7 +69,8 @@ void add_fault(SuiteCase& suite_case, const Side& side, const std::string& fault
   text += fmt::format("{}the {} {}", text.empty() ? "" : "; ", side.name, fault);
 }
 
-// What the worker answers to each of these cases. If it ends early, the cases that it did not answer have failed.
+// The worker's answers to `command`, one record for each case. If the worker ends early, the cases that it did not answer have
+// failed.
 std::vector<Record> ask_about(const WorkerProgram& worker, const std::string& command, const std::vector<Case>& cases) {
   constexpr double kDeadlineS = 600;
   auto request = Json::array();
@@ -103,15 +104,16 @@ void GateSuite::check() {
   std::vector<bool> supported(cases_.size(), false);
   for (size_t side = 0; side < sides_.size(); ++side) check(side, supported);
   if (std::find(supported.begin(), supported.end(), true) == supported.end())
-    throw UsageError(fmt::format("{}: no build can run any case; {}: {}", options_.file, cases_[0].name, cases_[0].unusable));
+    throw UsageError(
+        fmt::format("{}: no build can run any case; for '{}', {}", options_.file, cases_[0].name, cases_[0].unusable));
   for (size_t i = cases_.size(); i-- > 0;)
     if (!supported[i]) cases_.erase(cases_.begin() + std::ptrdiff_t(i));
 }
 
-// Sets `supported` for each case that this side does not skip.
+// Checks every case on one side, and sets `supported` for each case that this side does not skip.
 void GateSuite::check(size_t side, std::vector<bool>& supported) {
   const auto& worker = sides_[side].worker;
-  // In a calibration all sides are the same build.
+  // A build is checked once, although all sides of a calibration are the same build.
   if (std::any_of(sides_.begin(), sides_.begin() + std::ptrdiff_t(side), [&](const Side& s) { return s.worker == worker; }))
     return;
   std::vector<Case> planned, verified;
@@ -125,7 +127,7 @@ void GateSuite::check(size_t side, std::vector<bool>& supported) {
   for (size_t i = 0; i < cases_.size(); ++i) {
     auto& suite_case = cases_[i];
     supported[i] = supported[i] || plans[i].text("outcome") != outcome::skipped;
-    // The processes of all sides run at the same time and share the memory.
+    // The processes of all sides run at the same time, so each may use its share of the memory.
     if (side == 0 && suite_case.c.memory_limit_bytes == 0 && plans[i].has("memory_limit_bytes"))
       suite_case.c.memory_limit_bytes = plans[i].get("memory_limit_bytes").get<int64_t>() / int64_t(sides_.size());
     if (plans[i].has("outcome")) add_fault(suite_case, sides_[side], "cannot run it: " + plans[i].text("reason"));
@@ -150,15 +152,16 @@ void GateSuite::measure(SuiteCase& suite_case) {
   for (size_t n = 0; n < order.size(); ++n) records[order[n]] = std::move(answered[n]);
   for (size_t s = 0; s < sides_.size(); ++s)
     if (!records[s].measured())
-      add_fault(suite_case, sides_[s], records[s].text("failure_kind") + ": " + records[s].text("reason"));
+      add_fault(suite_case, sides_[s],
+                fmt::format("failed ({}): {}", records[s].text("failure_kind"), records[s].text("reason")));
   if (!suite_case.unusable.empty()) return;
   const auto samples = [&](size_t s) { return records[s].get("time_samples_ms").get<std::vector<double>>(); };
   for (size_t s = 0; s < sides_.size(); ++s) {
-    auto& mine = suite_case.sides[s];
-    mine.medians.push_back(records[s].number("time_median_ms"));
-    mine.log_ratios.push_back(median_log_ratio(samples(0), samples(s)));
-    mine.peak_extra_bytes.push_back(records[s].number("peak_extra_bytes"));
-    mine.implementation = records[s].text("implementation");
+    auto& side = suite_case.sides[s];
+    side.medians.push_back(records[s].number("time_median_ms"));
+    side.log_ratios.push_back(median_log_ratio(samples(0), samples(s)));
+    side.peak_extra_bytes.push_back(records[s].number("peak_extra_bytes"));
+    side.implementation = records[s].text("implementation");
   }
 }
 
@@ -166,7 +169,7 @@ void GateSuite::count_instructions() {
   char path[] = "/tmp/attnbench-callgrind-XXXXXX";
   const int file = mkstemp(path);
   if (file >= 0) close(file);
-  // The worker makes the calls that are counted inside a function of this name.
+  // callgrind counts inside the function attnbench_counted_calls only, in which the worker makes the calls.
   const std::vector<std::string> valgrind = {"valgrind", "--tool=callgrind", fmt::format("--callgrind-out-file={}", path),
                                              "--collect-atstart=no", "--toggle-collect=attnbench_counted_calls"};
   for (auto& suite_case : cases_)
@@ -179,9 +182,9 @@ void GateSuite::count_instructions() {
       const bool counted = answer.lines.size() == 1 && answer.lines[0].value("outcome", "") == outcome::measured;
       if (!counted || at == std::string::npos)
         add_fault(suite_case, sides_[s],
-                  counted                ? "valgrind gave no count: " + answer.diagnostics
-                  : answer.lines.empty() ? "no answer: " + answer.diagnostics
-                                         : answer.lines[0].value("reason", ""));
+                  counted                ? "got no count from valgrind: " + answer.diagnostics
+                  : answer.lines.empty() ? "gave no answer: " + answer.diagnostics
+                                         : "failed: " + answer.lines[0].value("reason", ""));
       else {
         suite_case.sides[s].medians.push_back(std::stod(answer.diagnostics.substr(at + 12)));
         suite_case.sides[s].implementation = answer.lines[0].value("implementation", "");

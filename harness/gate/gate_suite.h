@@ -1,4 +1,4 @@
-// The cases of a suite, measured on several builds side by side. The gate and its calibration decide from these measurements.
+// Measures the cases of a suite on several builds side by side. The gate and its calibration decide from these measurements.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Side {
   std::string name;  // such as "base" or "candidate"
   WorkerProgram worker;
   double injected_slowdown_percent = 0;
-  Record environment = {};
+  Record environment = {};  // the worker's build and machine
 };
 
 struct SuiteCase {
@@ -25,37 +25,39 @@ struct SuiteCase {
   std::string name;
   std::string unusable = {};  // why the builds cannot be compared on this case; empty when they can
   struct OfSide {
-    std::vector<double> medians = {};           // of each process: milliseconds, or instructions where these are counted
-    std::vector<double> log_ratios = {};        // of each process: the median over its turns of log(its time / time of the base)
-    std::vector<double> peak_extra_bytes = {};  // of each process
-    std::string implementation = {};
+    // One value for each process.
+    std::vector<double> medians = {};           // milliseconds, or the number of instructions if these are counted
+    std::vector<double> log_ratios = {};        // the median, over the turns, of log(this side's time / the base's time)
+    std::vector<double> peak_extra_bytes = {};  // memory above the inputs
+    std::string implementation = {};            // the implementation that ran
   };
   std::vector<OfSide> sides = {};  // in the order of the suite's sides; the first is the base
 };
 
 struct SuiteOptions {
   std::string file;                   // a sweep file
-  std::vector<std::string> settings;  // key=value, in place of what the file says
-  bool instructions = false;          // count the instructions of the AVX2 kernels on one thread instead of taking times
-  bool quiet = false;                 // no progress on standard error
-  uint64_t seed = 0;                  // of the order of runs
+  std::vector<std::string> settings;  // key=value; replaces the value in the file
+  bool instructions = false;          // count the instructions of the AVX2 kernels on one thread instead of measuring time
+  bool quiet = false;                 // print no progress to standard error
+  uint64_t seed = 0;                  // seed of the order in which cases and builds run
 };
 
 class GateSuite {
  public:
-  // Reads the suite with the methods that the second side has. Throws UsageError for a wrong file, and for a worker that does not
-  // answer.
+  // Reads the suite, whose methods must be ones that the second side has. Throws UsageError for a wrong file or a worker that
+  // cannot be started, and WorkerError for a worker that does not answer.
   GateSuite(SuiteOptions options, std::vector<Side> sides);
 
-  // Plans and verifies every case on every side. A case that a side cannot run, or on which it does not verify, becomes unusable
-  // with the reason. Cases that no side supports are dropped; throws UsageError when no case is left.
+  // Plans and verifies every case on every side. A case becomes unusable, with the reason, if a side cannot run it or does not
+  // agree with the reference on it. Cases that no side supports are dropped. Throws UsageError if no case is left.
   void check();
-  // Starts one process of each side for each of these cases, in random order, and adds what they measured to the cases.
+  // Takes the cases with these indices in random order. For each it runs one process of each side, all at the same time, and adds
+  // what they measured to the case. A case becomes unusable if one of its processes fails.
   void measure(std::vector<size_t> cases);
   // Counts the instructions of each case once on each side, with callgrind.
   void count_instructions();
 
-  // Prints progress, unless the options say quiet.
+  // Prints a line of progress to standard error, unless the options say quiet.
   void note(const std::string& text) const;
 
   const SuiteOptions& options() const { return options_; }

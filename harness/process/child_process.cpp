@@ -21,9 +21,9 @@
 namespace attnbench {
 namespace {
 
-// How long the end of a child or a signal to this program may go unnoticed.
+// How often this program checks whether the child has ended and whether a signal has arrived.
 constexpr double kPollS = 0.1;
-// The same once the child has closed all its outputs, after which it usually ends within microseconds.
+// The shorter interval once the child has closed all its outputs, after which it usually ends within microseconds.
 constexpr double kPollSilentS = 0.001;
 // How long the rest of the outputs is read after the group has ended. Only a process that left the group can still write then.
 constexpr double kDrainS = 0.2;
@@ -92,7 +92,7 @@ ChildResult ChildProcess::finish(double deadline_s) {
   return result;
 }
 
-// Leaves the leader to be reaped: until then no other group can get its number.
+// Does not reap the leader (WNOWAIT), because no other process group can get its id until it is reaped.
 bool ChildProcess::leader_has_ended() const {
   siginfo_t info{};
   return waitid(P_PID, id_t(leader_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
@@ -102,7 +102,7 @@ bool ChildProcess::outputs_are_open() const {
   return std::any_of(outputs_.begin(), outputs_.end(), [](const Pipe& output) { return output.read_end() >= 0; });
 }
 
-// Sends input and receives outputs as soon as one of them is ready. Returns whether one was within `timeout_s`.
+// Waits up to `timeout_s` seconds until the input or an output is ready, and transfers what is ready. Returns whether any was.
 bool ChildProcess::transfer(double timeout_s) {
   std::vector<pollfd> polled = {{input_.write_end(), POLLOUT, 0}};  // poll ignores closed ends, which are -1
   for (const auto& output : outputs_) polled.push_back({output.read_end(), POLLIN, 0});
@@ -112,7 +112,7 @@ bool ChildProcess::transfer(double timeout_s) {
     const auto& input = command_.input;
     const auto written = write(input_.write_end(), input.data() + sent_, input.size() - sent_);
     if (written > 0) sent_ += size_t(written);
-    // The child may end without reading its input.
+    // An error ends only the transfer of the input: the child may have ended without reading it.
     if (sent_ == input.size() || (written < 0 && errno != EAGAIN && errno != EINTR)) input_.close_write();
   }
   for (size_t i = 0; i < outputs_.size(); ++i) {
@@ -136,13 +136,13 @@ void ChildProcess::drain() {
 
 void ChildProcess::end_group() {
   if (leader_ < 0) return;
-  // The outputs close when the last process that holds them has ended. That may be one in another group, which only its parent
-  // can end: ninja, for one, gives each compiler a group of its own.
-  const auto is_left = [&] { return outputs_are_open() || !leader_has_ended(); };
-  if (command_.grace_s > 0 && is_left()) {
+  // The outputs close when the last process that holds them has ended. That process may be in another group, which the signals
+  // below do not reach and only its parent can end: ninja, for example, puts each compiler into a group of its own.
+  const auto any_left = [&] { return outputs_are_open() || !leader_has_ended(); };
+  if (command_.grace_s > 0 && any_left()) {
     kill(-leader_, SIGTERM);
     const double end_s = elapsed_s() + command_.grace_s;
-    while (is_left() && elapsed_s() < end_s) transfer(kPollS);
+    while (any_left() && elapsed_s() < end_s) transfer(kPollS);
   }
   kill(-leader_, SIGKILL);
   while (waitpid(leader_, &status_, 0) < 0 && errno == EINTR) {

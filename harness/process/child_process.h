@@ -1,5 +1,5 @@
-// A program that runs as a child process, in a process group of its own: it is started, given its input, listened to, and ended
-// together with everything that it started.
+// Runs a program as a child process in a process group of its own: starts it, writes its input, reads its outputs, and ends it
+// together with every process of the group.
 #pragma once
 
 #include <sys/types.h>
@@ -14,44 +14,49 @@
 
 namespace attnbench {
 
-// What the child writes to some of its descriptors, which share one pipe.
+// One pipe from the child: the child's descriptors that write to it, and the function that receives what they write.
 struct ChildOutput {
   std::vector<int> descriptors;
-  // Is given each piece as it arrives. If it returns false, the child has written too much and is ended. It must stay callable
-  // as long as the ChildProcess exists.
+  // Called with each piece of output as it arrives. It returns false if the child has written too much, and the child is then
+  // ended. It must stay callable as long as the ChildProcess exists.
   std::function<bool(std::string_view)> receive;
 };
 
 struct ChildCommand {
   std::vector<std::string> words;  // the program, which is looked up in PATH, and its arguments
-  std::string input = {};          // is written to its standard input, which is then closed
+  std::string input = {};          // written to the child's standard input, which is then closed
   std::vector<ChildOutput> outputs = {};
-  std::vector<int> inherited = {};  // descriptors that it has under the same number as this process
-  // When the child has to be ended before it ends by itself: how long its group has between SIGTERM and SIGKILL, for programs
-  // that end their own children on SIGTERM. 0: SIGKILL at once.
+  std::vector<int> inherited = {};  // descriptors of this process that the child has under the same numbers
+  // If the process group has to be ended before it ends by itself, it gets SIGTERM, and SIGKILL this many seconds later. This is
+  // for programs that end their own children on SIGTERM. With 0 the group gets SIGKILL at once.
   double grace_s = 0;
 };
 
-// How a child ended. Deadline and flooded: it was killed, because its deadline passed or because it wrote too much.
-enum class ChildEnd { exited, signalled, deadline, flooded };
+// How a child ended.
+enum class ChildEnd {
+  exited,     // by itself
+  signalled,  // by a signal that came from elsewhere or from a crash
+  deadline,   // killed, because its deadline had passed
+  flooded,    // killed, because it had written too much
+};
 
 struct ChildResult {
   ChildEnd end = ChildEnd::exited;
-  int code = 0;       // exit status, or the number of the signal
-  double wall_s = 0;  // from its start to its end
+  int code = 0;       // the exit status or, if it was signalled, the number of the signal
+  double wall_s = 0;  // from the start of the child to its end
 };
 
 class ChildProcess {
  public:
-  // Starts the program. Throws UsageError when it cannot be started, and Interrupted if SIGINT or SIGTERM has arrived.
+  // Starts the program. Throws UsageError if it cannot be started, and Interrupted if SIGINT or SIGTERM has arrived.
   explicit ChildProcess(ChildCommand command);
-  // Ends the whole process group, if it is still there.
+  // Ends the whole process group if finish() has not done so.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  // Waits until the child ends or `deadline_s` seconds have passed since its start; afterwards nothing of its process group is
-  // left. Throws Interrupted when SIGINT or SIGTERM arrives meanwhile.
+  // Waits until the child ends, writes too much, or has run for `deadline_s` seconds; then ends whatever is left of its process
+  // group. Throws Interrupted if SIGINT or SIGTERM arrives meanwhile.
   ChildResult finish(double deadline_s);
 
  private:
@@ -66,10 +71,10 @@ class ChildProcess {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   Pipe input_;
   std::vector<Pipe> outputs_;
-  size_t sent_ = 0;       // bytes of the input
-  bool flooded_ = false;  // an output was refused
-  pid_t leader_ = -1;     // -1 before it starts and after it was reaped
-  int status_ = 0;        // as waitpid gives it
+  size_t sent_ = 0;       // bytes of the input that were written
+  bool flooded_ = false;  // whether a `receive` returned false
+  pid_t leader_ = -1;     // the child, which leads its process group; -1 before it starts and after it was reaped
+  int status_ = 0;        // the status that waitpid returned
 };
 
 }  // namespace attnbench

@@ -1,10 +1,10 @@
-// SIGINT and SIGTERM as an exception: whoever waits for a child process asks whether one of them has arrived.
+// Turns SIGINT and SIGTERM into an exception, which code that waits for a child process throws.
 #pragma once
 
 namespace attnbench {
 
-// From here on SIGINT and SIGTERM no longer end this program, but make throw_if_interrupted() throw. Writing to a pipe that
-// nobody reads becomes an error instead of SIGPIPE.
+// After this call SIGINT and SIGTERM no longer end this program, but make throw_if_interrupted() throw. Writing to a pipe that
+// has no reader fails instead of raising SIGPIPE.
 void catch_interrupts();
 
 // Throws Interrupted if SIGINT or SIGTERM has arrived since catch_interrupts().

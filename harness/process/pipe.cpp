@@ -15,7 +15,7 @@ namespace attnbench {
 Pipe::Pipe() {
   constexpr int kMinDescriptor = 4;
   std::array<int, 2> made;
-  if (pipe2(made.data(), O_CLOEXEC) != 0) throw UsageError(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+  if (pipe2(made.data(), O_CLOEXEC) != 0) throw UsageError(fmt::format("cannot create a pipe: {}", std::strerror(errno)));
   int error = 0;
   for (size_t i = 0; i < made.size(); ++i) {
     ends_[i] = fcntl(made[i], F_DUPFD_CLOEXEC, kMinDescriptor);
@@ -25,7 +25,7 @@ Pipe::Pipe() {
   if (error == 0) return;
   close_read();
   close_write();
-  throw UsageError(fmt::format("cannot make a pipe: {}", std::strerror(error)));
+  throw UsageError(fmt::format("cannot create a pipe: {}", std::strerror(error)));
 }
 
 Pipe::~Pipe() {

@@ -21,20 +21,21 @@ namespace {
 
 constexpr size_t kMaxAnswerBytes = size_t{64} << 20;
 constexpr size_t kMaxUnreadableBytes = 200;
+// Diagnostics that grow beyond the max are cut to their last kMinDiagnosticsBytes.
 constexpr size_t kMaxDiagnosticsBytes = 8192;
 constexpr size_t kMinDiagnosticsBytes = 4096;
 constexpr double kAskDeadlineS = 600;
 // Answers have a descriptor of their own, because libraries print to standard output.
 constexpr int kAnswerDescriptor = 3;
 
-// What the worker wrote as text that a message or a record can hold: valid UTF-8 without white space at its end.
+// Makes what a worker wrote fit for a message or a record: valid UTF-8 without spaces and line ends at its end.
 std::string trimmed(const std::string& text) {
   auto valid = Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
   while (!valid.empty() && (valid.back() == '\n' || valid.back() == ' ')) valid.pop_back();
   return valid;
 }
 
-// A worker that was started, and what it has written so far.
+// A running worker, and what it has written so far.
 class Worker {
  public:
   Worker(const WorkerProgram& program, std::vector<std::string> arguments, const Json& request, std::vector<int> inherited = {},
@@ -75,7 +76,7 @@ class Worker {
             .inherited = std::move(inherited)};
   }
 
-  // Parses the lines that `text` completes.
+  // Appends `text` to the answer and parses the lines that it completes.
   void take_lines(std::string_view text) {
     rest_ += text;
     size_t begin = 0;
@@ -93,10 +94,10 @@ class Worker {
 
   OnLine on_line_;
   std::vector<Json> lines_;
-  std::string rest_;  // a line that is not complete yet
+  std::string rest_;  // the line that is not complete yet
   std::string unreadable_, diagnostics_;
-  size_t received_bytes_ = 0;  // of answers
-  ChildProcess process_;       // writes to the members above as long as it exists
+  size_t received_bytes_ = 0;  // of the answer
+  ChildProcess process_;       // declared last, because it writes to the members above as long as it exists
 };
 
 }  // namespace
@@ -110,7 +111,7 @@ WorkerAnswer run_worker(const WorkerProgram& worker, const std::string& command,
   return Worker(worker, {command}, request, {}, std::move(on_line)).finish(deadline_s);
 }
 
-std::string fault_of(const WorkerAnswer& answer, size_t answers) {
+std::string fault_of(const WorkerAnswer& answer, size_t expected_lines) {
   std::string fault;
   switch (answer.end) {
     case WorkerAnswer::End::deadline:
@@ -119,36 +120,40 @@ std::string fault_of(const WorkerAnswer& answer, size_t answers) {
     case WorkerAnswer::End::signalled:
       fault = fmt::format("the worker died of signal {} ({})", answer.code, strsignal(answer.code));
       break;
-    case WorkerAnswer::End::flooded: fault = "the worker's answer had no end"; break;
+    case WorkerAnswer::End::flooded:
+      fault = fmt::format("the worker was ended because its answer was longer than {} MiB", kMaxAnswerBytes >> 20);
+      break;
     case WorkerAnswer::End::exited:
       if (answer.code != 0) fault = fmt::format("the worker ended with exit code {}", answer.code);
       else if (!answer.unreadable.empty()) return fmt::format("the worker's answer is not JSON: {}", trimmed(answer.unreadable));
-      else if (answer.lines.size() != answers)
-        fault = fmt::format("the worker gave {} answers, expected {}", answer.lines.size(), answers);
+      else if (answer.lines.size() != expected_lines)
+        fault = fmt::format("the worker gave {} answers, expected {}", answer.lines.size(), expected_lines);
       else return "";
   }
   const auto said = trimmed(answer.diagnostics);
   return said.empty() ? fault : fault + "; it said: " + said;
 }
 
-std::vector<Json> ask_worker(const WorkerProgram& worker, const std::string& command, const Json& request, size_t answers) {
+std::vector<Json> ask_worker(const WorkerProgram& worker, const std::string& command, const Json& request,
+                             size_t expected_lines) {
   const auto answer = run_worker(worker, command, request, kAskDeadlineS);
-  const auto fault = fault_of(answer, answers);
+  const auto fault = fault_of(answer, expected_lines);
   if (fault.empty()) return answer.lines;
   const auto done = answer.lines.size();
-  const bool of_case = request.is_array() && done < request.size() && request[done].contains("method");
+  const bool names_method = request.is_array() && done < request.size() && request[done].contains("method");
   throw WorkerError(fmt::format("`{} {}` broke{}: {}", worker.path, command,
-                                of_case ? fmt::format(" on method '{}'", request[done]["method"].get<std::string>()) : "",
+                                names_method ? fmt::format(" on method '{}'", request[done]["method"].get<std::string>()) : "",
                                 fault));
 }
 
 std::vector<WorkerAnswer> run_in_turns(const std::vector<WorkerRequest>& requests, int processor, double deadline_s) {
-  // Threads of libgomp spin for up to ten milliseconds while they wait for their next loop: in the turn of another worker.
+  // Threads of libgomp that wait for their next loop spin for up to ten milliseconds, which would fall into another worker's
+  // turn.
   setenv("GOMP_SPINCOUNT", "10000", /*overwrite=*/0);
   std::vector<std::future<WorkerAnswer>> answers;
   {
-    // Pipe i leads to worker i. This process closes its ends before it waits: only if nobody else holds them does a worker see
-    // that the one before it has ended.
+    // Worker i waits for its turn on pipe i and passes it on through pipe i + 1. This process closes its own ends before it waits
+    // for the workers: a worker sees that the one before it has ended only if no other process holds the pipe open.
     const std::vector<Pipe> ring(requests.size());
     std::vector<std::shared_ptr<Worker>> workers;
     for (size_t i = 0; i < requests.size(); ++i) {

@@ -1,4 +1,4 @@
-// A worker process: it is given a request as JSON, answers in lines of JSON, and is ended at its deadline.
+// Runs worker processes. A worker is given a request as JSON, answers in lines of JSON, and is ended at its deadline.
 #pragma once
 
 #include <functional>
@@ -12,10 +12,10 @@
 
 namespace attnbench {
 
-// The worker of some build, and how it is started. main makes one from the command line and hands it down.
+// The worker of a build, and how it is started. main() makes one from its command line and passes it to the command.
 struct WorkerProgram {
   std::string path;
-  // Words that stand before the path when the worker is started, such as a profiler and its options.
+  // Words that stand before the path in the worker's command line, such as a profiler and its options.
   std::vector<std::string> launcher = {};
 
   bool operator==(const WorkerProgram&) const = default;
@@ -26,36 +26,37 @@ WorkerProgram worker_beside_this_program();
 struct WorkerAnswer {
   using End = ChildEnd;
   End end = End::exited;
-  int code = 0;                  // exit status, or the number of the signal
-  std::vector<Json> lines = {};  // the answers that it completed
-  std::string unreadable = {};   // the beginning of the first line that is not JSON or has no end; empty if there is none
+  int code = 0;                  // the exit status or, if it was signalled, the number of the signal
+  std::vector<Json> lines = {};  // the complete lines of its answer
+  std::string unreadable = {};   // the beginning of the first line that is not JSON or not complete; empty if there is none
   std::string diagnostics = {};  // the end of what it wrote to standard output and standard error
   double wall_s = 0;             // from its start to its end
-  double deadline_s = 0;         // the wall time that it was given
+  double deadline_s = 0;         // the wall time that it was allowed
 };
 
-// Is given each answer as it arrives.
+// Called with each line of an answer as it arrives.
 using OnLine = std::function<void(const Json& line)>;
 
-// Runs `worker command` with `request` on its standard input until it ends or `deadline_s` passes; then its whole process
-// group is killed and reaped. Throws UsageError when it cannot be started, and Interrupted on SIGINT or SIGTERM.
+// Runs `worker command` with `request` on its standard input until it ends or has run for `deadline_s` seconds; then kills what
+// is left of its process group. Throws UsageError if the worker cannot be started, and Interrupted on SIGINT or SIGTERM.
 WorkerAnswer run_worker(const WorkerProgram& worker, const std::string& command, const Json& request, double deadline_s,
                         OnLine on_line = {});
 
-// What is wrong with an answer that should have come to exactly so many lines from a worker that ended well, and what the worker
-// wrote besides; empty if nothing is wrong.
-std::string fault_of(const WorkerAnswer& answer, size_t answers);
+// Says what is wrong with an answer, and quotes its unreadable line or what the worker wrote to standard output and standard
+// error. Returns empty text if nothing is wrong: the worker ended with exit code 0 after exactly `expected_lines` lines.
+std::string fault_of(const WorkerAnswer& answer, size_t expected_lines);
 
-// Like run_worker, for commands whose answers must all arrive: one for each case, if the request is a list of cases. Throws
-// WorkerError, which names the method that the worker broke on, if it does not end well after exactly `answers` lines.
-std::vector<Json> ask_worker(const WorkerProgram& worker, const std::string& command, const Json& request, size_t answers);
+// Runs the worker like run_worker and returns the lines of its answer, one for each case if the request is a list of cases.
+// Throws WorkerError if the worker does not end with exit code 0 after exactly `expected_lines` lines; if the request is a list
+// of cases, the message names the method of the first case that was not answered.
+std::vector<Json> ask_worker(const WorkerProgram& worker, const std::string& command, const Json& request, size_t expected_lines);
 
-// Returns read(), which reads the worker's answer to `command`. Throws WorkerError if the answer lacks something or is of another
-// form than expected, for which read() throws Json::exception or std::invalid_argument.
+// Returns the result of read(), which interprets the worker's answer to `command`. If the answer lacks something or has another
+// form than expected, read() throws Json::exception or std::invalid_argument, and this function throws WorkerError.
 template <typename Read>
 auto read_answer(const WorkerProgram& worker, const std::string& command, const Read& read) {
   const auto broken = [&](const char* how) {
-    return WorkerError("`" + worker.path + " " + command + "` broke: its answer: " + how);
+    return WorkerError("`" + worker.path + " " + command + "` broke: its answer cannot be read: " + how);
   };
   try {
     return read();
@@ -71,8 +72,9 @@ struct WorkerRequest {
   WorkerProgram worker;
   Json request;
 };
-// Runs one `measure` for each request, all at the same time; the workers take their samples in turns (harness/worker/turns.h), in
-// the order of the requests, and on `processor` if that is not negative. Returns the answers in order. Throws as run_worker does.
+// Runs one worker with the command `measure` for each request, all at the same time. The workers take their samples in turns
+// (harness/worker/turns.h), in the order of the requests, and on `processor` if that is not negative. Returns the answers in the
+// order of the requests. Throws as run_worker does.
 std::vector<WorkerAnswer> run_in_turns(const std::vector<WorkerRequest>& requests, int processor, double deadline_s);
 
 }  // namespace attnbench

@@ -14,6 +14,8 @@
 namespace attnbench {
 namespace {
 
+// Adds the columns that are computed from the samples. If several processes measured the case, their medians are the samples of
+// the median and of its interval.
 void add_statistics(Record& record) {
   if (const auto& wall = record.get("wall_samples_ms"); wall.is_array() && !wall.empty())
     record.set("wall_median_ms", median(wall.get<std::vector<double>>()));
@@ -35,12 +37,13 @@ void add_statistics(Record& record) {
   record.set("time_per_sample_ms", middle / std::max(1.0, record.number("batch")));
 }
 
-// A time below what the machine's ceilings allow means that something other than the method was timed.
+// Marks the record as implausible if its time is below what the machine's ceilings allow. Then something other than the method
+// was timed.
 void add_plausibility(Record& record, const Ceilings& machine) {
   const auto* const found = machine.of(record);
   if (!found) return;
   const auto& ceilings = *found;
-  constexpr double slack = 0.9;  // the measured ceilings have an error, too
+  constexpr double slack = 0.9;  // because the measured ceilings have an error, too
   const auto time_ms = record.number("time_median_ms");
   const auto refuse_below = [&](double min_ms, const std::string& ceiling) {
     if (time_ms < slack * min_ms)
@@ -58,23 +61,26 @@ std::string now_utc() {
   return fmt::format("{:%FT%TZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
 }
 
-// What is wrong with a worker's result for the case `asked`; nothing if it can be recorded.
+// Says what is wrong with a worker's result for the case `asked`, as the end of a sentence that begins with "the worker's
+// answer". Returns nothing if the result can be recorded.
 std::optional<std::string> fault_of_result(const Record& result, const Record& asked) {
   const auto ended = result.text("outcome");
   if (ended != outcome::measured && ended != outcome::skipped && ended != outcome::failed)
     return fmt::format("has the outcome '{}', expected measured, skipped or failed", ended);
-  if (ended != outcome::measured && !result.has("failure_kind")) return ended + " without a failure_kind";
+  if (ended != outcome::measured && !result.has("failure_kind"))
+    return fmt::format("has the outcome '{}' without a failure_kind", ended);
   const auto& samples = result.get("time_samples_ms");
   const auto is_number = [](const Json& sample) { return sample.is_number(); };
   if (ended == outcome::measured &&
       (!samples.is_array() || samples.empty() || !std::all_of(samples.begin(), samples.end(), is_number)))
-    return "is measured without time_samples_ms";
+    return "has the outcome 'measured' without numbers in time_samples_ms";
   for (const auto& field : fields())
-    if (result.has(field.name) && result.get(field.name) != asked.get(field.name)) return "is of another case";
+    if (result.has(field.name) && result.get(field.name) != asked.get(field.name))
+      return fmt::format("is about another case: its {} is not the requested one", field.name);
   return std::nullopt;
 }
 
-// Merges the worker's answer into the record, or records what went wrong.
+// Merges the worker's answer into the record. If the answer is not as it should be, the case has failed.
 void take_answer(Record& record, const WorkerAnswer& answer) {
   if (auto fault = fault_of(answer, 1); !fault.empty()) return record.set_failed(failure_kind(answer), std::move(fault));
   try {
@@ -87,8 +93,8 @@ void take_answer(Record& record, const WorkerAnswer& answer) {
   }
 }
 
-// Joins the runs of one case in several processes into one record. Columns that are not about times are those of the first run.
-// If a run did not measure the case, its record is the outcome.
+// Joins the records of one case from several processes into one. Columns that are not about times come from the first process. If
+// the last process did not measure the case, its record is returned alone.
 Record joined(const std::vector<Record>& runs) {
   if (runs.size() == 1 || !runs.back().measured()) return runs.back();
   auto record = runs.front();
@@ -141,7 +147,7 @@ std::vector<Record> run_in_turns(const std::vector<CaseOfBuild>& sides, uint64_t
     auto& record = records.emplace_back(sides[i].c);
     take_answer(record, answers[i]);
     if (record.text("failure_kind") == kind::timeout)
-      record.set("reason", record.text("reason") + "; it, or one that it took turns with, hung");
+      record.set("reason", record.text("reason") + "; this worker, or one that it took turns with, hung");
     record.set("worker_s", answers[i].wall_s);
     if (record.measured()) add_statistics(record);
   }

@@ -1,4 +1,4 @@
-// Runs cases in workers and makes a whole record of each, however it ends.
+// Runs cases in workers and makes a complete record of each, however the case ends.
 #pragma once
 
 #include <optional>
@@ -10,21 +10,22 @@
 
 namespace attnbench {
 
-// The worker's build and machine, as columns of a record. Throws WorkerError.
+// Asks the worker for its build and machine, and returns them as columns of a record. Throws WorkerError if it does not answer.
 Record ask_environment(const WorkerProgram& worker);
 
-// Asks the worker for the plan of each case. Returns records that hold the case, its cost, and the reason if it cannot run.
-// Throws UsageError when a case makes no sense, such as an unknown option of a method, and WorkerError when a method breaks.
+// Asks the worker for the plan of each case. Returns one record for each case, which holds the case, its cost and, if the case
+// cannot run, the reason. Throws UsageError if a case makes no sense, for example because a method does not know an option, and
+// WorkerError if a method breaks.
 std::vector<Record> plan_cases(const WorkerProgram& worker, const std::vector<Case>& cases);
 
-// Runs a planned case in as many worker processes as it asks for, one after the other, and returns its whole record. With
-// `ceilings` a time that they do not allow is marked as implausible. Throws UsageError when the worker cannot be started, and
-// Interrupted.
+// Runs a planned case in as many worker processes as it asks for, one after the other, unless the plan says that it cannot run.
+// Returns its complete record, which includes the columns of `environment`. If `ceilings` are given, a time that they do not
+// allow is marked as implausible. Throws UsageError if the worker cannot be started, and Interrupted on SIGINT or SIGTERM.
 Record run_case(const WorkerProgram& worker, const Case& c, const Record& planned, const Record& environment,
                 const std::optional<Ceilings>& ceilings);
 
-// The case as JSON for a worker of another build: without the fields that have their default, because that build may not know
-// them and would refuse the case.
+// The case as JSON for a worker of another build. Fields that have their default are left out, because the other build may not
+// know them and would refuse the case.
 Json portable_request(const Case& c);
 
 // A case and the build whose worker measures it.
@@ -32,13 +33,14 @@ struct CaseOfBuild {
   WorkerProgram worker;
   Case c;
 };
-// Runs one process for each, all at the same time, which take their samples in turns in this order. If all cases have one thread,
-// they share a processor, which `random` chooses. Returns the records in order; they have no columns of the environment.
+// Runs one process for each side, all at the same time. They take their samples in turns, in the order of `sides`. If all cases
+// have one thread, they share one processor, which the random number `random` chooses. Returns the records in the order of
+// `sides`; they have no columns of the environment.
 std::vector<Record> run_in_turns(const std::vector<CaseOfBuild>& sides, uint64_t random);
 
-// Merges one line of a worker's answer into the record, or records that the line is not a record.
+// Merges one line of a worker's answer into the record. If the line is not a record, the case has failed.
 void take_line(Record& record, const Json& line);
-// The kind of failure (see record.h) of a worker that did not answer as it should.
+// The kind of failure (see record.h) of a case whose worker did not answer as it should.
 const char* failure_kind(const WorkerAnswer& answer);
 
 }  // namespace attnbench

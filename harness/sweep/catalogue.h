@@ -1,5 +1,5 @@
-// The methods that the worker has, as data. Read from the file that the build leaves beside it, so that listing them starts
-// no worker.
+// The methods that a worker has, as data. The build writes them to methods.json beside the worker, so that most commands can
+// check the name of a method without starting a worker.
 #pragma once
 
 #include <string>
@@ -12,16 +12,19 @@ namespace attnbench {
 
 class Catalogue {
  public:
-  // From methods.json beside the worker when that is newer than what it describes, otherwise from the worker itself.
+  // Reads methods.json beside the worker if it is not older than the worker and its library, and otherwise asks the worker.
+  // Throws UsageError if the worker cannot be started, and WorkerError if its answer cannot be read.
   static Catalogue load(const WorkerProgram& worker);
 
+  // What `attnbench-worker describe` answers: an array with an object for each method.
   const Json& methods() const { return methods_; }
   std::vector<std::string> names() const;
   // The diagnostics that methods declare, each once: [{"name", "unit", "description", "methods": [the methods that report it]},
   // …].
   Json diagnostics() const;
 
-  // Throws UsageError for a method or option that does not exist, with the nearest that does. `spec` as "linear:chunk=256".
+  // Checks a method with its options, such as "linear:chunk=256". Throws UsageError for a method or an option that does not
+  // exist; the message names the nearest that does.
   void check(const std::string& spec) const;
 
  private:

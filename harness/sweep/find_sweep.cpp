@@ -37,7 +37,7 @@ std::string find_sweep(const std::string& given) {
     if (file.stem() == given) return file.string();
     names.push_back(file.stem().string());
   }
-  throw UsageError(fmt::format("there is no sweep '{}'{}", given, suggestion(given, names)));
+  throw UsageError(fmt::format("unknown sweep '{}'{}", given, suggestion(given, names)));
 }
 
 }  // namespace attnbench

@@ -7,8 +7,8 @@
 
 namespace attnbench {
 
-// The sweep files in the folder `sweeps` of the current folder and in the project's, which lies beside the folder that this
-// program was built in. Of files with the same name the one in the current folder's comes alone.
+// The sweep files in the folder `sweeps` of the current folder, and in the project's folder `sweeps`, which lies beside the
+// folder that this program was built in. Of two files with the same name only the one in the current folder is listed.
 std::vector<std::filesystem::path> known_sweeps();
 
 // The path of the sweep file that the user means. `given` is a path, or the name of a known sweep: "figure1" is

@@ -10,11 +10,11 @@
 namespace attnbench {
 namespace {
 
-// Seconds that a process takes for its start, the agreement check and the inputs, whatever the case.
+// The seconds that any process takes to start, to check the agreement with the reference, and to draw the inputs.
 constexpr double kOverheadS = 0.6;
 
-// The minimum number of calls of the method that a case makes, and how many of them are timed, as the worker's plan gives them.
-// Plans of older builds do not: then each sample counts as one call.
+// The min number of calls of the method that a case makes, and how many of them are timed, from the worker's plan. Plans of older
+// builds do not say; then each sample counts as one call.
 struct MinCalls {
   double all, timed;
 };
@@ -62,7 +62,7 @@ const DeviceCeilings* Ceilings::of(const Record& record) const {
 double TimePredictor::bound_ms(const Record& record) const {
   const auto* const device = ceilings_.of(record);
   if (!device) return std::nan("");
-  // The rate of a dtype that was not measured may be higher than that of float32; nothing says by how much.
+  // A dtype whose rate was not measured counts as float32. Its rate may be higher, but it is not known by how much.
   auto rate = device->rate_gflop_s(record.text("dtype"));
   if (std::isnan(rate)) rate = device->rate_gflop_s("float32");
   const auto arithmetic = record.number("flops") / rate / 1e6;
@@ -106,13 +106,13 @@ void predict(Record& planned, const TimePredictor& predictor) {
   planned.set("predicted_time_ms", call_ms);
   const auto need = predicted_need_bytes(planned), budget = planned.number("memory_limit_bytes");
   if (need > budget)
-    return planned.set_skipped(kind::predicted_oom,
-                               fmt::format("needs {} by prediction, the budget is {}", format_bytes(need), format_bytes(budget)));
-  // Predictions can be wrong by a factor, so a case is only skipped when it would take twice its deadline.
+    return planned.set_skipped(kind::predicted_oom, fmt::format("needs {} by prediction, but its memory budget is {}",
+                                                                format_bytes(need), format_bytes(budget)));
+  // A predicted time can be wrong by a factor, so a case is only skipped if it would take more than twice its deadline.
   const auto min_s = min_calls(planned).all * call_ms / 1e3, deadline_s = planned.number("deadline_s");
   if (min_s > 2 * deadline_s)
-    planned.set_skipped(kind::predicted_timeout, fmt::format("takes {} by prediction, its deadline is {}", format_seconds(min_s),
-                                                             format_seconds(deadline_s)));
+    planned.set_skipped(kind::predicted_timeout, fmt::format("takes at least {} by prediction, but its deadline is {}",
+                                                             format_seconds(min_s), format_seconds(deadline_s)));
 }
 
 }  // namespace attnbench

@@ -9,11 +9,11 @@
 
 namespace attnbench {
 
-// The measured ceilings of one device.
+// The ceilings of one device: the highest bandwidth and arithmetic rate that were measured on it.
 struct DeviceCeilings {
   double bandwidth_gb_s = 0;
   double array_bytes = 0;                      // size of the array that the bandwidth was measured on, larger than every cache
-  std::map<std::string, double> gflop_s = {};  // arithmetic rate by dtype; dtypes that were not measured are missing
+  std::map<std::string, double> gflop_s = {};  // arithmetic rate of each dtype that was measured
 
   // NaN for a dtype that was not measured.
   double rate_gflop_s(const std::string& dtype) const;
@@ -22,28 +22,30 @@ struct DeviceCeilings {
 // The ceilings of a machine's devices.
 class Ceilings {
  public:
-  // From what `attnbench-worker ceilings` answers.
+  // Reads the answer of `attnbench-worker ceilings`.
   static Ceilings from_json(const Json& json);
-  // For predictions before anything was measured: typical ceilings of that many cores, for every device.
+  // Typical ceilings of a CPU with `threads` cores, for predictions before any ceiling was measured. Every device gets them.
   static Ceilings nominal(int64_t threads);
 
-  // The ceilings of the device of this record; null if they were not measured.
+  // The ceilings of the device that the record's case runs on; null if they were not measured.
   const DeviceCeilings* of(const Record& record) const;
 
  private:
   std::map<std::string, DeviceCeilings> devices_;  // by "cpu" and "cuda"
 };
 
-// Predicts the time of a call: the bound that the ceilings set for its cost, multiplied by the slowdown over that bound that was
-// measured last for the same method in the same setting.
+// Predicts the time of a call. The ceilings set a lower bound for the cost of the call. The prediction is that bound times the
+// slowdown, which is the measured time over the bound in the last record that was learned in the same group. Records of one group
+// have the same method and equal values of every axis that describes how a call is made (AxisKind::execution).
 class TimePredictor {
  public:
   explicit TimePredictor(Ceilings ceilings) : ceilings_(std::move(ceilings)) {}
 
-  // Milliseconds, for a record that holds a case and its cost; NaN if it has no cost.
+  // Returns milliseconds for a record that holds a case and its cost; NaN if it has no cost.
   double predict(const Record& record) const;
-  // Whether the method was measured in this setting. If not, the prediction is only a lower bound.
+  // Whether a record of the same group was learned. If not, the slowdown is taken to be 1, and the prediction is a lower bound.
   bool has_seen(const Record& record) const { return slowdown_.contains(group(record)); }
+  // Takes the slowdown of a record that was measured.
   void learn(const Record& measured);
 
  private:
@@ -54,14 +56,16 @@ class TimePredictor {
   std::map<std::string, double> slowdown_;  // by group: measured time divided by its bound
 };
 
-// Seconds that a planned case takes if a call takes `call_ms` milliseconds; NaN counts as 0.
+// The seconds that a planned case takes if one call takes `call_ms` milliseconds, where NaN counts as 0. 0 if the plan says that
+// the case does not run.
 double predicted_case_s(const Record& planned, double call_ms);
 
-// The most memory that a planned case takes at any time, its preparation included. NaN without a prediction.
+// The max bytes that a planned case needs at any time, including its preparation. NaN without a prediction.
 double predicted_need_bytes(const Record& planned);
 
-// Adds the predicted time to a planned case, and skips it if it needs more memory than its budget or more than twice the time of
-// its deadline. `planned` holds the case and the worker's plan for it.
+// Adds the predicted time of a call to a planned case. Marks the case as skipped if it needs more memory than its budget, or more
+// time than twice its deadline. `planned` holds the case and the worker's plan for it; if the plan says that the case does not
+// run, nothing is changed.
 void predict(Record& planned, const TimePredictor& predictor);
 
 }  // namespace attnbench

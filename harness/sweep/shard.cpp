@@ -18,7 +18,7 @@ Shard Shard::parse(const std::string& text) {
   };
   if (slash == std::string::npos || !number(0, slash, shard.number) || !number(slash + 1, text.size(), shard.count) ||
       shard.number < 1 || shard.number > shard.count)
-    throw UsageError(fmt::format("shard '{}', expected i/n with i from 1 to n", text));
+    throw UsageError(fmt::format("shard = '{}', expected i/n with i from 1 to n, such as 2/8", text));
   return shard;
 }
 

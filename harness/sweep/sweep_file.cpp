@@ -48,7 +48,7 @@ std::vector<std::string> setting_names(std::string_view section) {
   return names;
 }
 
-// Null when the section has no such setting. `name` may be a former one.
+// The setting of this name, which may be a former one. Null if the section has no such setting.
 const Field* find_setting(std::string_view section, std::string_view name) {
   for (const auto& field : fields())
     if (field.role == FieldRole::setting &&
@@ -57,7 +57,8 @@ const Field* find_setting(std::string_view section, std::string_view name) {
   return nullptr;
 }
 
-// The axis or setting that a key of --set names: "query_len", "deadline_s", "limits.deadline_s" or a former "limits.seconds".
+// The axis or setting that a key of --set names: "query_len", "deadline_s", "limits.deadline_s" or the former "limits.seconds".
+// Null if there is none.
 const Field* find_overridden(std::string_view key) {
   const auto dot = key.find('.');
   return dot == std::string_view::npos ? find_field(key) : find_setting(key.substr(0, dot), key.substr(dot + 1));
@@ -116,7 +117,7 @@ class SweepParser {
     parse_axis("method", list);
   }
 
-  // `value` is written as in a sweep file, or is text without quotes.
+  // `value` is written as in a sweep file; text may also stand without quotes.
   void override_setting(const std::string& key, const std::string& value) {
     origin_ = "--set " + key;
     toml::table parsed;
@@ -134,7 +135,7 @@ class SweepParser {
     throw UsageError(fmt::format("--set: unknown key '{}'{}", key, suggestion(key, known)));
   }
 
-  // The file may name no methods, because the command line does.
+  // Accepts a file that names no methods, because the command line names them.
   void allow_no_methods() { methods_may_be_missing_ = true; }
 
  private:
@@ -196,8 +197,9 @@ class SweepParser {
     SweepFile::Axis axis{find_field(name), {}, std::nullopt};
     if (const auto* list = node.as_array()) {
       for (const auto& item : *list) parse_axis_value(axis, item);
-      if (list->empty()) fail(node.source(), fmt::format("{} is an empty list", name));
-      if (axis.ratio && list->size() > 1) fail(node.source(), fmt::format("{} lists a ratio among other values", name));
+      if (list->empty()) fail(node.source(), fmt::format("{} is an empty list, expected at least one value", name));
+      if (axis.ratio && list->size() > 1)
+        fail(node.source(), fmt::format("{} lists a ratio among other values, expected the ratio alone", name));
     } else {
       parse_axis_value(axis, node);
     }
@@ -208,7 +210,7 @@ class SweepParser {
   void parse_axis_value(SweepFile::Axis& axis, const toml::node& node) {
     const auto& field = *axis.field;
     auto json = json_of(node, field.name);
-    // The key lengths may be a number, which then needs no quotes.
+    // key_lengths is text, but a number needs no quotes.
     if (field.name == "key_lengths" && json.is_number_integer()) json = json.dump();
     const bool integer = std::holds_alternative<int64_t Case::*>(field.member);
     if (integer && json.is_string()) {
@@ -251,7 +253,7 @@ class SweepParser {
   }
 
   void parse_settings(const std::string& section, const toml::table& table) {
-    std::map<const Field*, std::string> seen;  // with the name that each was given by
+    std::map<const Field*, std::string> seen;  // the settings so far, each with the name that the file gives it
     for (const auto& [key, value] : table) {
       const std::string name(key.str());
       const auto* field = find_setting(section, name);
@@ -264,7 +266,7 @@ class SweepParser {
     }
   }
 
-  // `key` as the user wrote it.
+  // `key` is the name of the setting as the user wrote it.
   void parse_setting(const Field& field, const std::string& key, const toml::node& node) {
     auto value = json_of(node, key);
     try {
@@ -285,7 +287,7 @@ class SweepParser {
 
   SweepFile& sweep_;
   std::string path_;
-  std::string origin_;  // the option that a value comes from; empty while the file is read
+  std::string origin_;  // the option that the current value comes from; empty while the file is read
   bool methods_may_be_missing_ = false;
   const Catalogue& catalogue_;
 };
@@ -301,11 +303,12 @@ SweepFile::SweepFile(const std::string& path, const Catalogue& catalogue, const 
 
 std::vector<Case> SweepFile::cases() const {
   Case base = settings_;
-  base.complete();  // reads the machine once for all cases; axes that follow another one are filled in case by case
+  base.complete();  // asks the system for the defaults of this machine once, not for each case
+  // An axis whose default is the value of another axis gets it later, from the other axis of each case.
   for (const auto& field : fields())
     if (!field.follows.empty()) set_to_default(base, field);
   std::vector<Case> all = {base};
-  // Axes are taken in the order of their declaration, ratios after all others because they depend on them.
+  // Axes are taken in the order of their declaration, and ratios after all others, because a ratio depends on another axis.
   const auto widen = [&](const Axis& axis, const auto& values_for) {
     std::vector<Case> wider;
     for (const auto& c : all) {

@@ -1,19 +1,19 @@
 // Sweep files: what to measure, as data (TOML).
 //
 //   description = "…"
-//   [axes]                          # names and values as in `attnbench list columns`; a list makes one case a value
+//   [axes]                          # names as in `attnbench list columns`; a list makes one case for each value
 //   method = ["softmax", "linear:chunk=256"]
 //   query_len = "512-65536*2"       # a range: 512, 1024, … 65536; "16-64+16" adds instead of multiplying
-//   batch = "16384/query_len"       # a ratio: proportional to 1/N, at least 1
+//   batch = "16384/query_len"       # a ratio: 16384 divided by query_len, at least 1
 //   [limits]
 //   memory_limit_bytes = "11 GiB"   # by default the memory that is available
-//   deadline_s = 120                # wall time of a case
+//   deadline_s = 120                # max wall time of a case, in seconds
 //   [timing]                        # time_budget_s, warmup_s, min_samples, noise_target, processes
 //   [published]
-//   file = "published/figure1.csv"  # beside the sweep file; see published.h
+//   file = "published/figure1.csv"  # path from the folder of the sweep file; see published.h
 //
-// A setting has its name from fields(). Sweep files written before that had names of their own for some (limits.memory,
-// limits.seconds, timing.seconds, …), which can still be read.
+// Axes and settings have the names that fields() declares. Former names of settings (limits.memory, limits.seconds,
+// timing.seconds, …), which older sweep files have, can still be read.
 #pragma once
 
 #include <optional>
@@ -26,27 +26,30 @@
 
 namespace attnbench {
 
+// Values from the command line that replace values of a sweep file.
 struct SweepOverrides {
-  std::vector<std::string> methods;                           // instead of the file's methods, unless it is empty
-  std::vector<std::pair<std::string, std::string>> settings;  // --set: name of an axis or a setting, and its value
+  std::vector<std::string> methods;                           // replace the file's methods, unless empty
+  std::vector<std::pair<std::string, std::string>> settings;  // from --set: names of axes or settings, each with its value
 
-  // "key=value" as given to --set. Throws UsageError.
+  // Adds "key=value", as given to --set. Throws UsageError for text of another form.
   void add_setting(const std::string& text);
 };
 
 class SweepFile {
  public:
-  // Throws UsageError "file:line:column: …" for whatever is malformed or unknown, naming the nearest known key.
+  // Throws UsageError for anything that is malformed or unknown. The message says where it is ("file:line:column: …", or the
+  // option that it comes from) and names the known key that is nearest to an unknown one.
   SweepFile(const std::string& path, const Catalogue& catalogue, const SweepOverrides& overrides = {});
 
   const std::string& stem() const { return stem_; }
   const std::string& description() const { return description_; }
   const Published& published() const { return published_; }
 
-  // Every combination of the axes, completed and without duplicates. The axes that fields() declares last vary fastest.
+  // The cases of every combination of the axes' values, with defaults filled in and without duplicates. The axes that fields()
+  // declares last vary fastest. Throws UsageError if there are too many.
   std::vector<Case> cases() const;
 
-  // The settings as written, which tell whether two runs were configured alike.
+  // The settings before defaults that depend on the machine are filled in. Two runs with equal settings were configured alike.
   Json settings() const;
 
  private:

@@ -14,7 +14,7 @@
 namespace attnbench {
 namespace {
 
-// A folder name that tells machines apart: "intel-r-xeon-r-processor-2-threads".
+// The name of the folder for this machine, such as "intel-r-xeon-r-processor-2-threads".
 std::string machine_slug(const Record& environment) {
   std::string slug;
   for (const char c : environment.text("cpu_model") + " " + environment.get("processors").dump() + " threads") {
@@ -30,7 +30,7 @@ std::string default_folder(const SweepPlan& plan, const Record& environment) {
   return folder.string();
 }
 
-// What the records of one folder must share: the build, the machine and, if cases run on one, the GPU.
+// What the records of one folder must have in common: the build, the machine and, if a case runs on a GPU, that GPU.
 Json environment_columns(const Record& environment, const std::vector<Record>& planned) {
   Json json;
   for (const auto& column : columns())
@@ -42,7 +42,7 @@ Json environment_columns(const Record& environment, const std::vector<Record>& p
   return json;
 }
 
-// What environment.json says of the records but for the ceilings, which are measured later.
+// The contents of environment.json, except the ceilings, which are measured later.
 Json provenance_of(const SweepPlan& plan, const Record& environment) {
   Json provenance = {{"sweep", plan.sweep.stem()},
                      {"description", plan.sweep.description()},
@@ -52,12 +52,12 @@ Json provenance_of(const SweepPlan& plan, const Record& environment) {
   return provenance;
 }
 
-// How records with this provenance would differ from those in the folder; empty if they would not.
+// A line for each value in which the provenance `now` differs from that of the records in the folder; empty if there is none.
 std::string differences(const ResultFolder& folder, const Json& now) {
   const auto& records = folder.records();
   if (std::all_of(records.begin(), records.end(), [](const Record& r) { return r.has("external_source"); })) return "";
   const auto before = folder.environment();
-  if (before.is_null()) return "\n  environment.json, which says how they came about, is missing";
+  if (before.is_null()) return "\n  environment.json, which says how the records were measured, is missing";
   auto text = provenance_differences(before, now);
   const auto then = before.value("shard", Json()), shard = now.value("shard", Json());
   if (then != shard) text += fmt::format("\n  shard: {} there, {} now", then.dump(), shard.dump());

@@ -294,7 +294,7 @@ def test_an_answer_of_another_form_is_a_fault_of_the_worker(
     answer = {"describe": '[{"nom": "x"}]', "environment": '{"nom": "x"}', "ceilings": '{"read_gb_s": "x"}'}
     worker = workers.make(**{asked: f"answer '{answer[asked]}'"})
     message = attnbench.with_worker(worker)(*command, code=1).stderr
-    assert f"`{worker} {asked}` broke: its answer: " in message
+    assert f"`{worker} {asked}` broke: its answer cannot be read: " in message
 
 
 @pytest.mark.parametrize("command", [["measure", "softmax"], ["sweep", "x.toml"]])

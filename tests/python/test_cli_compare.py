@@ -40,7 +40,7 @@ def test_one_process_a_side_is_never_sure(attnbench, folders):
     a, b = folders
     rewrite(b, scaled(2.0))
     shown = attnbench("compare", a, b).stdout
-    assert "inconclusive: one process a side" in shown and "over all: inconclusive" in shown
+    assert "inconclusive: only one process on a side" in shown and "over all: inconclusive" in shown
     report = compared(attnbench, a, b)
     for case in report["cases"]:
         assert math.exp(case["log_ratio"]) == pytest.approx(2)
@@ -92,7 +92,7 @@ def test_sides_that_differ_in_an_axis(attnbench, folders):
 def test_cases_that_cannot_be_told_apart(attnbench, folders):
     a, b = folders
     failed = attnbench("compare", a, b, "--apart", "method", code=2).stderr
-    assert "more than one record that differs in method alone" in failed
+    assert "several records that differ only in method, expected one" in failed
 
 
 def test_unusable_input(attnbench, folders, tmp_path):

@@ -159,7 +159,7 @@ def test_cases_that_no_build_supports_are_left_out(attnbench, build_of, tmp_path
 
 def test_a_worker_that_dies_is_unusable(gate, build_of):
     done = gate(build_of(), build_of(measure="kill -SEGV $$"), code=UNUSABLE)
-    assert "the candidate crashed: the worker died of signal 11" in done.stdout
+    assert "the candidate failed (crashed): the worker died of signal 11" in done.stdout
 
 
 def test_waivers(gate, build_of, tmp_path):
@@ -183,9 +183,9 @@ def test_waivers(gate, build_of, tmp_path):
 
 
 def test_no_such_base(attnbench, suite, build_of, tmp_path):
-    assert "--base names the build" in attnbench("gate", suite, "-q", code=USAGE).stderr
+    assert "gate needs --base" in attnbench("gate", suite, "-q", code=USAGE).stderr
     failed = attnbench("gate", suite, "--base", "no-such-revision", "-q", code=USAGE).stderr
-    assert "no build folder, no program and no git revision" in failed
+    assert "neither a build folder nor a program nor a git revision" in failed
     (tmp_path / "empty").mkdir()
     assert "attnbench-worker" in attnbench("gate", suite, "--base", "empty", "-q", code=USAGE).stderr
     assert "at least 8" in attnbench("gate", suite, "--base", build_of(), "--looks", "4,8", "-q", code=USAGE).stderr
@@ -230,7 +230,7 @@ def test_calibration(attnbench, suite, build_of, tmp_path):
     assert kept["cases"][0]["caught"] == 1 and len(kept["cases"][0]["process_medians_ms"]) == 50
     assert kept["cases"][0]["slowed_process_medians_ms"][0] > kept["cases"][0]["process_medians_ms"][0]
     failed = attnbench("gate", suite, "--calibrate", "--candidate", candidate, "--recordings=10", "-q", code=USAGE)
-    assert "needs more recordings than 10" in failed.stderr
+    assert "10 recordings, expected at least 20" in failed.stderr
     dies = build_of(measure="kill -SEGV $$")
     failed = attnbench("gate", suite, "--calibrate", "--candidate", dies, "-q", code=UNUSABLE)
     assert "the worker died of signal 11" in failed.stderr

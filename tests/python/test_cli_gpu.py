@@ -51,7 +51,7 @@ def test_a_smaller_budget_skips_what_would_not_fit(on):
     longer = small(device="cuda", query_len=65536, memory_limit_bytes="11 GiB", heads=8)
     r = record(on("measure", "softmax", "--format=json", *longer))
     assert r["outcome"] == "skipped" and r["failure_kind"] == "predicted_oom"
-    assert "the budget is 11.0 GiB" in r["reason"]
+    assert "its memory budget is 11.0 GiB" in r["reason"]
 
 
 @pytest.mark.parametrize("protocol", ["forward", "forward_backward", "prefill", "decode"])

@@ -114,9 +114,9 @@ def test_help_shows_choices_defaults_and_units(attnbench):
         ("sweep x --methods", "--methods needs a value"),
         ("sweep x --resume some", "--resume = 'some', expected one of missing, failed, all"),
         ("sweep x -q -v", "--verbose cannot be given with --quiet"),
-        ("sweep", "sweep needs file; `attnbench sweep --help` says more"),
+        ("sweep", "sweep needs the argument 'file'; `attnbench sweep --help` explains it"),
         ("gate x --recordings 3", "--recordings can only be given with --calibrate"),
-        ("gate x --alpha 2", "--alpha = '2', expected a number of 0 to 1"),
+        ("gate x --alpha 2", "--alpha = '2', expected a number from 0 to 1"),
         ("analyse . --memory 1GiB,much", "--memory: 'much' is not "),
         ("table a b", "table does not take 'b'"),
         ("list methods --format html", "--format = 'html', expected one of text, markdown, csv, json"),
@@ -162,7 +162,7 @@ def test_an_unknown_sweep_is_named_with_the_nearest(canned, tmp_path, command):
     (tmp_path / "sweeps").mkdir()
     write_sweep(tmp_path / "sweeps/mine.toml")
     message = canned(*command, "figur1", code=2).stderr
-    assert "there is no sweep 'figur1'; did you mean 'figure1'?; known: mine, " in message
+    assert "unknown sweep 'figur1'; did you mean 'figure1'?; known: mine, " in message
     for path in (ROOT / "sweeps").glob("*.toml"):
         assert path.stem in message
 

@@ -151,7 +151,7 @@ def test_what_was_measured_here_is_not_replaced(canned, tmp_path):
     before = (tmp_path / "mine/records.jsonl").read_bytes()
     text = "method,query_len,threads,time_median_ms\nother,1024,2,1\nlinear,1024,2,1\n"
     failed = canned("import", write_csv(tmp_path, text), "--out", "mine", "--source=x", code=2).stderr
-    assert "theirs.csv:3: this case was measured here" in failed
+    assert "theirs.csv:3: attnbench itself measured the record of this case in mine" in failed
     assert (tmp_path / "mine/records.jsonl").read_bytes() == before, "no row of the file came in"
 
 
@@ -161,15 +161,15 @@ def test_what_was_measured_here_is_not_replaced(canned, tmp_path):
         ("", "expected a row of column names"),
         ("method,time_median_ms\n", "expected a row of column names and rows below it"),
         ("method,time_median\nx,1\n", "1: unknown column 'time_median'; did you mean 'time_median_ms'?"),
-        ("method,method\nx,1\n", "1: column 'method' is there twice"),
+        ("method,method\nx,1\n", "1: column 'method' appears more than once"),
         ("method,time_median_ms\nx\n", "2: 1 cells, expected 2"),
         ("method,time_median_ms\nx,fast\n", "2: time_median_ms = 'fast', expected a number of at least 0"),
         ("method,time_median_ms\nx,-1\n", "2: time_median_ms = '-1'"),
         ("method,query_len,time_median_ms\nx,0,1\n", "2: query_len = 0, expected at least 1"),
         ("method,device,time_median_ms\nx,tpu,1\n", "2: device = 'tpu', expected one of cpu, cuda"),
-        ("method,query_len\nx,16\n", "2: it has neither a time nor a size of memory"),
-        ("query_len,time_median_ms\n16,1\n", "2: it has no method"),
-        ("method,time_median_ms\nx,1\nx,2\n", "3: the same case as line 2"),
+        ("method,query_len\nx,16\n", "2: the row has none of time_median_ms, peak_extra_bytes and"),
+        ("query_len,time_median_ms\n16,1\n", "2: the row has no method"),
+        ("method,time_median_ms\nx,1\nx,2\n", "3: the row is the same case as line 2"),
     ],
 )
 def test_files_that_make_no_sense(canned, tmp_path, text, said):
@@ -180,7 +180,7 @@ def test_files_that_make_no_sense(canned, tmp_path, text, said):
 
 def test_where_it_is_from_must_be_said(canned, tmp_path):
     path = write_csv(tmp_path, "method,time_median_ms\nx,1\n")
-    assert "it does not say where it was measured" in canned("import", path, "--out", "ext", code=2).stderr
+    assert "the row does not say where it was measured" in canned("import", path, "--out", "ext", code=2).stderr
     path = write_csv(tmp_path, "method,time_median_ms,external_source\nx,1,=cmd()\n")
     canned("import", path, "--out", "ext")
     assert "'=cmd()" in (tmp_path / "ext/records.csv").read_text()

@@ -97,7 +97,7 @@ def test_a_terminal_shows_one_line_that_rewrites_itself(terminal, sweep):
     for number, state in enumerate(cases, 1):
         assert state.startswith(f"case {number} of 4 ")
         assert re.search(r"(linear|softmax) forward N=(32|48)", state)
-        assert "elapsed" in state and "rest" in state
+        assert "elapsed" in state and "remaining" in state
         assert "\n" not in state
         assert ("last: 1.10 ms" in state) == (number > 1)
     assert last.split() == "out: 4 cases recorded".split()

@@ -386,7 +386,7 @@ def test_dry_run_text(canned, sweep):
         assert f" {record['query_len']} " in line
         assert ("predicted_oom" in line) == (record["failure_kind"] is not None)
         assert "≥ " in line  # nothing like it was measured yet
-    assert lines[-1].startswith("4 cases, at least ")
+    assert lines[-1].startswith("4 cases, predicted to take at least ")
 
 
 def test_dry_run_learns_from_what_is_recorded(canned, tmp_path, sweep):

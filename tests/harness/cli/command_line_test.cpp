@@ -90,9 +90,9 @@ TEST_F(CommandLineTest, HiddenOptionsWork) {
 }
 
 TEST_F(CommandLineTest, WhatIsRefusedIsNamedAsItIsWritten) {
-  EXPECT_EQ(refused({"paint", "wall", "--count", "0"}), "--count = '0', expected a whole number of 1 to 9");
-  EXPECT_EQ(refused({"paint", "wall", "-n", "10"}), "--count = '10', expected a whole number of 1 to 9");
-  EXPECT_EQ(refused({"paint", "wall", "--count", "2x"}), "--count = '2x', expected a whole number of 1 to 9");
+  EXPECT_EQ(refused({"paint", "wall", "--count", "0"}), "--count = '0', expected a whole number from 1 to 9");
+  EXPECT_EQ(refused({"paint", "wall", "-n", "10"}), "--count = '10', expected a whole number from 1 to 9");
+  EXPECT_EQ(refused({"paint", "wall", "--count", "2x"}), "--count = '2x', expected a whole number from 1 to 9");
   EXPECT_EQ(refused({"paint", "wall", "--share", "inf"}), "--share = 'inf', expected a number");
   EXPECT_EQ(refused({"paint", "wall", "--share", ""}), "--share = '', expected a number");
   EXPECT_EQ(refused({"paint", "wall", "--lengths", "1,,2"}), "--lengths = '', expected a whole number");
@@ -102,7 +102,7 @@ TEST_F(CommandLineTest, WhatIsRefusedIsNamedAsItIsWritten) {
   EXPECT_EQ(refused({"paint", "wall", "--count"}), "--count needs a value");
   EXPECT_EQ(refused({"paint", "wall", "--size", "3"}), "--size can only be given with --share");
   EXPECT_EQ(refused({"paint", "wall", "--loud", "-q"}), "--loud cannot be given with --quiet");
-  EXPECT_EQ(refused({"paint"}), "paint needs file; `program paint --help` says more");
+  EXPECT_EQ(refused({"paint"}), "paint needs the argument 'file'; `program paint --help` explains it");
   EXPECT_EQ(refused({"wash", "wall"}), "wash does not take 'wall'; `program wash --help` says what it takes");
 }
 

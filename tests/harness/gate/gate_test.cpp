@@ -192,7 +192,7 @@ TEST(GateErrorRates, ASlowdownIsCaughtUnlessTheNoiseHidesIt) {
 
 TEST(GateErrorRates, NeedsEnoughRecordings) {
   EXPECT_CONTAINS(message_of<UsageError>([&] { resample_gate({std::vector<double>(10, 0.0)}, {}, 1, 1); }),
-                  "more recordings than 10");
+                  "10 recordings, expected at least 20");
 }
 
 }  // namespace

@@ -288,7 +288,7 @@ TEST_F(CaseRunner, PredictedFailuresStartNoWorker) {
   fine.set("predicted_peak_bytes", double(case_.memory_limit_bytes) * 0.99);
   for (auto* record : {&huge, &slow, &fine}) predict(*record, predictor);
   EXPECT_EQ(huge.text("failure_kind"), "predicted_oom");
-  EXPECT_CONTAINS(huge.text("reason"), "by prediction, the budget is");
+  EXPECT_CONTAINS(huge.text("reason"), "by prediction, but its memory budget is");
   EXPECT_EQ(slow.text("failure_kind"), "predicted_timeout");
   EXPECT_CONTAINS(slow.text("reason"), "its deadline is 20 s");
   EXPECT_FALSE(fine.has("outcome"));

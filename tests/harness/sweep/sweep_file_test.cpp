@@ -113,7 +113,8 @@ TEST(SweepFile, RatiosThatAreNone) {
                            "1.5/query_len", "16384/batch", "16384/method", "16384/deadline_s", "16384//query_len"})
     EXPECT_CONTAINS(refusal(axes(std::string("batch = \"") + text + "\"")),
                     ":3:9: batch = '" + std::string(text) + "', expected");
-  EXPECT_EQ(refusal(axes("batch = [\"16384/query_len\", 2]")), ":3:9: batch lists a ratio among other values");
+  EXPECT_EQ(refusal(axes("batch = [\"16384/query_len\", 2]")),
+            ":3:9: batch lists a ratio among other values, expected the ratio alone");
 }
 
 TEST(SweepFile, KeyLenAndValueDimFollow) {
@@ -240,7 +241,7 @@ TEST(SweepOverrides, AreRefusedByName) {
   EXPECT_CONTAINS(refused("seconds", "7"), "--set: unknown key 'seconds'");
   EXPECT_EQ(refused("batch", "0"), "--set batch: batch = 0, expected at least 1");
   EXPECT_CONTAINS(refused("batch", "many"), "--set batch: batch = 'many', expected a whole number");
-  EXPECT_EQ(refused("batch", "[]"), "--set batch: batch is an empty list");
+  EXPECT_EQ(refused("batch", "[]"), "--set batch: batch is an empty list, expected at least one value");
   EXPECT_EQ(refused("causal", "maybe"), "--set causal: causal = \"maybe\", expected true or false");
   EXPECT_EQ(refused("memory_limit_bytes", "11 GeV"),
             "--set memory_limit_bytes: '11 GeV' is not an amount of memory such as \"11 GiB\", \"500 MB\" or a number of bytes");
@@ -292,7 +293,7 @@ TEST(SweepErrors, WrongTypesAndValues) {
   EXPECT_EQ(refusal(axes("batch = 1979-05-27")), ":3:9: batch is a date or time, expected a single value");
   EXPECT_EQ(refusal(axes("batch = [[1]]")), ":3:10: batch is a list, expected a single value");
   EXPECT_EQ(refusal(axes("batch = {least = 1}")), ":3:9: batch is a table, expected a single value");
-  EXPECT_EQ(refusal(axes("batch = []")), ":3:9: batch is an empty list");
+  EXPECT_EQ(refusal(axes("batch = []")), ":3:9: batch is an empty list, expected at least one value");
   EXPECT_EQ(refusal(axes("causal = \"true\"")), ":3:10: causal = \"true\", expected true or false");
   EXPECT_EQ(refusal(axes("dtype = \"float\"")), ":3:9: dtype = 'float', expected one of float32, float64, bfloat16, float16");
   EXPECT_EQ(refusal(axes("dtype = 32")), ":3:9: dtype = 32, expected text");
