@@ -67,10 +67,10 @@ def draw(records: Records) -> Figure:
         for kind, left in zip(kinds, lefts, strict=True):
             sheet.subheading(figure, left, top - 33, kind)
         top -= HEADING
-        for k, (measure, ticks_in) in enumerate(zip(MEASURES, panel.TICKS_IN, strict=True)):
+        for k, (measure, find_ticks) in enumerate(zip(MEASURES, panel.TICK_FUNCTIONS, strict=True)):
             sheet.text(figure, LEFT, top - 11, measure.title, style.NAME_SIZE, style.TEXT)
             bottom = top - TITLE - high
-            y_ticks = ticks_in(limits[k]) if any(whole[k]) else ([], [])
+            y_ticks = find_ticks(limits[k]) if any(whole[k]) else ([], [])
             for kind, left in zip(kinds, lefts, strict=True):
                 frame = Box(left, bottom, left + wide, bottom + high)
                 axes = panel.empty_axes(

@@ -23,7 +23,7 @@ WORDS_LINE = 10.0
 LONGEST_NAME = 26
 
 # The functions that return the ticks of an axis of time and of an axis of memory.
-TICKS_IN = (ticks.times, ticks.sizes)
+TICK_FUNCTIONS = (ticks.times, ticks.sizes)
 
 
 @dataclass(frozen=True)

@@ -68,10 +68,10 @@ def draw(
     for i, row in enumerate(rows):
         sheet.heading(figure, LEFT, top - 13, row.title)
         bottom = top - HEADING - highs[i]
-        for k, (measure, ticks_in) in enumerate(zip(measures, panel.TICKS_IN, strict=True)):
+        for k, (measure, find_ticks) in enumerate(zip(measures, panel.TICK_FUNCTIONS, strict=True)):
             left = LEFT + k * (wide + margins[0] + MIDDLE)
             frame = Box(left, bottom, left + wide, bottom + highs[i])
-            y_ticks = ticks_in(limits[k]) if any(columns[k]) else ([], [])
+            y_ticks = find_ticks(limits[k]) if any(columns[k]) else ([], [])
             axes = panel.empty_axes(
                 figure, frame, panel.length_limits(span), limits[k], ticks.lengths(span), y_ticks
             )
