@@ -1,4 +1,4 @@
-# `make quickstart` is the way in; `make help` lists the targets.
+# Begin with `make quickstart`; `make help` lists all targets.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup build cuda micro quickstart test test-build test-cpp test-python test-sanitize fuzz figures format lint clean
@@ -10,7 +10,7 @@ SOURCES = $(shell git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## install everything that builds, figures and tests need: system packages (apt) and .venv
+setup: ## install everything that the builds, figures and tests need: system packages (with apt) and .venv
 	@./setup.sh
 
 build/build.ninja:
@@ -21,14 +21,14 @@ build: build/build.ninja ## build the programs for the CPU (attnbench, attnbench
 	@./setup.sh build
 	@cmake --build build --target attnbench
 
-cuda: setup ## build the CUDA kernels and the worker's GPU module too (needs nvcc)
+cuda: setup ## build the programs with the CUDA kernels and the worker's GPU module (needs nvcc)
 	cmake --preset release -DATTNBENCH_CUDA=ON $(if $(CUDA_ARCHITECTURES),-DCMAKE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES))
 	@cmake --build build --target attnbench cuda
 
 micro: build ## build the micro-benchmarks of the kernels: build/attnbench_micro
 	@cmake --build build --target attnbench_micro
 
-# Records of an older build are measured again; records of this build are used as they are.
+# Cases that an older build recorded are measured again. Records of this build are reused.
 quickstart: build ## measure softmax against linear attention on this machine and draw the figure
 	@resume=missing; [ build/attnbench-worker -nt $(QUICKSTART)/environment.json ] && resume=all; \
 	  build/attnbench sweep quickstart --out $(QUICKSTART) --resume $$resume >/dev/null
@@ -37,16 +37,16 @@ quickstart: build ## measure softmax against linear attention on this machine an
 	@echo; echo "figure:   $(QUICKSTART)/quickstart.png (also .svg and .pdf)"
 	@echo "try next: build/attnbench measure linear --query-len 4096 --causal"
 
-test: test-cpp test-python ## set up, build, and run every test: C++, emulated CUDA kernels, Python
+test: test-cpp test-python ## install what is missing, build, and run all tests: C++, emulated CUDA kernels, Python
 
-test-build: setup
+test-build: setup ## build the programs, the tests and the examples
 	@[ -f build/build.ninja ] || cmake --preset release
 	@echo "build of the tests:"; time cmake --build build
 
 test-cpp: test-build ## build and run the C++ tests and the CUDA kernels under emulation
 	ctest --test-dir build -j$$(nproc) --output-on-failure
 
-test-python: test-build ## build, and run the tests of the command line, the operators, the plots and the documents
+test-python: test-build ## build and run the tests of the command line, the operators, the plots and the documents
 	$(PYTHON) -m pytest -q tests/python
 
 test-sanitize: setup ## build and run the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
@@ -59,7 +59,7 @@ fuzz: setup ## build the fuzzers (clang 16) into build-fuzz/
 	@[ -f build-fuzz/build.ninja ] || cmake --preset fuzz
 	@cmake --build --preset fuzz
 
-figures: build ## draw every figure again from results/
+figures: build ## draw all figures again from the records in results/
 	@set -e; for script in plots/*.py; do \
 	  stem=$$(basename $$script .py); \
 	  if compgen -G "results/$$stem/*/records.jsonl" >/dev/null; then $(PYTHON) $$script; fi; \
@@ -68,10 +68,10 @@ figures: build ## draw every figure again from results/
 format: setup ## format the C++ sources
 	.venv/bin/clang-format -i $(SOURCES)
 
-lint: ## check the format of the C++ sources, and with clang-tidy those changed since LINT_BASE (a revision, or "all")
+lint: ## check the format of the C++ sources, and run clang-tidy on those changed since LINT_BASE (a revision, or "all")
 	@./setup.sh lint
 	.venv/bin/clang-format --dry-run --Werror $(SOURCES)
 	@.ci/lint $(LINT_BASE)
 
-clean: ## remove the builds (results and .venv stay)
+clean: ## remove all build folders, but not the results and .venv
 	rm -rf build build-*

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs what is missing: system packages with apt, Python packages into .venv. Does nothing that is already done.
+# Installs what is missing: system packages with apt, and Python packages into .venv.
 #
-#   ./setup.sh build    what the programs and the figures need; of torch's CUDA libraries only the two that LibTorch loads on a CPU
+#   ./setup.sh build    what the programs and the figures need, with only the two CUDA libraries that LibTorch loads on a CPU
 #   ./setup.sh          also what the tests, the Python operators and the CUDA build need
 #   ./setup.sh lint     also clang-tidy
 #
-# TORCH_INDEX names another package index to take torch from, for example one of CPU-only wheels.
+# Set TORCH_INDEX to install torch from another package index, for example from one of CPU-only wheels.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -24,9 +24,9 @@ what_is_needed() {
 attnbench needs, besides make:
   g++ 12 or newer, CMake 3.25 or newer, Ninja, git
   Python 3.11 or newer with its venv module
-  for the tests also valgrind (gate --instructions counts instructions with it), for lint clang-tidy 16
+  for the tests also valgrind ('attnbench gate --instructions' counts instructions with it), for lint clang-tidy 16
   fmt 9, CLI11 2.1, toml++ 3.3, nlohmann-json 3.11, GoogleTest 1.12, Google Benchmark 1.7, or newer
-    (CMake fetches those libraries itself where they are missing)
+    (CMake fetches these libraries itself if they are missing)
 TEXT
 }
 
@@ -45,7 +45,7 @@ if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
     echo "setup: installing ${missing[*]}"
     sudo=()
     if [ "$(id -u)" -ne 0 ]; then
-      command -v sudo >/dev/null || fail "not root and no sudo; install as root: apt-get install ${missing[*]}"
+      command -v sudo >/dev/null || fail "there is no sudo; install the missing packages as root: apt-get install ${missing[*]}"
       sudo=(sudo)
     fi
     "${sudo[@]}" apt-get update -qq
@@ -56,18 +56,18 @@ else
   for tool in g++ cmake ninja git python3; do command -v "$tool" >/dev/null || absent+=("$tool"); done
   if [ ${#absent[@]} -gt 0 ]; then
     what_is_needed >&2
-    fail "this system has no apt to install them with; missing: ${absent[*]}"
+    fail "there is no apt to install the missing programs: ${absent[*]}"
   fi
 fi
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { what_is_needed >&2; fail "python3 is older than 3.11"; }
 
 # --- Python packages
-# .venv/.installed holds the requirements that were installed last, and for which part.
+# .venv/.installed holds the part and the requirements that were installed last.
 wanted="$part $(cat requirements.txt requirements-build.txt) ${TORCH_INDEX:-}"
 everything="all${wanted#"$part"}"
 installed="$(cat .venv/.installed 2>/dev/null || true)"
 if [ "$installed" != "$wanted" ] && [ "$installed" != "$everything" ]; then
-  # A venv whose interpreter is gone cannot be repaired in place.
+  # A venv whose interpreter was removed cannot be repaired in place, so it is made again.
   .venv/bin/python -c '' 2>/dev/null || python3 -m venv --clear .venv
   pip() { .venv/bin/pip install -q --disable-pip-version-check "$@"; }
   if [ -n "${TORCH_INDEX:-}" ]; then

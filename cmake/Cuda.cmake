@@ -1,4 +1,4 @@
-# With ATTNBENCH_CUDA=ON enables the CUDA language. ATTNBENCH_BUILD_NAME names the build in every record.
+# Enables the CUDA language if ATTNBENCH_CUDA is ON, and sets ATTNBENCH_BUILD_NAME, which names the build in every record.
 set(ATTNBENCH_BUILD_NAME "CPU")
 if(ATTNBENCH_CUDA)
   find_program(nvcc nvcc HINTS "$ENV{CUDA_HOME}/bin" /usr/local/cuda/bin)

@@ -1,4 +1,4 @@
-# Libraries of the distribution where it has them, pinned releases fetched at configure time where it lacks them.
+# Finds the libraries that the distribution has installed. Fetches pinned releases of the others when CMake configures the build.
 include(FetchContent)
 set(BUILD_SHARED_LIBS OFF)
 set(JSON_BuildTests OFF)
@@ -6,7 +6,7 @@ set(BENCHMARK_ENABLE_TESTING OFF)
 set(BENCHMARK_ENABLE_INSTALL OFF)
 set(INSTALL_GTEST OFF)
 
-# package, the target it must bring, the GitHub repository and the tag to fetch otherwise.
+# Finds `package`, which must define `target`. Otherwise fetches `tag` from the GitHub repository `repository`.
 macro(attnbench_dependency package target repository tag)
   find_package(${package} QUIET)
   if(TARGET ${target})
@@ -21,7 +21,8 @@ endmacro()
 attnbench_dependency(fmt fmt::fmt fmtlib/fmt 9.1.0)
 attnbench_dependency(CLI11 CLI11::CLI11 CLIUtils/CLI11 v2.3.2)
 attnbench_dependency(tomlplusplus tomlplusplus::tomlplusplus marzer/tomlplusplus v3.4.0)
-# Its headers alone: the distribution's compiled library would bring its own assertions, and a user's file must not abort us.
+# Only the headers of toml++ are used: the distribution's compiled library has assertions, which a user's file could make abort
+# the program.
 add_library(tomlplusplus_headers INTERFACE)
 target_include_directories(tomlplusplus_headers SYSTEM INTERFACE
   $<TARGET_PROPERTY:tomlplusplus::tomlplusplus,INTERFACE_INCLUDE_DIRECTORIES>)

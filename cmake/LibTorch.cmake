@@ -1,11 +1,11 @@
-# LibTorch from the PyPI wheel in .venv (requirements.txt pins it), as the imported target `LibTorch::cpu` and, for the
-# CUDA build, `LibTorch::cuda`. The wheel's own find_package(Torch) refuses to configure without a CUDA toolkit, and one
-# recipe for both builds keeps them alike; the CPU programs then never load libtorch_cuda.
+# Makes the LibTorch of the PyPI wheel in .venv (requirements.txt pins its version) available as the target `LibTorch::cpu` and,
+# in a CUDA build, `LibTorch::cuda`. The wheel's own find_package(Torch) is not used, because it fails without a CUDA toolkit.
+# With this file, both builds link LibTorch in the same way, and programs for the CPU never load libtorch_cuda.
 set(ATTNBENCH_PYTHON "${PROJECT_SOURCE_DIR}/.venv/bin/python" CACHE FILEPATH "Python whose torch wheel is LibTorch")
 if(NOT EXISTS "${ATTNBENCH_PYTHON}")
   message(FATAL_ERROR "no Python at ${ATTNBENCH_PYTHON}; run `make setup`, or pass -DATTNBENCH_PYTHON=…")
 endif()
-# Without importing torch, which would load every CUDA library.
+# This finds torch without importing it, since the import would load all CUDA libraries.
 execute_process(
   COMMAND "${ATTNBENCH_PYTHON}" -c
           "import importlib.util as u, importlib.metadata as m, os; print(os.path.dirname(u.find_spec('torch').origin)); print(m.version('torch'))"
@@ -32,15 +32,15 @@ add_library(LibTorch_cpu INTERFACE)
 add_library(LibTorch::cpu ALIAS LibTorch_cpu)
 target_include_directories(LibTorch_cpu SYSTEM INTERFACE "${TORCH_ROOT}/include" "${TORCH_ROOT}/include/torch/csrc/api/include")
 target_link_libraries(LibTorch_cpu INTERFACE torch_torch_cpu torch_c10)
-# The CUDA wheel's libtorch_cpu needs the CUDA runtime's libraries at run time even on the CPU; they lie beside it.
+# Even on a CPU, the CUDA wheel's libtorch_cpu loads libraries of the CUDA runtime, which are in folders beside the wheel's.
 file(GLOB torch_nvidia_folders "${TORCH_ROOT}/../nvidia/*/lib" "${TORCH_ROOT}/../nvidia/cu*/lib")
 list(REMOVE_DUPLICATES torch_nvidia_folders)
 foreach(folder IN LISTS torch_nvidia_folders)
   target_link_options(LibTorch_cpu INTERFACE "LINKER:-rpath-link,${folder}")
 endforeach()
-# at::parallel_for is a template that is serial unless its user is compiled with OpenMP. The runtime must be the one that
-# LibTorch brings: two of them would each have threads of their own.
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # clang's own calls another runtime
+# at::parallel_for is a template that runs serially unless the code that calls it is compiled with OpenMP. The code must use the
+# OpenMP runtime of LibTorch, since a second runtime would have a second pool of threads.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # -fopenmp of clang would call another runtime
   target_compile_options(LibTorch_cpu INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
 endif()
 file(GLOB torch_openmp "${TORCH_ROOT}/lib/libgomp*.so*")
@@ -55,7 +55,7 @@ if(CMAKE_CUDA_COMPILER)
   attnbench_torch_library(torch_cuda)
   add_library(LibTorch_cuda INTERFACE)
   add_library(LibTorch::cuda ALIAS LibTorch_cuda)
-  # Registers ATen's CUDA operators, although nothing of it may be called by name.
+  # The library is linked even if no symbol of it is used, because loading it registers ATen's CUDA operators.
   target_link_options(LibTorch_cuda INTERFACE "LINKER:--no-as-needed")
   target_link_libraries(LibTorch_cuda INTERFACE LibTorch::cpu torch_torch_cuda torch_c10_cuda CUDA::cudart)
 endif()

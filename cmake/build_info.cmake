@@ -1,11 +1,11 @@
-# Writes build_info.h with the git revision, at every build, touching it only when something changed.
+# Runs in every build: writes build_info.h with the git revision, but only if its contents have changed.
 execute_process(COMMAND git -C "${SOURCE}" rev-parse --short=12 HEAD OUTPUT_VARIABLE revision RESULT_VARIABLE failed
                 OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 set(dirty false)
 if(failed)
   set(revision "unknown")
 else()
-  # What is built is what counts: results and figures may change freely.
+  # Only changes of files that the programs are built from count; results and figures, for example, may change freely.
   execute_process(COMMAND git -C "${SOURCE}" status --porcelain -- CMakeLists.txt cmake attn baselines experiments harness
                   OUTPUT_VARIABLE changes OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
   if(changes)

@@ -1,4 +1,4 @@
-// Makes two methods by their names, runs both on the same inputs, and prints how far their outputs lie apart.
+// Makes two methods by their names, runs both on the same inputs, and prints the largest difference of their outputs.
 #include <ATen/ATen.h>
 
 #include <iostream>
@@ -12,7 +12,7 @@ int main() {
   attn::Mask mask;
   mask.causal = true;
 
-  // An option follows the name. An unknown method or option is an error that lists the known ones.
+  // Options follow the name. An unknown method or option throws c10::ValueError, which lists the known ones.
   const auto fused = attn::make_method("linear"), composed = attn::make_method("linear-chunked:chunk=64");
   const auto output = fused->forward(q, k, v, mask), expected = composed->forward(q, k, v, mask);
   const auto difference = (output - expected).abs().max().item<double>();

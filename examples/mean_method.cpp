@@ -1,4 +1,4 @@
-// mean: every query gets the mean of the values it may see.
+// mean: the output of every query is the mean of all values.
 #include <ATen/ATen.h>
 
 #include "attn/registry.h"

@@ -1,4 +1,4 @@
-"""Prints the median time of every measured case of a result folder.
+"""Prints the median time of every measured record of a result folder.
 
 Usage: python examples/read_records.py FOLDER
 """
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 with (Path(sys.argv[1]) / "records.jsonl").open(encoding="utf-8") as lines:
-    # A case that was measured again is there twice; the last record of a case counts.
+    # A case that was measured again has several records, which are all printed. The last one counts.
     records = [json.loads(line) for line in lines]
 for record in records:
     if record["outcome"] == "measured":

@@ -1,4 +1,4 @@
-"""Draws the CPU kernels and the methods they are compared with under the machine's roof.
+"""Draws the roofline of the CPU kernels and of the methods that they are compared with.
 
 Usage: python plots/cpu-kernels.py [RESULT_DIR ...] [--out DIR]
 """
@@ -8,4 +8,5 @@ import sys
 from attnplots import ceilings, cli, roofline
 
 if __name__ == "__main__":
-    sys.exit(cli.main(__file__, "Draws kernels under the roof.", roofline.draw, also=ceilings.load))
+    about = "Draws the roofline of the CPU kernels from their records."
+    sys.exit(cli.main(__file__, about, roofline.draw, load_more=ceilings.load))

@@ -1,4 +1,4 @@
-"""Draws decoding: time per token and memory against the position in the sequence.
+"""Draws time per token and memory of decoding against the position in the sequence.
 
 Usage: python plots/decode.py [RESULT_DIR ...] [--out DIR]
 """
@@ -8,4 +8,4 @@ import sys
 from attnplots import cli, decode
 
 if __name__ == "__main__":
-    sys.exit(cli.main(__file__, "Draws decoding from its records.", decode.draw))
+    sys.exit(cli.main(__file__, "Draws the decoding figure from its records.", decode.draw))

@@ -1,4 +1,4 @@
-"""Draws all methods: time and memory in small multiples, and the error of approximations.
+"""Draws time and memory of all methods in small multiples, and their approximation errors.
 
 Usage: python plots/methods.py [RESULT_DIR ...] [--out DIR]
 """

@@ -12,7 +12,7 @@ NUMBERS = ("read_gb_s", "copy_gb_s", "fma_float32_gflop_s", "fma_float64_gflop_s
 
 @dataclass(frozen=True)
 class Ceilings:
-    """The highest bandwidths and rates that the machine reached, and the threads it used."""
+    """The highest bandwidths and rates that were measured, and the number of threads used."""
 
     read_gb_s: float
     copy_gb_s: float
@@ -21,16 +21,16 @@ class Ceilings:
     threads: int
 
     def rate(self, dtype: str) -> float:
-        """The highest rate in GFLOP/s; narrower dtypes than float32 have the one of float32."""
+        """The highest rate in GFLOP/s; dtypes narrower than float32 have the rate of float32."""
         return self.fma_float64_gflop_s if dtype == "float64" else self.fma_float32_gflop_s
 
     def roof(self, intensity: float, dtype: str) -> float:
-        """The attainable rate in GFLOP/s; `intensity` is in operations per byte."""
+        """The rate in GFLOP/s that the roofline model allows at `intensity` operations per byte."""
         return min(self.rate(dtype), self.copy_gb_s * intensity)
 
 
 def load(folder: Path) -> Ceilings:
-    """The ceilings that were measured with the records of `folder`."""
+    """The ceilings in the `environment.json` of `folder`; raises RecordsError if one is missing."""
     path = folder / FILE_NAME
     try:
         environment = json.loads(path.read_bytes().decode())
@@ -44,8 +44,8 @@ def load(folder: Path) -> Ceilings:
         raise RecordsError(f"{path}: expected an object in `ceilings`, found {short(found)}")
     for name in (*NUMBERS, "threads"):
         value = found.get(name)
-        kinds, said = ((int,), "integer") if name == "threads" else ((int, float), "number")
-        if type(value) not in kinds or not 0 < value < 1e300:
-            what = f"expected a positive {said} in `ceilings.{name}`"
+        types, type_name = ((int,), "integer") if name == "threads" else ((int, float), "number")
+        if type(value) not in types or not 0 < value < 1e300:
+            what = f"expected a positive {type_name} in `ceilings.{name}`"
             raise RecordsError(f"{path}: {what}, found {short(value)}")
     return Ceilings(**{name: found[name] for name in (*NUMBERS, "threads")})

@@ -11,15 +11,14 @@ from matplotlib.figure import Figure
 from attnplots import style
 from attnplots.records import FILE_NAME, RecordsError, load
 
-# Without dates and versions, so that drawing a figure again gives the same bytes.
+# Dates and versions are left out of the files, so that drawing a figure again gives the same bytes.
 METADATA: dict[str, dict[str, None]] = {
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     "svg": {"Date": None, "Creator": None},
     "png": {"Software": None},
 }
 
-
-# Takes the records and, if there is an `also`, its result.
+# Takes the records and, if a script passes `load_more`, what that returned for the same folder.
 Draw = Callable[..., Figure]
 
 
@@ -28,13 +27,14 @@ def main(
     about: str | None,
     draw: Draw,
     *,
-    also: Callable[[Path], Any] | None = None,
+    load_more: Callable[[Path], Any] | None = None,
     **others: Draw,
 ) -> int:
     """Draws the figures of each result folder; returns 0, or 2 after an error on stderr.
 
-    The figure of `draw` is named after the script, each of the others is `SCRIPT-KEYWORD`.
-    `also` reads something else from a folder, which the figures get after the records.
+    The figure of `draw` has the name of the script; a further figure, given by the keyword NAME,
+    is called `SCRIPT-NAME`. `load_more` reads other data from a result folder; every function that
+    draws gets its result as the second argument.
     """
     stem = Path(script).stem
     figures = {stem: draw} | {f"{stem}-{suffix}": other for suffix, other in others.items()}
@@ -44,25 +44,25 @@ def main(
         nargs="*",
         type=Path,
         metavar="RESULT_DIR",
-        help=f"folder with {FILE_NAME} (default: every such folder results/{stem}/*/)",
+        help=f"folder that contains {FILE_NAME} (default: every such folder in results/{stem}/)",
     )
     parser.add_argument(
         "--out",
         type=Path,
         metavar="DIR",
-        help="where the figures go (default: beside the records); with several result "
-        "folders, each gets a folder of its own name in it",
+        help="folder to write the figures to (default: beside the records); with several result "
+        "folders, a subfolder of DIR for each, which has the name of the result folder",
     )
     options = parser.parse_args()
     try:
         folders = options.folders or _result_folders(Path(script).resolve().parent.parent, stem)
         targets = _targets(folders, options.out)
-        # Everything is read before anything is drawn, so that a bad file stops all of it.
-        sets = [(load(folder), *([also(folder)] if also else [])) for folder in folders]
-        for folder, found, target in zip(folders, sets, targets, strict=True):
+        # All folders are read before any figure is written, so that a bad file leaves none behind.
+        loaded = [(load(folder), *([load_more(folder)] if load_more else [])) for folder in folders]
+        for folder, data, target in zip(folders, loaded, targets, strict=True):
             with style.context():
                 try:
-                    drawn = {name: function(*found) for name, function in figures.items()}
+                    drawn = {name: function(*data) for name, function in figures.items()}
                 except RecordsError as error:
                     raise RecordsError(f"{folder / FILE_NAME}: {error}")
                 target.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,8 @@ def _result_folders(root: Path, stem: str) -> list[Path]:
     found = sorted(path.parent for path in (root / "results" / stem).glob(f"*/{FILE_NAME}"))
     if not found:
         pattern = root / "results" / stem / "*" / FILE_NAME
-        raise RecordsError(f"{pattern}: no such file; expected at least one, or a RESULT_DIR")
+        expected = "expected at least one, or a RESULT_DIR on the command line"
+        raise RecordsError(f"{pattern}: no such file; {expected}")
     return found
 
 
@@ -93,5 +94,7 @@ def _targets(folders: list[Path], out: Path | None) -> list[Path]:
     names = [folder.resolve().name for folder in folders]
     for name in names:
         if names.count(name) > 1:
-            raise RecordsError(f"{name}: expected result folders of different names with --out")
+            raise RecordsError(
+                f"several result folders are named {name}; expected different names with --out"
+            )
     return [out / name for name in names]

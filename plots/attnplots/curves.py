@@ -1,4 +1,4 @@
-"""Turns records into what figures show: rows of panels, curves with their ends, and notes."""
+"""Turns records into the parts of a figure: rows of panels, curves with end marks, and notes."""
 
 import json
 import math
@@ -9,7 +9,7 @@ import numpy as np
 
 from attnplots.records import EXTERNAL, Record, Records, RecordsError
 
-# A curve that stops for one of these reasons gets an end mark with these words.
+# The failure kinds that end a curve with an end mark, and the words beside the mark.
 END_WORDS = {
     "oom": "out of memory",
     "predicted_oom": "out of memory (predicted)",
@@ -23,16 +23,16 @@ PROTOCOLS = {
     "decode": "Decoding",
 }
 
-# Titles begin with these axes. The others follow in the order of the schema.
-FIRST = ("protocol", "causal")
-# A panel has a curve for each value of the axis CURVES, drawn against the axis ALONG.
-CURVES = "method"
-ALONG = "query_len"
+# Row titles begin with these axes; the other axes follow in the order of the schema.
+FIRST_IN_TITLE = ("protocol", "causal")
+# A panel has one curve for each value of CURVE_AXIS, drawn against LENGTH_AXIS.
+CURVE_AXIS = "method"
+LENGTH_AXIS = "query_len"
 
 
 @dataclass(frozen=True)
 class Row:
-    """The records that are drawn in one row of panels."""
+    """The records that one row of panels shows, and the title of the row."""
 
     title: str
     records: list[Record]
@@ -40,7 +40,10 @@ class Row:
 
 @dataclass(frozen=True)
 class End:
-    """Where a curve ends although longer lengths were to be measured, and the words on it."""
+    """The end mark of a curve that stops because longer lengths failed for a reason in END_WORDS.
+
+    `n` is the first of these lengths; `y` continues the curve to it with the curve's last slope.
+    """
 
     n: int
     y: float
@@ -49,7 +52,11 @@ class End:
 
 @dataclass(frozen=True)
 class Curve:
-    """One method in one panel; `y` is nan at a length without a value."""
+    """One method in one panel: values `y` at lengths `n` with intervals from `low` to `high`.
+
+    The four arrays have one entry for each length; `y` is nan where there is no value, `low` and
+    `high` are nan where there is no interval.
+    """
 
     method: str
     n: np.ndarray
@@ -60,22 +67,20 @@ class Curve:
 
     @property
     def tip(self) -> tuple[float, float]:
-        """The rightmost point, which may be the end mark."""
+        """The rightmost point: the end mark, or else the last value."""
         if self.end:
             return self.end.n, self.end.y
         last = np.flatnonzero(np.isfinite(self.y))[-1]
         return float(self.n[last]), float(self.y[last])
 
 
+# Returns the value, and the lower and upper bound of its interval; each may be None.
 Value = Callable[[Record], tuple[float | None, float | None, float | None]]
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A quantity to draw: its name in notes, the title of its axis, and its value in a record.
-
-    The value has an interval, or None for both ends.
-    """
+    """A quantity to draw: its name in notes, the title of its axis, and its value in a record."""
 
     name: str
     title: str
@@ -84,7 +89,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Length:
-    """What `query_len` is called in a figure: a letter in notes and slopes, and a label."""
+    """What a figure calls `query_len`: a letter in notes and slopes, and the label of the axis."""
 
     letter: str
     label: str
@@ -94,7 +99,7 @@ SEQUENCE = Length("N", "Sequence length N")
 
 
 def time_value(record: Record) -> tuple[float | None, float | None, float | None]:
-    """Time per sample in ms with its 95% interval, which records have for the whole batch."""
+    """Time per sample in ms with its 95% interval; records hold the interval of the whole batch."""
     low, high = record.get("time_ci_low_ms"), record.get("time_ci_high_ms")
     batch = record["batch"]
     return (
@@ -114,12 +119,12 @@ MEMORY = Measure("memory", "Peak memory per sample, above the inputs", memory_va
 
 
 def on_present_devices(records: Records) -> tuple[Records, list[str]]:
-    """The records of the devices that the machine had, and a note on each other device."""
+    """The records of the devices that support any case, and a note on each of the other devices."""
     absent, texts = set(), []
     for device in dict.fromkeys(record.get("device") for record in records):
-        mine = [record for record in records if record.get("device") == device]
-        if all(record.get("failure_kind") == "unsupported" for record in mine):
-            reasons = dict.fromkeys(str(record.get("reason") or "not supported") for record in mine)
+        of_device = [record for record in records if record.get("device") == device]
+        if all(record.get("failure_kind") == "unsupported" for record in of_device):
+            reasons = dict.fromkeys(str(r.get("reason") or "not supported") for r in of_device)
             texts.append(f"Nothing was measured on {device}: {'; '.join(reasons)}.")
             absent.add(device)
     present = records.where(lambda record: record.get("device") not in absent)
@@ -127,22 +132,23 @@ def on_present_devices(records: Records) -> tuple[Records, list[str]]:
 
 
 def split_rows(records: Records) -> list[Row]:
-    """One row for each setting; its title says what sets it apart from the others.
+    """One row for each setting; its title names the axes whose values differ among the rows.
 
-    Records of one row differ in nothing but method and lengths. Of the lengths, those that may
-    follow from the sequence length split only where one sequence length has several values.
+    Records of one row differ only in the method and in axes of kind "length". A length axis other
+    than the sequence length, such as the batch size, usually follows from the sequence length. It
+    splits rows only if one method has several values of it at one sequence length of a setting.
     """
     lengths = [axis.name for axis in records.schema.axes if axis.kind == "length"]
-    settings = [axis.name for axis in records.schema.axes if axis.name not in (CURVES, *lengths)]
-    axes = [axis for axis in FIRST if axis in settings]
-    axes += [axis for axis in settings if axis not in FIRST]
+    settings = [a.name for a in records.schema.axes if a.name not in (CURVE_AXIS, *lengths)]
+    axes = [axis for axis in FIRST_IN_TITLE if axis in settings]
+    axes += [axis for axis in settings if axis not in FIRST_IN_TITLE]
     for axis in lengths:
-        if axis == ALONG:
+        if axis == LENGTH_AXIS:
             continue
         seen: dict[str, object] = {}
         for record in records:
-            place = json.dumps([record.get(a) for a in (CURVES, ALONG, *axes)])
-            if seen.setdefault(place, record.get(axis)) != record.get(axis):
+            case = json.dumps([record.get(a) for a in (CURVE_AXIS, LENGTH_AXIS, *axes)])
+            if seen.setdefault(case, record.get(axis)) != record.get(axis):
                 axes.append(axis)
                 break
     groups: dict[str, list[Record]] = {}
@@ -152,8 +158,8 @@ def split_rows(records: Records) -> list[Row]:
     ordered = sorted(groups.values(), key=lambda group: [_sort_key(group[0], a) for a in axes])
     return [
         Row(
-            " · ".join([_protocol(group[0])] + [_said(group[0], a) for a in varying]),
-            sorted(group, key=lambda r: (r[CURVES], r[ALONG])),
+            " · ".join([_protocol_text(group[0])] + [_setting_text(group[0], a) for a in varying]),
+            sorted(group, key=lambda r: (r[CURVE_AXIS], r[LENGTH_AXIS])),
         )
         for group in ordered
     ]
@@ -172,12 +178,12 @@ def _sort_key(record: Record, axis: str) -> tuple[int, float, str]:
     return 1, 0, json.dumps(value)
 
 
-def _protocol(record: Record) -> str:
+def _protocol_text(record: Record) -> str:
     return PROTOCOLS.get(record["protocol"], record["protocol"].replace("_", " "))
 
 
-def _said(record: Record, axis: str) -> str:
-    """A column's value in the words of a row title."""
+def _setting_text(record: Record, axis: str) -> str:
+    """The value of an axis as a row title says it."""
     value, name = record.get(axis), axis.replace("_", " ")
     if axis == "graph":
         return "in a CUDA graph" if value else "launched"
@@ -195,7 +201,7 @@ def _said(record: Record, axis: str) -> str:
 
 
 def by_method(row: Row) -> dict[str, list[Record]]:
-    """The row's records of each method, shortest length first."""
+    """The row's records of each method, in their order in the row."""
     methods: dict[str, list[Record]] = {}
     for record in row.records:
         methods.setdefault(record["method"], []).append(record)
@@ -203,13 +209,16 @@ def by_method(row: Row) -> dict[str, list[Record]]:
 
 
 def curves(row: Row, measure: Measure) -> list[Curve]:
-    """The curves of a panel; a method without a single value has none."""
+    """The curves of a panel; a method that has no value gets no curve."""
     found = (_curve(method, records, measure.value) for method, records in by_method(row).items())
     return [curve for curve in found if curve]
 
 
 def span(columns: list[list[list[Curve]]]) -> tuple[float, float]:
-    """The shortest and the longest length in any panel of any column, the times first."""
+    """The shortest and the longest length in all panels of all columns.
+
+    Raises RecordsError if the first column, which shows times, has no curve.
+    """
     if not any(columns[0]):
         raise RecordsError("expected at least one measured record with a time, found none")
     every = [curve for column in columns for panel in column for curve in panel]
@@ -218,22 +227,22 @@ def span(columns: list[list[list[Curve]]]) -> tuple[float, float]:
 
 def _curve(method: str, records: list[Record], value: Value) -> Curve | None:
     triples = [value(r) if r["outcome"] == "measured" else (None, None, None) for r in records]
-    # nan interrupts the line at a length that failed.
+    # The nan of a length without a value interrupts the line there.
     n = np.array([r["query_len"] for r in records], dtype=float)
     y, low, high = (np.array([_positive(t[i]) for t in triples]) for i in range(3))
     points = np.flatnonzero(np.isfinite(y))
     if not len(points):
         return None
-    keep = slice(0, points[-1] + 1)
+    shown = slice(0, points[-1] + 1)
     end = None
     stop = _stop(records)
     if stop and stop["query_len"] > n[points[-1]]:
         a, b = points[-2:] if len(points) > 1 else (points[-1], points[-1])
-        # A single point has no slope, so the curve is taken to grow with the length.
+        # A single point has no slope, so the value is assumed to be proportional to the length.
         slope = math.log(y[b] / y[a]) / math.log(n[b] / n[a]) if a != b else 1.0
         at = stop["query_len"]
         end = End(at, y[b] * (at / n[b]) ** slope, END_WORDS[stop["failure_kind"]])
-    return Curve(method, n[keep], y[keep], low[keep], high[keep], end)
+    return Curve(method, n[shown], y[shown], low[shown], high[shown], end)
 
 
 def _positive(value: float | None) -> float:
@@ -241,33 +250,33 @@ def _positive(value: float | None) -> float:
 
 
 def _stop(records: list[Record]) -> Record | None:
-    """The first record beyond the last measured one whose failure ends the curve."""
+    """The first record whose failure ends the curve, after the last measured length."""
     measured = [r["query_len"] for r in records if r["outcome"] == "measured"]
     if not measured:
         return None
-    beyond = (r for r in records if r["query_len"] > max(measured) and not _other(r))
+    beyond = (r for r in records if r["query_len"] > max(measured) and _ends_curve(r))
     return next(beyond, None)
 
 
-def _other(record: Record) -> bool:
-    return record["outcome"] == "measured" or record.get("failure_kind") not in END_WORDS
+def _ends_curve(record: Record) -> bool:
+    return record["outcome"] != "measured" and record.get("failure_kind") in END_WORDS
 
 
 def method_text(method: str) -> str:
-    """A method's name in figures: options in brackets, and rounds of lsh as in lsh-4."""
+    """The name of a method in figures: "lsh:rounds=4,chunk=64" becomes "lsh-4 (chunk=64)"."""
     if method.endswith(EXTERNAL):
         return method_text(method.removesuffix(EXTERNAL)) + EXTERNAL
     name, _, tail = method.partition(":")
     options = [option.partition("=") for option in tail.split(",")]
     if not all(key and value for key, _, value in options):
         return " ".join(method.split())
-    said = []
+    shown = []
     for key, _, value in options:
         if (name, key) == ("lsh", "rounds"):
             name = f"lsh-{value}"
         else:
-            said.append(value if key == "profile" else f"{key}={value}")
-    return f"{name} ({', '.join(said)})" if said else name
+            shown.append(value if key == "profile" else f"{key}={value}")
+    return f"{name} ({', '.join(shown)})" if shown else name
 
 
 def size_text(n: float) -> str:
@@ -284,10 +293,10 @@ def notes(
     length: Length,
     ends: bool = True,
 ) -> list[str]:
-    """A sentence for each row on the records that its panels do not show.
+    """A sentence for each row that lists the records which its panels do not show, with reasons.
 
-    `wanted` returns the measures that should be drawn of a measured record. `ends` says whether
-    the panels have end marks, which explain the records beyond them.
+    `wanted` returns the measures that should be drawn of a measured record. If `ends` is true, the
+    panels have end marks, and the records that these explain are not listed.
     """
     texts = []
     for row in rows:
@@ -317,9 +326,9 @@ def _problems(record: Record, stop: Record | None, measures: Sequence[Measure]) 
             if math.isnan(_positive(value))
         ]
     kind = str(record.get("failure_kind") or record["outcome"])
-    if not _other(record):
-        implied = stop is not None and record["query_len"] >= stop["query_len"]
-        return [] if implied else [END_WORDS[kind]]
+    if _ends_curve(record):
+        has_end_mark = stop is not None and record["query_len"] >= stop["query_len"]
+        return [] if has_end_mark else [END_WORDS[kind]]
     if kind == "unsupported":
         return ["not supported"]
     return [kind.replace("_", " ")]
@@ -330,7 +339,7 @@ def _left_out(method: str, problem: str, lengths: list[int], asked: int, length:
     if len(lengths) == asked:
         return f"{name}: {problem}"
     if len(lengths) > 3:
-        said = f"{size_text(lengths[0])} … {size_text(lengths[-1])}"
+        where = f"{size_text(lengths[0])} … {size_text(lengths[-1])}"
     else:
-        said = ", ".join(size_text(n) for n in lengths)
-    return f"{name} at {length.letter} = {said}: {problem}"
+        where = ", ".join(size_text(n) for n in lengths)
+    return f"{name} at {length.letter} = {where}: {problem}"

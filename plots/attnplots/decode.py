@@ -7,12 +7,12 @@ from attnplots.curves import Length, Measure
 from attnplots.records import Records
 
 POSITION = Length("P", "Position P (tokens before)")
-# One call decodes one token of every sequence in the batch, so time per sample is per token.
+# A call decodes one token of every sequence in the batch, so the time per sample is per token.
 TIME = Measure("time", "Time per token (ms)", curves.time_value)
-# Unlike the size of the state, this includes memory for recomputing or copying in a step.
+# Unlike the size of the state, this includes the memory that a step needs to recompute or copy.
 MEMORY = Measure("memory", "Peak memory: the state and one step", curves.memory_value)
 
 
 def draw(records: Records) -> Figure:
-    """The figure: the scaling figure with the measures of decoding."""
+    """The scaling figure with time per token and the memory of decoding."""
     return scaling.draw(records, TIME, MEMORY, POSITION)

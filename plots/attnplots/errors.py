@@ -1,4 +1,4 @@
-"""Figure of approximations: the error of the output against the time of a call."""
+"""The figure of approximation errors: the error of the output against the time of a call."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from attnplots.records import Record, Records, RecordsError
 from attnplots.sheet import LEFT, RIGHT, SMALL_LINE, WIDTH
 from attnplots.style import Style
 
-# The methods that approximate nothing. They are drawn as lines at their time.
+# Methods that compute exact attention. They have no error and are drawn as lines at their time.
 EXACT = ("softmax", "sdpa")
 LENGTHS = (1024, 4096, 16384)
 ERROR = Measure(
@@ -33,15 +33,15 @@ X_LABEL = 18.0
 FOOT = 10.0
 BETWEEN = 18.0
 NAME_APART = 8.0
-# The part of a time axis that is left free at the right, for the names of the slowest methods.
+# The share of a time axis that stays free at the right for the names of the slowest methods.
 ROOM = 0.15
-# Names may cross the lines of the exact methods. A halo keeps those out of the letters.
+# Names may cross the lines of the exact methods. A white halo keeps their letters readable.
 HALO = withStroke(linewidth=2.5, foreground="white")
 
 
 @dataclass(frozen=True)
 class Mark:
-    """One method at one length; `error` is None for an exact one."""
+    """One method at one length: its time per sample in ms, and its error, None if it is exact."""
 
     method: str
     time: float
@@ -49,7 +49,7 @@ class Mark:
 
 
 def draw(records: Records) -> Figure:
-    """The figure: a row of panels for each setting, a column for each of a few lengths."""
+    """Draws a row of panels for each setting and a column for each of up to three lengths."""
     every = _forward(records)
     rows = data.split_rows(every)
     lengths = _lengths(_timed(every))
@@ -67,7 +67,7 @@ def draw(records: Records) -> Figure:
 
     sheet.small_lines(figure, height - 18, header)
     errors = [mark.error for row in panels for marks in row for mark in marks if mark.error]
-    upward = ticks.around(errors)
+    y_limits = ticks.around(errors)
     top = height - head
     for i, row in enumerate(rows):
         sheet.heading(figure, LEFT, top - 13, row.title)
@@ -77,14 +77,14 @@ def draw(records: Records) -> Figure:
             left = LEFT + k * (wide + BETWEEN)
             frame = Box(left, bottom, left + wide, bottom + PANEL)
             # The panels of a column share the limits, so that settings can be compared by eye.
-            across = _across([mark.time for marks in panels for mark in marks[k]])
+            x_limits = _x_limits([mark.time for marks in panels for mark in marks[k]])
             axes = panel.empty_axes(
                 figure,
                 frame,
-                across,
-                upward,
-                ticks.times(across, between=(3,)),
-                ticks.times(upward),
+                x_limits,
+                y_limits,
+                ticks.times(x_limits, between=(3,)),
+                ticks.times(y_limits),
             )
             axes.tick_params(labelleft=k == 0)
             sheet.subheading(figure, left, frame.y1 + 19, f"N = {data.size_text(n)}")
@@ -97,7 +97,7 @@ def draw(records: Records) -> Figure:
 
 
 def _forward(records: Records) -> Records:
-    """The records of the forward pass, for which the error is; all if that has no time."""
+    """The records of the forward pass, which has the error; all records if it has no time."""
     if not _timed(records):
         raise RecordsError("expected at least one measured record with a time, found none")
     forward = records.where(lambda record: record["protocol"] == "forward")
@@ -109,16 +109,16 @@ def _timed(records: list[Record]) -> list[Record]:
 
 
 def _time(record: Record) -> float | None:
-    return _above_0(data.TIME.value(record)[0])
+    return _positive(data.TIME.value(record)[0])
 
 
-def _above_0(value: float | None) -> float | None:
-    """The value where a logarithmic axis can show it, otherwise None."""
+def _positive(value: float | None) -> float | None:
+    """The value if it is above 0, so that a logarithmic axis can show it, otherwise None."""
     return value if value is not None and value > 0 else None
 
 
 def _lengths(timed: list[Record]) -> list[int]:
-    """Those of LENGTHS that were measured, or else the shortest, middle and longest length."""
+    """The LENGTHS that were measured, or else the shortest, middle and longest measured length."""
     found = sorted({record["query_len"] for record in timed})
     chosen = [n for n in LENGTHS if n in found]
     return chosen or sorted({found[0], found[len(found) // 2], found[-1]})
@@ -127,7 +127,7 @@ def _lengths(timed: list[Record]) -> list[int]:
 def _marks(row: Row, n: int) -> list[Mark]:
     marks = []
     for record in row.records:
-        time, error = _time(record), _above_0(ERROR.value(record)[0])
+        time, error = _time(record), _positive(ERROR.value(record)[0])
         if record["query_len"] != n or record["outcome"] != "measured" or not time:
             continue
         if record["method"] in EXACT:
@@ -137,7 +137,7 @@ def _marks(row: Row, n: int) -> list[Mark]:
     return marks
 
 
-def _across(times: list[float]) -> ticks.Limits:
+def _x_limits(times: list[float]) -> ticks.Limits:
     low, high = ticks.around(times)
     return low, high * (high / low) ** ROOM
 
@@ -145,11 +145,11 @@ def _across(times: list[float]) -> ticks.Limits:
 def _panel(
     figure: Figure, axes: Axes, frame: Box, marks: list[Mark], looks: dict[str, Style]
 ) -> None:
-    """One panel: lines with their names above it, marks with their names beside them."""
+    """Draws lines with their names above the panel, and marks with their names beside them."""
     exact = sorted((mark for mark in marks if not mark.error), key=lambda mark: mark.time)
     _lines(figure, axes, frame, exact, looks)
     lines = [float(axes.transData.transform((mark.time, 1.0))[0]) for mark in exact]
-    # Few points on each line: a name may cross a line if it would otherwise be far away.
+    # Lines have few points, so that a name may cross a line where it would otherwise be far away.
     ink = [np.array([(x, y) for x in lines for y in np.arange(frame.y0, frame.y1, 6.0)])]
     tips: dict[str, tuple[float, float]] = {}
     for mark in marks:
@@ -160,7 +160,7 @@ def _panel(
             tips[mark.method] = float(x), float(y)
     points = np.concatenate([part.reshape(-1, 2) for part in ink])
     taken: list[Box] = []
-    # The slowest methods are placed first, because the free room is beside them.
+    # The slowest methods are placed first, because the free space is beside them.
     for method, tip in sorted(tips.items(), key=lambda item: -item[1][0]):
         form = panel.method_label(figure, method, [], narrow=True)
         panel.name_near(figure, tip, [form], looks[method], points, taken, frame)
@@ -169,8 +169,8 @@ def _panel(
             text.set_path_effects([HALO])
     if not tips:
         middle = (frame.y0 + frame.y1) / 2
-        said = "no approximation measured" if marks else "nothing measured"
-        sheet.centred(figure, frame, middle, said, style.QUIET)
+        reason = "no approximation measured" if marks else "nothing measured"
+        sheet.centred(figure, frame, middle, reason, style.QUIET)
 
 
 def _lines(
@@ -190,26 +190,27 @@ def _lines(
 
 
 def _notes(rows: list[Row], lengths: list[int]) -> list[str]:
-    """Notes on the methods that have no mark, and why."""
+    """Notes that explain the lines and say which methods have no mark, and why."""
     texts = []
-    kept = [Row(row.title, [r for r in row.records if r["query_len"] in lengths]) for row in rows]
-    every = [record for row in kept for record in row.records]
-    lines = dict.fromkeys(r["method"] for r in every if r["method"] in EXACT)
-    if lines:
-        texts.append(f"Lines: the time of what is exact ({', '.join(sorted(lines))}).")
-    silent = _silent(every)
-    if silent:
-        names = ", ".join(data.method_text(method) for method in sorted(silent))
-        texts.append(f"No approximation error recorded, as of what approximates nothing: {names}.")
+    shown = [Row(row.title, [r for r in row.records if r["query_len"] in lengths]) for row in rows]
+    every = [record for row in shown for record in row.records]
+    exact = dict.fromkeys(r["method"] for r in every if r["method"] in EXACT)
+    if exact:
+        texts.append(f"Lines mark the times of exact methods ({', '.join(sorted(exact))}).")
+    without_error = _without_error(every)
+    if without_error:
+        names = ", ".join(data.method_text(method) for method in sorted(without_error))
+        why = "for example because the method approximates no other"
+        texts.append(f"No approximation error was recorded, {why}: {names}.")
 
     def wanted(record: Record) -> list[Measure]:
-        with_error = record["method"] not in silent.union(EXACT)
+        with_error = record["method"] not in without_error.union(EXACT)
         return [data.TIME, ERROR] if with_error else [data.TIME]
 
-    return texts + data.notes(kept, wanted, data.SEQUENCE, ends=False)
+    return texts + data.notes(shown, wanted, data.SEQUENCE, ends=False)
 
 
-def _silent(records: list[Record]) -> set[str]:
+def _without_error(records: list[Record]) -> set[str]:
     """The methods that were measured without an approximation error."""
     measured = [r for r in records if r["outcome"] == "measured" and r["method"] not in EXACT]
     methods = {record["method"] for record in measured}

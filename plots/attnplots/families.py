@@ -1,4 +1,4 @@
-"""Figure of many methods as small multiples: a column for each kind of method."""
+"""The figure of all methods as small multiples: one column of panels for each kind of method."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,13 +13,13 @@ from attnplots.panel import WORDS_LINE
 from attnplots.records import Records
 from attnplots.sheet import LEFT, RIGHT, SMALL_LINE, WIDTH
 
-# The columns and the families of methods in them; other families are in the last column.
+# The titles of the columns and the families of methods in them; the last has all other families.
 KINDS: dict[str, tuple[str, ...]] = {
     "Linear": ("linear", "efficient"),
     "Kernels approximated": ("kernel",),
     "Exact, hashing and others": (),
 }
-# These are drawn in every column for comparison, pale where it is not their own.
+# These methods are drawn in every column for comparison; outside their own column they are pale.
 REFERENCES = ("softmax", "linear")
 MEASURES = (data.TIME, data.MEMORY)
 
@@ -36,7 +36,7 @@ BETWEEN = 14.0
 
 
 def draw(records: Records) -> Figure:
-    """The figure: for each setting a row of times and a row of memory."""
+    """Draws a row of time panels and a row of memory panels for each setting."""
     rows = data.split_rows(records)
     whole = [[data.curves(row, measure) for row in rows] for measure in MEASURES]
     span = data.span(whole)
@@ -60,21 +60,21 @@ def draw(records: Records) -> Figure:
 
     sheet.small_lines(figure, height - 18, header)
     limits = [ticks.limits(column) for column in whole]
-    across = ticks.lengths(span, max_count=4)
+    x_ticks = ticks.lengths(span, max_count=4)
     top = height - head
     for i, row in enumerate(rows):
         sheet.heading(figure, LEFT, top - 13, row.title)
         for kind, left in zip(kinds, lefts, strict=True):
             sheet.subheading(figure, left, top - 33, kind)
         top -= HEADING
-        for k, (measure, marks) in enumerate(zip(MEASURES, panel.MARKS, strict=True)):
+        for k, (measure, find_ticks) in enumerate(zip(MEASURES, panel.TICK_FUNCTIONS, strict=True)):
             sheet.text(figure, LEFT, top - 11, measure.title, style.NAME_SIZE, style.TEXT)
             bottom = top - TITLE - high
-            upward = marks(limits[k]) if any(whole[k]) else ([], [])
+            y_ticks = find_ticks(limits[k]) if any(whole[k]) else ([], [])
             for kind, left in zip(kinds, lefts, strict=True):
                 frame = Box(left, bottom, left + wide, bottom + high)
                 axes = panel.empty_axes(
-                    figure, frame, panel.beyond(span), limits[k], across, upward
+                    figure, frame, panel.length_limits(span), limits[k], x_ticks, y_ticks
                 )
                 axes.tick_params(labelleft=left == LEFT)
                 shown = _shown(whole[k][i], kind)
@@ -100,7 +100,7 @@ def _kind(method: str) -> str:
 
 
 def _shown(curves: Sequence[Curve], kind: str) -> list[Curve]:
-    """The curves of one kind and the references, which have no words on their ends."""
+    """The curves of one kind, and those of REFERENCES without the words on their end marks."""
     own = [curve for curve in curves if _kind(curve.method) == kind]
     others = [c for c in curves if _kind(c.method) != kind and c.method in REFERENCES]
     return own + [replace(c, end=c.end and replace(c.end, words="")) for c in others]
@@ -116,7 +116,7 @@ def _names_width(figure: Figure, whole: list[list[list[Curve]]], kind: str, reac
 def _names_height(
     figure: Figure, column: list[list[Curve]], kinds: Sequence[str], reach: float
 ) -> float:
-    """The height of the tallest pile of names beside a panel; it may stick out a little."""
+    """The height of the tallest pile of names beside a panel, less a line that may stick out."""
     piles = (
         panel.labels_beside(figure, _shown(curves, kind), reach)
         for curves in column

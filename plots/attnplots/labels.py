@@ -1,6 +1,6 @@
 """Places labels so that they overlap neither each other nor the lines.
 
-All lengths are points (1/72 inch) from the figure's lower left corner.
+Coordinates and sizes are in points (1/72 inch); the origin is the figure's lower left corner.
 """
 
 import math
@@ -8,15 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# A label farther than this from what it names is joined to it by a thin line, its leader.
+# A label that is farther than this from its tip, the point it names, gets a leader: a thin line
+# between the two.
 LEADER = 14.0
-# A label that is nearer than this to something else could be read as naming that.
+# A label nearer than this to a point that it does not name could be read as naming that point.
 RIVAL = 12.0
-# `arrange` tries so many places of each label, from so many starts, in so many rounds.
+# How many places `arrange` considers for each label, from how many starts, and in how many rounds.
 PLACES = 300
 STARTS = 30
 ROUNDS = 20
-# The cost of a leader that crosses a label, another leader or what it does not name.
+# The cost of a leader that crosses a label, another leader, or a point that it does not name.
 CROSSED = 80
 
 
@@ -40,22 +41,23 @@ class Box:
         return Box(self.x0 - by, self.y0 - by, self.x1 + by, self.y1 + by)
 
     def nearest(self, x: float, y: float) -> tuple[float, float]:
-        """The place in the box that is nearest to (x, y)."""
+        """The point of the box that is nearest to (x, y)."""
         return min(max(x, self.x0), self.x1), min(max(y, self.y0), self.y1)
 
     def holds(self, points: np.ndarray) -> int:
-        """How many of the points, an array of shape (k, 2), lie inside."""
+        """The number of points inside the box; `points` has shape (k, 2)."""
         x, y = points[:, 0], points[:, 1]
         inside = (x > self.x0) & (x < self.x1) & (y > self.y0) & (y < self.y1)
         return int(inside.sum())
 
 
 def spread(wanted: list[float], heights: list[float], low: float, high: float) -> list[float]:
-    """Centres for a column of labels that do not overlap, as near as possible to the wanted ones.
+    """Centres of labels in a column without overlaps, as near as possible to the wanted centres.
 
-    The labels are given in order from the bottom up, and stay in it. A centre minus the heights
-    of the labels below it must not decrease along the column. So this is a least squares fit
-    that does not decrease (isotonic regression): neighbours that would overlap share their mean.
+    The labels are given from the bottom up, and keep that order. They do not overlap if a centre
+    minus the heights of the labels below it never decreases along the column. The best such centres
+    are an isotonic regression: a least squares fit in which neighbours that would overlap share
+    their mean.
     """
     below = np.cumsum([0.0, *heights])
     shifts = [float(b) + h / 2 for b, h in zip(below, heights, strict=False)]
@@ -80,7 +82,8 @@ def place(
 ) -> tuple[int, Box]:
     """The index of the size that fits best near `tip`, and its box.
 
-    The box avoids `ink` (points on lines) and the `taken` boxes, and stays inside `frame`.
+    The box avoids `ink`, points on the lines of the panel with shape (k, 2), and the `taken` boxes,
+    and stays inside `frame`.
     """
     x, y = tip
     choices: list[tuple[float, int, Box]] = []
@@ -104,7 +107,7 @@ def place(
     for choice in choices:
         cost, _, box = choice
         if cost >= best_cost:
-            break  # A leader only adds to the cost, and the choices are sorted by it.
+            break  # The choices are sorted by cost, to which a leader can only add.
         edge = box.nearest(x, y)
         if math.dist(edge, tip) > LEADER:
             leader = np.linspace(tip, edge, 40)[8:]
@@ -118,7 +121,7 @@ def place(
 def free_place(
     size: tuple[float, float], ink: np.ndarray, taken: list[Box], frame: Box
 ) -> Box | None:
-    """A free box of this size, as near as possible to a corner of the frame.
+    """A box of this size as near as possible to a corner of the frame; None if nothing is free.
 
     The corners are the upper left and the lower right, because curves rise to the upper right.
     """
@@ -147,10 +150,11 @@ class Wish:
 def arrange(
     wishes: list[Wish], ink: np.ndarray, taken: list[Box], frame: Box
 ) -> list[tuple[int, Box]]:
-    """For each wish the index of the size that fits best, and its box; all are placed together.
+    """Places all labels together; returns for each wish the index of the best size, and its box.
 
-    Unlike in `place`, boxes and leaders also avoid leaders. From each of many starts, one label
-    after the other moves to its best place, given the others, until none moves any more.
+    Unlike with `place`, boxes and leaders also avoid other leaders. From each of STARTS random
+    starts, one label after another moves to its best place given the others, until none moves or
+    ROUNDS are over. The start that ends with the lowest total cost counts.
     """
     pools = [_Pool(wish, ink, taken, frame) for wish in wishes]
     pairs = {(i, k): a.against(b) for k, b in enumerate(pools) for i, a in enumerate(pools[:k])}
@@ -177,7 +181,7 @@ def arrange(
 
 
 class _Pool:
-    """The best places for one label, and the cost of each when there is no other label."""
+    """The best places for one label, and the cost of each if there were no other label."""
 
     def __init__(self, wish: Wish, ink: np.ndarray, taken: list[Box], frame: Box) -> None:
         x, y = wish.tip
@@ -193,8 +197,8 @@ class _Pool:
         places = np.array(boxes)
         edges = np.clip(wish.tip, places[:, :2], places[:, 2:])
         away = np.hypot(*(edges - wish.tip).T)
-        led = away > LEADER
-        cost = 12 * np.array(which) + away + 6 * led + 1e6 * (away < 5)
+        has_leader = away > LEADER
+        cost = 12 * np.array(which) + away + 6 * has_leader + 1e6 * (away < 5)
         cost += 12 * _holds(_grown(places, (2, 2)), ink).sum(axis=1)
         area = np.prod(places[:, 2:] - places[:, :2], axis=1)
         cost += 20 * (area - _shared(places, _edges(frame)))
@@ -203,34 +207,34 @@ class _Pool:
         if len(wish.rivals):
             nearest = _distance(places, wish.rivals).min(axis=1)
             cost += 2 * np.maximum(RIVAL - nearest, 0.0)
-            cost += 2 * CROSSED * (~led & (nearest < away + 2))
-        # The best of the many places are enough to choose from.
-        kept = np.argsort(cost, kind="stable")[:PLACES]
-        self.cost, self.led = cost[kept], led[kept]
-        self.boxes, self.which = places[kept], np.array(which)[kept]
-        starts = wish.tip + 5 * (edges - wish.tip)[kept] / np.maximum(away[kept, None], 5)
+            cost += 2 * CROSSED * (~has_leader & (nearest < away + 2))
+        # It is enough to choose from the PLACES cheapest places.
+        best = np.argsort(cost, kind="stable")[:PLACES]
+        self.cost, self.has_leader = cost[best], has_leader[best]
+        self.boxes, self.which = places[best], np.array(which)[best]
+        starts = wish.tip + 5 * (edges - wish.tip)[best] / np.maximum(away[best, None], 5)
         steps = np.linspace(0.0, 1.0, 16)[:, None]
-        self.leaders = starts[:, None] + steps * (edges[kept] - starts)[:, None]
+        self.leaders = starts[:, None] + steps * (edges[best] - starts)[:, None]
         if len(wish.rivals):
             gaps = self.leaders[:, :, None] - wish.rivals
             passed = np.hypot(gaps[..., 0], gaps[..., 1]).min(axis=1) < 5
-            self.cost += CROSSED * self.led * passed.sum(axis=1)
+            self.cost += CROSSED * self.has_leader * passed.sum(axis=1)
 
     def against(self, other: "_Pool") -> np.ndarray:
-        """What places of two labels cost because of each other; a row for each of this one's."""
-        # Two labels side by side would be read as one line.
+        """What a place of this label (row) and one of the other (column) cost each other."""
+        # Labels side by side would be read as one line, so boxes keep a wide gap between them.
         cost = 20 * _shared(_grown(self.boxes, (8, 1))[:, None], other.boxes)
         cost += CROSSED * self._crosses(other) + CROSSED * other._crosses(self).T
         a, b = self.leaders[:, None, 0], self.leaders[:, None, -1]
         c, d = other.leaders[None, :, 0], other.leaders[None, :, -1]
         meet = (_turn(a, b, c) * _turn(a, b, d) < 0) & (_turn(c, d, a) * _turn(c, d, b) < 0)
-        return cost + CROSSED * (meet & self.led[:, None] & other.led)
+        return cost + CROSSED * (meet & self.has_leader[:, None] & other.has_leader)
 
     def _crosses(self, other: "_Pool") -> np.ndarray:
-        """Whether leaders, a row for each, cross the other's boxes."""
+        """Whether leaders of this label (rows) cross boxes of the other (columns)."""
         inside = _holds(_grown(other.boxes, (1.5, 1.5)), self.leaders.reshape(-1, 2))
         crossed = inside.reshape(len(other.boxes), *self.leaders.shape[:2]).any(axis=2)
-        return crossed.T & self.led[:, None]
+        return crossed.T & self.has_leader[:, None]
 
 
 def _edges(box: Box) -> np.ndarray:
@@ -242,26 +246,26 @@ def _grown(boxes: np.ndarray, by: tuple[float, float]) -> np.ndarray:
 
 
 def _shared(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """The areas that boxes, given by their edges, share with others."""
+    """The areas that boxes share with others; the last axis holds left, bottom, right and top."""
     upper = np.minimum(boxes[..., 2:], others[..., 2:])
     lower = np.maximum(boxes[..., :2], others[..., :2])
     return np.prod(np.maximum(upper - lower, 0.0), axis=-1)
 
 
 def _holds(boxes: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Whether each of the boxes, a row for each, contains each of the points."""
+    """Whether boxes (rows) contain points (columns)."""
     x0, y0, x1, y1 = boxes.T[:, :, None]
     x, y = points.T
     return (x > x0) & (x < x1) & (y > y0) & (y < y1)
 
 
 def _distance(boxes: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """The distance of each of the points from each of the boxes, a row for each box."""
+    """The distances of points (columns) from boxes (rows)."""
     low, high = boxes[:, None, :2] - points, points - boxes[:, None, 2:]
     return np.hypot(*np.maximum(np.maximum(low, high), 0.0).transpose(2, 0, 1))
 
 
 def _turn(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """The side of the line from a to b on which the point c is, as a sign."""
+    """A sign that says on which side of the line from a to b the point c is."""
     ab, ac = b - a, c - a
     return np.sign(ab[..., 0] * ac[..., 1] - ab[..., 1] * ac[..., 0])

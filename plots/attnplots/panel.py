@@ -1,4 +1,4 @@
-"""One panel of a figure: its axes, the curves in it, and their names."""
+"""Draws one panel of a figure: its axes, its curves and their names."""
 
 import math
 from collections.abc import Sequence
@@ -22,13 +22,13 @@ NAME_LINE = 12.0
 WORDS_LINE = 10.0
 LONGEST_NAME = 26
 
-# The functions that mark the axes of time and of memory.
-MARKS = (ticks.times, ticks.sizes)
+# The functions that return the ticks of an axis of time and of an axis of memory.
+TICK_FUNCTIONS = (ticks.times, ticks.sizes)
 
 
 @dataclass(frozen=True)
 class Label:
-    """A method's name and, below it, the reason why its curve ends."""
+    """A method's name and, below it, lines of smaller text; `width` is in points."""
 
     name: str
     words: list[str]
@@ -37,19 +37,19 @@ class Label:
 
     @property
     def height(self) -> float:
-        """The height of all its lines."""
+        """The height of all its lines, in points."""
         return NAME_LINE + WORDS_LINE * len(self.words)
 
 
 def curve_label(figure: Figure, curve: Curve, narrow: bool) -> Label:
-    """The label of a curve, with the reason for its end."""
+    """The label of a curve: the name of the method, and the words on its end mark if it has any."""
     return method_label(
         figure, curve.method, [curve.end.words] if curve.end and curve.end.words else [], narrow
     )
 
 
 def method_label(figure: Figure, method: str, words: list[str], narrow: bool) -> Label:
-    """A method's name above some words; a narrow label has a line break before each bracket."""
+    """A label of a method's name above lines of words; `narrow` breaks lines before brackets."""
     name = method_text(method)
     if len(name) > LONGEST_NAME:
         name = name[: LONGEST_NAME - 1] + "…"
@@ -61,33 +61,33 @@ def method_label(figure: Figure, method: str, words: list[str], narrow: bool) ->
 
 
 def labels_beside(figure: Figure, curves: list[Curve], reach: float) -> list[Label]:
-    """The labels of the curves that reach the length `reach`; they go beside the panel."""
+    """The labels that go beside the panel: those of the curves that reach the length `reach`."""
     return [curve_label(figure, curve, narrow=True) for curve in curves if curve.tip[0] >= reach]
 
 
-def beyond(span: Limits) -> Limits:
-    """Limits of an axis of lengths, with room for the marks at either end."""
+def length_limits(span: Limits) -> Limits:
+    """Limits of an axis of lengths, with space for the marks at both ends of the span."""
     return span[0] / 2**0.3, span[1] * 2**0.2
 
 
 def empty_axes(
     figure: Figure,
     frame: Box,
-    across: Limits,
-    upward: Limits,
-    marks_across: Ticks,
-    marks_upward: Ticks,
+    x_limits: Limits,
+    y_limits: Limits,
+    x_ticks: Ticks,
+    y_ticks: Ticks,
 ) -> Axes:
-    """Empty logarithmic axes in a frame."""
+    """Adds empty axes with logarithmic scales to the figure; `frame` is their place in points."""
     high = figure.get_figheight() / POINT
     wide, tall = frame.x1 - frame.x0, frame.y1 - frame.y0
     axes = figure.add_axes((frame.x0 / WIDTH, frame.y0 / high, wide / WIDTH, tall / high))
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
-    axes.set_xlim(*across)
-    axes.set_ylim(*upward)
-    axes.set_xticks(*marks_across)
-    axes.set_yticks(*marks_upward)
+    axes.set_xlim(*x_limits)
+    axes.set_ylim(*y_limits)
+    axes.set_xticks(*x_ticks)
+    axes.set_yticks(*y_ticks)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_locator(NullLocator())
     return axes
@@ -102,7 +102,11 @@ def draw(
     gap: float,
     reach: float,
 ) -> tuple[np.ndarray, list[Box]]:
-    """Draws curves and labels; returns points on the lines and the boxes of labels inside."""
+    """Draws curves and labels. Returns points on the curves, and the boxes of labels in the panel.
+
+    Curves that reach the length `reach` have their names `gap` points beside the panel, the others
+    have them inside it.
+    """
     for curve in panel:
         _curve(axes, curve, looks[curve.method])
     beside = [curve for curve in panel if curve.tip[0] >= reach]
@@ -110,7 +114,7 @@ def draw(
     labels = [curve_label(figure, curve, narrow=True) for curve in beside]
     tips = [axes.transData.transform(curve.tip) for curve in beside]
     longest = max((curve.tip[0] for curve in beside), default=reach)
-    # The name should be level with the tip; the words are below it.
+    # The name should be level with the tip of the curve; the words are below the name.
     hang = [(label.height - NAME_LINE) / 2 for label in labels]
     wanted = [float(tip[1]) - h for tip, h in zip(tips, hang, strict=True)]
     heights = [label.height for label in labels]
@@ -140,7 +144,7 @@ def name_near(
     taken: list[Box],
     frame: Box,
 ) -> None:
-    """Writes the form of a label that fits best near `tip`, and adds its box to `taken`."""
+    """Writes that form of a label which fits best near `tip`, and adds its box to `taken`."""
     which, box = place(tip, [(f.width, f.height) for f in forms], ink, taken, frame)
     taken.append(box)
     name_in(figure, tip, forms[which], look, box)
@@ -154,9 +158,9 @@ def name_in(
     box: Box,
     towards: bool = False,
 ) -> None:
-    """Writes a label into its box, with a leader where the box is away from `tip`.
+    """Writes a label into its box, and draws a leader if the box is far away from `tip`.
 
-    Its lines are aligned at the left, or with `towards` on the side of the tip.
+    The text is aligned to the left; with `towards`, to the side that is nearer the tip.
     """
     x, y = tip
     edge = box.nearest(x, y)
@@ -171,7 +175,7 @@ def name_in(
 def marks(
     axes: Axes, x: ArrayLike, y: ArrayLike, look: Style, z: float, scale: float = 1.0
 ) -> None:
-    """Draws the marks of a method, without lines."""
+    """Draws a method's marks, which no line joins; `z` is their z-order."""
     assert look.marker
     axes.plot(
         x,
@@ -187,7 +191,7 @@ def marks(
 
 
 def _curve(axes: Axes, curve: Curve, look: Style) -> None:
-    # Dashed lines are drawn over solid ones, so that both are seen where two curves coincide.
+    # Dashed lines are drawn over solid ones, so that both are visible where two curves coincide.
     z = 3.0 if look.dash == style.SOLID else 3.2
     axes.plot(
         curve.n, curve.y, color=look.colour, linestyle=look.dash, linewidth=look.width, zorder=z
@@ -230,10 +234,10 @@ def _ink(axes: Axes, curve: Curve) -> np.ndarray:
 def write(
     figure: Figure, label: Label, x: float, top: float, look: Style, right: bool = False
 ) -> None:
-    """Writes a label with its upper left corner, or upper right one, at a place."""
+    """Writes a label whose upper left corner, or with `right` upper right one, is at (x, top)."""
     more = {"gid": "label", "ha": "right" if right else "left"}
     name = {"weight": label.weight, **more}
-    sheet.text(figure, x, top - 9.3, label.name, style.NAME_SIZE, look.ink, **name)
+    sheet.text(figure, x, top - 9.3, label.name, style.NAME_SIZE, look.text_colour, **name)
     for k, line in enumerate(label.words):
         y = top - NAME_LINE - WORDS_LINE * k - 7.5
         sheet.text(figure, x, y, line, style.SMALL_SIZE, style.QUIET, **more)
@@ -241,7 +245,7 @@ def write(
 
 def leader(figure: Figure, start: Sequence[float], stop: Sequence[float], look: Style) -> None:
     """Draws a thin line between a label and what it names."""
-    sheet.line(figure, start, stop, look.ink, linewidth=0.6, alpha=0.7)
+    sheet.line(figure, start, stop, look.text_colour, linewidth=0.6, alpha=0.7)
 
 
 def guides(
@@ -253,7 +257,7 @@ def guides(
     span: Limits,
     length: Length,
 ) -> None:
-    """Draws short lines of slope 1 and 2 in a free place near a corner, if there is one."""
+    """Draws short lines that show linear and quadratic growth, if a place near a corner is free."""
     low = axes.get_ylim()[0]
     here, there = axes.transData.transform([(span[0], low), (2 * span[0], 2 * low)])
     octave = there - here

@@ -1,4 +1,4 @@
-"""Reads `records.jsonl`, which has one JSON object on each line; the last one of a case counts."""
+"""Reads `records.jsonl`, one JSON object on each line. The last record of a case counts."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -12,17 +12,17 @@ Record = dict[str, Any]
 
 FILE_NAME = "records.jsonl"
 
-# This follows the name of every method whose records were imported instead of measured.
+# Follows a method's name in records that were imported instead of measured.
 EXTERNAL = " (external)"
 
 OUTCOMES = ("measured", "skipped", "failed")
-# Columns that every record has.
+# Columns that every record must have: not empty texts, and positive integers.
 TEXTS = ("method", "protocol")
 COUNTS = ("batch", "query_len")
 
 
 class Records(list[Record]):
-    """Records together with the schema whose axes tell their cases apart."""
+    """Records and their schema; records whose axes have equal values belong to the same case."""
 
     def __init__(self, records: Iterable[Record], schema: Schema) -> None:
         super().__init__(records)
@@ -34,13 +34,16 @@ class Records(list[Record]):
 
 
 def load(folder: Path) -> Records:
-    """The records of `folder`, one for each case, in the order in which the cases first appear."""
+    """The records of `folder`, one for each case, in the order in which the cases first appear.
+
+    Raises RecordsError, which names the file and the line, if a record cannot be used.
+    """
     path = folder / FILE_NAME
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         problem = error.strerror or type(error).__name__
-        raise RecordsError(f"{path}: {problem}; expected a file with one JSON object a line")
+        raise RecordsError(f"{path}: {problem}; expected a file with one JSON object on each line")
     schema = schemas.load(folder)
     tail = lines.pop()
     cases: dict[str, Record] = {}
@@ -49,7 +52,7 @@ def load(folder: Path) -> Records:
             record = json.loads(line.decode(), parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
             if number > len(lines):
-                break  # A killed sweep leaves a torn last line, whose case was not recorded.
+                break  # A killed sweep can leave an incomplete last line, which is no record.
             raise RecordsError(f"{path}:{number}: expected a JSON object: {error}")
         if isinstance(record, dict):
             record = _with_current_names(record, schema)
@@ -68,18 +71,21 @@ def load(folder: Path) -> Records:
 
 
 def _with_current_names(record: Record, schema: Schema) -> Record:
-    """The record with the current names of columns that were renamed."""
+    """The record with its columns under their current names.
+
+    Diagnostics that had columns of their own move into the column `diagnostics`.
+    """
     current: Record = {}
-    lifted: dict[str, Any] = {}
+    diagnostics: dict[str, Any] = {}
     for name, value in record.items():
         name = schema.former_names.get(name, name)
         diagnostic = name.removeprefix("diagnostics.")
         if diagnostic == name:
             current[name] = value
         elif value is not None:
-            lifted[diagnostic] = value
-    if lifted:
-        current["diagnostics"] = lifted | (current.get("diagnostics") or {})
+            diagnostics[diagnostic] = value
+    if diagnostics:
+        current["diagnostics"] = diagnostics | (current.get("diagnostics") or {})
     return current
 
 
@@ -105,19 +111,19 @@ def _problem(record: object, schema: Schema) -> str | None:
         if value is None:
             continue
         if name not in schema.types:
-            # It might be an axis, without which two cases would be taken for one.
-            return f"found a column `{name}`, which {schema.path} does not have"
+            # An unknown column might be an axis, and ignoring an axis would merge different cases.
+            return f"unknown column `{name}`; expected one of the columns in {schema.path}"
         expected = schema.types[name]
-        if not expected.holds(value):
-            return f"expected {expected.said} or null in `{name}`, found {short(value)}"
+        if not expected.accepts(value):
+            return f"expected {expected.name} or null in `{name}`, found {short(value)}"
     return None
 
 
 def short(value: object) -> str:
-    """A value as an error message shows it."""
+    """A value as JSON for an error message, cut to 40 characters."""
     text = json.dumps(value)
     return text if len(text) <= 40 else text[:39] + "…"
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON; a number that is not finite is written as null")
+    raise ValueError(f"{name} is not JSON; expected null for a number that is not finite")

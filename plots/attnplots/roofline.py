@@ -1,4 +1,4 @@
-"""The roofline figure: the rate of each method under the ceilings of the machine."""
+"""The roofline figure: the rates of methods compared with the ceilings of the machine."""
 
 import math
 from dataclasses import dataclass, replace
@@ -20,12 +20,12 @@ from attnplots.sheet import LEFT, POINT, RIGHT, SMALL_LINE, WIDTH
 from attnplots.style import Style
 from attnplots.ticks import Limits
 
-# The implementations that are kernels of the project begin so; the others are for comparison.
+# The names of the project's own kernels begin with this; other implementations are baselines.
 OWN = "kernel/"
-# The order of panels: by dtype, causal ones first; the passes of a setting are side by side.
+# Panels are ordered by dtype; within one, causal comes first and passes are side by side.
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 COLUMNS = 2
-INTENSITY = "Arithmetic intensity (operations a byte of least traffic)"
+INTENSITY = "Arithmetic intensity (operations per byte of minimum traffic)"
 
 TOP = 50.0
 TITLE = 14.0
@@ -40,20 +40,21 @@ WIDE = (WIDTH - LEFT - RIGHT - BETWEEN * (COLUMNS - 1)) / COLUMNS
 
 # The sizes of the marks of the shortest and the longest length, relative to other figures.
 SCALES = (0.7, 1.3)
-# Marks are moved sideways, by up to STEPS steps of STEP points, so that none hides another.
+# Marks are moved sideways by up to STEPS steps of STEP points, so that none hides another.
 STEP = 2.0
 STEPS = 14
-# The ridge is at least this factor to the right of the left edge, so that the slope is seen.
+# The intensity at which the roof becomes flat is at least this factor above the left limit, so that
+# the slope is visible.
 SLOPE = 8.0
 ROOF = "#3c3c3c"
 BEYOND = "#f4f4f4"
-# Names may cross trails. A halo keeps the lines out of the letters.
+# Names may cross trails. A white halo keeps their letters readable.
 HALO = withStroke(linewidth=2.0, foreground="white")
 
 
 @dataclass(frozen=True)
 class Point:
-    """A method at one length: operations per byte, and GFLOP/s."""
+    """A method at length `n`: `intensity` in operations per byte, `rate` in GFLOP/s."""
 
     n: int
     intensity: float
@@ -62,7 +63,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Trail:
-    """The points of one method in one panel, by ascending length."""
+    """The points of one method in one panel, by length; `own` is true for the project's kernels."""
 
     method: str
     own: bool
@@ -71,16 +72,16 @@ class Trail:
 
 @dataclass(frozen=True)
 class Plan:
-    """What all panels share."""
+    """What all panels share; `scales` has the size of the marks of each length."""
 
     ceilings: Ceilings
-    across: Limits
-    upward: Limits
+    x_limits: Limits
+    y_limits: Limits
     looks: dict[str, Style]
     scales: dict[int, float]
 
     def look(self, trail: Trail) -> Style:
-        """The style of a method: kernels of the project have full marks, others open ones."""
+        """The style of a method; the project's kernels have full marks, baselines hollow ones."""
         return replace(self.looks[trail.method], hollow=not trail.own)
 
     def radius(self, trail: Trail, point: Point) -> float:
@@ -91,13 +92,13 @@ class Plan:
 
     def place(self, point: Point) -> tuple[float, float]:
         """The place of a point in a panel, in points from the lower left corner."""
-        (left, right), (low, high) = self.across, self.upward
+        (left, right), (low, high) = self.x_limits, self.y_limits
         x = math.log(point.intensity / left) / math.log(right / left) * WIDE
         return x, math.log(point.rate / low) / math.log(high / low) * PANEL
 
 
 def _attained(record: Record) -> float | None:
-    """GFLOP/s, 0 where a logarithmic axis cannot show it, None where a value is missing."""
+    """The rate in GFLOP/s; 0 if a value is not above 0, None if a value is missing."""
     values = [record.get(name) for name in ("flops", "min_bytes", "time_median_ms")]
     if any(value is None for value in values):
         return None
@@ -109,7 +110,7 @@ RATE = Measure("rate", "Attained GFLOP/s", lambda record: (_attained(record), No
 
 
 def draw(records: Records, ceilings: Ceilings) -> Figure:
-    """The figure: a panel for each setting, all under the roof of the same machine."""
+    """Draws a panel for each setting; all of them have the roof of the same machine."""
     on_cpu = records.where(lambda r: str(r.get("device") or "cpu").startswith("cpu"))
     rows = sorted(data.split_rows(on_cpu), key=_order)
     panels = [_trails(row) for row in rows]
@@ -123,10 +124,10 @@ def draw(records: Records, ceilings: Ceilings) -> Figure:
 
     figure = sheet.figure()
     header = sheet.wrapped(figure, sheet.setting(on_cpu))
-    aside = max(abs(shift) for shifts in moved for shift in shifts.values())
-    notes = _notes(plan, rows, aside)
+    max_shift = max(abs(shift) for shifts in moved for shift in shifts.values())
+    notes = _notes(plan, rows, max_shift)
     if len(on_cpu) < len(records):
-        notes.append("Not drawn: what ran on other devices, which have roofs of their own.")
+        notes.append("Not drawn: cases on other devices, which have roofs of their own.")
     footer = sheet.wrapped_all(figure, notes)
     head = TOP + SMALL_LINE * (len(header) - 1)
     lines = -(-len(rows) // COLUMNS)
@@ -137,14 +138,14 @@ def draw(records: Records, ceilings: Ceilings) -> Figure:
     sheet.small_lines(figure, height - 18, header)
     _key(figure, height - 22 - SMALL_LINE * len(header), plan)
     sheet.text(figure, LEFT, height - head - 9, RATE.title, style.NAME_SIZE, style.TEXT)
-    marks = ticks.times(plan.across), ticks.times(plan.upward)
+    x_ticks, y_ticks = ticks.times(plan.x_limits), ticks.times(plan.y_limits)
     letters = _letters(len(rows))
     for k, (row, trails) in enumerate(zip(rows, panels, strict=True)):
         line, column = divmod(k, COLUMNS)
         left = LEFT + column * (WIDE + BETWEEN)
         top = height - head - TITLE - HEADING - line * (HEADING + PANEL + TICKS + APART)
         frame = Box(left, top - PANEL, left + WIDE, top)
-        axes = panel.empty_axes(figure, frame, plan.across, plan.upward, *marks)
+        axes = panel.empty_axes(figure, frame, plan.x_limits, plan.y_limits, x_ticks, y_ticks)
         axes.tick_params(labelleft=column == 0)
         title = f"{letters[k]}   {row.title}" if len(rows) > 1 else row.title
         sheet.heading(figure, left, top + 7, title)
@@ -156,61 +157,61 @@ def draw(records: Records, ceilings: Ceilings) -> Figure:
 
 
 def _order(row: Row) -> tuple[int, bool, str]:
-    """The sort key of a panel; panels of the same key stay in the order of their passes."""
+    """The sort key of a panel; sorting is stable, so panels of equal keys stay ordered by pass."""
     dtype, causal = row.records[0].get("dtype"), row.records[0].get("causal")
     place = DTYPES.index(dtype) if dtype in DTYPES else len(DTYPES)
     return place, not causal, row.title.partition(" · ")[2]
 
 
 def _trails(row: Row) -> list[Trail]:
-    """The trails of a panel, those of the project's kernels first."""
+    """The trails of a panel; those of the project's kernels come first."""
     trails = []
     for method, records in data.by_method(row).items():
-        kept = [r for r in records if r["outcome"] == "measured" and _attained(r)]
+        shown = [r for r in records if r["outcome"] == "measured" and _attained(r)]
         points = [
-            Point(r["query_len"], r["flops"] / r["min_bytes"], _attained(r) or 0.0) for r in kept
+            Point(r["query_len"], r["flops"] / r["min_bytes"], _attained(r) or 0.0) for r in shown
         ]
-        own = any((r.get("implementation") or "").startswith(OWN) for r in kept)
+        own = any((r.get("implementation") or "").startswith(OWN) for r in shown)
         if points:
             trails.append(Trail(method, own, points))
     return sorted(trails, key=lambda trail: not trail.own)
 
 
 def _scales(lengths: set[int]) -> dict[int, float]:
-    """The size of the marks of each length."""
+    """The size of the marks of each length, relative to their size in other figures."""
     sizes = np.linspace(*SCALES, len(lengths)) if len(lengths) > 1 else [1.0]
     return {n: float(size) for n, size in zip(sorted(lengths), sizes, strict=True)}
 
 
 def _limits(points: list[Point], ceilings: Ceilings) -> tuple[Limits, Limits]:
-    """Limits that contain every point, a part of the slope and a part of the flat top."""
+    """Limits of x and y that contain all points, a part of the slope and a part of the flat top."""
     rate = ceilings.fma_float32_gflop_s
     ridge = rate / ceilings.copy_gb_s
     intensities, rates = [p.intensity for p in points], [p.rate for p in points]
-    across = min(ridge / SLOPE, *intensities), max(4 * ridge, *intensities)
-    upward = min(rates), max(rate, *rates)
-    return (across[0] / 1.02, across[1] * 1.8), (upward[0] / 1.8, upward[1] * 1.7)
+    x_range = min(ridge / SLOPE, *intensities), max(4 * ridge, *intensities)
+    y_range = min(rates), max(rate, *rates)
+    return (x_range[0] / 1.02, x_range[1] * 1.8), (y_range[0] / 1.8, y_range[1] * 1.7)
 
 
 def _moved(plan: Plan, trails: list[Trail]) -> dict[str, float]:
-    """By how many points the marks of each method are moved sideways so that they are seen.
+    """By how many points the marks of each method are moved sideways, so that none is hidden.
 
-    Methods of one family have about the same intensity at every length.
+    Marks would hide each other because methods of one family have nearly equal intensities.
     """
     placed = np.empty((0, 3))
-    moved: dict[str, float] = {}
+    shifts: dict[str, float] = {}
     choices = [0.0] + [sign * k * STEP for k in range(1, STEPS + 1) for sign in (1, -1)]
     for trail in trails:
         here = np.array([(*plan.place(p), plan.radius(trail, p)) for p in trail.points])
         hidden = [_hidden(here + (shift, 0, 0), placed) for shift in choices]
         allowed = min(hidden) + 0.01
-        moved[trail.method] = next(s for s, h in zip(choices, hidden, strict=True) if h <= allowed)
-        placed = np.concatenate([placed, here + (moved[trail.method], 0, 0)])
-    return moved
+        shifts[trail.method] = next(s for s, h in zip(choices, hidden, strict=True) if h <= allowed)
+        placed = np.concatenate([placed, here + (shifts[trail.method], 0, 0)])
+    return shifts
 
 
 def _hidden(here: np.ndarray, placed: np.ndarray) -> float:
-    """By how much marks, given by centre and radius, overlap others, in total."""
+    """The total overlap of marks with others, in points; a row of each array is x, y and radius."""
     gaps = here[:, None] - placed
     reach = here[:, None, 2] + placed[:, 2] + 1.0
     return float(np.maximum(reach - np.hypot(gaps[..., 0], gaps[..., 1]), 0.0).sum())
@@ -225,7 +226,7 @@ def _panel(
     trails: list[Trail],
     moved: dict[str, float],
 ) -> None:
-    """Draws one panel: the roof, the trails under it, and their names."""
+    """Draws one panel: the roof, the trails and their names."""
     dtype = str(row.records[0].get("dtype"))
     ink = [_slopes(figure, axes, frame, plan.ceilings, dtype)]
     places: dict[str, np.ndarray] = {}
@@ -256,7 +257,7 @@ def _panel(
 
 
 def _trail(axes: Axes, plan: Plan, trail: Trail, places: np.ndarray) -> np.ndarray:
-    """Draws a method's marks, joined in the order of lengths; returns points on them."""
+    """Draws a method's marks and the lines between neighbouring lengths; returns points on both."""
     look = plan.look(trail)
     x = axes.transData.inverted().transform(places)[:, 0]
     y = [point.rate for point in trail.points]
@@ -273,11 +274,12 @@ def _trail(axes: Axes, plan: Plan, trail: Trail, places: np.ndarray) -> np.ndarr
 
 
 def _between(start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    """Points on the line from `start` to `stop`, about 3 points (1/72 inch) apart."""
     return np.linspace(start, stop, max(2, int(math.dist(start, stop) / 3)))
 
 
 def _forms(figure: Figure, plan: Plan, trail: Trail, dtype: str, longest: int) -> list[Label]:
-    """The labels that a method may have; a kernel's has the share of the roof it attains."""
+    """The labels that a method may have; the project's kernels show their share of the roof."""
     words = []
     if trail.own:
         point = trail.points[-1]
@@ -290,7 +292,7 @@ def _forms(figure: Figure, plan: Plan, trail: Trail, dtype: str, longest: int) -
 
 
 def _slopes(figure: Figure, axes: Axes, frame: Box, ceilings: Ceilings, dtype: str) -> np.ndarray:
-    """Draws the roof, what is beyond it and the names of its slopes; returns points on them."""
+    """Draws the roof, the area beyond it and the names of its slopes; returns points on them."""
     (left, right), top = axes.get_xlim(), axes.get_ylim()[1]
     rate = ceilings.rate(dtype)
     slopes = {"copy": ceilings.copy_gb_s, "read": ceilings.read_gb_s}
@@ -312,11 +314,11 @@ def _slopes(figure: Figure, axes: Axes, frame: Box, ceilings: Ceilings, dtype: s
         # The name of the upper slope is above it, the name of the lower one below it.
         side = 1 if bandwidth == max(slopes.values()) else -1
         middle = (start + ridge) / 2 + side * 6.5 * out
-        said = f"{name} {bandwidth:.3g} GB/s"
+        title = f"{name} {bandwidth:.3g} GB/s"
         angle = math.degrees(math.atan2(along[1], along[0]))
         more = {"ha": "center", "va": "center", "rotation": angle, "rotation_mode": "anchor"}
-        sheet.text(figure, *middle, said, style.SMALL_SIZE, ROOF, gid="roof", **more)
-        half = sheet.text_width(figure, said, style.SMALL_SIZE) / 2 * along
+        sheet.text(figure, *middle, title, style.SMALL_SIZE, ROOF, gid="roof", **more)
+        half = sheet.text_width(figure, title, style.SMALL_SIZE) / 2 * along
         ink += [_between(middle + up * out - half, middle + up * out + half) for up in (-4, 0, 4)]
     return np.concatenate(ink)
 
@@ -324,21 +326,21 @@ def _slopes(figure: Figure, axes: Axes, frame: Box, ceilings: Ceilings, dtype: s
 def _top(
     figure: Figure, axes: Axes, frame: Box, ceilings: Ceilings, dtype: str, ink: np.ndarray
 ) -> Box:
-    """Writes what the flat top is where it hides the fewest points; returns the text's box."""
+    """Writes the name of the flat top where it hides the fewest points; returns the text's box."""
     rate = ceilings.rate(dtype)
     kind = "float64" if dtype == "float64" else "float32"
-    said = f"{rate:.3g} GFLOP/s · {kind} multiply-add"
-    wide = sheet.text_width(figure, said, style.SMALL_SIZE)
+    title = f"{rate:.3g} GFLOP/s · {kind} multiply-add"
+    wide = sheet.text_width(figure, title, style.SMALL_SIZE)
     ridge, y = (float(v) for v in axes.transData.transform((rate / ceilings.copy_gb_s, rate)))
     lefts = (frame.x1 - 2 - wide, min(ridge + 2, frame.x1 - 2 - wide))
     boxes = [Box(x, y + up, x + wide, y + up + 12) for up in (1, -13) for x in lefts]
     box = min(boxes, key=lambda box: box.grown(1).holds(ink))
-    sheet.text(figure, box.x0, box.y0 + 3, said, style.SMALL_SIZE, ROOF, gid="roof")
+    sheet.text(figure, box.x0, box.y0 + 3, title, style.SMALL_SIZE, ROOF, gid="roof")
     return box
 
 
 def _beyond(axes: Axes, frame: Box, ceilings: Ceilings, dtype: str) -> np.ndarray:
-    """Points all over the area beyond the roof, where no name should be."""
+    """A grid of points in the area beyond the roof, which names should avoid."""
     x, y = np.arange(frame.x0, frame.x1, 6.0), np.arange(frame.y0, frame.y1, 6.0)
     every = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     values = axes.transData.inverted().transform(every)
@@ -346,14 +348,14 @@ def _beyond(axes: Axes, frame: Box, ceilings: Ceilings, dtype: str) -> np.ndarra
 
 
 def _key(figure: Figure, y: float, plan: Plan) -> None:
-    """Draws the key: what full and open marks are, and their size at each length."""
+    """Draws the key: the meaning of full and hollow marks, and their size at each length."""
     x = LEFT
-    kinds = (("CPU kernels of this project", True), ("baselines: PyTorch's operators", False))
-    for said, own in kinds:
+    kinds = (("CPU kernels of this project", True), ("baselines of PyTorch operators", False))
+    for kind, own in kinds:
         weight = "bold" if own else "normal"
         _dot(figure, x + 4, y + 3, 1.2, hollow=not own)
-        sheet.text(figure, x + 11, y, said, style.SMALL_SIZE, style.TEXT, weight=weight)
-        x += 11 + sheet.text_width(figure, said, style.SMALL_SIZE, weight) + 22
+        sheet.text(figure, x + 11, y, kind, style.SMALL_SIZE, style.TEXT, weight=weight)
+        x += 11 + sheet.text_width(figure, kind, style.SMALL_SIZE, weight) + 22
     sheet.text(figure, x, y, "N =", style.SMALL_SIZE, style.TEXT)
     x += sheet.text_width(figure, "N =", style.SMALL_SIZE) + 6
     for n, scale in plan.scales.items():
@@ -371,32 +373,35 @@ def _dot(figure: Figure, x: float, y: float, scale: float, hollow: bool = False)
     figure.add_artist(dot)
 
 
-def _notes(plan: Plan, rows: list[Row], aside: float) -> list[str]:
-    """Notes on how to read the roof and the marks, and on the methods that are missing."""
+def _notes(plan: Plan, rows: list[Row], max_shift: float) -> list[str]:
+    """Notes on how to read the roof and the marks, and on the methods that are not drawn."""
     count = plan.ceilings.threads
     texts = [
-        f"The roof is measured, on {count} thread{'' if count == 1 else 's'}: multiply-adds, and "
-        "copying (thin: reading) far more than the caches hold, in which short lengths may stay. "
-        "Percentages are of the thick line, at the longest length.",
-        "Operations are by each method's own formula, bytes are inputs read and results written "
-        "once: rates say how busy the machine is, not which method is the fastest.",
+        f"The roof was measured on {count} thread{'' if count == 1 else 's'}: the flat top is the "
+        "rate of multiply-adds, the slope the bandwidth of copying (thin line: of reading) data "
+        "much larger than the caches. Short lengths may fit into the caches. Percentages are "
+        "shares of the thick line at the longest length.",
+        "Operations are counted by each method's own formula; bytes are those of reading every "
+        "input and writing every result once. A rate says how busy the machine is, not which "
+        "method is the fastest.",
     ]
     half = {str(row.records[0].get("dtype")) for row in rows} & {"bfloat16", "float16"}
     if half:
-        texts.append(f"The roof of {' and '.join(sorted(half))} is float32's.")
-    if aside:
-        factor = (plan.across[1] / plan.across[0]) ** (aside / WIDE)
-        said = f"by a factor of {factor:.2g} at most"
-        texts.append(f"Marks that would hide each other are set apart sideways, {said}.")
+        verb = "is" if len(half) == 1 else "are"
+        texts.append(f"{' and '.join(sorted(half))} {verb} drawn under the roof of float32.")
+    if max_shift:
+        factor = (plan.x_limits[1] / plan.x_limits[0]) ** (max_shift / WIDE)
+        by = f"by a factor of {factor:.2g} at most"
+        texts.append(f"Marks that would hide each other are set apart sideways, {by}.")
     return texts + _missing(rows)
 
 
 def _missing(rows: list[Row]) -> list[str]:
-    """A note on the methods that are not drawn, why, and in which panels."""
+    """A note on the methods that are not drawn, with reasons and the letters of the panels."""
     where: dict[str, list[str]] = {}
     for letter, row in zip(_letters(len(rows)), rows, strict=True):
-        for said in data.notes([row], lambda _: [RATE], data.SEQUENCE, ends=False):
-            for part in said.removeprefix("Not drawn: ").removesuffix(".").split("; "):
+        for note in data.notes([row], lambda _: [RATE], data.SEQUENCE, ends=False):
+            for part in note.removeprefix("Not drawn: ").removesuffix(".").split("; "):
                 where.setdefault(part, []).append(letter)
     several = len(rows) > 1
     parts = [f"{part} ({', '.join(at)})" if several else part for part, at in where.items()]
@@ -404,5 +409,5 @@ def _missing(rows: list[Row]) -> list[str]:
 
 
 def _letters(count: int) -> list[str]:
-    """The letters that notes call the panels by: a to z, then a1 and so on."""
+    """The names of the panels in notes: a to z, then a1 to z1 and so on."""
     return [chr(ord("a") + k % 26) + (str(k // 26) if k >= 26 else "") for k in range(count)]

@@ -20,8 +20,8 @@ TICKS = 24.0
 X_LABEL = 18.0
 FOOT = 10.0
 
-# The gap between a panel and the names beside it; from CROWD names on, their leaders need the
-# wide one.
+# The gap between a panel and the names beside it. If a panel has CROWD names or more, the leaders
+# of the names need the wide gap.
 GAP = 12.0
 WIDE_GAP = 28.0
 CROWD = 7
@@ -33,7 +33,7 @@ def draw(
     memory: Measure = data.MEMORY,
     length: Length = data.SEQUENCE,
 ) -> Figure:
-    """The figure: a row of panels for each setting, time at the left, memory at the right."""
+    """Draws a row of panels for each setting, with time on the left and memory on the right."""
     records, absent = data.on_present_devices(records)
     rows = data.split_rows(records)
     measures = (time, memory)
@@ -68,12 +68,12 @@ def draw(
     for i, row in enumerate(rows):
         sheet.heading(figure, LEFT, top - 13, row.title)
         bottom = top - HEADING - highs[i]
-        for k, (measure, marks) in enumerate(zip(measures, panel.MARKS, strict=True)):
+        for k, (measure, find_ticks) in enumerate(zip(measures, panel.TICK_FUNCTIONS, strict=True)):
             left = LEFT + k * (wide + margins[0] + MIDDLE)
             frame = Box(left, bottom, left + wide, bottom + highs[i])
-            places = marks(limits[k]) if any(columns[k]) else ([], [])
+            y_ticks = find_ticks(limits[k]) if any(columns[k]) else ([], [])
             axes = panel.empty_axes(
-                figure, frame, panel.beyond(span), limits[k], ticks.lengths(span), places
+                figure, frame, panel.length_limits(span), limits[k], ticks.lengths(span), y_ticks
             )
             sheet.text(figure, left, frame.y1 + 7, measure.title, style.NAME_SIZE, style.TEXT)
             if i == len(rows) - 1:
@@ -92,7 +92,7 @@ def draw(
 def notes(
     rows: list[Row], measures: Sequence[Measure], length: Length, times: list[list[Curve]]
 ) -> list[str]:
-    """What a reader should know about the figure that its panels do not show."""
+    """The notes below the figure; `times` are the curves of the time panels, one list for each."""
     texts = data.notes(rows, lambda _: measures, length)
     if any(np.isfinite(curve.low + curve.high).any() for curves in times for curve in curves):
         texts.insert(0, "Bands: 95% intervals of the time, often narrower than the marks.")

@@ -1,6 +1,6 @@
-"""The schema of records: their axes and columns, from the `schema.json` beside them.
+"""Reads the schema of records, their axes and columns, from the `schema.json` beside them.
 
-Folders that were recorded before there was such a file are read with the copy in this package.
+Result folders from before that file existed are read with the copy in this package.
 """
 
 import json
@@ -14,15 +14,15 @@ COPY = Path(__file__).with_name(FILE_NAME)
 
 
 class RecordsError(ValueError):
-    """Records that cannot be used; the message is one line for the reader."""
+    """Records or other input files that cannot be used; the message is one line for the user."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One of the columns that together say which case a record is about.
+    """One of the columns that together identify the case of a record.
 
-    Records of one curve differ only in axes of kind "length". `before` is the value in records
-    from before the axis existed, None where every record has the axis.
+    Records of one curve differ only in axes of kind "length". `before` is the value that the axis
+    has in records from before it existed, or None if all records have the axis.
     """
 
     name: str
@@ -32,17 +32,17 @@ class Axis:
 
 @dataclass(frozen=True)
 class ColumnType:
-    """The type of a column: its name in messages, and whether it holds for a value."""
+    """The type of a column: its name in messages, and a function that says if a value has it."""
 
-    said: str
-    holds: Callable[[Any], bool]
+    name: str
+    accepts: Callable[[Any], bool]
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The axes in their order, the type of every column, and what renamed columns are called now.
+    """The axes in their order, the types of columns by name, and current names by former names.
 
-    The current name of a diagnostic that had a column of its own is "diagnostics.NAME".
+    A diagnostic that formerly had a column of its own has the current name "diagnostics.NAME".
     """
 
     path: Path
@@ -72,13 +72,13 @@ TYPES = {
 
 
 def load(folder: Path) -> Schema:
-    """The schema of the records in `folder`."""
+    """The schema in `folder`, or the copy in this package if the folder has none."""
     path = folder / FILE_NAME
     return read(path if path.exists() else COPY)
 
 
 def read(path: Path) -> Schema:
-    """The schema in a file."""
+    """The schema in a file; raises RecordsError if the file cannot be read or is no schema."""
     try:
         data = json.loads(path.read_bytes().decode())
         axes = tuple(Axis(a["name"], a["kind"], a["before"]) for a in data["axes"])
@@ -91,5 +91,5 @@ def read(path: Path) -> Schema:
         raise RecordsError(f"{path}: {expected}: {type(error).__name__}: {error}")
     missing = {"method", "query_len"} - {axis.name for axis in axes}
     if missing:
-        raise RecordsError(f"{path}: expected an axis `{min(missing)}`")
+        raise RecordsError(f"{path}: expected an axis `{min(missing)}`, found none")
     return Schema(path, axes, types, former_names)

@@ -1,6 +1,6 @@
-"""The sheet that figures are laid out on: its size, text and lines on it, and its head.
+"""The sheet of a figure: its size, the text and lines on it, and the line that names the setting.
 
-Layout is done in points (1/72 inch), so that labels sit alike in every output.
+All positions are in points (1/72 inch), so that labels have the same places in every output format.
 """
 
 import re
@@ -25,21 +25,21 @@ SMALL_LINE = 11.5
 
 
 def figure() -> Figure:
-    """An empty sheet, on which text can be measured before the height is known."""
+    """An empty sheet. Text can be measured on it before its height is known."""
     empty = Figure(dpi=72)
     FigureCanvasAgg(empty)
     return empty
 
 
 def size(figure: Figure, height: float) -> None:
-    """Gives the sheet its height; the width is the same for all sheets."""
+    """Sets the height of the sheet, in points; all sheets have the width WIDTH."""
     figure.set_size_inches(WIDTH * POINT, height * POINT)
 
 
 def text(
     figure: Figure, x: float, y: float, text: str, size: float, colour: str, **more: Any
 ) -> None:
-    """Writes text with its baseline at a place given in points."""
+    """Writes text whose baseline begins at (x, y), in points."""
     where = (x * POINT, y * POINT)
     inches = figure.dpi_scale_trans
     figure.text(*where, text, fontsize=size, color=colour, transform=inches, **more)
@@ -48,7 +48,7 @@ def text(
 def line(
     figure: Figure, start: Sequence[float], stop: Sequence[float], colour: str, **more: Any
 ) -> None:
-    """Draws a straight line between two places given in points."""
+    """Draws a straight line between two places, in points."""
     x, y = ([start[i] * POINT, stop[i] * POINT] for i in (0, 1))
     inches = figure.dpi_scale_trans
     figure.add_artist(Line2D(x, y, transform=inches, color=colour, **more))
@@ -62,34 +62,34 @@ def text_width(figure: Figure, text: str, size: float, weight: str = "normal") -
     return canvas.get_renderer().get_text_width_height_descent(text, font, False)[0]
 
 
-def heading(figure: Figure, x: float, y: float, said: str) -> None:
+def heading(figure: Figure, x: float, y: float, title: str) -> None:
     """Writes the title of a row of panels."""
-    text(figure, x, y, said, style.HEAD_SIZE, style.TEXT, weight="bold")
+    text(figure, x, y, title, style.HEAD_SIZE, style.TEXT, weight="bold")
 
 
-def subheading(figure: Figure, x: float, y: float, said: str) -> None:
+def subheading(figure: Figure, x: float, y: float, title: str) -> None:
     """Writes the title of a panel among several in a row."""
-    text(figure, x, y, said, style.NAME_SIZE, style.TEXT, weight="bold")
+    text(figure, x, y, title, style.NAME_SIZE, style.TEXT, weight="bold")
 
 
-def centred(figure: Figure, frame: Box, y: float, said: str, colour: str) -> None:
+def centred(figure: Figure, frame: Box, y: float, words: str, colour: str) -> None:
     """Writes text in the middle of a frame's width."""
-    text(figure, (frame.x0 + frame.x1) / 2, y, said, style.NAME_SIZE, colour, ha="center")
+    text(figure, (frame.x0 + frame.x1) / 2, y, words, style.NAME_SIZE, colour, ha="center")
 
 
 def small_lines(figure: Figure, top: float, lines: list[str]) -> None:
-    """Writes the lines of the head or foot; `top` is the baseline of the first."""
-    for k, said in enumerate(lines):
-        text(figure, LEFT, top - SMALL_LINE * k, said, style.SMALL_SIZE, style.QUIET)
+    """Writes lines of small text; `top` is the baseline of the first line."""
+    for k, words in enumerate(lines):
+        text(figure, LEFT, top - SMALL_LINE * k, words, style.SMALL_SIZE, style.QUIET)
 
 
 def wrapped_all(figure: Figure, texts: list[str]) -> list[str]:
-    """The texts in lines that fit the sheet; each text starts on a new line."""
-    return [line for said in texts for line in wrapped(figure, said)]
+    """Breaks texts into lines that fit the sheet; each text starts on a new line."""
+    return [line for paragraph in texts for line in wrapped(figure, paragraph)]
 
 
 def wrapped(figure: Figure, text: str) -> list[str]:
-    """The text in lines that fit the sheet."""
+    """Breaks a text into lines that fit the sheet."""
     lines = [""]
     for word in text.split(" "):
         longer = f"{lines[-1]} {word}" if lines[-1] else word
@@ -101,7 +101,7 @@ def wrapped(figure: Figure, text: str) -> list[str]:
 
 
 def setting(records: list[Record]) -> str:
-    """The machine and the sizes that the records have in common, on one line."""
+    """The machines, and the sizes that all records have in common, as one line."""
     on_cpu = {str(r.get("device") or "cpu").startswith("cpu") for r in records}
     parts = []
     if True in on_cpu:
@@ -123,7 +123,7 @@ def setting(records: list[Record]) -> str:
 
 
 def _shared(records: list[Record], column: str) -> Any:
-    """The value of a column if all records have the same, otherwise None."""
+    """The value of a column if it is the same in all records, otherwise None."""
     values = [record.get(column) for record in records]
     return values[0] if all(value == values[0] for value in values) else None
 

@@ -1,4 +1,4 @@
-"""Colours, markers and fonts: a method looks the same in every figure."""
+"""Colours, markers and fonts, which give a method the same look in every figure."""
 
 import re
 import zlib
@@ -19,8 +19,8 @@ HEAD_SIZE = 10.5
 NAME_SIZE = 9.0
 SMALL_SIZE = 8.0
 
-# The hue shows the family of a method, the tone its variant. Tones within a family and the
-# first tones of families differ in lightness, so that they can be told apart in grey.
+# The hue shows the family of a method, the tone the method within it. The tones of a family, and
+# the first tones of all families, differ in lightness, so that they can be told apart in grey.
 FAMILIES = {
     "softmax": ("#141414", "#5f5f5f", "#989898"),
     "sdpa": ("#dd6418", "#9a3a00", "#f2a268"),
@@ -30,7 +30,7 @@ FAMILIES = {
     "efficient": ("#0f8f98", "#57bcc4", "#07484e"),
     "linformer": ("#a87b00", "#d3ad33", "#6b4e00"),
 }
-# The families of methods that are not named after their family.
+# The families of methods whose names do not begin with the name of their family.
 MEMBERS = {
     "favor": "kernel", "rff": "kernel", "polynomial": "kernel", "taylor": "kernel",
     "stateful": "softmax",
@@ -48,7 +48,7 @@ DOTTED = (0, (1.2, 1.4))
 DASH_DOT = (0, (6, 1.5, 1.2, 1.5))
 DASHES = (SOLID, DASHED, DASH_DOT, DOTTED)
 
-# Each marker, and the size at which it looks as large as the others.
+# The markers, each with the size in points at which it looks as large as the others.
 MARKERS = {
     "o": 5.2, "s": 4.8, "^": 5.8, "D": 4.6, "v": 5.8, "P": 6.2, "<": 5.8, ">": 5.8,
     "h": 5.8, "p": 5.8, "d": 6.2, "*": 8.0, "8": 5.4,
@@ -57,7 +57,7 @@ MARKERS = {
 T = TypeVar("T")
 Dash = tuple[int, tuple[float, ...]]
 
-# The tone, the marker, whether that is hollow, and the dash of methods known by name.
+# For methods known by name: index of the tone in the family, marker, whether it is hollow, dash.
 KNOWN: dict[str, tuple[int, str, bool, Dash]] = {
     "softmax": (0, "o", False, SOLID),
     "stateful-softmax": (1, "o", True, DASHED),
@@ -86,10 +86,10 @@ KNOWN: dict[str, tuple[int, str, bool, Dash]] = {
 
 @dataclass(frozen=True)
 class Style:
-    """The look of one method; `ink` is its colour made dark enough for small text."""
+    """The look of one method; `text_colour` is `colour` made dark enough for small text."""
 
     colour: str
-    ink: str
+    text_colour: str
     marker: str | None
     hollow: bool
     dash: Dash
@@ -97,7 +97,7 @@ class Style:
 
 
 def styles(methods: Iterable[str]) -> dict[str, Style]:
-    """A style for each method: fixed by its name, and changed only where two would look alike."""
+    """A style for each method: its name determines it, unless two methods would look alike."""
     names = sorted(set(methods))
     chosen: dict[str, Style] = {}
     for name in [n for n in names if n in KNOWN]:
@@ -115,14 +115,14 @@ def styles(methods: Iterable[str]) -> dict[str, Style]:
 
 
 def faint(look: Style) -> Style:
-    """The style of a curve that is there only for comparison: pale, thin and without marks."""
+    """The style of a curve that is shown only for comparison: pale, thin and without marks."""
     red, green, blue = (1 - 0.5 * (1 - c) for c in to_rgb(look.colour))
     colour = to_hex((red, green, blue))
-    return Style(colour, _ink(colour), None, False, look.dash, width=1.1)
+    return Style(colour, _text_colour(colour), None, False, look.dash, width=1.1)
 
 
 def _style(colour: str, marker: str, hollow: bool, dash: Dash) -> Style:
-    return Style(colour, _ink(colour), marker, hollow, dash)
+    return Style(colour, _text_colour(colour), marker, hollow, dash)
 
 
 def family(name: str) -> str:
@@ -132,12 +132,12 @@ def family(name: str) -> str:
 
 
 def _tones(name: str) -> list[str]:
-    """The colours that a method may have, those of its own family first."""
+    """The colours that a method may have, in the order in which they are tried."""
     if family(name) in FAMILIES:
         tones = FAMILIES[family(name)]
         return _rotated(tones, zlib.crc32(name.encode()))
     families = _rotated(OTHER_FAMILIES, zlib.crc32(family(name).encode()))
-    # First tones come before second ones, so that families differ in hue as long as possible.
+    # The first tones of all families come before the second ones, so that hues are reused late.
     return [tones[k] for k in range(3) for tones in families]
 
 
@@ -156,7 +156,7 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def _ink(colour: str) -> str:
+def _text_colour(colour: str) -> str:
     """The colour, darkened until its contrast with white is at least 4.5 to 1."""
     while 1.05 / (luminance(colour) + 0.05) < 4.5:
         red, green, blue = to_rgb(colour)
@@ -166,7 +166,7 @@ def _ink(colour: str) -> str:
 
 @contextmanager
 def context() -> Iterator[None]:
-    """The settings that a figure is drawn and saved with, instead of the user's own."""
+    """Draws and saves figures with these settings of Matplotlib instead of the user's own."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(
@@ -174,7 +174,7 @@ def context() -> Iterator[None]:
                 "font.family": "DejaVu Sans",
                 "font.size": NAME_SIZE,
                 "text.color": TEXT,
-                # Names come from files, where a `$` is a dollar sign and begins no formula.
+                # A `$` in a name from a file is a dollar sign and does not begin a formula.
                 "text.parse_math": False,
                 "text.hinting": "none",
                 "axes.edgecolor": GUIDE,

@@ -1,4 +1,4 @@
-"""The places and texts of the marks on axes."""
+"""The limits of axes, and the places and texts of their ticks."""
 
 import math
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ def lengths(span: Limits, max_count: int = 11) -> Ticks:
 
 
 def times(limits: Limits, between: tuple[int, ...] = (2, 5)) -> Ticks:
-    """Powers of ten, with some multiples between them where there are few."""
+    """Powers of ten; if the limits are less than a factor of 1000 apart, also multiples of them."""
     first, last = math.floor(math.log10(limits[0])), math.ceil(math.log10(limits[1]))
     factors = (1, *between) if math.log10(limits[1] / limits[0]) < 3 else (1,)
     step = 1 + (last - first) // 9
@@ -33,7 +33,7 @@ def times(limits: Limits, between: tuple[int, ...] = (2, 5)) -> Ticks:
 
 
 def sizes(limits: Limits) -> Ticks:
-    """Powers of two in binary units."""
+    """Powers of two, with their texts in binary units such as MiB."""
     low, high = math.log2(limits[0]), math.log2(limits[1])
     step = next((s for s in (1, 2, 4, 5, 10) if (high - low) / s <= 7), 20)
     powers = [p for p in range(math.ceil(low), math.floor(high) + 1) if p % step == 0]
@@ -43,14 +43,14 @@ def sizes(limits: Limits) -> Ticks:
 
 
 def limits(panels: list[list[Curve]]) -> Limits:
-    """Limits that fit every panel of a column, so that its rows can be compared by eye."""
+    """Limits that fit all panels of a column, so that its rows can be compared by eye."""
     return around(v for panel in panels for c in panel for v in (*c.y, *c.low, *c.high, c.tip[1]))
 
 
 def around(values: Iterable[float]) -> Limits:
-    """Limits with some room around the values that are finite."""
+    """Limits with some space around the finite values."""
     logs = np.log2([value for value in values if np.isfinite(value)] or [1.0])
     low, high = float(logs.min()), float(logs.max())
-    # Flat curves look flat only where the axis spans some octaves.
+    # A flat curve looks flat only if the axis spans at least three octaves.
     slack = max(0.07 * (high - low), (3.0 - (high - low)) / 2, 0.5)
     return 2.0 ** (low - slack), 2.0 ** (high + 1.4 * slack)

@@ -470,7 +470,7 @@ def test_styles_are_fixed_by_name_and_differ():
     assert everything == style.styles(reversed(MANY))
     assert style.styles(["linear"])["linear"] == everything["linear"]
     for look in everything.values():
-        assert 1.05 / (style.luminance(look.ink) + 0.05) >= 4.5
+        assert 1.05 / (style.luminance(look.text_colour) + 0.05) >= 4.5
 
 
 def test_main_methods_differ_in_grey():

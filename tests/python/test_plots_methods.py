@@ -226,7 +226,7 @@ def test_errors_name_everything_that_is_not_a_mark():
     for name, error in (("rank", 0.0), ("odd", -0.5)):
         rows.append(measured(name, 1024, approximation_error=error, inputs="normal"))
     figure = drawn(rows, errors.draw)
-    silent = footer(figure, "approximates nothing:")
+    silent = footer(figure, "approximates no other:")
     for method, record in METHODS.items():
         exact = method in errors.EXACT
         named = f"{method}," in silent or f"{method}." in silent
@@ -236,7 +236,7 @@ def test_errors_name_everything_that_is_not_a_mark():
         "rank: approximation error is not above 0",
         "odd: approximation error is not above 0",
         "linformer: not supported",
-        "exact (sdpa, softmax)",
+        "exact methods (sdpa, softmax)",
     ):
         assert said in silent or said in " ".join(texts(figure)), said
     assert "error not recorded" not in silent
