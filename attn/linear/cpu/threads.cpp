@@ -66,7 +66,7 @@ void LinearThreads::run(const Splits& splits, const Tensor& states, const Work& 
     const auto head = task / splits.count, split = task % splits.count;
     auto* state = static_cast<char*>(states.data_ptr()) +
                   number_bytes_ * (head * states.stride(0) + (states.size(1) > 1 ? split * states.stride(1) : 0));
-    work(heads_.head(head), splits.begin(split), splits.end(split), state, vector_of(state), scratch_.of_this_thread());
+    work(heads_.head(head), splits.begin(split), splits.end(split), state, vector_of(state), scratch_.for_this_thread());
   });
 }
 
@@ -91,7 +91,7 @@ Tensor LinearThreads::initial_states(const Splits& splits, const Work& add, bool
     auto* state = static_cast<char*>(parts.data_ptr()) + number_bytes_ * (head * parts.stride(0) + part * parts.stride(1));
     const auto begin = splits.begin(split), end = splits.end(split);
     add(heads_.head(head), std::min(end, begin + pieces.begin(piece)), std::min(end, begin + pieces.end(piece)), state,
-        vector_of(state), scratch_.of_this_thread());
+        vector_of(state), scratch_.for_this_thread());
   });
   const auto sums =
       total(parts.view({heads_.count() * summed, pieces.count, state_size_})).view({heads_.count(), summed, state_size_});
