@@ -77,7 +77,7 @@ class CudaLinear final : public LinearImplementation {
   }
 
   std::tuple<Tensor, Tensor> forward(const LinearArguments& a, double epsilon) const override {
-    const OnGpuOf gpu(a.q);
+    const GpuGuard guard(a.q);
     LinearTensors tensors(a, epsilon);
     const auto output = at::empty({a.q.size(0), a.q.size(1), a.q.size(2), a.v.size(3)}, a.q.options());
     const auto normalizer = at::empty({a.q.size(0), a.q.size(1), a.q.size(2), 1}, tensors.accumulator());
@@ -88,7 +88,7 @@ class CudaLinear final : public LinearImplementation {
 
   std::tuple<Tensor, Tensor, Tensor> backward(const LinearArguments& a, const Tensor& grad_output,
                                               const Tensor& normalizer) const override {
-    const OnGpuOf gpu(a.q);
+    const GpuGuard guard(a.q);
     LinearTensors tensors(a);
     const auto like = [](const Tensor& x) { return at::empty(x.sizes(), x.options()); };
     const auto grad_q = like(a.q), grad_k = like(a.k), grad_v = like(a.v);
@@ -118,7 +118,7 @@ class CudaLinear final : public LinearImplementation {
 
   Tensor step(const Tensor& q, const Tensor& k, const Tensor& v, const LinearDecodingState& state, const FeatureMapSpec& map,
               double epsilon) const override {
-    const OnGpuOf gpu(q);
+    const GpuGuard guard(q);
     LinearTensors tensors(q, k, v, /*causal=*/true, {}, map.kind, epsilon);
     auto output = at::empty({q.size(0), q.size(1), 1, v.size(3)}, q.options());
     tensors.params.output = strided(output);

@@ -12,7 +12,7 @@ int threads_for(int dim) { return dim <= 32 ? 32 : dim <= 64 ? 64 : dim <= 128 ?
 
 void run_linear_plain(const LinearParams& params, ElementType element, Pass pass, void* states, void* more_states,
                       cudaStream_t stream) {
-  const OnStream launch(stream);
+  const StreamLauncher launch(stream);
   const int threads = threads_for(params.head_dim > params.value_dim ? params.head_dim : params.value_dim);
   with_types(element, [&](auto e, auto t) {
     using E = decltype(e);
