@@ -1,5 +1,5 @@
-// The PyTorch operators of linear attention: schemas, checks of arguments, autograd and shapes. Which implementation computes is
-// decided in `forward`, `backward` and `step`.
+// The PyTorch operators of linear attention: schemas, checks of arguments, autograd and shapes. `forward`, `backward` and `step`
+// choose the implementation.
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
@@ -20,7 +20,7 @@ using at::Tensor;
 
 // ---------------------------------------------------------------- arguments
 
-// Throws c10::ValueError for arguments that a caller from Python may get wrong. The harness checks its inputs before.
+// Throws c10::ValueError for wrong arguments. The harness has checked its inputs before, but callers from Python have not.
 void check_arguments(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, const std::optional<Tensor>& key_lengths,
                      int64_t chunk) {
   const auto shape_of = [](const char* name, const Tensor& x) {
@@ -73,7 +73,8 @@ void check_step_arguments(const Tensor& q, const Tensor& k, const Tensor& v, con
   expect("normalizers", normalizers, {batch, heads, features}, state_dtype);
   TORCH_CHECK_VALUE(sums.is_contiguous() && normalizers.is_contiguous(),
                     "linear_attention_step: sums and normalizers must be contiguous, as they change in place");
-  TORCH_CHECK_VALUE(!map->scales(), "linear_attention_step: feature map '", feature_map, "' has scales, which sums do not hold");
+  TORCH_CHECK_VALUE(!map->scales(), "linear_attention_step: feature map '", feature_map,
+                    "' has scales, which the tensor sums does not hold");
 }
 
 // ---------------------------------------------------------------- computation
@@ -87,7 +88,7 @@ LinearArguments arguments_of(const Tensor& q, const Tensor& k, const Tensor& v, 
   return arguments;
 }
 
-// Null where the operator is composed.
+// Null if the computation is composed of ATen operations.
 const LinearImplementation* find_implementation(const Tensor& q, const Tensor& v, FeatureMapKind map, const std::string& wanted) {
   return linear_implementations().find({{wanted, q.scalar_type(), q.device().type(), q.size(3), v.size(3)}, map});
 }
@@ -241,7 +242,7 @@ TORCH_LIBRARY_IMPL(attn, Meta, library) {
 }
 TORCH_LIBRARY_IMPL(attn, Autograd, library) {
   library.impl("_linear_attention", forward_autograd);
-  // Decoding records no gradients, and there are no gradients of gradients.
+  // linear_attention_step records no gradients, and linear attention is differentiable only once.
   library.impl("linear_attention_step", torch::autograd::autogradNotImplementedFallback());
   library.impl("_linear_attention_backward", torch::autograd::autogradNotImplementedFallback());
 }
