@@ -11,12 +11,12 @@ namespace {
 
 using at::Tensor;
 
-constexpr int64_t kMinSplit = 256;  // a shorter split costs more to start than it saves
+constexpr int64_t kMinSplit = 256;  // positions; starting a shorter split takes longer than it saves
 
-// The cost of summing up the state of a split, as a share of the cost of a pass over its positions.
+// The time to compute the state of a split, as a fraction of the time of a causal pass over its positions.
 constexpr double kSumOverScan = 0.42;
 
-// How many splits of a sequence make a scanned pass over all heads shortest.
+// The number of splits of a sequence that minimises the predicted time of a causal pass over all heads.
 int64_t scanned_count(int64_t heads, int64_t positions, int64_t threads) {
   int64_t best = 1;
   double best_cost = 0;
@@ -29,7 +29,7 @@ int64_t scanned_count(int64_t heads, int64_t positions, int64_t threads) {
   return best;
 }
 
-// The fewest splits that keep all threads equally busy, as far as splits are long enough.
+// The smallest number of splits that keeps all threads equally busy, limited so that splits are not shorter than kMinSplit.
 int64_t independent_count(int64_t heads, int64_t positions, int64_t threads) {
   const auto max_count = std::max<int64_t>(1, positions / kMinSplit);
   return std::min(max_count, threads / std::gcd(std::max<int64_t>(1, heads), threads));
@@ -80,8 +80,8 @@ Tensor LinearThreads::sum(int64_t positions, const Work& add) const {
 Tensor LinearThreads::initial_states(const Splits& splits, const Work& add, bool backwards) const {
   const auto states = zeros(splits.count);
   if (splits.count == 1) return states;
-  // Sums up every split but the outermost one, whose state no other begins with. Each is cut again, into as many pieces as keep
-  // the threads equally busy.
+  // Computes the state of every split but the last one (the first one if backwards), because no other split begins with that.
+  // Each split is cut again, into as many pieces as keep the threads equally busy.
   const auto summed = splits.count - 1, offset = int64_t{backwards};
   const Splits pieces(splits.size, threads_ / std::gcd(heads_.count() * summed, threads_));
   const auto parts = zeros(summed * pieces.count);
