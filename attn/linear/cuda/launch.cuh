@@ -1,4 +1,4 @@
-// Which kernels of linear attention run for one pass, and in what order.
+// LinearLaunch: which kernels of linear attention run for a pass, and in what order.
 #pragma once
 
 #include "attn/cuda/launch.cuh"

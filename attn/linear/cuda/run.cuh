@@ -1,4 +1,4 @@
-// Runs a pass with the kernels that are compiled for a tile dimension. Each element type is compiled by a .cu file of its own.
+// Runs a pass with the kernels for a tile dimension. Each element type is compiled by a .cu file of its own.
 #pragma once
 
 #include "attn/linear/cuda/launch.cuh"
