@@ -23,10 +23,10 @@ Tensor merge_heads(const Tensor& x) { return x.flatten(0, 1); }
 
 Tensor with_ones(const Tensor& v) { return at::cat({v, at::ones({v.size(0), v.size(1), 1}, v.options())}, 2); }
 
-// x · exp(exponent); x itself where the exponent is undefined.
+// x · exp(exponent), or x itself if the exponent is undefined.
 Tensor scaled(const Tensor& x, const Tensor& exponent) { return exponent.defined() ? x * exponent.exp() : x; }
 
-// a − b; undefined if `a` is, which scales are for maps without scales.
+// a − b, or an undefined tensor if `a` is undefined, as scales are for maps without scales.
 Tensor difference(const Tensor& a, const Tensor& b) { return a.defined() ? a - b : Tensor(); }
 
 // φ(k) of keys [R,T,D]; the features of hidden keys are zero.
@@ -88,7 +88,7 @@ void for_each_chunk_backwards(int64_t length, int64_t size, const std::function<
 // One chunk of C positions of the causal form. Its scores are φ(q_i)·φ(k_j), j ≤ i, relative to the scale of the state after
 // position i.
 struct Chunk {
-  Tensor q, k, v;  // [R,C,D], [R,C,D], [R,C,M+1]
+  Tensor q, k, v;  // [R,C,D], [R,C,D], [R,C,M+1]; the last column of v is ones
   Features features_q, features_k;
   // For maps with scales:
   Tensor state_scale;  // [R,C,1]: the scale of the state after each position

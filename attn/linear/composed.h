@@ -2,9 +2,10 @@
 //
 // The causal form processes the positions in chunks. S and Z of the keys before a chunk are carried from chunk to chunk; the
 // lower triangle of φ(q)φ(k)ᵀ adds the keys of the chunk itself. The backward pass recomputes S and Z going forward over the
-// positions for the gradient of q, and accumulates R_i = Σ_{j≥i} φ(q_j) g_jᵀ going back over them for the gradients of k and v
-// ("Transformers are RNNs", 2006.16236, Algorithm 1). Without the causal mask all keys are added to one S and Z. For maps with
-// scales S and Z are stored relative to the largest scale so far, which changes no result.
+// positions for the gradient of q. Going back over them, it accumulates R_i = Σ_{j≥i} φ(q_j) g′_jᵀ, g′ = grad_output /
+// normalizer, for the gradients of k and v ("Transformers are RNNs", 2006.16236, Algorithm 1). Without the causal mask all keys
+// are added to one S and Z. For maps with scales S and Z are stored relative to the largest scale so far, which changes no
+// result.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -20,8 +20,8 @@ enum class FeatureMapKind {
 // logarithm is called the scale of the row. States of such a map are relative to the largest scale of their keys.
 constexpr bool has_scales(FeatureMapKind map) { return map == FeatureMapKind::favor || map == FeatureMapKind::rff; }
 
-// The scale of an empty state and of a hidden key. It is finite, so that differences of scales are finite, and e^(kNoScale −
-// scale) is 0 for every other scale. Relative to an empty state ε is infinite, which makes the output 0, as it must be.
+// The scale of an empty state and of a hidden key. It is finite, so that differences of scales are finite. exp(kNoScale − s) is 0
+// for every other scale s. Relative to an empty state ε is infinite, which makes the output 0, as it must be.
 constexpr double kNoScale = -1e30;
 
 // Whether the map projects onto random directions.

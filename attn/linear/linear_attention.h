@@ -35,7 +35,7 @@ struct LinearAttentionOptions {
 // Differentiable once in q, k and v. The output of a query that sees no key is zero. A NaN affects exactly the rows that see its
 // position, except with the implementations "cuda" and "cuda-tf32". Allocates the output, one or two numbers per row, and
 // O(chunk·(chunk + F + M)) numbers per head; the backward pass also allocates the three gradients. Throws c10::ValueError for
-// wrong shapes, dtypes, devices and names; the message names the argument, its value and what was expected.
+// wrong shapes, dtypes, devices and options; the message names the argument, its value and what was expected.
 at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const LinearAttentionOptions& options);
 
 }  // namespace attn

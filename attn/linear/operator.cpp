@@ -30,16 +30,16 @@ void check_arguments(const Tensor& q, const Tensor& k, const Tensor& v, bool cau
   shape_of("q", q), shape_of("k", k), shape_of("v", v);
   for (const auto& [name, x] : {std::pair{"k", &k}, std::pair{"v", &v}}) {
     TORCH_CHECK_VALUE(x->scalar_type() == q.scalar_type() && x->device() == q.device(), "linear_attention: ", name, " is ",
-                      x->scalar_type(), " on ", x->device(), ", expected ", q.scalar_type(), " on ", q.device(), " as q");
+                      x->scalar_type(), " on ", x->device(), ", expected ", q.scalar_type(), " on ", q.device(), " as in q");
     TORCH_CHECK_VALUE(x->sym_size(0) == q.sym_size(0) && x->sym_size(1) == q.sym_size(1), "linear_attention: ", name,
                       " has shape ", x->sym_sizes(), ", expected batch and heads of q, whose shape is ", q.sym_sizes());
   }
   TORCH_CHECK_VALUE(at::isFloatingType(q.scalar_type()), "linear_attention: q is ", q.scalar_type(),
                     ", expected a floating type");
   TORCH_CHECK_VALUE(k.sym_size(3) == q.sym_size(3), "linear_attention: k has dim ", k.sym_size(3), ", expected ", q.sym_size(3),
-                    " as q");
+                    " as in q");
   TORCH_CHECK_VALUE(v.sym_size(2) == k.sym_size(2), "linear_attention: v has length ", v.sym_size(2), ", expected ",
-                    k.sym_size(2), " as k");
+                    k.sym_size(2), " as in k");
   TORCH_CHECK_VALUE(!causal || k.sym_size(2) == q.sym_size(2),
                     "linear_attention: causal needs as many keys as queries, but k has length ", k.sym_size(2),
                     " and q has length ", q.sym_size(2));
