@@ -1,4 +1,4 @@
-// A method's decoding state: what it keeps between one token and the next of the sequences that it decodes.
+// DecodingState: what a method stores about the tokens of a batch of sequences so far, in order to decode the next ones.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,11 +17,11 @@ class DecodingState {
   DecodingState(const DecodingState&) = delete;
   DecodingState& operator=(const DecodingState&) = delete;
 
-  // The problem that decoding was begun with; its key_len is the number of tokens that fit.
+  // The problem that was passed to AttentionMethod::begin_decoding(); its key_len is the maximum number of tokens.
   const Problem& problem() const { return problem_; }
-  // Tokens taken in so far.
+  // The number of tokens of each sequence that the state holds.
   int64_t position() const { return position_; }
-  // Bytes of tensors().
+  // The memory of tensors(), in bytes.
   int64_t bytes() const;
 
  protected:
@@ -31,7 +31,7 @@ class DecodingState {
 
  private:
   friend class AttentionMethod;
-  const AttentionMethod* owner_ = nullptr;
+  const AttentionMethod* owner_ = nullptr;  // the method that made the state
   Problem problem_;
   int64_t position_ = 0;
 };

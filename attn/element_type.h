@@ -1,4 +1,5 @@
-// The types of tensor elements that kernels compute with. Free of LibTorch, so that the kernels of the CPU and of CUDA share it.
+// The types of tensor elements that kernels support. This header does not include LibTorch, so that CPU kernels and CUDA kernels
+// can share it.
 #pragma once
 
 namespace attn {

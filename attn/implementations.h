@@ -1,5 +1,5 @@
-// Which implementation computes a problem of an operator: kernels for the CPU, kernels for a GPU, or none. An operator without an
-// implementation for a problem is composed of ATen operations.
+// Chooses the implementation that computes a problem of an operator: kernels for the CPU, kernels for a GPU, or none. Where there
+// is none, the operator composes the computation of ATen operations.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -16,15 +16,16 @@
 
 namespace attn {
 
-// Nothing for types that no kernel computes with.
+// The element type of tensors of this dtype; nothing for a dtype that no kernel supports.
 std::optional<ElementType> element_type_of(at::ScalarType dtype);
 
-// The dtype of sums over tensors of this dtype: float32, or float64 for float64.
+// The accumulator dtype for tensors of this dtype: float64 for float64, float32 for every other dtype.
 inline at::ScalarType accumulator_dtype(at::ScalarType dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
 
-// Everything that decides which implementation computes a problem. Operators for which more decides derive their own request.
+// Everything that the choice of an implementation depends on. Where the choice of an operator depends on more, the operator
+// derives its own request from this one.
 struct ImplementationRequest {
-  std::string wanted;  // "auto": the best there is; "composed": none; otherwise the name of an implementation
+  std::string wanted;  // "auto" (the best available implementation), "composed" (none), or the name of an implementation
   at::ScalarType dtype;
   c10::DeviceType device;
   int64_t head_dim, value_dim;
@@ -32,25 +33,27 @@ struct ImplementationRequest {
   bool operator==(const ImplementationRequest&) const = default;
 };
 
-// Whether kernels for GPUs run on this type of device: on CUDA, and on any other type that a library has registered them for.
+// Whether GPU kernels run on this type of device: true for CUDA, and for any other type that a library has registered them for.
+// The emulation of CUDA in the tests registers them for the CPU.
 bool runs_gpu_kernels(c10::DeviceType device);
 
 namespace detail {
 void set_runs_gpu_kernels(c10::DeviceType device);
 }
 
-// The implementations of one operator. Those for the CPU are known from the beginning; a library of GPU kernels, such as
+// The implementations of one operator. Those for the CPU are passed to the constructor. A library of GPU kernels, such as
 // libattn-cuda.so, registers its own when it is loaded, so that programs for the CPU need not load CUDA.
 template <class Implementation_, class Request_>
 class ImplementationRegistry {
  public:
   using Implementation = Implementation_;
   using Request = Request_;
-  // Returns null for "auto" where there is no implementation. Throws c10::ValueError when the named implementation is unknown or
-  // cannot compute the request.
+  // Finds the implementation for a request; null if the request is "auto" and no implementation computes it. Throws
+  // c10::ValueError if the named implementation is unknown or cannot compute the request.
   using Find = const Implementation* (*)(const Request& request);
 
-  // `operator_name` begins the error messages. `find_on_cpu` also answers for devices that nobody has registered.
+  // `operator_name` is the beginning of error messages. `find_on_cpu` is also called for devices other than CUDA that have no
+  // registered GPU kernels.
   ImplementationRegistry(const char* operator_name, Find find_on_cpu)
       : operator_name_(operator_name), find_on_cpu_(find_on_cpu) {}
 
@@ -59,7 +62,7 @@ class ImplementationRegistry {
     detail::set_runs_gpu_kernels(device);
   }
 
-  // The implementation that was asked for, or null for "composed", and for "auto" where there is none. Throws as Find does.
+  // The requested implementation; null for "composed", and for "auto" where there is none. Throws as Find does.
   const Implementation* find(const Request& request) const {
     if (request.wanted == "composed") return nullptr;
     if (const auto gpu = on_gpu_.find(request.device); gpu != on_gpu_.end()) return gpu->second(request);
@@ -75,8 +78,8 @@ class ImplementationRegistry {
   std::map<c10::DeviceType, Find> on_gpu_;
 };
 
-// Finds implementations for one method and remembers the last answer. A method asks for the implementation of a problem in
-// several places; it is looked for once.
+// Finds implementations for one method. A method needs the implementation of the same problem in several places, so the last
+// result is cached.
 template <class Registry>
 class ImplementationResolver {
  public:
@@ -87,12 +90,12 @@ class ImplementationResolver {
 
   // As ImplementationRegistry::find().
   const Implementation* find(const Request& request) const {
-    const auto& answer = resolve(request);
-    TORCH_CHECK_VALUE(!answer.refusal, *answer.refusal);
-    return answer.implementation;
+    const auto& result = resolve(request);
+    TORCH_CHECK_VALUE(!result.error, *result.error);
+    return result.implementation;
   }
 
-  // Why the method called `label`, whose option is kernel=`request.wanted`, cannot compute the request; nothing when it can.
+  // Why the method called `label`, whose option `kernel` is request.wanted, cannot compute the request; nothing if it can.
   std::optional<std::string> why_unsupported(const std::string& label, const Request& request) const {
     const auto& wanted = request.wanted;
     if (wanted == "composed") return std::nullopt;
@@ -103,29 +106,29 @@ class ImplementationResolver {
       if (request.dtype == at::kDouble && wanted != "portable" && wanted != "cuda-plain")
         return label + " has no kernel for float64";
     }
-    const auto& refusal = resolve(request).refusal;
-    return refusal ? std::optional(label + ": " + *refusal) : std::nullopt;
+    const auto& error = resolve(request).error;
+    return error ? std::optional(label + ": " + *error) : std::nullopt;
   }
 
  private:
-  struct Answer {
+  struct Result {
     const Implementation* implementation = nullptr;
-    std::optional<std::string> refusal;  // the message of the c10::ValueError
+    std::optional<std::string> error;  // the message of the c10::ValueError that Find threw
   };
 
-  const Answer& resolve(const Request& request) const {
+  const Result& resolve(const Request& request) const {
     if (last_ && last_->first == request) return last_->second;
-    Answer answer;
+    Result result;
     try {
-      answer.implementation = registry_.find(request);
+      result.implementation = registry_.find(request);
     } catch (const c10::ValueError& error) {
-      answer.refusal = error.what_without_backtrace();
+      result.error = error.what_without_backtrace();
     }
-    return last_.emplace(request, std::move(answer)).second;
+    return last_.emplace(request, std::move(result)).second;
   }
 
   const Registry& registry_;
-  mutable std::optional<std::pair<Request, Answer>> last_;
+  mutable std::optional<std::pair<Request, Result>> last_;
 };
 
 }  // namespace attn

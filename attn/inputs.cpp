@@ -6,7 +6,8 @@
 namespace attn {
 namespace {
 
-void check_like_query(const char* name, const at::Tensor& tensor, const at::Tensor& q) {
+// `tensor` must have the device, the dtype, the batch size and the number of heads of q.
+void check_matches_query(const char* name, const at::Tensor& tensor, const at::Tensor& q) {
   TORCH_CHECK_VALUE(tensor.defined(), name, " is not defined");
   TORCH_CHECK_VALUE(tensor.dim() == 4, name, " has shape ", tensor.sizes(), ", expected [batch, heads, length, dim]");
   TORCH_CHECK_VALUE(tensor.device() == q.device(), name, " is on ", tensor.device(), " but q is on ", q.device());
@@ -22,7 +23,7 @@ void check_key_lengths(const at::Tensor& lengths, const at::Tensor& k) {
   TORCH_CHECK_VALUE(lengths.dim() == 1 && lengths.size(0) == k.size(0), "key_lengths has shape ", lengths.sizes(),
                     ", expected [batch] = [", k.size(0), "]");
   TORCH_CHECK_VALUE(lengths.device() == k.device(), "key_lengths is on ", lengths.device(), " but k is on ", k.device());
-  // On a GPU, reading the values would wait for all work before this call, so they are checked on the CPU alone.
+  // Reading values from a GPU would wait for all work that was queued before, so the values are checked on the CPU only.
   if (lengths.numel() == 0 || !lengths.device().is_cpu()) return;
   const auto [min, max] = at::aminmax(lengths);
   TORCH_CHECK_VALUE(min.item<int64_t>() >= 0, "key_lengths holds ", min.item<int64_t>(), ", expected at least 0");
@@ -42,9 +43,9 @@ Inputs Inputs::tokens(int64_t begin, int64_t length) const {
 
 Problem problem_of(const Inputs& inputs) {
   const auto &q = inputs.q, &k = inputs.k, &v = inputs.v;
-  check_like_query("q", q, q);
-  check_like_query("k", k, q);
-  check_like_query("v", v, q);
+  check_matches_query("q", q, q);
+  check_matches_query("k", k, q);
+  check_matches_query("v", v, q);
   TORCH_CHECK_VALUE(k.size(3) == q.size(3), "k has dim ", k.size(3), ", expected ", q.size(3), " as in q");
   TORCH_CHECK_VALUE(v.size(2) == k.size(2), "v has length ", v.size(2), ", expected ", k.size(2), " as in k");
   TORCH_CHECK_VALUE(!inputs.mask.causal || k.size(2) == q.size(2), "causal needs as many keys as queries, but k has length ",

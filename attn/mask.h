@@ -1,4 +1,4 @@
-// Which keys a query may see: a causal flag, and the number of valid keys of each batch entry.
+// Mask: which keys a query may see, given by a causal flag and by the number of valid keys of each batch entry.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -14,27 +14,27 @@ struct Mask {
   bool causal = false;                                   // query i sees keys 0…i
   std::optional<at::Tensor> key_lengths = std::nullopt;  // int64 [B]; the queries of entry b see keys 0…key_lengths[b]-1
 
-  // The problem's mask, with key lengths drawn from its distribution.
+  // The mask of a problem, on its device. Random key lengths are drawn with `generator`, a generator of the CPU.
   static Mask from(const Problem& problem, at::Generator generator);
 
   // The same mask for the batch entries in `batch_index` (int64 [b]).
   Mask select(const at::Tensor& batch_index) const;
 
-  // bool [B,1,L,1], true where key_lengths hides a key from every query; nothing when there are no key lengths.
+  // bool [B,1,L,1], true where key_lengths hides a key from every query; nothing without key lengths.
   std::optional<at::Tensor> hidden_keys(int64_t key_len) const;
 
-  // bool, broadcastable to [B,H,N,L], true where a query may not see a key; nothing when every pair is visible.
+  // bool, broadcastable to [B,H,N,L], true where a query may not see a key; nothing if the mask hides no pair.
   std::optional<at::Tensor> hidden_pairs(int64_t query_len, int64_t key_len, at::Device device) const;
 
-  // bool [B or 1,1,R,L]: whether the query at position rows[r] (int64 [R]) may see key l.
+  // bool [B,1,R,L], or [1,1,R,L] without key lengths: whether the query at position rows[r] (int64 [R]) may see key l.
   at::Tensor visible_pairs(const at::Tensor& rows, int64_t key_len) const;
 
-  // bool [B,1,1,1], true for batch entries without any visible key, whose output is zero.
+  // bool [B,1,1,1], true for batch entries without any visible key, whose output is zero; nothing without key lengths.
   std::optional<at::Tensor> empty_entries() const;
 };
 
-// x with zeros wherever `where` is true, or x itself when `where` is absent. What stood in those places, NaN included, reaches
-// neither the result nor a gradient.
+// x with zeros wherever `where` (bool, broadcastable to x) is true, or x itself if `where` is absent. The replaced entries, even
+// NaN, affect neither the result nor a gradient.
 at::Tensor zero_where(const at::Tensor& x, const std::optional<at::Tensor>& where);
 
 }  // namespace attn

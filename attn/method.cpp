@@ -19,7 +19,7 @@ bool contains(const std::vector<T>& list, const T& item) {
 
 double error_tolerance(at::ScalarType dtype) {
   switch (dtype) {
-    case at::kDouble: return 1e-9;  // denominators of random features cancel
+    case at::kDouble: return 1e-9;  // terms of both signs cancel in the denominators of random features
     case at::kFloat: return 5e-4;   // sums over 65536 keys lose some bits
     case at::kHalf: return 1e-2;
     case at::kBFloat16: return 4e-2;
@@ -43,7 +43,7 @@ std::optional<std::string> AttentionMethod::why_unsupported(const Problem& probl
   const auto can = capabilities();
   if (protocol == Protocol::prefill || protocol == Protocol::decode) {
     if (!can.decoding) return label() + " does not decode";
-    if (!problem.causal) return label() + ": decoding is causal";
+    if (!problem.causal) return label() + ": decoding needs the causal mask";
     if (!problem.key_lengths.is_full()) return label() + ": decoding takes no key lengths";
   }
   if (problem.causal && !can.causal) return label() + " has no causal form";
@@ -72,22 +72,21 @@ void AttentionMethod::check_tokens(const DecodingState& state, const Inputs& inp
   const auto tokens = problem_of(inputs);
   TORCH_CHECK_VALUE(tokens.causal && tokens.key_lengths.is_full(), label(),
                     ": the mask of decoded tokens must be causal and without key lengths");
-  const auto& begun = state.problem();
-  TORCH_CHECK_VALUE(state.owner_ == this, label(), ": the decoding state is another method's");
-  const auto check = [&](const char* what, int64_t found, int64_t expected) {
-    TORCH_CHECK_VALUE(found == expected, label(), ": tokens have ", what, " ", found, ", expected ", expected,
-                      " as the decoding state was begun with");
+  const auto& expected = state.problem();
+  TORCH_CHECK_VALUE(state.owner_ == this, label(), ": the decoding state belongs to another method");
+  const auto check = [&](const char* name, int64_t value, int64_t expected_value) {
+    TORCH_CHECK_VALUE(value == expected_value, label(), ": tokens have ", name, " ", value, ", expected ", expected_value,
+                      " as in the decoding state");
   };
-  check("batch", tokens.batch, begun.batch);
-  check("heads", tokens.heads, begun.heads);
-  check("head_dim", tokens.head_dim, begun.head_dim);
-  check("value_dim", tokens.value_dim, begun.value_dim);
-  TORCH_CHECK_VALUE(tokens.dtype == begun.dtype && tokens.device == begun.device, label(), ": tokens are ",
-                    dtype_name(tokens.dtype), " on ", c10::DeviceTypeName(tokens.device, true),
-                    ", the decoding state was begun for ", dtype_name(begun.dtype), " on ",
-                    c10::DeviceTypeName(begun.device, true));
-  TORCH_CHECK_VALUE(state.position() + tokens.query_len <= begun.key_len, label(), ": the decoding state holds ",
-                    state.position(), " of ", begun.key_len, " tokens, ", tokens.query_len, " more do not fit");
+  check("batch", tokens.batch, expected.batch);
+  check("heads", tokens.heads, expected.heads);
+  check("head_dim", tokens.head_dim, expected.head_dim);
+  check("value_dim", tokens.value_dim, expected.value_dim);
+  TORCH_CHECK_VALUE(tokens.dtype == expected.dtype && tokens.device == expected.device, label(), ": tokens are ",
+                    dtype_name(tokens.dtype), " on ", c10::DeviceTypeName(tokens.device, true), ", but the decoding state is ",
+                    dtype_name(expected.dtype), " on ", c10::DeviceTypeName(expected.device, true));
+  TORCH_CHECK_VALUE(state.position() + tokens.query_len <= expected.key_len, label(), ": the decoding state holds ",
+                    state.position(), " of ", expected.key_len, " tokens, ", tokens.query_len, " more do not fit");
 }
 
 at::Tensor AttentionMethod::step(DecodingState& state, const Inputs& token) {
@@ -114,13 +113,13 @@ at::Tensor AttentionMethod::prefill(DecodingState& state, const Inputs& tokens) 
 }
 
 std::unique_ptr<DecodingState> AttentionMethod::make_state(const Problem&) const {
-  TORCH_CHECK(false, label(), " claims to decode and has no make_state()");
+  TORCH_CHECK(false, label(), " has capabilities().decoding but does not override make_state()");
 }
 void AttentionMethod::absorb(DecodingState&, const Inputs&) {
-  TORCH_CHECK(false, label(), " claims to decode and has no absorb()");
+  TORCH_CHECK(false, label(), " has capabilities().decoding but does not override absorb()");
 }
 at::Tensor AttentionMethod::decode(DecodingState&, const Inputs&) {
-  TORCH_CHECK(false, label(), " claims to decode and has no decode()");
+  TORCH_CHECK(false, label(), " has capabilities().decoding but does not override decode()");
 }
 at::Tensor AttentionMethod::fill(DecodingState& state, const Inputs& tokens) {
   auto output = attend(tokens);

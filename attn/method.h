@@ -1,10 +1,10 @@
 // AttentionMethod, the interface of every attention method: forward, decoding, capabilities, cost and the float64 reference.
 //
-//   const auto method = attn::make_method("linear:chunk=256");   // attn/registry.h
+//   const auto method = attn::make_method("linear-chunked:chunk=256");  // attn/registry.h
 //   const auto output = method->forward(q, k, v, {.causal = true});
 //
 //   const auto state = method->begin_decoding(problem);
-//   method->extend(*state, prompt);                               // or prefill(), where the prompt's outputs are wanted
+//   method->extend(*state, prompt);                               // or prefill(), which also returns the outputs
 //   const auto row = method->step(*state, token);
 #pragma once
 
@@ -24,32 +24,35 @@
 
 namespace attn {
 
-// What a method can do, as data.
+// What a method supports.
 struct Capabilities {
-  bool full = true;             // without the causal mask
-  bool causal = true;           // with it
+  bool full = true;             // attention without the causal mask
+  bool causal = true;           // attention with the causal mask
   bool cross_attention = true;  // key_len ≠ query_len
-  bool key_lengths = true;
-  bool gradients = true;
-  bool decoding = false;  // begin_decoding(), step(), extend() and prefill()
-  // Whether step() gives a row of the causal forward over the whole sequence. False where later tokens change which keys a row
-  // meets; step() then gives the last row of the causal forward over the tokens so far.
+  bool key_lengths = true;      // Mask::key_lengths
+  bool gradients = true;        // of q, k and v
+  bool decoding = false;        // begin_decoding(), step(), extend() and prefill()
+  // Whether step() returns a row of the causal forward over the whole sequence. False if later tokens change which keys a row
+  // sees, as in LSH attention; step() then returns the last row of the causal forward over the tokens so far.
   bool steps_are_rows_of_forward = true;
-  // Whether a NaN reaches exactly the rows that see it. False where a hidden weight of zero is multiplied with it.
+  // Whether a NaN in the inputs affects exactly the output rows that see it. False if hidden values are multiplied by zero, since
+  // 0 · NaN is NaN.
   bool nan_reaches_its_rows_only = true;
   std::vector<at::ScalarType> dtypes = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf};  // float16 on CUDA only
   std::vector<c10::DeviceType> devices = {c10::DeviceType::CPU, c10::DeviceType::CUDA};
 };
 
-// A number that a method reports about itself beside its results.
+// A number that a method reports about itself in addition to its results.
 struct DiagnosticSpec {
-  std::string name;  // in records; unique among record columns and, unless they share the whole specification, among methods
+  // The name in records. It must differ from every record column. Methods that report the same name must have equal
+  // specifications.
+  std::string name;
   std::string unit;
   std::string description;
 };
 
-// What one call of a protocol costs, for predictions and plausibility checks. For Protocol::decode the call is one step after
-// query_len tokens, and its inputs are those of that token.
+// The predicted cost of one call of a protocol, for predictions and plausibility checks. For Protocol::decode the call is the
+// step() that follows query_len tokens, and its inputs are q, k and v of one token.
 struct Cost {
   double flops = 0;       // floating-point operations; a multiply-add counts as two
   double min_bytes = 0;   // lower bound of the memory traffic: every input is read once and every result is written once
@@ -62,9 +65,9 @@ double error_tolerance(at::ScalarType dtype);
 
 class AttentionMethod : public torch::nn::Module {
  public:
-  // Attention of the inputs → [B,H,N,M] in their dtype. A query that sees no key gives zeros and finite gradients. Throws
-  // c10::ValueError that names the argument and its value when shapes, dtypes or devices disagree, or that says why the method
-  // does not support the problem.
+  // The attention output [B,H,N,M] in the dtype of the inputs. The output of a query that sees no key is zero, and its gradients
+  // are finite. Throws c10::ValueError if shapes, dtypes or devices disagree (the message names the argument and its value) or if
+  // the method does not support the problem (the message says why).
   at::Tensor forward(const Inputs& inputs);
   at::Tensor forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask = {}) {
     return forward(Inputs{q, k, v, mask});
@@ -72,73 +75,75 @@ class AttentionMethod : public torch::nn::Module {
 
   virtual Capabilities capabilities() const { return {}; }
 
-  // As attn::error_tolerance(), for methods that need another one.
+  // The accepted relative error of this method. The default is attn::error_tolerance().
   virtual double error_tolerance(at::ScalarType dtype) const;
 
-  // Why the method cannot be called for this problem, or nothing. The default follows from capabilities().
+  // Why the method cannot compute this problem; nothing if it can. The default is derived from capabilities().
   virtual std::optional<std::string> why_unsupported(const Problem& problem, Protocol protocol) const;
 
+  // The predicted cost of one call, for a problem that the method supports.
   virtual Cost cost(const Problem& problem, Protocol protocol) const = 0;
 
-  // The method's own definition in float64, written for clarity and never timed: the output rows `rows` (int64 [R], positions of
-  // queries) as [B,H,R,M]. The inputs are float64 and hold whole sequences; the result is differentiable in each of them.
+  // The output rows at the query positions `rows` (int64 [R]) as [B,H,R,M], by the method's definition in float64, written for
+  // clarity and never timed. The inputs are float64 and hold whole sequences; the result is differentiable in each of them.
   virtual at::Tensor reference(const Inputs& inputs, const at::Tensor& rows) const = 0;
 
-  // The attention that this method approximates, computed exactly, with the arguments and the result of reference(). Nothing for
-  // a method that approximates no other.
+  // The exact result of the attention that this method approximates, with the arguments and the result shape of reference().
+  // Nothing for a method that approximates no other.
   virtual std::optional<at::Tensor> approximated(const Inputs& inputs, const at::Tensor& rows) const {
     (void)inputs, (void)rows;
     return std::nullopt;
   }
 
-  // The diagnostics that diagnostics() may report. To report another one is an error.
+  // Declares the diagnostics that diagnostics() may report. Reporting any other is an error.
   virtual std::vector<DiagnosticSpec> diagnostic_specs() const { return {}; }
-  // What the method reports about itself for the record, by name. Arguments as of reference().
+  // The (name, value) pairs that the method reports about itself for the record. The arguments are those of reference().
   virtual std::vector<std::pair<std::string, double>> diagnostics(const Inputs& inputs, const at::Tensor& rows) const {
     (void)inputs, (void)rows;
     return {};
   }
 
-  // Decoding takes in [batch] sequences token by token; each token sees those before it and itself. What step() returns for
-  // token i is row i of the causal forward, or the last row of that over the first i+1 tokens: capabilities() says which. The
-  // mask of the tokens must be causal and without key lengths.
+  // Decoding processes a batch of sequences token by token; each token sees itself and the tokens before it. For token i, step()
+  // returns row i of the causal forward over the whole sequence or, where capabilities().steps_are_rows_of_forward is false, the
+  // last row of the causal forward over the first i + 1 tokens. The mask of the tokens must be causal and without key lengths.
 
-  // A state without tokens. `problem` gives the sizes, where key_len = query_len is the number of tokens that fit. Throws
-  // c10::ValueError with the reason of why_unsupported().
+  // An empty decoding state. `problem` gives the sizes; its key_len, which equals query_len, is the maximum number of tokens.
+  // Throws c10::ValueError with the reason of why_unsupported().
   std::unique_ptr<DecodingState> begin_decoding(const Problem& problem) const;
-  // Takes in one token, q and k [B,H,1,D] and v [B,H,1,M], and returns its output [B,H,1,M]. Throws c10::ValueError when shapes,
-  // dtype or device are not the state's, when the state belongs to another method, or when it is full.
+  // Adds one token to the state, q and k [B,H,1,D] and v [B,H,1,M], and returns its output [B,H,1,M]. Throws c10::ValueError if
+  // shapes, dtype or device differ from those of the state, if the state belongs to another method, or if it is full.
   at::Tensor step(DecodingState& state, const Inputs& token);
-  // Takes in T tokens without computing their outputs: q and k [B,H,T,D], v [B,H,T,M]. Throws as step() does.
+  // Adds T tokens, q and k [B,H,T,D] and v [B,H,T,M], without computing their outputs. Throws as step() does.
   void extend(DecodingState& state, const Inputs& tokens);
-  // Takes the first T tokens into a state without any, and returns their outputs [B,H,T,M]. Throws as step() does.
+  // Adds the first T tokens to an empty state and returns their outputs [B,H,T,M]. Throws as step() does, and if the state is not
+  // empty.
   at::Tensor prefill(DecodingState& state, const Inputs& tokens);
-  // The bytes that a state of this problem must hold after `position` tokens, by the method's formula.
+  // The predicted size in bytes of the decoding state of this problem after `position` tokens.
   virtual double state_bytes(const Problem& problem, int64_t position) const {
     (void)problem, (void)position;
     return 0;
   }
 
-  // The name that the method was made under, including its options: "linear:chunk=256".
+  // The text that the method was made from, including options: "linear-chunked:chunk=256".
   const std::string& label() const { return label_; }
   void set_label(std::string label) { label_ = std::move(label); }
 
-  // Which implementation the last call ran, for the record: "aten/chunked", "sdpa/flash_attention".
+  // The implementation that the last call ran, for the record: "aten/chunked", "sdpa/flash_attention".
   const std::string& implementation() const { return implementation_; }
 
  protected:
-  // The forward. The inputs are checked, and the method supports their problem.
+  // Computes the result of forward(), which has checked that the inputs agree and that the method supports their problem.
   virtual at::Tensor attend(const Inputs& inputs) = 0;
 
-  // What methods with capabilities().decoding implement: begin_decoding(), extend(), step() and prefill(), in this order. The
-  // tokens are checked and fit the state, whose position() is advanced by the caller.
+  // Methods with capabilities().decoding override the first three of these. They are called by begin_decoding(), extend(), step()
+  // and prefill(), in this order, which check that the tokens fit the state and advance its position() afterwards.
   virtual std::unique_ptr<DecodingState> make_state(const Problem& problem) const;
   virtual void absorb(DecodingState& state, const Inputs& tokens);
   virtual at::Tensor decode(DecodingState& state, const Inputs& token);
   // The default calls attend(), then absorb().
   virtual at::Tensor fill(DecodingState& state, const Inputs& tokens);
 
-  // To be called with what implementation() shall return.
+  // Methods call this in every call with the implementation that they run; implementation() returns it.
   void ran(std::string implementation) { implementation_ = std::move(implementation); }
 
  private:

@@ -1,4 +1,4 @@
-// The typed options of a method, and the text form of a method with its options: "linear:chunk=256".
+// The typed options of a method, and the text form of a method with its options: "linear-chunked:chunk=256".
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,24 @@ namespace attn {
 
 using OptionValue = std::variant<int64_t, double, bool, std::string>;
 
-// Declares one option. Its type is that of the default value.
+// Declares one option, whose type is that of its default value.
 struct OptionSpec {
   std::string name;
   OptionValue default_value;
   std::string description;
-  std::vector<std::string> choices;  // of a text option; empty: any text
-  int64_t min = 1;                   // of an integer option
+  std::vector<std::string> choices;  // the values that a text option accepts; empty if it accepts any text
+  int64_t min = 1;                   // the minimum of an integer option
 };
 
 // "integer", "number", "boolean" or "text".
 std::string option_type(const OptionValue& value);
 
-// The values of a method's options: those that were given, and the defaults of the others.
+// The values of a method's options: the given ones, and the default values of the others.
 class Options {
  public:
-  // `given` holds the options as the user wrote them, (name, value) by (name, value). Throws c10::ValueError that names the
-  // method, the option, its value and what was expected; for an unknown option it lists the known ones.
+  // `given` holds the options that the user wrote, as pairs (name, value). Throws c10::ValueError for an unknown option, listing
+  // the known ones, for an option that is given twice, and for a bad value, naming the method, the option, its value and what was
+  // expected.
   Options(const std::string& method, const std::vector<OptionSpec>& specs,
           const std::vector<std::pair<std::string, std::string>>& given);
 

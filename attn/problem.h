@@ -10,11 +10,11 @@
 
 namespace attn {
 
-// How the number of valid keys of each batch entry is drawn: all keys, a number uniform on 1…key_len, or one fixed number.
+// How the number of valid keys of each batch entry is drawn: all keys, a number uniform on 1 … key_len, or one fixed number.
 struct KeyLengthDistribution {
   enum class Kind { full, uniform, fixed };
   Kind kind = Kind::full;
-  int64_t length = 0;  // of Kind::fixed
+  int64_t length = 0;  // for Kind::fixed
 
   // "full", "uniform" or a number. Throws c10::ValueError for anything else.
   static KeyLengthDistribution parse(const std::string& text);
@@ -34,11 +34,11 @@ struct Problem {
   bool causal = false;  // query i sees keys 0…i; needs key_len = query_len
   KeyLengthDistribution key_lengths;
 
-  // Throws c10::ValueError naming the field, its value and what was expected.
+  // Throws c10::ValueError for an invalid field; the message names the field, its value and what was expected.
   void validate() const;
 
   double element_bytes() const;
-  // Bytes of q, k and v, and so of their gradients.
+  // The sizes in bytes of q, k, v and the output, which are also the sizes of their gradients.
   double query_bytes() const;
   double key_bytes() const;
   double value_bytes() const;
@@ -52,8 +52,8 @@ struct Problem {
 enum class Protocol {
   forward,           // computes the output without recording gradients
   forward_backward,  // computes the output and the gradients of q, k and v
-  prefill,           // takes query_len tokens into a new decoding state and computes their outputs
-  decode             // takes one token into a decoding state that holds query_len others, and computes its output
+  prefill,           // adds query_len tokens to a new decoding state and computes their outputs
+  decode             // adds one token to a decoding state that holds query_len tokens, and computes its output
 };
 
 // The names in sweep files and records, such as "float32" and "forward_backward". The parsers throw c10::ValueError for an

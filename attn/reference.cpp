@@ -12,8 +12,8 @@ at::Tensor softmax(const Inputs& inputs, const at::Tensor& rows) {
   const auto hidden = inputs.mask.visible_pairs(rows, key_len).logical_not();
   const auto scale = 1 / std::sqrt(double(inputs.q.size(3)));
   const auto logits = at::matmul(inputs.q.index_select(2, rows), zero_where(inputs.k, hidden_keys).transpose(2, 3)) * scale;
-  // Weights relative to each row's largest visible logit, so that exp does not overflow. All weights of a row that sees no key
-  // are zero; its total is replaced by one.
+  // The weights of a row are relative to its largest visible logit, so that exp does not overflow. All weights of a row that sees
+  // no key are zero; its total is replaced by one.
   const auto max_logit = logits.detach().masked_fill(hidden, -1e300).amax(-1, /*keepdim=*/true);
   const auto weights = (logits - max_logit).masked_fill(hidden, -INFINITY).exp();
   const auto total = weights.sum(-1, /*keepdim=*/true);

@@ -1,4 +1,4 @@
-// Softmax attention by definition in float64: every pair (query, key) is weighed by itself. Slow, and never timed.
+// Softmax attention by its definition in float64: the weight of every pair (query, key) is computed. Slow, and never timed.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,7 +7,7 @@
 
 namespace attn::reference {
 
-// The output rows `rows` (int64 [R], positions of queries) of softmax(q kᵀ/√D + mask) v as [B,H,R,M]. A row that sees no key is
+// The output rows of softmax(q kᵀ/√D + mask) v at the query positions `rows` (int64 [R]), as [B,H,R,M]. A row that sees no key is
 // zero. The inputs are float64.
 at::Tensor softmax(const Inputs& inputs, const at::Tensor& rows);
 

@@ -19,7 +19,7 @@ struct MethodEntry {
   std::string name;
   std::string description;   // one line
   std::string time_order;    // in the sequence length: "O(N)", "O(N log N)", "O(N²)"
-  std::string memory_order;  // beside the inputs, likewise
+  std::string memory_order;  // of the memory beside the inputs, in the same notation
   std::vector<OptionSpec> options;
   std::function<std::shared_ptr<AttentionMethod>(const Options&)> factory;
 };
@@ -27,14 +27,16 @@ struct MethodEntry {
 // All methods, sorted by name.
 std::vector<const MethodEntry*> methods();
 
-// Throws c10::ValueError that lists the known names for an unknown one.
+// The entry of this name. Throws c10::ValueError for an unknown name; the message lists the known ones.
 const MethodEntry& find_method(const std::string& name);
 
-// Makes the method that "linear" or "linear:chunk=256" names. Throws c10::ValueError for unknown names and bad values.
+// Makes the method that a text such as "linear" or "linear-chunked:chunk=256" names. Throws c10::ValueError for unknown names and
+// bad values of options.
 std::shared_ptr<AttentionMethod> make_method(const std::string& spec);
 
+// Registers a method when it is constructed.
 struct RegisterMethod {
-  // Throws c10::ValueError when the name is taken.
+  // Throws c10::ValueError if the name is already registered.
   explicit RegisterMethod(MethodEntry entry);
 };
 

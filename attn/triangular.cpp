@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// bool [R,C,1]
+// bool [R,C,1], true for rows that contain a NaN.
 at::Tensor rows_with_nan(const at::Tensor& x) { return x.sum(-1, /*keepdim=*/true).isnan(); }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// efficient: Efficient Attention (arXiv 1812.01243), softmax(q) (softmax(k)ᵀ v), where the softmax of q runs over the dims and
-// that of k over the positions.
+// efficient: Efficient Attention (arXiv 1812.01243), softmax(q) (softmax(k)ᵀ v), where the softmax of q is over the dimensions
+// and the softmax of k over the positions.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ class Efficient : public AttentionMethod {
     const double forward = rows * double(p.head_dim) * (2 * double(p.value_dim) + 5) * double(p.key_len + p.query_len);
     const bool backward = protocol == Protocol::forward_backward;
     const double min_bytes = p.input_bytes() + p.output_bytes();
-    // The tensors that attend() makes: the softmax of q or of k, copies in the accumulator dtype, and masked copies.
+    // The peak counts the tensors that attend() makes: the softmax of q or of k, copies in the accumulator dtype, masked copies.
     const double widening = std::max(1.0, 4 / p.element_bytes()), weights = widening * (p.query_bytes() + p.key_bytes());
     const double widened = widening > 1 ? widening * (p.value_bytes() + p.output_bytes()) : 0;
     if (!backward) {
@@ -59,8 +59,8 @@ class Efficient : public AttentionMethod {
   }
 };
 
-const RegisterMethod registered{
-    entry_of<Efficient>("efficient", "Efficient Attention: softmax over the dims of q and the positions of k", "O(N)", "O(N)")};
+const RegisterMethod registered{entry_of<Efficient>(
+    "efficient", "Efficient Attention: softmax over the dimensions of q and over the positions of k", "O(N)", "O(N)")};
 
 }  // namespace
 }  // namespace attn

@@ -1,4 +1,4 @@
-// linear-cumsum: causal linear attention that materialises the running sum S_i [D,M] of every position.
+// linear-cumsum: causal linear attention that materialises the running sum S_i = Σ_{j≤i} φ(k_j) v_jᵀ [D,M] of every position i.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -23,8 +23,8 @@ class LinearCumsum : public AttentionMethod {
     const double state = double(p.head_dim) * double(p.value_dim), accumulator_bytes = std::max(4.0, p.element_bytes());
     const bool backward = protocol == Protocol::forward_backward;
     const double forward = rows * 5 * state, min_bytes = p.input_bytes() + p.output_bytes();
-    // Forward holds the products k_j v_jᵀ and their running sums. Backward holds those sums, their gradient, its running sum and
-    // the gradient of the products.
+    // The forward pass holds the products φ(k_j) v_jᵀ and their running sums. The backward pass holds those sums, their gradient,
+    // the running sum of that gradient, and the gradient of the products.
     const double sums = rows * state * accumulator_bytes, widening = accumulator_bytes / p.element_bytes();
     const double features = widening * (p.query_bytes() + p.key_bytes() + p.output_bytes());
     return {backward ? 3 * forward : forward, backward ? 2 * min_bytes + p.input_bytes() : min_bytes,

@@ -1,4 +1,4 @@
-// linear-einsum: non-causal linear attention written with einsum, as a user of PyTorch would.
+// linear-einsum: non-causal linear attention written with einsum, as a user of PyTorch would write it.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ class LinearEinsum : public AttentionMethod {
     const double forward = 2 * rows * double(p.head_dim) * double(p.value_dim + 1) * double(p.key_len + p.query_len);
     const bool backward = protocol == Protocol::forward_backward;
     const double min_bytes = p.input_bytes() + p.output_bytes();
-    // The tensors that attend() makes: features and products of the size of the inputs, in the accumulator dtype.
+    // The tensors that attend() makes: features of q and k and results, in the accumulator dtype, and masked copies of k and v.
     const double features = p.query_bytes() + p.key_bytes();
     const double widening = std::max(1.0, 4 / p.element_bytes());
     const double extra = widening * (features + (backward ? 4 : 2) * p.output_bytes()) +
@@ -43,7 +43,7 @@ class LinearEinsum : public AttentionMethod {
     const auto hidden_keys = inputs.mask.hidden_keys(inputs.k.size(2));
     const auto phi_q = at::elu(inputs.q) + 1;
     const auto phi_k = zero_where(at::elu(zero_where(inputs.k, hidden_keys)) + 1, hidden_keys);
-    // The state and the sum of the keys accumulate in float32 at least, and einsum needs one dtype for all of its operands.
+    // The state and the sum of φ(k) are accumulated in float32 or float64, and einsum needs one dtype for all of its operands.
     const auto dtype = inputs.q.scalar_type(), accumulator_dtype = dtype == at::kDouble ? at::kDouble : at::kFloat;
     const auto wide_q = phi_q.to(accumulator_dtype), wide_k = phi_k.to(accumulator_dtype);
     const auto state = at::einsum("bhld,bhlm->bhdm", {wide_k, zero_where(inputs.v, hidden_keys).to(accumulator_dtype)});
@@ -53,7 +53,7 @@ class LinearEinsum : public AttentionMethod {
 };
 
 const RegisterMethod registered{
-    entry_of<LinearEinsum>("linear-einsum", "non-causal linear attention written in einsum", "O(N)", "O(N)")};
+    entry_of<LinearEinsum>("linear-einsum", "non-causal linear attention written with einsum", "O(N)", "O(N)")};
 
 }  // namespace
 }  // namespace attn

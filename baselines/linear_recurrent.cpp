@@ -1,5 +1,5 @@
-// linear-recurrent: causal linear attention token by token, through the decoding state of linear. Its gradients are computed
-// token by token as well ("Transformers are RNNs", Algorithm 1), so that one state is in memory at a time.
+// linear-recurrent: causal linear attention computed token by token with the decoding state of linear. Its gradients are computed
+// token by token as well ("Transformers are RNNs", 2006.16236, Algorithm 1), so that only one state is in memory at a time.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -12,7 +12,8 @@ namespace {
 
 using at::Tensor;
 
-// Forward updates the state token by token; backward is that of the causal form with chunks of one position.
+// The forward pass updates the state token by token. The backward pass is that of the composed causal form with chunks of one
+// position.
 class TokenByToken : public torch::autograd::Function<TokenByToken> {
  public:
   using Context = torch::autograd::AutogradContext;
@@ -71,7 +72,7 @@ class LinearRecurrent : public LinearMethod {
 };
 
 const RegisterMethod registered{
-    entry_of<LinearRecurrent>("linear-recurrent", "causal linear attention token by token", "O(N)", "O(N)")};
+    entry_of<LinearRecurrent>("linear-recurrent", "causal linear attention, computed token by token", "O(N)", "O(N)")};
 
 }  // namespace
 }  // namespace attn

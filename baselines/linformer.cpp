@@ -1,6 +1,6 @@
-// linformer: softmax attention over keys and values that are projected along the length (arXiv 2006.04768):
-// softmax(q (Eᵀk)ᵀ/√D) (Fᵀv). E and F [max_length, rank] are drawn once, and their first key_len rows are used. Hidden keys are
-// set to zero before the projection.
+// linformer: softmax attention over keys and values that are projected from key_len positions to `rank` positions (Linformer,
+// arXiv 2006.04768): softmax(q (Eᵀk)ᵀ/√D) (Fᵀv). E and F [max_length, rank] are drawn once, and their first key_len rows are
+// used. Hidden keys and values are set to zero before the projection.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
@@ -67,8 +67,9 @@ class Linformer : public AttentionMethod {
   }
 
  private:
-  // E (which = 0) or F (which = 1) for `length` keys: float64 [length, rank] with variance 1/rank. Rows are drawn in order, so
-  // that the projection for a shorter length is a slice of that for a longer one; the longest one so far is cached.
+  // E (which = 0) or F (which = 1) for `length` keys: float64 [length, rank], normal with variance 1/rank. Rows are drawn in
+  // order, so that the projection for a shorter length is a slice of the one for a longer length; the longest one so far is
+  // cached.
   at::Tensor projection(int which, int64_t length) const {
     auto& drawn = drawn_[which];
     if (!drawn.defined() || drawn.size(0) < length) {
@@ -81,7 +82,7 @@ class Linformer : public AttentionMethod {
     }
     return drawn.narrow(0, 0, length);
   }
-  // projectionᵀ x as [B,H,rank,dim]. at::matmul would copy the projection for each of the batches and heads.
+  // projectionᵀ x as [B,H,rank,dim] for x [B,H,L,dim]. at::matmul would copy the projection for each batch entry and head.
   static at::Tensor project(const at::Tensor& projection, const at::Tensor& x) {
     const auto rows = x.flatten(0, 1);
     return at::bmm(projection.t().expand({rows.size(0), projection.size(1), projection.size(0)}), rows)
@@ -104,8 +105,8 @@ class Linformer : public AttentionMethod {
 
 const RegisterMethod registered{
     entry_of<Linformer>("linformer", "softmax over keys and values projected to a fixed length", "O(N)", "O(N)",
-                        {{"rank", int64_t{256}, "length that keys are projected to", {}, 1},
-                         {"max_length", int64_t{65536}, "longest sequence it has a projection for", {}, 1},
+                        {{"rank", int64_t{256}, "number of positions that keys and values are projected to", {}, 1},
+                         {"max_length", int64_t{65536}, "maximum number of keys", {}, 1},
                          {"seed", int64_t{0}, "seed of the projections", {}, 0}})};
 
 }  // namespace

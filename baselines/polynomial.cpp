@@ -1,5 +1,5 @@
 // polynomial-2: linear attention whose kernel 1 + s + s²/2 with s = q·k/√D is the second-order expansion of the softmax kernel.
-// Its D(D+1)/2 + D + 1 features are in memory for one chunk at a time.
+// Its D(D+1)/2 + D + 1 features per position are in memory for one chunk at a time.
 #include "attn/linear/method.h"
 #include "attn/reference.h"
 #include "attn/registry.h"
@@ -17,7 +17,7 @@ class Polynomial2 : public LinearMethod {
 };
 
 const RegisterMethod registered{
-    entry_of<Polynomial2>("polynomial-2", "second-order expansion of the softmax kernel", "O(N)", "O(N)",
+    entry_of<Polynomial2>("polynomial-2", "second-order Taylor expansion of the softmax kernel", "O(N)", "O(N)",
                           {kKernelOption, {"chunk", int64_t{64}, "positions in a chunk of the composed causal form", {}, 1}})};
 
 }  // namespace

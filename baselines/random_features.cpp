@@ -1,6 +1,6 @@
 // favor: FAVOR+ of Performers (arXiv 2009.14794), positive orthogonal random features of the softmax kernel.
-// rff: trigonometric random Fourier features of the same kernel (Rahimi & Recht 2007), whose denominator may come near zero or be
-// negative.
+// rff: trigonometric random Fourier features of the same kernel (Rahimi & Recht 2007), with which the denominator of attention
+// may come near zero or be negative.
 #include <ATen/ATen.h>
 
 #include "attn/linear/method.h"
@@ -15,8 +15,8 @@ std::vector<OptionSpec> with_kernel(std::vector<OptionSpec> options) {
   return options;
 }
 
-const std::vector<OptionSpec> kOptions{{"features", int64_t{256}, "random features", {}, 2},
-                                       {"chunk", int64_t{128}, "positions in a chunk of the causal form", {}, 1},
+const std::vector<OptionSpec> kOptions{{"features", int64_t{256}, "number of random features", {}, 2},
+                                       {"chunk", int64_t{128}, "positions in a chunk of the composed causal form", {}, 1},
                                        {"seed", int64_t{0}, "seed of the random directions", {}, 0}};
 
 class Favor : public RandomFeatureMethod {

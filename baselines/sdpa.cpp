@@ -35,16 +35,17 @@ class Sdpa : public AttentionMethod {
     const double forward = scores * (2 * double(p.head_dim) + 2 * double(p.value_dim) + 5);
     const double min_bytes = p.input_bytes() + p.output_bytes();
     const bool backward = protocol == Protocol::forward_backward;
-    // Key lengths need an explicit mask, which the operator turns into numbers [B,N,L]; combined with the causal mask, it is made
-    // of as many booleans. They also need copies of k and v whose hidden positions are zero.
+    // Key lengths need an explicit mask, which the operator converts to a tensor [B,N,L] in the dtype of q. Combined with the
+    // causal mask, its boolean form [B,N,L] is materialised as well. Key lengths also need copies of k and v with zeros at hidden
+    // positions.
     const bool lengths = !p.key_lengths.is_full();
     const double pairs = double(p.batch) * double(p.query_len) * double(p.key_len);
     const double mask = lengths ? pairs * (p.element_bytes() + (p.causal ? 1 : 0)) : 0;
     const double masked = lengths ? (p.key_bytes() + p.value_bytes()) * (backward ? 2 : 1) : 0;
-    // On the CPU the flash kernel needs head_dim = value_dim; without it the scores are materialised.
+    // On the CPU the flash kernel needs head_dim = value_dim; otherwise PyTorch materialises the scores.
     const bool math = p.device == c10::DeviceType::CPU && p.head_dim != p.value_dim;
     const double matrices = math ? p.score_count() * std::max(4.0, p.element_bytes()) * (backward ? 4 : 3) : 0;
-    // Beside the results, the flash kernel stores a sum of each row, and backward a float32 copy of some gradients.
+    // Beside the results, the flash kernel stores one sum per row, and in the backward pass a float32 copy of some gradients.
     const double results = backward ? p.input_bytes() + 2.6 * p.output_bytes() : 2 * p.output_bytes();
     return {backward ? 3.5 * forward : forward, backward ? 2 * min_bytes + p.input_bytes() : min_bytes,
             p.input_bytes() + (backward ? p.output_bytes() : 0) + results + mask + masked + matrices};
@@ -61,8 +62,8 @@ class Sdpa : public AttentionMethod {
     std::optional<at::Tensor> visible;
     if (mask.key_lengths) {
       visible = ~*mask.hidden_pairs(query_len, key_len, inputs.q.device());
-      // Some backends give NaN for a row without a visible key. Such a row sees every key here, and its output is set to zero
-      // below.
+      // Some backends return NaN for a row without a visible key. Such a row is made to see every key here, and its output is set
+      // to zero below.
       visible = visible->logical_or(*empty).expand({inputs.q.size(0), 1, query_len, key_len});
     }
     const bool causal = mask.causal && !visible;

@@ -1,4 +1,4 @@
-// softmax: softmax(qkᵀ/√D + mask) v with a materialised matrix of scores, as Figure 1 of "Transformers are RNNs" measured it.
+// softmax: softmax(qkᵀ/√D + mask) v with a materialised matrix of scores, as measured in Figure 1 of "Transformers are RNNs".
 #include "baselines/softmax.h"
 
 #include <ATen/ATen.h>
@@ -24,7 +24,8 @@ class Prefix : public DecodingState {
   std::vector<at::Tensor> tensors() const override { return {q.storage(), k.storage(), v.storage()}; }
 };
 
-const RegisterMethod registered{entry_of<Softmax>("softmax", "softmax attention, scores materialised", "O(N²)", "O(N²)")};
+const RegisterMethod registered{
+    entry_of<Softmax>("softmax", "softmax attention with a materialised matrix of scores", "O(N²)", "O(N²)")};
 
 }  // namespace
 
@@ -42,10 +43,10 @@ at::Tensor materialised_softmax(const Inputs& inputs) {
   const auto hidden_keys = mask.hidden_keys(k.size(2));
   const auto scale = 1 / std::sqrt(double(q.size(3)));
   auto scores = at::matmul(q * scale, zero_where(k, hidden_keys).transpose(2, 3));
-  // The gradient of the product does not need its result, which may therefore be overwritten.
+  // Backward of matmul does not need its result, so the scores may be overwritten.
   if (const auto hidden = mask.hidden_pairs(q.size(2), k.size(2), q.device())) scores.masked_fill_(*hidden, -INFINITY);
-  // The softmax of a row that holds only -inf would be NaN. The scores of an entry without visible keys are set to zero instead,
-  // and so is its output below.
+  // The softmax of a row that holds only -inf would be NaN. The scores of a batch entry without visible keys are therefore set to
+  // zero here, and its output is set to zero below.
   const auto empty = mask.empty_entries();
   if (empty) scores.masked_fill_(*empty, 0);
   const auto weights = at::softmax(scores, -1);
@@ -58,12 +59,13 @@ Cost materialised_softmax_cost(const Problem& p, bool backward) {
   const double scores = p.score_count();
   const double forward = scores * (2 * double(p.head_dim) + 2 * double(p.value_dim) + 5);
   const double matrix = scores * p.element_bytes();
-  // A mask takes one byte a pair: [N,L] when it is only causal, [B,1,L] or [B,N,L] with key lengths.
+  // A mask takes one byte per pair: [N,L] if it is only causal, [B,1,L] with key lengths, [B,N,L] with both.
   const double pairs = double(p.query_len) * double(p.key_len);
   const double mask = p.key_lengths.is_full() ? (p.causal ? pairs : 0) : double(p.batch) * (p.causal ? pairs : double(p.key_len));
   const double masked_inputs = (p.key_lengths.is_full() ? 0 : p.key_bytes() + p.value_bytes()) + (p.causal ? p.value_bytes() : 0);
   const double inputs_and_masks = p.input_bytes() + p.output_bytes() + mask + masked_inputs + p.query_bytes();
-  // Forward holds the scores and the weights; backward holds the weights, their gradient and the gradient of the scores.
+  // The forward pass holds the scores and the weights; the backward pass holds the weights, their gradient and the gradient of
+  // the scores.
   if (!backward) return {forward, p.input_bytes() + p.output_bytes(), inputs_and_masks + 2 * matrix};
   return {forward * 3, 2 * (p.input_bytes() + p.output_bytes()) + p.input_bytes(),
           inputs_and_masks + p.input_bytes() + p.output_bytes() + 3 * matrix};

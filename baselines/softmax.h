@@ -1,4 +1,4 @@
-// Softmax attention that materialises its scores, and what the other softmax methods share with it.
+// Softmax attention that materialises its scores, and the parts of it that other softmax methods use.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,17 +10,17 @@
 
 namespace attn {
 
-// softmax(qkᵀ/√D + mask) v as [B,H,N,M]. A NaN reaches exactly the rows that see it.
+// softmax(qkᵀ/√D + mask) v as [B,H,N,M] in the dtype of the inputs. A NaN affects exactly the rows that see it.
 at::Tensor materialised_softmax(const Inputs& inputs);
 
-// The cost of materialised_softmax(), with gradients if `backward`.
+// The predicted cost of materialised_softmax(), including the backward pass if `backward`.
 Cost materialised_softmax_cost(const Problem& problem, bool backward);
 
-// The rows of a growing sequence, in memory [B,H,capacity,dim] that is allocated once.
+// The rows of a growing sequence, in memory [B,H,key_len,dim] that is allocated once.
 class GrowingRows {
  public:
   GrowingRows(const Problem& problem, int64_t dim);
-  void append(const at::Tensor& rows);
+  void append(const at::Tensor& rows);  // [B,H,T,dim]
   at::Tensor rows() const { return all_.narrow(2, 0, size_); }
   const at::Tensor& storage() const { return all_; }
 
@@ -47,7 +47,7 @@ class Softmax : public AttentionMethod {
   at::Tensor decode(DecodingState& state, const Inputs& token) override;
 };
 
-// What methods share that decode with a cache of keys and values and compute one row of scores for each token.
+// The base of methods that decode with a cache of keys and values and compute one row of scores for each token.
 class CachedSoftmax : public Softmax {
  public:
   Cost cost(const Problem& problem, Protocol protocol) const override;

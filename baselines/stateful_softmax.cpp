@@ -1,6 +1,6 @@
-// stateful-softmax: softmax attention that decodes with a cache of keys and values, whose memory is allocated beforehand.
-// stateful-softmax-concat: the cache grows by concatenation at each token, as the authors of "Transformers are RNNs" ran it.
-// Both compute whole sequences as softmax does.
+// stateful-softmax: softmax attention that decodes with a preallocated cache of keys and values.
+// stateful-softmax-concat: the same with a cache that grows by concatenation at each token, as the authors of "Transformers are
+// RNNs" ran it. Both compute whole sequences as softmax does.
 #include <ATen/ATen.h>
 
 #include "attn/registry.h"
@@ -51,7 +51,7 @@ class StatefulSoftmaxConcat : public CachedSoftmax {
   double state_bytes(const Problem& p, int64_t position) const override {
     return (p.key_bytes() + p.value_bytes()) / double(p.key_len) * double(position);
   }
-  // While the cache grows, the old one is in memory beside the new one.
+  // During the concatenation, the old cache is in memory beside the new one.
   Cost cost(const Problem& p, Protocol protocol) const override {
     auto cost = CachedSoftmax::cost(p, protocol);
     if (protocol == Protocol::decode) {
@@ -85,7 +85,7 @@ class StatefulSoftmaxConcat : public CachedSoftmax {
 const RegisterMethod preallocated{entry_of<StatefulSoftmax>(
     "stateful-softmax", "softmax that decodes with a preallocated cache of keys and values", "O(N²)", "O(N²)")};
 const RegisterMethod concatenated{entry_of<StatefulSoftmaxConcat>(
-    "stateful-softmax-concat", "the same, the cache grown by concatenation at each token", "O(N²)", "O(N²)")};
+    "stateful-softmax-concat", "softmax that decodes with a cache grown by concatenation at each token", "O(N²)", "O(N²)")};
 
 }  // namespace
 }  // namespace attn

@@ -1,5 +1,5 @@
-// taylor: linear attention with the features [1, x̂], where q̂ and k̂ are q and k divided by their norms. The kernel 1 + q̂·k̂ is the
-// first-order Taylor expansion of the softmax kernel: (Σv + q̂(k̂ᵀv)) / (L + q̂·Σk̂ + ε).
+// taylor: linear attention with the features [1, x̂], where x̂ = x/‖x‖. The kernel 1 + q̂·k̂ is the first-order Taylor expansion of
+// exp(q̂·k̂), so the output is (Σv + q̂(k̂ᵀv)) / (L + q̂·Σk̂ + ε) if every key is visible.
 #include "attn/linear/method.h"
 #include "attn/reference.h"
 #include "attn/registry.h"
@@ -17,7 +17,7 @@ class Taylor : public LinearMethod {
 };
 
 const RegisterMethod registered{
-    entry_of<Taylor>("taylor", "first-order expansion of softmax over normalised q and k", "O(N)", "O(N)",
+    entry_of<Taylor>("taylor", "first-order Taylor expansion of the softmax kernel over normalised q and k", "O(N)", "O(N)",
                      {kKernelOption, {"chunk", int64_t{128}, "positions in a chunk of the composed causal form", {}, 1}})};
 
 }  // namespace

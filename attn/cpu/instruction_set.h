@@ -1,4 +1,4 @@
-// Which vector instructions the CPU's kernels use, chosen at run time.
+// The vector instructions that CPU kernels use, chosen at run time.
 #pragma once
 
 #include <string>
@@ -8,13 +8,15 @@ namespace attn::cpu {
 
 enum class InstructionSet { portable, avx2, avx512 };
 
+// "portable", "avx2" or "avx512".
 const char* name_of(InstructionSet set);
 
-// The instruction sets that this build has and this processor runs, the best one last. portable is always among them.
+// The instruction sets that this build supports and this processor has, in ascending order of speed. portable is always among
+// them.
 const std::vector<InstructionSet>& available_instruction_sets();
 
-// The instruction set of this name; "auto" is the best one available. Throws c10::ValueError for an unknown name and for a set
-// that is not available, listing the available ones.
+// The instruction set of this name; "auto" is the fastest available one. Throws c10::ValueError for an unknown name and for a set
+// that is not available; the message lists the available ones.
 InstructionSet choose_instruction_set(const std::string& wanted);
 
 }  // namespace attn::cpu

@@ -1,4 +1,5 @@
-// The CPU's kernels of one operator: a table for each instruction set and element type, and which of them computes a problem.
+// The CPU kernels of one operator: a table of kernels for each instruction set and element type, and the choice of the table that
+// computes a problem.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -12,10 +13,11 @@
 
 namespace attn::cpu {
 
-// Each function returns null for element types that it has no kernels for.
+// `Kernels` is a struct of function pointers. The functions portable, avx2 and avx512 return the table of their instruction set
+// for an element type, or null if there are no kernels for the type.
 template <class Kernels>
 struct KernelFamily {
-  const char* operator_name;  // begins the error messages
+  const char* operator_name;  // the beginning of error messages
   const Kernels* (*portable)(ElementType);
   const Kernels* (*avx2)(ElementType);
   const Kernels* (*avx512)(ElementType);
@@ -25,10 +27,11 @@ struct KernelFamily {
     return set == InstructionSet::avx2 ? avx2(element) : portable(element);
   }
 
-  // The table named by request.wanted. "auto" chooses the best instruction set for float32 and bfloat16, and the portable kernels
-  // for float64; it is null where there are no kernels. Throws c10::ValueError when the named kernels cannot compute the request.
+  // The table that request.wanted names. "auto" chooses the fastest available instruction set for float32 and bfloat16, and the
+  // portable kernels for float64; the result is null if no kernels compute the request. Throws c10::ValueError if the named
+  // kernels cannot compute it.
   //
-  // `task` names in error messages what is computed; `computes_task` says whether the kernels do so at all.
+  // `task` describes the computation in error messages; `computes_task` says whether the kernels support it.
   const Kernels* find(const ImplementationRequest& request, const std::string& task, bool computes_task) const {
     const auto& wanted = request.wanted;
     const auto element = element_type_of(request.dtype);
@@ -47,7 +50,8 @@ struct KernelFamily {
   }
 };
 
-// The implementation that runs these kernels, or null for null. There is one for each table of the family.
+// The implementation that runs `kernels`, a table of the family; null if `kernels` is null. There is one implementation for each
+// table.
 template <class Implementation, class Kernels>
 const Implementation* implementation_of(const KernelFamily<Kernels>& family, const Kernels* kernels) {
   static const auto implementations = [&] {

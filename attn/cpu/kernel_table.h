@@ -1,12 +1,12 @@
-// Chooses among the tables of kernels of one instruction set.
+// Chooses the table of kernels for an element type.
 #pragma once
 
 #include "attn/element_type.h"
 
 namespace attn::cpu {
-namespace {  // a copy for each instruction set, see simd.h
+namespace {  // each instruction set needs its own copy, see simd.h
 
-// A table may be null where there are no kernels for the type.
+// A table is null if there are no kernels for its type.
 template <class Kernels>
 constexpr const Kernels* by_element_type(ElementType element, const Kernels* float32, const Kernels* bfloat16,
                                          const Kernels* float64) {

@@ -6,8 +6,8 @@
 namespace attn::cpu {
 namespace {
 
-// to[r][c] = Σ_k a[r·a_row + k·a_depth] · b[k·b_stride + c], or with kAdd is increased by it, for k < depth, r < kRows and
-// kColumns vectors of columns c. The sums stay in registers.
+// Computes to[r·to_stride + c] = Σ_k a[r·a_row + k·a_depth] · b[k·b_stride + c], or with kAdd adds the sum to it, for k < depth,
+// r < kRows and kColumns vectors of columns c. The sums stay in registers.
 template <class V, int kRows, int kColumns, bool kAdd>
 [[gnu::always_inline]] inline void product_tile(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride,
                                                 int64_t depth, float* to, int64_t to_stride) {
@@ -33,7 +33,7 @@ template <class V, int kRows, int kColumns, bool kAdd>
     for (int c = 0; c < kColumns; ++c) V::store(to + r * to_stride + c * V::kLanes, sum[r][c]);
 }
 
-// The same for `rows` rows, a multiple of 4, and `columns` columns, a multiple of 16.
+// The same for r < rows, a multiple of 4, and c < columns, a multiple of 16.
 template <class V, bool kAdd>
 [[gnu::always_inline]] inline void product(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride,
                                            int64_t rows, int64_t depth, int64_t columns, float* to, int64_t to_stride) {
@@ -53,7 +53,7 @@ template <class V, bool kAdd>
   }
 }
 
-// to[c][r] = from[r][c]; rows and columns are multiples of 16.
+// to[c][r] = from[r][c] for r < rows and c < columns, which are multiples of 16.
 template <class V>
 inline void transpose(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to, int64_t to_stride) {
   for (int64_t r = 0; r < rows; r += V::kLanes)
@@ -61,13 +61,13 @@ inline void transpose(const float* from, int64_t from_stride, int64_t rows, int6
       V::transpose(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride);
 }
 
-// x *= factor
+// x[c] *= factor for c < width, a multiple of V::kLanes.
 template <class V>
 inline void scale_row(float* x, int64_t width, float factor) {
   for (int64_t c = 0; c < width; c += V::kLanes) V::store(x + c, V::mul(V::load(x + c), V::all(factor)));
 }
 
-// to += factor · x
+// to[c] += factor · x[c] for c < width, a multiple of V::kLanes.
 template <class V>
 inline void add_row(const float* x, int64_t width, float factor, float* to) {
   for (int64_t c = 0; c < width; c += V::kLanes) V::store(to + c, V::fma(V::load(x + c), V::all(factor), V::load(to + c)));

@@ -1,4 +1,4 @@
-// Rows of tensors as the CPU's kernels take them, without LibTorch.
+// How CPU kernels see the rows of a tensor. This header does not include LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace attn::cpu {
 constexpr int64_t kPadding = 16;
 constexpr int64_t padded(int64_t n) { return (n + kPadding - 1) / kPadding * kPadding; }
 
-// The rows of [T,dim], the elements of a row side by side.
+// The rows of a matrix [T,dim] whose rows are contiguous.
 struct Rows {
   void* data = nullptr;
   int64_t stride = 0;  // from one row to the next, in elements

@@ -4,14 +4,16 @@
 #include "attn/cpu/rows.h"
 
 namespace attn::cpu {
-namespace {  // a copy for each instruction set, see simd.h
+namespace {  // each instruction set needs its own copy, see simd.h
 
-// A kernel states the layout of its buffers once, as a sequence of take(). Without memory that sequence only counts.
+// A kernel states the layout of its buffers once, as a sequence of calls of take(). On a cutter without memory the same calls
+// only count how many numbers the buffers need.
 class ScratchCutter {
  public:
   explicit ScratchCutter(void* memory = nullptr) : memory_(static_cast<float*>(memory)) {}
 
-  // The next `size` numbers, or null without memory.
+  // A buffer of `size` numbers, or null without memory. Buffers are padded, so that each begins at a multiple of kPadding
+  // numbers.
   float* take(int64_t size) {
     float* buffer = memory_ ? memory_ + taken_ : nullptr;
     taken_ += padded(size);

@@ -1,8 +1,9 @@
-// Vectors of float32, so that kernels are written once and compiled for each instruction set.
+// Avx512 and Avx2: vectors of float32 with the same interface, so that kernels are written once over a type V and compiled for
+// each instruction set.
 //
 // Include this only from files that are compiled for one instruction set (attn/*/cpu/avx512.cpp, avx2.cpp), and include nothing
-// there but kernels: of an inline function that several files compile, the linker keeps one copy for all, which might be one that
-// needs instructions the processor does not have. Kernels are in unnamed namespaces for the same reason.
+// but kernels there: if several files compile the same inline function, the linker keeps only one copy, which might use
+// instructions that the processor does not have. Kernels are in unnamed namespaces for the same reason.
 #pragma once
 
 #include <immintrin.h>
@@ -18,13 +19,15 @@ struct BFloat16 {
   uint16_t bits;
 };
 
-// e^f for |f| ≤ ln 2 / 2 to 5e-9, minimax in the relative error (Remez), lowest degree first.
+// The polynomial for e^f, |f| ≤ ln 2 / 2, with a relative error of 5e-9 (minimax, found by Remez' algorithm), lowest degree
+// first.
 constexpr float kExpCoefficients[] = {1.0f, 1.0f, 0.49999994f, 0.166665196f, 0.0416683927f, 0.00836878084f, 0.00138144672f};
-constexpr float kRounder = 12582912.0f;  // 1.5 · 2²³: adding it rounds to an integer
+constexpr float kRounder = 12582912.0f;  // 1.5 · 2²³: adding and subtracting it rounds to an integer
 constexpr float kLog2E = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
-constexpr float kMinExp = -104.0f, kMaxExp = 89.0f;  // e to less is 0, to more infinity
+constexpr float kMinExp = -104.0f, kMaxExp = 89.0f;  // exp(x) is 0 below kMinExp and infinity above kMaxExp
 
 #ifdef __AVX512F__
+// F is a vector of kLanes numbers, and a Mask selects lanes. all(x) has x in every lane.
 struct Avx512 {
   using F = __m512;
   using Mask = __mmask16;
@@ -43,7 +46,7 @@ struct Avx512 {
   static F load(const BFloat16* p, Mask mask) { return widen(_mm256_maskz_loadu_epi16(mask, p)); }
   static void store(float* p, F x, Mask mask) { _mm512_mask_storeu_ps(p, mask, x); }
   static void store(BFloat16* p, F x, Mask mask) { _mm256_mask_storeu_epi16(p, mask, narrow(x)); }
-  static F keep(F x, Mask mask) { return _mm512_maskz_mov_ps(mask, x); }  // zero elsewhere
+  static F keep(F x, Mask mask) { return _mm512_maskz_mov_ps(mask, x); }  // zero in the other lanes
   static F choose(Mask mask, F where_set, F otherwise) { return _mm512_mask_mov_ps(otherwise, mask, where_set); }
   static Mask greater(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
   // The lanes where numbers[lane] ≥ bound, and where numbers[lane] = other.
@@ -77,7 +80,7 @@ struct Avx512 {
   // to[c·to_stride + r] = from[r·from_stride + c] for r, c < 16.
   static void transpose(const float* from, int64_t from_stride, float* to, int64_t to_stride) {
     F r[16], t[16];
-    // Each vector is loaded as quarters of four rows, so that no 128-bit shuffles are needed.
+    // Each vector is loaded as the quarters of four rows, so that no 128-bit shuffles are needed.
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
 #pragma GCC unroll 4
@@ -120,6 +123,7 @@ struct Avx512 {
 #endif
 
 #ifdef __AVX2__
+// The interface of Avx512. Masks of bfloat16 loads and stores must select the first lanes, as those of first() do.
 struct Avx2 {
   using F = __m256;
   using Mask = __m256i;
@@ -184,7 +188,7 @@ struct Avx2 {
     const F f = _mm256_fnmadd_ps(n, all(kLn2Low), _mm256_fnmadd_ps(n, all(kLn2High), x));
     F p = all(kExpCoefficients[6]);
     for (int i = 5; i >= 0; --i) p = fma(p, f, all(kExpCoefficients[i]));
-    // 2ⁿ as two factors, because n may be larger than one exponent holds.
+    // 2ⁿ is computed as two factors, because n may be beyond the range of the exponent of one float32.
     const auto whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
     return mul(mul(p, power_of_two(half)), power_of_two(_mm256_sub_epi32(whole, half)));
   }
@@ -231,7 +235,7 @@ struct Avx2 {
 };
 #endif
 
-// Σ a[c] · b[c], c < width, a multiple of the number of lanes.
+// Σ_c a[c] · b[c] for c < width, a multiple of V::kLanes.
 template <class V>
 inline float dot(const float* a, const float* b, int64_t width) {
   auto sum = V::zero();

@@ -1,6 +1,5 @@
-// All that kernels use of CUDA, besides the tensor cores (mma.h): elements, shared memory, asynchronous copies, sums over lanes.
-// In tests without a GPU, a header that runs kernels on the CPU takes the place of the CUDA toolkit; ATTN_CUDA_EMULATION names
-// it.
+// The parts of CUDA that kernels use, except the tensor cores (mma.h): elements, shared memory, asynchronous copies, sums over
+// lanes. In tests without a GPU, the header that ATTN_CUDA_EMULATION names replaces the CUDA toolkit and runs kernels on the CPU.
 #pragma once
 
 #ifdef __CUDACC__
@@ -20,14 +19,14 @@ namespace attn::cuda {
 constexpr int kWarp = 32;
 constexpr unsigned kAllLanes = ~0u;
 
-// The number of the thread in its block, of its lane in its warp, and of its warp in its block; blocks have one dimension.
+// The index of the thread in its block, of its lane in its warp, and of its warp in its block. Blocks are one-dimensional.
 __device__ inline int thread() { return int(threadIdx.x); }
 __device__ inline int lane() { return int(threadIdx.x) % kWarp; }
 __device__ inline int warp() { return int(threadIdx.x) / kWarp; }
 
 // ------------------------------------------------------------ elements
 
-// 16-bit elements as tensors store them.
+// 16-bit elements, in the form in which tensors store them.
 struct BFloat16 {
   uint16_t bits;
 };
@@ -66,7 +65,7 @@ __device__ inline float to_float(Half x) {
 #endif
 }
 
-// Rounds to nearest, ties to even.
+// Converts to an element type, rounding to nearest, ties to even.
 template <class E>
 __device__ inline E from_float(float x);
 template <>
@@ -95,7 +94,7 @@ __device__ inline Half from_float<Half>(float x) {
 #endif
 }
 
-// For kernels whose accumulator dtype may be float64.
+// Conversions for kernels whose accumulator dtype may be float64.
 __device__ inline double to_float(double x) { return x; }
 template <class E, class T>
 __device__ inline E from_number(T x) {
@@ -115,9 +114,9 @@ __device__ inline char* shared_memory() {
 #endif
 }
 
-// Begins to copy 16 bytes from global to shared memory, or to write 16 zero bytes where `valid` is false. Both addresses are
-// 16-byte aligned. The copies belong to the group that the next end_copy_group() ends. The bytes are there after a
-// wait_for_copies() that leaves fewer groups in flight, and a barrier.
+// Begins to copy 16 bytes from global to shared memory or, if `valid` is false, to write 16 zero bytes. Both addresses are
+// 16-byte aligned. The next end_copy_group() closes the group that the copy belongs to. The block may read the bytes after
+// wait_for_copies() has waited for that group, followed by a barrier.
 __device__ inline void copy_async(void* shared, const void* global, bool valid) {
 #ifdef __CUDA_ARCH__
   const auto to = uint32_t(__cvta_generic_to_shared(shared));
@@ -133,7 +132,7 @@ __device__ inline void end_copy_group() {
   emulation::end_copy_group();
 #endif
 }
-// Waits until at most kGroups groups are in flight.
+// Waits until at most kGroups groups of this thread's copies are unfinished.
 template <int kGroups>
 __device__ inline void wait_for_copies() {
 #ifdef __CUDA_ARCH__
@@ -145,7 +144,7 @@ __device__ inline void wait_for_copies() {
 
 // ------------------------------------------------------------ warps
 
-// Over each `width` neighbouring lanes; every lane gets the result.
+// The sum and the maximum over each group of `width` neighbouring lanes; every lane gets the result of its group.
 template <class T>
 __device__ inline T sum_over_lanes(T x, int width = kWarp) {
   for (int bits = width / 2; bits > 0; bits /= 2) x += __shfl_xor_sync(kAllLanes, x, bits);

@@ -1,4 +1,5 @@
-// All that the host side of the CUDA operators needs of LibTorch's CUDA: the device type, the current GPU, its stream and size.
+// What the host side of the CUDA operators needs of LibTorch's CUDA: the device type, the current GPU, its stream and its number
+// of multiprocessors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,9 +11,9 @@ namespace attn::cuda {
 
 constexpr c10::DeviceType kDeviceType = c10::DeviceType::CPU;
 
-class OnGpuOf {
+class GpuGuard {
  public:
-  explicit OnGpuOf(const at::Tensor&) {}
+  explicit GpuGuard(const at::Tensor&) {}
 };
 inline cudaStream_t current_stream() { return nullptr; }
 inline int64_t multiprocessors() { return emulation::multiprocessors(); }
@@ -25,13 +26,13 @@ inline int64_t multiprocessors() { return emulation::multiprocessors(); }
 
 namespace attn::cuda {
 
-// Where the kernels' tensors lie.
+// The type of device whose tensors the kernels read and write.
 constexpr c10::DeviceType kDeviceType = c10::DeviceType::CUDA;
 
 // Makes the GPU that holds the tensor the current one for the lifetime of this object.
-class OnGpuOf {
+class GpuGuard {
  public:
-  explicit OnGpuOf(const at::Tensor& x) : guard_(x.device()) {}
+  explicit GpuGuard(const at::Tensor& x) : guard_(x.device()) {}
 
  private:
   c10::cuda::CUDAGuard guard_;

@@ -1,4 +1,4 @@
-// Launches kernels on a stream, and chooses the tile shape that a dimension is compiled for.
+// Launches kernels on a stream, and chooses the types and the tile shape that a kernel is compiled for.
 #pragma once
 
 #ifndef ATTN_CUDA_EMULATION
@@ -11,10 +11,13 @@
 
 namespace attn::cuda {
 
-// launch(kernel, blocks, threads a block, bytes of dynamic shared memory, arguments…). In the emulation the kernel runs at once.
-class OnStream {
+// Launches kernels on a stream; in the emulation it runs them at once.
+//
+//   const StreamLauncher launch(stream);
+//   launch(kernel, blocks, threads per block, bytes of dynamic shared memory, arguments…);
+class StreamLauncher {
  public:
-  explicit OnStream(cudaStream_t stream) : stream_(stream) {}
+  explicit StreamLauncher(cudaStream_t stream) : stream_(stream) {}
 
   template <class... Parameters, class... Arguments>
   void operator()(void (*kernel)(Parameters...), int64_t blocks, int threads, size_t shared_bytes,
@@ -22,7 +25,7 @@ class OnStream {
 #ifdef ATTN_CUDA_EMULATION
     emulation::run_grid(unsigned(blocks), unsigned(threads), shared_bytes, [&] { kernel(arguments...); });
 #else
-    constexpr size_t kDefaultLimit = 48 << 10;  // beyond it CUDA wants the attribute
+    constexpr size_t kDefaultLimit = 48 << 10;  // above this limit CUDA requires the attribute
     if (shared_bytes > kDefaultLimit)
       C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes)));
     if (blocks == 0) return;
@@ -37,7 +40,7 @@ class OnStream {
   [[maybe_unused]] cudaStream_t stream_;
 };
 
-// Calls work(E{}, T{}): E is the element type as kernels have it, T the accumulator dtype.
+// Calls work(E{}, T{}), where E is the element type in kernels and T the type of accumulators.
 template <class Work>
 void with_types(ElementType element, const Work& work) {
   switch (element) {
@@ -48,7 +51,7 @@ void with_types(ElementType element, const Work& work) {
   }
 }
 
-// Calls work(TileShape<…>) for a dimension that tile_dim() returned.
+// Calls work(TileShape<E, kPrecision, dim>{}) for a dimension that tile_dim() returned.
 template <class E, Precision kPrecision, class Work>
 void with_tile_shape(int dim, const Work& work) {
   switch (dim) {

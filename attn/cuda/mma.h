@@ -1,6 +1,6 @@
 // Products of small matrices by one warp on the tensor cores (mma.sync): d [16,8] += a [16,K] · b [K,8], accumulated in float32,
 // where K = 16 for 16-bit elements and 8 for TF32. The hardware decides which lane holds which entries. With group = lane / 4 and
-// place = lane % 4, a lane holds these four of d:
+// place = lane % 4, a lane holds these four entries (row, column) of d:
 //
 //   (group, 2·place), (group, 2·place + 1), (group + 8, 2·place), (group + 8, 2·place + 1)
 //
@@ -22,19 +22,19 @@ struct Accumulator {
   __device__ static int column(int i) { return int(threadIdx.x) % 4 * 2 + i % 2; }
 };
 
-// How the numbers in the tiles are multiplied.
+// How the numbers of the tiles are converted before they are multiplied.
 enum class Precision {
-  half_precision,  // 16-bit elements, without another rounding
-  tf32,            // float32 rounded to TF32, which has 10 bits after the binary point
-  tf32_three,      // float32 as the sum of two TF32 numbers: three products, with an error of about 2⁻²¹
+  half_precision,  // 16-bit elements are not converted
+  tf32,            // float32 is rounded to TF32, which has 10 bits after the binary point
+  tf32_three,      // float32 is split into the sum of two TF32 numbers: three products, with an error of about 2⁻²¹
 };
 
 // E is the element type of the tiles in shared memory.
 template <class E, Precision kPrecision>
 struct Fragments {
   static constexpr int kDepth = sizeof(E) == 2 ? 16 : 8;
-  static constexpr int kWords =
-      kPrecision == Precision::tf32_three ? 2 : 1;  // the rounded number and, for tf32_three, the remainder
+  // An entry is the rounded number and, for tf32_three, the remainder.
+  static constexpr int kWords = kPrecision == Precision::tf32_three ? 2 : 1;
 
   struct A {
     uint32_t x[kWords][4];
@@ -147,14 +147,14 @@ struct Fragments {
   }
 };
 
-// sum [16, 8·kTiles] += a [16, kSteps·kDepth] · b [kSteps·kDepth, 8·kTiles]; a and b lie in shared memory with strides as in
-// Fragments.
+// sum [16, 8·kTiles] += a [16, kSteps·kDepth] · b [kSteps·kDepth, 8·kTiles], by one warp; a and b are in shared memory, with
+// strides as for Fragments.
 template <class F, int kTiles, int kSteps, class A, class B>
 __device__ inline void multiply(Accumulator (&sum)[kTiles], const A* a, int a_row, int a_depth, const B* b, int b_depth,
                                 int b_column) {
-  // The wider the rows, the fewer steps the compiler can unroll without running out of registers.
-  [[maybe_unused]] constexpr int kAtOnce = kTiles >= 16 ? 1 : kSteps > 4 ? 2 : 4;
-#pragma unroll kAtOnce
+  // The wider the rows, the fewer steps can be unrolled without running out of registers.
+  [[maybe_unused]] constexpr int kUnroll = kTiles >= 16 ? 1 : kSteps > 4 ? 2 : 4;
+#pragma unroll kUnroll
   for (int k = 0; k < kSteps; ++k) {
     const auto a_fragment = F::load_a(a + k * F::kDepth * a_depth, a_row, a_depth);
 #pragma unroll

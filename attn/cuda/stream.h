@@ -1,4 +1,4 @@
-// What the host side passes to the functions in .cu files that launch kernels: the stream, and which pass to compute.
+// What the host side passes to the functions in .cu files that launch kernels: cudaStream_t, and which pass to compute.
 #pragma once
 
 #ifdef ATTN_CUDA_EMULATION

@@ -1,11 +1,11 @@
-// A tensor as CUDA kernels take it: its memory and strides, without LibTorch.
+// How CUDA kernels see a tensor: its memory and its strides. This header does not include LibTorch.
 #pragma once
 
 #include <cstdint>
 
 namespace attn::cuda {
 
-// [batch, heads, positions, dim]; the elements of a row lie side by side. Strides are in elements.
+// A tensor [batch, heads, positions, dim] whose rows are contiguous. Strides are in elements.
 struct StridedTensor {
   void* data;
   int64_t batch_stride, head_stride, row_stride;

@@ -1,4 +1,4 @@
-// LibTorch's tensors as CUDA kernels take them.
+// Converts LibTorch's tensors to the form that CUDA kernels take.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,13 +12,14 @@ namespace attn::cuda {
 
 constexpr int64_t kVectorBytes = 16;  // kernels for tensor cores load and store rows in vectors of this size
 
-// Zeros for an undefined tensor. The tensor must stay alive as long as the result is used.
+// The memory and strides of x [B,H,T,dim]; null for an undefined tensor. x must stay alive as long as the result is used.
 inline StridedTensor strided(const at::Tensor& x) {
   if (!x.defined()) return {};
   return {x.data_ptr(), x.stride(0), x.stride(1), x.stride(2)};
 }
 
-// The tensor itself if each of its rows is contiguous and begins at a multiple of kVectorBytes, otherwise a copy.
+// The tensor [B,H,T,dim] itself if each of its rows is contiguous and begins at a multiple of kVectorBytes, otherwise a
+// contiguous copy.
 inline at::Tensor with_aligned_rows(const at::Tensor& x) {
   const auto aligned = [&](int64_t elements) { return elements * int64_t(x.element_size()) % kVectorBytes == 0; };
   const bool fits = x.stride(3) == 1 && reinterpret_cast<uintptr_t>(x.const_data_ptr()) % kVectorBytes == 0 &&
@@ -26,13 +27,13 @@ inline at::Tensor with_aligned_rows(const at::Tensor& x) {
   return fits ? x : x.clone(at::MemoryFormat::Contiguous);
 }
 
-// Why the kernels for tensor cores do not take rows of these sizes; empty when they do.
+// Why the kernels for tensor cores do not support rows of these sizes; empty if they do.
 inline std::string why_not_tiles(at::ScalarType dtype, int64_t head_dim, int64_t value_dim) {
   const auto bytes = int64_t(c10::elementSize(dtype));
   if (tile_dim(head_dim, value_dim) > 0 && head_dim * bytes % kVectorBytes == 0 && value_dim * bytes % kVectorBytes == 0)
     return "";
-  return "needs head_dim and value_dim of at most 128, in whole 16 bytes, not " + std::to_string(head_dim) + " and " +
-         std::to_string(value_dim);
+  return "needs head_dim and value_dim of at most 128, with rows of a multiple of 16 bytes, not " + std::to_string(head_dim) +
+         " and " + std::to_string(value_dim);
 }
 
 }  // namespace attn::cuda

@@ -5,7 +5,7 @@
 
 namespace attn::cuda {
 
-// The smallest compiled dimension that holds a row of q or k and a row of v, or 0 where none does. Tiles are padded to it with
+// The smallest compiled dimension that is at least head_dim and value_dim, or 0 if there is none. Tiles are padded to it with
 // zeros.
 inline int tile_dim(int64_t head_dim, int64_t value_dim) {
   const int64_t larger = head_dim > value_dim ? head_dim : value_dim;

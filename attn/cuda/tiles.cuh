@@ -14,21 +14,21 @@ struct TileShape {
   using E = E_;
   static constexpr Precision kPrecision = kPrecision_;
   static constexpr int kDim = kDim_;
-  // The element type of the tiles. float16 tensors have float32 tiles that are multiplied as TF32: this loses nothing, and the
-  // range of float16 would not hold the states and scaled gradients of long sequences.
+  // The element type of the tiles. float16 tensors have float32 tiles that are multiplied as TF32. The conversion loses nothing,
+  // and the states and scaled gradients of long sequences may be beyond the range of float16.
   static constexpr bool kSixteenBits = kPrecision == Precision::half_precision;
-  struct AsItIs {
+  struct ElementTile {
     using Type = E;
   };
-  struct AsFloat {
+  struct FloatTile {
     using Type = float;
   };
-  using Tile = typename std::conditional<kSixteenBits, AsItIs, AsFloat>::type::Type;
+  using Tile = typename std::conditional<kSixteenBits, ElementTile, FloatTile>::type::Type;
   using F = Fragments<Tile, kPrecision>;
 
-  static constexpr int kRows = kDim == 128 && !kSixteenBits ? 32 : 64;  // positions in a tile; a warp has 16 of them
+  static constexpr int kRows = kDim == 128 && !kSixteenBits ? 32 : 64;  // positions in a tile; each warp owns 16
   static constexpr int kWarps = kRows / 16, kThreads = kWarps * kWarp;
-  static constexpr int kPad = 16 / int(sizeof(Tile));  // keeps rows 16-byte aligned and spreads them over the banks
+  static constexpr int kPad = 16 / int(sizeof(Tile));  // keeps rows 16-byte aligned and spreads them over the memory banks
   static constexpr int kStride = kDim + kPad, kScoreStride = kRows + kPad;
   static constexpr int kSteps = kDim / F::kDepth, kScoreSteps = kRows / F::kDepth;
   static constexpr int kTiles = kDim / 8, kScoreTiles = kRows / 8;
@@ -43,8 +43,8 @@ __device__ inline Tile* own_rows(Tile* tile, int stride) {
   return tile + warp() * 16 * stride;
 }
 
-// Loads a tile: entry x of row t becomes f(x, t). row(t) is the address of the row's `dim` elements, 16-byte aligned. A row whose
-// address is null, and columns from `dim` on, become zeros.
+// Loads a tile with all threads of the block: entry x of row t becomes f(x, t). row(t) is the 16-byte aligned address of the
+// row's `dim` elements. A row whose address is null, and columns from `dim` on, become zeros.
 template <class S, class Row, class Function>
 __device__ inline void load_rows(typename S::Tile* to, int dim, const Row& row, const Function& f) {
   using E = typename S::E;
@@ -70,8 +70,8 @@ __device__ inline void load_rows(typename S::Tile* to, int dim, const Row& row, 
   }
 }
 
-// Stores the warp's 16 rows of sums: entry x of row t becomes f(x, t, column) at row(t), t < 16; a row whose address is null is
-// not stored. The sums pass through the warp's own rows of `staging`, whose contents are lost.
+// Stores the warp's 16 rows of sums: entry x of row t < 16 is stored as f(x, t, column) at the address row(t); a row whose
+// address is null is not stored. The sums pass through the warp's own rows of `staging`, whose contents are lost.
 template <class S, class To = typename S::E, class Row, class Function>
 __device__ inline void store_rows(const Accumulator (&sum)[S::kTiles], typename S::Tile* staging, int dim, const Row& row,
                                   const Function& f) {
@@ -104,12 +104,12 @@ template <class S>
 __device__ inline void score_rows(Accumulator (&sum)[S::kScoreTiles], typename S::Tile* left, const typename S::Tile* right) {
   multiply<typename S::F, S::kScoreTiles, S::kSteps>(sum, own_rows(left, S::kStride), S::kStride, 1, right, 1, S::kStride);
 }
-// Stores the warp's rows of `sum` in the tile `scores`, from where they can be a factor of another product. Entry x becomes
+// Stores the warp's rows of `sum` in the tile `scores`, so that they can be a factor of another product. Entry x is stored as
 // f(row of the tile, column, x).
 template <class S, class Function>
 __device__ inline void store_scores(const Accumulator (&sum)[S::kScoreTiles], typename S::Tile* scores, const Function& f) {
   using Tile = typename S::Tile;
-  __syncwarp();  // lanes may still read the scores for the product before
+  __syncwarp();  // lanes may still be reading the scores for the previous product
 #pragma unroll
   for (int t = 0; t < S::kScoreTiles; ++t)
 #pragma unroll

@@ -14,20 +14,22 @@ namespace {
 
 using at::Tensor;
 
-// Positions in a chunk where all keys go into one sum: enough for full speed, with features for no more than these.
+// Positions in a chunk without the causal mask: large enough for full speed, and small enough that the features of a chunk take
+// little memory.
 constexpr int64_t kFullChunk = 1024;
 
-// [B,H,T,·] → [R,T,·], without a copy when the strides allow it.
+// [B,H,T,·] → [R,T,·] with R = B·H, without a copy if the strides allow it.
 Tensor merge_heads(const Tensor& x) { return x.flatten(0, 1); }
 
 Tensor with_ones(const Tensor& v) { return at::cat({v, at::ones({v.size(0), v.size(1), 1}, v.options())}, 2); }
 
-// x · exp(exponent); x itself where the exponent is undefined.
+// x · exp(exponent), or x itself if the exponent is undefined.
 Tensor scaled(const Tensor& x, const Tensor& exponent) { return exponent.defined() ? x * exponent.exp() : x; }
 
-// a − b; undefined where the scales are.
+// a − b, or an undefined tensor if `a` is undefined, as scales are for maps without scales.
 Tensor difference(const Tensor& a, const Tensor& b) { return a.defined() ? a - b : Tensor(); }
 
+// φ(k) of keys [R,T,D]; the features of hidden keys are zero.
 Features key_features(const FeatureMap& map, const Tensor& k, const Tensor& hidden) {
   auto features = map.apply(k);
   if (!hidden.defined()) return features;
@@ -41,6 +43,7 @@ Tensor add_epsilon(const Tensor& total, double epsilon, const Tensor& query_scal
   return query_scale.defined() ? total + epsilon * (-(query_scale + state_scale)).exp() : total + epsilon;
 }
 
+// Divides the numerators in sums [R,T,M+1] by the normalizers, which are its last column plus ε.
 LinearOutput divided(const Tensor& sums, double epsilon, const Tensor& query_scale, const Tensor& state_scale) {
   const auto value_dim = sums.size(2) - 1;
   const auto total = add_epsilon(sums.narrow(2, value_dim, 1), epsilon, query_scale, state_scale);
@@ -49,7 +52,7 @@ LinearOutput divided(const Tensor& sums, double epsilon, const Tensor& query_sca
   return {output, at::cat({total, state_scale.expand_as(total)}, 2)};
 }
 
-// The inputs as [R,·,·], one chunk at a time in the accumulator dtype.
+// The inputs as [R,·,·]. The functions return one chunk at a time, in the accumulator dtype; hidden rows of v are zero.
 class Sequences {
  public:
   Sequences(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& key_lengths, const FeatureMap& map)
@@ -82,12 +85,14 @@ void for_each_chunk_backwards(int64_t length, int64_t size, const std::function<
   for (int64_t begin = (length - 1) / size * size; begin >= 0; begin -= size) work(begin, std::min(size, length - begin));
 }
 
-// One chunk of the causal form. Its scores are φ(q_i)·φ(k_j), j ≤ i, relative to the scale of the state after position i.
+// One chunk of C positions of the causal form. Its scores are φ(q_i)·φ(k_j), j ≤ i, relative to the scale of the state after
+// position i.
 struct Chunk {
-  Tensor q, k, v;  // [R,C,D], [R,C,D], [R,C,M+1]
+  Tensor q, k, v;  // [R,C,D], [R,C,D], [R,C,M+1]; the last column of v is ones
   Features features_q, features_k;
-  Tensor state_scale;  // [R,C,1]: of the state after each position
-  Tensor key_weights;  // the exponent of key j relative to row i, [R,C,C]; undefined for maps without scales
+  // For maps with scales:
+  Tensor state_scale;  // [R,C,1]: the scale of the state after each position
+  Tensor key_weights;  // [R,C,C]: the scale of key j minus the scale of the state after position i
 
   Chunk(const Sequences& in, const FeatureMap& map, int64_t begin, int64_t size, const Tensor& scale_before)
       : q(in.q(begin, size)),
@@ -100,18 +105,18 @@ struct Chunk {
     key_weights = features_k.log_scale.transpose(1, 2) - state_scale;
   }
   Tensor scores() const { return scaled(at::bmm(features_q.phi, features_k.phi.transpose(1, 2)), key_weights).tril_(); }
-  // The gradients of the scores, from the gradients of the rows and the values of the keys.
+  // The gradients of the scores, from the gradients of the rows and from the values of the keys.
   Tensor grad_scores(const Tensor& grad_rows, const Tensor& values) const {
     return scaled(at::bmm(grad_rows, values.transpose(1, 2)), key_weights).tril_();
   }
-  // How each key counts in the normalizer's sum of φ(k) that each row sees, [R,C,C].
+  // [R,C,C]: the weight of key j's φ(k) in the sum over the keys that row i sees.
   Tensor weights() const {
     return (key_weights.defined() ? key_weights.exp() : at::ones({q.size(0), q.size(1), q.size(1)}, q.options())).tril_();
   }
 };
 
-// The gradients of each row's numerator and, after the pass over the queries, of its normalizer, both relative to the scales of
-// query and state.
+// The gradients of each row's numerator and of its normalizer, both relative to the scales of query and state. The pass over the
+// queries computes the latter with set_grad_normalizer().
 class RowGradients {
  public:
   RowGradients(const Tensor& gradient, const Tensor& normalizer)
@@ -123,18 +128,19 @@ class RowGradients {
     const auto total = normalizer(begin, size);
     return gradient_.narrow(1, begin, size).to(total.scalar_type()) / total;
   }
-  // Computes the normalizer's gradient from a = S g, the numerator's part of the gradient of φ(q), as g·output = φ(q)·a /
-  // normalizer. The rounded output is not used for it, because this gradient is a difference of almost equal numbers.
+  // Computes and stores the gradient of the normalizer, −φ(q)·a / normalizer, where a = S g′ is the part of the gradient of φ(q)
+  // that comes from the numerator. This equals −g′·output, but the output is not used because it is rounded to the dtype of q,
+  // and the gradient of φ(q) is a difference of almost equal numbers.
   Tensor set_grad_normalizer(int64_t begin, const Tensor& phi_q, const Tensor& a) const {
     const auto part = grad_normalizer_.narrow(1, begin, a.size(1));
     part.copy_((phi_q * a).sum(2, /*keepdim=*/true).div_(normalizer(begin, a.size(1))).neg_());
     return part;
   }
-  // Both gradients, [R,T,M+1].
+  // The gradients of numerators and normalizers, [R,T,M+1].
   Tensor operator()(int64_t begin, int64_t size) const {
     return at::cat({grad_numerator(begin, size), grad_normalizer_.narrow(1, begin, size)}, 2);
   }
-  // The scale of the state that each row saw.
+  // The scale of the state that each row saw; undefined for maps without scales.
   Tensor state_scale(int64_t begin, int64_t size) const {
     return normalizer_.size(2) == 2 ? normalizer_.narrow(1, begin, size).narrow(2, 1, 1) : Tensor();
   }
@@ -145,7 +151,7 @@ class RowGradients {
   Tensor gradient_, normalizer_, grad_normalizer_;
 };
 
-// The gradients that backward writes; those of hidden keys are zeros.
+// The gradients that the backward pass writes. Those of hidden keys are zeros.
 struct Gradients {
   Tensor q, k, v;
 
@@ -165,7 +171,7 @@ void full_backward(const Sequences& in, const FeatureMap& map, const RowGradient
   for_each_chunk(in.key_len(), kFullChunk, [&](int64_t begin, int64_t size) {
     keys.add(map, in.k(begin, size), in.v(begin, size), in.hidden(begin, size));
   });
-  auto queries = at::zeros_like(keys.sums);  // R, with Y in the last column
+  auto queries = at::zeros_like(keys.sums);  // R = Σ φ(q) g′ᵀ, with Y = Σ δ φ(q) in the last column
   for_each_chunk(in.query_len(), kFullChunk, [&](int64_t begin, int64_t size) {
     const auto q = in.q(begin, size);
     const auto features = map.apply(q);
@@ -189,7 +195,7 @@ void causal_backward(const Sequences& in, const FeatureMap& map, const RowGradie
                      const Gradients& out) {
   const auto value_dim = out.v.size(3);
   auto keys = LinearState::zeros(map, out.q.size(0) * out.q.size(1), out.q.size(3), value_dim, in.options());
-  auto queries = at::zeros_like(keys.sums);  // R, with Y in the last column
+  auto queries = at::zeros_like(keys.sums);  // R = Σ φ(q) g′ᵀ, with Y = Σ δ φ(q) in the last column
   for_each_chunk(in.query_len(), chunk, [&](int64_t begin, int64_t size) {
     const Chunk part(in, map, begin, size, keys.log_scale);
     const auto carried = difference(keys.log_scale, part.state_scale);

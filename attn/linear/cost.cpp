@@ -1,5 +1,5 @@
-// The predicted cost of linear attention: operations, memory traffic and peak memory of kernels, of the composition, and of
-// decoding.
+// The predicted cost of linear attention: operations, memory traffic and peak memory of kernels, of the composed computation, and
+// of decoding.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -9,15 +9,16 @@
 namespace attn {
 namespace {
 
-// Operations to compute the features of one position: a product for maps with directions, a few operations a feature for others.
+// The operations to compute the features of one position: a product with the directions for maps that have them, and a few
+// operations per feature for others.
 double map_flops(const FeatureMap& map, double features, double head_dim) {
   return map.scales() ? 2 * features * head_dim : 4 * features;
 }
 
-// Numbers that the normalizer takes for each row.
+// How many numbers the normalizer has for each row.
 double normalizer_numbers(const FeatureMap& map) { return map.scales() ? 2 : 1; }
 
-// Completes a cost from the operations of the forward pass and from the memory that is used beside inputs and results.
+// The cost, given the operations of the forward pass and the memory that is used beside inputs and results.
 Cost cost_with(const Problem& p, bool backward, double forward_flops, double working_bytes) {
   const double tensors = p.input_bytes() + p.output_bytes();
   const double results = p.output_bytes() + (backward ? p.output_bytes() + p.input_bytes() : 0);
@@ -35,7 +36,7 @@ Cost LinearMethod::cost(const Problem& problem, Protocol protocol) const {
   return composed_cost(problem, backward);
 }
 
-// One step: the state is read and written once.
+// The cost of one step, which reads and writes the state once.
 Cost LinearMethod::decode_cost(const Problem& p) const {
   const auto map = map_for(p.head_dim);
   const double heads = double(p.batch) * double(p.heads), features = double(map->count(p.head_dim));
@@ -55,14 +56,14 @@ Cost LinearMethod::composed_cost(const Problem& p, bool backward) const {
   const double pairs = p.causal ? chunk * (features + values) * double(p.query_len) : 0;
   const double forward =
       heads * ((2 * state + map_flops(*map, features, double(p.head_dim))) * double(p.key_len + p.query_len) + 2 * pairs);
-  // Beside the results: the states, the normalizers, and one chunk.
+  // The memory beside inputs and results: the states, the normalizers, and one chunk.
   const double numbers = state * (backward ? 2 : 1) + double(p.query_len) * normalizer_numbers(*map) +
                          composed_chunk_numbers(p, backward, chunk, features);
   return cost_with(p, backward, forward, heads * number * numbers);
 }
 
-// How many numbers the composition holds of one chunk: features, products and, with the causal mask, scores. How many copies of
-// each exist at once was counted on the composition.
+// How many numbers the composed computation holds of one chunk: features, products and, with the causal mask, scores. The numbers
+// of copies that exist at once were counted on the code of composed.cpp.
 double LinearMethod::composed_chunk_numbers(const Problem& p, bool backward, double chunk, double features) const {
   const auto map = map_for(p.head_dim);
   const double number = double(c10::elementSize(map->accumulator_dtype(p.dtype)));
@@ -78,7 +79,7 @@ double LinearMethod::composed_chunk_numbers(const Problem& p, bool backward, dou
   return chunk * (copies * features + (widened ? 3 : 1.5) * dims + (backward ? 5 : 4) * values) + scores;
 }
 
-// The operations are those of the recurrence alone, although kernels compute more inside a chunk.
+// Counts the operations of the recurrence alone, although kernels also compute the scores of each chunk.
 Cost LinearMethod::kernel_cost(const Problem& p, bool backward, const LinearImplementation& implementation) const {
   const auto map = map_for(p.head_dim);
   const auto features = map->count(p.head_dim);
@@ -87,7 +88,7 @@ Cost LinearMethod::kernel_cost(const Problem& p, bool backward, const LinearImpl
   const double projection = map->scales() ? 2 * double(features) * double(p.head_dim) : 0;
   const double forward = heads * (product + projection) * double(p.key_len + p.query_len);
   const double number = p.dtype == at::kDouble ? 8 : 4;
-  const double normalizers = normalizer_numbers(*map) + (backward ? 1 : 0);  // backward, its gradient too
+  const double normalizers = normalizer_numbers(*map) + (backward ? 1 : 0);  // the backward pass also stores its gradient
   return cost_with(p, backward, forward,
                    number * (heads * double(p.query_len) * normalizers + implementation.state_numbers(p, features, backward)));
 }

@@ -55,7 +55,8 @@ class Taylor : public FeatureMap {
   Features apply(const Tensor& x) const override {
     return {at::cat({at::ones({x.size(0), x.size(1), 1}, x.options()), x / length(x)}, 2), {}};
   }
-  // The length of x̂ = x/‖x‖ is constant: the gradient of x is the part of the gradient of x̂ that is orthogonal to x̂, over ‖x‖.
+  // The length of x̂ = x/‖x‖ is constant, so the gradient of x is the part of the gradient of x̂ that is orthogonal to x̂, divided
+  // by ‖x‖.
   Tensor gradient(const Tensor& x, const Features& f, const Tensor& grad_phi) const override {
     const auto unit = f.phi.slice(2, 1), gradient = grad_phi.slice(2, 1);
     return (gradient - unit * (unit * gradient).sum(2, /*keepdim=*/true)).div_(length(x));
@@ -81,7 +82,7 @@ class Polynomial2 : public FeatureMap {
     const auto products = scaled.index_select(2, pairs[0]) * scaled.index_select(2, pairs[1]) * weights(pairs, x);
     return {at::cat({at::ones({x.size(0), x.size(1), 1}, x.options()), scaled, products}, 2), {}};
   }
-  // The gradient of x̃_a x̃_b, times x̃_b, goes to x̃_a, and times x̃_a to x̃_b; for a = b both go to x̃_a.
+  // With x̃ = x/D^¼, the gradient h of the product x̃_a x̃_b adds h·x̃_b to the gradient of x̃_a, and h·x̃_a to that of x̃_b.
   Tensor gradient(const Tensor& x, const Features&, const Tensor& grad_phi) const override {
     const auto dim = x.size(2);
     const auto scaled = x / quarter_root(dim);
@@ -98,12 +99,13 @@ class Polynomial2 : public FeatureMap {
   }
 
  private:
+  // The factor of each product x̃_a x̃_b: √½ for a = b, otherwise 1.
   static Tensor weights(const Tensor& pairs, const Tensor& x) {
     return at::ones({pairs.size(1)}, x.options()).masked_fill_(pairs[0] == pairs[1], std::sqrt(0.5));
   }
 };
 
-// The base of the maps with random directions ω [P,D].
+// The base class of maps with random directions ω [P,D].
 class RandomFeatures : public FeatureMap {
  public:
   RandomFeatures(FeatureMapKind kind, Tensor projection) : FeatureMap(kind), projection_(std::move(projection)) {
@@ -112,20 +114,23 @@ class RandomFeatures : public FeatureMap {
   }
 
  protected:
-  // P. Throws c10::ValueError when the directions are not for vectors of this dimension.
+  // P. Throws c10::ValueError if the directions do not have this dimension.
   int64_t direction_count(int64_t dim) const {
     TORCH_CHECK_VALUE(dim == projection_.size(1), "projection has shape ", projection_.sizes(), ", expected [directions, ", dim,
                       "] as head_dim is ", dim);
     return projection_.size(0);
   }
+  // x̃ = x/D^¼
   Tensor scaled(const Tensor& x) const {
     direction_count(x.size(-1));
     return x / quarter_root(x.size(-1));
   }
+  // ω in the dtype and on the device of x
   Tensor projection(const Tensor& x) const { return projection_.to(x.options()); }
   // ωx̃ [...,P]
   Tensor projected(const Tensor& scaled) const { return at::matmul(scaled, projection(scaled).t()); }
   double directions() const { return double(projection_.size(0)); }
+  // ‖x̃‖²/2 [...,1]
   static Tensor half_square(const Tensor& scaled) { return scaled.square().sum(-1, /*keepdim=*/true) / 2; }
 
   Tensor projection_;
@@ -235,7 +240,7 @@ Tensor draw_orthogonal_directions(int64_t count, int64_t dim, int64_t seed) {
   std::vector<Tensor> blocks;
   for (int64_t done = 0; done < count; done += dim) {
     const auto rows = std::min(dim, count - done);
-    // The columns of Q are orthonormal. They get the lengths of independent normal vectors.
+    // The columns of Q are orthonormal. They are multiplied by the lengths of independent normal vectors.
     const auto directions = std::get<0>(at::linalg_qr(draw(dim))).t().narrow(0, 0, rows);
     blocks.push_back(directions * at::linalg_vector_norm(draw(rows), 2, at::IntArrayRef{1}, /*keepdim=*/true));
   }

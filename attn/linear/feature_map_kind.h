@@ -1,10 +1,11 @@
-// The feature maps of linear attention. Free of LibTorch, so that the kernels of the CPU and of CUDA share the list.
+// The list of the feature maps of linear attention. This header does not include LibTorch, so that CPU kernels and CUDA kernels
+// can share it.
 #pragma once
 
 namespace attn {
 
-// With x̃ = x/D^¼, and directions ω [P,D] that are drawn at random. rff is always computed in float64, because its weights have
-// both signs and their sum may cancel to almost nothing.
+// Here x̃ = x/D^¼, and ω [P,D] are random directions. rff is always computed in float64, because its attention weights have both
+// signs, so that their sum may cancel to almost nothing.
 enum class FeatureMapKind {
   elu,          // elu(x) + 1                            ("Transformers are RNNs", 2006.16236, equation 7)
   elu01,        // elu(x; α = 0.1) + 1
@@ -15,18 +16,18 @@ enum class FeatureMapKind {
   rff           // exp(‖x̃‖²/2) [cos ωx̃, sin ωx̃]/√P     (Rahimi & Recht 2007), 2·P features
 };
 
-// Maps that exponentiate return features relative to a scale, the logarithm of a factor, so that nothing overflows. States of
-// such a map are relative to the largest scale of their keys.
+// Whether the map exponentiates. The features of such a map may overflow, so they are divided by a factor for each row, whose
+// logarithm is called the scale of the row. States of such a map are relative to the largest scale of their keys.
 constexpr bool has_scales(FeatureMapKind map) { return map == FeatureMapKind::favor || map == FeatureMapKind::rff; }
 
-// The scale of an empty state and of a hidden key. It is finite, so that differences are; e to a difference from it is 0 or, for
-// the ε of an empty state, infinite, which makes the output 0 as it must be.
+// The scale of an empty state and of a hidden key. It is finite, so that differences of scales are finite. exp(kNoScale − s) is 0
+// for every other scale s. Relative to an empty state ε is infinite, which makes the output 0, as it must be.
 constexpr double kNoScale = -1e30;
 
-// Maps that project onto random directions.
+// Whether the map projects onto random directions.
 constexpr bool has_directions(FeatureMapKind map) { return map == FeatureMapKind::favor || map == FeatureMapKind::rff; }
 
-// Maps whose features each depend on one entry of x.
+// Whether each feature depends on one entry of x.
 constexpr bool is_entrywise(FeatureMapKind map) {
   return map == FeatureMapKind::elu || map == FeatureMapKind::elu01 || map == FeatureMapKind::relu;
 }

@@ -1,4 +1,4 @@
-// The interface of kernels that compute linear attention, and the registry of those that there are.
+// LinearImplementation, the interface of kernels that compute linear attention, and the registry of its implementations.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +13,7 @@
 
 namespace attn {
 
-// What linear attention is computed of. Tensors have any strides; q, k and v have one dtype and device.
+// The arguments of linear attention. Tensors have arbitrary strides; q, k and v have the same dtype and device.
 struct LinearArguments {
   at::Tensor q, k, v;  // [B,H,N,D], [B,H,L,D], [B,H,L,M]
   bool causal;
@@ -21,8 +21,9 @@ struct LinearArguments {
   FeatureMapSpec map;
 };
 
-// The state of a decoding: S [B,H,F,M] and Z [B,H,F], contiguous, in the accumulator dtype. For maps with scales Z is [B,H,F+1]:
-// its last entry is the logarithm of the factor that S and Z are relative to, kNoScale in an empty state.
+// The state of decoding: S [B,H,F,M] and Z [B,H,F], contiguous, in the accumulator dtype. For maps with scales Z is [B,H,F+1],
+// and its last entry is the state's scale: the logarithm of the factor that S and Z are relative to, or kNoScale in an empty
+// state.
 struct LinearDecodingState {
   at::Tensor s, z;
 };
@@ -32,13 +33,13 @@ class LinearImplementation {
  public:
   virtual ~LinearImplementation() = default;
 
-  // As in options and records: "avx512".
+  // The name in options and records, such as "avx512".
   virtual std::string name() const = 0;
 
-  // The output [B,H,N,M] in the dtype of q, and the normalizer in the accumulator dtype: φ(q)·Z + ε of each row [B,H,N,1] or, for
-  // maps with scales, [B,H,N,2], relative to the scales of query and state, with the state's scale beside it.
+  // The output [B,H,N,M] in the dtype of q, and the normalizer in the accumulator dtype: φ(q)·Z + ε of each row, [B,H,N,1]. For
+  // maps with scales it is [B,H,N,2]: φ(q)·Z + ε relative to the scales of query and state, and the state's scale.
   virtual std::tuple<at::Tensor, at::Tensor> forward(const LinearArguments& arguments, double epsilon) const = 0;
-  // grad_q, grad_k and grad_v, from the gradient of the output and the forward's normalizer.
+  // grad_q, grad_k and grad_v, contiguous, from the gradient of the output and the normalizer that forward() returned.
   virtual std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(const LinearArguments& arguments, const at::Tensor& grad_output,
                                                                   const at::Tensor& normalizer) const = 0;
 
@@ -49,7 +50,7 @@ class LinearImplementation {
   virtual at::Tensor step(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const LinearDecodingState& state,
                           const FeatureMapSpec& map, double epsilon) const = 0;
 
-  // How many numbers the states that it holds at once have, for predictions of memory; `features` is F.
+  // How many numbers the states that exist at once have, for predictions of memory; `features` is F.
   virtual double state_numbers(const Problem& problem, int64_t features, bool backward) const = 0;
 };
 
@@ -59,8 +60,8 @@ struct LinearRequest : ImplementationRequest {
   bool operator==(const LinearRequest&) const = default;
 };
 
-// The CPU's implementations are "avx512", "avx2" and "portable" (attn/linear/cpu/implementation.h), CUDA's "cuda", "cuda-tf32"
-// and "cuda-plain" (attn/linear/cuda/implementation.cpp).
+// The implementations for the CPU are "avx512", "avx2" and "portable" (attn/linear/cpu/implementation.h), those for CUDA are
+// "cuda", "cuda-tf32" and "cuda-plain" (attn/linear/cuda/implementation.cpp).
 using LinearRegistry = ImplementationRegistry<LinearImplementation, LinearRequest>;
 LinearRegistry& linear_implementations();
 

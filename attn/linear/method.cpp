@@ -13,6 +13,7 @@
 namespace attn {
 namespace {
 
+// The decoding state of the composed computation.
 class ComposedState : public DecodingState {
  public:
   ComposedState(std::unique_ptr<const FeatureMap> feature_map, const Problem& p) : map_(std::move(feature_map)) {
@@ -39,6 +40,7 @@ class ComposedState : public DecodingState {
   LinearState state_;
 };
 
+// The decoding state of kernels.
 class KernelState : public DecodingState {
  public:
   KernelState(const LinearImplementation& chosen, const Problem& p, int64_t features, bool scales) : implementation(chosen) {
@@ -70,13 +72,13 @@ std::optional<std::string> LinearMethod::why_unsupported(const Problem& p, Proto
 Capabilities LinearMethod::capabilities() const {
   Capabilities can;
   can.decoding = true;
-  // The tensor cores multiply whole tiles, with zeros for what is hidden.
+  // The tensor cores multiply whole tiles, with zeros in the place of hidden scores.
   can.nan_reaches_its_rows_only = kernel_ != "cuda" && kernel_ != "cuda-tf32";
   return can;
 }
 
 double LinearMethod::error_tolerance(at::ScalarType dtype) const {
-  // TF32 has as many digits as float16.
+  // TF32 has as many bits after the binary point as float16.
   return AttentionMethod::error_tolerance(kernel_ == "cuda-tf32" && dtype == at::kFloat ? at::kHalf : dtype);
 }
 
@@ -109,7 +111,7 @@ std::unique_ptr<DecodingState> LinearMethod::make_state(const Problem& problem) 
 
 void LinearMethod::absorb(DecodingState& state, const Inputs& tokens) {
   const auto &k = tokens.k, &v = tokens.v;
-  constexpr int64_t kChunk = 1024;  // the composition holds the features of so many tokens
+  constexpr int64_t kChunk = 1024;  // tokens whose features the composed computation holds at once
   if (const auto* kernel = dynamic_cast<KernelState*>(&state))
     return kernel->implementation.add(k, v, kernel->state, spec_for(k.size(3)));
   auto& composed = static_cast<ComposedState&>(state);

@@ -1,4 +1,5 @@
-// The attention method that every feature map shares: linear, linear-elu0.1, taylor, polynomial-2, favor and rff are made of it.
+// LinearMethod, the base class of the attention methods that differ in their feature maps: linear, linear-elu0.1, taylor,
+// polynomial-2, favor and rff.
 #pragma once
 
 #include <map>
@@ -20,14 +21,13 @@ constexpr double kLinearEpsilon = 1e-6;
 inline const OptionSpec kKernelOption{
     "kernel",
     std::string("auto"),
-    "what computes: the CPU's instruction set, or on CUDA; auto: the best there is; composed: of "
-    "ATen operations",
+    "implementation: an instruction set of the CPU, or kernels for CUDA; auto: the best available one; composed: ATen operations",
     {"auto", "avx512", "avx2", "portable", "cuda", "cuda-tf32", "cuda-plain", "composed"}};
 
 class LinearMethod : public AttentionMethod {
  public:
-  // `feature_map`: a name that parse_feature_map() knows. `chunk`: positions in a chunk of the composed causal form. `kernel`: as
-  // kKernelOption describes. Throws c10::ValueError for kernels whose instruction set is not available.
+  // `feature_map` is a name that parse_feature_map() knows, `chunk` the number of positions in a chunk of the composed causal
+  // form, and `kernel` a value of kKernelOption. Throws c10::ValueError for an instruction set that is not available.
   LinearMethod(const std::string& feature_map, int64_t chunk, std::string kernel = "composed");
 
   Capabilities capabilities() const override;
@@ -38,7 +38,7 @@ class LinearMethod : public AttentionMethod {
   double state_bytes(const Problem& problem, int64_t position) const override;
 
  protected:
-  // The random directions for heads of this dimension, float64 [P,D]; nothing for maps that have none.
+  // The random directions for D = head_dim, float64 [P,D]; nothing for maps without directions.
   virtual std::optional<at::Tensor> projection(int64_t head_dim) const { return (void)head_dim, std::nullopt; }
   FeatureMapSpec spec_for(int64_t head_dim) const { return {feature_map_, projection(head_dim)}; }
   std::unique_ptr<const FeatureMap> map_for(int64_t head_dim) const { return make_feature_map(spec_for(head_dim)); }
@@ -57,7 +57,7 @@ class LinearMethod : public AttentionMethod {
   LinearRequest request_for(const Problem& p) const {
     return {{kernel_, p.dtype, p.device, p.head_dim, p.value_dim}, feature_map_};
   }
-  // Null where the method is composed of ATen operations.
+  // Null if the problem is computed by composed ATen operations.
   const LinearImplementation* implementation_for(const Problem& problem) const {
     return implementations_.find(request_for(problem));
   }
@@ -68,7 +68,8 @@ class LinearMethod : public AttentionMethod {
   ImplementationResolver<LinearRegistry> implementations_{linear_implementations()};
 };
 
-// The methods whose feature maps have random directions: `count` of them, drawn once from a seed.
+// The base class of methods whose feature maps have random directions: `count` directions, drawn from a seed once for each
+// head_dim.
 class RandomFeatureMethod : public LinearMethod {
  public:
   RandomFeatureMethod(const std::string& feature_map, int64_t chunk, int64_t count, int64_t seed, std::string kernel = "composed")

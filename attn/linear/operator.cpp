@@ -1,5 +1,5 @@
-// The PyTorch operators of linear attention: schemas, checks of arguments, autograd and shapes. Which implementation computes is
-// decided in `forward`, `backward` and `step`.
+// The PyTorch operators of linear attention: schemas, checks of arguments, autograd and shapes. `forward`, `backward` and `step`
+// choose the implementation.
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
@@ -20,7 +20,7 @@ using at::Tensor;
 
 // ---------------------------------------------------------------- arguments
 
-// Throws c10::ValueError for arguments that a caller from Python may get wrong. The harness checks its inputs before.
+// Throws c10::ValueError for wrong arguments. The harness has checked its inputs before, but callers from Python have not.
 void check_arguments(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, const std::optional<Tensor>& key_lengths,
                      int64_t chunk) {
   const auto shape_of = [](const char* name, const Tensor& x) {
@@ -30,16 +30,16 @@ void check_arguments(const Tensor& q, const Tensor& k, const Tensor& v, bool cau
   shape_of("q", q), shape_of("k", k), shape_of("v", v);
   for (const auto& [name, x] : {std::pair{"k", &k}, std::pair{"v", &v}}) {
     TORCH_CHECK_VALUE(x->scalar_type() == q.scalar_type() && x->device() == q.device(), "linear_attention: ", name, " is ",
-                      x->scalar_type(), " on ", x->device(), ", expected ", q.scalar_type(), " on ", q.device(), " as q");
+                      x->scalar_type(), " on ", x->device(), ", expected ", q.scalar_type(), " on ", q.device(), " as in q");
     TORCH_CHECK_VALUE(x->sym_size(0) == q.sym_size(0) && x->sym_size(1) == q.sym_size(1), "linear_attention: ", name,
                       " has shape ", x->sym_sizes(), ", expected batch and heads of q, whose shape is ", q.sym_sizes());
   }
   TORCH_CHECK_VALUE(at::isFloatingType(q.scalar_type()), "linear_attention: q is ", q.scalar_type(),
                     ", expected a floating type");
   TORCH_CHECK_VALUE(k.sym_size(3) == q.sym_size(3), "linear_attention: k has dim ", k.sym_size(3), ", expected ", q.sym_size(3),
-                    " as q");
+                    " as in q");
   TORCH_CHECK_VALUE(v.sym_size(2) == k.sym_size(2), "linear_attention: v has length ", v.sym_size(2), ", expected ",
-                    k.sym_size(2), " as k");
+                    k.sym_size(2), " as in k");
   TORCH_CHECK_VALUE(!causal || k.sym_size(2) == q.sym_size(2),
                     "linear_attention: causal needs as many keys as queries, but k has length ", k.sym_size(2),
                     " and q has length ", q.sym_size(2));
@@ -73,7 +73,8 @@ void check_step_arguments(const Tensor& q, const Tensor& k, const Tensor& v, con
   expect("normalizers", normalizers, {batch, heads, features}, state_dtype);
   TORCH_CHECK_VALUE(sums.is_contiguous() && normalizers.is_contiguous(),
                     "linear_attention_step: sums and normalizers must be contiguous, as they change in place");
-  TORCH_CHECK_VALUE(!map->scales(), "linear_attention_step: feature map '", feature_map, "' has scales, which sums do not hold");
+  TORCH_CHECK_VALUE(!map->scales(), "linear_attention_step: feature map '", feature_map,
+                    "' has scales, which the tensor sums does not hold");
 }
 
 // ---------------------------------------------------------------- computation
@@ -87,7 +88,7 @@ LinearArguments arguments_of(const Tensor& q, const Tensor& k, const Tensor& v, 
   return arguments;
 }
 
-// Null where the operator is composed.
+// Null if the computation is composed of ATen operations.
 const LinearImplementation* find_implementation(const Tensor& q, const Tensor& v, FeatureMapKind map, const std::string& wanted) {
   return linear_implementations().find({{wanted, q.scalar_type(), q.device().type(), q.size(3), v.size(3)}, map});
 }
@@ -241,7 +242,7 @@ TORCH_LIBRARY_IMPL(attn, Meta, library) {
 }
 TORCH_LIBRARY_IMPL(attn, Autograd, library) {
   library.impl("_linear_attention", forward_autograd);
-  // Decoding records no gradients, and there are no gradients of gradients.
+  // linear_attention_step records no gradients, and linear attention is differentiable only once.
   library.impl("linear_attention_step", torch::autograd::autogradNotImplementedFallback());
   library.impl("_linear_attention_backward", torch::autograd::autogradNotImplementedFallback());
 }

@@ -5,7 +5,7 @@
 namespace attn::reference {
 namespace {
 
-// w_ij of the rows and all keys, [B,H,R,L]; zero where the mask hides the pair.
+// The weights w_ij of the rows i and all keys j, [B,H,R,L]; zero where the mask hides the pair.
 at::Tensor kernel_weights(const Inputs& inputs, const at::Tensor& rows, const FeatureMap& feature_map) {
   const auto key_len = inputs.k.size(2);
   const auto keys = zero_where(inputs.k, inputs.mask.hidden_keys(key_len));

@@ -30,8 +30,8 @@ const RegisterMethod linear{entry_of<Linear>(
 const RegisterMethod linear_elu01{
     entry_of<LinearElu01>("linear-elu0.1", "linear attention with elu(x; 0.1) + 1 features", "O(N)", "O(N)", {kKernelOption})};
 const RegisterMethod linear_chunked{
-    entry_of<LinearChunked>("linear-chunked", "linear composed of ATen operations, causal in chunks", "O(N)", "O(N)",
-                            {{"chunk", kChunk, "positions in a chunk of the causal form", {}, 1}})};
+    entry_of<LinearChunked>("linear-chunked", "linear attention composed of ATen operations, in chunks if causal", "O(N)", "O(N)",
+                            {{"chunk", kChunk, "positions in a chunk of the composed causal form", {}, 1}})};
 
 }  // namespace
 }  // namespace attn

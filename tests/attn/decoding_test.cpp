@@ -133,7 +133,7 @@ TEST_P(Decoding, ErrorsNameTheMistake) {
     EXPECT_CONTAINS(refusal([&] { method->extend(*state, masked); }), "must be causal and without key lengths");
   }
   const auto other = make_method(GetParam());
-  EXPECT_CONTAINS(refusal([&] { step(*other, *state, inputs, 0); }), "the decoding state is another method's");
+  EXPECT_CONTAINS(refusal([&] { step(*other, *state, inputs, 0); }), "the decoding state belongs to another method");
   EXPECT_EQ(state->position(), 0);
   method->extend(*state, inputs);
   EXPECT_CONTAINS(refusal([&] { step(*method, *state, inputs, 0); }), "holds 3 of 3 tokens, 1 more do not fit");
@@ -148,7 +148,7 @@ TEST_P(Decoding, ErrorsNameTheMistake) {
   EXPECT_CONTAINS(refusal([&] { method->begin_decoding(masked); }), "decoding takes no key lengths");
   masked = p;
   masked.causal = false;
-  EXPECT_CONTAINS(refusal([&] { method->begin_decoding(masked); }), "decoding is causal");
+  EXPECT_CONTAINS(refusal([&] { method->begin_decoding(masked); }), "decoding needs the causal mask");
 }
 
 #ifndef ATTN_CUDA_EMULATION

@@ -156,9 +156,9 @@ def test_shapes_without_numbers(dtype, name, columns, sums):
     ("changed", "message"),
     [
         ({0: torch.zeros(3, 4)}, r"q has 2 dimensions, expected \[batch, heads, length, dim\]"),
-        ({1: torch.zeros(2, 2, 13, 4)}, "k is Float on cpu, expected Double on cpu as q"),
-        ({1: torch.zeros(2, 2, 13, 5).double()}, "k has dim 5, expected 4 as q"),
-        ({2: torch.zeros(2, 2, 12, 3).double()}, "v has length 12, expected 13 as k"),
+        ({1: torch.zeros(2, 2, 13, 4)}, "k is Float on cpu, expected Double on cpu as in q"),
+        ({1: torch.zeros(2, 2, 13, 5).double()}, "k has dim 5, expected 4 as in q"),
+        ({2: torch.zeros(2, 2, 12, 3).double()}, "v has length 12, expected 13 as in k"),
         ({2: torch.zeros(2, 1, 13, 3).double()}, r"v has shape \[2, 1, 13, 3\], expected batch and heads of q"),
         ({4: torch.tensor([1, 2, 3])}, r"key_lengths has shape \[3\], expected \[batch\] = \[2\]"),
         ({8: 0}, "chunk = 0, expected at least 1"),

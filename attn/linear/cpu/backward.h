@@ -35,7 +35,7 @@ class LinearBackward : public LinearChunk<V, E, Map> {
  public:
   using Base::Base;
 
-  // Writes grad_q and δ, from T and Z. Causal: goes forward over the positions and adds the keys to T and Z.
+  // Writes grad_q and δ, from T and Z. If causal, adds the keys of the range to T and Z.
   void backward_queries(int64_t begin, int64_t end, bool causal, float* t, float* z) {
     for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
       load_queries(first, count);
@@ -91,7 +91,7 @@ class LinearBackward : public LinearChunk<V, E, Map> {
     });
   }
 
-  // Writes grad_k and grad_v, from R and Y. Causal: goes back over the positions and adds the queries to R and Y.
+  // Writes grad_k and grad_v, from R and Y, going back over the positions. If causal, adds the queries of the range to R and Y.
   void backward_keys(int64_t begin, int64_t end, bool causal, float* r, float* y) {
     ahead_ = -2 * kChunk;
     const int64_t last = begin + (end - begin - 1) / kChunk * kChunk;
@@ -145,8 +145,8 @@ class LinearBackward : public LinearChunk<V, E, Map> {
   }
 
  private:
-  // b_.partial[i][f] = Σ_m b_.left[m][i] · r[f][m]. The sum runs along the rows of R, so the product is computed transposed, with
-  // the 16 positions as lanes like scores, and transposed back.
+  // b_.partial[i][f] = Σ_m b_.left[m][i] · r[f][m]. The sum is along the rows of R, so the product is computed in transposed
+  // form, with the 16 positions as lanes, like scores, and then transposed.
   void read_transposed(const float* r, int64_t m) {
     constexpr int kRows = V::kLanes == 16 ? 16 : 4;
     for (int64_t f = 0; f < b_.features; f += kRows)
@@ -168,8 +168,8 @@ class LinearBackward : public LinearChunk<V, E, Map> {
     keep_triangle<V, Triangle::upper>(b_.scores);
   }
 
-  // Stores finish(row, column, x) of the products of a tile as rows of grad_k or grad_v. Rows from `visible` on are hidden and
-  // get zeros.
+  // Computes the products x of a tile and stores finish(row, column, x) in rows of grad_k or grad_v. Rows from `visible` on are
+  // hidden and become zeros.
   template <class Finish>
   void write_gradient(const Rows& rows, int64_t first, int64_t count, int64_t visible, int64_t dim, const ReadTile& tile,
                       const Finish& finish) {
@@ -179,7 +179,8 @@ class LinearBackward : public LinearChunk<V, E, Map> {
                   __attribute__((always_inline)) { to(row, column, row < visible ? finish(row, column, sum) : V::zero()); });
   }
 
-  // Stores the gradients of rows of q or k, from those of their features in b_.products. Rows from `visible` on get zeros.
+  // Stores the gradients of rows of q or k, given the gradients of their features in b_.products. Rows from `visible` on become
+  // zeros.
   void write_row_gradients(const RowStore<V, E>& to, int64_t count, int64_t visible, const float* x, const float* phi) {
     if constexpr (kScales) {
       // e = φ·∂φ is the gradient of the exponents ωx̃ − ‖x̃‖²/2, so the gradient of x is (eω − x̃ Σe)/D^¼.

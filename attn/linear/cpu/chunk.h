@@ -1,4 +1,4 @@
-// A chunk of 16 positions in buffers: loads of features, values and gradients, and sums over chunks into states.
+// LinearChunk: loads the features, values and gradients of a chunk of 16 positions into buffers, and adds chunks to states.
 #pragma once
 
 #include <type_traits>
@@ -16,7 +16,7 @@ template <class V, class E, class Map>
 class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
  protected:
   static constexpr bool kScales = std::is_same_v<Map, Favor>;
-  static constexpr int64_t kNormalizers = kScales ? 2 : 1;  // numbers that `normalizer` has for a position
+  static constexpr int64_t kNormalizers = kScales ? 2 : 1;  // numbers per position in LinearHeadParams::normalizer
   using Base = LinearScales<V, kScales>;
   using Base::b_;
   using Base::multiply;
@@ -32,6 +32,7 @@ class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
   // `memory` has room for LinearScratch::size() numbers.
   LinearChunk(const LinearHeadParams& params, void* memory) : Base(params, memory) {}
 
+  // Adds the keys of the range to S and Z, or with kTransposed to T and Z.
   template <bool kTransposed>
   void add_keys(int64_t begin, int64_t end, float* state, float* z) {
     for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
@@ -40,6 +41,7 @@ class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
     });
   }
 
+  // Adds the queries of the range to R and Y.
   void add_queries(int64_t begin, int64_t end, float* r, float* y) {
     for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
       load_queries(first, count);
@@ -56,8 +58,8 @@ class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
 
   // ---------------------------------------------------------- loads
 
-  // Loads rows of q or k as features, with zeros from row `count` on. Maps of whole rows also leave the rows themselves in x, and
-  // maps with scales the scales of the 16 rows in `scales`. No more than `height` rows are needed.
+  // Loads the features of `count` rows of q or k into phi, with zeros in the rows from `count` to `height`. Maps of whole rows
+  // also store the rows themselves in x, and maps with scales store the scales of the 16 rows in `scales`.
   void load_features(const Rows& rows, int64_t first, int64_t count, int64_t height, float* x, float* phi, float* scales) {
     if constexpr (!kScales) {
       apply_map<V, E, Map>(rows, first, count, p_.head_dim, p_.feature_count, b_.features, ahead_, x, b_.dims, phi, height);
@@ -86,7 +88,7 @@ class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
     }
   }
   void load_queries(int64_t first, int64_t count) { load_features(p_.q, first, count, kChunk, b_.q, b_.phi, b_.query_scales); }
-  // Features and values of hidden keys are zeros. Without values, these are only fetched, for the chunk ahead.
+  // Features and values of hidden keys are zeros. If not with_values, the values are not loaded, but only prefetched.
   void load_keys(int64_t first, int64_t count, bool with_values = true) {
     const auto visible = count_before(p_.visible_keys, first, count);
     load_features(p_.k, first, visible, kChunk, b_.k, b_.kappa, b_.key_scales);
@@ -94,13 +96,13 @@ class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
     const E* next = static_cast<const E*>(p_.v.data) + (first + ahead_) * p_.v.stride;
     for (int64_t i = 0; i < kChunk; ++i) prefetch_row<0>(next + i * p_.v.stride, p_.value_dim);
   }
-  // Entries of a row of q or k as they were given, for the gradients of maps that work entry by entry.
+  // The entries of a row of q or k from `column` on, for the gradients of entrywise maps.
   typename V::F entries(const Rows& rows, int64_t row, int64_t column) const {
     const E* from = static_cast<const E*>(rows.data) + row * rows.stride + column;
     const int64_t rest = p_.head_dim - column;
     return rest >= V::kLanes ? V::load(from) : V::load(from, V::first(rest < 0 ? 0 : rest));
   }
-  // Loads g′, δ and, into b_.lanes, 1/normalizer; with scales also the scales of the states that the queries saw.
+  // Loads g′, δ, 1/normalizer (into b_.lanes) and, with scales, the scales of the states that the queries saw.
   void load_scaled_gradients(int64_t first, int64_t count) {
     load_rows<V, E>(p_.grad_output, first, count, p_.value_dim, b_.g, b_.values, ahead_);
     const float* normalizer = static_cast<const float*>(p_.normalizer) + first * kNormalizers;
@@ -115,9 +117,9 @@ class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
     }
   }
 
-  // ---------------------------------------------------------- sums into a state
+  // ---------------------------------------------------------- additions to a state
 
-  // Adds the loaded keys to S, or transposed to T, and to Z.
+  // Adds the loaded keys to Z and to S or, with kTransposed, to T.
   template <bool kTransposed>
   void add_chunk_keys(float* state, float* z, const float* values, int64_t value_stride) {
     if constexpr (kScales) {
@@ -151,7 +153,7 @@ class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
     }
   }
 
-  int64_t ahead_ = 2 * kChunk;  // how far ahead of the positions the kernels fetch; 0: they do not
+  int64_t ahead_ = 2 * kChunk;  // how many positions ahead the kernels prefetch; negative when they go back
 };
 
 }  // namespace

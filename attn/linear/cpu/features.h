@@ -1,4 +1,4 @@
-// The feature maps of linear attention on vectors.
+// The feature maps of linear attention, computed with the vectors of simd.h.
 #pragma once
 
 #include "attn/linear/cpu/rows.h"
@@ -6,7 +6,7 @@
 namespace attn::cpu {
 namespace {
 
-// Maps that work entry by entry: apply() is φ(x); gradient() is the gradient of x, from x, φ(x) and the gradient of φ(x).
+// Entrywise maps: apply(x) is φ(x), and gradient(x, φ(x), gradient of φ(x)) is the gradient of x.
 template <class V>
 struct Elu {
   static constexpr bool kEntrywise = true;
@@ -30,16 +30,15 @@ struct Elu01 {
 template <class V>
 struct Relu {
   static constexpr bool kEntrywise = true;
-  static typename V::F apply(typename V::F x) {
-    return V::max(V::zero(), x);
-  }  // NaN stays NaN, as max() returns its second argument then
+  // A NaN stays NaN, because max() then returns its second argument.
+  static typename V::F apply(typename V::F x) { return V::max(V::zero(), x); }
   static typename V::F gradient(typename V::F x, typename V::F, typename V::F g) {
     return V::choose(V::greater(x, V::zero()), g, V::zero());
   }
 };
 
-// Maps of whole rows, with the same two functions for one row. At least kPadding zeros follow the `dim` entries of x, and φ has
-// room for at least kPadding numbers after the features; what is written there does not matter.
+// Maps of whole rows: apply() and gradient() process one row. At least kPadding zeros follow the `dim` entries of x. φ has room
+// for at least kPadding numbers after the features; the functions may write anything there.
 template <class V>
 struct Taylor {
   static constexpr bool kEntrywise = false;
@@ -66,7 +65,7 @@ struct Polynomial2 {
   static constexpr bool kEntrywise = false;
   static constexpr float kRootHalf = 0.70710678f;
 
-  // With x̃ = x/D^¼ the features are 1, x̃, and then for each a the products x̃_a x̃_b with b ≥ a.
+  // With x̃ = x/D^¼ the features are 1, x̃, and then for each a the products x̃_a x̃_b with b ≥ a, where x̃_a² is multiplied by √½.
   static float scale_of(int64_t dim) { return 1 / __builtin_sqrtf(__builtin_sqrtf(float(dim))); }
   static void apply(const float* x, int64_t dim, float* phi) {
     const auto scale = V::all(scale_of(dim));
@@ -105,14 +104,15 @@ struct Polynomial2 {
   }
 };
 
-// FAVOR+: exp(ωx̃ − ‖x̃‖²/2)/√F, with the row's largest exponent as its scale. LinearChunk computes it, for the rows of a chunk at
+// FAVOR+: exp(ωx̃ − ‖x̃‖²/2)/√F, with the row's largest exponent as its scale. LinearChunk computes it for all rows of a chunk at
 // once.
 struct Favor {
   static constexpr bool kEntrywise = false;
 };
 
-// Writes the features of the rows from `begin` on to phi[height][width], with zeros in columns from `features` on and in rows
-// from `count` on. Maps of whole rows also leave the rows themselves in x[height][x_width]. Fetches the rows that lie `ahead`.
+// Writes the features of `count` rows, beginning with row `begin`, to phi[height][width], with zeros in columns from `features`
+// on and in rows from `count` on. Maps of whole rows also store the rows themselves in x[height][x_width]. Prefetches the rows
+// that are `ahead` positions further on.
 template <class V, class E, class Map>
 inline void apply_map(const Rows& rows, int64_t begin, int64_t count, int64_t dim, int64_t features, int64_t width, int64_t ahead,
                       float* x, int64_t x_width, float* phi, int64_t height = kChunk) {

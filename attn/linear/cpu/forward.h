@@ -1,5 +1,5 @@
-// The forward pass of linear attention on the CPU: output [N,M] and normalizers [N] of one head, causal or not. What is computed
-// of a chunk of 16 positions is told in attn/linear/README.md.
+// The forward pass of linear attention on the CPU: the output [N,M] and the normalizers [N] of one head, causal or not.
+// attn/linear/README.md explains the computation for a chunk of 16 positions.
 #pragma once
 
 #include "attn/linear/cpu/chunk.h"
@@ -28,12 +28,12 @@ class LinearForward : public LinearChunk<V, E, Map> {
  public:
   using Base::Base;
 
-  // Causal: each query sees the keys up to its own position. Adds the keys to S and Z.
+  // The causal pass: each query sees the keys in S and Z and those of the range up to its own position. Adds the keys to S and Z.
   void forward(int64_t begin, int64_t end, float* s, float* z) {
     for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
       load_queries(first, count);
       transpose<V>(b_.phi, b_.features, kChunk, b_.features, b_.left, kChunk);
-      // Values that need no conversion, padding or masking are used where they lie in the tensor.
+      // Values that need no conversion, padding or masking are read from the tensor, without a copy in a buffer.
       const bool in_place =
           sizeof(E) == sizeof(float) && p_.value_dim == b_.values && count == kChunk && first + count <= p_.visible_keys;
       load_keys(first, count, !in_place);
@@ -47,7 +47,7 @@ class LinearForward : public LinearChunk<V, E, Map> {
         multiply_by_factors(b_.lanes, 1), multiply_by_factors(b_.left, p_.feature_count);
       }
       keep_triangle<V, Triangle::lower>(b_.scores);
-      // The normalizer: φ·Z, which lies in b_.lanes, plus the sum of the scores and ε.
+      // The normalizer is φ·Z, which scores_of() left in b_.lanes, plus the sum of the scores plus ε.
       for (int c = 0; c < kChunk; c += V::kLanes) {
         auto sum = V::add(V::load(b_.lanes + c), epsilon(c));
         for (int j = 0; j < kChunk; ++j) sum = V::add(sum, V::load(b_.scores + j * kChunk + c));

@@ -14,11 +14,11 @@ namespace attn::cpu {
 // Heads are counted over the batch: index = batch entry · H + head.
 class LinearHeads {
  public:
-  // Tensors whose rows are not contiguous are copied.
+  // q, k and v whose rows are not contiguous are copied.
   LinearHeads(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::optional<at::Tensor>& key_lengths,
               const FeatureMapSpec& map, double epsilon);
 
-  // Contiguous tensors that the kernels write, or read in the backward pass; undefined ones are left out.
+  // Sets contiguous tensors that the kernels write, or read in the backward pass. Undefined tensors are neither read nor written.
   void set_results(const at::Tensor& output, const at::Tensor& normalizer) { output_ = output, normalizer_ = normalizer; }
   void set_gradients(const at::Tensor& grad_output, const at::Tensor& grad_normalizer, const at::Tensor& grad_q,
                      const at::Tensor& grad_k, const at::Tensor& grad_v);
@@ -29,11 +29,12 @@ class LinearHeads {
   bool scales() const { return has_scales(common_.map); }
   int64_t padded_features() const { return padded(common_.feature_count); }
   int64_t padded_values() const { return padded(common_.value_dim); }
-  // What is the same for all heads.
+  // The parameters that all heads share. Rows, normalizers and visible_keys are not set.
   const LinearHeadParams& common() const { return common_; }
-  // Of states and normalizers.
+  // The device and dtype of states and normalizers.
   at::TensorOptions accumulator() const { return q_.options().dtype(accumulator_dtype(q_.scalar_type())); }
 
+  // The parameters of one head, which point into the tensors.
   LinearHeadParams head(int64_t index) const;
 
  private:

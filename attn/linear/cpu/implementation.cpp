@@ -73,7 +73,7 @@ class CpuLinear final : public LinearImplementation {
     const LinearHeads heads(k, k, v, {}, map, /*epsilon=*/0);
     const LinearThreads threads(kernels_, heads);
     const auto features = heads.common().feature_count, values = heads.common().value_dim;
-    // The parts of states [heads, 1, state size], whose rows are padded with zeros.
+    // The matrix, the vector and the scale of states [heads, 1, state size], whose rows are padded with zeros.
     const auto matrix_of = [&](const Tensor& padded_state) {
       return padded_state.narrow(2, 0, heads.padded_features() * heads.padded_values())
           .view({heads.count(), heads.padded_features(), heads.padded_values()})
@@ -99,8 +99,9 @@ class CpuLinear final : public LinearImplementation {
   Tensor step(const Tensor& q, const Tensor& k, const Tensor& v, const LinearDecodingState& state, const FeatureMapSpec& map,
               double epsilon) const override {
     TORCH_CHECK_VALUE(!c10::GradMode::is_enabled() || !(q.requires_grad() || k.requires_grad() || v.requires_grad()),
-                      "linear attention: a step of the kernels records no gradients; those with kernel 'composed' do");
-    constexpr int64_t kMinBytesForThreads = 1 << 20;  // of states; one thread is through with fewer before another has begun
+                      "linear attention: a decoding step of kernel '", name(),
+                      "' records no gradients; a step of kernel 'composed' does");
+    constexpr int64_t kMinBytesForThreads = 1 << 20;  // of states; one thread processes fewer before another is awake
     LinearHeads heads(q, k, v, {}, map, epsilon);
     auto output = at::empty({q.size(0), q.size(1), 1, v.size(3)}, q.options());
     heads.set_results(output, {});
@@ -108,10 +109,10 @@ class CpuLinear final : public LinearImplementation {
     const auto scratch = at::empty({threads, kernels_.scratch_size(heads.common())}, heads.accumulator());
     const auto work = [&](int64_t begin, int64_t end, int64_t thread) {
       for (auto head = begin; head < end; ++head) {
-        const auto of_head = [&](const Tensor& x) {
+        const auto part_of_head = [&](const Tensor& x) {
           return static_cast<char*>(x.data_ptr()) + int64_t(x.nbytes()) / heads.count() * head;
         };
-        kernels_.step(heads.head(head), of_head(state.s), of_head(state.z),
+        kernels_.step(heads.head(head), part_of_head(state.s), part_of_head(state.z),
                       static_cast<char*>(scratch.data_ptr()) + int64_t(scratch.nbytes()) / threads * thread);
       }
     };

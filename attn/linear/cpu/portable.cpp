@@ -1,5 +1,5 @@
-// The portable kernels of linear attention: one position after the other, accumulated in float64 for float64 tensors and in
-// float32 for others. They run where there are no vector kernels.
+// The portable kernels of linear attention. They process one position after the other and accumulate in float64 for float64
+// tensors and in float32 for others. They run where there are no vector kernels.
 #include <c10/util/BFloat16.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ std::vector<T> features_of(FeatureMapKind map, const std::vector<T>& x) {
   return phi;
 }
 
-// The gradient of x, from that of its features.
+// The gradient of x, given the gradient of its features.
 template <class T>
 std::vector<T> gradient_of(FeatureMapKind map, const std::vector<T>& x, const std::vector<T>& grad_phi) {
   auto gradient = grad_phi;
@@ -93,7 +93,7 @@ std::vector<T> gradient_of(FeatureMapKind map, const std::vector<T>& x, const st
   return gradient;
 }
 
-// E is the tensors' element type, T the accumulator dtype. The functions are those of LinearKernels.
+// E is the tensors' element type, T the accumulator dtype. LinearKernels documents the public functions.
 template <class E, class T>
 class PortableLinear {
  public:
@@ -231,8 +231,8 @@ class PortableLinear {
     to[0] = total;
     if (scales_) to[1] = z[features_];
   }
-  // Raises the state's scale to at least `scale`. Returns the factor of a term of this scale in the state; without scales it
-  // is 1.
+  // Raises the state's scale to at least `scale`, and returns the factor that a term of this scale has in the state. For maps
+  // without scales it is 1.
   T factor_in_state(T scale, T* matrix, T* vector) const {
     if (!scales_) return 1;
     T& current = vector[features_];
@@ -252,7 +252,7 @@ class PortableLinear {
     for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
     return sum;
   }
-  // Σ_i a[i] · state[i][0…dim)
+  // Σ_i a[i] · state[i], where state[i] is a row of `dim` numbers
   static Vector product(const Vector& a, const T* state, int64_t stride, int64_t dim) {
     Vector sum(static_cast<size_t>(dim));
     for (size_t i = 0; i < a.size(); ++i)
@@ -272,32 +272,34 @@ class PortableLinear {
 
 template <class E, class T>
 constexpr LinearKernels kernels() {
-  using On = PortableLinear<E, T>;
+  using Kernel = PortableLinear<E, T>;
   return {
       "portable",
       [](const LinearHeadParams&) { return int64_t{0}; },
       [](const LinearHeadParams& params, int64_t begin, int64_t end, void* s, void* z, void*) {
-        On(params).add_keys(begin, end, false, static_cast<T*>(s), static_cast<T*>(z));
+        Kernel(params).add_keys(begin, end, false, static_cast<T*>(s), static_cast<T*>(z));
       },
       [](const LinearHeadParams& params, int64_t begin, int64_t end, void* t, void* z, void*) {
-        On(params).add_keys(begin, end, true, static_cast<T*>(t), static_cast<T*>(z));
+        Kernel(params).add_keys(begin, end, true, static_cast<T*>(t), static_cast<T*>(z));
       },
       [](const LinearHeadParams& params, int64_t begin, int64_t end, void* s, void* z, void*) {
-        On(params).forward(begin, end, static_cast<T*>(s), static_cast<T*>(z));
+        Kernel(params).forward(begin, end, static_cast<T*>(s), static_cast<T*>(z));
       },
       [](const LinearHeadParams& params, int64_t begin, int64_t end, const void* s, const void* z, void*) {
-        On(params).read(begin, end, static_cast<const T*>(s), static_cast<const T*>(z));
+        Kernel(params).read(begin, end, static_cast<const T*>(s), static_cast<const T*>(z));
       },
       [](const LinearHeadParams& params, int64_t begin, int64_t end, bool causal, void* t, void* z, void*) {
-        On(params).backward_queries(begin, end, causal, static_cast<T*>(t), static_cast<T*>(z));
+        Kernel(params).backward_queries(begin, end, causal, static_cast<T*>(t), static_cast<T*>(z));
       },
       [](const LinearHeadParams& params, int64_t begin, int64_t end, void* r, void* y, void*) {
-        On(params).add_queries(begin, end, static_cast<T*>(r), static_cast<T*>(y));
+        Kernel(params).add_queries(begin, end, static_cast<T*>(r), static_cast<T*>(y));
       },
       [](const LinearHeadParams& params, int64_t begin, int64_t end, bool causal, void* r, void* y, void*) {
-        On(params).backward_keys(begin, end, causal, static_cast<T*>(r), static_cast<T*>(y));
+        Kernel(params).backward_keys(begin, end, causal, static_cast<T*>(r), static_cast<T*>(y));
       },
-      [](const LinearHeadParams& params, void* s, void* z, void*) { On(params).step(static_cast<T*>(s), static_cast<T*>(z)); },
+      [](const LinearHeadParams& params, void* s, void* z, void*) {
+        Kernel(params).step(static_cast<T*>(s), static_cast<T*>(z));
+      },
   };
 }
 

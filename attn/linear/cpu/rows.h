@@ -7,16 +7,17 @@
 namespace attn::cpu {
 namespace {
 
-// Fetches a row into the second-level cache; kWrite is 1 for a row that will be written. A chunk of a tensor is about a page, and
-// the hardware does not prefetch across pages, so the kernels fetch two chunks ahead. Addresses outside a tensor do no harm here.
+// Prefetches a row into the second-level cache; kWrite is 1 for a row that will be written. A chunk of a tensor is about a page,
+// and the hardware does not prefetch across pages, so the kernels prefetch two chunks ahead. The address may be outside the
+// tensor.
 template <int kWrite, class E>
 inline void prefetch_row(const E* row, int64_t dim) {
   for (const char *p = reinterpret_cast<const char*>(row), *end = reinterpret_cast<const char*>(row + dim); p < end; p += 64)
     __builtin_prefetch(p, kWrite, 2);
 }
 
-// Loads the rows from `begin` on into to[height][width] in float32, with zeros in columns from `dim` on and in rows from `count`
-// on. Fetches the rows that lie `ahead` of them.
+// Loads `count` rows, beginning with row `begin`, into to[height][width] in float32, with zeros in columns from `dim` on and in
+// rows from `count` on. Prefetches the rows that are `ahead` positions further on.
 template <class V, class E>
 inline void load_rows(const Rows& rows, int64_t begin, int64_t count, int64_t dim, float* to, int64_t width, int64_t ahead,
                       int64_t height = kChunk) {
@@ -34,13 +35,13 @@ inline void load_rows(const Rows& rows, int64_t begin, int64_t count, int64_t di
   }
 }
 
-// Stores vectors in rows of a tensor; rows from `size` on are dropped.
+// Stores vectors in `count` rows of a tensor with `dim` columns; what lies outside them is not stored.
 template <class V, class E>
 struct RowStore {
   E* to;
   int64_t stride, dim, count;
 
-  // `begin` is the tensor's row for row 0. Fetches the rows that lie `ahead`.
+  // Row 0 is the tensor's row `begin`. Prefetches the rows that are `ahead` positions further on, unless `ahead` is 0.
   RowStore(const Rows& rows, int64_t begin, int64_t size, int64_t width, int64_t ahead)
       : to(static_cast<E*>(rows.data) + begin * rows.stride), stride(rows.stride), dim(width), count(size) {
     for (int64_t i = 0; ahead != 0 && i < size; ++i) prefetch_row<1>(to + (i + ahead) * stride, dim);
@@ -53,7 +54,7 @@ struct RowStore {
   }
 };
 
-// to[c] += Σ_t x[t][c]
+// to[c] += Σ_t x[t][c] for the kChunk rows t and c < width, a multiple of V::kLanes.
 template <class V>
 inline void add_sum_of_rows(const float* x, int64_t width, float* to) {
   for (int64_t c = 0; c < width; c += V::kLanes) {

@@ -1,4 +1,5 @@
-// The scales of feature maps that exponentiate, in a chunk of positions and its state; see the top of kernels.h.
+// LinearScales: the scales of a chunk of positions and of its state, for feature maps that exponentiate. kernels.h defines
+// scales.
 #pragma once
 
 #include "attn/cpu/products.h"
@@ -8,20 +9,20 @@
 namespace attn::cpu {
 namespace {
 
-// How many of the `size` positions or columns from `first` on lie before `end`.
+// How many of the `size` positions or columns that begin with `first` are before `end`.
 inline int64_t count_before(int64_t end, int64_t first, int64_t size) {
   const auto rest = end - first;
   return rest < 0 ? 0 : rest > size ? size : rest;
 }
 
-// The lanes of the vector of columns from c on that lie before `end`.
+// The lanes of a vector whose columns are before `end`, where the first lane is column c.
 template <class V>
 inline typename V::Mask lanes_before(int64_t end, int64_t c) {
   return V::first(count_before(end, c, V::kLanes));
 }
 
-// The parameters and the buffers of a chunk, and what scales do to them. The functions are called for maps with scales only,
-// except epsilon().
+// The parameters and the buffers of a chunk, and functions that apply scales to the buffers. Except for epsilon() and the
+// mathematical functions, they are called for maps with scales only.
 template <class V, bool kScales>
 class LinearScales {
  protected:
@@ -42,8 +43,8 @@ class LinearScales {
     for (int i = 0; i < kChunk; ++i)
       b_.state_scales[i + 1] = b_.key_scales[i] > b_.state_scales[i] ? b_.key_scales[i] : b_.state_scales[i];
   }
-  // Raises the scale of the state whose vector is z to at least `scale`. Returns the factor that its numbers must be multiplied
-  // by.
+  // Raises the scale of the state whose vector is z to at least `scale`. Returns the factor by which the caller must multiply the
+  // state.
   float raise_scale(float* z, float scale) const {
     float& current = z[b_.features];
     const float factor = scale > current ? scalar_exp(current - scale) : 1;
@@ -54,22 +55,22 @@ class LinearScales {
     if (factor != 1) scale_row<V>(x, size, factor);
   }
 
-  // b_.factors[c] = e^exponent(c), where exponent(c) is the vector of the positions from c on.
+  // Sets b_.factors to e^exponent, where exponent(c) is the vector of the exponents of the positions from c on.
   template <class Exponent>
   void set_factors(const Exponent& exponent) {
     for (int c = 0; c < kChunk; c += V::kLanes) V::store(b_.factors + c, V::exp(exponent(c)));
   }
-  // The factors that make the state before the chunk relative to the scale after each position.
+  // Sets the factors that make the state before the chunk relative to the scale after each position.
   void set_factors_of_state() {
     set_factors([&](int c) { return V::sub(V::all(b_.state_scales[0]), V::load(b_.state_scales + 1 + c)); });
   }
-  // Multiplies rows of 16 positions, [rows][16], by the factors.
+  // Multiplies x[rows][16], whose columns are the positions, by the factors.
   void multiply_by_factors(float* x, int64_t rows) const {
     for (float* end = x + rows * kChunk; x < end; x += kChunk)
       for (int c = 0; c < kChunk; c += V::kLanes) V::store(x + c, V::mul(V::load(x + c), V::load(b_.factors + c)));
   }
-  // Makes the scores of keys relative to the states that their queries see. A score that a query does not see may become
-  // infinite; keep_triangle() removes it.
+  // Makes each score relative to the scale of the state that its query sees. The score of a key that its query does not see may
+  // become infinite; keep_triangle() removes it.
   template <Triangle kTriangle>
   void scale_scores() {
     for (int j = 0; j < kChunk; ++j)
@@ -80,12 +81,12 @@ class LinearScales {
         V::store(p, V::mul(V::load(p), V::exp(exponent)));
       }
   }
-  // Makes φ(k) relative to this scale.
+  // Makes all rows of φ(k) relative to this scale.
   void scale_keys(float scale) {
     for (int j = 0; j < kChunk; ++j) scale_row<V>(b_.kappa + j * b_.features, b_.features, scalar_exp(b_.key_scales[j] - scale));
   }
 
-  // ε relative to the scales of the normalizers of the positions from c on.
+  // ε relative to the scales of query and state, for the vector of positions from c on.
   typename V::F epsilon(int c) const {
     if constexpr (!kScales) return V::all(p_.epsilon);
     const auto scale = V::add(V::load(b_.query_scales + c), V::load(b_.state_scales + 1 + c));

@@ -1,4 +1,4 @@
-// Scores of a chunk of 16 positions with itself. One factor is transposed, so that 16 positions are the lanes of a vector.
+// Scores of a chunk of 16 positions with itself. One factor is transposed, so that its 16 positions are the lanes of vectors.
 #pragma once
 
 #include "attn/cpu/simd.h"
@@ -7,15 +7,15 @@
 namespace attn::cpu {
 namespace {
 
-// scores[j][i] = Σ_d left[d][i] · right[j][d], d < depth, for i < 16 and j < kRows. With kMore also more[i] = Σ_d left[d][i] ·
-// further[d].
-template <class V, int kRows, bool kMore = false>
+// scores[j][i] = Σ_d left[d][i] · right[j][d] over d < depth, for i < 16 and j < kRows. With kExtra, `extra_right` is one more
+// row of `right`, and its scores are extra_scores[i] = Σ_d left[d][i] · extra_right[d].
+template <class V, int kRows, bool kExtra = false>
 inline void score_rows(const float* left, const float* right, int64_t right_stride, int64_t depth, float* scores,
-                       const float* further = nullptr, float* more = nullptr) {
+                       const float* extra_right = nullptr, float* extra_scores = nullptr) {
   constexpr int kVectors = kChunk / V::kLanes;
-  typename V::F sum[kRows + kMore][kVectors];
+  typename V::F sum[kRows + kExtra][kVectors];
 #pragma GCC unroll 32
-  for (int j = 0; j < kRows + kMore; ++j)
+  for (int j = 0; j < kRows + kExtra; ++j)
 #pragma GCC unroll 2
     for (int c = 0; c < kVectors; ++c) sum[j][c] = V::zero();
   for (int64_t d = 0; d < depth; ++d) {
@@ -23,8 +23,8 @@ inline void score_rows(const float* left, const float* right, int64_t right_stri
 #pragma GCC unroll 2
     for (int c = 0; c < kVectors; ++c) x[c] = V::load(left + d * kChunk + c * V::kLanes);
 #pragma GCC unroll 32
-    for (int j = 0; j < kRows + kMore; ++j) {
-      const auto y = V::all(kMore && j == kRows ? further[d] : right[j * right_stride + d]);
+    for (int j = 0; j < kRows + kExtra; ++j) {
+      const auto y = V::all(kExtra && j == kRows ? extra_right[d] : right[j * right_stride + d]);
 #pragma GCC unroll 2
       for (int c = 0; c < kVectors; ++c) sum[j][c] = V::fma(x[c], y, sum[j][c]);
     }
@@ -33,25 +33,26 @@ inline void score_rows(const float* left, const float* right, int64_t right_stri
   for (int j = 0; j < kRows; ++j)
 #pragma GCC unroll 2
     for (int c = 0; c < kVectors; ++c) V::store(scores + j * kChunk + c * V::kLanes, sum[j][c]);
-  if constexpr (kMore)
-    for (int c = 0; c < kVectors; ++c) V::store(more + c * V::kLanes, sum[kRows][c]);
+  if constexpr (kExtra)
+    for (int c = 0; c < kVectors; ++c) V::store(extra_scores + c * V::kLanes, sum[kRows][c]);
 }
 
-// Which pairs of a causal chunk belong to row i: j ≤ i, where the rows are queries, or j ≥ i, where the rows are keys.
+// Which scores[j][i] of a causal chunk count: those with j ≤ i (lower), if i is a query and j a key, or those with j ≥ i (upper),
+// if i is a key and j a query.
 enum class Triangle { lower, upper };
 
-// The scores of a chunk with itself, scores[j][i] with j < 16 as in score_rows(): row j is what is seen, column i who sees it. If
-// `further` is not null, also more[i].
+// The 16 × 16 scores of a chunk with itself, scores[j][i] as score_rows() computes them, and extra_scores if extra_right is not
+// null.
 template <class V>
 inline void scores_of(const float* left, const float* right, int64_t right_stride, int64_t depth, float* scores,
-                      const float* further = nullptr, float* more = nullptr) {
+                      const float* extra_right = nullptr, float* extra_scores = nullptr) {
   if constexpr (V::kLanes == 16) {
-    if (further) score_rows<V, 16, true>(left, right, right_stride, depth, scores, further, more);
+    if (extra_right) score_rows<V, 16, true>(left, right, right_stride, depth, scores, extra_right, extra_scores);
     else score_rows<V, 16>(left, right, right_stride, depth, scores);
   } else {
     for (int j = 0; j < kChunk; j += 4)
       score_rows<V, 4>(left, right + j * right_stride, right_stride, depth, scores + j * kChunk);
-    if (further) score_rows<V, 1>(left, further, 0, depth, more);
+    if (extra_right) score_rows<V, 1>(left, extra_right, 0, depth, extra_scores);
   }
 }
 

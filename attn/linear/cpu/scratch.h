@@ -1,4 +1,4 @@
-// The buffers that linear attention's vector kernels use for one chunk of positions.
+// LinearScratch: the buffers that linear attention's vector kernels use for one chunk of positions.
 #pragma once
 
 #include "attn/cpu/scratch.h"
@@ -7,24 +7,24 @@
 namespace attn::cpu {
 namespace {
 
-// Rows are padded with zeros: `dims` numbers for rows of q and k, `features` for features, `values` for rows of v. A feature map
-// of whole rows reads and writes up to kPadding numbers beyond a row.
+// Rows are padded with zeros to `dims` numbers for rows of q and k, `features` for features and `values` for rows of v. A feature
+// map of whole rows reads and writes up to kPadding numbers beyond a row. `widest` is the largest padded row of q, φ or v.
 struct LinearScratch {
   int64_t dims, features, values;
 
-  float *q, *k;            // [16][dims]: rows as loaded, where the feature map's gradient needs them
-  float *phi, *kappa;      // [16][features]: φ(q) and φ(k)
-  float *v, *g;            // [16][values]: rows of v, and g′ = grad_output / normalizer
-  float* left;             // [widest][16]: a factor transposed, so that the 16 positions are lanes
-  float* scores;           // [16][16]
-  float* products;         // [16][widest] or [widest][16]: products before they are finished, such as gradients of features
-  float* lanes;            // [16]: a number for each position, such as its normalizer or 1/normalizer
-  float* grad_normalizer;  // [16]: δ
-  float* row;              // [dims]: one row's gradient
-  float* partial;          // [16][widest]: sums over a part of the state's rows, or products
+  float *q, *k;                      // [16][dims]: rows as loaded, where the feature map's gradient needs them
+  float *phi, *kappa;                // [16][features]: φ(q) and φ(k)
+  float *v, *g;                      // [16][values]: rows of v, and g′ = grad_output / normalizer
+  float* left;                       // [widest][16]: the transposed factor of a product, so that the 16 positions are lanes
+  float* scores;                     // [16][16]
+  float* products;                   // [16][widest] or [widest][16]: intermediate products, such as gradients of features
+  float* lanes;                      // [16]: a number for each position: its normalizer or 1/normalizer
+  float* grad_normalizer;            // [16]: δ
+  float* row;                        // [dims]: one row's gradient
+  float* partial;                    // [16][widest]: sums over a part of the rows of a state, or products
   float *query_scales, *key_scales;  // [16], with scales
   float* state_scales;               // [1 + 16], with scales: before the chunk, and after each of its positions
-  float* factors;                    // [16], with scales
+  float* factors;                    // [16], with scales: see LinearScales::set_factors()
 
   // Cuts the buffers for these parameters.
   LinearScratch(const LinearHeadParams& p, ScratchCutter& cut)
@@ -52,7 +52,7 @@ struct LinearScratch {
     factors = cut.take(scales);
   }
 
-  // How many numbers the buffers take.
+  // How many numbers the buffers have.
   static int64_t size(const LinearHeadParams& p) {
     ScratchCutter cut;
     const LinearScratch counted(p, cut);

@@ -1,5 +1,5 @@
 // One decoding step of linear attention on the CPU: adds a token to S [F,M] and Z [F] and computes its output [M]. Each row of S
-// is read and written once, and gives its part of the output on the way.
+// is read and written once, and its part of the output is computed while it is in registers.
 #pragma once
 
 #include "attn/linear/cpu/chunk.h"
@@ -36,9 +36,9 @@ class LinearStep : public LinearChunk<V, E, Map> {
     }
     auto total = V::zero();
     for (int64_t c = 0; c < p_.feature_count; c += V::kLanes) {
-      const auto some = lanes_before<V>(p_.feature_count, c);
-      const auto sum = add_shrunk(V::load(b_.kappa + c), V::load(z + c, some), V::all(shrink));
-      V::store(z + c, sum, some);
+      const auto mask = lanes_before<V>(p_.feature_count, c);
+      const auto sum = add_shrunk(V::load(b_.kappa + c), V::load(z + c, mask), V::all(shrink));
+      V::store(z + c, sum, mask);
       total = V::fma(V::load(b_.phi + c), sum, total);
     }
     const auto factor = V::all(1 / (V::sum(total) + epsilon));
@@ -50,9 +50,10 @@ class LinearStep : public LinearChunk<V, E, Map> {
   }
 
  private:
-  // kColumns vectors of columns from m on; `some` are the lanes of the last vector that lie before the end.
+  // Updates kColumns vectors of columns of S, beginning with column m, and writes the same columns of the output. If kColumns is
+  // 1, `mask` selects the columns that exist.
   template <int kColumns>
-  void step_columns(float* s, int64_t m, typename V::Mask some, typename V::F shrink, typename V::F factor,
+  void step_columns(float* s, int64_t m, typename V::Mask mask, typename V::F shrink, typename V::F factor,
                     const RowStore<V, E>& to) {
     typename V::F v[kColumns], sum[kColumns];
 #pragma GCC unroll 4
@@ -63,11 +64,11 @@ class LinearStep : public LinearChunk<V, E, Map> {
 #pragma GCC unroll 4
       for (int c = 0; c < kColumns; ++c) {
         float* p = row + c * V::kLanes;
-        auto x = kColumns > 1 ? V::load(p) : V::load(p, some);
+        auto x = kColumns > 1 ? V::load(p) : V::load(p, mask);
         if constexpr (kScales) x = V::mul(x, shrink);
         x = V::fma(kappa, v[c], x);
         if constexpr (kColumns > 1) V::store(p, x);
-        else V::store(p, x, some);
+        else V::store(p, x, mask);
         sum[c] = V::fma(phi, x, sum[c]);
       }
     }
@@ -75,7 +76,7 @@ class LinearStep : public LinearChunk<V, E, Map> {
     for (int c = 0; c < kColumns; ++c) to(0, m + c * V::kLanes, V::mul(sum[c], factor));
   }
 
-  // x + old · shrink; without scales shrink is 1.
+  // x + old · shrink, where shrink is 1 for maps without scales.
   static typename V::F add_shrunk(typename V::F x, typename V::F old, typename V::F shrink) {
     if constexpr (kScales) return V::fma(old, shrink, x);
     else return V::add(old, x);

@@ -11,12 +11,12 @@ namespace {
 
 using at::Tensor;
 
-constexpr int64_t kMinSplit = 256;  // a shorter split costs more to start than it saves
+constexpr int64_t kMinSplit = 256;  // positions; starting a shorter split takes longer than it saves
 
-// The cost of summing up the state of a split, as a share of the cost of a pass over its positions.
+// The time to compute the state of a split, as a fraction of the time of a causal pass over its positions.
 constexpr double kSumOverScan = 0.42;
 
-// How many splits of a sequence make a scanned pass over all heads shortest.
+// The number of splits of a sequence that minimises the predicted time of a causal pass over all heads.
 int64_t scanned_count(int64_t heads, int64_t positions, int64_t threads) {
   int64_t best = 1;
   double best_cost = 0;
@@ -29,7 +29,7 @@ int64_t scanned_count(int64_t heads, int64_t positions, int64_t threads) {
   return best;
 }
 
-// The fewest splits that keep all threads equally busy, as far as splits are long enough.
+// The smallest number of splits that keeps all threads equally busy, limited so that splits are not shorter than kMinSplit.
 int64_t independent_count(int64_t heads, int64_t positions, int64_t threads) {
   const auto max_count = std::max<int64_t>(1, positions / kMinSplit);
   return std::min(max_count, threads / std::gcd(std::max<int64_t>(1, heads), threads));
@@ -66,7 +66,7 @@ void LinearThreads::run(const Splits& splits, const Tensor& states, const Work& 
     const auto head = task / splits.count, split = task % splits.count;
     auto* state = static_cast<char*>(states.data_ptr()) +
                   number_bytes_ * (head * states.stride(0) + (states.size(1) > 1 ? split * states.stride(1) : 0));
-    work(heads_.head(head), splits.begin(split), splits.end(split), state, vector_of(state), scratch_.of_this_thread());
+    work(heads_.head(head), splits.begin(split), splits.end(split), state, vector_of(state), scratch_.for_this_thread());
   });
 }
 
@@ -80,8 +80,8 @@ Tensor LinearThreads::sum(int64_t positions, const Work& add) const {
 Tensor LinearThreads::initial_states(const Splits& splits, const Work& add, bool backwards) const {
   const auto states = zeros(splits.count);
   if (splits.count == 1) return states;
-  // Sums up every split but the outermost one, whose state no other begins with. Each is cut again, into as many pieces as keep
-  // the threads equally busy.
+  // Computes the state of every split but the last one (the first one if backwards), because no other split begins with that.
+  // Each split is cut again, into as many pieces as keep the threads equally busy.
   const auto summed = splits.count - 1, offset = int64_t{backwards};
   const Splits pieces(splits.size, threads_ / std::gcd(heads_.count() * summed, threads_));
   const auto parts = zeros(summed * pieces.count);
@@ -91,7 +91,7 @@ Tensor LinearThreads::initial_states(const Splits& splits, const Work& add, bool
     auto* state = static_cast<char*>(parts.data_ptr()) + number_bytes_ * (head * parts.stride(0) + part * parts.stride(1));
     const auto begin = splits.begin(split), end = splits.end(split);
     add(heads_.head(head), std::min(end, begin + pieces.begin(piece)), std::min(end, begin + pieces.end(piece)), state,
-        vector_of(state), scratch_.of_this_thread());
+        vector_of(state), scratch_.for_this_thread());
   });
   const auto sums =
       total(parts.view({heads_.count() * summed, pieces.count, state_size_})).view({heads_.count(), summed, state_size_});

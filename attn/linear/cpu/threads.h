@@ -1,6 +1,6 @@
-// Shares linear attention out to threads: heads and, where there are fewer heads than threads, splits of their sequences.
-//
-// Results depend on the number of threads alone, because the states of splits are always added up in the same order.
+// Distributes the work of linear attention over threads: heads and, where there are fewer heads than threads, splits of their
+// sequences. For the same inputs, results depend on the number of threads alone, because the states of splits are always added in
+// the same order.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,11 +13,11 @@
 
 namespace attn::cpu {
 
-// Positions 0 … length-1, cut into `count` splits of `size` positions, whole chunks each; the last one may be shorter.
+// Positions 0 … length − 1 are cut into `count` splits of `size` positions, a multiple of kChunk; the last split may be shorter.
 struct Splits {
   int64_t length, count, size;
 
-  // As many splits as wanted, or fewer where a split would have no position.
+  // As many splits as wanted, or fewer if a split would have no position.
   Splits(int64_t positions, int64_t wanted);
   int64_t begin(int64_t split) const;
   int64_t end(int64_t split) const;
@@ -25,29 +25,30 @@ struct Splits {
 
 class LinearThreads {
  public:
-  // `state` and `vector` are a state's matrix and the vector that follows it.
+  // A kernel of LinearKernels: `state` is the matrix of a state, and `vector` the vector that follows it.
   using Work =
       std::function<void(const LinearHeadParams& params, int64_t begin, int64_t end, void* state, void* vector, void* scratch)>;
 
   LinearThreads(const LinearKernels& kernels, const LinearHeads& heads);
 
-  // The splits of a causal pass: each but the first begins with the state of the positions before it, which must be summed up
-  // first.
+  // The splits of a causal pass. Each split but the first begins with the state of the positions before it, which must be
+  // computed first.
   Splits scanned_splits(int64_t positions) const;
-  // Splits that need nothing of each other.
+  // Splits that do not depend on each other.
   Splits independent_splits(int64_t positions) const;
 
-  // Calls work for every head and split with its state. States are [heads, splits, state size], or [heads, 1, state size] for a
-  // state that all splits of a head share.
+  // Calls `work` for every head and split with its state. States are [heads, splits, state size], or [heads, 1, state size] if
+  // all splits of a head share one.
   void run(const Splits& splits, const at::Tensor& states, const Work& work) const;
-  // The state of all positions, [heads, 1, state size]; `add` adds positions to a state.
+  // The states of all positions, [heads, 1, state size]; `add` is the kernel that adds positions to a state.
   at::Tensor sum(int64_t positions, const Work& add) const;
-  // The states that the splits begin with, [heads, splits, state size]: of the positions before each or, backwards, after each.
+  // The states that the splits begin with, [heads, splits, state size]: the states of the positions before each split or, if
+  // `backwards`, of the positions after it.
   at::Tensor initial_states(const Splits& splits, const Work& add, bool backwards) const;
-  // The sum of states [·, count, state size] as [·, 1, state size].
+  // The sum of states [·, count, state size] along `count`, as [·, 1, state size].
   at::Tensor total(const at::Tensor& states) const;
 
-  // Where the scale lies in a state.
+  // The index of the scale in a state.
   int64_t scale_offset() const { return heads_.padded_features() * (heads_.padded_values() + 1); }
 
  private:

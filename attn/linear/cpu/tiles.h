@@ -1,5 +1,5 @@
-// Reads a state for a chunk of 16 positions, and adds what the chunk contributes itself, in tiles of 4 positions × up to 64
-// columns whose sums stay in registers.
+// Multiplies a chunk of 16 positions by a state, and adds the products of the chunk with itself, in tiles of 4 positions × up to
+// 64 columns whose sums stay in registers.
 #pragma once
 
 #include "attn/cpu/simd.h"
@@ -13,15 +13,15 @@ struct ReadTile {
   const float* left;   // [depth][16]
   const float* state;  // [depth][width]
   int64_t depth, width;
-  const float* scores;  // [16][16], or null when nothing of the chunk itself is seen
+  const float* scores;  // [16][16], or null if the chunk does not see its own positions
   const float* values;  // [16][value_stride], `width` columns
   int64_t value_stride;
-  float* partial;        // [16][width]: sums over the rows of the state so far, for states that are read in parts
-  bool resumed = false;  // whether the sums begin with `partial`
+  float* partial;        // [16][width]: the sums over the previous parts, for states that are read in parts
+  bool resumed = false;  // whether the sums begin with `partial` rather than zero
 };
 
-// Computes the positions i0 … i0 + kRows − 1 and the columns m … m + kColumns vectors; the sums stay in registers. Pairs outside
-// the triangle are left out, not multiplied by zero, because they may be NaN.
+// Computes the positions i0 … i0 + kRows − 1 and kColumns vectors of columns, beginning with column m. Pairs outside the triangle
+// are left out, not multiplied by zero, because 0 · NaN is NaN.
 template <class V, int kRows, int kColumns, Triangle kTriangle, class Store>
 inline void read_tile(const ReadTile& t, int i0, int64_t m, const Store& store) {
   typename V::F sum[kRows][kColumns];
@@ -88,7 +88,8 @@ inline void read_all_tiles(const ReadTile& t, const Store& store) {
   }
 }
 
-// The same. A state larger than the first-level cache is read in parts that fit it, and all tiles use a part before the next one.
+// Computes the same as read_all_tiles(). A state larger than the first-level cache is read in parts that fit it, and all tiles
+// use a part before the next one is read.
 template <class V, Triangle kTriangle, class Store>
 inline void read_rows(ReadTile t, const Store& store) {
   constexpr int64_t kPartRows = 128;

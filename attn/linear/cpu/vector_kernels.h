@@ -1,5 +1,5 @@
-// The table of linear attention's vector kernels for one element type, with the feature map chosen at run time. Compiled by
-// avx512.cpp and avx2.cpp, each for its own vectors V.
+// LinearTable: the table of linear attention's vector kernels for one element type E, which choose the feature map at run time.
+// avx512.cpp and avx2.cpp compile it, each for its own vectors V.
 #pragma once
 
 #include "attn/cpu/kernel_table.h"
@@ -13,7 +13,7 @@ namespace {
 
 template <class V, class E>
 class LinearTable {
-  // Calls work(Kernel<V, E, Map>) for the feature map of the parameters.
+  // Calls work(Kernel<V, E, Map>(params, scratch)), where Map is the feature map of the parameters.
   template <template <class, class, class> class Kernel, class Work>
   static void with(const LinearHeadParams& params, void* scratch, const Work& work) {
     switch (params.map) {
@@ -23,11 +23,11 @@ class LinearTable {
       case FeatureMapKind::taylor: return work(Kernel<V, E, Taylor<V>>(params, scratch));
       case FeatureMapKind::polynomial2: return work(Kernel<V, E, Polynomial2<V>>(params, scratch));
       case FeatureMapKind::favor: return work(Kernel<V, E, Favor>(params, scratch));
-      case FeatureMapKind::rff: __builtin_trap();  // computes_feature_map() refuses it
+      case FeatureMapKind::rff: __builtin_trap();  // computes_feature_map() is false for it
     }
   }
-  static float* numbers(void* p) { return static_cast<float*>(p); }
-  static const float* numbers(const void* p) { return static_cast<const float*>(p); }
+  static float* floats(void* p) { return static_cast<float*>(p); }
+  static const float* floats(const void* p) { return static_cast<const float*>(p); }
 
  public:
   static constexpr LinearKernels kernels(const char* name) {
@@ -35,29 +35,32 @@ class LinearTable {
         name,
         LinearScratch::size,
         [](const LinearHeadParams& params, int64_t begin, int64_t end, void* s, void* z, void* scratch) {
-          with<LinearChunk>(params, scratch, [&](auto&& on) { on.template add_keys<false>(begin, end, numbers(s), numbers(z)); });
+          with<LinearChunk>(params, scratch,
+                            [&](auto&& kernel) { kernel.template add_keys<false>(begin, end, floats(s), floats(z)); });
         },
         [](const LinearHeadParams& params, int64_t begin, int64_t end, void* t, void* z, void* scratch) {
-          with<LinearChunk>(params, scratch, [&](auto&& on) { on.template add_keys<true>(begin, end, numbers(t), numbers(z)); });
+          with<LinearChunk>(params, scratch,
+                            [&](auto&& kernel) { kernel.template add_keys<true>(begin, end, floats(t), floats(z)); });
         },
         [](const LinearHeadParams& params, int64_t begin, int64_t end, void* s, void* z, void* scratch) {
-          with<LinearForward>(params, scratch, [&](auto&& on) { on.forward(begin, end, numbers(s), numbers(z)); });
+          with<LinearForward>(params, scratch, [&](auto&& kernel) { kernel.forward(begin, end, floats(s), floats(z)); });
         },
         [](const LinearHeadParams& params, int64_t begin, int64_t end, const void* s, const void* z, void* scratch) {
-          with<LinearForward>(params, scratch, [&](auto&& on) { on.read(begin, end, numbers(s), numbers(z)); });
+          with<LinearForward>(params, scratch, [&](auto&& kernel) { kernel.read(begin, end, floats(s), floats(z)); });
         },
         [](const LinearHeadParams& params, int64_t begin, int64_t end, bool causal, void* t, void* z, void* scratch) {
           with<LinearBackward>(params, scratch,
-                               [&](auto&& on) { on.backward_queries(begin, end, causal, numbers(t), numbers(z)); });
+                               [&](auto&& kernel) { kernel.backward_queries(begin, end, causal, floats(t), floats(z)); });
         },
         [](const LinearHeadParams& params, int64_t begin, int64_t end, void* r, void* y, void* scratch) {
-          with<LinearChunk>(params, scratch, [&](auto&& on) { on.add_queries(begin, end, numbers(r), numbers(y)); });
+          with<LinearChunk>(params, scratch, [&](auto&& kernel) { kernel.add_queries(begin, end, floats(r), floats(y)); });
         },
         [](const LinearHeadParams& params, int64_t begin, int64_t end, bool causal, void* r, void* y, void* scratch) {
-          with<LinearBackward>(params, scratch, [&](auto&& on) { on.backward_keys(begin, end, causal, numbers(r), numbers(y)); });
+          with<LinearBackward>(params, scratch,
+                               [&](auto&& kernel) { kernel.backward_keys(begin, end, causal, floats(r), floats(y)); });
         },
         [](const LinearHeadParams& params, void* s, void* z, void* scratch) {
-          with<LinearStep>(params, scratch, [&](auto&& on) { on.step(numbers(s), numbers(z)); });
+          with<LinearStep>(params, scratch, [&](auto&& kernel) { kernel.step(floats(s), floats(z)); });
         },
     };
   }

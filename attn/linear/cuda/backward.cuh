@@ -1,14 +1,15 @@
 // The backward pass of linear attention: grad_q [B,H,N,D], grad_k [B,H,L,D] and grad_v [B,H,L,M], causal or not.
 //
-// Two kernels, each with a block a head and split: backward_queries goes forward over the positions as the forward pass does, and
-// backward_keys goes back over them. Shared memory as in block.cuh, with 4 row tiles: φ(q), φ(k), v, g′.
+// Two kernels, each with one block for each head and split: backward_queries goes forward over the positions, as the forward pass
+// does, and backward_keys goes back over them. block.cuh describes the shared memory; the 4 row tiles are φ(q), φ(k), v and g′.
 #pragma once
 
 #include "attn/linear/cuda/block.cuh"
 
 namespace attn::cuda {
 
-// Writes grad_q and δ, going forward over the positions, from S and Z of the keys before each chunk.
+// Writes grad_q and δ, going forward over the positions. S and Z hold the keys before the chunk or, without the causal mask, all
+// keys.
 template <class S>
 __global__ void __launch_bounds__(S::kThreads) backward_queries(LinearParams params) {
   const LinearBlock<S> block(params, 4);
@@ -34,7 +35,7 @@ __global__ void __launch_bounds__(S::kThreads) backward_queries(LinearParams par
       store_scores<S>(scores, block.scores, [](int row, int column, float x) { return column <= row ? x : 0.0f; });
       apply_scores<S>(grad_phi, block.scores, k);
     }
-    // δ = −φ·grad_phi / normalizer of the lane's two rows, before δ is added to grad_phi.
+    // δ = −φ·grad_phi / normalizer of the lane's two rows, computed before the contribution of δ is added to grad_phi.
     float delta[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -54,7 +55,7 @@ __global__ void __launch_bounds__(S::kThreads) backward_queries(LinearParams par
         for (int i = 0; i < 2; ++i) grad_phi[t].x[half * 2 + i] += delta[half] * block.vector[t * 8 + Accumulator::column(i)];
     }
     if (params.causal) {
-      // Each key of the chunk that the row sees adds δ·φ(k).
+      // Each key of the chunk that the row sees contributes δ·φ(k) to grad_phi.
       const Accumulator none[S::kScoreTiles];
       store_scores<S>(none, block.scores,
                       [&](int row, int column, float) { return column <= row ? (row % 16 < 8 ? delta[0] : delta[1]) : 0.0f; });
@@ -70,7 +71,8 @@ __global__ void __launch_bounds__(S::kThreads) backward_queries(LinearParams par
   }
 }
 
-// Writes grad_k and grad_v, going back over the positions, from R and Y of the queries after each chunk.
+// Writes grad_k and grad_v, going back over the positions. R and Y hold the queries after the chunk or, without the causal mask,
+// all queries.
 template <class S>
 __global__ void __launch_bounds__(S::kThreads, S::kPrecision == Precision::tf32_three ? 1 : 2)
     backward_keys(LinearParams params) {

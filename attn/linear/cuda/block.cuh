@@ -1,18 +1,19 @@
-// What every tensor-core kernel of linear attention is made of: a thread block's shared memory, its loads and stores, and its
-// state.
+// LinearBlock: what every tensor-core kernel of linear attention uses, that is the shared memory of a thread block, its loads and
+// stores, and its state.
 //
-// A block works on one (batch entry, head) and one split of its positions, a chunk of S::kRows positions (64, or 32 for float32
-// tiles of 128 columns) at a time; each warp owns 16 positions of the chunk. Products are those of the tensor cores, accumulated
-// in float32. A block owns this shared memory, where kDim is the tile dimension that head_dim and value_dim are padded to:
+// A block processes one (batch entry, head) and one split of its positions, in chunks of S::kRows positions (64, or 32 for
+// float32 tiles of 128 columns); each warp owns 16 positions of the chunk. Products are computed by the tensor cores and
+// accumulated in float32. A block owns this shared memory, where kDim is the tile dimension that head_dim and value_dim are
+// padded to:
 //
-//   tile[0…3]           [kRows, kDim]   rows of q, k, v or g′, 2 to 4 tiles by kernel, in S::Tile (bfloat16, or float32)
+//   tile[0…3]           [kRows, kDim]   rows of φ(q), φ(k), v or g′ in S::Tile (bfloat16 or float32); 2 to 4 tiles, by kernel
 //   scores              [kRows, kRows]  scores of the chunk with itself, or their gradients, in S::Tile
 //   state               [kDim, kDim]    S = Σ φ(k)vᵀ or R = Σ φ(q)g′ᵀ, in float32
 //   vector              [kDim]          Z = Σ φ(k) or Y = Σ δφ(q), in float32
 //   inverse_normalizer  [kRows]         1/normalizer of the chunk's queries, in float32
 //   grad_normalizer     [kRows]         δ of the chunk's queries, in float32
 //
-// g′ = grad_output / normalizer and δ = the gradient of the normalizer, as in attn/linear/cpu/kernels.h.
+// As in attn/linear/cpu/kernels.h, g′ = grad_output / normalizer, and δ is the gradient of the normalizer.
 #pragma once
 
 #include "attn/cuda/tiles.cuh"
@@ -37,7 +38,8 @@ class LinearBlock {
   using Tile = typename S::Tile;
   using F = typename S::F;
 
-  // `tiles`: how many row tiles the kernel uses. Block number = head number · splits + split.
+  // `tiles` is the number of row tiles that the kernel uses. The index of the block is (batch entry · heads + head) · splits +
+  // split.
   __device__ LinearBlock(const LinearParams& all_params, int tiles)
       : params(all_params), split(int64_t(blockIdx.x) % all_params.splits), index(int64_t(blockIdx.x) / all_params.splits) {
     batch = index / params.heads, head = index % params.heads;
@@ -51,7 +53,7 @@ class LinearBlock {
     visible = visible < 0 ? 0 : visible > params.key_len ? params.key_len : visible;
   }
 
-  // The positions of the split, in a sequence of this length.
+  // The first position of the split, and the position after its last one, in a sequence of this length.
   __device__ int64_t begin(int64_t length) const { return min_of(length, split * params.split_len); }
   __device__ int64_t end(int64_t length) const { return min_of(length, (split + 1) * params.split_len); }
   __device__ static int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -61,8 +63,8 @@ class LinearBlock {
     return static_cast<E*>(x.data) + batch * x.batch_stride + head * x.head_stride;
   }
 
-  // Loads positions first, first + 1, … of x into a tile: each of the `dim` entries e of row t becomes f(e, t). Positions from
-  // `limit` on become zeros.
+  // Loads the kRows positions that begin with `first` of x into a tile: each of the `dim` entries e of row t becomes f(e, t).
+  // Rows of positions from `limit` on become zeros.
   template <class Function>
   __device__ void load(Tile* to, const StridedTensor& x, int64_t first, int64_t limit, int dim, const Function& f) const {
     const E* from = rows(x);
@@ -75,12 +77,12 @@ class LinearBlock {
   __device__ void load_values(Tile* to, int64_t first) const {
     load(to, params.v, first, visible, params.value_dim, [](float entry, int) { return entry; });
   }
-  // g′ = grad_output / normalizer. Needs load_normalizers() of the same positions, and a barrier.
+  // Loads g′ = grad_output / normalizer. Before it, load_normalizers() of the same positions and a barrier are needed.
   __device__ void load_scaled_gradients(Tile* to, int64_t first, int64_t limit) const {
     load(to, params.grad_output, first, limit, params.value_dim,
          [&](float entry, int t) { return entry * inverse_normalizer[t]; });
   }
-  // Fills inverse_normalizer and, with_gradients, grad_normalizer.
+  // Fills inverse_normalizer and grad_normalizer, the latter with zeros unless with_gradients.
   __device__ void load_normalizers(int64_t first, int64_t limit, bool with_gradients) const {
     for (int t = thread(); t < S::kRows; t += S::kThreads) {
       const bool valid = first + t < limit;
@@ -92,13 +94,14 @@ class LinearBlock {
 
   // ---------------------------------------------------------- the state
 
-  __device__ float* global_state(int64_t of_split) const {
-    return params.states + (index * params.splits + of_split) * (S::kDim * S::kDim + S::kDim);
+  // The state of a split of the block's head, in global memory.
+  __device__ float* global_state(int64_t split_index) const {
+    return params.states + (index * params.splits + split_index) * (S::kDim * S::kDim + S::kDim);
   }
-  // Loads the state that the split begins with: zeros where a sequence is one causal split, and without the causal mask the sum
-  // over all splits, which lies in the place of the first.
+  // Loads the state that the split begins with. Without the causal mask that is the sum over all splits, which is stored as the
+  // state of the first split. If a causal sequence is a single split, the state is zero.
   __device__ void begin_state() const { load_state(params.states ? global_state(params.causal ? split : 0) : nullptr); }
-  // From global memory; null: zeros.
+  // Loads a state from global memory; zeros if `from` is null.
   __device__ void load_state(const float* from) const {
     for (int i = thread(); i < S::kDim * S::kDim; i += S::kThreads)
       state[i / S::kDim * kStateStride<S> + i % S::kDim] = from ? from[i] : 0;
@@ -108,8 +111,8 @@ class LinearBlock {
     for (int i = thread(); i < S::kDim * S::kDim; i += S::kThreads) to[i] = state[i / S::kDim * kStateStride<S> + i % S::kDim];
     for (int d = thread(); d < S::kDim; d += S::kThreads) to[S::kDim * S::kDim + d] = vector[d];
   }
-  // state += leftᵀ · right and vector += Σ_t weight(t) · left[t], t being the rows of a chunk. All warps must have finished
-  // writing the tiles before, and none may read the state until a barrier after.
+  // state += leftᵀ · right and vector += Σ_t weight(t) · left[t], over the rows t of a chunk. A barrier is needed before, after
+  // all warps have written the tiles, and another one after it before a warp reads the state.
   template <class Weight>
   __device__ void add_to_state(const Tile* left, const Tile* right, const Weight& weight) const {
     for (int r = warp() * 16; r < S::kDim; r += S::kWarps * 16) {
@@ -134,12 +137,12 @@ class LinearBlock {
 
   // ---------------------------------------------------------- the warp's 16 rows
 
-  // sum += left · state, or left · stateᵀ.
+  // sum += left · state or, if transposed, left · stateᵀ, for the warp's rows of `left`.
   __device__ void read_state(Accumulator (&sum)[S::kTiles], Tile* left, bool transposed) const {
     if (transposed) multiply<F, S::kTiles, S::kSteps>(sum, own_rows(left, S::kStride), S::kStride, 1, state, 1, kStateStride<S>);
     else multiply<F, S::kTiles, S::kSteps>(sum, own_rows(left, S::kStride), S::kStride, 1, state, kStateStride<S>, 1);
   }
-  // The products of the lane's two rows of `left`, lane / 4 and lane / 4 + 8, with `vector`.
+  // The products of the lane's two rows of `left`, rows lane / 4 and lane / 4 + 8 of the warp's rows, with `vector`.
   __device__ void dot_with_vector(Tile* left, float (&dots)[2]) const {
     for (int half = 0; half < 2; ++half) {
       const Tile* row = own_rows(left, S::kStride) + (lane() / 4 + half * 8) * S::kStride;
@@ -149,8 +152,8 @@ class LinearBlock {
     }
   }
 
-  // Stores the warp's rows at positions first, first + 1, … below `limit` of a tensor with `dim` columns; entry x becomes
-  // f(x, position, column).
+  // Stores the warp's rows of a chunk that begins with position `first` in a tensor with `dim` columns. Entry x is stored as
+  // f(x, position, column); positions from `limit` on are not stored.
   template <class Function>
   __device__ void store(const Accumulator (&sum)[S::kTiles], Tile* staging, const StridedTensor& to, int64_t first, int64_t limit,
                         int dim, const Function& f) const {
@@ -164,15 +167,15 @@ class LinearBlock {
   const LinearParams& params;
   int64_t split;
   int64_t index, batch, head;  // index = batch · heads + head
-  int64_t visible;             // keys from this position on are hidden
-  // In shared memory; see the top of this file.
+  int64_t visible;             // keys at this position and after it are hidden
+  // Shared memory, described at the top of this file.
   Tile *tile[4], *scores;
   float *state, *vector, *inverse_normalizer, *grad_normalizer;
 };
 
 // ------------------------------------------------------------ scores of a causal chunk
 
-// Sets the scores of keys that a causal row does not see to zero.
+// Sets the scores of the keys that a row of a causal chunk does not see to zero.
 template <class S>
 __device__ inline void zero_unseen(Accumulator (&scores)[S::kScoreTiles]) {
 #pragma unroll
@@ -181,7 +184,7 @@ __device__ inline void zero_unseen(Accumulator (&scores)[S::kScoreTiles]) {
     for (int i = 0; i < 4; ++i)
       if (t * 8 + Accumulator::column(i) > warp() * 16 + Accumulator::row(i)) scores[t].x[i] = 0;
 }
-// Adds the sums over the lane's two rows of scores to `totals`.
+// Adds the sum of each of the lane's two rows of scores to `totals`.
 template <class S>
 __device__ inline void add_row_sums(const Accumulator (&scores)[S::kScoreTiles], float (&totals)[2]) {
 #pragma unroll

@@ -1,4 +1,4 @@
-// Feature maps of linear attention that work entry by entry, and their gradients.
+// The entrywise feature maps of linear attention, and their gradients.
 #pragma once
 
 #include "attn/cuda/device.h"
@@ -6,6 +6,7 @@
 
 namespace attn::cuda {
 
+// φ(x) of one entry.
 template <class T>
 __device__ inline T apply_feature_map(FeatureMapKind map, T x) {
   if (map == FeatureMapKind::relu) return x > 0 || x != x ? x : T(0);
@@ -14,7 +15,7 @@ __device__ inline T apply_feature_map(FeatureMapKind map, T x) {
   return map == FeatureMapKind::elu ? e : T(0.1) * e + T(0.9);
 }
 
-// The gradient of the entry x, from that of its feature.
+// The gradient of the entry x, given the gradient of its feature.
 template <class T>
 __device__ inline T feature_map_gradient(FeatureMapKind map, T x, T grad_phi) {
   if (x > 0) return grad_phi;

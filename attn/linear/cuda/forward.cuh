@@ -1,8 +1,9 @@
 // The forward pass of linear attention: output [B,H,N,M] and normalizer [B·H,N], causal or not.
 //
-// A block takes a head and a split. It begins with the state of the keys before the split (or of all keys, without the causal
-// mask). For each chunk it reads the state with φ(q), adds the scores of the chunk with itself times v, divides by the
-// normalizer, and then adds the chunk's keys to the state. Shared memory as in block.cuh, with 3 row tiles: φ(q), φ(k), v.
+// A block processes a head and a split. It begins with the state of the keys before the split or, without the causal mask, of all
+// keys. For each chunk it multiplies φ(q) by the state, adds the product of the scores of the chunk with itself and v, divides by
+// the normalizer, and then adds the chunk's keys to the state. block.cuh describes the shared memory; the 3 row tiles are φ(q),
+// φ(k), v.
 #pragma once
 
 #include "attn/linear/cuda/block.cuh"

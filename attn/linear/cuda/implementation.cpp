@@ -1,11 +1,11 @@
 // Linear attention on CUDA. These implementations have the names that options and records use:
 //
-//   cuda        tensor cores: bfloat16 as it is, float16 as TF32, float32 as three TF32 products (an error of about 2⁻²¹);
-//               head and value dimensions up to 128, in whole 16 bytes
+//   cuda        tensor cores: bfloat16 without conversion, float16 as TF32, float32 as three TF32 products (an error of
+//               about 2⁻²¹); head_dim and value_dim up to 128, with rows of a multiple of 16 bytes
 //   cuda-plain  no tensor cores: any dimension, also float64
-//   cuda-tf32   tensor cores, float32 rounded to TF32
+//   cuda-tf32   tensor cores: float32 rounded to TF32; dimensions as for cuda
 //
-// "auto" chooses cuda where it can compute the problem, and cuda-plain elsewhere.
+// "auto" chooses cuda if it can compute the problem, and cuda-plain otherwise.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 using at::Tensor;
 
-// The tensors of one call, and the parameters of its kernels, which point into them.
+// The tensors of one call, and the parameters of its kernels, which point into the tensors.
 struct LinearTensors {
   Tensor q, k, v, key_lengths, grad_output;
   LinearParams params{};
@@ -42,12 +42,12 @@ struct LinearTensors {
 
   at::TensorOptions accumulator() const { return q.options().dtype(accumulator_dtype(q.scalar_type())); }
 
-  // Uninitialised states of all splits, for tensor cores.
+  // Allocates uninitialised states of all splits, for the kernels with tensor cores.
   float* split_states(int64_t dim) {
     states.push_back(at::empty({params.batch * params.heads, params.splits, state_numbers(dim)}, accumulator()));
     return states.back().data_ptr<float>();
   }
-  // Zeros for a state of each head, for the plain kernels.
+  // Allocates a state of zeros for each head, for the plain kernels.
   void* plain_states() {
     states.push_back(
         at::zeros({params.batch * params.heads, int64_t(params.head_dim) * params.value_dim + params.head_dim}, accumulator()));
@@ -71,13 +71,14 @@ class CudaLinear final : public LinearImplementation {
     if (!element) return std::string("does not compute in ") + c10::toString(r.dtype);
     if (kind_ == Kind::plain) return "";
     if (*element == ElementType::float64) return "does not compute in Double; 'cuda-plain' does";
-    if (kind_ == Kind::tf32 && *element != ElementType::float32) return "is for float32";
+    if (kind_ == Kind::tf32 && *element != ElementType::float32)
+      return "computes in Float only, not in " + std::string(c10::toString(r.dtype));
     const auto problem = why_not_tiles(r.dtype, r.head_dim, r.value_dim);
-    return problem.empty() ? "" : problem + "; 'cuda-plain' takes these";
+    return problem.empty() ? "" : problem + "; 'cuda-plain' supports any dimensions";
   }
 
   std::tuple<Tensor, Tensor> forward(const LinearArguments& a, double epsilon) const override {
-    const OnGpuOf gpu(a.q);
+    const GpuGuard guard(a.q);
     LinearTensors tensors(a, epsilon);
     const auto output = at::empty({a.q.size(0), a.q.size(1), a.q.size(2), a.v.size(3)}, a.q.options());
     const auto normalizer = at::empty({a.q.size(0), a.q.size(1), a.q.size(2), 1}, tensors.accumulator());
@@ -88,7 +89,7 @@ class CudaLinear final : public LinearImplementation {
 
   std::tuple<Tensor, Tensor, Tensor> backward(const LinearArguments& a, const Tensor& grad_output,
                                               const Tensor& normalizer) const override {
-    const OnGpuOf gpu(a.q);
+    const GpuGuard guard(a.q);
     LinearTensors tensors(a);
     const auto like = [](const Tensor& x) { return at::empty(x.sizes(), x.options()); };
     const auto grad_q = like(a.q), grad_k = like(a.k), grad_v = like(a.v);
@@ -102,7 +103,8 @@ class CudaLinear final : public LinearImplementation {
     return {grad_q, grad_k, grad_v};
   }
 
-  // Composed: one product over a chunk of tokens, whose features are all that it holds beside them.
+  // Composed of ATen operations, one product for each chunk of tokens; the features of a chunk are the only memory that it
+  // allocates.
   void add(const Tensor& k, const Tensor& v, const LinearDecodingState& state, const FeatureMapSpec& map) const override {
     constexpr int64_t kChunk = 4096;
     const auto features = make_feature_map(map);
@@ -118,7 +120,7 @@ class CudaLinear final : public LinearImplementation {
 
   Tensor step(const Tensor& q, const Tensor& k, const Tensor& v, const LinearDecodingState& state, const FeatureMapSpec& map,
               double epsilon) const override {
-    const OnGpuOf gpu(q);
+    const GpuGuard guard(q);
     LinearTensors tensors(q, k, v, /*causal=*/true, {}, map.kind, epsilon);
     auto output = at::empty({q.size(0), q.size(1), 1, v.size(3)}, q.options());
     tensors.params.output = strided(output);
@@ -126,7 +128,7 @@ class CudaLinear final : public LinearImplementation {
     return output;
   }
 
-  // On a GPU with as many multiprocessors as an H100 has, since predictions are also made where there is no GPU.
+  // Predicts for a GPU with as many multiprocessors as an H100, because predictions are also made where there is no GPU.
   double state_numbers(const Problem& p, int64_t, bool) const override {
     constexpr int64_t kMultiprocessors = 132;
     const auto heads = p.batch * p.heads;
@@ -160,7 +162,7 @@ class CudaLinear final : public LinearImplementation {
 };
 
 const LinearImplementation* find(const LinearRequest& request) {
-  // In the order in which "auto" tries them. cuda-tf32 computes nothing that the first cannot.
+  // This is the order in which "auto" tries them. It never chooses cuda-tf32, because cuda computes the same problems.
   static const CudaLinear all[] = {CudaLinear(CudaLinear::Kind::tensor_cores), CudaLinear(CudaLinear::Kind::plain),
                                    CudaLinear(CudaLinear::Kind::tf32)};
   for (const auto& implementation : all) {

@@ -1,4 +1,4 @@
-// Which kernels of linear attention run for one pass, and in what order.
+// LinearLaunch: which kernels of linear attention run for a pass, and in what order.
 #pragma once
 
 #include "attn/cuda/launch.cuh"
@@ -12,7 +12,7 @@ namespace attn::cuda {
 template <class S>
 class LinearLaunch {
  public:
-  LinearLaunch(const LinearParams& params, const OnStream& launch) : params_(params), launch_(launch) {}
+  LinearLaunch(const LinearParams& params, const StreamLauncher& launch) : params_(params), launch_(launch) {}
 
   void forward() const {
     begin_splits(/*from_queries=*/false, params_.causal ? Scan::before : Scan::all);
@@ -39,7 +39,7 @@ class LinearLaunch {
   }
 
   const LinearParams& params_;
-  const OnStream& launch_;
+  const StreamLauncher& launch_;
 };
 
 }  // namespace attn::cuda

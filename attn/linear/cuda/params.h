@@ -1,4 +1,4 @@
-// The parameters of linear attention's CUDA kernels, passed to them whole.
+// LinearParams, the parameters of linear attention's CUDA kernels.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ struct LinearParams {
   // In the accumulator dtype: float32, or float64 for float64 elements.
   void* normalizer;       // [batch·heads, query_len]: φ·Z + ε
   void* grad_normalizer;  // [batch·heads, query_len]: δ
-  // A sequence is cut into `splits` of split_len positions each, the last one possibly shorter. `states` [batch·heads, splits,
-  // state_numbers(dim)] holds what each split begins with: of keys and later, in backward, of queries. It is null where a
-  // sequence is one causal split, which begins with zeros.
+  // A sequence is cut into `splits` splits of split_len positions; the last one may be shorter. `states` [batch·heads, splits,
+  // state_numbers(dim)] holds the state that each split begins with: S and Z and, later in the backward pass, R and Y. It is null
+  // if a causal sequence is a single split, which begins with zeros.
   int64_t split_len, splits;
   float* states;
 };

@@ -10,9 +10,9 @@ int threads_for(int dim) { return dim <= 32 ? 32 : dim <= 64 ? 64 : dim <= 128 ?
 
 }  // namespace
 
-void run_linear_plain(const LinearParams& params, ElementType element, Pass pass, void* states, void* more_states,
+void run_linear_plain(const LinearParams& params, ElementType element, Pass pass, void* states, void* query_states,
                       cudaStream_t stream) {
-  const OnStream launch(stream);
+  const StreamLauncher launch(stream);
   const int threads = threads_for(params.head_dim > params.value_dim ? params.head_dim : params.value_dim);
   with_types(element, [&](auto e, auto t) {
     using E = decltype(e);
@@ -21,7 +21,7 @@ void run_linear_plain(const LinearParams& params, ElementType element, Pass pass
     const auto heads = params.batch * params.heads;
     if (pass == Pass::forward) return launch(plain_forward<E, T>, heads, threads, shared, params, static_cast<T*>(states));
     launch(plain_backward_queries<E, T>, heads, threads, shared, params, static_cast<T*>(states));
-    launch(plain_backward_keys<E, T>, heads, threads, shared, params, static_cast<T*>(more_states));
+    launch(plain_backward_keys<E, T>, heads, threads, shared, params, static_cast<T*>(query_states));
   });
 }
 

@@ -1,13 +1,13 @@
 // Linear attention without tensor cores, forward and backward: for any dimension and element type, where the kernels of
 // forward.cuh and backward.cuh cannot run.
 //
-// A block takes a head and goes through its positions one after the other. S [D,M] and Z [D], or R and Y, lie in global memory,
-// in the accumulator dtype T (float32, or float64 for float64 elements); a thread owns a column m of the matrix, or a row d. A
-// block owns this shared memory, in T:
+// A block processes a head, one position after the other. S [D,M] and Z [D], or R and Y, are in global memory, in the accumulator
+// dtype T (float64 for float64 elements, float32 for others); each thread owns columns m of the matrix, or rows d. A block owns
+// this shared memory, in T:
 //
 //   query, key       [D] each              features of the position's query and key
 //   value, gradient  [M] each              the position's row of v, and g′ = grad_output / normalizer
-//   partial          [threads of a block]  for sums over the block
+//   partial          [threads of a block]  each thread's part of a sum over the block
 #pragma once
 
 #include "attn/cuda/device.h"
@@ -30,6 +30,7 @@ class PlainHead {
     return sizeof(T) * (2 * size_t(p.head_dim) + 2 * size_t(p.value_dim) + size_t(threads));
   }
 
+  // Calls f(i) for i < count, distributed over the threads of the block.
   template <class Function>
   __device__ void for_each(int count, const Function& f) const {
     for (int i = int(threadIdx.x); i < count; i += int(blockDim.x)) f(i);
@@ -45,7 +46,7 @@ class PlainHead {
     for_each(params.value_dim, [&](int m) { values[m] = number(from_y[m]) * factor; });
     __syncthreads();
   }
-  // Σ f(i), i < count. Every thread gets the sum.
+  // Σ f(i) for i < count. Every thread gets the sum. Has a barrier before the threads read each other's parts.
   template <class Function>
   __device__ T sum(int count, const Function& f) const {
     T own = 0;
@@ -57,7 +58,8 @@ class PlainHead {
     for (int i = 0; i < int(blockDim.x); ++i) all += partial[i];
     return all;
   }
-  // matrix += features · valuesᵀ and vector += weight · features. Each thread adds to the columns, or to the rows, that it owns.
+  // matrix += features · valuesᵀ and vector += weight · features. Each thread adds to the columns or, if not by_columns, the rows
+  // of the matrix that it owns.
   __device__ void add(T* matrix, T* vector, const T* features, const T* values, T weight, bool by_columns) const {
     if (by_columns)
       for_each(params.value_dim, [&](int m) {
@@ -69,7 +71,7 @@ class PlainHead {
       });
     for_each(params.head_dim, [&](int d) { vector[d] += weight * features[d]; });
   }
-  // Calls f(i) for each query i, when the keys that it sees are in S and Z.
+  // Calls f(i) for each query i, after the keys that it sees have been added to S and Z.
   template <class Function>
   __device__ void for_each_query(T* s, T* z, bool by_columns, const Function& f) const {
     const auto add_key = [&](int64_t j) {
@@ -84,7 +86,7 @@ class PlainHead {
       f(i);
     }
   }
-  // S or R of the head, and Z or Y, which follows it in memory.
+  // The matrix of the head's state, S or R, and the vector that follows it in memory, Z or Y.
   __device__ T* matrix_in(T* states) const {
     return states + index * (int64_t(params.head_dim) * params.value_dim + params.head_dim);
   }
@@ -104,19 +106,19 @@ class PlainHead {
 
 template <class E, class T>
 __global__ void plain_forward(LinearParams params, T* states) {
-  const PlainHead<E, T> on(params, blockIdx.x);
-  T *s = on.matrix_in(states), *z = on.vector_after(s);
-  on.for_each_query(s, z, /*by_columns=*/true, [&](int64_t i) {
+  const PlainHead<E, T> block(params, blockIdx.x);
+  T *s = block.matrix_in(states), *z = block.vector_after(s);
+  block.for_each_query(s, z, /*by_columns=*/true, [&](int64_t i) {
     __syncthreads();
-    const E* q = on.row(params.q, i);
-    on.for_each(params.head_dim, [&](int d) { on.query[d] = apply_feature_map(params.map, on.number(q[d])); });
+    const E* q = block.row(params.q, i);
+    block.for_each(params.head_dim, [&](int d) { block.query[d] = apply_feature_map(params.map, block.number(q[d])); });
     __syncthreads();
-    const T total = on.sum(params.head_dim, [&](int d) { return on.query[d] * z[d]; }) + T(params.epsilon);
-    if (threadIdx.x == 0 && params.normalizer) *on.normalizer(i) = total;
-    E* to = on.row(params.output, i);
-    on.for_each(params.value_dim, [&](int m) {
+    const T total = block.sum(params.head_dim, [&](int d) { return block.query[d] * z[d]; }) + T(params.epsilon);
+    if (threadIdx.x == 0 && params.normalizer) *block.normalizer(i) = total;
+    E* to = block.row(params.output, i);
+    block.for_each(params.value_dim, [&](int m) {
       T sum = 0;
-      for (int d = 0; d < params.head_dim; ++d) sum += on.query[d] * s[int64_t(d) * params.value_dim + m];
+      for (int d = 0; d < params.head_dim; ++d) sum += block.query[d] * s[int64_t(d) * params.value_dim + m];
       to[m] = from_number<E>(sum / total);
     });
   });
@@ -124,54 +126,54 @@ __global__ void plain_forward(LinearParams params, T* states) {
 
 template <class E, class T>
 __global__ void plain_backward_queries(LinearParams params, T* states) {
-  const PlainHead<E, T> on(params, blockIdx.x);
-  T *s = on.matrix_in(states), *z = on.vector_after(s);
-  on.for_each_query(s, z, /*by_columns=*/false, [&](int64_t i) {
-    const T inverse = 1 / *on.normalizer(i);
-    on.load(on.query, params.q, on.gradient, params.grad_output, i, inverse);
+  const PlainHead<E, T> block(params, blockIdx.x);
+  T *s = block.matrix_in(states), *z = block.vector_after(s);
+  block.for_each_query(s, z, /*by_columns=*/false, [&](int64_t i) {
+    const T inverse = 1 / *block.normalizer(i);
+    block.load(block.query, params.q, block.gradient, params.grad_output, i, inverse);
     const auto grad_phi = [&](int d) {
       T sum = 0;
-      for (int m = 0; m < params.value_dim; ++m) sum += s[int64_t(d) * params.value_dim + m] * on.gradient[m];
+      for (int m = 0; m < params.value_dim; ++m) sum += s[int64_t(d) * params.value_dim + m] * block.gradient[m];
       return sum;
     };
-    on.for_each(params.head_dim,
-                [&](int d) { on.key[d] = grad_phi(d); });  // the key is in S already, so its shared memory is free
-    const T delta = -inverse * on.sum(params.head_dim, [&](int d) { return on.query[d] * on.key[d]; });
-    if (threadIdx.x == 0) *on.grad_normalizer(i) = delta;
-    const E* x = on.row(params.q, i);
-    E* to = on.row(params.grad_q, i);
-    on.for_each(params.head_dim, [&](int d) {
-      to[d] = from_number<E>(feature_map_gradient(params.map, on.number(x[d]), on.key[d] + delta * z[d]));
+    // The key is already in S, so its shared memory is free.
+    block.for_each(params.head_dim, [&](int d) { block.key[d] = grad_phi(d); });
+    const T delta = -inverse * block.sum(params.head_dim, [&](int d) { return block.query[d] * block.key[d]; });
+    if (threadIdx.x == 0) *block.grad_normalizer(i) = delta;
+    const E* x = block.row(params.q, i);
+    E* to = block.row(params.grad_q, i);
+    block.for_each(params.head_dim, [&](int d) {
+      to[d] = from_number<E>(feature_map_gradient(params.map, block.number(x[d]), block.key[d] + delta * z[d]));
     });
   });
 }
 
 template <class E, class T>
 __global__ void plain_backward_keys(LinearParams params, T* states) {
-  const PlainHead<E, T> on(params, blockIdx.x);
-  T *r = on.matrix_in(states), *y = on.vector_after(r);
+  const PlainHead<E, T> block(params, blockIdx.x);
+  T *r = block.matrix_in(states), *y = block.vector_after(r);
   const auto add_query = [&](int64_t i) {
-    on.load(on.query, params.q, on.gradient, params.grad_output, i, 1 / *on.normalizer(i));
-    on.add(r, y, on.query, on.gradient, *on.grad_normalizer(i), /*by_columns=*/true);
+    block.load(block.query, params.q, block.gradient, params.grad_output, i, 1 / *block.normalizer(i));
+    block.add(r, y, block.query, block.gradient, *block.grad_normalizer(i), /*by_columns=*/true);
     __syncthreads();
   };
   if (!params.causal)
     for (int64_t i = 0; i < params.query_len; ++i) add_query(i);
   for (int64_t j = params.key_len - 1; j >= 0; --j) {
     if (params.causal) add_query(j);
-    const bool seen = j < on.visible;
-    on.load(on.key, params.k, on.value, params.v, j, 1);
-    E *grad_v = on.row(params.grad_v, j), *grad_k = on.row(params.grad_k, j);
-    const E* x = on.row(params.k, j);
-    on.for_each(params.value_dim, [&](int m) {
+    const bool seen = j < block.visible;
+    block.load(block.key, params.k, block.value, params.v, j, 1);
+    E *grad_v = block.row(params.grad_v, j), *grad_k = block.row(params.grad_k, j);
+    const E* x = block.row(params.k, j);
+    block.for_each(params.value_dim, [&](int m) {
       T sum = 0;
-      for (int d = 0; d < params.head_dim; ++d) sum += on.key[d] * r[int64_t(d) * params.value_dim + m];
+      for (int d = 0; d < params.head_dim; ++d) sum += block.key[d] * r[int64_t(d) * params.value_dim + m];
       grad_v[m] = from_number<E>(seen ? sum : T(0));
     });
-    on.for_each(params.head_dim, [&](int d) {
+    block.for_each(params.head_dim, [&](int d) {
       T sum = y[d];
-      for (int m = 0; m < params.value_dim; ++m) sum += r[int64_t(d) * params.value_dim + m] * on.value[m];
-      grad_k[d] = from_number<E>(seen ? feature_map_gradient(params.map, on.number(x[d]), sum) : T(0));
+      for (int m = 0; m < params.value_dim; ++m) sum += r[int64_t(d) * params.value_dim + m] * block.value[m];
+      grad_k[d] = from_number<E>(seen ? feature_map_gradient(params.map, block.number(x[d]), sum) : T(0));
     });
   }
 }

@@ -1,4 +1,4 @@
-// Runs a pass with the kernels that are compiled for a tile dimension. Each element type is compiled by a .cu file of its own.
+// Runs a pass with the kernels for a tile dimension. Each element type is compiled by a .cu file of its own.
 #pragma once
 
 #include "attn/linear/cuda/launch.cuh"
@@ -8,7 +8,7 @@ namespace attn::cuda {
 
 template <class E, Precision kPrecision>
 void run_linear(const LinearParams& params, int dim, Pass pass, cudaStream_t stream) {
-  const OnStream launch(stream);
+  const StreamLauncher launch(stream);
   with_tile_shape<E, kPrecision>(dim, [&](auto shape) {
     const LinearLaunch<decltype(shape)> linear(params, launch);
     if (pass == Pass::forward) linear.forward();

@@ -1,18 +1,18 @@
-// The states that the splits of a sequence begin with.
+// The kernels that compute the states that the splits of a sequence begin with.
 //
-// sum_states computes the state of each split alone, and scan_states adds these up along the splits; so no block waits for
-// another. Global memory holds one state a split, [batch·heads, splits, kDim·kDim + kDim] in float32: the matrix, then the
-// vector.
+// sum_states computes the state of each split alone, and scan_states adds the states up along the splits, so that no block waits
+// for another. Global memory holds one state for each split, [batch·heads, splits, kDim·kDim + kDim] in float32: the matrix, then
+// the vector.
 //
-//   sum_states   a block a head and split; shared memory as in block.cuh, with 2 row tiles
-//   scan_states  a thread a number of a head's state; no shared memory
+//   sum_states   one block for each head and split; shared memory as block.cuh describes it, with 2 row tiles
+//   scan_states  one thread for each number of each head's state; no shared memory
 #pragma once
 
 #include "attn/linear/cuda/block.cuh"
 
 namespace attn::cuda {
 
-// Writes the state of each split alone to params.states: S and Z of its keys, or R and Y of its queries.
+// Writes the state of each split alone to params.states: S and Z of its keys or, if from_queries, R and Y of its queries.
 template <class S>
 __global__ void __launch_bounds__(S::kThreads) sum_states(LinearParams params, bool from_queries) {
   const LinearBlock<S> block(params, 2);
@@ -37,10 +37,12 @@ __global__ void __launch_bounds__(S::kThreads) sum_states(LinearParams params, b
   block.store_state(block.global_state(block.split));
 }
 
-// Adds the states up along the splits, in place: each split's state becomes the sum of the states before it or of those after it,
-// or the first split's becomes the sum of all. A thread does so for one of the `numbers` = heads · size numbers; a state has
-// `size`.
+// What scan_states makes of the states of the splits: the state of each split becomes the sum of the states before it, or of the
+// states after it, or the state of the first split becomes the sum of all.
 enum class Scan { before, after, all };
+
+// Adds the states up along the splits, in place. A state has `size` numbers, and `numbers` = batch · heads · size; each thread
+// adds up one of them.
 inline __global__ void scan_states(float* states, int64_t size, int64_t splits, int64_t numbers, Scan scan) {
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, index = i / size;
   if (i >= numbers) return;

@@ -6,7 +6,7 @@
 namespace attn::cuda {
 
 void run_linear_step(const LinearParams& params, ElementType element, void* s, void* z, cudaStream_t stream) {
-  const OnStream launch(stream);
+  const StreamLauncher launch(stream);
   const int warps = (params.value_dim + kStepColumns - 1) / kStepColumns;
   const int threads = kWarp * (warps < kMaxStepWarps ? warps : kMaxStepWarps);
   with_types(element, [&](auto e, auto t) {

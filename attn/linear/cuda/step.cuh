@@ -2,12 +2,12 @@
 // Z [heads, D], in place, and writes the output [heads, M] for its q. `heads` is batch·heads; S and Z are contiguous, in the
 // accumulator dtype.
 //
-// A block takes a head, and each of its warps 8 columns of S at a time. Lane l has column l % 8 and every fourth row, beginning
-// with row l / 8, so that a warp reads whole sectors of 32 bytes. A lane loads 16 rows at a time, the first 16 before the
-// features are known. A block owns this shared memory, in the accumulator dtype:
+// A block processes a head, and each of its warps 8 columns of S at a time. Lane l processes column l % 8 and every fourth row,
+// beginning with row l / 8, so that a warp reads whole sectors of 32 bytes. A lane loads 16 rows at a time, the first 16 before
+// the features are computed. A block owns this shared memory, in the accumulator dtype:
 //
 //   query, key  [D] each  features of q and k
-//   sums        [D]       Z with the token's key
+//   sums        [D]       Z after the token's key has been added
 #pragma once
 
 #include "attn/cuda/device.h"
@@ -16,8 +16,8 @@
 
 namespace attn::cuda {
 
-constexpr int kStepColumns = 8;    // of S, a warp
-constexpr int kMaxStepWarps = 16;  // a block
+constexpr int kStepColumns = 8;    // columns of S that a warp processes at a time
+constexpr int kMaxStepWarps = 16;  // warps in a block
 
 template <class T>
 size_t step_shared_bytes(int head_dim) {

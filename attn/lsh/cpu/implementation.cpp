@@ -55,7 +55,7 @@ void hash_and_sort(const LshKernels& kernels, const LshHeads& heads, const Tenso
   constexpr int64_t kPositions = 64;  // how many positions the kernels process together
   for_each_part(heads.count(), (common.length + kPositions - 1) / kPositions, [&](int64_t index, int64_t begin, int64_t end) {
     kernels.hash(heads.head(index), begin * kPositions, std::min(common.length, end * kPositions), rows,
-                 buckets.data_ptr<int32_t>() + index * common.rounds * common.length, scratch.of_this_thread());
+                 buckets.data_ptr<int32_t>() + index * common.rounds * common.length, scratch.for_this_thread());
   });
   for_each_part(heads.count(), common.rounds, [&](int64_t index, int64_t begin, int64_t end) {
     const auto visible = heads.head(index).visible_keys;
@@ -116,7 +116,7 @@ class CpuLsh final : public LshImplementation {
     const ThreadScratch scratch(kernels_.scratch_size(common), heads.accumulator());
     for (int64_t round = 0; round < rounds; ++round) {
       for_each_part(heads.count(), common.chunks, [&](int64_t index, int64_t begin, int64_t end) {
-        kernels_.forward(heads.head(index), round, begin, end, scratch.of_this_thread());
+        kernels_.forward(heads.head(index), round, begin, end, scratch.for_this_thread());
       });
     }
     if (rounds > 1 && !heads.partial_output.is_same(heads.output))
@@ -162,7 +162,7 @@ class CpuLsh final : public LshImplementation {
       const auto params = heads.head(index);
       const auto copy = at::get_thread_num();
       accumulators.set_zero(copy);
-      kernels_.backward(params, 0, params.rounds * params.chunks, accumulators.at(copy), scratch.of_this_thread());
+      kernels_.backward(params, 0, params.rounds * params.chunks, accumulators.at(copy), scratch.for_this_thread());
       kernels_.store_gradients(params, 0, params.length, accumulators.at(copy));
     });
   }
@@ -179,7 +179,7 @@ class CpuLsh final : public LshImplementation {
         for (auto part = first; part < last; ++part) {
           accumulators.set_zero(part);
           kernels_.backward(params, part * chunks / threads, (part + 1) * chunks / threads, accumulators.at(part),
-                            scratch.of_this_thread());
+                            scratch.for_this_thread());
         }
       });
       for (const auto* x : {&accumulators.query, &accumulators.key, &accumulators.value})

@@ -44,7 +44,7 @@ class CudaLsh final : public LshImplementation {
   std::string name() const override { return "cuda"; }
 
   LshForward forward(const LshArguments& a, const Tensor& rotations, at::OptionalIntArrayRef bucket_factors) const override {
-    const OnGpuOf gpu(a.qk);
+    const GpuGuard guard(a.qk);
     LshTensors tensors(a, rotations.size(1));
     auto& params = tensors.params;
     const std::vector<int64_t> per_round{a.qk.size(0), a.qk.size(1), params.rounds, params.length};
@@ -67,7 +67,7 @@ class CudaLsh final : public LshImplementation {
 
   std::tuple<Tensor, Tensor> backward(const LshArguments& a, const Tensor& grad_output, const LshForward& result,
                                       const Tensor& shares) const override {
-    const OnGpuOf gpu(a.qk);
+    const GpuGuard guard(a.qk);
     const auto grad_qk = at::empty(a.qk.sizes(), a.qk.options()), grad_v = at::empty(a.v.sizes(), a.v.options());
     if (result.order.numel() == 0) return {grad_qk, grad_v};
     LshTensors tensors(a, result.order.size(2));

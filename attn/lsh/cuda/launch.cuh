@@ -8,7 +8,7 @@
 namespace attn::cuda {
 
 template <class S>
-void launch_lsh_forward(const LshParams& params, const OnStream& launch) {
+void launch_lsh_forward(const LshParams& params, const StreamLauncher& launch) {
   const int64_t query_tiles = (params.chunk + S::kRows - 1) / S::kRows;
   for (int64_t round = 0; round < params.rounds; ++round)
     launch(lsh_forward<S>, params.batch * params.heads * params.chunks * query_tiles, S::kThreads, lsh_shared_bytes<S>(3), params,
@@ -16,7 +16,7 @@ void launch_lsh_forward(const LshParams& params, const OnStream& launch) {
 }
 
 template <class S>
-void launch_lsh_backward(const LshParams& params, const OnStream& launch) {
+void launch_lsh_backward(const LshParams& params, const StreamLauncher& launch) {
   const int64_t query_tiles = (params.chunk + S::kRows - 1) / S::kRows, positions = params.batch * params.heads * params.length;
   launch(lsh_backward<S>, params.batch * params.heads * params.rounds * params.chunks * query_tiles, S::kThreads,
          lsh_shared_bytes<S>(4), params);

@@ -41,7 +41,7 @@ size_t sort_bytes([[maybe_unused]] int64_t count) {
 
 void run_lsh_sort(const LshParams& params, const LshRotations& rotations, ElementType element, uint64_t* keys, uint64_t* sorted,
                   void* scratch, size_t scratch_bytes, cudaStream_t stream) {
-  const OnStream launch(stream);
+  const StreamLauncher launch(stream);
   const int64_t buckets = 2 * int64_t(rotations.first_half) * (rotations.second_half > 0 ? 2 * rotations.second_half : 1);
   const int64_t groups = (params.length + kHashedPositions - 1) / kHashedPositions * params.batch * params.heads;
   const int64_t segments = params.batch * params.heads * params.rounds, count = segments * params.length;
