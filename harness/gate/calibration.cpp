@@ -41,6 +41,7 @@ std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share);
 
 Calibration calibrate(const WorkerProgram& build, const SuiteOptions& suite_options, const GatePlan& plan,
                       const CalibrationOptions& options) {
+  check_recordings(size_t(options.recordings), plan);
   GateSuite suite(suite_options, {{"base", build}, {"same", build}, {"slowed", build, options.slowdown_percent}});
   record(suite, options.recordings);
   Calibration calibration{options, plan, suite.sides()[0].environment, {}, {}, {}};

@@ -48,12 +48,15 @@ void Gate::look(const std::vector<std::vector<double>>& log_ratios) {
   }
 }
 
+void check_recordings(size_t recordings, const GatePlan& plan) {
+  if (recordings < size_t(plan.looks.back()))
+    throw UsageError(fmt::format("a case has {} recordings, expected at least {}, the number of pairs at the last look",
+                                 recordings, plan.looks.back()));
+}
+
 ErrorRates resample_gate(const std::vector<std::vector<double>>& log_ratios, const GatePlan& plan, int trials, uint64_t seed) {
   const auto max_pairs = size_t(plan.looks.back());
-  for (const auto& recorded : log_ratios)
-    if (recorded.size() < max_pairs)
-      throw UsageError(fmt::format("a case has {} recordings, expected at least {}, the number of pairs at the last look",
-                                   recorded.size(), max_pairs));
+  for (const auto& recorded : log_ratios) check_recordings(recorded.size(), plan);
   const auto cases = log_ratios.size();
   std::mt19937_64 random(seed);
   ErrorRates rates;

@@ -52,8 +52,10 @@ struct ErrorRates {
   std::vector<double> regression, inconclusive;     // for each case, the share of the suites in which it has this verdict
   double mean_pairs = 0;                            // mean number of pairs per case
 };
+// Throws UsageError if a case has fewer recorded pairs than the last look needs.
+void check_recordings(size_t recordings, const GatePlan& plan);
 // Runs the gate `trials` times. Each time it draws the pairs of each case from the recorded log ratios of the case, without
-// replacement. Throws UsageError if a case has fewer recorded pairs than the last look needs.
+// replacement. Throws UsageError as check_recordings does.
 ErrorRates resample_gate(const std::vector<std::vector<double>>& log_ratios, const GatePlan& plan, int trials, uint64_t seed);
 
 }  // namespace attnbench

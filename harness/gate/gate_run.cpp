@@ -27,17 +27,18 @@ std::vector<Judgement> judge_instructions(GateSuite& suite, double min_shift) {
 
 std::vector<Judgement> judge_times(GateSuite& suite, const GatePlan& plan) {
   Gate gate(suite.cases().size(), plan);
-  for (int done = 0; !gate.has_ended();) {
-    const auto undecided = gate.undecided();
+  for (int done = 0;;) {
+    // A case that became unusable stays undecided and is not measured further.
+    auto cases = gate.undecided();
+    std::erase_if(cases, [&](size_t i) { return !suite.cases()[i].unusable.empty(); });
+    if (cases.empty()) break;
     for (; done < gate.next_look(); ++done) {
-      suite.note(fmt::format("pair {} of {}: {} cases", done + 1, gate.next_look(), undecided.size()));
-      suite.measure(undecided);
+      suite.note(fmt::format("pair {} of {}: {} cases", done + 1, gate.next_look(), cases.size()));
+      suite.measure(cases);
     }
     std::vector<std::vector<double>> log_ratios;
     for (const auto& c : suite.cases()) log_ratios.push_back(c.sides[1].log_ratios);
     gate.look(log_ratios);
-    // A case that became unusable is not measured further and stays undecided; the loop ends if that is so for every case.
-    if (std::all_of(suite.cases().begin(), suite.cases().end(), [](const auto& c) { return !c.unusable.empty(); })) break;
   }
   return gate.judgements();
 }
