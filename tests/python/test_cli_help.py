@@ -43,8 +43,7 @@ def test_only_one_source_of_the_driver_depends_on_the_revision():
 
 
 def entries(text, section):
-    """The entries of a section of the help: a dictionary of the text on the left and the description
-    on one line."""
+    """A section of the help as a dictionary: from the text on the left to its description."""
     body = text.partition(f"\n{section}:\n")[2].partition("\n\n")[0]
     found = {}
     for entry in re.split(r"\n(?=  \S)", body):

@@ -19,8 +19,7 @@ def environment(**changes):
 
 @pytest.fixture
 def mixed(attnbench, workers, tmp_path):
-    """Writes a sweep of a case that is measured, one that fails and one that is skipped, and returns
-    the driver."""
+    """Writes a sweep with a measured, a failed and a skipped case, and returns the driver."""
     write_sweep(tmp_path / "s.toml", method=["softmax", "linear", "linear-einsum"], query_len=[32], causal=True)
     return attnbench.with_worker(workers.make(measure='case "$request" in *softmax*) good ;; *) exit 3 ;; esac'))
 
