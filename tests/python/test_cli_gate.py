@@ -213,9 +213,9 @@ def test_out_gets_a_report_of_every_measurement(gate, build_of, tmp_path):
     (tmp_path / "out/gate.json").symlink_to(outside)
     gate(build_of(), build_of(), "--out", tmp_path / "out")
     assert outside.read_text() == "precious"
-    kept = strict_json((tmp_path / "out/gate.json").read_text())
-    assert kept["result"] == "pass" and len(kept["cases"][0]["base"]) >= 8
-    assert kept["base"]["revision"] and kept["looks"] == [8, 12, 20]
+    report = strict_json((tmp_path / "out/gate.json").read_text())
+    assert report["result"] == "pass" and len(report["cases"][0]["base"]) >= 8
+    assert report["base"]["revision"] and report["looks"] == [8, 12, 20]
 
 
 def test_the_report_can_be_printed_as_markdown(gate, build_of):
@@ -234,9 +234,10 @@ def test_calibration_estimates_false_alarms_and_the_share_of_slowdowns_found(
         "--out", tmp_path / "out", "-q", "--seed=1",
     )  # fmt: skip
     assert "false alarms per suite: 0.00 %" in done.stdout
-    kept = strict_json((tmp_path / "out/calibration.json").read_text())
-    assert kept["cases"][0]["caught"] == 1 and len(kept["cases"][0]["process_medians_ms"]) == 50
-    assert kept["cases"][0]["slowed_process_medians_ms"][0] > kept["cases"][0]["process_medians_ms"][0]
+    calibration = strict_json((tmp_path / "out/calibration.json").read_text())
+    case = calibration["cases"][0]
+    assert case["caught"] == 1 and len(case["process_medians_ms"]) == 50
+    assert case["slowed_process_medians_ms"][0] > case["process_medians_ms"][0]
     failed = attnbench("gate", suite, "--calibrate", "--candidate", candidate, "--recordings=10", "-q", code=USAGE)
     assert "needs more recordings than 10" in failed.stderr
     dies = build_of(measure="kill -SEGV $$")
