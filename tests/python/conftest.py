@@ -1,5 +1,5 @@
-"""What the command-line tests share: the built programs, workers that stand in for the real one,
-sweep files, strict JSON, and a look at the processes that are running."""
+"""Helpers and fixtures that the command-line tests share: the built programs, stand-ins for the
+worker, sweep files, strict JSON, and the list of running processes."""
 
 import contextlib
 import fcntl
@@ -17,21 +17,22 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Inductor's cache does not notice that an operator's schema has changed.
+# Inductor's cache is off, because it does not notice when the schema of an operator changes.
 os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
 
-# Only what hangs takes longer, on a slow machine that is busy with other work too.
+# Seconds after which a test counts as hanging, even on a slow machine that is busy otherwise.
 HANG_S = 1800
 
 
 def small(**options):
-    """Options of `measure` for a case that takes a fraction of a second, on one thread."""
+    """Options of `measure` for a case on one thread that takes a fraction of a second. `options`
+    replace or add to them."""
     few = {"query_len": 64, "heads": 2, "head_dim": 16, "threads": 1}
     few |= {"warmup_s": 0, "time_budget_s": 0.05} | options
     return [f"--{name.replace('_', '-')}={value}" for name, value in few.items()]
 
 
-# What a worker may answer to `measure`, without measuring.
+# A valid answer of a worker to `measure`, which stand-ins give without measuring.
 ANSWER = {
     "outcome": "measured", "implementation": "stand-in", "measured_s": 0.01,
     "time_first_ms": 1.5, "time_samples_ms": [1.0, 1.2, 1.1, 1.0, 1.3], "samples": 5,
@@ -42,7 +43,8 @@ ANSWER = {
     "error_tolerance": 5e-4, "rows_checked": 64,
 }  # fmt: skip
 
-# High enough that nothing is implausible, and nothing predicted to outlast its deadline.
+# The ceilings that stand-ins report: so high that no time is implausible, and no case is predicted
+# to exceed its deadline.
 CEILINGS = {
     "read_gb_s": 1e4, "copy_gb_s": 1e4, "fma_float32_gflop_s": 1e6, "fma_float64_gflop_s": 1e6,
     "fma_instruction_set": "none", "array_bytes": 2**27, "threads": 1,
@@ -51,7 +53,7 @@ CEILINGS = {
 
 
 def strict_json(text):
-    """JSON without NaN, Infinity or a key given twice."""
+    """Parses JSON, and refuses NaN, Infinity and a key that is given twice."""
 
     def refuse(token):
         raise ValueError(f"not strict JSON: {token}")
@@ -65,14 +67,15 @@ def strict_json(text):
 
 
 def records_in(folder):
-    """Every line of a folder's records.jsonl, in order."""
+    """The records of every line of a folder's records.jsonl, in order."""
     text = (Path(folder) / "records.jsonl").read_text("utf-8")
-    assert text == "" or text.endswith("\n"), "the last line is torn"
+    assert text == "" or text.endswith("\n"), "the last line is incomplete"
     return [strict_json(line) for line in text.splitlines()]
 
 
 def write_sweep(path, *, description="a test", limits=(), timing=(), published=None, **axes):
-    """A sweep file of small cases; `axes` replace or add to its own."""
+    """Writes a sweep file of small cases and returns its path. `axes`, `limits` and `timing`
+    replace or add to the keys of the sections of these names."""
     small = {"method": ["linear", "softmax"], "query_len": [32, 48], "heads": 2, "head_dim": 16}
     sections = {
         "axes": small | {"threads": 1} | axes,
@@ -84,7 +87,7 @@ def write_sweep(path, *, description="a test", limits=(), timing=(), published=N
     lines = [f"description = {json.dumps(description)}"]
     for section, values in sections.items():
         lines.append(f"[{section}]")
-        # Text, numbers, flags and lists are written in TOML as in JSON.
+        # TOML writes text, numbers, booleans and lists as JSON does.
         lines += [f"{name} = {json.dumps(value)}" for name, value in values.items()]
     path.write_text("\n".join(lines) + "\n", "utf-8")
     return path
@@ -110,7 +113,7 @@ def processes():
         try:
             stat = (entry / "stat").read_text()
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:  # it ended meanwhile
+        except OSError:  # The process has ended meanwhile.
             continue
         state, parent, group = stat.rpartition(")")[2].split()[:3]
         found.append(Process(int(entry.name), state, int(parent), int(group), command.strip()))
@@ -121,18 +124,18 @@ def children(pid):
     return [process for process in processes() if process.parent == pid]
 
 
-def stopped(pid):
+def is_stopped(pid):
     return any(process.pid == pid and process.state in "TZX" for process in processes())
 
 
 def group_members(group):
-    """Whoever of a process group still runs; a zombie does not."""
+    """The processes of a process group that still run; zombies do not count."""
     return [p for p in processes() if p.group == group and p.state not in "ZX"]
 
 
 def wait_for(condition, what, seconds=HANG_S, driver=None):
-    """Returns the first true value of `condition()`. Fails after a hang, and at once if it waits for
-    something that `driver` does and that process has ended."""
+    """Calls `condition` until its value is true, and returns that value. Fails after `seconds`, and
+    as soon as the process `driver`, which should make the condition true, has ended."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         ended = driver is not None and driver.poll() is not None
@@ -146,7 +149,7 @@ def wait_for(condition, what, seconds=HANG_S, driver=None):
 
 
 def measuring_worker(driver):
-    """The worker that measures a case for this driver, once there is one."""
+    """Waits until this driver has a worker that measures a case, and returns that worker."""
     return wait_for(
         lambda: next((p for p in children(driver.pid) if p.command.endswith(" measure")), None),
         "a worker that measures",
@@ -161,7 +164,7 @@ STREAMS = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": sub
 
 
 class Cli:
-    """`attnbench` as a user calls it."""
+    """Runs `attnbench` as a user does, in a folder, with the given worker or the one beside it."""
 
     def __init__(self, program, worker=None, folder=None):
         self.program, self.worker, self.folder = Path(program), worker, folder
@@ -174,8 +177,8 @@ class Cli:
         return [str(self.program), *worker, *map(str, arguments)]
 
     def __call__(self, *arguments, code=0, timeout=HANG_S, **options):
-        """Runs it to its end and checks its exit code. Line ends stay as they were written; bytes
-        that are not UTF-8 show as \\xff."""
+        """Runs it to its end, checks its exit code, and returns the completed process. Its output
+        is decoded with unchanged line ends; bytes that are not UTF-8 become \\xff and so on."""
         done = subprocess.run(
             self.command(*arguments), timeout=timeout, check=False,
             **({"cwd": self.folder} | STREAMS | options),
@@ -194,8 +197,8 @@ class Cli:
         return strict_json(self(*arguments, "--format=json", **options).stdout)
 
     def on_terminal(self, *arguments, streams=("stdout", "stderr"), width=200, **options):
-        """Runs it with a terminal for these streams; gives its exit code and what the terminal
-        showed, with line ends as a file has them."""
+        """Runs it with a terminal as these streams. Returns its exit code and the text that the
+        terminal received, in which every line ends in a line feed alone."""
         master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
         shown = b""
@@ -204,7 +207,7 @@ class Cli:
             while True:
                 try:
                     piece = os.read(master, 4096)
-                except OSError:  # nobody holds the other end any more
+                except OSError:  # No process has the other end open any more.
                     break
                 shown += piece
             driver.wait(timeout=HANG_S)
@@ -214,7 +217,8 @@ class Cli:
 
     @contextlib.contextmanager
     def running(self, *arguments, **options):
-        """Starts it and, however the test ends, leaves nothing of it behind."""
+        """A context manager that starts it, and at its end kills it and its workers if they still
+        run."""
         driver = subprocess.Popen(
             self.command(*arguments), encoding="utf-8", start_new_session=True,
             **({"cwd": self.folder} | STREAMS | options),
@@ -223,8 +227,8 @@ class Cli:
             yield driver
         finally:
             if driver.poll() is None:
-                driver.send_signal(signal.SIGSTOP)  # so that it starts no worker meanwhile
-                wait_for(lambda: stopped(driver.pid), "the driver to stop")
+                driver.send_signal(signal.SIGSTOP)  # so that it starts no further worker
+                wait_for(lambda: is_stopped(driver.pid), "the driver to stop")
                 for worker in children(driver.pid):
                     with contextlib.suppress(ProcessLookupError):
                         os.killpg(worker.group, signal.SIGKILL)
@@ -234,6 +238,7 @@ class Cli:
 
 @pytest.fixture(scope="session")
 def build():
+    """The build folder, from ATTNBENCH_BUILD or else `build`."""
     folder = Path(os.environ.get("ATTNBENCH_BUILD", ROOT / "build")).resolve()
     for name in ("attnbench", "attnbench-worker"):
         if not os.access(folder / name, os.X_OK):
@@ -246,12 +251,13 @@ def build():
 
 @pytest.fixture
 def attnbench(build, tmp_path):
-    """The driver with the worker beside it, in an empty folder."""
+    """The built driver with its own worker, run in an empty folder."""
     return Cli(build / "attnbench", folder=tmp_path)
 
 
 class Workers:
-    """Makes workers: scripts that answer some commands and hand the others to the real one."""
+    """Makes stand-ins for the worker: scripts that answer some commands themselves, and run the
+    real worker for the others."""
 
     def __init__(self, folder, real):
         self.folder, self.real, self.made = folder, real, 0
@@ -260,10 +266,14 @@ class Workers:
         self.methods = strict_json(subprocess.check_output([*by_hand, "describe"]))
 
     def make(self, environment=(), ceilings=(), **commands):
-        """Each command is shell code, with the request in $request and the functions `answer`
-        (sends its argument as a line), `good` (sends ANSWER) and `real` (lets the real worker
-        measure). What is slow and the same each time is answered from files: for `environment` and
-        `ceilings` a dictionary of changes to them may be given instead."""
+        """Writes a stand-in and returns its path. An argument such as measure="…" is shell code
+        that answers this command of the worker. It has the request in $request, and the functions
+        `answer` (sends its argument as a line), `good` (sends ANSWER) and `real` (lets the real
+        worker measure).
+
+        Without shell code, `describe`, `environment` and `ceilings` are answered from files, since
+        the real worker is slow and gives the same answer each time. For the last two, a dictionary
+        of changes to that answer may be given in place of shell code."""
         self.made += 1
         folder = self.folder / str(self.made)
         folder.mkdir()
@@ -300,27 +310,29 @@ def workers(build, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def quick_worker(workers):
-    """Measures as the real one does; does not measure the machine's ceilings first."""
+    """A worker that measures cases like the real one, but does not measure ceilings."""
     return workers.make()
 
 
 @pytest.fixture(scope="session")
 def canned_worker(workers):
-    """Answers every case at once, measuring nothing."""
+    """A worker that answers every case at once with ANSWER, and measures nothing."""
     return workers.make(measure="good")
 
 
 @pytest.fixture
 def quick(attnbench, quick_worker):
+    """The driver with quick_worker."""
     return attnbench.with_worker(quick_worker)
 
 
 @pytest.fixture
 def canned(attnbench, canned_worker):
+    """The driver with canned_worker."""
     return attnbench.with_worker(canned_worker)
 
 
 @pytest.fixture
 def sweep(tmp_path):
-    """Two methods at two lengths."""
+    """The path of a sweep file of two methods at two lengths."""
     return write_sweep(tmp_path / "small.toml")

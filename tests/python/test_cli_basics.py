@@ -1,4 +1,4 @@
-"""What a user meets first: usage, the lists, and the doctor."""
+"""Tests of the usage, `attnbench list`, `attnbench doctor`, errors of workers, and exit codes."""
 
 import json
 import re
@@ -11,6 +11,7 @@ COMMANDS = (
     "list verify measure sweep table analyse compare gate merge import doctor completion".split()
 )
 
+# Columns that `list columns` must have, which scripts may rely on.
 COLUMNS = """
 schema_version outcome failure_kind reason implementation time_first_ms time_median_ms time_q1_ms
 time_q3_ms time_ci_low_ms time_ci_high_ms samples stop_reason time_per_sample_ms input_bytes
@@ -40,13 +41,13 @@ def test_help_of_a_command_describes_its_options(attnbench, command):
         assert len(option.split()) >= 3, f"no description: {option}"
 
 
-def test_no_arguments_is_an_error_that_shows_the_usage(attnbench):
+def test_a_call_without_arguments_is_an_error_that_shows_the_usage(attnbench):
     done = attnbench(code=2)
     for command in COMMANDS:
         assert command in done.stdout + done.stderr
 
 
-def test_unknown_command_is_named_with_the_nearest(attnbench):
+def test_an_unknown_command_is_refused_with_the_nearest(attnbench):
     message = attnbench("swep", "x.toml", code=2).stderr
     assert "swep" in message
     assert "sweep" in message
@@ -60,19 +61,19 @@ def test_unknown_command_is_named_with_the_nearest(attnbench):
         (["table", "x", "--colums", "method"], "--colums", "--columns"),
     ],
 )
-def test_unknown_option_is_named_with_the_nearest(attnbench, arguments, wrong, nearest):
+def test_an_unknown_option_is_refused_with_the_nearest(attnbench, arguments, wrong, nearest):
     message = attnbench(*arguments, code=2).stderr
     assert wrong in message
     assert nearest in message.replace(wrong, "")
 
 
-def test_a_required_argument_is_named(attnbench):
+def test_a_missing_argument_is_an_error_that_names_it(attnbench):
     assert "file" in attnbench("sweep", code=2).stderr
     assert "method" in attnbench("measure", code=2).stderr
     assert "folder" in attnbench("table", code=2).stderr
 
 
-def test_list_methods_json(attnbench):
+def test_list_methods_describes_every_method(attnbench):
     methods = attnbench.json("list", "methods")
     names = [method["name"] for method in methods]
     assert {"linear", "linear-einsum", "sdpa", "softmax"} <= set(names)
@@ -99,7 +100,7 @@ def test_list_methods_json(attnbench):
             assert option["type"] in ("integer", "number", "boolean", "text")
 
 
-def test_list_methods_json_tells_methods_apart(attnbench):
+def test_list_methods_has_the_properties_of_each_method(attnbench):
     methods = {method["name"]: method for method in attnbench.json("list", "methods")}
     assert methods["softmax"]["memory_order"] == "O(N²)"
     assert methods["linear"]["time_order"] == "O(N)"
@@ -110,7 +111,7 @@ def test_list_methods_json_tells_methods_apart(attnbench):
     assert isinstance(chunk["default"], int)
 
 
-def test_list_methods_text_says_the_same(attnbench):
+def test_list_methods_as_text_agrees_with_json(attnbench):
     lines = attnbench("list", "methods").stdout.splitlines()
     assert lines[0].split()[:5] == ["method", "time", "memory", "causal", "decoding"]
     for method, line in zip(attnbench.json("list", "methods"), lines[2:], strict=True):
@@ -121,7 +122,7 @@ def test_list_methods_text_says_the_same(attnbench):
         assert [flag == "yes" for flag in line.split() if flag in ("yes", "no")][:2] == flags
 
 
-def test_list_without_a_word_lists_methods(attnbench):
+def test_list_without_an_argument_lists_methods(attnbench):
     assert attnbench("list").stdout == attnbench("list", "methods").stdout
 
 
@@ -129,7 +130,7 @@ def test_methods_are_those_that_the_worker_describes(attnbench, workers):
     assert attnbench.json("list", "methods") == workers.methods
 
 
-def test_list_columns_json(attnbench):
+def test_list_columns_describes_every_column(attnbench):
     columns = attnbench.json("list", "columns")
     names = [column["name"] for column in columns]
     assert len(names) == len(set(names))
@@ -143,7 +144,7 @@ def test_list_columns_json(attnbench):
                 assert column["unit"] == unit, column["name"]
 
 
-def test_list_columns_has_what_methods_declare_and_no_test_hooks(attnbench):
+def test_list_columns_has_diagnostics_of_methods_and_no_test_hooks(attnbench):
     columns = {column["name"]: column for column in attnbench.json("list", "columns")}
     assert columns["lsh_bucket_mean"]["group"] == "diagnostics"
     assert {"lsh-1", "lsh-4"} <= set(columns["lsh_bucket_mean"]["methods"])
@@ -151,7 +152,7 @@ def test_list_columns_has_what_methods_declare_and_no_test_hooks(attnbench):
     assert "injected_slowdown_percent" not in columns
 
 
-def test_methods_that_share_a_diagnostic_declare_the_same(attnbench):
+def test_methods_that_share_a_diagnostic_declare_it_equally(attnbench):
     seen = {}
     for method in attnbench.json("list", "methods"):
         for diagnostic in method["diagnostics"]:
@@ -161,7 +162,7 @@ def test_methods_that_share_a_diagnostic_declare_the_same(attnbench):
     assert seen and not columns & set(seen)
 
 
-def test_list_columns_text_says_the_same(attnbench):
+def test_list_columns_as_text_agrees_with_json(attnbench):
     lines = attnbench("list", "columns").stdout.splitlines()
     assert lines[0].split() == ["column", "type", "unit", "group", "description"]
     for column, line in zip(attnbench.json("list", "columns"), lines[2:], strict=True):
@@ -170,17 +171,17 @@ def test_list_columns_text_says_the_same(attnbench):
         assert line.endswith(column["description"])
 
 
-def test_list_sweeps_of_a_folder(attnbench, tmp_path):
+def test_list_sweeps_has_those_of_the_current_folder_and_of_the_project(attnbench, tmp_path):
     (tmp_path / "sweeps").mkdir()
     write_sweep(tmp_path / "sweeps/second.toml", description="two and two")
     write_sweep(tmp_path / "sweeps/first.toml", description="one", query_len="16-64+16")
-    write_sweep(tmp_path / "sweeps/figure1.toml", description="not the project's")
+    write_sweep(tmp_path / "sweeps/figure1.toml", description="own figure")
     sweeps = attnbench.json("list", "sweeps")
     own, others = sweeps[:3], sweeps[3:]
     assert [s["name"] for s in own] == ["figure1", "first", "second"]
     assert [s["cases"] for s in own] == [4, 8, 4]
-    assert [s["description"] for s in own] == ["not the project's", "one", "two and two"]
-    # The project's come after them, but for those of the same name.
+    assert [s["description"] for s in own] == ["own figure", "one", "two and two"]
+    # The sweeps of the project follow, except those whose name occurs in the current folder.
     projects = {path.stem for path in (ROOT / "sweeps").glob("*.toml")}
     assert {s["name"] for s in others} == projects - {"figure1"}
     assert all((tmp_path / s["file"]).is_file() for s in sweeps)
@@ -189,14 +190,14 @@ def test_list_sweeps_of_a_folder(attnbench, tmp_path):
     assert "second.toml" in lines[4] and lines[4].endswith("two and two")
 
 
-def test_list_sweeps_names_the_place_of_a_mistake(attnbench, tmp_path):
+def test_list_sweeps_names_the_place_of_an_error(attnbench, tmp_path):
     (tmp_path / "sweeps").mkdir()
     (tmp_path / "sweeps/wrong.toml").write_text('[axes]\nmethod = "linear"\nbach = 1\n')
     message = attnbench("list", "sweeps", code=2).stderr
     assert "wrong.toml:3:1:" in message and "'batch'" in message
 
 
-def test_the_projects_own_sweeps_can_be_read(build):
+def test_the_sweeps_of_the_project_can_be_listed(build):
     attnbench = Cli(build / "attnbench", folder=ROOT)
     sweeps = {s["name"]: s for s in attnbench.json("list", "sweeps")}
     assert {path.stem for path in (ROOT / "sweeps").glob("*.toml")} == set(sweeps)
@@ -206,13 +207,13 @@ def test_the_projects_own_sweeps_can_be_read(build):
         assert sweep["description"]
 
 
-def test_list_of_something_else(attnbench):
+def test_list_of_an_unknown_thing_is_refused(attnbench):
     message = attnbench("list", "metods", code=2).stderr
     assert "metods" in message and "methods" in message and "columns" in message
     assert "schema" in message
 
 
-def test_doctor_json(attnbench, build):
+def test_doctor_reports_ceilings_and_environment_as_json(attnbench, build):
     doctor = attnbench.json("doctor")
     ceilings = doctor["ceilings"]
     for name in ("read_gb_s", "copy_gb_s", "fma_float32_gflop_s", "fma_float64_gflop_s"):
@@ -228,7 +229,7 @@ def test_doctor_json(attnbench, build):
         assert column["name"] in doctor or column["group"] != "environment"
 
 
-def test_doctor_text(attnbench, workers):
+def test_doctor_shows_values_with_units(attnbench, workers):
     worker = workers.make(ceilings={"read_gb_s": 12.25, "fma_float32_gflop_s": 345.5})
     text = attnbench.with_worker(worker)("doctor").stdout
     lines = {line[:30].strip(): line[30:].strip() for line in text.splitlines()}
@@ -239,7 +240,7 @@ def test_doctor_text(attnbench, workers):
 
 
 @pytest.mark.parametrize("command", [["doctor"], ["measure", "linear"], ["list", "methods"]])
-def test_a_worker_that_is_not_there_is_named(attnbench, tmp_path, command):
+def test_a_missing_worker_is_an_error_that_names_it(attnbench, tmp_path, command):
     missing = tmp_path / "no-such-worker"
     message = attnbench.with_worker(missing)(*command, code=2).stderr
     assert str(missing) in message and "No such file" in message
@@ -267,7 +268,7 @@ def test_a_worker_that_is_not_there_is_named(attnbench, tmp_path, command):
         ("exit 0", "gave 0 answers, expected"),
     ],
 )  # fmt: skip
-def test_a_worker_that_breaks_is_named_with_how(
+def test_a_worker_that_breaks_is_an_error_that_says_how(
     attnbench, workers, tmp_path, asked, command, on, breaks, how
 ):
     write_sweep(tmp_path / "x.toml")
@@ -287,7 +288,7 @@ def test_a_worker_that_breaks_is_named_with_how(
         ("ceilings", ["sweep", "x.toml"]),
     ],
 )
-def test_an_answer_of_another_form_is_a_fault_of_the_worker(
+def test_an_answer_of_another_form_is_an_error_of_the_worker(
     attnbench, workers, tmp_path, asked, command
 ):
     write_sweep(tmp_path / "x.toml")
@@ -305,7 +306,7 @@ def test_an_answer_of_another_form_is_a_fault_of_the_worker(
         ({"no_such_column": 1}, "no column 'no_such_column'"),
     ],
 )
-def test_a_method_that_breaks_while_it_is_planned_is_named(
+def test_a_method_that_breaks_while_it_is_planned_is_an_error_that_names_it(
     attnbench, workers, tmp_path, command, answer, how
 ):
     write_sweep(tmp_path / "x.toml", method="softmax", query_len=32)
@@ -326,7 +327,8 @@ def test_help_lists_the_exit_codes_of_the_header(attnbench):
     assert "130" in listed[-1] and "143" in listed[-1]
 
 
-@pytest.mark.parametrize("what", ["methods", "columns"])  # less than a buffer, and more
+# The first output is smaller than a buffer, the second is larger.
+@pytest.mark.parametrize("what", ["methods", "columns"])
 def test_output_that_cannot_be_written_is_an_error(attnbench, what):
     with open("/dev/full", "w") as full:
         done = attnbench("list", what, code=2, stdout=full, stderr=subprocess.PIPE)

@@ -1,4 +1,4 @@
-"""`attnbench completion`: the scripts that let a shell complete command lines."""
+"""Tests of `attnbench completion`, which prints scripts that let a shell complete command lines."""
 
 import re
 import shutil
@@ -10,6 +10,8 @@ from conftest import write_sweep
 
 @pytest.fixture(scope="module")
 def script(build):
+    """script(shell) is the completion script for this shell."""
+
     def make(shell):
         return subprocess.check_output([build / "attnbench", "completion", shell], encoding="utf-8")
 
@@ -18,7 +20,8 @@ def script(build):
 
 @pytest.fixture
 def complete(build, script, tmp_path):
-    """What bash offers when the cursor stands behind the last of these words."""
+    """complete(*words) lists what bash offers with the cursor after the last of these words.
+    `divided` gives the words as bash divides them, where that differs."""
     (tmp_path / "attnbench.bash").write_text(script("bash"))
 
     def run(*words, divided=None):
@@ -42,7 +45,7 @@ def listed(attnbench, what):
     return sorted(item["name"] for item in attnbench.json("list", what))
 
 
-def test_commands(complete, attnbench):
+def test_commands_are_completed(complete, attnbench):
     text = attnbench("--help").stdout.partition("Commands:")[2].partition("\n\n")[0]
     assert complete("") == sorted(re.findall(r"^  (\w+)", text, re.MULTILINE))
     assert complete("s") == ["sweep"]
@@ -50,7 +53,7 @@ def test_commands(complete, attnbench):
 
 
 @pytest.mark.parametrize("command", ["sweep", "measure", "verify", "gate", "import"])
-def test_options_are_those_of_the_help(complete, attnbench, command):
+def test_the_completed_options_are_those_of_the_help(complete, attnbench, command):
     documented = re.findall(
         r"^  (?:-\w,)?(--[a-z-]+)", attnbench(command, "--help").stdout, re.MULTILINE
     )
@@ -60,18 +63,18 @@ def test_options_are_those_of_the_help(complete, attnbench, command):
     assert complete("--worker", "x", command, "-") == offered
 
 
-def test_choices(complete):
+def test_choices_of_options_and_arguments_are_completed(complete):
     assert complete("sweep", "x", "--resume", "") == ["all", "failed", "missing"]
     assert complete("measure", "linear", "--dtype", "b") == ["bfloat16"]
     assert complete("analyse", "x", "--format", "") == ["json", "markdown", "text"]
     assert complete("list", "") == ["columns", "methods", "schema", "sweeps"]
     assert complete("completion", "z") == ["zsh"]
-    # bash divides a word at the equals sign.
+    # bash makes the equals sign a word of its own.
     assert complete(divided=["sweep", "x", "--resume", "="]) == ["all", "failed", "missing"]
     assert complete(divided=["sweep", "x", "--resume", "=", "fa"]) == ["failed"]
 
 
-def test_methods_and_sweeps(complete, attnbench, tmp_path):
+def test_methods_and_sweeps_are_completed(complete, attnbench, tmp_path):
     methods = listed(attnbench, "methods")
     assert complete("measure", "") == methods
     assert complete("verify", "softmax", "lsh") == [m for m in methods if m.startswith("lsh")]
@@ -85,22 +88,22 @@ def test_methods_and_sweeps(complete, attnbench, tmp_path):
     assert complete("sweep", "sweeps/") == ["sweeps/mine.toml"]
 
 
-def test_files(complete, tmp_path):
+def test_files_are_completed_only_where_a_file_is_expected(complete, tmp_path):
     (tmp_path / "records").mkdir()
     for words in (["table"], ["compare", "a"], ["sweep", "x", "--out"], ["merge", "a", "b"]):
         assert complete(*words, "rec") == ["records"]
     assert complete("measure", "linear", "--query-len", "") == []
 
 
-def test_zsh_can_read_its_script(script, tmp_path):
+def test_zsh_accepts_the_syntax_of_its_script(script, tmp_path):
     zsh = shutil.which("zsh")
     if not zsh:
-        pytest.skip("there is no zsh here")
+        pytest.skip("zsh is not installed")
     (tmp_path / "_attnbench").write_text(script("zsh"))
     subprocess.run([zsh, "-n", tmp_path / "_attnbench"], check=True)
 
 
-def test_the_script_for_zsh_names_every_option(script, attnbench):
+def test_the_script_for_zsh_has_every_option_of_the_help(script, attnbench):
     text = script("zsh")
     for command in re.findall(r"^    '(\w+):", text, re.MULTILINE):
         branch = text.partition(f"\n    {command})\n")[2].partition(";;")[0]
@@ -111,6 +114,6 @@ def test_the_script_for_zsh_names_every_option(script, attnbench):
     assert "'--resume=[" in text and ":(missing failed all)'" in text
 
 
-def test_another_shell(attnbench):
+def test_an_unknown_shell_is_refused(attnbench):
     message = attnbench("completion", "fish", code=2).stderr
     assert "expected one of bash, zsh" in message

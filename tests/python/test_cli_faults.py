@@ -1,5 +1,5 @@
-"""Sweeps in which something goes wrong: the driver is killed or interrupted, the disk is full, or a
-worker crashes, hangs or gives answers that cannot be read."""
+"""Tests of sweeps in which something goes wrong: the driver is killed or interrupted, the disk is
+full, or a worker crashes, hangs or gives answers that cannot be read."""
 
 import contextlib
 import fcntl
@@ -30,10 +30,12 @@ from conftest import (
 
 
 def log_of(folder):
+    """The bytes of the folder's records.jsonl."""
     return (Path(folder) / "records.jsonl").read_bytes()
 
 
-def whole_lines(log):
+def complete_lines(log):
+    """The log without an incomplete last line."""
     return log[: log.rfind(b"\n") + 1]
 
 
@@ -42,12 +44,13 @@ def running(pid):
 
 
 def processor_time(pid):
+    """Seconds of processor time that the process has used."""
     ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
 def long_sweep(path, **axes):
-    """Each case takes a minute, so that it is still being measured when something happens."""
+    """A sweep whose cases take a minute each, so that one is being measured when the test acts."""
     return write_sweep(path, timing={"time_budget_s": 60, "noise_target": 0}, **axes)
 
 
@@ -68,10 +71,10 @@ def done(recorded, tmp_path):
     return tmp_path / "out"
 
 
-# ---------------------------------------------------------------- SIGKILL and torn lines
+# ---------------------------------------------------------------- SIGKILL and incomplete lines
 
 
-def test_killed_at_random_moments(quick, tmp_path):
+def test_no_record_is_lost_when_the_driver_is_killed_at_random_moments(quick, tmp_path):
     seed = int(os.environ.get("ATTNBENCH_TEST_SEED", random.randrange(10**6)))
     print(f"ATTNBENCH_TEST_SEED={seed}")
     moments = random.Random(seed)
@@ -82,7 +85,7 @@ def test_killed_at_random_moments(quick, tmp_path):
             time.sleep(moments.uniform(0, 2.5))
             workers = children(driver.pid)
             driver.kill()
-            told = driver.stderr.read().count("[")
+            shown = driver.stderr.read().count("[")
             driver.wait()
             for worker in workers:
                 wait_for(lambda w=worker: not group_members(w.group), "the worker to end")
@@ -90,9 +93,9 @@ def test_killed_at_random_moments(quick, tmp_path):
             continue
         log = log_of(out)
         assert log.startswith(kept), "an earlier record has changed"
-        new = whole_lines(log)[len(kept) :].count(b"\n")
-        assert new >= told, "a record was not written as its case ended"
-        kept = whole_lines(log)
+        new = complete_lines(log)[len(kept) :].count(b"\n")
+        assert new >= shown, "a record was not written before the progress of its case was shown"
+        kept = complete_lines(log)
         for line in kept.splitlines():
             strict_json(line)
     quick("sweep", sweep, "--out", "out")
@@ -122,9 +125,9 @@ def test_a_worker_does_not_outlive_a_killed_driver(quick, tmp_path, when):
                 os.killpg(worker.pid, signal.SIGKILL)
 
 
-def test_a_torn_last_line_is_measured_again(canned, done, tmp_path):
+def test_the_case_of_an_incomplete_last_line_is_measured_again(canned, done, tmp_path):
     whole = log_of(done)
-    earlier = whole_lines(whole[:-1])
+    earlier = complete_lines(whole[:-1])
     last = len(whole) - len(earlier)
     for missing in (1, 2, last // 2, last - 1):
         (done / "records.jsonl").write_bytes(whole[:-missing])
@@ -136,7 +139,7 @@ def test_a_torn_last_line_is_measured_again(canned, done, tmp_path):
         assert records[-1]["outcome"] == "measured"
 
 
-def test_a_log_cut_anywhere_is_read_up_to_its_last_whole_line(canned, done):
+def test_a_log_cut_anywhere_is_read_up_to_its_last_complete_line(canned, done):
     whole = log_of(done)
     records = records_in(done)
     places = random.Random(3).sample(range(len(whole)), 60)
@@ -145,7 +148,7 @@ def test_a_log_cut_anywhere_is_read_up_to_its_last_whole_line(canned, done):
         assert canned.json("table", "out") == records[: whole[:size].count(b"\n")]
 
 
-def test_a_broken_line_amid_the_log_is_refused(canned, done, tmp_path):
+def test_a_malformed_line_inside_the_log_is_refused(canned, done, tmp_path):
     lines = log_of(done).splitlines(keepends=True)
     broken = lines[0] + lines[1][:200] + b"\n" + b"".join(lines[2:])
     (done / "records.jsonl").write_bytes(broken)
@@ -158,7 +161,7 @@ def test_a_broken_line_amid_the_log_is_refused(canned, done, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_and_resumed(quick, canned, tmp_path, number):
+def test_an_interrupted_sweep_keeps_its_records_and_can_be_resumed(quick, canned, tmp_path, number):
     sweep = long_sweep(tmp_path / "s.toml")
     canned("sweep", sweep, "--out", "out", "--methods", "softmax")
     before = log_of(tmp_path / "out")
@@ -176,7 +179,7 @@ def test_interrupted_and_resumed(quick, canned, tmp_path, number):
     assert len(records_in(tmp_path / "out")) == 4
 
 
-def test_interrupted_while_ceilings_are_measured(attnbench, workers, tmp_path, sweep):
+def test_an_interrupt_while_ceilings_are_measured_ends_it(attnbench, workers, tmp_path, sweep):
     slow = attnbench.with_worker(workers.make(ceilings="sleep 300"))
     with slow.running("sweep", sweep, "--out", "out") as driver:
         worker = wait_for(
@@ -194,7 +197,7 @@ def test_interrupted_while_ceilings_are_measured(attnbench, workers, tmp_path, s
 # ---------------------------------------------------------------- two drivers
 
 
-def test_the_second_driver_on_a_folder_stops_and_names_the_first(quick, canned, tmp_path):
+def test_a_second_driver_on_a_folder_is_refused_and_names_the_first(quick, canned, tmp_path):
     sweep = long_sweep(tmp_path / "s.toml")
     canned("sweep", sweep, "--out", "out", "--methods", "softmax")
     before = log_of(tmp_path / "out")
@@ -205,11 +208,11 @@ def test_the_second_driver_on_a_folder_stops_and_names_the_first(quick, canned, 
         assert "out" in message
         assert first.poll() is None and running(worker.pid)
         assert log_of(tmp_path / "out") == before
-    # The lock is released when its process ends, however that happens.
+    # The lock is released when its process ends, even if it was killed.
     canned("sweep", sweep, "--out", "out")
 
 
-def test_reading_does_not_wait_for_the_driver(quick, canned, done, tmp_path):
+def test_reading_a_folder_does_not_wait_for_its_lock(quick, canned, done, tmp_path):
     with open(done / ".lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert len(canned.json("table", "out")) == 4
@@ -220,6 +223,7 @@ def test_reading_does_not_wait_for_the_driver(quick, canned, done, tmp_path):
 
 
 def answer(**changes):
+    """Shell code that answers with ANSWER and these changes; None removes a column."""
     record = {k: v for k, v in (ANSWER | changes).items() if v is not None}
     return f"answer '{json.dumps(record)}'"
 
@@ -270,8 +274,8 @@ NAMES = list(MISBEHAVIOUR)
 
 @pytest.fixture(scope="module")
 def misbehaved(build, workers, tmp_path_factory):
-    """One sweep in which each case goes wrong in another way, and only the last one is measured.
-    The axis `seed` tells the cases apart."""
+    """A sweep in which each case goes wrong in another way, except the last, which is measured. The
+    cases differ in the axis `seed`, which is the index of the misbehaviour."""
     folder = tmp_path_factory.mktemp("misbehaved")
     body = "".join(
         f"*'\"seed\":{number},'*)\n{MISBEHAVIOUR[name][0]}\n;;\n"
@@ -287,7 +291,7 @@ def misbehaved(build, workers, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_misbehaviour_is_one_record(misbehaved, name):
+def test_every_misbehaviour_becomes_one_record(misbehaved, name):
     _, out, _ = misbehaved
     _, kind, words = MISBEHAVIOUR[name]
     (record,) = [r for r in records_in(out) if r["seed"] == NAMES.index(name)]
@@ -296,7 +300,7 @@ def test_misbehaviour_is_one_record(misbehaved, name):
     for word in words:
         assert word in record["reason"]
     assert len(record["reason"]) < 20_000
-    assert record["time_median_ms"] is None, "a failure has no time"
+    assert record["time_median_ms"] is None, "a failed case must have no time"
     assert record["worker_s"] > 0 and record["finished_at"]
 
 
@@ -309,7 +313,7 @@ def test_the_sweep_goes_on_after_misbehaviour(misbehaved):
     assert not [p for p in processes() if str(out.parent) in p.command]
 
 
-def test_a_line_a_case_whatever_the_worker_said(misbehaved):
+def test_progress_has_one_line_for_each_case_after_misbehaviour(misbehaved):
     _, _, finished = misbehaved
     *lines, last = finished.stderr.split("\n")[:-1]
     assert "cases recorded" in last
@@ -327,15 +331,16 @@ def test_files_and_tables_stay_readable_after_misbehaviour(misbehaved):
     assert len(reasons.split("\n")[:-1]) == 2 + total
     assert "\033" not in reasons
     for text in (finished.stderr, reasons, (out / "records.csv").read_bytes().decode("utf-8")):
-        assert r"\xff" not in text, "bytes that are not UTF-8"
+        assert r"\xff" not in text, "the text has bytes that are not UTF-8"
 
 
+# By name: what a worker does that does not end by itself.
 HANGING = {
     "hangs": "sleep 300",
     "hangs with its streams closed": "exec 3>&- >&- 2>&-; exec sleep 300",
     "ignores SIGTERM": "trap '' TERM INT; sleep 300; sleep 300",
     "answers, then hangs": "good; sleep 300",
-    "talks for ever": "yes 'still here'",
+    "writes for ever": "yes 'still here'",
 }
 
 
@@ -359,7 +364,7 @@ def test_workers_that_hang_are_ended_at_their_deadline(attnbench, workers, tmp_p
     assert not [p for p in processes() if str(worker) in p.command]
 
 
-def test_no_zombie_is_kept_while_the_sweep_goes_on(attnbench, workers, tmp_path, sweep):
+def test_there_is_no_zombie_while_the_sweep_goes_on(attnbench, workers, tmp_path, sweep):
     worker = workers.make(
         measure='case "$request" in *linear*) kill -SEGV $$ ;; *) sleep 300 ;; esac'
     )
@@ -374,7 +379,7 @@ def test_no_zombie_is_kept_while_the_sweep_goes_on(attnbench, workers, tmp_path,
 def test_children_of_a_worker_end_with_it(attnbench, workers, tmp_path, ending):
     pids = tmp_path / "pids"
     worker = workers.make(
-        # One holds the worker's streams open, one does not.
+        # The first child keeps the streams of the worker open, the second does not.
         measure=f"sleep 300 & echo $! >> '{pids}'\n"
         f"sleep 300 3>&- >/dev/null 2>&1 & echo $! >> '{pids}'\n{ending}"
     )
@@ -388,7 +393,7 @@ def test_children_of_a_worker_end_with_it(attnbench, workers, tmp_path, ending):
     assert not [pid for pid in leaked if running(pid)]
 
 
-def test_an_endless_answer_is_one_record(attnbench, workers, tmp_path, sweep):
+def test_an_endless_answer_becomes_one_record(attnbench, workers, tmp_path, sweep):
     worker = workers.make(
         measure='case "$request" in *linear*) exec yes nonsense >&3 ;; *) good ;; esac'
     )
@@ -398,7 +403,7 @@ def test_an_endless_answer_is_one_record(attnbench, workers, tmp_path, sweep):
     assert all(len(record["reason"]) < 20_000 for record in records[:2])
 
 
-def test_a_real_worker_that_runs_out_of_memory(quick, tmp_path):
+def test_running_out_of_memory_fails_only_its_own_case(quick, tmp_path):
     matrix = 2 * 16384 * 16384 * 4
     sweep = write_sweep(
         tmp_path / "s.toml", method=["softmax", "linear"], query_len=[16384, 32],
@@ -419,7 +424,8 @@ def test_a_real_worker_that_runs_out_of_memory(quick, tmp_path):
 
 
 def limited_files(size):
-    """Limits the size of files: the write that reaches it is cut short, and the next one fails."""
+    """Options of `subprocess` that limit the size of files: the write that reaches the limit is cut
+    short, and the next one fails."""
 
     def limit():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -429,7 +435,7 @@ def limited_files(size):
 
 
 @pytest.mark.parametrize("room", [0, 1, 700])
-def test_a_full_disk_keeps_earlier_records(canned, done, tmp_path, room):
+def test_earlier_records_survive_a_full_disk(canned, done, tmp_path, room):
     earlier = b"".join(log_of(done).splitlines(keepends=True)[:3])
     (done / "records.jsonl").write_bytes(earlier)
     full = limited_files(len(earlier) + room)
@@ -441,7 +447,7 @@ def test_a_full_disk_keeps_earlier_records(canned, done, tmp_path, room):
     assert log_of(done).startswith(earlier) and len(records_in(done)) == 4
 
 
-def test_a_disk_too_full_for_the_environment(canned, tmp_path, sweep):
+def test_a_disk_too_full_for_environment_json_is_an_error(canned, tmp_path, sweep):
     message = canned("sweep", sweep, "--out", "out", code=2, **limited_files(100)).stderr
     assert "environment.json" in message
     assert log_of(tmp_path / "out") == b""
@@ -449,7 +455,7 @@ def test_a_disk_too_full_for_the_environment(canned, tmp_path, sweep):
     canned("sweep", sweep, "--out", "out")
 
 
-def test_a_log_on_a_full_device(canned, tmp_path, sweep):
+def test_a_log_that_is_a_device_is_refused(canned, tmp_path, sweep):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/records.jsonl").symlink_to("/dev/full")
 
@@ -460,6 +466,6 @@ def test_a_log_on_a_full_device(canned, tmp_path, sweep):
     assert "records.jsonl" in done.stderr
 
 
-def test_a_folder_that_cannot_be_made(canned, sweep):
+def test_a_folder_that_cannot_be_made_is_named(canned, sweep):
     for folder in ("/proc/no/such", "/dev/null/x"):
         assert folder in canned("sweep", sweep, "--out", folder, code=2).stderr

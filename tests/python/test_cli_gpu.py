@@ -1,4 +1,5 @@
-"""Cases on a GPU, tested without one: a module takes its place (tests/gpu/fake_gpu.cpp), or the answer says why there is none."""
+"""Tests of cases on a GPU, without one: a fake module (tests/gpu/fake_gpu.cpp) takes its place, or
+the case is skipped with the reason why there is no GPU."""
 
 import os
 
@@ -10,7 +11,7 @@ NAME = "a fake GPU"
 
 @pytest.fixture
 def on(attnbench, build):
-    """Runs attnbench with the module in place of a GPU; `fault` names what is wrong with it."""
+    """Runs attnbench with the fake GPU; `fault` names how the GPU fails."""
 
     def run(*arguments, fault="", **options):
         module = build / "tests/fake-gpu.so"
@@ -25,7 +26,7 @@ def record(done):
     return strict_json(done.stdout)
 
 
-def test_its_clock_is_the_time_and_the_hosts_stands_beside(on):
+def test_time_is_that_of_the_gpus_clock_and_wall_time_is_recorded_too(on):
     r = record(on("measure", "linear", "--format=json", *small(device="cuda")))
     assert r["outcome"] == "measured", r["reason"]
     assert r["gpu"] == NAME and r["gpu_driver"] == "0.0"
@@ -38,16 +39,16 @@ def test_its_clock_is_the_time_and_the_hosts_stands_beside(on):
     assert r["largest_allocation_bytes"] is None
 
 
-def test_the_budget_is_by_default_what_the_gpu_has(on):
-    open_, given = (
+def test_the_memory_budget_is_by_default_that_of_the_gpu(on):
+    default, given = (
         record(on("measure", "linear", "--format=json", *small(device="cuda", **budget)))
         for budget in ({}, {"memory_limit_bytes": "1 GiB"})
     )
-    assert open_["memory_limit_bytes"] == 11 * 2**30
+    assert default["memory_limit_bytes"] == 11 * 2**30
     assert given["memory_limit_bytes"] == 2**30
 
 
-def test_a_smaller_budget_skips_what_would_not_fit(on):
+def test_a_case_beyond_the_memory_budget_is_skipped(on):
     longer = small(device="cuda", query_len=65536, memory_limit_bytes="11 GiB", heads=8)
     r = record(on("measure", "softmax", "--format=json", *longer))
     assert r["outcome"] == "skipped" and r["failure_kind"] == "predicted_oom"
@@ -55,31 +56,31 @@ def test_a_smaller_budget_skips_what_would_not_fit(on):
 
 
 @pytest.mark.parametrize("protocol", ["forward", "forward_backward", "prefill", "decode"])
-def test_graphs(on, protocol):
+def test_every_protocol_runs_in_a_cuda_graph(on, protocol):
     options = small(device="cuda", protocol=protocol)
     r = record(on("measure", "linear", "--graph", "--format=json", *options))
     assert r["outcome"] == "measured", r["reason"]
     assert r["graph"] is True and r["rows_checked"] > 0
     if protocol == "decode":
         assert r["calls_per_sample"] % 32 == 0
-        assert r["time_median_ms"] < 0.020  # a replay takes 20 µs and makes 32 steps
+        assert r["time_median_ms"] < 0.020  # A replay takes 20 µs and makes 32 steps.
 
 
-def test_graphs_need_a_gpu_and_fresh_memory_the_cpu(attnbench, on):
+def test_graphs_need_a_gpu_and_fresh_allocation_needs_the_cpu(attnbench, on):
     r = attnbench.json("measure", "linear", "--graph", *small())
     assert r["failure_kind"] == "unsupported" and "CUDA graphs need device = cuda" in r["reason"]
     r = record(on("measure", "linear", "--format=json", *small(device="cuda", allocation="fresh")))
     assert r["failure_kind"] == "unsupported" and "always kept" in r["reason"]
 
 
-def test_without_a_gpu_its_cases_say_so_and_the_others_are_measured(on, tmp_path):
+def test_without_a_gpu_its_cases_are_skipped_and_the_others_measured(on, tmp_path):
     sweep = write_sweep(tmp_path / "both.toml", method="linear", query_len=32, device=["cpu", "cuda"])
     on("sweep", sweep, "--out", "out", "-q", fault="absent")
     outcomes = {r["device"]: (r["outcome"], r["reason"]) for r in records_in(tmp_path / "out")}
     assert outcomes == {"cpu": ("measured", None), "cuda": ("skipped", "no CUDA device is visible")}
 
 
-def test_this_machine_without_a_gpu(attnbench):
+def test_a_gpu_module_that_does_not_exist_is_named(attnbench):
     env = os.environ | {"ATTNBENCH_GPU_MODULE": "/nowhere/gpu.so"}
     r = record(attnbench("measure", "linear", "--format=json", *small(device="cuda"), env=env))
     assert r["outcome"] == "skipped" and r["failure_kind"] == "unsupported"
@@ -88,7 +89,7 @@ def test_this_machine_without_a_gpu(attnbench):
 
 
 def test_the_real_module_loads(attnbench, build):
-    """Without a GPU its answer is that there is none; but no symbol of it may be unresolved."""
+    """Without a GPU it answers that there is none. It must have no unresolved symbol."""
     module = build / "libattnbench-gpu.so"
     if not module.exists():
         pytest.skip("a build without CUDA")
@@ -98,7 +99,7 @@ def test_the_real_module_loads(attnbench, build):
     assert "undefined symbol" not in (r["reason"] or "")
 
 
-def test_memory_that_runs_out_is_a_record(on, tmp_path):
+def test_running_out_of_gpu_memory_is_recorded(on, tmp_path):
     sweep = write_sweep(tmp_path / "oom.toml", method="linear", query_len=32, device=["cuda", "cpu"])
     on("sweep", sweep, "--out", "out", "-q", fault="out-of-memory", code=1)
     by_device = {r["device"]: r for r in records_in(tmp_path / "out")}
@@ -107,7 +108,7 @@ def test_memory_that_runs_out_is_a_record(on, tmp_path):
     assert by_device["cpu"]["outcome"] == "measured"
 
 
-def test_a_poisoned_context_ends_its_worker_only(on, tmp_path):
+def test_an_illegal_memory_access_fails_its_own_case_only(on, tmp_path):
     sweep = write_sweep(tmp_path / "poison.toml", query_len=32, device=["cuda", "cpu"])
     on("sweep", sweep, "--out", "out", "-q", fault="poisoned", code=1)
     for r in records_in(tmp_path / "out"):
@@ -119,7 +120,7 @@ def test_a_poisoned_context_ends_its_worker_only(on, tmp_path):
             assert r["time_median_ms"] is None
 
 
-def test_its_ceilings_are_its_own(on, tmp_path):
+def test_the_ceilings_of_the_gpu_apply_to_its_cases_only(on, tmp_path):
     sweep = write_sweep(tmp_path / "fast.toml", method="linear", query_len=256, device=["cuda", "cpu"])
     on("sweep", sweep, "--out", "out", "-q", fault="slow-ceilings")
     implausible = {r["device"]: r["implausible"] for r in records_in(tmp_path / "out")}
@@ -135,6 +136,6 @@ def test_records_of_another_gpu_are_not_mixed(on, tmp_path):
     assert f'gpu: "{NAME}" there, "another" now' in done.stderr
 
 
-def test_doctor_shows_its_ceilings(on):
+def test_doctor_shows_the_ceilings_of_the_gpu(on):
     shown = on("doctor").stdout
     assert NAME in shown and "matrix product, bfloat16" in shown

@@ -1,4 +1,4 @@
-"""What the command line says of itself: --version, --help, the words of its errors, and --format."""
+"""Tests of --version, --help, error messages, finding sweeps by name, and --format."""
 
 import csv
 import io
@@ -15,11 +15,11 @@ COMMANDS = (
 # ---------------------------------------------------------------- --version
 
 
-def test_version(attnbench, workers):
+def test_version_names_release_revision_and_build(attnbench, workers):
     lines = attnbench("--version").stdout.splitlines()
     version = re.search(r"project\(attnbench VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())
     assert lines[0] == f"attnbench {version[1]}"
-    worker = workers.environment  # was built from the same sources
+    worker = workers.environment  # The worker was built from the same sources.
     dirty = " with uncommitted changes" if worker["dirty"] else ""
     assert lines[1] == f"revision {worker['revision']}{dirty}"
     assert lines[2] == f"build {worker['build']}, {worker['compiler']}, {worker['compiler_flags']}"
@@ -29,8 +29,8 @@ def test_version_needs_neither_command_nor_worker(attnbench, tmp_path):
     assert attnbench.with_worker(tmp_path / "none")("--version").stdout.startswith("attnbench ")
 
 
-def test_one_source_of_the_driver_depends_on_the_revision():
-    """Otherwise each commit would compile the driver anew."""
+def test_only_one_source_of_the_driver_depends_on_the_revision():
+    """build_info.h changes at each commit, and every source that includes it is recompiled then."""
     including = [
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "harness").rglob("*")
@@ -43,7 +43,7 @@ def test_one_source_of_the_driver_depends_on_the_revision():
 
 
 def entries(text, section):
-    """The entries of a list in the help: what is on the left, and its description on one line."""
+    """A section of the help as a dictionary: from the text on the left to its description."""
     body = text.partition(f"\n{section}:\n")[2].partition("\n\n")[0]
     found = {}
     for entry in re.split(r"\n(?=  \S)", body):
@@ -55,7 +55,7 @@ def entries(text, section):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_of_a_command_ends_with_examples_of_its_options(attnbench, command):
+def test_help_of_a_command_has_examples_that_use_its_options(attnbench, command):
     text = attnbench(command, "--help").stdout
     assert text.startswith(f"Usage: attnbench {command} ")
     options, _, examples = text.partition("\nExamples:\n")
@@ -69,7 +69,7 @@ def test_help_of_a_command_ends_with_examples_of_its_options(attnbench, command)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_names_no_type_in_place_of_choices(attnbench, command):
+def test_help_contains_no_type_names_and_no_long_lines(attnbench, command):
     text = attnbench(command, "--help").stdout
     for word in ("TEXT:", "INT", "FLOAT", "UINT", "ENUM", "REQUIRED", "Excludes", "Needs"):
         assert word not in text
@@ -123,7 +123,7 @@ def test_help_shows_choices_defaults_and_units(attnbench):
         ("measure linear --worker", "--worker needs a value"),
     ],
 )  # fmt: skip
-def test_errors_name_the_option_as_it_is_written(canned, tmp_path, words, message):
+def test_errors_name_the_option_as_the_command_line_spells_it(canned, tmp_path, words, message):
     (tmp_path / "records.jsonl").write_text("")
     done = canned(*words.split(), code=2)
     assert done.stdout == ""
@@ -132,7 +132,7 @@ def test_errors_name_the_option_as_it_is_written(canned, tmp_path, words, messag
     assert "_" not in done.stderr
 
 
-def test_a_sweep_file_is_named_with_its_own_key(canned, tmp_path):
+def test_errors_in_a_sweep_file_name_the_key_of_the_file(canned, tmp_path):
     (tmp_path / "s.toml").write_text('[axes]\nmethod = "linear"\nquery_len = 0\n')
     message = canned("sweep", "s.toml", code=2).stderr
     assert "s.toml:3:13: query_len = 0, expected at least 1" in message
@@ -143,7 +143,7 @@ def test_a_sweep_file_is_named_with_its_own_key(canned, tmp_path):
 
 def test_a_sweep_is_found_by_its_name(canned, tmp_path):
     figure1 = canned.json("sweep", ROOT / "sweeps/figure1.toml", "--dry-run")
-    assert canned.json("sweep", "figure1", "--dry-run") == figure1  # beside the build folder
+    assert canned.json("sweep", "figure1", "--dry-run") == figure1  # found beside the build folder
     (tmp_path / "sweeps").mkdir()
     write_sweep(tmp_path / "sweeps/figure1.toml", method="softmax", query_len=[7])
     assert [r["query_len"] for r in canned.json("sweep", "figure1", "--dry-run")] == [7]
@@ -152,13 +152,13 @@ def test_a_sweep_is_found_by_its_name(canned, tmp_path):
     assert [r["query_len"] for r in canned.json("sweep", "own", "--dry-run")] == [9]
 
 
-def test_a_folder_of_the_same_name_is_no_sweep(canned, tmp_path):
+def test_a_folder_of_the_same_name_is_not_taken_for_a_sweep(canned, tmp_path):
     (tmp_path / "figure1").mkdir()
     assert len(canned.json("sweep", "figure1", "--dry-run")) > 4
 
 
 @pytest.mark.parametrize("command", [["sweep"], ["gate", "--base", "x"]])
-def test_an_unknown_sweep_is_named_with_the_nearest(canned, tmp_path, command):
+def test_an_unknown_sweep_is_an_error_that_suggests_the_nearest(canned, tmp_path, command):
     (tmp_path / "sweeps").mkdir()
     write_sweep(tmp_path / "sweeps/mine.toml")
     message = canned(*command, "figur1", code=2).stderr
@@ -167,7 +167,7 @@ def test_an_unknown_sweep_is_named_with_the_nearest(canned, tmp_path, command):
         assert path.stem in message
 
 
-def test_the_records_of_a_sweep_found_by_name_go_where_its_file_would(canned, tmp_path, build):
+def test_records_of_a_sweep_found_by_name_go_to_its_default_folder(canned, tmp_path, build):
     (tmp_path / "sweeps").mkdir()
     write_sweep(tmp_path / "sweeps/mine.toml", method="softmax", query_len=[16])
     canned("sweep", "mine", "-q")
@@ -177,12 +177,14 @@ def test_the_records_of_a_sweep_found_by_name_go_where_its_file_would(canned, tm
 # ---------------------------------------------------------------- --format
 
 
-def of_markdown(text):
+def markdown_widths(text):
+    """The number of column borders in each row of a Markdown table."""
     header, rule, *rows = [line for line in text.splitlines() if line.startswith("|")]
     assert re.fullmatch(r"\|( -+:? \|)+", rule)
     return [row.count("|") - row.count(r"\|") for row in (header, *rows)]
 
 
+# By command: the formats that it prints.
 PRINTING = {
     "list methods": "text markdown csv json",
     "list columns": "text markdown csv json",
@@ -198,27 +200,27 @@ PRINTING = {
 
 
 @pytest.mark.parametrize("words", PRINTING)
-def test_formats(canned, sweep, words):
+def test_every_command_prints_the_formats_of_its_help(canned, sweep, words):
     canned("sweep", sweep, "--out", "out", "-q")
     formats = PRINTING[words].split()
     printed = {f: canned(*words.split(), "--format", f).stdout for f in formats}
     assert len(set(printed.values())) == len(formats), "two formats print the same"
     strict_json(printed["json"])
-    assert len(set(of_markdown(printed["markdown"]))) >= 1
+    assert len(set(markdown_widths(printed["markdown"]))) == 1
     assert "|" not in printed["text"].splitlines()[0]
     if "csv" in printed:
         rows = list(csv.reader(io.StringIO(printed["csv"])))
         assert len(rows) >= 2 and len({len(row) for row in rows}) == 1
     help_text = " ".join(canned(words.split()[0], "--help").stdout.split())
     assert f"--format {'|'.join(formats)} " in help_text
-    # Scripts may go on using the former name.
-    if not words.startswith(("doctor", "measure")):  # those measure anew each time
+    # Scripts may still use the former option --json. doctor and measure print new values each time.
+    if not words.startswith(("doctor", "measure")):
         assert canned(*words.split(), "--json").stdout == printed["json"]
     else:
         strict_json(canned(*words.split(), "--json").stdout)
 
 
-def test_csv_of_one_measured_case_is_its_record(canned):
+def test_measure_prints_its_record_as_csv(canned):
     case = ["measure", "linear", "--query-len", "48"]
     [row] = csv.DictReader(io.StringIO(canned(*case, "--format", "csv").stdout))
     record = canned.json(*case)
@@ -226,12 +228,12 @@ def test_csv_of_one_measured_case_is_its_record(canned):
     assert float(row["time_median_ms"]) == record["time_median_ms"]
 
 
-def test_a_format_that_a_command_does_not_have(canned):
+def test_a_format_that_a_command_does_not_have_is_refused(canned):
     message = canned("analyse", "out", "--format", "csv", code=2).stderr
     assert "--format = 'csv', expected one of text, markdown, json" in message
 
 
-def test_a_sweep_prints_its_records_where_a_format_is_asked_for(canned, sweep):
+def test_a_sweep_prints_its_records_in_a_format_that_is_asked_for(canned, sweep):
     assert canned("sweep", sweep, "--out", "out", "-q", "--format", "json").stdout == ""
     records = strict_json(canned("sweep", sweep, "--out", "out", "--format", "json").stdout)
     assert records == canned.json("table", "out")

@@ -1,4 +1,4 @@
-"""`attnbench measure`: one case, printed as text and as a record whose columns agree with each other."""
+"""Tests of `attnbench measure`, which measures one case and prints its record as text or JSON."""
 
 import os
 import re
@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from conftest import HANG_S, children, group_members, measuring_worker, small, strict_json, wait_for
 
-# Steps of a round of the protocol decode, and the min number of steps that are checked.
+# Of the protocol decode: the number of steps of a round, and the minimum number that are checked.
 ROUND, CHECKED = 32, 4
 
 ELEMENT_BYTES = {"float32": 4, "float64": 8, "bfloat16": 2}
 
-# Every option that `measure --help` documents: the value that is given, and the value that is recorded.
+# By documented option of `measure`: the value that the test gives, and the value recorded.
 OPTIONS = {
     "--device": ("cpu", "cpu"),
     "--dtype": ("float64", "float64"),
@@ -44,6 +44,7 @@ OPTIONS = {
 
 
 def input_bytes(r):
+    """The bytes of the inputs of the case of this record."""
     rows = r["batch"] * r["heads"]
     queries, keys = (1, 1) if r["protocol"] == "decode" else (r["query_len"], r["key_len"])
     elements = rows * (queries * r["head_dim"] + keys * (r["head_dim"] + r["value_dim"]))
@@ -54,6 +55,7 @@ def input_bytes(r):
 
 
 def output_bytes(r):
+    """The bytes of the outputs of the case of this record, gradients included."""
     rows = r["batch"] * r["heads"]
     elements = rows * (1 if r["protocol"] == "decode" else r["query_len"]) * r["value_dim"]
     if r["protocol"] == "forward_backward":
@@ -63,7 +65,7 @@ def output_bytes(r):
 
 
 def check(r):
-    """Checks what holds for every record of a measured case."""
+    """Checks the relations among columns that hold for every record of a measured case."""
     assert r["outcome"] == "measured", r["reason"]
     assert r["failure_kind"] is None and r["reason"] is None
     assert r["implementation"]
@@ -90,7 +92,7 @@ def check(r):
     assert r["peak_extra_bytes"] >= r["output_bytes"]
     assert r["peak_extra_bytes_per_sample"] == pytest.approx(r["peak_extra_bytes"] / r["batch"])
     assert 0 < r["largest_allocation_bytes"] <= r["peak_extra_bytes"]
-    if r["peak_rss_bytes"] is not None:  # where the system lets the peak be reset
+    if r["peak_rss_bytes"] is not None:  # null if the system cannot reset the peak
         assert r["peak_rss_bytes"] >= r["peak_allocated_bytes"]
 
     assert 0 < r["max_rel_error"] <= r["error_tolerance"]
@@ -107,7 +109,7 @@ def check(r):
 
 @pytest.mark.parametrize("method", ["linear", "linear-einsum", "sdpa", "softmax"])
 @pytest.mark.parametrize("protocol", ["forward", "forward_backward"])
-def test_record_agrees_with_itself(quick, method, protocol):
+def test_columns_of_a_record_agree_with_each_other(quick, method, protocol):
     done = quick("measure", method, *small(batch=3, protocol=protocol), "--format=json")
     assert done.stdout.count("\n") == 1
     record = strict_json(done.stdout)
@@ -115,25 +117,25 @@ def test_record_agrees_with_itself(quick, method, protocol):
     assert record["method"] == method and record["protocol"] == protocol and record["batch"] == 3
     if protocol == "forward":
         assert record["saved_bytes"] == 0
-    # The columns that methods declare are in the records of those methods alone.
+    # The columns of diagnostics are only in the records of the methods that declare them.
     columns = [column["name"] for column in quick.json("list", "columns") if column["group"] != "diagnostics"]
     assert list(record) == columns
 
 
-def test_with_the_worker_beside_the_driver(attnbench):
+def test_the_worker_beside_the_driver_is_used_by_default(attnbench):
     check(attnbench.json("measure", "linear", *small()))
 
 
-def test_softmax_holds_two_matrices_of_scores(quick):
+def test_softmax_takes_the_memory_of_two_matrices_of_scores(quick):
     record = quick.json("measure", "softmax", *small(query_len=512, batch=2))
     matrix = 2 * 2 * 512 * 512 * 4
     assert record["largest_allocation_bytes"] == matrix
     assert record["peak_extra_bytes"] == pytest.approx(2 * matrix, rel=0.1)
-    # The prediction, by which cases are skipped, is right about that.
+    # Cases are skipped by the prediction, so it must agree with the measured peak.
     assert record["predicted_peak_bytes"] == pytest.approx(record["peak_allocated_bytes"], rel=0.1)
 
 
-def test_linear_needs_memory_in_proportion_to_length(quick):
+def test_linear_takes_memory_in_proportion_to_the_length(quick):
     shorter, longer = (
         quick.json("measure", "linear", *small(query_len=n))["peak_extra_bytes"]
         for n in (2048, 8192)
@@ -144,7 +146,7 @@ def test_linear_needs_memory_in_proportion_to_length(quick):
 def test_every_documented_option_is_recorded(quick):
     text = quick("measure", "--help").stdout
     documented = set(re.findall(r"^  (?:-\w,)?(--[a-z-]+)", text, re.MULTILINE))
-    hidden = {"--injected-slowdown-percent"}  # for tests alone
+    hidden = {"--injected-slowdown-percent"}  # a test hook
     assert documented == set(OPTIONS) - hidden | {"--causal", "--graph", "--format", "--help"}
 
     given = [word for option, (value, _) in OPTIONS.items() for word in (option, value)]
@@ -156,7 +158,7 @@ def test_every_documented_option_is_recorded(quick):
     assert record["calls_per_sample"] == 1  # the cache is cold for one call only
 
 
-def test_defaults_that_follow_other_options(quick):
+def test_options_that_are_not_given_have_their_defaults(quick):
     record = quick.json("measure", "linear", *small())
     assert record["key_len"] == record["query_len"] == 64
     assert record["value_dim"] == record["head_dim"] == 16
@@ -167,7 +169,7 @@ def test_defaults_that_follow_other_options(quick):
     assert {name: record[name] for name in defaults} == defaults
 
 
-def test_threads_follow_the_processors_that_may_be_used(attnbench, canned_worker):
+def test_threads_default_to_the_processors_that_may_be_used(attnbench, canned_worker):
     one = min(os.sched_getaffinity(0))
     record = attnbench.with_worker(canned_worker).json(
         "measure", "linear", preexec_fn=lambda: os.sched_setaffinity(0, {one})
@@ -176,13 +178,13 @@ def test_threads_follow_the_processors_that_may_be_used(attnbench, canned_worker
 
 
 @pytest.mark.parametrize("method", ["linear", "sdpa", "softmax"])
-def test_causal(quick, method):
+def test_a_causal_case_is_measured(quick, method):
     record = quick.json("measure", method, *small(protocol="forward_backward"), "--causal")
     check(record)
     assert record["causal"] is True
 
 
-def test_option_of_a_method_changes_what_runs(quick):
+def test_an_option_of_a_method_takes_effect(quick):
     chunks = [
         quick.json("measure", f"linear-chunked:chunk={chunk}", *small(), "--causal") for chunk in (8, 64)
     ]
@@ -192,14 +194,14 @@ def test_option_of_a_method_changes_what_runs(quick):
     assert chunks[0]["peak_extra_bytes"] != chunks[1]["peak_extra_bytes"]
 
 
-def test_seed_makes_the_inputs(quick):
+def test_the_seed_determines_the_inputs(quick):
     def error(seed):
         return quick.json("measure", "linear", *small(seed=seed))["max_abs_error"]
 
     assert error(1) == error(1) != error(2)
 
 
-def test_inputs_of_a_distribution(quick):
+def test_inputs_have_the_distribution_that_is_given(quick):
     errors = set()
     for inputs in ("normal", "clustered", "repeated"):
         record = quick.json("measure", "softmax", *small(query_len=128, inputs=inputs))
@@ -209,13 +211,13 @@ def test_inputs_of_a_distribution(quick):
     assert len(errors) == 3
 
 
-def test_key_lengths(quick):
+def test_cases_with_key_lengths_are_measured(quick):
     for lengths in ("0", "5", "uniform"):
         record = quick.json("measure", "softmax", *small(batch=2, key_lengths=lengths))
         assert record["outcome"] == "measured"
         assert record["key_lengths"] == lengths
         assert record["input_bytes"] == input_bytes(record)
-        # Without any key to see, the output is exactly zero.
+        # If no key is visible, the output is exactly zero.
         assert (record["max_abs_error"] == 0) == (lengths == "0")
 
 
@@ -223,7 +225,7 @@ def test_key_lengths(quick):
 
 
 def check_decode(r):
-    """Checks what holds for every record of the protocol decode."""
+    """Checks the relations among columns that hold for every record of the protocol decode."""
     check(r)
     assert r["causal"] is True
     assert r["calls_per_sample"] == 1
@@ -236,13 +238,13 @@ def check_decode(r):
 
 
 def linear_state_bytes(r):
-    # The sums of φ(k)vᵀ and of φ(k), in float32 at least.
-    number = 8 if r["dtype"] == "float64" else 4
-    return r["batch"] * r["heads"] * r["head_dim"] * (r["value_dim"] + 1) * number
+    # The state has the sums of φ(k)vᵀ and of φ(k), in float32 or, for float64, in float64.
+    element = 8 if r["dtype"] == "float64" else 4
+    return r["batch"] * r["heads"] * r["head_dim"] * (r["value_dim"] + 1) * element
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
-def test_decode_with_a_state_of_one_size(quick, dtype):
+def test_decoding_with_linear_attention_has_a_state_of_constant_size(quick, dtype):
     records = [
         quick.json(
             "measure", "linear", *small(protocol="decode", query_len=n, batch=2, dtype=dtype)
@@ -252,26 +254,26 @@ def test_decode_with_a_state_of_one_size(quick, dtype):
     for record in records:
         check_decode(record)
         assert record["state_bytes"] == linear_state_bytes(record)
-        # The state and the memory of one step, whatever the number of tokens before.
+        # The peak is that of the state and one step, for any number of earlier tokens.
         extra = record["peak_extra_bytes"]
         assert record["state_bytes"] < extra < 4 * record["state_bytes"]
     assert len({record["peak_extra_bytes"] for record in records}) == 1
 
 
-def test_decode_by_computing_the_prefix_again(quick):
+def test_decoding_with_softmax_has_a_state_that_grows_with_the_prefix(quick):
     shorter, longer = (
         quick.json("measure", "softmax", *small(protocol="decode", query_len=n)) for n in (64, 512)
     )
     for record in (shorter, longer):
         check_decode(record)
-        # The state holds every token, the keys and values at least.
+        # The state holds at least the key and the value of every token.
         held = record["query_len"] * record["heads"] * (record["head_dim"] + record["value_dim"])
         assert record["state_bytes"] >= 4 * held
         assert record["peak_extra_bytes"] > record["state_bytes"]
     assert longer["state_bytes"] > 4 * shorter["state_bytes"]
 
 
-def test_decode_with_a_cold_cache_and_more_samples(quick):
+def test_decoding_with_a_cold_cache_takes_whole_rounds_of_samples(quick):
     options = small(protocol="decode", cache="cold", min_samples=33, noise_target=1e9)
     record = quick.json("measure", "linear", *options)
     check_decode(record)
@@ -280,7 +282,7 @@ def test_decode_with_a_cold_cache_and_more_samples(quick):
 
 
 @pytest.mark.parametrize("method", ["linear", "softmax"])
-def test_prefill(quick, method):
+def test_prefill_records_the_state_and_the_outputs(quick, method):
     record = quick.json("measure", method, *small(protocol="prefill", query_len=128, batch=2))
     check(record)
     assert record["causal"] is True
@@ -292,7 +294,7 @@ def test_prefill(quick, method):
 
 
 @pytest.mark.parametrize("protocol", ["decode", "prefill"])
-def test_what_does_not_decode_is_skipped(quick, protocol):
+def test_decoding_that_is_not_supported_is_skipped_with_the_reason(quick, protocol):
     for options, words in [
         (["linear-einsum", *small(protocol=protocol)], "does not decode"),
         (["linear", *small(protocol=protocol, key_lengths="uniform")], "key lengths"),
@@ -304,8 +306,8 @@ def test_what_does_not_decode_is_skipped(quick, protocol):
         assert record["time_median_ms"] is None and record["state_bytes"] is None
 
 
-def test_decode_needs_memory_for_its_prefix(quick):
-    # The state and a step fit into 1 MB, but 4096 tokens of 384 bytes do not.
+def test_decoding_is_skipped_if_its_prefix_does_not_fit_into_memory(quick):
+    # The state and one step fit into 1 MB, but 4096 tokens of 384 bytes do not.
     record = quick.json(
         "measure", "linear", *small(protocol="decode", query_len=4096, memory_limit_bytes="1 MB")
     )
@@ -313,7 +315,7 @@ def test_decode_needs_memory_for_its_prefix(quick):
     assert record["predicted_peak_bytes"] < 1_000_000 < record["predicted_setup_bytes"]
 
 
-def test_dtypes(quick):
+def test_errors_grow_as_the_precision_of_the_dtype_falls(quick):
     errors = {}
     for dtype in ("float64", "float32", "bfloat16"):
         record = quick.json("measure", "softmax", *small(dtype=dtype))
@@ -331,7 +333,7 @@ def test_noise_target_and_time_budget_stop_the_sampling(quick):
     assert sampled_s >= 0.05 * 0.999
 
 
-def test_text_shows_units(quick):
+def test_text_shows_values_with_units(quick):
     text = quick("measure", "softmax", *small(memory_limit_bytes="1GiB")).stdout
     lines = dict(line.split(maxsplit=1) for line in text.splitlines() if line.startswith("  "))
     assert lines["method"] == "softmax"
@@ -347,7 +349,7 @@ def test_text_shows_units(quick):
 # ---------------------------------------------------------------- cases that are not run
 
 
-def test_unsupported_is_skipped_with_the_reason(quick):
+def test_an_unsupported_case_is_skipped_with_the_reason(quick):
     record = quick.json("measure", "linear-einsum", *small(), "--causal")
     assert (record["outcome"], record["failure_kind"]) == ("skipped", "unsupported")
     assert "linear-einsum" in record["reason"] and "causal" in record["reason"]
@@ -362,7 +364,7 @@ def test_causal_cross_attention_is_skipped(quick):
     assert "key_len" in record["reason"]
 
 
-def test_cuda_where_there_is_none_is_skipped(quick, workers):
+def test_a_case_on_cuda_is_skipped_without_cuda(quick, workers):
     if Path("/dev/nvidiactl").exists() and workers.environment["build"].startswith("CUDA"):
         pytest.skip("this machine and build may have CUDA")
     record = quick.json("measure", "linear", *small(device="cuda"))
@@ -371,7 +373,7 @@ def test_cuda_where_there_is_none_is_skipped(quick, workers):
     assert record["device"] == "cuda" and record["time_median_ms"] is None
 
 
-def test_more_memory_than_the_limit_is_predicted(quick):
+def test_a_case_predicted_to_exceed_the_memory_limit_is_skipped(quick):
     record = quick.json("measure", "softmax", *small(memory_limit_bytes="100 kB"))
     assert (record["outcome"], record["failure_kind"]) == ("skipped", "predicted_oom")
     assert record["memory_limit_bytes"] == 100_000 < record["predicted_peak_bytes"]
@@ -383,7 +385,7 @@ def test_more_memory_than_the_limit_is_predicted(quick):
     assert quick.json("measure", "linear", *less)["outcome"] == "measured"
 
 
-def test_memory_that_runs_out_is_recorded_with_the_bytes(quick):
+def test_running_out_of_memory_is_recorded_with_the_bytes_asked_for(quick):
     matrix = 2 * 16384 * 16384 * 4
 
     def less_memory():
@@ -397,7 +399,7 @@ def test_memory_that_runs_out_is_recorded_with_the_bytes(quick):
     assert record["time_median_ms"] is None
 
 
-def test_deadline(quick):
+def test_a_case_beyond_its_deadline_fails_as_a_timeout(quick):
     done = quick("measure", "linear", *small(deadline_s=0.001), "--format=json", code=1)
     record = strict_json(done.stdout)
     assert (record["outcome"], record["failure_kind"]) == ("failed", "timeout")
@@ -405,7 +407,7 @@ def test_deadline(quick):
     assert record["time_median_ms"] is None
 
 
-def test_a_crash_of_the_worker_is_a_record(attnbench, workers):
+def test_a_crash_of_the_worker_is_recorded(attnbench, workers):
     worker = workers.make(measure="echo 'no such kernel' >&2; kill -SEGV $$")
     done = attnbench.with_worker(worker)("measure", "linear", *small(), "--format=json", code=1)
     record = strict_json(done.stdout)
@@ -415,7 +417,7 @@ def test_a_crash_of_the_worker_is_a_record(attnbench, workers):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted(quick, number):
+def test_an_interrupt_ends_driver_and_worker(quick, number):
     with quick.running("measure", "linear", *small(time_budget_s=60, noise_target=0)) as driver:
         worker = measuring_worker(driver)
         driver.send_signal(number)
@@ -425,7 +427,7 @@ def test_interrupted(quick, number):
         assert group_members(worker.group) == []
 
 
-# ---------------------------------------------------------------- what cannot be asked for
+# ---------------------------------------------------------------- invalid options
 
 
 @pytest.mark.parametrize(
@@ -461,11 +463,11 @@ def test_interrupted(quick, number):
         ("--time-budget-s", "soon", "a number"),
     ],
 )
-def test_bad_value_is_named_with_what_was_expected(canned, option, value, expected):
+def test_errors_about_values_name_option_and_expectation(canned, option, value, expected):
     done = canned("measure", "linear", *small(**{option[2:].replace("-", "_"): value}), code=2)
     assert done.stdout == ""
     message = done.stderr
-    assert option in message, "the option as it is written"
+    assert option in message, "the message must name the option as it is written"
     assert expected in message
     assert value.removesuffix("9" * 19) in message or "1e+20" in message
 
@@ -491,14 +493,14 @@ def test_sizes_beyond_64_bits_are_refused(canned):
         ("softmax:chunk=3", ["'chunk'", "softmax"]),
     ],
 )
-def test_unknown_method_or_option_of_a_method(canned, method, words):
+def test_an_unknown_method_or_option_of_a_method_is_an_error_that_names_it(canned, method, words):
     done = canned("measure", method, *small(), code=2)
     assert done.stdout == ""
     for word in words:
         assert word in done.stderr
 
 
-def test_nothing_is_left_running(quick):
+def test_no_process_is_left_running(quick):
     with quick.running("measure", "linear", *small()) as driver:
         worker = measuring_worker(driver)
         driver.wait(timeout=HANG_S)
@@ -506,7 +508,7 @@ def test_nothing_is_left_running(quick):
         assert children(driver.pid) == []
 
 
-def test_several_processes_give_the_interval_across_them(quick):
+def test_with_several_processes_the_interval_is_that_across_them(quick):
     record = quick.json("measure", "linear", *small(processes=3))
     medians = record["process_medians_ms"]
     assert len(medians) == 3 and record["time_ci_scope"] == "across processes"
@@ -517,7 +519,7 @@ def test_several_processes_give_the_interval_across_them(quick):
     assert alone["process_medians_ms"] is None and alone["time_ci_scope"] == "within process"
 
 
-def test_of_several_processes_one_that_fails_is_the_case(workers, attnbench, tmp_path):
+def test_a_case_fails_if_one_of_its_processes_fails(workers, attnbench, tmp_path):
     once = workers.make(measure=f"if [ -e '{tmp_path}/ran' ]; then kill -SEGV $$; fi; touch '{tmp_path}/ran'; good")
     record = attnbench.with_worker(once).json("measure", "linear", *small(processes=3), code=1)
     assert record["failure_kind"] == "crashed" and record["time_median_ms"] is None

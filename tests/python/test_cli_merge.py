@@ -1,4 +1,4 @@
-"""Tests of `sweep --shard`, `merge` and `import`, which bring records of several places together."""
+"""Tests of `sweep --shard`, `merge` and `import`, which combine records from several places."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from conftest import records_in, strict_json, write_sweep
 
 @pytest.fixture
 def shards(canned, tmp_path):
-    """The three shards of a sweep of seven cases."""
+    """The folders of the three shards of a sweep of seven cases."""
     sweep = write_sweep(tmp_path / "seven.toml", method="linear", query_len=[16, 32, 48, 64, 80, 96, 112])
     folders = [tmp_path / f"shard-{i}" for i in (1, 2, 3)]
     for i, folder in enumerate(folders, start=1):
@@ -28,11 +28,11 @@ def change_environment(folder, **changes):
     path.write_text(json.dumps(environment))
 
 
-def test_shards_share_the_cases_out(shards):
+def test_shards_divide_the_cases_among_them(shards):
     assert [lengths(folder) for folder in shards] == [[16, 64, 112], [32, 80], [48, 96]]
 
 
-def test_merged_they_are_the_sweep(canned, shards, tmp_path):
+def test_merged_shards_are_a_folder_of_the_whole_sweep(canned, shards, tmp_path):
     done = canned("merge", *shards, "--out", "all")
     assert "7 cases from 3 folders" in done.stdout and done.stderr == ""
     assert sorted(lengths(tmp_path / "all")) == [16, 32, 48, 64, 80, 96, 112]
@@ -40,17 +40,17 @@ def test_merged_they_are_the_sweep(canned, shards, tmp_path):
     assert environment["merged_from"] == [str(folder) for folder in shards] and "shard" not in environment
     assert (tmp_path / "all/records.csv").exists()
     assert strict_json((tmp_path / "all/schema.json").read_text()) == canned.json("list", "schema")
-    # The sweep without shards accepts the folder as its own.
+    # The sweep without --shard continues in the merged folder, and finds every case recorded.
     assert "all 7 cases are recorded" in canned("sweep", tmp_path / "seven.toml", "--out", "all").stderr
 
 
-def test_a_missing_shard_is_said(canned, shards, tmp_path):
+def test_a_missing_shard_is_reported(canned, shards, tmp_path):
     done = canned("merge", shards[0], shards[2], "--out", "some", code=1)
     assert "missing: shard 2/3" in done.stderr
     assert len(lengths(tmp_path / "some")) == 5
 
 
-def test_another_configuration_is_refused(canned, shards, tmp_path):
+def test_merging_shards_of_different_environments_is_refused(canned, shards, tmp_path):
     change_environment(shards[1], revision="abcdef")
     failed = canned("merge", *shards, "--out", "all", code=2).stderr
     assert f"{shards[1]} was not measured like" in failed and '"abcdef" now' in failed
@@ -59,20 +59,20 @@ def test_another_configuration_is_refused(canned, shards, tmp_path):
     assert "has no environment.json" in canned("merge", *shards, "--out", "all", code=2).stderr
 
 
-def test_another_sweep_is_refused(canned, shards, tmp_path):
+def test_merging_different_sweeps_is_refused(canned, shards, tmp_path):
     other = write_sweep(tmp_path / "other.toml", method="linear", query_len=128)
     canned("sweep", other, "--out", "other", "-q")
     assert 'sweep: "seven" there, "other" here' in canned("merge", *shards, "other", "--out", "all", code=2).stderr
 
 
-def test_duplicates_are_reported_and_kept_once(canned, shards, tmp_path):
+def test_equal_records_of_a_case_are_reported_and_merged_into_one(canned, shards, tmp_path):
     done = canned("merge", *shards, shards[1], "--out", "all")
     assert "2 cases have two equal records" in done.stderr
     assert done.stderr.count("query_len=") == 2
     assert len(lengths(tmp_path / "all")) == 7
 
 
-def test_conflicts_stop_it_unless_the_later_is_wanted(canned, shards, tmp_path):
+def test_different_records_of_a_case_are_refused_without_keep_latest(canned, shards, tmp_path):
     records = records_in(shards[1])
     later = records[0] | {"time_median_ms": 77.0, "finished_at": "2099-01-01T00:00:00Z"}
     with open(shards[0] / "records.jsonl", "a") as log:
@@ -86,7 +86,7 @@ def test_conflicts_stop_it_unless_the_later_is_wanted(canned, shards, tmp_path):
     assert len(kept) == 7 and kept[records[0]["query_len"]] == 77.0
 
 
-def test_records_are_not_mixed_with_others(canned, shards, tmp_path):
+def test_records_of_merges_and_shards_are_not_mixed_with_others(canned, shards, tmp_path):
     failed = canned("merge", shards[0], "--out", shards[1], code=2).stderr
     assert "holds records" in failed
     assert len(lengths(shards[1])) == 2
@@ -95,12 +95,12 @@ def test_records_are_not_mixed_with_others(canned, shards, tmp_path):
 
 
 @pytest.mark.parametrize("shard", ["0/3", "4/3", "1", "a/b", "1/3/5", "-1/3", " 1/3", "1/99999999999999999999"])
-def test_shards_that_make_no_sense(canned, tmp_path, shard):
+def test_an_invalid_shard_is_refused(canned, tmp_path, shard):
     sweep = write_sweep(tmp_path / "small.toml")
     assert "expected i/n" in canned("sweep", sweep, f"--shard={shard}", code=2).stderr
 
 
-def test_a_shard_without_cases(canned, tmp_path):
+def test_a_shard_without_cases_is_refused(canned, tmp_path):
     sweep = write_sweep(tmp_path / "small.toml")
     assert "has no case" in canned("sweep", sweep, "--shard=9/9", "--out", "out", code=2).stderr
 
@@ -117,7 +117,7 @@ def write_csv(tmp_path, text):
     return path
 
 
-def test_import(canned, tmp_path):
+def test_imported_rows_become_records_with_their_source(canned, tmp_path):
     path = write_csv(tmp_path, CSV)
     assert "2 external records" in canned("import", path, "--out", "ext", "--source", "their paper, table 2").stdout
     first, second = records_in(tmp_path / "ext")
@@ -130,13 +130,13 @@ def test_import(canned, tmp_path):
     assert "external: their paper, table 2" in canned("table", "ext").stdout
 
 
-def test_imported_records_join_a_sweeps_and_are_marked(canned, tmp_path):
+def test_imported_records_may_join_those_of_a_sweep_and_are_marked_as_external(canned, tmp_path):
     sweep = write_sweep(tmp_path / "mine.toml", method="linear", query_len=[1024, 2048, 4096], heads=8, head_dim=64, threads=2, batch=2)
     canned("sweep", sweep, "--out", "mine", "-q")
     text = CSV.replace("batch\n", "batch,threads\n").replace(",2\n", ",2,2\n")
     canned("import", write_csv(tmp_path, text), "--out", "mine", "--source", "elsewhere", "-q")
     assert len(records_in(tmp_path / "mine")) == 5
-    # Imported records neither stop the sweep nor replace its own.
+    # The sweep accepts the folder with the imported records, and finds its own cases recorded.
     assert "all 3 cases are recorded" in canned("sweep", sweep, "--out", "mine").stderr
     report = strict_json(canned("analyse", "mine", "--format=json").stdout)
     assert {s["series"]["method"] for s in report["fits"]} >= {"linear"}
@@ -145,14 +145,15 @@ def test_imported_records_join_a_sweeps_and_are_marked(canned, tmp_path):
     assert "external | external" in compared
 
 
-def test_what_was_measured_here_is_not_replaced(canned, tmp_path):
+def test_an_import_does_not_replace_a_measured_record(canned, tmp_path):
     sweep = write_sweep(tmp_path / "mine.toml", method="linear", query_len=1024, heads=8, head_dim=64, threads=2)
     canned("sweep", sweep, "--out", "mine", "-q")
     before = (tmp_path / "mine/records.jsonl").read_bytes()
     text = "method,query_len,threads,time_median_ms\nother,1024,2,1\nlinear,1024,2,1\n"
     failed = canned("import", write_csv(tmp_path, text), "--out", "mine", "--source=x", code=2).stderr
     assert "theirs.csv:3: attnbench itself measured the record of this case in mine" in failed
-    assert (tmp_path / "mine/records.jsonl").read_bytes() == before, "no row of the file came in"
+    # No row of the file is imported.
+    assert (tmp_path / "mine/records.jsonl").read_bytes() == before
 
 
 @pytest.mark.parametrize(
@@ -172,13 +173,13 @@ def test_what_was_measured_here_is_not_replaced(canned, tmp_path):
         ("method,time_median_ms\nx,1\nx,2\n", "3: the row is the same case as line 2"),
     ],
 )
-def test_files_that_make_no_sense(canned, tmp_path, text, said):
+def test_invalid_files_are_not_imported(canned, tmp_path, text, said):
     failed = canned("import", write_csv(tmp_path, text), "--out", "ext", "--source=x", code=2).stderr
     assert said in failed
     assert not (tmp_path / "ext").exists()
 
 
-def test_where_it_is_from_must_be_said(canned, tmp_path):
+def test_an_import_needs_a_source(canned, tmp_path):
     path = write_csv(tmp_path, "method,time_median_ms\nx,1\n")
     assert "the row does not say where it was measured" in canned("import", path, "--out", "ext", code=2).stderr
     path = write_csv(tmp_path, "method,time_median_ms,external_source\nx,1,=cmd()\n")
@@ -186,11 +187,11 @@ def test_where_it_is_from_must_be_said(canned, tmp_path):
     assert "'=cmd()" in (tmp_path / "ext/records.csv").read_text()
 
 
-# ---------------------------------------------------------------- what is written, and where
+# ---------------------------------------------------------------- files that are written
 
 
 @pytest.mark.parametrize("name", ["records.jsonl", ".lock", "records.csv.new", "environment.json.new", "schema.json.new"])
-def test_symbolic_links_do_not_lead_out_of_the_folder(canned, tmp_path, name):
+def test_symbolic_links_in_the_folder_are_not_written_through(canned, tmp_path, name):
     sweep = write_sweep(tmp_path / "small.toml", method="linear", query_len=16)
     outside = tmp_path / "outside"
     outside.write_text("precious")
@@ -204,7 +205,7 @@ def test_symbolic_links_do_not_lead_out_of_the_folder(canned, tmp_path, name):
         assert str(folder / name) in done.stderr
 
 
-def test_nothing_is_written_elsewhere_and_all_with_ordinary_permissions(canned, tmp_path):
+def test_a_sweep_writes_only_into_its_folder_with_ordinary_permissions(canned, tmp_path):
     os.umask(0o022)
     sweep = write_sweep(tmp_path / "small.toml", method="linear", query_len=16)
     before = set(tmp_path.rglob("*"))

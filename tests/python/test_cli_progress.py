@@ -1,17 +1,18 @@
-"""What a sweep tells while it runs: a line a case in a file, one line that rewrites itself on a
-terminal."""
+"""Tests of the progress that a sweep prints: a line for each case in a file, and one line that is
+rewritten on a terminal."""
 
 import re
 
 import pytest
 from conftest import write_sweep
 
-NEW_LINE = "\r\x1b[2K"
+# Returns to the beginning of the line and erases it.
+ERASE_LINE = "\r\x1b[2K"
 
 
 @pytest.fixture
 def terminal(canned):
-    """Runs a sweep with a terminal for standard error; gives exit code and what it showed."""
+    """Runs a sweep with a terminal as standard error; returns its exit code and the text shown."""
 
     def run(*arguments, cli=canned, **options):
         return cli.on_terminal("sweep", *arguments, streams=["stderr"], **options)
@@ -19,7 +20,7 @@ def terminal(canned):
     return run
 
 
-def test_a_line_a_case(canned, sweep):
+def test_a_file_gets_a_line_for_each_case(canned, sweep):
     done = canned("sweep", sweep, "--out", "out")
     assert done.stdout == ""
     lines = done.stderr.splitlines()
@@ -32,7 +33,7 @@ def test_a_line_a_case(canned, sweep):
     assert "\r" not in done.stderr and "\x1b" not in done.stderr
 
 
-def test_lines_appear_as_cases_end(attnbench, workers, tmp_path, sweep):
+def test_each_line_appears_when_its_case_ends(attnbench, workers, tmp_path, sweep):
     worker = workers.make(measure='case "$request" in *linear*) good ;; *) sleep 300 ;; esac')
     with attnbench.with_worker(worker).running("sweep", sweep, "--out", "out") as driver:
         assert driver.stderr.readline().startswith("[1/4]")
@@ -40,13 +41,13 @@ def test_lines_appear_as_cases_end(attnbench, workers, tmp_path, sweep):
         assert driver.poll() is None
 
 
-def test_a_line_counts_only_what_runs(canned, sweep):
+def test_lines_count_only_the_cases_that_are_run(canned, sweep):
     canned("sweep", sweep, "--out", "out", "--methods", "linear")
     lines = canned("sweep", sweep, "--out", "out").stderr.splitlines()
     assert [line.split()[0] for line in lines[:-1]] == ["[1/2]", "[2/2]"]
 
 
-def test_a_line_says_why(attnbench, workers, tmp_path):
+def test_a_line_gives_the_reason_of_a_failure_or_skip(attnbench, workers, tmp_path):
     sweep = write_sweep(
         tmp_path / "s.toml", method=["linear", "linear-einsum"], query_len=32, causal=True
     )
@@ -58,17 +59,17 @@ def test_a_line_says_why(attnbench, workers, tmp_path):
     assert lines[2] == "out: 2 cases recorded, 1 failed"
 
 
-def test_quiet_says_nothing(canned, sweep):
-    for _ in range(2):  # a run, and one with nothing to do
+def test_quiet_prints_nothing(canned, sweep):
+    for _ in range(2):  # The second run finds every case recorded.
         done = canned("sweep", sweep, "--out", "out", "-q")
         assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_quiet_still_tells_of_mistakes(canned, sweep):
+def test_quiet_still_prints_errors(canned, sweep):
     assert "'hads'" in canned("sweep", sweep, "-q", "--set", "hads=1", code=2).stderr
 
 
-def test_verbose_says_more(canned, sweep):
+def test_verbose_adds_a_line_of_details_to_each_case(canned, sweep):
     lines = canned("sweep", sweep, "--out", "out", "--verbose").stderr.splitlines()
     assert len(lines) == 9
     assert [line.split()[0] for line in lines[:8:2]] == [f"[{n}/4]" for n in range(1, 5)]
@@ -77,7 +78,7 @@ def test_verbose_says_more(canned, sweep):
             assert word in line
 
 
-def test_verbose_has_nothing_to_add_to_a_failure(attnbench, workers, sweep):
+def test_verbose_shows_no_missing_values_of_a_failure(attnbench, workers, sweep):
     crash = attnbench.with_worker(workers.make(measure="exit 1"))
     text = crash("sweep", sweep, "--out", "out", "-v", code=1).stderr
     assert "nan" not in text and "null" not in text
@@ -88,10 +89,10 @@ def test_quiet_and_verbose_exclude_each_other(canned, sweep):
     assert "--quiet" in message and "--verbose" in message
 
 
-def test_a_terminal_shows_one_line_that_rewrites_itself(terminal, sweep):
+def test_a_terminal_shows_one_line_that_is_rewritten(terminal, sweep):
     code, shown = terminal(sweep, "--out", "out")
     assert code == 0
-    states = [state for state in shown.split(NEW_LINE) if state]
+    states = [state for state in shown.split(ERASE_LINE) if state]
     *cases, last = states
     assert len(cases) == 4
     for number, state in enumerate(cases, 1):
@@ -104,18 +105,18 @@ def test_a_terminal_shows_one_line_that_rewrites_itself(terminal, sweep):
 
 
 @pytest.mark.parametrize("width", [20, 60])
-def test_a_narrow_terminal_does_not_wrap(terminal, sweep, width):
+def test_the_line_fits_into_a_narrow_terminal(terminal, sweep, width):
     _, shown = terminal(sweep, "--out", "out", width=width)
-    states = [state for state in shown.split(NEW_LINE) if state.startswith("case")]
+    states = [state for state in shown.split(ERASE_LINE) if state.startswith("case")]
     assert len(states) == 4
     assert all(len(state) < width for state in states)
 
 
-def test_a_terminal_with_verbose_keeps_a_line_a_case(terminal, sweep):
+def test_a_terminal_with_verbose_shows_a_line_for_each_case(terminal, sweep):
     _, shown = terminal(sweep, "--out", "out", "-v")
-    kept = [state for state in shown.split(NEW_LINE) if state.startswith("[")]
-    assert [state.split()[0] for state in kept] == [f"[{n}/4]" for n in range(1, 5)]
-    assert all("5 samples" in state for state in kept)
+    lines = [state for state in shown.split(ERASE_LINE) if state.startswith("[")]
+    assert [line.split()[0] for line in lines] == [f"[{n}/4]" for n in range(1, 5)]
+    assert all("5 samples" in line for line in lines)
     assert "case 4 of 4" in shown
 
 
@@ -123,10 +124,10 @@ def test_a_terminal_with_quiet_stays_empty(terminal, sweep):
     assert terminal(sweep, "--out", "out", "-q") == (0, "")
 
 
-def test_what_a_worker_said_does_not_break_the_terminals_line(terminal, attnbench, workers, sweep):
+def test_the_line_has_no_control_characters_of_a_worker(terminal, attnbench, workers, sweep):
     worker = workers.make(measure=r"printf 'one\ntwo\033[31m\a' >&2; exit 1")
     _, shown = terminal(sweep, "--out", "out", cli=attnbench.with_worker(worker))
-    states = [state for state in shown.split(NEW_LINE) if state.startswith("case")]
+    states = [state for state in shown.split(ERASE_LINE) if state.startswith("case")]
     assert len(states) == 4
     for state in states:
         assert not re.search(r"[\x00-\x1f\x7f]", state)

@@ -15,23 +15,25 @@ def cases_of(records):
 
 
 def log_of(folder):
+    """The bytes of the folder's records.jsonl."""
     return (folder / "records.jsonl").read_bytes()
 
 
 def dry_run(attnbench, *arguments):
+    """The records that a dry run plans."""
     return attnbench.json("sweep", *arguments, "--dry-run")
 
 
 # ---------------------------------------------------------------- a whole run
 
 
-def test_end_to_end(attnbench, tmp_path, sweep):
+def test_a_sweep_writes_records_environment_schema_and_csv(attnbench, tmp_path, sweep):
     attnbench("sweep", sweep, "--out", "out")
     out = tmp_path / "out"
     records = records_in(out)
     assert cases_of(records) == CASES
     columns = attnbench.json("list", "schema")["columns"]
-    columns = [c for c in columns if c["name"] != "injected_slowdown_percent"]  # was not set
+    columns = [c for c in columns if c["name"] != "injected_slowdown_percent"]  # not set here
     for record in records:
         assert list(record) == [column["name"] for column in columns]
         assert record["outcome"] == "measured", record["reason"]
@@ -69,10 +71,10 @@ def check_csv(out, columns, records):
                 assert strict_json(cell) == value
 
 
-def test_a_second_run_runs_nothing(quick, workers, tmp_path, sweep):
+def test_a_second_run_runs_no_case_and_changes_no_file(quick, workers, tmp_path, sweep):
     quick("sweep", sweep, "--out", "out")
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    never = workers.make(measure="echo 'was not to run' >&2; exit 1")
+    never = workers.make(measure="echo 'must not run' >&2; exit 1")
     done = quick.with_worker(never)("sweep", sweep, "--out", "out")
     assert "4 cases" in done.stderr
     after = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
@@ -80,7 +82,7 @@ def test_a_second_run_runs_nothing(quick, workers, tmp_path, sweep):
         assert after[name] == before[name], name
 
 
-def test_only_what_is_missing_runs(canned, tmp_path, sweep):
+def test_only_missing_cases_are_run(canned, tmp_path, sweep):
     canned("sweep", sweep, "--out", "out", "--methods", "softmax")
     first = log_of(tmp_path / "out")
     canned("sweep", sweep, "--out", "out")
@@ -88,7 +90,7 @@ def test_only_what_is_missing_runs(canned, tmp_path, sweep):
     assert cases_of(records_in(tmp_path / "out")) == CASES[2:] + CASES[:2]
 
 
-def test_a_case_is_told_by_every_axis(canned, tmp_path, sweep):
+def test_cases_that_differ_in_any_axis_are_recorded_separately(canned, tmp_path, sweep):
     axes = {"causal": [False, True], "protocol": ["forward", "forward_backward"], "seed": [0, 1]}
     axes |= {"key_lengths": ["full", "uniform"], "dtype": ["float32", "float64"]}
     everything = write_sweep(tmp_path / "all.toml", method="linear", query_len=32, **axes)
@@ -97,7 +99,7 @@ def test_a_case_is_told_by_every_axis(canned, tmp_path, sweep):
     assert len({tuple(record[axis] for axis in axes) for record in records}) == len(records) == 32
 
 
-def test_default_folder_is_named_for_sweep_and_machine(canned, tmp_path, sweep, workers):
+def test_the_default_folder_is_named_after_sweep_and_machine(canned, tmp_path, sweep, workers):
     canned("sweep", sweep)
     (machine,) = (tmp_path / "results/small").iterdir()
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", machine.name)
@@ -105,7 +107,7 @@ def test_default_folder_is_named_for_sweep_and_machine(canned, tmp_path, sweep, 
     assert len(records_in(machine)) == 4
 
 
-def test_published_values_stand_beside_our_own(canned, tmp_path):
+def test_published_values_are_in_the_records_of_their_cases(canned, tmp_path):
     (tmp_path / "paper.csv").write_text(
         "method,query_len,time_ms,memory_bytes,outcome,source\n"
         'softmax,32,1.5,2048,measured,"the paper, page 6"\n'
@@ -131,7 +133,7 @@ def test_published_values_stand_beside_our_own(canned, tmp_path):
         ("", ":", ["empty"]),
     ],
 )
-def test_a_mistake_in_published_values_is_named_with_its_place(
+def test_an_error_in_published_values_names_its_place(
     canned, tmp_path, text, place, words
 ):
     (tmp_path / "paper.csv").write_text(text)
@@ -146,20 +148,21 @@ def test_a_mistake_in_published_values_is_named_with_its_place(
 # ---------------------------------------------------------------- --resume
 
 
-def test_resume_failed_runs_what_failed_again(attnbench, workers, canned_worker, tmp_path, sweep):
+def test_resume_failed_runs_failed_cases_again(attnbench, workers, canned_worker, tmp_path, sweep):
     half = workers.make(measure='case "$request" in *softmax*) exit 9 ;; *) good ;; esac')
     attnbench.with_worker(half)("sweep", sweep, "--out", "out", code=1)
     first = log_of(tmp_path / "out")
     assert [r["outcome"] for r in records_in(tmp_path / "out")] == ["measured"] * 2 + ["failed"] * 2
 
     canned = attnbench.with_worker(canned_worker)
-    canned("sweep", sweep, "--out", "out")  # --resume missing: a failure is recorded too
+    # By default (--resume missing) a failed case is not run again.
+    canned("sweep", sweep, "--out", "out")
     assert log_of(tmp_path / "out") == first
     canned("sweep", sweep, "--out", "out", "--resume", "failed")
     assert log_of(tmp_path / "out").startswith(first)
     lines = records_in(tmp_path / "out")
     assert cases_of(lines) == CASES + CASES[2:]
-    # The last record of a case is the one that counts.
+    # Only the last record of a case is shown.
     table = canned.json("table", "out")
     assert cases_of(table) == CASES
     assert all(record["outcome"] == "measured" for record in table)
@@ -172,6 +175,7 @@ def test_resume_failed_runs_what_failed_again(attnbench, workers, canned_worker,
 
 def test_resume_all_runs_every_case_again(attnbench, workers, tmp_path, sweep):
     def answering(milliseconds):
+        """The driver with a worker that answers every case with this time."""
         one = workers.make(
             measure="answer '" + json.dumps({
                 "outcome": "measured", "implementation": "stand-in", "samples": 5,
@@ -189,12 +193,12 @@ def test_resume_all_runs_every_case_again(attnbench, workers, tmp_path, sweep):
     assert [record["time_median_ms"] for record in table] == [2.5] * 4
 
 
-def test_resume_of_something_else(canned, sweep):
+def test_an_unknown_value_of_resume_is_refused(canned, sweep):
     message = canned("sweep", sweep, "--resume", "some", code=2).stderr
     assert "some" in message and "missing" in message and "failed" in message
 
 
-# ---------------------------------------------------------------- another origin
+# ---------------------------------------------------------------- other settings or builds
 
 
 @pytest.mark.parametrize(
@@ -205,7 +209,7 @@ def test_resume_of_something_else(canned, sweep):
         ('limits.memory_limit_bytes="4 GiB"', "memory_limit_bytes: 0 there, 4294967296 now"),
     ],
 )
-def test_other_settings_are_refused(canned, tmp_path, sweep, setting, difference):
+def test_records_of_other_settings_are_not_mixed(canned, tmp_path, sweep, setting, difference):
     canned("sweep", sweep, "--out", "out")
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     message = canned("sweep", sweep, "--out", "out", "--set", setting, code=2).stderr
@@ -215,7 +219,7 @@ def test_other_settings_are_refused(canned, tmp_path, sweep, setting, difference
         assert (tmp_path / "out" / name).read_bytes() == before[name]
 
 
-def test_another_build_is_refused(attnbench, canned, workers, tmp_path, sweep):
+def test_records_of_another_build_are_not_mixed(attnbench, canned, workers, tmp_path, sweep):
     canned("sweep", sweep, "--out", "out")
     before = log_of(tmp_path / "out")
     newer = attnbench.with_worker(
@@ -229,7 +233,7 @@ def test_another_build_is_refused(attnbench, canned, workers, tmp_path, sweep):
     assert all(r["revision"] == "fedcba987654" for r in attnbench.json("table", "out"))
 
 
-def test_an_edited_environment_is_refused(canned, tmp_path, sweep):
+def test_records_of_another_environment_are_not_mixed(canned, tmp_path, sweep):
     canned("sweep", sweep, "--out", "out")
     before = log_of(tmp_path / "out")
     path = tmp_path / "out/environment.json"
@@ -242,7 +246,7 @@ def test_an_edited_environment_is_refused(canned, tmp_path, sweep):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "\0" * 100])
-def test_an_unreadable_environment_is_named(canned, tmp_path, sweep, text):
+def test_an_unreadable_environment_is_an_error_that_names_the_file(canned, tmp_path, sweep, text):
     canned("sweep", sweep, "--out", "out")
     before = log_of(tmp_path / "out")
     (tmp_path / "out/environment.json").write_text(text)
@@ -263,19 +267,19 @@ def test_an_unreadable_environment_is_named(canned, tmp_path, sweep, text):
         (["--methods", "linear-chunked:chunk=8,softmax"], ["linear-chunked:chunk=8", "softmax"]),
     ],
 )
-def test_methods_replace_the_files(canned, sweep, given, methods):
+def test_methods_replaces_the_methods_of_the_file(canned, sweep, given, methods):
     planned = dry_run(canned, sweep, *given)
     assert cases_of(planned) == [(method, n) for method in methods for n in (32, 48)]
 
 
-def test_methods_may_be_left_to_the_command_line(canned, tmp_path):
+def test_methods_may_be_given_on_the_command_line_alone(canned, tmp_path):
     sweep = tmp_path / "s.toml"
     sweep.write_text("[axes]\nquery_len = 32\n")
     assert cases_of(dry_run(canned, sweep, "--methods", "softmax")) == [("softmax", 32)]
     assert "method" in canned("sweep", sweep, "--dry-run", code=2).stderr
 
 
-def test_unknown_method_is_named_with_the_nearest(canned, sweep):
+def test_an_unknown_method_is_an_error_that_suggests_the_nearest(canned, sweep):
     message = canned("sweep", sweep, "--methods", "sofmax", "--dry-run", code=2).stderr
     assert "--methods" in message and "'sofmax'" in message and "'softmax'" in message
 
@@ -301,7 +305,7 @@ def test_unknown_method_is_named_with_the_nearest(canned, sweep):
         ("timing.min_samples=11", "min_samples", [11]),
         ("timing.noise_target=0.5", "noise_target", [0.5]),
         ("time_budget_s=3", "time_budget_s", [3]),
-        # Former names of the same settings.
+        # These are former names of settings.
         ("limits.memory=4 GiB", "memory_limit_bytes", [2**32]),
         ("limits.seconds=7.5", "deadline_s", [7.5]),
         ("timing.warmup=0.25", "warmup_s", [0.25]),
@@ -314,7 +318,7 @@ def test_set_replaces_an_axis_or_a_setting(canned, sweep, setting, column, value
     assert sorted(set(found), key=found.index) == values
 
 
-def test_options_may_stand_before_the_file(canned, sweep):
+def test_options_may_precede_the_file(canned, sweep):
     for options in (["--methods", "linear"], ["--set", "heads=3"]):
         before = canned.json("sweep", *options, sweep, "--dry-run")
         after = dry_run(canned, sweep, *options)
@@ -341,7 +345,7 @@ def test_options_may_stand_before_the_file(canned, sweep):
         ("=3", ["key=value"]),
     ],
 )
-def test_a_setting_that_cannot_be_is_named(canned, sweep, setting, words):
+def test_an_invalid_setting_is_an_error_that_names_it(canned, sweep, setting, words):
     message = canned("sweep", sweep, "--dry-run", "--set", setting, code=2).stderr
     assert "--set" in message
     for word in words:
@@ -364,7 +368,7 @@ def test_dry_run_runs_and_writes_nothing(attnbench, workers, tmp_path, sweep):
         assert list(tmp_path.iterdir()) == [sweep]
 
 
-def test_dry_run_json(canned, sweep):
+def test_dry_run_prints_the_planned_records_as_json(canned, sweep):
     planned = dry_run(canned, sweep, "--set", "memory_limit_bytes=60 kB")
     assert cases_of(planned) == CASES
     for record in planned:
@@ -378,18 +382,18 @@ def test_dry_run_json(canned, sweep):
     assert {record["failure_kind"] for record in planned} == {None, "predicted_oom"}
 
 
-def test_dry_run_text(canned, sweep):
+def test_dry_run_prints_the_plan_as_text(canned, sweep):
     lines = canned("sweep", sweep, "--dry-run", "--set", "memory_limit_bytes=60 kB").stdout.splitlines()
     planned = dry_run(canned, sweep, "--set", "memory_limit_bytes=60 kB")
     for record, line in zip(planned, lines[2:6], strict=True):
         assert line.split()[:2] == [record["method"], "forward"]
         assert f" {record['query_len']} " in line
         assert ("predicted_oom" in line) == (record["failure_kind"] is not None)
-        assert "≥ " in line  # nothing like it was measured yet
+        assert "≥ " in line  # Nothing was measured yet, so the time is a lower bound.
     assert lines[-1].startswith("4 cases, predicted to take at least ")
 
 
-def test_dry_run_learns_from_what_is_recorded(canned, tmp_path, sweep):
+def test_dry_run_predicts_times_from_recorded_cases(canned, tmp_path, sweep):
     bound = dry_run(canned, sweep)
     canned("sweep", sweep, "--out", "out", "--methods", "linear")
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
@@ -404,7 +408,7 @@ def test_dry_run_learns_from_what_is_recorded(canned, tmp_path, sweep):
     assert before == {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
 
 
-def test_dry_run_into_an_empty_folder(canned, tmp_path, sweep):
+def test_dry_run_leaves_an_empty_folder_empty(canned, tmp_path, sweep):
     (tmp_path / "out").mkdir()
     assert len(dry_run(canned, sweep, "--out", "out")) == 4
     assert list((tmp_path / "out").iterdir()) == []
@@ -413,7 +417,7 @@ def test_dry_run_into_an_empty_folder(canned, tmp_path, sweep):
 # ---------------------------------------------------------------- cases that are not run
 
 
-def test_more_memory_than_the_limit_is_predicted(quick, tmp_path, sweep):
+def test_a_case_predicted_to_exceed_the_memory_limit_is_skipped(quick, tmp_path, sweep):
     memory = ["--set", "memory_limit_bytes=600 kB", "--set", "query_len=[32, 256]"]
     quick("sweep", sweep, "--out", "out", *memory)
     records = {(r["method"], r["query_len"]): r for r in records_in(tmp_path / "out")}
@@ -423,7 +427,7 @@ def test_more_memory_than_the_limit_is_predicted(quick, tmp_path, sweep):
     assert [r["outcome"] for r in records.values()].count("measured") == 3
 
 
-def test_a_case_that_would_outlast_its_deadline_is_predicted(attnbench, workers, tmp_path, sweep):
+def test_a_case_predicted_to_exceed_its_deadline_is_skipped(attnbench, workers, tmp_path, sweep):
     slow = attnbench.with_worker(
         workers.make(measure="good", ceilings={"fma_float32_gflop_s": 1e-4})
     )
@@ -444,7 +448,7 @@ def test_unsupported_cases_are_skipped(quick, tmp_path):
     assert linear["outcome"] == "measured"
 
 
-def test_a_time_below_the_machines_ceilings_is_implausible(attnbench, workers, tmp_path, sweep):
+def test_a_time_that_the_ceilings_exclude_is_implausible(attnbench, workers, tmp_path, sweep):
     slow = attnbench.with_worker(
         workers.make(measure="good", ceilings={"fma_float32_gflop_s": 0.001})
     )
@@ -488,7 +492,7 @@ def test_a_time_below_the_machines_ceilings_is_implausible(attnbench, workers, t
         ("\0\1\2", ":1:", []),
     ],
 )  # fmt: skip
-def test_a_mistake_is_named_with_its_place(canned, tmp_path, text, place, words):
+def test_an_error_in_a_sweep_file_names_its_place(canned, tmp_path, text, place, words):
     sweep = tmp_path / "wrong.toml"
     sweep.write_text(text)
     done = canned("sweep", sweep, "--out", "out", code=2)
@@ -498,13 +502,13 @@ def test_a_mistake_is_named_with_its_place(canned, tmp_path, text, place, words)
     assert done.stdout == "" and not (tmp_path / "out").exists()
 
 
-def test_deep_nesting_is_an_error_and_no_crash(canned, tmp_path):
+def test_deep_nesting_is_an_error(canned, tmp_path):
     sweep = tmp_path / "deep.toml"
     sweep.write_text("[axes]\nmethod = " + "[" * 100_000 + "\n")
     assert "deep.toml:2:" in canned("sweep", sweep, code=2).stderr
 
 
-def test_a_file_without_methods_or_that_is_not_there(canned, tmp_path):
+def test_a_sweep_file_that_is_missing_or_names_no_method_is_refused(canned, tmp_path):
     empty = tmp_path / "empty.toml"
     empty.write_text("")
     assert "empty.toml: [axes] names no method" in canned("sweep", empty, code=2).stderr
@@ -512,14 +516,14 @@ def test_a_file_without_methods_or_that_is_not_there(canned, tmp_path):
     assert "folder.toml" in canned("sweep", "folder.toml", code=2).stderr
 
 
-def test_a_case_that_makes_no_sense_is_refused_before_anything_runs(canned, tmp_path):
+def test_an_invalid_case_is_refused_before_anything_runs(canned, tmp_path):
     sweep = write_sweep(tmp_path / "s.toml", key_lengths=["full", "64"])
     message = canned("sweep", sweep, "--out", "out", code=2).stderr
     assert "key_lengths" in message and "64" in message and "key_len" in message
     assert not (tmp_path / "out").exists()
 
 
-def test_out_that_cannot_be_a_folder(canned, tmp_path, sweep):
+def test_an_out_folder_that_is_a_file_is_refused(canned, tmp_path, sweep):
     (tmp_path / "taken").write_text("text")
     message = canned("sweep", sweep, "--out", "taken", code=2).stderr
     assert "taken" in message

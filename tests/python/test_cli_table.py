@@ -1,4 +1,4 @@
-"""`attnbench table`: records as text, Markdown, CSV and JSON."""
+"""Tests of `attnbench table`, which shows records as text, Markdown, CSV and JSON."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ from conftest import ROOT, Cli, records_in, strict_json, write_sweep
 
 @pytest.fixture(scope="module")
 def template(build, canned_worker, tmp_path_factory):
-    """Records of a sweep, which serve as the template of others."""
+    """The records of a sweep, from which tests make other records."""
     folder = tmp_path_factory.mktemp("template")
     attnbench = Cli(build / "attnbench", canned_worker, folder)
     attnbench("sweep", write_sweep(folder / "s.toml"), "--out", "out")
@@ -20,7 +20,8 @@ def template(build, canned_worker, tmp_path_factory):
 
 @pytest.fixture
 def folder(tmp_path, template):
-    """Writes a folder of these records, by default those of the template."""
+    """Writes a folder of the given records (by default the template), or with the given text as its
+    records.jsonl."""
     out = tmp_path / "out"
     out.mkdir()
 
@@ -33,6 +34,7 @@ def folder(tmp_path, template):
 
 
 def failed(template, **changes):
+    """A record of the template's first case that failed, with these changes."""
     times = {name: None for name in template[0] if name.startswith(("time_", "peak_", "samples"))}
     reason = {"outcome": "failed", "failure_kind": "error", "reason": "no such kernel"}
     budget = {"time_budget_s": template[0]["time_budget_s"]}
@@ -48,7 +50,7 @@ def markdown_cells(line):
     return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
 
 
-def test_text(attnbench, folder):
+def test_text_has_aligned_columns_with_units(attnbench, folder):
     lines = attnbench("table", folder()).stdout.splitlines()
     assert len(lines) == 2 + 4
     header = re.split(r"\s{2,}", lines[0].strip())
@@ -62,31 +64,32 @@ def test_text(attnbench, folder):
     assert len({line.rstrip().rfind("stand-in") for line in lines[2:]}) == 1, "not aligned"
 
 
-def test_text_shows_axes_that_vary_and_no_others(attnbench, folder, template):
+def test_text_shows_only_the_axes_that_vary(attnbench, folder, template):
     changed = [record | {"batch": n} for n, record in enumerate(template, 1)]
     header = attnbench("table", folder(changed)).stdout.splitlines()[0].split()
     assert header[:3] == ["method", "batch", "query_len"]
     assert "heads" not in header and "key_len" not in header and "seed" not in header
 
 
-def test_a_file_instead_of_its_folder(attnbench, folder):
+def test_the_file_of_records_may_be_given_instead_of_its_folder(attnbench, folder):
     out = folder()
     by_folder, by_file = attnbench("table", out), attnbench("table", out / "records.jsonl")
     assert by_folder.stdout == by_file.stdout != ""
 
 
-def test_markdown(attnbench, folder):
+def test_markdown_is_a_table_with_a_cell_for_each_column(attnbench, folder):
     header, rule, *rows = attnbench("table", folder(), "--format", "markdown").stdout.splitlines()
     names = markdown_cells(header)
     assert names[0] == "method" and names[-1] == "outcome"
     assert all(re.fullmatch("-+:?", cell) for cell in markdown_cells(rule))
-    assert markdown_cells(rule)[names.index("time")].endswith(":")  # numbers to the right
+    # Numbers are aligned to the right.
+    assert markdown_cells(rule)[names.index("time")].endswith(":")
     assert len(rows) == 4
     for row in rows:
         assert len(markdown_cells(row)) == len(names)
 
 
-def test_csv(attnbench, folder, template):
+def test_csv_has_every_column_of_every_record(attnbench, folder, template):
     rows = rows_of(attnbench("table", folder(), "--format", "csv").stdout)
     lists = ("numbers", "numbers by name")
     columns = [c for c in attnbench.json("list", "columns") if c["group"] != "diagnostics"]
@@ -100,11 +103,11 @@ def test_csv(attnbench, folder, template):
         assert cells["causal"] == "false" and cells["failure_kind"] == ""
 
 
-def test_json(attnbench, folder, template):
+def test_json_has_the_records_as_they_were_written(attnbench, folder, template):
     assert attnbench.json("table", folder()) == template
 
 
-def test_columns(attnbench, folder, template):
+def test_columns_chooses_and_orders_the_columns(attnbench, folder, template):
     chosen = "query_len,method,time_median_ms"
     out = folder()
     lines = attnbench("table", out, "--columns", chosen).stdout.splitlines()
@@ -118,30 +121,30 @@ def test_columns(attnbench, folder, template):
     assert several.splitlines()[0].split() == ["query_len", "method"]
 
 
-def test_columns_may_stand_before_the_folder(attnbench, folder):
+def test_options_may_precede_the_folder(attnbench, folder):
     text = attnbench("table", "--columns", "method,heads", folder()).stdout
     assert text.splitlines()[0].split() == ["method", "heads"]
 
 
-def test_a_column_of_samples(attnbench, folder, template):
+def test_a_column_of_samples_can_be_chosen(attnbench, folder, template):
     text = attnbench("table", folder(), "--columns", "time_samples_ms", "--format", "csv").stdout
     assert strict_json(rows_of(text)[1][0]) == template[0]["time_samples_ms"]
 
 
-def test_unknown_column_or_format(attnbench, folder):
+def test_an_unknown_column_or_format_is_an_error_that_suggests_another(attnbench, folder):
     message = attnbench("table", folder(), "--columns", "time_medain_ms", code=2).stderr
     assert "'time_medain_ms'" in message and "'time_median_ms'" in message
     message = attnbench("table", folder(), "--format", "html", code=2).stderr
     assert "html" in message and "markdown" in message
 
 
-def test_failures_have_no_time(attnbench, folder, template):
+def test_failed_cases_are_shown_without_a_time(attnbench, folder, template):
     text = attnbench("table", folder([failed(template)])).stdout.splitlines()[2]
     assert "failed: error" in text
     assert "–" in text and " ms" not in text and "nan" not in text
 
 
-def test_the_last_record_of_a_case_counts(attnbench, folder, template):
+def test_only_the_last_record_of_a_case_is_shown(attnbench, folder, template):
     again = template[1] | {"time_median_ms": 7.5}
     out = folder([*template, again])
     assert attnbench.json("table", out) == [template[0], again, *template[2:]]
@@ -149,7 +152,7 @@ def test_the_last_record_of_a_case_counts(attnbench, folder, template):
     assert len(rows_of(attnbench("table", out, "--format", "csv").stdout)) == 5
 
 
-def test_no_records(attnbench, folder):
+def test_a_folder_without_records_gives_an_empty_table(attnbench, folder):
     out = folder([])
     assert attnbench.json("table", out) == []
     assert len(attnbench("table", out).stdout.splitlines()) == 2
@@ -159,7 +162,7 @@ def test_no_records(attnbench, folder):
 # ---------------------------------------------------------------- what cannot be read
 
 
-def test_a_missing_folder_is_named(attnbench, tmp_path):
+def test_a_missing_folder_is_an_error_that_names_it(attnbench, tmp_path):
     assert "no-such" in attnbench("table", "no-such", code=2).stderr
     (tmp_path / "empty").mkdir()
     assert "empty/records.jsonl" in attnbench("table", "empty", code=2).stderr
@@ -189,7 +192,7 @@ def test_a_missing_folder_is_named(attnbench, tmp_path):
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
-def test_a_malformed_line_is_named_with_its_place(attnbench, folder, template, line, words):
+def test_the_error_about_a_malformed_line_names_its_place(attnbench, folder, template, line, words):
     good = [json.dumps(record) for record in template]
     out = folder(log="\n".join([good[0], good[1], line, good[2]]) + "\n")
     done = attnbench("table", out, code=2)
@@ -199,19 +202,19 @@ def test_a_malformed_line_is_named_with_its_place(attnbench, folder, template, l
     assert done.stdout == "", "no partial output"
 
 
-def test_a_torn_last_line_is_passed_over(attnbench, folder, template):
+def test_an_incomplete_last_line_is_ignored(attnbench, folder, template):
     good = [json.dumps(record) for record in template]
     out = folder(log="\n".join([good[0], good[1], good[2][:300]]))
     assert attnbench.json("table", out) == template[:2]
 
 
-def test_columns_of_a_newer_schema_are_passed_over(attnbench, folder, template):
+def test_columns_of_a_newer_schema_are_ignored(attnbench, folder, template):
     newer = template[0] | {"schema_version": 99, "energy_j": 3}
     (record,) = attnbench.json("table", folder([newer]))
     assert record["method"] == "linear" and "energy_j" not in record
 
 
-def test_diagnostics_have_columns_of_their_own(attnbench, folder, template):
+def test_each_diagnostic_has_a_column_in_csv(attnbench, folder, template):
     old = template[0] | {"schema_version": 3, "lsh_bucket_mean": 12.5, "rff_least_denominator": None}
     del old["diagnostics"]
     new = template[1] | {"diagnostics": {"lsh_bucket_mean": 3.0, "lsh_bucket_skew": 1.5}}
@@ -229,7 +232,7 @@ def test_diagnostics_have_columns_of_their_own(attnbench, folder, template):
     assert rows_of(text) == [chosen.split(","), ["", "12.5", ""], ["1.5", "3.0", ""], ["", "", ""]]
 
 
-def test_an_injected_slowdown_shows_only_where_there_was_one(attnbench, folder, template):
+def test_an_injected_slowdown_is_shown_only_in_records_that_have_one(attnbench, folder, template):
     out = folder([record | {"injected_slowdown_percent": 0.0} for record in template])
     assert attnbench.json("table", out) == template
     assert "injected" not in attnbench("table", out, "--format", "csv").stdout
@@ -250,7 +253,7 @@ def test_records_of_the_first_schema_have_normal_inputs(attnbench, folder, templ
     assert shown[0]["reason"] == "the same case"
 
 
-def test_recorded_results_are_read(attnbench):
+def test_the_results_of_the_project_can_be_read(attnbench):
     folders = [path.parent for path in (ROOT / "results").glob("*/*/records.jsonl")]
     assert folders
     for folder in folders:
@@ -260,14 +263,14 @@ def test_recorded_results_are_read(attnbench):
         assert all(record["inputs"] for record in shown)
 
 
-# ---------------------------------------------------------------- text that would do harm
+# ---------------------------------------------------------------- text that must be escaped
 
 
 FORMULAS = ["=1+1", '=HYPERLINK("x","y")', "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"]
 
 
 @pytest.mark.parametrize("text", FORMULAS)
-def test_formulas_are_neutralised_in_csv(attnbench, folder, template, text):
+def test_text_like_a_formula_is_escaped_in_csv(attnbench, folder, template, text):
     out = folder([failed(template, reason=text)])
     for more in ([], ["--columns", "method,reason"]):
         header, row = rows_of(attnbench("table", out, "--format", "csv", *more).stdout)
@@ -277,7 +280,7 @@ def test_formulas_are_neutralised_in_csv(attnbench, folder, template, text):
     assert "'" + text not in attnbench("table", out, "--columns", "reason").stdout
 
 
-def test_numbers_are_not_neutralised_in_csv(attnbench, folder, template):
+def test_numbers_are_not_escaped_in_csv(attnbench, folder, template):
     out = folder([template[0] | {"max_abs_error": -1.5, "saved_bytes": -3}])
     for more in ([], ["--columns", "max_abs_error,saved_bytes"]):
         header, row = rows_of(attnbench("table", out, "--format", "csv", *more).stdout)
@@ -285,7 +288,7 @@ def test_numbers_are_not_neutralised_in_csv(attnbench, folder, template):
         assert row[header.index("saved_bytes")] == "-3"
 
 
-def test_csv_quotes_what_would_break_a_row(attnbench, folder, template):
+def test_csv_quotes_commas_quotes_and_line_ends(attnbench, folder, template):
     text = 'commas, "quotes"\r\nand lines'
     out = folder([failed(template, reason=text)])
     for more in ([], ["--columns", "method,reason"]):
@@ -293,7 +296,7 @@ def test_csv_quotes_what_would_break_a_row(attnbench, folder, template):
         assert row[header.index("reason")] == text
 
 
-def test_markdown_escapes_what_would_break_a_row(attnbench, folder, template):
+def test_markdown_escapes_its_special_characters(attnbench, folder, template):
     reason = "a|b `c` <b>d</b> [e](f) *g* \\ h\ni"
     out = folder([failed(template, reason=reason)])
     text = attnbench("table", out, "--columns", "method,reason", "--format", "markdown").stdout
@@ -307,14 +310,14 @@ def test_markdown_escapes_what_would_break_a_row(attnbench, folder, template):
     assert re.sub(r"\\(.)", r"\1", cell) == reason.replace("\n", " ")
 
 
-def test_text_keeps_a_record_on_its_line(attnbench, folder, template):
+def test_text_shows_each_record_on_one_line(attnbench, folder, template):
     out = folder([failed(template, reason="one\ntwo\r\tthree\033[31m four")])
     text = attnbench("table", out, "--columns", "method,reason").stdout
     assert len(text.splitlines()) == 3
     assert not re.search(r"[\x00-\x09\x0b-\x1f]", text)
 
 
-def test_text_beyond_ascii_is_aligned(attnbench, folder, template):
+def test_text_with_characters_beyond_ascii_is_aligned(attnbench, folder, template):
     records = [failed(template, reason=text) for text in ("O(N²)", "plain")]
     records[1]["seed"] = 1
     out = folder(records)

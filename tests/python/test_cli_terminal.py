@@ -1,4 +1,5 @@
-"""What a terminal shows that a file does not: the table at the end of a sweep, and colours."""
+"""Tests of what is printed on a terminal but not to a file: the table at the end of a sweep, and
+colours."""
 
 import os
 import re
@@ -11,19 +12,20 @@ COLOUR = re.compile(r"\x1b\[\d*m")
 
 
 def environment(**changes):
-    """The environment without what would switch colours off, and with these changes."""
+    """The environment variables with these changes, without those that switch colours off."""
     plain = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM")}
     return plain | {"TERM": "xterm"} | changes
 
 
 @pytest.fixture
 def mixed(attnbench, workers, tmp_path):
-    """A sweep of a case that is measured, one that fails and one that is skipped."""
+    """Writes a sweep with a measured, a failed and a skipped case, and returns the driver."""
     write_sweep(tmp_path / "s.toml", method=["softmax", "linear", "linear-einsum"], query_len=[32], causal=True)
     return attnbench.with_worker(workers.make(measure='case "$request" in *softmax*) good ;; *) exit 3 ;; esac'))
 
 
 def table_of(shown):
+    """What is shown after the line that counts the recorded cases."""
     return shown.split("cases recorded")[-1].partition("\n")[2]
 
 
@@ -32,13 +34,13 @@ def test_a_sweep_on_a_terminal_ends_with_its_table(canned, sweep):
     assert code == 0
     table = canned("table", "out").stdout
     assert COLOUR.sub("", table_of(shown)) == table
-    # Also when there was nothing left to measure.
+    # The table is shown even if every case was recorded already.
     _, shown = canned.on_terminal("sweep", sweep, "--out", "out", env=environment())
     assert "out: all 4 cases are recorded\n" in shown
     assert COLOUR.sub("", shown).endswith(table)
 
 
-def test_only_standard_output_decides_whether_there_is_a_table(canned, sweep):
+def test_the_table_is_shown_only_if_standard_output_is_a_terminal(canned, sweep):
     _, shown = canned.on_terminal("sweep", sweep, "--out", "a", streams=["stderr"])
     assert "─" not in shown
     _, shown = canned.on_terminal("sweep", sweep, "--out", "b", streams=["stdout"], env=environment())
@@ -51,7 +53,7 @@ def test_a_quiet_sweep_shows_no_table(canned, sweep):
     assert canned.on_terminal("sweep", sweep, "--out", "out", "-q") == (0, "")
 
 
-def test_colours_tell_outcomes_apart(mixed):
+def test_failed_and_skipped_rows_are_coloured(mixed):
     code, shown = mixed.on_terminal("sweep", "s.toml", "--out", "out", env=environment())
     assert code == 1
     header, _, measured, failed, skipped = table_of(shown).splitlines()
@@ -66,15 +68,16 @@ def test_colours_can_be_switched_off(mixed, switched_off):
     _, shown = mixed.on_terminal("sweep", "s.toml", "--out", "out", "-v", env=environment(**switched_off))
     assert not COLOUR.search(shown)
     assert "failed: crashed" in table_of(shown)
-    assert ("\x1b" in shown) == (switched_off.get("TERM") != "dumb")  # a dumb one rewrites no line
+    # Only other terminals than a dumb one can rewrite a line.
+    assert ("\x1b" in shown) == (switched_off.get("TERM") != "dumb")
 
 
-def test_an_empty_no_color_is_none(mixed):
+def test_an_empty_no_color_does_not_switch_colours_off(mixed):
     _, shown = mixed.on_terminal("sweep", "s.toml", "--out", "out", env=environment(NO_COLOR=""))
     assert RED in shown
 
 
-def test_verbose_progress_has_the_colours_of_its_stream(mixed):
+def test_verbose_progress_is_coloured_if_standard_error_is_a_terminal(mixed):
     _, shown = mixed.on_terminal("sweep", "s.toml", "--out", "out", "-v", streams=["stderr"], env=environment())
     assert re.search(r"\x1b\[31m\[2/3\] linear .* failed: crashed", shown)
     assert "─" not in shown

@@ -1,4 +1,4 @@
-"""`attnbench verify`: every method against its float64 reference."""
+"""Tests of `attnbench verify`, which compares every method with its float64 reference."""
 
 import os
 import re
@@ -12,12 +12,13 @@ AGREES = """answer '{"outcome":"measured","max_rel_error":1e-7,"error_tolerance"
 
 
 def on_one_processor():
-    # Small cases on several threads mostly wait for each other.
+    # On small cases several threads mostly wait for each other.
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
 @pytest.fixture(scope="module")
 def everything(build, tmp_path_factory):
+    """The rows that the verification of every method prints as JSON."""
     attnbench = Cli(build / "attnbench", folder=tmp_path_factory.mktemp("verify"))
     return attnbench.json("verify", preexec_fn=on_one_processor)
 
@@ -37,7 +38,7 @@ def test_only_what_a_method_cannot_do_is_unsupported(everything, attnbench):
         assert (row["verdict"] == "agrees") == supported, row
 
 
-def test_every_row_of_every_method_is_there(everything):
+def test_every_method_is_verified_with_every_dtype_and_mask(everything):
     rows = [(r["method"], r["dtype"], r["causal"], r["key_lengths"]) for r in everything]
     assert len(rows) == len(set(rows))
     for method in {row[0] for row in rows}:
@@ -56,10 +57,10 @@ def test_errors_are_within_the_tolerance(everything):
         for error in ("value_error", "gradient_error"):
             assert 0 <= row[error] <= row["error_tolerance"], row
             if row["key_lengths"] == "full":
-                assert row[error] > 0, "an error of zero was never computed"
+                assert row[error] > 0, "an error of exactly zero means that nothing was compared"
 
 
-def test_decoding_is_verified_where_there_is_any(everything, attnbench):
+def test_decoding_is_verified_for_methods_that_decode(everything, attnbench):
     can = {m["name"]: m["capabilities"] for m in attnbench.json("list", "methods")}
     for row in everything:
         decodes = can[row["method"]]["decoding"] and row["verdict"] == "agrees"
@@ -69,7 +70,7 @@ def test_decoding_is_verified_where_there_is_any(everything, attnbench):
             assert row["decoding_error"] is None, row
 
 
-def test_text_of_one_method(attnbench):
+def test_text_has_a_row_for_each_dtype_and_mask(attnbench):
     lines = attnbench("verify", "linear-einsum", preexec_fn=on_one_processor).stdout.splitlines()
     assert lines[0].startswith("method") and lines[0].endswith("verdict")
     assert "decoding error" in lines[0]
@@ -80,13 +81,13 @@ def test_text_of_one_method(attnbench):
     assert sum("unsupported:" in row for row in rows) == 9
 
 
-def test_unknown_method(attnbench):
+def test_an_unknown_method_is_an_error_that_suggests_the_nearest(attnbench):
     message = attnbench("verify", "sofmax", code=2).stderr
     assert "'sofmax'" in message and "'softmax'" in message
 
 
-def test_a_method_that_disagrees_fails(attnbench, workers):
-    # Two answers are wrong, and the rest is missing.
+def test_a_method_that_disagrees_makes_verify_fail(attnbench, workers):
+    # The second answer is a disagreement, and then the worker ends without the other answers.
     worker = workers.make(
         verify=f"""
         {AGREES}
@@ -109,8 +110,8 @@ def test_a_method_that_disagrees_fails(attnbench, workers):
 
 
 @pytest.mark.parametrize("options", [[], ["--quick"]])
-def test_a_crash_is_told_of_the_method_that_crashed_alone(attnbench, workers, options):
-    # linear crashes at its second case, whoever is verified by the same worker.
+def test_a_crash_fails_only_the_method_that_crashed(attnbench, workers, options):
+    # linear crashes at its second case, whichever other methods the same worker verifies.
     worker = workers.make(
         verify=rf"""
         methods=$(printf '%s' "$request" | grep -o '"method":"[a-z]*"')
@@ -135,7 +136,7 @@ def test_a_crash_is_told_of_the_method_that_crashed_alone(attnbench, workers, op
     assert all("ended at an earlier case" in verdict for verdict in verdicts["linear"][1:])
 
 
-def test_an_answer_that_is_no_record_fails_its_case_alone(attnbench, workers):
+def test_an_answer_that_is_not_a_record_fails_only_its_own_case(attnbench, workers):
     worker = workers.make(
         verify=f"""
         answer '{{"no_such_column": 1}}'
@@ -152,7 +153,7 @@ def test_an_answer_that_is_no_record_fails_its_case_alone(attnbench, workers):
 # ---------------------------------------------------------------- --quick and progress
 
 
-def test_quick_verifies_every_method_and_says_what_it_leaves_out(attnbench):
+def test_quick_verifies_every_method_and_lists_what_it_leaves_out(attnbench):
     done = attnbench("verify", "--quick", "--format=json")
     rows = strict_json(done.stdout)
     methods = [method["name"] for method in attnbench.json("list", "methods")]
@@ -173,8 +174,7 @@ def test_quick_verifies_every_method_and_says_what_it_leaves_out(attnbench):
         assert word in lines[-1]
 
 
-def test_quick_starts_one_worker(attnbench, workers, tmp_path):
-    # It verifies nothing that the whole verification does not.
+def test_quick_starts_one_worker_for_a_subset_of_all_cases(attnbench, workers, tmp_path):
     worker = workers.make(
         verify=f"""printf '%s\\n' "$request" >> '{tmp_path}/requests'
         cases=$(printf '%s' "$request" | grep -o '"method"' | wc -l)
@@ -186,7 +186,7 @@ def test_quick_starts_one_worker(attnbench, workers, tmp_path):
     def requests():
         text = (tmp_path / "requests").read_text()
         (tmp_path / "requests").unlink()
-        # The memory that is available changes from run to run.
+        # The default of memory_limit_bytes is the available memory, which differs from run to run.
         return [
             [{k: v for k, v in case.items() if k != "memory_limit_bytes"} for case in strict_json(line)]
             for line in text.splitlines()
@@ -200,7 +200,7 @@ def test_quick_starts_one_worker(attnbench, workers, tmp_path):
     assert len(quick) < len(linear + softmax) / 3
 
 
-def test_progress_appears_as_methods_end(attnbench, workers):
+def test_a_line_of_progress_appears_when_a_method_is_verified(attnbench, workers):
     worker = workers.make(
         verify=f"""
         case $request in *softmax*) sleep 300 ;; esac
@@ -212,7 +212,7 @@ def test_progress_appears_as_methods_end(attnbench, workers):
         assert driver.poll() is None
 
 
-def test_quiet_prints_the_table_alone(attnbench):
+def test_quiet_prints_only_the_table(attnbench):
     done = attnbench("verify", "softmax", "--quick", "--quiet")
     assert done.stderr == "" and done.stdout.count("agrees") == 6
 
@@ -227,8 +227,9 @@ def test_progress_on_a_terminal_rewrites_one_line(attnbench):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_keeps_what_was_found(attnbench, workers, number):
-    # The first two rows have eight cases each; the third stays incomplete. The driver has a second to read the answers.
+def test_an_interrupt_prints_the_rows_verified_so_far(attnbench, workers, number):
+    # The first two rows have eight cases each; the third stays incomplete. The driver has a second
+    # to read the answers before the test looks for `sleep 300`.
     worker = workers.make(
         verify=f"for i in $(seq 1 17); do {AGREES}; done; sleep 1; exec sleep 300"
     )

@@ -1,8 +1,8 @@
-"""Every command and every program that a document shows is run, in the order of the document.
+"""Tests that every command, program, sweep file and link in the documents works.
 
-Commands are the lines of ```sh blocks. Those that take over a minute, or need what a test cannot have,
-are run in a reduced form, which REDUCED names together with the reason. Paths under /tmp lead into
-the test's own folder."""
+Commands are the lines of ```sh blocks, and are run in the order of the document. A command that
+takes more than a minute, or needs what a test does not have, is replaced as REDUCED says. Paths
+under /tmp lead into the folder of the test instead."""
 
 import os
 import re
@@ -19,19 +19,19 @@ DOCUMENTS = sorted(
     for path in ROOT.glob(pattern)
 )
 
-# Options of `gate` for one small case, which passes however noisy the machine is.
+# Options of `gate` for one small case, with margins so wide that it passes on a noisy machine.
 ONE_CASE = (
     "--looks 8 --set method=linear --set protocol=forward --set query_len=64"
     " --set timing.seconds=0.02 --min-shift 3 --margin 30"
 )
 
-# What is run in the place of a command, and why. A command that ends in "*" stands for all that
-# begin like it; "{rest}" is what follows.
+# By command: what is run instead (None: nothing), and the reason. A command that ends in "*" stands
+# for all that begin with it; "{rest}" is the rest of the command, and "{all}" the whole of it.
 REDUCED = {
     "make *": ("make --dry-run {rest}", "builds, installs or runs for minutes; CI runs the targets themselves"),
     "cmake --build *": ("cmake --build {rest} -- -n", "compiles for minutes; -n says what would be built"),
     "sbatch *": (None, "needs a cluster; test_slurm.py runs it with a Slurm of its own"),
-    "build/attnbench merge results/figure1/cluster/shard-* *": (None, "joins what the line before made on a cluster"),
+    "build/attnbench merge results/figure1/cluster/shard-* *": (None, "merges what the line before made on a cluster"),
     "build/attnbench gate sweeps/ci.toml --base origin/main": (
         f"build/attnbench gate sweeps/ci.toml --base build {ONE_CASE}",
         "builds a revision and measures for minutes",
@@ -47,7 +47,7 @@ REDUCED = {
     "build/attnbench_micro *": ("{all} --benchmark_min_time=0.001 --benchmark_filter=linear/forward/none", "measures for minutes"),
     "build/attnbench verify mean*": ("build/attnbench verify linear{rest}", "the page's method is built into an example alone"),
     "build/attnbench measure mean*": ("build/attnbench measure linear{rest}", "the page's method is built into an example alone"),
-    ".venv/bin/python -m pytest *": ("{all} --collect-only", "is part of the tests that run already"),
+    ".venv/bin/python -m pytest *": ("{all} --collect-only", "its tests are run already"),
 }  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def blocks(document, language):
 
 
 def commands(document):
-    """The commands of a document, without their comments."""
+    """The commands of a document without comments."""
     found = []
     for block in blocks(document, "sh"):
         for line in block.replace("\\\n", " ").splitlines():
@@ -68,7 +68,7 @@ def commands(document):
 
 
 def reduced(command):
-    """What is run for a command; None where nothing is."""
+    """The command to run in place of `command`; None if there is none."""
     for pattern, (instead, reason) in REDUCED.items():
         assert reason
         prefix = pattern.removesuffix("*")
@@ -78,7 +78,7 @@ def reduced(command):
 
 
 @pytest.mark.parametrize("document", [d for d in DOCUMENTS if commands(d)])
-def test_every_command_works(document, build, tmp_path):
+def test_every_command_of_a_document_works(document, build, tmp_path):
     if build != ROOT / "build":
         pytest.skip("documents name the programs in build/")
     for command in commands(document):
@@ -96,14 +96,14 @@ def test_every_command_works(document, build, tmp_path):
         )
 
 
-def test_a_command_that_fails_is_seen(tmp_path):
+def test_commands_are_reduced_as_listed(tmp_path):
     assert reduced("build/attnbench list") == "build/attnbench list"
     assert reduced("make quickstart") == "make --dry-run quickstart"
     assert reduced("sbatch --array=1-8 x") is None
 
 
 @pytest.mark.parametrize("document", [d for d in DOCUMENTS if blocks(d, "python")])
-def test_every_python_block_runs(document, build):
+def test_every_python_block_of_a_document_runs(document, build):
     for block in blocks(document, "python"):
         done = subprocess.run(
             [sys.executable, "-c", block.replace('"build/', f'"{build}/')],
@@ -113,7 +113,7 @@ def test_every_python_block_runs(document, build):
 
 
 @pytest.mark.parametrize("document", [d for d in DOCUMENTS if "[axes]" in (ROOT / d).read_text("utf-8")])
-def test_every_sweep_file_shown_is_one(document, attnbench, tmp_path):
+def test_every_sweep_file_of_a_document_is_valid(document, attnbench, tmp_path):
     (tmp_path / "published").mkdir()
     published = (ROOT / "sweeps/published/figure1.csv").read_text()
     (tmp_path / "published/figure1.csv").write_text(published)
@@ -125,13 +125,13 @@ def test_every_sweep_file_shown_is_one(document, attnbench, tmp_path):
         assert "cases" in plan
 
 
-def test_the_method_that_is_shown_is_the_one_that_is_built():
+def test_the_method_in_the_guide_is_the_example_that_is_built():
     shown = blocks("docs/adding-a-method.md", "cpp")
     assert shown == [(ROOT / "examples/mean_method.cpp").read_text("utf-8")]
 
 
 def links(document):
-    """Relative links of a document, as paths from the root."""
+    """Yields each relative link of a document with the path that it leads to."""
     folder = (ROOT / document).parent
     for target in re.findall(r"\]\(([^)\s]+)\)", (ROOT / document).read_text("utf-8")):
         if "://" not in target and not target.startswith("#"):
@@ -139,10 +139,10 @@ def links(document):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_links_lead_to_files(document):
+def test_links_of_a_document_lead_to_files(document):
     missing = [target for target, path in links(document) if not path.exists()]
     assert not missing, f"{document} links to {missing}"
 
 
-def test_the_readme_is_short():
+def test_the_readme_has_at_most_120_lines():
     assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 120

@@ -1,4 +1,5 @@
-"""attn::linear_attention as Python sees it: the operator's registrations, gradients and torch.compile."""
+"""Tests of the operator attn::linear_attention from Python: its results and gradients, its
+registrations, and torch.compile."""
 
 import pytest
 import torch
@@ -7,7 +8,7 @@ import torch
 @pytest.fixture(scope="module", autouse=True)
 def library(build):
     torch.ops.load_library(str(build / "libattn.so"))
-    torch.set_num_threads(1)  # tensors this small only wait for each other
+    torch.set_num_threads(1)  # Several threads would be slower on tensors this small.
 
 
 MAPS = ["elu", "elu0.1", "taylor", "polynomial-2", "favor", "rff"]
@@ -15,7 +16,8 @@ FORMS = [(False, None), (True, None), (False, (13, 6)), (True, (13, 0))]
 
 
 def arguments(name, *, causal=True, lengths=None, dtype=torch.float64, length=13, device="cpu"):
-    """Positional arguments of the operator, its chunk shorter than the sequence; q, k and v need gradients."""
+    """Positional arguments of the operator. q, k and v need gradients; a chunk is shorter than the
+    sequence."""
     generator = torch.Generator().manual_seed(length)
 
     def normal(*shape):
@@ -29,7 +31,7 @@ def arguments(name, *, causal=True, lengths=None, dtype=torch.float64, length=13
 
 
 def by_definition(q, k, v, causal, key_lengths=None):
-    """With elu(x) + 1, pair by pair."""
+    """Linear attention with the features elu(x) + 1, computed from the weight of every pair."""
     weights = (torch.nn.functional.elu(q) + 1) @ (torch.nn.functional.elu(k) + 1).transpose(2, 3)
     if causal:
         weights = weights.tril()
@@ -40,7 +42,7 @@ def by_definition(q, k, v, causal, key_lengths=None):
 
 
 @pytest.mark.parametrize(("causal", "lengths"), FORMS)
-def test_is_its_definition(causal, lengths):
+def test_results_and_gradients_agree_with_the_definition(causal, lengths):
     q, k, v, _, key_lengths, *_ = arguments("elu", causal=causal, lengths=lengths)
     found = torch.ops.attn.linear_attention(q, k, v, causal, key_lengths)
     expected = by_definition(q, k, v, causal, key_lengths)
@@ -57,7 +59,7 @@ def test_takes_its_options_by_name():
     assert not torch.equal(found, torch.ops.attn.linear_attention(q, k, v, True, eps=0.1))
 
 
-def test_cross_attention():
+def test_cross_attention_agrees_with_the_definition():
     q, k, v, *_ = arguments("elu", causal=False)
     found = torch.ops.attn.linear_attention(q[:, :, :5], k, v, False)
     torch.testing.assert_close(found, by_definition(q[:, :, :5], k, v, False))
@@ -131,7 +133,8 @@ def test_compiles_once_for_all_lengths():
         return torch.ops.attn.linear_attention(*given).mul(2)
 
     compiled = torch.compile(doubled, fullgraph=True, dynamic=True, backend=counting)
-    after_first = None  # the first compiles twice: dynamo tries eps as an input before it takes it as a constant
+    # The first call compiles twice: dynamo tries eps as an input before it makes it a constant.
+    after_first = None
     for length in (13, 22, 40):
         given = arguments("elu", length=length, lengths=(length, 6))
         for found, expected in zip(results(compiled, *given), results(doubled, *given), strict=True):
@@ -141,15 +144,17 @@ def test_compiles_once_for_all_lengths():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(("name", "columns", "sums"), [("elu", 1, torch.float32), ("rff", 2, torch.float64)])
-def test_shapes_without_numbers(dtype, name, columns, sums):
+@pytest.mark.parametrize(
+    ("name", "columns", "accumulator_dtype"), [("elu", 1, torch.float32), ("rff", 2, torch.float64)]
+)
+def test_meta_tensors_give_shapes_and_dtypes(dtype, name, columns, accumulator_dtype):
     given = arguments(name, device="meta", dtype=dtype)
     output = torch.ops.attn.linear_attention(*given)
     assert (output.shape, output.dtype, output.device.type) == ((2, 2, 13, 3), dtype, "meta")
     gradients = torch.autograd.grad(output.sum(), given[:3])
     assert [g.shape for g in gradients] == [x.shape for x in given[:3]]
     _, normalizer = torch.ops.attn._linear_attention(*given)
-    assert (normalizer.shape, normalizer.dtype) == ((2, 2, 13, columns), sums)
+    assert (normalizer.shape, normalizer.dtype) == ((2, 2, 13, columns), accumulator_dtype)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +169,7 @@ def test_shapes_without_numbers(dtype, name, columns, sums):
         ({8: 0}, "chunk = 0, expected at least 1"),
     ],
 )  # fmt: skip
-def test_wrong_arguments_are_named(changed, message):
+def test_wrong_arguments_are_errors_that_name_them(changed, message):
     given = list(arguments("elu"))
     for index, value in changed.items():
         given[index] = value
@@ -172,15 +177,15 @@ def test_wrong_arguments_are_named(changed, message):
         torch.ops.attn.linear_attention(*given)
 
 
-def test_an_unknown_feature_map_lists_the_known():
+def test_an_unknown_feature_map_is_an_error_that_lists_the_known_ones():
     q, k, v, *_ = arguments("elu")
     with pytest.raises(ValueError, match="unknown feature map 'gelu'; known: elu, elu0.1, favor"):
         torch.ops.attn.linear_attention(q, k, v, True, feature_map="gelu")
 
 
-@pytest.mark.parametrize("kernel", ["auto", "portable", "composed"])
+@pytest.mark.parametrize("implementation", ["auto", "portable", "composed"])
 @pytest.mark.parametrize("name", ["elu", "elu0.1", "relu", "taylor", "polynomial-2"])
-def test_steps_are_rows_of_the_causal_form(name, kernel):
+def test_decoding_steps_agree_with_the_rows_of_causal_attention(name, implementation):
     q, k, v, *_ = arguments(name, dtype=torch.float32)
     expected = torch.ops.attn.linear_attention(q, k, v, True, feature_map=name)
     features = {"taylor": 5, "polynomial-2": 15}.get(name, 4)
@@ -188,11 +193,13 @@ def test_steps_are_rows_of_the_causal_form(name, kernel):
     with torch.no_grad():
         for i in range(q.shape[2]):
             token = (x[:, :, i : i + 1] for x in (q, k, v))
-            row = torch.ops.attn.linear_attention_step(*token, sums, normalizers, name, implementation=kernel)
+            row = torch.ops.attn.linear_attention_step(
+                *token, sums, normalizers, name, implementation=implementation
+            )
             torch.testing.assert_close(row, expected[:, :, i : i + 1].detach(), rtol=1e-4, atol=1e-5)
 
 
-def test_step_is_registered_whole():
+def test_opcheck_of_the_decoding_step():
     q, k, v = (x[:, :, :1].detach() for x in arguments("elu")[:3])
     sums = torch.zeros(2, 2, 4, 3, dtype=q.dtype)
     given = (q, k, v, sums, torch.zeros(2, 2, 4, dtype=q.dtype))
@@ -203,7 +210,7 @@ def test_step_is_registered_whole():
     ("place", "words"),
     [(3, ["sums is Float [2, 2, 4, 4]", "expected"]), (4, ["normalizers is Float [2, 2, 4, 4]"])],
 )
-def test_step_names_what_is_wrong(place, words):
+def test_a_decoding_step_with_a_wrong_state_is_an_error_that_names_it(place, words):
     q, k, v = (x[:, :, :1].detach().float() for x in arguments("elu")[:3])
     given = [q, k, v, torch.zeros(2, 2, 4, 3), torch.zeros(2, 2, 4)]
     given[place] = torch.zeros(2, 2, 4, 4)
@@ -213,18 +220,21 @@ def test_step_names_what_is_wrong(place, words):
         assert word in str(caught.value)
 
 
-@pytest.mark.parametrize("kernel", ["portable", "auto"])
-def test_kernels_agree_with_the_composition(kernel):
+@pytest.mark.parametrize("implementation", ["portable", "auto"])
+def test_kernels_agree_with_the_composed_implementation(implementation):
     given = arguments("elu", lengths=(13, 6), dtype=torch.float32)
     q, k, v = given[:3]
-    rows = [torch.ops.attn.linear_attention(*given, implementation=name) for name in (kernel, "composed")]
-    torch.testing.assert_close(*rows, rtol=1e-4, atol=1e-5)
-    gradients = [torch.autograd.grad(x.square().sum(), (q, k, v)) for x in rows]
+    outputs = [
+        torch.ops.attn.linear_attention(*given, implementation=name)
+        for name in (implementation, "composed")
+    ]
+    torch.testing.assert_close(*outputs, rtol=1e-4, atol=1e-5)
+    gradients = [torch.autograd.grad(x.square().sum(), (q, k, v)) for x in outputs]
     for mine, theirs in zip(*gradients, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
 
 
-def test_a_kernel_that_cannot_be_had_is_refused():
+def test_an_implementation_that_is_not_available_is_refused():
     q, k, v, *_ = arguments("elu")
     with pytest.raises(ValueError, match="kernel 'neon' is not available here"):
         torch.ops.attn.linear_attention(q, k, v, True, implementation="neon")

@@ -1,4 +1,5 @@
-"""attn::lsh_attention as Python sees it: the operator's registrations, gradients and torch.compile."""
+"""Tests of the operator attn::lsh_attention from Python: its registrations, gradients and
+torch.compile."""
 
 import pytest
 import torch
@@ -7,7 +8,7 @@ import torch
 @pytest.fixture(scope="module", autouse=True)
 def library(build):
     torch.ops.load_library(str(build / "libattn.so"))
-    torch.set_num_threads(1)  # tensors this small only wait for each other
+    torch.set_num_threads(1)  # Several threads would be slower on tensors this small.
 
 
 PROFILES = ["trax", "fast-transformers"]
@@ -17,7 +18,7 @@ ROUNDS, BUCKETS = 2, 6
 def arguments(
     profile, *, causal=True, lengths=(13, 6), factors=None, dtype=torch.float64, length=13, device="cpu"
 ):
-    """Positional and keyword arguments; qk and v need gradients."""
+    """Positional arguments of the operator; qk and v need gradients."""
     generator = torch.Generator().manual_seed(length)
 
     def normal(*shape):
@@ -114,7 +115,7 @@ def test_compiles_once_for_all_lengths():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_shapes_without_numbers(dtype):
+def test_meta_tensors_give_shapes_and_dtypes(dtype):
     given = arguments("trax", device="meta", dtype=dtype)
     output = torch.ops.attn.lsh_attention(*given)
     assert (output.shape, output.dtype, output.device.type) == ((2, 2, 13, 3), dtype, "meta")
@@ -125,7 +126,7 @@ def test_shapes_without_numbers(dtype):
     assert (order.shape, order.dtype) == ((2, 2, ROUNDS, 13), torch.int64)
 
 
-def test_the_last_arguments_may_be_left_out():
+def test_the_last_arguments_have_defaults():
     qk, v, rotations, chunk, *_ = arguments("trax")
     expected = torch.ops.attn.lsh_attention(qk, v, rotations, chunk, True, None, "trax", None)
     assert torch.equal(torch.ops.attn.lsh_attention(qk, v, rotations, chunk, True), expected)
@@ -143,7 +144,7 @@ def test_the_last_arguments_may_be_left_out():
         ({7: [4, 4]}, "rotations have 3 columns, expected 4"),
     ],
 )  # fmt: skip
-def test_wrong_arguments_are_named(changed, message):
+def test_wrong_arguments_are_errors_that_name_them(changed, message):
     given = list(arguments("trax"))
     for index, value in changed.items():
         given[index] = value

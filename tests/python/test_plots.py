@@ -1,4 +1,4 @@
-"""Tests of the plotting scripts: what they read, what they draw, and what they refuse."""
+"""Tests of the plotting scripts: the records that they read or refuse, and what they draw."""
 
 import importlib
 import json
@@ -16,7 +16,7 @@ from matplotlib.text import Text
 ROOT = Path(__file__).resolve().parents[2]
 PLOTS = ROOT / "plots"
 SCRIPTS = sorted(PLOTS.glob("*.py"))
-# The figures of the scripts that draw several.
+# By script that draws several figures: their names.
 STEMS = {"methods": ("methods", "methods-error")}
 sys.path.insert(0, str(PLOTS))
 
@@ -39,6 +39,7 @@ MANY = [
 
 
 def measured(method="softmax", n=512, ms=1.0, memory=2**20, **other):
+    """The record of a case with this time and memory per sample; `other` replaces columns of it."""
     batch = max(1, 4096 // n)
     record = {
         "schema_version": 1, "method": method, "device": "cpu", "dtype": "float32",
@@ -54,6 +55,7 @@ def measured(method="softmax", n=512, ms=1.0, memory=2**20, **other):
 
 
 def missing(method, n, kind, outcome="failed", **other):
+    """The record of a case without time and memory, and the kind of its failure."""
     empty = dict.fromkeys(
         ("time_per_sample_ms", "time_median_ms", "time_ci_low_ms", "time_ci_high_ms",
          "peak_extra_bytes_per_sample")
@@ -62,6 +64,7 @@ def missing(method, n, kind, outcome="failed", **other):
 
 
 def every_outcome(protocol="forward"):
+    """Records of five methods at five lengths: measured, skipped and failed cases."""
     more = {"protocol": protocol}
     rows = []
     for n in LENGTHS:
@@ -87,6 +90,7 @@ def every_outcome(protocol="forward"):
 
 
 def write(folder, rows, end="\n"):
+    """Writes a folder of records; rows that are text become lines as they are."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
     (folder / "records.jsonl").write_text("\n".join(lines) + end, encoding="utf-8")
@@ -103,6 +107,7 @@ def split(rows):
 
 
 def drawn(rows, draw=scaling.draw):
+    """The figure that `draw` makes of the records."""
     with style.context():
         figure = draw(records.Records(rows, SCHEMA))
         figure.draw_without_rendering()
@@ -114,7 +119,7 @@ def texts(figure):
 
 
 def values(axes):
-    """Every finite y that a line of the panel goes through."""
+    """The finite y values of all lines of a panel, rounded to six digits."""
     lines = [np.asarray(line.get_ydata(), dtype=float) for line in axes.get_lines()]
     return {float(f"{y:.6g}") for line in lines for y in line if np.isfinite(y)}
 
@@ -130,12 +135,13 @@ def clear_labels(figure):
         for k, other in enumerate(boxes[:i]):
             wide = min(box.x1, other.x1) - max(box.x0, other.x0)
             high = min(box.y1, other.y1) - max(box.y0, other.y0)
-            # The boxes of lines include the descent, by which neighbours may overlap.
+            # The boxes include the space below the base line, by which neighbours may overlap.
             assert wide <= 0 or high <= 3.0, (names[i].get_text(), names[k].get_text())
     return [text.get_text() for text in names]
 
 
 def refusal(script, *arguments):
+    """Runs a script that must end with an error of one line, and returns that line."""
     result = run(script, *arguments)
     assert result.returncode == 2, result.stderr
     assert result.stdout == ""
@@ -144,7 +150,7 @@ def refusal(script, *arguments):
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_writes_three_files_a_figure_beside_the_records(script, tmp_path):
+def test_each_figure_is_written_as_three_files_beside_the_records(script, tmp_path):
     folder = write(tmp_path / "set", every_outcome() + every_outcome("forward_backward"))
     if script.stem == "cpu-kernels":
         (folder / "environment.json").write_text(json.dumps({"ceilings": CEILINGS}))
@@ -159,7 +165,7 @@ def test_writes_three_files_a_figure_beside_the_records(script, tmp_path):
         assert len(content) > 5000
 
 
-def test_two_drawings_are_the_same_bytes(tmp_path):
+def test_drawing_twice_gives_the_same_bytes(tmp_path):
     folder = write(tmp_path / "set", every_outcome())
     for out in ("one", "two"):
         assert run(PLOTS / "figure1.py", folder, "--out", tmp_path / out).returncode == 0
@@ -188,7 +194,7 @@ def test_several_folders_share_an_out_folder(tmp_path):
     assert "different names" in refusal(PLOTS / "figure1.py", folders[0], same, "--out", out)
 
 
-def test_finds_the_folders_of_its_own_name(tmp_path):
+def test_without_folders_a_script_draws_the_results_of_its_own_name(tmp_path):
     plots = tmp_path / "repo" / "plots"
     plots.mkdir(parents=True)
     (plots / "attnplots").symlink_to(PLOTS / "attnplots")
@@ -205,9 +211,9 @@ def test_finds_the_folders_of_its_own_name(tmp_path):
     assert found == ["x", "y"]
 
 
-def test_torn_last_line_is_dropped(tmp_path):
-    torn = json.dumps(measured(n=2048))[:-20]
-    folder = write(tmp_path / "set", [measured(), measured(n=1024), torn], end="")
+def test_an_incomplete_last_line_is_ignored(tmp_path):
+    incomplete = json.dumps(measured(n=2048))[:-20]
+    folder = write(tmp_path / "set", [measured(), measured(n=1024), incomplete], end="")
     assert [r["query_len"] for r in records.load(folder)] == [512, 1024]
     result = run(PLOTS / "figure1.py", folder)
     assert (result.returncode, result.stderr) == (0, "")
@@ -216,14 +222,14 @@ def test_torn_last_line_is_dropped(tmp_path):
     assert "records.jsonl:3:" in refusal(PLOTS / "figure1.py", folder)
 
 
-def test_last_line_torn_inside_a_character_is_dropped(tmp_path):
+def test_a_last_line_that_ends_inside_a_character_is_ignored(tmp_path):
     folder = write(tmp_path / "set", [measured()])
     with (folder / "records.jsonl").open("ab") as file:
         file.write('{"method": "é'.encode()[:-1])
     assert len(records.load(folder)) == 1
 
 
-def test_whole_last_line_without_newline_counts(tmp_path):
+def test_a_complete_last_line_without_a_line_end_is_read(tmp_path):
     folder = write(tmp_path / "set", [measured(), measured(n=1024)], end="")
     assert len(records.load(folder)) == 2
 
@@ -249,7 +255,7 @@ def test_whole_last_line_without_newline_counts(tmp_path):
         (json.dumps(measured(diagnostics={"depth": None})), "an object of numbers or null in"),
     ],
 )
-def test_malformed_line_is_refused_with_its_place(tmp_path, line, said):
+def test_a_malformed_line_is_an_error_that_names_its_place(tmp_path, line, said):
     folder = write(tmp_path / "set", [measured(), line, measured(n=1024)])
     error = refusal(PLOTS / "quickstart.py", folder)
     assert f"{folder / 'records.jsonl'}:2: " in error
@@ -257,13 +263,13 @@ def test_malformed_line_is_refused_with_its_place(tmp_path, line, said):
     assert not list(folder.glob("quickstart.*"))
 
 
-def test_nothing_is_drawn_when_a_later_folder_is_bad(tmp_path):
+def test_nothing_is_drawn_if_any_folder_is_invalid(tmp_path):
     good, bad = write(tmp_path / "good", [measured()]), write(tmp_path / "bad", ["{"])
     assert "bad" in refusal(PLOTS / "figure1.py", good, bad)
     assert not list(good.glob("figure1.*"))
 
 
-def test_no_records_is_refused(tmp_path):
+def test_folders_without_a_measured_record_are_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     error = refusal(PLOTS / "figure1.py", tmp_path / "empty")
     assert str(tmp_path / "empty" / "records.jsonl") in error and "expected" in error
@@ -276,7 +282,7 @@ def test_no_records_is_refused(tmp_path):
     assert "records.jsonl" in error and "at least one measured" in error
 
 
-def test_last_record_of_a_case_wins(tmp_path):
+def test_only_the_last_record_of_a_case_is_drawn(tmp_path):
     rows = [measured(ms=5.0), measured(n=1024, ms=20.0), measured(ms=6.0)]
     loaded = records.load(write(tmp_path / "set", rows))
     assert [r["time_per_sample_ms"] for r in loaded] == [6.0, 20.0]
@@ -285,14 +291,14 @@ def test_last_record_of_a_case_wins(tmp_path):
     assert values(drawn(loaded).axes[0]) == {20.0}
     other = records.load(write(tmp_path / "set", [measured(), measured(seed=1)]))
     assert len(other) == 2
-    # Records from before the axis existed were measured with normal inputs.
+    # Records from before the axis `inputs` existed were measured with normal inputs.
     inputs = [measured(), measured(inputs=None)]
     inputs += [measured(inputs="normal"), measured(inputs="repeated")]
     loaded = records.load(write(tmp_path / "set", inputs))
     assert [r.get("inputs") for r in loaded] == ["normal", "repeated"]
 
 
-def test_inputs_tell_cases_apart_and_are_normal_in_old_records(tmp_path):
+def test_cases_with_other_inputs_are_separate_rows_and_old_records_have_normal_inputs(tmp_path):
     rows = [measured(), measured(inputs="normal", ms=2.0), measured(inputs="clustered")]
     loaded = records.load(write(tmp_path / "set", rows))
     assert [(r["inputs"], r["time_per_sample_ms"]) for r in loaded] == [
@@ -302,7 +308,7 @@ def test_inputs_tell_cases_apart_and_are_normal_in_old_records(tmp_path):
     assert titles == ["Forward · clustered inputs", "Forward · normal inputs"]
 
 
-def test_dollar_signs_are_drawn_as_they_are(tmp_path):
+def test_names_with_dollar_signs_are_not_drawn_as_formulas(tmp_path):
     name = r"a$\frac{b$_^{c"
     folder = write(tmp_path / "set", [measured(name, cpu_model="$x^{ CPU")])
     result = run(PLOTS / "figure1.py", folder)
@@ -312,13 +318,13 @@ def test_dollar_signs_are_drawn_as_they_are(tmp_path):
     assert len(named) == 2 and not any(text.get_parse_math() for text in named)
 
 
-def test_one_point_for_each_method():
+def test_methods_with_a_single_length_are_drawn_as_points():
     figure = drawn([measured("softmax", 1000, 2.0), measured("linear", 1000, 1.0)])
     assert values(figure.axes[0]) == {1.0, 2.0}
     assert texts(figure).count("softmax") == 2
 
 
-def test_end_marks_follow_the_slope_and_name_the_reason():
+def test_end_marks_continue_the_slope_and_name_the_reason():
     rows = [measured("softmax", n, n * n / 512**2, n) for n in (512, 1024)]
     rows += [missing("softmax", n, "predicted_oom", "skipped") for n in (2048, 4096)]
     (row,) = split(rows)
@@ -342,14 +348,14 @@ def test_end_marks_follow_the_slope_and_name_the_reason():
         ("predicted_timeout", "skipped", "over the time limit (predicted)"),
     ],
 )
-def test_words_of_end_marks(kind, outcome, words):
+def test_end_marks_say_why_a_curve_ends(kind, outcome, words):
     rows = [measured("softmax"), missing("softmax", 1024, kind, outcome)]
     shown = " ".join(texts(drawn(rows)))
     assert words in shown
     assert ("(predicted)" in shown) == ("(predicted)" in words)
 
 
-def test_other_failures_are_notes_and_never_points():
+def test_other_failures_are_noted_and_not_drawn():
     figure = drawn(every_outcome())
     shown = " ".join(texts(figure))
     assert "linear at N = 2k: invalid" in shown
@@ -360,7 +366,7 @@ def test_other_failures_are_notes_and_never_points():
     assert lines, "a line ran across the length that failed"
 
 
-def test_what_the_axes_cannot_show_is_noted():
+def test_values_that_are_missing_or_not_positive_are_noted():
     rows = [measured("softmax", 512), measured("softmax", 1024, memory=0)]
     empty = {"time_per_sample_ms": None, "memory": None}
     rows += [measured("linear", n, **empty) for n in (512, 1024)]
@@ -375,12 +381,12 @@ def test_what_the_axes_cannot_show_is_noted():
         assert said in shown
 
 
-def test_intervals_are_for_one_sample():
+def test_intervals_are_divided_by_the_batch_size():
     record = measured(n=1024, ms=2.0, batch=4, time_ci_low_ms=7.0, time_ci_high_ms=9.0)
     assert curves.time_value(record) == (2.0, 1.75, 2.25)
 
 
-def test_a_row_for_each_setting():
+def test_each_setting_has_a_row_of_panels():
     rows = every_outcome("forward_backward") + every_outcome()
     figure = drawn(rows)
     assert len(figure.axes) == 4
@@ -399,7 +405,7 @@ def test_a_row_for_each_setting():
     assert len(split([measured(n=512), measured(n=1024)])) == 1
 
 
-def test_labels_are_clear_of_each_other_and_inside():
+def test_labels_do_not_overlap_and_stay_inside_the_figure():
     rows = every_outcome() + every_outcome("forward_backward")
     crowd = [
         measured(m, n, (n + 40 * k) / 1e3, n * (1000 + k))
@@ -424,18 +430,18 @@ def test_moved_labels_have_leaders():
     assert len(leaders(drawn(close))) == 2
 
 
-def test_spread_keeps_order_and_room():
+def test_spread_keeps_the_order_and_avoids_overlap():
     assert labels.spread([10, 50], [10, 10], 0, 100) == [10, 50]
     assert labels.spread([50, 50], [10, 10], 0, 100) == [45, 55]
     assert labels.spread([98, 99], [10, 20], 0, 100) == [75, 90]
     assert labels.spread([0, 1, 80], [10, 10, 10], 0, 100) == [5, 15, 80]
 
 
-def test_place_keeps_clear_of_lines_labels_and_edges():
+def test_place_avoids_lines_labels_and_edges():
     frame, size, tip = labels.Box(0, 0, 200, 200), (60, 10), (100, 100)
     nothing = np.empty((0, 2))
     _, free = labels.place(tip, [size], nothing, [], frame)
-    assert free.nearest(*tip)[1] == tip[1], "with all the room it is level with the tip"
+    assert free.nearest(*tip)[1] == tip[1], "with free space on all sides, it is level with the tip"
     line = np.array([(x, 100.0) for x in np.arange(0.0, 200.0)])
     _, box = labels.place(tip, [size], line, [], frame)
     assert not box.holds(line)
@@ -456,7 +462,7 @@ def test_long_names_leave_room_for_the_panels():
     assert any(text.startswith("linear: very") and text.endswith("…") for text in texts(figure))
 
 
-def test_ticks_read_well():
+def test_ticks_have_round_readable_values():
     assert ticks.lengths((512, 65536))[1] == ["512", "1k", "2k", "4k", "8k", "16k", "32k", "64k"]
     assert ticks.times((0.05, 20_000))[1] == ["0.1", "1", "10", "100", "1,000", "10,000"]
     assert ticks.times((0.9, 11))[1] == ["1", "2", "5", "10"]
@@ -464,7 +470,7 @@ def test_ticks_read_well():
     assert sizes == ["64 KiB", "1 MiB", "16 MiB", "256 MiB", "4 GiB"]
 
 
-def test_styles_are_fixed_by_name_and_differ():
+def test_the_style_of_a_method_depends_on_its_name_alone_and_is_unique():
     everything = style.styles(MANY)
     assert len({(look.marker, look.hollow) for look in everything.values()}) == len(MANY)
     assert everything == style.styles(reversed(MANY))
@@ -473,7 +479,7 @@ def test_styles_are_fixed_by_name_and_differ():
         assert 1.05 / (style.luminance(look.text_colour) + 0.05) >= 4.5
 
 
-def test_main_methods_differ_in_grey():
+def test_the_main_methods_can_be_told_apart_in_greyscale():
     looks = style.styles(["softmax", "sdpa", "linear", "linear-einsum"])
     light = sorted(116 * style.luminance(v.colour) ** (1 / 3) - 16 for v in looks.values())
     assert min(np.diff(light)) > 10
@@ -481,6 +487,7 @@ def test_main_methods_differ_in_grey():
 
 
 def committed():
+    """Parameters of a test: each plotting script with each folder of results of its name."""
     return [
         pytest.param(script, path.parent, id=f"{script.stem}-{path.parent.name}")
         for script in SCRIPTS
@@ -493,7 +500,7 @@ def committed():
     committed()
     or [pytest.param(None, None, marks=pytest.mark.skip(reason="no results/*/*/records.jsonl"))],
 )
-def test_committed_results_are_drawn(script, folder, tmp_path):
+def test_the_results_of_the_project_can_be_drawn(script, folder, tmp_path):
     result = run(script, folder, "--out", tmp_path)
     assert result.returncode == 0, result.stderr
     for stem in STEMS.get(script.stem, (script.stem,)):

@@ -1,4 +1,4 @@
-"""Tests of the figures of all methods, of errors and of decoding, on made-up records."""
+"""Tests of the figures of all methods, of their errors and of decoding, on made-up records."""
 
 import importlib
 import math
@@ -28,7 +28,8 @@ decode, errors, families = (
 )
 
 FAST = "lsh:rounds=4,profile=fast-transformers"
-# Time (ms) and its power of N, memory (bytes) and its power, per sample at N = 512; the error.
+# By method: time (ms) at N = 512 and the power of N that it grows with, memory (bytes) likewise,
+# both per sample; the approximation error.
 METHODS = {
     "softmax": (12.6, 2, 2**24, 2, None), "sdpa": (4.3, 2, 2**20, 1, None),
     "linear": (5.6, 1, 2**22, 1, None), "linear-einsum": (2.6, 1, 2**22, 1, None),
@@ -40,8 +41,10 @@ METHODS = {
     "lsh-4": (80, 1, 2**27, 1, 0.3), "lsh-8": (160, 1, 2**28, 1, 0.2),
     FAST: (120, 1, 3 * 2**26, 1, 0.33),
 }  # fmt: skip
+# Methods that are either causal alone or not causal alone, and which.
 ONE_WAY = {"linear-cumsum": True, "linear-recurrent": True, "efficient": False, "linformer": False}
-# The same for decoding at P = 16: constant, growing with the cache, or recomputed.
+# Time and memory of a decoding step at the position P = 16 likewise. They are constant, grow with
+# the cache, or grow because the method computes the whole prefix again.
 DECODING = {
     "softmax": (0.02, 2, 2**14, 1.6), "stateful-softmax": (0.02, 0.7, 2**16, 1),
     "stateful-softmax-concat": (0.021, 0.9, 2**17, 1), "lsh-1": (0.08, 0.6, 92_000, 1),
@@ -51,8 +54,8 @@ DECODING = {
 }  # fmt: skip
 
 
-def stopped(method, n, protocol):
-    """The reason why a method has no time here, as a sweep could record it."""
+def why_not_measured(method, n, protocol):
+    """The kind of failure and the outcome of a case without a time; None for a measured case."""
     if protocol == "forward_backward":
         if method == "softmax" and n > 8192 or method == "linear-cumsum" and n > 4096:
             return "predicted_oom", "skipped"
@@ -76,7 +79,7 @@ def one_method(name, n, protocol, causal):
     more = {"protocol": protocol, "causal": causal, "inputs": "normal"}
     if ONE_WAY.get(name, causal) != causal:
         return missing(name, n, "unsupported", "skipped", **more)
-    if stop := stopped(name, n, protocol):
+    if stop := why_not_measured(name, n, protocol):
         return missing(name, n, *stop, **more)
     ms *= (2.7 if protocol == "forward_backward" else 1) * (1.3 if causal else 1)
     ms *= 1 + 0.1 * math.sin(zlib.crc32(f"{name}{n}{protocol}{causal}".encode()))
@@ -101,17 +104,17 @@ def decoding():
 
 
 def footer(figure, start):
-    """The text of the footer after `start`, without line breaks."""
+    """The text of the figure after `start`, without line breaks."""
     return " ".join(texts(figure)).partition(start)[2]
 
 
 def marks(axes):
-    """The points of the marks of a panel."""
+    """The coordinates of the marks of a panel."""
     lines = [line for line in axes.get_lines() if line.get_linestyle() == "None"]
     return {(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in lines}
 
 
-def test_every_method_has_a_look_of_its_own():
+def test_every_method_has_its_own_colour_and_marker():
     names = {*METHODS, *DECODING}
     assert names <= set(style.KNOWN)
     looks = style.styles(names)
@@ -121,7 +124,7 @@ def test_every_method_has_a_look_of_its_own():
     assert hues == {"softmax", "sdpa", "linear", "kernel", "lsh", "efficient", "linformer"}
 
 
-def test_names_of_options_are_short():
+def test_methods_with_options_have_short_names():
     for method, text in (
         (FAST, "lsh-4 (fast-transformers)"),
         ("lsh:rounds=2", "lsh-2"),
@@ -134,7 +137,7 @@ def test_names_of_options_are_short():
 
 
 @pytest.mark.parametrize("protocols", [("forward",), ("forward", "forward_backward")])
-def test_seventeen_names_are_clear_and_complete(protocols):
+def test_every_method_is_named_and_no_names_overlap(protocols):
     rows = methods(protocols)
     figure = drawn(rows, families.draw)
     said = clear_labels(figure)
@@ -142,7 +145,7 @@ def test_seventeen_names_are_clear_and_complete(protocols):
     assert len(figure.axes) == settings * 2 * 3
     for method in METHODS:
         wanted = 2 * len(protocols) * (1 if method in ONE_WAY else 2)
-        # The narrow label has the profile on a line of its own.
+        # The label of FAST has "lsh-4" and its profile on two lines.
         found = said.count("lsh-4") if method == "lsh-4" else said.count(method)
         if method == "lsh-4":
             found -= said.count("(fast-transformers)")
@@ -157,7 +160,7 @@ def test_seventeen_names_are_clear_and_complete(protocols):
     assert "taylor at N = 2k: invalid" in left_out
 
 
-def test_references_are_pale_where_they_are_not_at_home():
+def test_reference_methods_are_pale_in_panels_of_other_families():
     figure = drawn(methods(("forward",)), families.draw)
     looks = style.styles(METHODS)
     for axes, home in zip(figure.axes[:3], ("linear", None, "softmax"), strict=True):
@@ -167,17 +170,18 @@ def test_references_are_pale_where_they_are_not_at_home():
             assert (style.faint(looks[method]).colour in colours) == (method != home)
 
 
-def test_ends_are_said_once_in_small_multiples():
+def test_the_reason_of_an_end_mark_is_written_once_in_each_row_and_quantity():
     names = ("softmax", "sdpa", "linear", "favor")
     figure = drawn(methods(("forward_backward",), names), families.draw)
-    assert texts(figure).count("out of memory") == 4, "time and memory, causal and not"
+    # It is written for time and for memory, causal and not causal.
+    assert texts(figure).count("out of memory") == 4
     crosses = [
         line for axes in figure.axes for line in axes.get_lines() if line.get_marker() == "x"
     ]
     assert len(crosses) == 3 * 4
 
 
-def test_curves_that_end_early_are_named_beside_with_leaders():
+def test_curves_that_end_early_have_leaders_to_names_beside_the_panel():
     rows = [measured("linear", n, n, n) for n in (512, 1024, 2048, 4096)]
     rows += [measured("linear-einsum", n, 30 * n, 30 * n) for n in (512, 1024)]
     figure = drawn(rows, families.draw)
@@ -188,7 +192,7 @@ def test_curves_that_end_early_are_named_beside_with_leaders():
     assert all(text.get_window_extent().x0 > edge for text in names)
 
 
-def test_unknown_methods_and_empty_kinds_find_a_place():
+def test_unknown_methods_and_families_without_a_measurement_are_drawn():
     figure = drawn([measured("window", n, n, n) for n in (512, 1024)], families.draw)
     assert len(figure.axes) == 2 and clear_labels(figure).count("window") == 2
     rows = [measured("linear"), missing("favor", 512, "unsupported", "skipped")]
@@ -197,10 +201,10 @@ def test_unknown_methods_and_empty_kinds_find_a_place():
     assert any("favor: not supported" in text for text in shown)
 
 
-def test_errors_are_marks_at_their_time():
+def test_errors_are_drawn_as_marks_at_time_and_error():
     figure = drawn(methods(), errors.draw)
     clear_labels(figure)
-    assert len(figure.axes) == 2 * 3, "forward alone, at three lengths"
+    assert len(figure.axes) == 2 * 3, "the forward pass alone is drawn, at three lengths"
     shown = [text for text in texts(figure) if text.startswith("N = ")]
     assert shown == ["N = 1k", "N = 4k", "N = 16k"] * 2
     for i, axes in enumerate(figure.axes):
@@ -217,7 +221,7 @@ def test_errors_are_marks_at_their_time():
         assert lines == {r["time_per_sample_ms"] for r in exact}
 
 
-def test_errors_name_everything_that_is_not_a_mark():
+def test_errors_note_every_method_without_a_mark():
     rows = methods(("forward",))
     rows = [r for r in rows if (r["method"], r["query_len"]) != ("softmax", 16384)]
     for causal in (False, True):
@@ -226,10 +230,10 @@ def test_errors_name_everything_that_is_not_a_mark():
     for name, error in (("rank", 0.0), ("odd", -0.5)):
         rows.append(measured(name, 1024, approximation_error=error, inputs="normal"))
     figure = drawn(rows, errors.draw)
-    silent = footer(figure, "approximates no other:")
+    notes = footer(figure, "approximates no other:")
     for method, record in METHODS.items():
         exact = method in errors.EXACT
-        named = f"{method}," in silent or f"{method}." in silent
+        named = f"{method}," in notes or f"{method}." in notes
         assert named == (record[-1] is None and not exact), method
     for said in (
         "softmax at N = 16k: out of memory (predicted)",
@@ -238,12 +242,12 @@ def test_errors_name_everything_that_is_not_a_mark():
         "linformer: not supported",
         "exact methods (sdpa, softmax)",
     ):
-        assert said in silent or said in " ".join(texts(figure)), said
-    assert "error not recorded" not in silent
+        assert said in notes or said in " ".join(texts(figure)), said
+    assert "error not recorded" not in notes
     assert not {"rank", "odd"} & set(clear_labels(figure))
 
 
-def test_errors_do_without_errors_and_without_the_chosen_lengths():
+def test_errors_are_drawn_without_any_error_and_at_other_lengths():
     rows = [measured("linear", n, n, approximation_error=None) for n in (64, 128, 256, 512)]
     figure = drawn(rows, errors.draw)
     assert len(figure.axes) == 3 and texts(figure).count("nothing measured") == 3
@@ -254,7 +258,7 @@ def test_errors_do_without_errors_and_without_the_chosen_lengths():
     assert marks(drawn(rows, errors.draw).axes[0]) == {(1.0, 0.5)}
 
 
-def test_lines_close_together_keep_their_names_apart():
+def test_names_of_lines_close_together_do_not_overlap():
     rows = [measured(m, 1024, ms) for m, ms in (("softmax", 5.0), ("sdpa", 5.1))]
     rows += [measured("favor", 1024, 900.0, approximation_error=0.5)]
     figure = drawn(rows, errors.draw)
@@ -277,7 +281,7 @@ def test_decoding_is_drawn_against_the_position():
     assert footer(drawn(rows, decode.draw), "Not drawn:").startswith(" favor at P = 128k: invalid")
 
 
-def test_no_text_is_small():
+def test_all_text_has_at_least_seven_points():
     for rows, draw in ((methods(), families.draw), (methods(), errors.draw),
                        (decoding(), decode.draw)):  # fmt: skip
         figure = drawn(rows, draw)
@@ -285,14 +289,14 @@ def test_no_text_is_small():
         assert min(text.get_fontsize() for text in shown if text.get_text()) >= 7
 
 
-def test_ticks_of_narrow_panels():
+def test_narrow_panels_have_readable_ticks():
     assert ticks.times((8, 1100), between=(3,))[1] == ["10", "30", "100", "300", "1,000"]
     assert ticks.lengths((512, 16384), max_count=4)[1] == ["512", "2k", "8k"]
     low, high = ticks.around([1.0, 100.0, np.nan])
     assert low < 1 and high > 100
 
 
-def test_two_drawings_of_several_figures_are_the_same_bytes(tmp_path):
+def test_drawing_several_figures_twice_gives_the_same_bytes(tmp_path):
     folder = write(tmp_path / "set", methods(("forward",), ("softmax", "linear", "favor")))
     for out in ("one", "two"):
         assert run(PLOTS / "methods.py", folder, "--out", tmp_path / out).returncode == 0
@@ -303,7 +307,7 @@ def test_two_drawings_of_several_figures_are_the_same_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["methods", "decode"])
-def test_what_cannot_be_drawn_is_said_in_one_line(name, tmp_path):
+def test_records_that_cannot_be_drawn_are_an_error_of_one_line(name, tmp_path):
     rows = [missing(m, 512, "unsupported", "skipped") for m in ("linformer", "favor")]
     folder = write(tmp_path / "set", rows)
     assert "at least one measured" in refusal(PLOTS / f"{name}.py", folder)
@@ -313,7 +317,7 @@ def test_what_cannot_be_drawn_is_said_in_one_line(name, tmp_path):
     assert not list(tmp_path.glob("*/*.png"))
 
 
-def test_errors_are_of_another_pass_where_the_forward_one_has_no_time(tmp_path):
+def test_errors_are_taken_from_another_pass_if_the_forward_pass_has_no_time(tmp_path):
     rows = [missing("favor", 1024, "oom")]
     rows += [measured("favor", 1024, protocol="forward_backward", approximation_error=0.5)]
     result = run(PLOTS / "methods.py", write(tmp_path / "set", rows))

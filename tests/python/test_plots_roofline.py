@@ -1,4 +1,4 @@
-"""Tests of the roofline of the CPU kernels, on made-up records and ceilings."""
+"""Tests of the roofline figure of the CPU kernels, on made-up records and ceilings."""
 
 import importlib
 import json
@@ -36,7 +36,8 @@ FOUND = {
 }  # fmt: skip
 ROOF = ceilings.Ceilings(29.0, 45.0, 456.0, 228.0, 2)
 LENGTHS = (512, 2048, 8192, 65536)
-# GFLOP/s of the causal forward in float32 at the longest length, and the implementation.
+# By method: GFLOP/s of the causal forward pass in float32 at the longest length, and the
+# implementation.
 METHODS = {
     "linear": (240, "kernel/avx512"), "linear:kernel=avx2": (130, "kernel/avx2"),
     "linear-elu0.1": (236, "kernel/avx512"), "linear-chunked": (20, "aten/chunked"),
@@ -44,8 +45,10 @@ METHODS = {
     "lsh-4": (165, "kernel/avx512"), "lsh-composed": (12, "aten/sorted chunks"),
     "sdpa": (30, "sdpa/flash_attention"),
 }  # fmt: skip
+# The methods that run kernels of this project.
 OWN = [method for method in METHODS if METHODS[method][1].startswith("kernel/")]
 FIRST = ("forward", True, "float32")
+# Protocol, causal and dtype of each panel, in the order of the figure.
 SETTINGS = [
     (protocol, causal, dtype)
     for dtype in ("float32", "bfloat16")
@@ -68,9 +71,9 @@ TITLES = [
 
 
 def cost(method, n, protocol, causal, dtype):
-    """Operations and minimal bytes of a call with 8 heads of 64."""
+    """The arithmetic operations and the minimum bytes of a call with 8 heads of dimension 64."""
     backward = protocol == "forward_backward"
-    number = {"float64": 8, "float32": 4, "bfloat16": 2}[dtype]
+    element = {"float64": 8, "float32": 4, "bfloat16": 2}[dtype]
     token = 4 * 64 * 64
     if method == "linear-chunked" and causal:
         token += 2 * 128 * 129
@@ -78,18 +81,19 @@ def cost(method, n, protocol, causal, dtype):
         token = (4 * 128 * 64 + 130 * math.sqrt(n) / 8) * (4 if method == "lsh-4" else 1)
     if method == "sdpa":
         token = 4 * 64 * n / (2 if causal else 1)
-    least = 64 * number * (11 if backward else 4)
-    return 8 * n * token * (3.5 if backward else 1), 8 * n * least
+    token_bytes = 64 * element * (11 if backward else 4)
+    return 8 * n * token * (3.5 if backward else 1), 8 * n * token_bytes
 
 
 def attained(method, n, protocol, causal, dtype):
+    """The rate of a case in GFLOP/s."""
     rate = METHODS[method][0] * (n / LENGTHS[-1]) ** (0.05 if method == "sdpa" else 0.1)
     rate *= 0.85 if protocol == "forward_backward" else 1
     return rate * (1 if causal else 1.15) * (0.9 if dtype == "bfloat16" else 1)
 
 
-def stopped(method, n, protocol, causal):
-    """The reason why a method has no time here, as a sweep could record it."""
+def why_not_measured(method, n, protocol, causal):
+    """The kind of failure and the outcome of a case without a time; None for a measured case."""
     if method == "linear-einsum" and causal:
         return "unsupported", "skipped"
     if (n, protocol) == (65536, "forward_backward"):
@@ -100,22 +104,24 @@ def stopped(method, n, protocol, causal):
     return None
 
 
-def one(method, n, protocol, causal, dtype, **other):
+def one_record(method, n, protocol, causal, dtype, **other):
+    """The record of a case; `other` replaces columns of it."""
     more = {"protocol": protocol, "causal": causal, "dtype": dtype, "batch": 1, "threads": 2}
-    if stop := stopped(method, n, protocol, causal):
+    if stop := why_not_measured(method, n, protocol, causal):
         return missing(method, n, *stop, **more | other)
-    flops, least = cost(method, n, protocol, causal, dtype)
+    flops, min_bytes = cost(method, n, protocol, causal, dtype)
     time = flops / attained(method, n, protocol, causal, dtype) / 1e6
-    more |= {"flops": flops, "min_bytes": least, "time_median_ms": time}
+    more |= {"flops": flops, "min_bytes": min_bytes, "time_median_ms": time}
     more |= {"implementation": METHODS[method][1]}
     return measured(method, n, time, **more | other)
 
 
 def kernels(settings=SETTINGS, methods=METHODS, lengths=LENGTHS):
-    return [one(m, n, *setting) for setting in settings for m in methods for n in lengths]
+    return [one_record(m, n, *setting) for setting in settings for m in methods for n in lengths]
 
 
 def folder_of(path, rows, environment=None):
+    """Writes a folder of these records, with the ceilings FOUND or another environment.json."""
     write(path, rows)
     found = {"sweep": "cpu-kernels", "ceilings": FOUND} if environment is None else environment
     text = found if isinstance(found, str) else json.dumps(found)
@@ -138,7 +144,7 @@ def single():
 
 
 def marks(axes):
-    """The marks of a panel: x, y, size, and whether each is open."""
+    """The marks of a panel: x, y and size of each, and whether it is hollow."""
     return [
         (float(line.get_xdata()[0]), float(line.get_ydata()[0]), line.get_markersize(),
          same_color(line.get_markerfacecolor(), "white"))
@@ -148,38 +154,38 @@ def marks(axes):
 
 
 def names_in(figure, axes):
-    """The labels in a panel."""
+    """The labels inside a panel."""
     box = axes.get_window_extent()
     named = [text for text in figure.texts if text.get_gid() == "label"]
     return [text for text in named if box.contains(*text.get_window_extent().get_points()[0])]
 
 
 def points(setting, methods=METHODS):
-    """What is measured in a setting: method, length, intensity and rate."""
+    """Method, length, intensity and rate of each measured case of a setting."""
     found = []
     for method in methods:
         for n in LENGTHS:
             protocol, causal, _ = setting
-            if not stopped(method, n, protocol, causal):
-                flops, least = cost(method, n, *setting)
-                found.append((method, n, flops / least, attained(method, n, *setting)))
+            if not why_not_measured(method, n, protocol, causal):
+                flops, min_bytes = cost(method, n, *setting)
+                found.append((method, n, flops / min_bytes, attained(method, n, *setting)))
     return found
 
 
 def named_marks(axes, setting):
-    """Each mark of a panel with the method that has its rate."""
+    """Yields each mark of a panel with the method whose rate is nearest to it."""
     known = points(setting)
     for x, y, size, opened in marks(axes):
         yield min(known, key=lambda point: abs(math.log(point[3] / y)))[0], x, y, size, opened
 
 
 def shares(setting):
-    """The percentages that a panel should show."""
+    """The texts about shares of the roof that the panel of a setting should show."""
     longest = {method: rate for method, _, _, rate in points(setting, OWN)}
     return sorted(f"{100 * rate / 456:.0f}% of roof" for rate in longest.values())
 
 
-def test_kernels_and_their_baselines_have_looks_of_their_own():
+def test_every_method_has_its_own_colour_and_marker_with_enough_contrast():
     assert set(METHODS) <= set(style.KNOWN)
     everything = style.styles(style.KNOWN)
     assert len({look.colour for look in everything.values()}) == len(style.KNOWN)
@@ -188,7 +194,7 @@ def test_kernels_and_their_baselines_have_looks_of_their_own():
         assert 1.05 / (style.luminance(look.text_colour) + 0.05) >= 4.5
 
 
-def test_a_panel_for_each_setting_in_a_fixed_order(whole):
+def test_each_setting_has_a_panel_in_a_fixed_order(whole):
     assert len(whole.axes) == 8
     assert [text for text in texts(whole) if text in TITLES] == TITLES
     places = [axes.get_position() for axes in whole.axes]
@@ -201,19 +207,19 @@ def test_a_panel_for_each_setting_in_a_fixed_order(whole):
     assert [text[4:] for text in said] == [TITLES[k][4:] for k in (0, 1, 4, 5, 6, 7)]
 
 
-def test_marks_are_at_their_rate_and_intensity(whole):
+def test_marks_are_at_their_rate_and_near_their_intensity(whole):
     note = next(text for text in texts(whole) if "set apart" in text)
-    most = float(note.split("factor of ")[1].split(" at most")[0])
-    assert 1 < most < 1.5
+    max_factor = float(note.split("factor of ")[1].split(" at most")[0])
+    assert 1 < max_factor < 1.5
     for axes, setting in zip(whole.axes, SETTINGS, strict=True):
         wanted = sorted((rate, intensity) for _, _, intensity, rate in points(setting))
         shown = sorted((y, x) for x, y, _, _ in marks(axes))
         assert [y for y, _ in shown] == pytest.approx([rate for rate, _ in wanted])
-        aside = [x / intensity for (_, x), (_, intensity) in zip(shown, wanted, strict=True)]
-        assert max(max(aside), 1 / min(aside)) <= most * 1.05
-        # The marks of the first method stay in their place.
-        kept = [x for method, x, *_ in named_marks(axes, setting) if method == "linear"]
-        assert kept == pytest.approx([points(setting)[0][2]] * 4)
+        factors = [x / intensity for (_, x), (_, intensity) in zip(shown, wanted, strict=True)]
+        assert max(max(factors), 1 / min(factors)) <= max_factor * 1.05
+        # The marks of the first method are not shifted.
+        unshifted = [x for method, x, *_ in named_marks(axes, setting) if method == "linear"]
+        assert unshifted == pytest.approx([points(setting)[0][2]] * 4)
 
 
 def test_no_mark_hides_one_of_another_method(whole):
@@ -226,7 +232,7 @@ def test_no_mark_hides_one_of_another_method(whole):
             assert a == b or math.dist(here, there) > r + s, (a, b)
 
 
-def test_the_roof_is_as_measured_and_says_its_values(whole, single):
+def test_the_roof_has_the_measured_ceilings_and_names_them(whole, single):
     for figure, panels in ((whole, 8), (single, 1)):
         shown = texts(figure)
         for said in ("456 GFLOP/s · float32 multiply-add", "copy 45 GB/s", "read 29 GB/s"):
@@ -243,11 +249,11 @@ def test_the_roof_is_as_measured_and_says_its_values(whole, single):
             assert left[1] > axes.get_ylim()[0] and axes.get_ylim()[1] > 456
 
 
-def test_the_roof_of_other_values(single):
+def test_the_roof_follows_other_ceilings(single):
     figure = draw(kernels([FIRST]), ceilings.Ceilings(51.5, 20.25, 99.0, 50.0, 1))
     shown = texts(figure)
     assert {"99 GFLOP/s · float32 multiply-add", "copy 20.2 GB/s", "read 51.5 GB/s"} <= set(shown)
-    # Each name is on one side of its slope, that of the upper slope above it.
+    # The name of the upper slope is above it, that of the lower slope below it.
     sides = (("read 51.5 GB/s", 51.5, True), ("copy 20.2 GB/s", 20.25, False))
     for said, bandwidth, above in sides:
         place = next(text.get_position() for text in figure.texts if text.get_text() == said)
@@ -257,7 +263,7 @@ def test_the_roof_of_other_values(single):
     assert any("measured on 2 threads:" in text for text in texts(single))
 
 
-def test_the_text_of_the_flat_top_makes_way():
+def test_the_label_of_the_arithmetic_rate_covers_no_mark():
     rows = kernels([FIRST], ["linear", "sdpa"])
     for row in rows[4:]:
         row["time_median_ms"] = row["flops"] / 500e6
@@ -269,7 +275,7 @@ def test_the_text_of_the_flat_top_makes_way():
         assert not box.contains(*axes.transData.transform((x, y)))
 
 
-def test_kernels_say_their_share_of_the_roof(whole, single):
+def test_kernels_are_labelled_with_their_share_of_the_roof(whole, single):
     for axes, setting in zip(whole.axes, SETTINGS, strict=True):
         said = [text.get_text() for text in names_in(whole, axes)]
         assert sorted(text for text in said if "%" in text) == shares(setting)
@@ -279,20 +285,21 @@ def test_kernels_say_their_share_of_the_roof(whole, single):
         (u, v), = (text.get_position() for text in named if text.get_text() == share)
         names = [text for text in named if text.get_text() == method]
         places = [text.get_position() for text in names]
-        assert any(x == u and 0 < y - v < 12 / 72 for x, y in places), "above each other"
+        # The name is right above the share.
+        assert any(x == u and 0 < y - v < 12 / 72 for x, y in places)
         assert all(text.get_weight() == "bold" for text in names)
 
 
-def test_shares_are_of_the_slope_where_that_is_lower():
+def test_shares_are_relative_to_the_bandwidth_where_it_is_the_lower_limit():
     # At 4 operations per byte, 45 GB/s allow 180 GFLOP/s.
-    flops, least, ms = 4e9, 1e9, 4e9 / 90 / 1e6
-    low = {"flops": flops, "min_bytes": least, "time_median_ms": ms}
-    assert "50% of roof" in texts(draw([one("linear", 512, *FIRST, **low)]))
+    flops, min_bytes, ms = 4e9, 1e9, 4e9 / 90 / 1e6
+    low = {"flops": flops, "min_bytes": min_bytes, "time_median_ms": ms}
+    assert "50% of roof" in texts(draw([one_record("linear", 512, *FIRST, **low)]))
     slow = low | {"time_median_ms": 4e9 / 1e6}
-    assert "below 1% of roof" in texts(draw([one("linear", 512, *FIRST, **slow)]))
+    assert "below 1% of roof" in texts(draw([one_record("linear", 512, *FIRST, **slow)]))
 
 
-def test_a_share_at_a_shorter_length_says_so():
+def test_a_share_at_another_than_the_longest_length_names_the_length():
     rows = kernels([FIRST], ["linear", "lsh-1"])
     late = next(r for r in rows if (r["method"], r["query_len"]) == ("linear", 65536))
     rows.remove(late)
@@ -303,7 +310,7 @@ def test_a_share_at_a_shorter_length_says_so():
     assert any("linear at N = 64k: over the time limit" in text for text in shown)
 
 
-def test_kernels_are_full_and_bold_and_baselines_open(whole):
+def test_kernels_have_filled_marks_and_bold_names_and_baselines_hollow_marks(whole):
     for axes, setting in zip(whole.axes, SETTINGS, strict=True):
         for method, _, _, _, opened in named_marks(axes, setting):
             assert opened == (method not in OWN), method
@@ -314,8 +321,8 @@ def test_kernels_are_full_and_bold_and_baselines_open(whole):
             assert weights[method] == "normal"
 
 
-def test_a_method_without_its_kernel_is_a_baseline():
-    rows = [one("linear", n, *FIRST, implementation="aten/chunked") for n in LENGTHS]
+def test_a_kernel_method_that_ran_another_implementation_is_a_baseline():
+    rows = [one_record("linear", n, *FIRST, implementation="aten/chunked") for n in LENGTHS]
     figure = draw([*rows, *kernels([FIRST], ["lsh-1"])])
     opened = {y: opened for _, y, _, opened in marks(figure.axes[0])}
     assert sum(opened.values()) == 4 and opened[max(opened)]
@@ -336,7 +343,7 @@ def test_marks_grow_with_the_length(single):
     assert {"CPU kernels of this project", "baselines of PyTorch operators"} <= set(shown)
 
 
-def test_every_name_is_clear_of_names_and_marks(whole):
+def test_names_overlap_no_other_name_and_no_mark(whole):
     assert len(clear_labels(whole)) > 8 * 8
     renderer = FigureCanvasAgg(whole).get_renderer()
     for axes, setting in zip(whole.axes, SETTINGS, strict=True):
@@ -349,23 +356,23 @@ def test_every_name_is_clear_of_names_and_marks(whole):
             box = text.get_window_extent(renderer)
             assert not any(box.contains(*centre) for centre in centres), text.get_text()
             x, y = axes.transData.inverted().transform(((box.x0 + box.x1) / 2, box.y0 + 4))
-            assert y < ROOF.roof(x, "float32"), "beyond the roof"
+            assert y < ROOF.roof(x, "float32"), "the name is above the roof"
 
 
-def test_names_are_nearest_to_what_they_name_or_led_to_it(whole):
+def test_names_are_nearest_to_their_own_mark_or_have_a_leader_to_it(whole):
     leaders = [72 * np.array(line.get_data()).T for line in whole.artists if line.get_alpha()]
     assert leaders
     for axes, setting in zip(whole.axes, SETTINGS, strict=True):
         places = {}
         for method, x, y, _, _ in named_marks(axes, setting):
-            # They are drawn from the longest length to the shortest.
+            # The marks of a method are drawn from the longest length to the shortest.
             places.setdefault(method, []).append(axes.transData.transform((x, y)))
         colours = {look.text_colour: method for method, look in style.styles(METHODS).items()}
         named = names_in(whole, axes)
         heads = [(colours[t.get_color()], t) for t in named if t.get_color() in colours]
         assert {method for method, _ in heads} == set(places)
         for method, text in heads:
-            # The name and the words below it.
+            # The box contains the name and the words below it.
             x, y = (72 * v for v in text.get_position())
             words = [t for t in named if t.get_color() not in colours]
             near = [t for t in words if 72 * t.get_position()[0] == pytest.approx(x)]
@@ -384,7 +391,7 @@ def test_names_are_nearest_to_what_they_name_or_led_to_it(whole):
             assert led or away < min(rivals), (setting, method)
 
 
-def test_names_side_by_side_are_apart(whole):
+def test_names_side_by_side_have_a_gap(whole):
     for axes in whole.axes:
         boxes = [(text.get_text(), text.get_window_extent()) for text in names_in(whole, axes)]
         for (a, one_box), (b, other) in combinations(boxes, 2):
@@ -393,7 +400,7 @@ def test_names_side_by_side_are_apart(whole):
                 assert gap > 4, (a, b)
 
 
-def test_notes_say_what_is_missing_and_where(whole, single):
+def test_notes_list_what_is_not_drawn_and_in_which_panels(whole, single):
     said = " ".join(texts(whole)).partition("Not drawn: ")[2]
     for part in (
         "linear-einsum: not supported (a, b, e, f)",
@@ -405,7 +412,7 @@ def test_notes_say_what_is_missing_and_where(whole, single):
     rows = kernels([FIRST], ["linear", "sdpa"])
     rows[0] |= {"flops": None}
     rows[4] |= {"min_bytes": 0}
-    rows.append(one("linear", 512, *FIRST, device="cuda"))
+    rows.append(one_record("linear", 512, *FIRST, device="cuda"))
     shown = " ".join(texts(draw(rows)))
     assert "linear at N = 512: rate not recorded" in shown
     assert "sdpa at N = 512: rate is not above 0" in shown
@@ -415,14 +422,14 @@ def test_notes_say_what_is_missing_and_where(whole, single):
     assert "other devices" not in " ".join(texts(whole))
 
 
-def test_float64_has_a_top_of_its_own():
+def test_float64_has_its_own_arithmetic_ceiling():
     setting = ("forward", True, "float64")
     slow = {"time_median_ms": cost("linear", 8192, *setting)[0] / 57e6}
-    figure = draw([one("linear", 8192, *setting, **slow)])
+    figure = draw([one_record("linear", 8192, *setting, **slow)])
     assert {"228 GFLOP/s · float64 multiply-add", "25% of roof"} <= set(texts(figure))
 
 
-def test_a_setting_without_times_has_an_empty_panel():
+def test_a_setting_without_measurements_has_an_empty_panel():
     rows = kernels([FIRST], ["linear", "linear-einsum"])
     rows += [missing("linear", n, "unsupported", "skipped", causal=False) for n in LENGTHS]
     figure = draw(rows)
@@ -430,13 +437,13 @@ def test_a_setting_without_times_has_an_empty_panel():
     assert any("linear: not supported (b)" in text for text in texts(figure))
 
 
-def test_no_text_is_small(whole):
+def test_all_text_has_at_least_seven_points(whole):
     shown = [text for text in whole.findobj() if hasattr(text, "get_fontsize")]
     assert min(text.get_fontsize() for text in shown if text.get_text()) >= 7
     assert whole.get_figwidth() * 72 == pytest.approx(720)
 
 
-def test_labels_are_arranged_together():
+def test_arranged_labels_do_not_overlap_and_are_reproducible():
     frame, nothing = labels.Box(0, 0, 300, 200), np.empty((0, 2))
     same = [labels.Wish((150.0, 100.0), [(60, 12)], nothing)] * 4
     boxes = [box for _, box in labels.arrange(same, nothing, [], frame)]
@@ -457,13 +464,15 @@ def test_labels_are_arranged_together():
 @pytest.mark.parametrize(
     ("tips", "wide", "near", "far"),
     [
-        # To the wide place a leader runs between the second tip and the near place …
+        # The leader to the wide place passes between the second tip and the near place.
         (((140, 110), (160, 90)), (180, 66), (146, 134), (146, 10)),
-        # … or through the near place itself.
+        # The leader to the wide place passes through the near place.
         (((100, 100), (121, 80)), (140, 90), (108, 90), (108, 34)),
     ],
 )
-def test_labels_and_leaders_keep_clear_of_leaders(tips, wide, near, far):
+def test_labels_and_leaders_do_not_cross_leaders(tips, wide, near, far):
+    """Only three places are free, and the first label fits into the wide one alone. The second
+    label must take the far place, although the near one is better without the first leader."""
     frame, nothing = labels.Box(0, 0, 310, 200), np.empty((0, 2))
     free = [labels.Box(*wide, wide[0] + 84, wide[1] + 22)]
     free += [labels.Box(x, y, x + 26, y + 22) for x, y in (near, far)]
@@ -478,7 +487,7 @@ def test_labels_and_leaders_keep_clear_of_leaders(tips, wide, near, far):
     assert free[0].overlap(found[0]) == 76 * 12 and free[2].overlap(found[1]) == 18 * 12
 
 
-def test_labels_take_the_form_that_fits_and_keep_clear():
+def test_a_label_takes_the_form_that_fits_and_overlaps_nothing():
     frame, nothing = labels.Box(0, 0, 300, 200), np.empty((0, 2))
     taken = [labels.Box(0, 0, 300, 90), labels.Box(0, 110, 300, 200)]
     for sizes, wanted in (([(60, 30), (60, 12)], 1), ([(60, 12), (50, 12)], 0)):
@@ -487,7 +496,7 @@ def test_labels_take_the_form_that_fits_and_keep_clear():
         assert which == wanted and not any(box.overlap(other) for other in taken)
 
 
-def test_two_drawings_are_the_same_bytes(tmp_path):
+def test_drawing_twice_gives_the_same_bytes(tmp_path):
     folder = folder_of(tmp_path / "set", kernels([FIRST]))
     for out in ("one", "two"):
         assert run(SCRIPT, folder, "--out", tmp_path / out).returncode == 0
@@ -501,7 +510,7 @@ def test_two_drawings_are_the_same_bytes(tmp_path):
     assert pictures[0] != pictures[1]
 
 
-def test_every_folder_has_a_roof_of_its_own(tmp_path):
+def test_every_folder_is_drawn_with_its_own_ceilings(tmp_path):
     slow = {"ceilings": FOUND | {"fma_float32_gflop_s": 300.0}}
     folders = [
         folder_of(tmp_path / "fast", kernels([FIRST], ["linear"])),
@@ -534,7 +543,7 @@ def test_every_folder_has_a_roof_of_its_own(tmp_path):
         ({"ceilings": {}}, "positive number in `ceilings.read_gb_s`, found null"),
     ],
 )  # fmt: skip
-def test_ceilings_that_cannot_be_used_are_said_in_one_line(environment, said, tmp_path):
+def test_invalid_ceilings_are_an_error_of_one_line(environment, said, tmp_path):
     good = folder_of(tmp_path / "good", kernels([FIRST], ["linear"]))
     folder = folder_of(tmp_path / "set", kernels([FIRST], ["linear"]), environment or "")
     path = folder / "environment.json"
@@ -547,7 +556,7 @@ def test_ceilings_that_cannot_be_used_are_said_in_one_line(environment, said, tm
     assert not (tmp_path / "out").exists()
 
 
-def test_records_that_cannot_be_used_are_said_in_one_line(tmp_path):
+def test_invalid_records_are_an_error_of_one_line(tmp_path):
     nothing = [missing("linear", 512, "timeout"), measured("sdpa", flops=None)]
     error = refusal(SCRIPT, folder_of(tmp_path / "set", nothing))
     assert "records.jsonl: " in error and "`flops`" in error
@@ -560,6 +569,6 @@ def test_records_that_cannot_be_used_are_said_in_one_line(tmp_path):
     assert not list(tmp_path.glob("*/*.png"))
 
 
-def test_other_figures_do_without_ceilings(tmp_path):
+def test_other_figures_need_no_ceilings(tmp_path):
     folder = write(tmp_path / "set", kernels([FIRST], ["linear", "sdpa"]))
     assert run(PLOTS / "figure1.py", folder).returncode == 0

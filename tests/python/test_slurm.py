@@ -1,4 +1,5 @@
-"""`sweeps/slurm.sbatch` on a real Slurm of one node, started here: an array of shards, one of them killed and requeued."""
+"""Tests of `sweeps/slurm.sbatch` on a real Slurm of one node, which the test starts: an array job
+of shards, of which one task is killed and requeued."""
 
 import os
 import shutil
@@ -47,6 +48,8 @@ def free_port():
 
 
 class Slurm:
+    """The daemons of a Slurm cluster of one node, with their files in a folder."""
+
     def __init__(self, folder):
         self.folder, self.daemons = folder, []
         self.environment = os.environ | {"SLURM_CONF": str(folder / "slurm.conf")}
@@ -68,12 +71,13 @@ class Slurm:
         wait_for(lambda: "idle" in self.ask("sinfo", "-h", "-o", "%T"), "the node to be idle")
 
     def daemon(self, *command):
-        log = open(self.folder / f"{command[0]}.out", "w")  # noqa: SIM115, it is the daemon's
+        log = open(self.folder / f"{command[0]}.out", "w")  # noqa: SIM115, the daemon keeps it open
         self.daemons.append(
             subprocess.Popen(list(map(str, command)), env=self.environment, stdout=log, stderr=log, start_new_session=True)
         )
 
     def ask(self, *command):
+        """Runs a client command and returns its output; empty if the command fails."""
         done = subprocess.run(list(map(str, command)), env=self.environment, capture_output=True, text=True, cwd=self.folder, timeout=HANG_S)
         return done.stdout if done.returncode == 0 else ""
 
@@ -100,12 +104,14 @@ def slurm(tmp_path_factory):
         started.stop()
 
 
-def test_an_array_with_a_task_killed_and_requeued(attnbench, build, workers, slurm, tmp_path):
+def test_a_requeued_task_of_an_array_loses_and_repeats_no_case(
+    attnbench, build, workers, slurm, tmp_path
+):
     worker = workers.make(measure="sleep 0.4\ngood")
     program = tmp_path / "attnbench"
     program.write_text(f'#!/bin/sh\nexec {build / "attnbench"} --worker {worker} "$@"\n')
     program.chmod(0o755)
-    # Twenty-four cases: four seconds a shard.
+    # The sweep has 24 cases, 8 for each shard, which take about four seconds.
     sweep = write_sweep(tmp_path / "many.toml", method=["linear", "softmax"], query_len=[16 * n for n in range(1, 13)])
     slurm.environment["ATTNBENCH"] = str(program)
     submitted = slurm.ask("sbatch", "--parsable", "--array=1-3", ROOT / "sweeps/slurm.sbatch", sweep, tmp_path / "shards")
@@ -130,14 +136,14 @@ def test_an_array_with_a_task_killed_and_requeued(attnbench, build, workers, slu
     log = (slurm.folder / f"attnbench-{job}_2.log").read_text()
     assert "shard 2/3" in log and "restarted 1 times" in log
     shards = [tmp_path / f"shards/shard-{i}-of-3" for i in (1, 2, 3)]
-    assert [len(records_in(shard)) for shard in shards] == [8, 8, 8], "none twice, none lost"
+    assert [len(records_in(shard)) for shard in shards] == [8, 8, 8], "every case is recorded once"
     merged = attnbench("merge", *shards, "--out", "all").stdout
     assert "24 cases from 3 folders" in merged
     cases = {(r["method"], r["query_len"]) for r in records_in(tmp_path / "all")}
     assert len(cases) == 24 and all(r["outcome"] == "measured" for r in records_in(tmp_path / "all"))
 
 
-def test_without_an_array_it_says_how(tmp_path):
+def test_outside_an_array_job_the_script_says_how_to_submit_it(tmp_path):
     script = ["bash", ROOT / "sweeps/slurm.sbatch"]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("SLURM")}
     done = subprocess.run([*script, "a.toml", "out"], env=environment, capture_output=True, text=True)

@@ -39,14 +39,14 @@ def rng():
 
 
 def pairs(random, ties, count=60):
-    """Two samples each, of 1 to 20 values."""
+    """Yields pairs of samples, each of 1 to 20 values; with `ties`, values occur several times."""
     for _ in range(count):
         n, m = random.integers(1, 21, 2)
         a, b = random.lognormal(0, 0.3, n), random.lognormal(random.normal(0, 0.3), 0.3, m)
         yield (a.round(1) + 0.1, b.round(1) + 0.1) if ties else (a, b)
 
 
-def test_quantiles(probe):
+def test_quantiles_and_medians_agree_with_numpy(probe):
     random = rng()
     for n in (*range(1, 12), 100, 1001):
         x = np.sort(random.normal(size=n))
@@ -55,8 +55,7 @@ def test_quantiles(probe):
         assert probe("median", random.permutation(x)) == pytest.approx(np.median(x), **CLOSE)
 
 
-def test_bootstrap(probe):
-    """The same resamples give the distribution that SciPy's bootstrap has of them."""
+def test_bootstrap_medians_are_the_medians_of_the_given_resamples(probe):
     random = rng()
     for n in (1, 2, 7, 8, 31):
         x = random.lognormal(size=n)
@@ -68,19 +67,19 @@ def test_bootstrap(probe):
             assert probe("quantile", found, p) == pytest.approx(expected, **CLOSE)
 
 
-def test_mann_whitney_exact(probe):
+def test_exact_mann_whitney_p_agrees_with_scipy(probe):
     for a, b in pairs(rng(), ties=False):
         expected = stats.mannwhitneyu(b, a, method="exact").pvalue
         assert probe("mann_whitney_exact_p", a, b) == pytest.approx(expected, **CLOSE)
         assert probe("mann_whitney_p", a, b) == pytest.approx(expected, **CLOSE)
 
 
-def test_the_smallest_p_of_eight_against_eight(probe):
+def test_the_smallest_mann_whitney_p_of_eight_against_eight_values(probe):
     a, b = np.arange(8) + 1.0, np.arange(8) + 9.0
     assert probe("mann_whitney_p", a, b) == pytest.approx(2 / math.comb(16, 8), **CLOSE)
 
 
-def test_mann_whitney_asymptotic(probe):
+def test_asymptotic_mann_whitney_p_agrees_with_scipy(probe):
     for ties in (False, True):
         for a, b in pairs(rng(), ties):
             expected = stats.mannwhitneyu(b, a, method="asymptotic").pvalue
@@ -88,7 +87,7 @@ def test_mann_whitney_asymptotic(probe):
             assert probe("mann_whitney_asymptotic_p", a, b) == pytest.approx(expected, **CLOSE)
 
 
-def test_ties_and_many_values_are_asymptotic(probe):
+def test_mann_whitney_p_is_asymptotic_for_ties_and_for_many_values(probe):
     random = rng()
     for a, b in [(np.array([1.0, 2, 2]), np.array([2.0, 3, 4, 5])), (random.random(101), random.random(101))]:
         expected = stats.mannwhitneyu(b, a, method="asymptotic").pvalue
@@ -97,27 +96,29 @@ def test_ties_and_many_values_are_asymptotic(probe):
 
 
 @pytest.mark.parametrize("confidence", [0.95, 0.99])
-def test_log_ratio(probe, confidence):
-    """The interval contains the shifts that SciPy's exact test does not reject."""
+def test_log_ratio_interval_has_the_shifts_that_the_exact_test_accepts(probe, confidence):
+    """The exact test is SciPy's Mann-Whitney test."""
     for a, b in itertools.islice(pairs(rng(), ties=False), 25):
         estimate, (low, high) = probe("log_ratio", a, b, confidence)
         differences = np.sort(np.subtract.outer(np.log(b), np.log(a)).ravel())
         assert estimate == pytest.approx(np.median(differences), **CLOSE)
         between = (differences[1:] + differences[:-1]) / 2
         ends = np.concatenate([[differences[0] - 1], between, [differences[-1] + 1]])
-        kept = [
+        accepted = [
             s for s in ends
             if stats.mannwhitneyu(np.log(b) - s, np.log(a), method="exact").pvalue > 1 - confidence
         ]  # fmt: skip
-        assert (low == -math.inf) == (ends[0] in kept) and (high == math.inf) == (ends[-1] in kept)
+        assert (low == -math.inf) == (ends[0] in accepted)
+        assert (high == math.inf) == (ends[-1] in accepted)
         if low > -math.inf:
             # The test has the same result everywhere between two neighbouring differences.
-            assert low == pytest.approx(differences[differences < min(kept)].max(), **CLOSE)
-            assert high == pytest.approx(differences[differences > max(kept)].min(), **CLOSE)
+            assert low == pytest.approx(differences[differences < min(accepted)].max(), **CLOSE)
+            assert high == pytest.approx(differences[differences > max(accepted)].min(), **CLOSE)
 
 
-def test_signed_rank(probe):
-    """Zeros are left out, ties share ranks, and p is the count over all combinations of signs."""
+def test_signed_rank_p_is_exact_and_agrees_with_scipy(probe):
+    """Zeros are left out, and values of equal size share their mean rank. p is the share of all
+    combinations of signs that give a statistic at least as extreme."""
     random = rng()
     for n in (1, 2, 5, 8, 12, 24, 50):
         x = random.normal(random.normal(0, 0.5), 1, n)
@@ -134,8 +135,8 @@ def test_signed_rank(probe):
 
 
 @pytest.mark.parametrize("confidence", [0.95, 0.99])
-def test_paired_log_ratio(probe, confidence):
-    """The interval contains the shifts that SciPy's exact signed-rank test does not reject."""
+def test_paired_log_ratio_interval_has_the_shifts_that_the_exact_test_accepts(probe, confidence):
+    """The exact test is SciPy's signed-rank test."""
     random = rng()
     for n in (1, 2, 4, 5, 6, 7, 8, 12, 20):
         x = random.normal(0.1, 0.05, n)
@@ -143,28 +144,31 @@ def test_paired_log_ratio(probe, confidence):
         means = np.sort([(x[i] + x[j]) / 2 for i in range(n) for j in range(i + 1)])
         assert estimate == pytest.approx(np.median(means), **CLOSE)
         ends = np.concatenate([[means[0] - 1], (means[1:] + means[:-1]) / 2, [means[-1] + 1]])
-        kept = [s for s in ends if stats.wilcoxon(x - s, method="exact").pvalue > 1 - confidence]
-        assert (low == -math.inf) == (ends[0] in kept) and (high == math.inf) == (ends[-1] in kept)
+        accepted = [
+            s for s in ends if stats.wilcoxon(x - s, method="exact").pvalue > 1 - confidence
+        ]
+        assert (low == -math.inf) == (ends[0] in accepted)
+        assert (high == math.inf) == (ends[-1] in accepted)
         if low > -math.inf:
-            assert low == pytest.approx(means[means < min(kept)].max(), **CLOSE)
-            assert high == pytest.approx(means[means > max(kept)].min(), **CLOSE)
+            assert low == pytest.approx(means[means < min(accepted)].max(), **CLOSE)
+            assert high == pytest.approx(means[means > max(accepted)].min(), **CLOSE)
 
 
-def test_holm(probe):
+def test_holm_rejects_what_the_step_down_procedure_rejects(probe):
     random = rng()
     for n in (0, 1, 2, 5, 30):
         p = random.random(n) ** 3
         adjusted = probe("holm", p)
         for level in (0.001, 0.01, 0.05, 0.3):
-            refused = set()
-            for rank, i in enumerate(np.argsort(p, kind="stable")):  # the procedure itself
+            rejected = set()
+            for rank, i in enumerate(np.argsort(p, kind="stable")):
                 if p[i] > level / (n - rank):
                     break
-                refused.add(int(i))
-            assert {i for i in range(n) if adjusted[i] <= level} == refused
+                rejected.add(int(i))
+            assert {i for i in range(n) if adjusted[i] <= level} == rejected
 
 
-def test_student_t(probe):
+def test_student_t_agrees_with_scipy(probe):
     random = rng()
     for degrees in (1, 2, 3, 7, 30, 200, 2.5):
         for t in (0, 1e-3, *random.normal(0, 3, 5), 40):
@@ -174,7 +178,7 @@ def test_student_t(probe):
             assert probe("student_t_quantile", p, degrees) == pytest.approx(expected, **CLOSE)
 
 
-def test_lines(probe):
+def test_fitted_lines_agree_with_scipy(probe):
     random = rng()
     for n in (2, 3, 4, 8, 100):
         x, y = random.normal(size=n), random.normal(size=n)
@@ -190,12 +194,12 @@ def test_lines(probe):
         assert [low, high] == pytest.approx([expected.slope - reach, expected.slope + reach], **CLOSE)
 
 
-def test_crossings(probe):
-    """Compares it with a search for a change of sign on SciPy's interpolation of the points."""
+def test_first_crossing_is_where_the_interpolated_points_change_sign(probe):
+    """The expected position is found by SciPy, by interpolation and a search for a root."""
     from scipy.interpolate import interp1d
     from scipy.optimize import brentq
 
-    def zero(x, y):
+    def first_zero(x, y):
         for i in range(len(x) - 1):
             if y[i] * y[i + 1] < 0:
                 return brentq(interp1d(x, y), x[i], x[i + 1], xtol=1e-14), bool(y[i + 1] > 0)
@@ -207,7 +211,7 @@ def test_crossings(probe):
         x = np.sort(random.normal(size=n))
         y, reach = random.normal(size=n), random.random(n) / 2
         found = probe("first_crossing", x, y, np.stack([y - reach, y + reach], axis=1))
-        expected = zero(x, y)
+        expected = first_zero(x, y)
         assert (found is None) == (expected is None)
         if found is None:
             continue
@@ -215,7 +219,7 @@ def test_crossings(probe):
         at, (low, high), rises = found
         assert at == pytest.approx(expected[0], **CLOSE) and rises == expected[1]
         assert low <= at <= high
-        early = zero(x, y + reach if rises else y - reach)
+        early = first_zero(x, y + reach if rises else y - reach)
         if early and early[1] == rises:
             assert low == pytest.approx(min(at, early[0]), **CLOSE)
         else:

@@ -1,4 +1,5 @@
-"""The house's plan: which room may include which, what the driver links, what a header says."""
+"""Tests of the structure of the project: which folders may include from which, which libraries the
+driver links, and what files and headers contain."""
 
 import os
 import re
@@ -8,10 +9,10 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-ROOMS = ("attn", "baselines", "harness", "tests")
+TOP_FOLDERS = ("attn", "baselines", "harness", "tests")
 SUFFIXES = (".h", ".cpp", ".cu", ".cuh")
 
-# Which room may include from which. Every other direction is a mistake.
+# By module, which is a folder of the sources: the modules that it may include from besides itself.
 DRIVER = {
     "harness/schema": set(),
     "harness/statistics": set(),
@@ -31,7 +32,8 @@ DRIVER = {
         "harness/analysis", "harness/sweep", "harness/gate",
     },
 }  # fmt: skip
-# What is in attn but in none of these rooms is the interface. Kernels of every method share attn/cpu and attn/cuda.
+# "attn" stands for the interface: the files in attn that are in none of the folders below. Kernels
+# of every method share attn/cpu and attn/cuda.
 ATTN = {
     "attn": set(),
     "attn/cpu": {"attn"},
@@ -39,8 +41,8 @@ ATTN = {
     "attn/linear": {"attn", "attn/cpu", "attn/cuda"},
     "attn/lsh": {"attn", "attn/cpu", "attn/cuda"},
 }
-ALLOWED = {room: others | {room} for room, others in (DRIVER | ATTN).items()} | {
-    "baselines": {"attn", "attn/linear", "baselines"},  # some derive from LinearMethod
+ALLOWED = {module: others | {module} for module, others in (DRIVER | ATTN).items()} | {
+    "baselines": {"attn", "attn/linear", "baselines"},  # Some methods derive from LinearMethod.
     # attnbench_micro times single kernels of linear attention.
     "harness/worker": {"harness/worker", "harness/schema", "attn", "attn/cpu", "attn/linear"},
     "tests": {"baselines", "harness/worker", "tests"} | set(DRIVER) | set(ATTN),
@@ -49,8 +51,9 @@ ALLOWED = {room: others | {room} for room, others in (DRIVER | ATTN).items()} | 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.MULTILINE)
 
 
-def room(path):
-    """"attn/lsh/cpu/x.h" is in "attn/lsh", "attn/mask.h" in "attn", "harness/text/x.h" in "harness/text"."""
+def module_of(path):
+    """attn/lsh/cpu/x.h is in the module attn/lsh, attn/mask.h in attn, harness/text/x.h in
+    harness/text."""
     parts = Path(path).parts
     second = "/".join(parts[:2])
     return second if parts[0] == "harness" or second in ATTN else parts[0]
@@ -59,7 +62,7 @@ def room(path):
 def sources():
     found = [
         path.relative_to(ROOT)
-        for folder in ROOMS
+        for folder in TOP_FOLDERS
         for path in sorted((ROOT / folder).rglob("*"))
         if path.suffix in SUFFIXES
     ]
@@ -68,30 +71,31 @@ def sources():
 
 
 def wrong_includes(path, text):
-    """What is wrong with the includes of the source `path`, which holds `text`."""
+    """Messages about the wrong includes of the source `path`, which contains `text`."""
     wrong = []
     for bracket, target in INCLUDE.findall(text):
         first = target.split("/")[0]
-        if first not in ROOMS:
+        if first not in TOP_FOLDERS:
             if ".." in Path(target).parts:
                 wrong.append(f"{path} includes {target} by a relative path")
             continue
         if bracket == "<":
-            wrong.append(f"{path} includes <{target}>, which is ours, as if it were a library's")
-        if room(target) not in ALLOWED[room(path)]:
-            wrong.append(f"{path} includes {target}: {room(path)} may not look into {room(target)}")
+            wrong.append(f"{path} includes <{target}>, a header of the project, in angle brackets")
+        if module_of(target) not in ALLOWED[module_of(path)]:
+            modules = f"{module_of(path)} may not include from {module_of(target)}"
+            wrong.append(f"{path} includes {target}: {modules}")
         elif not (ROOT / target).is_file():
             wrong.append(f"{path} includes {target}, which does not exist")
     return wrong
 
 
-def test_includes_go_one_way():
+def test_modules_include_only_from_modules_that_they_may():
     wrong = [w for path in sources() for w in wrong_includes(path, (ROOT / path).read_text())]
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize(
-    ("path", "line", "right"),
+    ("path", "line", "allowed"),
     [
         ("attn/mask.cpp", '#include "attn/method.h"', True),
         ("attn/mask.cpp", '#include "attn/cpu/rows.h"', False),
@@ -121,17 +125,17 @@ def test_includes_go_one_way():
         ("tests/harness/schema/case_test.cpp", '#include "harness/text/csv.h"', True),
     ],
 )
-def test_the_check_of_includes_can_fail(path, line, right):
-    assert (wrong_includes(Path(path), line) == []) == right
+def test_the_check_of_includes_finds_wrong_ones(path, line, allowed):
+    assert (wrong_includes(Path(path), line) == []) == allowed
 
 
-def test_our_own_headers_are_included_by_their_full_path():
+def test_headers_of_the_project_are_included_by_their_full_path():
     generated = {"build_info.h"}
     wrong = [
         f"{path} includes {target}"
         for path in sources()
         for bracket, target in INCLUDE.findall((ROOT / path).read_text())
-        if bracket == '"' and target.split("/")[0] not in ROOMS and target not in generated
+        if bracket == '"' and target.split("/")[0] not in TOP_FOLDERS and target not in generated
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -140,7 +144,7 @@ def test_our_own_headers_are_included_by_their_full_path():
 
 
 def loaded_libraries(program):
-    """Names of all shared libraries that the loader would bring in, those of libraries included."""
+    """Names of the shared libraries that the loader loads for a program, directly or for others."""
     listing = subprocess.check_output(
         [program], env=os.environ | {"LD_TRACE_LOADED_OBJECTS": "1"}, encoding="utf-8"
     )
@@ -148,23 +152,24 @@ def loaded_libraries(program):
 
 
 def of_torch(names):
+    """Those of the names that belong to LibTorch, CUDA or the kernels."""
     return {name for name in names if re.match(r"lib(torch|c10|attn|nv|cu)", name)}
 
 
-def test_the_driver_links_no_libtorch(build):
+def test_the_driver_loads_no_libtorch(build):
     assert not of_torch(loaded_libraries(build / "attnbench"))
-    # The same look at the worker finds it.
+    # The same check finds LibTorch in the worker.
     worker = of_torch(loaded_libraries(build / "attnbench-worker"))
     assert any(name.startswith("libtorch") for name in worker)
     assert any(name.startswith("libc10") for name in worker)
 
 
-def test_the_drivers_file_names_no_libtorch(build):
+def test_the_file_of_the_driver_names_no_libtorch(build):
     def needed(program):
         try:
             text = subprocess.check_output(["readelf", "-d", build / program], encoding="utf-8")
         except FileNotFoundError:
-            pytest.skip("there is no readelf here")
+            pytest.skip("readelf is not installed")
         return set(re.findall(r"\(NEEDED\).*\[(.+)\]", text))
 
     assert not of_torch(needed("attnbench"))
@@ -184,11 +189,11 @@ def tracked_files():
     return [ROOT / name for name in names.split("\0") if name and (ROOT / name).is_file()]
 
 
-# Roots that a path of one machine begins with, put together here so that this file has none.
+# Beginnings of paths of one machine, put together here so that this file contains none.
 MACHINE_PATH = re.compile(r"(?<![\w./~}-])/(?:" + "|".join(["work", "root", "home"]) + r")(?:/|\b)")
 
 
-def test_no_file_names_a_path_of_one_machine():
+def test_no_file_contains_a_path_of_one_machine():
     wrong = []
     for path in tracked_files():
         data = path.read_bytes()
@@ -212,7 +217,7 @@ def test_no_file_names_a_path_of_one_machine():
         ("a worker/" + "rooted thing", False),
     ],
 )
-def test_the_check_of_paths_can_fail(line, found):
+def test_the_check_of_paths_finds_them(line, found):
     assert bool(MACHINE_PATH.search(line)) == found
 
 
@@ -220,14 +225,14 @@ def headers():
     return [p for p in sources() if p.suffix in (".h", ".cuh") and p.parts[0] != "tests"]
 
 
-def test_every_header_says_what_it_is():
+def test_every_header_begins_with_a_comment_about_it():
     assert len(headers()) > 20
     for path in headers():
         first = (ROOT / path).read_text().split("\n", 1)[0]
         assert re.match(r"// \S", first), f"{path} begins with: {first}"
-        assert len(first.split()) >= 4, f"{path} says no more than: {first}"
+        assert len(first.split()) >= 4, f"{path} begins with fewer than 3 words: {first}"
 
 
-def test_every_header_is_guarded():
+def test_every_header_has_pragma_once():
     for path in headers():
         assert "#pragma once" in (ROOT / path).read_text().splitlines(), path

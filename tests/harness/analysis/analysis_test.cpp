@@ -1,4 +1,4 @@
-// Tests of the analysis on made-up records whose growth and crossovers are known.
+// Tests of the analysis, on made-up records whose growth and crossovers are known.
 #include "harness/analysis/analysis.h"
 
 #include <gtest/gtest.h>
@@ -19,6 +19,7 @@ using Growth = std::function<double(double)>;
 
 class AnalysisTest : public testing::Test {
  protected:
+  // Adds a record with this time and memory per sample, and an interval of ± `noise` of the time.
   Record& add(const std::string& method, int64_t length, double ms, double bytes, double noise = 0.01) {
     Case c;
     c.method = method;
@@ -28,7 +29,7 @@ class AnalysisTest : public testing::Test {
     c.complete();
     auto& record = records_.emplace_back(c);
     record.set("outcome", outcome::measured);
-    // Records have the values of the whole batch.
+    // Records hold the values of the whole batch.
     record.set("time_median_ms", 4 * ms);
     record.set("time_ci_low_ms", 4 * ms * (1 - noise));
     record.set("time_ci_high_ms", 4 * ms * (1 + noise));
@@ -36,6 +37,7 @@ class AnalysisTest : public testing::Test {
     record.set("peak_allocated_bytes", int64_t(4 * bytes) + 1000);
     return record;
   }
+  // Adds a record at each power of two from `from` to `to`.
   void add_lengths(const std::string& method, const Growth& ms, const Growth& bytes, int64_t from = 512, int64_t to = 16384) {
     for (int64_t n = from; n <= to; n *= 2) add(method, n, ms(double(n)), bytes(double(n)));
   }
@@ -54,8 +56,8 @@ class AnalysisTest : public testing::Test {
   std::vector<Record> records_;
 };
 
-TEST_F(AnalysisTest, ExponentsAreThoseOfTheLongLengths) {
-  // The fixed costs of a call hide the growth at short lengths.
+TEST_F(AnalysisTest, ExponentsAreFittedAtLongLengths) {
+  // At short lengths the fixed costs of a call hide the growth.
   add_lengths(
       "linear", [](double n) { return 1e-3 * n * (n < 2048 ? 5 : 1); }, [](double n) { return 100 * n; });
   add_lengths(
@@ -71,7 +73,7 @@ TEST_F(AnalysisTest, ExponentsAreThoseOfTheLongLengths) {
   EXPECT_FALSE(order_of(analysis, "softmax", "time").contradicts());
 }
 
-TEST_F(AnalysisTest, ABatchThatShrinksIsShown) {
+TEST_F(AnalysisTest, BatchSizesAtTheEndsOfAFitAreReported) {
   for (int64_t n = 512; n <= 4096; n *= 2) {
     auto& record = add("linear", n, double(n), double(n));
     record.set("batch", 8192 / n);
@@ -84,7 +86,7 @@ TEST_F(AnalysisTest, ABatchThatShrinksIsShown) {
   EXPECT_NEAR(order.fit.slope, 1, 1e-9) << "times are per sample";
 }
 
-TEST_F(AnalysisTest, AGrowthBeyondTheDeclaredOneContradicts) {
+TEST_F(AnalysisTest, GrowthFasterThanDeclaredIsAContradiction) {
   add_lengths(
       "linear", [](double n) { return 1e-6 * n * n; }, [](double n) { return 100 * n; });
   add_lengths(
@@ -96,7 +98,7 @@ TEST_F(AnalysisTest, AGrowthBeyondTheDeclaredOneContradicts) {
   EXPECT_TRUE(order_of(analysis, "lsh:rounds=2", "memory").contradicts());
 }
 
-TEST_F(AnalysisTest, NoisyPointsDoNotContradict) {
+TEST_F(AnalysisTest, GrowthFasterThanDeclaredWithinTheNoiseIsNoContradiction) {
   for (const auto& [n, factor] : {std::pair<int64_t, double>{2048, 0.5}, {4096, 1.4}, {8192, 0.8}, {16384, 1.9}})
     add("linear", n, 1e-3 * double(n) * factor, 1e5);
   const auto analysis = result();
@@ -104,7 +106,7 @@ TEST_F(AnalysisTest, NoisyPointsDoNotContradict) {
   EXPECT_FALSE(order_of(analysis, "linear", "time").contradicts()) << "its interval contains the declared exponent";
 }
 
-TEST_F(AnalysisTest, DeclaredOrdersDoNotSpeakOfDecoding) {
+TEST_F(AnalysisTest, DeclaredOrdersDoNotApplyToDecoding) {
   add_lengths(
       "softmax", [](double n) { return 1e-6 * n * n * n; }, [](double n) { return n; });
   for (auto& record : records_) record.set("protocol", "decode");
@@ -113,7 +115,7 @@ TEST_F(AnalysisTest, DeclaredOrdersDoNotSpeakOfDecoding) {
   EXPECT_FALSE(order_of(analysis, "softmax", "time").contradicts());
 }
 
-TEST_F(AnalysisTest, TheLengthAtWhichTwoSeriesCross) {
+TEST_F(AnalysisTest, CrossoverIsTheLengthAtWhichTwoSeriesCross) {
   add_lengths(
       "softmax", [](double n) { return 1e-6 * n * n; }, [](double n) { return 8 * n * n; });
   add_lengths(
@@ -125,7 +127,7 @@ TEST_F(AnalysisTest, TheLengthAtWhichTwoSeriesCross) {
   ASSERT_TRUE(found.length);
   EXPECT_NEAR(*found.length, 3000, 1) << "interpolation between logarithms is exact for powers";
   EXPECT_FALSE(found.other_needs_less_at_first);
-  // An interval of ±1 % on both sides is one of ±√2 % for the ratio, which is proportional to the length.
+  // Intervals of ±1 % for both times give one of ±√2 % for their ratio, which is proportional to the length.
   EXPECT_NEAR(found.interval.low, 3000 * (1 - std::sqrt(2) * 0.01), 3);
   EXPECT_NEAR(found.interval.high, 3000 * (1 + std::sqrt(2) * 0.01), 3);
   for (const auto& other : analysis.crossovers) {
@@ -136,7 +138,7 @@ TEST_F(AnalysisTest, TheLengthAtWhichTwoSeriesCross) {
   }
 }
 
-TEST_F(AnalysisTest, OnlyWhatDiffersInMethodOrDeviceIsCompared) {
+TEST_F(AnalysisTest, OnlySeriesThatDifferInMethodOrDeviceAloneAreCompared) {
   add_lengths(
       "linear", [](double n) { return 1e-3 * n; }, [](double n) { return n; });
   const auto on_cpu = records_;
@@ -168,7 +170,7 @@ TEST_F(AnalysisTest, OnlyWhatDiffersInMethodOrDeviceIsCompared) {
   EXPECT_FALSE(found.other_needs_less_at_first);
 }
 
-TEST_F(AnalysisTest, WhatFitsABudget) {
+TEST_F(AnalysisTest, FindsTheLongestLengthThatFitsAMemoryBudget) {
   add_lengths(
       "softmax", [](double n) { return n; }, [](double n) { return n * n; }, 512, 4096);
   Case c;
@@ -203,7 +205,7 @@ TEST_F(AnalysisTest, ImplausibleRecordsAreListedAndLeftOut) {
   EXPECT_EQ(analysis.implausible[0]->get("query_len"), 32768);
 }
 
-TEST_F(AnalysisTest, JsonIsStrict) {
+TEST_F(AnalysisTest, JsonContainsNoInfinityAndNoNan) {
   add_lengths(
       "linear", [](double n) { return 1e-3 * n; }, [](double n) { return n; }, 512, 1024);
   add_lengths(

@@ -1,4 +1,5 @@
-// Declared options: which values they take, what is refused in which words, and what the help says of them.
+// Tests of parsing the command line by declared options: the values that options take, the messages about wrong ones, and the
+// help.
 #include "harness/cli/command_line.h"
 
 #include <fmt/format.h>
@@ -57,7 +58,7 @@ class CommandLineTest : public testing::Test {
   Command& other_ = line_.add_command("wash", "wash the brush");
 };
 
-TEST_F(CommandLineTest, ValuesOfEveryType) {
+TEST_F(CommandLineTest, ParsesValuesOfEveryType) {
   const auto choice =
       parse({"paint", "wall",        "-n",     "2", "--share=0.25", "--size",  "1e3", "--colour", "blue", "--lengths",
              "4,5",   "--lengths=6", "--name", "c", "--loud",       "--twice", "yes", "door",     "roof", "--verbose"});
@@ -75,7 +76,7 @@ TEST_F(CommandLineTest, ValuesOfEveryType) {
   EXPECT_EQ(taken_, 1);
 }
 
-TEST_F(CommandLineTest, DefaultsStayWhereNothingIsGiven) {
+TEST_F(CommandLineTest, OptionsThatAreNotGivenKeepTheirDefaults) {
   parse({"--verbose", "paint", "wall"});
   EXPECT_EQ(count_, 3);
   EXPECT_EQ(lengths_, (std::vector<int>{1, 2}));
@@ -84,12 +85,12 @@ TEST_F(CommandLineTest, DefaultsStayWhereNothingIsGiven) {
   EXPECT_EQ(parse({}).command, nullptr);
 }
 
-TEST_F(CommandLineTest, HiddenOptionsWork) {
+TEST_F(CommandLineTest, HiddenOptionsAreParsed) {
   parse({"paint", "wall", "--old"});
   EXPECT_EQ(colour_, "blue");
 }
 
-TEST_F(CommandLineTest, WhatIsRefusedIsNamedAsItIsWritten) {
+TEST_F(CommandLineTest, ErrorsNameTheOptionAndWhatWasExpected) {
   EXPECT_EQ(refused({"paint", "wall", "--count", "0"}), "--count = '0', expected a whole number from 1 to 9");
   EXPECT_EQ(refused({"paint", "wall", "-n", "10"}), "--count = '10', expected a whole number from 1 to 9");
   EXPECT_EQ(refused({"paint", "wall", "--count", "2x"}), "--count = '2x', expected a whole number from 1 to 9");
@@ -106,7 +107,7 @@ TEST_F(CommandLineTest, WhatIsRefusedIsNamedAsItIsWritten) {
   EXPECT_EQ(refused({"wash", "wall"}), "wash does not take 'wall'; `program wash --help` says what it takes");
 }
 
-TEST_F(CommandLineTest, UnknownWordsAreNamedWithTheNearest) {
+TEST_F(CommandLineTest, UnknownCommandsAndOptionsAreErrorsThatSuggestTheNearest) {
   EXPECT_EQ(refused({"pant", "wall"}), "unknown command 'pant'; did you mean 'paint'?; known: paint, wash");
   const auto option = refused({"paint", "wall", "--color=red"});
   EXPECT_CONTAINS(option, "unknown option '--color'; did you mean '--colour'?; known: --verbose, --count");
@@ -115,7 +116,7 @@ TEST_F(CommandLineTest, UnknownWordsAreNamedWithTheNearest) {
   EXPECT_CONTAINS(refused({"paint", "wall", "-x"}), "unknown option '-x'");
 }
 
-TEST_F(CommandLineTest, HelpIsAskedForByCommand) {
+TEST_F(CommandLineTest, HelpCanBeAskedForTheProgramOrACommand) {
   EXPECT_TRUE(parse({"--help"}).help);
   EXPECT_EQ(parse({"--help"}).command, nullptr);
   const auto choice = parse({"paint", "-h"});
@@ -167,7 +168,7 @@ Options:
 )");
 }
 
-TEST_F(CommandLineTest, LongDescriptionsAreWrapped) {
+TEST_F(CommandLineTest, LongDescriptionsAreWrappedInTheHelp) {
   const std::string x(60, 'x'), y(60, 'y'), indent(28, ' ');
   other_.add("--long-name-of-an-option", &file_, fmt::format("{} {}", x, y), {.placeholder = "FILE"});
   EXPECT_CONTAINS(line_.help(&other_), fmt::format("  --long-name-of-an-option FILE\n{0}{1}\n{0}{2}\n", indent, x, y));

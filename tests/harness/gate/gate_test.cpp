@@ -1,4 +1,4 @@
-// The gate's procedure on made-up measurements.
+// Tests of the gate's procedure on made-up measurements.
 #include "harness/gate/gate.h"
 
 #include <gtest/gtest.h>
@@ -12,6 +12,7 @@
 namespace attnbench {
 namespace {
 
+// Draws the median times of processes, in ms: `middle` multiplied by log-normal noise.
 class Medians {
  public:
   explicit Medians(uint64_t seed) : random_(seed) {}
@@ -25,7 +26,7 @@ class Medians {
   std::mt19937_64 random_;
 };
 
-TEST(Judge, TellsSlowerFromFasterFromTheSame) {
+TEST(Judge, TellsRegressionsImprovementsAndEqualTimesApart) {
   Medians draw(1);
   const auto same = draw.around(10, 0.01, 12);
   const auto judged = judge({{same, draw.around(10, 0.01, 12)},
@@ -51,7 +52,7 @@ TEST(Judge, TellsSlowerFromFasterFromTheSame) {
   EXPECT_EQ(overall_verdict({judged[0]}), Verdict::pass);
 }
 
-TEST(Judge, MoreCasesAskForMore) {
+TEST(Judge, PIsAdjustedForTheNumberOfCases) {
   Medians draw(2);
   std::vector<TwoSides> cases(60);
   for (auto& c : cases) c = {draw.around(10, 0.03, 8), draw.around(10, 0.03, 8)};
@@ -59,15 +60,17 @@ TEST(Judge, MoreCasesAskForMore) {
   EXPECT_EQ(judge({cases[0]})[0].verdict, Verdict::regression);
   const auto judged = judge(cases);
   EXPECT_NEAR(judged[0].adjusted_p, 60 * judged[0].p, 1e-12)
-      << "the smallest p of 8 against 8, multiplied by the number of cases";
+      << "the smallest possible p of 8 against 8 values, multiplied by the number of cases";
   EXPECT_EQ(judged[0].verdict, Verdict::regression);
 }
 
+// The first `count` of the values.
 std::vector<double> first(std::vector<double> values, size_t count) {
   values.resize(count);
   return values;
 }
 
+// Draws the log ratios of pairs of processes: the logarithm of `ratio` plus normal noise.
 class Ratios {
  public:
   explicit Ratios(uint64_t seed) : random_(seed) {}
@@ -81,7 +84,7 @@ class Ratios {
   std::mt19937_64 random_;
 };
 
-TEST(JudgePairs, TellsSlowerFromFasterFromTheSame) {
+TEST(JudgePairs, TellsRegressionsImprovementsAndEqualTimesApart) {
   Ratios draw(1);
   const auto judged = judge_pairs({draw.around(1, 0.01, 12),
                                    draw.around(1.1, 0.01, 12),
@@ -102,7 +105,7 @@ TEST(JudgePairs, TellsSlowerFromFasterFromTheSame) {
   EXPECT_EQ(judged[6].verdict, Verdict::inconclusive);
 }
 
-TEST(Gate, EndsAsSoonAsItsCasesAreDecided) {
+TEST(Gate, EndsAsSoonAsEveryCaseIsDecided) {
   Ratios draw(3);
   Gate gate(2, {});
   EXPECT_EQ(gate.next_look(), 8);
@@ -113,7 +116,7 @@ TEST(Gate, EndsAsSoonAsItsCasesAreDecided) {
   EXPECT_EQ(gate.judgements()[0].verdict, Verdict::pass);
   EXPECT_EQ(gate.undecided(), std::vector<size_t>{1}) << "the noisy case is measured further";
   EXPECT_EQ(gate.next_look(), 12);
-  // The verdict of a decided case stays, whatever is measured later.
+  // A decided case keeps its verdict, although this look has no observations of it.
   gate.look({{}, first(wild, 12)});
   EXPECT_EQ(gate.judgements()[0].verdict, Verdict::pass);
   gate.look({{}, draw.around(1.2, 0.001, 20)});
@@ -121,9 +124,9 @@ TEST(Gate, EndsAsSoonAsItsCasesAreDecided) {
   EXPECT_EQ(gate.judgements()[1].verdict, Verdict::regression);
 }
 
-// 8 pairs are too few for significance at the level of three looks. A case that is slower by less than the margin must not pass
-// before a later look could find the slowdown.
-TEST(Gate, ASlowdownWithinTheMarginIsNotLetGoEarly) {
+// 8 pairs are too few for a significant difference when there are three looks. A case that is slower by less than the margin must
+// not pass at the first look, because a later look can find the slowdown.
+TEST(Gate, ASlowdownWithinTheMarginDoesNotPassAtAnEarlyLook) {
   Ratios draw(6);
   const auto pairs = draw.around(1.06, 0.005, 20);
   Gate gate(1, {});
@@ -131,20 +134,21 @@ TEST(Gate, ASlowdownWithinTheMarginIsNotLetGoEarly) {
   EXPECT_EQ(gate.judgements()[0].verdict, Verdict::inconclusive);
   gate.look({first(pairs, 12)});
   EXPECT_EQ(gate.judgements()[0].verdict, Verdict::regression);
-  // At the last look it passes if it is within the margin.
+  // At the last look such a case passes if its slowdown is not significant and within the margin.
   Gate once(1, {{}, {8}});
   once.look({draw.around(1.06, 0.005, 7)});
   EXPECT_EQ(once.judgements()[0].verdict, Verdict::pass);
 }
 
-TEST(Gate, RefusesTooFewProcesses) {
+TEST(Gate, RefusesLooksThatAreTooEarlyOrNotAscending) {
   EXPECT_CONTAINS(message_of<UsageError>([] { Gate(1, {{}, {4, 8}}); }), "at least 8");
   EXPECT_CONTAINS(message_of<UsageError>([] { Gate(1, {{}, {8, 8}}); }), "ascending");
   EXPECT_CONTAINS(message_of<UsageError>([] { Gate(1, {{}, {}}); }), "ascending");
 }
 
-// 12 pairs of one sign have p = 2/2¹². The level holds for all cases and for all looks but the first together.
-TEST(Gate, TheLevelIsOfAllCasesAndLooks) {
+// If all 12 pairs have one sign, p = 2/2¹² = 4.88e-4. The significance level is divided among the cases, and among all looks but
+// the first.
+TEST(Gate, TheSignificanceLevelIsDividedAmongCasesAndLooks) {
   const auto is_regression = [](size_t cases, const std::vector<int>& looks) {
     Ratios draw(7);
     std::vector<std::vector<double>> pairs(cases, draw.around(1, 0.4, 12));
@@ -164,10 +168,10 @@ TEST(Gate, TheLevelIsOfAllCasesAndLooks) {
   EXPECT_TRUE(is_regression(20, {8, 12}));
   EXPECT_FALSE(is_regression(21, {8, 12}));
   EXPECT_TRUE(is_regression(20, {12})) << "a single look has the whole level";
-  EXPECT_FALSE(is_regression(1, {12, 20})) << "the first of several looks only lets cases pass";
+  EXPECT_FALSE(is_regression(1, {12, 20})) << "the first of several looks can only let cases pass";
 }
 
-TEST(GateErrorRates, FalseAlarmsStayBelowTheLevel) {
+TEST(GateErrorRates, FalseAlarmsStayBelowTheSignificanceLevel) {
   Ratios draw(4);
   std::vector<std::vector<double>> pools;
   for (int i = 0; i < 6; ++i) pools.push_back(draw.around(1, 0.05, 400));
@@ -180,17 +184,17 @@ TEST(GateErrorRates, FalseAlarmsStayBelowTheLevel) {
   EXPECT_LE(rates.mean_pairs, 20);
 }
 
-TEST(GateErrorRates, ASlowdownIsCaughtUnlessTheNoiseHidesIt) {
+TEST(GateErrorRates, ASlowdownIsFoundAndIsInconclusiveWhenTheNoiseHidesIt) {
   Ratios draw(5);
   const std::vector<std::vector<double>> slower = {draw.around(1.1, 0.03, 200)}, noisy = {draw.around(1.1, 0.8, 200)};
   EXPECT_GE(resample_gate(slower, {}, 500, 1).regression[0], 0.97);
   const auto hidden = resample_gate(noisy, {}, 500, 1);
   EXPECT_LE(hidden.regression[0], 0.1);
-  EXPECT_GE(hidden.inconclusive[0], 0.8) << "and does not pass";
+  EXPECT_GE(hidden.inconclusive[0], 0.8) << "a slowdown that the noise hides does not pass";
   EXPECT_EQ(resample_gate(noisy, {}, 200, 7).regression[0], resample_gate(noisy, {}, 200, 7).regression[0]);
 }
 
-TEST(GateErrorRates, NeedsEnoughRecordings) {
+TEST(GateErrorRates, TooFewRecordingsAreRefused) {
   EXPECT_CONTAINS(message_of<UsageError>([&] { resample_gate({std::vector<double>(10, 0.0)}, {}, 1, 1); }),
                   "10 recordings, expected at least 20");
 }

@@ -1,4 +1,5 @@
-// Child processes that are shell scripts: what they are given, what is heard from them, and that nothing of them is left running.
+// Tests of ChildProcess with shell scripts as children: the arguments and descriptors that they get, how their output is read,
+// and that no process of theirs is left running.
 #include "harness/process/child_process.h"
 
 #include <gtest/gtest.h>
@@ -21,10 +22,10 @@ constexpr double kNoDeadline = std::numeric_limits<double>::infinity();
 
 class ChildProcesses : public testing::Test {
  protected:
-  ChildProcesses() { signal(SIGPIPE, SIG_IGN); }  // as the driver does
+  ChildProcesses() { signal(SIGPIPE, SIG_IGN); }  // The driver ignores it too.
   ~ChildProcesses() override { EXPECT_TRUE(has_no_child()); }
 
-  // A shell that runs `script` and whose standard output becomes output_.
+  // A shell that runs `script`; its standard output is appended to output_.
   ChildCommand shell(const std::string& script) {
     return {.words = {"sh", "-c", script}, .outputs = {{{1}, [this](std::string_view text) {
                                                           output_ += text;
@@ -32,7 +33,8 @@ class ChildProcesses : public testing::Test {
                                                         }}}};
   }
   std::string path(const std::string& name) const { return folder_.path(name); }
-  // A part of a script: a process in a group of its own, which only `kill` ends.
+  // A part of a script. It starts a process in a process group of its own, which does not end with the child's group, and writes
+  // its process id to the file `elsewhere`.
   std::string start_in_another_group() const {
     return "setsid sh -c 'echo $$ > " + path("elsewhere") + "; exec sleep 300' >/dev/null & while [ ! -s " + path("elsewhere") +
            " ]; do sleep 0.01; done; ";
@@ -53,7 +55,7 @@ TEST_F(ChildProcesses, AreGivenArgumentsAndInput) {
   EXPECT_EQ(output_, "some input [a b][][*]");
 }
 
-TEST_F(ChildProcesses, OutputsAreToldApart) {
+TEST_F(ChildProcesses, EachOutputReceivesTheDescriptorsGivenToIt) {
   std::string errors;
   auto command = shell("echo two >&2; echo one; echo five >&5");
   command.outputs.push_back({{2, 5}, [&](std::string_view text) {
@@ -65,7 +67,7 @@ TEST_F(ChildProcesses, OutputsAreToldApart) {
   EXPECT_EQ(errors, "two\nfive\n");
 }
 
-TEST_F(ChildProcesses, MuchInputAndOutput) {
+TEST_F(ChildProcesses, InputMayBeLargerThanAPipeAndMayStayUnread) {
   auto command = shell("cat; echo done");
   command.input.assign(3 << 20, 'x');
   ChildProcess(command).finish(kNoDeadline);
@@ -77,22 +79,22 @@ TEST_F(ChildProcesses, MuchInputAndOutput) {
   EXPECT_EQ(output_, "unread\n");
 }
 
-TEST_F(ChildProcesses, ExitStatusAndSignal) {
+TEST_F(ChildProcesses, ResultHasTheExitStatusOrTheSignal) {
   const auto exited = ChildProcess(shell("exit 7")).finish(kNoDeadline);
   EXPECT_EQ(exited.end, ChildEnd::exited);
   EXPECT_EQ(exited.code, 7);
-  for (const int number : {SIGKILL, SIGPIPE}) {  // SIGPIPE: although this process ignores it
+  for (const int number : {SIGKILL, SIGPIPE}) {  // The child does not inherit that this process ignores SIGPIPE.
     const auto killed = ChildProcess(shell("kill -" + std::to_string(number) + " $$")).finish(kNoDeadline);
     EXPECT_EQ(killed.end, ChildEnd::signalled);
     EXPECT_EQ(killed.code, number);
   }
 }
 
-TEST_F(ChildProcesses, AProgramThatCannotBeStartedIsNamed) {
+TEST_F(ChildProcesses, AProgramThatCannotBeStartedIsAnErrorThatNamesIt) {
   EXPECT_CONTAINS(message_of<UsageError>([&] { ChildProcess({.words = {path("none")}}); }), "cannot start " + path("none"));
 }
 
-TEST_F(ChildProcesses, InheritOnlyWhatTheyAreGiven) {
+TEST_F(ChildProcesses, InheritOnlyTheDescriptorsGivenToThem) {
   const Pipe given, other;
   auto command = shell("ls /proc/$$/fd");
   command.inherited = {given.write_end()};
@@ -102,7 +104,7 @@ TEST_F(ChildProcesses, InheritOnlyWhatTheyAreGiven) {
     EXPECT_FALSE(contains("\n" + output_, "\n" + std::to_string(end) + "\n")) << output_;
 }
 
-TEST_F(ChildProcesses, TheGroupEndsAtTheDeadline) {
+TEST_F(ChildProcesses, TheProcessGroupEndsAtTheDeadline) {
   auto command = shell("sleep 300 & echo $! > " + path("grandchild") + "; echo begun; trap '' TERM; wait; sleep 300");
   const auto result = ChildProcess(command).finish(0.4);
   EXPECT_EQ(result.end, ChildEnd::deadline);
@@ -111,12 +113,12 @@ TEST_F(ChildProcesses, TheGroupEndsAtTheDeadline) {
   EXPECT_TRUE(is_gone(pid_in(folder_, "grandchild")));
 }
 
-TEST_F(ChildProcesses, TheGroupEndsWithItsLeader) {
+TEST_F(ChildProcesses, TheProcessGroupEndsWhenItsLeaderEnds) {
   ChildProcess(shell("sleep 300 & echo $! > " + path("grandchild"))).finish(kNoDeadline);
   EXPECT_TRUE(is_gone(pid_in(folder_, "grandchild")));
 }
 
-TEST_F(ChildProcesses, TheGroupEndsWithTheObject) {
+TEST_F(ChildProcesses, TheProcessGroupEndsWhenTheObjectIsDestroyed) {
   std::optional<ChildProcess> child(std::in_place, shell("sleep 300 & echo $! > " + path("grandchild") + "; sleep 300"));
   const auto grandchild = pid_in(folder_, "grandchild");
   EXPECT_TRUE(is_running(grandchild));
@@ -124,7 +126,7 @@ TEST_F(ChildProcesses, TheGroupEndsWithTheObject) {
   EXPECT_TRUE(is_gone(grandchild));
 }
 
-TEST_F(ChildProcesses, WritingTooMuchEndsThem) {
+TEST_F(ChildProcesses, AChildThatWritesTooMuchIsEnded) {
   size_t received = 0;
   auto command = shell("exec yes");
   command.outputs[0].receive = [&](std::string_view text) { return (received += text.size()) < 1'000'000; };
@@ -133,8 +135,9 @@ TEST_F(ChildProcesses, WritingTooMuchEndsThem) {
   EXPECT_LT(received, 2'000'000u);
 }
 
-// cmake and ninja behave so: cmake ends at once on SIGTERM; ninja, in its group, ends its compilers, which are in other groups.
-TEST_F(ChildProcesses, GraceLetsThemEndWhatIsInOtherGroups) {
+// This is how a build behaves: on SIGTERM cmake ends at once, but ninja, which is in the same process group, first ends its
+// compilers, which are in process groups of their own.
+TEST_F(ChildProcesses, DuringTheGracePeriodAGroupCanEndProcessesOfOtherGroups) {
   const auto script = "exec 2>/dev/null; " + start_in_another_group() + "(trap 'sleep 0.3; kill $(cat " + path("elsewhere") +
                       "); echo ended it; exit' TERM; while :; do sleep 0.01; done) & wait";
   auto command = shell(script);
@@ -144,23 +147,23 @@ TEST_F(ChildProcesses, GraceLetsThemEndWhatIsInOtherGroups) {
   EXPECT_TRUE(is_gone(pid_in(folder_, "elsewhere")));
 }
 
-TEST_F(ChildProcesses, GraceIsLimited) {
+TEST_F(ChildProcesses, AGroupThatIgnoresSigtermIsKilledAfterTheGracePeriod) {
   auto command = shell("trap '' TERM; sleep 300 & echo $! > " + path("grandchild") + "; while :; do sleep 0.05; done");
   command.grace_s = 0.3;
   EXPECT_EQ(ChildProcess(command).finish(0.2).end, ChildEnd::deadline);
   EXPECT_TRUE(is_gone(pid_in(folder_, "grandchild")));
 }
 
-// Nothing is waited for when the child has ended well and left nothing behind.
-TEST_F(ChildProcesses, GraceIsNotForThoseThatEndByThemselves) {
+// The grace period here would outlast the test. A child that ends by itself and leaves no process behind gets no SIGTERM either.
+TEST_F(ChildProcesses, AChildThatEndsByItselfIsNotGivenAGracePeriod) {
   auto command = shell("trap 'echo was terminated' TERM; exec true");
   command.grace_s = 1e6;
   EXPECT_EQ(ChildProcess(command).finish(kNoDeadline).end, ChildEnd::exited);
   EXPECT_EQ(output_, "");
 }
 
-// In a process of its own, because a caught signal stays caught.
-TEST_F(ChildProcesses, AnInterruptEndsTheGroupAndIsThrown) {
+// The test forks, because a signal that was caught once stays recorded in the process.
+TEST_F(ChildProcesses, AnInterruptEndsTheProcessGroupAndThrows) {
   for (const int sent : {SIGINT, SIGTERM})
     for (const double grace_s : {0., 60.}) {
       const auto driver = fork();

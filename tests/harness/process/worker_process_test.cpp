@@ -1,5 +1,5 @@
-// Workers that are shell scripts: how their answers are read. That each way a worker can end becomes a record is in
-// case_runner_test.cpp.
+// Tests of asking workers, with shell scripts as workers: how requests are sent and answers are read. The tests that every way in
+// which a worker can end becomes a record are in case_runner_test.cpp.
 #include "harness/process/worker_process.h"
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ namespace {
 
 class WorkerProcess : public testing::Test {
  protected:
-  WorkerProcess() { signal(SIGPIPE, SIG_IGN); }  // as the driver does
+  WorkerProcess() { signal(SIGPIPE, SIG_IGN); }  // The driver ignores it too.
   ~WorkerProcess() override { EXPECT_TRUE(has_no_child()); }
 
   WorkerProgram worker(const std::string& commands) const { return {folder_.write_script("worker", commands)}; }
@@ -26,7 +26,7 @@ class WorkerProcess : public testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(WorkerProcess, IsGivenCommandAndRequest) {
+TEST_F(WorkerProcess, GetsTheCommandAndTheRequest) {
   const auto program = worker("printf '%s|' \"$@\" >&2; cat >&3; echo >&3; echo 2 >&3");
   const auto answer = run_worker(program, "plan", {{"a", 1}}, 20);
   EXPECT_EQ(answer.end, WorkerAnswer::End::exited);
@@ -34,7 +34,7 @@ TEST_F(WorkerProcess, IsGivenCommandAndRequest) {
   EXPECT_EQ(answer.lines, (std::vector<Json>{{{"a", 1}}, 2}));
 }
 
-TEST_F(WorkerProcess, ALauncherStandsBeforeIt) {
+TEST_F(WorkerProcess, IsStartedByItsLauncher) {
   const auto launcher = folder_.write_script("launcher", "echo launched \"$1\" >&2; shift; exec \"$@\"");
   auto program = worker("echo 1 >&3");
   program.launcher = {launcher, "--option"};
@@ -42,18 +42,18 @@ TEST_F(WorkerProcess, ALauncherStandsBeforeIt) {
   EXPECT_EQ(run_worker(program, "environment", nullptr, 20).diagnostics, "launched --option\n");
 }
 
-TEST_F(WorkerProcess, ALongRequestThatNobodyReads) {
+TEST_F(WorkerProcess, ALongRequestMayStayUnread) {
   const std::string megabyte(1 << 20, 'x');
   const auto answer = run_worker(worker("exit 0"), "plan", megabyte, 20);
   EXPECT_EQ(answer.end, WorkerAnswer::End::exited);
   const auto echoed = run_worker(worker("cat >&3"), "plan", megabyte, 20);
-  EXPECT_EQ(echoed.unreadable.substr(0, 4), "\"xxx");  // an echo has no line end
+  EXPECT_EQ(echoed.unreadable.substr(0, 4), "\"xxx");  // The worker sends the request back without a line end.
   const auto whole = run_worker(worker("cat >&3; echo >&3"), "plan", megabyte, 20);
   ASSERT_EQ(whole.lines.size(), 1u);
   EXPECT_EQ(whole.lines[0], megabyte);
 }
 
-TEST_F(WorkerProcess, WhoDoesNotAnswerIsNamed) {
+TEST_F(WorkerProcess, AMissingAnswerIsAnErrorThatNamesTheWorkerAndTheMethod) {
   const auto said = [&](const WorkerProgram& program, const Json& request = nullptr) {
     return message_of<WorkerError>([&] { ask_worker(program, "plan", request, 2); });
   };
@@ -68,8 +68,8 @@ TEST_F(WorkerProcess, WhoDoesNotAnswerIsNamed) {
                   "cannot start " + folder_.path("none"));
 }
 
-TEST_F(WorkerProcess, LinesAreHandedOverAsTheyArrive) {
-  // The worker waits for a file that is written when its first line has arrived.
+TEST_F(WorkerProcess, EachLineIsHandedOverWhenItArrives) {
+  // The worker waits for a file that this test writes when it receives the worker's first line.
   const auto file = folder_.path("seen");
   std::vector<Json> lines;
   const auto take = [&](const Json& line) {

@@ -1,4 +1,4 @@
-// Tests of values published elsewhere: which cases they apply to, and which files are refused.
+// Tests of values published elsewhere: which cases a row of the file applies to, and which files are refused.
 #include "harness/records/published.h"
 
 #include <gtest/gtest.h>
@@ -19,6 +19,7 @@ Record record_of(const std::string& method, int64_t query_len, bool causal = fal
   return Record(c);
 }
 
+// The message of the error that a file with this text leads to, without the path of the file.
 std::string refusal(const std::string& text) {
   const TempFolder folder;
   const auto path = folder.write("p.csv", text);
@@ -27,7 +28,7 @@ std::string refusal(const std::string& text) {
   return message.substr(std::min(path.size(), message.size()));
 }
 
-TEST(Published, RowsHoldForCasesThatAgreeWithTheirCells) {
+TEST(Published, ARowAppliesToEveryCaseThatMatchesItsCells) {
   const TempFolder folder;
   const Published published(folder.write("p.csv",
                                          "method,query_len,causal,time_ms,memory_bytes,outcome,source\n"
@@ -48,7 +49,7 @@ TEST(Published, RowsHoldForCasesThatAgreeWithTheirCells) {
   EXPECT_EQ(causal.text("published_source"), "elsewhere");
 }
 
-TEST(Published, NothingByDefault) {
+TEST(Published, WithoutAFileRecordsAreNotChanged) {
   auto record = record_of("softmax", 1024);
   const auto before = record.to_json();
   Published().annotate(record);

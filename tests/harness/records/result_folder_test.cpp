@@ -1,4 +1,5 @@
-// Tests of a folder of records: what survives a killed writer, a full disk and a second writer.
+// Tests of a folder of records: reading and writing it, and that a killed writer, a full disk or a second writer damages no
+// record.
 #include "harness/records/result_folder.h"
 
 #include <gtest/gtest.h>
@@ -63,13 +64,13 @@ int exit_code(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-// Stands in for a full disk: while it exists, no file of this process can grow beyond this size.
+// Simulates a full disk: while this object exists, no file that this process writes can grow beyond `max_bytes`.
 class FullDisk {
  public:
-  explicit FullDisk(uint64_t most_bytes) {
+  explicit FullDisk(uint64_t max_bytes) {
     getrlimit(RLIMIT_FSIZE, &before_);
     auto limit = before_;
-    limit.rlim_cur = most_bytes;
+    limit.rlim_cur = max_bytes;
     handler_ = signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &limit);
   }
@@ -85,7 +86,7 @@ class FullDisk {
   sighandler_t handler_;
 };
 
-TEST(ResultFolder, KeepsRecordsAcrossReopening) {
+TEST(ResultFolder, AReopenedFolderHasItsRecords) {
   const TempFolder temp;
   const auto path = temp.path("results/sweep/machine");
   {
@@ -130,22 +131,22 @@ TEST(ResultFolder, LastRecordOfACaseWins) {
   EXPECT_EQ(ResultFolder(temp.path()).records()[0].number("time_median_ms"), 3);
 }
 
-// A writer can be killed after any byte.
-TEST(ResultFolder, ATornLastLineIsCutAtEveryOffset) {
+// A writer can be killed after any byte of a line.
+TEST(ResultFolder, AnIncompleteLastLineOfAnyLengthIsRemoved) {
   const TempFolder temp;
   const auto first = some_record(512).to_json().dump() + "\n", second = some_record(1024).to_json().dump() + "\n";
   const auto last = some_record(2048).to_json().dump() + "\n";
   const auto log = temp.path("records.jsonl");
-  for (size_t kept = 0; kept < last.size(); ++kept) {
-    temp.write("records.jsonl", first + second + last.substr(0, kept));
-    if (kept % 13 == 0) {
-      ASSERT_EQ(lengths(read_records(temp.path())), (Lengths{512, 1024})) << kept << " bytes of the last line";
+  for (size_t written = 0; written < last.size(); ++written) {
+    temp.write("records.jsonl", first + second + last.substr(0, written));
+    if (written % 13 == 0) {
+      ASSERT_EQ(lengths(read_records(temp.path())), (Lengths{512, 1024})) << written << " bytes of the last line";
     }
     ResultFolder folder(temp.path());
-    ASSERT_EQ(lengths(folder.records()), (Lengths{512, 1024})) << kept << " bytes of the last line";
-    ASSERT_EQ(std::filesystem::file_size(log), first.size() + second.size()) << kept << " bytes of the last line";
-    // The next record must not be appended to the rest of the torn line.
-    if (kept % 97 != 0) continue;
+    ASSERT_EQ(lengths(folder.records()), (Lengths{512, 1024})) << written << " bytes of the last line";
+    ASSERT_EQ(std::filesystem::file_size(log), first.size() + second.size()) << written << " bytes of the last line";
+    // The next record must begin a line of its own.
+    if (written % 97 != 0) continue;
     folder.append(some_record(4096));
     ASSERT_EQ(temp.read("records.jsonl"), first + second + some_record(4096).to_json().dump() + "\n");
   }
@@ -153,7 +154,7 @@ TEST(ResultFolder, ATornLastLineIsCutAtEveryOffset) {
   EXPECT_EQ(lengths(read_records(temp.path())), (Lengths{512, 1024, 2048}));
 }
 
-TEST(ResultFolder, ATornOnlyLineLeavesNothing) {
+TEST(ResultFolder, AnIncompleteOnlyLineIsNoRecord) {
   const TempFolder temp;
   for (const auto* text : {"", "{", "{\"schema_ver", "\xff\xfe"}) {
     temp.write("records.jsonl", text);
@@ -162,7 +163,7 @@ TEST(ResultFolder, ATornOnlyLineLeavesNothing) {
   }
 }
 
-TEST(ResultFolder, AMalformedLineIsNamed) {
+TEST(ResultFolder, AMalformedLineIsAnErrorThatNamesTheLine) {
   const TempFolder temp;
   const auto good = some_record(512).to_json().dump() + "\n";
   const auto log = temp.path("records.jsonl");
@@ -187,7 +188,7 @@ TEST(ResultFolder, AMalformedLineIsNamed) {
   }
 }
 
-TEST(ResultFolder, ARecordThatDoesNotSayWhatWasRunIsNamed) {
+TEST(ResultFolder, ARecordWithoutARequiredColumnIsAnErrorThatNamesTheColumn) {
   const TempFolder temp;
   for (const char* column : {"method", "query_len", "graph", "outcome"}) {
     auto json = some_record(512).to_json();
@@ -198,13 +199,13 @@ TEST(ResultFolder, ARecordThatDoesNotSayWhatWasRunIsNamed) {
   }
 }
 
-TEST(ResultFolder, ADeeplyNestedLineDoesNotCrash) {
+TEST(ResultFolder, ADeeplyNestedLineIsAnError) {
   const TempFolder temp;
   temp.write("records.jsonl", std::string(200'000, '[') + "\n");
   EXPECT_CONTAINS(message_of<UsageError>([&] { read_records(temp.path()); }), ":1: not a record");
 }
 
-TEST(ResultFolder, MissingRecordsAreNamed) {
+TEST(ResultFolder, MissingRecordsAreAnErrorThatNamesTheFile) {
   const TempFolder temp;
   EXPECT_EQ(message_of<UsageError>([&] { read_records(temp.path()); }),
             temp.path("records.jsonl") + ": no such file, expected records of a sweep");
@@ -212,14 +213,14 @@ TEST(ResultFolder, MissingRecordsAreNamed) {
             temp.path("none") + ": no such file, expected records of a sweep");
 }
 
-TEST(ResultFolder, APathThatCannotBeAFolderIsNamed) {
+TEST(ResultFolder, APathThatCannotBeAFolderIsAnErrorThatNamesThePath) {
   const TempFolder temp;
   temp.write("file", "");
   EXPECT_CONTAINS(message_of<UsageError>([&] { ResultFolder folder(temp.path("file/inside")); }), temp.path("file/inside"));
   EXPECT_CONTAINS(message_of<UsageError>([&] { ResultFolder folder(temp.path("file")); }), temp.path("file"));
 }
 
-TEST(ResultFolder, ASecondProcessIsRefusedByName) {
+TEST(ResultFolder, ASecondProcessIsRefusedAndToldWhichProcessUsesTheFolder) {
   const TempFolder temp;
   {
     ResultFolder folder(temp.path());
@@ -238,14 +239,14 @@ TEST(ResultFolder, ASecondProcessIsRefusedByName) {
 }
 
 // Reading takes no lock, so that a table can be shown while a sweep runs.
-TEST(ResultFolder, ReadersAreNotRefused) {
+TEST(ResultFolder, ReadingIsPossibleWhileAnotherProcessWrites) {
   const TempFolder temp;
   ResultFolder folder(temp.path());
   folder.append(some_record(512));
   EXPECT_EQ(exit_code(in_child([&] { return int(read_records(temp.path()).size()); })), 1);
 }
 
-TEST(ResultFolder, AKilledWriterLosesNothingThatWasAppended) {
+TEST(ResultFolder, NoAppendedRecordIsLostWhenTheWriterIsKilled) {
   using namespace std::chrono_literals;
   for (int trial = 0; trial < 10; ++trial) {
     const TempFolder temp;
@@ -267,7 +268,7 @@ TEST(ResultFolder, AKilledWriterLosesNothingThatWasAppended) {
     while (read(appended[0], &n, sizeof n) == sizeof n) last = n;
     close(appended[0]);
 
-    ResultFolder folder(temp.path());  // The lock ended with the process that held it.
+    ResultFolder folder(temp.path());  // The lock was released when its process was killed.
     const auto found = lengths(folder.records());
     ASSERT_GE(int64_t(found.size()), last);
     ASSERT_LE(int64_t(found.size()), last + 1);
@@ -277,7 +278,7 @@ TEST(ResultFolder, AKilledWriterLosesNothingThatWasAppended) {
   }
 }
 
-TEST(ResultFolder, AFullDiskNamesTheFileAndKeepsEarlierRecords) {
+TEST(ResultFolder, AFullDiskIsAnErrorThatNamesTheFileAndLeavesEarlierRecords) {
   const TempFolder temp;
   ResultFolder folder(temp.path());
   folder.append(some_record(512));
@@ -296,7 +297,7 @@ TEST(ResultFolder, AFullDiskNamesTheFileAndKeepsEarlierRecords) {
   EXPECT_EQ(lengths(read_records(temp.path())), (Lengths{512, 1024}));
 }
 
-TEST(ResultFolder, AFullDiskKeepsTheOldCsv) {
+TEST(ResultFolder, AFullDiskLeavesTheEarlierCsvAndEnvironment) {
   const TempFolder temp;
   ResultFolder folder(temp.path());
   folder.append(some_record(512));
@@ -320,8 +321,9 @@ TEST(ResultFolder, AFullDiskKeepsTheOldCsv) {
   EXPECT_TRUE(folder.environment().is_null());
 }
 
-// A device in place of the log must not be read, because it may have no end. The child has bounded memory and time.
-TEST(ResultFolder, ALogThatIsNoFileIsRefused) {
+// A device in place of records.jsonl must not be read, because it may never end. The child process has limited memory and time,
+// so that the test ends if the device is read all the same.
+TEST(ResultFolder, RecordsThatAreNotARegularFileAreRefused) {
   const TempFolder temp;
   std::filesystem::create_symlink("/dev/full", temp.path("records.jsonl"));
   const auto child = in_child([&] {
@@ -338,7 +340,7 @@ TEST(ResultFolder, ALogThatIsNoFileIsRefused) {
   EXPECT_EQ(exit_code(child), 0);
 }
 
-TEST(ResultFolder, Environment) {
+TEST(ResultFolder, EnvironmentIsReadBackAndMustBeAJsonObject) {
   const TempFolder temp;
   ResultFolder folder(temp.path());
   EXPECT_TRUE(folder.environment().is_null());
@@ -352,7 +354,7 @@ TEST(ResultFolder, Environment) {
   }
 }
 
-TEST(ResultFolder, SchemaStandsBesideTheRecords) {
+TEST(ResultFolder, SchemaIsWrittenBesideTheRecords) {
   const TempFolder temp;
   const ResultFolder folder(temp.path());
   const Json diagnostics = {{{"name", "depth"}, {"unit", ""}, {"description", "how deep"}, {"methods", {"linear"}}}};
@@ -360,7 +362,7 @@ TEST(ResultFolder, SchemaStandsBesideTheRecords) {
   EXPECT_EQ(Json::parse(temp.read("schema.json")), schema_json(diagnostics));
 }
 
-TEST(ResultFolder, TextThatIsNotUtf8IsWrittenReadably) {
+TEST(ResultFolder, ARecordWithTextThatIsNotUtf8CanBeReadAgain) {
   const TempFolder temp;
   ResultFolder folder(temp.path());
   auto record = some_record(512);
@@ -369,7 +371,7 @@ TEST(ResultFolder, TextThatIsNotUtf8IsWrittenReadably) {
   EXPECT_CONTAINS(read_records(temp.path())[0].text("reason"), "it said: ");
 }
 
-TEST(RecordsCsv, NeutralisesTextAndLeavesNumbers) {
+TEST(RecordsCsv, EscapesFormulasInTextAndLeavesNumbersAsTheyAre) {
   auto record = some_record(512);
   record.set("implementation", "=cmd|' /C calc'!A0");
   record.set("reason", "-1,\"quoted\"\nnext line");
@@ -411,7 +413,7 @@ TEST(RecordsCsv, HasAColumnForEachDiagnostic) {
   const auto at = size_t(std::find(header.begin(), header.end(), "lsh_bucket_mean") - header.begin());
   ASSERT_LT(at + 1, header.size());
   EXPECT_EQ(header[at - 1], "approximation_error");
-  EXPECT_EQ(header[at + 1], "'=depth") << "a spreadsheet would take it for a formula";
+  EXPECT_EQ(header[at + 1], "'=depth") << "without the quote, a spreadsheet takes it for a formula";
   for (const auto& [row, cells] : {std::pair{1, std::pair{"", ""}}, {2, {"12.5", ""}}, {3, {"", "2"}}}) {
     EXPECT_EQ(rows[size_t(row)].cells[at], cells.first);
     EXPECT_EQ(rows[size_t(row)].cells[at + 1], cells.second);

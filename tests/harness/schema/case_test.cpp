@@ -1,4 +1,4 @@
-// Tests of Case: its fields, JSON in both directions, and the values that are refused.
+// Tests of Case: the declarations of its fields, its conversion to and from JSON, and the values that it refuses.
 #include "harness/schema/case.h"
 
 #include <gtest/gtest.h>
@@ -24,12 +24,13 @@ Json another_value(const Field& field) {
   return "another";
 }
 
+// The message of the error that setting the field to the value throws.
 std::string refusal(const char* field, const Json& value) {
   Case c;
   return message_of<std::invalid_argument>([&] { set(c, *find_field(field), value); });
 }
 
-TEST(Case, FieldsHaveDistinctNames) {
+TEST(Case, FieldsHaveDistinctNamesAndCompleteDeclarations) {
   std::set<std::string_view> names;
   for (const auto& field : fields()) {
     EXPECT_TRUE(names.insert(field.name).second) << field.name;
@@ -40,12 +41,13 @@ TEST(Case, FieldsHaveDistinctNames) {
     if (!field.follows.empty()) {
       EXPECT_EQ(find_axis(field.follows)->kind, field.kind) << field.name << " follows an axis of another kind";
     }
-    EXPECT_EQ(field.since > 1, !field.before.is_null()) << field.name << ": records from before it need a value";
+    EXPECT_EQ(field.since > 1, !field.before.is_null())
+        << field.name << ": records written before the field existed need a value for it";
   }
   EXPECT_EQ(find_field("query_length"), nullptr);
 }
 
-TEST(Case, EveryFieldSurvivesJson) {
+TEST(Case, EveryFieldIsReadBackFromJson) {
   Case c;
   for (const auto& field : fields()) set(c, field, another_value(field));
   const auto json = to_json(c);
@@ -57,8 +59,8 @@ TEST(Case, EveryFieldSurvivesJson) {
   }
 }
 
-// The worker of an earlier build, which may not know a hook, must understand ordinary requests.
-TEST(Case, TestHooksAreInJsonOnlyWhereTheyAreSet) {
+// A worker of an earlier build may not know a test hook, and must still understand ordinary requests.
+TEST(Case, TestHooksAreInJsonOnlyWhenTheyAreSet) {
   Case c;
   EXPECT_FALSE(to_json(c).contains("injected_slowdown_percent"));
   EXPECT_EQ(to_json(c).size(), fields().size() - 1);
@@ -66,7 +68,7 @@ TEST(Case, TestHooksAreInJsonOnlyWhereTheyAreSet) {
   EXPECT_EQ(to_json(c)["injected_slowdown_percent"], 10);
 }
 
-TEST(Case, DefaultsAreThoseOfACaseThatSaysNothing) {
+TEST(Case, FieldsThatWereNotSetAreDefaults) {
   Case c;
   c.query_len = 300;
   c.head_dim = 24;
@@ -85,7 +87,7 @@ TEST(Case, DefaultsAreThoseOfACaseThatSaysNothing) {
   EXPECT_EQ(c.key_len, 300);
 }
 
-TEST(Case, CompleteFollowsQueryLenAndHeadDim) {
+TEST(Case, CompleteFillsKeyLenValueDimThreadsAndMemoryLimit) {
   Case c;
   c.query_len = 300;
   c.head_dim = 24;
@@ -107,7 +109,7 @@ TEST(Case, CompleteFollowsQueryLenAndHeadDim) {
   EXPECT_EQ(given.memory_limit_bytes, 1000);
 }
 
-TEST(Case, DecodingIsCausal) {
+TEST(Case, CompleteMakesDecodingProtocolsCausal) {
   for (const auto& [protocol, causal] :
        {std::pair{"forward", false}, {"forward_backward", false}, {"prefill", true}, {"decode", true}}) {
     Case c;
@@ -149,14 +151,14 @@ TEST(Case, ValuesOutOfRangeAreRefused) {
   EXPECT_CONTAINS(refusal("warmup_s", std::numeric_limits<double>::quiet_NaN()), "warmup_s = ");
 }
 
-TEST(Case, ARefusedValueChangesNothing) {
+TEST(Case, ARefusedValueLeavesTheFieldUnchanged) {
   Case c;
   c.query_len = 5;
   EXPECT_THROW(set(c, *find_field("query_len"), -1), std::invalid_argument);
   EXPECT_EQ(c.query_len, 5);
 }
 
-TEST(Case, TextOfTheCommandLine) {
+TEST(Case, SetTextParsesValuesOfTheCommandLine) {
   Case c;
   set_text(c, *find_field("query_len"), "2048");
   set_text(c, *find_field("causal"), "true");
@@ -176,7 +178,7 @@ TEST(Case, TextOfTheCommandLine) {
   EXPECT_EQ(refused("causal", "yes"), "causal = 'yes', expected true or false");
 }
 
-TEST(Case, JsonThatIsNoCaseIsRefused) {
+TEST(Case, JsonThatIsNotACaseIsRefused) {
   const auto refused = [](const char* text) {
     return message_of<std::invalid_argument>([&] { case_from_json(Json::parse(text)); });
   };
@@ -187,7 +189,7 @@ TEST(Case, JsonThatIsNoCaseIsRefused) {
   EXPECT_EQ(refused(R"({"method": "linear", "heads": 0})"), "heads = 0, expected at least 1");
 }
 
-TEST(Case, KeyTellsAxesApartAndIgnoresSettings) {
+TEST(Case, KeyDependsOnEveryAxisAndOnNoSetting) {
   Case c;
   c.method = "linear";
   const auto key = case_key(to_json(c));
@@ -198,8 +200,8 @@ TEST(Case, KeyTellsAxesApartAndIgnoresSettings) {
   }
 }
 
-// Text with spaces and quotes must not make one axis look like the next one.
-TEST(Case, KeyCannotBeForgedByText) {
+// The value of one axis must not be mistaken for the next axis, whatever spaces and quotes it contains.
+TEST(Case, KeysOfDifferentCasesDifferEvenIfAValueLooksLikeAnotherAxis) {
   Case a, b;
   a.method = "linear device=cpu";
   b.method = "linear";

@@ -1,4 +1,4 @@
-// Tests of Record: columns, values and their types, strict JSON, earlier and later schemas.
+// Tests of Record: its columns, the types of their values, strict JSON, and records of earlier and later schemas.
 #include "harness/schema/record.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ Json example_of(ColumnType type) {
   return nullptr;
 }
 
-TEST(Columns, HaveDistinctNamesAndDescriptions) {
+TEST(Columns, HaveDistinctNamesKnownGroupsAndDescriptions) {
   std::set<std::string> names;
   const std::set<std::string> groups = {"case",    "setting",    "outcome",   "time",        "memory", "agreement",
                                         "quality", "prediction", "published", "environment", "gpu"};
@@ -53,7 +53,7 @@ TEST(Columns, HaveDistinctNamesAndDescriptions) {
   EXPECT_EQ(find_column("time_median"), nullptr);
 }
 
-TEST(Columns, UnitsStandInTheirNames) {
+TEST(Columns, NamesContainTheUnit) {
   const auto unit_in = [](const std::string& name) -> std::string {
     if (name.ends_with("_ms")) return "ms";
     if (name.ends_with("_s")) return "s";
@@ -72,7 +72,7 @@ TEST(Columns, UnitsStandInTheirNames) {
   }
 }
 
-TEST(Record, EveryColumnSurvivesJson) {
+TEST(Record, EveryColumnIsReadBackFromJson) {
   Record record;
   for (const auto& column : columns()) record.set(column.name, example_of(column.type));
   record.set("schema_version", kSchemaVersion);
@@ -91,7 +91,7 @@ TEST(Record, JsonHasEveryColumnInOrder) {
   EXPECT_TRUE(json["time_median_ms"].is_null());
 }
 
-TEST(Record, WrongTypesAreRefusedByColumn) {
+TEST(Record, ValuesOfAWrongTypeAreRefusedAndTheErrorNamesTheColumn) {
   for (const auto& column : columns()) {
     for (const auto type : {ColumnType::text, ColumnType::integer, ColumnType::number, ColumnType::boolean, ColumnType::numbers,
                             ColumnType::named_numbers}) {
@@ -124,21 +124,22 @@ TEST(Record, UnknownColumnsAreRefused) {
   EXPECT_EQ(message_of<std::invalid_argument>([] { Record::parse(Json::array()); }), "a record is array, expected an object");
 }
 
-TEST(Record, ColumnsOfANewerSchemaArePassedOver) {
+TEST(Record, UnknownColumnsOfANewerSchemaAreIgnored) {
   const auto record = Record::parse({{"speed", 3}, {"schema_version", kSchemaVersion + 1}, {"method", "linear"}});
   EXPECT_EQ(record.text("method"), "linear");
   EXPECT_FALSE(record.has("speed"));
   EXPECT_THROW(Record::parse({{"schema_version", kSchemaVersion + 1}, {"method", 3}}), std::invalid_argument);
 }
 
-TEST(Record, AnOlderRecordWithoutLaterColumnsIsRead) {
+TEST(Record, AnOlderRecordWithoutLaterColumnsCanBeRead) {
   const auto record = Record::parse({{"method", "linear"}, {"outcome", "measured"}});
   EXPECT_TRUE(record.measured());
   EXPECT_TRUE(std::isnan(record.number("time_median_ms")));
   EXPECT_EQ(record.text("reason"), "");
 }
 
-// Records of version 1 were all measured with normal inputs. They are records of the same case as a later one that says so.
+// Records of schema version 1 have no column `inputs`, and all were measured with normal inputs. Such a record has the same case
+// as a later record whose `inputs` are "normal".
 TEST(Record, InputsOfTheFirstSchemaAreNormal) {
   const auto c = some_case();
   auto json = Record(c).to_json();
@@ -151,7 +152,8 @@ TEST(Record, InputsOfTheFirstSchemaAreNormal) {
     EXPECT_EQ(record.key(), case_key(to_json(c)));
     EXPECT_EQ(record.get("schema_version"), 1);
   }
-  // The answer of a worker has no version, and must not change the case that it is merged into.
+  // The answer of a worker has no schema version. No default is filled in, since it would replace the value of the case that the
+  // answer is merged into.
   auto other = c;
   other.inputs = "clustered";
   Record record(other);
@@ -161,7 +163,7 @@ TEST(Record, InputsOfTheFirstSchemaAreNormal) {
   EXPECT_FALSE(Record::parse(json).has("inputs"));
 }
 
-TEST(Record, AxesThatCameLaterHaveTheValueOfThen) {
+TEST(Record, AnAxisThatIsNewerThanTheRecordGetsItsFormerValue) {
   auto json = Record(some_case()).to_json();
   for (const auto& field : fields()) {
     if (field.since == 1) continue;
@@ -175,7 +177,7 @@ TEST(Record, AxesThatCameLaterHaveTheValueOfThen) {
   }
 }
 
-TEST(Record, DiagnosticsHaveTheirNames) {
+TEST(Record, DiagnosticsAreFoundByTheirNames) {
   Record record(some_case());
   EXPECT_FALSE(record.has("lsh_bucket_mean"));
   record.set("diagnostics", {{"lsh_bucket_mean", 12.5}, {"lsh_bucket_skew", 2}});
@@ -201,7 +203,7 @@ TEST(Record, DiagnosticsThatAreNotFiniteAreLeftOut) {
 }
 
 // The gate runs workers of earlier builds, whose answers have no schema version.
-TEST(Record, RenamedColumnsAreReadWhateverTheVersion) {
+TEST(Record, FormerColumnNamesAreReadInEverySchemaVersion) {
   for (const auto& version : {Json(2), Json(3), Json(kSchemaVersion), Json(nullptr)}) {
     Json json = {{"schema_version", version}, {"lsh_bucket_mean", 12.5}, {"lsh_bucket_skew", nullptr}};
     json["rff_least_denominator"] = 0.25;
@@ -219,7 +221,7 @@ TEST(Record, RenamedColumnsAreReadWhateverTheVersion) {
   EXPECT_EQ(Record::parse(both).get("diagnostics"), Json({{"lsh_bucket_mean", 2}, {"lsh_bucket_skew", 3}}));
 }
 
-TEST(Record, EveryRenamedColumnHasANewName) {
+TEST(Record, EveryFormerNameLeadsToACurrentName) {
   for (const auto& [former, current, is_diagnostic] : former_names()) {
     EXPECT_EQ(find_column(former), nullptr) << former;
     EXPECT_EQ(find_column(current) != nullptr, !is_diagnostic) << current;
@@ -228,11 +230,11 @@ TEST(Record, EveryRenamedColumnHasANewName) {
   EXPECT_EQ(find_former_name("time_median_ms"), nullptr);
 }
 
-TEST(Record, TestHooksAreThereOnlyWhereTheyAreSet) {
+TEST(Record, TestHooksAreInTheRecordOnlyWhenTheyAreSet) {
   auto c = some_case();
   auto json = Record(c).to_json();
   EXPECT_FALSE(json.contains("injected_slowdown_percent"));
-  json["injected_slowdown_percent"] = 0.0;  // as records of version 3 have it
+  json["injected_slowdown_percent"] = 0.0;  // records of schema version 3 always have this column
   EXPECT_FALSE(Record::parse(json).has("injected_slowdown_percent"));
   c.injected_slowdown_percent = 10;
   const auto slowed = Record::parse(Json::parse(Record(c).to_json().dump()));
@@ -240,7 +242,7 @@ TEST(Record, TestHooksAreThereOnlyWhereTheyAreSet) {
   EXPECT_EQ(slowed.to_json().size(), columns().size() + 1);
 }
 
-TEST(TableColumns, HaveAColumnForEachDiagnosticAndForHooksInUse) {
+TEST(TableColumns, HaveAColumnForEachDiagnosticAndForEachTestHookThatIsSet) {
   const auto names = [](const std::vector<const Record*>& records) {
     std::vector<std::string> all;
     for (const auto& column : table_columns(records)) all.push_back(column.name);
@@ -272,18 +274,18 @@ TEST(Record, NumbersThatAreNotFiniteBecomeNull) {
   }
 }
 
-// If one such sample could not be read again, the whole folder would be unreadable.
-TEST(Record, SamplesThatAreNotFiniteCanBeReadAgain) {
+// One record that cannot be read makes its whole folder unreadable.
+TEST(Record, SamplesThatAreNotFiniteDoNotMakeTheRecordUnreadable) {
   Record record;
   try {
     record.set("time_samples_ms", Json::array({1.0, kNan, kInfinity}));
   } catch (const std::invalid_argument&) {
-    return;  // Refusing the value is just as good.
+    return;  // Refusing the value keeps the record readable as well.
   }
   EXPECT_NO_THROW(Record::parse(Json::parse(record.to_json().dump())));
 }
 
-TEST(Record, NullErases) {
+TEST(Record, NullErasesAValue) {
   Record record;
   record.set("reason", "something");
   record.set("reason", nullptr);
@@ -291,7 +293,7 @@ TEST(Record, NullErases) {
   EXPECT_FALSE(Record::parse({{"reason", nullptr}}).has("reason"));
 }
 
-TEST(Record, FailureAndSkip) {
+TEST(Record, SetFailedAndSetSkippedSetOutcomeKindAndReason) {
   Record record;
   record.set_failed(kind::oom, "too large");
   EXPECT_EQ(record.text("outcome"), "failed");
@@ -305,7 +307,7 @@ TEST(Record, FailureAndSkip) {
   EXPECT_TRUE(record.measured());
 }
 
-TEST(Record, MergeTakesWhatTheOtherHas) {
+TEST(Record, MergeTakesOverEveryValueThatTheOtherRecordHas) {
   Record record(some_case()), other;
   record.set("samples", 5);
   record.set("stop_reason", "time_budget");
@@ -318,7 +320,7 @@ TEST(Record, MergeTakesWhatTheOtherHas) {
   EXPECT_EQ(record.text("method"), "linear");
 }
 
-TEST(Record, KeyIsTheCases) {
+TEST(Record, KeyIsThatOfItsCase) {
   const auto c = some_case();
   Record record(c);
   EXPECT_EQ(record.key(), case_key(to_json(c)));
@@ -330,7 +332,7 @@ TEST(Record, KeyIsTheCases) {
   EXPECT_NE(record.key(), case_key(to_json(c)));
 }
 
-TEST(Record, NumberAndTextOfAnotherTypeAreNothing) {
+TEST(Record, NumberIsNanAndTextIsEmptyForColumnsOfAnotherType) {
   Record record(some_case());
   EXPECT_TRUE(std::isnan(record.number("method")));
   EXPECT_EQ(record.text("batch"), "");

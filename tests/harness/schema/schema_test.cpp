@@ -1,4 +1,4 @@
-// Tests of the schema as data, which programs that read records rely on.
+// Tests of the schema in JSON, which programs that read records rely on.
 #include "harness/schema/schema.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ TEST(Schema, HasEveryAxisInOrder) {
   }
 }
 
-TEST(Schema, DefaultsAreNullWhereSomethingElseDecides) {
+TEST(Schema, DefaultIsNullForAxesWithoutAFixedDefault) {
   const auto axes = schema_json(kDiagnostics)["axes"];
   for (const auto* axis : {"method", "key_len", "value_dim", "threads"}) EXPECT_TRUE(item_of(axes, axis)["default"].is_null());
   EXPECT_EQ(item_of(axes, "heads")["default"], 8);
@@ -60,7 +60,7 @@ TEST(Schema, HasEveryColumnThatARecordMayHave) {
     EXPECT_EQ(schema["former_names"][former], is_diagnostic ? "diagnostics." + current : current);
 }
 
-TEST(ColumnsJson, HasOrdinaryColumnsAndThenDiagnostics) {
+TEST(ColumnsJson, ListsOrdinaryColumnsAndThenDiagnostics) {
   const auto all = columns_json(kDiagnostics);
   ASSERT_EQ(all.size(), columns().size() + 1);
   for (size_t i = 0; i < columns().size(); ++i) EXPECT_EQ(all[i]["name"], columns()[i].name);

@@ -1,5 +1,6 @@
-// Lets tests in Python call the statistics. Each line of standard input is a JSON array [function, arguments…]; the line of
-// standard output that answers it is the result. Numbers that are not finite are written as text.
+// Lets the tests in Python call the functions of statistics.h. Each line of standard input is a JSON array
+// [function, arguments…]; its result is written as one line of JSON to standard output. Numbers that are not finite are written
+// as the texts "nan", "inf" and "-inf".
 #include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,5 @@
-// Tests of quantiles against values computed by hand, and of the bootstrap interval of the median.
+// Tests of quantiles against values computed by hand, and of the bootstrap interval of the median. test_statistics.py compares
+// the other functions with SciPy.
 #include "harness/statistics/statistics.h"
 
 #include <gtest/gtest.h>
@@ -28,15 +29,15 @@ TEST(Quantile, InterpolatesBetweenOrderStatistics) {
   EXPECT_DOUBLE_EQ(quantile(Numbers{7}, 1), 7);
 }
 
-TEST(Median, OfUnsortedSamples) {
+TEST(Median, TakesUnsortedSamples) {
   EXPECT_DOUBLE_EQ(median({3}), 3);
   EXPECT_DOUBLE_EQ(median({5, 1, 100}), 5);
   EXPECT_DOUBLE_EQ(median({4, 1, 3, 2}), 2.5);
   EXPECT_DOUBLE_EQ(median({2, 2, 1, 9, 2}), 2);
 }
 
-TEST(MedianInterval, SameForTheSameSamples) {
-  // There are many different samples, so that other resamples would give another interval.
+TEST(MedianInterval, IsTheSameForTheSameSamples) {
+  // There are many distinct samples, so that other random resamples would give another interval.
   Numbers samples;
   for (int i = 1; i <= 101; ++i) samples.push_back(std::sqrt(i * 7919 % 101));
   const auto first = median_interval(samples);
@@ -45,7 +46,7 @@ TEST(MedianInterval, SameForTheSameSamples) {
   EXPECT_GT(first.high, median(samples));
 }
 
-TEST(MedianInterval, LiesAmongItsSamples) {
+TEST(MedianInterval, ContainsTheMedianAndLiesWithinTheSamples) {
   const auto [low, high] = median_interval(Numbers{5, 3, 8, 1, 9, 2, 7});
   EXPECT_GE(low, 1);
   EXPECT_LE(low, 5);
@@ -53,7 +54,7 @@ TEST(MedianInterval, LiesAmongItsSamples) {
   EXPECT_LE(high, 9);
 }
 
-TEST(MedianInterval, OfEqualSamplesIsAPoint) {
+TEST(MedianInterval, IsOnePointForEqualSamples) {
   EXPECT_EQ(median_interval(Numbers(9, 4.5)), (Interval{4.5, 4.5}));
   EXPECT_EQ(median_interval(Numbers{4.5}), (Interval{4.5, 4.5}));
 }
@@ -66,10 +67,10 @@ TEST(MedianInterval, ScalesWithItsSamples) {
   EXPECT_EQ(median_interval(scaled), (Interval{4 * low, 4 * high}));
 }
 
-// The bootstrap distribution of the median of n distinct samples, n odd, is known: the median of a resample is at most the k-th
-// smallest sample with probability P(Binomial(n, k/n) > n/2). The interval's ends are where this probability passes 2.5 %
+// For n distinct samples, n odd, the bootstrap distribution of the median is known: the median of a resample is at most the k-th
+// smallest sample with probability P(Binomial(n, k/n) > n/2). The ends of the interval are where this probability passes 2.5 %
 // and 97.5 %.
-TEST(MedianInterval, EndsAreTheBootstrapsQuantiles) {
+TEST(MedianInterval, EndsAreQuantilesOfTheBootstrapDistribution) {
   constexpr int n = 401;
   const auto at_most = [](int k) {  // P(median of resample ≤ k-th smallest)
     double sum = 0;
@@ -86,9 +87,9 @@ TEST(MedianInterval, EndsAreTheBootstrapsQuantiles) {
   EXPECT_NEAR(at_most(int(high)), 0.975, 0.015);
 }
 
-TEST(MedianInterval, CoversTheMedianAboutAsOftenAsItSays) {
+TEST(MedianInterval, ContainsTheTrueMedianInAbout95PercentOfTrials) {
   std::mt19937_64 random(1);
-  std::lognormal_distribution<double> draw(0, 0.5);  // skewed like times, with the median 1
+  std::lognormal_distribution<double> draw(0, 0.5);  // skewed as times are; its median is 1
   int covered = 0;
   constexpr int trials = 400;
   for (int trial = 0; trial < trials; ++trial) {

@@ -1,4 +1,5 @@
-// Cases run by workers that are shell scripts: every way a worker can end becomes one record, and nothing is left running.
+// Tests of running cases, with shell scripts as workers: every way in which a worker can end becomes one record, and no process
+// is left running.
 #include "harness/sweep/case_runner.h"
 
 #include <gtest/gtest.h>
@@ -22,14 +23,14 @@ const std::string kMeasured = R"(echo '{"outcome": "measured", "time_samples_ms"
 class CaseRunner : public testing::Test {
  protected:
   CaseRunner() {
-    signal(SIGPIPE, SIG_IGN);  // as the driver does
+    signal(SIGPIPE, SIG_IGN);  // The driver ignores it too.
     case_.method = "linear";
     case_.batch = 4;
     case_.deadline_s = 20;
     case_.complete();
     environment_.set("revision", "abc");
   }
-  // No child may be left, not even as a zombie.
+  // No child process may be left, not even a zombie.
   ~CaseRunner() override { EXPECT_TRUE(has_no_child()); }
 
   void use_worker(const std::string& commands) { worker_.path = folder_.write_script("worker", commands); }
@@ -37,11 +38,12 @@ class CaseRunner : public testing::Test {
     use_worker(commands);
     return run_case(worker_, case_, Record(case_), environment_, std::nullopt);
   }
+  // Runs the case with a worker that makes it fail.
   Record failure(const std::string& commands, const char* failure_kind) {
     const auto record = run(commands);
     EXPECT_EQ(record.text("outcome"), "failed");
     EXPECT_EQ(record.text("failure_kind"), failure_kind) << record.text("reason");
-    // Whatever happened, the record is whole and of this case.
+    // Every failure gives a complete record of this case.
     EXPECT_EQ(record.key(), Record(case_).key());
     EXPECT_EQ(record.text("revision"), "abc");
     EXPECT_FALSE(record.text("finished_at").empty());
@@ -77,26 +79,26 @@ TEST_F(CaseRunner, AnAnswerBecomesARecordWithStatistics) {
   EXPECT_EQ(folder_.read("arguments"), "--answer-fd=3 measure\n");
 }
 
-TEST_F(CaseRunner, AFailureThatTheWorkerReportsIsKept) {
+TEST_F(CaseRunner, AFailureThatTheWorkerReportsIsRecorded) {
   const auto record = failure(R"(echo '{"outcome": "failed", "failure_kind": "oom", "reason": "asked for 5 bytes"}' >&3)", "oom");
   EXPECT_EQ(record.text("reason"), "asked for 5 bytes");
 }
 
-TEST_F(CaseRunner, DeathBySignal) {
+TEST_F(CaseRunner, AWorkerKilledByASignalIsACrash) {
   const auto record = failure("echo about to fall >&2; kill -SEGV $$", "crashed");
   EXPECT_CONTAINS(record.text("reason"), "signal 11");
   EXPECT_CONTAINS(record.text("reason"), "about to fall");
   EXPECT_CONTAINS(failure("kill -KILL $$", "crashed").text("reason"), "signal 9");
-  // Also after a whole answer, which may be wrong for the reason that the worker died of.
+  // This holds after a complete answer too, because what killed the worker may have made the answer wrong.
   EXPECT_CONTAINS(failure(kMeasured + "; kill -ABRT $$", "crashed").text("reason"), "signal 6");
 }
 
-TEST_F(CaseRunner, ExitCode) {
+TEST_F(CaseRunner, AWorkerWithAnExitCodeIsACrash) {
   EXPECT_CONTAINS(failure("echo cannot >&2; exit 3", "crashed").text("reason"), "exit code 3; it said: cannot");
   EXPECT_CONTAINS(failure(kMeasured + "; exit 2", "crashed").text("reason"), "exit code 2");
 }
 
-TEST_F(CaseRunner, AHangEndsAtItsDeadlineWithTheWholeGroup) {
+TEST_F(CaseRunner, AHangingWorkerIsEndedAtItsDeadlineWithItsWholeProcessGroup) {
   case_.deadline_s = 0.4;
   const auto record = failure("sleep 300 & echo $! > " + path("grandchild") + "; echo $$ > " + path("child") +
                                   "; echo waiting; sleep 300; touch " + path("survived"),
@@ -106,22 +108,22 @@ TEST_F(CaseRunner, AHangEndsAtItsDeadlineWithTheWholeGroup) {
   EXPECT_GE(record.number("worker_s"), 0.4);
   EXPECT_TRUE(is_gone(pid_in("child")));
   EXPECT_TRUE(is_gone(pid_in("grandchild")));
-  EXPECT_FALSE(folder_.has("survived")) << "it was ended, not waited for";
+  EXPECT_FALSE(folder_.has("survived")) << "the worker must be ended at its deadline, and not be waited for";
 }
 
-TEST_F(CaseRunner, AHangWithClosedStreamsEndsToo) {
+TEST_F(CaseRunner, AHangingWorkerWithClosedStreamsIsEndedToo) {
   case_.deadline_s = 0.4;
   failure("exec 0<&- 1>&- 2>&- 3>&-; sleep 300 & echo $! > " + path("grandchild") + "; sleep 300", "timeout");
   EXPECT_TRUE(is_gone(pid_in("grandchild")));
 }
 
-TEST_F(CaseRunner, TermIsNotEnoughToSurvive) {
+TEST_F(CaseRunner, AWorkerThatIgnoresSigtermIsKilled) {
   case_.deadline_s = 0.4;
   failure("trap '' TERM INT HUP; echo $$ > " + path("child") + "; while :; do sleep 0.1; done", "timeout");
   EXPECT_TRUE(is_gone(pid_in("child")));
 }
 
-TEST_F(CaseRunner, AnAnswerBeforeAHangIsNotATime) {
+TEST_F(CaseRunner, AnAnswerBeforeAHangGivesNoTime) {
   case_.deadline_s = 0.4;
   failure(kMeasured + "; sleep 300", "timeout");
 }
@@ -132,49 +134,49 @@ TEST_F(CaseRunner, AGrandchildDoesNotOutliveTheWorker) {
   EXPECT_TRUE(is_gone(pid_in("grandchild")));
 }
 
-// The grandchild holds the worker's pipes open, and the end of the worker's group does not end it.
-TEST_F(CaseRunner, AGrandchildThatLeftTheGroupDoesNotHoldTheDriver) {
+// The grandchild keeps the worker's pipes open, and it does not end with the worker's process group.
+TEST_F(CaseRunner, TheDriverDoesNotWaitForAGrandchildThatLeftTheGroup) {
   const auto record = run("setsid sh -c 'echo $$ > " + path("grandchild") + "; exec sleep 300' & while [ ! -s " +
                           path("grandchild") + " ]; do sleep 0.01; done; " + kMeasured);
   EXPECT_TRUE(record.measured()) << record.text("reason");
-  EXPECT_TRUE(is_running(pid_in("grandchild"))) << "the driver did not wait for its end";
+  EXPECT_TRUE(is_running(pid_in("grandchild"))) << "the driver must not wait for the grandchild to end";
   kill(pid_in("grandchild"), SIGKILL);
 }
 
-// The worker has answered and ended. A grandchild that goes on writing must not turn that into a timeout.
-TEST_F(CaseRunner, AGrandchildThatKeepsTalkingDoesNotHoldTheDriver) {
+// The worker has answered and ended. A grandchild that keeps writing must not turn this into a timeout.
+TEST_F(CaseRunner, TheDriverDoesNotWaitForAGrandchildThatKeepsWriting) {
   case_.deadline_s = 3;
   const auto record = run("yes still here & echo $! > " + path("grandchild") + "; " + kMeasured);
   EXPECT_TRUE(record.measured()) << record.text("reason");
   EXPECT_TRUE(is_gone(pid_in("grandchild")));
 }
 
-// The same from outside the worker's group: the end of the group does not end it.
-TEST_F(CaseRunner, AGrandchildThatLeftTheGroupAndKeepsTalkingDoesNotHoldTheDriver) {
+// Here the grandchild that keeps writing does not end with the worker's process group either.
+TEST_F(CaseRunner, TheDriverDoesNotWaitForAGrandchildThatLeftTheGroupAndKeepsWriting) {
   case_.deadline_s = 1;
   const auto record = run("setsid sh -c 'echo $$ > " + path("grandchild") + "; exec yes' & while [ ! -s " + path("grandchild") +
                           " ]; do sleep 0.01; done; " + kMeasured);
   EXPECT_TRUE(record.measured()) << record.text("reason");
-  EXPECT_TRUE(is_gone(pid_in("grandchild"))) << "nobody reads what it writes";
+  EXPECT_TRUE(is_gone(pid_in("grandchild"))) << "SIGPIPE ends it, because nobody reads its output";
 }
 
-TEST_F(CaseRunner, NoAnswer) {
+TEST_F(CaseRunner, NoAnswerIsAProtocolFailure) {
   EXPECT_CONTAINS(failure("exit 0", "protocol").text("reason"), "0 answers, expected 1");
-  // Only what is written to the descriptor of answers is one; libraries print to standard output.
+  // Standard output is not read for answers, because libraries print to it.
   EXPECT_CONTAINS(failure(R"(echo '{"outcome": "measured"}')", "protocol").text("reason"),
                   "0 answers, expected 1; it said: {\"outcome\"");
 }
 
-TEST_F(CaseRunner, SeveralAnswers) {
+TEST_F(CaseRunner, SeveralAnswersAreAProtocolFailure) {
   EXPECT_CONTAINS(failure(kMeasured + "; " + kMeasured, "protocol").text("reason"), "2 answers, expected 1");
 }
 
-TEST_F(CaseRunner, TornAnswers) {
+TEST_F(CaseRunner, AnIncompleteAnswerIsAProtocolFailure) {
   failure(R"(printf '{"outcome": "measured", "samp' >&3)", "protocol");
-  failure(R"(printf '{"outcome": "measured"}' >&3)", "protocol");  // its line end is missing
+  failure(R"(printf '{"outcome": "measured"}' >&3)", "protocol");  // The line end is missing.
 }
 
-TEST_F(CaseRunner, GarbageAnswers) {
+TEST_F(CaseRunner, AnAnswerThatIsNotARecordIsAProtocolFailure) {
   EXPECT_CONTAINS(failure("echo nonsense >&3", "protocol").text("reason"), "not JSON: nonsense");
   failure("head -c 100000 /dev/urandom >&3; echo >&3", "protocol");
   failure(kMeasured + "; echo rubbish >&3", "protocol");
@@ -186,28 +188,29 @@ TEST_F(CaseRunner, GarbageAnswers) {
   EXPECT_CONTAINS(failure(R"(echo '{"outcome": 3}' >&3)", "protocol").text("reason"), "column outcome = 3, expected text");
 }
 
-TEST_F(CaseRunner, OutcomesThatDoNotExist) { failure(R"(echo '{"outcome": "splendid"}' >&3)", "protocol"); }
+TEST_F(CaseRunner, AnUnknownOutcomeIsAProtocolFailure) { failure(R"(echo '{"outcome": "splendid"}' >&3)", "protocol"); }
 
 // A case that is recorded as measured is not run again, so it must have samples.
-TEST_F(CaseRunner, MeasuredWithoutSamples) {
+TEST_F(CaseRunner, AMeasurementWithoutSamplesIsAProtocolFailure) {
   failure(R"(echo '{"outcome": "measured"}' >&3)", "protocol");
   failure(R"(echo '{"outcome": "measured", "time_samples_ms": []}' >&3)", "protocol");
 }
 
-// It is cut off, and the case fails.
-TEST_F(CaseRunner, AnEndlessAnswer) { failure("yes >&3", "protocol"); }
+// Reading stops at a limit.
+TEST_F(CaseRunner, AnEndlessAnswerIsAProtocolFailure) { failure("yes >&3", "protocol"); }
 
-TEST_F(CaseRunner, MuchDiagnosticsIsReadAndItsEndKept) {
-  const auto much = "head -c 20000000 /dev/zero | tr '\\0' x >&2; echo the end >&2; ";
-  EXPECT_TRUE(run(much + kMeasured).measured());
-  const auto reason = failure(much + std::string("exit 1"), "crashed").text("reason");
+TEST_F(CaseRunner, TheReasonContainsTheEndOfLongDiagnostics) {
+  const auto long_diagnostics = "head -c 20000000 /dev/zero | tr '\\0' x >&2; echo the end >&2; ";
+  EXPECT_TRUE(run(long_diagnostics + kMeasured).measured());
+  const auto reason = failure(long_diagnostics + std::string("exit 1"), "crashed").text("reason");
   EXPECT_TRUE(reason.ends_with("xxx\nthe end") || reason.ends_with("xthe end")) << reason.substr(reason.size() - 60);
   EXPECT_LT(reason.size(), 10000u);
   EXPECT_GT(reason.size(), 2000u);
 }
 
-// Two shell scripts that write down whose turn it is. Their third argument is "--turns=A,B".
-TEST_F(CaseRunner, SidesTakeTurns) {
+// The workers are two shell scripts that write down whose turn it is. Their third argument is "--turns=A,B", with the descriptors
+// that a turn is read from and passed to.
+TEST_F(CaseRunner, WorkersTakeTurnsInTheGivenOrder) {
   const auto side = [&](const std::string& name, const std::string& more) {
     const auto commands =
         "turns=${3#--turns=}; from=/proc/self/fd/${turns%,*}; to=/proc/self/fd/${turns#*,}\n"
@@ -221,16 +224,16 @@ TEST_F(CaseRunner, SidesTakeTurns) {
   EXPECT_EQ(folder_.read("order"), "b\na\nb\na\nb\na\n");
 }
 
-TEST_F(CaseRunner, WhereASideDiesTheOtherDoesNotWait) {
+TEST_F(CaseRunner, AWorkerDoesNotWaitForItsTurnWhenTheOtherDies) {
   const auto waits =
       folder_.write_script("waits", "turns=${3#--turns=}; cat /proc/self/fd/${turns%,*} >/dev/null; " + std::string(kMeasured));
   const auto dies = folder_.write_script("dies", "kill -SEGV $$");
   const auto records = run_in_turns({{{waits}, case_}, {{dies}, case_}}, 0);
-  EXPECT_TRUE(records[0].measured()) << "it did not wait until its deadline";
+  EXPECT_TRUE(records[0].measured()) << "it must not wait until its deadline";
   EXPECT_EQ(records[1].text("failure_kind"), "crashed");
 }
 
-TEST_F(CaseRunner, AWorkerThatCannotBeStartedIsNamed) {
+TEST_F(CaseRunner, AWorkerThatCannotBeStartedIsAnErrorThatNamesIt) {
   worker_.path = path("none");
   EXPECT_CONTAINS(message_of<UsageError>([&] { run_case(worker_, case_, Record(case_), environment_, std::nullopt); }),
                   "cannot start " + path("none"));
@@ -253,12 +256,12 @@ TEST_F(CaseRunner, PlansAreMergedWithTheirCases) {
   EXPECT_EQ(planned[1].text("reason"), "no causal form");
 }
 
-TEST_F(CaseRunner, PlansOfCasesThatMakeNoSenseAreUsageErrors) {
+TEST_F(CaseRunner, APlanThatReportsAnInvalidCaseIsAUsageError) {
   use_worker(R"(echo '{"outcome": "failed", "failure_kind": "usage", "reason": "linear: chunk = 0"}' >&3)");
   EXPECT_EQ(message_of<UsageError>([&] { plan_cases(worker_, {case_}); }), "linear: chunk = 0");
 }
 
-TEST_F(CaseRunner, PlansThatBreakNameTheMethod) {
+TEST_F(CaseRunner, AFailureToPlanIsAnErrorThatNamesTheMethod) {
   const auto said = [&](const std::vector<Case>& cases) { return message_of<WorkerError>([&] { plan_cases(worker_, cases); }); };
   use_worker(R"(echo '{"outcome": "failed", "failure_kind": "error", "reason": "no cost"}' >&3)");
   EXPECT_EQ(said({case_}), "method 'linear' broke while its cost was predicted: no cost");
@@ -271,7 +274,7 @@ TEST_F(CaseRunner, PlansThatBreakNameTheMethod) {
   EXPECT_CONTAINS(said({case_}), "worker plan` broke on method 'linear': the worker ended with exit code 2; it said: broken");
 }
 
-TEST_F(CaseRunner, AnEnvironmentThatIsNoRecordIsAFaultOfTheWorker) {
+TEST_F(CaseRunner, AnEnvironmentThatIsNotARecordIsAnErrorOfTheWorker) {
   use_worker(R"(echo '{"no_such_column": 3}' >&3)");
   EXPECT_CONTAINS(message_of<WorkerError>([&] { ask_environment(worker_); }), "no_such_column");
 }
@@ -306,7 +309,7 @@ TEST_F(CaseRunner, PredictedFailuresStartNoWorker) {
 }
 
 TEST_F(CaseRunner, ImplausibleTimesAreMarked) {
-  use_worker(kMeasured);  // a median of 3 ms
+  use_worker(kMeasured);  // The median of its samples is 3 ms.
   const auto with = [&](const char* dtype, double flops, double bytes) {
     auto c = case_;
     c.dtype = dtype;
@@ -315,7 +318,8 @@ TEST_F(CaseRunner, ImplausibleTimesAreMarked) {
     planned.set("min_bytes", bytes);
     return run_case(worker_, c, planned, environment_, kCeilings).text("implausible");
   };
-  // In 3 ms, 100 GFLOP/s are 3e8 operations; 20 GB/s are 6e7 bytes, which the caches can hold.
+  // In 3 ms the ceilings allow 3e8 operations (100 GFLOP/s) and 6e7 bytes (20 GB/s). The bandwidth is a limit only for more than
+  // array_bytes (1e8), because caches can hold less than that.
   EXPECT_EQ(with("float32", 2.9e8, 1e6), "");
   EXPECT_CONTAINS(with("float32", 4e8, 1e6),
                   "3.00 ms is below the 4.00 ms that the measured arithmetic rate of 100 GFLOP/s allows");
@@ -326,7 +330,7 @@ TEST_F(CaseRunner, ImplausibleTimesAreMarked) {
 }
 
 TEST_F(CaseRunner, EachDeviceHasItsOwnCeilings) {
-  use_worker(kMeasured);  // a median of 3 ms
+  use_worker(kMeasured);  // The median of its samples is 3 ms.
   const auto with = [&](const char* dtype, double flops, double bytes, const Json& gpu) {
     auto c = case_;
     c.device = "cuda";
@@ -338,14 +342,14 @@ TEST_F(CaseRunner, EachDeviceHasItsOwnCeilings) {
   };
   EXPECT_EQ(with("bfloat16", 2.9e11, 1, kGpuCeilings), "");
   EXPECT_CONTAINS(with("bfloat16", 4e11, 1, kGpuCeilings), "rate of 100000 GFLOP/s");
-  EXPECT_EQ(with("float32", 1e15, 1, kGpuCeilings), "") << "was not measured";
+  EXPECT_EQ(with("float32", 1e15, 1, kGpuCeilings), "") << "the rate of float32 was not measured on this GPU";
   EXPECT_EQ(with("float32", 1, 5.9e9, kGpuCeilings), "");
   EXPECT_CONTAINS(with("float32", 1, 8e9, kGpuCeilings), "bandwidth of 2000.0 GB/s");
   EXPECT_EQ(with("bfloat16", 1e15, 1e15, {{"unavailable", "none here"}}), "");
 }
 
-// A case on a GPU without a budget of its own gets the memory of the GPU, which the worker finds when it plans the case.
-TEST_F(CaseRunner, ThePlansBudgetIsTheCases) {
+// A case on a GPU that sets no memory budget gets that of the plan: the worker sets it to the memory of the GPU.
+TEST_F(CaseRunner, ACaseWithoutAMemoryBudgetGetsThatOfItsPlan) {
   use_worker("cat > " + folder_.path("request") +
              R"(; echo '{"outcome": "failed", "failure_kind": "error", "reason": "no"}' >&3)");
   auto c = case_;
@@ -358,8 +362,8 @@ TEST_F(CaseRunner, ThePlansBudgetIsTheCases) {
   EXPECT_CONTAINS(folder_.read("request"), "\"memory_limit_bytes\":12345");
 }
 
-// In a process of its own, because a caught signal stays caught.
-TEST_F(CaseRunner, InterruptsEndTheWorkerAndAreThrown) {
+// The test forks, because a signal that was caught once stays recorded in the process.
+TEST_F(CaseRunner, AnInterruptEndsTheWorkerAndThrows) {
   for (const int sent : {SIGINT, SIGTERM}) {
     use_worker("trap '' INT TERM; sleep 300 & echo $! > " + path("grandchild") + "; sleep 300");
     const auto child = fork();

@@ -1,4 +1,4 @@
-// The catalogue of methods and the suggestions for names that are not known.
+// Tests of the catalogue of methods, and of the suggestions for unknown names.
 #include "harness/sweep/catalogue.h"
 
 #include <gtest/gtest.h>
@@ -12,19 +12,20 @@
 namespace attnbench {
 namespace {
 
+// The message of the error that checking this method with its options leads to.
 std::string refusal(const std::string& spec) {
   const auto catalogue = test_catalogue();
   return message_of<UsageError>([&] { catalogue.check(spec); });
 }
 
-TEST(Catalogue, KnownMethodsAndOptionsPass) {
+TEST(Catalogue, AcceptsKnownMethodsAndOptions) {
   const auto catalogue = test_catalogue();
   EXPECT_EQ(catalogue.names(), (std::vector<std::string>{"linear", "lsh-4", "sdpa", "softmax"}));
   for (const auto* spec : {"linear", "softmax", "linear:chunk=64", "lsh-4:buckets=8,profile=trax"})
     EXPECT_NO_THROW(catalogue.check(spec)) << spec;
 }
 
-TEST(Catalogue, UnknownOnesAreRefusedWithTheNearest) {
+TEST(Catalogue, UnknownMethodsAndOptionsAreRefusedAndTheNearestIsSuggested) {
   EXPECT_EQ(refusal("Linear"), "unknown method 'Linear'; did you mean 'linear'?; known: linear, lsh-4, sdpa, softmax");
   EXPECT_EQ(refusal(""), "unknown method ''; known: linear, lsh-4, sdpa, softmax");
   EXPECT_EQ(refusal("lsh-4:buckets=8,profil=trax"),
@@ -34,8 +35,8 @@ TEST(Catalogue, UnknownOnesAreRefusedWithTheNearest) {
   EXPECT_CONTAINS(refusal("linear:=3"), "method 'linear' has no option ''");
 }
 
-// If the worker is newer than methods.json, the file may describe another build.
-TEST(Catalogue, AStaleFileIsNotBelieved) {
+// If the worker or libattn.so is newer than methods.json, the file may describe another build, and the worker is asked instead.
+TEST(Catalogue, AMethodsFileThatIsOutOfDateOrUnreadableIsNotUsed) {
   const TempFolder folder;
   folder.write("methods.json", R"([{"name": "stale", "options": []}])");
   folder.write("libattn.so", "");
@@ -57,7 +58,7 @@ echo '[{"name": "fresh", "description": "", "time_order": "", "memory_order": ""
   EXPECT_EQ(Catalogue::load(worker).names(), std::vector<std::string>{"fresh"});
 }
 
-TEST(Catalogue, DiagnosticsAreListedOnceWithTheirMethods) {
+TEST(Catalogue, ListsEachDiagnosticOnceWithItsMethods) {
   const TempFolder folder;
   const WorkerProgram worker{folder.write("attnbench-worker", "")};
   folder.write("libattn.so", "");
@@ -69,16 +70,16 @@ TEST(Catalogue, DiagnosticsAreListedOnceWithTheirMethods) {
   EXPECT_EQ(Catalogue::load(worker).diagnostics(), Json::parse(R"([
     {"name": "depth", "unit": "s", "description": "how deep", "methods": ["b", "c"]},
     {"name": "width", "unit": "", "description": "how wide", "methods": ["c"]}])"));
-  EXPECT_EQ(test_catalogue().diagnostics(), Json::array()) << "of a build that declared none";
+  EXPECT_EQ(test_catalogue().diagnostics(), Json::array()) << "no method of the test catalogue declares any";
 }
 
-TEST(Catalogue, AMissingWorkerIsNamed) {
+TEST(Catalogue, AMissingWorkerIsAnErrorThatNamesIt) {
   const TempFolder folder;
   const WorkerProgram worker{folder.path("attnbench-worker")};
   EXPECT_CONTAINS(message_of<UsageError>([&] { Catalogue::load(worker); }), "cannot start " + folder.path("attnbench-worker"));
 }
 
-TEST(Suggestion, OnlyWhatIsNear) {
+TEST(Suggestion, NamesOnlyASimilarName) {
   const std::vector<std::string> known = {"softmax", "sdpa"};
   EXPECT_EQ(suggestion("softmx", known), "; did you mean 'softmax'?; known: softmax, sdpa");
   EXPECT_EQ(suggestion("sfotmax", known), "; did you mean 'softmax'?; known: softmax, sdpa");

@@ -1,4 +1,4 @@
-// Predictions from made-up plans and ceilings.
+// Tests of predicting times and memory, from made-up plans and ceilings.
 #include "harness/sweep/prediction.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ TEST(TimePredictor, PredictsFromTheCeilingsOfTheDevice) {
   EXPECT_DOUBLE_EQ(TimePredictor(Ceilings::nominal(2)).predict(record), 1000);
 }
 
-TEST(TimePredictor, LearnsFromWhatItsKindTook) {
+TEST(TimePredictor, LearnsTheSlowdownOfEachMethodAndSetting) {
   Case c;
   c.method = "linear";
   c.complete();
@@ -58,7 +58,7 @@ TEST(TimePredictor, LearnsFromWhatItsKindTook) {
   EXPECT_DOUBLE_EQ(predictor.predict(longer), 400);
 }
 
-TEST(PredictedCase, LastsItsSamplesWithinItsDeadline) {
+TEST(PredictedCase, DependsOnSamplesTimeBudgetAndDeadline) {
   Case c;
   c.method = "linear";
   c.min_samples = 5;
@@ -68,7 +68,8 @@ TEST(PredictedCase, LastsItsSamplesWithinItsDeadline) {
   Record planned(c);
   planned.set("min_calls", 9);
   planned.set("min_timed_calls", 5);
-  // Short calls fill the time budget, or make a thousand calls; long ones make the min number of calls.
+  // Short calls fill the time budget, but a case makes at most a thousand of them; long calls are made the minimum number of
+  // times.
   EXPECT_NEAR(predicted_case_s(planned, 1), 0.6 + 0.004 + 1, 1e-9);
   EXPECT_NEAR(predicted_case_s(planned, 100), 0.6 + 0.4 + 2, 1e-9);
   EXPECT_NEAR(predicted_case_s(planned, 1000), 0.6 + 4 + 5, 1e-9);
@@ -78,7 +79,7 @@ TEST(PredictedCase, LastsItsSamplesWithinItsDeadline) {
   EXPECT_EQ(predicted_case_s(planned, 1000), 0);
 }
 
-TEST(PredictedCase, MakesTheCallsOfThePlan) {
+TEST(PredictedCase, MakesTheNumberOfCallsOfThePlan) {
   Case c;
   c.method = "linear";
   c.min_samples = 5;
@@ -86,14 +87,14 @@ TEST(PredictedCase, MakesTheCallsOfThePlan) {
   c.deadline_s = 100;
   c.complete();
   Record planned(c);
-  EXPECT_NEAR(predicted_case_s(planned, 1000), 0.6 + 5, 1e-9) << "without a plan, one call a sample";
+  EXPECT_NEAR(predicted_case_s(planned, 1000), 0.6 + 5, 1e-9) << "without a plan, each sample is one call";
   planned.set("min_calls", 37);
   planned.set("min_timed_calls", 32);
   EXPECT_NEAR(predicted_case_s(planned, 1000), 0.6 + 5 + 32, 1e-9);
   EXPECT_NEAR(predicted_case_s(planned, 10), 0.6 + 0.05 + 2, 1e-9);
 }
 
-TEST(Predict, TheMoreCallsTheEarlierACaseIsHopeless) {
+TEST(Predict, MoreCallsLeadToATimeoutAtAShorterTimeOfACall) {
   const TimePredictor predictor(kCeilings);
   const auto kind_of = [&](int64_t min_calls, double call_s) {
     Case c;
@@ -108,14 +109,14 @@ TEST(Predict, TheMoreCallsTheEarlierACaseIsHopeless) {
     predict(planned, predictor);
     return planned.text("failure_kind");
   };
-  // 9 or 37 calls against twice the deadline.
+  // A case is skipped if its 9 or 37 calls take longer than twice the deadline.
   EXPECT_EQ(kind_of(9, 4.4), "");
   EXPECT_EQ(kind_of(9, 4.5), "predicted_timeout");
   EXPECT_EQ(kind_of(37, 1.05), "");
   EXPECT_EQ(kind_of(37, 1.1), "predicted_timeout");
 }
 
-TEST(Predict, TheTokensTakenInNeedMemoryToo) {
+TEST(Predict, MemoryIncludesThePreparationOfADecodingState) {
   Case c;
   c.method = "linear";
   c.protocol = "decode";

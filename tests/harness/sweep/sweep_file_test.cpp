@@ -1,4 +1,4 @@
-// Tests of sweep files: the cases that they expand to, and the errors of wrong ones.
+// Tests of sweep files: the cases that they expand to, and the errors that malformed ones lead to.
 #include "harness/sweep/sweep_file.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ std::vector<Case> expand(const std::string& text, const SweepOverrides& override
   return SweepFile(folder.write("some.toml", text), test_catalogue(), overrides).cases();
 }
 
-// The error message without the path of the file.
+// The message of the error that this sweep file leads to, without the path of the file.
 std::string refusal(const std::string& text, const SweepOverrides& overrides = {}) {
   const TempFolder folder;
   const auto path = folder.write("some.toml", text);
@@ -33,18 +33,19 @@ std::vector<int64_t> values(const std::vector<Case>& cases, int64_t Case::*membe
   return all;
 }
 
+// A sweep file of the method `linear` with these further lines in its section [axes].
 std::string axes(const std::string& lines) { return "[axes]\nmethod = \"linear\"\n" + lines + "\n"; }
 
 using Numbers = std::vector<int64_t>;
 
-TEST(SweepFile, NameAndDescription) {
+TEST(SweepFile, HasTheNameOfItsFileAndADescription) {
   const TempFolder folder;
   const SweepFile sweep(folder.write("figure9.toml", "description = \"what it shows\"\n" + axes("")), test_catalogue());
   EXPECT_EQ(sweep.stem(), "figure9");
   EXPECT_EQ(sweep.description(), "what it shows");
 }
 
-TEST(SweepFile, DefaultsAreTheCases) {
+TEST(SweepFile, AxesAndSettingsThatAreNotGivenHaveTheDefaultsOfACase) {
   const auto cases = expand(axes(""));
   ASSERT_EQ(cases.size(), 1u);
   Case expected;
@@ -55,7 +56,7 @@ TEST(SweepFile, DefaultsAreTheCases) {
   EXPECT_EQ(cases[0].min_samples, 5);
 }
 
-TEST(SweepFile, Ranges) {
+TEST(SweepFile, ExpandsRanges) {
   EXPECT_EQ(values(expand(axes("query_len = \"512-65536*2\"")), &Case::query_len),
             (Numbers{512, 1024, 2048, 4096, 8192, 16384, 32768, 65536}));
   EXPECT_EQ(values(expand(axes("head_dim = \"16-64+16\"")), &Case::head_dim), (Numbers{16, 32, 48, 64}));
@@ -70,7 +71,7 @@ TEST(SweepFile, Ranges) {
             (Numbers{1, 9000000000000000000}));
 }
 
-TEST(SweepFile, RangesThatAreNone) {
+TEST(SweepFile, MalformedRangesAreRefused) {
   for (const auto* text :
        {"1024-512*2", "512-1024*1", "512-1024*0", "512-1024*-2", "512-1024+0", "0-8*2", "-8-8*2", "512-", "512-1024", "512-1024*",
         "*2", "512*2-1024", "a-b*c", "512-1024*2*2", " 512-1024*2", "512-1024*2 ", "1.5-3*2", "", "512-99999999999999999999*2"})
@@ -80,15 +81,15 @@ TEST(SweepFile, RangesThatAreNone) {
                   "or a ratio such as \"16384/query_len\"");
 }
 
-TEST(SweepFile, HugeRangesAreRefusedBeforeTheyAreBuilt) {
+TEST(SweepFile, RangesAndSweepsOfMoreThan100000ValuesAreRefused) {
   EXPECT_CONTAINS(refusal(axes("seed = \"1-9000000000000000000+1\"")), ":3:8: seed = '1-9000000000000000000+1', expected");
   EXPECT_CONTAINS(refusal(axes("seed = \"1-100001+1\"")), ":3:8: seed = '1-100001+1', expected");
   const auto product = refusal(axes("seed = \"1-1000+1\"\nquery_len = \"1-1000+1\"\nbatch = \"1-1000+1\""));
   EXPECT_EQ(product, "sweep some has more than 100000 cases");
 }
 
-TEST(SweepFile, EveryCombinationLastDeclaredFastest) {
-  // The order is that of the fields of a case (method, protocol, query_len), not that of the file.
+TEST(SweepFile, ExpandsToEveryCombinationAndTheLastFieldVariesFastest) {
+  // The order of the axes is that of the fields of a case (method, protocol, query_len), and not that of the file.
   const auto cases = expand(
       "[axes]\nquery_len = [512, 1024]\nprotocol = [\"forward\", \"forward_backward\"]\n"
       "method = [\"softmax\", \"linear:chunk=64\"]\n");
@@ -100,15 +101,15 @@ TEST(SweepFile, EveryCombinationLastDeclaredFastest) {
                                              "linear:chunk=64 forward_backward 1024"}));
 }
 
-TEST(SweepFile, RatiosFollowAnotherAxis) {
+TEST(SweepFile, ARatioIsComputedFromAnotherAxis) {
   const auto cases = expand(axes("query_len = [512, 16384, 65536]\nbatch = \"16384/query_len\""));
   EXPECT_EQ(values(cases, &Case::batch), (Numbers{32, 1, 1}));
   EXPECT_EQ(values(expand(axes("batch = [\"4096/key_len\"]\nkey_len = 1000\nquery_len = 7")), &Case::batch), (Numbers{4}));
-  // The axis may itself follow another one: key_len is query_len here.
+  // That axis may itself have its default from another one: here key_len is equal to query_len.
   EXPECT_EQ(values(expand(axes("query_len = 256\nbatch = \"1024/key_len\"")), &Case::batch), (Numbers{4}));
 }
 
-TEST(SweepFile, RatiosThatAreNone) {
+TEST(SweepFile, MalformedRatiosAreRefused) {
   for (const auto* text : {"16384/query_length", "16384/", "/query_len", "x/query_len", "0/query_len", "-3/query_len",
                            "1.5/query_len", "16384/batch", "16384/method", "16384/deadline_s", "16384//query_len"})
     EXPECT_CONTAINS(refusal(axes(std::string("batch = \"") + text + "\"")),
@@ -117,7 +118,7 @@ TEST(SweepFile, RatiosThatAreNone) {
             ":3:9: batch lists a ratio among other values, expected the ratio alone");
 }
 
-TEST(SweepFile, KeyLenAndValueDimFollow) {
+TEST(SweepFile, KeyLenDefaultsToQueryLenAndValueDimToHeadDim) {
   const auto cases = expand(axes("query_len = [512, 1024]\nhead_dim = [32, 80]"));
   ASSERT_EQ(cases.size(), 4u);
   for (const auto& c : cases) {
@@ -127,12 +128,12 @@ TEST(SweepFile, KeyLenAndValueDimFollow) {
   EXPECT_EQ(values(expand(axes("query_len = [512, 1024]\nkey_len = 300\nvalue_dim = 5")), &Case::key_len), (Numbers{300, 300}));
 }
 
-TEST(SweepFile, EqualCasesAreMeasuredOnce) {
+TEST(SweepFile, EqualCasesAreListedOnce) {
   EXPECT_EQ(values(expand(axes("query_len = [512, 1024, 512, \"256-1024*2\"]")), &Case::query_len), (Numbers{512, 1024, 256}));
   EXPECT_EQ(expand(axes("query_len = 512\nkey_len = [512, 300]\nbatch = \"16/query_len\"")).size(), 2u);
 }
 
-TEST(SweepFile, SettingsByTheirNamesAndFormerNames) {
+TEST(SweepFile, SettingsMayHaveTheirFormerNames) {
   for (const auto* settings :
        {"[limits]\nmemory_limit_bytes = \"11 GiB\"\ndeadline_s = 7\n[timing]\nwarmup_s = 0\nmin_samples = 9\nnoise_target = 0.5\n"
         "time_budget_s = 3.25\nprocesses = 3\ninjected_slowdown_percent = 2\n",
@@ -151,15 +152,16 @@ TEST(SweepFile, SettingsByTheirNamesAndFormerNames) {
   EXPECT_EQ(expand(axes("") + "[limits]\nmemory_limit_bytes = 5000\n")[0].memory_limit_bytes, 5000);
 }
 
-TEST(SweepFile, ASettingIsInItsSectionAndThereOnce) {
+TEST(SweepFile, ASettingTwiceOrInAnotherSectionIsRefused) {
   EXPECT_EQ(refusal(axes("") + "[limits]\nseconds = 7\ndeadline_s = 8\n"),
             ":5:1: [limits] sets deadline_s twice, as 'deadline_s' and as 'seconds'");
   EXPECT_CONTAINS(refusal(axes("") + "[timing]\nmemory = 7\n"), ":5:1: unknown key 'memory' in [timing]");
   EXPECT_CONTAINS(refusal(axes("") + "[timing]\ndeadline_s = 7\n"), ":5:1: unknown key 'deadline_s' in [timing]");
 }
 
-// The settings are those written. The memory that happens to be free must not make two runs differ.
-TEST(SweepFile, SettingsAreThoseWritten) {
+// settings() has the values of the file and of the overrides. A memory limit that was not given stays 0 there, because the memory
+// that happens to be free must not make the settings of two runs differ.
+TEST(SweepFile, SettingsHaveTheValuesOfTheFileAndTheOverrides) {
   const TempFolder folder;
   const SweepFile sweep(folder.write("some.toml", axes("") + "[limits]\ndeadline_s = 7\n"), test_catalogue(),
                         {{}, {{"timing.time_budget_s", "3"}}});
@@ -170,14 +172,13 @@ TEST(SweepFile, SettingsAreThoseWritten) {
   EXPECT_FALSE(settings.contains("batch"));
 }
 
-// The documentation of the axis says "full, uniform or a number".
 TEST(SweepFile, KeyLengthsMayBeANumber) {
   EXPECT_EQ(expand(axes("key_lengths = \"300\""))[0].key_lengths, "300");
   EXPECT_EQ(expand(axes(""), {{}, {{"key_lengths", "300"}}})[0].key_lengths, "300");
   EXPECT_EQ(expand(axes("key_lengths = [\"full\", 300]"))[1].key_lengths, "300");
 }
 
-TEST(SweepOverrides, Axes) {
+TEST(SweepOverrides, SetReplacesTheValuesOfAnAxis) {
   const auto text = axes("query_len = [512, 1024]\nbatch = \"1024/query_len\"");
   const auto with = [&](const char* key, const char* value) { return expand(text, {{}, {{key, value}}}); };
   EXPECT_EQ(values(with("query_len", "7"), &Case::query_len), (Numbers{7}));
@@ -193,7 +194,7 @@ TEST(SweepOverrides, Axes) {
   EXPECT_EQ(with("method", "linear:chunk=64")[0].method, "linear:chunk=64");
 }
 
-TEST(SweepOverrides, Settings) {
+TEST(SweepOverrides, SetReplacesASettingByItsNameWithOrWithoutItsSection) {
   const auto with = [&](const char* key, const char* value) {
     return expand(axes("") + "[limits]\ndeadline_s = 7\n", {{}, {{key, value}}})[0];
   };
@@ -216,11 +217,11 @@ TEST(SweepOverrides, SettingsMayHaveTheirFormerNames) {
   EXPECT_EQ(with("timing.warmup", "0.5").warmup_s, 0.5);
 }
 
-TEST(SweepOverrides, LaterOnesWin) {
+TEST(SweepOverrides, TheLastOfSeveralOverridesOfAnAxisHolds) {
   EXPECT_EQ(values(expand(axes(""), {{}, {{"batch", "2"}, {"batch", "3"}}}), &Case::batch), (Numbers{3}));
 }
 
-TEST(SweepOverrides, Methods) {
+TEST(SweepOverrides, MethodsReplaceThoseOfTheFile) {
   const auto methods = [](const std::vector<Case>& cases) {
     std::vector<std::string> all;
     for (const auto& c : cases) all.push_back(c.method);
@@ -231,7 +232,7 @@ TEST(SweepOverrides, Methods) {
   EXPECT_EQ(methods(expand("[axes]\nbatch = 2\n", {{"sdpa"}, {}})), (std::vector<std::string>{"sdpa"}));
 }
 
-TEST(SweepOverrides, AreRefusedByName) {
+TEST(SweepOverrides, InvalidOnesAreErrorsThatNameTheOption) {
   const auto refused = [](const char* key, const char* value) { return refusal(axes(""), {{}, {{key, value}}}); };
   EXPECT_CONTAINS(refused("query_length", "7"),
                   "--set: unknown key 'query_length'; did you mean 'query_len'?; known: method, device");
@@ -251,7 +252,7 @@ TEST(SweepOverrides, AreRefusedByName) {
             "--methods: method 'linear' has no option 'chnk'; did you mean 'chunk'?; known: chunk");
 }
 
-TEST(SweepErrors, UnknownKeysNameTheNearest) {
+TEST(SweepErrors, UnknownKeysAreErrorsThatSuggestTheNearestKey) {
   EXPECT_EQ(refusal("descripton = \"x\"\n" + axes("")),
             ":1:1: unknown key 'descripton'; did you mean 'description'?; known: description, axes, limits, timing, published");
   EXPECT_CONTAINS(refusal(axes("") + "[limit]\ndeadline_s = 3\n"), "unknown key 'limit'; did you mean 'limits'?");
@@ -271,7 +272,7 @@ TEST(SweepErrors, UnknownKeysNameTheNearest) {
   EXPECT_CONTAINS(refusal(axes("") + "[limits]\nbatch = 3\n"), ":5:1: unknown key 'batch' in [limits]");
 }
 
-TEST(SweepErrors, UnknownMethodsAndOptions) {
+TEST(SweepErrors, UnknownMethodsAndOptionsAreErrorsThatSuggestTheNearest) {
   EXPECT_EQ(refusal("[axes]\nmethod = [\"softmax\", \"linaer\"]\n"),
             ":2:22: unknown method 'linaer'; did you mean 'linear'?; known: linear, lsh-4, sdpa, softmax");
   EXPECT_EQ(refusal("[axes]\nmethod = \"linear:chunks=3\"\n"),
@@ -285,7 +286,7 @@ TEST(SweepErrors, UnknownMethodsAndOptions) {
   EXPECT_EQ(refusal(""), ": [axes] names no method");
 }
 
-TEST(SweepErrors, WrongTypesAndValues) {
+TEST(SweepErrors, WrongTypesAndValuesAreErrorsThatNameTheirPlace) {
   EXPECT_EQ(refusal(axes("batch = -3")), ":3:9: batch = -3, expected at least 1");
   EXPECT_EQ(refusal(axes("batch = [1, 2, 0]")), ":3:16: batch = 0, expected at least 1");
   EXPECT_EQ(refusal(axes("batch = 1.5")), ":3:9: batch = 1.5, expected a whole number");
@@ -311,7 +312,7 @@ TEST(SweepErrors, WrongTypesAndValues) {
   EXPECT_CONTAINS(refusal(axes("") + "[timing]\nmin_samples = 1\n"), ":5:15: min_samples = 1, expected at least 5");
 }
 
-TEST(SweepErrors, MalformedTomlNamesTheLine) {
+TEST(SweepErrors, MalformedTomlIsAnErrorThatNamesTheLine) {
   const std::map<std::string, std::string> texts = {
       {"[axes]\nmethod = \"linear\n", ":2:"},
       {"[axes]\nmethod = \"linear\"\nbatch = \n", ":3:"},
@@ -334,7 +335,7 @@ TEST(SweepErrors, MalformedTomlNamesTheLine) {
   }
 }
 
-TEST(SweepErrors, MissingFiles) {
+TEST(SweepErrors, MissingFilesAreErrorsThatNameThem) {
   const TempFolder folder;
   const auto path = folder.path("none.toml");
   EXPECT_CONTAINS(message_of<UsageError>([&] { SweepFile(path, test_catalogue()); }), path + ": ");
@@ -342,7 +343,7 @@ TEST(SweepErrors, MissingFiles) {
   EXPECT_CONTAINS(refusal(axes("") + "[published]\nfile = \"none.csv\"\n"), "none.csv: cannot be read");
 }
 
-TEST(SweepFile, PublishedFileLiesBesideIt) {
+TEST(SweepFile, PathOfThePublishedFileIsRelativeToTheSweepFile) {
   const TempFolder folder;
   std::filesystem::create_directory(folder.path("published"));
   folder.write("published/p.csv", "method,query_len,time_ms\nlinear,512,3.5\n");
@@ -358,7 +359,7 @@ TEST(SweepFile, PublishedFileLiesBesideIt) {
 }
 
 // The sweeps of the project must stay readable.
-TEST(SweepFile, SweepsOfTheProject) {
+TEST(SweepFile, SweepFilesOfTheProjectAreValid) {
   const std::filesystem::path folder = ATTNBENCH_SWEEPS;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".toml") continue;

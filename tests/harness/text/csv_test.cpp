@@ -1,4 +1,4 @@
-// Tests of comma-separated values: quoting, neutralised formulas, and reading.
+// Tests of comma-separated values: quoting, escaping of formulas, and reading.
 #include "harness/text/csv.h"
 
 #include <gtest/gtest.h>
@@ -10,18 +10,18 @@
 namespace attnbench {
 namespace {
 
-TEST(Csv, FormulasAreNeutralised) {
+TEST(Csv, TextThatASpreadsheetTakesForAFormulaIsEscaped) {
   for (const auto* text : {"=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx"}) EXPECT_EQ(csv_text(text), std::string("'") + text);
   for (const auto* text : {"", "a=b", "linear:chunk=64", "1-2", "aten/chunked"}) EXPECT_EQ(csv_text(text), text);
 }
 
-TEST(Csv, QuotesWhatNeedsThem) {
+TEST(Csv, CellsWithCommasQuotesAndLineEndsAreQuoted) {
   EXPECT_EQ(csv_row({"a", "", "b c"}), "a,,b c\n");
   EXPECT_EQ(csv_row({"a,b", "say \"x\"", "two\nlines", "\r"}), "\"a,b\",\"say \"\"x\"\"\",\"two\nlines\",\"\r\"\n");
   EXPECT_EQ(csv_row({}), "\n");
 }
 
-TEST(Csv, WhatIsWrittenIsRead) {
+TEST(Csv, WrittenRowsAreReadBack) {
   const std::vector<std::vector<std::string>> rows = {
       {"plain", "a,b", ""}, {"\"", "\"\"", "two\nlines, \"quoted\""}, {"ä", "–", "=1"}};
   std::string text;
@@ -35,7 +35,7 @@ TEST(Csv, WhatIsWrittenIsRead) {
   EXPECT_EQ(read[2].line, 4u) << "the row before it has a cell of two lines";
 }
 
-TEST(Csv, LineEndsAndEmptyLines) {
+TEST(Csv, ReadsBothKindsOfLineEndsAndSkipsEmptyLines) {
   const TempFolder folder;
   const auto read = read_csv(folder.write("x.csv", "a,b\r\n\r\n\n1,2\r\n3,4"));
   ASSERT_EQ(read.size(), 3u);
@@ -46,7 +46,7 @@ TEST(Csv, LineEndsAndEmptyLines) {
   EXPECT_TRUE(read_csv(folder.write("empty.csv", "")).empty());
 }
 
-TEST(Csv, ErrorsNameFileAndLine) {
+TEST(Csv, ErrorsNameTheFileAndTheLine) {
   const TempFolder folder;
   const auto open = folder.write("x.csv", "a,b\n1,\"2\n3,4\n");
   EXPECT_EQ(message_of<UsageError>([&] { read_csv(open); }), open + ":2: a quote is not closed");

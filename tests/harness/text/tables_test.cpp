@@ -1,4 +1,4 @@
-// Tests of tables as text, Markdown and CSV, and of what they show of records.
+// Tests of tables in text, Markdown and CSV, and of the tables of records.
 #include <gtest/gtest.h>
 
 #include "harness/cli/record_table.h"
@@ -27,7 +27,7 @@ Record measured(const std::string& method, int64_t query_len) {
   return record;
 }
 
-TEST(TextTable, AlignsByCharacters) {
+TEST(TextTable, AlignsColumnsByCharactersNotBytes) {
   TextTable table;
   table.add_column("method");
   table.add_column("time", TextTable::Align::right);
@@ -40,7 +40,7 @@ TEST(TextTable, AlignsByCharacters) {
             "O(N²)        5 s\n");
 }
 
-TEST(TextTable, ShortRowsAndControlCharacters) {
+TEST(TextTable, FillsShortRowsAndReplacesControlCharacters) {
   TextTable table;
   table.add_column("a");
   table.add_column("b");
@@ -52,7 +52,7 @@ TEST(TextTable, ShortRowsAndControlCharacters) {
   EXPECT_EQ(TextTable().render(), "\n\n");
 }
 
-TEST(TextTable, Colours) {
+TEST(TextTable, ColoursRowsByTheirTone) {
   TextTable table;
   table.add_column("a");
   table.add_row({"fine"});
@@ -67,7 +67,7 @@ TEST(TextTable, Colours) {
   EXPECT_EQ(table.render(), "a\n───────\nfine\nwrong\nnot run\n");
 }
 
-TEST(TextTable, Markdown) {
+TEST(TextTable, MarkdownEscapesSpecialCharacters) {
   TextTable table;
   table.add_column("name");
   table.add_column("n", TextTable::Align::right);
@@ -80,7 +80,7 @@ TEST(TextTable, Markdown) {
             "| two lines              | 23456 |\n");
 }
 
-TEST(TextTable, Csv) {
+TEST(TextTable, CsvQuotesCellsAndEscapesFormulas) {
   TextTable table;
   table.add_column("name");
   table.add_column("n", TextTable::Align::right);
@@ -89,7 +89,7 @@ TEST(TextTable, Csv) {
   EXPECT_EQ(table.render(TableFormat::csv), "name,n\n\"'=HYPERLINK(\"\"x\"\")\",1\n\"a,b\",2\n");
 }
 
-TEST(SummaryTable, ShowsTheAxesThatVary) {
+TEST(SummaryTable, HasAColumnForEachAxisThatVaries) {
   const auto text = summary_table({measured("softmax", 512), measured("linear", 1024)}).render(TableFormat::csv);
   EXPECT_EQ(text,
             "method,query_len,time,95 %,time/sample,memory/sample,rel. error,implementation,outcome\n"
@@ -122,9 +122,11 @@ TEST(SummaryTable, ShowsEveryOutcome) {
   EXPECT_CONTAINS(text, ",aten/matmul,measured,\"oom, 3.00 ms\"\n");
 }
 
-TEST(SummaryTable, OfNothing) { EXPECT_TRUE(summary_table({}).render(TableFormat::csv).starts_with("method,query_len,time,")); }
+TEST(SummaryTable, WithoutRecordsHasItsHeader) {
+  EXPECT_TRUE(summary_table({}).render(TableFormat::csv).starts_with("method,query_len,time,"));
+}
 
-TEST(ColumnTable, StoredValues) {
+TEST(ColumnTable, ShowsTheStoredValuesOfTheChosenColumns) {
   const auto record = measured("linear", 512);
   EXPECT_EQ(column_table({record}, {"query_len", "time_median_ms", "reason", "causal"}).render(TableFormat::csv),
             "query_len,time_median_ms,reason,causal\n512,2.0,,false\n");
@@ -132,7 +134,7 @@ TEST(ColumnTable, StoredValues) {
                   "unknown column 'time_medain_ms'; did you mean 'time_median_ms'?; known: schema_version, method");
 }
 
-TEST(ColumnTable, DiagnosticsAndFormerNames) {
+TEST(ColumnTable, FindsDiagnosticsAndFormerNamesOfColumns) {
   auto linear = measured("linear", 512), lsh = measured("lsh", 512);
   lsh.set("diagnostics", {{"lsh_bucket_mean", 12.5}, {"depth", 3}});
   lsh.set("gpu_clock_min_mhz", 1200);
@@ -143,14 +145,14 @@ TEST(ColumnTable, DiagnosticsAndFormerNames) {
   EXPECT_CONTAINS(message_of<UsageError>([&] { column_table({lsh}, {"deph"}); }), "did you mean 'depth'?");
 }
 
-TEST(RecordInWords, OneLine) {
+TEST(ResultInWords, IsTimeAndMemoryOrTheReasonOfTheFailure) {
   EXPECT_EQ(result_in_words(measured("linear", 512)), "2.00 ms ±5.0 %, 3.00 MiB above the inputs");
   Record record;
   record.set_failed(kind::crashed, "signal 11");
   EXPECT_EQ(result_in_words(record), "failed: crashed (signal 11)");
 }
 
-TEST(RecordSheet, EveryValueUnderItsGroup) {
+TEST(RecordSheet, ShowsEveryValueUnderItsGroup) {
   auto record = measured("linear", 512);
   record.set("time_samples_ms", Json::array({1.0, 2.0}));
   record.set("worker_s", 1.234567);

@@ -1,4 +1,4 @@
-// Tests of quantities as text for people, and of parsing amounts of memory.
+// Tests of writing quantities with their units, and of parsing amounts of memory.
 #include "harness/text/units.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-TEST(Units, Milliseconds) {
+TEST(Units, FormatMs) {
   EXPECT_EQ(format_ms(0), "0 µs");
   EXPECT_EQ(format_ms(0.0123), "12.3 µs");
   EXPECT_EQ(format_ms(0.5), "500 µs");
@@ -29,7 +29,7 @@ TEST(Units, Milliseconds) {
   EXPECT_EQ(format_ms(kNan), "–");
 }
 
-TEST(Units, Bytes) {
+TEST(Units, FormatBytes) {
   EXPECT_EQ(format_bytes(0), "0 B");
   EXPECT_EQ(format_bytes(1023), "1023 B");
   EXPECT_EQ(format_bytes(1024), "1.00 KiB");
@@ -39,7 +39,7 @@ TEST(Units, Bytes) {
   EXPECT_EQ(format_bytes(kNan), "–");
 }
 
-TEST(Units, Seconds) {
+TEST(Units, FormatSeconds) {
   EXPECT_EQ(format_seconds(0.4), "0 s");
   EXPECT_EQ(format_seconds(42.4), "42 s");
   EXPECT_EQ(format_seconds(59.6), "1 min 00 s");

@@ -1,4 +1,4 @@
-// The agreement check that every timed case must pass: it sees what is wrong, and nothing else.
+// Tests of the agreement check that every timed case must pass: it finds wrong results, and accepts right ones.
 #include "harness/worker/agreement.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ TEST_F(AgreementTest, RightResultsAgree) {
   EXPECT_FALSE(found.within(found.max_rel_error / 2));
 }
 
-TEST_F(AgreementTest, OneWrongEntryOfAnyTensorIsSeen) {
+TEST_F(AgreementTest, OneWrongEntryOfAnyTensorIsFound) {
   const auto correct = results_;
   for (const auto& [name, member] :
        {std::pair<const char*, at::Tensor Results::*>{"output", &Results::output}, kGradients[0], kGradients[1], kGradients[2]}) {
@@ -48,7 +48,7 @@ TEST_F(AgreementTest, OneWrongEntryOfAnyTensorIsSeen) {
   }
 }
 
-TEST_F(AgreementTest, ScaledAndPermutedResultsAreSeen) {
+TEST_F(AgreementTest, ScaledAndPermutedResultsAreFound) {
   const auto correct = results_;
   results_.output = correct.output * 1.01;
   EXPECT_FALSE(agreement().within(5e-3));
@@ -61,7 +61,7 @@ TEST_F(AgreementTest, ScaledAndPermutedResultsAreSeen) {
   EXPECT_FALSE(agreement().within(0.1));
 }
 
-TEST_F(AgreementTest, OneNanOrInfinityIsSeen) {
+TEST_F(AgreementTest, OneNanOrInfinityIsFound) {
   const auto correct = results_;
   for (const double value : {std::nan(""), double(INFINITY), -double(INFINITY)}) {
     for (const auto member : {&Results::output, &Results::grad_q, &Results::grad_k, &Results::grad_v}) {
@@ -74,7 +74,7 @@ TEST_F(AgreementTest, OneNanOrInfinityIsSeen) {
 }
 
 // Rows outside the selection are not compared, but a NaN there is found.
-TEST_F(AgreementTest, NanOutsideTheSelectionIsSeen) {
+TEST_F(AgreementTest, NanOutsideTheSelectionIsFound) {
   const Selection first{at::tensor({0}, at::kLong), at::tensor({0}, at::kLong), at::tensor({0, 11}, at::kLong)};
   const auto inputs = restrict_gradient(inputs_, first);
   auto results = call(*method_, inputs, Protocol::forward_backward);
@@ -86,7 +86,7 @@ TEST_F(AgreementTest, NanOutsideTheSelectionIsSeen) {
   EXPECT_FALSE(compare(*method_, inputs, results, first).within(1e300));
 }
 
-TEST_F(AgreementTest, SelectedRowsAreSeenAndOthersAreNot) {
+TEST_F(AgreementTest, OnlyTheSelectedRowsAreCompared) {
   const Selection some{at::tensor({1}, at::kLong), at::tensor({0}, at::kLong), at::tensor({3, 7}, at::kLong)};
   const auto inputs = restrict_gradient(inputs_, some);
   const auto correct = call(*method_, inputs, Protocol::forward_backward);
@@ -98,8 +98,9 @@ TEST_F(AgreementTest, SelectedRowsAreSeenAndOthersAreNot) {
   }
 }
 
-// With one key the softmax does not depend on q. What a method then returns as its gradient is rounding, and not wrong.
-TEST_F(AgreementTest, AVanishingGradientHasNoScaleOfItsOwn) {
+// With one key the output of softmax does not depend on q, so the gradient of q that a method returns is rounding error. It must
+// not be compared relative to itself.
+TEST_F(AgreementTest, AVanishingGradientIsComparedOnTheScaleOfTheOthers) {
   for (const auto* name : {"softmax", "sdpa"}) {
     const auto method = make_method(name);
     const auto problem = problem_of({9, 1, 16, 16}, at::kBFloat16, Masking::none);
@@ -112,7 +113,7 @@ TEST_F(AgreementTest, AVanishingGradientHasNoScaleOfItsOwn) {
   }
 }
 
-TEST(Agreement, IncludeKeepsTheWorse) {
+TEST(Agreement, IncludeTakesTheLargerErrors) {
   Agreement small{1, 1e-6, "output", true}, large{0.5, 1e-3, "gradient of k", true},
       nan{std::nan(""), std::nan(""), "gradient of v", false};
   auto both = small;
@@ -132,7 +133,7 @@ TEST(Agreement, IncludeKeepsTheWorse) {
   EXPECT_FALSE(both.within(1e300));
 }
 
-TEST(Agreement, TolerancesOfKnownTypes) {
+TEST(Agreement, TolerancesGrowAsPrecisionFalls) {
   EXPECT_LT(error_tolerance(at::kDouble), error_tolerance(at::kFloat));
   EXPECT_LT(error_tolerance(at::kFloat), error_tolerance(at::kHalf));
   EXPECT_LT(error_tolerance(at::kHalf), error_tolerance(at::kBFloat16));
@@ -140,7 +141,7 @@ TEST(Agreement, TolerancesOfKnownTypes) {
   EXPECT_THROW(error_tolerance(at::kLong), c10::ValueError);
 }
 
-TEST(Decode, StepsAreComparedWithRowsOfTheReference) {
+TEST(Decode, StepsAreComparedWithTheRowsOfTheReference) {
   CausalMean mean(CausalMean::Flaw::none);
   auto problem = problem_of({12, 12, 4, 4}, at::kFloat, Masking::causal);
   const auto inputs = inputs_of(problem, Protocol::decode);
@@ -157,14 +158,14 @@ TEST(Decode, StepsAreComparedWithRowsOfTheReference) {
       results.output[1][1][step].mul_(1.01);
       EXPECT_FALSE(compare(mean, inputs, results, steps).within(1e-3)) << position << " " << step;
       results.output[1][1][step][0].fill_(std::nan(""));
-      steps.rows = at::tensor({11 - step}, at::kLong);  // another step than the one with the NaN, or the same
+      steps.rows = at::tensor({11 - step}, at::kLong);  // not the step with the NaN, unless there is only one
       EXPECT_FALSE(compare(mean, inputs, results, steps).within(1e300));
       steps.rows = at::arange(position, 12);
     }
   }
 }
 
-// Its rows depend on the number of tokens that follow, as where hashing depends on the length.
+// A method whose reference of a row depends on the tokens after it, as the buckets of LSH attention depend on the length.
 class MeanOfAll : public CausalMean {
  public:
   MeanOfAll() : CausalMean(Flaw::none) {}
@@ -173,7 +174,7 @@ class MeanOfAll : public CausalMean {
   }
 };
 
-TEST(Decode, AStepIsTheLastRowOfItsOwnPrefix) {
+TEST(Decode, AStepIsComparedWithTheLastRowOfTheReferenceOfItsPrefix) {
   MeanOfAll method;
   const auto problem = problem_of({12, 12, 4, 4}, at::kFloat, Masking::causal);
   const auto inputs = inputs_of(problem, Protocol::decode);

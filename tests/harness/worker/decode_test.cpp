@@ -1,4 +1,4 @@
-// Cases that decode: every step is a sample, and no wrong result gets a time.
+// Tests of cases of the protocols decode and prefill: every decoding step is a sample, and no wrong result gets a time.
 #include "harness/worker/decode.h"
 
 #include <gtest/gtest.h>
@@ -56,14 +56,15 @@ Record expect_failure(const Case& c, const char* failure_kind) {
   return record;
 }
 
-constexpr int64_t kStateBytes = 2 * 3 * 4 * 4 + 8;  // the state of CausalMean at these sizes
+// The state of CausalMean at the sizes of quick_case(), and the inputs, the output and the memory of one step.
+constexpr int64_t kStateBytes = 2 * 3 * 4 * 4 + 8;
 constexpr int64_t kTokenBytes = 2 * 3 * (8 + 8 + 4) * 4, kOutputBytes = 2 * 3 * 4 * 4, kStepBytes = kOutputBytes + 4;
 
-TEST(MeasureDecode, ARightMethodGetsItsColumns) {
+TEST(MeasureDecode, ACorrectMethodGetsAllColumns) {
   const auto record = measure(quick_case("test-mean", "decode", 400));
   ASSERT_TRUE(record.measured()) << record.text("reason");
   EXPECT_EQ(record.text("implementation"), "test-step");
-  // One round of 32 steps, each of them a sample, after the four steps that were checked.
+  // The four steps that were checked are the warm-up. After them comes one round of 32 steps, each of which is a sample.
   EXPECT_EQ(record.get("samples"), 32);
   EXPECT_EQ(record.get("time_samples_ms").size(), 32u);
   EXPECT_EQ(record.get("calls_per_sample"), 1);
@@ -71,22 +72,22 @@ TEST(MeasureDecode, ARightMethodGetsItsColumns) {
   EXPECT_TRUE(record.text("stop_reason") == "time_budget" || record.text("stop_reason") == "noise_target");
   EXPECT_GT(record.number("time_first_ms"), 0);
   EXPECT_GT(record.number("measured_s"), record.number("time_first_ms") / 1e3);
-  // The inputs and the output of one token.
+  // These are the inputs and the output of one token.
   EXPECT_EQ(record.get("input_bytes"), kTokenBytes);
   EXPECT_EQ(record.get("output_bytes"), kOutputBytes);
   EXPECT_EQ(record.get("saved_bytes"), 0);
   EXPECT_EQ(record.get("state_bytes"), kStateBytes);
   EXPECT_EQ(record.number("predicted_state_bytes"), kStateBytes);
-  // The state and the memory of one step (the output, and the count as a float), without the 400 tokens before.
+  // These are the state and the memory of one step (the output, and the token count as a float), without the 400 earlier tokens.
   EXPECT_EQ(record.get("peak_extra_bytes"), kStateBytes + kStepBytes);
   EXPECT_EQ(record.get("peak_allocated_bytes"), kStateBytes + kStepBytes + kTokenBytes);
   EXPECT_EQ(record.number("peak_extra_bytes_per_sample"), double(kStateBytes + kStepBytes) / 2);
   EXPECT_LE(record.number("largest_allocation_bytes"), kTokenBytes);
-  // Four steps in two batch entries and two heads.
+  // Four steps are checked in two batch entries and two heads.
   EXPECT_EQ(record.get("rows_checked"), 4 * 2 * 2);
   EXPECT_GT(record.number("max_rel_error"), 0);
   EXPECT_LT(record.number("max_rel_error"), record.number("error_tolerance"));
-  // The cost of one step. Setting the state up takes memory for the prefix as well.
+  // The cost is that of one step. Preparing the state takes memory for the tokens of the prefix as well.
   EXPECT_EQ(record.number("flops"), 7);
   EXPECT_EQ(record.number("min_bytes"), 11);
   EXPECT_EQ(record.number("predicted_peak_bytes"), 13);
@@ -95,14 +96,14 @@ TEST(MeasureDecode, ARightMethodGetsItsColumns) {
   EXPECT_NO_THROW(Record::parse(Json::parse(record.to_json().dump())));
 }
 
-TEST(MeasureDecode, StepsAtTheFirstPositions) {
+TEST(MeasureDecode, MeasuresStepsAtTheFirstPositions) {
   for (const int64_t query_len : {1, 2, 16}) {
     const auto record = measure(quick_case("test-mean", "decode", query_len));
     EXPECT_TRUE(record.measured()) << query_len << ": " << record.text("reason");
   }
 }
 
-TEST(MeasureDecode, WarmUpTakesMoreStepsAndMinSamplesMoreRounds) {
+TEST(MeasureDecode, LongWarmUpTakesMoreStepsAndMinSamplesTakesMoreRounds) {
   auto c = quick_case("test-mean", "decode");
   c.warmup_s = 60;
   c.min_samples = 70;
@@ -124,21 +125,21 @@ TEST(MeasureDecode, StopsAtItsNoiseTarget) {
   EXPECT_EQ(record.get("samples"), 32);
 }
 
-TEST(MeasureDecode, StatesOfAnotherSizeAreInvalid) {
+TEST(MeasureDecode, AStateOfAnotherSizeThanItsFormulaGivesIsInvalid) {
   for (const auto* protocol : {"decode", "prefill"}) {
     const auto record = expect_failure(quick_case("test-mean-larger-state", protocol, 400), kind::invalid);
-    // The small check finds it, with two batch entries and two heads.
+    // The small check finds this; it has two batch entries and two heads.
     EXPECT_CONTAINS(record.text("reason"), "the decoding state holds 84 bytes after ");
     EXPECT_CONTAINS(record.text("reason"), "tokens, but the method's formula gives 72");
   }
 }
 
-TEST(MeasureDecode, WhatAStateKeepsUnseenIsInvalid) {
+TEST(MeasureDecode, AStateThatKeepsMoreMemoryInUseThanItReportsIsInvalid) {
   auto reason = expect_failure(quick_case("test-mean-keeps-more", "decode"), kind::invalid).text("reason");
   EXPECT_EQ(reason, "the decoding state holds 104 bytes after 65 tokens by its own account, but keeps 4104 in use");
   reason = expect_failure(quick_case("test-mean-prefill-keeps-more", "prefill"), kind::invalid).text("reason");
   EXPECT_EQ(reason, "the decoding state holds 104 bytes after 64 tokens by its own account, but keeps 4104 in use");
-  // The view of q keeps all of q in use.
+  // A view of q keeps the memory of the whole tensor q in use.
   reason = expect_failure(quick_case("test-mean-keeps-the-inputs", "decode"), kind::invalid).text("reason");
   EXPECT_CONTAINS(reason, "but keeps " + std::to_string(kStateBytes + 2 * 3 * 8 * 4 * (64 + 32)) + " in use");
 }
@@ -161,12 +162,12 @@ TEST(MeasureDecode, APrefixBeyondTheBudgetIsOutOfMemory) {
   GTEST_SKIP() << "the sanitizer has an allocator and a memory map of its own";
 #endif
   auto c = quick_case("test-mean", "decode", 100'000);
-  c.head_dim = c.value_dim = 64;  // 460 MB of tokens
+  c.head_dim = c.value_dim = 64;  // The tokens take 460 MB.
   c.memory_limit_bytes = 64 << 20;
   expect_failure(c, kind::oom);
 }
 
-TEST(MeasurePrefill, ARightMethodGetsItsColumns) {
+TEST(MeasurePrefill, ACorrectMethodGetsAllColumns) {
   const auto record = measure(quick_case("test-mean", "prefill", 400));
   ASSERT_TRUE(record.measured()) << record.text("reason");
   EXPECT_EQ(record.get("input_bytes"), 400 * kTokenBytes);
@@ -182,7 +183,7 @@ TEST(MeasurePrefill, ARightMethodGetsItsColumns) {
   EXPECT_TRUE(measure(quick_case("test-mean-wrong-prefill", "decode")).measured());
 }
 
-TEST(MeasureDecoding, WhatCannotRunIsSkippedWithItsReason) {
+TEST(MeasureDecoding, UnsupportedCasesAreSkippedWithTheReason) {
   const auto reason = [](const Case& c) {
     const auto record = measure(c);
     EXPECT_EQ(record.text("failure_kind"), "unsupported");
@@ -215,8 +216,8 @@ TEST(VerifyDecoding, ComparesEveryStep) {
   EXPECT_EQ(verify(quick_case("linear-einsum", "decode")).text("failure_kind"), "unsupported");
 }
 
-TEST(Quality, OfAMethodThatApproximates) {
-  // Its output is half of the attention that it approximates.
+TEST(Quality, ApproximationErrorAndDiagnosticsAreRecorded) {
+  // The output of this method is half of the attention that it approximates.
   for (const auto* protocol : {"forward", "forward_backward", "prefill", "decode"}) {
     auto c = quick_case("test-mean-approximates", protocol, 400);
     c.causal = true;
@@ -228,7 +229,7 @@ TEST(Quality, OfAMethodThatApproximates) {
   }
 }
 
-TEST(Quality, UndeclaredFiguresAreErrors) {
+TEST(Quality, UndeclaredDiagnosticsAreErrors) {
   for (const auto* protocol : {"forward", "decode"}) {
     auto c = quick_case("test-mean-unknown-diagnostic", protocol);
     c.causal = true;
@@ -237,7 +238,7 @@ TEST(Quality, UndeclaredFiguresAreErrors) {
   }
 }
 
-TEST(Inputs, AreDrawnAsTheCaseSays) {
+TEST(Inputs, HaveTheDistributionOfTheCase) {
   const auto error = [](const std::string& protocol, const std::string& inputs) {
     auto c = quick_case("softmax", protocol, 320);
     if (protocol == "decode") c.method = "test-mean";

@@ -1,4 +1,4 @@
-// The slowdown that tests of comparisons inject.
+// Tests of the slowdown that tests of comparisons inject into a case.
 #include "harness/worker/injected_slowdown.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace attnbench {
 namespace {
 
-TEST(InjectedSlowdown, WastesItsShareOfTheCallsTime) {
+TEST(InjectedSlowdown, LengthensACallByItsPercentage) {
   int calls = 0;
   double call_s = 0;
   const auto call = [&] {
@@ -27,7 +27,7 @@ TEST(InjectedSlowdown, WastesItsShareOfTheCallsTime) {
   EXPECT_EQ(calls, 2);
 }
 
-TEST(InjectedSlowdown, AddsItsShareOfCountedCalls) {
+TEST(InjectedSlowdown, AddsItsPercentageToANumberOfCalls) {
   EXPECT_EQ(slowed_down_count(100, 0), 100);
   EXPECT_EQ(slowed_down_count(100, 25), 125);
   EXPECT_EQ(slowed_down_count(100, 0.4), 100);

@@ -1,4 +1,4 @@
-// Inputs: the same numbers from the same seed, with the distribution that was asked for.
+// Tests of drawing inputs: one seed always gives the same numbers, and they have the distribution that was asked for.
 #include "harness/worker/inputs.h"
 
 #include <ATen/Parallel.h>
@@ -14,8 +14,8 @@ namespace {
 using attnbench::InputDistribution;
 using attnbench::parse_input_distribution;
 
-TEST(MakeInputs, SameFromTheSameSeedWhateverTheThreads) {
-  // So large that each tensor is drawn by several generators.
+TEST(MakeInputs, DependOnTheSeedAndNotOnTheNumberOfThreads) {
+  // The tensors are large enough that each is drawn by several random generators.
   const auto problem = problem_of({5000, 5000, 64, 64}, at::kFloat, Masking::key_lengths, 2, 4);
   const auto threads = at::get_num_threads();
   at::set_num_threads(1);
@@ -32,7 +32,7 @@ TEST(MakeInputs, SameFromTheSameSeedWhateverTheThreads) {
   EXPECT_TRUE(at::equal(*one.mask.key_lengths, *two.mask.key_lengths));
 }
 
-TEST(MakeInputs, IndependentStandardNormals) {
+TEST(MakeInputs, EntriesAreIndependentStandardNormals) {
   const auto problem = problem_of({2048, 2048, 64, 64}, at::kFloat, Masking::none, 2, 8);
   const auto inputs = make_inputs(problem, Protocol::forward_backward, 1);
   const at::Tensor* const all[] = {&inputs.q, &inputs.k, &inputs.v, &inputs.grad_output};
@@ -40,7 +40,7 @@ TEST(MakeInputs, IndependentStandardNormals) {
     const auto x = all[i]->detach().view(-1);
     EXPECT_NEAR(x.mean().item<double>(), 0, 5e-3);
     EXPECT_NEAR(x.std().item<double>(), 1, 5e-3);
-    // Neither two tensors nor two parts of one tensor repeat each other.
+    // Neither two tensors nor the two halves of one tensor are correlated.
     for (size_t j = 0; j < i; ++j) EXPECT_NEAR((x * all[j]->detach().view(-1)).mean().item<double>(), 0, 5e-3);
     const auto half = x.numel() / 2;
     EXPECT_NEAR((x.slice(0, 0, half) * x.slice(0, half)).mean().item<double>(), 0, 5e-3);
@@ -55,7 +55,7 @@ TEST(MakeInputs, IndependentStandardNormals) {
 constexpr InputDistribution kDistributions[] = {InputDistribution::normal, InputDistribution::clustered,
                                                 InputDistribution::repeated};
 
-TEST(MakeInputs, EveryDistributionIsTheSameWhateverTheThreads) {
+TEST(MakeInputs, NoDistributionDependsOnTheNumberOfThreads) {
   const auto problem = problem_of({5000, 5000, 64, 64}, at::kFloat, Masking::none, 1, 4);
   const auto threads = at::get_num_threads();
   const auto normal = make_inputs(problem, Protocol::forward_backward, 3);
@@ -80,7 +80,7 @@ TEST(MakeInputs, EveryDistributionIsTheSameWhateverTheThreads) {
   }
 }
 
-TEST(MakeInputs, RepeatedIsABlockOfRowsOverAndOver) {
+TEST(MakeInputs, RepeatedInputsRepeatABlockOf64Rows) {
   const auto problem = problem_of({200, 200, 8, 8}, at::kFloat, Masking::none);
   const auto inputs = make_inputs(problem, Protocol::forward, 1, InputDistribution::repeated);
   for (const auto& x : {inputs.q, inputs.k}) {
@@ -111,19 +111,19 @@ TEST(MakeInputs, ClusteredRowsGatherAroundSharedCentres) {
   double squares = 0;
   for (int c = 1; c <= 16; ++c) squares += 1 / harmonic / c / harmonic / c;
   EXPECT_NEAR(of_query.mean().item<double>(), squares, 0.02);
-  // No row lies between near and far, and another head has other centres.
+  // No distance lies between those within a cluster and those between clusters, and every head has centres of its own.
   EXPECT_TRUE(at::equal(near(q, k), at::cdist(q, k).lt(8)));
   EXPECT_EQ(near(q, inputs.k[0][1]).sum().item<int64_t>(), 0);
 }
 
-TEST(MakeInputs, DistributionsByName) {
+TEST(MakeInputs, DistributionsAreParsedByName) {
   EXPECT_EQ(parse_input_distribution("normal"), InputDistribution::normal);
   EXPECT_EQ(parse_input_distribution("clustered"), InputDistribution::clustered);
   EXPECT_EQ(parse_input_distribution("repeated"), InputDistribution::repeated);
   EXPECT_THROW(parse_input_distribution("Normal"), c10::ValueError);
 }
 
-TEST(MakeInputs, TypesAndShapes) {
+TEST(MakeInputs, HaveTheDtypeAndShapesOfTheProblem) {
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
     const auto inputs = make_inputs(problem_of({5, 7, 3, 2}, dtype, Masking::none), Protocol::forward_backward, 1);
     EXPECT_EQ(inputs.q.scalar_type(), dtype);

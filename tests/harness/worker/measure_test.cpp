@@ -1,4 +1,5 @@
-// Cases on whole sequences: right methods are measured, and no wrong result gets a time.
+// Tests of measuring, verifying and planning cases on whole sequences: correct methods are measured, and no wrong result gets a
+// time.
 #include "harness/worker/measure.h"
 
 #include <ATen/ATen.h>
@@ -20,7 +21,7 @@ namespace {
 
 using attn::Problem, attn::Protocol;
 
-// Softmax attention with a flaw.
+// Softmax attention whose output is changed by `flaw`.
 class Flawed : public attn::AttentionMethod {
  public:
   using Flaw = at::Tensor (*)(const at::Tensor& output, const at::Tensor& v);
@@ -50,7 +51,7 @@ struct RegisterFlawed {
   }
 };
 
-// Whether the sequence is longer than that of the small check, in which all rows are compared.
+// Whether the sequence is longer than in the small check, which compares all rows.
 bool is_long(const at::Tensor& output) { return output.size(2) > 300; }
 
 const RegisterFlawed flawed[] = {
@@ -76,7 +77,7 @@ const RegisterFlawed flawed[] = {
      }},
     {"test-wrong-gradient-when-long",
      [](const at::Tensor& out, const at::Tensor& v) { return is_long(out) ? out + 0.01 * (v - v.detach()) : out; }},
-    // In a row that is hardly ever selected at random.
+    // The NaN is in a row that the random selection hardly ever contains.
     {"test-nan-when-long",
      [](const at::Tensor& out, const at::Tensor&) {
        if (!is_long(out)) return out;
@@ -86,7 +87,7 @@ const RegisterFlawed flawed[] = {
      }},
     {"test-greedy",
      [](const at::Tensor& out, const at::Tensor&) {
-       if (is_long(out)) at::empty({int64_t{1} << 28}, at::kFloat);
+       if (is_long(out)) at::empty({int64_t{1} << 28}, at::kFloat);  // 1 GiB
        return out;
      }},
 };
@@ -127,7 +128,7 @@ Record expect_failure(const Case& c, const char* failure_kind) {
   return record;
 }
 
-TEST(Measure, ARightMethodGetsItsColumns) {
+TEST(Measure, ACorrectMethodGetsAllColumns) {
   for (const auto* protocol : {"forward", "forward_backward"}) {
     auto c = quick_case("test-right", 400);
     c.protocol = protocol;
@@ -136,7 +137,7 @@ TEST(Measure, ARightMethodGetsItsColumns) {
     ASSERT_TRUE(record.measured()) << record.text("reason");
     EXPECT_EQ(record.text("implementation"), "test");
     EXPECT_FALSE(record.has("failure_kind"));
-    // The time.
+    // Columns of the time.
     const auto samples = record.get("time_samples_ms").get<std::vector<double>>();
     EXPECT_EQ(int64_t(samples.size()), record.get("samples").get<int64_t>());
     EXPECT_GE(samples.size(), 5u);
@@ -146,7 +147,7 @@ TEST(Measure, ARightMethodGetsItsColumns) {
     EXPECT_GT(record.number("time_first_ms"), 0);
     EXPECT_GT(record.number("measured_s"), record.number("time_first_ms") / 1e3);
     EXPECT_EQ(record.text("stop_reason"), "time_budget");
-    // The memory: tensors [2,3,400,8] of floats, a fourth one if there is a gradient of the output.
+    // Columns of the memory. The inputs are three float32 tensors [2,3,400,8], and a fourth if there is a gradient of the output.
     const int64_t tensor = 2 * 3 * 400 * 8 * 4;
     EXPECT_EQ(record.get("input_bytes"), (backward ? 4 : 3) * tensor);
     EXPECT_EQ(record.get("output_bytes"), (backward ? 4 : 1) * tensor);
@@ -163,7 +164,7 @@ TEST(Measure, ARightMethodGetsItsColumns) {
       EXPECT_EQ(record.get("saved_bytes"), 0);
     }
     EXPECT_GT(record.number("rss_before_bytes"), 1 << 20);
-    // The agreement.
+    // Columns of the agreement and of the cost.
     EXPECT_GT(record.number("max_rel_error"), 0);
     EXPECT_LT(record.number("max_rel_error"), record.number("error_tolerance"));
     EXPECT_EQ(record.get("rows_checked"), 64);
@@ -173,7 +174,7 @@ TEST(Measure, ARightMethodGetsItsColumns) {
   }
 }
 
-TEST(Measure, EveryRegisteredMethodOnTheCpu) {
+TEST(Measure, EveryRegisteredMethodIsMeasuredOnTheCpu) {
   for (const auto* entry : attn::methods()) {
     if (entry->name.starts_with("test-")) continue;
     for (const auto* dtype : {"float32", "float64", "bfloat16"}) {
@@ -200,7 +201,7 @@ TEST(Measure, WrongValuesAreInvalid) {
   EXPECT_CONTAINS(record.text("reason"), "accepted 0.0005");
 }
 
-TEST(Measure, AWrongGradientIsInvalidWhereItIsAskedFor) {
+TEST(Measure, AWrongGradientIsInvalidWhenTheProtocolHasABackwardPass) {
   auto c = quick_case("test-wrong-gradient");
   EXPECT_TRUE(measure(c).measured());
   c.protocol = "forward_backward";
@@ -212,7 +213,7 @@ TEST(Measure, NanAndInfinityAreInvalid) {
     EXPECT_EQ(expect_failure(quick_case(method), kind::invalid).text("reason"), "NaN or infinity in the results");
 }
 
-TEST(Measure, WhatIsWrongAtTheTimedSizeOnlyIsInvalid) {
+TEST(Measure, ResultsThatAreWrongOnlyAtTheTimedSizeAreInvalid) {
   for (const auto* method : {"test-wrong-when-long", "test-wrong-last-row"}) {
     EXPECT_TRUE(measure(quick_case(method, 300)).measured()) << method;
     auto c = quick_case(method, 700);
@@ -228,11 +229,11 @@ TEST(Measure, WhatIsWrongAtTheTimedSizeOnlyIsInvalid) {
             "NaN or infinity in the results");
 }
 
-TEST(Measure, WhatAMethodThrowsIsAnError) {
+TEST(Measure, AnExceptionOfTheMethodIsAnError) {
   EXPECT_EQ(expect_failure(quick_case("test-throws"), kind::error).text("reason"), "no luck today");
   const auto record = expect_failure(quick_case("test-throws-check"), kind::error);
   EXPECT_CONTAINS(record.text("reason"), "seven dimensions wanted");
-  EXPECT_FALSE(contains(record.text("reason"), "frame #")) << "a backtrace is no reason";
+  EXPECT_FALSE(contains(record.text("reason"), "frame #")) << "the reason must not contain a backtrace";
 }
 
 TEST(Measure, MemoryBeyondTheBudgetIsOutOfMemory) {
@@ -242,15 +243,15 @@ TEST(Measure, MemoryBeyondTheBudgetIsOutOfMemory) {
   auto c = quick_case("test-greedy", 400);
   c.memory_limit_bytes = 256 << 20;
   EXPECT_CONTAINS(expect_failure(c, kind::oom).text("reason"), "1073741824 bytes");
-  EXPECT_NO_THROW(at::empty({int64_t{1} << 28}, at::kFloat)) << "the bound must be lifted after a failure";
+  EXPECT_NO_THROW(at::empty({int64_t{1} << 28}, at::kFloat)) << "the bound must be removed after a failure";
   c.memory_limit_bytes = int64_t{3} << 30;
   EXPECT_TRUE(measure(c).measured());
 }
 
 TEST(Measure, BadAllocIsOutOfMemory) { expect_failure(quick_case("test-bad-alloc"), kind::oom); }
 
-// The buffer that evicts the caches belongs to the harness; the case's budget is for the method alone.
-TEST(Measure, TheCacheFlushIsNotInTheBudget) {
+// The buffer that flushes the caches belongs to the harness, and the memory budget of a case is for the method alone.
+TEST(Measure, TheBufferThatFlushesCachesDoesNotCountTowardsTheBudget) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the sanitizer has an allocator and a memory map of its own";
 #endif
@@ -261,7 +262,7 @@ TEST(Measure, TheCacheFlushIsNotInTheBudget) {
   EXPECT_TRUE(record.measured()) << record.text("reason");
 }
 
-TEST(Measure, ColdCallsAreNotBatched) {
+TEST(Measure, WithAColdCacheASampleIsOneCall) {
   auto c = quick_case("test-right");
   c.min_samples = 7;
   c.noise_target = 0;
@@ -275,7 +276,7 @@ TEST(Measure, ColdCallsAreNotBatched) {
   EXPECT_EQ(cold.get("samples"), 7);
 }
 
-TEST(Measure, ThreadsAreThoseAskedFor) {
+TEST(Measure, UsesTheNumberOfThreadsOfTheCase) {
   auto c = quick_case("test-right");
   for (const int64_t threads : {1, 2}) {
     c.threads = threads;
@@ -284,7 +285,7 @@ TEST(Measure, ThreadsAreThoseAskedFor) {
   }
 }
 
-TEST(Measure, WhatCannotRunIsSkippedWithItsReason) {
+TEST(Measure, UnsupportedCasesAreSkippedWithTheReason) {
   const auto skip = [](const Case& c) {
     const auto record = measured(c);
     EXPECT_EQ(record.text("outcome"), "skipped");
@@ -304,10 +305,11 @@ TEST(Measure, WhatCannotRunIsSkippedWithItsReason) {
   EXPECT_EQ(skip(c), "linear takes float16 on CUDA only");
   c = quick_case("linear");
   c.device = "cuda";
-  EXPECT_EQ(skip(c), "this build has no CUDA kernels; `make cuda` builds them") << "no module lies beside the tests";
+  EXPECT_EQ(skip(c), "this build has no CUDA kernels; `make cuda` builds them")
+      << "there is no GPU module beside the test program";
 }
 
-TEST(Measure, CasesThatMakeNoSenseAreErrors) {
+TEST(Measure, InvalidMethodsOptionsAndSizesAreErrors) {
   const auto error = [](const Case& c) { return expect_failure(c, kind::error).text("reason"); };
   EXPECT_CONTAINS(error(quick_case("linaer")), "unknown method 'linaer'; known: ");
   EXPECT_CONTAINS(error(quick_case("linear-chunked:chunk=0")),
@@ -344,8 +346,8 @@ TEST(Verify, ComparesEveryRow) {
   EXPECT_EQ(verify(c).text("failure_kind"), "unsupported");
 }
 
-TEST(Plan, GivesTheCostAndTouchesNoTensor) {
-  auto c = quick_case("softmax", int64_t{1} << 30);  // 100 GB of inputs
+TEST(Plan, GivesTheCostAndAllocatesNoTensor) {
+  auto c = quick_case("softmax", int64_t{1} << 30);  // The inputs would take more than 500 GB.
   const AllocationCounter counter;
   const auto record = plan(c);
   EXPECT_EQ(counter.peak_bytes(), 0);
@@ -362,7 +364,7 @@ TEST(Plan, GivesTheCostAndTouchesNoTensor) {
   EXPECT_GT(cost.flops, 1e19);
 }
 
-TEST(Plan, SaysWhatCannotRun) {
+TEST(Plan, SaysWhyACaseCannotRun) {
   auto c = quick_case("linear-einsum");
   c.causal = true;
   EXPECT_EQ(plan(c).text("failure_kind"), "unsupported");
@@ -370,7 +372,7 @@ TEST(Plan, SaysWhatCannotRun) {
   EXPECT_FALSE(plan(quick_case("test-nan")).has("outcome"));
 }
 
-TEST(Environment, SaysWhatBuildAndMachineThisIs) {
+TEST(Environment, HasTheColumnsOfBuildAndMachine) {
   const auto record = environment();
   for (const auto* column : {"revision", "dirty", "build", "compiler", "compiler_flags", "torch_version", "cpu_model",
                              "processors", "instruction_set", "float32_matmul_precision"})

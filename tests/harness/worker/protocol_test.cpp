@@ -1,4 +1,4 @@
-// The protocols by their names, the call of each, and the min number of calls that they need.
+// Tests of the measuring protocols: their names, the call that each one times, and the minimum number of calls of a case.
 #include "harness/worker/protocol.h"
 
 #include <gtest/gtest.h>
@@ -12,20 +12,20 @@
 namespace attn {
 namespace {
 
-TEST(FindProtocol, ByItsName) {
+TEST(FindProtocol, FindsAProtocolByItsName) {
   for (const auto* name : {"forward", "forward_backward", "prefill", "decode"})
     EXPECT_EQ(protocol_name(attnbench::find_protocol(name).id()), name);
   EXPECT_CONTAINS(attnbench::message_of<c10::ValueError>([] { attnbench::find_protocol("backward"); }),
                   "protocol = 'backward', expected forward, forward_backward, prefill or decode");
 }
 
-TEST(MinCalls, AreThoseOfTheSamplesAndOthers) {
+TEST(MinCalls, CountTimedAndOtherCalls) {
   for (const auto* name : {"forward", "forward_backward", "prefill"}) {
     const auto calls = attnbench::find_protocol(name).min_calls(9);
     EXPECT_EQ(calls.timed, 9) << name;
     EXPECT_EQ(calls.other, 4) << name;
   }
-  // Whole rounds of 32 steps.
+  // The timed calls of decode are whole rounds of 32 steps.
   for (const auto& [min_samples, timed] : {std::pair{1, 32}, {32, 32}, {33, 64}}) {
     const auto calls = attnbench::find_protocol("decode").min_calls(min_samples);
     EXPECT_EQ(calls.timed, timed) << min_samples;
@@ -33,7 +33,7 @@ TEST(MinCalls, AreThoseOfTheSamplesAndOthers) {
   }
 }
 
-// Its output does not depend on k, like that of LSH attention, whose keys are its queries.
+// A method whose output does not depend on k, like LSH attention, which uses the queries as keys.
 class IgnoresKeys : public AttentionMethod {
  public:
   Cost cost(const Problem&, Protocol) const override { return {}; }
@@ -46,7 +46,7 @@ class IgnoresKeys : public AttentionMethod {
 };
 const RegisterMethod ignores_keys{entry_of<IgnoresKeys>("test-ignores-keys", "q times v", "O(N)", "O(N)")};
 
-TEST(Call, AGradientThatNoPathReachesIsZero) {
+TEST(Call, TheGradientOfAnUnusedInputIsZero) {
   const auto problem = problem_of({6, 6, 4, 4}, at::kFloat, Masking::none);
   const auto inputs = inputs_of(problem, Protocol::forward_backward);
   const auto method = make_method("test-ignores-keys");
@@ -71,7 +71,7 @@ TEST(Call, PrefillGivesTheOutputsAndTheState) {
                   "protocol decode has no call on whole sequences");
 }
 
-TEST(Call, LeavesNoGradientBehind) {
+TEST(Call, OutputNeedsNoGradientAndInputsGetNone) {
   const auto inputs = inputs_of(problem_of({6, 6, 4, 4}, at::kFloat, Masking::none), Protocol::forward_backward);
   const auto results = call(*make_method("softmax"), inputs, Protocol::forward_backward);
   EXPECT_FALSE(results.output.requires_grad());

@@ -1,4 +1,4 @@
-// The distance from the attention that a method approximates.
+// Test of the approximation error and the diagnostics of a method that approximates another attention.
 #include "harness/worker/quality.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 using attnbench::assess;
 
-TEST(Assess, MeasuresTheDistanceOverTheSelection) {
+TEST(Assess, ApproximationErrorIsTakenOverTheSelectedRows) {
   CausalMean half(CausalMean::Flaw::approximates), exact(CausalMean::Flaw::none);
   const auto problem = problem_of({12, 12, 4, 4}, at::kFloat, Masking::causal);
   const auto inputs = inputs_of(problem, Protocol::forward);

@@ -1,4 +1,4 @@
-// Which rows are selected, and the gradient that is zero elsewhere.
+// Tests of the selection of rows to compare, and of the gradient that is zero outside the selection.
 #include "harness/worker/selection.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace attn {
 namespace {
 
-TEST(Selection, RandomHoldsTheFirstAndTheLastRow) {
+TEST(Selection, RandomIsReproducibleAndContainsTheFirstAndTheLastRow) {
   const auto problem = problem_of({1000, 1000, 4, 4}, at::kFloat, Masking::none, 5, 6);
   const auto selection = Selection::random(problem, 64, 7);
   EXPECT_EQ(selection.batch.numel(), 2);
@@ -24,7 +24,7 @@ TEST(Selection, RandomHoldsTheFirstAndTheLastRow) {
   EXPECT_FALSE(at::equal(Selection::random(problem, 64, 8).rows, selection.rows));
 }
 
-TEST(Selection, OfFewRows) {
+TEST(Selection, RandomTakesEveryRowWhenThereAreFew) {
   const auto one = Selection::random(problem_of({1, 1, 4, 4}, at::kFloat, Masking::none, 1, 1), 64, 7);
   EXPECT_EQ(one.count(), 1);
   EXPECT_EQ(one.rows[0].item<int64_t>(), 0);

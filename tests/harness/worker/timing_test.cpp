@@ -1,4 +1,4 @@
-// Sampling, its stopping rule, and the noise of a median.
+// Tests of taking samples: their number, the rule that ends the sampling, and the noise of a median.
 #include "harness/worker/timing.h"
 
 #include <gtest/gtest.h>
@@ -12,15 +12,15 @@
 namespace attnbench {
 namespace {
 
-// Waits in a loop, as a sleep overshoots by whole milliseconds on a loaded machine.
+// Waits in a loop, because a sleep can last whole milliseconds too long on a loaded machine.
 void spin(double seconds) {
   const auto begin = std::chrono::steady_clock::now();
   while (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < seconds) {
   }
 }
 
-// A plan that accepts any noise and has no time to spend, so that the min number of samples is taken.
-SamplingPlan at_once(int64_t min_samples) { return {0, min_samples, 1e9, 0, 0}; }
+// A plan that accepts any noise and has no time budget, so that it ends after the minimum number of samples.
+SamplingPlan min_samples_only(int64_t min_samples) { return {0, min_samples, 1e9, 0, 0}; }
 
 Samples taken(const SamplingPlan& plan, const std::function<void()>& call, const std::function<void()>& before_sample) {
   return take_samples(plan, time_on_host, call, before_sample);
@@ -36,7 +36,7 @@ TEST(TakeSamples, StopsAtItsNoiseTarget) {
   const auto samples = taken({0, 5, 0.5, 60, 0}, [] { spin(1e-3); }, {});
   EXPECT_EQ(samples.stop_reason, "noise_target");
   EXPECT_LE(relative_noise(samples.ms), 0.5);
-  EXPECT_GE(samples.ms.size(), 6u) << "five samples tell too little of their noise";
+  EXPECT_GE(samples.ms.size(), 6u) << "the noise of five samples counts as infinite";
   EXPECT_LT(samples.total_s, 30);
 }
 
@@ -50,18 +50,18 @@ TEST(TakeSamples, StopsAtItsTimeBudget) {
   EXPECT_GT(relative_noise(samples.ms), 0.01);
 }
 
-TEST(TakeSamples, TakesTheFewestWhateverTheBudget) {
+TEST(TakeSamples, TakesTheMinimumNumberOfSamplesWithoutABudget) {
   const auto five = taken({0, 5, 0, 0, 0}, [] {}, {});
   EXPECT_EQ(five.ms.size(), 5u);
   EXPECT_EQ(five.stop_reason, "time_budget");
-  const auto nine = taken(at_once(9), [] {}, {});
+  const auto nine = taken(min_samples_only(9), [] {}, {});
   EXPECT_EQ(nine.ms.size(), 9u);
   EXPECT_EQ(nine.stop_reason, "noise_target");
 }
 
-TEST(TakeSamples, BatchesShortCalls) {
+TEST(TakeSamples, SamplesOfShortCallsConsistOfSeveralCalls) {
   int64_t calls = 0;
-  auto plan = at_once(8);
+  auto plan = min_samples_only(8);
   plan.min_sample_ms = 1;
   plan.warmup_s = 0.005;
   const auto samples = taken(plan, [&] { spin(2e-5), ++calls; }, {});
@@ -74,8 +74,8 @@ TEST(TakeSamples, BatchesShortCalls) {
   }
 }
 
-TEST(TakeSamples, LongCallsAreNotBatched) {
-  auto plan = at_once(5);
+TEST(TakeSamples, SamplesOfLongCallsConsistOfOneCall) {
+  auto plan = min_samples_only(5);
   plan.min_sample_ms = 1;
   int calls = 0;
   const auto samples = taken(plan, [&] { spin(2e-3), ++calls; }, {});
@@ -84,8 +84,8 @@ TEST(TakeSamples, LongCallsAreNotBatched) {
   EXPECT_EQ(calls, 6);
 }
 
-TEST(TakeSamples, WarmsUpByTime) {
-  auto plan = at_once(5);
+TEST(TakeSamples, WarmsUpForTheWarmUpTime) {
+  auto plan = min_samples_only(5);
   plan.warmup_s = 0.02;
   const auto samples = taken(plan, [] { spin(1e-3); }, {});
   EXPECT_GE(samples.warmup_calls, 2);
@@ -95,23 +95,23 @@ TEST(TakeSamples, WarmsUpByTime) {
 
 TEST(TakeSamples, KeepsEverySampleInOrder) {
   int calls = 0;
-  const auto samples = taken(at_once(12), [&] { spin(++calls == 5 ? 0.05 : calls == 9 ? 0.03 : 1e-3); }, {});
+  const auto samples = taken(min_samples_only(12), [&] { spin(++calls == 5 ? 0.05 : calls == 9 ? 0.03 : 1e-3); }, {});
   ASSERT_EQ(samples.ms.size(), 12u);
-  EXPECT_GE(samples.ms[3], 50);  // the first call was warm-up
+  EXPECT_GE(samples.ms[3], 50);  // the fifth call, because the first one was the warm-up
   EXPECT_GE(samples.ms[7], 30);
   EXPECT_GE(*std::min_element(samples.ms.begin(), samples.ms.end()), 1);
 }
 
-TEST(TakeSamples, WhatComesBeforeASampleIsNotTimed) {
+TEST(TakeSamples, BeforeSampleRunsBeforeEachSampleAndIsNotTimed) {
   int flushes = 0, calls = 0;
   const auto samples = taken(
-      at_once(6),
+      min_samples_only(6),
       [&] {
         ++calls;
         spin(1e-4);
       },
       [&] {
-        EXPECT_EQ(calls, flushes + 1) << "once before each sample, after the warm-up";
+        EXPECT_EQ(calls, flushes + 1) << "before_sample runs once before each sample, after the warm-up";
         ++flushes;
         spin(0.02);
       });
@@ -120,22 +120,22 @@ TEST(TakeSamples, WhatComesBeforeASampleIsNotTimed) {
   EXPECT_LT(samples.total_s, 6 * 0.02);
 }
 
-TEST(TakeSamples, WhatTheCallThrowsPasses) {
-  EXPECT_THROW(taken(at_once(5), [] { throw std::runtime_error("broken"); }, {}), std::runtime_error);
+TEST(TakeSamples, ExceptionsOfTheCallArePassedOn) {
+  EXPECT_THROW(taken(min_samples_only(5), [] { throw std::runtime_error("broken"); }, {}), std::runtime_error);
 }
 
-TEST(TakeRounds, AreWholeAndBeginAnew) {
+TEST(TakeRounds, TakesWholeRoundsAndBeginsEachOne) {
   int begun = 0, steps = 0, flushes = 0;
   const auto rounds = [&](const SamplingPlan& plan) {
     begun = steps = flushes = 0;
     return take_rounds(
         plan, time_on_host, 4,
         [&] {
-          EXPECT_EQ(steps, 4 * begun) << "after a whole round";
+          EXPECT_EQ(steps, 4 * begun) << "a round begins after the last step of the round before";
           ++begun;
         },
         [&] {
-          EXPECT_EQ(flushes, steps + 1) << "before each step";
+          EXPECT_EQ(flushes, steps + 1) << "before_sample runs before each step";
           ++steps;
           spin(1e-4);
         },
@@ -145,21 +145,21 @@ TEST(TakeRounds, AreWholeAndBeginAnew) {
         });
   };
   auto samples = rounds({0, 4, 0, 0, 0});
-  EXPECT_EQ(samples.ms.size(), 4u) << "one round, however small the budget";
+  EXPECT_EQ(samples.ms.size(), 4u) << "at least one round is taken, even without a time budget";
   EXPECT_EQ(begun, 1);
   EXPECT_EQ(samples.stop_reason, "time_budget");
   EXPECT_EQ(samples.calls_per_sample, 1);
   EXPECT_EQ(samples.warmup_calls, 0);
   for (const auto ms : samples.ms) EXPECT_GE(ms, 0.1);
   EXPECT_GE(samples.total_s, 4e-4);
-  EXPECT_LT(samples.total_s, 4 * 2e-3) << "what comes before a step is not timed";
+  EXPECT_LT(samples.total_s, 4 * 2e-3) << "before_sample is not timed";
   samples = rounds({0, 9, 1e9, 1e9, 0});
   EXPECT_EQ(samples.ms.size(), 12u);
   EXPECT_EQ(begun, 3);
   EXPECT_EQ(samples.stop_reason, "noise_target");
 }
 
-TEST(TakeRounds, BeginningsSpendTheBudget) {
+TEST(TakeRounds, BeginRoundCountsTowardsTheTimeBudget) {
   int begun = 0;
   const auto samples = take_rounds(
       {0, 4, 0, 1.0, 0}, time_on_host, 8,
@@ -173,14 +173,14 @@ TEST(TakeRounds, BeginningsSpendTheBudget) {
   EXPECT_LT(samples.total_s, 0.6);
 }
 
-// A device whose own clock says that it was busy half of the time.
-TEST(TakeSamples, TheDevicesClockIsTheTimeAndTheHostsTheBudget) {
+// The stopwatch is that of a device that was busy for half of the wall time.
+TEST(TakeSamples, DeviceTimeIsTheSampleAndWallTimeCountsTowardsTheBudget) {
   const Stopwatch halved = [](const std::function<void()>& work) {
     const auto wall_s = time_on_host(work).wall_s;
     return Elapsed{wall_s / 2, wall_s};
   };
   auto samples = take_samples({0, 5, 0, 0.02, 1.0}, halved, [] { spin(2e-4); }, {});
-  EXPECT_GE(samples.calls_per_sample, 5) << "of 0.1 ms each";
+  EXPECT_GE(samples.calls_per_sample, 5) << "a call takes 0.1 ms of device time";
   ASSERT_EQ(samples.wall_ms.size(), samples.ms.size());
   double wall_s = 0;
   for (size_t i = 0; i < samples.ms.size(); ++i) {
@@ -202,12 +202,13 @@ TEST(RelativeNoise, IsInfiniteForFewSamples) {
   EXPECT_EQ(relative_noise(std::vector<double>(6, 1.0)), 0);
 }
 
-TEST(RelativeNoise, OfRanksWorkedOutByHand) {
-  // n = 6: 3 ± 1.96·√6/2 = 3 ± 2.40, which is the whole range: (6 − 1)/2 over the upper median 4.
+TEST(RelativeNoise, AgreesWithValuesComputedByHand) {
+  // n = 6: the ranks 3 ± 1.96·√6/2 = 3 ± 2.40 are the whole range. The noise is half of that range, (6 − 1)/2, over the upper
+  // median 4.
   EXPECT_DOUBLE_EQ(relative_noise({6, 1, 4, 3, 5, 2}), 2.5 / 4);
-  // n = 10: 5 ± 3.10, which is ranks 1 and 9 counted from 0: values 2 and 10.
+  // n = 10: the ranks 5 ± 3.10 are ranks 1 and 9, counted from 0, which have the values 2 and 10.
   EXPECT_DOUBLE_EQ(relative_noise({1, 2, 3, 4, 5, 6, 7, 8, 9, 10}), 4.0 / 6);
-  // n = 100: 50 ± 9.8, which is ranks 40 and 60: values 41 and 61.
+  // n = 100: the ranks 50 ± 9.8 are ranks 40 and 60, which have the values 41 and 61.
   std::vector<double> hundred(100);
   std::iota(hundred.rbegin(), hundred.rend(), 1.0);
   EXPECT_DOUBLE_EQ(relative_noise(hundred), 10.0 / 51);
@@ -216,11 +217,12 @@ TEST(RelativeNoise, OfRanksWorkedOutByHand) {
   EXPECT_DOUBLE_EQ(relative_noise(hundred), 10.0 / 51);
 }
 
-// The coverage of the interval between the two order statistics by the exact binomial distribution: the normal approximation of
-// the ranks loses little.
-TEST(RelativeNoise, CoversWhatItSays) {
+// relative_noise() chooses the ranks of its interval by a normal approximation. By the exact binomial distribution, the interval
+// still contains the median with a probability close to 95 %.
+TEST(RelativeNoise, ItsIntervalContainsTheMedianWithAProbabilityOfAbout95Percent) {
   for (int n = 6; n <= 200; ++n) {
-    int low = n, high = -1;  // the ranks, found by where a step in the samples makes noise
+    // Finds the ranks of the interval: a step between two samples makes noise only if it lies within the interval.
+    int low = n, high = -1;
     for (int step = 1; step < n; ++step) {
       std::vector<double> samples(size_t(n), 1.0);
       std::fill(samples.begin() + step, samples.end(), 2.0);

@@ -1,4 +1,4 @@
-// Workers that take turns, as threads of one process with pipes between them.
+// Tests of workers that take turns. The workers are threads of one process with pipes between them.
 #include "harness/worker/turns.h"
 
 #include <fcntl.h>
@@ -20,7 +20,8 @@
 namespace attnbench {
 namespace {
 
-// Runs each of `workers` in a thread of its own. The worker of index `first` has the first turn.
+// Runs each of `workers` in a thread of its own. The worker with the index `first` has the first turn. If `processor` is not
+// negative, all of them stay on that processor.
 void take_turns(const std::vector<std::function<void(Turns&)>>& workers, size_t first = 0, int processor = -1) {
   std::vector<std::array<int, 2>> ring(workers.size());
   for (auto& ends : ring) ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
@@ -34,7 +35,7 @@ void take_turns(const std::vector<std::function<void(Turns&)>>& workers, size_t 
   for (auto& thread : threads) thread.join();
 }
 
-TEST(Turns, GoRoundFromTheFirst) {
+TEST(Turns, GoRoundInOrderFromTheFirstWorker) {
   std::string order;
   const auto worker = [&](char name, int turns_taken) {
     return [&order, name, turns_taken](Turns& turns) {
@@ -48,10 +49,10 @@ TEST(Turns, GoRoundFromTheFirst) {
   EXPECT_EQ(order, "bcabcabca");
   order.clear();
   take_turns({worker('a', 2), worker('b', 1000)});
-  EXPECT_TRUE(order == "abab" || order == "ababb") << order << ": where one ends the others' turns are over";
+  EXPECT_TRUE(order == "abab" || order == "ababb") << order << ": when one worker ends, the turns of the others are over";
 }
 
-TEST(Turns, NoneBeginsBeforeAllAreReady) {
+TEST(Turns, NoTurnBeginsBeforeEveryWorkerAwaitsItsFirst) {
   bool late_is_ready = false;
   take_turns({[&](Turns& turns) {
                 ASSERT_TRUE(turns.await());
@@ -64,11 +65,11 @@ TEST(Turns, NoneBeginsBeforeAllAreReady) {
               }});
 }
 
-TEST(Turns, OneThatEndsEarlyLeavesNobodyWaiting) {
+TEST(Turns, NoWorkerKeepsWaitingWhenAnotherEndsBeforeItsFirstTurn) {
   take_turns({[](Turns& turns) { EXPECT_FALSE(turns.await()); }, [](Turns&) {}});
 }
 
-TEST(Turns, StayOnTheirProcessor) {
+TEST(Turns, WorkersStayOnTheirProcessor) {
   cpu_set_t before;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
   int processor = 0;
@@ -87,8 +88,8 @@ TEST(Turns, StayOnTheirProcessor) {
              0, 100000);
 }
 
-// The first sample of a turn, taken on caches that other workers filled, is no part of the turn's median.
-TEST(TakeSamples, ByTurnsAreTheirMedians) {
+// The first sample of a turn is left out of the median, because the caches then hold the data of other workers.
+TEST(TakeSamples, WithTurnsASampleIsTheMedianOfATurn) {
   const std::vector<double> turn_ms = {100, 4, 1, 6};  // the last one ends the 10 ms of a turn
   size_t next = 0;
   const Stopwatch stopwatch = [&](const auto& work) {
@@ -104,7 +105,7 @@ TEST(TakeSamples, ByTurnsAreTheirMedians) {
   EXPECT_EQ(samples.stop_reason, "turns");
 }
 
-TEST(TakeSamples, ByTurnsEndAtTheBudgetOfOne) {
+TEST(TakeSamples, WithTurnsAllWorkersEndWhenOneHasSpentItsBudget) {
   const auto worker = [](Samples& samples, double budget_s) {
     return [&samples, budget_s](Turns& turns) {
       const Stopwatch stopwatch = [](const auto& work) {
@@ -116,12 +117,12 @@ TEST(TakeSamples, ByTurnsEndAtTheBudgetOfOne) {
   };
   Samples a, b;
   take_turns({worker(a, 0.07), worker(b, 1e9)});
-  EXPECT_EQ(a.ms.size(), 4u) << "calls longer than a turn are one";
+  EXPECT_EQ(a.ms.size(), 4u) << "a turn takes a single sample of a call that lasts longer than a turn";
   EXPECT_GE(b.ms.size(), 4u);
   EXPECT_LE(b.ms.size(), 5u);
 }
 
-TEST(TakeSamples, WithoutAnyTurnThereAreNone) {
+TEST(TakeSamples, ThrowsWithoutASingleTurn) {
   take_turns({[](Turns& turns) {
                 EXPECT_CONTAINS(message_of<std::runtime_error>([&] {
                                   take_samples({0, 1, 0, 1, 0, &turns}, time_on_host, [] {}, {});
@@ -131,12 +132,12 @@ TEST(TakeSamples, WithoutAnyTurnThereAreNone) {
               [](Turns&) {}});
 }
 
-TEST(TakeRounds, ByTurnsARoundIsASample) {
+TEST(TakeRounds, WithTurnsASampleIsTheMedianOfARound) {
   int steps = 0;
   Samples samples;
   const Stopwatch stopwatch = [&](const auto& work) {
     work();
-    const double s = steps % 4 == 1 ? 1 : 1e-3;  // the first of four is slow
+    const double s = steps % 4 == 1 ? 1 : 1e-3;  // the first of the four steps of a round is slow
     return Elapsed{s, s};
   };
   take_turns({[&](Turns& turns) {

@@ -1,4 +1,4 @@
-// Memory blocks that are cached between calls.
+// Tests of the cache of memory blocks between calls.
 #include "harness/worker/cpu/block_cache.h"
 
 #include <ATen/ATen.h>
@@ -19,7 +19,7 @@ constexpr int64_t kMiB = 1 << 20;
 
 at::Tensor bytes(int64_t count) { return at::empty({count}, at::kByte); }
 
-TEST(BlockCache, HandsABlockOutAgain) {
+TEST(BlockCache, HandsOutACachedBlockOfTheSameSize) {
   const BlockCache cache(64 * kMiB);
   auto first = bytes(8 * kMiB);
   const auto* const address = first.data_ptr();
@@ -33,13 +33,13 @@ TEST(BlockCache, HandsABlockOutAgain) {
   EXPECT_EQ(cache.cached_bytes(), 0);
 }
 
-TEST(BlockCache, CachesNoMoreThanItMay) {
+TEST(BlockCache, CachesNoMoreThanItsLimit) {
   const BlockCache cache(10 * kMiB);
   { const auto a = bytes(6 * kMiB), b = bytes(6 * kMiB); }
   EXPECT_EQ(cache.cached_bytes(), 6 * kMiB);
 }
 
-TEST(BlockCache, CachesNothingWhenItMayNot) {
+TEST(BlockCache, CachesNothingWhenItsLimitIsZero) {
   const BlockCache cache(0);
   bytes(6 * kMiB);
   EXPECT_EQ(cache.cached_bytes(), 0);
@@ -51,7 +51,7 @@ TEST(BlockCache, SmallBlocksAreNotCached) {
   EXPECT_EQ(cache.cached_bytes(), 0);
 }
 
-TEST(BlockCache, FreesEverythingAtItsEnd) {
+TEST(BlockCache, FreesItsBlocksWhenItIsDestroyed) {
   {
     const BlockCache cache(64 * kMiB);
     bytes(8 * kMiB);
@@ -61,7 +61,7 @@ TEST(BlockCache, FreesEverythingAtItsEnd) {
   EXPECT_EQ(cache.cached_bytes(), 0);
 }
 
-TEST(BlockCache, TensorsMayOutliveIt) {
+TEST(BlockCache, TensorsStayValidWhenItIsDestroyed) {
   at::Tensor tensor;
   {
     const BlockCache cache(64 * kMiB);
@@ -74,7 +74,7 @@ TEST(BlockCache, TensorsMayOutliveIt) {
   EXPECT_EQ(cache.cached_bytes(), 0);
 }
 
-TEST(BlockCache, IsSharedByThreads) {
+TEST(BlockCache, CanBeUsedByThreadsAtTheSameTime) {
   const BlockCache cache(1024 * kMiB);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
@@ -86,11 +86,11 @@ TEST(BlockCache, IsSharedByThreads) {
       }
     });
   for (auto& thread : threads) thread.join();
-  EXPECT_LE(cache.cached_bytes(), 4 * 3 * (kMiB + 2)) << "no more than were alive at once";
+  EXPECT_LE(cache.cached_bytes(), 4 * 3 * (kMiB + 2)) << "at most one block of each size for each thread";
 }
 
-// Cached blocks count against a bound on the process, but an allocation that would succeed without them does not fail.
-TEST(BlockCache, GivesWayToALargerBlock) {
+// Cached blocks count towards a bound on the memory of the process. An allocation that would succeed without them must not fail.
+TEST(BlockCache, FreesItsBlocksBeforeAnAllocationFails) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the sanitizer has an allocator and a memory map of its own";
 #endif

@@ -1,4 +1,4 @@
-// The count of tensors' memory, the bound on it, and the resident set.
+// Tests of counting the memory that tensors take, of bounding it, and of reading the resident set.
 #include "harness/worker/cpu/memory.h"
 
 #include <ATen/ATen.h>
@@ -23,7 +23,7 @@ namespace {
 
 at::Tensor floats(int64_t count) { return at::empty({count}, at::kFloat); }
 
-TEST(AllocationCounter, CountsExactly) {
+TEST(AllocationCounter, CountsEveryByteOfEveryTensor) {
   const AllocationCounter counter;
   EXPECT_EQ(counter.current_bytes(), 0);
   EXPECT_EQ(counter.peak_bytes(), 0);
@@ -40,9 +40,9 @@ TEST(AllocationCounter, CountsExactly) {
   EXPECT_EQ(counter.current_bytes(), 14000);
   EXPECT_EQ(counter.peak_bytes(), 14000);
   auto view = second.view({50, 50}).transpose(0, 1);
-  EXPECT_EQ(counter.current_bytes(), 14000) << "a view takes nothing";
+  EXPECT_EQ(counter.current_bytes(), 14000) << "a view takes no memory";
   second.reset();
-  EXPECT_EQ(counter.current_bytes(), 14000) << "the view keeps it alive";
+  EXPECT_EQ(counter.current_bytes(), 14000) << "the view keeps the memory in use";
   view.reset();
   third.reset();
   EXPECT_EQ(counter.current_bytes(), 0);
@@ -50,7 +50,7 @@ TEST(AllocationCounter, CountsExactly) {
   EXPECT_EQ(counter.largest_bytes(), 10000);
 }
 
-TEST(AllocationCounter, ForgetsAPeakButNotWhatLives) {
+TEST(AllocationCounter, ForgetPeakSetsThePeakToWhatIsInUse) {
   AllocationCounter counter;
   const auto large = floats(1000);
   const auto small = floats(100);
@@ -65,7 +65,7 @@ TEST(AllocationCounter, ForgetsAPeakButNotWhatLives) {
   EXPECT_EQ(counter.largest_bytes(), 8000);
 }
 
-TEST(AllocationCounter, EachBeginsAtZero) {
+TEST(AllocationCounter, EachCounterBeginsAtZero) {
   {
     const AllocationCounter counter;
     floats(1000);
@@ -77,7 +77,7 @@ TEST(AllocationCounter, EachBeginsAtZero) {
   EXPECT_EQ(counter.largest_bytes(), 0);
 }
 
-TEST(AllocationCounter, HandsTheDefaultAllocatorBack) {
+TEST(AllocationCounter, RestoresTheDefaultAllocator) {
   const auto* const before = c10::GetCPUAllocator();
   at::Tensor survivor;
   {
@@ -91,8 +91,9 @@ TEST(AllocationCounter, HandsTheDefaultAllocatorBack) {
   EXPECT_EQ(floats(10).numel(), 10);
 }
 
-// A counter counts what was allocated since it was made; freeing what an earlier counter has seen changes nothing.
-TEST(AllocationCounter, FreeingOlderTensorsChangesNothing) {
+// A counter counts what was allocated since it was made. Freeing older memory, counted by an earlier counter or not, does not
+// change the count.
+TEST(AllocationCounter, FreeingOlderTensorsDoesNotChangeTheCount) {
   auto before_any = floats(1000);
   std::optional<AllocationCounter> counter(std::in_place);
   auto under_first = floats(2000);
@@ -108,9 +109,9 @@ TEST(AllocationCounter, FreeingOlderTensorsChangesNothing) {
   EXPECT_EQ(counter->peak_bytes(), 4000);
 }
 
-// oneDNN and the fused attention kernels allocate their scratch memory in this way. If it failed, they would fail, or take
-// another path than the one that was timed.
-TEST(AllocationCounter, ServesAllocationsWithoutContext) {
+// oneDNN and the fused attention kernels allocate their scratch memory by raw_allocate(). If that failed, they would fail too, or
+// take another code path than the one that was timed.
+TEST(AllocationCounter, CountsRawAllocations) {
   const AllocationCounter counter;
   auto* const allocator = c10::GetCPUAllocator();
   void* data = nullptr;
@@ -122,9 +123,9 @@ TEST(AllocationCounter, ServesAllocationsWithoutContext) {
   EXPECT_EQ(counter.current_bytes(), 0);
 }
 
-// Libraries free by its address alone what they allocated before the counter was made, or free it after the counter has ended.
-// The test does so in child processes, as a wrong free ends the process.
-TEST(AllocationCounter, BlocksMayOutliveItOrBeOlder) {
+// Libraries may free, by the address alone, memory that they allocated before the counter was made, or free memory after the
+// counter was destroyed. The test does so in child processes, because a wrong free ends the process.
+TEST(AllocationCounter, RawBlocksMayBeOlderThanItOrOutliveIt) {
   const auto ends_well = [](void (*work)()) {
     const auto child = fork();
     if (child == 0) {
@@ -162,7 +163,7 @@ TEST(AllocationCounter, ThreadsCountTogether) {
   EXPECT_EQ(counter.largest_bytes(), 400);
 }
 
-TEST(MemoryBound, RefusesWhatIsBeyondItAndNamesTheBytes) {
+TEST(MemoryBound, RefusesAnAllocationBeyondItAndNamesItsBytes) {
   SKIP_UNDER_ADDRESS_SANITIZER();
   {
     const MemoryBound bound(64 << 20);
@@ -170,12 +171,12 @@ TEST(MemoryBound, RefusesWhatIsBeyondItAndNamesTheBytes) {
     const auto message = message_of<c10::Error>([] { floats(int64_t{1} << 28); });
     EXPECT_CONTAINS(message, "1073741824 bytes");
     EXPECT_CONTAINS(message, "can't allocate memory");
-    EXPECT_NO_THROW(at::zeros({1 << 20}, at::kFloat)) << "after a refusal, what fits still does";
+    EXPECT_NO_THROW(at::zeros({1 << 20}, at::kFloat)) << "after a refusal, a tensor that fits can still be allocated";
   }
-  EXPECT_NO_THROW(floats(int64_t{1} << 28)) << "the bound must be lifted";
+  EXPECT_NO_THROW(floats(int64_t{1} << 28)) << "the bound must be removed";
 }
 
-TEST(MemoryBound, Nests) {
+TEST(MemoryBound, CanBeNested) {
   SKIP_UNDER_ADDRESS_SANITIZER();
   const MemoryBound outer(200 << 20);
   {
@@ -186,7 +187,7 @@ TEST(MemoryBound, Nests) {
   EXPECT_THROW(floats(100 << 20), c10::Error);
 }
 
-TEST(MemoryBound, OfNothingOrLessStillEnds) {
+TEST(MemoryBound, ANegativeBoundRefusesAllocationsUntilItsEnd) {
   SKIP_UNDER_ADDRESS_SANITIZER();
   {
     const MemoryBound bound(-5);
@@ -195,7 +196,7 @@ TEST(MemoryBound, OfNothingOrLessStillEnds) {
   EXPECT_NO_THROW(floats(16 << 20));
 }
 
-TEST(ResidentBytes, PeakCanBeReset) {
+TEST(ResidentBytes, ItsPeakCanBeReset) {
   const auto before = resident_bytes();
   ASSERT_GT(before, 1 << 20);
   {
