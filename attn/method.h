@@ -9,7 +9,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <torch/nn/module.h>
 
 #include <memory>
 #include <optional>
@@ -63,8 +62,13 @@ struct Cost {
 // reference's largest entry. Throws c10::ValueError for a dtype that is not floating point.
 double error_tolerance(at::ScalarType dtype);
 
-class AttentionMethod : public torch::nn::Module {
+class AttentionMethod {
  public:
+  AttentionMethod() = default;
+  AttentionMethod(const AttentionMethod&) = delete;
+  AttentionMethod& operator=(const AttentionMethod&) = delete;
+  virtual ~AttentionMethod() = default;
+
   // The attention output [B,H,N,M] in the dtype of the inputs. The output of a query that sees no key is zero, and its gradients
   // are finite. Throws c10::ValueError if shapes, dtypes or devices disagree (the message names the argument and its value) or if
   // the method does not support the problem (the message says why).

@@ -1,6 +1,7 @@
 #include "attn/linear/composed.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <functional>

@@ -1,5 +1,6 @@
 // The protocol "forward": a sample is a call of forward() that records no gradients.
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "harness/worker/whole_call.h"
 

@@ -11,6 +11,7 @@
 //   of_fma, of_copy     these rates as shares of the machine's ceilings, which `attnbench doctor` shows
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <benchmark/benchmark.h>
 
 #include <optional>

@@ -1,5 +1,6 @@
 // The protocol "prefill": a sample makes a new decoding state, takes query_len tokens into it, and computes their outputs.
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "harness/worker/whole_call.h"
 

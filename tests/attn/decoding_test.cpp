@@ -3,6 +3,7 @@
 #include "attn/decoding.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/errors_of.h"

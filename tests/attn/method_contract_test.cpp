@@ -1,6 +1,7 @@
 // Tests of the contract that every attention method must meet. They loop over the registry, so that a new method is tested as
 // soon as it is registered.
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 

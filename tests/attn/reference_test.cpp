@@ -1,6 +1,7 @@
 // Compares the float64 references with attention in scalar loops, which share no code with them.
 #include "attn/reference.h"
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -2,6 +2,7 @@
 // stored. Tests of feature maps and their gradients.
 #include "attn/linear/linear_attention.h"
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 

@@ -1,6 +1,7 @@
 // Compares LSH attention with plain loops, and tests masks, gradients, entries that are not finite, memory and decoding.
 #include "attn/lsh/lsh_attention.h"
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
