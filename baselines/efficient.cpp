@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attn/implementations.h"
 #include "attn/registry.h"
 
 namespace attn {
@@ -50,12 +51,12 @@ class Efficient : public AttentionMethod {
     ran("aten/matmul");
     const auto hidden_keys = inputs.mask.hidden_keys(inputs.k.size(2));
     const auto empty = inputs.mask.empty_entries();
-    const auto dtype = inputs.q.scalar_type(), accumulator_dtype = dtype == at::kDouble ? at::kDouble : at::kFloat;
-    auto keys = inputs.k.to(accumulator_dtype);
+    const auto dtype = inputs.q.scalar_type(), wide = accumulator_dtype(dtype);
+    auto keys = inputs.k.to(wide);
     if (hidden_keys) keys = keys.masked_fill(*hidden_keys, -INFINITY);
     keys = zero_where(keys, empty);  // the softmax of a column that holds only -inf would be NaN
-    const auto state = at::matmul(at::softmax(keys, 2).transpose(2, 3), zero_where(inputs.v, hidden_keys).to(accumulator_dtype));
-    return at::matmul(at::softmax(inputs.q.to(accumulator_dtype), 3), state).to(dtype);
+    const auto state = at::matmul(at::softmax(keys, 2).transpose(2, 3), zero_where(inputs.v, hidden_keys).to(wide));
+    return at::matmul(at::softmax(inputs.q.to(wide), 3), state).to(dtype);
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "attn/implementations.h"
 #include "attn/linear/method.h"
 #include "attn/linear/reference.h"
 #include "attn/registry.h"
@@ -39,10 +40,10 @@ class LinearCumsum : public AttentionMethod {
   at::Tensor attend(const Inputs& inputs) override {
     ran("aten/cumsum");
     const auto hidden_keys = inputs.mask.hidden_keys(inputs.k.size(2));
-    const auto dtype = inputs.q.scalar_type(), accumulator_dtype = dtype == at::kDouble ? at::kDouble : at::kFloat;
-    const auto phi_q = at::elu(inputs.q.to(accumulator_dtype)) + 1;
-    const auto phi_k = zero_where(at::elu(zero_where(inputs.k, hidden_keys).to(accumulator_dtype)) + 1, hidden_keys);
-    const auto values = zero_where(inputs.v, hidden_keys).to(accumulator_dtype);
+    const auto dtype = inputs.q.scalar_type(), wide = accumulator_dtype(dtype);
+    const auto phi_q = at::elu(inputs.q.to(wide)) + 1;
+    const auto phi_k = zero_where(at::elu(zero_where(inputs.k, hidden_keys).to(wide)) + 1, hidden_keys);
+    const auto values = zero_where(inputs.v, hidden_keys).to(wide);
     const auto states = (phi_k.unsqueeze(4) * values.unsqueeze(3)).cumsum(2);  // [B,H,N,D,M]
     const auto normalizer = (phi_q * phi_k.cumsum(2)).sum(3, /*keepdim=*/true) + kLinearEpsilon;
     return (at::matmul(phi_q.unsqueeze(3), states).squeeze(3) / normalizer).to(dtype);

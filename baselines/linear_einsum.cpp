@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "attn/implementations.h"
 #include "attn/linear/method.h"
 #include "attn/linear/reference.h"
 #include "attn/registry.h"
@@ -44,9 +45,9 @@ class LinearEinsum : public AttentionMethod {
     const auto phi_q = at::elu(inputs.q) + 1;
     const auto phi_k = zero_where(at::elu(zero_where(inputs.k, hidden_keys)) + 1, hidden_keys);
     // The state and the sum of φ(k) are accumulated in float32 or float64, and einsum needs one dtype for all of its operands.
-    const auto dtype = inputs.q.scalar_type(), accumulator_dtype = dtype == at::kDouble ? at::kDouble : at::kFloat;
-    const auto wide_q = phi_q.to(accumulator_dtype), wide_k = phi_k.to(accumulator_dtype);
-    const auto state = at::einsum("bhld,bhlm->bhdm", {wide_k, zero_where(inputs.v, hidden_keys).to(accumulator_dtype)});
+    const auto dtype = inputs.q.scalar_type(), wide = accumulator_dtype(dtype);
+    const auto wide_q = phi_q.to(wide), wide_k = phi_k.to(wide);
+    const auto state = at::einsum("bhld,bhlm->bhdm", {wide_k, zero_where(inputs.v, hidden_keys).to(wide)});
     const auto denominator = at::einsum("bhnd,bhd->bhn", {wide_q, wide_k.sum(2)}) + kLinearEpsilon;
     return at::einsum("bhnd,bhdm,bhn->bhnm", {wide_q, state, denominator.reciprocal()}).to(dtype);
   }

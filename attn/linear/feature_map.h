@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "attn/implementations.h"
 #include "attn/linear/feature_map_kind.h"
 
 namespace attn {
@@ -34,7 +35,7 @@ class FeatureMap {
   // features where there is one. The float64 reference uses it.
   virtual at::Tensor kernel(const at::Tensor& q, const at::Tensor& k) const = 0;
   // The dtype of features and states for inputs of this dtype: float64 for float64, otherwise float32 (rff: always float64).
-  virtual at::ScalarType accumulator_dtype(at::ScalarType input) const { return input == at::kDouble ? at::kDouble : at::kFloat; }
+  virtual at::ScalarType accumulator_dtype(at::ScalarType input) const { return attn::accumulator_dtype(input); }
 
  private:
   FeatureMapKind kind_;

@@ -158,11 +158,6 @@ void check_given(const std::string& program, const Command& command, const Given
   }
 }
 
-void add_visible_names(const Command& command, std::vector<std::string>& names) {
-  for (const auto& option : command.options())
-    if (!option.is_positional() && !option.traits.hidden) names.push_back(option.name);
-}
-
 // ---------------------------------------------------------------- help
 
 // Breaks `text` into lines of the help's width; all but the first are indented.
@@ -266,6 +261,11 @@ void Command::add(std::string name, OptionTarget target, std::string description
   option.default_text = default_of(option);
 }
 
+void Command::append_shown_names(std::vector<std::string>& names) const {
+  for (const auto& option : options_)
+    if (!option.is_positional() && !option.traits.hidden) names.push_back(option.name);
+}
+
 void Command::add_example(std::string_view words, std::string_view meaning) { examples_.emplace_back(words, meaning); }
 
 Command& CommandLine::add_command(std::string name, std::string description) {
@@ -301,8 +301,8 @@ CommandLine::Choice CommandLine::parse(int argc, const char* const* argv) const 
     const auto word = words.empty() ? std::string() : words.front();
     if (word.starts_with('-')) {
       std::vector<std::string> known;
-      add_visible_names(program_, known);
-      if (choice.command) add_visible_names(*choice.command, known);
+      program_.append_shown_names(known);
+      if (choice.command) choice.command->append_shown_names(known);
       const auto name = word.substr(0, word.find('='));
       throw UsageError(fmt::format("unknown option '{}'{}", name, suggestion(name, known)));
     }

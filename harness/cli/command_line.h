@@ -70,6 +70,8 @@ class Command {
   const std::string& name() const { return name_; }
   const std::string& description() const { return description_; }
   const std::vector<Option>& options() const { return options_; }
+  // Appends the names, such as "--count", of the options that the help shows.
+  void append_shown_names(std::vector<std::string>& names) const;
   const std::vector<std::pair<std::string, std::string>>& examples() const { return examples_; }
 
  private:

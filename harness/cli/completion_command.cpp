@@ -26,11 +26,6 @@ std::string bash_reply(const Option& option) {
   return "COMPREPLY=()";
 }
 
-void add_names(const Command& command, std::vector<std::string>& names) {
-  for (const auto& option : command.options())
-    if (!option.is_positional() && !option.traits.hidden) names.push_back(option.name);
-}
-
 // Branches of `case "$command $before"` for the values of the command's options.
 std::string bash_value_branches(const Command& command, const std::string& name) {
   std::string text;
@@ -49,12 +44,12 @@ std::string bash_argument(const Command& command) {
 
 std::string bash_script(const CommandLine& line) {
   std::vector<std::string> commands, global = {"--help"};
-  add_names(line.program(), global);
+  line.program().append_shown_names(global);
   std::string values = bash_value_branches(line.program(), "*"), options, arguments;
   for (const auto& command : line.commands()) {
     commands.push_back(command->name());
     auto names = global;
-    add_names(*command, names);
+    command->append_shown_names(names);
     values += bash_value_branches(*command, command->name());
     options += fmt::format("      {}) options='{}' ;;\n", command->name(), fmt::join(names, " "));
     arguments += fmt::format("    {}) {} ;;\n", command->name(), bash_argument(*command));

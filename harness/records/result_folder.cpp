@@ -199,13 +199,13 @@ void ResultFolder::write_schema(const Json& diagnostics) const {
 
 void ResultFolder::write_csv() const { replace_file(path_, "records.csv", records_csv(records_)); }
 
-std::string provenance_differences(const Json& before, const Json& now) {
+std::string provenance_differences(const Json& there, const Json& here) {
   std::string text;
   for (const auto* part : {"environment", "settings"}) {
-    if (!now.contains(part)) continue;
-    for (const auto& [name, value] : now[part].items()) {
-      const auto then = before.contains(part) && before[part].contains(name) ? before[part][name] : Json();
-      if (then != value) text += fmt::format("\n  {}: {} there, {} now", name, then.dump(), value.dump());
+    if (!here.contains(part)) continue;
+    for (const auto& [name, value] : here[part].items()) {
+      const auto value_there = there.contains(part) && there[part].contains(name) ? there[part][name] : Json();
+      if (value_there != value) text += fmt::format("\n  {}: {} there, {} here", name, value_there.dump(), value.dump());
     }
   }
   return text;

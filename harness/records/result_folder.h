@@ -76,9 +76,9 @@ class ResultFolder {
 };
 
 // The differences between two contents of environment.json, since all records of a folder must come from the same build, machine
-// and settings. One line of text for each value of the environment and the settings in `now` that differs from `before`; empty
+// and settings. One line of text for each value of the environment and the settings in `here` that differs from `there`; empty
 // where none differs.
-std::string provenance_differences(const Json& before, const Json& now);
+std::string provenance_differences(const Json& there, const Json& here);
 
 // The contents of records.csv: the columns of table_columns() without those that hold lists, such as the samples, which only
 // records.jsonl has. Text that a spreadsheet would take for a formula is changed as in csv_text().

@@ -60,7 +60,7 @@ std::string differences(const ResultFolder& folder, const Json& now) {
   if (before.is_null()) return "\n  environment.json, which says how the records were measured, is missing";
   auto text = provenance_differences(before, now);
   const auto then = before.value("shard", Json()), shard = now.value("shard", Json());
-  if (then != shard) text += fmt::format("\n  shard: {} there, {} now", then.dump(), shard.dump());
+  if (then != shard) text += fmt::format("\n  shard: {} there, {} here", then.dump(), shard.dump());
   return text;
 }
 

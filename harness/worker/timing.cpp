@@ -6,6 +6,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "harness/statistics/statistics.h"
+
 namespace attnbench {
 
 Elapsed time_on_host(const std::function<void()>& work) {
@@ -62,10 +64,6 @@ constexpr double kTurnS = 0.01;  // the minimum time of the samples in a turn
 
 // Adds the median of a turn's samples to `samples`, as one sample.
 void add_median(Samples& samples, const Samples& turn) {
-  const auto median = [](std::vector<double> times) {
-    std::sort(times.begin(), times.end());
-    return (times[(times.size() - 1) / 2] + times[times.size() / 2]) / 2;
-  };
   samples.ms.push_back(median(turn.ms));
   samples.wall_ms.push_back(median(turn.wall_ms));
 }

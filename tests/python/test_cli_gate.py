@@ -168,6 +168,15 @@ def test_a_worker_that_dies_while_it_measures_is_unusable(gate, build_of):
     assert "the candidate failed (crashed): the worker died of signal 11" in done.stdout
 
 
+def test_the_gate_ends_when_only_unusable_cases_are_undecided(attnbench, build_of, tmp_path):
+    suite = write_sweep(tmp_path / "two.toml", method=["linear", "softmax"], query_len=32)
+    works = ANSWER.format(middle=10.0, noise=0.01, memory=1024, phase=0)
+    crashes = build_of(measure=f'case "$request" in *softmax*) kill -SEGV $$;; esac\n{works}')
+    done = attnbench("gate", suite, "--base", build_of(), "--candidate", crashes, code=UNUSABLE)
+    assert "pair 1 of 8: 2 cases" in done.stderr
+    assert "of 20" not in done.stderr
+
+
 def test_waivers_let_named_regressions_pass_and_need_a_reason(gate, build_of, tmp_path):
     def waive(**table):
         lines = ["[[waive]]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
@@ -238,8 +247,9 @@ def test_calibration_estimates_false_alarms_and_the_share_of_slowdowns_found(
     case = calibration["cases"][0]
     assert case["caught"] == 1 and len(case["process_medians_ms"]) == 50
     assert case["slowed_process_medians_ms"][0] > case["process_medians_ms"][0]
-    failed = attnbench("gate", suite, "--calibrate", "--candidate", candidate, "--recordings=10", "-q", code=USAGE)
+    failed = attnbench("gate", suite, "--calibrate", "--candidate", candidate, "--recordings=10", code=USAGE)
     assert "10 recordings, expected at least 20" in failed.stderr
+    assert "recording 1 of 10" not in failed.stderr, "it is refused before anything is measured"
     dies = build_of(measure="kill -SEGV $$")
     failed = attnbench("gate", suite, "--calibrate", "--candidate", dies, "-q", code=UNUSABLE)
     assert "the worker died of signal 11" in failed.stderr

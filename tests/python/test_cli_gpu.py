@@ -133,7 +133,7 @@ def test_records_of_another_gpu_are_not_mixed(on, tmp_path):
     on("sweep", sweep, "--out", "out", "-q")
     on("sweep", sweep, "--out", "out", "-q")
     done = on("sweep", sweep, "--out", "out", "-q", fault="name=another", code=2)
-    assert f'gpu: "{NAME}" there, "another" now' in done.stderr
+    assert f'gpu: "{NAME}" there, "another" here' in done.stderr
 
 
 def test_doctor_shows_the_ceilings_of_the_gpu(on):

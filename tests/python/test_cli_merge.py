@@ -53,7 +53,7 @@ def test_a_missing_shard_is_reported(canned, shards, tmp_path):
 def test_merging_shards_of_different_environments_is_refused(canned, shards, tmp_path):
     change_environment(shards[1], revision="abcdef")
     failed = canned("merge", *shards, "--out", "all", code=2).stderr
-    assert f"{shards[1]} was not measured like" in failed and '"abcdef" now' in failed
+    assert f"{shards[1]} was not measured like" in failed and '"abcdef" here' in failed
     assert not (tmp_path / "all").exists()
     (shards[1] / "environment.json").unlink()
     assert "has no environment.json" in canned("merge", *shards, "--out", "all", code=2).stderr
@@ -91,7 +91,7 @@ def test_records_of_merges_and_shards_are_not_mixed_with_others(canned, shards, 
     assert "holds records" in failed
     assert len(lengths(shards[1])) == 2
     sweep = tmp_path / "seven.toml"
-    assert 'shard: "1/3" there, "2/3" now' in canned("sweep", sweep, "--shard=2/3", "--out", shards[0], code=2).stderr
+    assert 'shard: "1/3" there, "2/3" here' in canned("sweep", sweep, "--shard=2/3", "--out", shards[0], code=2).stderr
 
 
 @pytest.mark.parametrize("shard", ["0/3", "4/3", "1", "a/b", "1/3/5", "-1/3", " 1/3", "1/99999999999999999999"])

@@ -204,9 +204,9 @@ def test_an_unknown_value_of_resume_is_refused(canned, sweep):
 @pytest.mark.parametrize(
     ("setting", "difference"),
     [
-        ("timing.time_budget_s=0.03", "time_budget_s: 0.02 there, 0.03 now"),
-        ("timing.min_samples=9", "min_samples: 5 there, 9 now"),
-        ('limits.memory_limit_bytes="4 GiB"', "memory_limit_bytes: 0 there, 4294967296 now"),
+        ("timing.time_budget_s=0.03", "time_budget_s: 0.02 there, 0.03 here"),
+        ("timing.min_samples=9", "min_samples: 5 there, 9 here"),
+        ('limits.memory_limit_bytes="4 GiB"', "memory_limit_bytes: 0 there, 4294967296 here"),
     ],
 )
 def test_records_of_other_settings_are_not_mixed(canned, tmp_path, sweep, setting, difference):
@@ -227,7 +227,7 @@ def test_records_of_another_build_are_not_mixed(attnbench, canned, workers, tmp_
     )
     message = newer("sweep", sweep, "--out", "out", "--set", "seed=1", code=2).stderr
     revision = workers.environment["revision"]
-    assert f'revision: "{revision}" there, "fedcba987654" now' in message
+    assert f'revision: "{revision}" there, "fedcba987654" here' in message
     assert log_of(tmp_path / "out") == before
     newer("sweep", sweep, "--out", "out", "--resume", "all")
     assert all(r["revision"] == "fedcba987654" for r in attnbench.json("table", "out"))

@@ -44,7 +44,9 @@ ATTN = {
 ALLOWED = {module: others | {module} for module, others in (DRIVER | ATTN).items()} | {
     "baselines": {"attn", "attn/linear", "baselines"},  # Some methods derive from LinearMethod.
     # attnbench_micro times single kernels of linear attention.
-    "harness/worker": {"harness/worker", "harness/schema", "attn", "attn/cpu", "attn/linear"},
+    "harness/worker": {
+        "harness/worker", "harness/schema", "harness/statistics", "attn", "attn/cpu", "attn/linear",
+    },
     "tests": {"baselines", "harness/worker", "tests"} | set(DRIVER) | set(ATTN),
 }
 

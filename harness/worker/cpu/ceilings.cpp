@@ -1,13 +1,13 @@
 #include "harness/worker/cpu/ceilings.h"
 
 #include <ATen/Parallel.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <functional>
 #include <vector>
 
+#include "harness/worker/cpu/device.h"
 #include "harness/worker/timing.h"
 
 namespace attnbench {
@@ -112,8 +112,7 @@ Ceilings measure_ceilings(int64_t threads) {
   ceilings.fma_float32_gflop_s = fma_gflop_s(threads, kernels.float32, kernels.vector_bytes / 4.0);
   ceilings.fma_float64_gflop_s = fma_gflop_s(threads, kernels.float64, kernels.vector_bytes / 8.0);
 
-  const auto last_level = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  const auto count = std::clamp<int64_t>(last_level > 0 ? 2 * last_level : 0, int64_t{1} << 27, int64_t{1} << 29) / 8 / threads;
+  const auto count = bytes_beyond_caches(int64_t{1} << 27, int64_t{1} << 29) / 8 / threads;
   ceilings.array_bytes = count * threads * 8;
   std::vector<uint64_t> source(size_t(count * threads), 1), target(size_t(count * threads));
   const auto* const from = source.data();

@@ -40,11 +40,7 @@ class CacheFlush {
   void operator()() { buffer_.add_(1); }
 
  private:
-  static int64_t bytes() {
-    const auto last_level = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    return std::clamp<int64_t>(last_level > 0 ? 2 * last_level : 0, int64_t{1} << 26, int64_t{1} << 30);
-  }
-  at::Tensor buffer_ = at::zeros({bytes() / 4}, at::kFloat);
+  at::Tensor buffer_ = at::zeros({bytes_beyond_caches(int64_t{1} << 26, int64_t{1} << 30) / 4}, at::kFloat);
 };
 
 class Cpu final : public Device {
@@ -72,6 +68,11 @@ class Cpu final : public Device {
 };
 
 }  // namespace
+
+int64_t bytes_beyond_caches(int64_t min, int64_t max) {
+  const auto last_level = sysconf(_SC_LEVEL3_CACHE_SIZE);  // 0 or less if the system does not know it
+  return std::clamp<int64_t>(2 * last_level, min, max);
+}
 
 Device& cpu_device() {
   static Cpu cpu;

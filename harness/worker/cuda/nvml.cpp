@@ -7,6 +7,8 @@
 #include <chrono>
 #include <utility>
 
+#include "harness/statistics/statistics.h"
+
 namespace attnbench {
 namespace {
 
@@ -29,11 +31,6 @@ constexpr std::pair<unsigned long long, const char*> kReasons[] = {
 constexpr unsigned long long kIdle = 0x1;
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 }  // namespace
 
