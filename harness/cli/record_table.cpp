@@ -82,7 +82,7 @@ TextTable summary_table(const std::vector<Record>& records) {
   const auto axes = distinguishing_axes(all);
   add_axes(table, axes);
   const bool published = std::any_of(records.begin(), records.end(), [](const Record& r) { return !published_text(r).empty(); });
-  for (const auto* header : {"time", "95 %", "time/sample", "memory/sample", "rel. error"})
+  for (const auto* header : {"time", "95 %", "time/sequence", "memory/sequence", "rel. error"})
     table.add_column(header, TextTable::Align::right);
   table.add_column("implementation");
   table.add_column("outcome");

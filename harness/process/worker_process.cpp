@@ -80,7 +80,7 @@ class Worker {
   void take_lines(std::string_view text) {
     rest_ += text;
     size_t begin = 0;
-    for (size_t end; (end = rest_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    for (auto end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n', begin)) {
       auto json = Json::parse(rest_.begin() + std::ptrdiff_t(begin), rest_.begin() + std::ptrdiff_t(end), nullptr, false);
       if (json.is_discarded()) {
         unreadable_ = rest_.substr(begin, kMaxUnreadableBytes);
@@ -88,6 +88,7 @@ class Worker {
       }
       lines_.push_back(std::move(json));
       if (on_line_) on_line_(lines_.back());
+      begin = end + 1;
     }
     rest_.erase(0, begin);
   }

@@ -44,7 +44,7 @@ const std::vector<Field>& fields() {
       {.name = "method",
        .role = axis,
        .member = &Case::method,
-       .description = "attention method with its options, such as linear or linear:chunk=256",
+       .description = "attention method with its options, such as linear or linear-chunked:chunk=256",
        .compared = true},
       {.name = "device",
        .role = axis,

@@ -15,7 +15,8 @@ Json json_of(const Column& column) {
 // a number below the minimum.
 Json default_of(const Field& field) {
   const auto value = get(Case(), field);
-  const bool is_placeholder = value.is_string() ? value == "" : value.is_number() && value.get<double>() < field.min;
+  const bool is_placeholder =
+      value.is_string() ? value.get_ref<const std::string&>().empty() : value.is_number() && value.get<double>() < field.min;
   return is_placeholder ? Json() : value;
 }
 

@@ -23,8 +23,8 @@ class Catalogue {
   // …].
   Json diagnostics() const;
 
-  // Checks a method with its options, such as "linear:chunk=256". Throws UsageError for a method or an option that does not
-  // exist; the message names the nearest that does.
+  // Checks a method with its options, such as "linear-chunked:chunk=256". Throws UsageError for a method or an option that does
+  // not exist; the message names the nearest that does.
   void check(const std::string& spec) const;
 
  private:

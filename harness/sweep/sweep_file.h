@@ -2,7 +2,7 @@
 //
 //   description = "…"
 //   [axes]                          # names as in `attnbench list columns`; a list makes one case for each value
-//   method = ["softmax", "linear:chunk=256"]
+//   method = ["softmax", "linear-chunked:chunk=256"]
 //   query_len = "512-65536*2"       # a range: 512, 1024, … 65536; "16-64+16" adds instead of multiplying
 //   batch = "16384/query_len"       # a ratio: 16384 divided by query_len, at least 1
 //   [limits]

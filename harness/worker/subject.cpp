@@ -55,12 +55,12 @@ std::optional<Subject> prepare(const Case& c, Record& record) {
   Subject subject{
       c,           attn::make_method(c.method), problem_of(c), &find_protocol(c.protocol), parse_input_distribution(c.inputs),
       found.device};
-  std::string reason = found.why_none;
-  if (found.device) {
-    subject.problem.device = found.device->torch_device().type();
-    reason = why_unsupported(subject);
+  if (!found.device) {
+    record.set_skipped(kind::unsupported, found.why_none);
+    return std::nullopt;
   }
-  if (!reason.empty()) {
+  subject.problem.device = found.device->torch_device().type();
+  if (const auto reason = why_unsupported(subject); !reason.empty()) {
     record.set_skipped(kind::unsupported, reason);
     return std::nullopt;
   }
