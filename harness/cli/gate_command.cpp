@@ -15,6 +15,7 @@
 #include "harness/records/result_folder.h"
 #include "harness/sweep/find_sweep.h"
 #include "harness/text/errors.h"
+#include "harness/text/notice.h"
 
 namespace attnbench {
 namespace {
@@ -121,7 +122,7 @@ Run add_gate_command(Command& command) {
     try {
       return options->calibrate ? run_calibration(own, *options) : run_gate(own, *options);
     } catch (const WorkerError& error) {
-      fmt::print(stderr, "attnbench: {}\n", error.what());
+      print_notice(fmt::format("attnbench: {}\n", error.what()));
       return exit_code::unusable;
     }
   };

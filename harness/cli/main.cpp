@@ -13,8 +13,10 @@
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/version.h"
 #include "harness/process/interrupts.h"
+#include "harness/process/standard_streams.h"
 #include "harness/process/worker_process.h"
 #include "harness/text/errors.h"
+#include "harness/text/notice.h"
 
 namespace {
 
@@ -91,22 +93,24 @@ int run(int argc, char** argv) {
   catch_interrupts();
   for (const auto& [command, run_command] : commands)
     if (command == chosen) return flushed(run_command(worker));
-  fmt::print(stderr, "{}", help_text(line, nullptr));
+  print_notice(help_text(line, nullptr));
   return exit_code::usage;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  reserve_standard_descriptors();
+  const auto report = [](const std::exception& error) { print_notice(fmt::format("attnbench: {}\n", error.what())); };
   try {
     return run(argc, argv);
   } catch (const Interrupted& interrupted) {
     return exit_code::interrupted(interrupted.signal);
   } catch (const WorkerError& error) {
-    fmt::print(stderr, "attnbench: {}\n", error.what());
+    report(error);
     return exit_code::failure;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "attnbench: {}\n", error.what());
+    report(error);
     return exit_code::usage;
   }
 }

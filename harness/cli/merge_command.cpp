@@ -12,6 +12,7 @@
 #include "harness/sweep/catalogue.h"
 #include "harness/sweep/shard.h"
 #include "harness/text/errors.h"
+#include "harness/text/notice.h"
 
 namespace attnbench {
 namespace {
@@ -35,8 +36,10 @@ std::vector<Part> parts_of(const Options& options) {
     const auto &first = parts.front(), &part = parts.back();
     if (part.environment.is_null())
       throw UsageError(fmt::format("{} has no environment.json, which says how its records were measured", folder));
+    if (const auto different = record_differences(part.environment, part.records); !different.empty())
+      throw UsageError(fmt::format("{} has records that were not measured as its environment.json says:{}", folder, different));
     const auto sweep_of = [](const Part& p) { return p.environment.value("sweep", Json()).dump(); };
-    auto different = provenance_differences(first.environment, part.environment);
+    auto different = provenance_differences(first.environment, part.environment, ComparedNames::both);
     if (sweep_of(first) != sweep_of(part))
       different += fmt::format("\n  sweep: {} there, {} here", sweep_of(first), sweep_of(part));
     if (!different.empty()) throw UsageError(fmt::format("{} was not measured like {}:{}", folder, first.folder, different));
@@ -50,7 +53,9 @@ std::vector<std::string> missing_shards(const std::vector<Part>& parts) {
   size_t count = 0;
   for (const auto& part : parts) {
     const auto text = part.environment.value("shard", Json());
-    if (!text.is_string()) continue;
+    if (text.is_null()) continue;
+    if (!text.is_string())
+      throw UsageError(fmt::format("{}/environment.json: shard = {}, expected text such as \"1/3\"", part.folder, text.dump()));
     seen.push_back(Shard::parse(text.get<std::string>()));
     count = std::max(count, seen.back().count);
   }
@@ -81,14 +86,14 @@ int run_merge(const Options& options, const WorkerProgram& worker) {
       from = &part;
     }
   const auto list = [&](const char* what, const std::vector<std::string>& cases) {
-    if (!cases.empty()) fmt::print(stderr, "{} cases have {}:\n  {}\n", cases.size(), what, fmt::join(cases, "\n  "));
+    if (!cases.empty()) print_notice(fmt::format("{} cases have {}:\n  {}\n", cases.size(), what, fmt::join(cases, "\n  ")));
   };
   list("two equal records", duplicates);
   list(options.keep_latest ? "two different records, of which the later is kept" : "two different records", conflicts);
   if (!conflicts.empty() && !options.keep_latest)
     throw UsageError("nothing was written; --keep-latest takes the later record of each case");
   const auto missing = missing_shards(parts);
-  if (!missing.empty()) fmt::print(stderr, "missing: shard {}\n", fmt::join(missing, ", "));
+  if (!missing.empty()) print_notice(fmt::format("missing: shard {}\n", fmt::join(missing, ", ")));
 
   const auto diagnostics = Catalogue::load(worker).diagnostics();
   ResultFolder folder(options.out);

@@ -14,6 +14,7 @@
 #include "harness/sweep/prediction.h"
 #include "harness/sweep/sweep_run.h"
 #include "harness/text/errors.h"
+#include "harness/text/notice.h"
 #include "harness/text/units.h"
 
 namespace attnbench {
@@ -93,14 +94,14 @@ int run_sweep(const WorkerProgram& worker, const Options& options) {
     Progress progress(run.due(), options.verbosity());
     failed = run.measure(progress);
   } catch (const Interrupted&) {
-    fmt::print(stderr, "{}: interrupted; the same command continues where this one stopped\n", run.folder().path());
+    print_notice(fmt::format("{}: interrupted; the same command continues where this one stopped\n", run.folder().path()));
     throw;
   }
   if (!options.quiet) {
-    fmt::print(
-        stderr, "{}: {}{}\n", run.folder().path(),
+    print_notice(fmt::format(
+        "{}: {}{}\n", run.folder().path(),
         run.due() == 0 ? fmt::format("all {} cases are recorded", run.cases()) : fmt::format("{} cases recorded", run.due()),
-        failed > 0 ? fmt::format(", {} failed", failed) : "");
+        failed > 0 ? fmt::format(", {} failed", failed) : ""));
     if (is_terminal(stdout) || options.format != Format::text) print_records(run.folder().records(), options.format);
   }
   return failed > 0 ? exit_code::failure : exit_code::success;

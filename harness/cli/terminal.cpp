@@ -1,11 +1,12 @@
 #include "harness/cli/terminal.h"
 
-#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <string_view>
+
+#include "harness/text/notice.h"
 
 namespace attnbench {
 namespace {
@@ -37,15 +38,13 @@ void StatusLine::show(const std::string& text) {
   if (quiet_ || !rewrites_) return;
   winsize size{};
   const size_t width = ioctl(fileno(out_), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-  fmt::print(out_, "\r\x1b[2K{}", shortened(text, width - 1));
-  std::fflush(out_);
+  print_notice("\r\x1b[2K" + shortened(text, width - 1), out_);
 }
 
 void StatusLine::print(const std::string& text, Tone tone) {
   if (quiet_) return;
   show("");
-  fmt::print(out_, "{}\n", toned(text, tone, out_));
-  std::fflush(out_);
+  print_notice(toned(text, tone, out_) + "\n", out_);
 }
 
 }  // namespace attnbench

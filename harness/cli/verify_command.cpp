@@ -13,6 +13,7 @@
 #include "harness/sweep/case_runner.h"
 #include "harness/sweep/catalogue.h"
 #include "harness/text/errors.h"
+#include "harness/text/notice.h"
 
 namespace attnbench {
 namespace {
@@ -241,11 +242,11 @@ int run_verify(const WorkerProgram& worker, const Options& options) {
     print_rows(rows, options.format);
     std::fflush(stdout);
     const auto complete = std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.is_complete(); });
-    fmt::print(stderr, "interrupted: {} of {} rows are verified\n", complete, rows.size());
+    print_notice(fmt::format("interrupted: {} of {} rows are verified\n", complete, rows.size()));
     throw;
   }
   print_rows(rows, options.format);
-  if (options.quick && !options.quiet) fmt::print(stderr, "{}\n", kLeftOut);
+  if (options.quick && !options.quiet) print_notice(fmt::format("{}\n", kLeftOut));
   return std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.failed(); }) ? exit_code::failure
                                                                                             : exit_code::success;
 }

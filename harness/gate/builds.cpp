@@ -17,6 +17,7 @@
 #include "harness/process/child_process.h"
 #include "harness/records/result_folder.h"
 #include "harness/text/errors.h"
+#include "harness/text/notice.h"
 
 namespace attnbench {
 namespace {
@@ -63,7 +64,7 @@ class RevisionBuild {
       lock_.open((folder_ / ".lock").string(), O_RDWR | O_CREAT);
       if (flock(lock_, LOCK_EX | LOCK_NB) != 0)
         throw UsageError(fmt::format("{}: another process is building this revision", folder_.string()));
-      fmt::print(stderr, "building {} in {}\n", commit_.substr(0, 12), folder_.string());
+      print_notice(fmt::format("building {} in {}\n", commit_.substr(0, 12), folder_.string()));
       check_out();
       run({"cmake", "-S", source_.string(), "-B", build_.string(), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
            "-DATTNBENCH_TESTS=OFF", "-DATTNBENCH_CUDA=OFF",

@@ -11,6 +11,7 @@
 #include "harness/sweep/case_runner.h"
 #include "harness/sweep/sweep_file.h"
 #include "harness/text/errors.h"
+#include "harness/text/notice.h"
 
 namespace attnbench {
 namespace {
@@ -194,7 +195,7 @@ void GateSuite::count_instructions() {
 }
 
 void GateSuite::note(const std::string& text) const {
-  if (!options_.quiet) fmt::print(stderr, "{}\n", text);
+  if (!options_.quiet) print_notice(fmt::format("{}\n", text));
 }
 
 }  // namespace attnbench

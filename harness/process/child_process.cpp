@@ -41,7 +41,7 @@ pid_t spawn(const ChildCommand& command, const Pipe& input, const std::vector<Pi
   posix_spawnattr_setpgroup(&attributes, 0);
   sigset_t defaults;
   sigemptyset(&defaults);
-  for (const int signal : {SIGINT, SIGTERM, SIGPIPE}) sigaddset(&defaults, signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGPIPE, SIGXFSZ}) sigaddset(&defaults, signal);
   posix_spawnattr_setsigdefault(&attributes, &defaults);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
 

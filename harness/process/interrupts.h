@@ -4,7 +4,7 @@
 namespace attnbench {
 
 // After this call SIGINT and SIGTERM no longer end this program, but make throw_if_interrupted() throw. Writing to a pipe that
-// has no reader fails instead of raising SIGPIPE.
+// has no reader, or beyond the limit of a file's size (ulimit -f), fails instead of raising SIGPIPE or SIGXFSZ.
 void catch_interrupts();
 
 // Throws Interrupted if SIGINT or SIGTERM has arrived since catch_interrupts().

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -11,20 +12,21 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <unordered_map>
 
 #include "harness/schema/schema.h"
 #include "harness/text/csv.h"
 #include "harness/text/errors.h"
+#include "harness/text/text_file.h"
 
 namespace attnbench {
 namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void fail(const std::string& path, const char* doing) {
-  throw UsageError(fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)));
-}
+constexpr size_t kMaxLogBytes = size_t{1} << 30;
+constexpr size_t kMaxEnvironmentBytes = size_t{16} << 20;
 
 struct Log {
   std::vector<Record> records;
@@ -37,14 +39,13 @@ void check_complete(const Record& record) {
   for (const auto& field : fields())
     if (field.role == FieldRole::axis && !record.has(field.name))
       throw std::invalid_argument(fmt::format("it has no {}", field.name));
+  if (record.measured() && !record.has("external_source") && !(record.number("time_median_ms") > 0))
+    throw std::invalid_argument(
+        fmt::format("it is measured and time_median_ms = {}, expected a number above 0", record.get("time_median_ms").dump()));
 }
 
 Log parse_log(const std::string& path) {
-  // Reading a device file, such as /dev/zero, might never end.
-  if (!fs::is_regular_file(path)) throw UsageError(fmt::format("{}: not a regular file", path));
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail(path, "read");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto text = read_text_file(path, kMaxLogBytes);
   Log log;
   std::unordered_map<std::string, size_t> index;
   size_t number = 0;
@@ -73,7 +74,7 @@ void write_all(int file, const std::string& text, const std::string& path) {
   for (size_t done = 0; done < text.size();) {
     const auto count = write(file, text.data() + done, text.size() - done);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail(path, "write");
+    if (count < 0) fail_on(path, "write");
     done += size_t(count);
   }
 }
@@ -107,21 +108,17 @@ void replace_file(const std::string& folder, const std::string& name, const std:
     unlink(temporary.c_str());  // A killed run may have left such a file.
     file.open(temporary, O_WRONLY | O_CREAT | O_EXCL);
     write_all(file, text, path);
+    // After a power cut there must be the old contents or the new ones, so the new ones are on disk before the name is theirs.
+    if (fsync(file) != 0 && errno != EINVAL) fail_on(path, "write");
   } catch (...) {
     unlink(temporary.c_str());
     throw;
   }
-  if (rename(temporary.c_str(), path.c_str()) != 0) fail(path, "replace");
-}
-
-FileDescriptor::~FileDescriptor() {
-  if (descriptor_ >= 0) close(descriptor_);
-}
-
-void FileDescriptor::open(const std::string& path, int flags) {
-  if (descriptor_ >= 0) close(descriptor_);
-  descriptor_ = ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (descriptor_ < 0) fail(path, "open");
+  if (rename(temporary.c_str(), path.c_str()) != 0) fail_on(path, "replace");
+  // The new name is on disk once the folder is. Some file systems cannot sync folders; then there is nothing more to do.
+  FileDescriptor containing;
+  containing.open(folder, O_RDONLY | O_DIRECTORY, FileDescriptor::Links::followed);
+  fsync(containing);
 }
 
 ResultFolder::ResultFolder(std::string path) : path_(std::move(path)) {
@@ -133,13 +130,13 @@ ResultFolder::ResultFolder(std::string path) : path_(std::move(path)) {
     const auto count = read(lock_, holder.data(), holder.size() - 1);
     throw UsageError(fmt::format("{}: in use by process {}", path_, count > 0 ? holder.data() : "unknown"));
   }
-  if (ftruncate(lock_, 0) != 0) fail(lock_path, "write");
+  if (ftruncate(lock_, 0) != 0) fail_on(lock_path, "write");
   write_all(lock_, std::to_string(getpid()), lock_path);
 
   const auto log_path = joined(path_, "records.jsonl");
   log_.open(log_path, O_RDWR | O_CREAT | O_APPEND);
   auto log = parse_log(log_path);
-  if (ftruncate(log_, off_t(log.complete_bytes)) != 0) fail(log_path, "remove the incomplete last line");
+  if (ftruncate(log_, off_t(log.complete_bytes)) != 0) fail_on(log_path, "remove the incomplete last line");
   records_ = std::move(log.records);
 }
 
@@ -149,17 +146,28 @@ const Record* ResultFolder::find(const std::string& key) const {
   return nullptr;
 }
 
+void ResultFolder::check_log_is_in_place() const {
+  const auto path = joined(path_, "records.jsonl");
+  struct stat opened {
+  }, named{};
+  if (fstat(log_, &opened) == 0 && stat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
+      opened.st_ino == named.st_ino)
+    return;
+  throw UsageError(fmt::format("{}: the file was removed, moved or replaced while this program was writing to it", path));
+}
+
 void ResultFolder::append(const Record& record) {
   const auto path = joined(path_, "records.jsonl");
   const auto before = lseek(log_, 0, SEEK_END);
   try {
     write_all(log_, record.to_json().dump(-1, ' ', false, Json::error_handler_t::replace) + "\n", path);
-    if (fdatasync(log_) != 0 && errno != EINVAL) fail(path, "write");
+    if (fdatasync(log_) != 0 && errno != EINVAL) fail_on(path, "write");
   } catch (const UsageError&) {
-    // Half a line may have been written before the disk was full.
-    if (before >= 0 && ftruncate(log_, before) != 0) throw;
+    // Half a line may have been written before the disk was full. If it cannot be cut off now, the next reader leaves it out.
+    if (before >= 0) static_cast<void>(!ftruncate(log_, before));
     throw;
   }
+  check_log_is_in_place();
   for (auto& existing : records_) {
     if (existing.key() != record.key()) continue;
     existing = record;
@@ -170,7 +178,7 @@ void ResultFolder::append(const Record& record) {
 
 void ResultFolder::set_aside() {
   const auto path = joined(path_, "records.jsonl"), previous = joined(path_, "records.previous.jsonl");
-  if (rename(path.c_str(), previous.c_str()) != 0) fail(path, "set aside");
+  if (rename(path.c_str(), previous.c_str()) != 0) fail_on(path, "set aside");
   log_.open(path, O_RDWR | O_CREAT | O_APPEND);
   records_.clear();
 }
@@ -179,10 +187,10 @@ Json ResultFolder::environment() const { return read_environment(path_); }
 
 Json read_environment(const std::string& folder) {
   const auto path = joined(folder, "environment.json");
-  std::ifstream file(path);
-  if (!file) return nullptr;
-  auto json = Json::parse(file, nullptr, false);
-  if (!json.is_object()) throw UsageError(fmt::format("{}: not a JSON object", path));
+  if (!fs::exists(path)) return nullptr;
+  auto json = Json::parse(read_text_file(path, kMaxEnvironmentBytes), nullptr, false);
+  if (!json.is_object())
+    throw UsageError(fmt::format("{}: not a JSON object; remove it, since every record also says how it was measured", path));
   return json;
 }
 
@@ -197,18 +205,47 @@ void ResultFolder::write_schema(const Json& diagnostics) const {
   if (present != text) replace_file(path_, kSchemaFile, text);
 }
 
-void ResultFolder::write_csv() const { replace_file(path_, "records.csv", records_csv(records_)); }
+void ResultFolder::write_csv() const {
+  check_log_is_in_place();
+  replace_file(path_, "records.csv", records_csv(records_));
+}
 
-std::string provenance_differences(const Json& there, const Json& here) {
+std::string provenance_differences(const Json& there, const Json& here, ComparedNames compared) {
+  const auto value_of = [](const Json& provenance, const char* part, const std::string& name) {
+    return provenance.contains(part) && provenance[part].contains(name) ? provenance[part][name] : Json();
+  };
   std::string text;
   for (const auto* part : {"environment", "settings"}) {
-    if (!here.contains(part)) continue;
-    for (const auto& [name, value] : here[part].items()) {
-      const auto value_there = there.contains(part) && there[part].contains(name) ? there[part][name] : Json();
-      if (value_there != value) text += fmt::format("\n  {}: {} there, {} here", name, value_there.dump(), value.dump());
+    std::set<std::string> names;
+    for (const auto* side : {&here, &there})
+      if (side->contains(part) && (side == &here || compared == ComparedNames::both))
+        for (const auto& [name, value] : (*side)[part].items()) names.insert(name);
+    for (const auto& name : names) {
+      const auto value_there = value_of(there, part, name), value_here = value_of(here, part, name);
+      if (value_there != value_here)
+        text += fmt::format("\n  {}: {} there, {} here", name, value_there.dump(), value_here.dump());
     }
   }
   return text;
+}
+
+std::string record_differences(const Json& provenance, const std::vector<Record>& records) {
+  for (const auto& record : records) {
+    if (record.has("external_source")) continue;
+    std::string text;
+    for (const auto* part : {"environment", "settings"}) {
+      if (!provenance.contains(part)) continue;
+      for (const auto& [name, value] : provenance[part].items()) {
+        // A setting of 0 stands for a default that the record may have replaced by its value, such as the available memory.
+        const bool is_default = value.is_number() && value.get<double>() == 0;
+        if (is_default || value.is_null() || !find_column(name) || !record.has(name)) continue;
+        if (record.get(name) != value)
+          text += fmt::format("\n  {}: {} in environment.json, {} in a record", name, value.dump(), record.get(name).dump());
+      }
+    }
+    if (!text.empty()) return text;
+  }
+  return "";
 }
 
 std::string records_csv(const std::vector<Record>& records) {

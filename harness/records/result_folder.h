@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/schema/record.h"
+#include "harness/text/file_descriptor.h"
 
 namespace attnbench {
 
@@ -16,22 +17,6 @@ std::vector<Record> read_records(const std::string& folder_or_file);
 
 // The contents of the folder's environment.json; null when there is none. Throws UsageError when it is not a JSON object.
 Json read_environment(const std::string& folder);
-
-// Owns an open file, and closes it when it is destroyed.
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  ~FileDescriptor();
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  // Opens the file, and closes the one that was open before. Throws UsageError that names the path if this fails. A symbolic
-  // link, which could lead out of the folder, is not followed, but is an error as well.
-  void open(const std::string& path, int flags);
-  operator int() const { return descriptor_; }
-
- private:
-  int descriptor_ = -1;
-};
 
 // Makes the folder and the folders above it where they are missing. Throws UsageError that names the folder if this fails.
 void make_folder(const std::string& path);
@@ -55,7 +40,8 @@ class ResultFolder {
   const Record* find(const std::string& key) const;
 
   // Adds the record, or replaces the record of the same case. It is on disk when this returns. Throws UsageError that names the
-  // file where it cannot be written; the earlier records then stay complete.
+  // file where it cannot be written, or where another program has removed, moved or replaced it; the earlier records then stay
+  // complete.
   void append(const Record& record);
 
   // Renames records.jsonl to records.previous.jsonl, which replaces an older file of that name, and starts without records.
@@ -70,15 +56,22 @@ class ResultFolder {
   void write_csv() const;
 
  private:
+  // Throws UsageError if records.jsonl is no longer the file that this object writes to.
+  void check_log_is_in_place() const;
+
   std::string path_;
   FileDescriptor lock_, log_;
   std::vector<Record> records_;
 };
 
+// Which names of two contents of environment.json are compared: those of `here`, or those of both.
+enum class ComparedNames { here, both };
 // The differences between two contents of environment.json, since all records of a folder must come from the same build, machine
-// and settings. One line of text for each value of the environment and the settings in `here` that differs from `there`; empty
-// where none differs.
-std::string provenance_differences(const Json& there, const Json& here);
+// and settings. One line of text for each value of the environment and the settings that differs; empty where none differs.
+std::string provenance_differences(const Json& there, const Json& here, ComparedNames compared);
+// The values of environment.json that differ from those of a record beside it, as text of the same form; empty where none
+// differs. External records are left out.
+std::string record_differences(const Json& provenance, const std::vector<Record>& records);
 
 // The contents of records.csv: the columns of table_columns() without those that hold lists, such as the samples, which only
 // records.jsonl has. Text that a spreadsheet would take for a formula is changed as in csv_text().

@@ -218,7 +218,12 @@ Record::Record(const Case& c) {
 Record Record::parse(const Json& json) {
   if (!json.is_object()) throw std::invalid_argument("a record is " + std::string(json.type_name()) + ", expected an object");
   const auto found = json.find("schema_version");
-  const int64_t version = found != json.end() && found->is_number_integer() ? found->get<int64_t>() : kSchemaVersion;
+  if (found != json.end() && !found->is_null() && !found->is_number_integer())
+    refuse("schema_version", *found, ColumnType::integer);
+  const int64_t version = found != json.end() && !found->is_null() ? found->get<int64_t>() : kSchemaVersion;
+  if (version < 1 || version > kSchemaVersion)
+    throw std::invalid_argument("schema_version = " + std::to_string(version) + ", expected 1 to " +
+                                std::to_string(kSchemaVersion) + ", which this build understands");
   Record record;
   auto moved = Json::object();  // the diagnostics that were columns of their own in earlier schema versions
   for (const auto& [name, value] : json.items()) {
@@ -229,7 +234,7 @@ Record Record::parse(const Json& json) {
       continue;
     }
     const auto& current = former ? former->current : name;
-    if (version <= kSchemaVersion || find_column(current)) record.set(current, value);
+    record.set(current, value);
   }
   if (record.has("diagnostics")) moved.update(record.get("diagnostics"));
   record.set("diagnostics", moved);

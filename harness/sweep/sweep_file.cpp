@@ -120,12 +120,15 @@ class SweepParser {
   // `value` is written as in a sweep file; text may also stand without quotes.
   void override_setting(const std::string& key, const std::string& value) {
     origin_ = "--set " + key;
+    check_toml_nesting(origin_, value);
     toml::table parsed;
     try {
       parsed = toml::parse("value = " + value);
     } catch (const toml::parse_error&) {
-      parsed = toml::table{{"value", value}};
+      parsed.clear();
     }
+    // Text without quotes is not valid TOML, and text of several lines may hold further keys: both are taken as they are.
+    if (parsed.size() != 1) parsed = toml::table{{"value", value}};
     const auto& node = *parsed.get("value");
     if (const auto* field = find_overridden(key))
       return field->role == FieldRole::axis ? parse_axis(key, node) : parse_setting(*field, key, node);

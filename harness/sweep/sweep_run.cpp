@@ -25,7 +25,10 @@ std::string machine_slug(const Record& environment) {
 }
 
 std::string default_folder(const SweepPlan& plan, const Record& environment) {
-  auto folder = std::filesystem::path("results") / plan.sweep.stem() / machine_slug(environment);
+  const auto& name = plan.sweep.stem();
+  if (name.empty() || name == "." || name == "..")
+    throw UsageError(fmt::format("the sweep's name '{}' cannot be the name of a folder in results/; name one with --out", name));
+  auto folder = std::filesystem::path("results") / name / machine_slug(environment);
   if (!plan.shard.is_all()) folder /= fmt::format("shard-{}-of-{}", plan.shard.number, plan.shard.count);
   return folder.string();
 }
@@ -57,8 +60,9 @@ std::string differences(const ResultFolder& folder, const Json& now) {
   const auto& records = folder.records();
   if (std::all_of(records.begin(), records.end(), [](const Record& r) { return r.has("external_source"); })) return "";
   const auto before = folder.environment();
-  if (before.is_null()) return "\n  environment.json, which says how the records were measured, is missing";
-  auto text = provenance_differences(before, now);
+  // Each record says by itself how it was measured, so that a lost environment.json does not cost the measurements.
+  if (before.is_null()) return record_differences(now, records);
+  auto text = provenance_differences(before, now, ComparedNames::here);
   const auto then = before.value("shard", Json()), shard = now.value("shard", Json());
   if (then != shard) text += fmt::format("\n  shard: {} there, {} here", then.dump(), shard.dump());
   return text;

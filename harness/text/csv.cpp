@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <iterator>
-
 #include "harness/text/errors.h"
+#include "harness/text/text_file.h"
 
 namespace attnbench {
 
@@ -29,9 +27,8 @@ std::string csv_row(const std::vector<std::string>& cells) {
 }
 
 std::vector<CsvRow> read_csv(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw UsageError(fmt::format("{}: cannot be read", path));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  constexpr size_t kMaxBytes = size_t{256} << 20;
+  const auto text = read_text_file(path, kMaxBytes);
   std::vector<CsvRow> rows;
   CsvRow row{1, {""}};
   size_t line = 1;

@@ -20,6 +20,8 @@
 // clang-format on
 
 #include "harness/text/errors.h"
+#include "harness/text/text_file.h"
+#include "harness/text/toml_nesting.h"
 
 namespace attnbench {
 
@@ -29,10 +31,14 @@ namespace attnbench {
   throw UsageError(fmt::format("{}:{}:{}: {}", path, where.begin.line, where.begin.column, message));
 }
 
-// Throws UsageError that names the file if it cannot be read, and also line and column if it is not valid TOML.
+// Throws UsageError that names the file if it cannot be read or is longer than 1 MiB, and also line and column if it is not valid
+// TOML or is nested too deeply.
 inline toml::table read_toml(const std::string& path) {
+  constexpr size_t kMaxBytes = size_t{1} << 20;
+  const auto text = read_text_file(path, kMaxBytes);
+  check_toml_nesting(path, text);
   try {
-    return toml::parse_file(path);
+    return toml::parse(text, path);
   } catch (const toml::parse_error& error) {
     fail_at(path, error.source(), error.description());
   }

@@ -66,6 +66,11 @@ def strict_json(text):
     return json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
 
 
+def log_of(folder):
+    """The bytes of the folder's records.jsonl."""
+    return (Path(folder) / "records.jsonl").read_bytes()
+
+
 def records_in(folder):
     """The records of every line of a folder's records.jsonl, in order."""
     text = (Path(folder) / "records.jsonl").read_text("utf-8")

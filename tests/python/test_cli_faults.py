@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 from conftest import (
-    HANG_S,
     ANSWER,
+    HANG_S,
     Cli,
     children,
     group_members,
+    log_of,
     measuring_worker,
     processes,
     records_in,
@@ -27,11 +28,6 @@ from conftest import (
     wait_for,
     write_sweep,
 )
-
-
-def log_of(folder):
-    """The bytes of the folder's records.jsonl."""
-    return (Path(folder) / "records.jsonl").read_bytes()
 
 
 def complete_lines(log):

@@ -5,18 +5,13 @@ import json
 import re
 
 import pytest
-from conftest import records_in, strict_json, write_sweep
+from conftest import log_of, records_in, strict_json, write_sweep
 
 CASES = [("linear", 32), ("linear", 48), ("softmax", 32), ("softmax", 48)]
 
 
 def cases_of(records):
     return [(record["method"], record["query_len"]) for record in records]
-
-
-def log_of(folder):
-    """The bytes of the folder's records.jsonl."""
-    return (folder / "records.jsonl").read_bytes()
 
 
 def dry_run(attnbench, *arguments):

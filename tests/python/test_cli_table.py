@@ -208,12 +208,6 @@ def test_an_incomplete_last_line_is_ignored(attnbench, folder, template):
     assert attnbench.json("table", out) == template[:2]
 
 
-def test_columns_of_a_newer_schema_are_ignored(attnbench, folder, template):
-    newer = template[0] | {"schema_version": 99, "energy_j": 3}
-    (record,) = attnbench.json("table", folder([newer]))
-    assert record["method"] == "linear" and "energy_j" not in record
-
-
 def test_each_diagnostic_has_a_column_in_csv(attnbench, folder, template):
     old = template[0] | {"schema_version": 3, "lsh_bucket_mean": 12.5, "rff_least_denominator": None}
     del old["diagnostics"]

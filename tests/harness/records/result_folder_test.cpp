@@ -350,7 +350,7 @@ TEST(ResultFolder, EnvironmentIsReadBackAndMustBeAJsonObject) {
   EXPECT_EQ(folder.environment()["settings"]["deadline_s"], 3);
   for (const auto* text : {"", "[]", "{\"sweep\": "}) {
     temp.write("environment.json", text);
-    EXPECT_EQ(message_of<UsageError>([&] { folder.environment(); }), temp.path("environment.json") + ": not a JSON object");
+    EXPECT_CONTAINS(message_of<UsageError>([&] { folder.environment(); }), temp.path("environment.json") + ": not a JSON object");
   }
 }
 

@@ -340,7 +340,7 @@ TEST(SweepErrors, MissingFilesAreErrorsThatNameThem) {
   const auto path = folder.path("none.toml");
   EXPECT_CONTAINS(message_of<UsageError>([&] { SweepFile(path, test_catalogue()); }), path + ": ");
   EXPECT_CONTAINS(message_of<UsageError>([&] { SweepFile(folder.path(), test_catalogue()); }), folder.path());
-  EXPECT_CONTAINS(refusal(axes("") + "[published]\nfile = \"none.csv\"\n"), "none.csv: cannot be read");
+  EXPECT_CONTAINS(refusal(axes("") + "[published]\nfile = \"none.csv\"\n"), "none.csv: cannot open");
 }
 
 TEST(SweepFile, PathOfThePublishedFileIsRelativeToTheSweepFile) {

@@ -50,7 +50,8 @@ TEST(Csv, ErrorsNameTheFileAndTheLine) {
   const TempFolder folder;
   const auto open = folder.write("x.csv", "a,b\n1,\"2\n3,4\n");
   EXPECT_EQ(message_of<UsageError>([&] { read_csv(open); }), open + ":2: a quote is not closed");
-  EXPECT_EQ(message_of<UsageError>([&] { read_csv(folder.path("none.csv")); }), folder.path("none.csv") + ": cannot be read");
+  EXPECT_EQ(message_of<UsageError>([&] { read_csv(folder.path("none.csv")); }),
+            folder.path("none.csv") + ": cannot open: No such file or directory");
 }
 
 }  // namespace

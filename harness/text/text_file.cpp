@@ -1,0 +1,41 @@
+#include "harness/text/text_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "harness/text/errors.h"
+#include "harness/text/file_descriptor.h"
+
+namespace attnbench {
+std::string read_text_file(const std::string& path, size_t max_bytes) {
+  // Without O_NONBLOCK, opening a named pipe would wait until another program writes to it.
+  FileDescriptor file;
+  file.open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY, FileDescriptor::Links::followed);
+  struct stat status {};
+  if (fstat(file, &status) != 0) fail_on(path, "read");
+  if (S_ISDIR(status.st_mode)) throw UsageError(fmt::format("{}: is a folder, expected a file", path));
+  if (!S_ISREG(status.st_mode)) throw UsageError(fmt::format("{}: not a regular file", path));
+  const auto check_size = [&](size_t bytes) {
+    if (bytes > max_bytes) throw UsageError(fmt::format("{}: longer than {} bytes", path, max_bytes));
+  };
+  check_size(size_t(status.st_size));
+  std::string text;
+  for (;;) {
+    // The file may grow while it is read, and files in /proc have size 0.
+    constexpr size_t kPiece = size_t{1} << 16;
+    const auto begin = text.size();
+    text.resize(begin + std::max(kPiece, size_t(status.st_size) + 1 - std::min(begin, size_t(status.st_size))));
+    const auto count = read(file, text.data() + begin, text.size() - begin);
+    if (count < 0 && errno != EINTR) fail_on(path, "read");
+    text.resize(begin + size_t(std::max<ssize_t>(count, 0)));
+    check_size(text.size());
+    if (count == 0) return text;
+  }
+}
+
+}  // namespace attnbench
