@@ -47,7 +47,7 @@ test-cpp: test-build ## build and run the C++ tests and the CUDA kernels under e
 	ctest --test-dir build -j$$(nproc) --output-on-failure
 
 test-python: test-build ## build and run the tests of the command line, the operators, the plots and the documents
-	$(PYTHON) -m pytest -q tests/python
+	$(PYTHON) -m pytest -q -n $$(nproc) --dist worksteal tests/python
 
 test-sanitize: setup ## build and run the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@[ -f build-sanitize/build.ninja ] || cmake --preset sanitize
@@ -70,7 +70,7 @@ format: setup ## format the C++ sources
 
 lint: ## check the format of the C++ sources, and run clang-tidy on those changed since LINT_BASE (a revision, or "all")
 	@./setup.sh lint
-	.venv/bin/clang-format --dry-run --Werror $(SOURCES)
+	@.venv/bin/clang-format --dry-run --Werror $(SOURCES)
 	@.ci/lint $(LINT_BASE)
 
 clean: ## remove all build folders, but not the results and .venv

@@ -25,6 +25,7 @@ int main() {
     const auto output = method->step(*state, inputs.tokens(i, 1));  // [1, 2, 1, 16]
     max_difference = std::max(max_difference, (output - expected.narrow(2, i, 1)).abs().max().item<double>());
   }
-  std::cout << "largest difference from the causal forward: " << max_difference << "\nbytes of the state: " << state->bytes() << '\n';
+  std::cout << "largest difference from the causal forward: " << max_difference << "\nbytes of the state: " << state->bytes()
+            << '\n';
   return max_difference < 1e-4 ? 0 : 1;
 }
