@@ -113,7 +113,7 @@ void print_break_even(const Analysis& analysis, const SeriesNames& names) {
     const auto& gpu = crossover.one->setting.at("device") == "cuda" ? *crossover.one : *crossover.other;
     const bool gpu_first = (&gpu == crossover.other) == crossover.other_needs_less_at_first;
     const auto where = names.setting(gpu, {"device"});
-    fmt::print("break-even of {}{}: ", gpu.method, where.empty() ? "" : " (" + where + ")");
+    print_text(fmt::format("break-even of {}{}: ", gpu.method, where.empty() ? "" : " (" + where + ")"));
     if (crossover.length)
       fmt::print("the {} is faster from N = {} on (95 %: {} … {})\n", gpu_first ? "CPU" : "GPU", length_text(*crossover.length),
                  length_text(crossover.interval.low), length_text(crossover.interval.high));
@@ -170,7 +170,8 @@ Run add_analyse_command(Command& command) {
     print_break_even(analysis, names);
     print_fits(analysis, names, options->format);
     fmt::print("Implausible records: {}\n", analysis.implausible.empty() ? "none" : "");
-    for (const auto* record : analysis.implausible) fmt::print("  {}: {}\n", record->key(), record->text("implausible"));
+    for (const auto* record : analysis.implausible)
+      print_text(fmt::format("  {}: {}\n", record->key(), record->text("implausible")));
     return exit_code::success;
   };
 }

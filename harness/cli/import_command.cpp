@@ -100,7 +100,7 @@ int run_import(const Options& options, const WorkerProgram& worker) {
   for (const auto& record : records) folder.append(record);
   folder.write_schema(diagnostics);
   folder.write_csv();
-  if (!options.quiet) fmt::print("{}: {} external records\n", options.out, records.size());
+  if (!options.quiet) print_text(fmt::format("{}: {} external records\n", options.out, records.size()));
   return exit_code::success;
 }
 

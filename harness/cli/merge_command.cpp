@@ -105,7 +105,7 @@ int run_merge(const Options& options, const WorkerProgram& worker) {
   folder.write_schema(diagnostics);
   for (const auto& record : merged) folder.append(record);
   folder.write_csv();
-  if (!options.quiet) fmt::print("{}: {} cases from {} folders\n", options.out, merged.size(), parts.size());
+  if (!options.quiet) print_text(fmt::format("{}: {} cases from {} folders\n", options.out, merged.size(), parts.size()));
   return missing.empty() ? exit_code::success : exit_code::failure;
 }
 

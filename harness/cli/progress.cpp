@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "harness/cli/record_table.h"
+#include "harness/text/safe_text.h"
 #include "harness/text/units.h"
 
 namespace attnbench {
@@ -29,12 +30,9 @@ void Progress::starting(size_t number, const Record& planned, double rest_s) {
 }
 
 void Progress::finished(size_t number, const Record& record) {
-  last_result_ = result_in_words(record);
-  // Control characters in a worker's message would break the status line.
-  for (auto& c : last_result_)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  last_result_ = safe_text(result_in_words(record));
   if (line_.rewrites() && verbosity_ == Verbosity::normal) return;
-  auto text = fmt::format("[{}/{}] {}  {}", number, cases_, name_of(record), last_result_);
+  auto text = fmt::format("[{}/{}] {}  {}", number, cases_, safe_text(name_of(record)), last_result_);
   if (verbosity_ == Verbosity::verbose && record.measured())
     text += fmt::format("\n        {}, {} samples of {} call(s), stopped by {}, relative error {:.1e}, {:.2f} s in all",
                         record.text("implementation"), record.get("samples").dump(), record.get("calls_per_sample").dump(),

@@ -7,6 +7,7 @@
 
 #include "harness/cli/terminal.h"
 #include "harness/records/result_folder.h"
+#include "harness/text/safe_text.h"
 
 namespace attnbench {
 namespace {
@@ -42,12 +43,14 @@ TableFormat table_format(Format format) {
   throw std::logic_error("JSON is not a format of tables");
 }
 
+void print_text(std::string_view text) { fmt::print("{}", safe_text(text, LineEnds::kept)); }
+
 void print_table(const TextTable& table, Format format) {
   fmt::print("{}", table.render(table_format(format), format == Format::text && shows_colours(stdout)));
 }
 
 void print_json(const Json& json, int indent) {
-  fmt::print("{}\n", json.dump(indent, ' ', false, Json::error_handler_t::replace));
+  fmt::print("{}\n", json.dump(indent, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace));
 }
 
 Json to_json(const std::vector<Record>& records) {
@@ -63,7 +66,7 @@ void print_records(const std::vector<Record>& records, Format format) {
 }
 
 void print_sheet(const Sheet& sheet, Format format) {
-  if (format == Format::text) return fmt::print("{}", text_of(sheet));
+  if (format == Format::text) return print_text(text_of(sheet));
   TextTable table;
   for (const auto* header : {"group", "name", "value"}) table.add_column(header);
   for (const auto& [group, name, value] : sheet) table.add_row({group, name, value});

@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <string_view>
 
 #include "harness/cli/command_line.h"
 #include "harness/cli/record_table.h"
@@ -22,9 +23,12 @@ void add_format_option(Command& command, Format& format,
 void add_former_format_flag(Command& command, Format& format, Format value);
 // The table format of the same name. Throws std::logic_error for json, which is no format of tables.
 TableFormat table_format(Format format);
+// Prints text as safe_text() with line ends to standard output.
+void print_text(std::string_view text);
 // Prints a table to standard output, in colours where that is a terminal that shows them.
 void print_table(const TextTable& table, Format format = Format::text);
-// Prints JSON to standard output: on several lines, or on one line if `indent` is -1. Invalid UTF-8 is replaced.
+// Prints JSON to standard output: on several lines, or on one line if `indent` is -1. Invalid UTF-8 is replaced, and characters
+// outside ASCII are escaped.
 void print_json(const Json& json, int indent = 2);
 // The records as a JSON array.
 Json to_json(const std::vector<Record>& records);

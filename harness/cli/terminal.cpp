@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "harness/text/notice.h"
+#include "harness/text/safe_text.h"
 
 namespace attnbench {
 namespace {
@@ -38,13 +39,13 @@ void StatusLine::show(const std::string& text) {
   if (quiet_ || !rewrites_) return;
   winsize size{};
   const size_t width = ioctl(fileno(out_), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-  print_notice("\r\x1b[2K" + shortened(text, width - 1), out_);
+  print_styled("\r\x1b[2K" + shortened(safe_text(text), width - 1), out_);
 }
 
 void StatusLine::print(const std::string& text, Tone tone) {
   if (quiet_) return;
   show("");
-  print_notice(toned(text, tone, out_) + "\n", out_);
+  print_styled(toned(safe_text(text, LineEnds::kept), tone, out_) + "\n", out_);
 }
 
 }  // namespace attnbench

@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 
 #include "harness/text/errors.h"
+#include "harness/text/safe_text.h"
 #include "harness/text/text_file.h"
 
 namespace attnbench {
 
 std::string csv_text(const std::string& text) {
-  return !text.empty() && std::string_view("=+-@\t\r").find(text[0]) != std::string_view::npos ? "'" + text : text;
+  const auto safe = safe_text(text);
+  // A program may skip the space in front that stands for a tab or a line end.
+  const bool formula = !text.empty() && std::string_view("=+-@\t\r").find(text[0]) != std::string_view::npos;
+  return formula ? "'" + safe : safe;
 }
 
 std::string csv_row(const std::vector<std::string>& cells) {

@@ -8,7 +8,8 @@ namespace attnbench {
 
 // One row with its line end. Cells that hold a comma, a quote or a line end are quoted.
 std::string csv_row(const std::vector<std::string>& cells);
-// The text for one cell, not yet quoted. Text that a spreadsheet would take for a formula gets an apostrophe in front.
+// The text for one cell, not yet quoted, without control characters (see safe_text.h). Text that a spreadsheet would take for a
+// formula gets an apostrophe in front.
 std::string csv_text(const std::string& text);
 
 struct CsvRow {

@@ -1,4 +1,5 @@
-// Prints text for people to a stream that may be unable to take it.
+// Prints text for people to a stream that may be unable to take it. An error of the stream is ignored, since a terminal that is
+// gone or full must not stop a measurement.
 #pragma once
 
 #include <cstdio>
@@ -6,8 +7,9 @@
 
 namespace attnbench {
 
-// Writes the text and flushes the stream. Does nothing about an error: a terminal that is gone or full must not stop a
-// measurement.
+// Writes the text as safe_text() with line ends, and flushes the stream.
 void print_notice(std::string_view text, FILE* out = stderr);
+// Writes text that is safe already and may hold escape codes of this program, and flushes the stream.
+void print_styled(std::string_view text, FILE* out);
 
 }  // namespace attnbench

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "harness/text/csv.h"
+#include "harness/text/safe_text.h"
 #include "harness/text/units.h"
 
 namespace attnbench {
@@ -13,13 +14,6 @@ namespace {
 std::string padded(const std::string& text, size_t width, TextTable::Align align) {
   const auto space = width - std::min(width, display_width(text));
   return align == TextTable::Align::left ? fmt::format("{}{:{}}", text, "", space) : fmt::format("{:{}}{}", "", space, text);
-}
-
-// `text` with a space in place of every control character, since a cell must stay on one line.
-std::string one_line(std::string text) {
-  for (auto& c : text)
-    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
-  return text;
 }
 
 }  // namespace
@@ -63,7 +57,7 @@ std::string TextTable::render(TableFormat format, bool colours) const {
   std::vector<size_t> widths(columns_.size(), markdown ? 3 : 0);
   for (auto& row : rows) {
     for (size_t c = 0; c < row.size(); ++c) {
-      row[c] = one_line(row[c]);
+      row[c] = safe_text(row[c]);
       if (markdown) row[c] = markdown_text(row[c]);
       widths[c] = std::max(widths[c], display_width(row[c]));
     }

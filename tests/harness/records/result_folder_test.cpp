@@ -393,7 +393,7 @@ TEST(RecordsCsv, EscapesFormulasInTextAndLeavesNumbersAsTheyAre) {
   EXPECT_EQ(cell("causal"), "false");
   EXPECT_EQ(cell("time_median_ms"), "1.0");
   EXPECT_EQ(cell("implementation"), "'=cmd|' /C calc'!A0");
-  EXPECT_EQ(cell("reason"), "'-1,\"quoted\"\nnext line");
+  EXPECT_EQ(cell("reason"), "'-1,\"quoted\" next line");
   EXPECT_EQ(cell("published_source"), "'@x");
   EXPECT_EQ(cell("max_abs_error"), "-0.5");
   EXPECT_EQ(cell("gpu"), "");

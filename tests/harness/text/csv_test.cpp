@@ -11,7 +11,8 @@ namespace attnbench {
 namespace {
 
 TEST(Csv, TextThatASpreadsheetTakesForAFormulaIsEscaped) {
-  for (const auto* text : {"=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx"}) EXPECT_EQ(csv_text(text), std::string("'") + text);
+  for (const auto* text : {"=1+1", "+1", "-1", "@SUM(A1)"}) EXPECT_EQ(csv_text(text), std::string("'") + text);
+  for (const auto* text : {"\tx", "\rx"}) EXPECT_EQ(csv_text(text), "' x");
   for (const auto* text : {"", "a=b", "linear:chunk=64", "1-2", "aten/chunked"}) EXPECT_EQ(csv_text(text), text);
 }
 
