@@ -36,13 +36,13 @@ std::vector<Part> parts_of(const Options& options) {
     const auto &first = parts.front(), &part = parts.back();
     if (part.environment.is_null())
       throw UsageError(fmt::format("{} has no environment.json, which says how its records were measured", folder));
-    if (const auto different = record_differences(part.environment, part.records); !different.empty())
-      throw UsageError(fmt::format("{} has records that were not measured as its environment.json says:{}", folder, different));
     const auto sweep_of = [](const Part& p) { return p.environment.value("sweep", Json()).dump(); };
     auto different = provenance_differences(first.environment, part.environment, ComparedNames::both);
     if (sweep_of(first) != sweep_of(part))
       different += fmt::format("\n  sweep: {} there, {} here", sweep_of(first), sweep_of(part));
     if (!different.empty()) throw UsageError(fmt::format("{} was not measured like {}:{}", folder, first.folder, different));
+    if (const auto in_records = record_differences(part.environment, part.records); !in_records.empty())
+      throw UsageError(fmt::format("{} has records that were not measured as its environment.json says:{}", folder, in_records));
   }
   return parts;
 }
