@@ -27,7 +27,8 @@ OptionValue parse_value(const std::string& method, const OptionSpec& spec, const
   };
   if (std::holds_alternative<int64_t>(spec.default_value)) {
     int64_t number = 0;
-    if (!parse_number(text, number) || number < spec.min) refuse("a whole number of at least " + std::to_string(spec.min));
+    if (!parse_number(text, number) || number < spec.min || number > spec.max)
+      refuse("a whole number from " + std::to_string(spec.min) + " to " + std::to_string(spec.max));
     return number;
   }
   if (std::holds_alternative<double>(spec.default_value)) {

@@ -12,13 +12,19 @@ namespace attn {
 
 using OptionValue = std::variant<int64_t, double, bool, std::string>;
 
+// The largest value of an integer option that declares no other.
+inline constexpr int64_t kMaxOption = int64_t{1} << 24;
+// The largest seed.
+inline constexpr int64_t kMaxSeed = (int64_t{1} << 53) - 1;
+
 // Declares one option, whose type is that of its default value.
 struct OptionSpec {
   std::string name;
   OptionValue default_value;
   std::string description;
   std::vector<std::string> choices;  // the values that a text option accepts; empty if it accepts any text
-  int64_t min = 1;                   // the minimum of an integer option
+  int64_t min = 1;                   // the range of an integer option
+  int64_t max = kMaxOption;
 };
 
 // "integer", "number", "boolean" or "text".

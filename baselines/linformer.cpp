@@ -107,7 +107,7 @@ const RegisterMethod registered{
     entry_of<Linformer>("linformer", "softmax over keys and values projected to a fixed length", "O(N)", "O(N)",
                         {{"rank", int64_t{256}, "number of positions that keys and values are projected to", {}, 1},
                          {"max_length", int64_t{65536}, "maximum number of keys", {}, 1},
-                         {"seed", int64_t{0}, "seed of the projections", {}, 0}})};
+                         {"seed", int64_t{0}, "seed of the projections", {}, 0, kMaxSeed}})};
 
 }  // namespace
 }  // namespace attn

@@ -15,9 +15,11 @@ std::vector<OptionSpec> with_kernel(std::vector<OptionSpec> options) {
   return options;
 }
 
-const std::vector<OptionSpec> kOptions{{"features", int64_t{256}, "number of random features", {}, 2},
+constexpr int64_t kMaxFeatures = 1 << 16;
+
+const std::vector<OptionSpec> kOptions{{"features", int64_t{256}, "number of random features", {}, 2, kMaxFeatures},
                                        {"chunk", int64_t{128}, "positions in a chunk of the composed causal form", {}, 1},
-                                       {"seed", int64_t{0}, "seed of the random directions", {}, 0}};
+                                       {"seed", int64_t{0}, "seed of the random directions", {}, 0, kMaxSeed}};
 
 class Favor : public RandomFeatureMethod {
  public:

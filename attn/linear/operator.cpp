@@ -20,7 +20,16 @@ using at::Tensor;
 
 // ---------------------------------------------------------------- arguments
 
-// Throws c10::ValueError for wrong arguments. The harness has checked its inputs before, but callers from Python have not.
+// Throws c10::ValueError if the tensor has another shape or dtype, or is on another device than `like`.
+void check_tensor(const char* name, const Tensor& x, const std::vector<c10::SymInt>& shape, at::ScalarType dtype,
+                  const Tensor& like) {
+  TORCH_CHECK_VALUE(x.sym_sizes() == c10::SymIntArrayRef(shape) && x.scalar_type() == dtype && x.device() == like.device(), name,
+                    " is ", x.scalar_type(), " ", x.sym_sizes(), " on ", x.device(), ", expected ", dtype, " ",
+                    c10::SymIntArrayRef(shape), " on ", like.device());
+}
+
+// Both forward() and backward() call this, because the private operators can be called from Python as well as the public one.
+// Throws c10::ValueError for wrong arguments.
 void check_arguments(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, const std::optional<Tensor>& key_lengths,
                      int64_t chunk) {
   const auto shape_of = [](const char* name, const Tensor& x) {
@@ -53,24 +62,31 @@ void check_arguments(const Tensor& q, const Tensor& k, const Tensor& v, bool cau
                     "]");
 }
 
+// Throws c10::ValueError for wrong arguments of the backward pass.
+void check_backward_arguments(const Tensor& grad_output, const Tensor& q, const Tensor& k, const Tensor& v,
+                              const Tensor& normalizer, bool causal, const std::optional<Tensor>& key_lengths,
+                              const std::string& feature_map, const std::optional<Tensor>& projection, int64_t chunk) {
+  check_arguments(q, k, v, causal, key_lengths, chunk);
+  const auto map = make_feature_map(feature_map, projection);
+  const auto batch = q.sym_size(0), heads = q.sym_size(1), length = q.sym_size(2);
+  check_tensor("_linear_attention_backward: grad_output", grad_output, {batch, heads, length, v.sym_size(3)}, q.scalar_type(), q);
+  check_tensor("_linear_attention_backward: normalizer", normalizer, {batch, heads, length, map->scales() ? 2 : 1},
+               map->accumulator_dtype(q.scalar_type()), q);
+}
+
 void check_step_arguments(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sums, const Tensor& normalizers,
                           const std::string& feature_map) {
   const auto map = make_feature_map(feature_map);
-  const auto expect = [&](const char* name, const Tensor& x, const std::vector<c10::SymInt>& shape, at::ScalarType dtype) {
-    TORCH_CHECK_VALUE(x.sym_sizes() == c10::SymIntArrayRef(shape) && x.scalar_type() == dtype && x.device() == q.device(),
-                      "linear_attention_step: ", name, " is ", x.scalar_type(), " ", x.sym_sizes(), " on ", x.device(),
-                      ", expected ", dtype, " ", c10::SymIntArrayRef(shape), " on ", q.device());
-  };
   TORCH_CHECK_VALUE(q.dim() == 4 && v.dim() == 4, "linear_attention_step: q and v have ", q.dim(), " and ", v.dim(),
                     " dimensions, expected [batch, heads, 1, dim]");
   const auto batch = q.sym_size(0), heads = q.sym_size(1), dim = q.sym_size(3), value_dim = v.sym_size(3);
   const auto dtype = q.scalar_type(), state_dtype = map->accumulator_dtype(dtype);
   const c10::SymInt features = map->count(dim.guard_int(__FILE__, __LINE__));
-  expect("q", q, {batch, heads, 1, dim}, dtype);
-  expect("k", k, {batch, heads, 1, dim}, dtype);
-  expect("v", v, {batch, heads, 1, value_dim}, dtype);
-  expect("sums", sums, {batch, heads, features, value_dim}, state_dtype);
-  expect("normalizers", normalizers, {batch, heads, features}, state_dtype);
+  check_tensor("linear_attention_step: q", q, {batch, heads, 1, dim}, dtype, q);
+  check_tensor("linear_attention_step: k", k, {batch, heads, 1, dim}, dtype, q);
+  check_tensor("linear_attention_step: v", v, {batch, heads, 1, value_dim}, dtype, q);
+  check_tensor("linear_attention_step: sums", sums, {batch, heads, features, value_dim}, state_dtype, q);
+  check_tensor("linear_attention_step: normalizers", normalizers, {batch, heads, features}, state_dtype, q);
   TORCH_CHECK_VALUE(sums.is_contiguous() && normalizers.is_contiguous(),
                     "linear_attention_step: sums and normalizers must be contiguous, as they change in place");
   TORCH_CHECK_VALUE(!map->scales(), "linear_attention_step: feature map '", feature_map,
@@ -96,6 +112,7 @@ const LinearImplementation* find_implementation(const Tensor& q, const Tensor& v
 std::tuple<Tensor, Tensor> forward(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
                                    const std::optional<Tensor>& key_lengths, const std::string& feature_map, double epsilon,
                                    const std::optional<Tensor>& projection, int64_t chunk, const std::string& wanted) {
+  check_arguments(q, k, v, causal, key_lengths, chunk);
   const auto arguments = arguments_of(q, k, v, causal, key_lengths, feature_map, projection);
   if (const auto* implementation = find_implementation(q, v, arguments.map.kind, wanted))
     return implementation->forward(arguments, epsilon);
@@ -106,6 +123,7 @@ std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& grad_output, const Ten
                                             const Tensor& normalizer, bool causal, const std::optional<Tensor>& key_lengths,
                                             const std::string& feature_map, const std::optional<Tensor>& projection,
                                             int64_t chunk, const std::string& wanted) {
+  check_backward_arguments(grad_output, q, k, v, normalizer, causal, key_lengths, feature_map, projection, chunk);
   const auto arguments = arguments_of(q, k, v, causal, key_lengths, feature_map, projection);
   if (const auto* implementation = find_implementation(q, v, arguments.map.kind, wanted))
     return implementation->backward(arguments, grad_output, normalizer);
@@ -123,9 +141,10 @@ Tensor step(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sum
 
 // ---------------------------------------------------------------- shapes
 
-std::tuple<Tensor, Tensor> forward_meta(const Tensor& q, const Tensor&, const Tensor& v, bool, const std::optional<Tensor>&,
-                                        const std::string& feature_map, double, const std::optional<Tensor>& projection, int64_t,
-                                        const std::string&) {
+std::tuple<Tensor, Tensor> forward_meta(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
+                                        const std::optional<Tensor>& key_lengths, const std::string& feature_map, double,
+                                        const std::optional<Tensor>& projection, int64_t chunk, const std::string&) {
+  check_arguments(q, k, v, causal, key_lengths, chunk);
   const auto rows = q.sym_sizes().slice(0, 3);
   auto output = rows.vec(), normalizer = rows.vec();
   output.push_back(v.sym_size(3));
@@ -135,9 +154,11 @@ std::tuple<Tensor, Tensor> forward_meta(const Tensor& q, const Tensor&, const Te
           at::empty_symint(normalizer, q.options().dtype(map->accumulator_dtype(q.scalar_type())))};
 }
 
-std::tuple<Tensor, Tensor, Tensor> backward_meta(const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&,
-                                                 bool, const std::optional<Tensor>&, const std::string&,
-                                                 const std::optional<Tensor>&, int64_t, const std::string&) {
+std::tuple<Tensor, Tensor, Tensor> backward_meta(const Tensor& grad_output, const Tensor& q, const Tensor& k, const Tensor& v,
+                                                 const Tensor& normalizer, bool causal, const std::optional<Tensor>& key_lengths,
+                                                 const std::string& feature_map, const std::optional<Tensor>& projection,
+                                                 int64_t chunk, const std::string&) {
+  check_backward_arguments(grad_output, q, k, v, normalizer, causal, key_lengths, feature_map, projection, chunk);
   const auto like = [](const Tensor& x) { return at::empty_symint(x.sym_sizes(), x.options()); };
   return {like(q), like(k), like(v)};
 }
@@ -250,7 +271,6 @@ TORCH_LIBRARY_IMPL(attn, Autograd, library) {
 }  // namespace
 
 Tensor linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearAttentionOptions& o) {
-  check_arguments(q, k, v, o.causal, o.key_lengths, o.chunk);
   return std::get<0>(
       call_forward(q, k, v, o.causal, o.key_lengths, o.feature_map, o.epsilon, o.projection, o.chunk, o.implementation));
 }

@@ -168,7 +168,7 @@ MethodEntry entry(const std::string& name, int64_t rounds, bool composed = false
       std::string("Reformer's LSH attention, shared queries and keys, ") + std::to_string(rounds) +
           (rounds > 1 ? " rounds" : " round") + (composed ? ", composed of ATen operations" : ""),
       "O(N log N)", "O(N)",
-      {{"rounds", rounds, "rounds of hashing", {}, 1},
+      {{"rounds", rounds, "rounds of hashing", {}, 1, 1024},
        {"chunk", int64_t{0}, "positions in a chunk; 0: the profile's default, 64 (trax) or 32 (fast-transformers)", {}, 0},
        {"buckets",
         int64_t{0},
@@ -179,7 +179,7 @@ MethodEntry entry(const std::string& name, int64_t rounds, bool composed = false
         std::string(kTrax),
         "trax: Reformer's own code; fast-transformers: the code that the linear-attention paper compared with",
         {kTrax, kFastTransformers}},
-       {"seed", int64_t{0}, "seed of the random rotations", {}, 0},
+       {"seed", int64_t{0}, "seed of the random rotations", {}, 0, kMaxSeed},
        kernel});
 }
 

@@ -47,8 +47,9 @@ void check_rotations(const Tensor& rotations, const Tensor& qk, at::OptionalIntA
                     ", half the sum of bucket_factors = ", *factors);
 }
 
-void check_arguments(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk,
-                     const std::optional<Tensor>& key_lengths, std::string_view profile, at::OptionalIntArrayRef bucket_factors) {
+// The arguments that the forward and the backward pass share.
+void check_shared_arguments(const Tensor& qk, const Tensor& v, int64_t chunk, const std::optional<Tensor>& key_lengths,
+                            std::string_view profile) {
   check_tensor("qk", qk, "[batch, heads, length, dim]", 4);
   check_tensor("v", v, "[batch, heads, length, dim]", 4);
   check_same_device("v", v, qk);
@@ -62,7 +63,6 @@ void check_arguments(const Tensor& qk, const Tensor& v, const Tensor& rotations,
   for (const auto& [name, tensor] : {std::pair<const char*, const Tensor&>{"qk", qk}, {"v", v}})
     TORCH_CHECK_VALUE(tensor.sym_size(2) >= 1 && tensor.sym_size(3) >= 1, "lsh_attention: ", name, " has shape ",
                       tensor.sym_sizes(), ", expected length and dim of at least 1");
-  check_rotations(rotations, qk, bucket_factors);
   TORCH_CHECK_VALUE(chunk >= 1, "lsh_attention: chunk = ", chunk, ", expected at least 1");
   TORCH_CHECK_VALUE(profile == kTrax || profile == kFastTransformers, "lsh_attention: profile = '", profile, "', expected '",
                     kTrax, "' or '", kFastTransformers, "'");
@@ -75,6 +75,45 @@ void check_arguments(const Tensor& qk, const Tensor& v, const Tensor& rotations,
                     ", expected [batch] = [", qk.sym_size(0), "]");
 }
 
+// The private operators can be called from Python as well as the public one, so forward() and backward() check all that they
+// receive. These functions throw c10::ValueError.
+void check_forward_arguments(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk,
+                             const std::optional<Tensor>& key_lengths, std::string_view profile,
+                             at::OptionalIntArrayRef bucket_factors) {
+  check_shared_arguments(qk, v, chunk, key_lengths, profile);
+  check_rotations(rotations, qk, bucket_factors);
+}
+
+void check_backward_arguments(const Tensor& grad_output, const Tensor& qk, const Tensor& v, const Tensor& output,
+                              const std::optional<Tensor>& key_lengths, const Tensor& log_sum_exp, const Tensor& order,
+                              int64_t chunk, std::string_view profile) {
+  check_shared_arguments(qk, v, chunk, key_lengths, profile);
+  const auto expect = [&](const char* name, const Tensor& x, const std::vector<c10::SymInt>& shape, at::ScalarType dtype) {
+    TORCH_CHECK_VALUE(x.sym_sizes() == c10::SymIntArrayRef(shape) && x.scalar_type() == dtype && x.device() == qk.device(),
+                      "_lsh_attention_backward: ", name, " is ", x.scalar_type(), " ", x.sym_sizes(), " on ", x.device(),
+                      ", expected ", dtype, " ", c10::SymIntArrayRef(shape), " on ", qk.device());
+  };
+  const auto batch = qk.sym_size(0), heads = qk.sym_size(1), length = qk.sym_size(2);
+  check_tensor("order", order, "[batch, heads, rounds, length]", 4);
+  const std::vector<c10::SymInt> per_row{batch, heads, length, v.sym_size(3)}, per_round{batch, heads, order.sym_size(2), length};
+  TORCH_CHECK_VALUE(order.sym_size(2) >= 1, "_lsh_attention_backward: order has shape ", order.sym_sizes(),
+                    ", expected at least one round");
+  expect("grad_output", grad_output, per_row, qk.scalar_type());
+  expect("output", output, per_row, qk.scalar_type());
+  expect("log_sum_exp", log_sum_exp, per_round, at::kDouble);
+  expect("order", order, per_round, at::kLong);
+}
+
+// Throws c10::ValueError for positions that do not exist. Those on a GPU cannot be read without waiting for it, so its kernels
+// limit them to the positions that exist.
+void check_positions(const Tensor& order) {
+  if (!order.is_cpu() || order.numel() == 0) return;
+  const auto [min, max] = order.aminmax();
+  TORCH_CHECK_VALUE(min.item<int64_t>() >= 0 && max.item<int64_t>() < order.size(3),
+                    "_lsh_attention_backward: order has values from ", min.item<int64_t>(), " to ", max.item<int64_t>(),
+                    ", expected positions from 0 to ", order.size(3) - 1);
+}
+
 // ---------------------------------------------------------------- computation
 
 // Returns null where the operator is composed of ATen operations.
@@ -85,6 +124,7 @@ const LshImplementation* find_implementation(const Tensor& qk, const Tensor& v, 
 std::tuple<Tensor, Tensor, Tensor> forward(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk, bool causal,
                                            const std::optional<Tensor>& key_lengths, std::string_view profile,
                                            at::OptionalIntArrayRef bucket_factors, std::string_view wanted) {
+  check_forward_arguments(qk, v, rotations, chunk, key_lengths, profile, bucket_factors);
   const LshArguments arguments{qk, v, chunk, causal, key_lengths, profile == kTrax};
   const auto* implementation = find_implementation(qk, v, wanted);
   auto result = implementation ? implementation->forward(arguments, rotations, bucket_factors)
@@ -96,6 +136,8 @@ std::tuple<Tensor, Tensor, Tensor> forward(const Tensor& qk, const Tensor& v, co
 std::tuple<Tensor, Tensor> backward(const Tensor& grad_output, const Tensor& qk, const Tensor& v, const Tensor& output,
                                     const std::optional<Tensor>& key_lengths, const Tensor& log_sum_exp, const Tensor& order,
                                     int64_t chunk, bool causal, std::string_view profile, std::string_view wanted) {
+  check_backward_arguments(grad_output, qk, v, output, key_lengths, log_sum_exp, order, chunk, profile);
+  check_positions(order);
   const LshArguments arguments{qk, v, chunk, causal, key_lengths, profile == kTrax};
   const LshForward result{output, log_sum_exp, order};
   if (const auto* implementation = find_implementation(qk, v, wanted))
@@ -105,9 +147,10 @@ std::tuple<Tensor, Tensor> backward(const Tensor& grad_output, const Tensor& qk,
 
 // ---------------------------------------------------------------- shapes
 
-std::tuple<Tensor, Tensor, Tensor> forward_meta(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t, bool,
-                                                const std::optional<Tensor>&, std::string_view, at::OptionalIntArrayRef,
-                                                std::string_view) {
+std::tuple<Tensor, Tensor, Tensor> forward_meta(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk, bool,
+                                                const std::optional<Tensor>& key_lengths, std::string_view profile,
+                                                at::OptionalIntArrayRef bucket_factors, std::string_view) {
+  check_forward_arguments(qk, v, rotations, chunk, key_lengths, profile, bucket_factors);
   const auto batch = qk.sym_size(0), heads = qk.sym_size(1), length = qk.sym_size(2), rounds = rotations.sym_size(1);
   const std::vector<c10::SymInt> per_round{batch, heads, rounds, length};
   return {at::empty_symint({batch, heads, length, v.sym_size(3)}, qk.options()),
@@ -115,9 +158,10 @@ std::tuple<Tensor, Tensor, Tensor> forward_meta(const Tensor& qk, const Tensor& 
           at::empty_symint(per_round, qk.options().dtype(at::kLong))};
 }
 
-std::tuple<Tensor, Tensor> backward_meta(const Tensor&, const Tensor& qk, const Tensor& v, const Tensor&,
-                                         const std::optional<Tensor>&, const Tensor&, const Tensor&, int64_t, bool,
-                                         std::string_view, std::string_view) {
+std::tuple<Tensor, Tensor> backward_meta(const Tensor& grad_output, const Tensor& qk, const Tensor& v, const Tensor& output,
+                                         const std::optional<Tensor>& key_lengths, const Tensor& log_sum_exp, const Tensor& order,
+                                         int64_t chunk, bool, std::string_view profile, std::string_view) {
+  check_backward_arguments(grad_output, qk, v, output, key_lengths, log_sum_exp, order, chunk, profile);
   return {at::empty_symint(qk.sym_sizes(), qk.options()), at::empty_symint(v.sym_sizes(), v.options())};
 }
 
@@ -207,7 +251,6 @@ TORCH_LIBRARY_IMPL(attn, Autograd, library) {
 Tensor lsh_attention(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk, bool causal,
                      const std::optional<Tensor>& key_lengths, std::string_view profile, at::OptionalIntArrayRef bucket_factors,
                      std::string_view implementation) {
-  check_arguments(qk, v, rotations, chunk, key_lengths, profile, bucket_factors);
   return std::get<0>(call_forward(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors, implementation));
 }
 

@@ -122,7 +122,7 @@ Run add_gate_command(Command& command) {
     try {
       return options->calibrate ? run_calibration(own, *options) : run_gate(own, *options);
     } catch (const WorkerError& error) {
-      print_notice(fmt::format("attnbench: {}\n", error.what()));
+      print_error(error);
       return exit_code::unusable;
     }
   };

@@ -101,16 +101,15 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   reserve_standard_descriptors();
-  const auto report = [](const std::exception& error) { print_notice(fmt::format("attnbench: {}\n", error.what())); };
   try {
     return run(argc, argv);
   } catch (const Interrupted& interrupted) {
     return exit_code::interrupted(interrupted.signal);
   } catch (const WorkerError& error) {
-    report(error);
+    print_error(error);
     return exit_code::failure;
   } catch (const std::exception& error) {
-    report(error);
+    print_error(error);
     return exit_code::usage;
   }
 }

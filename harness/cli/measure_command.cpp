@@ -54,7 +54,8 @@ void add_field_option(Command& command, const std::shared_ptr<Options>& options,
       throw std::invalid_argument(with_option_names(error.what()));
     }
   };
-  OptionTraits traits{.choices = {field.choices.begin(), field.choices.end()}, .hidden = field.test_hook};
+  OptionTraits traits{.hidden = field.test_hook};
+  if (!field.also_number) traits.choices = {field.choices.begin(), field.choices.end()};
   // A default of 0 is not shown if the description says what it stands for.
   const auto value = get(options->c, field);
   if (value != 0 || description.find("by default") == std::string::npos)

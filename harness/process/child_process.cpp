@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,33 +28,57 @@ constexpr double kPollSilentS = 0.001;
 // How long the rest of the outputs is read after the group has ended. Only a process that left the group can still write then.
 constexpr double kDrainS = 0.2;
 
-pid_t spawn(const ChildCommand& command, const Pipe& input, const std::vector<Pipe>& outputs) {
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, input.read_end(), STDIN_FILENO);
+// Gives `from` the number `to`, without the flag that would close it when a program is started.
+bool place_descriptor(int from, int to) { return (from == to ? fcntl(to, F_SETFD, 0) : dup2(from, to)) >= 0; }
+
+// Turns the forked process into the program. Returns only if that fails, with errno set. Calls only functions that are safe in a
+// signal handler, because another thread of this program may have held a lock when it was forked.
+void become(const ChildCommand& command, const std::vector<char*>& words, const Pipe& input, const std::vector<Pipe>& outputs,
+            pid_t parent) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, command.grace_s > 0 ? SIGHUP : SIGKILL);
+  if (getppid() != parent) _exit(0);  // the parent ended before that call
+  for (const int signal : {SIGINT, SIGTERM, SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_DFL);
+  bool placed = place_descriptor(input.read_end(), STDIN_FILENO);
   for (size_t i = 0; i < outputs.size(); ++i)
     for (const int descriptor : command.outputs[i].descriptors)
-      posix_spawn_file_actions_adddup2(&actions, outputs[i].write_end(), descriptor);
-  for (const int descriptor : command.inherited) posix_spawn_file_actions_adddup2(&actions, descriptor, descriptor);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  sigset_t defaults;
-  sigemptyset(&defaults);
-  for (const int signal : {SIGINT, SIGTERM, SIGPIPE, SIGXFSZ}) sigaddset(&defaults, signal);
-  posix_spawnattr_setsigdefault(&attributes, &defaults);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
+      placed = placed && place_descriptor(outputs[i].write_end(), descriptor);
+  for (const int descriptor : command.inherited) placed = placed && place_descriptor(descriptor, descriptor);
+  if (placed) execvp(words[0], words.data());
+}
 
-  auto words = command.words;
-  std::vector<char*> arguments;
-  for (auto& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  pid_t pid = -1;
-  const int error = posix_spawnp(&pid, arguments[0], &actions, &attributes, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
-  if (error != 0) throw UsageError(fmt::format("cannot start {}: {}", words[0], std::strerror(error)));
-  return pid;
+// Starts the child in such a way that it ends if this program is killed. A program with children of its own (grace_s > 0) runs
+// below a shell, to which the system then sends SIGHUP and which sends SIGTERM to the whole group.
+pid_t spawn(const ChildCommand& command, const Pipe& input, const std::vector<Pipe>& outputs) {
+  std::vector<char*> words;
+  if (command.grace_s > 0)
+    for (const char* word : {"sh", "-c", "trap 'kill -TERM 0' HUP; \"$@\" & wait $!", "sh"})
+      words.push_back(const_cast<char*>(word));
+  for (const auto& word : command.words) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  Pipe failure;  // closed by a successful exec; otherwise the child writes the error's number to it
+  const auto fail = [&](int error) {
+    throw UsageError(fmt::format("cannot start {}: {}", command.words[0], std::strerror(error)));
+  };
+  const pid_t parent = getpid(), child = fork();
+  if (child < 0) fail(errno);
+  if (child == 0) {
+    become(command, words, input, outputs, parent);
+    const int error = errno;
+    static_cast<void>(!write(failure.write_end(), &error, sizeof error));
+    _exit(127);
+  }
+  setpgid(child, child);  // done by both, so that the group exists whichever of them is first
+  failure.close_write();
+  int error = 0;
+  ssize_t count = 0;
+  while ((count = read(failure.read_end(), &error, sizeof error)) < 0 && errno == EINTR) {
+  }
+  if (count == ssize_t(sizeof error)) {
+    waitpid(child, nullptr, 0);
+    fail(error);
+  }
+  return child;
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Runs a program as a child process in a process group of its own: starts it, writes its input, reads its outputs, and ends it
-// together with every process of the group.
+// together with every process of the group. If this program is killed, the child is ended too.
 #pragma once
 
 #include <sys/types.h>
@@ -28,7 +28,8 @@ struct ChildCommand {
   std::vector<ChildOutput> outputs = {};
   std::vector<int> inherited = {};  // descriptors of this process that the child has under the same numbers
   // If the process group has to be ended before it ends by itself, it gets SIGTERM, and SIGKILL this many seconds later. This is
-  // for programs that end their own children on SIGTERM. With 0 the group gets SIGKILL at once.
+  // for programs that end their own children on SIGTERM. With 0 the group gets SIGKILL at once. If this program is killed, the
+  // system sends SIGTERM to the group if this is above 0, and otherwise SIGKILL to the child alone.
   double grace_s = 0;
 };
 
@@ -48,7 +49,8 @@ struct ChildResult {
 
 class ChildProcess {
  public:
-  // Starts the program. Throws UsageError if it cannot be started, and Interrupted if SIGINT or SIGTERM has arrived.
+  // Starts the program; the thread that calls this must live as long as the child. Throws UsageError if it cannot be started, and
+  // Interrupted if SIGINT or SIGTERM has arrived.
   explicit ChildProcess(ChildCommand command);
   // Ends the whole process group if finish() has not done so.
   ~ChildProcess();

@@ -81,12 +81,12 @@ class Worker {
     rest_ += text;
     size_t begin = 0;
     for (auto end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n', begin)) {
-      auto json = Json::parse(rest_.begin() + std::ptrdiff_t(begin), rest_.begin() + std::ptrdiff_t(end), nullptr, false);
-      if (json.is_discarded()) {
+      try {
+        lines_.push_back(parse_json(std::string_view(rest_).substr(begin, end - begin)));
+      } catch (const JsonError&) {
         unreadable_ = rest_.substr(begin, kMaxUnreadableBytes);
         return;
       }
-      lines_.push_back(std::move(json));
       if (on_line_) on_line_(lines_.back());
       begin = end + 1;
     }

@@ -55,13 +55,13 @@ std::vector<Json> ask_worker(const WorkerProgram& worker, const std::string& com
 // form than expected, read() throws Json::exception or std::invalid_argument, and this function throws WorkerError.
 template <typename Read>
 auto read_answer(const WorkerProgram& worker, const std::string& command, const Read& read) {
-  const auto broken = [&](const char* how) {
+  const auto broken = [&](const std::string& how) {
     return WorkerError("`" + worker.path + " " + command + "` broke: its answer cannot be read: " + how);
   };
   try {
     return read();
   } catch (const Json::exception& error) {
-    throw broken(error.what());
+    throw broken(error_text(error));
   } catch (const std::invalid_argument& error) {
     throw broken(error.what());
   }

@@ -10,11 +10,9 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
-#include <unordered_map>
 
+#include "harness/process/interrupts.h"
 #include "harness/schema/schema.h"
 #include "harness/text/csv.h"
 #include "harness/text/errors.h"
@@ -27,43 +25,64 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxLogBytes = size_t{1} << 30;
 constexpr size_t kMaxEnvironmentBytes = size_t{16} << 20;
+constexpr size_t kMaxProcesses = 1000;  // with more, the exact tests of `compare` would take minutes
+constexpr size_t kMaxSchemaBytes = size_t{16} << 20;
 
 struct Log {
   std::vector<Record> records;
-  size_t complete_bytes = 0;  // length up to the end of the last line that has a line end
+  std::unordered_map<std::string, size_t> index;  // of each record by its key
+  size_t complete_bytes = 0;                      // length up to the end of the last line that has a line end
 };
 
-// Throws std::invalid_argument for a record that lacks an axis or the outcome.
-void check_complete(const Record& record) {
+// Throws std::invalid_argument for a record that lacks an axis or the outcome, and for a measured one whose times cannot be used:
+// statistics compare and rank them, and take their logarithms.
+void check_usable(const Record& record) {
   if (!record.has("outcome")) throw std::invalid_argument("it has no outcome");
   for (const auto& field : fields())
     if (field.role == FieldRole::axis && !record.has(field.name))
       throw std::invalid_argument(fmt::format("it has no {}", field.name));
-  if (record.measured() && !record.has("external_source") && !(record.number("time_median_ms") > 0))
+  if (!record.measured() || record.has("external_source")) return;
+  if (!(record.number("time_median_ms") > 0))
     throw std::invalid_argument(
         fmt::format("it is measured and time_median_ms = {}, expected a number above 0", record.get("time_median_ms").dump()));
+  for (const auto* times : {"time_samples_ms", "process_medians_ms"}) {
+    const auto& list = record.get(times);
+    for (size_t i = 0; i < list.size(); ++i)
+      if (!list[i].is_number() || !(list[i].get<double>() > 0))
+        throw std::invalid_argument(fmt::format("{}[{}] = {}, expected a number above 0", times, i, list[i].dump()));
+  }
+  if (const auto processes = record.get("process_medians_ms").size(); processes > kMaxProcesses)
+    throw std::invalid_argument(fmt::format("process_medians_ms has {} values, expected at most {}", processes, kMaxProcesses));
+}
+
+// Adds the record, in place of an earlier one of the same case.
+void put(std::vector<Record>& records, std::unordered_map<std::string, size_t>& index, Record record) {
+  const auto [at, fresh] = index.emplace(record.key(), records.size());
+  if (fresh) records.push_back(std::move(record));
+  else records[at->second] = std::move(record);
 }
 
 Log parse_log(const std::string& path) {
   const auto text = read_text_file(path, kMaxLogBytes);
   Log log;
-  std::unordered_map<std::string, size_t> index;
   size_t number = 0;
   for (size_t begin = 0; begin < text.size();) {
+    throw_if_interrupted();
     ++number;
     auto end = text.find('\n', begin);
     const bool incomplete = end == std::string::npos;
     if (incomplete) end = text.size();
     try {
-      auto record = Record::parse(Json::parse(text.begin() + std::ptrdiff_t(begin), text.begin() + std::ptrdiff_t(end)));
-      check_complete(record);
+      auto record = Record::parse(parse_json(std::string_view(text).substr(begin, end - begin)));
+      check_usable(record);
       if (incomplete) return log;  // The writer was killed before it wrote the line end. The case is run again.
-      const auto [at, fresh] = index.emplace(record.key(), log.records.size());
-      if (fresh) log.records.push_back(std::move(record));
-      else log.records[at->second] = std::move(record);
+      put(log.records, log.index, std::move(record));
+    } catch (const JsonError& error) {
+      if (incomplete) return log;
+      throw UsageError(fmt::format("{}:{}:{}: not a record: {}", path, number, error.position, error.what()));
     } catch (const std::exception& error) {
       if (incomplete) return log;
-      throw UsageError(fmt::format("{}:{}: not a record: {}", path, number, error.what()));
+      throw UsageError(fmt::format("{}:{}: not a record: {}", path, number, error_text(error)));
     }
     log.complete_bytes = begin = end + 1;
   }
@@ -138,18 +157,18 @@ ResultFolder::ResultFolder(std::string path) : path_(std::move(path)) {
   auto log = parse_log(log_path);
   if (ftruncate(log_, off_t(log.complete_bytes)) != 0) fail_on(log_path, "remove the incomplete last line");
   records_ = std::move(log.records);
+  index_ = std::move(log.index);
 }
 
 const Record* ResultFolder::find(const std::string& key) const {
-  for (const auto& record : records_)
-    if (record.key() == key) return &record;
-  return nullptr;
+  const auto found = index_.find(key);
+  return found == index_.end() ? nullptr : &records_[found->second];
 }
 
 void ResultFolder::check_log_is_in_place() const {
   const auto path = joined(path_, "records.jsonl");
-  struct stat opened {
-  }, named{};
+  struct stat opened {};
+  struct stat named {};
   if (fstat(log_, &opened) == 0 && stat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
       opened.st_ino == named.st_ino)
     return;
@@ -168,12 +187,7 @@ void ResultFolder::append(const Record& record) {
     throw;
   }
   check_log_is_in_place();
-  for (auto& existing : records_) {
-    if (existing.key() != record.key()) continue;
-    existing = record;
-    return;
-  }
-  records_.push_back(record);
+  put(records_, index_, record);
 }
 
 void ResultFolder::set_aside() {
@@ -181,6 +195,7 @@ void ResultFolder::set_aside() {
   if (rename(path.c_str(), previous.c_str()) != 0) fail_on(path, "set aside");
   log_.open(path, O_RDWR | O_CREAT | O_APPEND);
   records_.clear();
+  index_.clear();
 }
 
 Json ResultFolder::environment() const { return read_environment(path_); }
@@ -188,9 +203,18 @@ Json ResultFolder::environment() const { return read_environment(path_); }
 Json read_environment(const std::string& folder) {
   const auto path = joined(folder, "environment.json");
   if (!fs::exists(path)) return nullptr;
-  auto json = Json::parse(read_text_file(path, kMaxEnvironmentBytes), nullptr, false);
-  if (!json.is_object())
-    throw UsageError(fmt::format("{}: not a JSON object; remove it, since every record also says how it was measured", path));
+  const auto refuse = [&](const std::string& what) {
+    return UsageError(fmt::format("{}: {}; remove the file, since every record also says how it was measured", path, what));
+  };
+  Json json;
+  try {
+    json = parse_json(read_text_file(path, kMaxEnvironmentBytes));
+  } catch (const JsonError& error) {
+    throw refuse(fmt::format("not JSON: {}", error.what()));
+  }
+  if (!json.is_object()) throw refuse("not a JSON object");
+  for (const auto* part : {"environment", "settings"})
+    if (json.contains(part) && !json[part].is_object()) throw refuse(fmt::format("{} is not a JSON object", part));
   return json;
 }
 
@@ -200,9 +224,8 @@ void ResultFolder::write_environment(const Json& environment) {
 
 void ResultFolder::write_schema(const Json& diagnostics) const {
   const auto text = schema_json(diagnostics).dump(2) + "\n";
-  std::ifstream file(joined(path_, kSchemaFile));
-  const std::string present{std::istreambuf_iterator<char>(file), {}};
-  if (present != text) replace_file(path_, kSchemaFile, text);
+  const auto path = joined(path_, kSchemaFile);
+  if (!fs::exists(path) || read_text_file(path, kMaxSchemaBytes) != text) replace_file(path_, kSchemaFile, text);
 }
 
 void ResultFolder::write_csv() const {
@@ -240,7 +263,7 @@ std::string record_differences(const Json& provenance, const std::vector<Record>
         const bool is_default = value.is_number() && value.get<double>() == 0;
         if (is_default || value.is_null() || !find_column(name) || !record.has(name)) continue;
         if (record.get(name) != value)
-          text += fmt::format("\n  {}: {} in environment.json, {} in a record", name, value.dump(), record.get(name).dump());
+          text += fmt::format("\n  {}: {} expected, {} in a record", name, value.dump(), record.get(name).dump());
       }
     }
     if (!text.empty()) return text;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "harness/schema/record.h"
@@ -62,6 +63,7 @@ class ResultFolder {
   std::string path_;
   FileDescriptor lock_, log_;
   std::vector<Record> records_;
+  std::unordered_map<std::string, size_t> index_;  // of each record by its key
 };
 
 // Which names of two contents of environment.json are compared: those of `here`, or those of both.
@@ -69,8 +71,8 @@ enum class ComparedNames { here, both };
 // The differences between two contents of environment.json, since all records of a folder must come from the same build, machine
 // and settings. One line of text for each value of the environment and the settings that differs; empty where none differs.
 std::string provenance_differences(const Json& there, const Json& here, ComparedNames compared);
-// The values of environment.json that differ from those of a record beside it, as text of the same form; empty where none
-// differs. External records are left out.
+// The values of the environment and the settings in which the first record that differs from this provenance does so, as text of
+// the same form; empty where none differs. External records are left out.
 std::string record_differences(const Json& provenance, const std::vector<Record>& records);
 
 // The contents of records.csv: the columns of table_columns() without those that hold lists, such as the samples, which only

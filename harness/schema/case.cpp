@@ -14,13 +14,38 @@ std::string join(const std::vector<std::string_view>& words) {
   return joined;
 }
 
+constexpr double kMaxSize = 1 << 24, kMaxLength = int64_t{1} << 40, kMaxThreads = 4096;
+constexpr double kMaxSeed = (int64_t{1} << 53) - 1;  // every double up to it is exact
+constexpr double kMaxBytes = int64_t{1} << 60;
+
 [[noreturn]] void refuse(const Field& field, const std::string& value, const std::string& expected) {
   throw std::invalid_argument(std::string(field.name) + " = " + value + ", expected " + expected);
 }
 
 std::string number_text(double number) {
-  const auto text = Json(number).dump();
-  return text.ends_with(".0") ? text.substr(0, text.size() - 2) : text;
+  if (number == std::floor(number) && std::abs(number) < 9.2e18) return std::to_string(int64_t(number));
+  return Json(number).dump();
+}
+
+// The value as the user wrote it; JSON has no text for NaN and infinity.
+std::string value_text(const Json& value) {
+  if (!value.is_number_float() || std::isfinite(value.get<double>())) return value.dump();
+  return std::isnan(value.get<double>()) ? "NaN" : value.get<double>() > 0 ? "infinity" : "-infinity";
+}
+
+void check_range(const Field& field, const Json& value) {
+  if (value.get<double>() < field.min) refuse(field, value_text(value), "at least " + number_text(field.min));
+  if (value.get<double>() > field.max) refuse(field, value_text(value), "at most " + number_text(field.max));
+}
+
+// The whole number that the text is; null for other text.
+Json whole_number(const std::string& text) {
+  try {
+    const auto value = parse_json(text);
+    return value.is_number_integer() ? value : Json();
+  } catch (const JsonError&) {
+    return nullptr;
+  }
 }
 
 }  // namespace
@@ -63,24 +88,33 @@ const std::vector<Field>& fields() {
        .description = "what one call does; prefill takes in query_len tokens, decode takes in one token after query_len others "
                       "(both causal)",
        .choices = {"forward", "forward_backward", "prefill", "decode"}},
-      {.name = "batch", .role = axis, .member = &Case::batch, .description = "batch size B", .min = 1, .kind = AxisKind::length},
+      {.name = "batch",
+       .role = axis,
+       .member = &Case::batch,
+       .description = "batch size B",
+       .min = 1,
+       .max = kMaxSize,
+       .kind = AxisKind::length},
       {.name = "heads",
        .role = axis,
        .member = &Case::heads,
        .description = "number of heads H",
        .min = 1,
+       .max = kMaxSize,
        .kind = AxisKind::size},
       {.name = "query_len",
        .role = axis,
        .member = &Case::query_len,
        .description = "number of queries N, the sequence length",
        .min = 1,
+       .max = kMaxLength,
        .kind = AxisKind::length},
       {.name = "key_len",
        .role = axis,
        .member = &Case::key_len,
        .description = "number of keys L; by default as many as queries",
        .min = 1,
+       .max = kMaxLength,
        .kind = AxisKind::length,
        .follows = "query_len"},
       {.name = "head_dim",
@@ -88,12 +122,14 @@ const std::vector<Field>& fields() {
        .member = &Case::head_dim,
        .description = "dimension D of a query and of a key",
        .min = 1,
+       .max = kMaxSize,
        .kind = AxisKind::size},
       {.name = "value_dim",
        .role = axis,
        .member = &Case::value_dim,
        .description = "dimension M of a value; by default head_dim",
        .min = 1,
+       .max = kMaxSize,
        .kind = AxisKind::size,
        .follows = "head_dim"},
       {.name = "causal", .role = axis, .member = &Case::causal, .description = "whether query i sees only the keys 0 to i"},
@@ -101,6 +137,9 @@ const std::vector<Field>& fields() {
        .role = axis,
        .member = &Case::key_lengths,
        .description = "number of valid keys of each batch entry: full, uniform (drawn from 1 to L) or a number",
+       .choices = {"full", "uniform"},
+       .also_number = true,
+       .max = kMaxLength,
        .kind = AxisKind::contents},
       {.name = "inputs",
        .role = axis,
@@ -115,7 +154,8 @@ const std::vector<Field>& fields() {
        .role = axis,
        .member = &Case::threads,
        .description = "number of CPU threads; by default one for every processor",
-       .min = 1},
+       .min = 1,
+       .max = kMaxThreads},
       {.name = "cache",
        .role = axis,
        .member = &Case::cache,
@@ -136,13 +176,19 @@ const std::vector<Field>& fields() {
        .compared = true,
        .since = 3,
        .before = false},
-      {.name = "seed", .role = axis, .member = &Case::seed, .description = "seed of the inputs", .kind = AxisKind::contents},
+      {.name = "seed",
+       .role = axis,
+       .member = &Case::seed,
+       .description = "seed of the inputs",
+       .max = kMaxSeed,
+       .kind = AxisKind::contents},
       {.name = "memory_limit_bytes",
        .role = setting,
        .member = &Case::memory_limit_bytes,
        .description =
            "memory budget, such as \"11 GiB\"; a case predicted to need more is skipped; by default (0) the available memory",
        .unit = "B",
+       .max = kMaxBytes,
        .section = "limits",
        .former_key = "limits.memory"},
       {.name = "deadline_s",
@@ -184,6 +230,7 @@ const std::vector<Field>& fields() {
        .description = "number of processes that measure the case one after another; with several, the median and its interval "
                       "are computed from the medians of the processes",
        .min = 1,
+       .max = 1000,
        .section = "timing"},
       {.name = "injected_slowdown_percent",
        .role = setting,
@@ -220,32 +267,38 @@ Json get(const Case& c, const Field& field) {
 
 void set(Case& c, const Field& field, const Json& value) {
   if (const auto* text = std::get_if<std::string Case::*>(&field.member)) {
-    if (!value.is_string()) refuse(field, value.dump(), "text");
+    if (!value.is_string()) refuse(field, value_text(value), "text");
     const auto& given = value.get_ref<const std::string&>();
     bool known = field.choices.empty();
     for (const auto& choice : field.choices) known = known || choice == given;
-    if (!known) refuse(field, "'" + given + "'", "one of " + join(field.choices));
+    const auto number = field.also_number ? whole_number(given) : Json();
+    if (!known && number.is_null())
+      refuse(field, "'" + given + "'", "one of " + join(field.choices) + (field.also_number ? ", or a whole number" : ""));
+    if (!known) check_range(field, number);
     c.*(*text) = given;
   } else if (const auto* flag = std::get_if<bool Case::*>(&field.member)) {
-    if (!value.is_boolean()) refuse(field, value.dump(), "true or false");
+    if (!value.is_boolean()) refuse(field, value_text(value), "true or false");
     c.*(*flag) = value.get<bool>();
   } else if (const auto* integer = std::get_if<int64_t Case::*>(&field.member)) {
-    if (!value.is_number_integer() || value.get<double>() > 9.2e18) refuse(field, value.dump(), "a whole number");
-    if (value.get<double>() < field.min) refuse(field, value.dump(), "at least " + number_text(field.min));
+    if (value.is_number()) check_range(field, value);
+    if (!value.is_number_integer()) refuse(field, value_text(value), "a whole number");
     c.*(*integer) = value.get<int64_t>();
   } else {
     const auto member = std::get<double Case::*>(field.member);
-    if (!value.is_number() || !std::isfinite(value.get<double>())) refuse(field, value.dump(), "a number");
-    if (value.get<double>() < field.min) refuse(field, value.dump(), "at least " + number_text(field.min));
+    if (!value.is_number() || !std::isfinite(value.get<double>())) refuse(field, value_text(value), "a number");
+    check_range(field, value);
     c.*member = value.get<double>();
   }
 }
 
 void set_text(Case& c, const Field& field, const std::string& text) {
   if (std::holds_alternative<std::string Case::*>(field.member)) return set(c, field, text);
-  const auto value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (value.is_discarded())
+  Json value;
+  try {
+    value = parse_json(text);
+  } catch (const JsonError&) {
     refuse(field, "'" + text + "'", std::holds_alternative<bool Case::*>(field.member) ? "true or false" : "a number");
+  }
   set(c, field, value);
 }
 

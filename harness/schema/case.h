@@ -3,15 +3,14 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
-namespace attnbench {
+#include "harness/schema/json.h"
 
-using Json = nlohmann::ordered_json;
+namespace attnbench {
 
 // The number of calls of a case whose instructions a profiler counts.
 inline constexpr int64_t kCountedCalls = 100;
@@ -73,7 +72,9 @@ struct Field {
   std::string_view description;
   std::string_view unit = {};
   std::vector<std::string_view> choices = {};  // the values that a text field may have; empty means any
-  double min = 0;                              // the minimum of a number
+  bool also_number = false;                    // whether a text field may also be a whole number in the range
+  double min = 0;                              // the range of a number
+  double max = 1e9;
 
   // For axes.
   AxisKind kind = AxisKind::execution;

@@ -120,6 +120,26 @@ Record joined(const std::vector<Record>& runs) {
   return record;
 }
 
+// The record of a case with the worker's plan for it.
+Record planned_record(const Case& c, const Json& plan, const OriginOf& origin_of) {
+  const auto broken = [&](const std::string& how) {
+    return WorkerError(fmt::format("method '{}' broke while its cost was predicted: {}", c.method, how));
+  };
+  Record record(c);
+  try {
+    record.merge(Record::parse(plan));
+  } catch (const std::invalid_argument& error) {
+    throw broken(error.what());
+  }
+  const auto reason = record.text("reason");
+  if (record.text("failure_kind") == kind::usage) {
+    const auto origin = origin_of ? origin_of(c, reason) : "";
+    throw UsageError(origin.empty() ? reason : fmt::format("{}: {}", origin, reason));
+  }
+  if (record.text("outcome") == outcome::failed) throw broken(reason);
+  return record;
+}
+
 }  // namespace
 
 Json portable_request(const Case& c) {
@@ -199,23 +219,16 @@ Record ask_environment(const WorkerProgram& worker) {
   return read_answer(worker, "environment", [&] { return Record::parse(answer); });
 }
 
-std::vector<Record> plan_cases(const WorkerProgram& worker, const std::vector<Case>& cases) {
-  auto request = Json::array();
-  for (const auto& c : cases) request.push_back(to_json(c));
-  const auto plans = ask_worker(worker, "plan", request, cases.size());
+std::vector<Record> plan_cases(const WorkerProgram& worker, const std::vector<Case>& cases, const OriginOf& origin_of) {
+  // One worker plans so few cases that it ends long before its deadline.
+  constexpr size_t kCasesPerWorker = 2000;
   std::vector<Record> planned;
-  for (size_t i = 0; i < cases.size(); ++i) {
-    const auto broken = [&](const std::string& how) {
-      return WorkerError(fmt::format("method '{}' broke while its cost was predicted: {}", cases[i].method, how));
-    };
-    auto& record = planned.emplace_back(cases[i]);
-    try {
-      record.merge(Record::parse(plans[i]));
-    } catch (const std::invalid_argument& error) {
-      throw broken(error.what());
-    }
-    if (record.text("failure_kind") == kind::usage) throw UsageError(record.text("reason"));
-    if (record.text("outcome") == outcome::failed) throw broken(record.text("reason"));
+  while (planned.size() < cases.size()) {
+    const auto begin = planned.size(), end = std::min(cases.size(), begin + kCasesPerWorker);
+    auto request = Json::array();
+    for (size_t i = begin; i < end; ++i) request.push_back(to_json(cases[i]));
+    const auto plans = ask_worker(worker, "plan", request, end - begin);
+    for (size_t i = begin; i < end; ++i) planned.push_back(planned_record(cases[i], plans[i - begin], origin_of));
   }
   return planned;
 }

@@ -13,10 +13,13 @@ namespace attnbench {
 // Asks the worker for its build and machine, and returns them as columns of a record. Throws WorkerError if it does not answer.
 Record ask_environment(const WorkerProgram& worker);
 
-// Asks the worker for the plan of each case. Returns one record for each case, which holds the case, its cost and, if the case
-// cannot run, the reason. Throws UsageError if a case makes no sense, for example because a method does not know an option, and
-// WorkerError if a method breaks.
-std::vector<Record> plan_cases(const WorkerProgram& worker, const std::vector<Case>& cases);
+// Returns where the value of a case comes from that makes no sense for this reason, such as "file:line:column"; empty if unknown.
+using OriginOf = std::function<std::string(const Case& c, const std::string& reason)>;
+
+// Asks workers for the plan of each case. Returns one record for each case, which holds the case, its cost and, if the case
+// cannot run, the reason. Throws UsageError with the origin and the reason if a case makes no sense, for example because a method
+// does not know an option, and WorkerError if a method breaks.
+std::vector<Record> plan_cases(const WorkerProgram& worker, const std::vector<Case>& cases, const OriginOf& origin_of = {});
 
 // Runs a planned case in as many worker processes as it asks for, one after the other, unless the plan says that it cannot run.
 // Returns its complete record, which includes the columns of `environment`. If `ceilings` are given, a time that they do not

@@ -3,15 +3,17 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"
+#include "harness/text/text_file.h"
 
 namespace attnbench {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr size_t kMaxBytes = size_t{16} << 20;
 
 std::vector<std::string> names_of(const Json& list) {
   std::vector<std::string> names;
@@ -29,8 +31,7 @@ Catalogue Catalogue::load(const WorkerProgram& worker) {
   const auto written = fs::last_write_time(described, missing);
   if (!missing && written >= fs::last_write_time(program, missing) && !missing &&
       written >= fs::last_write_time(library, missing) && !missing) {
-    std::ifstream file(described);
-    catalogue.methods_ = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+    catalogue.methods_ = Json::parse(read_text_file(described, kMaxBytes), nullptr, /*allow_exceptions=*/false);
     if (catalogue.methods_.is_array()) return catalogue;
   }
   catalogue.methods_ = ask_worker(worker, "describe", Json::array(), 1)[0];

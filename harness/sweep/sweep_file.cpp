@@ -10,6 +10,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "harness/process/interrupts.h"
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"
 #include "harness/text/toml_file.h"
@@ -71,7 +72,8 @@ std::optional<int64_t> whole_number(std::string_view text) {
   return number;
 }
 
-// The values of "first-last*factor" or "first-last+step", or nothing for text of another form.
+// The values of "first-last*factor" or "first-last+step", or nothing for text of another form. There is one value more than
+// kMaxCases if the range has too many.
 std::optional<std::vector<int64_t>> parse_range(std::string_view text) {
   const auto dash = text.find('-'), sign = text.find_first_of("*+");
   if (dash == std::string_view::npos || sign == std::string_view::npos || dash > sign) return std::nullopt;
@@ -82,7 +84,7 @@ std::optional<std::vector<int64_t>> parse_range(std::string_view text) {
   std::vector<int64_t> values;
   for (int64_t value = *first;;) {
     values.push_back(value);
-    if (values.size() > kMaxCases) return std::nullopt;
+    if (values.size() > kMaxCases) return values;
     if (multiply ? value > *last / *step : value > *last - *step) return values;
     value = multiply ? value * *step : value + *step;
   }
@@ -197,8 +199,9 @@ class SweepParser {
   }
 
   void parse_axis(const std::string& name, const toml::node& node) {
-    SweepFile::Axis axis{find_field(name), {}, std::nullopt};
+    SweepFile::Axis axis{find_field(name), {}, {}, std::nullopt};
     if (const auto* list = node.as_array()) {
+      check_count(list->size(), name, node);
       for (const auto& item : *list) parse_axis_value(axis, item);
       if (list->empty()) fail(node.source(), fmt::format("{} is an empty list, expected at least one value", name));
       if (axis.ratio && list->size() > 1)
@@ -210,6 +213,10 @@ class SweepParser {
     else sweep_.axes_.push_back(std::move(axis));
   }
 
+  void check_count(size_t values, std::string_view what, const toml::node& node) const {
+    if (values > kMaxCases) fail(node.source(), fmt::format("{} has too many values, expected at most {}", what, kMaxCases));
+  }
+
   void parse_axis_value(SweepFile::Axis& axis, const toml::node& node) {
     const auto& field = *axis.field;
     auto json = json_of(node, field.name);
@@ -219,6 +226,7 @@ class SweepParser {
     if (integer && json.is_string()) {
       const auto& text = json.get_ref<const std::string&>();
       if (const auto range = parse_range(text)) {
+        check_count(range->size(), fmt::format("{} = '{}'", field.name, text), node);
         for (const auto value : *range) add_value(axis, value, node);
         return;
       }
@@ -253,6 +261,7 @@ class SweepParser {
       fail(node.source(), error.what());
     }
     axis.values.emplace_back(value);
+    axis.origins.push_back(origin_.empty() ? place_in_file(path_, node.source()) : origin_);
   }
 
   void parse_settings(const std::string& section, const toml::table& table) {
@@ -315,6 +324,7 @@ std::vector<Case> SweepFile::cases() const {
   const auto widen = [&](const Axis& axis, const auto& values_for) {
     std::vector<Case> wider;
     for (const auto& c : all) {
+      throw_if_interrupted();
       for (const auto& value : values_for(c)) set(wider.emplace_back(c), *axis.field, value);
       if (wider.size() > kMaxCases) throw UsageError(fmt::format("sweep {} has more than {} cases", stem_, kMaxCases));
     }
@@ -334,10 +344,25 @@ std::vector<Case> SweepFile::cases() const {
   std::set<std::string> seen;
   std::vector<Case> unique;
   for (auto& c : all) {
+    throw_if_interrupted();
     c.complete();
     if (seen.insert(case_key(to_json(c))).second) unique.push_back(std::move(c));
   }
   return unique;
+}
+
+std::string SweepFile::origin_of(const Case& c, const std::string& reason) const {
+  const auto origin_in = [&](const Axis& axis) {
+    const auto at = std::find(axis.values.begin(), axis.values.end(), get(c, *axis.field));
+    return at == axis.values.end() ? "" : axis.origins[size_t(at - axis.values.begin())];
+  };
+  std::string of_method;
+  for (const auto& axis : axes_) {
+    if (reason.find(fmt::format("{} = ", axis.field->name)) != std::string::npos)
+      if (auto origin = origin_in(axis); !origin.empty()) return origin;
+    if (axis.field->name == "method") of_method = origin_in(axis);
+  }
+  return of_method;
 }
 
 Json SweepFile::settings() const {

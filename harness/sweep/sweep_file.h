@@ -49,6 +49,10 @@ class SweepFile {
   // declares last vary fastest. Throws UsageError if there are too many.
   std::vector<Case> cases() const;
 
+  // Where the value of a case comes from that its worker refuses for this reason: "file:line:column" or the option. It is the
+  // value of the axis that the reason names ("key_lengths = 100, expected …"), or else the method.
+  std::string origin_of(const Case& c, const std::string& reason) const;
+
   // The settings before defaults that depend on the machine are filled in. Two runs with equal settings were configured alike.
   Json settings() const;
 
@@ -60,7 +64,8 @@ class SweepFile {
   struct Axis {
     const Field* field;
     std::vector<Json> values;
-    std::optional<Ratio> ratio;  // in place of the values
+    std::vector<std::string> origins;  // where each value comes from: "file:line:column" or the option
+    std::optional<Ratio> ratio;        // in place of the values
   };
   friend class SweepParser;
 

@@ -87,7 +87,8 @@ SweepPlan plan_sweep(const WorkerProgram& worker, const std::string& file, const
   for (size_t i = 0; const auto& c : plan.sweep.cases())
     if (plan.shard.has(i++)) plan.cases.push_back(c);
   if (plan.cases.empty()) throw UsageError(fmt::format("shard {} of sweep {} has no case", shard, plan.sweep.stem()));
-  plan.planned = plan_cases(worker, plan.cases);
+  plan.planned =
+      plan_cases(worker, plan.cases, [&](const Case& c, const std::string& reason) { return plan.sweep.origin_of(c, reason); });
   for (auto& record : plan.planned) plan.sweep.published().annotate(record);
   return plan;
 }

@@ -1,6 +1,7 @@
 // The exceptions that end a command of the driver; harness/cli/exit_codes.h has the exit codes.
 #pragma once
 
+#include <exception>
 #include <stdexcept>
 #include <string>
 
@@ -22,5 +23,9 @@ struct Interrupted : std::runtime_error {
   explicit Interrupted(int signal_number) : std::runtime_error("interrupted"), signal(signal_number) {}
   int signal;  // its number
 };
+
+// The message of any exception as a user should see it. Those of libraries are put into plain words: a JSON exception without its
+// identifier, and a file system error as "path: reason".
+std::string error_text(const std::exception& error);
 
 }  // namespace attnbench

@@ -5,13 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include "harness/text/errors.h"
 #include "harness/text/file_descriptor.h"
 
 namespace attnbench {
+
 std::string read_text_file(const std::string& path, size_t max_bytes) {
   // Without O_NONBLOCK, opening a named pipe would wait until another program writes to it.
   FileDescriptor file;
@@ -25,16 +26,15 @@ std::string read_text_file(const std::string& path, size_t max_bytes) {
   };
   check_size(size_t(status.st_size));
   std::string text;
+  std::array<char, size_t{1} << 16> piece;
+  // The file is read up to its end rather than to its size, since it may grow, and files in /proc have size 0.
   for (;;) {
-    // The file may grow while it is read, and files in /proc have size 0.
-    constexpr size_t kPiece = size_t{1} << 16;
-    const auto begin = text.size();
-    text.resize(begin + std::max(kPiece, size_t(status.st_size) + 1 - std::min(begin, size_t(status.st_size))));
-    const auto count = read(file, text.data() + begin, text.size() - begin);
-    if (count < 0 && errno != EINTR) fail_on(path, "read");
-    text.resize(begin + size_t(std::max<ssize_t>(count, 0)));
-    check_size(text.size());
+    const auto count = read(file, piece.data(), piece.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail_on(path, "read");
     if (count == 0) return text;
+    text.append(piece.data(), size_t(count));
+    check_size(text.size());
   }
 }
 

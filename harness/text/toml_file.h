@@ -25,10 +25,14 @@
 
 namespace attnbench {
 
-// Throws UsageError with the message, the file and, if `where` is known, the line and the column.
+// "file:line:column", or the file alone if the place is not known.
+inline std::string place_in_file(const std::string& path, const toml::source_region& where) {
+  return where.begin.line == 0 ? path : fmt::format("{}:{}:{}", path, where.begin.line, where.begin.column);
+}
+
+// Throws UsageError with the place and the message.
 [[noreturn]] inline void fail_at(const std::string& path, const toml::source_region& where, std::string_view message) {
-  if (where.begin.line == 0) throw UsageError(fmt::format("{}: {}", path, message));
-  throw UsageError(fmt::format("{}:{}:{}: {}", path, where.begin.line, where.begin.column, message));
+  throw UsageError(fmt::format("{}: {}", place_in_file(path, where), message));
 }
 
 // Throws UsageError that names the file if it cannot be read or is longer than 1 MiB, and also line and column if it is not valid

@@ -5,6 +5,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shlex
 import signal
 import struct
 import subprocess
@@ -21,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
 
 # Seconds after which a test counts as hanging, even on a slow machine that is busy otherwise.
-HANG_S = 1800
+HANG_S = float(os.environ.get("ATTNBENCH_HANG_S", 1800))
 
 
 def small(**options):
@@ -76,6 +77,19 @@ def records_in(folder):
     text = (Path(folder) / "records.jsonl").read_text("utf-8")
     assert text == "" or text.endswith("\n"), "the last line is incomplete"
     return [strict_json(line) for line in text.splitlines()]
+
+
+def change_json(path, change):
+    """Applies `change` to the value that the JSON file holds."""
+    data = strict_json(Path(path).read_text())
+    change(data)
+    Path(path).write_text(json.dumps(data))
+
+
+def change_records(folder, **changes):
+    """Replaces these columns of every record of the folder."""
+    records = [record | changes for record in records_in(folder)]
+    (Path(folder) / "records.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
 
 
 def write_sweep(path, *, description="a test", limits=(), timing=(), published=None, **axes):
@@ -239,6 +253,15 @@ class Cli:
                         os.killpg(worker.group, signal.SIGKILL)
                 driver.kill()
             driver.communicate()
+
+
+def shell(attnbench, line, **options):
+    """Runs a line of bash in which $attnbench is the driver with its worker."""
+    command = " ".join(map(shlex.quote, attnbench.command()))
+    return subprocess.run(
+        ["bash", "-c", line.replace("$attnbench", command)], check=False,
+        **({"cwd": attnbench.folder, "capture_output": True, "text": True, "timeout": HANG_S} | options),
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")

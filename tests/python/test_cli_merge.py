@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from conftest import records_in, strict_json, write_sweep
+from conftest import change_json, records_in, strict_json, write_sweep
 
 
 @pytest.fixture
@@ -19,13 +19,6 @@ def shards(canned, tmp_path):
 
 def lengths(folder):
     return [record["query_len"] for record in records_in(folder)]
-
-
-def change_environment(folder, **changes):
-    path = folder / "environment.json"
-    environment = strict_json(path.read_text())
-    environment["environment"] |= changes
-    path.write_text(json.dumps(environment))
 
 
 def test_shards_divide_the_cases_among_them(shards):
@@ -51,7 +44,7 @@ def test_a_missing_shard_is_reported(canned, shards, tmp_path):
 
 
 def test_merging_shards_of_different_environments_is_refused(canned, shards, tmp_path):
-    change_environment(shards[1], revision="abcdef")
+    change_json(shards[1] / "environment.json", lambda data: data["environment"].update(revision="abcdef"))
     failed = canned("merge", *shards, "--out", "all", code=2).stderr
     assert f"{shards[1]} was not measured like" in failed and '"abcdef" here' in failed
     assert not (tmp_path / "all").exists()

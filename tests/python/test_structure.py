@@ -18,8 +18,8 @@ DRIVER = {
     "harness/statistics": set(),
     "harness/text": {"harness/schema", "harness/statistics"},
     "harness/process": {"harness/schema", "harness/text"},
-    "harness/records": {"harness/schema", "harness/text"},
-    "harness/analysis": {"harness/schema", "harness/statistics", "harness/text"},
+    "harness/records": {"harness/schema", "harness/text", "harness/process"},
+    "harness/analysis": {"harness/schema", "harness/statistics", "harness/text", "harness/process"},
     "harness/sweep": {
         "harness/schema", "harness/statistics", "harness/text", "harness/process", "harness/records",
     },

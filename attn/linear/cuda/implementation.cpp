@@ -129,11 +129,11 @@ class CudaLinear final : public LinearImplementation {
   }
 
   // Predicts for a GPU with as many multiprocessors as an H100, because predictions are also made where there is no GPU.
-  double state_numbers(const Problem& p, int64_t, bool) const override {
+  double state_numbers(const Problem& p, int64_t, bool backward) const override {
     constexpr int64_t kMultiprocessors = 132;
     const auto heads = p.batch * p.heads;
     const auto dim = tile_dim(p.head_dim, p.value_dim);
-    if (dim == 0 || p.dtype == at::kDouble) return double(heads) * double(p.head_dim * (p.value_dim + 1));
+    if (kind_ == Kind::plain) return double(heads) * double(p.head_dim * (p.value_dim + 1)) * (backward ? 2 : 1);
     const auto splits = split_positions(heads, std::max(p.query_len, p.key_len), kMultiprocessors).count;
     return double(heads * splits * cuda::state_numbers(dim));
   }

@@ -77,12 +77,13 @@ class LshBlock {
     const int64_t rest = params.length - source % params.chunks * params.chunk;
     return rest < params.chunk ? rest : params.chunk;
   }
-  // The position at a place of a chunk. Returns −1 for places after the chunk's end, and for positions of at least `limit`.
+  // The position at a place of a chunk. Returns −1 for places after the chunk's end, and for positions below 0 or of at
+  // least `limit`: the order may come from a caller in Python.
   __device__ int32_t position_at(int64_t source, int64_t place, int64_t limit) const {
     if (place >= size_of(source)) return -1;
     const int64_t* order =
         params.order + (index * params.rounds + source / params.chunks) * params.length + source % params.chunks * params.chunk;
-    return order[place] < limit ? int32_t(order[place]) : -1;
+    return order[place] >= 0 && order[place] < limit ? int32_t(order[place]) : -1;
   }
 
   // Loads the rows of x at these positions into a tile, with zeros where a position is −1.

@@ -58,8 +58,11 @@ class CudaLsh final : public LshImplementation {
     Tensor partial_output, merged;
     if (params.rounds > 1) {
       partial_output = at::empty({tensors.heads(), params.length, params.value_dim}, a.qk.options().dtype(at::kFloat));
+      params.partial_output = partial_output.data_ptr<float>();
+    }
+    if (params.rounds > 1 && a.trax) {
       merged = at::empty({tensors.heads(), params.length, 2}, a.qk.options().dtype(at::kDouble));
-      params.partial_output = partial_output.data_ptr<float>(), params.merged = merged.data_ptr<double>();
+      params.merged = merged.data_ptr<double>();
     }
     run(tensors, Pass::forward);
     return {output, log_sum_exp, order};
@@ -89,10 +92,10 @@ class CudaLsh final : public LshImplementation {
     return {grad_qk, grad_v};
   }
 
-  double peak_bytes(const Problem& p, int64_t rounds, bool, bool backward) const override {
+  double peak_bytes(const Problem& p, int64_t rounds, bool trax, bool backward) const override {
     const double tokens = double(p.batch) * double(p.heads) * double(p.query_len), places = tokens * double(rounds);
     const double sorting = 24 * places;  // the keys, the sorted keys, and the scratch memory of the sort
-    const double merging = rounds > 1 ? tokens * (4 * double(p.value_dim) + 16) : 0;
+    const double merging = rounds > 1 ? tokens * (4 * double(p.value_dim) + (trax ? 16 : 0)) : 0;
     const double order_and_log_sum_exp = 16 * places;
     if (!backward) return p.output_bytes() + order_and_log_sum_exp + std::max(sorting, merging);
     const double gradients = p.query_bytes() + p.value_bytes() + 4 * places + 4 * tokens * double(2 * p.head_dim + p.value_dim);

@@ -1,0 +1,27 @@
+#include "harness/schema/json.h"
+
+namespace attnbench {
+
+Json parse_json(std::string_view text) {
+  constexpr int kMaxDepth = 64;
+  const auto check_depth = [](int depth, Json::parse_event_t, const Json&) {
+    if (depth > kMaxDepth) throw JsonError("JSON nested deeper than " + std::to_string(kMaxDepth) + " levels", 1);
+    return true;
+  };
+  try {
+    return Json::parse(text.begin(), text.end(), check_depth);
+  } catch (const Json::parse_error& error) {
+    // "parse error at line 1, column 5: syntax error while parsing …": the position is reported separately.
+    const auto message = json_error_text(error);
+    const auto colon = message.find(": ");
+    throw JsonError(colon == std::string::npos ? message : message.substr(colon + 2), error.byte);
+  }
+}
+
+std::string json_error_text(const Json::exception& error) {
+  const std::string message = error.what();
+  const auto end = message.find("] ");
+  return message.starts_with("[json.exception.") && end != std::string::npos ? message.substr(end + 2) : message;
+}
+
+}  // namespace attnbench

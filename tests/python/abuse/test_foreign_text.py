@@ -1,0 +1,47 @@
+"""Tests of text from elsewhere that holds control characters or is very long."""
+
+import re
+
+import pytest
+from conftest import change_records
+
+
+# ESC, BEL, DEL, U+009B (a control character that begins escape codes) and U+202E (which reverses
+# what follows).
+UNSAFE = "a\x1b[31mb\x07c\x7fd\u009be\u202ef"
+UNSAFE_CHARACTERS = set("\x1b\x07\x7f\u009b\u202e\u2028")
+
+
+def check_safe(*texts):
+    for text in texts:
+        assert not UNSAFE_CHARACTERS & set(text), text
+
+
+@pytest.mark.parametrize("format", ["text", "markdown", "csv", "json"])
+def test_records_cannot_send_control_characters_to_a_terminal(canned, tmp_path, sweep, format):
+    canned("sweep", sweep, "--out", "out")
+    change_records(tmp_path / "out", method=UNSAFE, revision=UNSAFE, reason=UNSAFE, implementation=UNSAFE)
+    for command in (["table", "out"], ["compare", "out", "out"]):
+        check_safe(canned(*command, f"--format={format}").stdout)
+    if format != "csv":
+        check_safe(canned("analyse", "out", f"--format={format}").stdout)
+    check_safe((tmp_path / "out/records.csv").read_text("utf-8"))
+
+
+def test_messages_cannot_send_control_characters_to_a_terminal(attnbench, workers, tmp_path, sweep):
+    message = UNSAFE.encode()
+    (tmp_path / "message").write_bytes(message)
+    check_safe(
+        attnbench("table", f"none{UNSAFE}", code=2).stderr,
+        attnbench("measure", UNSAFE, code=2).stderr,
+        attnbench("sweep", sweep, "--set", f"{UNSAFE}=1", code=2).stderr,
+        attnbench(f"--{UNSAFE}", code=2).stderr,
+    )
+    worker = workers.make(measure=f"cat '{tmp_path}/message' >&2; exit 3", environment={"cpu_model": UNSAFE})
+    driver = attnbench.with_worker(worker)
+    done = driver("sweep", sweep, "--out", "out", "--verbose", code=1)
+    check_safe(done.stdout, done.stderr, driver("doctor").stdout, driver("measure", "linear", code=1).stderr)
+    _, shown = driver.on_terminal("sweep", sweep, "--out", "again")
+    # The program itself clears lines and sets colours.
+    check_safe(re.sub(r"\x1b\[(2K|0m|1m|31m|33m)", "", shown))
+    assert "a\x1b" not in shown
