@@ -29,6 +29,13 @@ Cost cost_with(const Problem& p, bool backward, double forward_flops, double wor
 
 }  // namespace
 
+std::unique_ptr<const FeatureMap> LinearMethod::map_for_prediction(int64_t head_dim) const {
+  FeatureMapSpec spec{feature_map_};
+  if (direction_count() > 0)
+    spec.projection = at::empty({direction_count(), head_dim}, at::TensorOptions(at::kDouble).device(at::kMeta));
+  return make_feature_map(spec);
+}
+
 Cost LinearMethod::cost(const Problem& problem, Protocol protocol) const {
   if (protocol == Protocol::decode) return decode_cost(problem);
   const bool backward = protocol == Protocol::forward_backward;
@@ -38,7 +45,7 @@ Cost LinearMethod::cost(const Problem& problem, Protocol protocol) const {
 
 // The cost of one step, which reads and writes the state once.
 Cost LinearMethod::decode_cost(const Problem& p) const {
-  const auto map = map_for(p.head_dim);
+  const auto map = map_for_prediction(p.head_dim);
   const double heads = double(p.batch) * double(p.heads), features = double(map->count(p.head_dim));
   const double values = double(p.value_dim + 1), number = double(c10::elementSize(map->accumulator_dtype(p.dtype)));
   const double token = (p.input_bytes() + p.output_bytes()) / double(p.query_len), state = features * values;
@@ -48,7 +55,7 @@ Cost LinearMethod::decode_cost(const Problem& p) const {
 }
 
 Cost LinearMethod::composed_cost(const Problem& p, bool backward) const {
-  const auto map = map_for(p.head_dim);
+  const auto map = map_for_prediction(p.head_dim);
   const double heads = double(p.batch) * double(p.heads), features = double(map->count(p.head_dim));
   const double values = double(p.value_dim + 1), number = double(c10::elementSize(map->accumulator_dtype(p.dtype)));
   const double chunk = double(std::min(p.causal ? chunk_ : int64_t{1024}, p.query_len));
@@ -65,7 +72,7 @@ Cost LinearMethod::composed_cost(const Problem& p, bool backward) const {
 // How many numbers the composed computation holds of one chunk: features, products and, with the causal mask, scores. The numbers
 // of copies that exist at once were counted on the code of composed.cpp.
 double LinearMethod::composed_chunk_numbers(const Problem& p, bool backward, double chunk, double features) const {
-  const auto map = map_for(p.head_dim);
+  const auto map = map_for_prediction(p.head_dim);
   const double number = double(c10::elementSize(map->accumulator_dtype(p.dtype)));
   const double dims = double(p.head_dim), values = double(p.value_dim + 1);
   const bool widened = number > p.element_bytes();  // inputs are converted to the accumulator dtype
@@ -81,7 +88,7 @@ double LinearMethod::composed_chunk_numbers(const Problem& p, bool backward, dou
 
 // Counts the operations of the recurrence alone, although kernels also compute the scores of each chunk.
 Cost LinearMethod::kernel_cost(const Problem& p, bool backward, const LinearImplementation& implementation) const {
-  const auto map = map_for(p.head_dim);
+  const auto map = map_for_prediction(p.head_dim);
   const auto features = map->count(p.head_dim);
   const double heads = double(p.batch) * double(p.heads);
   const double product = 2 * double(features) * double(p.value_dim);
@@ -94,7 +101,7 @@ Cost LinearMethod::kernel_cost(const Problem& p, bool backward, const LinearImpl
 }
 
 double LinearMethod::state_bytes(const Problem& p, int64_t) const {
-  const auto map = map_for(p.head_dim);
+  const auto map = map_for_prediction(p.head_dim);
   const double numbers = double(map->count(p.head_dim)) * double(p.value_dim + 1) + (map->scales() ? 1 : 0);
   return double(p.batch) * double(p.heads) * numbers * double(c10::elementSize(map->accumulator_dtype(p.dtype)));
 }

@@ -42,6 +42,8 @@ class LinearMethod : public AttentionMethod {
   virtual std::optional<at::Tensor> projection(int64_t head_dim) const { return (void)head_dim, std::nullopt; }
   FeatureMapSpec spec_for(int64_t head_dim) const { return {feature_map_, projection(head_dim)}; }
   std::unique_ptr<const FeatureMap> map_for(int64_t head_dim) const { return make_feature_map(spec_for(head_dim)); }
+  // How many random directions there are; 0 for maps without directions.
+  virtual int64_t direction_count() const { return 0; }
 
   at::Tensor attend(const Inputs& inputs) override;
   std::unique_ptr<DecodingState> make_state(const Problem& problem) const override;
@@ -49,6 +51,8 @@ class LinearMethod : public AttentionMethod {
   at::Tensor decode(DecodingState& state, const Inputs& token) override;
 
  private:
+  // The map without its directions, which knows only its numbers of features: predictions must not wait until they are drawn.
+  std::unique_ptr<const FeatureMap> map_for_prediction(int64_t head_dim) const;
   Cost decode_cost(const Problem& problem) const;
   Cost composed_cost(const Problem& problem, bool backward) const;
   Cost kernel_cost(const Problem& problem, bool backward, const LinearImplementation& implementation) const;
@@ -79,6 +83,7 @@ class RandomFeatureMethod : public LinearMethod {
 
  protected:
   std::optional<at::Tensor> projection(int64_t head_dim) const override;
+  int64_t direction_count() const override { return count_; }
 
  private:
   int64_t count_, seed_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/process/interrupts.h"
 #include "harness/text/json_numbers.h"
 #include "harness/text/units.h"
 
@@ -134,7 +135,8 @@ Json json_of(const Series& series) {
 std::vector<Point> Series::points(const std::string& quantity) const {
   std::vector<Point> found;
   for (const auto* record : records) {
-    if (!record->measured() || record->has("implausible")) continue;
+    // A time that cannot be right says nothing against the memory of the same record.
+    if (!record->measured() || (quantity == "time" && record->has("implausible"))) continue;
     const auto batch = std::max(1.0, record->number("batch"));
     Point point{record->number("query_len"), 0, {}, int64_t(batch)};
     if (quantity == "time") {
@@ -158,16 +160,19 @@ Analysis analyse(const std::vector<Record>& records, const Json& methods, const 
   analysis.series = series_of(records);
   const std::string quantities[] = {"time", "memory"};
   for (const auto& series : analysis.series) {
+    throw_if_interrupted();
     for (const auto& quantity : quantities)
       if (auto order = order_of(series, quantity, methods)) analysis.orders.push_back(std::move(*order));
     for (const auto budget : budgets)
       if (!series.points("memory").empty()) analysis.fits.push_back(budget_fit(series, budget));
   }
-  for (size_t i = 0; i < analysis.series.size(); ++i)
+  for (size_t i = 0; i < analysis.series.size(); ++i) {
+    throw_if_interrupted();
     for (size_t j = i + 1; j < analysis.series.size(); ++j)
       for (const auto& quantity : quantities)
         if (auto found = crossover_of(analysis.series[i], analysis.series[j], quantity))
           analysis.crossovers.push_back(std::move(*found));
+  }
   for (const auto& record : records)
     if (record.has("implausible")) analysis.implausible.push_back(&record);
   return analysis;

@@ -12,6 +12,7 @@
 #include "harness/cli/record_table.h"
 #include "harness/cli/shared_options.h"
 #include "harness/gate/gate_report.h"
+#include "harness/process/interrupts.h"
 #include "harness/records/result_folder.h"
 #include "harness/statistics/comparison.h"
 #include "harness/sweep/sweep_file.h"
@@ -142,7 +143,7 @@ std::vector<Compared> compared(const std::vector<Pair>& pairs, const Criteria& c
     sides.push_back({medians_of(*pair.a), medians_of(*pair.b)});
     c.single = std::min(sides.back().a.size(), sides.back().b.size()) < 2;
   }
-  const auto judgements = judge(sides, criteria);
+  const auto judgements = judge(sides, criteria, throw_if_interrupted);
   size_t next = 0;
   for (auto& c : all) {
     if (!c.pair.both_measured()) continue;

@@ -35,6 +35,7 @@ Json value_of(const Column& column, const std::string& cell) {
   const auto value = Json::parse(cell, nullptr, /*allow_exceptions=*/false);
   if (!value.is_number() || !(value.get<double>() >= 0) || value.get<double>() > 1e18)
     throw std::invalid_argument(fmt::format("{} = '{}', expected a number of at least 0", column.name, cell));
+  if (column.unit == "ms" && value == 0) throw std::invalid_argument(fmt::format("{} = 0, expected a time above 0", column.name));
   return column.type == ColumnType::integer ? Json(int64_t(value.get<double>())) : value;
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <random>
 
+#include "harness/process/interrupts.h"
 #include "harness/text/errors.h"
 
 namespace attnbench {
@@ -65,6 +66,7 @@ ErrorRates resample_gate(const std::vector<std::vector<double>>& log_ratios, con
   rates.inconclusive.resize(cases);
   double pairs = 0;
   for (int trial = 0; trial < trials; ++trial) {
+    throw_if_interrupted();
     std::vector<std::vector<double>> drawn(cases);
     for (size_t i = 0; i < cases; ++i) {
       auto from = log_ratios[i];

@@ -28,11 +28,11 @@ constexpr double kAskDeadlineS = 600;
 // Answers have a descriptor of their own, because libraries print to standard output.
 constexpr int kAnswerDescriptor = 3;
 
-// Makes what a worker wrote fit for a message or a record: valid UTF-8 without spaces and line ends at its end.
+// Makes what a worker wrote fit for a message or a record: valid UTF-8 without spaces and line ends around it.
 std::string trimmed(const std::string& text) {
-  auto valid = Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
-  while (!valid.empty() && (valid.back() == '\n' || valid.back() == ' ')) valid.pop_back();
-  return valid;
+  const auto valid = Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
+  const auto begin = valid.find_first_not_of(" \n");
+  return begin == std::string::npos ? "" : valid.substr(begin, valid.find_last_not_of(" \n") + 1 - begin);
 }
 
 // A running worker, and what it has written so far.

@@ -41,8 +41,9 @@ void check_usable(const Record& record) {
   for (const auto& field : fields())
     if (field.role == FieldRole::axis && !record.has(field.name))
       throw std::invalid_argument(fmt::format("it has no {}", field.name));
-  if (!record.measured() || record.has("external_source")) return;
-  if (!(record.number("time_median_ms") > 0))
+  if (!record.measured()) return;
+  const bool may_lack_time = record.has("external_source") && !record.has("time_median_ms");
+  if (!may_lack_time && !(record.number("time_median_ms") > 0))
     throw std::invalid_argument(
         fmt::format("it is measured and time_median_ms = {}, expected a number above 0", record.get("time_median_ms").dump()));
   for (const auto* times : {"time_samples_ms", "process_medians_ms"}) {

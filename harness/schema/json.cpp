@@ -15,6 +15,8 @@ Json parse_json(std::string_view text) {
     const auto message = json_error_text(error);
     const auto colon = message.find(": ");
     throw JsonError(colon == std::string::npos ? message : message.substr(colon + 2), error.byte);
+  } catch (const Json::exception& error) {  // a number that is too large
+    throw JsonError(json_error_text(error), 1);
   }
 }
 

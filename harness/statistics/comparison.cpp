@@ -43,9 +43,11 @@ void set_verdicts(std::vector<Judgement>& judgements, const Criteria& criteria) 
 
 }  // namespace
 
-std::vector<Judgement> judge(const std::vector<TwoSides>& cases, const Criteria& criteria) {
+std::vector<Judgement> judge(const std::vector<TwoSides>& cases, const Criteria& criteria,
+                             const std::function<void()>& before_each) {
   std::vector<Judgement> judgements(cases.size(), unjudged());
   for (size_t i = 0; i < cases.size(); ++i) {
+    if (before_each) before_each();
     const auto& [a, b] = cases[i];
     if (a.empty() || b.empty()) continue;
     judgements[i].ratio = log_ratio(a, b);

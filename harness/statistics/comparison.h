@@ -6,6 +6,7 @@
 // The p values are adjusted over all cases by Holm's procedure.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,8 +41,10 @@ struct TwoSides {
   std::vector<double> a, b;
 };
 
-// One judgement for each case, in order. A case without medians on one side is inconclusive.
-std::vector<Judgement> judge(const std::vector<TwoSides>& cases, const Criteria& criteria = {});
+// One judgement for each case, in order. A case without medians on one side is inconclusive. Calls `before_each` before each
+// case, so that it can end a long computation by throwing an exception.
+std::vector<Judgement> judge(const std::vector<TwoSides>& cases, const Criteria& criteria = {},
+                             const std::function<void()>& before_each = {});
 // The same for paired observations: `log_ratios` holds log(b/a) of each pair of each case.
 std::vector<Judgement> judge_pairs(const std::vector<std::vector<double>>& log_ratios, const Criteria& criteria = {});
 

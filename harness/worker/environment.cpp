@@ -64,13 +64,16 @@ Json describe_methods() {
     for (const auto dtype : can.dtypes) capabilities["dtypes"].push_back(attn::dtype_name(dtype));
     for (const auto device : can.devices) capabilities["devices"].push_back(c10::DeviceTypeName(device, /*lower_case=*/true));
     auto options = Json::array();
-    for (const auto& option : entry->options)
+    for (const auto& option : entry->options) {
+      const bool is_integer = std::holds_alternative<int64_t>(option.default_value);
       options.push_back({{"name", option.name},
                          {"type", attn::option_type(option.default_value)},
                          {"default", option_value(option.default_value)},
                          {"choices", option.choices},
-                         {"least", std::holds_alternative<int64_t>(option.default_value) ? Json(option.min) : Json()},
+                         {"min", is_integer ? Json(option.min) : Json()},
+                         {"max", is_integer ? Json(option.max) : Json()},
                          {"description", option.description}});
+    }
     auto diagnostics = Json::array();
     for (const auto& spec : method->diagnostic_specs())
       diagnostics.push_back({{"name", spec.name}, {"unit", spec.unit}, {"description", spec.description}});

@@ -1,12 +1,12 @@
 #include "harness/worker/measure.h"
 
-#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
 #include <functional>
 #include <new>
 #include <string>
 
+#include "harness/worker/cpu/threads.h"
 #include "harness/worker/injected_slowdown.h"
 #include "harness/worker/protocol.h"
 #include "harness/worker/subject.h"
@@ -35,7 +35,7 @@ void guarded(Record& record, const std::function<void()>& work) {
 Record measure(const Case& c, Turns* turns) {
   Record record;
   guarded(record, [&] {
-    at::set_num_threads(int(c.threads));
+    use_threads(c.threads);
     const auto subject = prepare(c, record);
     if (!subject) return;
     std::function<void()> before_sample;
@@ -54,7 +54,7 @@ extern "C" __attribute__((noinline)) void attnbench_counted_calls(const std::fun
 Record count(const Case& c) {
   Record record;
   guarded(record, [&] {
-    at::set_num_threads(1);
+    use_threads(1);
     auto on_one_thread = c;
     on_one_thread.threads = 1;
     const auto subject = prepare(on_one_thread, record);
@@ -72,7 +72,7 @@ Record count(const Case& c) {
 Record verify(const Case& c) {
   Record record;
   guarded(record, [&] {
-    at::set_num_threads(int(c.threads));
+    use_threads(c.threads);
     if (const auto subject = prepare(c, record)) subject->protocol->verify(*subject, record);
   });
   return record;

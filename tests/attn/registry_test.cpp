@@ -70,8 +70,8 @@ TEST(Options, UnknownAndRepeatedOptionsAreRefused) {
 TEST(Options, BadValuesAreRefused) {
   for (const auto* text : {"0", "-3", "1.5", "", " 3", "3 ", "many", "0x10", "99999999999999999999"})
     EXPECT_CONTAINS(refusal({{"chunk", text}}),
-                    "lsh: chunk = '" + std::string(text) + "', expected a whole number of at least 1");
-  EXPECT_CONTAINS(refusal({{"offset", "-6"}}), "lsh: offset = '-6', expected a whole number of at least -5");
+                    "lsh: chunk = '" + std::string(text) + "', expected a whole number from 1 to 16777216");
+  EXPECT_CONTAINS(refusal({{"offset", "-6"}}), "lsh: offset = '-6', expected a whole number from -5 to 16777216");
   for (const auto* text : {"", "half", "1e", "1,5"})
     EXPECT_CONTAINS(refusal({{"scale", text}}), "lsh: scale = '" + std::string(text) + "', expected a number");
   for (const auto* text : {"yes", "1", "", "True"})
@@ -126,7 +126,7 @@ TEST(Registry, AnUnknownMethodListsTheKnown) {
 TEST(Registry, OptionsReachTheMethod) {
   EXPECT_EQ(make_method("linear-chunked:chunk=256")->label(), "linear-chunked:chunk=256");
   EXPECT_CONTAINS(message_of<c10::ValueError>([] { make_method("linear-chunked:chunk=0"); }),
-                  "linear-chunked: chunk = '0', expected a whole number of at least 1");
+                  "linear-chunked: chunk = '0', expected a whole number from 1 to 16777216");
   EXPECT_CONTAINS(message_of<c10::ValueError>([] { make_method("softmax:chunk=2"); }),
                   "softmax: unknown option 'chunk'; it has none");
   // Two methods with the same name have options of their own.

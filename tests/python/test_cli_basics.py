@@ -95,8 +95,8 @@ def test_list_methods_describes_every_method(attnbench):
         assert "float32" in can["dtypes"]
         assert "cpu" in can["devices"]
         for option in method["options"]:
-            assert set(option) >= {"name", "type", "default", "choices", "least", "description"}
-            assert (option["least"] is not None) == (option["type"] == "integer")
+            assert set(option) >= {"name", "type", "default", "choices", "min", "max", "description"}
+            assert (option["min"] is not None) == (option["max"] is not None) == (option["type"] == "integer")
             assert option["type"] in ("integer", "number", "boolean", "text")
 
 

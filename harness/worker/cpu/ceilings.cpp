@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/worker/cpu/device.h"
+#include "harness/worker/cpu/threads.h"
 #include "harness/worker/timing.h"
 
 namespace attnbench {
@@ -104,7 +105,7 @@ ATTNBENCH_READ_CLONES uint64_t read_sum(const uint64_t* data, int64_t count) {
 }  // namespace
 
 Ceilings measure_ceilings(int64_t threads) {
-  at::set_num_threads(int(threads));
+  use_threads(threads);
   Ceilings ceilings;
   ceilings.threads = threads;
   const auto kernels = choose_fma();

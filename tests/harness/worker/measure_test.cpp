@@ -313,7 +313,7 @@ TEST(Measure, InvalidMethodsOptionsAndSizesAreErrors) {
   const auto error = [](const Case& c) { return expect_failure(c, kind::error).text("reason"); };
   EXPECT_CONTAINS(error(quick_case("linaer")), "unknown method 'linaer'; known: ");
   EXPECT_CONTAINS(error(quick_case("linear-chunked:chunk=0")),
-                  "linear-chunked: chunk = '0', expected a whole number of at least 1");
+                  "linear-chunked: chunk = '0', expected a whole number from 1 to 16777216");
   auto c = quick_case("linear");
   c.key_lengths = "some";
   EXPECT_CONTAINS(error(c), "key_lengths = 'some', expected 'full', 'uniform' or a number of keys");
@@ -403,7 +403,7 @@ TEST(DescribeMethods, ListsTheRegistry) {
       EXPECT_EQ(method["options"][0]["name"], "chunk");
       EXPECT_EQ(method["options"][0]["type"], "integer");
       EXPECT_EQ(method["options"][0]["default"], 128);
-      EXPECT_EQ(method["options"][0]["least"], 1);
+      EXPECT_EQ(method["options"][0]["min"], 1);
     }
   }
 }
