@@ -11,6 +11,7 @@
 #include <iterator>
 #include <memory>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "harness/process/pipe.h"
@@ -104,7 +105,11 @@ class Worker {
 }  // namespace
 
 WorkerProgram worker_beside_this_program() {
-  return {(std::filesystem::read_symlink("/proc/self/exe").parent_path() / "attnbench-worker").string()};
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error)
+    throw UsageError(fmt::format("/proc/self/exe: {}; expected a mounted /proc, which tells where the worker is", error.message()));
+  return {(program.parent_path() / "attnbench-worker").string()};
 }
 
 WorkerAnswer run_worker(const WorkerProgram& worker, const std::string& command, const Json& request, double deadline_s,

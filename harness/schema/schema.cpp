@@ -42,7 +42,7 @@ Json schema_json(const Json& diagnostics) {
                             {"type", type_name(find_column(field.name)->type)},
                             {"unit", field.unit},
                             {"description", field.description},
-                            {"choices", field.choices},
+                            {"choices", field.also_number ? Json::array() : Json(field.choices)},
                             {"default", default_of(field)},
                             {"kind", kind_name(field.kind)},
                             {"compared", field.compared},

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from attnplots import style
 from attnplots.records import FILE_NAME, RecordsError, load
+from attnplots.text import drawable
 
 # Dates and versions are left out of the files, so that drawing a figure again gives the same bytes.
 METADATA: dict[str, dict[str, None]] = {
@@ -70,9 +71,9 @@ def main(
                     for kind, metadata in METADATA.items():
                         path = target / f"{name}.{kind}"
                         figure.savefig(path, metadata=metadata, dpi=200)
-                        print(path)
+                        print(drawable(str(path)))
     except (RecordsError, OSError) as error:
-        print(f"{Path(script).name}: {error}", file=sys.stderr)
+        print(drawable(f"{Path(script).name}: {error}"), file=sys.stderr)
         return 2
     return 0
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from attnplots import schema as schemas
 from attnplots.schema import RecordsError, Schema
+from attnplots.text import drawable
 
 Record = dict[str, Any]
 
@@ -19,6 +20,7 @@ OUTCOMES = ("measured", "skipped", "failed")
 # Columns that every record must have: not empty texts, and positive integers.
 TEXTS = ("method", "protocol")
 COUNTS = ("batch", "query_len")
+MAX_TEXT = 200
 
 
 class Records(list[Record]):
@@ -59,6 +61,7 @@ def load(folder: Path) -> Records:
         wrong = _problem(record, schema)
         if wrong:
             raise RecordsError(f"{path}:{number}: {wrong}")
+        record = {n: drawable(v) if isinstance(v, str) else v for n, v in record.items()}
         for axis in schema.axes:
             if record.get(axis.name) is None:
                 record[axis.name] = axis.before
@@ -97,9 +100,14 @@ def _problem(record: object, schema: Schema) -> str | None:
     """What is wrong with a record's columns, or None."""
     if not isinstance(record, dict):
         return f"expected a JSON object, found {short(record)}"
+    version = record.get("schema_version")
+    if type(version) is int and version > schemas.KNOWN_VERSION:
+        understood = f"{schemas.KNOWN_VERSION} or less, which these scripts understand"
+        return f"expected schema_version {understood}, found {short(version)}"
     for name in TEXTS:
-        if not isinstance(record.get(name), str) or not record[name]:
-            return f"expected a text in `{name}`, found {short(record.get(name))}"
+        if not isinstance(record.get(name), str) or not 0 < len(record[name]) <= MAX_TEXT:
+            expected = f"a text of at most {MAX_TEXT} characters"
+            return f"expected {expected} in `{name}`, found {short(record.get(name))}"
     if record.get("outcome") not in OUTCOMES:
         found = short(record.get("outcome"))
         return f"expected one of {', '.join(OUTCOMES)} in `outcome`, found {found}"

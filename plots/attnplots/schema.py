@@ -11,6 +11,8 @@ from typing import Any
 
 FILE_NAME = "schema.json"
 COPY = Path(__file__).with_name(FILE_NAME)
+# The schema version of the records that these scripts were written for.
+KNOWN_VERSION: int = json.loads(COPY.read_bytes())["schema_version"]
 
 
 class RecordsError(ValueError):

@@ -10,6 +10,8 @@ from typing import TypeVar
 import matplotlib
 from matplotlib.colors import to_hex, to_rgb
 
+from attnplots.text import FONT
+
 TEXT = "#222222"
 QUIET = "#6a6a6a"
 GUIDE = "#8c8c8c"
@@ -171,7 +173,7 @@ def context() -> Iterator[None]:
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(
             {
-                "font.family": "DejaVu Sans",
+                "font.family": FONT,
                 "font.size": NAME_SIZE,
                 "text.color": TEXT,
                 # A `$` in a name from a file is a dollar sign and does not begin a formula.

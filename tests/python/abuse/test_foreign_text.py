@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from conftest import change_records
+from conftest import change_records, shell
 
 
 # ESC, BEL, DEL, U+009B (a control character that begins escape codes) and U+202E (which reverses
@@ -45,3 +45,33 @@ def test_messages_cannot_send_control_characters_to_a_terminal(attnbench, worker
     # The program itself clears lines and sets colours.
     check_safe(re.sub(r"\x1b\[(2K|0m|1m|31m|33m)", "", shown))
     assert "a\x1b" not in shown
+
+
+LONG = "a" * 5000
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["gate", "small.toml", "--base", LONG], ["table", LONG], ["sweep", LONG], ["sweep", "small.toml", "--out", LONG],
+        ["compare", LONG, "b"], ["merge", LONG, "b", "--out", "c"], ["import", LONG, "--out", "c"], ["measure", LONG],
+        ["measure", "linear", f"--inputs={LONG}"], ["sweep", "small.toml", "--set", f"method={LONG}"], [f"--{LONG}"], [LONG],
+    ],
+    ids=lambda words: " ".join(words).replace(LONG, "a…"),
+)  # fmt: skip
+def test_long_words_are_shown_in_part(canned, sweep, words):
+    message = canned(*words, code=2).stderr
+    assert max(map(len, message.splitlines())) < 2100 and "bytes left out" in message
+    assert "filesystem error" not in message and "what()" not in message
+
+
+def test_what_a_shortened_message_expected_is_shown(canned, sweep):
+    message = canned("measure", "linear", f"--inputs={LONG}", code=2).stderr
+    assert message.startswith("attnbench: --inputs = 'aaa") and "expected one of normal, clustered, repeated" in message
+
+
+def test_a_system_without_proc_is_named(canned, tmp_path):
+    done = shell(canned, "unshare -m sh -c 'umount -l /proc; ls /proc/self 2>/dev/null || $attnbench list'")
+    if "Operation not permitted" in done.stderr or done.returncode == 0:
+        pytest.skip("/proc cannot be unmounted here")
+    assert done.returncode == 2 and "attnbench: /proc/self/exe: No such file or directory; expected a mounted /proc" in done.stderr

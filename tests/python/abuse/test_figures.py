@@ -1,0 +1,48 @@
+"""Tests of figures of records whose texts are made to do harm."""
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+from conftest import ROOT
+from test_plots import LENGTHS, PLOTS, measured, refusal, run, write
+
+# Control characters, a formula that does not parse, markup, an escape that reverses the text, and
+# characters that the font of the figures lacks.
+HOSTILE = "a\x1b[31m\x00\x07\r\nb $\\frac{$ <svg>&amp;\x9b\u202e\u2028 注意 😀 \ufffe"
+
+
+FIGURE = PLOTS / "figure1.py"
+
+
+def elements_of(path):
+    """The elements of a figure; raises ParseError if it is not well-formed."""
+    return list(ElementTree.parse(path).iter())
+
+
+@pytest.mark.parametrize("script", ["figure1", "methods", "quickstart"])
+def test_hostile_texts_give_a_figure_that_is_well_formed(tmp_path, script):
+    rows = [
+        measured(HOSTILE + suffix, n, n / 100, n * 1000, cpu_model=HOSTILE, revision=HOSTILE, implementation=HOSTILE)
+        for suffix in ("", " two") for n in LENGTHS
+    ]  # fmt: skip
+    folder = write(tmp_path / "hostile", rows)
+    done = run(PLOTS / f"{script}.py", folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "", "Matplotlib warns about nothing"
+    drawn = [path for path in folder.iterdir() if path.suffix == ".svg"]
+    assert drawn and all(elements_of(path) for path in drawn)
+
+
+def test_errors_of_the_scripts_are_safe_to_print(tmp_path):
+    folder = write(tmp_path / "bad", [measured() | {HOSTILE: 1}])
+    done = run(FIGURE, folder)
+    assert done.returncode == 2 and "unknown column" in done.stderr
+    assert not set("\x1b\x00\x07\x9b\u202e\u2028") & set(done.stderr)
+
+
+def test_long_names_and_newer_records_are_refused(tmp_path):
+    assert "a text of at most 200 characters in `method`" in refusal(FIGURE, write(tmp_path / "long", [measured("a" * 201)]))
+    known = json.loads((ROOT / "plots/attnplots/schema.json").read_text())["schema_version"]
+    newer = write(tmp_path / "newer", [measured(schema_version=known + 1)])
+    assert f"expected schema_version {known} or less" in refusal(FIGURE, newer)
