@@ -204,12 +204,16 @@ Json ResultFolder::environment() const { return read_environment(path_); }
 Json read_environment(const std::string& folder) {
   const auto path = joined(folder, "environment.json");
   if (!fs::exists(path)) return nullptr;
+  return parse_environment(path, read_text_file(path, kMaxEnvironmentBytes));
+}
+
+Json parse_environment(const std::string& path, std::string_view text) {
   const auto refuse = [&](const std::string& what) {
     return UsageError(fmt::format("{}: {}; remove the file, since every record also says how it was measured", path, what));
   };
   Json json;
   try {
-    json = parse_json(read_text_file(path, kMaxEnvironmentBytes));
+    json = parse_json(text);
   } catch (const JsonError& error) {
     throw refuse(fmt::format("not JSON: {}", error.what()));
   }

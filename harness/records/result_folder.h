@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -16,8 +17,11 @@ namespace attnbench {
 // where one is malformed.
 std::vector<Record> read_records(const std::string& folder_or_file);
 
-// The contents of the folder's environment.json; null when there is none. Throws UsageError when it is not a JSON object.
+// The contents of the folder's environment.json; null when there is none. Throws UsageError when it is not a JSON object whose
+// `environment` and `settings` are objects.
 Json read_environment(const std::string& folder);
+// The same for the text of that file; `path` names it in messages.
+Json parse_environment(const std::string& path, std::string_view text);
 
 // Makes the folder and the folders above it where they are missing. Throws UsageError that names the folder if this fails.
 void make_folder(const std::string& path);

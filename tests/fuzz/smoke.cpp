@@ -22,7 +22,7 @@ Bytes changed(Bytes bytes, const std::vector<Bytes>& corpus, std::mt19937_64& ra
   const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
   const auto place = [&] { return bytes.begin() + std::ptrdiff_t(below(bytes.size() + 1)); };
   for (auto times = 1 + below(4); times > 0; --times) {
-    switch (below(5)) {
+    switch (below(6)) {
       case 0: bytes.insert(place(), uint8_t(below(256))); break;
       case 1:
         if (!bytes.empty()) bytes[below(bytes.size())] ^= uint8_t(1U << below(8));
@@ -36,6 +36,16 @@ Bytes changed(Bytes bytes, const std::vector<Bytes>& corpus, std::mt19937_64& ra
         const auto from = below(other.size()), length = 1 + below(other.size() - from);
         const auto* const piece = other.data() + from;
         bytes.insert(place(), piece, piece + length);
+        break;
+      }
+      case 4: {  // nest deeply
+        const char* const openings[] = {"[", "{\"a\":", "{a=", "a.", "\"a\"."};
+        const std::string opening = openings[below(std::size(openings))];
+        // Mostly as deep as the parsers accept, rarely so deep that a function which calls itself for each level would overflow.
+        const auto depth = below(100) == 0 ? 200'000 : 1 + below(100);
+        std::string text;
+        for (size_t i = 0; i < depth; ++i) text += opening;
+        bytes.insert(place(), text.begin(), text.end());
         break;
       }
       default: {

@@ -102,3 +102,14 @@ def test_key_lengths_outside_the_sequence_are_limited_to_it(build):
         for function in ("linear", "linear_backward", "lsh", "lsh_backward")
     ]
     assert evaluate(build, calls) == ["no error"] * 8
+
+
+def test_mixed_dtypes_under_autocast_are_refused(build):
+    calls = [
+        "with torch.autocast('cpu', torch.bfloat16): ops.linear_attention(q.bfloat16(), k, v, True)",
+        "with torch.autocast('cpu', torch.bfloat16): assert ops.linear_attention(q, k, v, True).dtype == torch.float32",
+        "with torch.autocast('cpu', torch.bfloat16): ops.lsh_attention(q.bfloat16(), v, rotations, 4, True)",
+    ]
+    mixed, equal, mixed_lsh = evaluate(build, calls)
+    assert "k is Float on cpu, expected BFloat16" in mixed and equal == "no error"
+    assert "v is Float but qk is BFloat16" in mixed_lsh
