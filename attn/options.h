@@ -15,7 +15,7 @@ using OptionValue = std::variant<int64_t, double, bool, std::string>;
 // The largest value of an integer option that declares no other.
 inline constexpr int64_t kMaxOption = int64_t{1} << 24;
 // The largest seed.
-inline constexpr int64_t kMaxSeed = (int64_t{1} << 53) - 1;
+inline constexpr int64_t kMaxSeed = int64_t{1} << 62;
 
 // Declares one option, whose type is that of its default value.
 struct OptionSpec {

@@ -20,7 +20,6 @@ using at::Tensor;
 // ---------------------------------------------------------------- arguments
 
 void check_tensor(const char* name, const Tensor& tensor, const char* shape, int64_t dims) {
-  TORCH_CHECK_VALUE(tensor.defined(), "lsh_attention: ", name, " is not defined");
   TORCH_CHECK_VALUE(tensor.dim() == dims, "lsh_attention: ", name, " has shape ", tensor.sym_sizes(), ", expected ", shape);
 }
 
@@ -251,6 +250,9 @@ TORCH_LIBRARY_IMPL(attn, Autograd, library) {
 Tensor lsh_attention(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk, bool causal,
                      const std::optional<Tensor>& key_lengths, std::string_view profile, at::OptionalIntArrayRef bucket_factors,
                      std::string_view implementation) {
+  // Autograd, which is called before the other checks, cannot handle such tensors.
+  for (const auto& [name, tensor] : {std::pair<const char*, const Tensor&>{"qk", qk}, {"v", v}, {"rotations", rotations}})
+    TORCH_CHECK_VALUE(tensor.defined(), "lsh_attention: ", name, " is not defined");
   return std::get<0>(call_forward(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors, implementation));
 }
 

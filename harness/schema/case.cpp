@@ -15,7 +15,7 @@ std::string join(const std::vector<std::string_view>& words) {
 }
 
 constexpr double kMaxSize = 1 << 24, kMaxLength = int64_t{1} << 40, kMaxThreads = 4096;
-constexpr double kMaxSeed = (int64_t{1} << 53) - 1;  // every double up to it is exact
+constexpr double kMaxSeed = int64_t{1} << 62;
 constexpr double kMaxBytes = int64_t{1} << 60;
 
 [[noreturn]] void refuse(const Field& field, const std::string& value, const std::string& expected) {

@@ -439,14 +439,14 @@ def test_an_interrupt_ends_driver_and_worker(quick, number):
         ("--inputs", "skewed", "one of normal, clustered, repeated"),
         ("--batch", "0", "at least 1"),
         ("--batch", "1.5", "a whole number"),
-        ("--batch", "99999999999999999999", "a whole number"),
+        ("--batch", "99999999999999999999", "at most 16777216"),
         ("--heads", "-2", "at least 1"),
         ("--query-len", "many", "number"),
         ("--query-len", "", "number"),
         ("--key-len", "0", "at least 1"),
         ("--head-dim", "true", "a whole number"),
         ("--value-dim", "[16]", "a whole number"),
-        ("--key-lengths", "some", "'full', 'uniform' or a number"),
+        ("--key-lengths", "some", "one of full, uniform, or a whole number"),
         ("--key-lengths", "65", "64"),
         ("--threads", "0", "at least 1"),
         ("--cache", "lukewarm", "one of warm, cold"),
@@ -473,11 +473,8 @@ def test_errors_about_values_name_option_and_expectation(canned, option, value, 
 
 
 def test_sizes_beyond_64_bits_are_refused(canned):
-    huge = str(2**62)
-    message = canned(
-        "measure", "linear", "--batch", huge, "--query-len", huge, "--head-dim", huge, code=2
-    ).stderr
-    assert "64-bit" in message or "budget" in message
+    sizes = ["--batch", 2**24, "--query-len", 2**40, "--head-dim", 2**24]
+    assert "64-bit" in canned("measure", "linear", *sizes, code=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -488,7 +485,7 @@ def test_sizes_beyond_64_bits_are_refused(canned):
         ("linear-chunked:chnk=3", ["'chnk'", "'chunk'"]),
         ("linear-chunked:chunk", ["'chunk'", "option=value"]),
         ("linear-chunked:chunk=many", ["chunk", "'many'", "whole number"]),
-        ("linear-chunked:chunk=0", ["chunk", "'0'", "at least 1"]),
+        ("linear-chunked:chunk=0", ["chunk", "'0'", "from 1 to"]),
         ("linear-chunked:chunk=8,chunk=9", ["chunk", "twice"]),
         ("softmax:chunk=3", ["'chunk'", "softmax"]),
     ],

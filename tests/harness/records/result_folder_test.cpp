@@ -168,19 +168,19 @@ TEST(ResultFolder, AMalformedLineIsAnErrorThatNamesTheLine) {
   const auto good = some_record(512).to_json().dump() + "\n";
   const auto log = temp.path("records.jsonl");
   const std::pair<const char*, const char*> lines[] = {
-      {"{\"method\": \n", "not a record: "},
-      {"\n", "not a record: "},
-      {"[]\n", "a record is array, expected an object"},
+      {"{\"method\": \n", ":2:12: not a record: "},
+      {"\n", ":2:1: not a record: "},
+      {"[]\n", ":2: not a record: a record is array, expected an object"},
       {"{\"speed\": 3}\n", "a record has no column 'speed'"},
       {"{\"batch\": \"3\"}\n", "column batch = \"3\", expected integer"},
       {"{\"samples\": 1e999}\n", "not a record: "},
-      {"\xff\n", "not a record: "},
+      {"\xff\n", ":2:1: not a record: "},
   };
   for (const auto& [line, reason] : lines) {
     for (const auto& text : {good + line + good, good + line}) {
       temp.write("records.jsonl", text);
       const auto reading = message_of<UsageError>([&] { read_records(temp.path()); });
-      EXPECT_TRUE(reading.starts_with(log + ":2: ")) << reading;
+      EXPECT_TRUE(reading.starts_with(log + ":2:")) << reading;
       EXPECT_CONTAINS(reading, reason);
       EXPECT_EQ(message_of<UsageError>([&] { ResultFolder folder(temp.path()); }), reading);
       EXPECT_EQ(temp.read("records.jsonl"), text) << "a file that is not understood must be left as it is";
@@ -348,9 +348,15 @@ TEST(ResultFolder, EnvironmentIsReadBackAndMustBeAJsonObject) {
   folder.write_environment({{"sweep", "second"}, {"settings", {{"deadline_s", 3}}}});
   EXPECT_EQ(folder.environment()["sweep"], "second");
   EXPECT_EQ(folder.environment()["settings"]["deadline_s"], 3);
-  for (const auto* text : {"", "[]", "{\"sweep\": "}) {
+  const std::pair<const char*, const char*> refused[] = {
+      {"", "not JSON: syntax error"},
+      {"[]", "not a JSON object"},
+      {"{\"sweep\": ", "not JSON: syntax error"},
+      {"{\"settings\": 5}", "settings is not a JSON object"},
+  };
+  for (const auto& [text, reason] : refused) {
     temp.write("environment.json", text);
-    EXPECT_CONTAINS(message_of<UsageError>([&] { folder.environment(); }), temp.path("environment.json") + ": not a JSON object");
+    EXPECT_CONTAINS(message_of<UsageError>([&] { folder.environment(); }), temp.path("environment.json") + ": " + reason);
   }
 }
 
