@@ -166,8 +166,8 @@ void GateSuite::measure(SuiteCase& suite_case) {
 }
 
 void GateSuite::count_instructions() {
-  // callgrind counts inside the function attnbench_counted_calls only, in which the worker makes the calls. The count is read from
-  // what it prints, not from its file.
+  // callgrind counts inside the function attnbench_counted_calls only, in which the worker makes the calls. The count is read
+  // from what it prints, not from its file.
   const std::vector<std::string> valgrind = {"valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null",
                                              "--collect-atstart=no", "--toggle-collect=attnbench_counted_calls"};
   for (auto& suite_case : cases_)

@@ -108,7 +108,8 @@ WorkerProgram worker_beside_this_program() {
   std::error_code error;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error)
-    throw UsageError(fmt::format("/proc/self/exe: {}; expected a mounted /proc, which tells where the worker is", error.message()));
+    throw UsageError(
+        fmt::format("/proc/self/exe: {}; expected a mounted /proc, which tells where the worker is", error.message()));
   return {(program.parent_path() / "attnbench-worker").string()};
 }
 
