@@ -51,7 +51,7 @@ class LinearMethod : public AttentionMethod {
   at::Tensor decode(DecodingState& state, const Inputs& token) override;
 
  private:
-  // The map without its directions, which knows only its numbers of features: predictions must not wait until they are drawn.
+  // Like map_for(), but with directions that have no values. Predictions need only their shape, and drawing them can take hours.
   std::unique_ptr<const FeatureMap> map_for_prediction(int64_t head_dim) const;
   Cost decode_cost(const Problem& problem) const;
   Cost composed_cost(const Problem& problem, bool backward) const;

@@ -271,7 +271,7 @@ TORCH_LIBRARY_IMPL(attn, Autograd, library) {
 }  // namespace
 
 Tensor linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearAttentionOptions& o) {
-  // Autograd, which is called before the other checks, cannot handle such tensors.
+  // Undefined tensors are refused here, because autograd runs before the other checks and cannot handle them.
   for (const auto& [name, tensor] : {std::pair<const char*, const Tensor&>{"q", q}, {"k", k}, {"v", v}})
     TORCH_CHECK_VALUE(tensor.defined(), "linear_attention: ", name, " is not defined");
   return std::get<0>(

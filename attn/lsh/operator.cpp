@@ -46,7 +46,7 @@ void check_rotations(const Tensor& rotations, const Tensor& qk, at::OptionalIntA
                     ", half the sum of bucket_factors = ", *factors);
 }
 
-// The arguments that the forward and the backward pass share.
+// Checks the arguments that both passes have.
 void check_shared_arguments(const Tensor& qk, const Tensor& v, int64_t chunk, const std::optional<Tensor>& key_lengths,
                             std::string_view profile) {
   check_tensor("qk", qk, "[batch, heads, length, dim]", 4);
@@ -103,10 +103,9 @@ void check_backward_arguments(const Tensor& grad_output, const Tensor& qk, const
   expect("order", order, per_round, at::kLong);
 }
 
-// Throws c10::ValueError for positions that do not exist. Those on a GPU cannot be read without waiting for it, so its kernels
-// limit them to the positions that exist.
+// Throws c10::ValueError for positions that do not exist. On a GPU this waits until the order has been computed.
 void check_positions(const Tensor& order) {
-  if (!order.is_cpu() || order.numel() == 0) return;
+  if (order.numel() == 0) return;
   const auto [min, max] = order.aminmax();
   TORCH_CHECK_VALUE(min.item<int64_t>() >= 0 && max.item<int64_t>() < order.size(3),
                     "_lsh_attention_backward: order has values from ", min.item<int64_t>(), " to ", max.item<int64_t>(),
@@ -136,10 +135,12 @@ std::tuple<Tensor, Tensor> backward(const Tensor& grad_output, const Tensor& qk,
                                     const std::optional<Tensor>& key_lengths, const Tensor& log_sum_exp, const Tensor& order,
                                     int64_t chunk, bool causal, std::string_view profile, std::string_view wanted) {
   check_backward_arguments(grad_output, qk, v, output, key_lengths, log_sum_exp, order, chunk, profile);
-  check_positions(order);
   const LshArguments arguments{qk, v, chunk, causal, key_lengths, profile == kTrax};
   const LshForward result{output, log_sum_exp, order};
-  if (const auto* implementation = find_implementation(qk, v, wanted))
+  const auto* implementation = find_implementation(qk, v, wanted);
+  // The kernels for GPUs skip positions that do not exist, so that they need not wait for a check.
+  if (!implementation || order.is_cpu()) check_positions(order);
+  if (implementation)
     return implementation->backward(arguments, grad_output, result, lsh_round_shares(log_sum_exp.flatten(0, 1), arguments.trax));
   return composed_lsh_backward(arguments, grad_output, result);
 }
@@ -250,7 +251,7 @@ TORCH_LIBRARY_IMPL(attn, Autograd, library) {
 Tensor lsh_attention(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk, bool causal,
                      const std::optional<Tensor>& key_lengths, std::string_view profile, at::OptionalIntArrayRef bucket_factors,
                      std::string_view implementation) {
-  // Autograd, which is called before the other checks, cannot handle such tensors.
+  // Undefined tensors are refused here, because autograd runs before the other checks and cannot handle them.
   for (const auto& [name, tensor] : {std::pair<const char*, const Tensor&>{"qk", qk}, {"v", v}, {"rotations", rotations}})
     TORCH_CHECK_VALUE(tensor.defined(), "lsh_attention: ", name, " is not defined");
   return std::get<0>(call_forward(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors, implementation));

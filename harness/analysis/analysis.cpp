@@ -135,7 +135,7 @@ Json json_of(const Series& series) {
 std::vector<Point> Series::points(const std::string& quantity) const {
   std::vector<Point> found;
   for (const auto* record : records) {
-    // A time that cannot be right says nothing against the memory of the same record.
+    // An implausible time does not make the record's memory implausible.
     if (!record->measured() || (quantity == "time" && record->has("implausible"))) continue;
     const auto batch = std::max(1.0, record->number("batch"));
     Point point{record->number("query_len"), 0, {}, int64_t(batch)};

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cmath>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -28,7 +29,7 @@ constexpr double kPollSilentS = 0.001;
 // How long the rest of the outputs is read after the group has ended. Only a process that left the group can still write then.
 constexpr double kDrainS = 0.2;
 
-// Gives `from` the number `to`, without the flag that would close it when a program is started.
+// Makes the descriptor `from` available as `to` in the program that is started.
 bool place_descriptor(int from, int to) { return (from == to ? fcntl(to, F_SETFD, 0) : dup2(from, to)) >= 0; }
 
 // Turns the forked process into the program. Returns only if that fails, with errno set. Calls only functions that are safe in a
@@ -38,28 +39,45 @@ void become(const ChildCommand& command, const std::vector<char*>& words, const 
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, command.grace_s > 0 ? SIGHUP : SIGKILL);
   if (getppid() != parent) _exit(0);  // the parent ended before that call
-  for (const int signal : {SIGINT, SIGTERM, SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_DFL);
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM, SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_DFL);
   bool placed = place_descriptor(input.read_end(), STDIN_FILENO);
   for (size_t i = 0; i < outputs.size(); ++i)
     for (const int descriptor : command.outputs[i].descriptors)
       placed = placed && place_descriptor(outputs[i].write_end(), descriptor);
   for (const int descriptor : command.inherited) placed = placed && place_descriptor(descriptor, descriptor);
-  if (placed) execvp(words[0], words.data());
+  if (placed) execve(words[0], words.data(), environ);
+}
+
+// The path of a program, which is looked up in PATH if its name has no slash. If there is none, returns the name.
+std::string path_of_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) return name;
+  const char* const path = std::getenv("PATH");
+  for (std::string_view rest = path ? path : "/usr/bin:/bin"; !rest.empty();) {
+    const auto folder = rest.substr(0, rest.find(':'));
+    rest.remove_prefix(std::min(rest.size(), folder.size() + 1));
+    const auto candidate = fmt::format("{}/{}", folder.empty() ? "." : folder, name);
+    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return name;
 }
 
 // Starts the child in such a way that it ends if this program is killed. A program with children of its own (grace_s > 0) runs
 // below a shell, to which the system then sends SIGHUP and which sends SIGTERM to the whole group.
 pid_t spawn(const ChildCommand& command, const Pipe& input, const std::vector<Pipe>& outputs) {
-  std::vector<char*> words;
-  if (command.grace_s > 0)
-    for (const char* word : {"sh", "-c", "trap 'kill -TERM 0' HUP; \"$@\" & wait $!", "sh"})
-      words.push_back(const_cast<char*>(word));
-  for (const auto& word : command.words) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  Pipe failure;  // closed by a successful exec; otherwise the child writes the error's number to it
   const auto fail = [&](int error) {
     throw UsageError(fmt::format("cannot start {}: {}", command.words[0], std::strerror(error)));
   };
+  auto texts = command.words;
+  texts[0] = path_of_program(texts[0]);
+  if (command.grace_s > 0) {
+    if (access(texts[0].c_str(), X_OK) != 0) fail(errno);
+    const std::vector<std::string> shell = {"/bin/sh", "-c", "trap 'kill -TERM 0' HUP; \"$@\" & wait $!", "sh"};
+    texts.insert(texts.begin(), shell.begin(), shell.end());
+  }
+  std::vector<char*> words;
+  for (auto& text : texts) words.push_back(text.data());
+  words.push_back(nullptr);
+  Pipe failure;  // closed by a successful exec; otherwise the child writes the error's number to it
   const pid_t parent = getpid(), child = fork();
   if (child < 0) fail(errno);
   if (child == 0) {

@@ -27,9 +27,9 @@ struct ChildCommand {
   std::string input = {};          // written to the child's standard input, which is then closed
   std::vector<ChildOutput> outputs = {};
   std::vector<int> inherited = {};  // descriptors of this process that the child has under the same numbers
-  // If the process group has to be ended before it ends by itself, it gets SIGTERM, and SIGKILL this many seconds later. This is
-  // for programs that end their own children on SIGTERM. With 0 the group gets SIGKILL at once. If this program is killed, the
-  // system sends SIGTERM to the group if this is above 0, and otherwise SIGKILL to the child alone.
+  // A group that has to be ended gets SIGTERM, and SIGKILL this many seconds later, for programs that end their own children on
+  // SIGTERM. With 0 it gets SIGKILL at once. If this program is killed, the group gets SIGTERM when this is above 0; otherwise
+  // only the child gets SIGKILL.
   double grace_s = 0;
 };
 

@@ -1,6 +1,8 @@
 #include "harness/schema/case.h"
 
+#include <charconv>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 
 #include "harness/schema/machine.h"
@@ -33,19 +35,19 @@ std::string value_text(const Json& value) {
   return std::isnan(value.get<double>()) ? "NaN" : value.get<double>() > 0 ? "infinity" : "-infinity";
 }
 
-void check_range(const Field& field, const Json& value) {
-  if (value.get<double>() < field.min) refuse(field, value_text(value), "at least " + number_text(field.min));
-  if (value.get<double>() > field.max) refuse(field, value_text(value), "at most " + number_text(field.max));
+// `text` is the value as the user wrote it.
+void check_range(const Field& field, const Json& value, const std::string& text) {
+  if (value.get<double>() < field.min) refuse(field, text, "at least " + number_text(field.min));
+  if (value.get<double>() > field.max) refuse(field, text, "at most " + number_text(field.max));
 }
 
-// The whole number that the text is; null for other text.
+// The whole number that the text is; one that is too large for 64 bits becomes the largest double. Null for other text.
 Json whole_number(const std::string& text) {
-  try {
-    const auto value = parse_json(text);
-    return value.is_number_integer() ? value : Json();
-  } catch (const JsonError&) {
-    return nullptr;
-  }
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (end != text.data() + text.size() || error == std::errc::invalid_argument) return nullptr;
+  if (error == std::errc::result_out_of_range) return (text[0] == '-' ? -1 : 1) * std::numeric_limits<double>::max();
+  return number;
 }
 
 }  // namespace
@@ -274,19 +276,19 @@ void set(Case& c, const Field& field, const Json& value) {
     const auto number = field.also_number ? whole_number(given) : Json();
     if (!known && number.is_null())
       refuse(field, "'" + given + "'", "one of " + join(field.choices) + (field.also_number ? ", or a whole number" : ""));
-    if (!known) check_range(field, number);
+    if (!known) check_range(field, number, given);
     c.*(*text) = given;
   } else if (const auto* flag = std::get_if<bool Case::*>(&field.member)) {
     if (!value.is_boolean()) refuse(field, value_text(value), "true or false");
     c.*(*flag) = value.get<bool>();
   } else if (const auto* integer = std::get_if<int64_t Case::*>(&field.member)) {
-    if (value.is_number()) check_range(field, value);
+    if (value.is_number()) check_range(field, value, value_text(value));
     if (!value.is_number_integer()) refuse(field, value_text(value), "a whole number");
     c.*(*integer) = value.get<int64_t>();
   } else {
     const auto member = std::get<double Case::*>(field.member);
     if (!value.is_number() || !std::isfinite(value.get<double>())) refuse(field, value_text(value), "a number");
-    check_range(field, value);
+    check_range(field, value, value_text(value));
     c.*member = value.get<double>();
   }
 }

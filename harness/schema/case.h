@@ -73,8 +73,8 @@ struct Field {
   std::string_view unit = {};
   std::vector<std::string_view> choices = {};  // the values that a text field may have; empty means any
   bool also_number = false;                    // whether a text field may also be a whole number in the range
-  double min = 0;                              // the range of a number
-  double max = 1e9;
+  double min = 0;                              // of a number: the smallest value
+  double max = 1e9;                            // of a number: the largest value
 
   // For axes.
   AxisKind kind = AxisKind::execution;

@@ -4,8 +4,9 @@ namespace attnbench {
 
 Json parse_json(std::string_view text) {
   constexpr int kMaxDepth = 64;
-  const auto check_depth = [](int depth, Json::parse_event_t, const Json&) {
-    if (depth > kMaxDepth) throw JsonError("JSON nested deeper than " + std::to_string(kMaxDepth) + " levels", 1);
+  const auto check_depth = [](int depth, Json::parse_event_t event, const Json&) {
+    const bool begins = event == Json::parse_event_t::array_start || event == Json::parse_event_t::object_start;
+    if (begins && depth >= kMaxDepth) throw JsonError("JSON nested deeper than " + std::to_string(kMaxDepth) + " levels");
     return true;
   };
   try {
@@ -16,7 +17,7 @@ Json parse_json(std::string_view text) {
     const auto colon = message.find(": ");
     throw JsonError(colon == std::string::npos ? message : message.substr(colon + 2), error.byte);
   } catch (const Json::exception& error) {  // a number that is too large
-    throw JsonError(json_error_text(error), 1);
+    throw JsonError(json_error_text(error));
   }
 }
 

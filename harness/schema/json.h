@@ -11,14 +11,14 @@ namespace attnbench {
 
 using Json = nlohmann::ordered_json;
 
-// Text that is not JSON.
+// Thrown for text that is not JSON, holds a number that is too large, or nests too deeply.
 struct JsonError : std::invalid_argument {
-  JsonError(const std::string& message, size_t where) : std::invalid_argument(message), position(where) {}
-  size_t position;  // of the character that is wrong, from 1; in text of one line this is its column
+  explicit JsonError(const std::string& message, size_t where = 0) : std::invalid_argument(message), position(where) {}
+  size_t position;  // the byte at which parsing failed, from 1; 0 if it is not known
 };
 
-// Throws JsonError for text that is not JSON, and for values that are nested deeper than 64 levels: functions that visit a value
-// call themselves for each level, and too many levels would overflow the stack.
+// Throws JsonError. Values may nest 64 levels deep: functions that visit a value call themselves for each level, and too many
+// levels would overflow the stack.
 Json parse_json(std::string_view text);
 
 // The message of an exception of the JSON library, without its identifier "[json.exception.…]".

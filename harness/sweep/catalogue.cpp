@@ -31,8 +31,13 @@ Catalogue Catalogue::load(const WorkerProgram& worker) {
   const auto written = fs::last_write_time(described, missing);
   if (!missing && written >= fs::last_write_time(program, missing) && !missing &&
       written >= fs::last_write_time(library, missing) && !missing) {
-    catalogue.methods_ = Json::parse(read_text_file(described, kMaxBytes), nullptr, /*allow_exceptions=*/false);
-    if (catalogue.methods_.is_array()) return catalogue;
+    // A file that cannot be read or understood is only a cache that is missing.
+    try {
+      catalogue.methods_ = parse_json(read_text_file(described, kMaxBytes));
+      if (catalogue.methods_.is_array()) return catalogue;
+    } catch (const UsageError&) {
+    } catch (const JsonError&) {
+    }
   }
   catalogue.methods_ = ask_worker(worker, "describe", Json::array(), 1)[0];
   read_answer(worker, "describe", [&] {

@@ -72,8 +72,8 @@ std::optional<int64_t> whole_number(std::string_view text) {
   return number;
 }
 
-// The values of "first-last*factor" or "first-last+step", or nothing for text of another form. There is one value more than
-// kMaxCases if the range has too many.
+// The values of "first-last*factor" or "first-last+step", or nothing for text of another form. A range with too many values is
+// cut to kMaxCases + 1 of them.
 std::optional<std::vector<int64_t>> parse_range(std::string_view text) {
   const auto dash = text.find('-'), sign = text.find_first_of("*+");
   if (dash == std::string_view::npos || sign == std::string_view::npos || dash > sign) return std::nullopt;
@@ -260,7 +260,9 @@ class SweepParser {
     } catch (const std::exception& error) {
       fail(node.source(), error.what());
     }
+    throw_if_interrupted();
     axis.values.emplace_back(value);
+    check_count(axis.values.size(), axis.field->name, node);
     axis.origins.push_back(origin_.empty() ? place_in_file(path_, node.source()) : origin_);
   }
 
@@ -352,17 +354,21 @@ std::vector<Case> SweepFile::cases() const {
 }
 
 std::string SweepFile::origin_of(const Case& c, const std::string& reason) const {
-  const auto origin_in = [&](const Axis& axis) {
-    const auto at = std::find(axis.values.begin(), axis.values.end(), get(c, *axis.field));
-    return at == axis.values.end() ? "" : axis.origins[size_t(at - axis.values.begin())];
-  };
-  std::string of_method;
+  // "problem: key_lengths = 100 is beyond key_len = 48" is about the axis that it names first. Other reasons are about the method
+  // and its options, which may have the names of axes.
+  const bool about_axes = reason.starts_with("problem: ");
+  std::string origin;
+  auto first = std::string::npos;
   for (const auto& axis : axes_) {
-    if (reason.find(fmt::format("{} = ", axis.field->name)) != std::string::npos)
-      if (auto origin = origin_in(axis); !origin.empty()) return origin;
-    if (axis.field->name == "method") of_method = origin_in(axis);
+    const auto at = about_axes                     ? reason.find(fmt::format(" {} = ", axis.field->name))
+                    : axis.field->name == "method" ? 0
+                                                   : std::string::npos;
+    const auto value = std::find(axis.values.begin(), axis.values.end(), get(c, *axis.field));
+    if (at >= first || value == axis.values.end()) continue;
+    first = at;
+    origin = axis.origins[size_t(value - axis.values.begin())];
   }
-  return of_method;
+  return origin;
 }
 
 Json SweepFile::settings() const {

@@ -49,8 +49,8 @@ class SweepFile {
   // declares last vary fastest. Throws UsageError if there are too many.
   std::vector<Case> cases() const;
 
-  // Where the value of a case comes from that its worker refuses for this reason: "file:line:column" or the option. It is the
-  // value of the axis that the reason names ("key_lengths = 100, expected …"), or else the method.
+  // Returns where the sweep sets the value that the worker refused with this reason: "file:line:column", or the option. Returns
+  // empty text if the sweep does not set it.
   std::string origin_of(const Case& c, const std::string& reason) const;
 
   // The settings before defaults that depend on the machine are filled in. Two runs with equal settings were configured alike.

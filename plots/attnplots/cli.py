@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from attnplots import style
 from attnplots.records import FILE_NAME, RecordsError, load
-from attnplots.text import drawable
+from attnplots.text import printable
 
 # Dates and versions are left out of the files, so that drawing a figure again gives the same bytes.
 METADATA: dict[str, dict[str, None]] = {
@@ -71,9 +71,9 @@ def main(
                     for kind, metadata in METADATA.items():
                         path = target / f"{name}.{kind}"
                         figure.savefig(path, metadata=metadata, dpi=200)
-                        print(drawable(str(path)))
+                        print(printable(str(path)))
     except (RecordsError, OSError) as error:
-        print(drawable(f"{Path(script).name}: {error}"), file=sys.stderr)
+        print(printable(f"{Path(script).name}: {error}"), file=sys.stderr)
         return 2
     return 0
 

@@ -3,27 +3,39 @@
 import unicodedata
 from functools import cache
 
-from matplotlib import font_manager
+from matplotlib.font_manager import FontProperties, findfont
 from matplotlib.ft2font import FT2Font
 
-# Every figure is drawn with it. It comes with Matplotlib.
+# Every figure is drawn with it, in two weights. It comes with Matplotlib.
 FONT = "DejaVu Sans"
 
 
 @cache
 def _characters() -> frozenset[int]:
-    """The characters that the font has."""
-    return frozenset(FT2Font(font_manager.findfont(FONT)).get_charmap())
+    """The characters that the font has in both weights."""
+    files = (findfont(FontProperties(family=FONT, weight=weight)) for weight in ("normal", "bold"))
+    return frozenset.intersection(*(frozenset(FT2Font(file).get_charmap()) for file in files))
+
+
+def printable(text: str) -> str:
+    """The text with an escape such as \\x1b in place of each character that controls a terminal or
+    changes the direction of the text."""
+    return "".join(_escaped(c) if _is_unsafe(c) else c for c in text)
 
 
 def drawable(text: str) -> str:
-    """The text with an escape such as \\x1b or \\u4e2d in place of each character that the font
-    lacks or that controls a terminal: an SVG file with such characters is not well-formed, and
-    Matplotlib warns about each glyph that it does not find."""
-    return "".join(c if _is_drawable(c) else c.encode("unicode_escape").decode() for c in text)
+    """printable(), also with escapes such as \\u4e2d for characters that the font lacks, since
+    Matplotlib would warn about each of them. A figure in SVG with control characters would not be
+    well-formed."""
+    return "".join(c if ord(c) in _characters() else _escaped(c) for c in printable(text))
 
 
-def _is_drawable(character: str) -> bool:
-    # The categories of control characters, formats, surrogates and separators of lines begin so.
-    unsafe = unicodedata.category(character)[0] == "C" or unicodedata.category(character) in ("Zl", "Zp")
-    return not unsafe and ord(character) in _characters()
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def _is_unsafe(character: str) -> bool:
+    # Categories that begin with C are control, format, surrogate, private and unassigned
+    # characters; Zl and Zp separate lines.
+    category = unicodedata.category(character)
+    return category.startswith("C") or category in ("Zl", "Zp")

@@ -385,7 +385,8 @@ def test_an_interrupted_build_ends_and_is_built_again(
     slow, pids = repository(stage), tmp_path / "pids"
     program, words = gate_in(slow)
     slow.set_step(f"sleep 300 & echo $$ $! > '{pids}'; wait")
-    with program.running(*words) as driver:
+    # A driver that was started with nohup ignores SIGHUP.
+    with program.running(*words, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as driver:
         started = wait_for(lambda: pids.exists() and pids.read_text().split(), "the slow step", driver=driver)
         (child,) = children(driver.pid)
         driver.send_signal(number)

@@ -5,8 +5,8 @@
 
 namespace attnbench {
 
-// Throws std::runtime_error if the system does not let this process have as many threads (ulimit -u): PyTorch would wait for them
-// forever.
+// Makes PyTorch's operations use `count` threads. First checks that this process can start as many threads as PyTorch will;
+// throws std::runtime_error if not (ulimit -u), since PyTorch would wait for them forever.
 void use_threads(int64_t count);
 
 }  // namespace attnbench

@@ -43,8 +43,10 @@ def test_columns_that_statistics_cannot_use_are_refused(canned, tmp_path, sweep,
     ("line", "said"),
     [
         ('{"outcome": }', ":2:13: not a record: syntax error"),
-        ("[" * 300_000, ":2:1: not a record: JSON nested deeper than 64 levels"),
-        ('{"batch": 1e999}', ":2:1: not a record: number overflow"),
+        ("[" * 65 + "]" * 65, ":2: not a record: JSON nested deeper than 64 levels"),
+        ("[" * 64 + "]" * 64, ":2: not a record: a record is array"),
+        ("[" * 300_000, ":2: not a record: JSON nested deeper than 64 levels"),
+        ('{"batch": 1e999}', ":2: not a record: number overflow"),
         ("\x00\xff", ":2:1: not a record: syntax error"),
     ],
 )

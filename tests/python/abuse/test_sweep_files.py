@@ -78,6 +78,25 @@ def test_errors_in_values_name_the_line(canned, tmp_path, setting, said):
     assert f"hostile.toml:{line}:" in message and said in message
 
 
+@pytest.mark.parametrize(
+    ("axes", "line", "said"),
+    [
+        (["method = 'favor:seed=-1'", "query_len = 48", "seed = 0"], 2, "favor: seed = '-1'"),
+        (["method = 'linear'", "query_len = 48", "key_len = 48", "key_lengths = 100"], 5, "key_lengths = 100 is beyond key_len = 48"),
+    ],
+)
+def test_the_value_that_is_wrong_is_blamed(canned, tmp_path, axes, line, said):
+    text = "\n".join(["[axes]", *axes]) + "\n"
+    message = canned("sweep", sweep_with(tmp_path, text), "--dry-run", code=2).stderr
+    assert f"hostile.toml:{line}:" in message and said in message
+
+
+def test_many_ranges_in_one_list_are_refused(canned, tmp_path):
+    text = "[axes]\nmethod = 'linear'\nseed = [" + '"1-100000+1", ' * 10_000 + "]\n"
+    message = canned("sweep", sweep_with(tmp_path, text), "--dry-run", code=2).stderr
+    assert "hostile.toml:3:" in message and "seed has too many values" in message
+
+
 @pytest.mark.parametrize("setting", ["query_len=nan", "deadline_s=inf", "key_lengths=-1", "method=linear-chunked:chunk=0"])
 def test_errors_in_settings_name_the_option(canned, sweep, setting):
     message = canned("sweep", sweep, "--dry-run", "--set", setting, code=2).stderr

@@ -1,4 +1,4 @@
-"""Tests of workers that are killed or that cannot get what they need, whatever they are asked for."""
+"""Tests of workers that are killed or that cannot get what they need."""
 
 import pytest
 from conftest import shell
