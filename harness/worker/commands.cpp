@@ -92,6 +92,9 @@ int run_worker_command(int argc, char** argv) {
       ->add_option("--turns", turns, "two file descriptors: the turn is read from the first and passed on to the second")
       ->delimiter(',')
       ->expected(2);
+  bool no_small_check = false;
+  measure_command->add_flag("--no-small-check", no_small_check,
+                            "do not check the agreement at a small size, because another process has done so");
   int processor = -1;
   measure_command->add_option("--processor", processor, "processor on which a case of one thread takes its turns");
   CLI11_PARSE(app, argc, argv);
@@ -108,7 +111,7 @@ int run_worker_command(int argc, char** argv) {
     if (*measure_command) {
       std::optional<Turns> taken;
       if (!turns.empty()) taken.emplace(turns[0], turns[1], processor);
-      answer_each(answer, [&](const Case& c) { return measure(c, taken ? &*taken : nullptr); });
+      answer_each(answer, [&](const Case& c) { return measure(c, taken ? &*taken : nullptr, !no_small_check); });
     }
     // All answers are written. This skips the destructors, which could fail on a CUDA context that an error has left unusable.
     if (gpu_in_use()) std::_Exit(0);

@@ -234,14 +234,14 @@ class Decode final : public MeasuringProtocol {
   void measure(const Subject& subject, const std::function<void()>& before_sample, Turns* turns, Record& record) const override {
     const at::NoGradGuard no_grad;
     Agreement agreement;
-    if (!check_small(subject, agreement, record)) return;
+    if (subject.checks_small && !check_small(subject, agreement, record)) return;
     const auto checked = check_round(subject, agreement, record);
     if (!checked) return;
 
     const auto bound = subject.device->bound_memory(subject.c.memory_limit_bytes);
     Rounds rounds;
     {
-      const auto cached = subject.device->cache_memory(subject.c);
+      const auto cached = subject.device->cache_memory(subject.c, /*input_bytes=*/0);
       time_rounds(subject, before_sample, turns, rounds);
       rounds.samples.warmup_calls += checked->steps;
       if (!check_state(record, *subject.method, rounds.last->state())) return;

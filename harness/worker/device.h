@@ -58,8 +58,9 @@ class Device {
   // As long as the scope exists, an allocation that would take more than `extra_bytes` above the memory in use now fails with an
   // error that names the requested bytes.
   virtual std::unique_ptr<Scope> bound_memory(int64_t extra_bytes) = 0;
-  // As long as the scope exists, memory is cached between calls as the case's axis `allocation` says. May be null.
-  virtual std::unique_ptr<Scope> cache_memory(const Case& c) = 0;
+  // As long as the scope exists, memory is cached between calls as the case's axis `allocation` says: together with what is in
+  // use beside the `input_bytes` of the inputs, up to the case's memory budget. May be null.
+  virtual std::unique_ptr<Scope> cache_memory(const Case& c, int64_t input_bytes) = 0;
 
   // As long as the scope exists, profilers show a range of this name. Null if the device has no such ranges.
   virtual std::unique_ptr<Scope> range(const char* name) = 0;

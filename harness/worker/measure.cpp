@@ -32,12 +32,13 @@ void guarded(Record& record, const std::function<void()>& work) {
 
 }  // namespace
 
-Record measure(const Case& c, Turns* turns) {
+Record measure(const Case& c, Turns* turns, bool small_check) {
   Record record;
   guarded(record, [&] {
     use_threads(c.threads);
-    const auto subject = prepare(c, record);
+    auto subject = prepare(c, record);
     if (!subject) return;
+    subject->checks_small = small_check;
     std::function<void()> before_sample;
     if (c.cache == "cold") before_sample = subject->device->make_cache_flush();
     subject->protocol->measure(*subject, before_sample, turns, record);

@@ -9,8 +9,9 @@
 namespace attnbench {
 
 // Checks the agreement, takes timed samples and measures the memory, as the case's protocol says. With `turns`, samples are taken
-// in turns with other workers, and each is the median of a turn.
-Record measure(const Case& c, Turns* turns = nullptr);
+// in turns with other workers, and each is the median of a turn. Without `small_check`, which another process has made, only the
+// rows at the case's own size are checked.
+Record measure(const Case& c, Turns* turns = nullptr, bool small_check = true);
 
 // Makes kCountedCalls calls on one thread inside the function attnbench_counted_calls, for a profiler that counts their
 // instructions; an injected slowdown adds calls. No column holds the number of instructions, which only the profiler knows.

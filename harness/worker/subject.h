@@ -22,6 +22,7 @@ struct Subject {
   const MeasuringProtocol* protocol;
   InputDistribution distribution;
   Device* device;
+  bool checks_small = true;  // whether measuring it checks the agreement at a small size, too
 
   uint64_t seed() const { return uint64_t(c.seed); }
   CallInputs make_inputs(const attn::Problem& p) const { return protocol->make_inputs(p, seed(), distribution); }

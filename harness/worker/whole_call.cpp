@@ -83,7 +83,7 @@ Samples time_pass(const Subject& subject, const CallInputs& inputs, const std::f
   SamplingPlan plan{c.warmup_s, c.min_samples, c.noise_target, c.time_budget_s, 1.0, turns};
   if (before_sample) plan.min_sample_ms = 0;  // a sample is one call
   auto& device = *subject.device;
-  const auto cached = device.cache_memory(c);
+  const auto cached = device.cache_memory(c, bytes_of(inputs));
   const auto range = device.range("samples");
   return take_samples(
       plan, [&](const auto& work) { return device.time(work); },
@@ -115,7 +115,7 @@ bool memory_pass(const Subject& subject, const CallInputs& inputs, Record& recor
 
 void WholeCall::measure(const Subject& subject, const std::function<void()>& before_sample, Turns* turns, Record& record) const {
   Agreement agreement;
-  if (!check_small(subject, agreement, record)) return;
+  if (subject.checks_small && !check_small(subject, agreement, record)) return;
   const auto inputs = subject.make_inputs(subject.problem);
   const auto budget_bytes = subject.c.memory_limit_bytes - bytes_of(inputs);
   const auto first_s = checked_first_call(subject, inputs, budget_bytes, agreement, record);

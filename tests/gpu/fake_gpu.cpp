@@ -64,7 +64,7 @@ class FakeGpu final : public Device {
 
   std::unique_ptr<MemoryMeter> make_meter() override { return std::make_unique<FakeMeter>(); }
   std::unique_ptr<Scope> bound_memory(int64_t) override { return nullptr; }
-  std::unique_ptr<Scope> cache_memory(const Case&) override { return nullptr; }
+  std::unique_ptr<Scope> cache_memory(const Case&, int64_t) override { return nullptr; }
   std::unique_ptr<Scope> range(const char*) override { return nullptr; }
   void watch() override { ++readings_; }
   void set_columns(Record& record) const override {

@@ -5,6 +5,8 @@
 #include <c10/core/impl/alloc_cpu.h>
 #include <c10/util/Exception.h>
 
+#include <iterator>
+#include <map>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -22,6 +24,7 @@ class CachingAllocator final : public c10::Allocator {
     const std::lock_guard lock(mutex_);
     auto* const data = take(bytes);
     sizes_[data] = bytes;
+    used_bytes_ += bytes;
     return {data, data, &release, at::Device(at::kCPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
@@ -54,6 +57,7 @@ class CachingAllocator final : public c10::Allocator {
       cached_bytes_ -= bytes;
       return data;
     }
+    while (cached_bytes_ > 0 && used_bytes_ + cached_bytes_ + bytes > max_bytes_) free_largest();
     if (cached_bytes_ == 0) return c10::alloc_cpu(bytes);
     try {
       return c10::alloc_cpu(bytes);
@@ -66,10 +70,22 @@ class CachingAllocator final : public c10::Allocator {
     const std::lock_guard lock(mutex_);
     const auto found = sizes_.find(data);
     const auto bytes = found == sizes_.end() ? 0 : found->second;
-    if (bytes > 0) sizes_.erase(found);
-    if (bytes == 0 || cached_bytes_ + bytes > max_bytes_) return c10::free_cpu(data);
+    if (bytes > 0) {
+      sizes_.erase(found);
+      used_bytes_ -= bytes;
+    }
+    if (bytes == 0 || used_bytes_ + cached_bytes_ + bytes > max_bytes_) return c10::free_cpu(data);
     cached_[bytes].push_back(data);
     cached_bytes_ += bytes;
+  }
+  void free_largest() {
+    const auto largest = std::prev(cached_.end());
+    if (!largest->second.empty()) {
+      c10::free_cpu(largest->second.back());
+      largest->second.pop_back();
+      cached_bytes_ -= largest->first;
+    }
+    if (largest->second.empty()) cached_.erase(largest);
   }
   void free_all() {
     for (auto& [bytes, blocks] : cached_)
@@ -79,9 +95,9 @@ class CachingAllocator final : public c10::Allocator {
   }
 
   mutable std::mutex mutex_;
-  std::unordered_map<void*, size_t> sizes_;                // of the blocks in use
-  std::unordered_map<size_t, std::vector<void*>> cached_;  // free blocks by size
-  size_t cached_bytes_ = 0, max_bytes_ = 0;
+  std::unordered_map<void*, size_t> sizes_;      // of the blocks in use
+  std::map<size_t, std::vector<void*>> cached_;  // free blocks by size
+  size_t used_bytes_ = 0, cached_bytes_ = 0, max_bytes_ = 0;
 };
 
 // Never destroyed, since a tensor may outlive every static object.

@@ -12,7 +12,9 @@ namespace attnbench {
 // time.
 class BlockCache {
  public:
-  // Caches at most `max_bytes`. When the system refuses an allocation, the cached blocks are freed and it is tried again.
+  // Keeps cached blocks and blocks in use together within `max_bytes`: where a new block would exceed that, cached blocks are
+  // freed first, the largest ones before smaller ones. 0 caches nothing. When the system refuses an allocation, all cached blocks
+  // are freed and it is tried again.
   explicit BlockCache(int64_t max_bytes);
   ~BlockCache();
   BlockCache(const BlockCache&) = delete;

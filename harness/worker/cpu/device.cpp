@@ -58,8 +58,9 @@ class Cpu final : public Device {
   std::unique_ptr<Scope> bound_memory(int64_t extra_bytes) override {
     return std::make_unique<Holding<MemoryBound>>(extra_bytes);
   }
-  std::unique_ptr<Scope> cache_memory(const Case& c) override {
-    return std::make_unique<Holding<BlockCache>>(c.allocation == "kept" ? c.memory_limit_bytes / 4 : 0);
+  std::unique_ptr<Scope> cache_memory(const Case& c, int64_t input_bytes) override {
+    return std::make_unique<Holding<BlockCache>>(c.allocation == "kept" ? std::max<int64_t>(0, c.memory_limit_bytes - input_bytes)
+                                                                        : 0);
   }
 
   std::unique_ptr<Scope> range(const char*) override { return nullptr; }

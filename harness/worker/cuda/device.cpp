@@ -139,7 +139,7 @@ class Cuda final : public Device {
   std::unique_ptr<Scope> bound_memory(int64_t extra_bytes) override {
     return std::make_unique<CudaBound>(extra_bytes, int64_t(properties_.totalGlobalMem));
   }
-  std::unique_ptr<Scope> cache_memory(const Case&) override { return nullptr; }
+  std::unique_ptr<Scope> cache_memory(const Case&, int64_t) override { return nullptr; }
 
   std::unique_ptr<Scope> range(const char* name) override { return std::make_unique<NvtxRange>(name); }
   void watch() override { nvml_.watch(); }

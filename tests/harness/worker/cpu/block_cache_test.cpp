@@ -8,6 +8,7 @@
 
 #include <cstring>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "harness/worker/cpu/memory.h"
@@ -37,6 +38,27 @@ TEST(BlockCache, CachesNoMoreThanItsLimit) {
   const BlockCache cache(10 * kMiB);
   { const auto a = bytes(6 * kMiB), b = bytes(6 * kMiB); }
   EXPECT_EQ(cache.cached_bytes(), 6 * kMiB);
+}
+
+TEST(BlockCache, FreesTheLargestBlocksForANewOneBeyondItsLimit) {
+  const BlockCache cache(20 * kMiB);
+  { const auto a = bytes(4 * kMiB), b = bytes(8 * kMiB), c = bytes(6 * kMiB); }
+  EXPECT_EQ(cache.cached_bytes(), 18 * kMiB);
+  const auto fits = bytes(2 * kMiB);
+  EXPECT_EQ(cache.cached_bytes(), 18 * kMiB);
+  const auto beyond = bytes(5 * kMiB);
+  EXPECT_EQ(cache.cached_bytes(), 10 * kMiB);
+}
+
+TEST(BlockCache, KeepsTheBlocksOfACallThatNeedsMostOfItsLimit) {
+  const BlockCache cache(20 * kMiB);
+  const auto call = [] {
+    const auto a = bytes(9 * kMiB), b = bytes(10 * kMiB);
+    return std::pair{a.data_ptr(), b.data_ptr()};
+  };
+  const auto first = call();
+  EXPECT_EQ(call(), first);
+  EXPECT_EQ(cache.cached_bytes(), 19 * kMiB);
 }
 
 TEST(BlockCache, CachesNothingWhenItsLimitIsZero) {
