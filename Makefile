@@ -34,7 +34,8 @@ quickstart: build ## measure softmax against linear attention on this machine an
 	  build/attnbench sweep quickstart --out $(QUICKSTART) --resume $$resume >/dev/null
 	@build/attnbench table $(QUICKSTART)
 	@[ $(QUICKSTART)/quickstart.png -nt $(QUICKSTART)/records.jsonl ] || $(PYTHON) plots/quickstart.py $(QUICKSTART) >/dev/null
-	@echo; echo "figure:   $(QUICKSTART)/quickstart.png (also .svg and .pdf)"
+	@echo; echo "Every case was measured in three rounds. The interval is the range of the three processes."
+	@echo "figure:   $(QUICKSTART)/quickstart.png (also .svg and .pdf)"
 	@echo "try next: build/attnbench measure linear --query-len 4096 --causal"
 
 test: test-cpp test-python ## install what is missing, build, and run all tests: C++, emulated CUDA kernels, Python

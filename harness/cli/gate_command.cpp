@@ -12,6 +12,7 @@
 #include "harness/gate/calibration.h"
 #include "harness/gate/gate_report.h"
 #include "harness/gate/gate_run.h"
+#include "harness/records/replace_file.h"
 #include "harness/records/result_folder.h"
 #include "harness/sweep/find_sweep.h"
 #include "harness/text/errors.h"

@@ -103,6 +103,10 @@ int run_merge(const Options& options, const WorkerProgram& worker) {
   environment["merged_from"] = options.folders;
   folder.write_environment(environment);
   folder.write_schema(diagnostics);
+  for (const auto& part : parts)
+    for (const auto& process : read_processes(part.folder))
+      if (const auto found = index.find(process.key()); found != index.end() && found->second.second == &part)
+        folder.append_process(process);
   for (const auto& record : merged) folder.append(record);
   folder.write_csv();
   if (!options.quiet) print_text(fmt::format("{}: {} cases from {} folders\n", options.out, merged.size(), parts.size()));

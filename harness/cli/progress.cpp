@@ -24,7 +24,7 @@ Progress::Progress(size_t cases, Verbosity verbosity, FILE* out)
     : cases_(cases), verbosity_(verbosity), line_(out, verbosity == Verbosity::quiet), began_s_(now_s()) {}
 
 void Progress::starting(size_t number, const Record& planned, double rest_s) {
-  line_.show(fmt::format("case {} of {}  {}  elapsed {}  remaining ~{}{}", number, cases_, name_of(planned),
+  line_.show(fmt::format("process {} of {}  {}  elapsed {}  remaining ~{}{}", number, cases_, name_of(planned),
                          format_seconds(now_s() - began_s_), format_seconds(rest_s),
                          last_result_.empty() ? "" : "  last: " + last_result_));
 }

@@ -16,11 +16,13 @@ namespace {
 
 std::string error_text(double error) { return std::isnan(error) ? "–" : fmt::format("{:.1e}", error); }
 
-// The distance from the median to the farther end of its 95 % interval, in percent of the median.
+// The distance from the median to the farther end of its interval, in percent of the median. The range of a few processes, which is
+// not a 95 % interval, is called a range.
 std::string interval_text(const Record& r) {
   const auto median = r.number("time_median_ms");
   const auto reach = std::max(r.number("time_ci_high_ms") - median, median - r.number("time_ci_low_ms"));
-  return std::isnan(reach) ? "" : fmt::format("±{:.1f} %", 100 * reach / median);
+  if (std::isnan(reach)) return "";
+  return fmt::format("{}±{:.1f} %", r.text("time_ci_scope") == "range of processes" ? "range " : "", 100 * reach / median);
 }
 
 std::string outcome_text(const Record& r) {
@@ -82,7 +84,7 @@ TextTable summary_table(const std::vector<Record>& records) {
   const auto axes = distinguishing_axes(all);
   add_axes(table, axes);
   const bool published = std::any_of(records.begin(), records.end(), [](const Record& r) { return !published_text(r).empty(); });
-  for (const auto* header : {"time", "95 %", "time/sequence", "memory/sequence", "rel. error"})
+  for (const auto* header : {"time", "interval", "time/sequence", "memory/sequence", "rel. error"})
     table.add_column(header, TextTable::Align::right);
   table.add_column("implementation");
   table.add_column("outcome");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <random>
 
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
@@ -24,7 +25,8 @@ struct Options {
   std::string file, out, shard, resume = "missing";
   std::vector<std::string> methods, settings;
   Format format = Format::text;
-  bool dry_run = false, quiet = false, verbose = false;
+  bool dry_run = false, quiet = false, verbose = false, across_boots = false;
+  uint64_t order_seed = std::random_device()();
 
   Resume resume_mode() const { return resume == "all" ? Resume::all : resume == "failed" ? Resume::failed : Resume::missing; }
   Verbosity verbosity() const { return quiet ? Verbosity::quiet : verbose ? Verbosity::verbose : Verbosity::normal; }
@@ -88,7 +90,8 @@ int run_sweep(const WorkerProgram& worker, const Options& options) {
   auto plan = plan_sweep(worker, find_sweep(options.file), overrides_of(options), options.shard);
   if (options.dry_run) return dry_run(std::move(plan), options);
 
-  SweepRun run(worker, std::move(plan), options.out, options.resume_mode());
+  SweepRun run(worker, std::move(plan), {options.out, options.resume_mode(), options.across_boots, options.order_seed});
+  const auto due_cases = run.due_cases();
   size_t failed = 0;
   try {
     Progress progress(run.due(), options.verbosity());
@@ -100,7 +103,7 @@ int run_sweep(const WorkerProgram& worker, const Options& options) {
   if (!options.quiet) {
     print_notice(fmt::format(
         "{}: {}{}\n", run.folder().path(),
-        run.due() == 0 ? fmt::format("all {} cases are recorded", run.cases()) : fmt::format("{} cases recorded", run.due()),
+        due_cases == 0 ? fmt::format("all {} cases are recorded", run.cases()) : fmt::format("{} cases recorded", due_cases),
         failed > 0 ? fmt::format(", {} failed", failed) : ""));
     if (is_terminal(stdout) || options.format != Format::text) print_records(run.folder().records(), options.format);
   }
@@ -123,6 +126,9 @@ Run add_sweep_command(Command& command) {
   command.add("--shard", &options->shard,
               "run only the i-th of n parts of the cases, such as 2/8; `attnbench merge` joins their folders",
               {.placeholder = "I/N"});
+  command.add("--across-boots", &options->across_boots,
+              "also continue cases whose first processes ran on another host or before a reboot");
+  command.add("--order-seed", &options->order_seed, "seed of the order of the cases in each round", {.default_text = "random"});
   command.add("--dry-run", &options->dry_run, "list the cases with their predicted time and memory, and run none");
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);

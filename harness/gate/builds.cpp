@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "harness/process/child_process.h"
+#include "harness/records/replace_file.h"
 #include "harness/records/result_folder.h"
 #include "harness/text/errors.h"
 #include "harness/text/notice.h"

@@ -114,8 +114,10 @@ WorkerProgram worker_beside_this_program() {
 }
 
 WorkerAnswer run_worker(const WorkerProgram& worker, const std::string& command, const Json& request, double deadline_s,
-                        OnLine on_line) {
-  return Worker(worker, {command}, request, {}, std::move(on_line)).finish(deadline_s);
+                        OnLine on_line, const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = {command};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return Worker(worker, std::move(words), request, {}, std::move(on_line)).finish(deadline_s);
 }
 
 std::string fault_of(const WorkerAnswer& answer, size_t expected_lines) {

@@ -38,9 +38,10 @@ struct WorkerAnswer {
 using OnLine = std::function<void(const Json& line)>;
 
 // Runs `worker command` with `request` on its standard input until it ends or has run for `deadline_s` seconds; then kills what
-// is left of its process group. Throws UsageError if the worker cannot be started, and Interrupted on SIGINT or SIGTERM.
+// is left of its process group. `arguments` follow the command. Throws UsageError if the worker cannot be started, and
+// Interrupted on SIGINT or SIGTERM.
 WorkerAnswer run_worker(const WorkerProgram& worker, const std::string& command, const Json& request, double deadline_s,
-                        OnLine on_line = {});
+                        OnLine on_line = {}, const std::vector<std::string>& arguments = {});
 
 // Says what is wrong with an answer, and quotes its unreadable line or what the worker wrote to standard output and standard
 // error. Returns empty text if nothing is wrong: the worker ended with exit code 0 after exactly `expected_lines` lines.

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -12,7 +11,7 @@
 #include <filesystem>
 #include <set>
 
-#include "harness/process/interrupts.h"
+#include "harness/records/replace_file.h"
 #include "harness/schema/schema.h"
 #include "harness/text/csv.h"
 #include "harness/text/errors.h"
@@ -23,81 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxLogBytes = size_t{1} << 30;
 constexpr size_t kMaxEnvironmentBytes = size_t{16} << 20;
-constexpr size_t kMaxProcesses = 1000;  // with more, the exact tests of `compare` would take minutes
 constexpr size_t kMaxSchemaBytes = size_t{16} << 20;
-
-struct Log {
-  std::vector<Record> records;
-  std::unordered_map<std::string, size_t> index;  // of each record by its key
-  size_t complete_bytes = 0;                      // length up to the end of the last line that has a line end
-};
-
-// Throws std::invalid_argument for a record that lacks an axis or the outcome, and for a measured one whose times cannot be used:
-// statistics compare and rank them, and take their logarithms.
-void check_usable(const Record& record) {
-  if (!record.has("outcome")) throw std::invalid_argument("it has no outcome");
-  for (const auto& field : fields())
-    if (field.role == FieldRole::axis && !record.has(field.name))
-      throw std::invalid_argument(fmt::format("it has no {}", field.name));
-  if (!record.measured()) return;
-  const bool may_lack_time = record.has("external_source") && !record.has("time_median_ms");
-  if (!may_lack_time && !(record.number("time_median_ms") > 0))
-    throw std::invalid_argument(
-        fmt::format("it is measured and time_median_ms = {}, expected a number above 0", record.get("time_median_ms").dump()));
-  for (const auto* times : {"time_samples_ms", "process_medians_ms"}) {
-    const auto& list = record.get(times);
-    for (size_t i = 0; i < list.size(); ++i)
-      if (!list[i].is_number() || !(list[i].get<double>() > 0))
-        throw std::invalid_argument(fmt::format("{}[{}] = {}, expected a number above 0", times, i, list[i].dump()));
-  }
-  if (const auto processes = record.get("process_medians_ms").size(); processes > kMaxProcesses)
-    throw std::invalid_argument(fmt::format("process_medians_ms has {} values, expected at most {}", processes, kMaxProcesses));
-}
-
-// Adds the record, in place of an earlier one of the same case.
-void put(std::vector<Record>& records, std::unordered_map<std::string, size_t>& index, Record record) {
-  const auto [at, fresh] = index.emplace(record.key(), records.size());
-  if (fresh) records.push_back(std::move(record));
-  else records[at->second] = std::move(record);
-}
-
-Log parse_log(const std::string& path) {
-  const auto text = read_text_file(path, kMaxLogBytes);
-  Log log;
-  size_t number = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    throw_if_interrupted();
-    ++number;
-    auto end = text.find('\n', begin);
-    const bool incomplete = end == std::string::npos;
-    if (incomplete) end = text.size();
-    try {
-      auto record = Record::parse(parse_json(std::string_view(text).substr(begin, end - begin)));
-      check_usable(record);
-      if (incomplete) return log;  // The writer was killed before it wrote the line end. The case is run again.
-      put(log.records, log.index, std::move(record));
-    } catch (const JsonError& error) {
-      if (incomplete) return log;
-      throw UsageError(fmt::format("{}:{}:{}: not a record: {}", path, number, error.position, error.what()));
-    } catch (const std::exception& error) {
-      if (incomplete) return log;
-      throw UsageError(fmt::format("{}:{}: not a record: {}", path, number, error_text(error)));
-    }
-    log.complete_bytes = begin = end + 1;
-  }
-  return log;
-}
-
-void write_all(int file, const std::string& text, const std::string& path) {
-  for (size_t done = 0; done < text.size();) {
-    const auto count = write(file, text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail_on(path, "write");
-    done += size_t(count);
-  }
-}
 
 // Writes numbers as JSON does, and text as csv_text() does.
 std::string csv_cell(const Json& value) {
@@ -110,9 +36,29 @@ std::string joined(const std::string& folder, const char* name) { return (fs::pa
 }  // namespace
 
 std::vector<Record> read_records(const std::string& folder_or_file) {
-  const auto path = fs::is_directory(folder_or_file) ? joined(folder_or_file, "records.jsonl") : folder_or_file;
+  const auto path = fs::is_directory(folder_or_file) ? joined(folder_or_file, kRecordsFile) : folder_or_file;
   if (!fs::exists(path)) throw UsageError(fmt::format("{}: no such file, expected records of a sweep", path));
-  return parse_log(path).records;
+  return RecordsByCase(read_log(path)).records();
+}
+
+std::vector<Record> read_processes(const std::string& folder) {
+  const auto path = joined(folder, kProcessesFile);
+  return fs::exists(path) ? read_log(path) : std::vector<Record>{};
+}
+
+RecordsByCase::RecordsByCase(const std::vector<Record>& lines) {
+  for (const auto& line : lines) put(line);
+}
+
+void RecordsByCase::put(const Record& record) {
+  const auto [at, fresh] = index_.emplace(record.key(), records_.size());
+  if (fresh) records_.push_back(record);
+  else records_[at->second] = record;
+}
+
+const Record* RecordsByCase::find(const std::string& key) const {
+  const auto found = index_.find(key);
+  return found == index_.end() ? nullptr : &records_[found->second];
 }
 
 void make_folder(const std::string& path) {
@@ -121,82 +67,52 @@ void make_folder(const std::string& path) {
   if (error) throw UsageError(fmt::format("{}: cannot make the folder: {}", path, error.message()));
 }
 
-void replace_file(const std::string& folder, const std::string& name, const std::string& text) {
-  const auto path = joined(folder, name.c_str()), temporary = path + ".new";
-  try {
-    FileDescriptor file;
-    unlink(temporary.c_str());  // A killed run may have left such a file.
-    file.open(temporary, O_WRONLY | O_CREAT | O_EXCL);
-    write_all(file, text, path);
-    // After a power cut there must be the old contents or the new ones, so the new ones are on disk before the name is theirs.
-    if (fsync(file) != 0 && errno != EINVAL) fail_on(path, "write");
-  } catch (...) {
-    unlink(temporary.c_str());
-    throw;
-  }
-  if (rename(temporary.c_str(), path.c_str()) != 0) fail_on(path, "replace");
-  // The new name is on disk once the folder is. Some file systems cannot sync folders; then there is nothing more to do.
-  FileDescriptor containing;
-  containing.open(folder, O_RDONLY | O_DIRECTORY, FileDescriptor::Links::followed);
-  fsync(containing);
-}
-
-ResultFolder::ResultFolder(std::string path) : path_(std::move(path)) {
-  make_folder(path_);
-  const auto lock_path = joined(path_, ".lock");
-  lock_.open(lock_path, O_RDWR | O_CREAT);
-  if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+FolderLock::FolderLock(const std::string& folder) {
+  make_folder(folder);
+  const auto path = joined(folder, ".lock");
+  file_.open(path, O_RDWR | O_CREAT);
+  if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
     std::array<char, 32> holder{};
-    const auto count = read(lock_, holder.data(), holder.size() - 1);
-    throw UsageError(fmt::format("{}: in use by process {}", path_, count > 0 ? holder.data() : "unknown"));
+    const auto count = read(file_, holder.data(), holder.size() - 1);
+    throw UsageError(fmt::format("{}: in use by process {}", folder, count > 0 ? holder.data() : "unknown"));
   }
-  if (ftruncate(lock_, 0) != 0) fail_on(lock_path, "write");
-  write_all(lock_, std::to_string(getpid()), lock_path);
-
-  const auto log_path = joined(path_, "records.jsonl");
-  log_.open(log_path, O_RDWR | O_CREAT | O_APPEND);
-  auto log = parse_log(log_path);
-  if (ftruncate(log_, off_t(log.complete_bytes)) != 0) fail_on(log_path, "remove the incomplete last line");
-  records_ = std::move(log.records);
-  index_ = std::move(log.index);
+  if (ftruncate(file_, 0) != 0) fail_on(path, "write");
+  write_all(file_, std::to_string(getpid()), path);
 }
 
-const Record* ResultFolder::find(const std::string& key) const {
-  const auto found = index_.find(key);
-  return found == index_.end() ? nullptr : &records_[found->second];
-}
-
-void ResultFolder::check_log_is_in_place() const {
-  const auto path = joined(path_, "records.jsonl");
-  struct stat opened {};
-  struct stat named {};
-  if (fstat(log_, &opened) == 0 && stat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
-      opened.st_ino == named.st_ino)
-    return;
-  throw UsageError(fmt::format("{}: the file was removed, moved or replaced while this program was writing to it", path));
-}
+ResultFolder::ResultFolder(std::string path)
+    : path_(std::move(path)),
+      lock_(path_),
+      record_log_(path_, kRecordsFile),
+      process_log_(path_, kProcessesFile),
+      records_(record_log_.lines()) {}
 
 void ResultFolder::append(const Record& record) {
-  const auto path = joined(path_, "records.jsonl");
-  const auto before = lseek(log_, 0, SEEK_END);
-  try {
-    write_all(log_, record.to_json().dump(-1, ' ', false, Json::error_handler_t::replace) + "\n", path);
-    if (fdatasync(log_) != 0 && errno != EINVAL) fail_on(path, "write");
-  } catch (const UsageError&) {
-    // Half a line may have been written before the disk was full. If it cannot be cut off now, the next reader leaves it out.
-    if (before >= 0) static_cast<void>(!ftruncate(log_, before));
-    throw;
-  }
-  check_log_is_in_place();
-  put(records_, index_, record);
+  record_log_.append(record);
+  records_.put(record);
+}
+
+void ResultFolder::arrange(const std::vector<std::string>& keys) {
+  std::vector<Record> arranged;
+  std::set<std::string> listed(keys.begin(), keys.end());
+  for (const auto& key : keys)
+    if (const auto* record = find(key)) arranged.push_back(*record);
+  for (const auto& record : records())
+    if (!listed.contains(record.key())) arranged.push_back(record);
+  record_log_.rewrite(arranged);
+  records_ = RecordsByCase(arranged);
+}
+
+void ResultFolder::drop_processes(const std::set<std::string>& keys) {
+  auto kept = processes();
+  if (std::erase_if(kept, [&](const Record& line) { return keys.contains(line.key()); }) > 0)
+    process_log_.rewrite(std::move(kept));
 }
 
 void ResultFolder::set_aside() {
-  const auto path = joined(path_, "records.jsonl"), previous = joined(path_, "records.previous.jsonl");
-  if (rename(path.c_str(), previous.c_str()) != 0) fail_on(path, "set aside");
-  log_.open(path, O_RDWR | O_CREAT | O_APPEND);
-  records_.clear();
-  index_.clear();
+  record_log_.set_aside("records.previous.jsonl");
+  process_log_.set_aside("processes.previous.jsonl");
+  records_ = {};
 }
 
 Json ResultFolder::environment() const { return read_environment(path_); }
@@ -215,7 +131,8 @@ Json parse_environment(const std::string& path, std::string_view text) {
   try {
     json = parse_json(text);
   } catch (const JsonError& error) {
-    throw refuse(fmt::format("not JSON: {}", error.what()));
+    throw refuse(
+        fmt::format("not JSON: {}{}", error.what(), error.position > 0 ? fmt::format(" (byte {})", error.position) : ""));
   }
   if (!json.is_object()) throw refuse("not a JSON object");
   for (const auto* part : {"environment", "settings"})
@@ -234,8 +151,8 @@ void ResultFolder::write_schema(const Json& diagnostics) const {
 }
 
 void ResultFolder::write_csv() const {
-  check_log_is_in_place();
-  replace_file(path_, "records.csv", records_csv(records_));
+  record_log_.check_in_place();
+  replace_file(path_, "records.csv", records_csv(records()));
 }
 
 std::string provenance_differences(const Json& there, const Json& here, ComparedNames compared) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace attnbench {
@@ -13,5 +14,10 @@ std::vector<int> available_processor_numbers();
 
 // The bytes that can be allocated without swapping and within the memory limit of the control group; at least 1.
 int64_t available_memory_bytes();
+
+// The name of this machine.
+std::string host_name();
+// An identifier that changes each time the system starts; empty where the system has none.
+std::string boot_id();
 
 }  // namespace attnbench

@@ -41,15 +41,25 @@ std::vector<Column> declare() {
       {"measured_s", number, "s", "outcome",
        "the part of worker_s spent inside calls of the method: first call, warm-up, samples, memory pass"},
 
+      {"process", integer, "", "process", "in processes.jsonl: which process of its case this was, from 1"},
+      {"round", integer, "", "process", "in processes.jsonl: the round of the sweep, from 1; a round visits each case once"},
+      {"place", integer, "", "process", "in processes.jsonl: the place of the case in the random order of that round, from 1"},
+      {"host", text, "", "process", "name of the machine; several names are separated by commas"},
+      {"boot", text, "", "process", "in processes.jsonl: identifier of the time between two starts of the machine's system"},
+      {"boots", integer, "", "process", "number of different boots in which the processes of the case ran, where it is above 1"},
+
       {"time_first_ms", number, "ms", "time", "time of the first call at this size"},
       {"time_median_ms", number, "ms", "time",
        "median of the samples, for one call; with several processes, median of their medians"},
       {"time_q1_ms", number, "ms", "time", "first quartile of the samples"},
       {"time_q3_ms", number, "ms", "time", "third quartile of the samples"},
-      {"time_ci_low_ms", number, "ms", "time", "low end of the 95 % bootstrap interval of time_median_ms"},
+      {"time_ci_low_ms", number, "ms", "time",
+       "low end of the interval of time_median_ms: within one process the 95 % bootstrap interval; across six processes or more "
+       "the 95 % interval between order statistics; across fewer the range of their medians"},
       {"time_ci_high_ms", number, "ms", "time", "high end of that interval"},
       {"time_ci_scope", text, "", "time",
-       "what the interval covers: within process (another process may differ by more) or across processes"},
+       "what the interval covers: within process (another process may differ by more), across processes, or range of processes "
+       "(of two to five, too few for 95 %)"},
       {"process_medians_ms", numbers, "ms", "time", "median of each process, in order, where there are several"},
       {"samples", integer, "", "time", "number of samples taken; none is dropped"},
       {"calls_per_sample", integer, "", "time", "number of calls in a sample, chosen so that a sample takes at least 1 ms"},

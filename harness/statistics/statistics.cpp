@@ -164,6 +164,28 @@ Interval median_interval(std::span<const double> samples) {
   return {quantile(medians, 0.025), quantile(medians, 0.975)};
 }
 
+Interval order_statistic_interval(std::vector<double> values) {
+  constexpr double kConfidence = 0.95;
+  std::sort(values.begin(), values.end());
+  const auto n = values.size();
+  if (n < 6) return {values.front(), values.back()};
+  // The interval from the d-th smallest to the d-th largest value covers the median with the probability 1 − 2·P(X < d), where X
+  // is binomial with n trials of probability 1/2.
+  const auto coverage = [&](size_t d) {
+    double below = 0;
+    for (size_t k = 0; k < d; ++k)
+      below += std::exp(std::lgamma(double(n + 1)) - std::lgamma(double(k + 1)) - std::lgamma(double(n - k + 1)) -
+                        double(n) * std::log(2.0));
+    return 1 - 2 * below;
+  };
+  size_t d = 1;
+  while (coverage(d + 1) >= kConfidence) ++d;
+  const double wide = coverage(d), narrow = coverage(d + 1);
+  const double part = (wide - kConfidence) / (wide - narrow);
+  const double weight = double(n - d) * part / (double(d) + double(n - 2 * d) * part);
+  return {(1 - weight) * values[d - 1] + weight * values[d], (1 - weight) * values[n - d] + weight * values[n - d - 1]};
+}
+
 double mann_whitney_exact_p(std::span<const double> a, std::span<const double> b) {
   const auto u = u_statistic(rank(a, b).sum_b, b.size());
   const auto distribution = u_distribution(a.size(), b.size());

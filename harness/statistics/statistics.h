@@ -27,6 +27,11 @@ std::vector<double> bootstrap_medians(std::span<const double> samples, int resam
 // The 95 % percentile bootstrap interval of the median (Efron). The same samples always give the same interval.
 Interval median_interval(std::span<const double> samples);
 
+// An interval of the median of independent values from their order statistics, for any distribution. For six values or more it
+// covers the median with a probability of 95 %, interpolated between the two nearest pairs of order statistics (Hettmansperger
+// and Sheather 1986). For fewer values it is their range, which covers the median with a probability of 1 − 2^(1−n).
+Interval order_statistic_interval(std::vector<double> values);
+
 // ------------------------------------------------------------ two samples
 
 // The two-sided p value of the Mann–Whitney U test, which asks whether values of `b` tend to be larger or smaller than those of

@@ -2,9 +2,11 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 #include "harness/schema/machine.h"
 #include "harness/statistics/statistics.h"
@@ -13,6 +15,8 @@
 
 namespace attnbench {
 namespace {
+
+constexpr size_t kMinProcesses95 = 6;  // the fewest values whose order statistics give a 95 % interval of the median
 
 // Adds the columns that are computed from the samples. If several processes measured the case, their medians are the samples of
 // the median and of its interval.
@@ -25,9 +29,11 @@ void add_statistics(Record& record) {
   const auto& medians = record.get("process_medians_ms");
   const bool across = medians.is_array();
   const auto counted = across ? medians.get<std::vector<double>>() : samples;
-  const auto [low, high] = median_interval(counted);
+  const auto [low, high] = across ? order_statistic_interval(counted) : median_interval(counted);
   const auto middle = median(counted);
-  record.set("time_ci_scope", across ? "across processes" : "within process");
+  record.set("time_ci_scope", !across                             ? "within process"
+                              : counted.size() >= kMinProcesses95 ? "across processes"
+                                                                  : "range of processes");
   std::sort(samples.begin(), samples.end());
   record.set("time_median_ms", middle);
   record.set("time_q1_ms", quantile(samples, 0.25));
@@ -55,10 +61,6 @@ void add_plausibility(Record& record, const Ceilings& machine) {
                  fmt::format("the measured bandwidth of {:.1f} GB/s", ceilings.bandwidth_gb_s));
   const auto rate = ceilings.rate_gflop_s(record.text("dtype"));
   refuse_below(record.number("flops") / rate / 1e6, fmt::format("the measured arithmetic rate of {:.0f} GFLOP/s", rate));
-}
-
-std::string now_utc() {
-  return fmt::format("{:%FT%TZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
 }
 
 // Says what is wrong with a worker's result for the case `asked`, as the end of a sentence that begins with "the worker's
@@ -93,31 +95,27 @@ void take_answer(Record& record, const WorkerAnswer& answer) {
   }
 }
 
-// Joins the records of one case from several processes into one. Columns that are not about times come from the first process. If
-// the last process did not measure the case, its record is returned alone.
-Record joined(const std::vector<Record>& runs) {
-  if (runs.size() == 1 || !runs.back().measured()) return runs.back();
-  auto record = runs.front();
+// Gives the record of the first process the samples and the sums of all processes, and the median of each.
+void add_processes(Record& record, const std::vector<Record>& processes) {
   auto medians = Json::array();
   double measured_s = 0;
   int64_t samples = 0, warmup_calls = 0;
   for (const auto* column : {"time_samples_ms", "wall_samples_ms"}) {
     auto all = Json::array();
-    for (const auto& run : runs)
-      for (const auto& sample : run.get(column)) all.push_back(sample);
+    for (const auto& process : processes)
+      for (const auto& sample : process.get(column)) all.push_back(sample);
     if (!all.empty()) record.set(column, all);
   }
-  for (const auto& run : runs) {
-    medians.push_back(median(run.get("time_samples_ms").get<std::vector<double>>()));
-    measured_s += run.number("measured_s");
-    samples += run.get("samples").get<int64_t>();
-    warmup_calls += run.get("warmup_calls").get<int64_t>();
+  for (const auto& process : processes) {
+    medians.push_back(median(process.get("time_samples_ms").get<std::vector<double>>()));
+    measured_s += process.number("measured_s");
+    samples += process.get("samples").get<int64_t>();
+    warmup_calls += process.get("warmup_calls").get<int64_t>();
   }
   record.set("process_medians_ms", medians);
   record.set("measured_s", measured_s);
   record.set("samples", samples);
   record.set("warmup_calls", warmup_calls);
-  return record;
 }
 
 // The record of a case with the worker's plan for it.
@@ -141,6 +139,10 @@ Record planned_record(const Case& c, const Json& plan, const OriginOf& origin_of
 }
 
 }  // namespace
+
+std::string now_utc() {
+  return fmt::format("{:%FT%TZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
+}
 
 Json portable_request(const Case& c) {
   const Case defaults;
@@ -174,25 +176,51 @@ std::vector<Record> run_in_turns(const std::vector<CaseOfBuild>& sides, uint64_t
   return records;
 }
 
+Record run_process(const WorkerProgram& worker, const Case& c, const Record& planned, bool is_first) {
+  Record record = planned;
+  auto asked = c;
+  if (record.has("memory_limit_bytes")) asked.memory_limit_bytes = record.get("memory_limit_bytes").get<int64_t>();
+  // The agreement at the small size does not depend on the process, so it is checked in the first one.
+  const std::vector<std::string> arguments = is_first ? std::vector<std::string>{} : std::vector<std::string>{"--no-small-check"};
+  const auto answer = run_worker(worker, "measure", to_json(asked), c.deadline_s, {}, arguments);
+  take_answer(record, answer);
+  record.set("worker_s", answer.wall_s);
+  record.set("host", host_name());
+  record.set("boot", boot_id());
+  record.set("finished_at", now_utc());
+  if (record.measured()) add_statistics(record);
+  return record;
+}
+
+Record record_of_processes(const std::vector<Record>& processes, const std::optional<Ceilings>& ceilings) {
+  auto record = processes.back().measured() ? processes.front() : processes.back();
+  for (const auto* column : {"process", "round", "place", "boot"}) record.set(column, nullptr);
+  std::set<std::string> hosts, boots;
+  double worker_s = 0;
+  for (const auto& process : processes) {
+    hosts.insert(process.text("host"));
+    boots.insert(process.text("boot"));
+    worker_s += process.number("worker_s");
+  }
+  record.set("host", fmt::format("{}", fmt::join(hosts, ", ")));
+  if (boots.size() > 1) record.set("boots", int64_t(boots.size()));
+  record.set("worker_s", worker_s);
+  record.set("finished_at", processes.back().get("finished_at"));
+  if (!record.measured()) return record;
+  if (processes.size() > 1) add_processes(record, processes);
+  add_statistics(record);
+  if (ceilings) add_plausibility(record, *ceilings);
+  return record;
+}
+
 Record run_case(const WorkerProgram& worker, const Case& c, const Record& planned, const Record& environment,
                 const std::optional<Ceilings>& ceilings) {
   Record record = planned;
   if (!record.has("outcome")) {
-    auto asked = c;
-    if (record.has("memory_limit_bytes")) asked.memory_limit_bytes = record.get("memory_limit_bytes").get<int64_t>();
-    std::vector<Record> runs;
-    double wall_s = 0;
-    do {
-      const auto answer = run_worker(worker, "measure", to_json(asked), c.deadline_s);
-      wall_s += answer.wall_s;
-      take_answer(runs.emplace_back(record), answer);
-    } while (runs.back().measured() && int64_t(runs.size()) < c.processes);
-    record = joined(runs);
-    record.set("worker_s", wall_s);
-    if (record.measured()) {
-      add_statistics(record);
-      if (ceilings) add_plausibility(record, *ceilings);
-    }
+    std::vector<Record> processes;
+    do processes.push_back(run_process(worker, c, planned, processes.empty()));
+    while (processes.back().measured() && int64_t(processes.size()) < c.processes);
+    record = record_of_processes(processes, ceilings);
   }
   record.merge(environment);
   record.set("finished_at", now_utc());

@@ -13,13 +13,26 @@ namespace attnbench {
 // Asks the worker for its build and machine, and returns them as columns of a record. Throws WorkerError if it does not answer.
 Record ask_environment(const WorkerProgram& worker);
 
-// Returns where the value of a case comes from that makes no sense for this reason, such as "file:line:column"; empty if unknown.
+// Returns the place ("file:line:column") of the value that made the worker refuse this case; empty if unknown.
 using OriginOf = std::function<std::string(const Case& c, const std::string& reason)>;
 
 // Asks workers for the plan of each case. Returns one record for each case, which holds the case, its cost and, if the case
 // cannot run, the reason. Throws UsageError with the origin and the reason if a case makes no sense, for example because a method
 // does not know an option, and WorkerError if a method breaks.
 std::vector<Record> plan_cases(const WorkerProgram& worker, const std::vector<Case>& cases, const OriginOf& origin_of = {});
+
+// The time now, as the column finished_at holds it.
+std::string now_utc();
+
+// Runs one worker process for a planned case that can run. Returns its record, however the process ends, without the columns of
+// the environment. The first process of a case also checks the agreement at a small size. Throws UsageError if the worker cannot
+// be started, and Interrupted on SIGINT or SIGTERM.
+Record run_process(const WorkerProgram& worker, const Case& c, const Record& planned, bool is_first);
+
+// Makes the record of a case from the records of its processes, of which there is at least one. If the last process did not
+// measure the case, its failure is the outcome. Columns that are not about times come from the first process. If `ceilings` are
+// given, a time that they do not allow is marked as implausible.
+Record record_of_processes(const std::vector<Record>& processes, const std::optional<Ceilings>& ceilings);
 
 // Runs a planned case in as many worker processes as it asks for, one after the other, unless the plan says that it cannot run.
 // Returns its complete record, which includes the columns of `environment`. If `ceilings` are given, a time that they do not

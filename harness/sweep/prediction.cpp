@@ -69,14 +69,22 @@ double TimePredictor::bound_ms(const Record& record) const {
   return std::max(arithmetic, record.number("min_bytes") / device->bandwidth_gb_s / 1e6);
 }
 
-double TimePredictor::predict(const Record& record) const {
-  const auto found = slowdown_.find(group(record));
-  return bound_ms(record) * (found == slowdown_.end() ? 1 : found->second);
+std::optional<double> TimePredictor::slowdown_of(const Record& record) const {
+  constexpr double kMaxRatio = 100;
+  const auto found = learned_.find(group(record));
+  if (found == learned_.end()) return std::nullopt;
+  const auto bound = bound_ms(record);
+  std::optional<double> smallest;
+  for (const auto& learned : found->second)
+    if (!(learned.bound_ms * kMaxRatio < bound)) smallest = std::min(smallest.value_or(learned.slowdown), learned.slowdown);
+  return smallest;
 }
 
+double TimePredictor::predict(const Record& record) const { return bound_ms(record) * slowdown_of(record).value_or(1); }
+
 void TimePredictor::learn(const Record& measured) {
-  const auto ratio = measured.number("time_median_ms") / bound_ms(measured);
-  if (std::isfinite(ratio) && ratio > 0) slowdown_[group(measured)] = ratio;
+  const auto bound = bound_ms(measured), ratio = measured.number("time_median_ms") / bound;
+  if (std::isfinite(ratio) && ratio > 0) learned_[group(measured)].push_back({bound, ratio});
 }
 
 std::string TimePredictor::group(const Record& record) {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "harness/schema/record.h"
 
@@ -34,26 +36,33 @@ class Ceilings {
   std::map<std::string, DeviceCeilings> devices_;  // by "cpu" and "cuda"
 };
 
-// Predicts the time of a call. The ceilings set a lower bound for the cost of the call. The prediction is that bound times the
-// slowdown, which is the measured time over the bound in the last record that was learned in the same group. Records of one group
-// have the same method and equal values of every axis that describes how a call is made (AxisKind::execution).
+// Predicts the time of a call. The ceilings set a lower bound for the cost of the call. The prediction is that bound times a
+// slowdown: the smallest ratio of the measured time to the bound among the records of the same group, since what disturbs a
+// measurement makes it longer. Records whose bound is less than a hundredth of the call's bound do not count, because the fixed
+// costs of a call weigh more in them. Records of one group have the same method and equal values of every axis that describes how
+// a call is made (AxisKind::execution).
 class TimePredictor {
  public:
   explicit TimePredictor(Ceilings ceilings) : ceilings_(std::move(ceilings)) {}
 
   // Returns milliseconds for a record that holds a case and its cost; NaN if it has no cost.
   double predict(const Record& record) const;
-  // Whether a record of the same group was learned. If not, the slowdown is taken to be 1, and the prediction is a lower bound.
-  bool has_seen(const Record& record) const { return slowdown_.contains(group(record)); }
+  // Whether a record was learned that counts for this one. If not, the slowdown is taken to be 1, and the prediction is a lower
+  // bound.
+  bool has_seen(const Record& record) const { return slowdown_of(record).has_value(); }
   // Takes the slowdown of a record that was measured.
   void learn(const Record& measured);
 
  private:
+  struct Learned {
+    double bound_ms, slowdown;
+  };
   double bound_ms(const Record& record) const;
+  std::optional<double> slowdown_of(const Record& record) const;
   static std::string group(const Record& record);
 
   Ceilings ceilings_;
-  std::map<std::string, double> slowdown_;  // by group: measured time divided by its bound
+  std::map<std::string, std::vector<Learned>> learned_;  // by group
 };
 
 // The seconds that a planned case takes if one call takes `call_ms` milliseconds, where NaN counts as 0. 0 if the plan says that

@@ -5,8 +5,13 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
 #include <utility>
 
+#include "harness/schema/machine.h"
 #include "harness/sweep/case_runner.h"
 #include "harness/sweep/catalogue.h"
 #include "harness/text/errors.h"
@@ -62,15 +67,15 @@ std::string differences(const ResultFolder& folder, const Json& now) {
   const auto before = folder.environment();
   // Each record says by itself how it was measured, so that a lost environment.json does not cost the measurements.
   if (before.is_null()) return record_differences(now, records);
-  auto text = provenance_differences(before, now, ComparedNames::here);
+  // More processes than before may be asked for: then the cases are continued.
+  auto compared = now;
+  auto& processes = compared["settings"]["processes"];
+  if (const auto earlier = before.value("settings", Json::object()).value("processes", processes); earlier < processes)
+    processes = earlier;
+  auto text = provenance_differences(before, compared, ComparedNames::here);
   const auto then = before.value("shard", Json()), shard = now.value("shard", Json());
   if (then != shard) text += fmt::format("\n  shard: {} there, {} here", then.dump(), shard.dump());
   return text;
-}
-
-bool is_due(const Record* existing, Resume resume) {
-  if (!existing || existing->has("external_source") || resume == Resume::all) return true;
-  return resume == Resume::failed && existing->text("outcome") == outcome::failed;
 }
 
 void learn_from(const std::vector<Record>& records, TimePredictor& predictor) {
@@ -100,65 +105,196 @@ TimePredictor predict_without_ceilings(SweepPlan& plan, const std::vector<Record
   return predictor;
 }
 
-SweepRun::SweepRun(WorkerProgram worker, SweepPlan plan, std::string out, Resume resume)
+SweepRun::SweepRun(WorkerProgram worker, SweepPlan plan, const SweepRunOptions& options)
     : worker_(std::move(worker)),
       plan_(std::move(plan)),
       environment_(ask_environment(worker_)),
-      folder_(out.empty() ? default_folder(plan_, environment_) : std::move(out)),
-      provenance_(provenance_of(plan_, environment_)) {
+      folder_(options.out.empty() ? default_folder(plan_, environment_) : options.out),
+      provenance_(provenance_of(plan_, environment_)),
+      order_seed_(options.order_seed),
+      states_(plan_.cases.size()) {
   if (const auto different = differences(folder_, provenance_); !different.empty()) {
-    if (resume != Resume::all)
+    if (options.resume != Resume::all)
       throw UsageError(fmt::format(
           "{} holds records of another build, machine or configuration:{}\nchoose another folder with --out, or measure "
           "every case again with --resume all",
           folder_.path(), different));
     folder_.set_aside();
   }
-  for (size_t i = 0; i < plan_.cases.size(); ++i)
-    if (is_due(folder_.find(plan_.planned[i].key()), resume)) due_.push_back(i);
+  std::map<std::string, size_t> index;
+  for (size_t i = 0; i < plan_.planned.size(); ++i) index.emplace(plan_.planned[i].key(), i);
+  std::set<std::string> measured_anew;
+  for (const auto& [key, i] : index) {
+    const auto* existing = folder_.find(key);
+    const bool failed = existing && existing->text("outcome") == outcome::failed;
+    if (options.resume == Resume::all || (options.resume == Resume::failed && failed)) measured_anew.insert(key);
+  }
+  folder_.drop_processes(measured_anew);
+  for (const auto& line : folder_.processes())
+    if (const auto found = index.find(line.key()); found != index.end()) states_[found->second].processes.push_back(line);
+  restore_records();
+  for (size_t i = 0; i < states_.size(); ++i) {
+    auto& state = states_[i];
+    const auto key = plan_.planned[i].key();
+    const auto* existing = folder_.find(key);
+    if (existing && existing->has("external_source")) existing = nullptr;
+    const bool is_planned = !plan_.planned[i].has("outcome");
+    const bool measured_in_part = !state.processes.empty() && state.processes.back().measured() &&
+                                  int64_t(state.processes.size()) < plan_.cases[i].processes;
+    // Records from before there was a file of processes cannot be continued.
+    const bool has_too_few = existing && existing->measured() && state.processes.empty() &&
+                             int64_t(std::max<size_t>(1, existing->get("process_medians_ms").size())) < plan_.cases[i].processes;
+    state.is_due = !existing || measured_anew.contains(key) || (is_planned && (measured_in_part || has_too_few));
+  }
+  if (!options.across_boots) check_boots();
 }
 
-double SweepRun::remaining_s(size_t first, const TimePredictor& predictor) const {
+// Makes the records that a killed run could not write after the last process of their case.
+void SweepRun::restore_records() {
+  const auto environment = folder_.environment();
+  std::optional<Ceilings> ceilings;
+  if (environment.is_object() && environment.contains("ceilings"))
+    ceilings = read_answer(worker_, "ceilings", [&] { return Ceilings::from_json(environment["ceilings"]); });
+  for (size_t i = 0; i < states_.size(); ++i) {
+    const auto& processes = states_[i].processes;
+    const auto* existing = folder_.find(plan_.planned[i].key());
+    const auto recorded = !existing ? 0 : std::max<size_t>(1, existing->get("process_medians_ms").size());
+    if (processes.size() > recorded) record(i, record_of_processes(processes, ceilings));
+  }
+}
+
+size_t SweepRun::missing_processes(size_t i) const {
+  const auto& state = states_[i];
+  if (!state.is_due) return 0;
+  if (plan_.planned[i].has("outcome")) return 1;  // its record is written in place of a process
+  const auto wanted = size_t(plan_.cases[i].processes);
+  return wanted - std::min(wanted, state.processes.size());
+}
+
+size_t SweepRun::due_cases() const {
+  return size_t(std::count_if(states_.begin(), states_.end(), [](const State& state) { return state.is_due; }));
+}
+
+size_t SweepRun::due() const {
+  size_t sum = 0;
+  for (size_t i = 0; i < states_.size(); ++i) sum += missing_processes(i);
+  return sum;
+}
+
+// Processes of one case on several hosts, or before and after a reboot, differ for reasons that have nothing to do with the case.
+void SweepRun::check_boots() const {
+  const auto host = host_name(), boot = boot_id();
+  for (const auto& state : states_) {
+    if (!state.is_due) continue;
+    for (const auto& process : state.processes) {
+      if (process.text("host") == host && process.text("boot") == boot) continue;
+      throw UsageError(fmt::format(
+          "{}: processes of this sweep ran {}; continue with --across-boots, which the records then say, or measure every case "
+          "again with --resume all",
+          folder_.path(),
+          process.text("host") == host ? "before a reboot of this machine" : "on the host " + process.text("host")));
+    }
+  }
+}
+
+double SweepRun::remaining_s(const TimePredictor& predictor) const {
   double sum_s = 0;
-  for (size_t n = first; n < due_.size(); ++n) {
-    auto preview = plan_.planned[due_[n]];
+  for (size_t i = 0; i < states_.size(); ++i) {
+    if (!states_[i].is_due || plan_.planned[i].has("outcome")) continue;
+    auto preview = plan_.planned[i];
+    preview.set("processes", int64_t(missing_processes(i)));
     predict(preview, predictor);
     sum_s += predicted_case_s(preview, preview.number("predicted_time_ms"));
   }
   return sum_s;
 }
 
+void SweepRun::record(size_t i, Record record) {
+  record.merge(environment_);
+  record.set("processes", plan_.cases[i].processes);
+  if (!record.has("finished_at")) record.set("finished_at", now_utc());
+  for (const auto* column : {"published_time_ms", "published_memory_bytes", "published_outcome", "published_source"})
+    if (plan_.planned[i].has(column)) record.set(column, plan_.planned[i].get(column));
+  folder_.append(record);
+}
+
+// Runs one process of each of these cases, in this order.
+void SweepRun::run_round(const std::vector<size_t>& order, int64_t round, const Ceilings& ceilings, TimePredictor& predictor,
+                         SweepObserver& observer) {
+  for (size_t place = 0; place < order.size(); ++place) {
+    const auto i = order[place];
+    auto& state = states_[i];
+    auto planned = plan_.planned[i];
+    const auto rest_s = remaining_s(predictor);
+    predict(planned, predictor);
+    if (planned.has("outcome")) {
+      // A prediction that rests on a disturbed measurement of another case may be better in the next round.
+      const bool is_final = plan_.planned[i].has("outcome") || ++state.visits >= plan_.cases[i].processes;
+      if (!is_final) continue;
+      state.is_due = false;
+      observer.starting(++started_, planned, rest_s);
+      record(i, planned);
+      observer.finished(started_, planned);
+      continue;
+    }
+    observer.starting(++started_, planned, rest_s);
+    auto process = run_process(worker_, plan_.cases[i], planned, state.processes.empty());
+    process.merge(environment_);
+    process.set("process", int64_t(state.processes.size() + 1));
+    process.set("round", round);
+    process.set("place", int64_t(place + 1));
+    folder_.append_process(process);
+    state.processes.push_back(process);
+    const auto whole = record_of_processes(state.processes, ceilings);
+    record(i, whole);
+    if (process.measured()) predictor.learn(process);
+    if (!process.measured() || missing_processes(i) == 0) state.is_due = false;
+    observer.finished(started_, process);
+  }
+}
+
+// Writes the records in the order of the plan, since rounds end in a random one.
+void SweepRun::finish() {
+  std::vector<std::string> keys;
+  for (const auto& planned : plan_.planned) keys.push_back(planned.key());
+  folder_.arrange(keys);
+  folder_.write_csv();
+}
+
 size_t SweepRun::measure(SweepObserver& observer) {
-  if (due_.empty()) {
+  if (due_cases() == 0) {
     folder_.write_csv();
     return 0;
   }
   const auto measured_ceilings = ask_worker(worker_, "ceilings", nullptr, 1)[0];
   const auto ceilings = read_answer(worker_, "ceilings", [&] { return Ceilings::from_json(measured_ceilings); });
   provenance_["ceilings"] = measured_ceilings;
+  provenance_["order_seed"] = order_seed_;
   folder_.write_environment(provenance_);
   folder_.write_schema(plan_.diagnostics);
   TimePredictor predictor(ceilings);
   learn_from(folder_.records(), predictor);
-  size_t failed = 0;
+  std::vector<size_t> measured;
+  for (size_t i = 0; i < states_.size(); ++i)
+    if (states_[i].is_due) measured.push_back(i);
+  std::mt19937_64 random(order_seed_);
   try {
-    for (size_t n = 0; n < due_.size(); ++n) {
-      auto& planned = plan_.planned[due_[n]];
-      const auto rest_s = remaining_s(n, predictor);
-      predict(planned, predictor);
-      observer.starting(n + 1, planned, rest_s);
-      const auto record = run_case(worker_, plan_.cases[due_[n]], planned, environment_, ceilings);
-      folder_.append(record);
-      if (record.measured()) predictor.learn(record);
-      failed += record.text("outcome") == outcome::failed ? 1 : 0;
-      observer.finished(n + 1, record);
+    int64_t round = 0;
+    for (const auto& process : folder_.processes())
+      if (process.has("round")) round = std::max(round, process.get("round").get<int64_t>());
+    for (auto order = measured; !order.empty();) {
+      std::shuffle(order.begin(), order.end(), random);
+      run_round(order, ++round, ceilings, predictor, observer);
+      std::erase_if(order, [&](size_t i) { return !states_[i].is_due; });
     }
   } catch (const Interrupted&) {
-    folder_.write_csv();
+    finish();
     throw;
   }
-  folder_.write_csv();
-  return failed;
+  finish();
+  return size_t(std::count_if(measured.begin(), measured.end(), [&](size_t i) {
+    return folder_.find(plan_.planned[i].key())->text("outcome") == outcome::failed;
+  }));
 }
 
 }  // namespace attnbench

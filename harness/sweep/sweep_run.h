@@ -1,6 +1,7 @@
 // Runs a sweep: plans its cases, prepares the folder of its records, and measures the cases that are due.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -34,46 +35,73 @@ TimePredictor predict_without_ceilings(SweepPlan& plan, const std::vector<Record
 
 // Which cases are due when the folder holds records already. Records that were imported do not count.
 enum class Resume {
-  missing,  // the cases without a record
+  missing,  // the cases without a record, and those with too few processes
   failed,   // these, and the cases that failed
   all,      // every case
+};
+
+struct SweepRunOptions {
+  std::string out =
+      {};  // folder of the records; if empty, results/SWEEP/MACHINE, or for a shard results/SWEEP/MACHINE/shard-I-of-N
+  Resume resume = Resume::missing;
+  bool across_boots = false;  // continue cases whose first processes ran on another host or before a reboot
+  uint64_t order_seed = 0;    // seed of the order of the cases in each round
 };
 
 // Is told of the progress of a sweep.
 class SweepObserver {
  public:
   virtual ~SweepObserver() = default;
-  // Called before a case starts. `number` counts the cases that are due from 1. `rest_s` is the predicted time of this case and
-  // all later ones, in seconds.
+  // Called before a process starts. `number` counts the processes that are due from 1. `rest_s` is the predicted time of this
+  // process and all later ones, in seconds.
   virtual void starting(size_t number, const Record& planned, double rest_s) = 0;
-  // Called after the record of the case was written.
+  // Called after the record of the process was written, or that of a case that is skipped.
   virtual void finished(size_t number, const Record& record) = 0;
 };
 
+// Measures the cases of a sweep in rounds. Each round visits every case that is due once, in a random order, and runs it in a
+// fresh process, so that a slow phase of the machine spreads over all cases and does not look like a property of some. There are
+// as many rounds as the cases have `processes`.
 class SweepRun {
  public:
-  // Opens the folder of records, and finds out which cases are due. If `out` is empty, the folder is results/SWEEP/MACHINE, or
-  // for a shard results/SWEEP/MACHINE/shard-I-of-N. Records of another build, machine or configuration are moved aside if every
-  // case is measured again; otherwise the constructor throws UsageError.
-  SweepRun(WorkerProgram worker, SweepPlan plan, std::string out, Resume resume);
+  // Opens the folder of records, and finds out what is due. Records of another build, machine or configuration are moved aside if
+  // every case is measured again; otherwise the constructor throws UsageError.
+  SweepRun(WorkerProgram worker, SweepPlan plan, const SweepRunOptions& options);
 
   const ResultFolder& folder() const { return folder_; }
   size_t cases() const { return plan_.cases.size(); }
-  size_t due() const { return due_.size(); }
-  // Measures the cases that are due and records each as it ends. Returns the number of cases that failed. If it throws
-  // Interrupted, the cases that ended before are recorded.
+  // The number of cases that are due, and of the processes that they need.
+  size_t due_cases() const;
+  size_t due() const;
+  // Measures what is due, and records each process as it ends and the case with it. Returns the number of cases that failed. If
+  // it throws Interrupted, what ended before is recorded.
   size_t measure(SweepObserver& observer);
 
  private:
-  // The predicted time, in seconds, of the due cases from `first` on.
-  double remaining_s(size_t first, const TimePredictor& predictor) const;
+  // What is known of one case of the plan.
+  struct State {
+    std::vector<Record> processes;  // those that ended so far
+    bool is_due = false;            // whether more processes are needed
+    int64_t visits = 0;             // rounds that did not run it, because it was predicted to exceed its deadline
+  };
+
+  size_t missing_processes(size_t i) const;
+  void check_boots() const;
+  void restore_records();
+  void run_round(const std::vector<size_t>& order, int64_t round, const Ceilings& ceilings, TimePredictor& predictor,
+                 SweepObserver& observer);
+  void record(size_t i, Record record);
+  double remaining_s(const TimePredictor& predictor) const;
+  void finish();
 
   WorkerProgram worker_;
   SweepPlan plan_;
   Record environment_;
   ResultFolder folder_;
-  Json provenance_;          // environment.json
-  std::vector<size_t> due_;  // indices of cases
+  Json provenance_;  // environment.json
+  uint64_t order_seed_;
+  std::vector<State> states_;  // in the order of the plan's cases
+  size_t started_ = 0;         // the number of processes that were started, or cases that were skipped
 };
 
 }  // namespace attnbench

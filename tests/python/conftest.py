@@ -72,6 +72,11 @@ def log_of(folder):
     return (Path(folder) / "records.jsonl").read_bytes()
 
 
+def kept_lines(before, after):
+    """Whether every line of the log `before` is also in `after`, in any order."""
+    return set(before.splitlines()) <= set(after.splitlines())
+
+
 def records_in(folder):
     """The records of every line of a folder's records.jsonl, in order."""
     text = (Path(folder) / "records.jsonl").read_text("utf-8")

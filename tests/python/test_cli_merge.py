@@ -204,6 +204,6 @@ def test_a_sweep_writes_only_into_its_folder_with_ordinary_permissions(canned, t
     before = set(tmp_path.rglob("*"))
     canned("sweep", sweep, "--out", "out", "-q")
     made = {path.relative_to(tmp_path).as_posix() for path in set(tmp_path.rglob("*")) - before}
-    assert made == {"out", "out/records.jsonl", "out/records.csv", "out/environment.json", "out/schema.json", "out/.lock"}
+    assert made == {"out", "out/records.jsonl", "out/processes.jsonl", "out/records.csv", "out/environment.json", "out/schema.json", "out/.lock"}
     for path in (tmp_path / "out").iterdir():
         assert path.stat().st_mode & 0o777 == 0o644, path

@@ -5,7 +5,7 @@ import json
 import re
 
 import pytest
-from conftest import log_of, records_in, strict_json, write_sweep
+from conftest import kept_lines, log_of, records_in, strict_json, write_sweep
 
 CASES = [("linear", 32), ("linear", 48), ("softmax", 32), ("softmax", 48)]
 
@@ -81,8 +81,8 @@ def test_only_missing_cases_are_run(canned, tmp_path, sweep):
     canned("sweep", sweep, "--out", "out", "--methods", "softmax")
     first = log_of(tmp_path / "out")
     canned("sweep", sweep, "--out", "out")
-    assert log_of(tmp_path / "out").startswith(first)
-    assert cases_of(records_in(tmp_path / "out")) == CASES[2:] + CASES[:2]
+    assert kept_lines(first, log_of(tmp_path / "out"))
+    assert cases_of(records_in(tmp_path / "out")) == CASES, "in the order of the plan"
 
 
 def test_cases_that_differ_in_any_axis_are_recorded_separately(canned, tmp_path, sweep):
@@ -154,10 +154,8 @@ def test_resume_failed_runs_failed_cases_again(attnbench, workers, canned_worker
     canned("sweep", sweep, "--out", "out")
     assert log_of(tmp_path / "out") == first
     canned("sweep", sweep, "--out", "out", "--resume", "failed")
-    assert log_of(tmp_path / "out").startswith(first)
     lines = records_in(tmp_path / "out")
-    assert cases_of(lines) == CASES + CASES[2:]
-    # Only the last record of a case is shown.
+    assert cases_of(lines) == CASES and lines[:2] == [strict_json(line) for line in first.splitlines()[:2]]
     table = canned.json("table", "out")
     assert cases_of(table) == CASES
     assert all(record["outcome"] == "measured" for record in table)
@@ -180,10 +178,8 @@ def test_resume_all_runs_every_case_again(attnbench, workers, tmp_path, sweep):
         return attnbench.with_worker(one)
 
     answering(1.5)("sweep", sweep, "--out", "out")
-    first = log_of(tmp_path / "out")
     answering(2.5)("sweep", sweep, "--out", "out", "--resume", "all")
-    assert log_of(tmp_path / "out").startswith(first)
-    assert len(records_in(tmp_path / "out")) == 8
+    assert len(records_in(tmp_path / "out")) == 4
     table = attnbench.json("table", "out")
     assert [record["time_median_ms"] for record in table] == [2.5] * 4
 

@@ -79,7 +79,7 @@ def test_an_empty_no_color_does_not_switch_colours_off(mixed):
 
 def test_verbose_progress_is_coloured_if_standard_error_is_a_terminal(mixed):
     _, shown = mixed.on_terminal("sweep", "s.toml", "--out", "out", "-v", streams=["stderr"], env=environment())
-    assert re.search(r"\x1b\[31m\[2/3\] linear .* failed: crashed", shown)
+    assert re.search(r"\x1b\[31m\[./3\] linear .* failed: crashed", shown)
     assert "─" not in shown
 
 
