@@ -16,8 +16,8 @@ namespace {
 
 std::string error_text(double error) { return std::isnan(error) ? "–" : fmt::format("{:.1e}", error); }
 
-// The distance from the median to the farther end of its interval, in percent of the median. The range of a few processes, which is
-// not a 95 % interval, is called a range.
+// The distance from the median to the farther end of its interval, in percent of the median. The range of a few processes, which
+// is not a 95 % interval, is called a range.
 std::string interval_text(const Record& r) {
   const auto median = r.number("time_median_ms");
   const auto reach = std::max(r.number("time_ci_high_ms") - median, median - r.number("time_ci_low_ms"));

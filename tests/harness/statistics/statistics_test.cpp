@@ -36,6 +36,39 @@ TEST(Median, TakesUnsortedSamples) {
   EXPECT_DOUBLE_EQ(median({2, 2, 1, 9, 2}), 2);
 }
 
+TEST(OrderStatisticInterval, IsTheRangeOfFewerThanSixValues) {
+  const auto range = [](double low, double high) { return Interval{low, high}; };
+  EXPECT_EQ(order_statistic_interval({3}), range(3, 3));
+  EXPECT_EQ(order_statistic_interval({3, 1}), range(1, 3));
+  EXPECT_EQ(order_statistic_interval({5, 1, 2, 9, 4}), range(1, 9));
+}
+
+TEST(OrderStatisticInterval, LiesBetweenTheOrderStatisticsWhoseCoverageIsNearest) {
+  // The ranges of 8 values from the 1st to the 8th and from the 2nd to the 7th cover 99.22 % and 92.97 %.
+  const auto interval = order_statistic_interval({10, 20, 30, 40, 50, 60, 70, 80});
+  const double part = (0.9921875 - 0.95) / (0.9921875 - 0.9296875), weight = 7 * part / (1 + 6 * part);
+  EXPECT_NEAR(interval.low, 10 + 10 * weight, 1e-9);
+  EXPECT_NEAR(interval.high, 80 - 10 * weight, 1e-9);
+}
+
+TEST(OrderStatisticInterval, CoversTheMedianIn95PercentOfTrials) {
+  std::mt19937_64 random(7);
+  constexpr int kTrials = 20'000;
+  for (const size_t n : {6, 8, 9, 12, 25}) {
+    int normal = 0, skewed = 0;
+    for (int trial = 0; trial < kTrials; ++trial) {
+      Numbers x(n), y(n);
+      for (auto& value : x) value = std::normal_distribution<double>()(random);
+      for (auto& value : y) value = std::exponential_distribution<double>()(random);
+      const auto a = order_statistic_interval(x), b = order_statistic_interval(y);
+      normal += a.low <= 0 && 0 <= a.high ? 1 : 0;
+      skewed += b.low <= std::log(2.0) && std::log(2.0) <= b.high ? 1 : 0;
+    }
+    EXPECT_NEAR(double(normal) / kTrials, 0.95, 0.006) << n;
+    EXPECT_NEAR(double(skewed) / kTrials, 0.95, 0.006) << n;
+  }
+}
+
 TEST(MedianInterval, IsTheSameForTheSameSamples) {
   // There are many distinct samples, so that other random resamples would give another interval.
   Numbers samples;

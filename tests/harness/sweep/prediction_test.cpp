@@ -58,6 +58,29 @@ TEST(TimePredictor, LearnsTheSlowdownOfEachMethodAndSetting) {
   EXPECT_DOUBLE_EQ(predictor.predict(longer), 400);
 }
 
+TEST(TimePredictor, TakesTheFastestSimilarMeasurement) {
+  Case c;
+  c.method = "linear";
+  c.complete();
+  Record record(c);
+  record.set("min_bytes", 1e6);
+  record.set("flops", 1e9);  // at least 10 ms
+  TimePredictor predictor(kCeilings);
+  for (const double ms : {30.0, 20.0, 200.0}) {
+    record.set("time_median_ms", ms);
+    predictor.learn(record);
+  }
+  EXPECT_DOUBLE_EQ(predictor.predict(record), 20);
+  // Fixed costs weigh more in a call that does less than a hundredth of the work, so it says nothing about this one.
+  auto longer = record;
+  longer.set("flops", 1e11);
+  EXPECT_DOUBLE_EQ(predictor.predict(longer), 2000);
+  EXPECT_TRUE(predictor.has_seen(longer));
+  longer.set("flops", 1.1e11);
+  EXPECT_DOUBLE_EQ(predictor.predict(longer), 1100);
+  EXPECT_FALSE(predictor.has_seen(longer));
+}
+
 TEST(PredictedCase, DependsOnSamplesTimeBudgetAndDeadline) {
   Case c;
   c.method = "linear";

@@ -92,7 +92,7 @@ TEST(TextTable, CsvQuotesCellsAndEscapesFormulas) {
 TEST(SummaryTable, HasAColumnForEachAxisThatVaries) {
   const auto text = summary_table({measured("softmax", 512), measured("linear", 1024)}).render(TableFormat::csv);
   EXPECT_EQ(text,
-            "method,query_len,time,95 %,time/sequence,memory/sequence,rel. error,implementation,outcome\n"
+            "method,query_len,time,interval,time/sequence,memory/sequence,rel. error,implementation,outcome\n"
             "softmax,512,2.00 ms,±5.0 %,500 µs,1.00 MiB,1.2e-07,aten/matmul,measured\n"
             "linear,1024,2.00 ms,±5.0 %,500 µs,1.00 MiB,1.2e-07,aten/matmul,measured\n");
   auto other = measured("softmax", 512), cross = measured("softmax", 512);
