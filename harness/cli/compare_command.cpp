@@ -19,6 +19,7 @@
 #include "harness/text/errors.h"
 #include "harness/text/json_numbers.h"
 #include "harness/text/nearest.h"
+#include "harness/text/notice.h"
 #include "harness/text/text_table.h"
 #include "harness/text/units.h"
 
@@ -153,6 +154,21 @@ std::vector<Compared> compared(const std::vector<Pair>& pairs, const Criteria& c
   return all;
 }
 
+// Says that some case has too few processes to be found different, and how many are needed; empty if all have enough.
+std::string shortage_in_words(const std::vector<Compared>& all, const Criteria& criteria) {
+  const auto cases = size_t(std::count_if(all.begin(), all.end(), [](const Compared& c) { return c.pair.both_measured(); }));
+  size_t fewest = 0;
+  for (const auto& c : all) {
+    if (!c.pair.both_measured()) continue;
+    const auto a = medians_of(*c.pair.a).size(), b = medians_of(*c.pair.b).size();
+    if (!can_decide(a, b, cases, criteria.alpha) && (fewest == 0 || std::min(a, b) < fewest)) fewest = std::min(a, b);
+  }
+  if (fewest == 0) return "";
+  return fmt::format("{} process{} a side cannot find any of {} case{} different at the level {:g}; at least {} are needed\n",
+                     fewest, fewest == 1 ? "" : "es", cases, cases == 1 ? "" : "s", criteria.alpha,
+                     processes_to_decide(cases, criteria.alpha));
+}
+
 Json json_of(const std::vector<Compared>& all, const std::vector<std::array<std::string, 3>>& differences, Verdict verdict) {
   Json json = {{"verdict", verdict_name(verdict)}, {"differences", Json::array()}, {"cases", Json::array()}};
   for (const auto& [column, a, b] : differences) json["differences"].push_back({{"column", column}, {"a", a}, {"b", b}});
@@ -247,6 +263,7 @@ Run add_compare_command(Command& command) {
       return exit_code::success;
     }
     print_tables(all, pairs, differences, *options);
+    print_notice(shortage_in_words(all, options->criteria));
     if (options->format != Format::csv)
       fmt::print("\nover all: {} (Holm-adjusted p < {:g}, shifts over {:g} %)\n", verdict_name(verdict), options->criteria.alpha,
                  100 * options->criteria.min_shift);

@@ -13,12 +13,12 @@ namespace {
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+}  // namespace
+
 std::string name_of(const Record& record) {
   return fmt::format("{} {} N={}{}", record.text("method"), record.text("protocol"), record.get("query_len").dump(),
                      record.get("causal") == true ? " causal" : "");
 }
-
-}  // namespace
 
 Progress::Progress(size_t cases, Verbosity verbosity, FILE* out)
     : cases_(cases), verbosity_(verbosity), line_(out, verbosity == Verbosity::quiet), began_s_(now_s()) {}

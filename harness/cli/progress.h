@@ -12,6 +12,9 @@ namespace attnbench {
 // `quiet` prints nothing. `verbose` prints a line for each case on a terminal too, and below it how the case was measured.
 enum class Verbosity { quiet, normal, verbose };
 
+// A short name of a case, such as "linear forward N=4096 causal".
+std::string name_of(const Record& record);
+
 class Progress : public SweepObserver {
  public:
   Progress(size_t cases, Verbosity verbosity, FILE* out = stderr);

@@ -16,13 +16,11 @@ namespace {
 
 std::string error_text(double error) { return std::isnan(error) ? "–" : fmt::format("{:.1e}", error); }
 
-// The distance from the median to the farther end of its interval, in percent of the median. The range of a few processes, which
-// is not a 95 % interval, is called a range.
+// The range of a few processes, which is not a 95 % interval, is called a range.
 std::string interval_text(const Record& r) {
-  const auto median = r.number("time_median_ms");
-  const auto reach = std::max(r.number("time_ci_high_ms") - median, median - r.number("time_ci_low_ms"));
+  const auto reach = relative_reach(r);
   if (std::isnan(reach)) return "";
-  return fmt::format("{}±{:.1f} %", r.text("time_ci_scope") == "range of processes" ? "range " : "", 100 * reach / median);
+  return fmt::format("{}±{:.1f} %", r.text("time_ci_scope") == "range of processes" ? "range " : "", 100 * reach);
 }
 
 std::string outcome_text(const Record& r) {
@@ -50,6 +48,11 @@ std::string value_text(const Record& record, const Column& column) {
 }
 
 }  // namespace
+
+double relative_reach(const Record& record) {
+  const auto median = record.number("time_median_ms");
+  return std::max(record.number("time_ci_high_ms") - median, median - record.number("time_ci_low_ms")) / median;
+}
 
 std::string plain_text(const Json& value) {
   if (value.is_null()) return "";

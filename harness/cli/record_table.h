@@ -9,6 +9,9 @@
 
 namespace attnbench {
 
+// The distance from the median time to the farther end of its interval, divided by the median; NaN without a time.
+double relative_reach(const Record& record);
+
 // A JSON value as text: text without quotes, null as empty text, anything else as JSON.
 std::string plain_text(const Json& value);
 

@@ -11,6 +11,7 @@
 #include "harness/cli/record_table.h"
 #include "harness/cli/shared_options.h"
 #include "harness/cli/terminal.h"
+#include "harness/statistics/comparison.h"
 #include "harness/sweep/find_sweep.h"
 #include "harness/sweep/prediction.h"
 #include "harness/sweep/sweep_run.h"
@@ -74,7 +75,13 @@ void print_plan(const std::vector<Record>& planned, const TimePredictor& predict
                   tone_of(record));
   }
   print_table(table, format);
-  if (format != Format::csv) fmt::print("\n{} cases, predicted to take at least {}\n", planned.size(), format_seconds(total_s));
+  if (format == Format::csv) return;
+  const auto processes = planned.empty() ? 1 : planned.front().get("processes").get<int64_t>();
+  fmt::print("\n{} cases in {} round{}, predicted to take at least {}\n", planned.size(), processes, processes == 1 ? "" : "s",
+             format_seconds(total_s));
+  const auto cases = size_t(std::count_if(planned.begin(), planned.end(), [](const Record& r) { return !r.has("outcome"); }));
+  if (const auto needed = processes_to_decide(std::max<size_t>(1, cases)); int64_t(needed) > processes)
+    fmt::print("`attnbench compare` needs {} processes a case to find one of {} different\n", needed, cases);
 }
 
 int dry_run(SweepPlan plan, const Options& options) {
@@ -84,6 +91,26 @@ int dry_run(SweepPlan plan, const Options& options) {
   const auto predictor = predict_without_ceilings(plan, recorded);
   print_plan(plan.planned, predictor, options.format);
   return exit_code::success;
+}
+
+// Says which cases of the plan have an interval that is wider than their noise target; empty if none has.
+std::string noise_in_words(const std::vector<Record>& records) {
+  constexpr size_t kNamed = 5;
+  std::vector<std::pair<double, std::string>> noisy;
+  size_t measured = 0;
+  for (const auto& record : records) {
+    if (!record.measured() || record.has("external_source")) continue;
+    ++measured;
+    const auto noise = relative_reach(record);
+    if (noise > record.number("noise_target"))
+      noisy.emplace_back(noise, fmt::format("{} ±{:.1f} %", name_of(record), 100 * noise));
+  }
+  if (noisy.empty()) return "";
+  std::sort(noisy.rbegin(), noisy.rend());
+  std::string text = fmt::format("{} of {} cases are noisier than asked (±{:g} %): ", noisy.size(), measured,
+                                 100 * records.front().number("noise_target"));
+  for (size_t i = 0; i < std::min(noisy.size(), kNamed); ++i) text += (i > 0 ? ", " : "") + noisy[i].second;
+  return text + (noisy.size() > kNamed ? ", …" : "") + "\n";
 }
 
 int run_sweep(const WorkerProgram& worker, const Options& options) {
@@ -105,6 +132,7 @@ int run_sweep(const WorkerProgram& worker, const Options& options) {
         "{}: {}{}\n", run.folder().path(),
         due_cases == 0 ? fmt::format("all {} cases are recorded", run.cases()) : fmt::format("{} cases recorded", due_cases),
         failed > 0 ? fmt::format(", {} failed", failed) : ""));
+    print_notice(noise_in_words(run.folder().records()));
     if (is_terminal(stdout) || options.format != Format::text) print_records(run.folder().records(), options.format);
   }
   return failed > 0 ? exit_code::failure : exit_code::success;

@@ -68,6 +68,18 @@ std::vector<Judgement> judge_pairs(const std::vector<std::vector<double>>& log_r
   return judgements;
 }
 
+bool can_decide(size_t processes_a, size_t processes_b, size_t cases, double alpha) {
+  const auto n = double(processes_a), m = double(processes_b);
+  const double log_arrangements = std::lgamma(n + m + 1) - std::lgamma(n + 1) - std::lgamma(m + 1);
+  return std::log(2.0 * double(cases)) - log_arrangements < std::log(alpha);
+}
+
+size_t processes_to_decide(size_t cases, double alpha) {
+  size_t processes = 1;
+  while (!can_decide(processes, processes, cases, alpha)) ++processes;
+  return processes;
+}
+
 Verdict overall_verdict(const std::vector<Judgement>& judgements) {
   const auto any = [&](Verdict verdict) {
     return std::any_of(judgements.begin(), judgements.end(), [&](const Judgement& j) { return j.verdict == verdict; });

@@ -48,6 +48,12 @@ std::vector<Judgement> judge(const std::vector<TwoSides>& cases, const Criteria&
 // The same for paired observations: `log_ratios` holds log(b/a) of each pair of each case.
 std::vector<Judgement> judge_pairs(const std::vector<std::vector<double>>& log_ratios, const Criteria& criteria = {});
 
+// The fewest processes a side with which judge() can find one case of so many different: with n processes a side, the smallest
+// possible p value is 2 / C(2n, n), which Holm's procedure multiplies by the number of cases.
+size_t processes_to_decide(size_t cases, double alpha = Criteria{}.alpha);
+// Whether judge() can find one case of so many different if it has this many processes on its sides.
+bool can_decide(size_t processes_a, size_t processes_b, size_t cases, double alpha = Criteria{}.alpha);
+
 // The verdict over all cases: the first of regression, inconclusive, improvement and pass that any case has; pass for no cases.
 Verdict overall_verdict(const std::vector<Judgement>& judgements);
 

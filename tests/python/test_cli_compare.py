@@ -184,3 +184,14 @@ def test_analyse_finds_the_longest_length_that_fits_a_memory_budget(attnbench, g
 def test_implausible_records_are_listed(attnbench, grown):
     rewrite(grown, lambda r: r.update(implausible="faster than light") if r["query_len"] == 512 else None)
     assert attnbench("analyse", grown).stdout.count("faster than light") == 3
+
+
+def test_too_few_processes_are_reported_with_the_number_that_is_needed(attnbench, folders):
+    a, b = folders
+    rewrite(a, scaled(1.0, processes=3))
+    rewrite(b, scaled(2.0, processes=3))
+    message = attnbench("compare", a, b).stderr
+    assert "3 processes a side cannot find any of" in message and "at the level 0.01; at least" in message
+    rewrite(a, scaled(1.0, processes=10))
+    rewrite(b, scaled(2.0, processes=10))
+    assert attnbench("compare", a, b).stderr == ""

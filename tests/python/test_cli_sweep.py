@@ -381,7 +381,10 @@ def test_dry_run_prints_the_plan_as_text(canned, sweep):
         assert f" {record['query_len']} " in line
         assert ("predicted_oom" in line) == (record["failure_kind"] is not None)
         assert "≥ " in line  # Nothing was measured yet, so the time is a lower bound.
-    assert lines[-1].startswith("4 cases, predicted to take at least ")
+    assert lines[-2].startswith("4 cases in 1 round, predicted to take at least ")
+    assert lines[-1] == "`attnbench compare` needs 6 processes a case to find one of 3 different"
+    lines = canned("sweep", sweep, "--dry-run", "--set", "processes=7").stdout.splitlines()
+    assert lines[-1].startswith("4 cases in 7 rounds, predicted to take at least ")
 
 
 def test_dry_run_predicts_times_from_recorded_cases(canned, tmp_path, sweep):

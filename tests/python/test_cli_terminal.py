@@ -25,8 +25,9 @@ def mixed(attnbench, workers, tmp_path):
 
 
 def table_of(shown):
-    """What is shown after the line that counts the recorded cases."""
-    return shown.split("cases recorded")[-1].partition("\n")[2]
+    """What is shown after the lines that count the recorded and the noisy cases."""
+    lines = shown.split("cases recorded")[-1].partition("\n")[2].splitlines(keepends=True)
+    return "".join(line for line in lines if "noisier than asked" not in line)
 
 
 def test_a_sweep_on_a_terminal_ends_with_its_table(canned, sweep):

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <random>
 
+#include "harness/statistics/comparison.h"
+
 namespace attnbench {
 namespace {
 
@@ -67,6 +69,33 @@ TEST(OrderStatisticInterval, CoversTheMedianIn95PercentOfTrials) {
     EXPECT_NEAR(double(normal) / kTrials, 0.95, 0.006) << n;
     EXPECT_NEAR(double(skewed) / kTrials, 0.95, 0.006) << n;
   }
+}
+
+TEST(ProcessesToDecide, AreTheFewestWhoseSmallestPValueIsBelowTheLevel) {
+  // The smallest p values are 2/C(8, 4) = 0.0286, 2/C(10, 5) = 0.0079, 2/C(16, 8) = 1/6435 and 2/C(18, 9) = 1/24310.
+  EXPECT_EQ(processes_to_decide(1), 5);
+  EXPECT_EQ(processes_to_decide(12), 7);
+  EXPECT_EQ(processes_to_decide(64), 8);
+  EXPECT_EQ(processes_to_decide(65), 9);
+  EXPECT_EQ(processes_to_decide(243), 9);
+  EXPECT_EQ(processes_to_decide(244), 10);
+  EXPECT_FALSE(can_decide(5, 5, 12));
+  EXPECT_TRUE(can_decide(5, 12, 12));
+}
+
+TEST(ProcessesToDecide, AgreesWithTheVerdicts) {
+  const auto verdict = [](size_t processes) {
+    std::vector<TwoSides> cases(12);
+    for (size_t i = 0; i < cases.size(); ++i)
+      for (size_t j = 0; j < processes; ++j) {
+        cases[i].a.push_back(1 + 0.001 * double(j));
+        cases[i].b.push_back((i == 0 ? 2 : 1) + 0.001 * double(j) + 0.0001);
+      }
+    return judge(cases)[0].verdict;
+  };
+  EXPECT_EQ(verdict(5), Verdict::inconclusive);
+  EXPECT_EQ(verdict(6), Verdict::inconclusive);
+  EXPECT_EQ(verdict(7), Verdict::regression);
 }
 
 TEST(MedianInterval, IsTheSameForTheSameSamples) {
