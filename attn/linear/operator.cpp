@@ -9,6 +9,7 @@
 
 #include <tuple>
 
+#include "attn/check_tensor.h"
 #include "attn/linear/composed.h"
 #include "attn/linear/implementation.h"
 #include "attn/linear/linear_attention.h"
@@ -19,14 +20,6 @@ namespace {
 using at::Tensor;
 
 // ---------------------------------------------------------------- arguments
-
-// Throws c10::ValueError if the tensor has another shape or dtype, or is on another device than `like`.
-void check_tensor(const char* name, const Tensor& x, const std::vector<c10::SymInt>& shape, at::ScalarType dtype,
-                  const Tensor& like) {
-  TORCH_CHECK_VALUE(x.sym_sizes() == c10::SymIntArrayRef(shape) && x.scalar_type() == dtype && x.device() == like.device(), name,
-                    " is ", x.scalar_type(), " ", x.sym_sizes(), " on ", x.device(), ", expected ", dtype, " ",
-                    c10::SymIntArrayRef(shape), " on ", like.device());
-}
 
 // Both forward() and backward() call this, because the private operators can be called from Python as well as the public one.
 // Throws c10::ValueError for wrong arguments.

@@ -8,6 +8,7 @@
 
 #include <tuple>
 
+#include "attn/check_tensor.h"
 #include "attn/lsh/composed.h"
 #include "attn/lsh/implementation.h"
 #include "attn/lsh/lsh_attention.h"
@@ -19,7 +20,7 @@ using at::Tensor;
 
 // ---------------------------------------------------------------- arguments
 
-void check_tensor(const char* name, const Tensor& tensor, const char* shape, int64_t dims) {
+void check_dims(const char* name, const Tensor& tensor, const char* shape, int64_t dims) {
   TORCH_CHECK_VALUE(tensor.dim() == dims, "lsh_attention: ", name, " has shape ", tensor.sym_sizes(), ", expected ", shape);
 }
 
@@ -29,7 +30,7 @@ void check_same_device(const char* name, const Tensor& tensor, const Tensor& qk)
 }
 
 void check_rotations(const Tensor& rotations, const Tensor& qk, at::OptionalIntArrayRef factors) {
-  check_tensor("rotations", rotations, "[dim, rounds, columns]", 3);
+  check_dims("rotations", rotations, "[dim, rounds, columns]", 3);
   check_same_device("rotations", rotations, qk);
   TORCH_CHECK_VALUE(at::isFloatingType(rotations.scalar_type()), "lsh_attention: rotations are ", rotations.scalar_type(),
                     ", expected a floating type");
@@ -49,8 +50,8 @@ void check_rotations(const Tensor& rotations, const Tensor& qk, at::OptionalIntA
 // Checks the arguments that both passes have.
 void check_shared_arguments(const Tensor& qk, const Tensor& v, int64_t chunk, const std::optional<Tensor>& key_lengths,
                             std::string_view profile) {
-  check_tensor("qk", qk, "[batch, heads, length, dim]", 4);
-  check_tensor("v", v, "[batch, heads, length, dim]", 4);
+  check_dims("qk", qk, "[batch, heads, length, dim]", 4);
+  check_dims("v", v, "[batch, heads, length, dim]", 4);
   check_same_device("v", v, qk);
   TORCH_CHECK_VALUE(at::isFloatingType(qk.scalar_type()), "lsh_attention: qk is ", qk.scalar_type(),
                     ", expected a floating type");
@@ -66,7 +67,7 @@ void check_shared_arguments(const Tensor& qk, const Tensor& v, int64_t chunk, co
   TORCH_CHECK_VALUE(profile == kTrax || profile == kFastTransformers, "lsh_attention: profile = '", profile, "', expected '",
                     kTrax, "' or '", kFastTransformers, "'");
   if (!key_lengths) return;
-  check_tensor("key_lengths", *key_lengths, "[batch]", 1);
+  check_dims("key_lengths", *key_lengths, "[batch]", 1);
   check_same_device("key_lengths", *key_lengths, qk);
   TORCH_CHECK_VALUE(key_lengths->scalar_type() == at::kLong, "lsh_attention: key_lengths is ", key_lengths->scalar_type(),
                     ", expected int64");
@@ -87,20 +88,15 @@ void check_backward_arguments(const Tensor& grad_output, const Tensor& qk, const
                               const std::optional<Tensor>& key_lengths, const Tensor& log_sum_exp, const Tensor& order,
                               int64_t chunk, std::string_view profile) {
   check_shared_arguments(qk, v, chunk, key_lengths, profile);
-  const auto expect = [&](const char* name, const Tensor& x, const std::vector<c10::SymInt>& shape, at::ScalarType dtype) {
-    TORCH_CHECK_VALUE(x.sym_sizes() == c10::SymIntArrayRef(shape) && x.scalar_type() == dtype && x.device() == qk.device(),
-                      "_lsh_attention_backward: ", name, " is ", x.scalar_type(), " ", x.sym_sizes(), " on ", x.device(),
-                      ", expected ", dtype, " ", c10::SymIntArrayRef(shape), " on ", qk.device());
-  };
   const auto batch = qk.sym_size(0), heads = qk.sym_size(1), length = qk.sym_size(2);
-  check_tensor("order", order, "[batch, heads, rounds, length]", 4);
+  check_dims("order", order, "[batch, heads, rounds, length]", 4);
   const std::vector<c10::SymInt> per_row{batch, heads, length, v.sym_size(3)}, per_round{batch, heads, order.sym_size(2), length};
   TORCH_CHECK_VALUE(order.sym_size(2) >= 1, "_lsh_attention_backward: order has shape ", order.sym_sizes(),
                     ", expected at least one round");
-  expect("grad_output", grad_output, per_row, qk.scalar_type());
-  expect("output", output, per_row, qk.scalar_type());
-  expect("log_sum_exp", log_sum_exp, per_round, at::kDouble);
-  expect("order", order, per_round, at::kLong);
+  check_tensor("_lsh_attention_backward: grad_output", grad_output, per_row, qk.scalar_type(), qk);
+  check_tensor("_lsh_attention_backward: output", output, per_row, qk.scalar_type(), qk);
+  check_tensor("_lsh_attention_backward: log_sum_exp", log_sum_exp, per_round, at::kDouble, qk);
+  check_tensor("_lsh_attention_backward: order", order, per_round, at::kLong, qk);
 }
 
 // Throws c10::ValueError for positions that do not exist. On a GPU this waits until the order has been computed.

@@ -41,8 +41,8 @@ enum class Resume {
 };
 
 struct SweepRunOptions {
-  std::string out =
-      {};  // folder of the records; if empty, results/SWEEP/MACHINE, or for a shard results/SWEEP/MACHINE/shard-I-of-N
+  // Folder of the records. If empty, results/SWEEP/MACHINE, or for a shard results/SWEEP/MACHINE/shard-I-of-N.
+  std::string out = {};
   Resume resume = Resume::missing;
   bool across_boots = false;  // continue cases whose first processes ran on another host or before a reboot
   uint64_t order_seed = 0;    // seed of the order of the cases in each round
