@@ -234,6 +234,19 @@ const std::vector<Field>& fields() {
        .min = 1,
        .max = 1000,
        .section = "timing"},
+      {.name = "baseline",
+       .role = setting,
+       .member = &Case::baseline,
+       .description = "method that takes turns with each case, at the case's own axes, so that their ratio can be measured; axes "
+                      "that differ follow, such as \"linear query_len=1024\"; by default none",
+       .section = "timing"},
+      {.name = "max_disturbance",
+       .role = setting,
+       .member = &Case::max_disturbance,
+       .description =
+           "a sample is marked as disturbed if the machine was slower while it was taken than at its best, by more than "
+           "this share",
+       .section = "timing"},
       {.name = "injected_slowdown_percent",
        .role = setting,
        .member = &Case::injected_slowdown_percent,

@@ -44,6 +44,8 @@ struct Case {
   double noise_target = 0.01;
   double time_budget_s = 2;
   int64_t processes = 1;
+  std::string baseline;  // empty: none
+  double max_disturbance = 0.15;
   double injected_slowdown_percent = 0;
 
   // Fills in the fields that were not given, from other fields or from the machine. Sets `causal` for the protocols that decode.

@@ -35,6 +35,7 @@ std::vector<Column> declare() {
       {"implementation", text, "", "outcome", "implementation that ran, such as aten/chunked or sdpa/flash_attention"},
       {"implausible", text, "", "outcome",
        "for a time shorter than a measured ceiling of the machine allows: that time, the shortest possible time and the ceiling"},
+      {"suspect", text, "", "outcome", "what makes the time doubtful, such as page faults where memory is kept between calls"},
       {"external_source", text, "", "outcome", "where the record was imported from, if this program did not measure it"},
       {"finished_at", text, "", "outcome", "when the record was written, in UTC"},
       {"worker_s", number, "s", "outcome", "wall time of the whole case, from the start of the process to its end"},
@@ -51,16 +52,21 @@ std::vector<Column> declare() {
       {"time_first_ms", number, "ms", "time", "time of the first call at this size"},
       {"time_median_ms", number, "ms", "time",
        "median of the samples, for one call; with several processes, median of their medians"},
-      {"time_q1_ms", number, "ms", "time", "first quartile of the samples"},
-      {"time_q3_ms", number, "ms", "time", "third quartile of the samples"},
+      {"time_q1_ms", number, "ms", "time",
+       "first quartile of the samples that count; with several processes, median of their first quartiles"},
+      {"time_q3_ms", number, "ms", "time", "third quartile, in the same way"},
       {"time_ci_low_ms", number, "ms", "time",
-       "low end of the interval of time_median_ms: within one process the 95 % bootstrap interval; across six processes or more "
-       "the 95 % interval between order statistics; across fewer the range of their medians"},
-      {"time_ci_high_ms", number, "ms", "time", "high end of that interval"},
+       "low end of the interval of time_median_ms: across six processes or more the 95 % interval between order statistics, "
+       "across "
+       "fewer the range of their medians; of one process the first quartile, because its samples say nothing about other "
+       "processes"},
+      {"time_ci_high_ms", number, "ms", "time", "high end of that interval, or the third quartile"},
       {"time_ci_scope", text, "", "time",
-       "what the interval covers: within process (another process may differ by more), across processes, or range of processes "
-       "(of two to five, too few for 95 %)"},
+       "what the interval covers: across processes (95 %), range of processes (of two to five, too few for 95 %), or spread "
+       "within "
+       "process"},
       {"process_medians_ms", numbers, "ms", "time", "median of each process, in order, where there are several"},
+      {"process_q1_ms", numbers, "ms", "time", "first quartile of each process, in the same order"},
       {"samples", integer, "", "time", "number of samples taken; none is dropped"},
       {"calls_per_sample", integer, "", "time", "number of calls in a sample, chosen so that a sample takes at least 1 ms"},
       {"warmup_calls", integer, "", "time", "number of calls before the first sample"},
@@ -71,6 +77,44 @@ std::vector<Column> declare() {
       {"wall_median_ms", number, "ms", "time",
        "on a GPU: median by the host's clock, from before the launch of a call until the GPU is idle"},
       {"wall_samples_ms", numbers, "ms", "time", "on a GPU: every sample by the host's clock"},
+
+      {"ratio_pairing", text, "", "ratio",
+       "how the baseline was measured beside the case: turns (both processes alive, samples in turn), processes (one process "
+       "after "
+       "the other, because both do not fit into the memory), or none and why"},
+      {"ratio_median", number, "", "ratio",
+       "time of the case divided by the time of the baseline beside it: median of process_ratios"},
+      {"ratio_ci_low", number, "", "ratio", "low end of the interval of ratio_median, of the kind that time_ci_scope says"},
+      {"ratio_ci_high", number, "", "ratio", "high end of that interval"},
+      {"process_ratios", numbers, "", "ratio",
+       "for each process the median ratio of neighbouring samples of which neither was disturbed"},
+      {"baseline_median_ms", number, "ms", "ratio", "median time of the baseline beside the case"},
+      {"baseline_samples_ms", numbers, "ms", "ratio", "samples of the baseline, in the order of the samples that they neighbour"},
+
+      {"disturbed_samples", integer, "", "disturbance",
+       "number of samples that are marked as disturbed; they stay in the record"},
+      {"disturbed_processes", integer, "", "disturbance",
+       "number of processes with so few undisturbed samples that all of them count"},
+      {"sample_disturbances", numbers, "", "disturbance",
+       "for each sample: by what share the machine was slower beside it than at its best, by the probes, by waiting for a "
+       "processor, or by time that the hypervisor took"},
+      {"baseline_disturbances", numbers, "", "disturbance", "the same for each of the baseline's samples"},
+      {"probe_arithmetic_us", number, "us", "disturbance",
+       "median time of the arithmetic probe, a fixed number of multiply-adds"},
+      {"probe_memory_us", number, "us", "disturbance", "median time of the memory probe, a read of a fixed number of bytes"},
+      {"probe_best_arithmetic_us", number, "us", "disturbance",
+       "best time of that probe known until then, in any process of the sweep"},
+      {"probe_best_memory_us", number, "us", "disturbance", "best time of that probe known until then"},
+      {"processor_share", number, "", "disturbance", "processor time of the samples, divided by their wall time and the threads"},
+      {"system_share", number, "", "disturbance", "part of the processor time of the samples that was spent in the system"},
+      {"run_delay_share", number, "", "disturbance",
+       "time that runnable threads waited for a processor, divided by the wall time of the samples"},
+      {"steal_share", number, "", "disturbance",
+       "time that the hypervisor took from all processors during the samples, divided by wall time and processors"},
+      {"involuntary_switches", integer, "", "disturbance", "how often a thread lost its processor during the samples"},
+      {"page_faults_per_call", number, "", "disturbance", "page faults of a timed call"},
+      {"load", number, "", "disturbance", "load average of the last minute when the samples began"},
+      {"cpu_clock_mhz", number, "MHz", "disturbance", "median clock of the processor, where the system reports one"},
 
       {"input_bytes", integer, "B", "memory",
        "size of q, k, v, the key lengths and, for backward, the gradient of the output; for decode, of one token"},
