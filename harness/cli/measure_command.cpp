@@ -79,7 +79,7 @@ Record measure_case(const WorkerProgram& worker, const Case& c) {
   }
   if (!planned.has("outcome") && predicted_need_bytes(planned) > planned.number("memory_limit_bytes"))
     predict(planned, TimePredictor(Ceilings::nominal(c.threads)));
-  return run_case(worker, c, planned, ask_environment(worker), std::nullopt);
+  return run_case(worker, {{c, planned}, plan_baselines(worker, {c})[0]}, ask_environment(worker), std::nullopt);
 }
 
 }  // namespace

@@ -169,7 +169,8 @@ std::vector<WorkerAnswer> run_in_turns(const std::vector<WorkerRequest>& request
       const int from = ring[i].read_end(), to = ring[(i + 1) % ring.size()].write_end();
       std::vector<std::string> arguments = {"measure", fmt::format("--turns={},{}", from, to)};
       if (processor >= 0) arguments.push_back(fmt::format("--processor={}", processor));
-      const auto& [worker, request] = requests[i];
+      const auto& [worker, request, more] = requests[i];
+      arguments.insert(arguments.end(), more.begin(), more.end());
       workers.push_back(std::make_shared<Worker>(worker, std::move(arguments), request, std::vector{from, to}));
     }
     const char turn = 0;

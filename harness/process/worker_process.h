@@ -72,6 +72,7 @@ auto read_answer(const WorkerProgram& worker, const std::string& command, const 
 struct WorkerRequest {
   WorkerProgram worker;
   Json request;
+  std::vector<std::string> arguments = {};  // those that follow the command
 };
 // Runs one worker with the command `measure` for each request, all at the same time. The workers take their samples in turns
 // (harness/worker/turns.h), in the order of the requests, and on `processor` if that is not negative. Returns the answers in the

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <sstream>
 #include <stdexcept>
 
 #include "harness/schema/machine.h"
@@ -326,6 +327,27 @@ bool is_default(const Case& c, const Field& field) {
   set_to_default(without_field, field);
   without_field.complete();
   return get(without_field, field) == get(c, field);
+}
+
+std::optional<Case> baseline_of(const Case& c) {
+  std::istringstream words(c.baseline);
+  auto baseline = c;
+  if (!(words >> baseline.method)) return std::nullopt;
+  // An axis that only follows another one follows it here, too.
+  for (const auto& field : fields())
+    if (!field.follows.empty() && get(c, field) == get(c, *find_field(field.follows))) set_to_default(baseline, field);
+  for (std::string word; words >> word;) {
+    const auto equals = word.find('=');
+    const auto* field = find_axis(word.substr(0, equals));
+    if (equals == std::string::npos || !field || field->name == "method")
+      throw std::invalid_argument("baseline = '" + c.baseline + "': '" + word +
+                                  "' is not an axis with a value, such as query_len=1024");
+    set_text(baseline, *field, word.substr(equals + 1));
+  }
+  baseline.baseline.clear();
+  baseline.complete();
+  if (case_key(to_json(baseline)) == case_key(to_json(c))) return std::nullopt;
+  return baseline;
 }
 
 Json to_json(const Case& c) {

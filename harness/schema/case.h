@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -108,6 +109,11 @@ void set_text(Case& c, const Field& field, const std::string& text);
 void set_to_default(Case& c, const Field& field);
 // Whether the field has the value that it would have after complete() if nobody had set it.
 bool is_default(const Case& c, const Field& field);
+
+// The case that takes turns with `c`, as c.baseline says: the same axes, but the baseline's method, and the axes that follow it
+// as "axis=value" words. Nothing if there is no baseline or the case itself is the baseline. Throws std::invalid_argument that
+// names what is wrong in c.baseline.
+std::optional<Case> baseline_of(const Case& c);
 
 // Every field by name; test hooks only where they were set.
 Json to_json(const Case& c);

@@ -6,9 +6,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <map>
+#include <numeric>
 #include <set>
 
 #include "harness/schema/machine.h"
+#include "harness/statistics/disturbance.h"
 #include "harness/statistics/statistics.h"
 #include "harness/text/errors.h"
 #include "harness/text/units.h"
@@ -18,29 +22,71 @@ namespace {
 
 constexpr size_t kMinProcesses95 = 6;  // the fewest values whose order statistics give a 95 % interval of the median
 
-// Adds the columns that are computed from the samples. If several processes measured the case, their medians are the samples of
-// the median and of its interval.
+std::vector<double> numbers_of(const Record& record, std::string_view column) {
+  std::vector<double> numbers;
+  for (const auto& value : record.get(column))
+    if (value.is_number()) numbers.push_back(value.get<double>());
+  return numbers;
+}
+
+// What the interval of the median of so many processes covers.
+const char* scope_of(size_t processes) {
+  if (processes >= kMinProcesses95) return "across processes";
+  return processes > 1 ? "range of processes" : "spread within process";
+}
+
+// Marks a time that a side effect may have made longer. Memory that is kept between calls should cause no page faults.
+void add_suspicion(Record& record) {
+  constexpr double kMaxFaults = 100, kMaxSystemShare = 0.05;
+  const auto faults = record.number("page_faults_per_call"), share = record.number("system_share");
+  if (record.text("allocation") == "kept" && faults > kMaxFaults && share > kMaxSystemShare)
+    record.set("suspect",
+               fmt::format("{:.0f} page faults a call and {:.0f} % of the processor time in the system, although memory "
+                           "is kept between calls",
+                           faults, 100 * share));
+}
+
+// Adds the columns that are computed from the samples of one process.
 void add_statistics(Record& record) {
-  if (const auto& wall = record.get("wall_samples_ms"); wall.is_array() && !wall.empty())
-    record.set("wall_median_ms", median(wall.get<std::vector<double>>()));
-  const auto& list = record.get("time_samples_ms");
-  if (!list.is_array() || list.empty()) return;
-  auto samples = list.get<std::vector<double>>();
-  const auto& medians = record.get("process_medians_ms");
-  const bool across = medians.is_array();
-  const auto counted = across ? medians.get<std::vector<double>>() : samples;
-  const auto [low, high] = across ? order_statistic_interval(counted) : median_interval(counted);
-  const auto middle = median(counted);
-  record.set("time_ci_scope", !across                             ? "within process"
-                              : counted.size() >= kMinProcesses95 ? "across processes"
-                                                                  : "range of processes");
+  if (const auto wall = numbers_of(record, "wall_samples_ms"); !wall.empty()) record.set("wall_median_ms", median(wall));
+  const auto max_share = record.number("max_disturbance");
+  const auto shares = numbers_of(record, "sample_disturbances"), all = numbers_of(record, "time_samples_ms");
+  if (all.empty()) return;
+  auto [samples, disturbed] = counted(all, shares, max_share);
+  record.set("disturbed_samples", int64_t(all.size() - undisturbed(all, shares, max_share).size()));
+  record.set("disturbed_processes", disturbed ? 1 : 0);
   std::sort(samples.begin(), samples.end());
-  record.set("time_median_ms", middle);
+  record.set("time_median_ms", quantile(samples, 0.5));
   record.set("time_q1_ms", quantile(samples, 0.25));
   record.set("time_q3_ms", quantile(samples, 0.75));
-  record.set("time_ci_low_ms", low);
-  record.set("time_ci_high_ms", high);
-  record.set("time_per_sample_ms", middle / std::max(1.0, record.number("batch")));
+  record.set("time_ci_low_ms", quantile(samples, 0.25));
+  record.set("time_ci_high_ms", quantile(samples, 0.75));
+  record.set("time_ci_scope", scope_of(1));
+  record.set("time_per_sample_ms", quantile(samples, 0.5) / std::max(1.0, record.number("batch")));
+  add_suspicion(record);
+}
+
+// How a baseline was measured beside a case, as the column ratio_pairing says it.
+constexpr std::string_view kInTurns = "turns", kInProcesses = "processes";
+std::string without_baseline(const std::string& why) { return "none: " + why; }
+
+// Adds the columns of the ratio, from the records of one process of the case and one of its baseline.
+void add_ratio(Record& record, const Record& baseline, std::string_view pairing) {
+  record.set("ratio_pairing", pairing);
+  const auto samples = numbers_of(baseline, "time_samples_ms"), shares = numbers_of(baseline, "sample_disturbances");
+  record.set("baseline_samples_ms", samples);
+  record.set("baseline_disturbances", shares);
+  record.set("baseline_median_ms", baseline.number("time_median_ms"));
+  if (pairing == kInProcesses)
+    return record.set("ratio_median", record.number("time_median_ms") / baseline.number("time_median_ms"));
+  auto [ratios, disturbed] = counted_ratios(numbers_of(record, "time_samples_ms"), numbers_of(record, "sample_disturbances"),
+                                            samples, shares, record.number("max_disturbance"));
+  if (ratios.empty()) return record.set("ratio_pairing", without_baseline("it ended before its first sample"));
+  if (disturbed) record.set("disturbed_processes", 1);
+  std::sort(ratios.begin(), ratios.end());
+  record.set("ratio_median", quantile(ratios, 0.5));
+  record.set("ratio_ci_low", quantile(ratios, 0.25));
+  record.set("ratio_ci_high", quantile(ratios, 0.75));
 }
 
 // Marks the record as implausible if its time is below what the machine's ceilings allow. Then something other than the method
@@ -95,27 +141,69 @@ void take_answer(Record& record, const WorkerAnswer& answer) {
   }
 }
 
-// Gives the record of the first process the samples and the sums of all processes, and the median of each.
-void add_processes(Record& record, const std::vector<Record>& processes) {
-  auto medians = Json::array();
-  double measured_s = 0;
-  int64_t samples = 0, warmup_calls = 0;
-  for (const auto* column : {"time_samples_ms", "wall_samples_ms"}) {
-    auto all = Json::array();
-    for (const auto& process : processes)
-      for (const auto& sample : process.get(column)) all.push_back(sample);
-    if (!all.empty()) record.set(column, all);
-  }
+// The values of a column in these records, without the missing ones.
+std::vector<double> values_of(const std::vector<const Record*>& records, std::string_view column) {
+  std::vector<double> values;
+  for (const auto* record : records)
+    if (record->has(column)) values.push_back(record->number(column));
+  return values;
+}
+
+// The processes that count for the estimates: the undisturbed ones, unless fewer than `wanted` would remain.
+std::vector<const Record*> counted_processes(const std::vector<Record>& processes, size_t wanted) {
+  std::vector<const Record*> all, undisturbed;
   for (const auto& process : processes) {
-    medians.push_back(median(process.get("time_samples_ms").get<std::vector<double>>()));
-    measured_s += process.number("measured_s");
-    samples += process.get("samples").get<int64_t>();
-    warmup_calls += process.get("warmup_calls").get<int64_t>();
+    all.push_back(&process);
+    if (process.get("disturbed_processes") != 1) undisturbed.push_back(&process);
   }
-  record.set("process_medians_ms", medians);
-  record.set("measured_s", measured_s);
-  record.set("samples", samples);
-  record.set("warmup_calls", warmup_calls);
+  return undisturbed.size() < std::min(wanted, all.size()) ? all : undisturbed;
+}
+
+// Sets a median of the processes' values, its interval, and the list of the values.
+void set_across(Record& record, const std::vector<double>& values, const std::string& median_column,
+                const std::string& low_column, const std::string& high_column, const std::string& list_column) {
+  if (values.empty()) return;
+  const auto [low, high] = order_statistic_interval(values);
+  record.set(median_column, median(values));
+  record.set(low_column, low);
+  record.set(high_column, high);
+  record.set(list_column, values);
+}
+
+// Gives the record of the first process the samples and the sums of all processes, and the statistics across them.
+void add_processes(Record& record, const std::vector<Record>& processes, size_t wanted) {
+  for (const auto* column :
+       {"time_samples_ms", "wall_samples_ms", "sample_disturbances", "baseline_samples_ms", "baseline_disturbances"}) {
+    auto joined = Json::array();
+    for (const auto& process : processes)
+      for (const auto& sample : process.get(column)) joined.push_back(sample);
+    record.set(column, joined.empty() ? Json() : joined);
+  }
+  std::vector<const Record*> all;
+  for (const auto& process : processes) all.push_back(&process);
+  for (const auto* column :
+       {"measured_s", "samples", "warmup_calls", "disturbed_samples", "disturbed_processes", "involuntary_switches"}) {
+    const auto values = values_of(all, column);
+    const auto sum = std::accumulate(values.begin(), values.end(), 0.0);
+    const bool is_integer = find_column(column)->type == ColumnType::integer;
+    record.set(column, values.empty() ? Json() : is_integer ? Json(int64_t(std::llround(sum))) : Json(sum));
+  }
+  const auto counting = counted_processes(processes, wanted);
+  for (const auto* column : {"time_q1_ms", "time_q3_ms", "wall_median_ms", "baseline_median_ms", "probe_arithmetic_us",
+                             "probe_memory_us", "probe_best_arithmetic_us", "probe_best_memory_us", "processor_share",
+                             "system_share", "run_delay_share", "steal_share", "page_faults_per_call", "load", "cpu_clock_mhz"})
+    if (const auto values = values_of(counting, column); !values.empty()) record.set(column, median(values));
+  set_across(record, values_of(counting, "time_median_ms"), "time_median_ms", "time_ci_low_ms", "time_ci_high_ms",
+             "process_medians_ms");
+  record.set("process_q1_ms", values_of(counting, "time_q1_ms"));
+  record.set("time_ci_scope", scope_of(counting.size()));
+  record.set("time_per_sample_ms", record.number("time_median_ms") / std::max(1.0, record.number("batch")));
+  set_across(record, values_of(counting, "ratio_median"), "ratio_median", "ratio_ci_low", "ratio_ci_high", "process_ratios");
+  std::set<std::string> pairings;
+  for (const auto& process : processes)
+    if (process.has("ratio_pairing")) pairings.insert(process.text("ratio_pairing"));
+  if (!pairings.empty()) record.set("ratio_pairing", fmt::format("{}", fmt::join(pairings, "; ")));
+  add_suspicion(record);
 }
 
 // The record of a case with the worker's plan for it.
@@ -156,8 +244,8 @@ std::vector<Record> run_in_turns(const std::vector<CaseOfBuild>& sides, uint64_t
   std::vector<WorkerRequest> requests;
   double deadline_s = 0;
   bool one_thread = true;
-  for (const auto& [worker, c] : sides) {
-    requests.push_back({worker, portable_request(c)});
+  for (const auto& [worker, c, arguments] : sides) {
+    requests.push_back({worker, portable_request(c), arguments});
     deadline_s += c.deadline_s;  // each worker waits for the turns of the others
     one_thread = one_thread && c.threads == 1;
   }
@@ -176,23 +264,93 @@ std::vector<Record> run_in_turns(const std::vector<CaseOfBuild>& sides, uint64_t
   return records;
 }
 
-Record run_process(const WorkerProgram& worker, const Case& c, const Record& planned, bool is_first) {
-  Record record = planned;
-  auto asked = c;
-  if (record.has("memory_limit_bytes")) asked.memory_limit_bytes = record.get("memory_limit_bytes").get<int64_t>();
+namespace {
+
+std::vector<std::string> measure_arguments(const ProcessOptions& options) {
+  std::vector<std::string> arguments;
   // The agreement at the small size does not depend on the process, so it is checked in the first one.
-  const std::vector<std::string> arguments = is_first ? std::vector<std::string>{} : std::vector<std::string>{"--no-small-check"};
-  const auto answer = run_worker(worker, "measure", to_json(asked), c.deadline_s, {}, arguments);
+  if (!options.is_first) arguments.emplace_back("--no-small-check");
+  if (options.best_arithmetic_us > 0)
+    arguments.push_back(fmt::format("--best-probe={:.4g},{:.4g}", options.best_arithmetic_us, options.best_memory_us));
+  return arguments;
+}
+
+// The case as the worker is asked to measure it, with the memory budget of the plan.
+Case asked_case(const PlannedCase& planned) {
+  auto c = planned.c;
+  if (planned.planned.has("memory_limit_bytes")) c.memory_limit_bytes = planned.planned.get("memory_limit_bytes").get<int64_t>();
+  return c;
+}
+
+// Runs a case without others beside it.
+Record run_alone(const WorkerProgram& worker, const PlannedCase& planned, const ProcessOptions& options) {
+  auto record = planned.planned;
+  const auto answer =
+      run_worker(worker, "measure", to_json(asked_case(planned)), planned.c.deadline_s, {}, measure_arguments(options));
   take_answer(record, answer);
   record.set("worker_s", answer.wall_s);
-  record.set("host", host_name());
-  record.set("boot", boot_id());
-  record.set("finished_at", now_utc());
   if (record.measured()) add_statistics(record);
   return record;
 }
 
-Record record_of_processes(const std::vector<Record>& processes, const std::optional<Ceilings>& ceilings) {
+Record run_after_each_other(const WorkerProgram& worker, const MeasuredCase& measured, const ProcessOptions& options) {
+  auto beside = options;
+  beside.best_memory_us = 0;  // it is known of the case only
+  Record baseline, record;
+  const bool begins = options.random % 2 == 0;
+  if (!begins) baseline = run_alone(worker, *measured.baseline, beside);
+  record = run_alone(worker, measured, options);
+  if (begins) baseline = run_alone(worker, *measured.baseline, beside);
+  if (!record.measured()) return record;
+  if (baseline.measured()) add_ratio(record, baseline, kInProcesses);
+  else record.set("ratio_pairing", without_baseline(baseline.text("failure_kind") + ": " + baseline.text("reason")));
+  return record;
+}
+
+Record run_beside_baseline(const WorkerProgram& worker, const MeasuredCase& measured, const ProcessOptions& options) {
+  auto beside = options;
+  beside.best_memory_us = 0;
+  std::vector<CaseOfBuild> sides = {{worker, asked_case(measured), measure_arguments(options)},
+                                    {worker, asked_case(*measured.baseline), measure_arguments(beside)}};
+  const size_t place = options.random % 2;
+  if (place == 1) std::swap(sides[0], sides[1]);
+  const auto answers = run_in_turns(sides, options.random / 2);
+  const auto &answer = answers[place], &baseline = answers[1 - place];
+  auto record = measured.planned;
+  record.merge(answer);
+  if (baseline.measured()) {
+    if (record.measured()) add_ratio(record, baseline, kInTurns);
+    return record;
+  }
+  // When the baseline ends, the turns end. If the case fails for no other reason than that, it is measured alone.
+  const auto why = without_baseline(baseline.text("failure_kind") + ": " + baseline.text("reason"));
+  if (!record.measured() && record.text("failure_kind") == kind::error) record = run_alone(worker, measured, options);
+  if (record.measured()) record.set("ratio_pairing", why);
+  return record;
+}
+
+}  // namespace
+
+Record run_process(const WorkerProgram& worker, const MeasuredCase& measured, const ProcessOptions& options) {
+  auto why_no_baseline = options.why_no_baseline;
+  if (measured.baseline && measured.baseline->planned.has("outcome"))
+    why_no_baseline = measured.baseline->planned.text("failure_kind") + ": " + measured.baseline->planned.text("reason");
+  Record record;
+  if (!measured.baseline || !why_no_baseline.empty()) {
+    record = run_alone(worker, measured, options);
+    if (measured.baseline && record.measured()) record.set("ratio_pairing", without_baseline(why_no_baseline));
+  } else {
+    const auto need = predicted_need_bytes(measured.planned) + predicted_need_bytes(measured.baseline->planned);
+    const bool both_fit = !(need > measured.planned.number("memory_limit_bytes"));
+    record = both_fit ? run_beside_baseline(worker, measured, options) : run_after_each_other(worker, measured, options);
+  }
+  record.set("host", host_name());
+  record.set("boot", boot_id());
+  record.set("finished_at", now_utc());
+  return record;
+}
+
+Record record_of_processes(const std::vector<Record>& processes, size_t wanted, const std::optional<Ceilings>& ceilings) {
   auto record = processes.back().measured() ? processes.front() : processes.back();
   for (const auto* column : {"process", "round", "place", "boot"}) record.set(column, nullptr);
   std::set<std::string> hosts, boots;
@@ -207,24 +365,38 @@ Record record_of_processes(const std::vector<Record>& processes, const std::opti
   record.set("worker_s", worker_s);
   record.set("finished_at", processes.back().get("finished_at"));
   if (!record.measured()) return record;
-  if (processes.size() > 1) add_processes(record, processes);
-  add_statistics(record);
+  if (processes.size() > 1) add_processes(record, processes, wanted);
   if (ceilings) add_plausibility(record, *ceilings);
   return record;
 }
 
-Record run_case(const WorkerProgram& worker, const Case& c, const Record& planned, const Record& environment,
+Record run_case(const WorkerProgram& worker, const MeasuredCase& measured, const Record& environment,
                 const std::optional<Ceilings>& ceilings) {
-  Record record = planned;
+  auto record = measured.planned;
   if (!record.has("outcome")) {
+    const auto wanted = size_t(measured.c.processes);
     std::vector<Record> processes;
-    do processes.push_back(run_process(worker, c, planned, processes.empty()));
-    while (processes.back().measured() && int64_t(processes.size()) < c.processes);
-    record = record_of_processes(processes, ceilings);
+    do processes.push_back(run_process(worker, measured, next_process(processes)));
+    while (processes.back().measured() && processes.size() < wanted);
+    record = record_of_processes(processes, wanted, ceilings);
   }
   record.merge(environment);
   record.set("finished_at", now_utc());
   return record;
+}
+
+ProcessOptions next_process(const std::vector<Record>& processes) {
+  ProcessOptions options;
+  options.is_first = processes.empty();
+  for (const auto& process : processes) {
+    const auto keep_smaller = [&](double& best, const char* column) {
+      const auto value = process.number(column);
+      if (value > 0 && (best == 0 || value < best)) best = value;
+    };
+    keep_smaller(options.best_arithmetic_us, "probe_best_arithmetic_us");
+    keep_smaller(options.best_memory_us, "probe_best_memory_us");
+  }
+  return options;
 }
 
 void take_line(Record& record, const Json& line) {
@@ -245,6 +417,29 @@ const char* failure_kind(const WorkerAnswer& answer) {
 Record ask_environment(const WorkerProgram& worker) {
   const auto answer = ask_worker(worker, "environment", nullptr, 1)[0];
   return read_answer(worker, "environment", [&] { return Record::parse(answer); });
+}
+
+std::vector<std::optional<PlannedCase>> plan_baselines(const WorkerProgram& worker, const std::vector<Case>& cases,
+                                                       const OriginOf& origin_of) {
+  // Several cases may have the same baseline.
+  std::map<std::string, size_t> index;
+  std::vector<Case> distinct;
+  std::vector<std::optional<size_t>> places;
+  for (const auto& c : cases) {
+    auto& place = places.emplace_back();
+    const auto baseline = baseline_of(c);
+    if (!baseline) continue;
+    const auto [found, is_new] = index.emplace(case_key(to_json(*baseline)), distinct.size());
+    if (is_new) distinct.push_back(*baseline);
+    place = found->second;
+  }
+  const auto planned = plan_cases(worker, distinct, origin_of);
+  std::vector<std::optional<PlannedCase>> baselines;
+  for (const auto& place : places) {
+    auto& baseline = baselines.emplace_back();
+    if (place) baseline = PlannedCase{distinct[*place], planned[*place]};
+  }
+  return baselines;
 }
 
 std::vector<Record> plan_cases(const WorkerProgram& worker, const std::vector<Case>& cases, const OriginOf& origin_of) {

@@ -1,7 +1,9 @@
 // Runs cases in workers and makes a complete record of each, however the case ends.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "harness/process/worker_process.h"
@@ -24,21 +26,50 @@ std::vector<Record> plan_cases(const WorkerProgram& worker, const std::vector<Ca
 // The time now, as the column finished_at holds it.
 std::string now_utc();
 
-// Runs one worker process for a planned case that can run. Returns its record, however the process ends, without the columns of
-// the environment. The first process of a case also checks the agreement at a small size. Throws UsageError if the worker cannot
-// be started, and Interrupted on SIGINT or SIGTERM.
-Record run_process(const WorkerProgram& worker, const Case& c, const Record& planned, bool is_first);
+// A case, and its record with the worker's plan for it.
+struct PlannedCase {
+  Case c;
+  Record planned;
+};
+
+// A case that is to be measured, and the baseline that takes turns with it.
+struct MeasuredCase : PlannedCase {
+  std::optional<PlannedCase> baseline = std::nullopt;
+};
+
+// What earlier processes say about the next process of a case.
+struct ProcessOptions {
+  bool is_first = true;              // the first process also checks the agreement at a small size
+  double best_arithmetic_us = 0;     // the best probes of earlier processes (see record.h), or 0
+  double best_memory_us = 0;         // those of the same case only
+  uint64_t random = 0;               // a random number, which chooses who begins
+  std::string why_no_baseline = {};  // why the baseline does not run, although the case has one; empty if it runs
+};
+
+// The options of the next process of a case, after these.
+ProcessOptions next_process(const std::vector<Record>& processes);
+
+// Runs one worker process for a planned case that can run, and one for its baseline, if there is one. The two take their samples
+// in turns, or run one after the other if they do not fit into the memory together. Returns the record of the case, however its
+// process ends, without the columns of the environment. If the baseline fails, the record says so in ratio_pairing. Throws
+// UsageError if a worker cannot be started, and Interrupted on SIGINT or SIGTERM.
+Record run_process(const WorkerProgram& worker, const MeasuredCase& measured, const ProcessOptions& options);
 
 // Makes the record of a case from the records of its processes, of which there is at least one. If the last process did not
-// measure the case, its failure is the outcome. Columns that are not about times come from the first process. If `ceilings` are
-// given, a time that they do not allow is marked as implausible.
-Record record_of_processes(const std::vector<Record>& processes, const std::optional<Ceilings>& ceilings);
+// measure the case, its failure is the outcome. Processes with too few undisturbed samples count only if without them fewer than
+// `wanted` would remain. Columns that are not about times come from the first process. If `ceilings` are given, a time that they
+// do not allow is marked as implausible.
+Record record_of_processes(const std::vector<Record>& processes, size_t wanted, const std::optional<Ceilings>& ceilings);
 
 // Runs a planned case in as many worker processes as it asks for, one after the other, unless the plan says that it cannot run.
 // Returns its complete record, which includes the columns of `environment`. If `ceilings` are given, a time that they do not
 // allow is marked as implausible. Throws UsageError if the worker cannot be started, and Interrupted on SIGINT or SIGTERM.
-Record run_case(const WorkerProgram& worker, const Case& c, const Record& planned, const Record& environment,
+Record run_case(const WorkerProgram& worker, const MeasuredCase& measured, const Record& environment,
                 const std::optional<Ceilings>& ceilings);
+
+// Plans the baselines of these cases. Returns a baseline for each case, or nothing where a case has none. Throws as plan_cases().
+std::vector<std::optional<PlannedCase>> plan_baselines(const WorkerProgram& worker, const std::vector<Case>& cases,
+                                                       const OriginOf& origin_of = {});
 
 // The case as JSON for a worker of another build. Fields that have their default are left out, because the other build may not
 // know them and would refuse the case.
@@ -48,6 +79,7 @@ Json portable_request(const Case& c);
 struct CaseOfBuild {
   WorkerProgram worker;
   Case c;
+  std::vector<std::string> arguments = {};  // of the worker's command
 };
 // Runs one process for each side, all at the same time. They take their samples in turns, in the order of `sides`. If all cases
 // have one thread, they share one processor, which the random number `random` chooses. Returns the records in the order of

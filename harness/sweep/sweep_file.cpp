@@ -27,6 +27,7 @@ void SweepOverrides::add_setting(const std::string& text) {
 namespace {
 
 constexpr size_t kMaxCases = 100'000;
+constexpr std::string_view kBaseline = "baseline";  // a setting that a table of axes may have, too
 
 // The sections that hold settings, in the order in which fields() declares them.
 std::vector<std::string> setting_sections() {
@@ -102,13 +103,15 @@ class SweepParser {
     for (const auto& [key, value] : file) {
       const std::string name(key.str());
       if (name == "description") sweep_.description_ = text_of(value, name);
-      else if (name == "axes") parse_axes(table_of(value, name));
+      else if (name == "axes") parse_blocks(value);
       else if (is_setting_section(name)) parse_settings(name, table_of(value, name));
       else if (name == "published") parse_published(table_of(value, name));
       else fail_unknown_section(name, key.source());
     }
-    if (axis_of_sweep("method") == nullptr && !methods_may_be_missing_)
-      throw UsageError(fmt::format("{}: [axes] names no method", path_));
+    if (sweep_.blocks_.empty()) sweep_.blocks_.emplace_back();
+    for (auto& block : sweep_.blocks_)
+      if (find_axis_in(block, "method") == nullptr && !methods_may_be_missing_)
+        throw UsageError(fmt::format("{}: [axes] names no method", path_));
   }
 
   void replace_methods(const std::vector<std::string>& methods) {
@@ -116,7 +119,7 @@ class SweepParser {
     toml::array list;
     for (const auto& method : methods) list.push_back(method);
     origin_ = "--methods";
-    parse_axis("method", list);
+    for (auto& block : sweep_.blocks_) parse_axis(block, "method", list);
   }
 
   // `value` is written as in a sweep file; text may also stand without quotes.
@@ -132,8 +135,11 @@ class SweepParser {
     // Text without quotes is not valid TOML, and text of several lines may hold further keys: both are taken as they are.
     if (parsed.size() != 1) parsed = toml::table{{"value", value}};
     const auto& node = *parsed.get("value");
-    if (const auto* field = find_overridden(key))
-      return field->role == FieldRole::axis ? parse_axis(key, node) : parse_setting(*field, key, node);
+    if (const auto* field = find_overridden(key)) {
+      if (field->role != FieldRole::axis) return parse_setting(*field, key, node);
+      for (auto& block : sweep_.blocks_) parse_axis(block, key, node);
+      return;
+    }
     auto known = axis_names();
     for (const auto& section : setting_sections())
       for (const auto& name : setting_names(section)) known.push_back(fmt::format("{}.{}", section, name));
@@ -184,21 +190,44 @@ class SweepParser {
     fail(node.source(), fmt::format("{} is {}, expected a single value", name, type_text(node)));
   }
 
-  SweepFile::Axis* axis_of_sweep(std::string_view name) {
-    for (auto& axis : sweep_.axes_)
+  static SweepFile::Axis* find_axis_in(SweepFile::Block& block, std::string_view name) {
+    for (auto& axis : block.axes)
       if (axis.field->name == name) return &axis;
     return nullptr;
   }
 
+  // `node` is a table [axes], or the list of tables [[axes]].
+  void parse_blocks(const toml::node& node) {
+    if (!node.is_array_of_tables()) return parse_axes(table_of(node, "axes"));
+    for (const auto& table : *node.as_array()) parse_axes(*table.as_table());
+  }
+
   void parse_axes(const toml::table& axes) {
+    auto& block = sweep_.blocks_.emplace_back();
+    auto known = axis_names();
+    known.emplace_back(kBaseline);
     for (const auto& [key, value] : axes) {
       const std::string name(key.str());
-      if (!find_axis(name)) fail(key.source(), fmt::format("unknown key '{}' in [axes]{}", name, suggestion(name, axis_names())));
-      parse_axis(name, value);
+      if (std::find(known.begin(), known.end(), name) == known.end())
+        fail(key.source(), fmt::format("unknown key '{}' in [axes]{}", name, suggestion(name, known)));
+      if (name == kBaseline) block.baseline = checked_baseline(text_of(value, name), value);
+      else parse_axis(block, name, value);
     }
   }
 
-  void parse_axis(const std::string& name, const toml::node& node) {
+  // The value, if it names a method and axes that exist. Empty text, which stands for no baseline, is fine.
+  std::string checked_baseline(const std::string& value, const toml::node& node) const {
+    Case scratch;
+    scratch.baseline = value;
+    try {
+      if (const auto baseline = baseline_of(scratch)) catalogue_.check(baseline->method);
+    } catch (const std::exception& error) {
+      fail(node.source(), error.what());
+    }
+    return value;
+  }
+
+  void parse_axis(SweepFile::Block& block, const std::string& name, const toml::node& node) {
     SweepFile::Axis axis{find_field(name), {}, {}, std::nullopt};
     if (const auto* list = node.as_array()) {
       check_count(list->size(), name, node);
@@ -209,8 +238,8 @@ class SweepParser {
     } else {
       parse_axis_value(axis, node);
     }
-    if (auto* existing = axis_of_sweep(name)) *existing = std::move(axis);
-    else sweep_.axes_.push_back(std::move(axis));
+    if (auto* existing = find_axis_in(block, name)) *existing = std::move(axis);
+    else block.axes.push_back(std::move(axis));
   }
 
   void check_count(size_t values, std::string_view what, const toml::node& node) const {
@@ -289,6 +318,10 @@ class SweepParser {
     } catch (const std::invalid_argument& error) {
       fail(node.source(), error.what());
     }
+    if (field.name != kBaseline) return;
+    checked_baseline(sweep_.settings_.baseline, node);
+    if (!origin_.empty())  // the command line replaces those of all tables
+      for (auto& block : sweep_.blocks_) block.baseline.reset();
   }
 
   void parse_published(const toml::table& table) {
@@ -316,7 +349,26 @@ SweepFile::SweepFile(const std::string& path, const Catalogue& catalogue, const 
 }
 
 std::vector<Case> SweepFile::cases() const {
+  std::set<std::string> seen;
+  std::vector<Case> unique;
+  for (const auto& block : blocks_)
+    for (auto& c : cases_of(block)) {
+      throw_if_interrupted();
+      c.complete();
+      if (seen.insert(case_key(to_json(c))).second) unique.push_back(std::move(c));
+      if (unique.size() > kMaxCases) throw too_many_cases();
+    }
+  return unique;
+}
+
+UsageError SweepFile::too_many_cases() const {
+  return UsageError(fmt::format("sweep {} has more than {} cases", stem_, kMaxCases));
+}
+
+std::vector<Case> SweepFile::cases_of(const Block& block) const {
+  const auto& axes = block.axes;
   Case base = settings_;
+  if (block.baseline) base.baseline = *block.baseline;
   base.complete();  // asks the system for the defaults of this machine once, not for each case
   // An axis whose default is the value of another axis gets it later, from the other axis of each case.
   for (const auto& field : fields())
@@ -328,14 +380,14 @@ std::vector<Case> SweepFile::cases() const {
     for (const auto& c : all) {
       throw_if_interrupted();
       for (const auto& value : values_for(c)) set(wider.emplace_back(c), *axis.field, value);
-      if (wider.size() > kMaxCases) throw UsageError(fmt::format("sweep {} has more than {} cases", stem_, kMaxCases));
+      if (wider.size() > kMaxCases) throw too_many_cases();
     }
     all = std::move(wider);
   };
   for (const auto& field : fields())
-    for (const auto& axis : axes_)
+    for (const auto& axis : axes)
       if (axis.field == &field && !axis.ratio) widen(axis, [&](const Case&) { return axis.values; });
-  for (const auto& axis : axes_) {
+  for (const auto& axis : axes) {
     if (!axis.ratio) continue;
     widen(axis, [&](Case c) {
       c.complete();
@@ -343,14 +395,7 @@ std::vector<Case> SweepFile::cases() const {
       return std::vector<Json>{std::max<int64_t>(1, axis.ratio->numerator / std::max<int64_t>(1, divisor))};
     });
   }
-  std::set<std::string> seen;
-  std::vector<Case> unique;
-  for (auto& c : all) {
-    throw_if_interrupted();
-    c.complete();
-    if (seen.insert(case_key(to_json(c))).second) unique.push_back(std::move(c));
-  }
-  return unique;
+  return all;
 }
 
 std::string SweepFile::origin_of(const Case& c, const std::string& reason) const {
@@ -359,7 +404,11 @@ std::string SweepFile::origin_of(const Case& c, const std::string& reason) const
   const bool about_axes = reason.starts_with("problem: ");
   std::string origin;
   auto first = std::string::npos;
-  for (const auto& axis : axes_) {
+  std::vector<const Axis*> axes;
+  for (const auto& block : blocks_)
+    for (const auto& axis : block.axes) axes.push_back(&axis);
+  for (const auto* named : axes) {
+    const auto& axis = *named;
     const auto at = about_axes                     ? reason.find(fmt::format(" {} = ", axis.field->name))
                     : axis.field->name == "method" ? 0
                                                    : std::string::npos;
@@ -374,8 +423,14 @@ std::string SweepFile::origin_of(const Case& c, const std::string& reason) const
 Json SweepFile::settings() const {
   Json settings;
   for (const auto& field : fields())
-    if (field.role == FieldRole::setting) settings[std::string(field.name)] = get(settings_, field);
+    if (field.role == FieldRole::setting && field.name != kBaseline) settings[std::string(field.name)] = get(settings_, field);
   return settings;
+}
+
+std::vector<std::string> SweepFile::baselines() const {
+  std::vector<std::string> all;
+  for (const auto& block : blocks_) all.push_back(block.baseline.value_or(settings_.baseline));
+  return all;
 }
 
 }  // namespace attnbench

@@ -5,10 +5,11 @@
 //   method = ["softmax", "linear-chunked:chunk=256"]
 //   query_len = "512-65536*2"       # a range: 512, 1024, … 65536; "16-64+16" adds instead of multiplying
 //   batch = "16384/query_len"       # a ratio: 16384 divided by query_len, at least 1
+//                                   # [[axes]], several times: the cases of each of these tables
 //   [limits]
 //   memory_limit_bytes = "11 GiB"   # by default the memory that is available
 //   deadline_s = 120                # max wall time of a case, in seconds
-//   [timing]                        # time_budget_s, warmup_s, min_samples, noise_target, processes
+//   [timing]                        # time_budget_s, warmup_s, min_samples, noise_target, processes, baseline, max_disturbance
 //   [published]
 //   file = "published/figure1.csv"  # path from the folder of the sweep file; see published.h
 //
@@ -23,6 +24,7 @@
 
 #include "harness/records/published.h"
 #include "harness/sweep/catalogue.h"
+#include "harness/text/errors.h"
 
 namespace attnbench {
 
@@ -53,8 +55,11 @@ class SweepFile {
   // empty text if the sweep does not set it.
   std::string origin_of(const Case& c, const std::string& reason) const;
 
-  // The settings before defaults that depend on the machine are filled in. Two runs with equal settings were configured alike.
+  // The settings before defaults that depend on the machine are filled in, without the baseline. Two runs with equal settings and
+  // baselines were configured alike.
   Json settings() const;
+  // The baseline of each table of axes.
+  std::vector<std::string> baselines() const;
 
  private:
   struct Ratio {
@@ -67,10 +72,18 @@ class SweepFile {
     std::vector<std::string> origins;  // where each value comes from: "file:line:column" or the option
     std::optional<Ratio> ratio;        // in place of the values
   };
+  // A table [axes], or one of several tables [[axes]].
+  struct Block {
+    std::vector<Axis> axes;
+    std::optional<std::string> baseline;  // in place of that of [timing]
+  };
   friend class SweepParser;
 
+  std::vector<Case> cases_of(const Block& block) const;
+  UsageError too_many_cases() const;
+
   std::string stem_, description_;
-  std::vector<Axis> axes_;
+  std::vector<Block> blocks_;
   Case settings_;
   Published published_;
 };

@@ -9,9 +9,11 @@
 #include <optional>
 #include <random>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "harness/schema/machine.h"
+#include "harness/statistics/statistics.h"
 #include "harness/sweep/case_runner.h"
 #include "harness/sweep/catalogue.h"
 #include "harness/text/errors.h"
@@ -55,7 +57,8 @@ Json provenance_of(const SweepPlan& plan, const Record& environment) {
   Json provenance = {{"sweep", plan.sweep.stem()},
                      {"description", plan.sweep.description()},
                      {"environment", environment_columns(environment, plan.planned)},
-                     {"settings", plan.sweep.settings()}};
+                     {"settings", plan.sweep.settings()},
+                     {"baselines", plan.sweep.baselines()}};
   if (!plan.shard.is_all()) provenance["shard"] = fmt::format("{}/{}", plan.shard.number, plan.shard.count);
   return provenance;
 }
@@ -73,8 +76,10 @@ std::string differences(const ResultFolder& folder, const Json& now) {
   if (const auto earlier = before.value("settings", Json::object()).value("processes", processes); earlier < processes)
     processes = earlier;
   auto text = provenance_differences(before, compared, ComparedNames::here);
-  const auto then = before.value("shard", Json()), shard = now.value("shard", Json());
-  if (then != shard) text += fmt::format("\n  shard: {} there, {} here", then.dump(), shard.dump());
+  for (const auto* name : {"shard", "baselines"}) {
+    const auto then = before.value(name, Json()), here = now.value(name, Json());
+    if (then != here) text += fmt::format("\n  {}: {} there, {} here", name, then.dump(), here.dump());
+  }
   return text;
 }
 
@@ -88,12 +93,13 @@ void learn_from(const std::vector<Record>& records, TimePredictor& predictor) {
 SweepPlan plan_sweep(const WorkerProgram& worker, const std::string& file, const SweepOverrides& overrides,
                      const std::string& shard) {
   const auto catalogue = Catalogue::load(worker);
-  SweepPlan plan{SweepFile(file, catalogue, overrides), Shard::parse(shard), {}, {}, catalogue.diagnostics()};
+  SweepPlan plan{SweepFile(file, catalogue, overrides), Shard::parse(shard), {}, {}, {}, catalogue.diagnostics()};
   for (size_t i = 0; const auto& c : plan.sweep.cases())
     if (plan.shard.has(i++)) plan.cases.push_back(c);
   if (plan.cases.empty()) throw UsageError(fmt::format("shard {} of sweep {} has no case", shard, plan.sweep.stem()));
-  plan.planned =
-      plan_cases(worker, plan.cases, [&](const Case& c, const std::string& reason) { return plan.sweep.origin_of(c, reason); });
+  const auto origin_of = [&](const Case& c, const std::string& reason) { return plan.sweep.origin_of(c, reason); };
+  plan.planned = plan_cases(worker, plan.cases, origin_of);
+  plan.baselines = plan_baselines(worker, plan.cases, origin_of);
   for (auto& record : plan.planned) plan.sweep.published().annotate(record);
   return plan;
 }
@@ -111,6 +117,7 @@ SweepRun::SweepRun(WorkerProgram worker, SweepPlan plan, const SweepRunOptions& 
       environment_(ask_environment(worker_)),
       folder_(options.out.empty() ? default_folder(plan_, environment_) : options.out),
       provenance_(provenance_of(plan_, environment_)),
+      random_(options.order_seed),
       order_seed_(options.order_seed),
       states_(plan_.cases.size()) {
   if (const auto different = differences(folder_, provenance_); !different.empty()) {
@@ -152,14 +159,16 @@ SweepRun::SweepRun(WorkerProgram worker, SweepPlan plan, const SweepRunOptions& 
 // Makes the records that a killed run could not write after the last process of their case.
 void SweepRun::restore_records() {
   const auto environment = folder_.environment();
-  std::optional<Ceilings> ceilings;
-  if (environment.is_object() && environment.contains("ceilings"))
-    ceilings = read_answer(worker_, "ceilings", [&] { return Ceilings::from_json(environment["ceilings"]); });
+  if (environment.is_object() && environment.contains("ceilings")) {
+    ceilings_ = read_answer(worker_, "ceilings", [&] { return Ceilings::from_json(environment["ceilings"]); });
+    for (const auto* name : {"ceilings", "ceilings_of_rounds"})
+      if (environment.contains(name)) provenance_[name] = environment[name];
+  }
   for (size_t i = 0; i < states_.size(); ++i) {
     const auto& processes = states_[i].processes;
     const auto* existing = folder_.find(plan_.planned[i].key());
     const auto recorded = !existing ? 0 : std::max<size_t>(1, existing->get("process_medians_ms").size());
-    if (processes.size() > recorded) record(i, record_of_processes(processes, ceilings));
+    if (processes.size() > recorded) record(i, record_of_processes(processes, size_t(plan_.cases[i].processes), ceilings_));
   }
 }
 
@@ -167,8 +176,12 @@ size_t SweepRun::missing_processes(size_t i) const {
   const auto& state = states_[i];
   if (!state.is_due) return 0;
   if (plan_.planned[i].has("outcome")) return 1;  // its record is written in place of a process
-  const auto wanted = size_t(plan_.cases[i].processes);
-  return wanted - std::min(wanted, state.processes.size());
+  const auto wanted = size_t(plan_.cases[i].processes), done = state.processes.size();
+  if (done < wanted) return wanted - done;
+  const auto disturbed = size_t(std::count_if(state.processes.begin(), state.processes.end(),
+                                              [](const Record& process) { return process.get("disturbed_processes") == 1; }));
+  const auto replaced = done - wanted, max_replaced = wanted / 4;
+  return std::min(disturbed, max_replaced) - std::min(replaced, std::min(disturbed, max_replaced));
 }
 
 size_t SweepRun::due_cases() const {
@@ -197,14 +210,65 @@ void SweepRun::check_boots() const {
   }
 }
 
+namespace {
+
+// The predicted seconds of so many processes of a planned case.
+double predicted_s(Record planned, int64_t processes, const TimePredictor& predictor) {
+  planned.set("processes", processes);
+  predict(planned, predictor);
+  return predicted_case_s(planned, planned.number("predicted_time_ms"));
+}
+
+// The larger value of each number of two answers of `attnbench-worker ceilings`: what disturbs the machine makes ceilings lower.
+// Times, of which the smaller one counts, have names that end in "_us".
+Json best_ceilings(const Json& before, const Json& now) {
+  if (!before.is_object() || !now.is_object()) return now;
+  auto best = now;
+  for (const auto& [name, value] : before.items()) {
+    auto& mine = best[name];
+    if (value.is_object()) mine = best_ceilings(value, mine);
+    else if (value.is_number() && mine.is_number()) mine = name.ends_with("_us") ? std::min(value, mine) : std::max(value, mine);
+  }
+  return best;
+}
+
+}  // namespace
+
+// Measures the ceilings of the machine again, and keeps the best of all rounds.
+void SweepRun::measure_ceilings() {
+  const auto measured = ask_worker(worker_, "ceilings", nullptr, 1)[0];
+  const auto best = best_ceilings(provenance_.value("ceilings", Json()), measured);
+  ceilings_ = read_answer(worker_, "ceilings", [&] { return Ceilings::from_json(best); });
+  provenance_["ceilings"] = best;
+  provenance_["ceilings_of_rounds"].push_back(measured);
+  folder_.write_environment(provenance_);
+}
+
+// The best time of the arithmetic probe on this machine, so far: the first decile of the processes' bests, since a few processes
+// may have met a processor that ran faster than it can for long. 0 before the first process.
+double SweepRun::best_arithmetic_us() const {
+  std::vector<double> bests;
+  const auto take = [&](double best) {
+    if (best > 0) bests.push_back(best);
+  };
+  const auto boot = boot_id();
+  for (const auto& process : folder_.processes())
+    if (process.text("boot") == boot) take(process.number("probe_best_arithmetic_us"));
+  for (const auto& round : provenance_.value("ceilings_of_rounds", Json::array())) {
+    const auto found = round.find("probe_arithmetic_us");
+    if (found != round.end() && found->is_number()) take(found->get<double>());
+  }
+  std::sort(bests.begin(), bests.end());
+  return bests.empty() ? 0 : quantile(bests, 0.1);
+}
+
 double SweepRun::remaining_s(const TimePredictor& predictor) const {
   double sum_s = 0;
   for (size_t i = 0; i < states_.size(); ++i) {
     if (!states_[i].is_due || plan_.planned[i].has("outcome")) continue;
-    auto preview = plan_.planned[i];
-    preview.set("processes", int64_t(missing_processes(i)));
-    predict(preview, predictor);
-    sum_s += predicted_case_s(preview, preview.number("predicted_time_ms"));
+    const auto processes = int64_t(missing_processes(i));
+    sum_s += predicted_s(plan_.planned[i], processes, predictor);
+    if (plan_.baselines[i]) sum_s += predicted_s(plan_.baselines[i]->planned, processes, predictor);
   }
   return sum_s;
 }
@@ -218,9 +282,24 @@ void SweepRun::record(size_t i, Record record) {
   folder_.append(record);
 }
 
+// Runs the next process of the case, and adds its line to the folder.
+Record SweepRun::run_next_process(size_t i, const Record& planned) {
+  auto& state = states_[i];
+  MeasuredCase measured{{plan_.cases[i], planned}, plan_.baselines[i]};
+  auto options = next_process(state.processes);
+  options.best_arithmetic_us = best_arithmetic_us();
+  options.random = random_();
+  options.why_no_baseline = state.baseline_failure;
+  auto process = run_process(worker_, measured, options);
+  constexpr std::string_view kNone = "none: ";
+  if (const auto pairing = process.text("ratio_pairing"); pairing.starts_with(kNone))
+    state.baseline_failure = pairing.substr(kNone.size());
+  process.merge(environment_);
+  return process;
+}
+
 // Runs one process of each of these cases, in this order.
-void SweepRun::run_round(const std::vector<size_t>& order, int64_t round, const Ceilings& ceilings, TimePredictor& predictor,
-                         SweepObserver& observer) {
+void SweepRun::run_round(const std::vector<size_t>& order, int64_t round, TimePredictor& predictor, SweepObserver& observer) {
   for (size_t place = 0; place < order.size(); ++place) {
     const auto i = order[place];
     auto& state = states_[i];
@@ -238,15 +317,13 @@ void SweepRun::run_round(const std::vector<size_t>& order, int64_t round, const 
       continue;
     }
     observer.starting(++started_, planned, rest_s);
-    auto process = run_process(worker_, plan_.cases[i], planned, state.processes.empty());
-    process.merge(environment_);
+    auto process = run_next_process(i, planned);
     process.set("process", int64_t(state.processes.size() + 1));
     process.set("round", round);
     process.set("place", int64_t(place + 1));
     folder_.append_process(process);
     state.processes.push_back(process);
-    const auto whole = record_of_processes(state.processes, ceilings);
-    record(i, whole);
+    record(i, record_of_processes(state.processes, size_t(plan_.cases[i].processes), ceilings_));
     if (process.measured()) predictor.learn(process);
     if (!process.measured() || missing_processes(i) == 0) state.is_due = false;
     observer.finished(started_, process);
@@ -266,26 +343,23 @@ size_t SweepRun::measure(SweepObserver& observer) {
     folder_.write_csv();
     return 0;
   }
-  const auto measured_ceilings = ask_worker(worker_, "ceilings", nullptr, 1)[0];
-  const auto ceilings = read_answer(worker_, "ceilings", [&] { return Ceilings::from_json(measured_ceilings); });
-  provenance_["ceilings"] = measured_ceilings;
   provenance_["order_seed"] = order_seed_;
-  folder_.write_environment(provenance_);
+  measure_ceilings();
   folder_.write_schema(plan_.diagnostics);
-  TimePredictor predictor(ceilings);
+  TimePredictor predictor(*ceilings_);
   learn_from(folder_.records(), predictor);
   std::vector<size_t> measured;
   for (size_t i = 0; i < states_.size(); ++i)
     if (states_[i].is_due) measured.push_back(i);
-  std::mt19937_64 random(order_seed_);
   try {
     int64_t round = 0;
     for (const auto& process : folder_.processes())
       if (process.has("round")) round = std::max(round, process.get("round").get<int64_t>());
     for (auto order = measured; !order.empty();) {
-      std::shuffle(order.begin(), order.end(), random);
-      run_round(order, ++round, ceilings, predictor, observer);
+      std::shuffle(order.begin(), order.end(), random_);
+      run_round(order, ++round, predictor, observer);
       std::erase_if(order, [&](size_t i) { return !states_[i].is_due; });
+      if (!order.empty()) measure_ceilings();
     }
   } catch (const Interrupted&) {
     finish();

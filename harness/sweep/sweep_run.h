@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "harness/process/worker_process.h"
 #include "harness/records/result_folder.h"
+#include "harness/sweep/case_runner.h"
 #include "harness/sweep/prediction.h"
 #include "harness/sweep/shard.h"
 #include "harness/sweep/sweep_file.h"
@@ -21,7 +24,8 @@ struct SweepPlan {
   // One record for each case. It holds the case, its cost, the values published elsewhere and, if the case cannot run, the
   // reason.
   std::vector<Record> planned;
-  Json diagnostics;  // those that any method declares, for ResultFolder::write_schema
+  std::vector<std::optional<PlannedCase>> baselines;  // of each case, if it has one
+  Json diagnostics;                                   // those that any method declares, for ResultFolder::write_schema
 };
 
 // Reads the sweep file and lets the worker plan its cases. `shard` is the text given to --shard; empty text stands for every
@@ -61,7 +65,8 @@ class SweepObserver {
 
 // Measures the cases of a sweep in rounds. Each round visits every case that is due once, in a random order, and runs it in a
 // fresh process, so that a slow phase of the machine spreads over all cases and does not look like a property of some. There are
-// as many rounds as the cases have `processes`.
+// as many rounds as the cases have `processes`. Cases whose processes were disturbed are measured again in further rounds, at
+// most one for every four of `processes`.
 class SweepRun {
  public:
   // Opens the folder of records, and finds out what is due. Records of another build, machine or configuration are moved aside if
@@ -80,16 +85,19 @@ class SweepRun {
  private:
   // What is known of one case of the plan.
   struct State {
-    std::vector<Record> processes;  // those that ended so far
-    bool is_due = false;            // whether more processes are needed
-    int64_t visits = 0;             // rounds that did not run it, because it was predicted to exceed its deadline
+    std::vector<Record> processes;      // those that ended so far
+    bool is_due = false;                // whether more processes are needed
+    int64_t visits = 0;                 // rounds that did not run it, because it was predicted to exceed its deadline
+    std::string baseline_failure = {};  // why its baseline failed in an earlier process
   };
 
   size_t missing_processes(size_t i) const;
+  double best_arithmetic_us() const;
   void check_boots() const;
   void restore_records();
-  void run_round(const std::vector<size_t>& order, int64_t round, const Ceilings& ceilings, TimePredictor& predictor,
-                 SweepObserver& observer);
+  void measure_ceilings();
+  void run_round(const std::vector<size_t>& order, int64_t round, TimePredictor& predictor, SweepObserver& observer);
+  Record run_next_process(size_t i, const Record& planned);
   void record(size_t i, Record record);
   double remaining_s(const TimePredictor& predictor) const;
   void finish();
@@ -99,6 +107,8 @@ class SweepRun {
   Record environment_;
   ResultFolder folder_;
   Json provenance_;  // environment.json
+  std::optional<Ceilings> ceilings_;
+  std::mt19937_64 random_;
   uint64_t order_seed_;
   std::vector<State> states_;  // in the order of the plan's cases
   size_t started_ = 0;         // the number of processes that were started, or cases that were skipped

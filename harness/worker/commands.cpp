@@ -17,6 +17,7 @@
 
 #include "harness/schema/machine.h"
 #include "harness/worker/cpu/ceilings.h"
+#include "harness/worker/cpu/probe.h"
 #include "harness/worker/device.h"
 #include "harness/worker/environment.h"
 #include "harness/worker/measure.h"
@@ -52,6 +53,16 @@ void answer_each(Answer& answer, const std::function<Record(const Case&)>& work)
   }
 }
 
+// The best time of the arithmetic probe at this moment, in microseconds. That of the memory probe depends on what the case that
+// is measured leaves in the caches.
+double best_arithmetic_probe_us() {
+  constexpr int kProbes = 300;
+  Probe probe(available_processors());
+  std::vector<ProbeTimes> probes;
+  for (int i = 0; i < kProbes; ++i) probes.push_back(probe.take());
+  return best_of(probes).arithmetic_us;
+}
+
 Json ceilings_of_machine() {
   const auto c = measure_ceilings(available_processors());
   return {{"read_gb_s", c.read_gb_s},
@@ -61,6 +72,7 @@ Json ceilings_of_machine() {
           {"fma_instruction_set", c.fma_instruction_set},
           {"array_bytes", c.array_bytes},
           {"threads", c.threads},
+          {"probe_arithmetic_us", best_arithmetic_probe_us()},
           {"gpu", gpu_ceilings()}};
 }
 
@@ -95,6 +107,10 @@ int run_worker_command(int argc, char** argv) {
   bool no_small_check = false;
   measure_command->add_flag("--no-small-check", no_small_check,
                             "do not check the agreement at a small size, because another process has done so");
+  std::vector<double> best_probe = {0, 0};
+  measure_command->add_option("--best-probe", best_probe, "best times of the probes so far, in microseconds: arithmetic,memory")
+      ->delimiter(',')
+      ->expected(2);
   int processor = -1;
   measure_command->add_option("--processor", processor, "processor on which a case of one thread takes its turns");
   CLI11_PARSE(app, argc, argv);
@@ -111,7 +127,8 @@ int run_worker_command(int argc, char** argv) {
     if (*measure_command) {
       std::optional<Turns> taken;
       if (!turns.empty()) taken.emplace(turns[0], turns[1], processor);
-      answer_each(answer, [&](const Case& c) { return measure(c, taken ? &*taken : nullptr, !no_small_check); });
+      const MeasureOptions options{taken ? &*taken : nullptr, !no_small_check, {best_probe[0], best_probe[1]}};
+      answer_each(answer, [&](const Case& c) { return measure(c, options); });
     }
     // All answers are written. This skips the destructors, which could fail on a CUDA context that an error has left unusable.
     if (gpu_in_use()) std::_Exit(0);

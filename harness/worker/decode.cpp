@@ -150,7 +150,7 @@ struct Rounds {
   std::optional<Round> last;  // the last round, whose state is checked
 };
 
-void time_rounds(const Subject& subject, const std::function<void()>& before_sample, Turns* turns, Rounds& rounds) {
+void time_rounds(const Subject& subject, const Sampling& sampling, Rounds& rounds) {
   const auto& c = subject.c;
   auto& device = *subject.device;
   const auto range = device.range("samples");
@@ -162,14 +162,14 @@ void time_rounds(const Subject& subject, const std::function<void()>& before_sam
   const auto stopwatch = [&](const auto& work) { return device.time(work); };
   const auto before_each = [&] {
     device.watch();
-    if (before_sample) before_sample();
+    if (sampling.before_sample) sampling.before_sample();
   };
-  SamplingPlan plan{0, c.min_samples, c.noise_target, c.time_budget_s, 0, turns};
+  SamplingPlan plan{0, c.min_samples, c.noise_target, c.time_budget_s, 0, sampling.turns, sampling.watch};
   if (c.graph) {
     begin_round();
     const auto replay = slowed_down(captured_steps(subject, *rounds.last), c.injected_slowdown_percent);
     plan.warmup_s = c.warmup_s;
-    if (!before_sample) plan.min_sample_ms = 1;
+    if (!sampling.before_sample) plan.min_sample_ms = 1;
     rounds.samples = take_samples(plan, stopwatch, replay, before_each);
     rounds.samples.divide_calls(kStepsPerRound);
   } else {
@@ -231,7 +231,7 @@ class Decode final : public MeasuringProtocol {
       record.set("outcome", outcome::measured);
   }
 
-  void measure(const Subject& subject, const std::function<void()>& before_sample, Turns* turns, Record& record) const override {
+  void measure(const Subject& subject, const Sampling& sampling, Record& record) const override {
     const at::NoGradGuard no_grad;
     Agreement agreement;
     if (subject.checks_small && !check_small(subject, agreement, record)) return;
@@ -242,7 +242,7 @@ class Decode final : public MeasuringProtocol {
     Rounds rounds;
     {
       const auto cached = subject.device->cache_memory(subject.c, /*input_bytes=*/0);
-      time_rounds(subject, before_sample, turns, rounds);
+      time_rounds(subject, sampling, rounds);
       rounds.samples.warmup_calls += checked->steps;
       if (!check_state(record, *subject.method, rounds.last->state())) return;
       record.set("state_bytes", rounds.last->state().bytes());
@@ -251,7 +251,7 @@ class Decode final : public MeasuringProtocol {
     record.set("measured_s", checked->total_s + rounds.setup_s + rounds.samples.total_s);
     if (!memory_pass(subject, record)) return;
     // Times are set last, so that a record of a wrong result never carries a time.
-    set_times(record, subject, checked->first_s, rounds.samples);
+    set_times(record, subject, checked->first_s, rounds.samples, sampling.watch);
     record.set("outcome", outcome::measured);
   }
 };

@@ -66,6 +66,8 @@ class Device {
   virtual std::unique_ptr<Scope> range(const char* name) = 0;
   // Must be called between samples. Reads clocks, temperature and power at intervals; set_columns() summarises the readings.
   virtual void watch() = 0;
+  // Whether the last of these readings showed a device whose clock was held down.
+  virtual bool is_throttled() const { return false; }
   // Sets the columns of the device's name, versions and readings.
   virtual void set_columns(Record& record) const = 0;
 };

@@ -32,16 +32,18 @@ void guarded(Record& record, const std::function<void()>& work) {
 
 }  // namespace
 
-Record measure(const Case& c, Turns* turns, bool small_check) {
+Record measure(const Case& c, const MeasureOptions& options) {
   Record record;
   guarded(record, [&] {
     use_threads(c.threads);
     auto subject = prepare(c, record);
     if (!subject) return;
-    subject->checks_small = small_check;
-    std::function<void()> before_sample;
-    if (c.cache == "cold") before_sample = subject->device->make_cache_flush();
-    subject->protocol->measure(*subject, before_sample, turns, record);
+    subject->checks_small = options.small_check;
+    auto& device = *subject->device;
+    SampleWatch watch(c.threads, options.best_probe, c.max_disturbance, [&] { return device.is_throttled(); });
+    Sampling sampling{.turns = options.turns, .watch = &watch};
+    if (c.cache == "cold") sampling.before_sample = device.make_cache_flush();
+    subject->protocol->measure(*subject, sampling, record);
     subject->device->set_columns(record);
   });
   return record;

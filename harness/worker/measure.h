@@ -4,14 +4,19 @@
 #pragma once
 
 #include "harness/schema/record.h"
+#include "harness/worker/cpu/probe.h"
 #include "harness/worker/turns.h"
 
 namespace attnbench {
 
-// Checks the agreement, takes timed samples and measures the memory, as the case's protocol says. With `turns`, samples are taken
-// in turns with other workers, and each is the median of a turn. Without `small_check`, which another process has made, only the
-// rows at the case's own size are checked.
-Record measure(const Case& c, Turns* turns = nullptr, bool small_check = true);
+struct MeasureOptions {
+  Turns* turns = nullptr;      // if not null, samples are taken in turns with other workers, and each is the median of a turn
+  bool small_check = true;     // false if another process has checked the agreement at a small size
+  ProbeTimes best_probe = {};  // the best probes of earlier processes, or zeros
+};
+
+// Checks the agreement, takes timed samples and measures the memory, as the case's protocol says.
+Record measure(const Case& c, const MeasureOptions& options = {});
 
 // Makes kCountedCalls calls on one thread inside the function attnbench_counted_calls, for a profiler that counts their
 // instructions; an injected slowdown adds calls. No column holds the number of instructions, which only the profiler knows.

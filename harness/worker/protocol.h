@@ -11,6 +11,7 @@
 #include "harness/schema/record.h"
 #include "harness/worker/call.h"
 #include "harness/worker/inputs.h"
+#include "harness/worker/sample_watch.h"
 #include "harness/worker/turns.h"
 
 namespace attnbench {
@@ -21,6 +22,13 @@ struct Subject;
 struct MinCalls {
   int64_t timed = 0;  // inside samples
   int64_t other = 0;  // first call, warm-up, memory pass
+};
+
+// How samples are taken, beside what the case's settings say.
+struct Sampling {
+  std::function<void()> before_sample = {};  // runs before each sample, is not timed, and may be empty
+  Turns* turns = nullptr;                    // if not null, samples are taken in turns with other workers
+  SampleWatch* watch = nullptr;              // if not null, it tells which samples were disturbed
 };
 
 class MeasuringProtocol {
@@ -46,10 +54,8 @@ class MeasuringProtocol {
   // Compares all rows with the reference at the case's own size, and sets the columns of the agreement and the outcome.
   virtual void verify(const Subject& subject, Record& record) const = 0;
 
-  // Compares results with the reference, takes timed samples, and measures the memory of a call. `before_sample` runs before each
-  // sample, is not timed, and may be empty. If `turns` is not null, samples are taken in turns with other workers.
-  virtual void measure(const Subject& subject, const std::function<void()>& before_sample, Turns* turns,
-                       Record& record) const = 0;
+  // Compares results with the reference, takes timed samples, and measures the memory of a call.
+  virtual void measure(const Subject& subject, const Sampling& sampling, Record& record) const = 0;
 };
 
 // Throws c10::ValueError for an unknown name and lists the known ones.

@@ -91,7 +91,7 @@ attn::Problem small_problem(attn::Problem p) {
 
 void add_measured_s(Record& record, double seconds) { record.set("measured_s", record.number("measured_s") + seconds); }
 
-void set_times(Record& record, const Subject& subject, double first_s, const Samples& samples) {
+void set_times(Record& record, const Subject& subject, double first_s, const Samples& samples, const SampleWatch* watch) {
   record.set("time_first_ms", first_s * 1e3);
   record.set("time_samples_ms", samples.ms);
   if (subject.device->has_own_clock()) record.set("wall_samples_ms", samples.wall_ms);
@@ -99,6 +99,9 @@ void set_times(Record& record, const Subject& subject, double first_s, const Sam
   record.set("calls_per_sample", samples.calls_per_sample);
   record.set("warmup_calls", samples.warmup_calls);
   record.set("stop_reason", samples.stop_reason);
+  if (!watch) return;
+  record.set("sample_disturbances", watch->shares());
+  watch->set_columns(record);
 }
 
 void set_quality(Record& record, const Quality& quality) {

@@ -41,8 +41,8 @@ attn::Problem small_problem(attn::Problem problem);
 
 // Adds time spent inside calls of the method to the column measured_s.
 void add_measured_s(Record& record, double seconds);
-// Sets the columns of times from the seconds of the first call and the samples.
-void set_times(Record& record, const Subject& subject, double first_s, const Samples& samples);
+// Sets the columns of times from the seconds of the first call and the samples, and those of disturbances if there is a watch.
+void set_times(Record& record, const Subject& subject, double first_s, const Samples& samples, const SampleWatch* watch);
 void set_quality(Record& record, const Quality& quality);
 
 }  // namespace attnbench

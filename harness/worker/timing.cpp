@@ -6,6 +6,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "harness/statistics/disturbance.h"
 #include "harness/statistics/statistics.h"
 
 namespace attnbench {
@@ -51,7 +52,9 @@ class StoppingRule {
   std::string reason(const std::vector<double>& samples, double elapsed_s) {
     if (samples.size() < next_decision_) return "";
     next_decision_ += 1 + next_decision_ / 10;
-    if (relative_noise(samples) <= plan_.noise_target) return "noise_target";
+    const auto shares = plan_.watch ? plan_.watch->shares() : std::vector<double>{};
+    const auto kept = undisturbed(samples, shares, plan_.watch ? plan_.watch->max_share() : 0);
+    if (kept.size() >= size_t(plan_.min_samples) && relative_noise(kept) <= plan_.noise_target) return "noise_target";
     return elapsed_s >= plan_.time_budget_s ? "time_budget" : "";
   }
 
@@ -60,7 +63,10 @@ class StoppingRule {
   size_t next_decision_;
 };
 
-constexpr double kTurnS = 0.01;  // the minimum time of the samples in a turn
+// The length of a turn: at least 10 ms, and a tenth of the time that the others take for theirs, so that a short call is measured
+// about as precisely as the long one beside it.
+constexpr double kMinTurnS = 0.01, kMaxTurnS = 0.1, kShareOfWait = 0.1;
+double turn_length_s(double waited_s) { return std::clamp(kShareOfWait * waited_s, kMinTurnS, kMaxTurnS); }
 
 // Adds the median of a turn's samples to `samples`, as one sample.
 void add_median(Samples& samples, const Samples& turn) {
@@ -68,19 +74,33 @@ void add_median(Samples& samples, const Samples& turn) {
   samples.wall_ms.push_back(median(turn.wall_ms));
 }
 
-// Calls `take_turn` in each turn and adds the median of its samples, until the turns end or `spent_s`, which `take_turn`
-// increases, reaches the time budget. A worker that has spent its budget does not pass the turn on. The turns of the others end
-// when it ends, so that they take no samples while it does its remaining work.
-void sample_in_turns(const SamplingPlan& plan, const double& spent_s, const std::function<void(Samples&)>& take_turn,
+// Calls `take_turn` in each turn, with the seconds that the turn should last, and adds the median of its samples. Ends when the
+// turns end, or when `spent_s`, which `take_turn` increases, has reached the time budget after min_samples turns. A worker that
+// has spent its budget does not pass the turn on. The turns of the others end when it ends, so that they take no samples while it
+// does its remaining work.
+void sample_in_turns(const SamplingPlan& plan, const double& spent_s, const std::function<void(Samples&, double)>& take_turn,
                      Samples& samples) {
-  while (plan.turns->await() && (samples.ms.empty() || spent_s < plan.time_budget_s)) {
+  for (;;) {
+    bool has_turn = false;
+    const auto waited_s = time_on_host([&] { has_turn = plan.turns->await(); }).s;
+    const bool has_enough = int64_t(samples.ms.size()) >= std::max<int64_t>(1, plan.min_samples);
+    if (!has_turn || (has_enough && spent_s >= plan.time_budget_s)) break;
     Samples turn;
-    take_turn(turn);
+    if (plan.watch) plan.watch->pause();
+    take_turn(turn, samples.ms.empty() ? 0 : turn_length_s(waited_s));
     add_median(samples, turn);
     plan.turns->pass();
   }
   if (samples.ms.empty()) throw std::runtime_error("a process that this one takes turns with has ended before the first turn");
   samples.stop_reason = "turns";
+}
+
+// Runs `work`, which makes this many calls in this many samples and returns their seconds, while the plan's watch, if there is
+// one, looks for disturbances.
+void watched(const SamplingPlan& plan, int64_t calls, size_t samples, const std::function<double()>& work) {
+  if (plan.watch) plan.watch->begin();
+  const auto seconds = work();
+  if (plan.watch) plan.watch->end(seconds, calls, samples);
 }
 
 // Makes at least one call, and more until the warm-up time has passed. Returns the seconds of the fastest call.
@@ -113,18 +133,25 @@ Samples take_samples(const SamplingPlan& plan, const Stopwatch& stopwatch, const
     return elapsed;
   };
   if (plan.turns) {
-    const bool is_short = fastest_s * double(samples.calls_per_sample) < kTurnS;
-    const auto take_turn = [&](Samples& turn) {
+    const auto sample_s = fastest_s * double(samples.calls_per_sample);
+    const auto take_turn = [&](Samples& turn, double length_s) {
+      const bool is_short = sample_s < kMinTurnS;
       if (is_short) sample();
-      const auto end_s = sampled_s + kTurnS;
+      const auto begin_s = sampled_s;
+      if (plan.watch) plan.watch->begin();
       do turn.add(sample(), samples.calls_per_sample);
-      while (sampled_s < end_s);
+      while (sampled_s < begin_s + std::max(kMinTurnS, length_s));
+      if (plan.watch) plan.watch->end(sampled_s - begin_s, int64_t(turn.ms.size()) * samples.calls_per_sample, 1);
     };
     sample_in_turns(plan, sampled_s, take_turn, samples);
   }
   StoppingRule rule(plan);
   while (samples.stop_reason.empty()) {
-    samples.add(sample(), samples.calls_per_sample);
+    watched(plan, samples.calls_per_sample, 1, [&] {
+      const auto elapsed = sample();
+      samples.add(elapsed, samples.calls_per_sample);
+      return elapsed.wall_s;
+    });
     samples.stop_reason = rule.reason(samples.ms, sampled_s);
   }
   samples.total_s += sampled_s;
@@ -136,17 +163,28 @@ Samples take_rounds(const SamplingPlan& plan, const Stopwatch& stopwatch, int64_
   Samples samples;
   double spent_s = 0;
   const auto round = [&](Samples& taken) {
-    spent_s += time_on_host([&] {
-                 begin_round();
-                 for (int64_t i = 0; i < steps; ++i) {
-                   if (before_sample) before_sample();
-                   const auto elapsed = stopwatch(step);
-                   taken.add(elapsed, 1);
-                   samples.total_s += elapsed.wall_s;
-                 }
-               }).wall_s;
+    const auto begin = [&] {
+      begin_round();
+      if (plan.watch) plan.watch->pause();
+    };
+    spent_s += time_on_host(begin).wall_s;
+    watched(plan, steps, size_t(plan.turns ? 1 : steps), [&] {
+      double steps_s = 0;
+      spent_s += time_on_host([&] {
+                   for (int64_t i = 0; i < steps; ++i) {
+                     if (before_sample) before_sample();
+                     const auto elapsed = stopwatch(step);
+                     taken.add(elapsed, 1);
+                     steps_s += elapsed.wall_s;
+                   }
+                 }).wall_s;
+      samples.total_s += steps_s;
+      return steps_s;
+    });
   };
-  if (plan.turns) sample_in_turns(plan, spent_s, round, samples);
+  if (plan.turns)
+    sample_in_turns(
+        plan, spent_s, [&](Samples& turn, double) { round(turn); }, samples);
   StoppingRule rule(plan);
   while (samples.stop_reason.empty()) {
     round(samples);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/worker/sample_watch.h"
 #include "harness/worker/turns.h"
 
 namespace attnbench {
@@ -22,10 +23,11 @@ Elapsed time_on_host(const std::function<void()>& work);
 struct SamplingPlan {
   double warmup_s;
   int64_t min_samples;
-  double noise_target;     // the value of relative_noise() at which sampling stops
-  double time_budget_s;    // for all samples together
-  double min_sample_ms;    // a sample makes as many calls as it needs to last this long
-  Turns* turns = nullptr;  // if set, each sample is the median of a turn, until the turns end or the time budget is spent
+  double noise_target;           // the value of relative_noise() at which sampling stops
+  double time_budget_s;          // for all samples together
+  double min_sample_ms;          // a sample makes as many calls as it needs to last this long
+  Turns* turns = nullptr;        // if set, each sample is the median of a turn, until the turns end or the time budget is spent
+  SampleWatch* watch = nullptr;  // if set, samples that it finds disturbed do not count towards min_samples and noise_target
 };
 
 struct Samples {
@@ -45,9 +47,9 @@ struct Samples {
 // Warms up, then takes at least min_samples samples, until the noise target is reached or the time budget is spent. Before each
 // sample it calls `before_sample`, which is not timed, may for instance flush a cache, and may be empty.
 //
-// With turns, each turn takes samples for 10 ms, or a single sample that lasts longer. If samples are shorter than that, the
-// first one of each turn is dropped, because the other workers have filled the caches with their data. Throws std::runtime_error
-// if the turns end before the first one.
+// With turns, each turn takes samples for 10 ms, or for a tenth of the time that the others take for theirs (at most 100 ms), or
+// a single sample that lasts longer. If samples are shorter than that, the first one of each turn is dropped, because the other
+// workers have filled the caches with their data. Throws std::runtime_error if the turns end before the first one.
 Samples take_samples(const SamplingPlan& plan, const Stopwatch& stopwatch, const std::function<void()>& call,
                      const std::function<void()>& before_sample);
 

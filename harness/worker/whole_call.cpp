@@ -78,10 +78,10 @@ std::optional<double> checked_first_call(const Subject& subject, const CallInput
   return elapsed.wall_s;
 }
 
-Samples time_pass(const Subject& subject, const CallInputs& inputs, const std::function<void()>& before_sample, Turns* turns) {
+Samples time_pass(const Subject& subject, const CallInputs& inputs, const Sampling& sampling) {
   const auto& c = subject.c;
-  SamplingPlan plan{c.warmup_s, c.min_samples, c.noise_target, c.time_budget_s, 1.0, turns};
-  if (before_sample) plan.min_sample_ms = 0;  // a sample is one call
+  SamplingPlan plan{c.warmup_s, c.min_samples, c.noise_target, c.time_budget_s, 1.0, sampling.turns, sampling.watch};
+  if (sampling.before_sample) plan.min_sample_ms = 0;  // a sample is one call
   auto& device = *subject.device;
   const auto cached = device.cache_memory(c, bytes_of(inputs));
   const auto range = device.range("samples");
@@ -90,7 +90,7 @@ Samples time_pass(const Subject& subject, const CallInputs& inputs, const std::f
       slowed_down(timed_call(subject, inputs), c.injected_slowdown_percent),
       [&] {
         device.watch();
-        if (before_sample) before_sample();
+        if (sampling.before_sample) sampling.before_sample();
       });
 }
 
@@ -113,7 +113,7 @@ bool memory_pass(const Subject& subject, const CallInputs& inputs, Record& recor
 
 }  // namespace
 
-void WholeCall::measure(const Subject& subject, const std::function<void()>& before_sample, Turns* turns, Record& record) const {
+void WholeCall::measure(const Subject& subject, const Sampling& sampling, Record& record) const {
   Agreement agreement;
   if (subject.checks_small && !check_small(subject, agreement, record)) return;
   const auto inputs = subject.make_inputs(subject.problem);
@@ -121,11 +121,11 @@ void WholeCall::measure(const Subject& subject, const std::function<void()>& bef
   const auto first_s = checked_first_call(subject, inputs, budget_bytes, agreement, record);
   if (!first_s) return;
   const auto bound = subject.device->bound_memory(budget_bytes);
-  const auto samples = time_pass(subject, inputs, before_sample, turns);
+  const auto samples = time_pass(subject, inputs, sampling);
   record.set("measured_s", *first_s + samples.total_s);
   if (!memory_pass(subject, inputs, record)) return;
   record.set("saved_bytes", measure_saved_bytes(subject, inputs, record));
-  set_times(record, subject, *first_s, samples);
+  set_times(record, subject, *first_s, samples, sampling.watch);
   record.set("outcome", outcome::measured);
 }
 

@@ -20,7 +20,7 @@ class WholeCall : public MeasuringProtocol {
   // Besides the samples there is one call each in step 2, in the warm-up of step 3, in step 4 and in step 5.
   MinCalls min_calls(int64_t min_samples) const override { return {min_samples, 4}; }
   void verify(const Subject& subject, Record& record) const override;
-  void measure(const Subject& subject, const std::function<void()>& before_sample, Turns* turns, Record& record) const override;
+  void measure(const Subject& subject, const Sampling& sampling, Record& record) const override;
 
  protected:
   // Step 5: the bytes that the forward keeps alive besides its inputs and its output; 0 for calls without gradients.

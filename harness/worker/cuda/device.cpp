@@ -143,6 +143,7 @@ class Cuda final : public Device {
 
   std::unique_ptr<Scope> range(const char* name) override { return std::make_unique<NvtxRange>(name); }
   void watch() override { nvml_.watch(); }
+  bool is_throttled() const override { return nvml_.is_throttled(); }
   void set_columns(Record& record) const override {
     record.set("gpu", properties_.name);
     record.set("gpu_capability", std::to_string(properties_.major) + "." + std::to_string(properties_.minor));

@@ -30,6 +30,9 @@ constexpr std::pair<unsigned long long, const char*> kReasons[] = {
 // This reason is not recorded, because a GPU that is idle between samples is not throttled.
 constexpr unsigned long long kIdle = 0x1;
 
+// The reasons for which a clock is held down against the user's wish.
+constexpr unsigned long long kHeldDown = 0x4 | 0x8 | 0x20 | 0x40 | 0x80;
+
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
@@ -96,11 +99,14 @@ void Nvml::take_reading() {
   take(readings_.power_w, error, value / 1e3);
   unsigned long long reasons = 0;
   if (functions_->reasons(gpu_, &reasons) == 0) {
+    readings_.last_reasons = reasons;
     readings_.throttle_reasons |= reasons & ~kIdle;
     readings_.throttle_known = true;
   }
   last_reading_s_ = now_s();
 }
+
+bool Nvml::is_throttled() const { return (readings_.last_reasons & kHeldDown) != 0; }
 
 void Nvml::set_columns(Record& record) const {
   if (!driver_.empty()) record.set("gpu_driver", driver_);

@@ -20,6 +20,9 @@ class Nvml {
 
   // Takes a reading if the last one was at least kPauseS seconds ago; a reading can take milliseconds.
   void watch();
+  // Whether the clock was held down at the last reading, by power, temperature or the hardware. A clock that was set is not held
+  // down.
+  bool is_throttled() const;
   // Sets gpu_driver and the columns that summarise the readings.
   void set_columns(Record& record) const;
 
@@ -29,7 +32,8 @@ class Nvml {
   struct Functions;
   struct Readings {
     std::vector<double> clock_mhz, memory_clock_mhz, temperature_c, power_w;
-    unsigned long long throttle_reasons = 0;
+    unsigned long long throttle_reasons = 0;  // of all readings
+    unsigned long long last_reasons = 0;      // of the last reading
     bool throttle_known = false;
   };
   void take_reading();

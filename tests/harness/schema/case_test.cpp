@@ -212,5 +212,55 @@ TEST(Case, KeysOfDifferentCasesDifferEvenIfAValueLooksLikeAnotherAxis) {
   EXPECT_CONTAINS(case_key(to_json(a)), R"(method="linear device=cpu")");
 }
 
+TEST(Case, ABaselineHasTheAxesOfItsCase) {
+  Case c;
+  c.method = "linear:chunk=64";
+  c.query_len = 4096;
+  c.baseline = "sdpa";
+  c.complete();
+  const auto baseline = baseline_of(c);
+  ASSERT_TRUE(baseline);
+  EXPECT_EQ(baseline->method, "sdpa");
+  EXPECT_EQ(baseline->query_len, 4096);
+  EXPECT_EQ(baseline->baseline, "") << "the baseline itself is measured without one";
+}
+
+TEST(Case, ABaselineMayDifferInFurtherAxes) {
+  Case c;
+  c.method = "linear";
+  c.query_len = 4096;
+  c.baseline = "linear query_len=64 causal=true";
+  c.complete();
+  const auto baseline = baseline_of(c);
+  ASSERT_TRUE(baseline);
+  EXPECT_EQ(baseline->query_len, 64);
+  EXPECT_EQ(baseline->key_len, 64) << "there were as many keys as queries";
+  EXPECT_TRUE(baseline->causal);
+  c.key_len = 100;
+  EXPECT_EQ(baseline_of(c)->key_len, 100);
+}
+
+TEST(Case, ACaseWithoutABaselineAndABaselineItselfHaveNone) {
+  Case c;
+  c.method = "sdpa";
+  c.complete();
+  EXPECT_FALSE(baseline_of(c));
+  c.baseline = "sdpa";
+  EXPECT_FALSE(baseline_of(c));
+  c.baseline = "sdpa query_len=1024";
+  EXPECT_FALSE(baseline_of(c)) << "1024 is its own query_len";
+}
+
+TEST(Case, AWrongBaselineNamesTheWordThatIsWrong) {
+  const auto refusal_of = [](const std::string& baseline) {
+    Case c;
+    c.baseline = baseline;
+    return message_of<std::invalid_argument>([&] { baseline_of(c); });
+  };
+  EXPECT_CONTAINS(refusal_of("sdpa fast"), "'fast' is not an axis with a value, such as query_len=1024");
+  EXPECT_CONTAINS(refusal_of("sdpa method=linear"), "'method=linear' is not an axis");
+  EXPECT_CONTAINS(refusal_of("sdpa query_len=x"), "query_len = 'x', expected a number");
+}
+
 }  // namespace
 }  // namespace attnbench

@@ -39,8 +39,8 @@ Json example_of(ColumnType type) {
 
 TEST(Columns, HaveDistinctNamesKnownGroupsAndDescriptions) {
   std::set<std::string> names;
-  const std::set<std::string> groups = {"case",    "setting",    "outcome",   "time",        "memory", "agreement",
-                                        "quality", "prediction", "published", "environment", "gpu",    "process"};
+  const std::set<std::string> groups = {"case",       "setting",   "outcome",     "time", "memory",  "agreement", "quality",
+                                        "prediction", "published", "environment", "gpu",  "process", "ratio",     "disturbance"};
   for (const auto& column : columns()) {
     EXPECT_TRUE(names.insert(column.name).second) << column.name;
     EXPECT_EQ(find_column(column.name), &column);
@@ -57,6 +57,7 @@ TEST(Columns, HaveDistinctNamesKnownGroupsAndDescriptions) {
 TEST(Columns, NamesContainTheUnit) {
   const auto unit_in = [](const std::string& name) -> std::string {
     if (name.ends_with("_ms")) return "ms";
+    if (name.ends_with("_us")) return "us";
     if (name.ends_with("_s")) return "s";
     if (name.ends_with("_mhz")) return "MHz";
     if (name.ends_with("_c")) return "C";

@@ -7,9 +7,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "harness/process/interrupts.h"
+#include "harness/statistics/disturbance.h"
+#include "harness/statistics/statistics.h"
 #include "harness/text/errors.h"
 #include "tests/support/errors_of.h"
 #include "tests/support/processes.h"
@@ -36,7 +39,7 @@ class CaseRunner : public testing::Test {
   void use_worker(const std::string& commands) { worker_.path = folder_.write_script("worker", commands); }
   Record run(const std::string& commands) {
     use_worker(commands);
-    return run_case(worker_, case_, Record(case_), environment_, std::nullopt);
+    return run_case(worker_, {{case_, Record(case_)}}, environment_, std::nullopt);
   }
   // Runs the case with a worker that makes it fail.
   Record failure(const std::string& commands, const char* failure_kind) {
@@ -233,13 +236,150 @@ TEST_F(CaseRunner, AWorkerDoesNotWaitForItsTurnWhenTheOtherDies) {
   EXPECT_EQ(records[1].text("failure_kind"), "crashed");
 }
 
+// ------------------------------------------------------------ baselines
+
+// The samples of a case are 3, 1, 2, 5, 4 ms, and those of its baseline, whose request names the method sdpa, are half of them.
+class Baseline : public CaseRunner {
+ protected:
+  Baseline() {
+    case_.baseline = "sdpa";
+    measured_ = {{case_, Record(case_)}, PlannedCase{*baseline_of(case_), Record(*baseline_of(case_))}};
+  }
+  // A worker that runs these commands if it is asked for the baseline, and otherwise measures the case.
+  void use_baseline(const std::string& commands) {
+    use_worker("echo \"$@\" >> " + path("arguments") + "; if grep -q '\"method\":\"sdpa\"'; then " + commands + "; else " +
+               kMeasured + "; fi");
+  }
+  Record run_with_baseline(const std::string& commands, const ProcessOptions& options = {}) {
+    use_baseline(commands);
+    return run_process(worker_, measured_, options);
+  }
+  size_t runs() { return size_t(std::ranges::count(folder_.read("arguments"), '\n')); }
+
+  MeasuredCase measured_;
+};
+
+const std::string kHalf = R"(echo '{"outcome": "measured", "time_samples_ms": [1.5, 0.5, 1, 2.5, 2], "samples": 5}' >&3)";
+
+TEST_F(Baseline, TakesTurnsWithTheCaseAndGivesItARatio) {
+  const auto record = run_with_baseline(kHalf);
+  EXPECT_EQ(record.text("ratio_pairing"), "turns") << record.text("reason");
+  EXPECT_EQ(record.number("ratio_median"), 2);
+  EXPECT_EQ(record.number("time_median_ms"), 3);
+  EXPECT_EQ(record.number("baseline_median_ms"), 1.5);
+  EXPECT_EQ(record.get("baseline_samples_ms"), Json::array({1.5, 0.5, 1, 2.5, 2}));
+  EXPECT_CONTAINS(folder_.read("arguments"), "--turns=");
+}
+
+TEST_F(Baseline, RunsAfterTheCaseIfBothDoNotFitIntoTheMemory) {
+  for (auto* planned : {&measured_.planned, &measured_.baseline->planned}) {
+    planned->set("predicted_peak_bytes", 600.0);
+    planned->set("memory_limit_bytes", 1000);
+  }
+  const auto record = run_with_baseline(kHalf);
+  EXPECT_EQ(record.text("ratio_pairing"), "processes") << record.text("reason");
+  EXPECT_EQ(record.number("ratio_median"), 2);
+  EXPECT_EQ(folder_.read("arguments").find("--turns"), std::string::npos);
+  EXPECT_EQ(runs(), 2u);
+}
+
+TEST_F(Baseline, ThatFailsDoesNotFailTheCase) {
+  const auto record = run_with_baseline("kill -SEGV $$");
+  EXPECT_TRUE(record.measured()) << record.text("reason");
+  EXPECT_EQ(record.number("time_median_ms"), 3);
+  EXPECT_CONTAINS(record.text("ratio_pairing"), "none: crashed: the worker died of signal 11");
+  EXPECT_FALSE(record.has("ratio_median"));
+}
+
+// A worker that takes turns reports an error if the others end before its first turn.
+TEST_F(Baseline, ThatFailsBeforeTheFirstTurnLetsTheCaseRunAlone) {
+  use_worker(
+      "if grep -q '\"method\":\"sdpa\"'; then kill -SEGV $$; fi; case \"$@\" in *--turns*) echo '{\"outcome\": \"failed\", "
+      "\"failure_kind\": \"error\", \"reason\": \"the other has ended\"}' >&3;; *) " +
+      kMeasured + ";; esac");
+  const auto record = run_process(worker_, measured_, {});
+  EXPECT_TRUE(record.measured()) << record.text("reason");
+  EXPECT_CONTAINS(record.text("ratio_pairing"), "none: crashed");
+}
+
+TEST_F(Baseline, ThatCannotRunLeavesTheCaseAlone) {
+  measured_.baseline->planned.set_skipped(kind::unsupported, "no such form");
+  const auto record = run_with_baseline(kHalf);
+  EXPECT_EQ(record.text("ratio_pairing"), "none: unsupported: no such form");
+  EXPECT_EQ(runs(), 1u);
+}
+
+TEST_F(Baseline, DisturbedSamplesOfEitherSideDoNotCountInTheRatio) {
+  const auto record = run_with_baseline(
+      R"(echo '{"outcome": "measured", "time_samples_ms": [1.5, 0.1, 1, 2.5, 0.1], "sample_disturbances": [0, 1, 0, 0, 1], "samples": 5}' >&3)");
+  EXPECT_EQ(record.number("ratio_median"), 2);
+  EXPECT_EQ(record.get("disturbed_processes"), 0);
+}
+
+// ------------------------------------------------------------ several processes
+
+Record process_with(const Case& c, const std::vector<double>& samples, const std::vector<double>& shares, double ratio) {
+  Record record(c);
+  record.set("outcome", outcome::measured);
+  record.set("time_samples_ms", samples);
+  record.set("sample_disturbances", shares);
+  const auto counts = counted(samples, shares, c.max_disturbance);
+  record.set("time_median_ms", median(counts.values));
+  record.set("time_q1_ms", median(counts.values) - 1);
+  record.set("disturbed_processes", counts.all ? 1 : 0);
+  record.set("samples", int64_t(samples.size()));
+  record.set("ratio_median", ratio);
+  return record;
+}
+
+TEST_F(CaseRunner, DisturbedProcessesDoNotCountOnceOthersHaveReplacedThem) {
+  std::vector<Record> processes;
+  for (int i = 1; i <= 3; ++i) processes.push_back(process_with(case_, {1.0 * i, 1.0 * i, 1.0 * i}, {0, 0, 0}, i));
+  processes.insert(processes.begin(), process_with(case_, {100, 100, 100}, {1, 1, 1}, 100));
+  const auto replaced = record_of_processes(processes, 3, std::nullopt);
+  EXPECT_EQ(replaced.get("process_medians_ms"), Json::array({1, 2, 3}));
+  EXPECT_EQ(replaced.get("process_ratios"), Json::array({1, 2, 3}));
+  EXPECT_EQ(replaced.get("process_q1_ms"), Json::array({0, 1, 2}));
+  EXPECT_EQ(replaced.number("time_median_ms"), 2);
+  EXPECT_EQ(replaced.number("ratio_median"), 2);
+  EXPECT_EQ(replaced.get("disturbed_processes"), 1);
+  EXPECT_EQ(replaced.get("samples"), 12) << "no sample is dropped from the record";
+  EXPECT_EQ(replaced.get("time_samples_ms").size(), 12u);
+  const auto too_few = record_of_processes(processes, 4, std::nullopt);
+  EXPECT_EQ(too_few.get("process_medians_ms").size(), 4u);
+}
+
+TEST_F(CaseRunner, TheEstimateLeavesDisturbedSamplesOut) {
+  const auto record = run(
+      R"(echo '{"outcome": "measured", "time_samples_ms": [3, 30, 1, 2, 40], "sample_disturbances": [0, 0.5, 0.1, 0, 2], "samples": 5}' >&3)");
+  EXPECT_EQ(record.number("time_median_ms"), 2);
+  EXPECT_EQ(record.get("disturbed_samples"), 2);
+  EXPECT_EQ(record.get("disturbed_processes"), 0);
+  EXPECT_EQ(record.get("time_samples_ms").size(), 5u);
+  EXPECT_EQ(record.text("time_ci_scope"), "spread within process");
+}
+
+TEST_F(CaseRunner, ManyPageFaultsAreSuspectWhereMemoryIsKept) {
+  const std::string faults =
+      R"(echo '{"outcome": "measured", "time_samples_ms": [3, 1, 2], "page_faults_per_call": 1e6, "system_share": 0.4, "samples": 3}' >&3)";
+  EXPECT_EQ(run(faults).text("suspect"),
+            "1000000 page faults a call and 40 % of the processor time in the system, although memory is kept between calls");
+  EXPECT_FALSE(run(kMeasured).has("suspect"));
+  case_.allocation = "fresh";
+  EXPECT_FALSE(run(faults).has("suspect"));
+}
+
 TEST_F(CaseRunner, AWorkerThatCannotBeStartedIsAnErrorThatNamesIt) {
   worker_.path = path("none");
-  EXPECT_CONTAINS(message_of<UsageError>([&] { run_case(worker_, case_, Record(case_), environment_, std::nullopt); }),
+  EXPECT_CONTAINS(message_of<UsageError>([&] {
+                    run_case(worker_, {{case_, Record(case_)}}, environment_, std::nullopt);
+                  }),
                   "cannot start " + path("none"));
   folder_.write("not-executable", "");
   worker_.path = path("not-executable");
-  EXPECT_CONTAINS(message_of<UsageError>([&] { run_case(worker_, case_, Record(case_), environment_, std::nullopt); }),
+  EXPECT_CONTAINS(message_of<UsageError>([&] {
+                    run_case(worker_, {{case_, Record(case_)}}, environment_, std::nullopt);
+                  }),
                   "cannot start");
 }
 
@@ -296,7 +436,7 @@ TEST_F(CaseRunner, PredictedFailuresStartNoWorker) {
   EXPECT_CONTAINS(slow.text("reason"), "its deadline is 20 s");
   EXPECT_FALSE(fine.has("outcome"));
   for (const auto& planned : {huge, slow}) {
-    const auto record = run_case(worker_, case_, planned, environment_, std::nullopt);
+    const auto record = run_case(worker_, {{case_, planned}}, environment_, std::nullopt);
     EXPECT_EQ(record.text("outcome"), "skipped");
     EXPECT_EQ(record.text("failure_kind"), planned.text("failure_kind"));
     EXPECT_EQ(record.text("revision"), "abc");
@@ -304,7 +444,7 @@ TEST_F(CaseRunner, PredictedFailuresStartNoWorker) {
     EXPECT_FALSE(record.has("worker_s"));
     EXPECT_FALSE(folder_.has("started"));
   }
-  EXPECT_TRUE(run_case(worker_, case_, fine, environment_, std::nullopt).measured());
+  EXPECT_TRUE(run_case(worker_, {{case_, fine}}, environment_, std::nullopt).measured());
   EXPECT_TRUE(folder_.has("started"));
 }
 
@@ -316,7 +456,7 @@ TEST_F(CaseRunner, ImplausibleTimesAreMarked) {
     Record planned(c);
     planned.set("flops", flops);
     planned.set("min_bytes", bytes);
-    return run_case(worker_, c, planned, environment_, kCeilings).text("implausible");
+    return run_case(worker_, {{c, planned}}, environment_, kCeilings).text("implausible");
   };
   // In 3 ms the ceilings allow 3e8 operations (100 GFLOP/s) and 6e7 bytes (20 GB/s). The bandwidth is a limit only for more than
   // array_bytes (1e8), because caches can hold less than that.
@@ -338,7 +478,7 @@ TEST_F(CaseRunner, EachDeviceHasItsOwnCeilings) {
     Record planned(c);
     planned.set("flops", flops);
     planned.set("min_bytes", bytes);
-    return run_case(worker_, c, planned, environment_, Ceilings::from_json(with_gpu(gpu))).text("implausible");
+    return run_case(worker_, {{c, planned}}, environment_, Ceilings::from_json(with_gpu(gpu))).text("implausible");
   };
   EXPECT_EQ(with("bfloat16", 2.9e11, 1, kGpuCeilings), "");
   EXPECT_CONTAINS(with("bfloat16", 4e11, 1, kGpuCeilings), "rate of 100000 GFLOP/s");
@@ -358,7 +498,7 @@ TEST_F(CaseRunner, ACaseWithoutAMemoryBudgetGetsThatOfItsPlan) {
   Record planned(c);
   EXPECT_FALSE(planned.has("memory_limit_bytes"));
   planned.set("memory_limit_bytes", 12345);
-  EXPECT_EQ(run_case(worker_, c, planned, environment_, std::nullopt).get("memory_limit_bytes"), 12345);
+  EXPECT_EQ(run_case(worker_, {{c, planned}}, environment_, std::nullopt).get("memory_limit_bytes"), 12345);
   EXPECT_CONTAINS(folder_.read("request"), "\"memory_limit_bytes\":12345");
 }
 
@@ -370,7 +510,7 @@ TEST_F(CaseRunner, AnInterruptEndsTheWorkerAndThrows) {
     if (child == 0) {
       catch_interrupts();
       try {
-        run_case(worker_, case_, Record(case_), environment_, std::nullopt);
+        run_case(worker_, {{case_, Record(case_)}}, environment_, std::nullopt);
       } catch (const Interrupted& interrupted) {
         _exit(interrupted.signal == sent ? 42 : 1);
       } catch (...) {

@@ -260,13 +260,13 @@ TEST(SweepErrors, UnknownKeysAreErrorsThatSuggestTheNearestKey) {
   EXPECT_EQ(
       refusal(axes("  querylen = 512")),
       ":3:3: unknown key 'querylen' in [axes]; did you mean 'query_len'?; known: method, device, dtype, protocol, batch, heads, "
-      "query_len, key_len, head_dim, value_dim, causal, key_lengths, inputs, threads, cache, allocation, graph, seed");
+      "query_len, key_len, head_dim, value_dim, causal, key_lengths, inputs, threads, cache, allocation, graph, seed, baseline");
   EXPECT_EQ(refusal(axes("") + "[limits]\ndeadline = 3\n"),
             ":5:1: unknown key 'deadline' in [limits]; did you mean 'deadline_s'?; known: memory_limit_bytes, deadline_s");
   EXPECT_EQ(
       refusal(axes("") + "[timing]\nmin_sample = 3\n"),
       ":5:1: unknown key 'min_sample' in [timing]; did you mean 'min_samples'?; known: warmup_s, min_samples, noise_target, "
-      "time_budget_s, processes, injected_slowdown_percent");
+      "time_budget_s, processes, baseline, max_disturbance, injected_slowdown_percent");
   EXPECT_EQ(refusal(axes("") + "[published]\npath = \"x\"\n"), ":5:1: unknown key 'path' in [published]; known: file");
   // A setting is not an axis, and an axis is not a setting.
   EXPECT_CONTAINS(refusal(axes("deadline_s = 3")), ":3:1: unknown key 'deadline_s' in [axes]");
@@ -374,6 +374,48 @@ TEST(SweepFile, SweepFilesOfTheProjectAreValid) {
     EXPECT_FALSE(sweep.cases().empty()) << entry.path();
     EXPECT_FALSE(sweep.description().empty()) << entry.path();
   }
+}
+
+// ------------------------------------------------------------ several tables of axes, and baselines
+
+TEST(SweepFile, SeveralTablesOfAxesAddTheirCases) {
+  const auto cases = expand(
+      "[[axes]]\nmethod = [\"linear\", \"sdpa\"]\nquery_len = [64, 128]\n"
+      "[[axes]]\nmethod = \"linear\"\nprotocol = \"decode\"\nquery_len = 256\n"
+      "[[axes]]\nmethod = \"linear\"\nquery_len = 64\n");
+  EXPECT_EQ(values(cases, &Case::query_len), (Numbers{64, 128, 64, 128, 256})) << "the last table repeats a case";
+  EXPECT_EQ(cases.back().protocol, "decode");
+  EXPECT_EQ(cases.front().protocol, "forward");
+}
+
+TEST(SweepFile, OptionsOfTheCommandLineChangeEveryTableOfAxes) {
+  const std::string text = "[[axes]]\nmethod = \"linear\"\n[[axes]]\nmethod = \"linear\"\nprotocol = \"decode\"\n";
+  SweepOverrides overrides;
+  overrides.add_setting("query_len=32");
+  EXPECT_EQ(values(expand(text, overrides), &Case::query_len), (Numbers{32, 32}));
+  overrides.methods = {"sdpa"};
+  for (const auto& c : expand(text, overrides)) EXPECT_EQ(c.method, "sdpa");
+}
+
+TEST(SweepFile, ATableOfAxesMayHaveItsOwnBaseline) {
+  const std::string text =
+      "[[axes]]\nmethod = \"linear\"\n"
+      "[[axes]]\nmethod = \"linear\"\nprotocol = \"decode\"\nbaseline = \"linear query_len=64\"\n"
+      "[timing]\nbaseline = \"sdpa\"\n";
+  const auto cases = expand(text);
+  ASSERT_EQ(cases.size(), 2u);
+  EXPECT_EQ(cases[0].baseline, "sdpa");
+  EXPECT_EQ(cases[1].baseline, "linear query_len=64");
+  SweepOverrides overrides;
+  overrides.add_setting("timing.baseline=");
+  for (const auto& c : expand(text, overrides)) EXPECT_EQ(c.baseline, "");
+}
+
+TEST(SweepErrors, AWrongBaselineIsAnErrorThatSaysWhere) {
+  const auto with = [](const std::string& baseline) { return refusal(axes("") + "[timing]\nbaseline = \"" + baseline + "\"\n"); };
+  EXPECT_CONTAINS(with("sdqa"), ":5:12: unknown method 'sdqa'");
+  EXPECT_CONTAINS(with("sdpa query_length=3"), ":5:12: baseline = 'sdpa query_length=3': 'query_length=3' is not an axis");
+  EXPECT_CONTAINS(with("sdpa query_len=0"), ":5:12: query_len = 0, expected at least 1");
 }
 
 }  // namespace

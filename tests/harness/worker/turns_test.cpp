@@ -99,7 +99,7 @@ TEST(TakeSamples, WithTurnsASampleIsTheMedianOfATurn) {
     return Elapsed{2 * ms / 1e3, ms / 1e3};
   };
   Samples samples;
-  take_turns({[&](Turns& turns) { samples = take_samples({0, 5, 0.01, 0.3, 0, &turns}, stopwatch, [] {}, {}); }});
+  take_turns({[&](Turns& turns) { samples = take_samples({0, 3, 0.01, 0.3, 0, &turns}, stopwatch, [] {}, {}); }});
   EXPECT_EQ(samples.ms, (std::vector<double>{8, 8, 8}));
   EXPECT_EQ(samples.wall_ms, (std::vector<double>{4, 4, 4}));
   EXPECT_EQ(samples.stop_reason, "turns");
@@ -120,6 +120,23 @@ TEST(TakeSamples, WithTurnsAllWorkersEndWhenOneHasSpentItsBudget) {
   EXPECT_EQ(a.ms.size(), 4u) << "a turn takes a single sample of a call that lasts longer than a turn";
   EXPECT_GE(b.ms.size(), 4u);
   EXPECT_LE(b.ms.size(), 5u);
+}
+
+// One turn of the other worker costs more than the whole budget; the median of a single turn would not be an estimate.
+TEST(TakeSamples, WithTurnsTakesAtLeastTheMinNumberOfSamples) {
+  const auto worker = [](Samples& samples, double call_s) {
+    return [&samples, call_s](Turns& turns) {
+      const Stopwatch stopwatch = [call_s](const auto& work) {
+        work();
+        return Elapsed{call_s, call_s};
+      };
+      samples = take_samples({0, 5, 0, 0.1, 0, &turns}, stopwatch, [] {}, {});
+    };
+  };
+  Samples fast, slow;
+  take_turns({worker(fast, 0.001), worker(slow, 2)});
+  EXPECT_GE(fast.ms.size(), 5u);
+  EXPECT_EQ(slow.ms.size(), 5u);
 }
 
 TEST(TakeSamples, ThrowsWithoutASingleTurn) {

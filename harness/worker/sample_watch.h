@@ -1,0 +1,76 @@
+// SampleWatch tells which samples were taken while something else slowed the machine down. It never looks at the samples' own
+// times, so that a method whose time really varies is not made to look steady.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "harness/schema/record.h"
+#include "harness/worker/cpu/probe.h"
+
+namespace attnbench {
+
+// What the system counts for this process since it started, and for the whole machine.
+struct SystemCounters {
+  double processor_s = 0;  // processor time of all threads
+  double system_s = 0;     // the part of it that was spent in the system
+  double run_delay_s = 0;  // time that runnable threads waited for a processor
+  double steal_s = 0;      // of the whole machine: time that the hypervisor gave to others, over all processors
+  int64_t involuntary_switches = 0;
+  int64_t page_faults = 0;
+};
+
+class SampleWatch {
+ public:
+  // `threads` is the number of threads of the case and of the probe. `best` holds the best probes that earlier processes
+  // saw, or zeros; that of memory must come from the same case, because it depends on what the case leaves in the caches. A
+  // sample counts as disturbed if the machine was slower than at its best by more than `max_share`. `is_throttled` tells whether
+  // the device was throttled at the last reading; it may be empty.
+  SampleWatch(int64_t threads, ProbeTimes best, double max_share, std::function<bool()> is_throttled = {});
+  ~SampleWatch();
+  SampleWatch(const SampleWatch&) = delete;
+  SampleWatch& operator=(const SampleWatch&) = delete;
+
+  // Must be called before the work of one or more samples, and after it with the seconds that the work took and how many calls
+  // and samples it was. If this is done again at once, both share the probe between them; after anything else, call pause()
+  // first.
+  void begin();
+  void end(double wall_s, int64_t calls, size_t samples);
+  void pause() { probed_ = false; }
+
+  // For each sample: by what share the machine was slower than at its best, the largest share by any of these signs: the probes
+  // before and after it, the time that its threads waited for a processor, and the time that the hypervisor took.
+  std::vector<double> shares() const;
+  double max_share() const { return max_share_; }
+
+  // Sets the columns of the group "disturbance", except those that count samples.
+  void set_columns(Record& record) const;
+
+ private:
+  class CounterFiles;
+  struct Reading {
+    ProbeTimes before = {}, after = {};
+    size_t samples = 1;  // the number of samples that were taken between these probes
+    double waited = 0;   // by what share run delay or stolen time made them longer
+    bool throttled = false;
+  };
+  ProbeTimes probe();
+  ProbeTimes best() const;
+
+  std::unique_ptr<CounterFiles> files_;
+  Probe probe_;
+  ProbeTimes given_best_, last_probe_;
+  int64_t threads_;
+  double max_share_;
+  std::function<bool()> is_throttled_;
+  bool probed_ = false;  // whether last_probe_ was taken right before
+  SystemCounters began_, sum_;
+  double wall_s_ = 0, load_;
+  int64_t calls_ = 0;
+  std::vector<ProbeTimes> probes_;
+  std::vector<Reading> readings_;
+};
+
+}  // namespace attnbench

@@ -1,0 +1,123 @@
+// Tests of the watch on samples: what a disturbance of this process does to the shares of its samples, and what does not.
+#include "harness/worker/sample_watch.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "harness/statistics/disturbance.h"
+#include "harness/worker/timing.h"
+
+namespace attnbench {
+namespace {
+
+void spin(double seconds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (std::chrono::steady_clock::now() < end) {
+  }
+}
+
+void watched_sample(SampleWatch& watch, const std::function<void()>& work) {
+  watch.begin();
+  watch.end(time_on_host(work).s, 1, 1);
+}
+
+TEST(SampleWatch, HasAShareForEverySample) {
+  SampleWatch watch(1, {}, 0.15);
+  for (int i = 0; i < 3; ++i) watched_sample(watch, [] { spin(0.002); });
+  watch.pause();
+  watch.begin();
+  watch.end(time_on_host([] { spin(0.002); }).s, 32, 32);
+  EXPECT_EQ(watch.shares().size(), 35u);
+  for (const auto share : watch.shares()) EXPECT_GE(share, 0);
+}
+
+// A machine that was faster in earlier processes makes every sample of this one count as disturbed.
+TEST(SampleWatch, ComparesItsProbesWithTheBestOfEarlierProcesses) {
+  SampleWatch watch(1, {.arithmetic_us = 1e-3, .memory_us = 0}, 0.15);
+  watched_sample(watch, [] { spin(0.001); });
+  EXPECT_GT(watch.shares().at(0), 10);
+}
+
+// The method's own time must not matter, or else a method with two modes would lose one of them.
+TEST(SampleWatch, AMethodWithTwoModesIsNotMadeToLookSteady) {
+  SampleWatch watch(1, {}, 0.15);
+  std::vector<double> samples;
+  for (int i = 0; i < 200; ++i) {
+    const auto seconds = i % 2 == 0 ? 0.0005 : 0.002;
+    watched_sample(watch, [&] { spin(seconds); });
+    samples.push_back(seconds);
+  }
+  size_t slow = 0;
+  const auto kept = undisturbed(samples, watch.shares(), 0.15);
+  for (const auto sample : kept) slow += sample > 0.001 ? 1 : 0;
+  // A busy machine may disturb any of them, but not only those of one mode.
+  if (kept.size() >= 40) {
+    EXPECT_GT(double(slow), 0.2 * double(kept.size()));
+    EXPECT_LT(double(slow), 0.8 * double(kept.size()));
+  }
+}
+
+// A thread that has to share its processor waits for it, and the wait is seen even between two probes.
+TEST(SampleWatch, WaitingForAProcessorIsADisturbance) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++i)
+    if (CPU_ISSET(i, &before)) CPU_SET(i, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  std::atomic<bool> done = false;
+  std::thread thief([&] {
+    while (!done) {
+    }
+  });
+  {
+    SampleWatch watch(1, {}, 0.15);
+    watched_sample(watch, [] { spin(0.2); });
+    EXPECT_GT(watch.shares().at(0), 0.3) << "half of the processor was taken away";
+    Record record;
+    watch.set_columns(record);
+    EXPECT_GT(record.number("run_delay_share"), 0.2);
+    EXPECT_GT(record.number("involuntary_switches"), 0);
+  }
+  done = true;
+  thief.join();
+  sched_setaffinity(0, sizeof before, &before);
+}
+
+TEST(SampleWatch, CountsPageFaultsAndTheirSystemTime) {
+  SampleWatch watch(1, {}, 0.15);
+  constexpr size_t kPages = 5000, kPage = 4096;
+  watch.begin();
+  const auto elapsed = time_on_host([&] {
+    for (int call = 0; call < 2; ++call) {
+      auto* memory =
+          static_cast<volatile char*>(mmap(nullptr, kPages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+      madvise(const_cast<char*>(memory), kPages * kPage, MADV_NOHUGEPAGE);
+      for (size_t i = 0; i < kPages; ++i) memory[i * kPage] = 1;
+      munmap(const_cast<char*>(memory), kPages * kPage);
+    }
+  });
+  watch.end(elapsed.s, 2, 1);
+  Record record;
+  watch.set_columns(record);
+  EXPECT_GE(record.number("page_faults_per_call"), double(kPages));
+  EXPECT_LT(record.number("page_faults_per_call"), 1.5 * double(kPages));
+  EXPECT_GT(record.number("system_share"), 0);
+  EXPECT_GT(record.number("processor_share"), 0);
+}
+
+TEST(SampleWatch, AThrottledDeviceIsADisturbance) {
+  bool throttled = false;
+  SampleWatch watch(1, {}, 0.15, [&] { return throttled; });
+  throttled = true;
+  watched_sample(watch, [] {});
+  EXPECT_GE(watch.shares().at(0), 1);
+}
+
+}  // namespace
+}  // namespace attnbench
