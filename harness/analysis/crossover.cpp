@@ -181,8 +181,8 @@ std::string_view verdict_name(CrossoverVerdict verdict) {
 
 std::string_view reason_of(Doubt doubt) {
   constexpr std::string_view names[] = {"", "the interval covers a factor of two or more", "both methods do equal work",
-                                        "the interval of the difference contains zero at a longer length again",
-                                        "the interval of the difference contains zero at a length"};
+                                        "the interval of the ratio contains 1 again at a longer length",
+                                        "the interval of the ratio contains 1 at a length"};
   return names[size_t(doubt)];
 }
 

@@ -5,7 +5,7 @@
 // hold: on the ratios of each process to a baseline that both share, from which the drift of the machine cancels; on the medians
 // of the processes of the same rounds; or on the intervals of the two records. The intervals are not widened for the number of
 // pairs. A row that says that one series needs less at every length is wrong with a probability of at most 2.5 %, however many
-// lengths there are, because the interval has to exclude zero at every one of them.
+// lengths there are, because the interval has to exclude zero, which stands for equal values, at every one of them.
 #pragma once
 
 #include <optional>
@@ -30,8 +30,8 @@ enum class Doubt {
   none,
   wide,        // the interval of the crossover covers a factor of two or more, or has no end
   equal_work,  // the two methods declare the same order, and their numbers of operations differ by at most 5 % at each length
-  returns,     // after the crossover, the interval of the difference contains zero again
-  noise        // the interval of the difference contains zero at a length, and the curves do not cross
+  returns,     // at a length after the crossover, the interval of the ratio contains 1 again
+  noise        // the interval of the ratio contains 1 at a length, and the curves do not cross
 };
 std::string_view reason_of(Doubt doubt);  // as the end of a sentence
 

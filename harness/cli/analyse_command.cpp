@@ -76,36 +76,42 @@ std::string verdict_text(const Order& order) {
 }
 
 // The rows without an exponent: how many there are, and the names of their methods in each setting.
-void print_unfitted(const std::vector<const Order*>& unfitted, const SeriesNames& names) {
+void print_unfitted(const std::vector<const Order*>& unfitted, const SeriesNames& names, Format format) {
   std::map<std::string, std::vector<std::string>> methods;
   for (const auto* order : unfitted) {
     auto& of_setting = methods[names.setting(*order->series)];
     if (of_setting.empty() || of_setting.back() != order->series->method) of_setting.push_back(order->series->method);
   }
   fmt::print("Cannot tell for {} more rows, because fewer than three lengths have the same batch size:\n", unfitted.size());
-  for (const auto& [setting, of_setting] : methods)
-    print_text(fmt::format("- {}{}{}\n", setting, setting.empty() ? "" : ": ", fmt::join(of_setting, ", ")));
+  for (const auto& [setting, of_setting] : methods) {
+    const auto line = fmt::format("{}{}{}", setting, setting.empty() ? "" : ": ", fmt::join(of_setting, ", "));
+    print_text(fmt::format("- {}\n", format == Format::markdown ? markdown_text(line) : line));
+  }
   fmt::print("\n");
+}
+
+std::string share_text(size_t count, size_t total) {
+  return count == total ? fmt::format("all {}", total) : fmt::format("{} of the {}", count, total);
 }
 
 // What the verdicts and the intervals of the orders mean.
 void print_meaning_of_orders(const Growth& growth) {
-  size_t from_points = 0;
-  for (const auto& order : growth.orders)
-    if (order.exponent && order.quantity == "time" && order.basis == ExponentBasis::points) ++from_points;
+  const auto from_points = size_t(std::count_if(growth.orders.begin(), growth.orders.end(), [](const Order& order) {
+    return order.exponent && order.declared_exponent && order.quantity == "time" && order.basis == ExponentBasis::points;
+  }));
   if (growth.tests > 0)
     fmt::print(
-        "Over all rows together, a verdict on a time is wrong with a probability of at most {:.0f} %: each of the {} intervals "
-        "has\n"
-        "the level {:.2f} %. ",
-        100 * kErrorRate, growth.tests, 100 * growth.confidence());
+        "Over all rows together, a verdict on a time is wrong with a probability of at most {:.0f} %: the number of such rows is "
+        "{},\n"
+        "and each of their intervals has the level {:.2f} %. An order is contradicted if the whole interval is more than {} "
+        "above\n"
+        "the declared exponent.\n",
+        100 * kErrorRate, growth.tests, 100 * growth.confidence(), kExponentMargin);
   if (from_points > 0)
-    fmt::print("{} of them rest on the scatter of the points alone, because there are not {} processes of each\ncase. ",
-               from_points, kMinProcesses);
-  fmt::print(
-      "An order is contradicted if the whole interval is more than {} above the declared exponent.\n"
-      "Memory is counted; its interval is the range of the exponents between neighbouring lengths.\n\n",
-      kExponentMargin);
+    fmt::print(
+        "For {}, the interval rests on the scatter of the points alone, because there are not {} processes of each case.\n",
+        share_text(from_points, growth.tests), kMinProcesses);
+  fmt::print("Memory is counted; its interval is the range of the exponents between neighbouring lengths.\n\n");
 }
 
 void print_orders(const Analysis& analysis, const SeriesNames& names, bool all, Format format) {
@@ -127,7 +133,7 @@ void print_orders(const Analysis& analysis, const SeriesNames& names, bool all, 
   const bool any = all ? !analysis.growth.orders.empty() : unfitted.size() < analysis.growth.orders.size();
   if (any) print_section("Growth with N", table, format);
   else fmt::print("{}\n", heading("Growth with N", format));
-  if (!unfitted.empty() && !all) print_unfitted(unfitted, names);
+  if (!unfitted.empty() && !all) print_unfitted(unfitted, names, format);
   if (any) print_meaning_of_orders(analysis.growth);
 }
 
@@ -255,9 +261,9 @@ void print_meaning_of_crossovers(const Analysis& analysis) {
   fmt::print("The interval of each comparison of times has the level 95 %.");
   if (recorded > 0)
     fmt::print(
-        " For {} of the {}, it combines the intervals of the records, because there\n"
-        "are not {} processes of each case. Another run can differ by more.",
-        recorded, times, kMinProcesses);
+        " For {}, it combines the intervals of the records, because\n"
+        "there are not {} processes of each case; another run can then differ by more.",
+        share_text(recorded, times), kMinProcesses);
   fmt::print("\n\n");
 }
 

@@ -161,8 +161,10 @@ def test_analyse_finds_growth_and_crossovers(attnbench, grown):
     assert times["linear", "linear", "device"] == pytest.approx(2222, rel=0.02)
     assert "break-even of linear: the GPU is faster from N = 2" in shown
     assert "consistent with O(N²)" in shown and "contradicts" not in shown
-    assert "a verdict on a time is wrong with a probability of at most 5 %: each of the 3 intervals" in shown
-    assert "Another run can differ by more" in shown, "the stand-in measures in one process"
+    assert "a verdict on a time is wrong with a probability of at most 5 %: the number of such rows is 3" in shown
+    assert "each of their intervals has the level 98.33 %" in shown
+    assert "For all 3, the interval rests on the scatter of the points" in shown, "there is one process a case"
+    assert "another run can then differ by more" in shown
 
 
 def test_a_pair_that_never_crosses_is_below_from_the_first_length_on(attnbench, grown):
