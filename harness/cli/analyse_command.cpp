@@ -1,9 +1,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <set>
+#include <tuple>
 
 #include "harness/analysis/analysis.h"
 #include "harness/cli/commands.h"
@@ -63,61 +66,219 @@ void print_section(const std::string& title, const TextTable& table, Format form
   fmt::print("\n");
 }
 
-void print_orders(const Analysis& analysis, const SeriesNames& names, Format format) {
-  TextTable table;
-  for (const auto* header : {"method", "setting", "quantity", "range of N", "batch"}) table.add_column(header);
-  for (const auto* header : {"exponent", "95 %"}) table.add_column(header, TextTable::Align::right);
-  for (const auto* header : {"declared order", ""}) table.add_column(header);
-  for (const auto& order : analysis.orders) {
-    const auto& ends = order.fit.slope_interval;
-    table.add_row(
-        {order.series->method, names.setting(*order.series), order.quantity, fmt::format("{:.0f}–{:.0f}", order.from, order.to),
-         order.batch_from == order.batch_to ? fmt::format("{}", order.batch_to)
-                                            : fmt::format("{}–{}", order.batch_from, order.batch_to),
-         fmt::format("{:.2f}", order.fit.slope), fmt::format("{:.2f} … {:.2f}", ends.low, ends.high), order.declared,
-         order.contradicts() ? "CONTRADICTS" : ""},
-        order.contradicts() ? Tone::bad : Tone::plain);
+std::string verdict_text(const Order& order) {
+  switch (order.verdict()) {
+    case GrowthVerdict::none: return order.declared;
+    case GrowthVerdict::cannot_tell: return fmt::format("cannot tell ({} is declared)", order.declared);
+    case GrowthVerdict::consistent_below: return fmt::format("consistent with {} (grows more slowly)", order.declared);
+    default: return fmt::format("{} {}", verdict_name(order.verdict()), order.declared);
   }
-  print_section("Growth with N", table, format);
 }
 
-void print_crossovers(const Analysis& analysis, const SeriesNames& names, Format format) {
-  TextTable table;
-  for (const auto* header : {"needs less", "from N on", "95 %", "than", "quantity", "setting"}) table.add_column(header);
-  size_t rows = 0;
-  for (const auto& crossover : analysis.crossovers) {
-    if (!crossover.length) continue;
-    ++rows;
-    const bool other_first = crossover.other_needs_less_at_first;
-    const auto &after = other_first ? *crossover.one : *crossover.other,
-               &before = other_first ? *crossover.other : *crossover.one;
-    const auto& interval = crossover.interval;
-    const auto named = [&](const Series& s) {
-      return crossover.differs == std::vector<std::string>{"method"}
-                 ? s.method
-                 : s.method + " (" + SeriesNames::of(s, crossover.differs) + ")";
-    };
-    table.add_row({named(after), length_text(*crossover.length), length_text(interval.low) + " … " + length_text(interval.high),
-                   named(before), crossover.quantity, names.setting(after, crossover.differs)});
+// The rows without an exponent: how many there are, and the names of their methods in each setting.
+void print_unfitted(const std::vector<const Order*>& unfitted, const SeriesNames& names, Format format) {
+  std::map<std::string, std::vector<std::string>> methods;
+  for (const auto* order : unfitted) {
+    auto& of_setting = methods[names.setting(*order->series)];
+    if (of_setting.empty() || of_setting.back() != order->series->method) of_setting.push_back(order->series->method);
   }
+  fmt::print("Cannot tell for {} more rows, because fewer than three lengths have the same batch size:\n", unfitted.size());
+  for (const auto& [setting, of_setting] : methods) {
+    const auto line = fmt::format("{}{}{}", setting, setting.empty() ? "" : ": ", fmt::join(of_setting, ", "));
+    print_text(fmt::format("- {}\n", format == Format::markdown ? markdown_text(line) : line));
+  }
+  fmt::print("\n");
+}
+
+std::string share_text(size_t count, size_t total) {
+  return count == total ? fmt::format("all {}", total) : fmt::format("{} of the {}", count, total);
+}
+
+// What the verdicts and the intervals of the orders mean.
+void print_meaning_of_orders(const Growth& growth) {
+  const auto from_points = size_t(std::count_if(growth.orders.begin(), growth.orders.end(), [](const Order& order) {
+    return order.exponent && order.declared_exponent && order.quantity == "time" && order.basis == ExponentBasis::points;
+  }));
+  if (growth.tests > 0)
+    fmt::print(
+        "Over all rows together, a verdict on a time is wrong with a probability of at most {:.0f} %: the number of such rows is "
+        "{},\n"
+        "and each of their intervals has the level {:.2f} %. An order is contradicted if the whole interval is more than {} "
+        "above\n"
+        "the declared exponent.\n",
+        100 * kErrorRate, growth.tests, 100 * growth.confidence(), kExponentMargin);
+  if (from_points > 0)
+    fmt::print(
+        "For {}, the interval rests on the scatter of the points alone, because there are not {} processes of each case.\n",
+        share_text(from_points, growth.tests), kMinProcesses);
+  fmt::print("Memory is counted; its interval is the range of the exponents between neighbouring lengths.\n\n");
+}
+
+void print_orders(const Analysis& analysis, const SeriesNames& names, bool all, Format format) {
+  TextTable table;
+  for (const auto* header : {"method", "setting", "quantity", "range of N"}) table.add_column(header);
+  for (const auto* header : {"batch", "exponent", "interval"}) table.add_column(header, TextTable::Align::right);
+  table.add_column("declared order");
+  std::vector<const Order*> unfitted;
+  for (const auto& order : analysis.growth.orders) {
+    if (!order.exponent) unfitted.push_back(&order);
+    if (!order.exponent && !all) continue;
+    const auto& [low, high] = order.interval;
+    table.add_row(
+        {order.series->method, names.setting(*order.series), order.quantity, fmt::format("{:.0f}–{:.0f}", order.from, order.to),
+         fmt::format("{}", order.batch), order.exponent ? fmt::format("{:.2f}", *order.exponent) : "–",
+         order.exponent ? fmt::format("{:.2f} … {:.2f}", low, high) : "–", verdict_text(order)},
+        order.verdict() == GrowthVerdict::contradicts ? Tone::bad : Tone::plain);
+  }
+  const bool any = all ? !analysis.growth.orders.empty() : unfitted.size() < analysis.growth.orders.size();
+  if (any) print_section("Growth with N", table, format);
+  else fmt::print("{}\n", heading("Growth with N", format));
+  if (!unfitted.empty() && !all) print_unfitted(unfitted, names, format);
+  if (any) print_meaning_of_orders(analysis.growth);
+}
+
+// The name of a series of a pair: its method and, if the pair differs in other axes, these.
+std::string name_in(const Crossover& pair, const Series& series) {
+  return pair.differs == std::vector<std::string>{"method"} ? series.method
+                                                            : series.method + " (" + SeriesNames::of(series, pair.differs) + ")";
+}
+
+std::string interval_text(const Interval& interval) {
+  return fmt::format("{} … {}", length_text(interval.low), length_text(interval.high));
+}
+
+// The comparisons with this verdict: times first, and those of a setting together.
+std::vector<const Crossover*> with_verdict(const Analysis& analysis, const SeriesNames& names, CrossoverVerdict verdict) {
+  std::vector<const Crossover*> found;
+  for (const auto& pair : analysis.crossovers)
+    if (pair.verdict == verdict) found.push_back(&pair);
+  std::stable_sort(found.begin(), found.end(), [&](const auto* a, const auto* b) {
+    if (a->quantity != b->quantity) return a->quantity == "time";
+    return names.setting(a->winner(), a->differs) < names.setting(b->winner(), b->differs);
+  });
+  return found;
+}
+
+void print_crossings(const Analysis& analysis, const SeriesNames& names, Format format) {
+  TextTable table;
+  for (const auto* header : {"quantity", "setting", "needs less", "from N on", "95 %", "than"}) table.add_column(header);
+  const auto crossings = with_verdict(analysis, names, CrossoverVerdict::crosses);
+  for (const auto* pair : crossings)
+    table.add_row({pair->quantity, names.setting(pair->winner(), pair->differs), name_in(*pair, pair->winner()),
+                   length_text(*pair->length), interval_text(pair->interval), name_in(*pair, pair->loser())});
   const std::string title = "Crossovers: the first length from which one needs less than the other";
-  if (rows > 0) print_section(title, table, format);
-  else
-    fmt::print("{}\nnone: the one that needs less at the shortest length needs less at every length\n\n", heading(title, format));
+  if (!crossings.empty()) print_section(title, table, format);
+  else fmt::print("{}\nnone that the records support\n\n", heading(title, format));
+}
+
+// Splits names into lines of at most about 80 columns. Markdown wraps long cells by itself, so there it is one line.
+std::vector<std::string> lines_of(const std::vector<std::string>& parts, Format format) {
+  std::vector<std::string> lines(1);
+  for (const auto& part : parts) {
+    if (format == Format::text && !lines.back().empty() && display_width(lines.back()) + display_width(part) > 78) {
+      lines.back() += ",";
+      lines.emplace_back();
+    }
+    lines.back() += (lines.back().empty() ? "" : ", ") + part;
+  }
+  return lines;
+}
+
+// A series that needs less than others at every length that both have.
+struct BelowOthers {
+  std::string quantity, setting, name;
+  double from = 0;                                     // the first common length with any of them
+  std::vector<std::pair<std::string, double>> others;  // each with the first common length
+
+  bool is_of(const BelowOthers& other) const {
+    return std::tie(quantity, setting, name) == std::tie(other.quantity, other.setting, other.name);
+  }
+};
+
+// Within a setting, the series that is below most others comes first.
+std::vector<BelowOthers> series_below_others(const Analysis& analysis, const SeriesNames& names) {
+  std::vector<BelowOthers> rows;
+  for (const auto* pair : with_verdict(analysis, names, CrossoverVerdict::never)) {
+    BelowOthers mine{
+        pair->quantity, names.setting(pair->winner(), pair->differs), name_in(*pair, pair->winner()), pair->from, {}};
+    auto row = std::find_if(rows.begin(), rows.end(), [&](const BelowOthers& other) { return other.is_of(mine); });
+    if (row == rows.end()) row = rows.insert(rows.end(), std::move(mine));
+    row->from = std::min(row->from, pair->from);
+    row->others.emplace_back(name_in(*pair, pair->loser()), pair->from);
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const BelowOthers& a, const BelowOthers& b) {
+    if (a.quantity != b.quantity) return a.quantity == "time";
+    return a.setting != b.setting ? a.setting < b.setting : a.others.size() > b.others.size();
+  });
+  return rows;
+}
+
+void print_never_crossing(const Analysis& analysis, const SeriesNames& names, Format format) {
+  TextTable table;
+  for (const auto* header : {"quantity", "setting", "needs less", "from N on", "than"}) table.add_column(header);
+  const auto rows = series_below_others(analysis, names);
+  for (const auto& row : rows) {
+    std::vector<std::string> others;
+    for (const auto& [name, from] : row.others)
+      others.push_back(from == row.from ? name : fmt::format("{} (from {} on)", name, length_text(from)));
+    const auto lines = lines_of(others, format);
+    table.add_row({row.quantity, row.setting, row.name, length_text(row.from), lines.front()});
+    for (size_t i = 1; i < lines.size(); ++i) table.add_row({"", "", "", "", lines[i]});
+  }
+  if (!rows.empty()) print_section("Never crossing: one needs less from the first common length on", table, format);
+}
+
+void print_doubtful(const Analysis& analysis, const SeriesNames& names, bool all, Format format) {
+  const auto doubtful = with_verdict(analysis, names, CrossoverVerdict::cannot_tell);
+  if (doubtful.empty()) return;
+  if (!all) {
+    fmt::print("Cannot tell for {} of {} comparisons, which --all lists:\n", doubtful.size(), analysis.crossovers.size());
+    for (const auto doubt : {Doubt::noise, Doubt::wide, Doubt::equal_work, Doubt::returns}) {
+      const auto count = std::count_if(doubtful.begin(), doubtful.end(), [&](const auto* pair) { return pair->doubt == doubt; });
+      if (count > 0) fmt::print("- {}: {}\n", count, reason_of(doubt));
+    }
+    fmt::print("\n");
+    return;
+  }
+  TextTable table;
+  for (const auto* header : {"quantity", "setting", "one", "other", "crossover", "95 %", "why"}) table.add_column(header);
+  for (const auto* pair : doubtful)
+    table.add_row({pair->quantity, names.setting(*pair->one, pair->differs), name_in(*pair, *pair->one),
+                   name_in(*pair, *pair->other), pair->length ? length_text(*pair->length) : "–",
+                   pair->length ? interval_text(pair->interval) : "–", std::string(reason_of(pair->doubt))});
+  print_section("Comparisons that cannot tell", table, format);
+}
+
+// What the intervals of the comparisons mean.
+void print_meaning_of_crossovers(const Analysis& analysis) {
+  size_t times = 0, recorded = 0;
+  for (const auto& pair : analysis.crossovers) {
+    if (pair.quantity != "time") continue;
+    ++times;
+    if (pair.basis == RatioBasis::records) ++recorded;
+  }
+  if (times == 0) return;
+  fmt::print("The interval of each comparison of times has the level 95 %.");
+  if (recorded > 0)
+    fmt::print(
+        " For {}, it combines the intervals of the records, because\n"
+        "there are not {} processes of each case; another run can then differ by more.",
+        share_text(recorded, times), kMinProcesses);
+  fmt::print("\n\n");
 }
 
 void print_break_even(const Analysis& analysis, const SeriesNames& names) {
-  for (const auto& crossover : analysis.crossovers) {
-    const auto& differs = crossover.differs;
-    if (crossover.quantity != "time" || std::find(differs.begin(), differs.end(), "device") == differs.end()) continue;
-    const auto& gpu = crossover.one->setting.at("device") == "cuda" ? *crossover.one : *crossover.other;
-    const bool gpu_first = (&gpu == crossover.other) == crossover.other_needs_less_at_first;
-    const auto where = names.setting(gpu, {"device"});
-    print_text(fmt::format("break-even of {}{}: ", gpu.method, where.empty() ? "" : " (" + where + ")"));
-    if (crossover.length)
-      fmt::print("the {} is faster from N = {} on (95 %: {} … {})\n", gpu_first ? "CPU" : "GPU", length_text(*crossover.length),
-                 length_text(crossover.interval.low), length_text(crossover.interval.high));
-    else fmt::print("the {} is faster at every length\n", gpu_first ? "GPU" : "CPU");
+  for (const auto& pair : analysis.crossovers) {
+    const auto& differs = pair.differs;
+    if (pair.quantity != "time" || std::find(differs.begin(), differs.end(), "device") == differs.end()) continue;
+    const auto* const faster = pair.winner().setting.at("device") == "cuda" ? "GPU" : "CPU";
+    const auto where = names.setting(pair.winner(), {"device"});
+    print_text(fmt::format("break-even of {}{}: ", pair.winner().method, where.empty() ? "" : " (" + where + ")"));
+    if (pair.verdict == CrossoverVerdict::crosses)
+      fmt::print("the {} is faster from N = {} on (95 %: {})\n", faster, length_text(*pair.length), interval_text(pair.interval));
+    else if (pair.verdict == CrossoverVerdict::never)
+      fmt::print("the {} is faster at every length, from N = {} on\n", faster, length_text(pair.from));
+    else fmt::print("cannot tell, because {}\n", reason_of(pair.doubt));
   }
 }
 
@@ -138,12 +299,14 @@ Run add_analyse_command(Command& command) {
   struct Options {
     std::string folder;
     std::vector<std::string> memory = {"11 GiB", "24 GiB"};
+    bool all = false;
     Format format = Format::text;
   };
   const auto options = std::make_shared<Options>();
   add_records_argument(command, "folder", options->folder);
   command.add("--memory", &options->memory, "memory budgets; for each the longest sequence that fits is found",
               {.placeholder = "SIZES", .separator = ','});
+  command.add("--all", &options->all, "also show every row and every comparison that cannot tell, and why");
   add_format_option(command, options->format, {Format::text, Format::markdown, Format::json});
   add_former_format_flag(command, options->format, Format::json);
   command.add_example("analyse results/figure1/*/",
@@ -165,8 +328,11 @@ Run add_analyse_command(Command& command) {
       return exit_code::success;
     }
     const SeriesNames names(analysis.series);
-    print_orders(analysis, names, options->format);
-    print_crossovers(analysis, names, options->format);
+    print_orders(analysis, names, options->all, options->format);
+    print_crossings(analysis, names, options->format);
+    print_never_crossing(analysis, names, options->format);
+    print_doubtful(analysis, names, options->all, options->format);
+    print_meaning_of_crossovers(analysis);
     print_break_even(analysis, names);
     print_fits(analysis, names, options->format);
     fmt::print("Implausible records: {}\n", analysis.implausible.empty() ? "none" : "");

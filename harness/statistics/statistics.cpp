@@ -274,6 +274,16 @@ double student_t_quantile(double probability, double degrees) {
   return probability > 0.5 ? high : -high;
 }
 
+MeanEstimate mean_estimate(std::span<const double> values, double confidence) {
+  const auto n = double(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
+  if (values.size() < 2) return {mean, {-kInfinity, kInfinity}};
+  double squares = 0;
+  for (const auto value : values) squares += (value - mean) * (value - mean);
+  const double half_width = student_t_quantile((1 + confidence) / 2, n - 1) * std::sqrt(squares / (n - 1) / n);
+  return {mean, {mean - half_width, mean + half_width}};
+}
+
 LineFit fit_line(std::span<const double> x, std::span<const double> y, double confidence) {
   const auto n = double(x.size());
   const double mean_x = std::accumulate(x.begin(), x.end(), 0.0) / n, mean_y = std::accumulate(y.begin(), y.end(), 0.0) / n;

@@ -32,6 +32,14 @@ Interval median_interval(std::span<const double> samples);
 // and Sheather 1986). For fewer values it is their range, which covers the median with a probability of 1 − 2^(1−n).
 Interval order_statistic_interval(std::vector<double> values);
 
+// The mean of independent values, and its interval by Student's t distribution, which is exact for normally distributed values.
+// The interval is infinite for a single value.
+struct MeanEstimate {
+  double mean = 0;
+  Interval interval;
+};
+MeanEstimate mean_estimate(std::span<const double> values, double confidence = 0.95);
+
 // ------------------------------------------------------------ two samples
 
 // The two-sided p value of the Mann–Whitney U test, which asks whether values of `b` tend to be larger or smaller than those of

@@ -4,6 +4,7 @@
 #include <ATen/Version.h>
 #include <torch/version.h>
 
+#include <cmath>
 #include <fstream>
 #include <string>
 
@@ -23,6 +24,40 @@ std::string cpu_model() {
 
 Json option_value(const attn::OptionValue& value) {
   return std::visit([](const auto& v) { return Json(v); }, value);
+}
+
+// The two lengths between which the orders of decoding are computed, the longest that the project's sweeps measure.
+constexpr int64_t kShorter = 16384, kLonger = 65536;
+
+// The slowest-growing order that grows at least as much from kShorter to kLonger as this quantity does.
+std::string order_of_growth(double at_shorter, double at_longer) {
+  constexpr double kRounding = 1.001;  // for terms that do not matter at these lengths, such as the one token of a step
+  const double growth = at_longer / at_shorter / kRounding, factor = double(kLonger) / double(kShorter);
+  if (growth <= 1) return "O(1)";
+  if (growth <= factor) return "O(N)";
+  if (growth <= factor * std::log(double(kLonger)) / std::log(double(kShorter))) return "O(N log N)";
+  if (growth <= factor * factor) return "O(N²)";
+  return "";
+}
+
+struct DecodeOrders {
+  std::string time, memory;
+};
+// How the cost of one step grows with the number of tokens before it, by the method's own formulas. Empty for a method that does
+// not decode. The time is that of the faster-growing of operations and memory traffic.
+DecodeOrders decode_orders(const attn::AttentionMethod& method) {
+  if (!method.capabilities().decoding) return {};
+  const auto cost_at = [&](int64_t length) {
+    attn::Problem problem;
+    problem.query_len = problem.key_len = length;
+    problem.causal = true;
+    return method.cost(problem, attn::Protocol::decode);
+  };
+  const auto shorter = cost_at(kShorter), longer = cost_at(kLonger);
+  const bool traffic_grows_faster = longer.min_bytes / shorter.min_bytes > longer.flops / shorter.flops;
+  return {
+      traffic_grows_faster ? order_of_growth(shorter.min_bytes, longer.min_bytes) : order_of_growth(shorter.flops, longer.flops),
+      order_of_growth(shorter.peak_bytes, longer.peak_bytes)};
 }
 
 }  // namespace
@@ -77,10 +112,13 @@ Json describe_methods() {
     auto diagnostics = Json::array();
     for (const auto& spec : method->diagnostic_specs())
       diagnostics.push_back({{"name", spec.name}, {"unit", spec.unit}, {"description", spec.description}});
+    const auto decoding = decode_orders(*method);
     all.push_back({{"name", entry->name},
                    {"description", entry->description},
                    {"time_order", entry->time_order},
                    {"memory_order", entry->memory_order},
+                   {"decode_time_order", decoding.time},
+                   {"decode_memory_order", decoding.memory},
                    {"capabilities", capabilities},
                    {"options", options},
                    {"diagnostics", diagnostics}});

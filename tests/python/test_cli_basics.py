@@ -111,6 +111,20 @@ def test_list_methods_has_the_properties_of_each_method(attnbench):
     assert isinstance(chunk["default"], int)
 
 
+def test_the_orders_of_a_decoding_step_follow_from_the_cost_of_the_method(attnbench):
+    orders = {
+        method["name"]: (method["decode_time_order"], method["decode_memory_order"])
+        for method in attnbench.json("list", "methods")
+    }
+    for method in ("linear", "linear-chunked", "favor"):
+        assert orders[method] == ("O(1)", "O(1)"), "its state has a fixed size"
+    for method in ("stateful-softmax", "stateful-softmax-concat"):
+        assert orders[method] == ("O(N)", "O(N)"), "a step reads all keys and values"
+    assert orders["softmax"] == ("O(N²)", "O(N²)"), "a step computes the attention of the whole prefix"
+    assert orders["lsh-1"] == ("O(N log N)", "O(N)")
+    assert orders["linear-einsum"] == ("", ""), "it does not decode"
+
+
 def test_list_methods_as_text_agrees_with_json(attnbench):
     lines = attnbench("list", "methods").stdout.splitlines()
     assert lines[0].split()[:5] == ["method", "time", "memory", "causal", "decoding"]

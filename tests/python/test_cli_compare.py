@@ -151,7 +151,8 @@ def test_analyse_finds_growth_and_crossovers(attnbench, grown):
     assert exponents["linear", "cpu", "time"] == pytest.approx(1)
     assert exponents["softmax", "cpu", "time"] == pytest.approx(2)
     assert exponents["softmax", "cpu", "memory"] == pytest.approx(2, abs=1e-3)
-    assert not any(o["contradicts"] for o in report["orders"])
+    assert {o["verdict"] for o in report["orders"] if o["series"]["device"] == "cpu"} == {"consistent with"}
+    assert report["order_tests"] == {"error_rate": 0.05, "tests": 3, "confidence": pytest.approx(1 - 0.05 / 3), "margin": 0.15}
     times = {
         (o["one"]["method"], o["other"]["method"], *o["differs"]): o["length"]
         for o in report["crossovers"] if o["quantity"] == "time"
@@ -159,7 +160,58 @@ def test_analyse_finds_growth_and_crossovers(attnbench, grown):
     assert times["linear", "softmax", "method"] == pytest.approx(1000, rel=1e-6)
     assert times["linear", "linear", "device"] == pytest.approx(2222, rel=0.02)
     assert "break-even of linear: the GPU is faster from N = 2" in shown
-    assert "CONTRADICTS" not in shown
+    assert "consistent with O(N²)" in shown and "contradicts" not in shown
+    assert "a verdict on a time is wrong with a probability of at most 5 %: the number of such rows is 3" in shown
+    assert "each of their intervals has the level 98.33 %" in shown
+    assert "For all 3, the interval rests on the scatter of the points" in shown, "there is one process a case"
+    assert "another run can then differ by more" in shown
+
+
+def test_a_pair_that_never_crosses_is_below_from_the_first_length_on(attnbench, grown):
+    never = attnbench("analyse", grown).stdout.split("Never crossing")[1].split("\n\n")[0].splitlines()
+    memory = next(line for line in never if "memory" in line)
+    assert memory.split()[-3:] == ["linear", "512", "softmax"]
+    (pair,) = [
+        c for c in strict_json(attnbench("analyse", grown, "--format=json").stdout)["crossovers"]
+        if c["quantity"] == "memory" and c["differs"] == ["method"]
+    ]  # fmt: skip
+    assert (pair["verdict"], pair["length"], pair["from_length"]) == ("never crosses", None, 512)
+
+
+def test_comparisons_that_cannot_tell_are_counted_and_listed_by_all(attnbench, grown):
+    def change(record):
+        record |= {"time_ci_low_ms": 0.3 * record["time_median_ms"], "time_ci_high_ms": 3 * record["time_median_ms"]}
+
+    rewrite(grown, change)
+    folded = attnbench("analyse", grown).stdout
+    assert "Cannot tell for 2 of 4 comparisons, which --all lists:\n- 2: the interval covers" in folded
+    assert "break-even of linear: cannot tell, because the interval covers a factor of two or more" in folded
+    listed = attnbench("analyse", grown, "--all").stdout.split("Comparisons that cannot tell")[1]
+    assert len([line for line in listed.splitlines() if line.endswith("a factor of two or more")]) == 3
+
+
+def test_orders_without_three_lengths_of_a_batch_size_cannot_be_told(attnbench, grown):
+    rewrite(grown, lambda record: record.update(batch=8192 // record["query_len"]))
+    folded = attnbench("analyse", grown).stdout
+    assert "Cannot tell for 6 more rows, because fewer than three lengths have the same batch size:" in folded
+    assert "- cpu: linear, softmax\n- cuda: linear\n" in folded
+    assert attnbench("analyse", grown, "--all").stdout.count("cannot tell (O(N) is declared)") == 4
+    orders = strict_json(attnbench("analyse", grown, "--format=json").stdout)["orders"]
+    assert {(o["verdict"], o["exponent"], o["interval"]) for o in orders} == {("cannot tell", None, None)}
+
+
+def test_decoding_is_compared_with_the_order_of_one_step(attnbench, grown):
+    def change(record):
+        record |= {"protocol": "decode", "causal": True}
+        if record["method"] == "softmax":
+            return
+        for column in ("time_median_ms", "time_ci_low_ms", "time_ci_high_ms"):
+            record[column] = 1.0
+
+    rewrite(grown, change)
+    shown = attnbench("analyse", grown).stdout
+    assert shown.count("consistent with O(1)") == 2, "the times of linear on both devices"
+    assert shown.count("contradicts O(1)") == 2, "its memory grows with the length"
 
 
 def test_growth_beyond_the_declared_order_is_flagged(attnbench, grown):
@@ -170,7 +222,7 @@ def test_growth_beyond_the_declared_order_is_flagged(attnbench, grown):
 
     rewrite(grown, change)
     # Only the CPU contradicts; on the other device the fixed costs of a call dominate.
-    assert attnbench("analyse", grown).stdout.count("CONTRADICTS") == 1
+    assert attnbench("analyse", grown).stdout.count("contradicts O(N)") == 1
 
 
 def test_analyse_finds_the_longest_length_that_fits_a_memory_budget(attnbench, grown):

@@ -178,6 +178,18 @@ def test_student_t_agrees_with_scipy(probe):
             assert probe("student_t_quantile", p, degrees) == pytest.approx(expected, **CLOSE)
 
 
+def test_intervals_of_a_mean_agree_with_scipy(probe):
+    random = rng()
+    for n in (2, 3, 6, 50):
+        values = random.normal(3, 2, n)
+        for confidence in (0.95, 0.999):
+            mean, ends = probe("mean_estimate", values, confidence)
+            expected = stats.t.interval(confidence, n - 1, values.mean(), stats.sem(values))
+            assert mean == pytest.approx(values.mean(), **CLOSE)
+            assert ends == pytest.approx(list(expected), **CLOSE)
+    assert probe("mean_estimate", [4.0], 0.95) == [4, [-math.inf, math.inf]]
+
+
 def test_fitted_lines_agree_with_scipy(probe):
     random = rng()
     for n in (2, 3, 4, 8, 100):

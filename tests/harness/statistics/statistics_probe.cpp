@@ -48,6 +48,10 @@ Json call(const Json& request) {
   if (name == "holm") return holm(numbers(1));
   if (name == "student_t_cdf") return number(student_t_cdf(real(1), real(2)));
   if (name == "student_t_quantile") return number(student_t_quantile(real(1), real(2)));
+  if (name == "mean_estimate") {
+    const auto estimate = mean_estimate(numbers(1), real(2));
+    return {number(estimate.mean), interval(estimate.interval)};
+  }
   if (name == "fit_line") {
     const auto fit = fit_line(numbers(1), numbers(2), real(3));
     return {number(fit.slope), number(fit.intercept), number(fit.slope_error), interval(fit.slope_interval)};

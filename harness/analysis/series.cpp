@@ -1,0 +1,86 @@
+#include "harness/analysis/series.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "harness/schema/case.h"
+
+namespace attnbench {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+Point time_of(const Record& record, double batch) {
+  const auto end = [&](const char* column, double missing) {
+    return record.has(column) ? record.number(column) / batch : missing;
+  };
+  return {.value = record.number("time_median_ms") / batch,
+          .interval = {end("time_ci_low_ms", -kInfinity), end("time_ci_high_ms", kInfinity)}};
+}
+
+Point memory_of(const Record& record, double batch) {
+  const double value = record.number("peak_extra_bytes") / batch;
+  return {.value = value, .interval = {value, value}};
+}
+
+}  // namespace
+
+std::vector<Point> Series::points(const std::string& quantity) const {
+  std::vector<Point> found;
+  for (const auto* record : records) {
+    // An implausible time does not make the record's memory implausible.
+    if (!record->measured() || (quantity == "time" && record->has("implausible"))) continue;
+    const auto batch = std::max(1.0, record->number("batch"));
+    auto point = quantity == "time" ? time_of(*record, batch) : memory_of(*record, batch);
+    point.length = record->number("query_len");
+    point.batch = int64_t(batch);
+    point.record = record;
+    std::erase_if(found, [&](const Point& p) { return p.length == point.length && p.batch == point.batch; });
+    if (point.value > 0) found.push_back(point);
+  }
+  return found;
+}
+
+std::vector<double> process_values(const Record& record, std::string_view column) {
+  const auto& list = record.get(column);
+  if (!list.is_array() || list.size() < kMinProcesses) return {};
+  const auto is_positive = [](const Json& value) { return value.is_number() && value.get<double>() > 0; };
+  if (!std::all_of(list.begin(), list.end(), is_positive)) return {};
+  return list.get<std::vector<double>>();
+}
+
+std::vector<Series> series_of(const std::vector<Record>& records) {
+  std::vector<Series> all;
+  for (const auto& record : records) {
+    Series found;
+    found.method = record.text("method") + (record.has("external_source") ? " (external)" : "");
+    for (const auto& field : fields())
+      if (field.role == FieldRole::axis && field.kind != AxisKind::length)
+        found.setting[std::string(field.name)] = record.get(field.name);
+    found.setting["method"] = found.method;
+    const auto same = std::find_if(all.begin(), all.end(), [&](const Series& s) { return s.setting == found.setting; });
+    (same == all.end() ? all.emplace_back(std::move(found)) : *same).records.push_back(&record);
+  }
+  for (auto& series : all)
+    std::stable_sort(series.records.begin(), series.records.end(),
+                     [](const auto* a, const auto* b) { return a->number("query_len") < b->number("query_len"); });
+  return all;
+}
+
+std::string declared_order(const Series& series, const std::string& quantity, const Json& methods) {
+  const auto& record = *series.records.front();
+  const auto spec = record.text("method"), name = spec.substr(0, spec.find_first_of(": "));
+  const auto key = (record.text("protocol") == "decode" ? "decode_" : "") + quantity + "_order";
+  for (const auto& method : methods)
+    if (method.at("name") == name) return method.value(key, std::string());
+  return "";
+}
+
+Json json_of(const Series& series) {
+  Json json;
+  for (const auto& [axis, value] : series.setting) json[axis] = value;
+  return json;
+}
+
+}  // namespace attnbench
