@@ -18,7 +18,9 @@ struct Meaning {
 // What the codes mean, as `attnbench --help` prints it.
 inline constexpr Meaning meanings[] = {
     {success, "the command did what it was asked for; cases may have been skipped for a recorded reason"},
-    {failure, "a case failed, a shard is missing, a method does not verify, a worker broke, or a build is slower"},
+    {failure,
+     "a case failed, a shard is missing, a method does not verify, a worker broke, a build is slower, or a case has a verdict "
+     "that compare --fail-on names"},
     {usage, "the command line, an input file or the environment is wrong; standard error says what was expected"},
     {inconclusive, "gate: the measurements are too noisy to tell whether a case is slower"},
     {unusable, "gate: a build does not verify, cannot run a case, or breaks while it measures one"},

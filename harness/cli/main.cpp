@@ -35,7 +35,7 @@ constexpr CommandEntry kCommands[] = {
     {"table", "show a folder of records as a table", add_table_command},
     {"analyse", "show how time and memory grow with the length, where methods cross over, and what fits in memory",
      add_analyse_command},
-    {"compare", "compare two folders of records case by case, with a verdict", add_compare_command},
+    {"compare", "compare two folders of records case by case, or the methods of one folder with a baseline", add_compare_command},
     {"gate", "decide whether a build is slower or needs more memory than another", add_gate_command},
     {"merge", "join folders of records of one sweep, such as its shards", add_merge_command},
     {"import", "add times that were measured elsewhere to a folder of records", add_import_command},

@@ -92,8 +92,12 @@ void add_quiet_option(Command& command, bool& quiet, std::string description) {
   command.add("--quiet", &quiet, std::move(description), {.short_name = "-q"});
 }
 
+void add_alpha_option(Command& command, double& alpha) {
+  command.add("--alpha", &alpha, "max probability of a false alarm in all cases together", {.min = 0, .max = 1});
+}
+
 void add_criteria_options(Command& command, Criteria& criteria) {
-  command.add("--alpha", &criteria.alpha, "max probability of a false alarm in all cases together", {.min = 0, .max = 1});
+  add_alpha_option(command, criteria.alpha);
   command.add("--min-shift", &criteria.min_shift, "smallest relative slowdown that counts as a regression, 0.03 for 3 %",
               {.min = 0});
   command.add("--margin", &criteria.margin, "a case passes only if a relative slowdown larger than this can be excluded",

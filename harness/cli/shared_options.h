@@ -45,6 +45,8 @@ void add_sweep_argument(Command& command, std::string& file);
 void add_set_option(Command& command, std::vector<std::string>& settings);
 // Adds --quiet.
 void add_quiet_option(Command& command, bool& quiet, std::string description = "print no progress");
+// Adds --alpha.
+void add_alpha_option(Command& command, double& alpha);
 // Adds --alpha, --min-shift and --margin.
 void add_criteria_options(Command& command, Criteria& criteria);
 

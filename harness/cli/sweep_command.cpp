@@ -10,6 +10,7 @@
 #include "harness/cli/progress.h"
 #include "harness/cli/record_table.h"
 #include "harness/cli/shared_options.h"
+#include "harness/cli/speedup_report.h"
 #include "harness/cli/terminal.h"
 #include "harness/statistics/comparison.h"
 #include "harness/sweep/find_sweep.h"
@@ -26,7 +27,7 @@ struct Options {
   std::string file, out, shard, resume = "missing";
   std::vector<std::string> methods, settings;
   Format format = Format::text;
-  bool dry_run = false, quiet = false, verbose = false, across_boots = false;
+  bool dry_run = false, quiet = false, verbose = false, across_boots = false, exploratory = false;
   uint64_t order_seed = std::random_device()();
 
   Resume resume_mode() const { return resume == "all" ? Resume::all : resume == "failed" ? Resume::failed : Resume::missing; }
@@ -56,8 +57,43 @@ SweepOverrides overrides_of(const Options& options) {
   return overrides;
 }
 
+// Up to so many processes a sweep is a first look at the numbers, which nobody takes for a test of a difference.
+constexpr int64_t kMaxExploratoryProcesses = 3;
+
+// How many processes a case has, and how many a comparison of two such runs needs.
+struct Design {
+  int64_t processes = 1;
+  size_t cases = 0;  // of the whole sweep, also if only a shard of it is planned; without those that are known not to run
+  int64_t needed() const { return int64_t(processes_to_decide(std::max<size_t>(1, cases))); }
+  bool can_decide() const { return processes >= needed(); }
+};
+
+// `planned` are the records of the plan with what is known to prevent a case from running.
+Design design_of(const SweepPlan& plan, const std::vector<Record>& planned) {
+  const auto prevented = std::count_if(planned.begin(), planned.end(), [](const Record& r) { return r.has("outcome"); });
+  const auto all = plan.shard.is_all() ? plan.cases.size() : plan.sweep.cases().size();
+  return {plan.cases.front().processes, all - size_t(prevented)};
+}
+
+Design design_of(SweepPlan plan) {
+  predict_without_ceilings(plan, {});
+  return design_of(plan, plan.planned);
+}
+
+// Refuses a number of processes that is meant for a comparison and too small for one. Such a run takes long, and whatever it
+// measures, no case of it can be found different from another run.
+void check_design(const Design& design, const Options& options) {
+  if (options.exploratory || design.can_decide() || design.processes <= kMaxExploratoryProcesses) return;
+  throw UsageError(
+      fmt::format("processes = {} cannot decide: `attnbench compare` of two such runs could not find one of {} cases different, "
+                  "whatever they measure; expected at least {} (--set timing.processes={}), at most {} for a first look, or the "
+                  "option --exploratory",
+                  design.processes, design.cases, design.needed(), design.needed(), kMaxExploratoryProcesses));
+}
+
 // Prints the planned cases with their predicted time and memory.
-void print_plan(const std::vector<Record>& planned, const TimePredictor& predictor, Format format) {
+void print_plan(const SweepPlan& plan, const TimePredictor& predictor, Format format) {
+  const auto& planned = plan.planned;
   if (format == Format::json) return print_json(to_json(planned));
   TextTable table;
   for (const auto* header : {"method", "protocol"}) table.add_column(header);
@@ -76,12 +112,11 @@ void print_plan(const std::vector<Record>& planned, const TimePredictor& predict
   }
   print_table(table, format);
   if (format == Format::csv) return;
-  const auto processes = planned.empty() ? 1 : planned.front().get("processes").get<int64_t>();
-  fmt::print("\n{} cases in {} round{}, predicted to take at least {}\n", planned.size(), processes, processes == 1 ? "" : "s",
-             format_seconds(total_s));
-  const auto cases = size_t(std::count_if(planned.begin(), planned.end(), [](const Record& r) { return !r.has("outcome"); }));
-  if (const auto needed = processes_to_decide(std::max<size_t>(1, cases)); int64_t(needed) > processes)
-    fmt::print("`attnbench compare` needs {} processes a case to find one of {} different\n", needed, cases);
+  const auto design = design_of(plan, planned);
+  fmt::print("\n{} cases in {} round{}, predicted to take at least {}\n", planned.size(), design.processes,
+             design.processes == 1 ? "" : "s", format_seconds(total_s));
+  if (!design.can_decide())
+    fmt::print("`attnbench compare` needs {} processes a case to find one of {} different\n", design.needed(), design.cases);
 }
 
 int dry_run(SweepPlan plan, const Options& options) {
@@ -89,7 +124,7 @@ int dry_run(SweepPlan plan, const Options& options) {
   if (!options.out.empty() && std::filesystem::exists(std::filesystem::path(options.out) / "records.jsonl"))
     recorded = read_records(options.out);
   const auto predictor = predict_without_ceilings(plan, recorded);
-  print_plan(plan.planned, predictor, options.format);
+  print_plan(plan, predictor, options.format);
   return exit_code::success;
 }
 
@@ -113,8 +148,16 @@ std::string noise_in_words(const std::vector<Record>& records) {
   return text + (noisy.size() > kNamed ? ", …" : "") + "\n";
 }
 
+// Says that the run cannot decide a comparison; empty if it can.
+std::string exploratory_in_words(const Design& design) {
+  if (design.can_decide()) return "";
+  return fmt::format("; exploratory: `attnbench compare` needs {} processes a case, not {}", design.needed(), design.processes);
+}
+
 int run_sweep(const WorkerProgram& worker, const Options& options) {
   auto plan = plan_sweep(worker, find_sweep(options.file), overrides_of(options), options.shard);
+  const auto design = design_of(plan);
+  check_design(design, options);
   if (options.dry_run) return dry_run(std::move(plan), options);
 
   SweepRun run(worker, std::move(plan), {options.out, options.resume_mode(), options.across_boots, options.order_seed});
@@ -129,10 +172,11 @@ int run_sweep(const WorkerProgram& worker, const Options& options) {
   }
   if (!options.quiet) {
     print_notice(fmt::format(
-        "{}: {}{}\n", run.folder().path(),
+        "{}: {}{}{}\n", run.folder().path(),
         due_cases == 0 ? fmt::format("all {} cases are recorded", run.cases()) : fmt::format("{} cases recorded", due_cases),
-        failed > 0 ? fmt::format(", {} failed", failed) : ""));
+        failed > 0 ? fmt::format(", {} failed", failed) : "", exploratory_in_words(design)));
     print_notice(noise_in_words(run.folder().records()));
+    print_notice(speedups_in_words(run.folder().records(), run.folder().path()));
     if (is_terminal(stdout) || options.format != Format::text) print_records(run.folder().records(), options.format);
   }
   return failed > 0 ? exit_code::failure : exit_code::success;
@@ -157,6 +201,8 @@ Run add_sweep_command(Command& command) {
   command.add("--across-boots", &options->across_boots,
               "also continue cases whose first processes ran on another host or before a reboot");
   command.add("--order-seed", &options->order_seed, "seed of the order of the cases in each round", {.default_text = "random"});
+  command.add("--exploratory", &options->exploratory,
+              "accept more than 3 processes a case even if they are too few for a comparison with another run");
   command.add("--dry-run", &options->dry_run, "list the cases with their predicted time and memory, and run none");
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);

@@ -69,8 +69,10 @@ std::vector<double> signed_sum_distribution(const std::vector<size_t>& ranks) {
 // How many of `count` ascending shifts a two-sided test at the level 1 − confidence rejects at each end. `distribution` is that
 // of the test's statistic; the tail beyond a rejected shift holds at most half the level.
 size_t rejected_at_each_end(const std::vector<double>& distribution, size_t count, double confidence) {
+  // A tail of exactly half the level, such as 1/20 of three values against three at 90 %, may be larger by a rounding error.
+  const double half_level = (1 - confidence) / 2 * (1 + 1e-9);
   size_t rejected = 0;
-  for (double tail = distribution[0]; rejected < count / 2 && tail <= (1 - confidence) / 2;) {
+  for (double tail = distribution[0]; rejected < count / 2 && tail <= half_level;) {
     ++rejected;
     tail += distribution[rejected];
   }

@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from conftest import records_in, strict_json, write_sweep
+from conftest import change_records, records_in, strict_json, write_sweep
 
 
 def rewrite(folder, change):
@@ -38,16 +38,15 @@ def compared(attnbench, *arguments, **options):
     return strict_json(attnbench("compare", *arguments, "--format=json", **options).stdout)
 
 
-def test_a_difference_is_inconclusive_with_one_process_a_side(attnbench, folders):
+def test_one_process_a_side_cannot_tell_a_difference(attnbench, folders):
     a, b = folders
     rewrite(b, scaled(2.0))
     shown = attnbench("compare", a, b).stdout
-    assert "inconclusive: only one process on a side" in shown and "over all: inconclusive" in shown
+    assert shown.count("cannot tell: only one process on a side") == 4 and "over all: cannot tell" in shown
     report = compared(attnbench, a, b)
     for case in report["cases"]:
         assert math.exp(case["log_ratio"]) == pytest.approx(2)
-        assert case["interval_scope"] == "within process"
-        assert case["interval"][0] < case["log_ratio"] < case["interval"][1]
+        assert case["interval_scope"] is None and case["interval"] == [None, None]
 
 
 def test_several_processes_give_verdicts(attnbench, folders):
@@ -56,10 +55,105 @@ def test_several_processes_give_verdicts(attnbench, folders):
     rewrite(b, lambda r: scaled(1.2 if r["method"] == "linear" else 1.0001, processes=10)(r))
     report = compared(attnbench, a, b)
     assert report["verdict"] == "regression"
-    assert {(c["case"]["method"], c["verdict"]) for c in report["cases"]} == {("linear", "regression"), ("softmax", "pass")}
+    assert report["counts"] == {"regression": 2, "improvement": 0, "equivalent": 2, "cannot tell": 0}
+    assert {(c["case"]["method"], c["verdict"]) for c in report["cases"]} == {("linear", "regression"), ("softmax", "equivalent")}
+    assert {c["interval_scope"] for c in report["cases"]} == {"across processes"}
     assert compared(attnbench, b, a)["verdict"] == "improvement"
-    # The slowdown of 20 % is then too small for a regression, but too large to pass.
-    assert compared(attnbench, a, b, "--min-shift=0.5")["verdict"] == "inconclusive"
+    assert "over all: regression; 4 cases compared: 2 regression, 2 equivalent" in attnbench("compare", a, b).stdout
+
+
+def test_within_says_which_ratios_are_equivalent(attnbench, folders):
+    a, b = folders
+    rewrite(a, scaled(1.0, processes=10))
+    rewrite(b, scaled(1.04, processes=10))
+    assert compared(attnbench, a, b)["verdict"] == "regression"
+    report = compared(attnbench, a, b, "--within", 5)
+    assert report["verdict"] == "equivalent" and report["within_percent"] == 5
+    assert "90 % interval of its ratio lies within ±5 %" in attnbench("compare", a, b, "--within", 5).stdout
+    # The bound is inside the interval, so that neither can be said.
+    assert compared(attnbench, a, b, "--within", 4.1)["verdict"] == "cannot tell"
+    assert "--within = '-1'" in attnbench("compare", a, b, "--within=-1", code=2).stderr
+
+
+def with_ratios(factor, ratio, baseline="sdpa"):
+    """A change for `rewrite`: adds ratios to a baseline, and multiplies the times by `factor`."""
+
+    def change(record):
+        scaled(factor, processes=8)(record)
+        ratios = [ratio * (1 + 0.001 * i) for i in range(8)]
+        record.update(baseline=baseline, process_ratios=ratios, ratio_median=ratio, baseline_median_ms=4)
+
+    return change
+
+
+def test_ratios_to_a_common_baseline_are_compared_in_place_of_drifting_times(attnbench, folders):
+    a, b = folders
+    rewrite(a, with_ratios(1.0, 0.5))
+    rewrite(b, with_ratios(1.3, 0.501))
+    report = compared(attnbench, a, b)
+    assert report["verdict"] == "equivalent"
+    for case in report["cases"]:
+        assert case["quantity"] == "ratio"
+        assert case["b_ms"] / case["a_ms"] == pytest.approx(1.3), "the times are reported beside the ratios"
+        assert case["a_value"] == pytest.approx(0.5 * 1.0035) and case["b_value"] == pytest.approx(0.501 * 1.0035)
+        assert math.exp(case["log_ratio"]) == pytest.approx(1.002)
+    header, _, row = attnbench("compare", a, b).stdout.splitlines()[:3]
+    assert header.split("  ")[-1].strip() == "verdict on b" and "compared" in header and "time b / a" in header
+    assert row.split()[-1] == "equivalent" and "1.300×" in row and "1.002×" in row and " ratio " in row
+    assert compared(attnbench, a, b, "--quantity", "ratio") == report
+    by_time = compared(attnbench, a, b, "--quantity", "time")
+    assert by_time["verdict"] == "regression" and {c["quantity"] for c in by_time["cases"]} == {"time"}
+    assert "compared" not in attnbench("compare", a, b, "--quantity=time").stdout.splitlines()[0]
+
+
+def test_times_are_compared_where_a_side_has_no_ratio_to_the_same_baseline(attnbench, folders):
+    a, b = folders
+    rewrite(a, with_ratios(1.0, 0.5))
+    rewrite(b, lambda r: with_ratios(1.3, 0.5, "softmax" if r["method"] == "linear" else "sdpa")(r))
+    cases = compared(attnbench, a, b)["cases"]
+    assert {(c["case"]["method"], c["quantity"], c["verdict"]) for c in cases} == {
+        ("linear", "time", "regression"),
+        ("softmax", "ratio", "equivalent"),
+    }
+    # These are not replaced by times if ratios are asked for.
+    shown = attnbench("compare", a, b, "--quantity", "ratio").stdout
+    assert shown.count("no ratios to a common baseline") == 2
+    assert "verdict" not in compared(attnbench, a, b, "--quantity", "ratio")["cases"][0]
+    assert "--fail-on cannot-tell: 2 of 4" in attnbench(
+        "compare", a, b, "--quantity", "ratio", "--fail-on", "cannot-tell", code=1
+    ).stderr
+    rewrite(b, lambda r: r.update(process_ratios=None))
+    message = attnbench("compare", a, b, "--quantity", "ratio", code=2).stderr
+    assert "no case has ratios to the same baseline on both sides" in message and "--quantity time" in message
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "factor", "code"),
+    [
+        ("different", 1.2, 1), ("slower", 1.2, 1), ("regression", 1.2, 1), ("faster", 1.2, 0), ("equivalent", 1.2, 0),
+        ("different", 0.8, 1), ("slower", 0.8, 0), ("faster", 0.8, 1), ("improvement", 0.8, 1),
+        ("different,cannot-tell", 1.0, 0), ("equivalent", 1.0, 1),
+        ("different", 1.031, 0), ("cannot-tell", 1.031, 1), ("faster,cannot-tell", 1.031, 1),
+        ("unmeasured", 1.2, 0),
+    ],
+)  # fmt: skip
+def test_fail_on_sets_the_exit_code(attnbench, folders, verdicts, factor, code):
+    a, b = folders
+    rewrite(a, lambda r: scaled(1.0, processes=8)(r) if r["method"] == "linear" else False)
+    rewrite(b, lambda r: scaled(factor, processes=8)(r) if r["method"] == "linear" else False)
+    within = [] if factor != 1.031 else ["--within", 3.2]
+    done = attnbench("compare", a, b, "--fail-on", verdicts, *within, code=code)
+    assert (f"--fail-on {verdicts.split(',')[-1]}: 2 of 2 cases" in done.stderr) == (code == 1)
+    attnbench("compare", a, b, *within)
+
+
+def test_fail_on_unmeasured_finds_cases_that_a_side_lacks(attnbench, folders):
+    a, b = folders
+    assert attnbench("compare", a, b, "--fail-on", "unmeasured").returncode == 0
+    rewrite(b, lambda r: r["query_len"] == 32)
+    assert "--fail-on unmeasured: 2 of 4 cases" in attnbench("compare", a, b, "--fail-on", "unmeasured", code=1).stderr
+    refused = attnbench("compare", a, b, "--fail-on", "worse", code=2).stderr
+    assert "--fail-on = 'worse', expected one of different, slower" in refused
 
 
 def test_only_the_columns_that_differ_are_shown(attnbench, folders):
@@ -96,6 +190,7 @@ def test_apart_refuses_several_records_that_differ_in_that_axis_alone(attnbench,
     a, b = folders
     failed = attnbench("compare", a, b, "--apart", "method", code=2).stderr
     assert "several records that differ only in method, expected one" in failed
+    assert f"`attnbench compare {a} --baseline METHOD`" in failed
 
 
 def test_missing_empty_and_malformed_folders_are_refused(attnbench, folders, tmp_path):
@@ -238,12 +333,166 @@ def test_implausible_records_are_listed(attnbench, grown):
     assert attnbench("analyse", grown).stdout.count("faster than light") == 3
 
 
+# ---------------------------------------------------------------- few processes
+
+
 def test_too_few_processes_are_reported_with_the_number_that_is_needed(attnbench, folders):
     a, b = folders
     rewrite(a, scaled(1.0, processes=3))
     rewrite(b, scaled(2.0, processes=3))
-    message = attnbench("compare", a, b).stderr
-    assert "3 processes a side cannot find any of" in message and "at the level 0.01; at least" in message
+    done = attnbench("compare", a, b)
+    assert done.stdout.count("cannot tell: 3 processes a side are too few") == 4
+    assert "3 processes a side cannot find any of 4 cases different at the level 0.01; at least 6 are needed" in done.stderr
+    assert "--set timing.processes=6`" in done.stderr
+    assert done.stdout.count("range 1.996× … 2.004×") == 4
+    assert {c["interval_scope"] for c in compared(attnbench, a, b)["cases"]} == {"range of processes"}
     rewrite(a, scaled(1.0, processes=10))
     rewrite(b, scaled(2.0, processes=10))
     assert attnbench("compare", a, b).stderr == ""
+
+
+# ---------------------------------------------------------------- one folder against a baseline
+
+
+@pytest.fixture
+def speeds(folders):
+    """A folder in which linear is four times as fast as softmax at 32 and ten times at 48."""
+    a, _ = folders
+
+    def change(record):
+        factor = {("softmax", 32): 4, ("softmax", 48): 10}.get((record["method"], record["query_len"]), 1)
+        scaled(factor, processes=8)(record)
+
+    rewrite(a, change)
+    return a
+
+
+def test_a_baseline_gives_a_table_of_speedups(attnbench, speeds):
+    report = compared(attnbench, speeds, "--baseline", "softmax")
+    assert report["baseline"] == "softmax"
+    for case, n, factor in zip(report["cases"], (32, 48), (4, 10), strict=True):
+        assert (case["case"]["method"], case["case"]["query_len"]) == ("linear", n)
+        assert case["speedup"] == pytest.approx(factor) and case["baseline_ms"] == pytest.approx(factor * case["time_ms"])
+        assert case["interval"][0] < factor < case["interval"][1]
+        assert (case["interval_scope"], case["processes"], case["source"]) == ("across processes", 8, "times")
+        assert case["verdict"] == "faster"
+    lines = attnbench("compare", speeds, "--baseline", "softmax").stdout.splitlines()
+    assert [word.strip() for word in lines[0].split("  ") if word][:5] == ["method", "query_len", "time", "time of softmax", "times as fast"]
+    assert "10.0" in lines[3].split() and lines[3].split()[-3:] == ["8", "times", "faster"]
+    assert "covers the speedup with 95 %" in lines[-1]
+    assert {c["verdict"] for c in compared(attnbench, speeds, "--baseline", "linear")["cases"]} == {"slower"}
+    csv = attnbench("compare", speeds, "--baseline", "softmax", "--format=csv").stdout.splitlines()
+    assert len(csv) == 3 and csv[0].startswith("method,query_len,time,time of softmax,times as fast")
+    assert "| linear " in attnbench("compare", speeds, "--baseline", "softmax", "--format=markdown").stdout
+
+
+def test_speedups_come_from_turns_with_the_baseline_if_there_are_any(attnbench, folders):
+    a, _ = folders
+    rewrite(a, with_ratios(1.0, 0.25, "softmax"))
+    case, _ = compared(attnbench, a, "--baseline", "softmax")["cases"]
+    assert case["source"] == "turns" and case["speedup"] == pytest.approx(1 / 0.25 / 1.0035, rel=1e-3)
+    assert case["baseline_ms"] == 4
+
+
+def test_speedups_of_a_few_processes_are_ranges_without_a_verdict(attnbench, speeds):
+    rewrite(speeds, lambda r: r.update(process_medians_ms=r["process_medians_ms"][:5]))
+    for case in compared(attnbench, speeds, "--baseline", "softmax")["cases"]:
+        assert case["interval_scope"] == "range of processes" and case["verdict"] is None
+    assert attnbench("compare", speeds, "--baseline", "softmax").stdout.count("range ") == 2
+    attnbench("compare", speeds, "--baseline", "softmax", "--fail-on", "different")
+    attnbench("compare", speeds, "--baseline", "softmax", "--fail-on", "cannot-tell", code=1)
+
+
+def test_speedups_say_why_a_case_has_none(attnbench, speeds):
+    rewrite(speeds, lambda r: r.update(outcome="failed", failure_kind="oom") if r["method"] == "softmax" and r["query_len"] == 48 else None)
+    shown = attnbench("compare", speeds, "--baseline", "softmax").stdout
+    assert "softmax: oom" in shown
+    known, unknown = compared(attnbench, speeds, "--baseline", "softmax")["cases"]
+    assert "speedup" in known and "speedup" not in unknown and unknown["baseline_outcome"] == "oom"
+    assert "1 of 2" in attnbench("compare", speeds, "--baseline", "softmax", "--fail-on", "unmeasured", code=1).stderr
+
+
+def test_wrong_baselines_are_refused(attnbench, speeds):
+    message = attnbench("compare", speeds, "--baseline", "sofmax", code=2).stderr
+    assert "'sofmax'; did you mean 'softmax'?; known: linear, softmax" in message
+    assert "--baseline cannot be given with b" in attnbench("compare", speeds, speeds, "--baseline", "softmax", code=2).stderr
+    message = attnbench("compare", speeds, code=2).stderr
+    assert "needs the argument 'b'" in message and "--baseline METHOD" in message
+    rewrite(speeds, lambda r: r["method"] == "softmax")
+    assert "no method besides the baseline softmax" in attnbench("compare", speeds, "--baseline", "softmax", code=2).stderr
+
+
+def test_a_baseline_may_have_options(attnbench, speeds):
+    rewrite(speeds, lambda r: r.update(method="linear:chunk=16") if r["method"] == "linear" else None)
+    assert len(compared(attnbench, speeds, "--baseline", "linear:chunk=16")["cases"]) == 2
+    assert "known: linear:chunk=16, softmax" in attnbench("compare", speeds, "--baseline", "linear", code=2).stderr
+
+
+# ---------------------------------------------------------------- sweeps that a comparison needs
+
+
+@pytest.mark.parametrize("mode", [["--dry-run"], ["--out", "planned"]])
+def test_a_sweep_that_cannot_decide_is_refused_when_it_is_planned(canned, tmp_path, mode):
+    sweep = write_sweep(tmp_path / "twelve.toml", query_len=[8, 16, 24, 32, 40, 48], timing={"processes": 5})
+    message = canned("sweep", sweep, *mode, code=2).stderr
+    assert "processes = 5 cannot decide" in message and "one of 12 cases different" in message
+    assert "at least 7 (--set timing.processes=7)" in message and "--exploratory" in message
+    assert not (tmp_path / "planned").exists()
+    for processes in (4, 6):
+        message = canned("sweep", sweep, *mode, "--set", f"processes={processes}", code=2).stderr
+        assert f"processes = {processes} cannot decide" in message
+    for accepted in (["--set", "processes=3"], ["--exploratory"], ["--set", "processes=7"]):
+        canned("sweep", sweep, *mode, *accepted)
+
+
+def test_a_shard_is_planned_for_the_cases_of_the_whole_sweep(canned, tmp_path):
+    sweep = write_sweep(tmp_path / "twelve.toml", query_len=[8, 16, 24, 32, 40, 48], timing={"processes": 6})
+    assert "one of 12 cases different" in canned("sweep", sweep, "--shard", "1/4", "--dry-run", code=2).stderr
+
+
+def test_a_sweep_says_that_it_is_exploratory(canned, sweep):
+    assert "; exploratory: `attnbench compare` needs 6 processes a case, not 3\n" in canned(
+        "sweep", sweep, "--out", "out", "--set", "processes=3"
+    ).stderr
+    assert "exploratory" not in canned("sweep", sweep, "--out", "out", "--set", "processes=6").stderr
+
+
+@pytest.fixture
+def timed(attnbench, workers):
+    """The driver with a worker that needs 24 ms for softmax and 2 ms for other methods."""
+    answer = {"outcome": "measured", "implementation": "stand-in", "samples": 5, "warmup_calls": 1, "measured_s": 1}
+    slow, fast = (json.dumps(answer | {"time_samples_ms": [ms] * 5}) for ms in (24.0, 2.0))
+    worker = workers.make(measure=f"case \"$request\" in *softmax*) answer '{slow}' ;; *) answer '{fast}' ;; esac")
+    return attnbench.with_worker(worker)
+
+
+def speedup_lines(done):
+    return [line for line in done.stderr.splitlines() if "as fast as" in line]
+
+
+def test_a_sweep_ends_with_the_speedups_at_the_longest_length(timed, tmp_path, sweep):
+    arguments = ["sweep", sweep, "--out", "out", "--methods", "softmax,linear"]
+    done = timed(*arguments, "--format", "json")
+    assert speedup_lines(done) == ["linear  12.0 × as fast as softmax at N = 48"]
+    assert len(strict_json(done.stdout)) == 4
+    done = timed(*arguments, "--set", "processes=3")
+    assert speedup_lines(done) == ["linear  12.0 × (range 12.0 … 12.0) as fast as softmax at N = 48"]
+    done = timed(*arguments, "--set", "processes=6")
+    assert speedup_lines(done) == ["linear  12.0 × (12.0 … 12.0) as fast as softmax at N = 48"]
+    assert timed(*arguments, "--set", "processes=6", "-q").stderr == ""
+    # The baseline that the records have is used before the first method.
+    change_records(tmp_path / "out", baseline="linear", process_ratios=[12.5] * 6)
+    done = timed(*arguments, "--set", "processes=6")
+    assert speedup_lines(done) == ["softmax  0.0800 × (0.0800 … 0.0800) as fast as linear at N = 48"]
+
+
+def test_the_speedups_of_a_sweep_name_the_setting_and_are_few(timed, tmp_path):
+    sweep = write_sweep(tmp_path / "s.toml", causal=[False, True], query_len=32)
+    lines = [f"softmax  0.0833 × as fast as linear at N = 32 causal={flag}" for flag in ("false", "true")]
+    assert speedup_lines(timed("sweep", sweep, "--out", "two")) == lines
+    sweep = write_sweep(tmp_path / "many.toml", method=["softmax", "linear"], heads=list(range(1, 13)), query_len=32)
+    done = timed("sweep", sweep, "--out", "many")
+    assert len(speedup_lines(done)) == 10
+    assert done.stderr.endswith("… and 2 more; `attnbench compare many --baseline softmax` shows all\n")
+    one = write_sweep(tmp_path / "one.toml", method="softmax")
+    assert speedup_lines(timed("sweep", one, "--out", "one")) == []

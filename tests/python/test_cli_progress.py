@@ -8,6 +8,8 @@ from conftest import write_sweep
 
 # Returns to the beginning of the line and erases it.
 ERASE_LINE = "\r\x1b[2K"
+# The end of the last line of a sweep with one process a case; the number depends on that of cases.
+EXPLORATORY = "; exploratory: `attnbench compare` needs {} processes a case, not 1"
 
 
 @pytest.fixture
@@ -24,15 +26,16 @@ def test_a_file_gets_a_line_for_each_case(canned, sweep):
     done = canned("sweep", sweep, "--out", "out")
     assert done.stdout == ""
     lines = done.stderr.splitlines()
-    assert len(lines) == 6
+    assert len(lines) == 7
     cases = set()
     for number, line in enumerate(lines[:4], 1):
         assert line.startswith(f"[{number}/4] ")
         cases.add(" ".join(line.split()[1:4]))
         assert "1.10 ms" in line and "2.00 KiB" in line
     assert cases == {f"{method} forward N={n}" for method in ("linear", "softmax") for n in (32, 48)}
-    assert lines[4] == "out: 4 cases recorded"
+    assert lines[4] == "out: 4 cases recorded" + EXPLORATORY.format(6)
     assert lines[5].startswith("4 of 4 cases are noisier than asked (±1 %): ") and lines[5].count("±18.2 %") == 4
+    assert lines[6] == "softmax  1.00 × as fast as linear at N = 48"
     assert "\r" not in done.stderr and "\x1b" not in done.stderr
 
 
@@ -60,7 +63,7 @@ def test_a_line_gives_the_reason_of_a_failure_or_skip(attnbench, workers, tmp_pa
     assert "linear forward N=32 causal" in crashed
     assert "failed: crashed" in crashed and "signal 11" in crashed
     assert "skipped: unsupported" in skipped and "causal" in skipped
-    assert lines[2] == "out: 2 cases recorded, 1 failed"
+    assert lines[2] == "out: 2 cases recorded, 1 failed" + EXPLORATORY.format(5)
 
 
 def test_quiet_prints_nothing(canned, sweep):
@@ -75,7 +78,7 @@ def test_quiet_still_prints_errors(canned, sweep):
 
 def test_verbose_adds_a_line_of_details_to_each_case(canned, sweep):
     lines = canned("sweep", sweep, "--out", "out", "--verbose").stderr.splitlines()
-    assert len(lines) == 10
+    assert len(lines) == 11
     assert [line.split()[0] for line in lines[:8:2]] == [f"[{n}/4]" for n in range(1, 5)]
     for line in lines[1:8:2]:
         for word in ("stand-in", "5 samples", "time_budget", "1.0e-08"):
@@ -105,7 +108,7 @@ def test_a_terminal_shows_one_line_that_is_rewritten(terminal, sweep):
         assert "elapsed" in state and "remaining" in state
         assert "\n" not in state
         assert ("last: 1.10 ms" in state) == (number > 1)
-    assert last.strip().startswith("out: 4 cases recorded\n4 of 4 cases are noisier")
+    assert last.strip().startswith("out: 4 cases recorded" + EXPLORATORY.format(6) + "\n4 of 4 cases are noisier")
 
 
 @pytest.mark.parametrize("width", [20, 60])

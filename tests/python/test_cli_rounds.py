@@ -97,7 +97,7 @@ def test_a_kill_loses_one_process(attnbench, canned_worker, workers, tmp_path, r
 def test_more_processes_continue_the_cases_and_fewer_are_refused(canned, tmp_path, rounds):
     canned("sweep", rounds, "--out", "out")
     earlier = processes_in(tmp_path / "out")
-    assert "4 cases recorded" in canned("sweep", rounds, "--out", "out", "--set", "processes=5").stderr
+    assert "4 cases recorded" in canned("sweep", rounds, "--out", "out", "--set", "processes=5", "--exploratory").stderr
     lines = processes_in(tmp_path / "out")
     assert lines[:12] == earlier and len(lines) == 20
     for record in records_in(tmp_path / "out"):
@@ -138,7 +138,7 @@ def test_merged_shards_keep_their_processes(canned, tmp_path, rounds):
         canned("sweep", rounds, "--out", f"part{i}", "--shard", f"{i}/2")
     canned("merge", "part1", "part2", "--out", "all")
     assert len(processes_in(tmp_path / "all")) == 12
-    assert "4 cases recorded" in canned("sweep", rounds, "--out", "all", "--set", "processes=4").stderr
+    assert "4 cases recorded" in canned("sweep", rounds, "--out", "all", "--set", "processes=4", "--exploratory").stderr
     assert len(processes_in(tmp_path / "all")) == 16
 
 

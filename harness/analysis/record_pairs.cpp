@@ -1,0 +1,74 @@
+#include "harness/analysis/record_pairs.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "harness/text/errors.h"
+
+namespace attnbench {
+
+bool RecordPair::both_measured() const { return outcome_of(a) == outcome::measured && outcome_of(b) == outcome::measured; }
+
+std::string outcome_of(const Record* record) {
+  if (!record) return "missing";
+  if (record->has("external_source")) return "external";
+  return record->measured() ? outcome::measured : record->text("failure_kind");
+}
+
+std::string case_key_without(const Record& record, const std::vector<std::string>& axes) {
+  auto json = record.to_json();
+  for (const auto& axis : axes) json.erase(axis);
+  return case_key(json);
+}
+
+std::vector<RecordPair> pair_records(const Sides& sides, const std::vector<std::string>& apart) {
+  std::vector<RecordPair> pairs;
+  std::map<std::string, size_t> index;
+  const auto take = [&](const std::vector<Record>& records, const Record* RecordPair::*side, const std::string& name) {
+    for (const auto& record : records) {
+      const auto [place, is_new] = index.emplace(case_key_without(record, apart), pairs.size());
+      if (is_new) pairs.emplace_back();
+      auto& mine = pairs[place->second].*side;
+      if (mine)
+        throw UsageError(fmt::format("{} has several records that differ only in {}, expected one, for example for {}{}", name,
+                                     fmt::join(apart, ", "), place->first,
+                                     std::find(apart.begin(), apart.end(), "method") == apart.end()
+                                         ? ""
+                                         : fmt::format("\n`attnbench compare {} --baseline METHOD` compares the methods of one "
+                                                       "folder with one of them",
+                                                       name)));
+      mine = &record;
+    }
+  };
+  take(sides.a, &RecordPair::a, sides.name_a);
+  take(sides.b, &RecordPair::b, sides.name_b);
+  return pairs;
+}
+
+std::string quantity_name(Quantity quantity) { return quantity == Quantity::ratio ? "ratio" : "time"; }
+
+bool have_common_baseline(const Record& a, const Record& b) {
+  const auto baseline = a.text("baseline");
+  const auto has_ratios = [](const Record& r) { return !process_values(r, Quantity::ratio).empty(); };
+  return !baseline.empty() && baseline == b.text("baseline") && has_ratios(a) && has_ratios(b);
+}
+
+std::vector<double> process_values(const Record& record, Quantity quantity) {
+  const auto* column = quantity == Quantity::ratio ? "process_ratios" : "process_medians_ms";
+  std::vector<double> found;
+  for (const auto& value : record.get(column)) {
+    if (value.is_null()) continue;  // a process that has no such value
+    found.push_back(value.get<double>());
+    if (!(found.back() > 0))
+      throw UsageError(fmt::format("the record of {}has {} = {}, expected positive numbers", record.key(), column, value.dump()));
+  }
+  if (found.empty() && quantity == Quantity::time) found.push_back(record.number("time_median_ms"));
+  return found;
+}
+
+Quantity best_quantity(const Record& a, const Record& b) { return have_common_baseline(a, b) ? Quantity::ratio : Quantity::time; }
+
+}  // namespace attnbench

@@ -1,0 +1,149 @@
+#include "harness/cli/speedup_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/analysis/record_pairs.h"
+#include "harness/cli/record_table.h"
+#include "harness/text/json_numbers.h"
+#include "harness/text/units.h"
+
+namespace attnbench {
+namespace {
+
+// The baseline's time divided by the case's, which is larger for a faster case.
+double speed_of(double log_time_ratio) { return std::exp(-log_time_ratio); }
+Interval speeds_of(const Interval& log_time_ratios) { return {speed_of(log_time_ratios.high), speed_of(log_time_ratios.low)}; }
+
+// Three digits, and all those before the decimal point.
+std::string speed_text(double speed) {
+  if (speed >= 100) return fmt::format("{:.0f}", speed);
+  return speed >= 10 ? fmt::format("{:.1f}", speed) : fmt::format("{:#.3g}", speed);
+}
+
+std::string interval_text(const Speedup& speedup) {
+  if (speedup.ratio.scope == IntervalScope::none) return "–";
+  const auto [low, high] = speeds_of(speedup.ratio.ratio.interval);
+  return fmt::format("{}{} … {}", speedup.ratio.scope == IntervalScope::range_of_processes ? "range " : "", speed_text(low),
+                     speed_text(high));
+}
+
+std::string finding_name(Finding finding) {
+  switch (finding) {
+    case Finding::slower: return "slower";
+    case Finding::faster: return "faster";
+    case Finding::equivalent: return "equivalent";
+    case Finding::cannot_tell: return "cannot tell";
+  }
+  return "";
+}
+
+std::string state_of(const Record* record) {
+  return record && record->measured() && record->has("implausible") ? "implausible" : outcome_of(record);
+}
+
+std::string verdict_text(const Speedup& speedup, const std::string& baseline) {
+  if (speedup.is_known) return speedup.has_verdict() ? finding_name(speedup.finding) : "–";
+  const auto own = state_of(speedup.record);
+  return own != outcome::measured ? own : fmt::format("{}: {}", baseline, state_of(speedup.baseline));
+}
+
+Json json_of(const Speedup& speedup) {
+  Json axes;
+  for (const auto& axis : axis_names()) axes[axis] = speedup.record->get(axis);
+  Json item = {{"case", axes},
+               {"outcome", state_of(speedup.record)},
+               {"baseline_outcome", speedup.is_known ? outcome::measured : state_of(speedup.baseline)},
+               {"time_ms", finite_or_null(speedup.record->number("time_median_ms"))}};
+  if (!speedup.is_known) return item;
+  const auto scope = scope_name(speedup.ratio.scope);
+  item["baseline_ms"] = finite_or_null(speedup.baseline_ms);
+  item["speedup"] = finite_or_null(speed_of(speedup.ratio.ratio.estimate));
+  item["interval"] = scope.empty() ? Json() : json_of(speeds_of(speedup.ratio.ratio.interval));
+  item["interval_scope"] = scope.empty() ? Json() : Json(scope);
+  item["processes"] = speedup.ratio.processes;
+  item["source"] = source_name(speedup.source);
+  item["verdict"] = speedup.has_verdict() ? Json(finding_name(speedup.finding)) : Json();
+  return item;
+}
+
+// The axes besides the method and the lengths in which the speedups differ, such as " protocol=decode".
+std::string setting_text(const Speedup& speedup, const std::vector<const Column*>& axes) {
+  std::string text;
+  for (const auto* axis : axes)
+    if (axis->name != "method" && find_axis(axis->name)->kind != AxisKind::length)
+      text += fmt::format(" {}={}", axis->name, plain_text(speedup.record->get(axis->name)));
+  return text;
+}
+
+}  // namespace
+
+Json json_of(const SpeedupReport& report) {
+  Json json = {{"baseline", report.baseline}, {"within_percent", 100 * report.within}, {"cases", Json::array()}};
+  for (const auto& speedup : report.speedups) json["cases"].push_back(json_of(speedup));
+  return json;
+}
+
+void print_report(const SpeedupReport& report, Format format) {
+  TextTable table;
+  std::vector<const Record*> records;
+  for (const auto& speedup : report.speedups) records.push_back(speedup.record);
+  const auto axes = distinguishing_axes(records);
+  add_axes(table, axes);
+  for (const auto& header : {std::string("time"), "time of " + report.baseline, std::string("times as fast"),
+                             std::string("interval"), std::string("processes")})
+    table.add_column(header, TextTable::Align::right);
+  table.add_column("from");
+  table.add_column("verdict");
+  for (const auto& speedup : report.speedups) {
+    std::vector<std::string> cells;
+    for (const auto* axis : axes) cells.push_back(plain_text(speedup.record->get(axis->name)));
+    cells.push_back(format_ms(speedup.record->number("time_median_ms")));
+    if (speedup.is_known) {
+      cells.insert(cells.end(), {format_ms(speedup.baseline_ms), speed_text(speed_of(speedup.ratio.ratio.estimate)),
+                                 interval_text(speedup), std::to_string(speedup.ratio.processes), source_name(speedup.source)});
+    } else {
+      const auto* baseline = speedup.baseline;
+      cells.insert(cells.end(), {format_ms(baseline ? baseline->number("time_median_ms") : std::nan("")), "–", "–", "–", "–"});
+    }
+    cells.push_back(verdict_text(speedup, report.baseline));
+    table.add_row(std::move(cells), tone_of(*speedup.record));
+  }
+  print_table(table, format);
+  if (format == Format::csv) return;
+  fmt::print(
+      "\nThe interval covers {} with 95 % for each case by itself; a range, of fewer than {} processes, has no verdict. "
+      "Equivalent means within ±{:g} %.\n",
+      "the speedup", kMinProcessesOfInterval, 100 * report.within);
+}
+
+std::string speedups_in_words(const std::vector<Record>& records, const std::string& folder) {
+  constexpr size_t kMaxLines = 10;
+  const auto baseline = records.empty() ? "" : default_baseline(records);
+  if (baseline.empty()) return "";
+  const auto longest = at_longest_lengths(speedups(records, baseline));
+  std::vector<const Record*> shown;
+  size_t width = 0;
+  for (const auto& speedup : longest) {
+    shown.push_back(speedup.record);
+    width = std::max(width, display_width(speedup.record->text("method")));
+  }
+  const auto axes = distinguishing_axes(shown);
+  std::string text;
+  for (size_t i = 0; i < std::min(longest.size(), kMaxLines); ++i) {
+    const auto& speedup = longest[i];
+    const auto method = speedup.record->text("method");
+    const auto interval = speedup.ratio.scope == IntervalScope::none ? "" : fmt::format(" ({})", interval_text(speedup));
+    text += fmt::format("{}{}  {} ×{} as fast as {} at N = {}{}\n", method, std::string(width - display_width(method), ' '),
+                        speed_text(speed_of(speedup.ratio.ratio.estimate)), interval, baseline,
+                        speedup.record->get("query_len").dump(), setting_text(speedup, axes));
+  }
+  if (longest.size() > kMaxLines)
+    text += fmt::format("… and {} more; `attnbench compare {} --baseline {}` shows all\n", longest.size() - kMaxLines, folder,
+                        baseline);
+  return text;
+}
+
+}  // namespace attnbench
