@@ -34,7 +34,8 @@ std::vector<Column> declare() {
       {"reason", text, "", "outcome", "why it was skipped or failed, in words"},
       {"implementation", text, "", "outcome", "implementation that ran, such as aten/chunked or sdpa/flash_attention"},
       {"implausible", text, "", "outcome",
-       "for a time shorter than a measured ceiling of the machine allows: that time, the shortest possible time and the ceiling"},
+       "for a time shorter than a measured ceiling of the machine allows: that time, the shortest possible time and the ceiling; "
+       "for a time far longer than the next shorter and the next longer length suggest: that time, the factor and these lengths"},
       {"suspect", text, "", "outcome", "what makes the time doubtful, such as page faults where memory is kept between calls"},
       {"external_source", text, "", "outcome", "where the record was imported from, if this program did not measure it"},
       {"finished_at", text, "", "outcome", "when the record was written, in UTC"},

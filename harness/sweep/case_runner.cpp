@@ -14,6 +14,7 @@
 #include "harness/schema/machine.h"
 #include "harness/statistics/disturbance.h"
 #include "harness/statistics/statistics.h"
+#include "harness/sweep/plausibility.h"
 #include "harness/text/errors.h"
 #include "harness/text/units.h"
 
@@ -87,26 +88,6 @@ void add_ratio(Record& record, const Record& baseline, std::string_view pairing)
   record.set("ratio_median", quantile(ratios, 0.5));
   record.set("ratio_ci_low", quantile(ratios, 0.25));
   record.set("ratio_ci_high", quantile(ratios, 0.75));
-}
-
-// Marks the record as implausible if its time is below what the machine's ceilings allow. Then something other than the method
-// was timed.
-void add_plausibility(Record& record, const Ceilings& machine) {
-  const auto* const found = machine.of(record);
-  if (!found) return;
-  const auto& ceilings = *found;
-  constexpr double slack = 0.9;  // because the measured ceilings have an error, too
-  const auto time_ms = record.number("time_median_ms");
-  const auto refuse_below = [&](double min_ms, const std::string& ceiling) {
-    if (time_ms < slack * min_ms)
-      record.set("implausible", fmt::format("{} is below the {} that {} allows", format_ms(time_ms), format_ms(min_ms), ceiling));
-  };
-  // Data that fits into the caches can move faster than the bandwidth of main memory allows.
-  if (record.number("min_bytes") > ceilings.array_bytes)
-    refuse_below(record.number("min_bytes") / ceilings.bandwidth_gb_s / 1e6,
-                 fmt::format("the measured bandwidth of {:.1f} GB/s", ceilings.bandwidth_gb_s));
-  const auto rate = ceilings.rate_gflop_s(record.text("dtype"));
-  refuse_below(record.number("flops") / rate / 1e6, fmt::format("the measured arithmetic rate of {:.0f} GFLOP/s", rate));
 }
 
 // Says what is wrong with a worker's result for the case `asked`, as the end of a sentence that begins with "the worker's
@@ -366,7 +347,7 @@ Record record_of_processes(const std::vector<Record>& processes, size_t wanted, 
   record.set("finished_at", processes.back().get("finished_at"));
   if (!record.measured()) return record;
   if (processes.size() > 1) add_processes(record, processes, wanted);
-  if (ceilings) add_plausibility(record, *ceilings);
+  if (ceilings) mark_too_fast(record, *ceilings);
   return record;
 }
 

@@ -16,6 +16,7 @@
 #include "harness/statistics/statistics.h"
 #include "harness/sweep/case_runner.h"
 #include "harness/sweep/catalogue.h"
+#include "harness/sweep/plausibility.h"
 #include "harness/text/errors.h"
 
 namespace attnbench {
@@ -330,8 +331,11 @@ void SweepRun::run_round(const std::vector<size_t>& order, int64_t round, TimePr
   }
 }
 
-// Writes the records in the order of the plan, since rounds end in a random one.
+// Writes the records in the order of the plan, since rounds end in a random one. Only now are the neighbours of all records
+// known.
 void SweepRun::finish() {
+  if (ceilings_)
+    for (const auto& record : too_slow(folder_.records(), *ceilings_)) folder_.append(record);
   std::vector<std::string> keys;
   for (const auto& planned : plan_.planned) keys.push_back(planned.key());
   folder_.arrange(keys);
