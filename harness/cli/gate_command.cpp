@@ -140,8 +140,6 @@ Run add_gate_command(Command& command) {
   add_quiet_option(command, suite.quiet);
   command.add_example("gate ci --base origin/main", "compares this build with a git revision, which is built first");
   command.add_example("gate ci --calibrate --out calibration", "measures how often the gate is wrong on this machine");
-  command.add_example("gate --calibrate --from calibration/calibration.json --looks 8,16,24",
-                      "computes from the same recordings how often it is wrong with other looks");
   return [options](const WorkerProgram& own) {
     auto& file = options->suite.file;
     if (file.empty() && options->from.empty()) throw UsageError("gate needs a sweep; only --calibrate --from FILE needs none");

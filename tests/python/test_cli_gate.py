@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 from pathlib import Path
 
@@ -284,6 +285,29 @@ def test_a_calibration_can_be_computed_again_from_its_recordings(attnbench, tmp_
     fewer = strict_json(attnbench(*words, "--looks=8,12").stdout)
     found = [sum(case["power"]["regression"][4] for case in each["cases"]) for each in (fewer, done)]
     assert found[0] < found[1]
+
+
+def test_the_page_shows_what_the_recordings_give(attnbench):
+    """The table, and the numbers in the sentences around it."""
+    page = (RECORDED.parents[3] / "docs/gate.md").read_text()
+    words = ["gate", "--calibrate", "--seed=1", "--from", RECORDED]
+    shown = attnbench(*words, "--format=markdown").stdout
+    assert shown[shown.index("| true slowdown |") :].strip() in page
+    page, recorded = " ".join(page.split()), strict_json(RECORDED.read_text())
+    assert (recorded["seed"], recorded["trials"], recorded["looks"]) == (1, 4000, [8, 12, 20])
+    alarms, inconclusive, pairs = (
+        recorded[name] for name in ("false_alarms_a_suite", "inconclusive_suites_of_equal_builds", "mean_pairs_of_equal_builds")
+    )
+    assert (
+        f"Of 4000 suites of equal builds, {alarms:.2%} raised a false alarm and {inconclusive:.2%} stayed inconclusive, "
+        f"after {pairs:.1f} pairs per case"
+    ).replace("%", " %") in page
+    deviations = sorted(100 * statistics.pstdev(case["log_ratios"]) for case in recorded["cases"])
+    assert f"standard deviation of {deviations[-1]:.1f} %, those of the others of {deviations[0]:.1f} to {deviations[-2]:.1f} %" in page
+    slowed = [case["measured_slowdown_percent"] for case in recorded["cases"]]
+    assert f"by {min(slowed):.1f} to {max(slowed):.1f} % in the recordings" in page
+    mean = sum(case["power"]["regression"][4] for case in recorded["cases"]) / len(recorded["cases"])
+    assert f"| 5 % | {100 * mean:.1f} % |" in page, "the file holds what the page shows"
 
 
 def test_recordings_that_are_no_calibration_are_refused(attnbench, suite, tmp_path):
