@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <random>
+#include <utility>
 
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
@@ -24,8 +26,8 @@ namespace {
 struct Options {
   SuiteOptions suite;
   GateOptions gate;
-  CalibrationOptions calibration;
-  std::string base, candidate, out;
+  int recordings = 200, trials = 4000;
+  std::string base, candidate, out, from;
   std::optional<double> inject;  // percent
   bool calibrate = false;
   Format format = Format::text;
@@ -62,18 +64,32 @@ int run_gate(const WorkerProgram& own, const Options& options) {
   return exit_code_of(report.result);
 }
 
-int run_calibration(const WorkerProgram& own, const Options& options) {
-  auto calibration_options = options.calibration;
-  if (options.inject) calibration_options.slowdown_percent = *options.inject;
+// The recordings that --from names, or else new ones.
+Recordings recordings_of(const WorkerProgram& own, const Options& options) {
+  if (!options.from.empty()) {
+    for (const auto& [is_given, name] : {std::pair(!options.suite.file.empty(), "a sweep"),
+                                         {!options.candidate.empty(), "--candidate"},
+                                         {options.inject.has_value(), "--inject"},
+                                         {!options.suite.settings.empty(), "--set"}})
+      if (is_given) throw UsageError(fmt::format("--from reads recordings from a file, so {} cannot be given with it", name));
+    return read_recordings(options.from);
+  }
+  check_recordings(size_t(std::max(0, options.recordings)), options.gate.plan);
   const auto build = options.candidate.empty() ? own : worker_of(options.candidate);
-  const auto calibration = calibrate(build, options.suite, options.gate.plan, calibration_options);
+  return record_suite(build, options.suite, options.recordings, options.inject.value_or(10));
+}
+
+int run_calibration(const WorkerProgram& own, const Options& options) {
+  const auto calibration = calibrate(recordings_of(own, options), options.gate.plan, options.trials, options.suite.seed);
   const auto json = json_of(calibration);
   write_out(options.out, "calibration.json", json);
   if (options.format == Format::json) {
     print_json(json);
   } else {
     print_table(table_of(calibration), options.format);
-    fmt::print("\n{}", summary_of(calibration));
+    fmt::print("\n{}\nverdicts on a case that is slower while the others are not, as the mean of all cases:\n\n",
+               summary_of(calibration));
+    print_table(power_table_of(calibration), options.format);
   }
   return exit_code::success;
 }
@@ -85,7 +101,7 @@ Run add_gate_command(Command& command) {
   auto& suite = options->suite;
   suite.seed = std::random_device{}();
   const std::string build = "a build folder, a program in one, or a git revision";
-  add_sweep_argument(command, suite.file);
+  add_sweep_argument(command, suite.file, /*required=*/false);
   command.add("--base", &options->base, "build to compare with: " + build + "; required unless --calibrate is given",
               {.placeholder = "BUILD", .completion = Completion::files});
   command.add("--candidate", &options->candidate, "build that may be slower: " + build,
@@ -96,6 +112,8 @@ Run add_gate_command(Command& command) {
   command.add("--looks", &options->gate.plan.looks, "numbers of pairs of processes after which the cases are judged",
               {.separator = ','});
   add_criteria_options(command, options->gate.plan.criteria);
+  command.add("--pass-alpha", &options->gate.plan.pass_alpha,
+              "max probability that a case passes although it is slower by the margin or more", {.min = 0, .max = 1});
   command.add("--memory-shift", &options->gate.memory_shift,
               "smallest relative growth of memory that counts as a regression, 0.01 for 1 %", {.min = 0});
   command.add("--instructions", &suite.instructions, "count instructions with valgrind's callgrind instead of measuring time");
@@ -103,15 +121,19 @@ Run add_gate_command(Command& command) {
               "smallest relative growth of the number of instructions that counts as a regression", {.min = 0});
   command.add("--calibrate", &options->calibrate,
               "compare the candidate with itself and with itself slowed down, and report how often the gate is wrong");
-  command.add("--recordings", &options->calibration.recordings, "number of processes for each case and side",
+  command.add("--recordings", &options->recordings, "number of processes for each case and side",
               {.min = 1, .needs = "--calibrate"});
-  command.add("--trials", &options->calibration.trials, "number of suites that are resampled from the recordings",
+  command.add("--trials", &options->trials, "number of suites that are resampled from the recordings",
               {.min = 1, .needs = "--calibrate"});
+  command.add("--from", &options->from,
+              "calibration.json of an earlier calibration, whose recordings are used instead of new ones",
+              {.placeholder = "FILE", .completion = Completion::files, .excludes = "--recordings", .needs = "--calibrate"});
   command.add("--inject", &options->inject, "slow the candidate down, to check that the gate notices it",
               {.unit = "percent", .min = 0, .default_text = "0, or 10 with --calibrate"});
   command.add("--out", &options->out, "folder for gate.json or, with --calibrate, calibration.json, which hold every median",
               {.placeholder = "FOLDER", .completion = Completion::files});
-  command.add("--seed", &suite.seed, "seed of the order in which cases and builds run", {.default_text = "random"});
+  command.add("--seed", &suite.seed, "seed of the order in which cases and builds run, and of resampling",
+              {.default_text = "random"});
   add_format_option(command, options->format, {Format::text, Format::markdown, Format::json});
   add_former_format_flag(command, options->format, Format::markdown);
   add_former_format_flag(command, options->format, Format::json);
@@ -119,7 +141,9 @@ Run add_gate_command(Command& command) {
   command.add_example("gate ci --base origin/main", "compares this build with a git revision, which is built first");
   command.add_example("gate ci --calibrate --out calibration", "measures how often the gate is wrong on this machine");
   return [options](const WorkerProgram& own) {
-    options->suite.file = find_sweep(options->suite.file);
+    auto& file = options->suite.file;
+    if (file.empty() && options->from.empty()) throw UsageError("gate needs a sweep; only --calibrate --from FILE needs none");
+    if (!file.empty()) file = find_sweep(file);
     try {
       return options->calibrate ? run_calibration(own, *options) : run_gate(own, *options);
     } catch (const WorkerError& error) {

@@ -78,9 +78,9 @@ void add_records_argument(Command& command, std::string name, std::string& folde
               {.required = true, .completion = Completion::files});
 }
 
-void add_sweep_argument(Command& command, std::string& file) {
+void add_sweep_argument(Command& command, std::string& file, bool required) {
   command.add("file", &file, "sweep file, or the name of a sweep that `attnbench list sweeps` shows",
-              {.required = true, .completion = Completion::sweeps});
+              {.required = required, .completion = Completion::sweeps});
 }
 
 void add_set_option(Command& command, std::vector<std::string>& settings) {

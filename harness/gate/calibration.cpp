@@ -3,28 +3,42 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+#include <utility>
 
+#include "harness/schema/json.h"
 #include "harness/statistics/statistics.h"
 #include "harness/text/errors.h"
+#include "harness/text/text_file.h"
 #include "harness/text/units.h"
 
 namespace attnbench {
 namespace {
+
+constexpr size_t kMaxFileBytes = size_t{1} << 28;
+// The lists of a case in calibration.json, and the members that hold them.
+using OfCase = Recordings::OfCase;
+constexpr std::pair<const char*, std::vector<double> OfCase::*> kLists[] = {
+    {"process_medians_ms", &OfCase::medians_ms},
+    {"slowed_process_medians_ms", &OfCase::slowed_medians_ms},
+    {"log_ratios", &OfCase::log_ratios},
+    {"slowed_log_ratios", &OfCase::slowed_log_ratios}};
+constexpr const char* kEnvironment[] = {"revision", "cpu_model", "processors"};
 
 void check_usable(const GateSuite& suite) {
   for (const auto& c : suite.cases())
     if (!c.unusable.empty()) throw WorkerError(c.name + ": " + c.unusable);
 }
 
-// Checks the suite, and measures every case of it `recordings` times.
-void record(GateSuite& suite, int recordings) {
+// Checks the suite, and measures every case of it `count` times.
+void measure_all(GateSuite& suite, int count) {
   suite.check();
   check_usable(suite);
   std::vector<size_t> every(suite.cases().size());
   std::iota(every.begin(), every.end(), size_t{0});
-  for (int n = 0; n < recordings; ++n) {
-    suite.note(fmt::format("recording {} of {}", n + 1, recordings));
+  for (int n = 0; n < count; ++n) {
+    suite.note(fmt::format("recording {} of {}", n + 1, count));
     suite.measure(every);
     check_usable(suite);
   }
@@ -37,69 +51,149 @@ double interquartile_range(std::vector<double> values) {
 
 std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
 
+// The relative slowdown that was measured on the slowed build.
+double measured_slowdown(const OfCase& c) { return std::expm1(median(c.slowed_log_ratios)); }
+
+// Returns json[name], which `holds` must accept. `where` says which part of the file `json` is.
+const Json& member(const Json& json, const std::string& where, const char* name, const char* expected,
+                   bool (*holds)(const Json&)) {
+  if (!json.is_object() || !json.contains(name)) throw UsageError(fmt::format("{}: no {}, expected {}", where, name, expected));
+  const auto& value = json[name];
+  if (!holds(value)) throw UsageError(fmt::format("{}: {} is {}, expected {}", where, name, value.type_name(), expected));
+  return value;
+}
+
+bool is_numbers(const Json& json) {
+  return json.is_array() && !json.empty() && std::all_of(json.begin(), json.end(), [](const Json& x) { return x.is_number(); });
+}
+
+Json environment_of(const Record& record) {
+  Json environment;
+  for (const auto* name : kEnvironment) environment[name] = record.get(name);
+  return environment;
+}
+
 }  // namespace
 
-Calibration calibrate(const WorkerProgram& build, const SuiteOptions& suite_options, const GatePlan& plan,
-                      const CalibrationOptions& options) {
-  check_recordings(size_t(options.recordings), plan);
-  GateSuite suite(suite_options, {{"base", build}, {"same", build}, {"slowed", build, options.slowdown_percent}});
-  record(suite, options.recordings);
-  Calibration calibration{options, plan, suite.sides()[0].environment, {}, {}, {}};
-  std::vector<std::vector<double>> equal, slowed;
-  for (const auto& c : suite.cases()) {
-    calibration.cases.push_back({c.name, c.sides[0].medians, c.sides[2].medians, c.sides[1].log_ratios, c.sides[2].log_ratios});
-    equal.push_back(c.sides[1].log_ratios);
-    slowed.push_back(c.sides[2].log_ratios);
+Recordings record_suite(const WorkerProgram& build, const SuiteOptions& options, int count, double slowdown_percent) {
+  GateSuite suite(options, {{"base", build}, {"same", build}, {"slowed", build, slowdown_percent}});
+  measure_all(suite, count);
+  Recordings recordings{slowdown_percent, environment_of(suite.sides()[0].environment), {}};
+  for (const auto& c : suite.cases())
+    recordings.cases.push_back({c.name, c.sides[0].medians, c.sides[2].medians, c.sides[1].log_ratios, c.sides[2].log_ratios});
+  return recordings;
+}
+
+Recordings read_recordings(const std::string& path) {
+  Json json;
+  try {
+    json = parse_json(read_text_file(path, kMaxFileBytes));
+  } catch (const JsonError& error) {
+    throw UsageError(fmt::format("{}: not JSON: {}", path, error.what()));
   }
-  calibration.equal = resample_gate(equal, plan, options.trials, suite_options.seed);
-  calibration.slowed = resample_gate(slowed, plan, options.trials, suite_options.seed + 1);
+  const auto is_number = [](const Json& x) { return x.is_number(); };
+  const auto is_text = [](const Json& x) { return x.is_string(); };
+  const auto is_object = [](const Json& x) { return x.is_object(); };
+  const auto is_list = [](const Json& x) { return x.is_array() && !x.empty(); };
+  Recordings recordings;
+  recordings.slowdown_percent = member(json, path, "injected_slowdown_percent", "a number", is_number);
+  recordings.environment = member(json, path, "environment", "an object", is_object);
+  for (const auto& item : member(json, path, "cases", "a list of cases", is_list)) {
+    auto& c = recordings.cases.emplace_back();
+    const auto where = fmt::format("{}: case {}", path, recordings.cases.size());
+    c.name = member(item, where, "name", "text", is_text);
+    for (const auto& [name, list] : kLists)
+      c.*list = member(item, where, name, "a list of numbers", is_numbers).get<std::vector<double>>();
+  }
+  return recordings;
+}
+
+Calibration calibrate(Recordings recordings, const GatePlan& plan, int trials, uint64_t seed) {
+  Calibration calibration{plan, trials, seed, std::move(recordings), {}, {}, {}};
+  const auto& cases = calibration.recordings.cases;
+  std::vector<std::vector<double>> equal, slowed;
+  for (const auto& c : cases) {
+    check_recordings(std::min(c.log_ratios.size(), c.slowed_log_ratios.size()), plan);
+    equal.push_back(slowed_log_ratios(c.log_ratios, 0));
+    slowed.push_back(c.slowed_log_ratios);
+  }
+  calibration.equal = resample_gate(equal, plan, trials, seed);
+  calibration.slowed = resample_gate(slowed, plan, trials, seed + 1);
+  for (const auto& c : cases) calibration.curves.push_back(power_curve(c.log_ratios, cases.size(), plan, trials, seed + 2));
   return calibration;
 }
 
 Json json_of(const Calibration& calibration) {
-  const auto& [options, plan, environment, cases, equal, slowed] = calibration;
-  Json json = {{"recordings", options.recordings},
-               {"trials", options.trials},
-               {"injected_slowdown_percent", options.slowdown_percent},
+  const auto& [plan, trials, seed, recordings, equal, slowed, curves] = calibration;
+  Json json = {{"recordings", recordings.cases.at(0).log_ratios.size()},
+               {"trials", trials},
+               {"seed", seed},
+               {"injected_slowdown_percent", recordings.slowdown_percent},
                {"alpha", plan.criteria.alpha},
                {"min_shift", plan.criteria.min_shift},
                {"margin", plan.criteria.margin},
+               {"pass_alpha", plan.pass_alpha},
                {"looks", plan.looks},
                {"false_alarms_a_suite", equal.any_regression},
                {"inconclusive_suites_of_equal_builds", equal.any_inconclusive},
                {"mean_pairs_of_equal_builds", equal.mean_pairs},
                {"mean_pairs_of_slowed_builds", slowed.mean_pairs},
-               {"environment",
-                {{"revision", environment.get("revision")},
-                 {"cpu_model", environment.get("cpu_model")},
-                 {"processors", environment.get("processors")}}},
+               {"environment", recordings.environment},
                {"cases", Json::array()}};
-  for (size_t i = 0; i < cases.size(); ++i)
-    json["cases"].push_back({{"name", cases[i].name},
-                             {"false_alarms", equal.regression[i]},
-                             {"inconclusive", equal.inconclusive[i]},
-                             {"caught", slowed.regression[i]},
-                             {"inconclusive_when_slowed", slowed.inconclusive[i]},
-                             {"process_medians_ms", cases[i].medians_ms},
-                             {"slowed_process_medians_ms", cases[i].slowed_medians_ms},
-                             {"log_ratios", cases[i].log_ratios},
-                             {"slowed_log_ratios", cases[i].slowed_log_ratios}});
+  for (size_t i = 0; i < curves.size(); ++i) {
+    const auto& c = recordings.cases[i];
+    Json item = {{"name", c.name},
+                 {"false_alarms", equal.regression[i]},
+                 {"inconclusive", equal.inconclusive[i]},
+                 {"caught", slowed.regression[i]},
+                 {"inconclusive_when_slowed", slowed.inconclusive[i]},
+                 {"measured_slowdown_percent", 100 * measured_slowdown(c)},
+                 {"power",
+                  {{"slowdown_percent", curves[i].slowdown_percent},
+                   {"regression", curves[i].regression},
+                   {"pass", curves[i].pass},
+                   {"inconclusive", curves[i].inconclusive}}}};
+    for (const auto& [name, list] : kLists) item[name] = c.*list;
+    json["cases"].push_back(std::move(item));
+  }
   return json;
 }
 
 TextTable table_of(const Calibration& calibration) {
   TextTable table;
   table.add_column("case");
-  for (const auto* header : {"median", "IQR of medians", "IQR of ratios", "false alarms", "inconclusive", "slowdown found",
-                             "inconclusive when slowed"})
+  for (const auto* header : {"median", "IQR of medians", "IQR of ratios", "false alarms", "inconclusive", "measured slowdown",
+                             "slowdown found", "inconclusive when slowed"})
     table.add_column(header, TextTable::Align::right);
-  for (size_t i = 0; i < calibration.cases.size(); ++i) {
-    const auto& c = calibration.cases[i];
+  for (size_t i = 0; i < calibration.curves.size(); ++i) {
+    const auto& c = calibration.recordings.cases[i];
     const auto &equal = calibration.equal, &slowed = calibration.slowed;
     const double middle = median(c.medians_ms);
     table.add_row({c.name, format_ms(middle), percent(interquartile_range(c.medians_ms) / middle),
                    percent(interquartile_range(c.log_ratios)), percent(equal.regression[i]), percent(equal.inconclusive[i]),
-                   percent(slowed.regression[i]), percent(slowed.inconclusive[i])});
+                   percent(measured_slowdown(c)), percent(slowed.regression[i]), percent(slowed.inconclusive[i])});
+  }
+  return table;
+}
+
+TextTable power_table_of(const Calibration& calibration) {
+  TextTable table;
+  for (const auto* header : {"true slowdown", "regression", "pass", "inconclusive", "regression in the cases"})
+    table.add_column(header, TextTable::Align::right);
+  const auto& curves = calibration.curves;
+  for (size_t k = 0; k < curves.at(0).slowdown_percent.size(); ++k) {
+    std::vector<double> regression;
+    double pass = 0, inconclusive = 0;
+    for (const auto& curve : curves) {
+      regression.push_back(curve.regression[k]);
+      pass += curve.pass[k] / double(curves.size());
+      inconclusive += curve.inconclusive[k] / double(curves.size());
+    }
+    const auto [lowest, highest] = std::minmax_element(regression.begin(), regression.end());
+    const auto share = [](double x) { return fmt::format("{:.1f} %", 100 * x); };
+    table.add_row({fmt::format("{:g} %", curves[0].slowdown_percent[k]),
+                   share(std::accumulate(regression.begin(), regression.end(), 0.0) / double(curves.size())), share(pass),
+                   share(inconclusive), share(*lowest) + " … " + share(*highest)});
   }
   return table;
 }
@@ -108,8 +202,8 @@ std::string summary_of(const Calibration& calibration) {
   return fmt::format(
       "false alarms per suite: {}, of {} resampled suites of equal builds\n"
       "mean number of pairs per case: {:.1f} for equal builds, {:.1f} for builds slowed down by {:g} %\n",
-      percent(calibration.equal.any_regression), calibration.options.trials, calibration.equal.mean_pairs,
-      calibration.slowed.mean_pairs, calibration.options.slowdown_percent);
+      percent(calibration.equal.any_regression), calibration.trials, calibration.equal.mean_pairs, calibration.slowed.mean_pairs,
+      calibration.recordings.slowdown_percent);
 }
 
 }  // namespace attnbench

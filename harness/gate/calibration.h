@@ -2,6 +2,7 @@
 // gate's procedure is applied to suites that are resampled from these recordings.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,36 +12,44 @@
 
 namespace attnbench {
 
-struct CalibrationOptions {
-  int recordings = 200;          // number of processes for each case and side
-  int trials = 4000;             // number of suites that are resampled
-  double slowdown_percent = 10;  // slowdown of the third side
-};
-
-struct Calibration {
-  CalibrationOptions options;
-  GatePlan plan;
-  Record environment;
-  struct CaseRecordings {
+// What was measured: the processes of three sides, which are a build, the same build, and the same build slowed down.
+struct Recordings {
+  double slowdown_percent = 10;  // the injected slowdown of the third side
+  Json environment;              // revision, cpu_model and processors
+  struct OfCase {
     std::string name;
     std::vector<double> medians_ms, slowed_medians_ms;  // of each process of the build, and of the slowed build
     std::vector<double> log_ratios, slowed_log_ratios;  // of each pair of equal builds, and of the build and the slowed build
   };
-  std::vector<CaseRecordings> cases;
-  ErrorRates equal, slowed;  // the gate's verdicts on equal builds, and on the slowed build
+  std::vector<OfCase> cases;
 };
 
-// Runs three processes of `build` in turns, of which the third is slowed down, and resamples what they measured. Throws
-// UsageError for a wrong suite or too few recordings, and WorkerError for a build that does not verify, cannot run a case, or
-// breaks while it measures one.
-Calibration calibrate(const WorkerProgram& build, const SuiteOptions& suite, const GatePlan& plan,
-                      const CalibrationOptions& options);
+// Runs three processes of `build` in turns, `count` times for each case. Throws UsageError for a wrong suite, and WorkerError for
+// a build that does not verify, cannot run a case, or breaks while it measures one.
+Recordings record_suite(const WorkerProgram& build, const SuiteOptions& suite, int count, double slowdown_percent);
+// Reads the recordings from a file calibration.json that an earlier calibration has written. Throws UsageError, which names the
+// file and the value that is wrong, if it is not such a file.
+Recordings read_recordings(const std::string& path);
+
+struct Calibration {
+  GatePlan plan;
+  int trials = 0;     // number of suites that were resampled
+  uint64_t seed = 0;  // of the resampling; the same recordings, plan, trials and seed give the same result
+  Recordings recordings;
+  ErrorRates equal, slowed;        // the gate's verdicts on equal builds, and on the slowed build as it was measured
+  std::vector<PowerCurve> curves;  // for each case, its verdicts for true slowdowns, from the recordings of equal builds
+};
+// Resamples the recordings. Throws UsageError as resample_gate does.
+Calibration calibrate(Recordings recordings, const GatePlan& plan, int trials, uint64_t seed);
 
 Json json_of(const Calibration& calibration);
 // A table with a row for each case. It shows the interquartile range (IQR) of the medians of processes and of the ratios of
-// pairs.
+// pairs, how often the gate is wrong about equal builds, and the slowdown that was measured on the slowed build.
 TextTable table_of(const Calibration& calibration);
-// Two lines of text about all cases together.
+// A table with a row for each true slowdown: the mean shares of the verdicts over all cases, and the lowest and highest share of
+// regressions of any case.
+TextTable power_table_of(const Calibration& calibration);
+// Lines of text about all cases together.
 std::string summary_of(const Calibration& calibration);
 
 }  // namespace attnbench

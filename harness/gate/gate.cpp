@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "harness/process/interrupts.h"
@@ -11,13 +12,43 @@
 
 namespace attnbench {
 
-Gate::Gate(size_t cases, GatePlan plan) : plan_(std::move(plan)), decided_on_(cases), judgements_(cases) {
-  // With 8 pairs the 95 % interval leaves out the three lowest and the three highest means of two pairs; with fewer pairs it
-  // leaves out fewer.
-  constexpr int kMinPairs = 8;
-  if (plan_.looks.empty() || plan_.looks.front() < kMinPairs || !std::is_sorted(plan_.looks.begin(), plan_.looks.end()) ||
-      std::adjacent_find(plan_.looks.begin(), plan_.looks.end()) != plan_.looks.end())
-    throw UsageError(fmt::format("--looks expects ascending numbers of pairs, each at least {}, such as 8,12,20", kMinPairs));
+namespace {
+
+// The first of the looks that share alpha: as many of the last looks as can each reject one case with their share.
+size_t first_rejecting_look(size_t cases, const GatePlan& plan) {
+  const auto looks = plan.looks.size();
+  size_t first = 0;
+  while (first + 1 < looks && plan.looks[first] < pairs_to_reject(cases, plan.criteria.alpha / double(looks - first))) ++first;
+  return first;
+}
+
+void check_plan(size_t cases, const GatePlan& plan) {
+  const auto& looks = plan.looks;
+  if (!(plan.criteria.alpha > 0)) throw UsageError("--alpha is 0, expected a probability above 0");
+  if (!(plan.pass_alpha > 0)) throw UsageError("--pass-alpha is 0, expected a probability above 0");
+  if (looks.empty() || !std::is_sorted(looks.begin(), looks.end()) ||
+      std::adjacent_find(looks.begin(), looks.end()) != looks.end())
+    throw UsageError("--looks expects ascending numbers of pairs, such as 8,12,20");
+  const int first = pairs_to_reject(looks.size(), plan.pass_alpha), last = pairs_to_reject(cases, plan.criteria.alpha);
+  if (looks.front() < first)
+    throw UsageError(
+        fmt::format("--looks: no case can pass after {} pairs, because the smallest p value of n pairs is 2^-n; "
+                    "expected at least {} pairs at the first of {} looks with --pass-alpha {}",
+                    looks.front(), first, looks.size(), plan.pass_alpha));
+  if (looks.back() < last)
+    throw UsageError(
+        fmt::format("--looks: after {} pairs none of {} cases can be found slower, because the smallest p value of n "
+                    "pairs is 2^-n; expected at least {} pairs at the last look with --alpha {}",
+                    looks.back(), cases, last, plan.criteria.alpha));
+}
+
+}  // namespace
+
+Gate::Gate(size_t cases, GatePlan plan) : plan_(std::move(plan)), judgements_(cases) {
+  check_plan(cases, plan_);
+  first_rejecting_ = first_rejecting_look(cases, plan_);
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  for (auto& judgement : judgements_) judgement.ratio = {std::nan(""), {-infinity, infinity}};
 }
 
 int Gate::next_look() const { return looks_taken_ < plan_.looks.size() ? plan_.looks[looks_taken_] : 0; }
@@ -31,22 +62,41 @@ std::vector<size_t> Gate::undecided() const {
 }
 
 void Gate::look(const std::vector<std::vector<double>>& log_ratios) {
-  for (const auto i : undecided()) decided_on_[i] = log_ratios.at(i);
-  const auto looks = plan_.looks.size();
-  auto criteria = plan_.criteria;
-  // The first of several looks finds no regression or improvement (alpha = 0); the others share alpha equally.
-  if (looks > 1) criteria.alpha = looks_taken_ == 0 ? 0 : criteria.alpha / double(looks - 1);
-  ++looks_taken_;
-  const auto now = judge_pairs(decided_on_, criteria);
-  const auto shifted = [&](const Judgement& judged) {
-    const auto& [low, high] = judged.ratio.interval;
-    return low > std::log1p(criteria.min_shift) || high < -std::log1p(criteria.min_shift);
-  };
-  for (size_t i = 0; i < now.size(); ++i) {
-    if (judgements_[i].verdict != Verdict::inconclusive) continue;
-    judgements_[i] = now[i];
-    if (now[i].verdict == Verdict::pass && shifted(now[i]) && next_look() != 0) judgements_[i].verdict = Verdict::inconclusive;
+  auto judged = undecided();
+  std::erase_if(judged, [&](size_t i) { return log_ratios.at(i).size() < size_t(next_look()); });
+  // A hypothesis that was rejected at an earlier look has p = 0, and one that this look does not test has p = 1.
+  std::vector<double> slower, faster;
+  for (const auto& judgement : judgements_) {
+    slower.push_back(judgement.verdict == Verdict::regression ? 0 : 1);
+    faster.push_back(judgement.verdict == Verdict::improvement ? 0 : 1);
   }
+  std::vector<PairTests> tests(judgements_.size());
+  for (const auto i : judged) {
+    tests[i] = test_pairs(log_ratios[i], plan_.criteria);
+    slower[i] = tests[i].slower_p;
+    faster[i] = tests[i].faster_p;
+  }
+  const auto adjusted_slower = holm(slower), adjusted_faster = holm(faster);
+  ++looks_taken_;
+  for (const auto i : judged) judgements_[i] = judgement_of(tests[i], adjusted_slower[i], adjusted_faster[i]);
+}
+
+// The judgement at the look that was just begun, from p values that are adjusted over the cases.
+GateJudgement Gate::judgement_of(const PairTests& tests, double slower_p, double faster_p) const {
+  const auto looks = plan_.looks.size();
+  const bool can_reject = looks_taken_ > first_rejecting_, is_last = next_look() == 0;
+  const auto over_looks = [](double p, size_t count) { return std::min(1.0, p * double(count)); };
+  GateJudgement judged{.ratio = tests.ratio, .margin_p = over_looks(tests.margin_p, looks)};
+  if (can_reject) {
+    judged.slower_p = over_looks(slower_p, looks - first_rejecting_);
+    judged.faster_p = over_looks(faster_p, looks - first_rejecting_);
+  }
+  const bool is_shifted = std::abs(tests.ratio.estimate) > std::log1p(plan_.criteria.min_shift);
+  if (judged.slower_p < plan_.criteria.alpha) judged.verdict = Verdict::regression;
+  else if (judged.margin_p >= plan_.pass_alpha) judged.verdict = Verdict::inconclusive;
+  else if (judged.faster_p < plan_.criteria.alpha) judged.verdict = Verdict::improvement;
+  else if (is_last || !is_shifted) judged.verdict = Verdict::pass;
+  return judged;
 }
 
 void check_recordings(size_t recordings, const GatePlan& plan) {
@@ -63,6 +113,7 @@ ErrorRates resample_gate(const std::vector<std::vector<double>>& log_ratios, con
   ErrorRates rates;
   rates.trials = trials;
   rates.regression.resize(cases);
+  rates.pass.resize(cases);
   rates.inconclusive.resize(cases);
   double pairs = 0;
   for (int trial = 0; trial < trials; ++trial) {
@@ -89,6 +140,7 @@ ErrorRates resample_gate(const std::vector<std::vector<double>>& log_ratios, con
       const auto verdict = gate.judgements()[i].verdict;
       rates.regression[i] += verdict == Verdict::regression ? 1 : 0;
       rates.inconclusive[i] += verdict == Verdict::inconclusive ? 1 : 0;
+      rates.pass[i] += verdict == Verdict::pass || verdict == Verdict::improvement ? 1 : 0;
       any_regression = any_regression || verdict == Verdict::regression;
       any_inconclusive = any_inconclusive || verdict == Verdict::inconclusive;
     }
@@ -99,9 +151,33 @@ ErrorRates resample_gate(const std::vector<std::vector<double>>& log_ratios, con
   share(rates.any_regression);
   share(rates.any_inconclusive);
   std::for_each(rates.regression.begin(), rates.regression.end(), share);
+  std::for_each(rates.pass.begin(), rates.pass.end(), share);
   std::for_each(rates.inconclusive.begin(), rates.inconclusive.end(), share);
   rates.mean_pairs = pairs / double(trials) / double(std::max<size_t>(1, cases));
   return rates;
+}
+
+std::vector<double> slowed_log_ratios(const std::vector<double>& equal_log_ratios, double slowdown) {
+  std::vector<double> slowed;
+  for (const auto log_ratio : equal_log_ratios)
+    for (const double sign : {1, -1}) slowed.push_back(sign * log_ratio + std::log1p(slowdown));
+  return slowed;
+}
+
+PowerCurve power_curve(const std::vector<double>& equal_log_ratios, size_t cases, const GatePlan& plan, int trials,
+                       uint64_t seed) {
+  // Holm's procedure compares the only case that is slower with this share of the level.
+  auto plan_of_case = plan;
+  plan_of_case.criteria.alpha /= double(cases);
+  PowerCurve curve;
+  for (int percent = 1; percent <= 15; ++percent) {
+    const auto rates = resample_gate({slowed_log_ratios(equal_log_ratios, percent / 100.0)}, plan_of_case, trials, seed);
+    curve.slowdown_percent.push_back(percent);
+    curve.regression.push_back(rates.regression[0]);
+    curve.pass.push_back(rates.pass[0]);
+    curve.inconclusive.push_back(rates.inconclusive[0]);
+  }
+  return curve;
 }
 
 }  // namespace attnbench

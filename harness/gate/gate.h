@@ -2,12 +2,26 @@
 // base, from as few processes as possible.
 //
 // Processes are started in pairs, one of each side, which take their samples in turns. The observation of a pair is the logarithm
-// of the candidate's time divided by the base's time. The gate looks at the suite after 8, 12 and 20 pairs. At each look it
-// judges the cases, with p values that are adjusted over the whole suite (statistics/comparison.h). 8 pairs are too few to find
-// one case of several significantly slower, so the first look can only let cases pass. The later looks get equal shares of the
-// significance level, so that the level holds for all looks together (Bonferroni). A case is measured until its verdict is no
-// longer inconclusive. A case whose whole 95 % interval lies beyond min_shift does not pass before the last look, because more
-// pairs may show that the shift is significant.
+// of the candidate's time divided by the base's time. The gate looks at the suite after 8, 12 and 20 pairs, and tests each case
+// with one-sided signed-rank tests (test_pairs in statistics/comparison.h). At a look, a case that has no verdict yet becomes
+//
+// - a regression if the hypothesis "slower by at most min_shift" is rejected. The p values of a look are adjusted over all cases
+//   of the suite by Holm's procedure, in which a case that was found slower at an earlier look counts as rejected, and a case
+//   that passed counts as one with p = 1. The level alpha is divided equally among the last looks: as many of them as can each
+//   reject a single case with their share, which n pairs can if cases · 2^(−n) < share. Any case that is not slower by more than
+//   min_shift is therefore called a regression with a probability of at most alpha over all cases and looks together.
+// - a pass if the hypothesis "slower by margin or more" is rejected. The level pass_alpha is divided equally among all looks
+//   (Bonferroni). A case that is slower by margin or more therefore passes at any of the looks with a probability of at most
+//   pass_alpha. The level holds for each case, and also for the suite: a suite passes only if all its cases do.
+//
+// Two rules come on top, and both only delay or rename a pass, so the levels hold with them. A case whose estimated shift is
+// larger than min_shift, in either direction, passes at the last look only, because more pairs may show that the shift is
+// significant. A pass is called an improvement if the hypothesis "faster by at most min_shift" is rejected, with the same levels
+// as for a regression.
+//
+// The signed-rank test assumes that the log ratios of a case are independent and symmetric about the true one. For two builds
+// that take equally long this holds by itself, whatever the distribution of the times, because the two processes of a pair are
+// interchangeable. A slowdown that multiplies all times only moves that distribution.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +33,22 @@ namespace attnbench {
 
 struct GatePlan {
   Criteria criteria;
+  double pass_alpha = 0.025;             // max probability that a case that is slower by the margin or more passes
   std::vector<int> looks = {8, 12, 20};  // numbers of pairs after which the gate looks, ascending
+};
+
+struct GateJudgement {
+  LogRatio ratio;  // log(candidate/base)
+  // The p values of PairTests, adjusted for the looks and, except margin_p, for the cases: slower_p and faster_p are to be
+  // compared with alpha, margin_p with pass_alpha. 1 at a look that has no share of the level.
+  double slower_p = 1, faster_p = 1, margin_p = 1;
+  Verdict verdict = Verdict::inconclusive;
 };
 
 class Gate {
  public:
-  // Throws UsageError if the looks do not ascend or the first is below 8.
+  // Throws UsageError if a level is not above 0, if the looks do not ascend, if no case can pass at the first look, or if the
+  // last look cannot find one of so many cases slower.
   Gate(size_t cases, GatePlan plan);
 
   // The cases that are still to be measured; none once the gate has ended.
@@ -32,30 +56,47 @@ class Gate {
   // The number of pairs that each undecided case needs for the next look; 0 after the last look.
   int next_look() const;
   // Takes the next look. `log_ratios` has the observations of each case, all of them since the first; those of decided cases are
-  // ignored.
+  // ignored. A case with fewer observations than the look needs stays undecided.
   void look(const std::vector<std::vector<double>>& log_ratios);
 
-  const std::vector<Judgement>& judgements() const { return judgements_; }
+  const std::vector<GateJudgement>& judgements() const { return judgements_; }
   bool has_ended() const { return undecided().empty(); }
 
  private:
+  GateJudgement judgement_of(const PairTests& tests, double slower_p, double faster_p) const;
+
   GatePlan plan_;
+  size_t first_rejecting_ = 0;  // the first look that has a share of alpha
   size_t looks_taken_ = 0;
-  std::vector<std::vector<double>> decided_on_;  // the observations of each case up to the look that decided it, or the last
-  std::vector<Judgement> judgements_;
+  std::vector<GateJudgement> judgements_;
 };
 
 // How often the gate reaches each verdict, estimated from suites that are resampled from recorded pairs.
 struct ErrorRates {
   int trials = 0;                                   // number of resampled suites
   double any_regression = 0, any_inconclusive = 0;  // share of the suites in which any case has this verdict
-  std::vector<double> regression, inconclusive;     // for each case, the share of the suites in which it has this verdict
-  double mean_pairs = 0;                            // mean number of pairs per case
+  // For each case, the share of the suites in which it has this verdict; an improvement counts as a pass.
+  std::vector<double> regression, pass, inconclusive;
+  double mean_pairs = 0;  // mean number of pairs per case
 };
 // Throws UsageError if a case has fewer recorded pairs than the last look needs.
 void check_recordings(size_t recordings, const GatePlan& plan);
 // Runs the gate `trials` times. Each time it draws the pairs of each case from the recorded log ratios of the case, without
-// replacement. Throws UsageError as check_recordings does.
+// replacement. Throws UsageError as check_recordings and the constructor of Gate do.
 ErrorRates resample_gate(const std::vector<std::vector<double>>& log_ratios, const GatePlan& plan, int trials, uint64_t seed);
+
+// The log ratios that pairs would have if the candidate were slower by the share `slowdown`, made from recorded log ratios of
+// equal builds. Each is there with both signs, because either process of such a pair might have been the base, and is shifted by
+// log(1 + slowdown), which is exact for a slowdown that multiplies the time.
+std::vector<double> slowed_log_ratios(const std::vector<double>& equal_log_ratios, double slowdown);
+
+// The gate's verdicts on a case, for true slowdowns from 1 to 15 %.
+struct PowerCurve {
+  std::vector<double> slowdown_percent, regression, pass, inconclusive;  // one share of the trials for each slowdown
+};
+// Estimates the curve by resampling the recorded log ratios of equal builds of one case. The case is judged as one of `cases` of
+// which no other is slower, which is the hardest for Holm's procedure.
+PowerCurve power_curve(const std::vector<double>& equal_log_ratios, size_t cases, const GatePlan& plan, int trials,
+                       uint64_t seed);
 
 }  // namespace attnbench

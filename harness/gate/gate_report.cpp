@@ -48,10 +48,13 @@ Tone tone_of(Verdict verdict) {
 }
 
 Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& plan) {
-  Json json = {
-      {"result", result_name(report.result)}, {"measure", suite.options().instructions ? "instructions on AVX2 kernels" : "time"},
-      {"alpha", plan.criteria.alpha},         {"min_shift", plan.criteria.min_shift},
-      {"margin", plan.criteria.margin},       {"looks", plan.looks}};
+  Json json = {{"result", result_name(report.result)},
+               {"measure", suite.options().instructions ? "instructions on AVX2 kernels" : "time"},
+               {"alpha", plan.criteria.alpha},
+               {"min_shift", plan.criteria.min_shift},
+               {"margin", plan.criteria.margin},
+               {"pass_alpha", plan.pass_alpha},
+               {"looks", plan.looks}};
   for (const auto& side : suite.sides())
     json[side.name] = {{"revision", side.environment.get("revision")},
                        {"dirty", side.environment.get("dirty")},
@@ -67,7 +70,9 @@ Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& p
                              {"waived", line.waived.empty() ? Json() : Json(line.waived)},
                              {"log_ratio", finite_or_null(line.judgement.ratio.estimate)},
                              {"interval", json_of(line.judgement.ratio.interval)},
-                             {"adjusted_p", line.judgement.adjusted_p},
+                             {"slower_p", line.judgement.slower_p},
+                             {"faster_p", line.judgement.faster_p},
+                             {"margin_p", line.judgement.margin_p},
                              {"base", base.medians},
                              {"candidate", candidate.medians},
                              {"log_ratios", candidate.log_ratios},
@@ -82,7 +87,7 @@ std::string text_of(const GateReport& report, const GateSuite& suite, TableForma
   const bool instructions = suite.options().instructions;
   TextTable table;
   table.add_column("case");
-  for (const auto* header : {"base", "candidate", "change", "95 %", "p (Holm)", "processes"})
+  for (const auto* header : {"base", "candidate", "change", "95 %", "p (slower)", "p (margin)", "processes"})
     table.add_column(header, TextTable::Align::right);
   table.add_column("verdict");
   const auto value = [&](double x) { return instructions ? fmt::format("{:.4g}", x) : format_ms(x); };
@@ -93,8 +98,9 @@ std::string text_of(const GateReport& report, const GateSuite& suite, TableForma
     const bool judged = !base.empty() && !candidate.empty();
     table.add_row({line.name, value(median_or_nan(base)), value(median_or_nan(candidate)), judged ? percent(estimate) : "–",
                    judged && !instructions ? percent(interval.low) + " … " + percent(interval.high) : "–",
-                   judged && !instructions ? fmt::format("{:.2g}", line.judgement.adjusted_p) : "–",
-                   std::to_string(line.processes), line.verdict + (line.waived.empty() ? "" : " (waived: " + line.waived + ")")},
+                   judged && !instructions ? fmt::format("{:.2g}", line.judgement.slower_p) : "–",
+                   judged && !instructions ? fmt::format("{:.2g}", line.judgement.margin_p) : "–", std::to_string(line.processes),
+                   line.verdict + (line.waived.empty() ? "" : " (waived: " + line.waived + ")")},
                   tone_of_line(line));
   }
   auto text = table.render(format, colours) + "\n";
@@ -127,7 +133,7 @@ Waivers read_waivers(const std::string& path, const std::vector<std::string>& na
   return waivers;
 }
 
-GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<Judgement>& judgements, const Waivers& waivers,
+GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<GateJudgement>& judgements, const Waivers& waivers,
                      double memory_shift) {
   GateReport report;
   bool any[4] = {};

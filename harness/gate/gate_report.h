@@ -27,16 +27,16 @@ struct GateReport {
   GateResult result = GateResult::pass;
   struct Line {
     std::string name, verdict;
-    std::string waived;    // the reason from the waiver of a case that did not pass; empty if there is none
-    Judgement judgement;   // of the times or the numbers of instructions
-    size_t processes = 0;  // of each side
+    std::string waived;       // the reason from the waiver of a case that did not pass; empty if there is none
+    GateJudgement judgement;  // of the times or the numbers of instructions
+    size_t processes = 0;     // of each side
     bool memory_regression = false;
   };
   std::vector<Line> lines;
 };
 // Makes the report from the suite's cases and one judgement for each. A case is a regression in memory if every process of the
 // candidate has a higher peak than every process of the base, by more than the share `memory_shift`.
-GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<Judgement>& judgements, const Waivers& waivers,
+GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<GateJudgement>& judgements, const Waivers& waivers,
                      double memory_shift);
 
 Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& plan);

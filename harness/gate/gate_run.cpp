@@ -10,22 +10,22 @@ namespace attnbench {
 namespace {
 
 // Judges each case by one count per side, because a build executes the same number of instructions every time.
-std::vector<Judgement> judge_instructions(GateSuite& suite, double min_shift) {
+std::vector<GateJudgement> judge_instructions(GateSuite& suite, double min_shift) {
   suite.count_instructions();
-  std::vector<Judgement> judgements;
+  std::vector<GateJudgement> judgements;
   for (const auto& c : suite.cases()) {
     auto& judgement = judgements.emplace_back();
     const auto &base = c.sides[0].medians, &candidate = c.sides[1].medians;
     if (base.empty() || candidate.empty()) continue;
     const double ratio = std::log(candidate[0] / base[0]);
-    judgement = {{ratio, {ratio, ratio}}, 0, 0, Verdict::pass};
+    judgement = {.ratio = {ratio, {ratio, ratio}}, .slower_p = 0, .faster_p = 0, .margin_p = 0, .verdict = Verdict::pass};
     if (ratio > std::log1p(min_shift)) judgement.verdict = Verdict::regression;
     if (ratio < -std::log1p(min_shift)) judgement.verdict = Verdict::improvement;
   }
   return judgements;
 }
 
-std::vector<Judgement> judge_times(GateSuite& suite, const GatePlan& plan) {
+std::vector<GateJudgement> judge_times(GateSuite& suite, const GatePlan& plan) {
   Gate gate(suite.cases().size(), plan);
   for (int done = 0;;) {
     // A case that became unusable stays undecided and is not measured further.
@@ -50,7 +50,7 @@ GateReport run_gate(GateSuite& suite, const GateOptions& options) {
   std::vector<std::string> names;
   for (const auto& c : suite.cases()) names.push_back(c.name);
   const auto waivers = read_waivers(options.waivers, names);
-  std::vector<Judgement> judgements(suite.cases().size());
+  std::vector<GateJudgement> judgements(suite.cases().size());
   // Nothing is measured if a case is unusable and not waived: a build that computes wrong results has no time worth comparing.
   if (std::all_of(suite.cases().begin(), suite.cases().end(),
                   [&](const auto& c) { return c.unusable.empty() || waivers.contains(c.name); }))

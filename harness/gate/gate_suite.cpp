@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <numeric>
+#include <optional>
+#include <string_view>
+#include <system_error>
 
 #include "harness/statistics/statistics.h"
 #include "harness/sweep/case_runner.h"
@@ -57,6 +61,18 @@ Case reduced(Case c) {
   return c;
 }
 
+// The number of instructions in what callgrind prints; nothing if it printed none.
+std::optional<double> collected_instructions(const std::string& diagnostics) {
+  constexpr std::string_view label = "Collected : ";
+  const auto at = diagnostics.rfind(label);
+  if (at == std::string::npos) return std::nullopt;
+  double count = 0;
+  const auto* const begin = diagnostics.data() + at + label.size();
+  const auto [end, error] = std::from_chars(begin, diagnostics.data() + diagnostics.size(), count);
+  if (error != std::errc() || end == begin || !(count > 0)) return std::nullopt;
+  return count;
+}
+
 // The case as this side measures it.
 Case case_of(const SuiteCase& suite_case, const Side& side) {
   auto c = suite_case.c;
@@ -69,19 +85,22 @@ void add_fault(SuiteCase& suite_case, const Side& side, const std::string& fault
   text += fmt::format("{}the {} {}", text.empty() ? "" : "; ", side.name, fault);
 }
 
-// The worker's answers to `command`, one record for each case. If the worker ends early, the cases that it did not answer have
-// failed.
+// The i-th of the `count` records that a worker was asked for. If the worker ended before it, the case has failed.
+Record record_of(const WorkerAnswer& answer, size_t i, size_t count) {
+  Record record;
+  if (i < answer.lines.size()) take_line(record, answer.lines[i]);
+  else record.set_failed(failure_kind(answer), fault_of(answer, count));
+  return record;
+}
+
+// The worker's answers to `command`, one record for each case.
 std::vector<Record> ask_about(const WorkerProgram& worker, const std::string& command, const std::vector<Case>& cases) {
   constexpr double kDeadlineS = 600;
   auto request = Json::array();
   for (const auto& c : cases) request.push_back(portable_request(c));
   const auto answer = run_worker(worker, command, request, kDeadlineS);
   std::vector<Record> records;
-  for (size_t i = 0; i < cases.size(); ++i) {
-    auto& record = records.emplace_back();
-    if (i < answer.lines.size()) take_line(record, answer.lines[i]);
-    else record.set_failed(failure_kind(answer), fault_of(answer, cases.size()));
-  }
+  for (size_t i = 0; i < cases.size(); ++i) records.push_back(record_of(answer, i, cases.size()));
   return records;
 }
 
@@ -176,16 +195,15 @@ void GateSuite::count_instructions() {
       note(fmt::format("counting {} on the {}", suite_case.name, sides_[s].name));
       const auto answer = run_worker({sides_[s].worker.path, valgrind}, "count", portable_request(case_of(suite_case, sides_[s])),
                                      100 * suite_case.c.deadline_s);
-      const auto at = answer.diagnostics.rfind("Collected : ");
-      const bool counted = answer.lines.size() == 1 && answer.lines[0].value("outcome", "") == outcome::measured;
-      if (!counted || at == std::string::npos)
-        add_fault(suite_case, sides_[s],
-                  counted                ? "got no count from valgrind: " + answer.diagnostics
-                  : answer.lines.empty() ? "gave no answer: " + answer.diagnostics
-                                         : "failed: " + answer.lines[0].value("reason", ""));
-      else {
-        suite_case.sides[s].medians.push_back(std::stod(answer.diagnostics.substr(at + 12)));
-        suite_case.sides[s].implementation = answer.lines[0].value("implementation", "");
+      const auto record = record_of(answer, 0, 1);
+      const auto count = collected_instructions(answer.diagnostics);
+      if (!record.measured()) {
+        add_fault(suite_case, sides_[s], fmt::format("failed ({}): {}", record.text("failure_kind"), record.text("reason")));
+      } else if (!count) {
+        add_fault(suite_case, sides_[s], "got no count from valgrind: " + answer.diagnostics);
+      } else {
+        suite_case.sides[s].medians.push_back(*count);
+        suite_case.sides[s].implementation = record.text("implementation");
       }
     }
 }

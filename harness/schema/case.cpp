@@ -251,7 +251,7 @@ const std::vector<Field>& fields() {
       {.name = "injected_slowdown_percent",
        .role = setting,
        .member = &Case::injected_slowdown_percent,
-       .description = "for tests of comparisons: time wasted after each timed call, in percent of the call's time",
+       .description = "for tests of comparisons: by how many percent every sample is reported longer than it was",
        .section = "timing",
        .former_key = "timing.injected_slowdown",
        .test_hook = true},

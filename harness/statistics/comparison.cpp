@@ -57,15 +57,21 @@ std::vector<Judgement> judge(const std::vector<TwoSides>& cases, const Criteria&
   return judgements;
 }
 
-std::vector<Judgement> judge_pairs(const std::vector<std::vector<double>>& log_ratios, const Criteria& criteria) {
-  std::vector<Judgement> judgements(log_ratios.size(), unjudged());
-  for (size_t i = 0; i < log_ratios.size(); ++i) {
-    if (log_ratios[i].empty()) continue;
-    judgements[i].ratio = paired_log_ratio(log_ratios[i]);
-    judgements[i].p = signed_rank_p(log_ratios[i]);
-  }
-  set_verdicts(judgements, criteria);
-  return judgements;
+PairTests test_pairs(std::span<const double> log_ratios, const Criteria& criteria) {
+  if (log_ratios.empty()) return {.ratio = unjudged().ratio};
+  const double shift = std::log1p(criteria.min_shift), margin = std::log1p(criteria.margin);
+  const auto p = [&](double sign, double bound) {
+    std::vector<double> differences;
+    for (const auto log_ratio : log_ratios) differences.push_back(sign * log_ratio - bound);
+    return signed_rank_greater_p(differences);
+  };
+  return {.ratio = paired_log_ratio(log_ratios), .slower_p = p(1, shift), .faster_p = p(-1, shift), .margin_p = p(-1, -margin)};
+}
+
+int pairs_to_reject(size_t hypotheses, double level) {
+  int pairs = 1;
+  while (std::ldexp(double(hypotheses), -pairs) >= level) ++pairs;
+  return pairs;
 }
 
 bool can_decide(size_t processes_a, size_t processes_b, size_t cases, double alpha) {

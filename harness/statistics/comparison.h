@@ -1,13 +1,14 @@
 // Tests whether side b is slower or faster than side a, for each case and over all cases.
 //
 // One observation is the median of one process. Calls within a process are not independent, so a test on single calls would find
-// differences where there are none. Each case gets the Mann–Whitney test on its two sets of medians. Where a process of either
-// side took samples in turns with one of the other side, the case gets the signed-rank test on the ratios of such pairs instead.
-// The p values are adjusted over all cases by Holm's procedure.
+// differences where there are none. Each case gets the Mann–Whitney test on its two sets of medians, and judge() adjusts the p
+// values over all cases by Holm's procedure. Where a process of either side took samples in turns with one of the other side,
+// test_pairs() has one-sided signed-rank tests on the ratios of such pairs, from which the gate decides (gate/gate.h).
 #pragma once
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,8 +46,23 @@ struct TwoSides {
 // case, so that it can end a long computation by throwing an exception.
 std::vector<Judgement> judge(const std::vector<TwoSides>& cases, const Criteria& criteria = {},
                              const std::function<void()>& before_each = {});
-// The same for paired observations: `log_ratios` holds log(b/a) of each pair of each case.
-std::vector<Judgement> judge_pairs(const std::vector<std::vector<double>>& log_ratios, const Criteria& criteria = {});
+
+// One-sided tests of one case on the log(b/a) of its pairs, by the exact signed-rank test. Each p value belongs to a hypothesis
+// about the true log ratio; a small one speaks against the hypothesis. None is adjusted for the number of tests. The tests assume
+// that the log ratios are independent and symmetric about the true one. They are if chance affects both sides alike and a change
+// of the program multiplies the time.
+struct PairTests {
+  LogRatio ratio;       // the estimate, and its 95 % interval
+  double slower_p = 1;  // "b is slower by at most min_shift": log(b/a) ≤ log(1 + min_shift)
+  double faster_p = 1;  // "b is faster by at most min_shift": log(b/a) ≥ −log(1 + min_shift)
+  double margin_p = 1;  // "b is slower by at least margin": log(b/a) ≥ log(1 + margin)
+};
+// All p values are 1 for a case without pairs.
+PairTests test_pairs(std::span<const double> log_ratios, const Criteria& criteria = {});
+
+// The fewest pairs with which one of `hypotheses` can be rejected at a level over all of them together: the smallest one-sided p
+// value of n pairs is 2^(−n), which Holm's procedure multiplies by the number of hypotheses. Takes a level above 0.
+int pairs_to_reject(size_t hypotheses, double level);
 
 // The fewest processes a side with which judge() can find one case of so many different: with n processes a side, the smallest
 // possible p value is 2 / C(2n, n), which Holm's procedure multiplies by the number of cases.

@@ -66,6 +66,37 @@ std::vector<double> signed_sum_distribution(const std::vector<size_t>& ranks) {
   return probability;
 }
 
+// The statistic of the signed-rank test, and its distribution under the null hypothesis. Ranks are counted twice, so that they
+// are whole numbers even where ties share a rank.
+struct SignedRanks {
+  std::vector<double> distribution;  // P(twice the sum of the positive ranks = w) for w = 0, 1, …
+  size_t positive = 0;               // twice the sum of the positive ranks
+};
+SignedRanks signed_ranks(std::span<const double> differences) {
+  std::vector<std::pair<double, bool>> sizes;
+  for (const auto difference : differences)
+    if (difference != 0) sizes.emplace_back(std::abs(difference), difference > 0);
+  std::sort(sizes.begin(), sizes.end());
+  std::vector<size_t> twice_ranks;
+  SignedRanks ranks;
+  for (size_t begin = 0; begin < sizes.size();) {
+    size_t end = begin;
+    while (end < sizes.size() && sizes[end].first == sizes[begin].first) ++end;
+    for (size_t i = begin; i < end; ++i) {
+      twice_ranks.push_back(begin + 1 + end);
+      if (sizes[i].second) ranks.positive += twice_ranks.back();
+    }
+    begin = end;
+  }
+  ranks.distribution = signed_sum_distribution(twice_ranks);
+  return ranks;
+}
+
+// P(W ≤ w) of a distribution over 0, 1, …
+double lower_tail(const std::vector<double>& distribution, size_t w) {
+  return std::min(1.0, std::accumulate(distribution.begin(), distribution.begin() + std::ptrdiff_t(w + 1), 0.0));
+}
+
 // How many of `count` ascending shifts a two-sided test at the level 1 − confidence rejects at each end. `distribution` is that
 // of the test's statistic; the tail beyond a rejected shift holds at most half the level.
 size_t rejected_at_each_end(const std::vector<double>& distribution, size_t count, double confidence) {
@@ -211,25 +242,14 @@ double mann_whitney_p(std::span<const double> a, std::span<const double> b) {
 }
 
 double signed_rank_p(std::span<const double> differences) {
-  std::vector<std::pair<double, bool>> sizes;
-  for (const auto difference : differences)
-    if (difference != 0) sizes.emplace_back(std::abs(difference), difference > 0);
-  if (sizes.empty()) return 1;
-  std::sort(sizes.begin(), sizes.end());
-  std::vector<size_t> twice_ranks;  // whole numbers even where ties share a rank
-  size_t positive = 0;
-  for (size_t begin = 0; begin < sizes.size();) {
-    size_t end = begin;
-    while (end < sizes.size() && sizes[end].first == sizes[begin].first) ++end;
-    for (size_t i = begin; i < end; ++i) {
-      twice_ranks.push_back(begin + 1 + end);
-      if (sizes[i].second) positive += twice_ranks.back();
-    }
-    begin = end;
-  }
-  const auto distribution = signed_sum_distribution(twice_ranks);
-  const auto smaller = std::min(positive, distribution.size() - 1 - positive);
-  return std::min(1.0, 2 * std::accumulate(distribution.begin(), distribution.begin() + std::ptrdiff_t(smaller + 1), 0.0));
+  const auto [distribution, positive] = signed_ranks(differences);
+  return std::min(1.0, 2 * lower_tail(distribution, std::min(positive, distribution.size() - 1 - positive)));
+}
+
+double signed_rank_greater_p(std::span<const double> differences) {
+  // The distribution is symmetric, so its upper tail is the lower tail of the sum of the negative ranks.
+  const auto [distribution, positive] = signed_ranks(differences);
+  return lower_tail(distribution, distribution.size() - 1 - positive);
 }
 
 LogRatio paired_log_ratio(std::span<const double> log_ratios, double confidence) {

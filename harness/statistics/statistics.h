@@ -53,6 +53,10 @@ double mann_whitney_asymptotic_p(std::span<const double> a, std::span<const doub
 // zero. It is exact, over all signs of the ranks; ties share their mean rank. Zeros are left out, and the p value is 1 if nothing
 // else is there. Takes O(n³) operations.
 double signed_rank_p(std::span<const double> differences);
+// The one-sided p value of the same test, which asks whether the differences tend to be above zero: the probability of a sum of
+// positive ranks at least as large, if the differences are independent and symmetric about zero or about a value below it. For n
+// differences it is at least 2^(−n).
+double signed_rank_greater_p(std::span<const double> differences);
 
 // How much larger b is than a, as log(b/a) of positive values. The estimate is the median of all differences of logarithms
 // (Hodges–Lehmann). The interval holds the shifts that the exact Mann–Whitney test does not reject at the level 1 − confidence;

@@ -12,7 +12,6 @@
 
 #include "harness/worker/agreement.h"
 #include "harness/worker/cpu/memory.h"
-#include "harness/worker/injected_slowdown.h"
 #include "harness/worker/protocol.h"
 #include "harness/worker/quality.h"
 #include "harness/worker/selection.h"
@@ -167,14 +166,14 @@ void time_rounds(const Subject& subject, const Sampling& sampling, Rounds& round
   SamplingPlan plan{0, c.min_samples, c.noise_target, c.time_budget_s, 0, sampling.turns, sampling.watch};
   if (c.graph) {
     begin_round();
-    const auto replay = slowed_down(captured_steps(subject, *rounds.last), c.injected_slowdown_percent);
+    const auto replay = captured_steps(subject, *rounds.last);
     plan.warmup_s = c.warmup_s;
     if (!sampling.before_sample) plan.min_sample_ms = 1;
     rounds.samples = take_samples(plan, stopwatch, replay, before_each);
     rounds.samples.divide_calls(kStepsPerRound);
   } else {
-    rounds.samples = take_rounds(plan, stopwatch, kStepsPerRound, begin_round,
-                                 slowed_down([&] { rounds.last->step(); }, c.injected_slowdown_percent), before_each);
+    rounds.samples = take_rounds(
+        plan, stopwatch, kStepsPerRound, begin_round, [&] { rounds.last->step(); }, before_each);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "attn/registry.h"
+#include "harness/worker/injected_slowdown.h"
 
 namespace attnbench {
 namespace {
@@ -43,8 +44,6 @@ std::string why_unsupported(const Subject& subject) {
   const auto& c = subject.c;
   if (c.causal && c.key_len != c.query_len) return "causal needs key_len = query_len";
   if (auto reason = subject.device->why_unsupported(c); !reason.empty()) return reason;
-  if (c.injected_slowdown_percent > 0 && subject.device->has_own_clock())
-    return "an injected slowdown wastes time on the CPU, which the clock of this device does not measure";
   return subject.method->why_unsupported(subject.problem, subject.protocol->id()).value_or("");
 }
 
@@ -93,8 +92,9 @@ void add_measured_s(Record& record, double seconds) { record.set("measured_s", r
 
 void set_times(Record& record, const Subject& subject, double first_s, const Samples& samples, const SampleWatch* watch) {
   record.set("time_first_ms", first_s * 1e3);
-  record.set("time_samples_ms", samples.ms);
-  if (subject.device->has_own_clock()) record.set("wall_samples_ms", samples.wall_ms);
+  record.set("time_samples_ms", slowed_down(samples.ms, subject.c.injected_slowdown_percent));
+  if (subject.device->has_own_clock())
+    record.set("wall_samples_ms", slowed_down(samples.wall_ms, subject.c.injected_slowdown_percent));
   record.set("samples", int64_t(samples.ms.size()));
   record.set("calls_per_sample", samples.calls_per_sample);
   record.set("warmup_calls", samples.warmup_calls);

@@ -8,7 +8,6 @@
 #include "harness/worker/agreement.h"
 #include "harness/worker/cpu/memory.h"
 #include "harness/worker/decode.h"
-#include "harness/worker/injected_slowdown.h"
 #include "harness/worker/quality.h"
 #include "harness/worker/selection.h"
 #include "harness/worker/timing.h"
@@ -86,8 +85,7 @@ Samples time_pass(const Subject& subject, const CallInputs& inputs, const Sampli
   const auto cached = device.cache_memory(c, bytes_of(inputs));
   const auto range = device.range("samples");
   return take_samples(
-      plan, [&](const auto& work) { return device.time(work); },
-      slowed_down(timed_call(subject, inputs), c.injected_slowdown_percent),
+      plan, [&](const auto& work) { return device.time(work); }, timed_call(subject, inputs),
       [&] {
         device.watch();
         if (sampling.before_sample) sampling.before_sample();

@@ -8,8 +8,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from attnplots import style
-from attnplots.records import FILE_NAME, RecordsError, load
+from attnplots import records, style
+from attnplots.records import RecordsError
 from attnplots.text import printable
 
 # Dates and versions are left out of the files, so that drawing a figure again gives the same bytes.
@@ -28,13 +28,16 @@ def main(
     about: str | None,
     draw: Draw,
     *,
+    load: Callable[[Path], Any] = records.load,
+    file_name: str = records.FILE_NAME,
     load_more: Callable[[Path], Any] | None = None,
     **others: Draw,
 ) -> int:
     """Draws the figures of each result folder; returns 0, or 2 after an error on stderr.
 
     The figure of `draw` has the name of the script; a further figure, given by the keyword NAME,
-    is called `SCRIPT-NAME`. `load_more` reads other data from a result folder; every function that
+    is called `SCRIPT-NAME`. `load` reads the data of a result folder from the file `file_name`, which
+    every such folder has. `load_more` reads other data from a result folder; every function that
     draws gets its result as the second argument.
     """
     stem = Path(script).stem
@@ -45,7 +48,7 @@ def main(
         nargs="*",
         type=Path,
         metavar="RESULT_DIR",
-        help=f"folder that contains {FILE_NAME} (default: every such folder in results/{stem}/)",
+        help=f"folder that contains {file_name} (default: every such folder in results/{stem}/)",
     )
     parser.add_argument(
         "--out",
@@ -56,7 +59,9 @@ def main(
     )
     options = parser.parse_args()
     try:
-        folders = options.folders or _result_folders(Path(script).resolve().parent.parent, stem)
+        folders = options.folders or _result_folders(
+            Path(script).resolve().parent.parent, stem, file_name
+        )
         targets = _targets(folders, options.out)
         # All folders are read before any figure is written, so that a bad file leaves none behind.
         loaded = [(load(folder), *([load_more(folder)] if load_more else [])) for folder in folders]
@@ -65,7 +70,7 @@ def main(
                 try:
                     drawn = {name: function(*data) for name, function in figures.items()}
                 except RecordsError as error:
-                    raise RecordsError(f"{folder / FILE_NAME}: {error}")
+                    raise RecordsError(f"{folder / file_name}: {error}")
                 target.mkdir(parents=True, exist_ok=True)
                 for name, figure in drawn.items():
                     for kind, metadata in METADATA.items():
@@ -78,10 +83,10 @@ def main(
     return 0
 
 
-def _result_folders(root: Path, stem: str) -> list[Path]:
-    found = sorted(path.parent for path in (root / "results" / stem).glob(f"*/{FILE_NAME}"))
+def _result_folders(root: Path, stem: str, file_name: str) -> list[Path]:
+    found = sorted(path.parent for path in (root / "results" / stem).glob(f"*/{file_name}"))
     if not found:
-        pattern = root / "results" / stem / "*" / FILE_NAME
+        pattern = root / "results" / stem / "*" / file_name
         expected = "expected at least one, or a RESULT_DIR on the command line"
         raise RecordsError(f"{pattern}: no such file; {expected}")
     return found

@@ -4,8 +4,10 @@ the workers, which answer with given times."""
 import fcntl
 import json
 import math
+import os
 import shutil
 import signal
+import statistics
 import subprocess
 from pathlib import Path
 
@@ -203,7 +205,13 @@ def test_an_invalid_base_or_look_is_refused(attnbench, suite, build_of, tmp_path
     assert "neither a build folder nor a program nor a git revision" in failed
     (tmp_path / "empty").mkdir()
     assert "attnbench-worker" in attnbench("gate", suite, "--base", "empty", "-q", code=USAGE).stderr
-    assert "at least 8" in attnbench("gate", suite, "--base", build_of(), "--looks", "4,8", "-q", code=USAGE).stderr
+    for words, said in [
+        (["--looks", "4,8"], "expected at least 7 pairs at the first of 2 looks"),
+        (["--looks", "8", "--alpha", "0.001"], "expected at least 10 pairs at the last look"),
+        (["--pass-alpha", "0"], "--pass-alpha is 0"),
+    ]:
+        assert said in attnbench("gate", suite, "--base", build_of(), *words, "-q", code=USAGE).stderr
+    assert "gate needs a sweep" in attnbench("gate", "--base", build_of(), code=USAGE).stderr
 
 
 def test_a_request_omits_settings_with_their_default(gate, build_of, tmp_path):
@@ -247,6 +255,12 @@ def test_calibration_estimates_false_alarms_and_the_share_of_slowdowns_found(
     case = calibration["cases"][0]
     assert case["caught"] == 1 and len(case["process_medians_ms"]) == 50
     assert case["slowed_process_medians_ms"][0] > case["process_medians_ms"][0]
+    assert case["measured_slowdown_percent"] == pytest.approx(10, abs=0.5)
+    power = case["power"]
+    assert power["slowdown_percent"] == list(range(1, 16))
+    assert power["regression"][0] == 0 and power["pass"][0] == 1 and power["regression"][14] == 1
+    shown = done.stdout.split("true slowdown")[1].splitlines()
+    assert len(shown) == 2 + 15 and shown[-1].split()[:4] == ["15", "%", "100.0", "%"]
     failed = attnbench("gate", suite, "--calibrate", "--candidate", candidate, "--recordings=10", code=USAGE)
     assert "10 recordings, expected at least 20" in failed.stderr
     assert "recording 1 of 10" not in failed.stderr, "it is refused before anything is measured"
@@ -255,15 +269,80 @@ def test_calibration_estimates_false_alarms_and_the_share_of_slowdowns_found(
     assert "the worker died of signal 11" in failed.stderr
 
 
+RECORDED = Path(__file__).resolve().parents[2] / "results/gate/intel-r-xeon-r-processor-2-threads/calibration.json"
+
+
+def test_a_calibration_can_be_computed_again_from_its_recordings(attnbench, tmp_path):
+    words = ["gate", "--calibrate", "--from", RECORDED, "--trials=50", "--seed=1", "--format=json"]
+    done = strict_json(attnbench(*words).stdout)
+    recorded = strict_json(RECORDED.read_text())
+    for case, before in zip(done["cases"], recorded["cases"], strict=True):
+        for name in ("name", "log_ratios", "slowed_log_ratios", "process_medians_ms"):
+            assert case[name] == before[name]
+    assert done["environment"] == recorded["environment"]
+    assert strict_json(attnbench(*words).stdout) == done, "the same seed gives the same result"
+    # With looks at which there are fewer pairs, fewer slowdowns of 5 % are found.
+    fewer = strict_json(attnbench(*words, "--looks=8,12").stdout)
+    found = [sum(case["power"]["regression"][4] for case in each["cases"]) for each in (fewer, done)]
+    assert found[0] < found[1]
+
+
+def test_the_page_shows_what_the_recordings_give(attnbench):
+    """The table, and the numbers in the sentences around it."""
+    page = (RECORDED.parents[3] / "docs/gate.md").read_text()
+    words = ["gate", "--calibrate", "--seed=1", "--from", RECORDED]
+    shown = attnbench(*words, "--format=markdown").stdout
+    assert shown[shown.index("| true slowdown |") :].strip() in page
+    page, recorded = " ".join(page.split()), strict_json(RECORDED.read_text())
+    assert (recorded["seed"], recorded["trials"], recorded["looks"]) == (1, 4000, [8, 12, 20])
+    alarms, inconclusive, pairs = (
+        recorded[name] for name in ("false_alarms_a_suite", "inconclusive_suites_of_equal_builds", "mean_pairs_of_equal_builds")
+    )
+    assert (
+        f"Of 4000 suites of equal builds, {alarms:.2%} raised a false alarm and {inconclusive:.2%} stayed inconclusive, "
+        f"after {pairs:.1f} pairs per case"
+    ).replace("%", " %") in page
+    deviations = sorted(100 * statistics.pstdev(case["log_ratios"]) for case in recorded["cases"])
+    assert f"standard deviation of {deviations[-1]:.1f} %, those of the others of {deviations[0]:.1f} to {deviations[-2]:.1f} %" in page
+    slowed = [case["measured_slowdown_percent"] for case in recorded["cases"]]
+    assert f"by {min(slowed):.1f} to {max(slowed):.1f} % in the recordings" in page
+    mean = sum(case["power"]["regression"][4] for case in recorded["cases"]) / len(recorded["cases"])
+    assert f"| 5 % | {100 * mean:.1f} % |" in page, "the file holds what the page shows"
+
+
+def test_recordings_that_are_no_calibration_are_refused(attnbench, suite, tmp_path):
+    path = tmp_path / "calibration.json"
+    good = strict_json(RECORDED.read_text())
+    for change, said in [
+        ({"cases": []}, "cases is array, expected a list of cases"),
+        ({"cases": [{"log_ratios": [0]}]}, "case 1: no name, expected text"),
+        ({"cases": [good["cases"][0] | {"log_ratios": ["0.1"]}]}, "case 1: log_ratios is array, expected a list of numbers"),
+        ({"cases": [good["cases"][0] | {"log_ratios": [0.1]}]}, "1 recordings, expected at least 20"),
+        ({"injected_slowdown_percent": "ten"}, "injected_slowdown_percent is string, expected a number"),
+    ]:
+        path.write_text(json.dumps(good | change))
+        assert said in attnbench("gate", "--calibrate", "--from", path, code=USAGE).stderr
+    path.write_text("{")
+    assert "not JSON" in attnbench("gate", "--calibrate", "--from", path, code=USAGE).stderr
+    for words, said in [
+        ([suite, "--calibrate", "--from", RECORDED], "a sweep cannot be given with it"),
+        (["--calibrate", "--from", RECORDED, "--inject=5"], "--inject cannot be given with it"),
+        (["--calibrate", "--from", RECORDED, "--recordings=30"], "--from cannot be given with --recordings"),
+        (["--from", RECORDED], "--from can only be given with --calibrate"),
+    ]:
+        assert said in attnbench("gate", *words, code=USAGE).stderr
+
+
 def test_an_injected_slowdown_lengthens_the_measured_time(attnbench):
     """The slowdown is larger than the noise of any machine."""
-    case = ["measure", "linear", "--query-len=512", "--threads=1", "--time-budget-s=0.3", "--format=json"]
-    plain, slowed = (
-        strict_json(attnbench(*case, f"--injected-slowdown-percent={percent}").stdout) for percent in (0, 300)
-    )
-    assert slowed["injected_slowdown_percent"] == 300
-    # With 300 %, the call itself takes a quarter of each sample.
-    assert min(slowed["time_samples_ms"]) > 2 * min(plain["time_samples_ms"])
+    for protocol in ("forward", "decode"):
+        case = ["measure", "linear", f"--protocol={protocol}", "--query-len=512", "--threads=1", "--time-budget-s=0.1"]
+        plain, slowed = (
+            strict_json(attnbench(*case, f"--injected-slowdown-percent={percent}", "--format=json").stdout)
+            for percent in (0, 10000)
+        )
+        assert slowed["injected_slowdown_percent"] == 10000
+        assert min(slowed["time_samples_ms"]) > 10 * min(plain["time_samples_ms"])
 
 
 class Repository:
@@ -425,6 +504,38 @@ def test_an_interrupt_ends_the_driver_and_both_workers(attnbench, build, tmp_pat
         assert driver.wait(timeout=HANG_S) == 128 + number
         for worker in workers:
             assert group_members(worker.group) == []
+
+
+# Stands for valgrind: it runs the worker, and prints what FAKE_VALGRIND says.
+VALGRIND = """#!/bin/sh
+while [ "${1#-}" != "$1" ]; do shift; done
+"$@"; code=$?
+echo "$FAKE_VALGRIND" >&2
+exit $code
+"""
+
+
+@pytest.mark.parametrize(
+    ("printed", "answer", "said"),
+    [
+        ("==1== Collected : many", '{"outcome": "measured"}', "the base got no count from valgrind: ==1== Collected : many"),
+        ("==1== Collected :", '{"outcome": "measured"}', "the base got no count from valgrind"),
+        ("no tool", '{"outcome": "measured"}', "the base got no count from valgrind: no tool"),
+        ("==1== Collected : 9", '{"outcome": 7}', "the base failed (protocol): the worker's answer is not a record"),
+        ("==1== Collected : 9", '{"outcome": "measured", "implementation": 7}', "the worker's answer is not a record"),
+        ("==1== Collected : 9", "[1]", "the base failed (protocol)"),
+    ],
+)
+def test_a_count_of_instructions_that_cannot_be_read_is_unusable(
+    gate, build_of, tmp_path, monkeypatch, printed, answer, said
+):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/valgrind").write_text(VALGRIND)
+    (tmp_path / "bin/valgrind").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_VALGRIND", printed)
+    build = build_of(count=f"answer '{answer}'")
+    assert said in gate(build, build, "--instructions", code=UNUSABLE).stdout
 
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")

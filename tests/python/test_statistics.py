@@ -134,6 +134,27 @@ def test_signed_rank_p_is_exact_and_agrees_with_scipy(probe):
         assert probe("signed_rank_p", x) == pytest.approx(min(1, expected), **CLOSE)
 
 
+def test_one_sided_signed_rank_p_is_exact_and_agrees_with_scipy(probe):
+    """p is the share of all combinations of signs whose sum of positive ranks is as large."""
+    random = rng()
+    for n in (1, 2, 5, 8, 12, 24, 50):
+        x = random.normal(random.normal(0, 0.5), 1, n)
+        for differences in (x, -x):
+            expected = stats.wilcoxon(differences, alternative="greater", method="exact").pvalue
+            assert probe("signed_rank_greater_p", differences) == pytest.approx(expected, **CLOSE)
+    assert probe("signed_rank_greater_p", [0.0, 0.0]) == 1
+    assert probe("signed_rank_greater_p", [0.0, 1.0, 2.0]) == probe("signed_rank_greater_p", [1.0, 2.0])
+    assert probe("signed_rank_greater_p", np.arange(8) + 1.0) == pytest.approx(1 / 256, **CLOSE)
+    assert probe("signed_rank_greater_p", -np.arange(8) - 1.0) == pytest.approx(1, **CLOSE)
+    for n in (3, 6, 9, 11):  # with ties
+        x = random.normal(0.3, 1, n).round(0) + 0.25 * random.integers(0, 2, n)
+        x = x[x != 0]
+        ranks = stats.rankdata(np.abs(x))
+        sums = [np.dot(ranks, signs) for signs in itertools.product((0, 1), repeat=len(x))]
+        expected = np.mean(np.array(sums) >= ranks[x > 0].sum() - 1e-9)
+        assert probe("signed_rank_greater_p", x) == pytest.approx(expected, **CLOSE)
+
+
 @pytest.mark.parametrize("confidence", [0.95, 0.99])
 def test_paired_log_ratio_interval_has_the_shifts_that_the_exact_test_accepts(probe, confidence):
     """The exact test is SciPy's signed-rank test."""

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <random>
+#include <utility>
 
 #include "harness/text/errors.h"
 #include "tests/support/errors_of.h"
@@ -84,25 +87,32 @@ class Ratios {
   std::mt19937_64 random_;
 };
 
-TEST(JudgePairs, TellsRegressionsImprovementsAndEqualTimesApart) {
+TEST(TestPairs, EachHypothesisHasItsOwnBound) {
   Ratios draw(1);
-  const auto judged = judge_pairs({draw.around(1, 0.01, 12),
-                                   draw.around(1.1, 0.01, 12),
-                                   draw.around(0.9, 0.01, 12),
-                                   draw.around(1.015, 0.002, 12),
-                                   draw.around(1.2, 1, 12),
-                                   {std::log(2)},
-                                   {}});
-  EXPECT_EQ(judged[0].verdict, Verdict::pass);
-  EXPECT_EQ(judged[1].verdict, Verdict::regression);
-  EXPECT_NEAR(judged[1].ratio.estimate, std::log(1.1), 0.01);
-  EXPECT_EQ(judged[1].p, 2 / std::pow(2.0, 12));
-  EXPECT_NEAR(judged[1].adjusted_p, 7 * judged[1].p, 1e-12);
-  EXPECT_EQ(judged[2].verdict, Verdict::improvement);
-  EXPECT_EQ(judged[3].verdict, Verdict::pass) << "significantly slower, but by less than min_shift";
-  EXPECT_EQ(judged[4].verdict, Verdict::inconclusive) << "too noisy";
-  EXPECT_EQ(judged[5].verdict, Verdict::inconclusive) << "one pair is not enough";
-  EXPECT_EQ(judged[6].verdict, Verdict::inconclusive);
+  const double smallest = std::ldexp(1, -12);
+  const auto equal = test_pairs(draw.around(1, 0.005, 12)), slower = test_pairs(draw.around(1.06, 0.005, 12)),
+             much_slower = test_pairs(draw.around(1.14, 0.005, 12)), faster = test_pairs(draw.around(0.9, 0.005, 12));
+  EXPECT_EQ(equal.slower_p, 1);
+  EXPECT_EQ(equal.faster_p, 1);
+  EXPECT_EQ(equal.margin_p, smallest);
+  EXPECT_EQ(slower.slower_p, smallest) << "6 % is more than min_shift";
+  EXPECT_EQ(slower.margin_p, smallest) << "6 % is less than margin";
+  EXPECT_NEAR(slower.ratio.estimate, std::log(1.06), 0.005);
+  EXPECT_EQ(much_slower.slower_p, smallest);
+  EXPECT_EQ(much_slower.margin_p, 1);
+  EXPECT_EQ(faster.slower_p, 1);
+  EXPECT_EQ(faster.faster_p, smallest);
+  EXPECT_EQ(test_pairs(draw.around(1.015, 0.002, 12)).slower_p, 1) << "slower by less than min_shift";
+  EXPECT_EQ(test_pairs({}).slower_p, 1);
+  EXPECT_EQ(test_pairs({}).margin_p, 1);
+}
+
+TEST(TestPairs, PairsToRejectAreTheFewestWhosePValueIsSmallEnough) {
+  EXPECT_EQ(pairs_to_reject(1, 0.01), 7) << "2^-7 = 0.0078";
+  EXPECT_EQ(pairs_to_reject(2, 0.01), 8);
+  EXPECT_EQ(pairs_to_reject(20, 0.005), 12) << "20 / 2^12 = 0.00488";
+  EXPECT_EQ(pairs_to_reject(21, 0.005), 13);
+  EXPECT_EQ(pairs_to_reject(1, 0.25), 3) << "a p value that equals the level does not reject";
 }
 
 TEST(Gate, EndsAsSoonAsEveryCaseIsDecided) {
@@ -124,36 +134,84 @@ TEST(Gate, EndsAsSoonAsEveryCaseIsDecided) {
   EXPECT_EQ(gate.judgements()[1].verdict, Verdict::regression);
 }
 
-// 8 pairs are too few for a significant difference when there are three looks. A case that is slower by less than the margin must
-// not pass at the first look, because a later look can find the slowdown.
+TEST(Gate, ACaseWithTooFewPairsForALookStaysUndecided) {
+  Ratios draw(3);
+  Gate gate(2, {});
+  gate.look({draw.around(1, 0.01, 8), draw.around(1, 0.01, 7)});
+  EXPECT_EQ(gate.judgements()[0].verdict, Verdict::pass);
+  EXPECT_EQ(gate.judgements()[1].verdict, Verdict::inconclusive);
+}
+
+// The verdict on one case at a single look.
+Verdict verdict_on(const std::vector<double>& pairs, GatePlan plan = {}) {
+  plan.looks = {int(pairs.size())};
+  Gate gate(1, plan);
+  gate.look({pairs});
+  return gate.judgements()[0].verdict;
+}
+
+TEST(Gate, TellsRegressionsImprovementsAndEqualTimesApart) {
+  Ratios draw(1);
+  EXPECT_EQ(verdict_on(draw.around(1, 0.01, 12)), Verdict::pass);
+  EXPECT_EQ(verdict_on(draw.around(1.1, 0.01, 12)), Verdict::regression);
+  EXPECT_EQ(verdict_on(draw.around(0.9, 0.01, 12)), Verdict::improvement);
+  EXPECT_EQ(verdict_on(draw.around(1.015, 0.002, 12)), Verdict::pass) << "slower without doubt, but by less than min_shift";
+  EXPECT_EQ(verdict_on(draw.around(1.2, 1, 12)), Verdict::inconclusive) << "too noisy";
+}
+
+// Nine pairs are slower by 4 %, three by 1 %. They differ significantly from zero, but not from 3 %.
+TEST(Gate, AnEstimateAboveMinShiftIsNoRegressionUnlessItIsSignificantlyAbove) {
+  std::vector<double> pairs;
+  for (int i = 0; i < 9; ++i) pairs.push_back(std::log(1.04) + 1e-5 * i);
+  for (int i = 0; i < 3; ++i) pairs.push_back(std::log(1.01) + 1e-5 * i);
+  EXPECT_LT(signed_rank_p(pairs), 0.001);
+  EXPECT_GT(paired_log_ratio(pairs).estimate, std::log(1.039));
+  EXPECT_EQ(verdict_on(pairs), Verdict::pass);
+}
+
+// A case that seems slower by more than min_shift must not pass at an early look, because a later look can find the slowdown.
 TEST(Gate, ASlowdownWithinTheMarginDoesNotPassAtAnEarlyLook) {
   Ratios draw(6);
   const auto pairs = draw.around(1.06, 0.005, 20);
   Gate gate(1, {});
   gate.look({first(pairs, 8)});
+  EXPECT_DOUBLE_EQ(gate.judgements()[0].margin_p, 3 * std::ldexp(1, -8)) << "3 looks; the margin is excluded";
+  EXPECT_EQ(gate.judgements()[0].slower_p, 1) << "the first look has no share of alpha";
   EXPECT_EQ(gate.judgements()[0].verdict, Verdict::inconclusive);
   gate.look({first(pairs, 12)});
   EXPECT_EQ(gate.judgements()[0].verdict, Verdict::regression);
   // At the last look such a case passes if its slowdown is not significant and within the margin.
-  Gate once(1, {{}, {8}});
-  once.look({draw.around(1.06, 0.005, 7)});
+  GatePlan strict;
+  strict.criteria.alpha = 0.001;
+  strict.looks = {10};
+  Gate once(1, strict);
+  auto mixed = draw.around(1.06, 0.001, 10);
+  mixed[0] = std::log(1.02);
+  once.look({mixed});
   EXPECT_EQ(once.judgements()[0].verdict, Verdict::pass);
 }
 
-TEST(Gate, RefusesLooksThatAreTooEarlyOrNotAscending) {
-  EXPECT_CONTAINS(message_of<UsageError>([] { Gate(1, {{}, {4, 8}}); }), "at least 8");
-  EXPECT_CONTAINS(message_of<UsageError>([] { Gate(1, {{}, {8, 8}}); }), "ascending");
-  EXPECT_CONTAINS(message_of<UsageError>([] { Gate(1, {{}, {}}); }), "ascending");
+TEST(Gate, RefusesLooksAndLevelsThatCannotDecide) {
+  const auto message = [](size_t cases, GatePlan plan) { return message_of<UsageError>([&] { Gate(cases, plan); }); };
+  EXPECT_CONTAINS(message(1, {{}, 0.025, {8, 8}}), "ascending");
+  EXPECT_CONTAINS(message(1, {{}, 0.025, {}}), "ascending");
+  EXPECT_CONTAINS(message(1, {{}, 0.025, {4, 8}}), "no case can pass after 4 pairs");
+  EXPECT_CONTAINS(message(1, {{}, 0.025, {4, 8}}), "at least 7 pairs");
+  EXPECT_CONTAINS(message(3, {{}, 0.025, {8}}), "after 8 pairs none of 3 cases can be found slower");
+  EXPECT_CONTAINS(message(3, {{}, 0.025, {8}}), "at least 9 pairs");
+  EXPECT_NO_THROW(Gate(2, {{}, 0.025, {8}}));
+  EXPECT_CONTAINS(message(1, {{}, 0}), "--pass-alpha is 0");
+  EXPECT_CONTAINS(message(1, {{.alpha = 0}}), "--alpha is 0");
 }
 
-// If all 12 pairs have one sign, p = 2/2¹² = 4.88e-4. The significance level is divided among the cases, and among all looks but
-// the first.
+// If all 12 pairs are above min_shift, p = 1/2¹² = 2.44e-4. The significance level is divided among the cases, and among the
+// looks that can reject with their share.
 TEST(Gate, TheSignificanceLevelIsDividedAmongCasesAndLooks) {
   const auto is_regression = [](size_t cases, const std::vector<int>& looks) {
     Ratios draw(7);
     std::vector<std::vector<double>> pairs(cases, draw.around(1, 0.4, 12));
     pairs[0] = draw.around(1.2, 0.001, 12);
-    Gate gate(cases, {{}, looks});
+    Gate gate(cases, {{}, 0.025, looks});
     for (auto look = looks.begin(); *look < 12; ++look) {
       auto seen = pairs;
       for (auto& values : seen) values.resize(size_t(*look));
@@ -162,26 +220,104 @@ TEST(Gate, TheSignificanceLevelIsDividedAmongCasesAndLooks) {
     gate.look(pairs);
     return gate.judgements()[0].verdict == Verdict::regression;
   };
-  EXPECT_TRUE(is_regression(10, {8, 12, 20})) << "10 × 4.88e-4 < 0.01 / 2";
-  EXPECT_FALSE(is_regression(11, {8, 12, 20}));
-  EXPECT_FALSE(is_regression(10, {8, 12, 16, 20}));
-  EXPECT_TRUE(is_regression(20, {8, 12}));
-  EXPECT_FALSE(is_regression(21, {8, 12}));
-  EXPECT_TRUE(is_regression(20, {12})) << "a single look has the whole level";
-  EXPECT_FALSE(is_regression(1, {12, 20})) << "the first of several looks can only let cases pass";
+  EXPECT_TRUE(is_regression(20, {8, 12, 20})) << "20 × 2.44e-4 < 0.01 / 2";
+  EXPECT_FALSE(is_regression(21, {8, 12, 20})) << "only the last look has a share";
+  EXPECT_TRUE(is_regression(13, {8, 12, 16, 20}));
+  EXPECT_FALSE(is_regression(14, {8, 12, 16, 20})) << "12 pairs cannot reject with a third of the level";
+  EXPECT_TRUE(is_regression(40, {8, 12})) << "a single look that can reject has the whole level";
+  EXPECT_TRUE(is_regression(13, {12, 16, 20}));
 }
 
-TEST(GateErrorRates, FalseAlarmsStayBelowTheSignificanceLevel) {
+// A case that was found slower at one look no longer counts at the next, and a case that passed still does.
+TEST(Gate, HolmsProcedureCountsTheCasesThatAreNotYetFoundSlower) {
+  Ratios draw(8);
+  Gate gate(3, {{}, 0.025, {8, 12, 20}});
+  const auto slow = draw.around(1.2, 0.001, 20), wild = draw.around(1, 2, 8), equal = draw.around(1, 0.01, 8);
+  gate.look({first(slow, 8), wild, equal});
+  EXPECT_EQ(gate.judgements()[2].verdict, Verdict::pass);
+  gate.look({first(slow, 12), draw.around(1, 2, 12), {}});
+  EXPECT_EQ(gate.judgements()[0].verdict, Verdict::regression);
+  EXPECT_DOUBLE_EQ(gate.judgements()[0].slower_p, 3 * 2 * std::ldexp(1, -12)) << "3 cases, 2 looks that share alpha";
+  gate.look({{}, slow, {}});
+  EXPECT_DOUBLE_EQ(gate.judgements()[1].slower_p, 2 * 2 * std::ldexp(1, -20)) << "2 cases are left in Holm's procedure";
+}
+
+// ------------------------------------------------------------ the levels, by simulation
+
+// Draws the noise of one log ratio, which is symmetric about 0.
+using Noise = std::function<double(std::mt19937_64&)>;
+// Distributions that differ in their tails.
+std::vector<std::pair<const char*, Noise>> noises() {
+  const auto normal = [](std::mt19937_64& random) { return std::normal_distribution<double>(0, 0.02)(random); };
+  // Student's t distribution with two degrees of freedom, whose variance is infinite.
+  const auto heavy = [](std::mt19937_64& random) { return 0.02 * std::student_t_distribution<double>(2)(random); };
+  // The times themselves are skewed: disturbances make them longer only. Their ratio is symmetric, since both sides are alike.
+  const auto skewed_times = [](std::mt19937_64& random) {
+    std::exponential_distribution<double> disturbance(30);
+    const double base = disturbance(random);
+    return disturbance(random) - base;
+  };
+  // One pair in five is in a phase that slows one of its processes down by a third.
+  const auto phases = [normal](std::mt19937_64& random) {
+    const double phase = std::uniform_real_distribution<double>()(random);
+    return normal(random) + (phase < 0.1 ? 0.29 : phase < 0.2 ? -0.29 : 0);
+  };
+  return {{"normal", normal}, {"heavy tails", heavy}, {"skewed times", skewed_times}, {"phases", phases}};
+}
+
+struct Outcome {
+  double any_regression = 0;  // share of the suites with any regression
+  double pass = 0;            // share of the cases that passed, improvements included
+};
+// Runs the gate on suites of new draws, in which each case is slower by `slowdown`.
+Outcome simulate(size_t cases, double slowdown, const Noise& noise, int trials) {
+  std::mt19937_64 random(20260301);
+  const GatePlan plan;
+  Outcome outcome;
+  for (int trial = 0; trial < trials; ++trial) {
+    std::vector<std::vector<double>> pairs(cases);
+    Gate gate(cases, plan);
+    while (!gate.has_ended()) {
+      for (auto& values : pairs)
+        while (values.size() < size_t(gate.next_look())) values.push_back(std::log1p(slowdown) + noise(random));
+      gate.look(pairs);
+    }
+    bool any_regression = false;
+    for (const auto& judgement : gate.judgements()) {
+      any_regression = any_regression || judgement.verdict == Verdict::regression;
+      if (judgement.verdict == Verdict::pass || judgement.verdict == Verdict::improvement)
+        outcome.pass += 1.0 / double(cases) / trials;
+    }
+    outcome.any_regression += any_regression ? 1.0 / trials : 0;
+  }
+  return outcome;
+}
+// The highest share that chance leaves likely if the true probability is `level`: three standard errors above it.
+double highest_likely(double level, int trials) { return level + 3 * std::sqrt(level * (1 - level) / trials); }
+
+TEST(GateLevels, FalseAlarmsAtTheEdgeOfTheNullHypothesisStayBelowAlpha) {
+  for (const auto& [name, noise] : noises())
+    for (const auto& [cases, trials] : {std::pair(size_t{6}, 3000), std::pair(size_t{30}, 800)})
+      EXPECT_LE(simulate(cases, 0.03, noise, trials).any_regression, highest_likely(0.01, trials)) << name << ", " << cases;
+}
+
+TEST(GateLevels, ACaseThatIsSlowerByTheMarginPassesAsRarelyAsStated) {
+  for (const auto& [name, noise] : noises())
+    for (const auto& [cases, trials] : {std::pair(size_t{6}, 600), std::pair(size_t{30}, 120)})
+      EXPECT_LE(simulate(cases, 0.10, noise, trials).pass, highest_likely(0.025, trials * int(cases))) << name << ", " << cases;
+}
+
+TEST(GateErrorRates, CountTheVerdictsOfResampledSuites) {
   Ratios draw(4);
   std::vector<std::vector<double>> pools;
-  for (int i = 0; i < 6; ++i) pools.push_back(draw.around(1, 0.05, 400));
-  GatePlan plan;
-  plan.criteria.min_shift = 0;  // every significant difference counts
-  const auto rates = resample_gate(pools, plan, 1500, 1);
-  EXPECT_LE(rates.any_regression, 0.012);
-  EXPECT_EQ(rates.trials, 1500);
-  EXPECT_GE(rates.mean_pairs, 8);
-  EXPECT_LE(rates.mean_pairs, 20);
+  for (int i = 0; i < 6; ++i) pools.push_back(draw.around(i == 0 ? 1.2 : 1, 0.01, 400));
+  const auto rates = resample_gate(pools, {}, 200, 1);
+  EXPECT_EQ(rates.any_regression, 1);
+  EXPECT_EQ(rates.regression, (std::vector<double>{1, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(rates.pass, (std::vector<double>{0, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(rates.any_inconclusive, 0);
+  EXPECT_EQ(rates.trials, 200);
+  EXPECT_NEAR(rates.mean_pairs, (12 + 5 * 8) / 6.0, 0.01);
 }
 
 TEST(GateErrorRates, ASlowdownIsFoundAndIsInconclusiveWhenTheNoiseHidesIt) {
@@ -197,6 +333,28 @@ TEST(GateErrorRates, ASlowdownIsFoundAndIsInconclusiveWhenTheNoiseHidesIt) {
 TEST(GateErrorRates, TooFewRecordingsAreRefused) {
   EXPECT_CONTAINS(message_of<UsageError>([&] { resample_gate({std::vector<double>(10, 0.0)}, {}, 1, 1); }),
                   "10 recordings, expected at least 20");
+}
+
+TEST(GateErrorRates, SlowedLogRatiosAreSymmetricAboutTheSlowdown) {
+  const double shift = std::log1p(0.05);
+  EXPECT_EQ(slowed_log_ratios({0.02, -0.01}, 0.05),
+            (std::vector<double>{0.02 + shift, -0.02 + shift, -0.01 + shift, 0.01 + shift}));
+}
+
+TEST(GatePower, RisesFromFalseAlarmsToEverySlowdown) {
+  Ratios draw(9);
+  const auto equal = draw.around(1, 0.015, 200);
+  const auto curve = power_curve(equal, 6, {}, 400, 1);
+  ASSERT_EQ(curve.slowdown_percent.size(), 15);
+  EXPECT_EQ(curve.slowdown_percent.front(), 1);
+  EXPECT_EQ(curve.slowdown_percent.back(), 15);
+  for (size_t k = 0; k < 15; ++k) EXPECT_NEAR(curve.regression[k] + curve.pass[k] + curve.inconclusive[k], 1, 1e-9);
+  for (size_t k = 0; k < 3; ++k) EXPECT_LE(curve.regression[k], 0.01) << "slower by at most min_shift";
+  for (size_t k = 9; k < 15; ++k) EXPECT_LE(curve.pass[k], highest_likely(0.025, 400)) << "slower by the margin or more";
+  EXPECT_TRUE(std::is_sorted(curve.regression.begin(), curve.regression.end())) << "the draws are the same for each slowdown";
+  EXPECT_GE(curve.regression[9], 0.95);
+  // The more cases, the smaller the share of the level that one case gets.
+  EXPECT_LT(power_curve(equal, 60, {}, 400, 1).regression[4], curve.regression[4]);
 }
 
 }  // namespace

@@ -41,6 +41,7 @@ Json call(const Json& request) {
     return {number(ratio.estimate), interval(ratio.interval)};
   }
   if (name == "signed_rank_p") return signed_rank_p(numbers(1));
+  if (name == "signed_rank_greater_p") return signed_rank_greater_p(numbers(1));
   if (name == "paired_log_ratio") {
     const auto ratio = paired_log_ratio(numbers(1), real(2));
     return {number(ratio.estimate), interval(ratio.interval)};
