@@ -1,13 +1,19 @@
 #include <fmt/format.h>
 
+#include <cmath>
 #include <memory>
+#include <stdexcept>
 
+#include "harness/analysis/noise.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/record_table.h"
 #include "harness/cli/shared_options.h"
 #include "harness/schema/machine.h"
 #include "harness/sweep/case_runner.h"
+#include "harness/text/errors.h"
+#include "harness/text/json_numbers.h"
+#include "harness/text/notice.h"
 #include "harness/text/units.h"
 
 namespace attnbench {
@@ -39,36 +45,100 @@ void add_gpu(Sheet& sheet, const Json& gpu) {
              dtype == "float32" ? "GFLOP/s (TF32)" : "GFLOP/s");
 }
 
+struct Options {
+  Format format = Format::text;
+  bool noise = false;
+  double noise_s = 60;
+};
+
+Json json_of(const NoiseReport& report) {
+  return {{"samples", report.samples},
+          {"median_ms", report.median_ms},
+          {"disturbed_share", report.disturbed_share},
+          {"longest_disturbance_s", report.longest_s},
+          {"samples_spread", finite_or_null(report.samples_spread)},
+          {"windows_spread", finite_or_null(report.windows_spread)},
+          {"undisturbed_windows_spread", finite_or_null(report.kept_spread)},
+          {"ratios_spread", finite_or_null(report.ratios_spread)},
+          {"run_delay_share", finite_or_null(report.run_delay_share)},
+          {"steal_share", finite_or_null(report.steal_share)},
+          {"system_share", finite_or_null(report.system_share)},
+          {"load", finite_or_null(report.load)},
+          {"advice", report.advice}};
+}
+
+Sheet sheet_of(const NoiseReport& report, double seconds) {
+  const auto percent = [](double share) { return std::isnan(share) ? std::string("–") : fmt::format("{:.1f} %", 100 * share); };
+  const auto around = [&](double share) { return std::isnan(share) ? std::string("–") : "±" + percent(share); };
+  const auto group = fmt::format("noise, over {:g} s of work that is always the same", seconds);
+  Sheet sheet = {{group, "single samples differ by", around(report.samples_spread)},
+                 {group, "medians of a second differ by", around(report.windows_spread)},
+                 {group, "the same, undisturbed only", around(report.kept_spread)},
+                 {group, "ratios in turns differ by", around(report.ratios_spread)},
+                 {group, "disturbed samples", percent(report.disturbed_share)},
+                 {group, "longest disturbance", fmt::format("{:.2f} s", report.longest_s)},
+                 {group, "waiting for processors", percent(report.run_delay_share)},
+                 {group, "taken by the hypervisor", percent(report.steal_share)},
+                 {group, "load before", fmt::format("{:.1f}", report.load)}};
+  for (const auto& sentence : report.advice) sheet.push_back({"what helps", "•", sentence});
+  return sheet;
+}
+
+int report_noise(const WorkerProgram& worker, const Options& options) {
+  print_notice(fmt::format("measuring the noise of this machine for {:g} s\n", options.noise_s));
+  const auto answer =
+      run_worker(worker, "noise", nullptr, 2 * options.noise_s + 60, {}, {fmt::format("--seconds={}", options.noise_s)});
+  if (const auto fault = fault_of(answer, 1); !fault.empty())
+    throw WorkerError(fmt::format("`{} noise` broke: {}", worker.path, fault));
+  const auto report = read_answer(worker, "noise", [&] {
+    const auto record = Record::parse(answer.lines[0]);
+    if (record.get("time_samples_ms").size() < 10) throw std::invalid_argument("it has fewer than ten samples");
+    return noise_of(record);
+  });
+  if (options.format == Format::json) print_json(json_of(report));
+  else print_sheet(sheet_of(report, options.noise_s), options.format);
+  return exit_code::success;
+}
+
+int report_machine(const WorkerProgram& worker, Format format) {
+  const auto environment = ask_environment(worker);
+  const auto ceilings = ask_worker(worker, "ceilings", nullptr, 1)[0];
+  const auto memory_bytes = available_memory_bytes();
+  if (format == Format::json) {
+    Json all;
+    for (const auto& column : columns())
+      if (column.group == "environment") all[column.name] = environment.get(column.name);
+    all["available_memory_bytes"] = memory_bytes;
+    all["worker"] = worker.path;
+    all["ceilings"] = ceilings;
+    print_json(all);
+    return exit_code::success;
+  }
+  auto sheet = sheet_of(environment);
+  sheet.push_back({"environment", "available memory", format_bytes(double(memory_bytes))});
+  sheet.push_back({"environment", "worker", worker.path});
+  read_answer(worker, "ceilings", [&] {
+    add_ceilings(sheet, ceilings);
+    add_gpu(sheet, ceilings.at("gpu"));
+  });
+  print_sheet(sheet, format);
+  return exit_code::success;
+}
+
 }  // namespace
 
 Run add_doctor_command(Command& command) {
-  const auto format = std::make_shared<Format>(Format::text);
-  add_format_option(command, *format);
-  add_former_format_flag(command, *format, Format::json);
+  const auto options = std::make_shared<Options>();
+  add_format_option(command, options->format);
+  add_former_format_flag(command, options->format, Format::json);
+  command.add("--noise", &options->noise, "measure how noisy the machine is instead, and say what helps");
+  command.add("--seconds", &options->noise_s, "how long the noise is measured",
+              {.unit = "s", .min = 0.1, .max = 3600, .needs = "--noise"});
   command.add_example("doctor", "shows the machine, the build, and the highest measured bandwidth and arithmetic rate");
-  return [format](const WorkerProgram& worker) {
-    const auto environment = ask_environment(worker);
-    const auto ceilings = ask_worker(worker, "ceilings", nullptr, 1)[0];
-    const auto memory_bytes = available_memory_bytes();
-    if (*format == Format::json) {
-      Json all;
-      for (const auto& column : columns())
-        if (column.group == "environment") all[column.name] = environment.get(column.name);
-      all["available_memory_bytes"] = memory_bytes;
-      all["worker"] = worker.path;
-      all["ceilings"] = ceilings;
-      print_json(all);
-      return exit_code::success;
-    }
-    auto sheet = sheet_of(environment);
-    sheet.push_back({"environment", "available memory", format_bytes(double(memory_bytes))});
-    sheet.push_back({"environment", "worker", worker.path});
-    read_answer(worker, "ceilings", [&] {
-      add_ceilings(sheet, ceilings);
-      add_gpu(sheet, ceilings.at("gpu"));
-    });
-    print_sheet(sheet, *format);
-    return exit_code::success;
+  command.add_example("doctor --noise", "shows within a minute how far times on this machine differ, and what helps");
+  return [options](const WorkerProgram& worker) {
+    if (options->noise) return report_noise(worker, *options);
+    return report_machine(worker, options->format);
   };
 }
 

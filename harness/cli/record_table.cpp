@@ -16,16 +16,39 @@ namespace {
 
 std::string error_text(double error) { return std::isnan(error) ? "–" : fmt::format("{:.1e}", error); }
 
-// The range of a few processes, which is not a 95 % interval, is called a range.
+// What is not a 95 % interval is called what it is: the range of a few processes, or the spread within one.
 std::string interval_text(const Record& r) {
   const auto reach = relative_reach(r);
   if (std::isnan(reach)) return "";
-  return fmt::format("{}±{:.1f} %", r.text("time_ci_scope") == "range of processes" ? "range " : "", 100 * reach);
+  const auto scope = r.text("time_ci_scope");
+  return fmt::format("{}±{:.1f} %",
+                     scope.starts_with("range")    ? "range "
+                     : scope.starts_with("spread") ? "spread "
+                                                   : "",
+                     100 * reach);
+}
+
+// The ratio to the baseline with the distance to the farther end of its interval, such as "0.123 ±1.2 %".
+std::string ratio_text(const Record& r) {
+  const auto ratio = r.number("ratio_median");
+  if (std::isnan(ratio)) return r.has("ratio_pairing") ? "none" : "";
+  const auto reach = std::max(r.number("ratio_ci_high") - ratio, ratio - r.number("ratio_ci_low")) / ratio;
+  return fmt::format("{:.3g}{}", ratio, std::isnan(reach) ? "" : fmt::format(" ±{:.1f} %", 100 * reach));
+}
+
+// The header of the column of ratios; empty if no record has one.
+std::string ratio_header(const std::vector<Record>& records) {
+  std::set<std::string> baselines;
+  for (const auto& record : records)
+    if (record.has("ratio_pairing")) baselines.insert(record.text("baseline"));
+  if (baselines.empty()) return "";
+  return baselines.size() == 1 ? "time / " + *baselines.begin() : "time / baseline";
 }
 
 std::string outcome_text(const Record& r) {
   if (r.has("external_source")) return "external: " + r.text("external_source");
-  if (r.measured()) return r.has("implausible") ? "implausible" : "measured";
+  const auto warning = warning_about(r);
+  if (r.measured()) return warning.empty() ? "measured" : warning == "implausible" ? warning : "measured, " + warning;
   return fmt::format("{}: {}", r.text("outcome"), r.text("failure_kind"));
 }
 
@@ -48,6 +71,13 @@ std::string value_text(const Record& record, const Column& column) {
 }
 
 }  // namespace
+
+std::string warning_about(const Record& record) {
+  if (record.has("implausible")) return "implausible";
+  if (record.has("suspect")) return "suspect";
+  if (record.number("disturbed_processes") > 0) return "disturbed";
+  return relative_reach(record) > record.number("noise_target") ? "noisy" : "";
+}
 
 double relative_reach(const Record& record) {
   const auto median = record.number("time_median_ms");
@@ -87,8 +117,10 @@ TextTable summary_table(const std::vector<Record>& records) {
   const auto axes = distinguishing_axes(all);
   add_axes(table, axes);
   const bool published = std::any_of(records.begin(), records.end(), [](const Record& r) { return !published_text(r).empty(); });
-  for (const auto* header : {"time", "interval", "time/sequence", "memory/sequence", "rel. error"})
-    table.add_column(header, TextTable::Align::right);
+  const auto ratio = ratio_header(records);
+  for (const auto* header : {"time", "interval"}) table.add_column(header, TextTable::Align::right);
+  if (!ratio.empty()) table.add_column(ratio, TextTable::Align::right);
+  for (const auto* header : {"time/sequence", "memory/sequence", "rel. error"}) table.add_column(header, TextTable::Align::right);
   table.add_column("implementation");
   table.add_column("outcome");
   if (published) table.add_column("published");
@@ -97,6 +129,7 @@ TextTable summary_table(const std::vector<Record>& records) {
     for (const auto* axis : axes) cells.push_back(plain_text(record.get(axis->name)));
     cells.push_back(format_ms(record.number("time_median_ms")));
     cells.push_back(interval_text(record));
+    if (!ratio.empty()) cells.push_back(ratio_text(record));
     cells.push_back(format_ms(record.number("time_per_sample_ms")));
     cells.push_back(format_bytes(record.number("peak_extra_bytes_per_sample")));
     cells.push_back(error_text(record.number("max_rel_error")));
@@ -145,7 +178,7 @@ std::string result_in_words(const Record& record) {
 Tone tone_of(const Record& record) {
   if (record.text("outcome") == outcome::failed) return Tone::bad;
   if (record.text("outcome") == outcome::skipped) return Tone::faint;
-  return record.has("implausible") ? Tone::warning : Tone::plain;
+  return warning_about(record).empty() ? Tone::plain : Tone::warning;
 }
 
 std::string text_of(const Sheet& sheet) {

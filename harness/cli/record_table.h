@@ -12,6 +12,10 @@ namespace attnbench {
 // The distance from the median time to the farther end of its interval, divided by the median; NaN without a time.
 double relative_reach(const Record& record);
 
+// One word that warns about a measured record: "implausible", "suspect" (see these columns), "disturbed" (some of its processes
+// had too few undisturbed samples) or "noisy" (its interval is wider than noise_target). Empty if there is nothing to warn about.
+std::string warning_about(const Record& record);
+
 // A JSON value as text: text without quotes, null as empty text, anything else as JSON.
 std::string plain_text(const Json& value);
 
@@ -32,7 +36,7 @@ TextTable column_table(const std::vector<Record>& records, const std::vector<std
 // The result of one record, for the end of a progress line: "1.23 ms ±0.5 %, 4.56 MiB above the inputs" or "skipped: …".
 std::string result_in_words(const Record& record);
 
-// The tone in which a record is shown, which depends on whether it failed, was skipped or is implausible.
+// The tone in which a record is shown, which depends on whether it failed, was skipped or has a warning.
 Tone tone_of(const Record& record);
 
 // A list of named values in groups, as `measure` and `doctor` print them.

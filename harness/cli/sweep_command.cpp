@@ -101,6 +101,8 @@ void print_plan(const SweepPlan& plan, const TimePredictor& predictor, Format fo
     table.add_column(header, TextTable::Align::right);
   table.add_column("not run because");
   double total_s = 0;
+  for (const auto& baseline : plan.baselines)
+    if (baseline) total_s += predicted_case_s(baseline->planned, baseline->planned.number("predicted_time_ms"));
   for (const auto& record : planned) {
     const auto call_ms = record.number("predicted_time_ms");
     total_s += predicted_case_s(record, call_ms);

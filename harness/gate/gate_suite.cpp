@@ -113,6 +113,7 @@ GateSuite::GateSuite(SuiteOptions options, std::vector<Side> sides)
   for (const auto& setting : options_.settings) overrides.add_setting(setting);
   const SweepFile sweep(options_.file, catalogue, overrides);
   for (auto c : sweep.cases()) {
+    c.baseline.clear();  // the other build takes turns with the case
     if (options_.instructions) force_avx2(c, catalogue);
     cases_.push_back({c, case_name(c), "", std::vector<SuiteCase::OfSide>(sides_.size())});
   }

@@ -46,7 +46,7 @@ struct Case {
   double time_budget_s = 2;
   int64_t processes = 1;
   std::string baseline;  // empty: none
-  double max_disturbance = 0.15;
+  double max_disturbance = 0.25;
   double injected_slowdown_percent = 0;
 
   // Fills in the fields that were not given, from other fields or from the machine. Sets `causal` for the protocols that decode.

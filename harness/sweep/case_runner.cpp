@@ -251,8 +251,7 @@ std::vector<std::string> measure_arguments(const ProcessOptions& options) {
   std::vector<std::string> arguments;
   // The agreement at the small size does not depend on the process, so it is checked in the first one.
   if (!options.is_first) arguments.emplace_back("--no-small-check");
-  if (options.best_arithmetic_us > 0)
-    arguments.push_back(fmt::format("--best-probe={:.4g},{:.4g}", options.best_arithmetic_us, options.best_memory_us));
+  if (options.best_arithmetic_us > 0) arguments.push_back(fmt::format("--best-probe={:.4g}", options.best_arithmetic_us));
   return arguments;
 }
 
@@ -275,13 +274,11 @@ Record run_alone(const WorkerProgram& worker, const PlannedCase& planned, const 
 }
 
 Record run_after_each_other(const WorkerProgram& worker, const MeasuredCase& measured, const ProcessOptions& options) {
-  auto beside = options;
-  beside.best_memory_us = 0;  // it is known of the case only
   Record baseline, record;
   const bool begins = options.random % 2 == 0;
-  if (!begins) baseline = run_alone(worker, *measured.baseline, beside);
+  if (!begins) baseline = run_alone(worker, *measured.baseline, options);
   record = run_alone(worker, measured, options);
-  if (begins) baseline = run_alone(worker, *measured.baseline, beside);
+  if (begins) baseline = run_alone(worker, *measured.baseline, options);
   if (!record.measured()) return record;
   if (baseline.measured()) add_ratio(record, baseline, kInProcesses);
   else record.set("ratio_pairing", without_baseline(baseline.text("failure_kind") + ": " + baseline.text("reason")));
@@ -289,10 +286,8 @@ Record run_after_each_other(const WorkerProgram& worker, const MeasuredCase& mea
 }
 
 Record run_beside_baseline(const WorkerProgram& worker, const MeasuredCase& measured, const ProcessOptions& options) {
-  auto beside = options;
-  beside.best_memory_us = 0;
   std::vector<CaseOfBuild> sides = {{worker, asked_case(measured), measure_arguments(options)},
-                                    {worker, asked_case(*measured.baseline), measure_arguments(beside)}};
+                                    {worker, asked_case(*measured.baseline), measure_arguments(options)}};
   const size_t place = options.random % 2;
   if (place == 1) std::swap(sides[0], sides[1]);
   const auto answers = run_in_turns(sides, options.random / 2);
@@ -370,12 +365,8 @@ ProcessOptions next_process(const std::vector<Record>& processes) {
   ProcessOptions options;
   options.is_first = processes.empty();
   for (const auto& process : processes) {
-    const auto keep_smaller = [&](double& best, const char* column) {
-      const auto value = process.number(column);
-      if (value > 0 && (best == 0 || value < best)) best = value;
-    };
-    keep_smaller(options.best_arithmetic_us, "probe_best_arithmetic_us");
-    keep_smaller(options.best_memory_us, "probe_best_memory_us");
+    const auto best = process.number("probe_best_arithmetic_us");
+    if (best > 0 && (options.best_arithmetic_us == 0 || best < options.best_arithmetic_us)) options.best_arithmetic_us = best;
   }
   return options;
 }

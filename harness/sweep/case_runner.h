@@ -40,8 +40,7 @@ struct MeasuredCase : PlannedCase {
 // What earlier processes say about the next process of a case.
 struct ProcessOptions {
   bool is_first = true;              // the first process also checks the agreement at a small size
-  double best_arithmetic_us = 0;     // the best probes of earlier processes (see record.h), or 0
-  double best_memory_us = 0;         // those of the same case only
+  double best_arithmetic_us = 0;     // the best time of the arithmetic probe in earlier processes, or 0
   uint64_t random = 0;               // a random number, which chooses who begins
   std::string why_no_baseline = {};  // why the baseline does not run, although the case has one; empty if it runs
 };

@@ -109,6 +109,8 @@ TimePredictor predict_without_ceilings(SweepPlan& plan, const std::vector<Record
   TimePredictor predictor(Ceilings::nominal(plan.cases.front().threads));
   learn_from(measured, predictor);
   for (auto& record : plan.planned) predict(record, predictor);
+  for (auto& baseline : plan.baselines)
+    if (baseline) predict(baseline->planned, predictor);
   return predictor;
 }
 
@@ -284,9 +286,10 @@ void SweepRun::record(size_t i, Record record) {
 }
 
 // Runs the next process of the case, and adds its line to the folder.
-Record SweepRun::run_next_process(size_t i, const Record& planned) {
+Record SweepRun::run_next_process(size_t i, const Record& planned, const TimePredictor& predictor) {
   auto& state = states_[i];
   MeasuredCase measured{{plan_.cases[i], planned}, plan_.baselines[i]};
+  if (measured.baseline) predict(measured.baseline->planned, predictor);
   auto options = next_process(state.processes);
   options.best_arithmetic_us = best_arithmetic_us();
   options.random = random_();
@@ -318,7 +321,7 @@ void SweepRun::run_round(const std::vector<size_t>& order, int64_t round, TimePr
       continue;
     }
     observer.starting(++started_, planned, rest_s);
-    auto process = run_next_process(i, planned);
+    auto process = run_next_process(i, planned, predictor);
     process.set("process", int64_t(state.processes.size() + 1));
     process.set("round", round);
     process.set("place", int64_t(place + 1));

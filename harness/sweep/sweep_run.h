@@ -97,7 +97,7 @@ class SweepRun {
   void restore_records();
   void measure_ceilings();
   void run_round(const std::vector<size_t>& order, int64_t round, TimePredictor& predictor, SweepObserver& observer);
-  Record run_next_process(size_t i, const Record& planned);
+  Record run_next_process(size_t i, const Record& planned, const TimePredictor& predictor);
   void record(size_t i, Record record);
   double remaining_s(const TimePredictor& predictor) const;
   void finish();

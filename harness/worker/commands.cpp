@@ -21,6 +21,7 @@
 #include "harness/worker/device.h"
 #include "harness/worker/environment.h"
 #include "harness/worker/measure.h"
+#include "harness/worker/noise.h"
 #include "harness/worker/turns.h"
 
 namespace attnbench {
@@ -95,6 +96,9 @@ int run_worker_command(int argc, char** argv) {
   auto* const describe_command = app.add_subcommand("describe", "the registered methods");
   auto* const environment_command = app.add_subcommand("environment", "build and machine, as record columns");
   auto* const ceilings_command = app.add_subcommand("ceilings", "measured bandwidth and arithmetic rate of the machine");
+  auto* const noise_command = app.add_subcommand("noise", "the times of work that is always the same");
+  double noise_s = 60;
+  noise_command->add_option("--seconds", noise_s, "how long the work is repeated");
   auto* const plan_command = app.add_subcommand("plan", "predicted cost of each case, or why it cannot run");
   auto* const verify_command = app.add_subcommand("verify", "agreement of each case with the float64 reference");
   auto* const count_command = app.add_subcommand("count", "calls of each case, for a profiler to count instructions");
@@ -107,10 +111,8 @@ int run_worker_command(int argc, char** argv) {
   bool no_small_check = false;
   measure_command->add_flag("--no-small-check", no_small_check,
                             "do not check the agreement at a small size, because another process has done so");
-  std::vector<double> best_probe = {0, 0};
-  measure_command->add_option("--best-probe", best_probe, "best times of the probes so far, in microseconds: arithmetic,memory")
-      ->delimiter(',')
-      ->expected(2);
+  double best_probe_us = 0;
+  measure_command->add_option("--best-probe", best_probe_us, "best time of the arithmetic probe so far, in microseconds");
   int processor = -1;
   measure_command->add_option("--processor", processor, "processor on which a case of one thread takes its turns");
   CLI11_PARSE(app, argc, argv);
@@ -121,13 +123,14 @@ int run_worker_command(int argc, char** argv) {
     if (*describe_command) answer.send(describe_methods());
     if (*environment_command) answer.send(environment().to_json());
     if (*ceilings_command) answer.send(ceilings_of_machine());
+    if (*noise_command) answer.send(measure_noise(noise_s).to_json());
     if (*plan_command) answer_each(answer, plan);
     if (*verify_command) answer_each(answer, verify);
     if (*count_command) answer_each(answer, count);
     if (*measure_command) {
       std::optional<Turns> taken;
       if (!turns.empty()) taken.emplace(turns[0], turns[1], processor);
-      const MeasureOptions options{taken ? &*taken : nullptr, !no_small_check, {best_probe[0], best_probe[1]}};
+      const MeasureOptions options{taken ? &*taken : nullptr, !no_small_check, best_probe_us};
       answer_each(answer, [&](const Case& c) { return measure(c, options); });
     }
     // All answers are written. This skips the destructors, which could fail on a CUDA context that an error has left unusable.

@@ -40,7 +40,9 @@ Record measure(const Case& c, const MeasureOptions& options) {
     if (!subject) return;
     subject->checks_small = options.small_check;
     auto& device = *subject->device;
-    SampleWatch watch(c.threads, options.best_probe, c.max_disturbance, [&] { return device.is_throttled(); });
+    const BoundThreads bound(c.device == "cpu" ? c.threads : 0);
+    record.set("threads_bound", bound.are_bound());
+    SampleWatch watch(c.threads, options.best_arithmetic_us, c.max_disturbance, [&] { return device.is_throttled(); });
     Sampling sampling{.turns = options.turns, .watch = &watch};
     if (c.cache == "cold") sampling.before_sample = device.make_cache_flush();
     subject->protocol->measure(*subject, sampling, record);

@@ -4,15 +4,14 @@
 #pragma once
 
 #include "harness/schema/record.h"
-#include "harness/worker/cpu/probe.h"
 #include "harness/worker/turns.h"
 
 namespace attnbench {
 
 struct MeasureOptions {
-  Turns* turns = nullptr;      // if not null, samples are taken in turns with other workers, and each is the median of a turn
-  bool small_check = true;     // false if another process has checked the agreement at a small size
-  ProbeTimes best_probe = {};  // the best probes of earlier processes, or zeros
+  Turns* turns = nullptr;         // if not null, samples are taken in turns with other workers, and each is the median of a turn
+  bool small_check = true;        // false if another process has checked the agreement at a small size
+  double best_arithmetic_us = 0;  // the best time of the arithmetic probe in earlier processes, or 0
 };
 
 // Checks the agreement, takes timed samples and measures the memory, as the case's protocol says.

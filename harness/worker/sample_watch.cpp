@@ -93,10 +93,10 @@ class SampleWatch::CounterFiles {
   std::vector<ProcFile> threads_;
 };
 
-SampleWatch::SampleWatch(int64_t threads, ProbeTimes best, double max_share, std::function<bool()> is_throttled)
+SampleWatch::SampleWatch(int64_t threads, double best_arithmetic_us, double max_share, std::function<bool()> is_throttled)
     : files_(std::make_unique<CounterFiles>()),
       probe_(threads),
-      given_best_(best),
+      given_best_us_(best_arithmetic_us),
       threads_(threads),
       max_share_(max_share),
       is_throttled_(std::move(is_throttled)),
@@ -142,23 +142,21 @@ void SampleWatch::end(double wall_s, int64_t calls, size_t samples) {
   calls_ += calls;
 }
 
-ProbeTimes SampleWatch::best() const {
-  auto best = best_of(probes_);
-  const auto improve = [&](double ProbeTimes::*time) {
-    if (given_best_.*time > 0) best.*time = std::min(best.*time, given_best_.*time);
-  };
-  improve(&ProbeTimes::arithmetic_us), improve(&ProbeTimes::memory_us);
-  return best;
-}
-
 std::vector<double> SampleWatch::shares() const {
-  const auto best_probe = best();
-  const auto slower = [&](const ProbeTimes& probe) {
-    return std::max(probe.arithmetic_us / best_probe.arithmetic_us, probe.memory_us / best_probe.memory_us) - 1;
+  std::vector<ProbeTimes> before, after;
+  for (const auto& reading : readings_) {
+    before.push_back(reading.before);
+    after.push_back(reading.after);
+  }
+  auto best_us = best_of(probes_).arithmetic_us;
+  if (given_best_us_ > 0) best_us = std::min(best_us, given_best_us_);
+  const auto slower = [&](const ProbeTimes& probe, const ProbeTimes& best) {
+    return std::max(probe.arithmetic_us / best_us, probe.memory_us / best.memory_us) - 1;
   };
+  const auto best_before = best_of(before), best_after = best_of(after);
   std::vector<double> shares;
   for (const auto& reading : readings_) {
-    const auto by_probe = std::max({0.0, slower(reading.before), slower(reading.after)});
+    const auto by_probe = std::max({0.0, slower(reading.before, best_before), slower(reading.after, best_after)});
     shares.insert(shares.end(), reading.samples, std::max({by_probe, reading.waited, reading.throttled ? 1.0 : 0.0}));
   }
   return shares;

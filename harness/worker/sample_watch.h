@@ -24,11 +24,12 @@ struct SystemCounters {
 
 class SampleWatch {
  public:
-  // `threads` is the number of threads of the case and of the probe. `best` holds the best probes that earlier processes
-  // saw, or zeros; that of memory must come from the same case, because it depends on what the case leaves in the caches. A
-  // sample counts as disturbed if the machine was slower than at its best by more than `max_share`. `is_throttled` tells whether
-  // the device was throttled at the last reading; it may be empty.
-  SampleWatch(int64_t threads, ProbeTimes best, double max_share, std::function<bool()> is_throttled = {});
+  // `threads` is the number of threads of the case and of the probe. `best_arithmetic_us` is the best time of the
+  // arithmetic probe in earlier processes, or 0. Memory probes are only compared with each other, and those before samples apart
+  // from those after them, because what ran before leaves its data in the caches. A sample counts as disturbed if the machine was
+  // slower than at its best by more than `max_share`. `is_throttled` tells whether the device was throttled at the last reading;
+  // it may be empty.
+  SampleWatch(int64_t threads, double best_arithmetic_us, double max_share, std::function<bool()> is_throttled = {});
   ~SampleWatch();
   SampleWatch(const SampleWatch&) = delete;
   SampleWatch& operator=(const SampleWatch&) = delete;
@@ -57,11 +58,11 @@ class SampleWatch {
     bool throttled = false;
   };
   ProbeTimes probe();
-  ProbeTimes best() const;
 
   std::unique_ptr<CounterFiles> files_;
   Probe probe_;
-  ProbeTimes given_best_, last_probe_;
+  ProbeTimes last_probe_;
+  double given_best_us_;
   int64_t threads_;
   double max_share_;
   std::function<bool()> is_throttled_;

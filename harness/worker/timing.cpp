@@ -74,21 +74,26 @@ void add_median(Samples& samples, const Samples& turn) {
   samples.wall_ms.push_back(median(turn.wall_ms));
 }
 
-// Calls `take_turn` in each turn, with the seconds that the turn should last, and adds the median of its samples. Ends when the
-// turns end, or when `spent_s`, which `take_turn` increases, has reached the time budget after min_samples turns. A worker that
+// Takes the samples of one turn, which should last `length_s`.
+using TakeTurn = std::function<void(Samples& turn, double length_s, SampleWatch* watch)>;
+
+// Calls `take_turn` in each turn, and adds the median of its samples. The first turn only warms up, since the threads have slept
+// and the other workers have filled the caches; all workers leave it out, so that their samples stay in pairs. Ends when the
+// turns end, or when `spent_s`, which `take_turn` increases, has grown by the time budget after min_samples turns. A worker that
 // has spent its budget does not pass the turn on. The turns of the others end when it ends, so that they take no samples while it
 // does its remaining work.
-void sample_in_turns(const SamplingPlan& plan, const double& spent_s, const std::function<void(Samples&, double)>& take_turn,
-                     Samples& samples) {
-  for (;;) {
+void sample_in_turns(const SamplingPlan& plan, const double& spent_s, const TakeTurn& take_turn, Samples& samples) {
+  double before_s = 0;
+  for (bool warms_up = true;; warms_up = false) {
     bool has_turn = false;
     const auto waited_s = time_on_host([&] { has_turn = plan.turns->await(); }).s;
     const bool has_enough = int64_t(samples.ms.size()) >= std::max<int64_t>(1, plan.min_samples);
-    if (!has_turn || (has_enough && spent_s >= plan.time_budget_s)) break;
+    if (!has_turn || (has_enough && spent_s - before_s >= plan.time_budget_s)) break;
     Samples turn;
     if (plan.watch) plan.watch->pause();
-    take_turn(turn, samples.ms.empty() ? 0 : turn_length_s(waited_s));
-    add_median(samples, turn);
+    take_turn(turn, warms_up ? 0 : turn_length_s(waited_s), warms_up ? nullptr : plan.watch);
+    if (warms_up) before_s = spent_s;
+    else add_median(samples, turn);
     plan.turns->pass();
   }
   if (samples.ms.empty()) throw std::runtime_error("a process that this one takes turns with has ended before the first turn");
@@ -97,10 +102,10 @@ void sample_in_turns(const SamplingPlan& plan, const double& spent_s, const std:
 
 // Runs `work`, which makes this many calls in this many samples and returns their seconds, while the plan's watch, if there is
 // one, looks for disturbances.
-void watched(const SamplingPlan& plan, int64_t calls, size_t samples, const std::function<double()>& work) {
-  if (plan.watch) plan.watch->begin();
+void watched(SampleWatch* watch, int64_t calls, size_t samples, const std::function<double()>& work) {
+  if (watch) watch->begin();
   const auto seconds = work();
-  if (plan.watch) plan.watch->end(seconds, calls, samples);
+  if (watch) watch->end(seconds, calls, samples);
 }
 
 // Makes at least one call, and more until the warm-up time has passed. Returns the seconds of the fastest call.
@@ -134,20 +139,20 @@ Samples take_samples(const SamplingPlan& plan, const Stopwatch& stopwatch, const
   };
   if (plan.turns) {
     const auto sample_s = fastest_s * double(samples.calls_per_sample);
-    const auto take_turn = [&](Samples& turn, double length_s) {
+    const auto take_turn = [&](Samples& turn, double length_s, SampleWatch* watch) {
       const bool is_short = sample_s < kMinTurnS;
       if (is_short) sample();
       const auto begin_s = sampled_s;
-      if (plan.watch) plan.watch->begin();
+      if (watch) watch->begin();
       do turn.add(sample(), samples.calls_per_sample);
       while (sampled_s < begin_s + std::max(kMinTurnS, length_s));
-      if (plan.watch) plan.watch->end(sampled_s - begin_s, int64_t(turn.ms.size()) * samples.calls_per_sample, 1);
+      if (watch) watch->end(sampled_s - begin_s, int64_t(turn.ms.size()) * samples.calls_per_sample, 1);
     };
     sample_in_turns(plan, sampled_s, take_turn, samples);
   }
   StoppingRule rule(plan);
   while (samples.stop_reason.empty()) {
-    watched(plan, samples.calls_per_sample, 1, [&] {
+    watched(plan.watch, samples.calls_per_sample, 1, [&] {
       const auto elapsed = sample();
       samples.add(elapsed, samples.calls_per_sample);
       return elapsed.wall_s;
@@ -162,13 +167,13 @@ Samples take_rounds(const SamplingPlan& plan, const Stopwatch& stopwatch, int64_
                     const std::function<void()>& step, const std::function<void()>& before_sample) {
   Samples samples;
   double spent_s = 0;
-  const auto round = [&](Samples& taken) {
+  const auto round = [&](Samples& taken, SampleWatch* watch) {
     const auto begin = [&] {
       begin_round();
-      if (plan.watch) plan.watch->pause();
+      if (watch) watch->pause();
     };
     spent_s += time_on_host(begin).wall_s;
-    watched(plan, steps, size_t(plan.turns ? 1 : steps), [&] {
+    watched(watch, steps, size_t(plan.turns ? 1 : steps), [&] {
       double steps_s = 0;
       spent_s += time_on_host([&] {
                    for (int64_t i = 0; i < steps; ++i) {
@@ -184,10 +189,10 @@ Samples take_rounds(const SamplingPlan& plan, const Stopwatch& stopwatch, int64_
   };
   if (plan.turns)
     sample_in_turns(
-        plan, spent_s, [&](Samples& turn, double) { round(turn); }, samples);
+        plan, spent_s, [&](Samples& turn, double, SampleWatch* watch) { round(turn, watch); }, samples);
   StoppingRule rule(plan);
   while (samples.stop_reason.empty()) {
-    round(samples);
+    round(samples, plan.watch);
     samples.stop_reason = rule.reason(samples.ms, spent_s);
   }
   return samples;

@@ -73,6 +73,8 @@ const FmaKernels& fma_kernels() {
   return chosen;
 }
 
+double narrow_fma(int64_t rounds) { return fma_float_portable(rounds); }
+
 uint64_t read_sum(const uint64_t* data, int64_t count) { return sum_of(data, count); }
 
 }  // namespace attnbench

@@ -18,6 +18,9 @@ struct FmaKernels {
   const char* name;  // of the instruction set: avx512, avx2 or portable
 };
 const FmaKernels& fma_kernels();
+// The same in vectors of 16 bytes, whose speed does not depend on what ran before: a core needs some microseconds to get ready
+// for wider vectors.
+double narrow_fma(int64_t rounds);
 
 // Reads `count` integers from memory as fast as one core can, and returns their sum.
 uint64_t read_sum(const uint64_t* data, int64_t count);

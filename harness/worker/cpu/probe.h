@@ -2,8 +2,8 @@
 // the method that is measured.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 namespace attnbench {
@@ -11,7 +11,7 @@ namespace attnbench {
 // The times of one probe, in microseconds; 0 if they are unknown.
 struct ProbeTimes {
   double arithmetic_us = 0;  // multiply-adds in registers
-  double memory_us = 0;      // reading data that no second-level cache holds
+  double memory_us = 0;      // waiting for data that no second-level cache holds
 };
 
 // Takes probes on as many threads as the case has, all at once, because another program may disturb any of the processors.
@@ -23,10 +23,19 @@ class Probe {
   ProbeTimes take();
 
  private:
-  int64_t threads_;
-  int64_t next_ = 0;  // the next part of the data
-  std::vector<uint64_t> data_;
-  std::vector<ProbeTimes> of_threads_;
+  // The reads follow one random cycle through all lines, so that no prefetcher can guess the next one.
+  struct alignas(64) Line {
+    uint32_t next = 0;
+  };
+  static constexpr int kChains = 4;
+  struct Thread {
+    ProbeTimes best;
+    std::array<uint32_t, kChains> at = {};  // the lines that the chains of reads have reached
+  };
+  static void follow(const std::vector<Line>& lines, Thread& thread);
+
+  std::vector<Line> lines_;
+  std::vector<Thread> of_threads_;
 };
 
 // The best times that a machine reached in these probes: the first decile of each kind, so that one lucky probe does not count.

@@ -1,8 +1,11 @@
 #include "harness/worker/cpu/threads.h"
 
 #include <ATen/Parallel.h>
+#include <sched.h>
 
 #include <algorithm>
+#include <atomic>
+#include <functional>
 #include <future>
 #include <stdexcept>
 #include <string>
@@ -10,7 +13,44 @@
 #include <thread>
 #include <vector>
 
+#include "harness/schema/machine.h"
+
 namespace attnbench {
+namespace {
+
+// Lets the calling thread run on these processors only. Returns whether the system allowed it.
+bool run_on(const std::vector<int>& processors) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int processor : processors)
+    if (processor < CPU_SETSIZE) CPU_SET(processor, &set);
+  return sched_setaffinity(0, sizeof set, &set) == 0;
+}
+
+// Calls work(thread) on each of PyTorch's threads.
+void on_each_thread(int64_t count, const std::function<void(int64_t)>& work) {
+  at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t thread = begin; thread < end; ++thread) work(thread);
+  });
+}
+
+}  // namespace
+
+BoundThreads::BoundThreads(int64_t count) : processors_(available_processor_numbers()) {
+  if (count < 2 || count > int64_t(processors_.size())) return;
+  count_ = count;
+  std::atomic<bool> all_bound = true;
+  on_each_thread(count_, [&](int64_t thread) {
+    if (!run_on({processors_[size_t(thread)]})) all_bound = false;
+  });
+  if (all_bound) return;
+  on_each_thread(count_, [&](int64_t) { run_on(processors_); });
+  count_ = 0;
+}
+
+BoundThreads::~BoundThreads() {
+  if (count_ > 0) on_each_thread(count_, [&](int64_t) { run_on(processors_); });
+}
 
 void use_threads(int64_t count) {
   // PyTorch also starts a thread for each processor, whatever the count is.

@@ -11,6 +11,7 @@ namespace {
 
 Record measured(const std::string& method, int64_t query_len) {
   Case c;
+  c.noise_target = 0.1;
   c.method = method;
   c.query_len = query_len;
   c.complete();
@@ -120,6 +121,30 @@ TEST(SummaryTable, ShowsEveryOutcome) {
   EXPECT_CONTAINS(text, "softmax,1024,–,,–,–,–,,skipped: predicted_oom,\n");
   EXPECT_CONTAINS(text, ",aten/matmul,implausible,\n");
   EXPECT_CONTAINS(text, ",aten/matmul,measured,\"oom, 3.00 ms\"\n");
+}
+
+TEST(SummaryTable, WarnsAboutTimesThatAreNotSure) {
+  auto noisy = measured("linear", 512), disturbed = noisy, suspect = noisy;
+  noisy.set("noise_target", 0.04);
+  disturbed.set("disturbed_processes", 1);
+  suspect.set("suspect", "page faults");
+  const auto text = summary_table({noisy, disturbed, suspect}).render(TableFormat::csv);
+  for (const auto* warning : {"noisy", "disturbed", "suspect"})
+    EXPECT_CONTAINS(text, std::string(",aten/matmul,\"measured, ") + warning + "\"\n");
+}
+
+TEST(SummaryTable, HasAColumnOfRatiosIfThereIsABaseline) {
+  auto with = measured("linear", 512), without = measured("rff", 512);
+  for (auto* record : {&with, &without}) record->set("baseline", "sdpa");
+  with.set("ratio_pairing", "turns");
+  with.set("ratio_median", 0.125);
+  with.set("ratio_ci_low", 0.12);
+  with.set("ratio_ci_high", 0.1275);
+  without.set("ratio_pairing", "none: it crashed");
+  const auto text = summary_table({with, without}).render(TableFormat::csv);
+  EXPECT_TRUE(text.starts_with("method,query_len,time,interval,time / sdpa,time/sequence,")) << text;
+  EXPECT_CONTAINS(text, ",0.125 ±4.0 %,");
+  EXPECT_CONTAINS(text, ",none,");
 }
 
 TEST(SummaryTable, WithoutRecordsHasItsHeader) {

@@ -27,7 +27,7 @@ void watched_sample(SampleWatch& watch, const std::function<void()>& work) {
 }
 
 TEST(SampleWatch, HasAShareForEverySample) {
-  SampleWatch watch(1, {}, 0.15);
+  SampleWatch watch(1, 0, 0.25);
   for (int i = 0; i < 3; ++i) watched_sample(watch, [] { spin(0.002); });
   watch.pause();
   watch.begin();
@@ -38,14 +38,14 @@ TEST(SampleWatch, HasAShareForEverySample) {
 
 // A machine that was faster in earlier processes makes every sample of this one count as disturbed.
 TEST(SampleWatch, ComparesItsProbesWithTheBestOfEarlierProcesses) {
-  SampleWatch watch(1, {.arithmetic_us = 1e-3, .memory_us = 0}, 0.15);
+  SampleWatch watch(1, 1e-3, 0.25);
   watched_sample(watch, [] { spin(0.001); });
   EXPECT_GT(watch.shares().at(0), 10);
 }
 
 // The method's own time must not matter, or else a method with two modes would lose one of them.
 TEST(SampleWatch, AMethodWithTwoModesIsNotMadeToLookSteady) {
-  SampleWatch watch(1, {}, 0.15);
+  SampleWatch watch(1, 0, 0.25);
   std::vector<double> samples;
   for (int i = 0; i < 200; ++i) {
     const auto seconds = i % 2 == 0 ? 0.0005 : 0.002;
@@ -53,7 +53,7 @@ TEST(SampleWatch, AMethodWithTwoModesIsNotMadeToLookSteady) {
     samples.push_back(seconds);
   }
   size_t slow = 0;
-  const auto kept = undisturbed(samples, watch.shares(), 0.15);
+  const auto kept = undisturbed(samples, watch.shares(), 0.25);
   for (const auto sample : kept) slow += sample > 0.001 ? 1 : 0;
   // A busy machine may disturb any of them, but not only those of one mode.
   if (kept.size() >= 40) {
@@ -76,7 +76,7 @@ TEST(SampleWatch, WaitingForAProcessorIsADisturbance) {
     }
   });
   {
-    SampleWatch watch(1, {}, 0.15);
+    SampleWatch watch(1, 0, 0.25);
     watched_sample(watch, [] { spin(0.2); });
     EXPECT_GT(watch.shares().at(0), 0.3) << "half of the processor was taken away";
     Record record;
@@ -90,7 +90,7 @@ TEST(SampleWatch, WaitingForAProcessorIsADisturbance) {
 }
 
 TEST(SampleWatch, CountsPageFaultsAndTheirSystemTime) {
-  SampleWatch watch(1, {}, 0.15);
+  SampleWatch watch(1, 0, 0.25);
   constexpr size_t kPages = 5000, kPage = 4096;
   watch.begin();
   const auto elapsed = time_on_host([&] {
@@ -113,7 +113,7 @@ TEST(SampleWatch, CountsPageFaultsAndTheirSystemTime) {
 
 TEST(SampleWatch, AThrottledDeviceIsADisturbance) {
   bool throttled = false;
-  SampleWatch watch(1, {}, 0.15, [&] { return throttled; });
+  SampleWatch watch(1, 0, 0.25, [&] { return throttled; });
   throttled = true;
   watched_sample(watch, [] {});
   EXPECT_GE(watch.shares().at(0), 1);

@@ -164,9 +164,9 @@ TEST(TakeRounds, WithTurnsASampleIsTheMedianOfARound) {
               [](Turns& turns) {
                 for (int i = 0; i < 3 && turns.await(); ++i) turns.pass();
               }});
-  EXPECT_GE(samples.ms.size(), 3u);
-  EXPECT_LE(samples.ms.size(), 4u);
-  EXPECT_EQ(steps, 4 * int(samples.ms.size()));
+  EXPECT_GE(samples.ms.size(), 2u);
+  EXPECT_LE(samples.ms.size(), 3u);
+  EXPECT_EQ(steps, 4 * int(samples.ms.size() + 1)) << "the first turn only warms up";
   for (const auto ms : samples.ms) EXPECT_DOUBLE_EQ(ms, 1);
   EXPECT_EQ(samples.stop_reason, "turns");
 }
