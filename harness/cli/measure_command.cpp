@@ -68,6 +68,14 @@ void add_field_option(Command& command, const std::shared_ptr<Options>& options,
   command.add(option_name(field), take, description, std::move(traits));
 }
 
+void check_baseline(const Case& c, const Catalogue& catalogue) {
+  try {
+    if (const auto baseline = baseline_of(c)) catalogue.check(baseline->method);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(with_option_names(error.what()));
+  }
+}
+
 // Plans and runs one case. A case that would take longer than its deadline is not skipped, because without measured ceilings its
 // predicted time is only a rough lower bound; a case that needs too much memory is.
 Record measure_case(const WorkerProgram& worker, const Case& c) {
@@ -94,8 +102,10 @@ Run add_measure_command(Command& command) {
   command.add_example("measure stateful-softmax --protocol decode --query-len 2048 --format json",
                       "measures the decoding of tokens after the first 2048, and prints the record as JSON");
   return [options](const WorkerProgram& worker) {
-    Catalogue::load(worker).check(options->c.method);
+    const auto catalogue = Catalogue::load(worker);
+    catalogue.check(options->c.method);
     options->c.complete();
+    check_baseline(options->c, catalogue);
     const auto record = measure_case(worker, options->c);
     if (options->format == Format::json) print_json(record.to_json(), /*indent=*/-1);
     else if (options->format == Format::csv) print_records({record}, Format::csv);

@@ -20,19 +20,19 @@ std::string name_of(const Record& record) {
                      record.get("causal") == true ? " causal" : "");
 }
 
-Progress::Progress(size_t cases, Verbosity verbosity, FILE* out)
-    : cases_(cases), verbosity_(verbosity), line_(out, verbosity == Verbosity::quiet), began_s_(now_s()) {}
+Progress::Progress(Verbosity verbosity, FILE* out)
+    : verbosity_(verbosity), line_(out, verbosity == Verbosity::quiet), began_s_(now_s()) {}
 
-void Progress::starting(size_t number, const Record& planned, double rest_s) {
-  line_.show(fmt::format("process {} of {}  {}  elapsed {}  remaining ~{}{}", number, cases_, name_of(planned),
+void Progress::starting(const Place& place, const Record& planned, double rest_s) {
+  line_.show(fmt::format("process {} of {}  {}  elapsed {}  remaining ~{}{}", place.number, place.of, name_of(planned),
                          format_seconds(now_s() - began_s_), format_seconds(rest_s),
                          last_result_.empty() ? "" : "  last: " + last_result_));
 }
 
-void Progress::finished(size_t number, const Record& record) {
+void Progress::finished(const Place& place, const Record& record) {
   last_result_ = safe_text(result_in_words(record));
   if (line_.rewrites() && verbosity_ == Verbosity::normal) return;
-  auto text = fmt::format("[{}/{}] {}  {}", number, cases_, safe_text(name_of(record)), last_result_);
+  auto text = fmt::format("[{}/{}] {}  {}", place.number, place.of, safe_text(name_of(record)), last_result_);
   if (verbosity_ == Verbosity::verbose && record.measured())
     text += fmt::format("\n        {}, {} samples of {} call(s), stopped by {}, relative error {:.1e}, {:.2f} s in all",
                         record.text("implementation"), record.get("samples").dump(), record.get("calls_per_sample").dump(),

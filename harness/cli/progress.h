@@ -17,13 +17,12 @@ std::string name_of(const Record& record);
 
 class Progress : public SweepObserver {
  public:
-  Progress(size_t cases, Verbosity verbosity, FILE* out = stderr);
+  explicit Progress(Verbosity verbosity, FILE* out = stderr);
 
-  void starting(size_t number, const Record& planned, double rest_s) override;
-  void finished(size_t number, const Record& record) override;
+  void starting(const Place& place, const Record& planned, double rest_s) override;
+  void finished(const Place& place, const Record& record) override;
 
  private:
-  size_t cases_;
   Verbosity verbosity_;
   StatusLine line_;
   double began_s_;

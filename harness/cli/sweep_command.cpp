@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -150,6 +151,19 @@ std::string noise_in_words(const std::vector<Record>& records) {
   return text + (noisy.size() > kNamed ? ", …" : "") + "\n";
 }
 
+// Says which cases of the plan stayed disturbed; empty if none did.
+std::string disturbance_in_words(const std::vector<Record>& records) {
+  constexpr size_t kNamed = 5;
+  std::vector<std::string> names;
+  for (const auto& record : records)
+    if (record.measured() && record.number("disturbed_processes") > 0) names.push_back(name_of(record));
+  if (names.empty()) return "";
+  const auto shown = std::min(names.size(), kNamed);
+  return fmt::format("{} of {} cases have processes that were disturbed (`attnbench doctor --noise` says what helps): {}{}\n",
+                     names.size(), records.size(), fmt::join(names.begin(), names.begin() + std::ptrdiff_t(shown), ", "),
+                     names.size() > shown ? ", …" : "");
+}
+
 // Says that the run cannot decide a comparison; empty if it can.
 std::string exploratory_in_words(const Design& design) {
   if (design.can_decide()) return "";
@@ -166,7 +180,7 @@ int run_sweep(const WorkerProgram& worker, const Options& options) {
   const auto due_cases = run.due_cases();
   size_t failed = 0;
   try {
-    Progress progress(run.due(), options.verbosity());
+    Progress progress(options.verbosity());
     failed = run.measure(progress);
   } catch (const Interrupted&) {
     print_notice(fmt::format("{}: interrupted; the same command continues where this one stopped\n", run.folder().path()));
@@ -178,6 +192,7 @@ int run_sweep(const WorkerProgram& worker, const Options& options) {
         due_cases == 0 ? fmt::format("all {} cases are recorded", run.cases()) : fmt::format("{} cases recorded", due_cases),
         failed > 0 ? fmt::format(", {} failed", failed) : "", exploratory_in_words(design)));
     print_notice(noise_in_words(run.folder().records()));
+    print_notice(disturbance_in_words(run.folder().records()));
     print_notice(speedups_in_words(run.folder().records(), run.folder().path()));
     if (is_terminal(stdout) || options.format != Format::text) print_records(run.folder().records(), options.format);
   }

@@ -149,8 +149,7 @@ SweepRun::SweepRun(WorkerProgram worker, SweepPlan plan, const SweepRunOptions& 
     const auto* existing = folder_.find(key);
     if (existing && existing->has("external_source")) existing = nullptr;
     const bool is_planned = !plan_.planned[i].has("outcome");
-    const bool measured_in_part = !state.processes.empty() && state.processes.back().measured() &&
-                                  int64_t(state.processes.size()) < plan_.cases[i].processes;
+    const bool measured_in_part = !state.processes.empty() && state.processes.back().measured() && open_processes(i) > 0;
     // Records from before there was a file of processes cannot be continued.
     const bool has_too_few = existing && existing->measured() && state.processes.empty() &&
                              int64_t(std::max<size_t>(1, existing->get("process_medians_ms").size())) < plan_.cases[i].processes;
@@ -175,16 +174,20 @@ void SweepRun::restore_records() {
   }
 }
 
-size_t SweepRun::missing_processes(size_t i) const {
-  const auto& state = states_[i];
-  if (!state.is_due) return 0;
-  if (plan_.planned[i].has("outcome")) return 1;  // its record is written in place of a process
-  const auto wanted = size_t(plan_.cases[i].processes), done = state.processes.size();
+// The number of processes that the case needs besides those that it has: up to `processes`, and then one for each disturbed one.
+size_t SweepRun::open_processes(size_t i) const {
+  const auto& processes = states_[i].processes;
+  const auto wanted = size_t(plan_.cases[i].processes), done = processes.size();
   if (done < wanted) return wanted - done;
-  const auto disturbed = size_t(std::count_if(state.processes.begin(), state.processes.end(),
+  const auto disturbed = size_t(std::count_if(processes.begin(), processes.end(),
                                               [](const Record& process) { return process.get("disturbed_processes") == 1; }));
-  const auto replaced = done - wanted, max_replaced = wanted / 4;
-  return std::min(disturbed, max_replaced) - std::min(replaced, std::min(disturbed, max_replaced));
+  const auto replaced = done - wanted, to_replace = std::min(disturbed, wanted / 4);
+  return to_replace - std::min(replaced, to_replace);
+}
+
+size_t SweepRun::missing_processes(size_t i) const {
+  if (!states_[i].is_due) return 0;
+  return plan_.planned[i].has("outcome") ? 1 : open_processes(i);  // a record is written in place of a process
 }
 
 size_t SweepRun::due_cases() const {
@@ -314,13 +317,17 @@ void SweepRun::run_round(const std::vector<size_t>& order, int64_t round, TimePr
       // A prediction that rests on a disturbed measurement of another case may be better in the next round.
       const bool is_final = plan_.planned[i].has("outcome") || ++state.visits >= plan_.cases[i].processes;
       if (!is_final) continue;
+      const SweepObserver::Place number{started_ + 1, started_ + due()};
+      ++started_;
       state.is_due = false;
-      observer.starting(++started_, planned, rest_s);
+      observer.starting(number, planned, rest_s);
       record(i, planned);
-      observer.finished(started_, planned);
+      observer.finished(number, planned);
       continue;
     }
-    observer.starting(++started_, planned, rest_s);
+    const SweepObserver::Place number{started_ + 1, started_ + due()};
+    ++started_;
+    observer.starting(number, planned, rest_s);
     auto process = run_next_process(i, planned, predictor);
     process.set("process", int64_t(state.processes.size() + 1));
     process.set("round", round);
@@ -330,7 +337,7 @@ void SweepRun::run_round(const std::vector<size_t>& order, int64_t round, TimePr
     record(i, record_of_processes(state.processes, size_t(plan_.cases[i].processes), ceilings_));
     if (process.measured()) predictor.learn(process);
     if (!process.measured() || missing_processes(i) == 0) state.is_due = false;
-    observer.finished(started_, process);
+    observer.finished(number, process);
   }
 }
 

@@ -56,11 +56,15 @@ struct SweepRunOptions {
 class SweepObserver {
  public:
   virtual ~SweepObserver() = default;
-  // Called before a process starts. `number` counts the processes that are due from 1. `rest_s` is the predicted time of this
-  // process and all later ones, in seconds.
-  virtual void starting(size_t number, const Record& planned, double rest_s) = 0;
+  // The place of a process among those that are due, from 1. There can be more of them later than before, because cases that were
+  // disturbed are measured again.
+  struct Place {
+    size_t number = 0, of = 0;
+  };
+  // Called before a process starts. `rest_s` is the predicted time of this process and all later ones, in seconds.
+  virtual void starting(const Place& place, const Record& planned, double rest_s) = 0;
   // Called after the record of the process was written, or that of a case that is skipped.
-  virtual void finished(size_t number, const Record& record) = 0;
+  virtual void finished(const Place& place, const Record& record) = 0;
 };
 
 // Measures the cases of a sweep in rounds. Each round visits every case that is due once, in a random order, and runs it in a
@@ -91,6 +95,7 @@ class SweepRun {
     std::string baseline_failure = {};  // why its baseline failed in an earlier process
   };
 
+  size_t open_processes(size_t i) const;
   size_t missing_processes(size_t i) const;
   double best_arithmetic_us() const;
   void check_boots() const;

@@ -41,27 +41,24 @@ void Samples::divide_calls(int64_t parts) {
   warmup_calls *= parts;
 }
 
+StoppingRule::StoppingRule(const SamplingPlan& plan) : plan_(plan), next_decision_(size_t(plan.min_samples)) {}
+
+std::string StoppingRule::reason(const std::vector<double>& samples, const std::vector<double>& shares, double max_share,
+                                 double elapsed_s) {
+  if (samples.size() < next_decision_) return "";
+  next_decision_ += 1 + next_decision_ / 10;
+  const auto kept = undisturbed(samples, shares, max_share);
+  if (kept.size() >= size_t(plan_.min_samples) && relative_noise(kept) <= plan_.noise_target) return "noise_target";
+  return elapsed_s >= plan_.time_budget_s ? "time_budget" : "";
+}
+
 namespace {
 
-// Decides when to stop sampling, and why. It has to sort all samples for that, so it decides less often the more there are.
-class StoppingRule {
- public:
-  explicit StoppingRule(const SamplingPlan& plan) : plan_(plan), next_decision_(size_t(plan.min_samples)) {}
-
-  // The stop reason; empty while more samples are needed.
-  std::string reason(const std::vector<double>& samples, double elapsed_s) {
-    if (samples.size() < next_decision_) return "";
-    next_decision_ += 1 + next_decision_ / 10;
-    const auto shares = plan_.watch ? plan_.watch->shares() : std::vector<double>{};
-    const auto kept = undisturbed(samples, shares, plan_.watch ? plan_.watch->max_share() : 0);
-    if (kept.size() >= size_t(plan_.min_samples) && relative_noise(kept) <= plan_.noise_target) return "noise_target";
-    return elapsed_s >= plan_.time_budget_s ? "time_budget" : "";
-  }
-
- private:
-  const SamplingPlan& plan_;
-  size_t next_decision_;
-};
+// The stop reason of the samples so far; empty while more are needed.
+std::string stop_reason(StoppingRule& rule, const SamplingPlan& plan, const Samples& samples, double elapsed_s) {
+  if (!plan.watch) return rule.reason(samples.ms, {}, 0, elapsed_s);
+  return rule.reason(samples.ms, plan.watch->shares(), plan.watch->max_share(), elapsed_s);
+}
 
 // The length of a turn: at least 10 ms, and a tenth of the time that the others take for theirs, so that a short call is measured
 // about as precisely as the long one beside it.
@@ -157,7 +154,7 @@ Samples take_samples(const SamplingPlan& plan, const Stopwatch& stopwatch, const
       samples.add(elapsed, samples.calls_per_sample);
       return elapsed.wall_s;
     });
-    samples.stop_reason = rule.reason(samples.ms, sampled_s);
+    samples.stop_reason = stop_reason(rule, plan, samples, sampled_s);
   }
   samples.total_s += sampled_s;
   return samples;
@@ -193,7 +190,7 @@ Samples take_rounds(const SamplingPlan& plan, const Stopwatch& stopwatch, int64_
   StoppingRule rule(plan);
   while (samples.stop_reason.empty()) {
     round(samples, plan.watch);
-    samples.stop_reason = rule.reason(samples.ms, spent_s);
+    samples.stop_reason = stop_reason(rule, plan, samples, spent_s);
   }
   return samples;
 }

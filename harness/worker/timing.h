@@ -30,6 +30,20 @@ struct SamplingPlan {
   SampleWatch* watch = nullptr;  // if set, samples that it finds disturbed do not count towards min_samples and noise_target
 };
 
+// Decides when there are enough samples. It has to sort them for that, so it decides less often the more there are.
+class StoppingRule {
+ public:
+  // The plan must outlive the rule.
+  explicit StoppingRule(const SamplingPlan& plan);
+  // Why sampling stops: "noise_target" or "time_budget"; empty while more samples are needed. `shares` tells how much each sample
+  // was disturbed, as in statistics/disturbance.h; disturbed samples do not count.
+  std::string reason(const std::vector<double>& samples, const std::vector<double>& shares, double max_share, double elapsed_s);
+
+ private:
+  const SamplingPlan& plan_;
+  size_t next_decision_;
+};
+
 struct Samples {
   std::vector<double> ms;       // time of one call, in the order in which the samples were taken; none is dropped
   std::vector<double> wall_ms;  // the same by the host's clock
