@@ -106,6 +106,13 @@ void fit_time(Order& order, const std::vector<Point>& points, double confidence)
   order.interval = fit.slope_interval;
 }
 
+double smallest_step(const std::vector<Point>& points) {
+  const auto all = logarithms_of(points);
+  double smallest = all.slope(0, 2);
+  for (size_t i = 1; i + 1 < points.size(); ++i) smallest = std::min(smallest, all.slope(i, 2));
+  return smallest;
+}
+
 void fit_memory(Order& order, const std::vector<Point>& points) {
   const auto all = logarithms_of(points);
   order.exponent = all.slope(0, points.size());
@@ -153,9 +160,10 @@ std::string_view basis_name(ExponentBasis basis) {
 GrowthVerdict Order::verdict() const {
   if (!declared_exponent) return GrowthVerdict::none;
   if (!exponent) return GrowthVerdict::cannot_tell;
-  if (interval.low > *declared_exponent + kExponentMargin) return GrowthVerdict::contradicts;
+  const auto limit = *declared_exponent + kExponentMargin;
+  if (interval.low > limit) return *smallest_step > limit ? GrowthVerdict::contradicts : GrowthVerdict::cannot_tell;
   if (interval.high < *declared_exponent - kExponentMargin) return GrowthVerdict::consistent_below;
-  if (interval.high <= *declared_exponent + kExponentMargin) return GrowthVerdict::consistent;
+  if (interval.high <= limit) return GrowthVerdict::consistent;
   return GrowthVerdict::cannot_tell;
 }
 
@@ -173,6 +181,7 @@ Growth growth_of(const std::vector<Series>& series, const Json& methods) {
     if (points.size() >= kMinFittedLengths) {
       if (order.quantity == "time") fit_time(order, points, growth.confidence());
       else fit_memory(order, points);
+      order.smallest_step = smallest_step(points);
     }
     growth.orders.push_back(std::move(order));
   }
@@ -189,6 +198,7 @@ Json json_of(const Order& order) {
           {"batch", order.batch},
           {"exponent", fitted ? finite_or_null(*order.exponent) : Json()},
           {"interval", fitted ? json_of(order.interval) : Json()},
+          {"smallest_step", fitted ? finite_or_null(*order.smallest_step) : Json()},
           {"interval_basis", fitted ? Json(basis_name(order.basis)) : Json()},
           {"declared", order.declared},
           {"declared_exponent", order.declared_exponent ? Json(*order.declared_exponent) : Json()},

@@ -39,7 +39,7 @@ inline constexpr double kExponentMargin = 0.15;
 enum class GrowthVerdict {
   consistent,        // the interval ends below the declared exponent plus the margin
   consistent_below,  // the same, and it ends below the declared exponent minus the margin: the quantity grows more slowly
-  contradicts,       // the interval begins above the declared exponent plus the margin
+  contradicts,       // the interval begins above the declared exponent plus the margin, and the smallest step is above it, too
   cannot_tell,       // anything else, and rows without an exponent
   none               // no order is declared
 };
@@ -68,6 +68,9 @@ struct Order {
   std::optional<double> exponent;
   Interval interval;
   ExponentBasis basis = ExponentBasis::points;
+  // The smallest exponent between neighbouring lengths. If data outgrow a cache at one of the lengths, the exponent of all is
+  // larger than the method's order, but the other steps are not.
+  std::optional<double> smallest_step;
 
   GrowthVerdict verdict() const;
 };

@@ -103,9 +103,9 @@ void print_meaning_of_orders(const Growth& growth) {
     fmt::print(
         "Over all rows together, a verdict on a time is wrong with a probability of at most {:.0f} %: the number of such rows is "
         "{},\n"
-        "and each of their intervals has the level {:.2f} %. An order is contradicted if the whole interval is more than {} "
-        "above\n"
-        "the declared exponent.\n",
+        "and each of their intervals has the level {:.2f} %. An order is contradicted if the whole interval, and the "
+        "exponent\n"
+        "of every step between neighbouring lengths, is more than {} above the declared exponent.\n",
         100 * kErrorRate, growth.tests, 100 * growth.confidence(), kExponentMargin);
   if (from_points > 0)
     fmt::print(

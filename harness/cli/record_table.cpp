@@ -32,7 +32,7 @@ std::string interval_text(const Record& r) {
 std::string ratio_text(const Record& r) {
   const auto ratio = r.number("ratio_median");
   if (std::isnan(ratio)) return r.has("ratio_pairing") ? "none" : "";
-  const auto reach = std::max(r.number("ratio_ci_high") - ratio, ratio - r.number("ratio_ci_low")) / ratio;
+  const auto reach = relative_reach_of_ratio(r);
   return fmt::format("{:.3g}{}", ratio, std::isnan(reach) ? "" : fmt::format(" ±{:.1f} %", 100 * reach));
 }
 
@@ -82,6 +82,11 @@ std::string warning_about(const Record& record) {
 double relative_reach(const Record& record) {
   const auto median = record.number("time_median_ms");
   return std::max(record.number("time_ci_high_ms") - median, median - record.number("time_ci_low_ms")) / median;
+}
+
+double relative_reach_of_ratio(const Record& record) {
+  const auto ratio = record.number("ratio_median");
+  return std::max(record.number("ratio_ci_high") - ratio, ratio - record.number("ratio_ci_low")) / ratio;
 }
 
 std::string plain_text(const Json& value) {

@@ -11,6 +11,8 @@ namespace attnbench {
 
 // The distance from the median time to the farther end of its interval, divided by the median; NaN without a time.
 double relative_reach(const Record& record);
+// The same for the ratio to the baseline; NaN without one.
+double relative_reach_of_ratio(const Record& record);
 
 // One word that warns about a measured record: "implausible", "suspect" (see these columns), "disturbed" (some of its processes
 // had too few undisturbed samples) or "noisy" (its interval is wider than noise_target). Empty if there is nothing to warn about.

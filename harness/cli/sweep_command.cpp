@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <random>
@@ -131,37 +132,42 @@ int dry_run(SweepPlan plan, const Options& options) {
   return exit_code::success;
 }
 
-// Says which cases of the plan have an interval that is wider than their noise target; empty if none has.
-std::string noise_in_words(const std::vector<Record>& records) {
+// The names at the beginning of a list, as text.
+std::string first_names(const std::vector<std::string>& names) {
   constexpr size_t kNamed = 5;
+  const auto shown = std::min(names.size(), kNamed);
+  return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + std::ptrdiff_t(shown), ", "), names.size() > shown ? ", …" : "");
+}
+
+// Says which "cases" (by their times) or "ratios" have an interval that reaches further than their noise target; empty if none
+// has. `reach_of` gives the relative distance from a value to the farther end of its interval, or NaN.
+std::string noise_in_words(const std::vector<Record>& records, const char* values, double (*reach_of)(const Record&)) {
   std::vector<std::pair<double, std::string>> noisy;
   size_t measured = 0;
+  double target = 0;
   for (const auto& record : records) {
-    if (!record.measured() || record.has("external_source")) continue;
+    const auto noise = reach_of(record);
+    if (!record.measured() || record.has("external_source") || std::isnan(noise)) continue;
     ++measured;
-    const auto noise = relative_reach(record);
-    if (noise > record.number("noise_target"))
-      noisy.emplace_back(noise, fmt::format("{} ±{:.1f} %", name_of(record), 100 * noise));
+    target = record.number("noise_target");
+    if (noise > target) noisy.emplace_back(noise, fmt::format("{} ±{:.1f} %", name_of(record), 100 * noise));
   }
   if (noisy.empty()) return "";
   std::sort(noisy.rbegin(), noisy.rend());
-  std::string text = fmt::format("{} of {} cases are noisier than asked (±{:g} %): ", noisy.size(), measured,
-                                 100 * records.front().number("noise_target"));
-  for (size_t i = 0; i < std::min(noisy.size(), kNamed); ++i) text += (i > 0 ? ", " : "") + noisy[i].second;
-  return text + (noisy.size() > kNamed ? ", …" : "") + "\n";
+  std::vector<std::string> names;
+  for (auto& [noise, name] : noisy) names.push_back(std::move(name));
+  return fmt::format("{} of {} {} are noisier than asked (±{:g} %): {}\n", noisy.size(), measured, values, 100 * target,
+                     first_names(names));
 }
 
 // Says which cases of the plan stayed disturbed; empty if none did.
 std::string disturbance_in_words(const std::vector<Record>& records) {
-  constexpr size_t kNamed = 5;
   std::vector<std::string> names;
   for (const auto& record : records)
     if (record.measured() && record.number("disturbed_processes") > 0) names.push_back(name_of(record));
   if (names.empty()) return "";
-  const auto shown = std::min(names.size(), kNamed);
-  return fmt::format("{} of {} cases have processes that were disturbed (`attnbench doctor --noise` says what helps): {}{}\n",
-                     names.size(), records.size(), fmt::join(names.begin(), names.begin() + std::ptrdiff_t(shown), ", "),
-                     names.size() > shown ? ", …" : "");
+  return fmt::format("{} of {} cases have processes that were disturbed (`attnbench doctor --noise` says what helps): {}\n",
+                     names.size(), records.size(), first_names(names));
 }
 
 // Says that the run cannot decide a comparison; empty if it can.
@@ -191,7 +197,8 @@ int run_sweep(const WorkerProgram& worker, const Options& options) {
         "{}: {}{}{}\n", run.folder().path(),
         due_cases == 0 ? fmt::format("all {} cases are recorded", run.cases()) : fmt::format("{} cases recorded", due_cases),
         failed > 0 ? fmt::format(", {} failed", failed) : "", exploratory_in_words(design)));
-    print_notice(noise_in_words(run.folder().records()));
+    print_notice(noise_in_words(run.folder().records(), "cases", relative_reach));
+    print_notice(noise_in_words(run.folder().records(), "ratios", relative_reach_of_ratio));
     print_notice(disturbance_in_words(run.folder().records()));
     print_notice(speedups_in_words(run.folder().records(), run.folder().path()));
     if (is_terminal(stdout) || options.format != Format::text) print_records(run.folder().records(), options.format);

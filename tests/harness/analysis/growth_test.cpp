@@ -99,6 +99,20 @@ TEST_F(GrowthTest, GrowthFasterThanDeclaredIsAContradiction) {
   EXPECT_EQ(verdict_of(analysis, "lsh:rounds=2", "memory"), GrowthVerdict::contradicts);
 }
 
+// Seven processes agree that 4096 to 8192 is a step of 2.7, since the data outgrow a cache there. The other steps are of order 2.
+TEST_F(GrowthTest, ASingleSteepStepIsNoContradiction) {
+  add_lengths(
+      "softmax", [](double n) { return square(n) * (n > 4096 ? 1.6 : 1); }, bytes_of_square);
+  for (auto& record : records_) {
+    const auto ms = record.number("time_median_ms");
+    record.set("process_medians_ms", Json::array({ms, ms * 1.001, ms * 0.999, ms * 1.002, ms * 0.998, ms * 1.001, ms}));
+  }
+  const auto analysis = result();
+  const auto& order = order_of(analysis, "softmax", "time");
+  EXPECT_GT(order.interval.low, 2 + kExponentMargin) << "the test must not pass for another reason";
+  EXPECT_EQ(order.verdict(), GrowthVerdict::cannot_tell);
+}
+
 TEST_F(GrowthTest, GrowthSlowerThanDeclaredIsConsistent) {
   add_lengths("softmax", linear, bytes_of_linear);
   const auto analysis = result();
