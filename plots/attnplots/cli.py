@@ -31,14 +31,17 @@ def main(
     load: Callable[[Path], Any] = records.load,
     file_name: str = records.FILE_NAME,
     load_more: Callable[[Path], Any] | None = None,
+    draw_ratio: Draw | None = None,
     **others: Draw,
 ) -> int:
     """Draws the figures of each result folder; returns 0, or 2 after an error on stderr.
 
     The figure of `draw` has the name of the script; a further figure, given by the keyword NAME,
-    is called `SCRIPT-NAME`. `load` reads the data of a result folder from the file `file_name`, which
-    every such folder has. `load_more` reads other data from a result folder; every function that
-    draws gets its result as the second argument.
+    is called `SCRIPT-NAME`. `load` reads the data of a result folder from the file `file_name`,
+    which every such folder has. `load_more` reads other data from a result folder; every function
+    that draws gets its result as the second argument. `draw_ratio` draws ratios to a baseline
+    instead of times; with it, the script has the option --quantity, whose value `ratio` makes
+    `SCRIPT-ratio` the only figure.
     """
     stem = Path(script).stem
     figures = {stem: draw} | {f"{stem}-{suffix}": other for suffix, other in others.items()}
@@ -57,7 +60,11 @@ def main(
         help="folder to write the figures to (default: beside the records); with several result "
         "folders, a subfolder of DIR for each, which has the name of the result folder",
     )
+    if draw_ratio:
+        _add_quantity(parser, stem, others)
     options = parser.parse_args()
+    if draw_ratio and options.quantity == "ratio":
+        figures = {f"{stem}-ratio": draw_ratio}
     try:
         folders = options.folders or _result_folders(
             Path(script).resolve().parent.parent, stem, file_name
@@ -71,16 +78,37 @@ def main(
                     drawn = {name: function(*data) for name, function in figures.items()}
                 except RecordsError as error:
                     raise RecordsError(f"{folder / file_name}: {error}")
-                target.mkdir(parents=True, exist_ok=True)
-                for name, figure in drawn.items():
-                    for kind, metadata in METADATA.items():
-                        path = target / f"{name}.{kind}"
-                        figure.savefig(path, metadata=metadata, dpi=200)
-                        print(printable(str(path)))
+                save(drawn, target)
     except (RecordsError, OSError) as error:
-        print(printable(f"{Path(script).name}: {error}"), file=sys.stderr)
-        return 2
+        return refuse(script, error)
     return 0
+
+
+def save(figures: dict[str, Figure], target: Path) -> None:
+    """Writes figures, by their names, into a folder as PDF, SVG and PNG, and prints the paths."""
+    target.mkdir(parents=True, exist_ok=True)
+    for name, figure in figures.items():
+        for kind, metadata in METADATA.items():
+            path = target / f"{name}.{kind}"
+            figure.savefig(path, metadata=metadata, dpi=200)
+            print(printable(str(path)))
+
+
+def refuse(script: str, error: Exception) -> int:
+    """Prints an error, and returns the exit code of a script that could not draw."""
+    print(printable(f"{Path(script).name}: {error}"), file=sys.stderr)
+    return 2
+
+
+def _add_quantity(parser: argparse.ArgumentParser, stem: str, others: dict[str, Draw]) -> None:
+    without = "".join(f", and no {stem}-{suffix}" for suffix in others)
+    parser.add_argument(
+        "--quantity",
+        choices=("time", "ratio"),
+        default="time",
+        help="what to draw: times, or the ratios of times to those of the baseline that took turns "
+        f"with each case, as the figure {stem}-ratio{without} (default: %(default)s)",
+    )
 
 
 def _result_folders(root: Path, stem: str, file_name: str) -> list[Path]:

@@ -21,9 +21,9 @@ SCRIPTS = sorted(path for path in PLOTS.glob("*.py") if path.stem != "gate")
 STEMS = {"methods": ("methods", "methods-error")}
 sys.path.insert(0, str(PLOTS))
 
-curves, labels, records, scaling, schema, style, ticks = (
+certainty, curves, labels, records, scaling, schema, style, ticks = (
     importlib.import_module(f"attnplots.{name}")
-    for name in ("curves", "labels", "records", "scaling", "schema", "style", "ticks")
+    for name in ("certainty", "curves", "labels", "records", "scaling", "schema", "style", "ticks")
 )
 SCHEMA = schema.read(schema.COPY)
 
