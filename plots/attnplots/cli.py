@@ -19,6 +19,9 @@ METADATA: dict[str, dict[str, None]] = {
     "png": {"Software": None},
 }
 
+# The folders of the two runs that a script of two runs draws by default.
+RUNS = ("run-1", "run-2")
+
 # Takes the records and, if a script passes `load_more`, what that returned for the same folder.
 Draw = Callable[..., Figure]
 
@@ -82,6 +85,62 @@ def main(
     except (RecordsError, OSError) as error:
         return refuse(script, error)
     return 0
+
+
+def main_of_two_runs(
+    script: str, about: str, draw: Callable[[records.Records, records.Records], Figure]
+) -> int:
+    """Draws one figure of two runs of a sweep; returns 0, or 2 after an error on stderr."""
+    stem = Path(script).stem
+    parser = argparse.ArgumentParser(description=about)
+    pattern = f"results/{stem}/*/{{{','.join(RUNS)}}}"
+    parser.add_argument(
+        "folders",
+        nargs="*",
+        type=Path,
+        metavar="RUN_DIR",
+        help=f"the folders of the first and the second run, which contain {records.FILE_NAME} "
+        f"(default: {pattern}, if there is one such pair)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="folder to write the figure to (default: the folder that contains both runs)",
+    )
+    options = parser.parse_args()
+    try:
+        root = Path(script).resolve().parent.parent
+        runs = options.folders or _two_runs(root / "results" / stem)
+        if len(runs) != 2:
+            raise RecordsError(f"expected the folders of two runs, found {len(runs)}")
+        parents = {run.resolve().parent for run in runs}
+        if options.out is None and len(parents) > 1:
+            raise RecordsError("the runs are in different folders; expected --out")
+        loaded = [records.load(run) for run in runs]
+        with style.context():
+            try:
+                figure = draw(*loaded)
+            except RecordsError as error:
+                raise RecordsError(f"{runs[0]} and {runs[1]}: {error}")
+            save({stem: figure}, options.out or runs[0].resolve().parent)
+    except (RecordsError, OSError) as error:
+        return refuse(script, error)
+    return 0
+
+
+def _two_runs(folder: Path) -> list[Path]:
+    """The two runs of the only machine in a folder that has both."""
+    found = [
+        [machine / run for run in RUNS]
+        for machine in sorted(folder.glob("*"))
+        if all((machine / run / records.FILE_NAME).exists() for run in RUNS)
+    ]
+    if len(found) != 1:
+        expected = "expected one, or the folders of two runs on the command line"
+        have = f"{len(found)} folders in it have {' and '.join(RUNS)}"
+        raise RecordsError(f"{folder}: {have} with {records.FILE_NAME}; {expected}")
+    return found[0]
 
 
 def save(figures: dict[str, Figure], target: Path) -> None:
