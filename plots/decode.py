@@ -1,6 +1,6 @@
 """Draws time per token and memory of decoding against the position in the sequence.
 
-Usage: python plots/decode.py [RESULT_DIR ...] [--out DIR]
+Usage: python plots/decode.py [RESULT_DIR ...] [--quantity time|ratio] [--out DIR]
 """
 
 import sys
@@ -8,4 +8,5 @@ import sys
 from attnplots import cli, decode
 
 if __name__ == "__main__":
-    sys.exit(cli.main(__file__, "Draws the decoding figure from its records.", decode.draw))
+    about = "Draws the decoding figure from its records."
+    sys.exit(cli.main(__file__, about, decode.draw, draw_ratio=decode.draw_ratio))

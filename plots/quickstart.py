@@ -1,6 +1,6 @@
 """Draws the quickstart sweep: time and peak memory per sample against the sequence length.
 
-Usage: python plots/quickstart.py [RESULT_DIR ...] [--out DIR]
+Usage: python plots/quickstart.py [RESULT_DIR ...] [--quantity time|ratio] [--out DIR]
 """
 
 import sys
@@ -8,4 +8,5 @@ import sys
 from attnplots import cli, scaling
 
 if __name__ == "__main__":
-    sys.exit(cli.main(__file__, "Draws the quickstart sweep from its records.", scaling.draw))
+    about = "Draws the quickstart sweep from its records."
+    sys.exit(cli.main(__file__, about, scaling.draw, draw_ratio=scaling.draw_ratio))

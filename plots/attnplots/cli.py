@@ -19,6 +19,9 @@ METADATA: dict[str, dict[str, None]] = {
     "png": {"Software": None},
 }
 
+# The folders of the two runs that a script of two runs draws by default.
+RUNS = ("run-1", "run-2")
+
 # Takes the records and, if a script passes `load_more`, what that returned for the same folder.
 Draw = Callable[..., Figure]
 
@@ -31,14 +34,17 @@ def main(
     load: Callable[[Path], Any] = records.load,
     file_name: str = records.FILE_NAME,
     load_more: Callable[[Path], Any] | None = None,
+    draw_ratio: Draw | None = None,
     **others: Draw,
 ) -> int:
     """Draws the figures of each result folder; returns 0, or 2 after an error on stderr.
 
     The figure of `draw` has the name of the script; a further figure, given by the keyword NAME,
-    is called `SCRIPT-NAME`. `load` reads the data of a result folder from the file `file_name`, which
-    every such folder has. `load_more` reads other data from a result folder; every function that
-    draws gets its result as the second argument.
+    is called `SCRIPT-NAME`. `load` reads the data of a result folder from the file `file_name`,
+    which every such folder has. `load_more` reads other data from a result folder; every function
+    that draws gets its result as the second argument. `draw_ratio` draws ratios to a baseline
+    instead of times; with it, the script has the option --quantity, whose value `ratio` makes
+    `SCRIPT-ratio` the only figure.
     """
     stem = Path(script).stem
     figures = {stem: draw} | {f"{stem}-{suffix}": other for suffix, other in others.items()}
@@ -57,7 +63,11 @@ def main(
         help="folder to write the figures to (default: beside the records); with several result "
         "folders, a subfolder of DIR for each, which has the name of the result folder",
     )
+    if draw_ratio:
+        _add_quantity(parser, stem, others)
     options = parser.parse_args()
+    if draw_ratio and options.quantity == "ratio":
+        figures = {f"{stem}-ratio": draw_ratio}
     try:
         folders = options.folders or _result_folders(
             Path(script).resolve().parent.parent, stem, file_name
@@ -71,16 +81,93 @@ def main(
                     drawn = {name: function(*data) for name, function in figures.items()}
                 except RecordsError as error:
                     raise RecordsError(f"{folder / file_name}: {error}")
-                target.mkdir(parents=True, exist_ok=True)
-                for name, figure in drawn.items():
-                    for kind, metadata in METADATA.items():
-                        path = target / f"{name}.{kind}"
-                        figure.savefig(path, metadata=metadata, dpi=200)
-                        print(printable(str(path)))
+                save(drawn, target)
     except (RecordsError, OSError) as error:
-        print(printable(f"{Path(script).name}: {error}"), file=sys.stderr)
-        return 2
+        return refuse(script, error)
     return 0
+
+
+def main_of_two_runs(
+    script: str, about: str, draw: Callable[[records.Records, records.Records], Figure]
+) -> int:
+    """Draws one figure of two runs of a sweep; returns 0, or 2 after an error on stderr."""
+    stem = Path(script).stem
+    parser = argparse.ArgumentParser(description=about)
+    pattern = f"results/{stem}/*/{{{','.join(RUNS)}}}"
+    parser.add_argument(
+        "folders",
+        nargs="*",
+        type=Path,
+        metavar="RUN_DIR",
+        help=f"the folders of the first and the second run, which contain {records.FILE_NAME} "
+        f"(default: {pattern}, if there is one such pair)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="folder to write the figure to (default: the folder that contains both runs)",
+    )
+    options = parser.parse_args()
+    try:
+        root = Path(script).resolve().parent.parent
+        runs = options.folders or _two_runs(root / "results" / stem)
+        if len(runs) != 2:
+            raise RecordsError(f"expected the folders of two runs, found {len(runs)}")
+        parents = {run.resolve().parent for run in runs}
+        if options.out is None and len(parents) > 1:
+            raise RecordsError("the runs are in different folders; expected --out")
+        loaded = [records.load(run) for run in runs]
+        with style.context():
+            try:
+                figure = draw(*loaded)
+            except RecordsError as error:
+                raise RecordsError(f"{runs[0]} and {runs[1]}: {error}")
+            save({stem: figure}, options.out or runs[0].resolve().parent)
+    except (RecordsError, OSError) as error:
+        return refuse(script, error)
+    return 0
+
+
+def _two_runs(folder: Path) -> list[Path]:
+    """The two runs of the only machine in a folder that has both."""
+    found = [
+        [machine / run for run in RUNS]
+        for machine in sorted(folder.glob("*"))
+        if all((machine / run / records.FILE_NAME).exists() for run in RUNS)
+    ]
+    if len(found) != 1:
+        expected = "expected one, or the folders of two runs on the command line"
+        have = f"{len(found)} folders in it have {' and '.join(RUNS)}"
+        raise RecordsError(f"{folder}: {have} with {records.FILE_NAME}; {expected}")
+    return found[0]
+
+
+def save(figures: dict[str, Figure], target: Path) -> None:
+    """Writes figures, by their names, into a folder as PDF, SVG and PNG, and prints the paths."""
+    target.mkdir(parents=True, exist_ok=True)
+    for name, figure in figures.items():
+        for kind, metadata in METADATA.items():
+            path = target / f"{name}.{kind}"
+            figure.savefig(path, metadata=metadata, dpi=200)
+            print(printable(str(path)))
+
+
+def refuse(script: str, error: Exception) -> int:
+    """Prints an error, and returns the exit code of a script that could not draw."""
+    print(printable(f"{Path(script).name}: {error}"), file=sys.stderr)
+    return 2
+
+
+def _add_quantity(parser: argparse.ArgumentParser, stem: str, others: dict[str, Draw]) -> None:
+    without = "".join(f", and no {stem}-{suffix}" for suffix in others)
+    parser.add_argument(
+        "--quantity",
+        choices=("time", "ratio"),
+        default="time",
+        help="what to draw: times, or the ratios of times to those of the baseline that took turns "
+        f"with each case, as the figure {stem}-ratio{without} (default: %(default)s)",
+    )
 
 
 def _result_folders(root: Path, stem: str, file_name: str) -> list[Path]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attnplots import certainty
 from attnplots.records import EXTERNAL, Record, Records, RecordsError
 
 # The failure kinds that end a curve with an end mark, and the words beside the mark.
@@ -54,8 +55,8 @@ class End:
 class Curve:
     """One method in one panel: values `y` at lengths `n` with intervals from `low` to `high`.
 
-    The four arrays have one entry for each length; `y` is nan where there is no value, `low` and
-    `high` are nan where there is no interval.
+    The arrays have one entry for each length; `y` is nan where there is no value, `low` and `high`
+    are nan where there is no interval, and `ringed` is true where the value is doubtful.
     """
 
     method: str
@@ -63,6 +64,7 @@ class Curve:
     y: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    ringed: np.ndarray
     end: End | None
 
     @property
@@ -80,11 +82,20 @@ Value = Callable[[Record], tuple[float | None, float | None, float | None]]
 
 @dataclass(frozen=True)
 class Measure:
-    """A quantity to draw: its name in notes, the title of its axis, and its value in a record."""
+    """A quantity to draw: its name in notes, the title of its axis, and its value in a record.
+
+    `doubts` says why the value of a measured record is doubtful, in words of certainty.DOUBTS.
+    `missing` says why a measured record has no value. Panels have a line at the value `line`;
+    the notes of a figure have `note`.
+    """
 
     name: str
     title: str
     value: Value
+    doubts: Callable[[Record], list[str]] = lambda record: []
+    missing: Callable[[Record], str] = lambda record: "not recorded"
+    line: float | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,9 +109,12 @@ class Length:
 SEQUENCE = Length("N", "Sequence length N")
 
 
+TIME_COLUMNS = ("time_median_ms", "time_ci_low_ms", "time_ci_high_ms")
+
+
 def time_value(record: Record) -> tuple[float | None, float | None, float | None]:
-    """Time per sample in ms with its 95% interval; records hold the interval of the whole batch."""
-    low, high = record.get("time_ci_low_ms"), record.get("time_ci_high_ms")
+    """Time per sample in ms with its interval; records hold the interval of the whole batch."""
+    low, high = certainty.interval(record, *TIME_COLUMNS[1:])
     batch = record["batch"]
     return (
         record.get("time_per_sample_ms"),
@@ -109,12 +123,17 @@ def time_value(record: Record) -> tuple[float | None, float | None, float | None
     )
 
 
+def time_doubts(record: Record) -> list[str]:
+    """Why the time of a record is doubtful."""
+    return certainty.doubts(record, *TIME_COLUMNS)
+
+
 def memory_value(record: Record) -> tuple[float | None, float | None, float | None]:
     """Peak memory per sample above the inputs, in bytes."""
     return record.get("peak_extra_bytes_per_sample"), None, None
 
 
-TIME = Measure("time", "Time per sample (ms)", time_value)
+TIME = Measure("time", "Time per sample (ms)", time_value, time_doubts)
 MEMORY = Measure("memory", "Peak memory per sample, above the inputs", memory_value)
 
 
@@ -210,7 +229,7 @@ def by_method(row: Row) -> dict[str, list[Record]]:
 
 def curves(row: Row, measure: Measure) -> list[Curve]:
     """The curves of a panel; a method that has no value gets no curve."""
-    found = (_curve(method, records, measure.value) for method, records in by_method(row).items())
+    found = (_curve(method, records, measure) for method, records in by_method(row).items())
     return [curve for curve in found if curve]
 
 
@@ -225,24 +244,44 @@ def span(columns: list[list[list[Curve]]]) -> tuple[float, float]:
     return min(curve.n[0] for curve in every), max(curve.tip[0] for curve in every)
 
 
-def _curve(method: str, records: list[Record], value: Value) -> Curve | None:
-    triples = [value(r) if r["outcome"] == "measured" else (None, None, None) for r in records]
+def points(rows: list[Row], measure: Measure) -> list[Record]:
+    """The records that have a value of the measure, so that they are points of the figure."""
+    return [
+        record
+        for row in rows
+        for record in row.records
+        if record["outcome"] == "measured" and not math.isnan(_positive(measure.value(record)[0]))
+    ]
+
+
+def certainty_notes(rows: list[Row], measure: Measure) -> list[str]:
+    """Notes on a measure, and on the bands and the rings of its points."""
+    shown = points(rows, measure)
+    notes = certainty.band_notes(shown, lambda record: None not in measure.value(record)[1:])
+    notes += certainty.ring_notes([(record, measure.doubts(record)) for record in shown])
+    return [measure.note, *notes] if measure.note else notes
+
+
+def _curve(method: str, records: list[Record], measure: Measure) -> Curve | None:
+    nothing = (None, None, None)
+    triples = [measure.value(r) if r["outcome"] == "measured" else nothing for r in records]
     # The nan of a length without a value interrupts the line there.
     n = np.array([r["query_len"] for r in records], dtype=float)
     y, low, high = (np.array([_positive(t[i]) for t in triples]) for i in range(3))
-    points = np.flatnonzero(np.isfinite(y))
-    if not len(points):
+    seen = np.flatnonzero(np.isfinite(y))
+    if not len(seen):
         return None
-    shown = slice(0, points[-1] + 1)
+    shown = slice(0, seen[-1] + 1)
+    ringed = np.array([bool(measure.doubts(r)) for r in records]) & np.isfinite(y)
     end = None
     stop = _stop(records)
-    if stop and stop["query_len"] > n[points[-1]]:
-        a, b = points[-2:] if len(points) > 1 else (points[-1], points[-1])
+    if stop and stop["query_len"] > n[seen[-1]]:
+        a, b = seen[-2:] if len(seen) > 1 else (seen[-1], seen[-1])
         # A single point has no slope, so the value is assumed to be proportional to the length.
         slope = math.log(y[b] / y[a]) / math.log(n[b] / n[a]) if a != b else 1.0
         at = stop["query_len"]
         end = End(at, y[b] * (at / n[b]) ** slope, END_WORDS[stop["failure_kind"]])
-    return Curve(method, n[shown], y[shown], low[shown], high[shown], end)
+    return Curve(method, n[shown], y[shown], low[shown], high[shown], ringed[shown], end)
 
 
 def _positive(value: float | None) -> float:
@@ -318,11 +357,11 @@ def notes(
 
 def _problems(record: Record, stop: Record | None, measures: Sequence[Measure]) -> list[str]:
     if record["outcome"] == "measured":
-        values = {measure.name: measure.value(record)[0] for measure in measures}
+        values = [(measure, measure.value(record)[0]) for measure in measures]
         # A logarithmic axis cannot show zero.
         return [
-            f"{name} {'not recorded' if value is None else 'is not above 0'}"
-            for name, value in values.items()
+            f"{measure.name} {measure.missing(record) if value is None else 'is not above 0'}"
+            for measure, value in values
             if math.isnan(_positive(value))
         ]
     kind = str(record.get("failure_kind") or record["outcome"])

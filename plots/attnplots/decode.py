@@ -2,13 +2,13 @@
 
 from matplotlib.figure import Figure
 
-from attnplots import curves, scaling
+from attnplots import curves, ratios, scaling
 from attnplots.curves import Length, Measure
 from attnplots.records import Records
 
 POSITION = Length("P", "Position P (tokens before)")
 # A call decodes one token of every sequence in the batch, so the time per sample is per token.
-TIME = Measure("time", "Time per token (ms)", curves.time_value)
+TIME = Measure("time", "Time per token (ms)", curves.time_value, curves.time_doubts)
 # Unlike the size of the state, this includes the memory that a step needs to recompute or copy.
 MEMORY = Measure("memory", "Peak memory: the state and one step", curves.memory_value)
 
@@ -16,3 +16,8 @@ MEMORY = Measure("memory", "Peak memory: the state and one step", curves.memory_
 def draw(records: Records) -> Figure:
     """The scaling figure with time per token and the memory of decoding."""
     return scaling.draw(records, TIME, MEMORY, POSITION)
+
+
+def draw_ratio(records: Records) -> Figure:
+    """The figure of draw() with the ratio of the time to that of the baseline."""
+    return scaling.draw(records, ratios.measure(records, TIME, POSITION), MEMORY, POSITION)

@@ -6,8 +6,8 @@ from dataclasses import replace
 from matplotlib.figure import Figure
 
 from attnplots import curves as data
-from attnplots import panel, scaling, sheet, style, ticks
-from attnplots.curves import Curve
+from attnplots import panel, ratios, scaling, sheet, style, ticks
+from attnplots.curves import Curve, Measure
 from attnplots.labels import Box
 from attnplots.panel import WORDS_LINE
 from attnplots.records import Records
@@ -21,7 +21,6 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 # These methods are drawn in every column for comparison; outside their own column they are pale.
 REFERENCES = ("softmax", "linear")
-MEASURES = (data.TIME, data.MEMORY)
 
 TOP = 36.0
 HEADING = 40.0
@@ -35,10 +34,16 @@ GAP = 20.0
 BETWEEN = 14.0
 
 
-def draw(records: Records) -> Figure:
+def draw_ratio(records: Records) -> Figure:
+    """The figure of draw() with the ratio of the time to that of the baseline."""
+    return draw(records, ratios.measure(records, data.TIME, data.SEQUENCE))
+
+
+def draw(records: Records, time: Measure = data.TIME) -> Figure:
     """Draws a row of time panels and a row of memory panels for each setting."""
     rows = data.split_rows(records)
-    whole = [[data.curves(row, measure) for row in rows] for measure in MEASURES]
+    measures = (time, data.MEMORY)
+    whole = [[data.curves(row, measure) for row in rows] for measure in measures]
     span = data.span(whole)
     kinds = [kind for kind in KINDS if any(_kind(r["method"]) == kind for r in records)]
     looks = style.styles(record["method"] for record in records)
@@ -46,7 +51,7 @@ def draw(records: Records) -> Figure:
 
     figure = sheet.figure()
     header = sheet.wrapped(figure, sheet.setting(records))
-    texts = scaling.notes(rows, MEASURES, data.SEQUENCE, whole[0])
+    texts = scaling.notes(rows, measures, data.SEQUENCE)
     footer = sheet.wrapped_all(figure, texts)
     names = [_names_width(figure, whole, kind, span[0]) for kind in kinds]
     free = WIDTH - LEFT - RIGHT - sum(names) - GAP * len(kinds) - BETWEEN * (len(kinds) - 1)
@@ -54,12 +59,12 @@ def draw(records: Records) -> Figure:
     lefts = [LEFT + sum(names[:k]) + k * (wide + GAP + BETWEEN) for k in range(len(kinds))]
     high = max(PANEL, *(_names_height(figure, column, kinds, span[0]) for column in whole))
     head = TOP + SMALL_LINE * (len(header) - 1)
-    height = head + len(rows) * (HEADING + len(MEASURES) * (TITLE + high + TICKS) + APART)
+    height = head + len(rows) * (HEADING + len(measures) * (TITLE + high + TICKS) + APART)
     height += X_LABEL + FOOT + SMALL_LINE * len(footer)
     sheet.size(figure, height)
 
     sheet.small_lines(figure, height - 18, header)
-    limits = [ticks.limits(column) for column in whole]
+    limits = [ticks.limits(c, m.line) for c, m in zip(whole, measures, strict=True)]
     x_ticks = ticks.lengths(span, max_count=4)
     top = height - head
     for i, row in enumerate(rows):
@@ -67,7 +72,7 @@ def draw(records: Records) -> Figure:
         for kind, left in zip(kinds, lefts, strict=True):
             sheet.subheading(figure, left, top - 33, kind)
         top -= HEADING
-        for k, (measure, find_ticks) in enumerate(zip(MEASURES, panel.TICK_FUNCTIONS, strict=True)):
+        for k, (measure, find_ticks) in enumerate(zip(measures, panel.TICK_FUNCTIONS, strict=True)):
             sheet.text(figure, LEFT, top - 11, measure.title, style.NAME_SIZE, style.TEXT)
             bottom = top - TITLE - high
             y_ticks = find_ticks(limits[k]) if any(whole[k]) else ([], [])
@@ -77,6 +82,8 @@ def draw(records: Records) -> Figure:
                     figure, frame, panel.length_limits(span), limits[k], x_ticks, y_ticks
                 )
                 axes.tick_params(labelleft=left == LEFT)
+                if measure.line is not None:
+                    panel.line_at(axes, measure.line)
                 shown = _shown(whole[k][i], kind)
                 own = looks | {m: faint[m] for m in faint if _kind(m) != kind}
                 if any(_kind(curve.method) == kind for curve in shown):
@@ -84,7 +91,7 @@ def draw(records: Records) -> Figure:
                 else:
                     middle = (frame.y0 + frame.y1) / 2
                     sheet.centred(figure, frame, middle, "nothing measured", style.QUIET)
-                if (i, k) == (len(rows) - 1, len(MEASURES) - 1):
+                if (i, k) == (len(rows) - 1, len(measures) - 1):
                     sheet.centred(
                         figure, frame, bottom - TICKS - 6, data.SEQUENCE.label, style.TEXT
                     )

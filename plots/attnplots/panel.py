@@ -22,6 +22,9 @@ NAME_LINE = 12.0
 WORDS_LINE = 10.0
 LONGEST_NAME = 26
 
+# The diameter of the ring around a doubtful point, which leaves a gap around every marker.
+RING = 9.6
+
 # The functions that return the ticks of an axis of time and of an axis of memory.
 TICK_FUNCTIONS = (ticks.times, ticks.sizes)
 
@@ -190,6 +193,23 @@ def marks(
     )
 
 
+def rings(axes: Axes, x: ArrayLike, y: ArrayLike, z: float) -> None:
+    """Draws rings around doubtful points; `z` is their z-order."""
+    axes.plot(
+        x,
+        y,
+        gid="ring",
+        clip_on=False,
+        linestyle="none",
+        marker="o",
+        markersize=RING,
+        markerfacecolor="none",
+        markeredgecolor=style.GUIDE,
+        markeredgewidth=0.7,
+        zorder=z,
+    )
+
+
 def _curve(axes: Axes, curve: Curve, look: Style) -> None:
     # Dashed lines are drawn over solid ones, so that both are visible where two curves coincide.
     z = 3.0 if look.dash == style.SOLID else 3.2
@@ -198,6 +218,7 @@ def _curve(axes: Axes, curve: Curve, look: Style) -> None:
     )
     if look.marker:
         marks(axes, curve.n, curve.y, look, z + 0.5)
+        rings(axes, curve.n[curve.ringed], curve.y[curve.ringed], z + 0.4)
     if np.isfinite(curve.low + curve.high).any():
         low, high, colour = curve.low, curve.high, look.colour
         axes.fill_between(curve.n, low, high, color=colour, alpha=0.2, linewidth=0, zorder=2)
@@ -246,6 +267,11 @@ def write(
 def leader(figure: Figure, start: Sequence[float], stop: Sequence[float], look: Style) -> None:
     """Draws a thin line between a label and what it names."""
     sheet.line(figure, start, stop, look.text_colour, linewidth=0.6, alpha=0.7)
+
+
+def line_at(axes: Axes, value: float) -> None:
+    """Draws a horizontal line, below the curves."""
+    axes.axhline(value, color=style.GUIDE, linewidth=0.9, zorder=1.5)
 
 
 def guides(

@@ -67,7 +67,7 @@ def load(folder: Path) -> Records:
                 record[axis.name] = axis.before
         if record.get("external_source"):
             record["method"] += EXTERNAL
-        cases[_identity(record, schema)] = record
+        cases[identity(record, schema)] = record
     if not cases:
         raise RecordsError(f"{path}: no records; expected at least one JSON object on a line")
     return Records(cases.values(), schema)
@@ -92,7 +92,8 @@ def _with_current_names(record: Record, schema: Schema) -> Record:
     return current
 
 
-def _identity(record: Record, schema: Schema) -> str:
+def identity(record: Record, schema: Schema) -> str:
+    """A text that is the same for records of the same case."""
     return json.dumps([record.get(axis.name) for axis in schema.axes], sort_keys=True)
 
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from attnplots import curves as data
-from attnplots import panel, sheet, style, ticks
-from attnplots.curves import Curve, Length, Measure, Row
+from attnplots import panel, ratios, sheet, style, ticks
+from attnplots.curves import Length, Measure, Row
 from attnplots.labels import Box
 from attnplots.records import Records
 from attnplots.sheet import LEFT, RIGHT, SMALL_LINE, WIDTH
@@ -43,7 +42,7 @@ def draw(
 
     figure = sheet.figure()
     header = sheet.wrapped(figure, sheet.setting(records))
-    footer = sheet.wrapped_all(figure, notes(rows, measures, length, columns[0]) + absent)
+    footer = sheet.wrapped_all(figure, notes(rows, measures, length) + absent)
     beside = [
         [panel.labels_beside(figure, curves, span[1]) for curves in column] for column in columns
     ]
@@ -63,7 +62,7 @@ def draw(
     sheet.size(figure, height)
 
     sheet.small_lines(figure, height - 18, header)
-    limits = [ticks.limits(column) for column in columns]
+    limits = [ticks.limits(c, m.line) for c, m in zip(columns, measures, strict=True)]
     top = height - head
     for i, row in enumerate(rows):
         sheet.heading(figure, LEFT, top - 13, row.title)
@@ -80,7 +79,10 @@ def draw(
                 sheet.centred(figure, frame, bottom - TICKS - 9, length.label, style.TEXT)
             if columns[k][i]:
                 ink, taken = panel.draw(figure, axes, frame, columns[k][i], looks, gaps[k], span[1])
-                panel.guides(figure, axes, frame, ink, taken, span, length)
+                if measure.line is None:
+                    panel.guides(figure, axes, frame, ink, taken, span, length)
+                else:
+                    panel.line_at(axes, measure.line)
             else:
                 middle = (frame.y0 + frame.y1) / 2
                 sheet.centred(figure, frame, middle, "nothing measured", style.QUIET)
@@ -89,13 +91,15 @@ def draw(
     return figure
 
 
-def notes(
-    rows: list[Row], measures: Sequence[Measure], length: Length, times: list[list[Curve]]
-) -> list[str]:
-    """The notes below the figure; `times` are the curves of the time panels, one list for each."""
-    texts = data.notes(rows, lambda _: measures, length)
-    if any(np.isfinite(curve.low + curve.high).any() for curves in times for curve in curves):
-        texts.insert(0, "Bands: 95% intervals of the time, often narrower than the marks.")
+def draw_ratio(records: Records) -> Figure:
+    """The figure of draw() with the ratio of the time to that of the baseline."""
+    return draw(records, ratios.measure(records, data.TIME, data.SEQUENCE))
+
+
+def notes(rows: list[Row], measures: Sequence[Measure], length: Length) -> list[str]:
+    """The notes below the figure; the first measure is the time, or a ratio of times."""
+    texts = data.certainty_notes(rows, measures[0])
+    texts += data.notes(rows, lambda _: measures, length)
     sources = {
         f"{data.method_text(record['method'])}: {record['external_source']}": None
         for row in rows

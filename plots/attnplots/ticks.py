@@ -42,9 +42,10 @@ def sizes(limits: Limits) -> Ticks:
     return [2.0**power for power in powers], texts
 
 
-def limits(panels: list[list[Curve]]) -> Limits:
-    """Limits that fit all panels of a column, so that its rows can be compared by eye."""
-    return around(v for panel in panels for c in panel for v in (*c.y, *c.low, *c.high, c.tip[1]))
+def limits(panels: list[list[Curve]], line: float | None = None) -> Limits:
+    """Limits that fit all panels of a column and `line`, so that rows can be compared by eye."""
+    values = [v for panel in panels for c in panel for v in (*c.y, *c.low, *c.high, c.tip[1])]
+    return around(values if line is None else [*values, line])
 
 
 def around(values: Iterable[float]) -> Limits:

@@ -15,15 +15,15 @@ from matplotlib.text import Text
 
 ROOT = Path(__file__).resolve().parents[2]
 PLOTS = ROOT / "plots"
-# The scripts that draw records; gate.py draws a calibration.
-SCRIPTS = sorted(path for path in PLOTS.glob("*.py") if path.stem != "gate")
+# The scripts that draw the records of a folder; gate.py draws a calibration, repeat.py two folders.
+SCRIPTS = sorted(path for path in PLOTS.glob("*.py") if path.stem not in ("gate", "repeat"))
 # By script that draws several figures: their names.
 STEMS = {"methods": ("methods", "methods-error")}
 sys.path.insert(0, str(PLOTS))
 
-curves, labels, records, scaling, schema, style, ticks = (
+certainty, curves, labels, records, scaling, schema, style, ticks = (
     importlib.import_module(f"attnplots.{name}")
-    for name in ("curves", "labels", "records", "scaling", "schema", "style", "ticks")
+    for name in ("certainty", "curves", "labels", "records", "scaling", "schema", "style", "ticks")
 )
 SCHEMA = schema.read(schema.COPY)
 

@@ -1,0 +1,90 @@
+"""How sure the numbers of a record are: what intervals cover, and what makes a value doubtful."""
+
+from collections.abc import Callable, Iterable
+
+from attnplots.records import Record
+
+# What an interval covers, by the value of the column `time_ci_scope`, as notes say it.
+INTERVALS = {
+    "across processes": "95 % intervals across processes",
+    "range of processes": "ranges of the medians of two to five processes",
+    "within process": "95 % intervals within one process, which leave out how processes differ",
+}
+# The value of `time_ci_scope` if the columns of the interval hold the quartiles of one process,
+# which is no interval of the median.
+SPREAD = "spread within process"
+
+NOISY = "noisier than asked"
+# The names of doubts, in the order in which notes list them.
+DOUBTS = (NOISY, "disturbed", "suspect", "implausible")
+
+Bound = float | None
+
+
+def scope(record: Record) -> str:
+    """What the interval of a record covers: SPREAD or a key of INTERVALS.
+
+    Records from before the column existed tell it by their number of processes.
+    """
+    several = (record.get("processes") or 1) > 1
+    return record.get("time_ci_scope") or ("across processes" if several else "within process")
+
+
+def interval(record: Record, low: str, high: str) -> tuple[Bound, Bound]:
+    """The bounds in the columns `low` and `high`, or None twice if they are no interval."""
+    if scope(record) == SPREAD:
+        return None, None
+    return record.get(low), record.get(high)
+
+
+def doubts(record: Record, median: str, low: str, high: str) -> list[str]:
+    """Why the value in the column `median` is doubtful: some of DOUBTS, or nothing.
+
+    It is noisier than asked if `low` or `high`, which may also be quartiles, is further from it
+    than the noise target allows. Imported records were not asked for anything.
+    """
+    if record.get("external_source"):
+        return []
+    value, target = record.get(median), record.get("noise_target")
+    bounds = [record[name] for name in (low, high) if record.get(name) is not None]
+    found = {
+        NOISY: bool(value) and target is not None and _reach(value, bounds) > target,
+        "disturbed": (record.get("disturbed_processes") or 0) > 0,
+        "suspect": bool(record.get("suspect")),
+        "implausible": bool(record.get("implausible")),
+    }
+    return [name for name in DOUBTS if found[name]]
+
+
+def _reach(value: float, bounds: list[float]) -> float:
+    """The distance of the furthest bound from a value, relative to the value."""
+    return max((abs(bound - value) for bound in bounds), default=0.0) / value
+
+
+def band_notes(records: Iterable[Record], has_interval: Callable[[Record], bool]) -> list[str]:
+    """What the bands of these points are, and why some points have none.
+
+    `has_interval` says whether a record has an interval of the quantity that is drawn.
+    """
+    own = [record for record in records if not record.get("external_source")]
+    scopes = {scope(record) for record in own if has_interval(record)}
+    kinds = [text for name, text in INTERVALS.items() if name in scopes]
+    texts = [f"Bands: {'; '.join(kinds)}; often narrower than the marks."] if kinds else []
+    if any(scope(record) == SPREAD for record in own):
+        which = "points of a single process" if kinds else "every point is of a single process"
+        why = "whose samples do not say how processes differ"
+        texts.append(f"No bands: {which}, {why}.")
+    return texts
+
+
+def ring_notes(points: list[tuple[Record, list[str]]]) -> list[str]:
+    """What the rings around points mean, from each point's record and doubts; else nothing."""
+    doubtful = [(record, names) for record, names in points if names]
+    if not doubtful:
+        return []
+    present = [name for name in DOUBTS if any(name in names for _, names in doubtful)]
+    targets = {record["noise_target"] for record, names in doubtful if NOISY in names}
+    words = [f"noisier than the ±{100 * min(targets):g} % asked for" if n == NOISY and len(targets) == 1 else n
+             for n in present]  # fmt: skip
+    listed = " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
+    return [f"Ringed: {listed} ({len(doubtful)} of {len(points)} points)."]
