@@ -7,6 +7,8 @@
 #include <functional>
 #include <set>
 
+#include "harness/statistics/disturbance.h"
+#include "harness/statistics/statistics.h"
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"
 #include "harness/text/units.h"
@@ -76,12 +78,26 @@ std::string warning_about(const Record& record) {
   if (record.has("implausible")) return "implausible";
   if (record.has("suspect")) return "suspect";
   if (record.number("disturbed_processes") > 0) return "disturbed";
-  return relative_reach(record) > record.number("noise_target") ? "noisy" : "";
+  return noise_of_time(record) > record.number("noise_target") ? "noisy" : "";
 }
 
 double relative_reach(const Record& record) {
   const auto median = record.number("time_median_ms");
   return std::max(record.number("time_ci_high_ms") - median, median - record.number("time_ci_low_ms")) / median;
+}
+
+double noise_of_time(const Record& record) {
+  if (record.text("time_ci_scope") != "spread within process") return relative_reach(record);
+  const auto numbers_of = [&](const char* column) {
+    const auto& values = record.get(column);
+    return values.is_array() ? values.get<std::vector<double>>() : std::vector<double>();
+  };
+  const auto samples =
+      counted(numbers_of("time_samples_ms"), numbers_of("sample_disturbances"), record.number("max_disturbance"));
+  if (samples.values.empty()) return std::nan("");
+  const auto middle = median(samples.values);
+  const auto [low, high] = order_statistic_interval(samples.values);
+  return std::max(high - middle, middle - low) / middle;
 }
 
 double relative_reach_of_ratio(const Record& record) {
@@ -183,7 +199,8 @@ std::string result_in_words(const Record& record) {
 Tone tone_of(const Record& record) {
   if (record.text("outcome") == outcome::failed) return Tone::bad;
   if (record.text("outcome") == outcome::skipped) return Tone::faint;
-  return warning_about(record).empty() ? Tone::plain : Tone::warning;
+  const auto warning = warning_about(record);
+  return warning.empty() || warning == "noisy" ? Tone::plain : Tone::warning;
 }
 
 std::string text_of(const Sheet& sheet) {
@@ -199,7 +216,7 @@ std::string text_of(const Sheet& sheet) {
 Sheet sheet_of(const Record& record) {
   Sheet sheet;
   for (const auto& column : table_columns({&record}))
-    if (record.has(column.name) && column.type != ColumnType::numbers)
+    if (record.has(column.name) && column.type != ColumnType::numbers && record.get(column.name) != "")
       sheet.push_back({column.group, column.name, value_text(record, column)});
   return sheet;
 }

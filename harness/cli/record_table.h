@@ -11,11 +11,14 @@ namespace attnbench {
 
 // The distance from the median time to the farther end of its interval, divided by the median; NaN without a time.
 double relative_reach(const Record& record);
-// The same for the ratio to the baseline; NaN without one.
+// How noisy the median time is, as noise_target counts it: across processes the value of relative_reach(), and of one process the
+// distance to the farther end of the interval of the median of its samples.
+double noise_of_time(const Record& record);
+// The value of relative_reach() for the ratio to the baseline; NaN without one.
 double relative_reach_of_ratio(const Record& record);
 
 // One word that warns about a measured record: "implausible", "suspect" (see these columns), "disturbed" (some of its processes
-// had too few undisturbed samples) or "noisy" (its interval is wider than noise_target). Empty if there is nothing to warn about.
+// had too few undisturbed samples) or "noisy" (see noise_of_time()). Empty if there is nothing to warn about.
 std::string warning_about(const Record& record);
 
 // A JSON value as text: text without quotes, null as empty text, anything else as JSON.

@@ -136,7 +136,8 @@ int dry_run(SweepPlan plan, const Options& options) {
 std::string first_names(const std::vector<std::string>& names) {
   constexpr size_t kNamed = 5;
   const auto shown = std::min(names.size(), kNamed);
-  return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + std::ptrdiff_t(shown), ", "), names.size() > shown ? ", …" : "");
+  return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + std::ptrdiff_t(shown), ", "),
+                     names.size() > shown ? ", …" : "");
 }
 
 // Says which "cases" (by their times) or "ratios" have an interval that reaches further than their noise target; empty if none
@@ -197,7 +198,7 @@ int run_sweep(const WorkerProgram& worker, const Options& options) {
         "{}: {}{}{}\n", run.folder().path(),
         due_cases == 0 ? fmt::format("all {} cases are recorded", run.cases()) : fmt::format("{} cases recorded", due_cases),
         failed > 0 ? fmt::format(", {} failed", failed) : "", exploratory_in_words(design)));
-    print_notice(noise_in_words(run.folder().records(), "cases", relative_reach));
+    print_notice(noise_in_words(run.folder().records(), "cases", noise_of_time));
     print_notice(noise_in_words(run.folder().records(), "ratios", relative_reach_of_ratio));
     print_notice(disturbance_in_words(run.folder().records()));
     print_notice(speedups_in_words(run.folder().records(), run.folder().path()));

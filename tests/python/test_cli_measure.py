@@ -40,6 +40,7 @@ OPTIONS = {
     "--min-samples": ("7", 7),
     "--noise-target": ("0.5", 0.5),
     "--time-budget-s": ("0.03", 0.03),
+    "--max-disturbance": ("1000", 1000.0),
 }
 
 
@@ -147,7 +148,8 @@ def test_every_documented_option_is_recorded(quick):
     text = quick("measure", "--help").stdout
     documented = set(re.findall(r"^  (?:-\w,)?(--[a-z-]+)", text, re.MULTILINE))
     hidden = {"--injected-slowdown-percent"}  # a test hook
-    assert documented == set(OPTIONS) - hidden | {"--causal", "--graph", "--format", "--help"}
+    others = {"--causal", "--graph", "--format", "--help", "--baseline"}
+    assert documented == set(OPTIONS) - hidden | others
 
     given = [word for option, (value, _) in OPTIONS.items() for word in (option, value)]
     record = quick.json("measure", "softmax", *given)
@@ -513,7 +515,8 @@ def test_with_several_processes_the_interval_is_that_across_them(quick):
     assert (record["time_ci_low_ms"], record["time_ci_high_ms"]) == (min(medians), max(medians))
     assert record["samples"] == len(record["time_samples_ms"]) >= 15
     alone = quick.json("measure", "linear", *small())
-    assert alone["process_medians_ms"] is None and alone["time_ci_scope"] == "within process"
+    assert alone["process_medians_ms"] is None and alone["time_ci_scope"] == "spread within process"
+    assert (alone["time_ci_low_ms"], alone["time_ci_high_ms"]) == (alone["time_q1_ms"], alone["time_q3_ms"])
 
 
 def test_a_case_fails_if_one_of_its_processes_fails(workers, attnbench, tmp_path):

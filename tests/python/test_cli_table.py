@@ -58,8 +58,8 @@ def test_text_has_aligned_columns_with_units(attnbench, folder):
     assert header[-2:] == ["implementation", "outcome"]
     assert set(lines[1]) == {"─"} and len(lines[1]) == max(map(len, lines))
     assert re.split(r"\s{2,}", lines[2].strip()) == [
-        "linear", "32", "1.10 ms", "±18.2 %", "1.10 ms", "2.00 KiB", "1.0e-08", "stand-in",
-        "measured",
+        "linear", "32", "1.10 ms", "spread ±9.1 %", "1.10 ms", "2.00 KiB", "1.0e-08", "stand-in",
+        "measured, noisy",
     ]  # fmt: skip
     assert len({line.rstrip().rfind("stand-in") for line in lines[2:]}) == 1, "not aligned"
 
