@@ -63,7 +63,9 @@ fuzz: setup ## build the fuzzers (clang 16) into build-fuzz/
 figures: build ## draw all figures again from the records in results/
 	@set -e; for script in plots/*.py; do \
 	  stem=$$(basename $$script .py); \
-	  if compgen -G "results/$$stem/*/records.jsonl" >/dev/null; then $(PYTHON) $$script; fi; \
+	  if compgen -G "results/$$stem/*/records.jsonl" >/dev/null || compgen -G "results/$$stem/*/run-1/records.jsonl" >/dev/null; then \
+	    $(PYTHON) $$script; \
+	  fi; \
 	done
 
 format: setup ## format the C++ sources

@@ -39,6 +39,12 @@ std::vector<std::string> advice_of(const NoiseReport& report) {
                     "\"sdpa\", which makes them differ by about ±{}.",
                     percent(report.windows_spread), percent(report.ratios_spread)));
   if (report.windows_spread > 0.01) advice.emplace_back("Use processes = 8 or more, so that slow phases spread over all cases.");
+  if (report.disturbed_share > 0.2)
+    advice.push_back(
+        fmt::format("{} of the samples were disturbed. Use a longer timing.time_budget_s, so that enough others remain.",
+                    percent(report.disturbed_share)));
+  if (std::isnan(report.windows_spread))
+    advice.emplace_back("This was too short to tell how far the times of processes differ. Measure for at least ten seconds.");
   if (advice.empty()) advice.emplace_back("The machine is quiet. Absolute times can be compared.");
   return advice;
 }

@@ -50,10 +50,25 @@ std::vector<RecordPair> pair_records(const Sides& sides, const std::vector<std::
 
 std::string quantity_name(Quantity quantity) { return quantity == Quantity::ratio ? "ratio" : "time"; }
 
+namespace {
+
+// The axes of the baseline of the record's case, which follow those of the case; empty without a baseline.
+std::string baseline_key(const Record& record) {
+  Case c;
+  for (const auto& field : fields())
+    if (field.role == FieldRole::axis && record.has(field.name)) set(c, field, record.get(field.name));
+  c.baseline = record.text("baseline");
+  const auto baseline = baseline_of(c);
+  return baseline ? case_key(to_json(*baseline)) : "";
+}
+
+}  // namespace
+
 bool have_common_baseline(const Record& a, const Record& b) {
-  const auto baseline = a.text("baseline");
   const auto has_ratios = [](const Record& r) { return !process_values(r, Quantity::ratio).empty(); };
-  return !baseline.empty() && baseline == b.text("baseline") && has_ratios(a) && has_ratios(b);
+  if (!has_ratios(a) || !has_ratios(b)) return false;
+  const auto key = baseline_key(a);
+  return !key.empty() && key == baseline_key(b);
 }
 
 std::vector<double> process_values(const Record& record, Quantity quantity) {
@@ -65,7 +80,8 @@ std::vector<double> process_values(const Record& record, Quantity quantity) {
     if (!(found.back() > 0))
       throw UsageError(fmt::format("the record of {}has {} = {}, expected positive numbers", record.key(), column, value.dump()));
   }
-  if (found.empty() && quantity == Quantity::time) found.push_back(record.number("time_median_ms"));
+  const auto* single = quantity == Quantity::ratio ? "ratio_median" : "time_median_ms";  // of a record with one process
+  if (found.empty() && (quantity == Quantity::time || record.has(single))) found.push_back(record.number(single));
   return found;
 }
 

@@ -73,8 +73,9 @@ struct Design {
 // `planned` are the records of the plan with what is known to prevent a case from running.
 Design design_of(const SweepPlan& plan, const std::vector<Record>& planned) {
   const auto prevented = std::count_if(planned.begin(), planned.end(), [](const Record& r) { return r.has("outcome"); });
-  const auto all = plan.shard.is_all() ? plan.cases.size() : plan.sweep.cases().size();
-  return {plan.cases.front().processes, all - size_t(prevented)};
+  // A shard does not know what prevents the cases of the others, and all shards must decide alike.
+  const auto cases = plan.shard.is_all() ? plan.cases.size() - size_t(prevented) : plan.sweep.cases().size();
+  return {plan.cases.front().processes, cases};
 }
 
 Design design_of(SweepPlan plan) {

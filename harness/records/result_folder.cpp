@@ -171,6 +171,9 @@ std::string provenance_differences(const Json& there, const Json& here, Compared
         text += fmt::format("\n  {}: {} there, {} here", name, value_there.dump(), value_here.dump());
     }
   }
+  const auto baselines_there = there.value("baselines", Json()), baselines_here = here.value("baselines", Json());
+  if (baselines_there != baselines_here)
+    text += fmt::format("\n  baselines: {} there, {} here", baselines_there.dump(), baselines_here.dump());
   return text;
 }
 

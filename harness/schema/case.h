@@ -111,8 +111,8 @@ void set_to_default(Case& c, const Field& field);
 bool is_default(const Case& c, const Field& field);
 
 // The case that takes turns with `c`, as c.baseline says: the same axes, but the baseline's method, and the axes that follow it
-// as "axis=value" words. Nothing if there is no baseline or the case itself is the baseline. Throws std::invalid_argument that
-// names what is wrong in c.baseline.
+// as "axis=value" words. It may equal the case, which then takes turns with a second process of its own. Nothing if there is no
+// baseline. Throws std::invalid_argument that names what is wrong in c.baseline.
 std::optional<Case> baseline_of(const Case& c);
 
 // Every field by name; test hooks only where they were set.

@@ -43,7 +43,8 @@ std::vector<Column> declare() {
       {"measured_s", number, "s", "outcome",
        "the part of worker_s spent inside calls of the method: first call, warm-up, samples, memory pass"},
 
-      {"process", integer, "", "process", "in processes.jsonl: which process of its case this was, from 1"},
+      {"process", integer, "", "process",
+       "in processes.jsonl: which process of its case this was, from 1; in records.jsonl: how many there were"},
       {"round", integer, "", "process", "in processes.jsonl: the round of the sweep, from 1; a round visits each case once"},
       {"place", integer, "", "process", "in processes.jsonl: the place of the case in the random order of that round, from 1"},
       {"host", text, "", "process", "name of the machine; several names are separated by commas"},
@@ -95,7 +96,7 @@ std::vector<Column> declare() {
       {"disturbed_samples", integer, "", "disturbance",
        "number of samples that are marked as disturbed; they stay in the record"},
       {"disturbed_processes", integer, "", "disturbance",
-       "number of processes with so few undisturbed samples that all of them count"},
+       "number of processes with so few undisturbed samples that their disturbed samples count, too"},
       {"sample_disturbances", numbers, "", "disturbance",
        "for each sample: by what share the machine was slower beside it than at its best, by the probes, by waiting for a "
        "processor, or by time that the hypervisor took"},
@@ -109,7 +110,8 @@ std::vector<Column> declare() {
       {"processor_share", number, "", "disturbance", "processor time of the samples, divided by their wall time and the threads"},
       {"system_share", number, "", "disturbance", "part of the processor time of the samples that was spent in the system"},
       {"run_delay_share", number, "", "disturbance",
-       "time that runnable threads waited for a processor, divided by the wall time of the samples"},
+       "time that the thread which waited longest was runnable and waited for a processor, divided by the wall time of the "
+       "samples"},
       {"steal_share", number, "", "disturbance",
        "time that the hypervisor took from all processors during the samples, divided by wall time and processors"},
       {"involuntary_switches", integer, "", "disturbance", "how often a thread lost its processor during the samples"},

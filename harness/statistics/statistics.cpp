@@ -204,16 +204,17 @@ Interval order_statistic_interval(std::vector<double> values) {
   if (n < 6) return {values.front(), values.back()};
   // The interval from the d-th smallest to the d-th largest value covers the median with the probability 1 − 2·P(X < d), where X
   // is binomial with n trials of probability 1/2.
-  const auto coverage = [&](size_t d) {
-    double below = 0;
-    for (size_t k = 0; k < d; ++k)
-      below += std::exp(std::lgamma(double(n + 1)) - std::lgamma(double(k + 1)) - std::lgamma(double(n - k + 1)) -
-                        double(n) * std::log(2.0));
-    return 1 - 2 * below;
-  };
-  size_t d = 1;
-  while (coverage(d + 1) >= kConfidence) ++d;
-  const double wide = coverage(d), narrow = coverage(d + 1);
+  double log_probability = -double(n) * std::log(2.0);  // of X = d
+  double below = std::exp(log_probability);             // P(X < d)
+  double wide = 1 - 2 * below, narrow = wide;           // the coverage with d, and with d + 1
+  size_t d = 0;
+  do {
+    ++d;
+    wide = narrow;
+    log_probability += std::log(double(n - d + 1) / double(d));
+    below += std::exp(log_probability);
+    narrow = 1 - 2 * below;
+  } while (narrow >= kConfidence);
   const double part = (wide - kConfidence) / (wide - narrow);
   const double weight = double(n - d) * part / (double(d) + double(n - 2 * d) * part);
   return {(1 - weight) * values[d - 1] + weight * values[d], (1 - weight) * values[n - d] + weight * values[n - d - 1]};

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <random>
 #include <set>
 
 #include "harness/schema/machine.h"
@@ -143,12 +144,14 @@ std::vector<const Record*> counted_processes(const std::vector<Record>& processe
 // Sets a median of the processes' values, its interval, and the list of the values.
 void set_across(Record& record, const std::vector<double>& values, const std::string& median_column,
                 const std::string& low_column, const std::string& high_column, const std::string& list_column) {
+  for (const auto& column : {median_column, low_column, high_column, list_column}) record.set(column, nullptr);
   if (values.empty()) return;
-  const auto [low, high] = order_statistic_interval(values);
   record.set(median_column, median(values));
+  record.set(list_column, values);
+  if (values.size() < 2) return;
+  const auto [low, high] = order_statistic_interval(values);
   record.set(low_column, low);
   record.set(high_column, high);
-  record.set(list_column, values);
 }
 
 // Gives the record of the first process the samples and the sums of all processes, and the statistics across them.
@@ -294,14 +297,21 @@ Record run_beside_baseline(const WorkerProgram& worker, const MeasuredCase& meas
   const auto &answer = answers[place], &baseline = answers[1 - place];
   auto record = measured.planned;
   record.merge(answer);
-  if (baseline.measured()) {
-    if (record.measured()) add_ratio(record, baseline, kInTurns);
+  if (record.measured() && baseline.measured()) {
+    add_ratio(record, baseline, kInTurns);
     return record;
   }
-  // When the baseline ends, the turns end. If the case fails for no other reason than that, it is measured alone.
-  const auto why = without_baseline(baseline.text("failure_kind") + ": " + baseline.text("reason"));
-  if (!record.measured() && record.text("failure_kind") == kind::error) record = run_alone(worker, measured, options);
-  if (record.measured()) record.set("ratio_pairing", why);
+  if (record.measured()) {
+    record.set("ratio_pairing", without_baseline(baseline.text("failure_kind") + ": " + baseline.text("reason")));
+    return record;
+  }
+  // The turns end when either process ends, and both share the deadline and the memory. What the case does alone decides.
+  const auto failed_beside = record.text("failure_kind") + ": " + record.text("reason");
+  record = run_alone(worker, measured, options);
+  if (record.measured())
+    record.set("ratio_pairing", without_baseline(baseline.measured() || baseline.text("failure_kind") == kind::error
+                                                     ? "beside the baseline, the case failed: " + failed_beside
+                                                     : baseline.text("failure_kind") + ": " + baseline.text("reason")));
   return record;
 }
 
@@ -328,7 +338,8 @@ Record run_process(const WorkerProgram& worker, const MeasuredCase& measured, co
 
 Record record_of_processes(const std::vector<Record>& processes, size_t wanted, const std::optional<Ceilings>& ceilings) {
   auto record = processes.back().measured() ? processes.front() : processes.back();
-  for (const auto* column : {"process", "round", "place", "boot"}) record.set(column, nullptr);
+  for (const auto* column : {"round", "place", "boot"}) record.set(column, nullptr);
+  record.set("process", int64_t(processes.size()));
   std::set<std::string> hosts, boots;
   double worker_s = 0;
   for (const auto& process : processes) {
@@ -352,8 +363,12 @@ Record run_case(const WorkerProgram& worker, const MeasuredCase& measured, const
   if (!record.has("outcome")) {
     const auto wanted = size_t(measured.c.processes);
     std::vector<Record> processes;
-    do processes.push_back(run_process(worker, measured, next_process(processes)));
-    while (processes.back().measured() && processes.size() < wanted);
+    std::random_device random;
+    do {
+      auto options = next_process(processes);
+      options.random = random();
+      processes.push_back(run_process(worker, measured, options));
+    } while (processes.back().measured() && processes.size() < wanted);
     record = record_of_processes(processes, wanted, ceilings);
   }
   record.merge(environment);

@@ -349,13 +349,17 @@ SweepFile::SweepFile(const std::string& path, const Catalogue& catalogue, const 
 }
 
 std::vector<Case> SweepFile::cases() const {
-  std::set<std::string> seen;
+  std::map<std::string, std::string> seen;  // the baseline of each case by its key
   std::vector<Case> unique;
   for (const auto& block : blocks_)
     for (auto& c : cases_of(block)) {
       throw_if_interrupted();
       c.complete();
-      if (seen.insert(case_key(to_json(c))).second) unique.push_back(std::move(c));
+      const auto [known, is_new] = seen.emplace(case_key(to_json(c)), c.baseline);
+      if (known->second != c.baseline)
+        throw UsageError(fmt::format("sweep {} has a case with two baselines, '{}' and '{}', expected one: {}", stem_,
+                                     known->second, c.baseline, known->first));
+      if (is_new) unique.push_back(std::move(c));
       if (unique.size() > kMaxCases) throw too_many_cases();
     }
   return unique;

@@ -77,10 +77,8 @@ std::string differences(const ResultFolder& folder, const Json& now) {
   if (const auto earlier = before.value("settings", Json::object()).value("processes", processes); earlier < processes)
     processes = earlier;
   auto text = provenance_differences(before, compared, ComparedNames::here);
-  for (const auto* name : {"shard", "baselines"}) {
-    const auto then = before.value(name, Json()), here = now.value(name, Json());
-    if (then != here) text += fmt::format("\n  {}: {} there, {} here", name, then.dump(), here.dump());
-  }
+  const auto then = before.value("shard", Json()), shard = now.value("shard", Json());
+  if (then != shard) text += fmt::format("\n  shard: {} there, {} here", then.dump(), shard.dump());
   return text;
 }
 
@@ -169,7 +167,9 @@ void SweepRun::restore_records() {
   for (size_t i = 0; i < states_.size(); ++i) {
     const auto& processes = states_[i].processes;
     const auto* existing = folder_.find(plan_.planned[i].key());
-    const auto recorded = !existing ? 0 : std::max<size_t>(1, existing->get("process_medians_ms").size());
+    const auto recorded = !existing                  ? 0
+                          : existing->has("process") ? existing->get("process").get<size_t>()
+                                                     : std::max<size_t>(1, existing->get("process_medians_ms").size());
     if (processes.size() > recorded) record(i, record_of_processes(processes, size_t(plan_.cases[i].processes), ceilings_));
   }
 }
@@ -299,7 +299,9 @@ Record SweepRun::run_next_process(size_t i, const Record& planned, const TimePre
   options.why_no_baseline = state.baseline_failure;
   auto process = run_process(worker_, measured, options);
   constexpr std::string_view kNone = "none: ";
-  if (const auto pairing = process.text("ratio_pairing"); pairing.starts_with(kNone))
+  // A predicted time may be better in the next round; other failures would repeat.
+  const auto pairing = process.text("ratio_pairing");
+  if (pairing.starts_with(kNone) && !pairing.starts_with(std::string(kNone) + kind::predicted_timeout))
     state.baseline_failure = pairing.substr(kNone.size());
   process.merge(environment_);
   return process;
@@ -354,7 +356,7 @@ void SweepRun::finish() {
 
 size_t SweepRun::measure(SweepObserver& observer) {
   if (due_cases() == 0) {
-    folder_.write_csv();
+    finish();
     return 0;
   }
   provenance_["order_seed"] = order_seed_;

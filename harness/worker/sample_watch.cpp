@@ -12,7 +12,6 @@
 #include <string>
 #include <utility>
 
-#include "harness/schema/machine.h"
 #include "harness/statistics/statistics.h"
 
 namespace attnbench {
@@ -76,7 +75,8 @@ class SampleWatch::CounterFiles {
     counters.page_faults = usage.ru_minflt + usage.ru_majflt;
     for (const auto& thread : threads_) {
       double running_ns = 0, delay_ns = 0;
-      if (std::istringstream(thread.text()) >> running_ns >> delay_ns) counters.run_delay_s += delay_ns / 1e9;
+      std::istringstream(thread.text()) >> running_ns >> delay_ns;
+      counters.run_delays_s.push_back(delay_ns / 1e9);
     }
     // "cpu", then the times user, nice, system, idle, iowait, irq, softirq and steal
     std::istringstream text(stat_.text());
@@ -94,14 +94,15 @@ class SampleWatch::CounterFiles {
 };
 
 SampleWatch::SampleWatch(int64_t threads, double best_arithmetic_us, double max_share, std::function<bool()> is_throttled)
-    : files_(std::make_unique<CounterFiles>()),
-      probe_(threads),
+    : probe_(threads),
       given_best_us_(best_arithmetic_us),
       threads_(threads),
       max_share_(max_share),
       is_throttled_(std::move(is_throttled)),
+      processors_(double(sysconf(_SC_NPROCESSORS_ONLN))),
       load_(load_average()) {
-  probe();  // the first probe waits for its data, and for the threads to start
+  probe_.take();  // the first probe waits for its data, and for the threads to start
+  files_ = std::make_unique<CounterFiles>();
 }
 
 SampleWatch::~SampleWatch() = default;
@@ -116,9 +117,11 @@ void SampleWatch::begin() {
   if (!probed_) probes_.push_back(probe());
   readings_.push_back({.before = last_probe_});
   began_ = files_->read();
+  began_at_ = std::chrono::steady_clock::now();
 }
 
-void SampleWatch::end(double wall_s, int64_t calls, size_t samples) {
+void SampleWatch::end(int64_t calls, size_t samples) {
+  const auto wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_at_).count();
   const auto now = files_->read();
   auto& reading = readings_.back();
   reading.after = probe();
@@ -132,12 +135,16 @@ void SampleWatch::end(double wall_s, int64_t calls, size_t samples) {
   };
   add(&SystemCounters::processor_s), add(&SystemCounters::system_s);
   add(&SystemCounters::involuntary_switches), add(&SystemCounters::page_faults);
-  const auto delay_s = add(&SystemCounters::run_delay_s), steal_s = add(&SystemCounters::steal_s);
+  const auto steal_s = add(&SystemCounters::steal_s);
+  // The threads wait for each other, so the one that waited longest for a processor delays the work.
+  double delay_s = 0;
+  for (size_t i = 0; i < now.run_delays_s.size(); ++i) delay_s = std::max(delay_s, now.run_delays_s[i] - began_.run_delays_s[i]);
+  run_delay_s_ += delay_s;
   // A delay of a quarter of the wall time means that the work took a third longer than it would have without the delay. Stolen
   // time is counted in steps of 10 ms, so a single step in a short sample tells little.
   const auto longer = [&](double lost_s) { return lost_s / std::max(wall_s - lost_s, wall_s / 100); };
   reading.waited = longer(delay_s);
-  if (steal_s > 0.01 || wall_s > 0.1) reading.waited = std::max(reading.waited, longer(steal_s / double(available_processors())));
+  if (steal_s > 0.01 || wall_s > 0.1) reading.waited = std::max(reading.waited, longer(steal_s / processors_));
   wall_s_ += wall_s;
   calls_ += calls;
 }
@@ -176,8 +183,8 @@ void SampleWatch::set_columns(Record& record) const {
   record.set("probe_best_memory_us", best_probe.memory_us);
   record.set("processor_share", sum_.processor_s / wall_s_ / double(threads_));
   if (sum_.processor_s > 0) record.set("system_share", sum_.system_s / sum_.processor_s);
-  record.set("run_delay_share", sum_.run_delay_s / wall_s_);
-  record.set("steal_share", sum_.steal_s / wall_s_ / double(available_processors()));
+  record.set("run_delay_share", run_delay_s_ / wall_s_);
+  record.set("steal_share", sum_.steal_s / wall_s_ / processors_);
   record.set("involuntary_switches", sum_.involuntary_switches);
   record.set("page_faults_per_call", double(sum_.page_faults) / double(std::max<int64_t>(1, calls_)));
   record.set("load", load_);

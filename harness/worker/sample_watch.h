@@ -2,6 +2,7 @@
 // times, so that a method whose time really varies is not made to look steady.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,10 +15,10 @@ namespace attnbench {
 
 // What the system counts for this process since it started, and for the whole machine.
 struct SystemCounters {
-  double processor_s = 0;  // processor time of all threads
-  double system_s = 0;     // the part of it that was spent in the system
-  double run_delay_s = 0;  // time that runnable threads waited for a processor
-  double steal_s = 0;      // of the whole machine: time that the hypervisor gave to others, over all processors
+  double processor_s = 0;            // processor time of all threads
+  double system_s = 0;               // the part of it that was spent in the system
+  std::vector<double> run_delays_s;  // of each thread: how long it was runnable and waited for a processor
+  double steal_s = 0;                // of the whole machine: time that the hypervisor gave to others, over all processors
   int64_t involuntary_switches = 0;
   int64_t page_faults = 0;
 };
@@ -34,11 +35,10 @@ class SampleWatch {
   SampleWatch(const SampleWatch&) = delete;
   SampleWatch& operator=(const SampleWatch&) = delete;
 
-  // Must be called before the work of one or more samples, and after it with the seconds that the work took and how many calls
-  // and samples it was. If this is done again at once, both share the probe between them; after anything else, call pause()
-  // first.
+  // Must be called before the work of one or more samples, and after it with the number of calls and samples. Two such pairs of
+  // calls in direct succession share the probe between them. Call pause() if anything ran in between.
   void begin();
-  void end(double wall_s, int64_t calls, size_t samples);
+  void end(int64_t calls, size_t samples);
   void pause() { probed_ = false; }
 
   // For each sample: by what share the machine was slower than at its best, the largest share by any of these signs: the probes
@@ -67,8 +67,10 @@ class SampleWatch {
   double max_share_;
   std::function<bool()> is_throttled_;
   bool probed_ = false;  // whether last_probe_ was taken right before
+  std::chrono::steady_clock::time_point began_at_;
   SystemCounters began_, sum_;
-  double wall_s_ = 0, load_;
+  double processors_;                               // those of the machine, over which stolen time is counted
+  double wall_s_ = 0, run_delay_s_ = 0, load_ = 0;  // run_delay_s_ is that of the thread that waited longest
   int64_t calls_ = 0;
   std::vector<ProbeTimes> probes_;
   std::vector<Reading> readings_;

@@ -93,16 +93,16 @@ void sample_in_turns(const SamplingPlan& plan, const double& spent_s, const Take
     else add_median(samples, turn);
     plan.turns->pass();
   }
-  if (samples.ms.empty()) throw std::runtime_error("a process that this one takes turns with has ended before the first turn");
+  if (samples.ms.empty()) throw std::runtime_error("a process that this one takes turns with has ended before the first sample");
   samples.stop_reason = "turns";
 }
 
-// Runs `work`, which makes this many calls in this many samples and returns their seconds, while the plan's watch, if there is
+// Runs `work`, which makes this many calls in this many samples, while the plan's watch, if there is
 // one, looks for disturbances.
-void watched(SampleWatch* watch, int64_t calls, size_t samples, const std::function<double()>& work) {
+void watched(SampleWatch* watch, int64_t calls, size_t samples, const std::function<void()>& work) {
   if (watch) watch->begin();
-  const auto seconds = work();
-  if (watch) watch->end(seconds, calls, samples);
+  work();
+  if (watch) watch->end(calls, samples);
 }
 
 // Makes at least one call, and more until the warm-up time has passed. Returns the seconds of the fastest call.
@@ -123,6 +123,7 @@ Samples take_samples(const SamplingPlan& plan, const Stopwatch& stopwatch, const
                      const std::function<void()>& before_sample) {
   Samples samples;
   const double fastest_s = warm_up(plan, stopwatch, call, samples);
+  if (plan.watch) plan.watch->pause();
   samples.calls_per_sample = std::max<int64_t>(1, int64_t(std::ceil(plan.min_sample_ms / 1e3 / std::max(fastest_s, 1e-9))));
 
   double sampled_s = 0;
@@ -143,17 +144,13 @@ Samples take_samples(const SamplingPlan& plan, const Stopwatch& stopwatch, const
       if (watch) watch->begin();
       do turn.add(sample(), samples.calls_per_sample);
       while (sampled_s < begin_s + std::max(kMinTurnS, length_s));
-      if (watch) watch->end(sampled_s - begin_s, int64_t(turn.ms.size()) * samples.calls_per_sample, 1);
+      if (watch) watch->end(int64_t(turn.ms.size()) * samples.calls_per_sample, 1);
     };
     sample_in_turns(plan, sampled_s, take_turn, samples);
   }
   StoppingRule rule(plan);
   while (samples.stop_reason.empty()) {
-    watched(plan.watch, samples.calls_per_sample, 1, [&] {
-      const auto elapsed = sample();
-      samples.add(elapsed, samples.calls_per_sample);
-      return elapsed.wall_s;
-    });
+    watched(plan.watch, samples.calls_per_sample, 1, [&] { samples.add(sample(), samples.calls_per_sample); });
     samples.stop_reason = stop_reason(rule, plan, samples, sampled_s);
   }
   samples.total_s += sampled_s;
@@ -171,17 +168,14 @@ Samples take_rounds(const SamplingPlan& plan, const Stopwatch& stopwatch, int64_
     };
     spent_s += time_on_host(begin).wall_s;
     watched(watch, steps, size_t(plan.turns ? 1 : steps), [&] {
-      double steps_s = 0;
       spent_s += time_on_host([&] {
                    for (int64_t i = 0; i < steps; ++i) {
                      if (before_sample) before_sample();
                      const auto elapsed = stopwatch(step);
                      taken.add(elapsed, 1);
-                     steps_s += elapsed.wall_s;
+                     samples.total_s += elapsed.wall_s;
                    }
                  }).wall_s;
-      samples.total_s += steps_s;
-      return steps_s;
     });
   };
   if (plan.turns)

@@ -64,7 +64,7 @@ struct Samples {
 // With turns, each turn takes samples for 10 ms, or for a tenth of the time that the others take for theirs (at most 100 ms), or
 // a single sample that lasts longer. If samples are shorter than that, the first one of each turn is dropped, because the other
 // workers have filled the caches with their data. The first turn of each worker only warms up. Throws std::runtime_error if the
-// turns end before the second one.
+// turns end before the first sample.
 Samples take_samples(const SamplingPlan& plan, const Stopwatch& stopwatch, const std::function<void()>& call,
                      const std::function<void()>& before_sample);
 

@@ -2,11 +2,13 @@
 and of `doctor --noise`."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 
 import pytest
-from conftest import ANSWER, ROOT, records_in, small, strict_json, write_sweep
+from conftest import ANSWER, ROOT, log_of, records_in, small, strict_json, write_sweep
 
 DISTURBER = ROOT / "tests/support/disturber.py"
 
@@ -66,6 +68,14 @@ def test_a_folder_of_another_baseline_is_refused(canned, tmp_path):
     canned("sweep", sweep, "--out", "out")
 
 
+def test_shards_of_other_baselines_are_not_merged(canned, tmp_path):
+    sweep = write_sweep(tmp_path / "s.toml", timing={"baseline": "sdpa"})
+    canned("sweep", sweep, "--out", "1", "--shard", "1/2")
+    canned("sweep", sweep, "--out", "2", "--shard", "2/2", "--set", "timing.baseline=linear")
+    message = canned("merge", "1", "2", "--out", "both", code=2).stderr
+    assert 'baselines: ["sdpa"] there, ["linear"] here' in message
+
+
 def test_measure_takes_a_baseline(attnbench):
     record = attnbench.json("measure", "linear", "--baseline", "sdpa", *small())
     assert record["ratio_pairing"] == "turns" and record["ratio_median"] > 0
@@ -78,9 +88,11 @@ def test_measure_takes_a_baseline(attnbench):
 @pytest.fixture
 def disturbed(request):
     """Keeps all processors busy while the test runs."""
-    disturber = subprocess.Popen([sys.executable, DISTURBER, "--seconds", "600", "--share", "1", "--kind", "core"])
+    disturber = subprocess.Popen(
+        [sys.executable, DISTURBER, "--seconds", "600", "--share", "1", "--kind", "core"], start_new_session=True
+    )
     yield
-    disturber.terminate()
+    os.killpg(disturber.pid, signal.SIGKILL)
     disturber.wait()
 
 
@@ -129,9 +141,9 @@ def test_cases_that_stayed_disturbed_are_measured_again(attnbench, workers, tmp_
     assert len(record["process_medians_ms"]) == 4 and record["disturbed_processes"] == 1
     assert "[5/5] linear" in done.stderr
     assert "1 of 1 cases have processes that were disturbed" in done.stderr
-    assert "all 1 cases are recorded" in attnbench.with_worker(worker)(
-        "sweep", sweep, "--out", "out", "--exploratory"
-    ).stderr
+    before = log_of(tmp_path / "out")
+    again = attnbench.with_worker(worker)("sweep", sweep, "--out", "out", "--exploratory")
+    assert "all 1 cases are recorded" in again.stderr and log_of(tmp_path / "out") == before
 
 
 def test_a_case_that_stays_disturbed_ends_nevertheless(attnbench, workers, tmp_path):

@@ -44,6 +44,7 @@ REDUCED = {
         None,
         "needs valgrind; test_cli_gate.py counts instructions where it is installed",
     ),
+    "build/attnbench doctor --noise": ("{all} --seconds 1", "measures for a minute"),
     "build/attnbench_micro *": ("{all} --benchmark_min_time=0.001 --benchmark_filter=linear/forward/none", "measures for minutes"),
     "build/attnbench verify mean*": ("build/attnbench verify linear{rest}", "the page's method is built into an example alone"),
     "build/attnbench measure mean*": ("build/attnbench measure linear{rest}", "the page's method is built into an example alone"),

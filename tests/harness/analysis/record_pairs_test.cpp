@@ -45,6 +45,24 @@ TEST(RecordPairs, SeveralMethodsOfOneFolderPointToTheBaseline) {
   EXPECT_CONTAINS(message, "`attnbench compare folder --baseline METHOD`");
 }
 
+// "sdpa" on another device is another baseline, although the setting is the same.
+TEST(RecordPairs, RatiosToBaselinesOfOtherAxesAreNotCompared) {
+  auto one = record_of("linear", 32), same = one, other = one;
+  other.set("device", "cuda");
+  for (auto* record : {&one, &same, &other}) set_ratios(*record, "sdpa", {0.5, 0.6});
+  EXPECT_EQ(best_quantity(one, same), Quantity::ratio);
+  EXPECT_EQ(best_quantity(one, other), Quantity::time);
+  for (auto* record : {&one, &other}) record->set("baseline", "sdpa device=cpu");
+  EXPECT_EQ(best_quantity(one, other), Quantity::ratio);
+}
+
+TEST(RecordPairs, TheRatioOfASingleProcessCounts) {
+  auto record = record_of("linear", 32);
+  EXPECT_TRUE(process_values(record, Quantity::ratio).empty());
+  record.set("ratio_median", 0.25);
+  EXPECT_EQ(process_values(record, Quantity::ratio), std::vector<double>{0.25});
+}
+
 TEST(RecordPairs, ImportedAndFailedRecordsAreNotCompared) {
   auto imported = record_of("linear", 32), failed = record_of("linear", 32);
   imported.set("external_source", "a paper");

@@ -302,6 +302,24 @@ TEST_F(Baseline, ThatFailsBeforeTheFirstTurnLetsTheCaseRunAlone) {
   EXPECT_CONTAINS(record.text("ratio_pairing"), "none: crashed");
 }
 
+// Both processes share the deadline, so the case times out with its baseline, and is then measured alone.
+TEST_F(Baseline, ThatHangsDoesNotFailTheCase) {
+  measured_.c.deadline_s = measured_.baseline->c.deadline_s = 0.5;
+  use_worker("case \"$@\" in *--turns*) sleep 300;; *) " + kMeasured + ";; esac");
+  const auto record = run_process(worker_, measured_, {});
+  EXPECT_TRUE(record.measured()) << record.text("reason");
+  EXPECT_CONTAINS(record.text("ratio_pairing"), "none: timeout: ");
+}
+
+// A case may fail beside its baseline only, for example because both do not fit into the memory after all.
+TEST_F(Baseline, ACaseThatFailsBesideItIsMeasuredAlone) {
+  use_worker("case \"$@\" in *--turns*) if grep -q '\"method\":\"sdpa\"'; then " + kHalf + "; else kill -KILL $$; fi;; *) " +
+             kMeasured + ";; esac");
+  const auto record = run_process(worker_, measured_, {});
+  EXPECT_TRUE(record.measured()) << record.text("reason");
+  EXPECT_CONTAINS(record.text("ratio_pairing"), "none: beside the baseline, the case failed: crashed: ");
+}
+
 TEST_F(Baseline, ThatCannotRunLeavesTheCaseAlone) {
   measured_.baseline->planned.set_skipped(kind::unsupported, "no such form");
   const auto record = run_with_baseline(kHalf);

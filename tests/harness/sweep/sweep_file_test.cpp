@@ -411,6 +411,11 @@ TEST(SweepFile, ATableOfAxesMayHaveItsOwnBaseline) {
   for (const auto& c : expand(text, overrides)) EXPECT_EQ(c.baseline, "");
 }
 
+TEST(SweepErrors, ACaseWithTwoBaselinesIsAnError) {
+  EXPECT_CONTAINS(refusal("[[axes]]\nmethod = \"linear\"\nbaseline = \"sdpa\"\n[[axes]]\nmethod = \"linear\"\n"),
+                  "has a case with two baselines, 'sdpa' and '', expected one: method=\"linear\"");
+}
+
 TEST(SweepErrors, AWrongBaselineIsAnErrorThatSaysWhere) {
   const auto with = [](const std::string& baseline) { return refusal(axes("") + "[timing]\nbaseline = \"" + baseline + "\"\n"); };
   EXPECT_CONTAINS(with("sdqa"), ":5:12: unknown method 'sdqa'");

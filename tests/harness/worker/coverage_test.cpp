@@ -80,8 +80,10 @@ TEST(Coverage, OfTheIntervalAcrossProcessesIsWhatItClaims) {
 }
 
 TEST(Coverage, HoldsWhileTheMachineIsDisturbed) {
-  for (const double autocorrelation : {0.0, 0.5, 0.9})
-    EXPECT_GE(coverage({.autocorrelation = autocorrelation, .disturbed = 0.2}, 9, 2), 0.94) << autocorrelation;
+  for (const double disturbed : {0.2, 0.45})
+    for (const double autocorrelation : {0.0, 0.5, 0.9})
+      EXPECT_GE(coverage({.autocorrelation = autocorrelation, .disturbed = disturbed}, 9, 2), 0.94)
+          << autocorrelation << ", " << disturbed;
 }
 
 // Without the marks, the same machine would make the interval miss: the test above can fail.

@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "harness/statistics/disturbance.h"
-#include "harness/worker/timing.h"
 
 namespace attnbench {
 namespace {
@@ -23,7 +22,8 @@ void spin(double seconds) {
 
 void watched_sample(SampleWatch& watch, const std::function<void()>& work) {
   watch.begin();
-  watch.end(time_on_host(work).s, 1, 1);
+  work();
+  watch.end(1, 1);
 }
 
 TEST(SampleWatch, HasAShareForEverySample) {
@@ -31,7 +31,8 @@ TEST(SampleWatch, HasAShareForEverySample) {
   for (int i = 0; i < 3; ++i) watched_sample(watch, [] { spin(0.002); });
   watch.pause();
   watch.begin();
-  watch.end(time_on_host([] { spin(0.002); }).s, 32, 32);
+  spin(0.002);
+  watch.end(32, 32);
   EXPECT_EQ(watch.shares().size(), 35u);
   for (const auto share : watch.shares()) EXPECT_GE(share, 0);
 }
@@ -93,16 +94,14 @@ TEST(SampleWatch, CountsPageFaultsAndTheirSystemTime) {
   SampleWatch watch(1, 0, 0.25);
   constexpr size_t kPages = 5000, kPage = 4096;
   watch.begin();
-  const auto elapsed = time_on_host([&] {
-    for (int call = 0; call < 2; ++call) {
-      auto* memory =
-          static_cast<volatile char*>(mmap(nullptr, kPages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-      madvise(const_cast<char*>(memory), kPages * kPage, MADV_NOHUGEPAGE);
-      for (size_t i = 0; i < kPages; ++i) memory[i * kPage] = 1;
-      munmap(const_cast<char*>(memory), kPages * kPage);
-    }
-  });
-  watch.end(elapsed.s, 2, 1);
+  for (int call = 0; call < 2; ++call) {
+    auto* memory =
+        static_cast<volatile char*>(mmap(nullptr, kPages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    madvise(const_cast<char*>(memory), kPages * kPage, MADV_NOHUGEPAGE);
+    for (size_t i = 0; i < kPages; ++i) memory[i * kPage] = 1;
+    munmap(const_cast<char*>(memory), kPages * kPage);
+  }
+  watch.end(2, 1);
   Record record;
   watch.set_columns(record);
   EXPECT_GE(record.number("page_faults_per_call"), double(kPages));
