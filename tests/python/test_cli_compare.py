@@ -122,7 +122,7 @@ def test_times_are_compared_where_a_side_has_no_ratio_to_the_same_baseline(attnb
     assert "--fail-on cannot-tell: 2 of 4" in attnbench(
         "compare", a, b, "--quantity", "ratio", "--fail-on", "cannot-tell", code=1
     ).stderr
-    rewrite(b, lambda r: r.update(process_ratios=None))
+    rewrite(b, lambda r: r.update(process_ratios=None, ratio_median=None))
     message = attnbench("compare", a, b, "--quantity", "ratio", code=2).stderr
     assert "no case has ratios to the same baseline on both sides" in message and "--quantity time" in message
 

@@ -60,7 +60,8 @@ def test_a_record_is_made_from_its_processes(attnbench, workers, tmp_path, round
         assert record["time_median_ms"] == sorted(medians)[1]
         assert record["time_ci_scope"] == "range of processes" and record["samples"] == 15
         assert record["time_ci_low_ms"] == min(medians) and record["time_ci_high_ms"] == max(medians)
-        assert all(record[column] is None for column in ("process", "round", "place", "boot", "boots"))
+        assert record["process"] == 3, "the number of its processes"
+        assert all(record[column] is None for column in ("round", "place", "boot", "boots"))
         assert record["host"] == mine[0]["host"]
 
 
