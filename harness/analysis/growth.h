@@ -5,10 +5,10 @@
 // grow where the batch shrinks.
 //
 // The interval of an exponent rests on what the records hold:
-//  - Where every record has the medians of the same number of processes, at least kMinProcesses, a line is fitted to the medians
-//    of each round. The rounds are independent, and what slows a whole round down cancels in its slope. The interval is that of
-//    the mean slope by Student's t distribution. Order statistics of n slopes would reach a level of 1 − 2^(1−n) at most, which
-//    is too little for many rows. This noise does not tell whether the points lie on a line, so the interval is widened to
+//  - Where every record has the medians of the same number of processes, at least kMinValuesOfInterval, a line is fitted to the
+//    medians of each round. The rounds are independent, and what slows a whole round down cancels in its slope. The interval is
+//    that of the mean slope by Student's t distribution. Order statistics of n slopes would reach a level of 1 − 2^(1−n) at most,
+//    which is too little for many rows. This noise does not tell whether the points lie on a line, so the interval is widened to
 //    contain the exponents that result without the shortest or without the longest length.
 //  - Other times have one value a length. The interval is that of the slope by Student's t distribution from the scatter around
 //    the line, which for three or four points is wide.

@@ -52,8 +52,8 @@ std::vector<std::string> advice_of(const NoiseReport& report) {
 }  // namespace
 
 NoiseReport noise_of(const Record& record) {
-  const auto times = record.get("time_samples_ms").get<std::vector<double>>();
-  const auto shares = record.get("sample_disturbances").get<std::vector<double>>();
+  const auto times = record.numbers("time_samples_ms");
+  const auto shares = record.numbers("sample_disturbances");
   const auto max_share = record.number("max_disturbance");
   NoiseReport report;
   report.samples = times.size();

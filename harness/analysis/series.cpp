@@ -44,7 +44,7 @@ std::vector<Point> Series::points(const std::string& quantity) const {
 
 std::vector<double> process_values(const Record& record, std::string_view column) {
   const auto& list = record.get(column);
-  if (!list.is_array() || list.size() < kMinProcesses) return {};
+  if (!list.is_array() || list.size() < kMinValuesOfInterval) return {};
   const auto is_positive = [](const Json& value) { return value.is_number() && value.get<double>() > 0; };
   if (!std::all_of(list.begin(), list.end(), is_positive)) return {};
   return list.get<std::vector<double>>();

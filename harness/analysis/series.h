@@ -31,11 +31,8 @@ struct Series {
   std::vector<Point> points(const std::string& quantity) const;
 };
 
-// The fewest processes whose values are used one by one, as an interval across processes takes.
-inline constexpr size_t kMinProcesses = 6;
-
 // The values of a column that has one number for each process, such as process_medians_ms. Empty if there are fewer than
-// kMinProcesses, or if any is not a number above zero.
+// kMinValuesOfInterval, or if any is not a number above zero.
 std::vector<double> process_values(const Record& record, std::string_view column);
 
 // The series of these records, in the order of their first records, with pointers to the records.

@@ -46,13 +46,6 @@ Speedup speedup_of(const Record& record, const Record* baseline, const std::stri
   return speedup;
 }
 
-std::vector<std::string> length_axes() {
-  std::vector<std::string> names;
-  for (const auto& field : fields())
-    if (field.role == FieldRole::axis && field.kind == AxisKind::length) names.emplace_back(field.name);
-  return names;
-}
-
 }  // namespace
 
 std::string source_name(SpeedupSource source) {
@@ -91,12 +84,11 @@ std::vector<Speedup> speedups(const std::vector<Record>& records, const std::str
 }
 
 std::vector<Speedup> at_longest_lengths(const std::vector<Speedup>& all) {
-  const auto lengths = length_axes();
   std::vector<Speedup> longest;
   std::map<std::string, size_t> index;
   for (const auto& speedup : all) {
     if (!speedup.is_known) continue;
-    const auto [place, is_new] = index.emplace(case_key_without(*speedup.record, lengths), longest.size());
+    const auto [place, is_new] = index.emplace(speedup.record->series_key(), longest.size());
     if (is_new) longest.push_back(speedup);
     else if (auto& best = longest[place->second]; speedup.record->number("query_len") > best.record->number("query_len"))
       best = speedup;

@@ -110,7 +110,7 @@ void print_meaning_of_orders(const Growth& growth) {
   if (from_points > 0)
     fmt::print(
         "For {}, the interval rests on the scatter of the points alone, because there are not {} processes of each case.\n",
-        share_text(from_points, growth.tests), kMinProcesses);
+        share_text(from_points, growth.tests), kMinValuesOfInterval);
   fmt::print("Memory is counted; its interval is the range of the exponents between neighbouring lengths.\n\n");
 }
 
@@ -263,7 +263,7 @@ void print_meaning_of_crossovers(const Analysis& analysis) {
     fmt::print(
         " For {}, it combines the intervals of the records, because\n"
         "there are not {} processes of each case; another run can then differ by more.",
-        share_text(recorded, times), kMinProcesses);
+        share_text(recorded, times), kMinValuesOfInterval);
   fmt::print("\n\n");
 }
 

@@ -18,6 +18,9 @@ namespace {
 
 std::string error_text(double error) { return std::isnan(error) ? "–" : fmt::format("{:.1e}", error); }
 
+// The distance from the middle to the farther end of the interval, divided by the middle; NaN where any of them is.
+double reach(double middle, const Interval& interval) { return std::max(interval.high - middle, middle - interval.low) / middle; }
+
 // What is not a 95 % interval is called what it is: the range of a few processes, or the spread within one.
 std::string interval_text(const Record& r) {
   const auto reach = relative_reach(r);
@@ -82,27 +85,18 @@ std::string warning_about(const Record& record) {
 }
 
 double relative_reach(const Record& record) {
-  const auto median = record.number("time_median_ms");
-  return std::max(record.number("time_ci_high_ms") - median, median - record.number("time_ci_low_ms")) / median;
+  return reach(record.number("time_median_ms"), {record.number("time_ci_low_ms"), record.number("time_ci_high_ms")});
 }
 
 double noise_of_time(const Record& record) {
   if (record.text("time_ci_scope") != "spread within process") return relative_reach(record);
-  const auto numbers_of = [&](const char* column) {
-    const auto& values = record.get(column);
-    return values.is_array() ? values.get<std::vector<double>>() : std::vector<double>();
-  };
   const auto samples =
-      counted(numbers_of("time_samples_ms"), numbers_of("sample_disturbances"), record.number("max_disturbance"));
-  if (samples.values.empty()) return std::nan("");
-  const auto middle = median(samples.values);
-  const auto [low, high] = order_statistic_interval(samples.values);
-  return std::max(high - middle, middle - low) / middle;
+      counted(record.numbers("time_samples_ms"), record.numbers("sample_disturbances"), record.number("max_disturbance"));
+  return samples.values.empty() ? std::nan("") : reach(median(samples.values), order_statistic_interval(samples.values));
 }
 
 double relative_reach_of_ratio(const Record& record) {
-  const auto ratio = record.number("ratio_median");
-  return std::max(record.number("ratio_ci_high") - ratio, ratio - record.number("ratio_ci_low")) / ratio;
+  return reach(record.number("ratio_median"), {record.number("ratio_ci_low"), record.number("ratio_ci_high")});
 }
 
 std::string plain_text(const Json& value) {

@@ -116,7 +116,7 @@ void print_report(const SpeedupReport& report, Format format) {
   fmt::print(
       "\nThe interval covers {} with 95 % for each case by itself; a range, of fewer than {} processes, has no verdict. "
       "Equivalent means within ±{:g} %.\n",
-      "the speedup", kMinProcessesOfInterval, 100 * report.within);
+      "the speedup", kMinValuesOfInterval, 100 * report.within);
 }
 
 std::string speedups_in_words(const std::vector<Record>& records, const std::string& folder) {

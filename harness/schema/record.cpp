@@ -355,6 +355,22 @@ std::string Record::text(std::string_view column) const {
   return value.is_string() ? value.get<std::string>() : std::string();
 }
 
+std::vector<double> Record::numbers(std::string_view name) const {
+  std::vector<double> numbers;
+  const auto& value = get(name);
+  if (value.is_array())
+    for (const auto& item : value)
+      if (item.is_number()) numbers.push_back(item.get<double>());
+  return numbers;
+}
+
+std::string Record::series_key() const {
+  auto axes = values_;
+  for (const auto& field : fields())
+    if (field.role == FieldRole::axis && field.kind == AxisKind::length) axes.erase(std::string(field.name));
+  return case_key(axes);
+}
+
 Json Record::to_json() const {
   Json json;
   for (const auto& column : columns()) json[column.name] = get(column.name);

@@ -85,14 +85,17 @@ class Record {
   // The value of the column, or otherwise of the diagnostic, with this name; null when the record has neither.
   const Json& get(std::string_view name) const;
   bool has(std::string_view name) const { return !get(name).is_null(); }
-  double number(std::string_view name) const;     // NaN when the value is missing or not a number
-  std::string text(std::string_view name) const;  // empty when the value is missing or not text
+  double number(std::string_view name) const;                // NaN when the value is missing or not a number
+  std::string text(std::string_view name) const;             // empty when the value is missing or not text
+  std::vector<double> numbers(std::string_view name) const;  // those of a list; empty when the value is missing or not a list
   bool measured() const { return text("outcome") == outcome::measured; }
 
   // Every column of columns() in order, null where there is no value, and then the test hooks that were set.
   Json to_json() const;
   // Equal for records of the same case.
   std::string key() const { return case_key(values_); }
+  // Equal for records of one series, which differ only in axes of the kind `length`.
+  std::string series_key() const;
 
  private:
   Json values_ = Json::object();

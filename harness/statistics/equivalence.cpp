@@ -11,10 +11,8 @@ constexpr double kEquivalenceConfidence = 0.90;
 
 // Replaces the interval by what so many processes support.
 RatioEstimate with_scope(LogRatio ratio, Interval equivalence, size_t processes, Interval range) {
-  RatioEstimate estimate{ratio, IntervalScope::across_processes, equivalence, processes};
-  if (processes >= kMinProcessesOfInterval) return estimate;
-  estimate.scope = processes > 1 ? IntervalScope::range_of_processes : IntervalScope::none;
-  if (processes > 1) estimate.ratio.interval = range;
+  RatioEstimate estimate{ratio, scope_of(processes), equivalence, processes};
+  if (estimate.scope == IntervalScope::range_of_processes) estimate.ratio.interval = range;
   return estimate;
 }
 
@@ -27,6 +25,11 @@ std::string scope_name(IntervalScope scope) {
     case IntervalScope::across_processes: return "across processes";
   }
   return "";
+}
+
+IntervalScope scope_of(size_t processes) {
+  if (processes >= kMinValuesOfInterval) return IntervalScope::across_processes;
+  return processes > 1 ? IntervalScope::range_of_processes : IntervalScope::none;
 }
 
 RatioEstimate estimate_ratio(const TwoSides& sides) {

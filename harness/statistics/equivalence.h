@@ -32,9 +32,8 @@ enum class Finding { slower, faster, equivalent, cannot_tell };
 // What an interval covers, with the words of the column time_ci_scope. One process has no interval.
 enum class IntervalScope { none, range_of_processes, across_processes };
 std::string scope_name(IntervalScope scope);  // empty for `none`
-
-// The fewest processes a side whose interval is called a 95 % interval; with fewer it is the range of what they measured.
-constexpr size_t kMinProcessesOfInterval = 6;
+// What an interval across so many processes covers: with fewer than kMinValuesOfInterval it is the range of what they measured.
+IntervalScope scope_of(size_t processes);
 
 // log(b/a) with its intervals.
 struct RatioEstimate {

@@ -176,32 +176,11 @@ double median(std::vector<double> samples) {
   return quantile(samples, 0.5);
 }
 
-std::vector<double> bootstrap_medians(std::span<const double> samples, int resamples, const std::function<size_t()>& pick) {
-  std::vector<double> medians, resample(samples.size());
-  for (int i = 0; i < resamples; ++i) {
-    for (auto& value : resample) value = samples[pick()];
-    const auto middle = resample.begin() + std::ptrdiff_t(resample.size() / 2);
-    std::nth_element(resample.begin(), middle, resample.end());
-    auto value = *middle;
-    if (resample.size() % 2 == 0) value = (value + *std::max_element(resample.begin(), middle)) / 2;
-    medians.push_back(value);
-  }
-  std::sort(medians.begin(), medians.end());
-  return medians;
-}
-
-Interval median_interval(std::span<const double> samples) {
-  std::mt19937_64 random(20200629);  // The seed is fixed so that the interval can be computed again from a record's samples.
-  std::uniform_int_distribution<size_t> pick(0, samples.size() - 1);
-  const auto medians = bootstrap_medians(samples, 1000, [&] { return pick(random); });
-  return {quantile(medians, 0.025), quantile(medians, 0.975)};
-}
-
 Interval order_statistic_interval(std::vector<double> values) {
   constexpr double kConfidence = 0.95;
   std::sort(values.begin(), values.end());
   const auto n = values.size();
-  if (n < 6) return {values.front(), values.back()};
+  if (n < kMinValuesOfInterval) return {values.front(), values.back()};
   // The interval from the d-th smallest to the d-th largest value covers the median with the probability 1 − 2·P(X < d), where X
   // is binomial with n trials of probability 1/2.
   double log_probability = -double(n) * std::log(2.0);  // of X = d

@@ -1,6 +1,7 @@
 // Statistics of samples, as pure functions. No argument may be empty, and none may hold NaN, unless the function says so.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -20,12 +21,8 @@ double quantile(std::span<const double> sorted, double probability);
 
 double median(std::vector<double> samples);
 
-// The medians of `resamples` resamples, in ascending order. A resample has as many values as `samples`, drawn with replacement;
-// `pick` returns the index of the next value to draw, which must be below samples.size().
-std::vector<double> bootstrap_medians(std::span<const double> samples, int resamples, const std::function<size_t()>& pick);
-
-// The 95 % percentile bootstrap interval of the median (Efron). The same samples always give the same interval.
-Interval median_interval(std::span<const double> samples);
+// The fewest values whose order statistics give a 95 % interval of the median.
+inline constexpr size_t kMinValuesOfInterval = 6;
 
 // An interval of the median of independent values from their order statistics, for any distribution. For six values or more it
 // covers the median with a probability of 95 %, interpolated between the two nearest pairs of order statistics (Hettmansperger

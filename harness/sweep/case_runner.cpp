@@ -14,6 +14,7 @@
 
 #include "harness/schema/machine.h"
 #include "harness/statistics/disturbance.h"
+#include "harness/statistics/equivalence.h"
 #include "harness/statistics/statistics.h"
 #include "harness/sweep/plausibility.h"
 #include "harness/text/errors.h"
@@ -22,19 +23,10 @@
 namespace attnbench {
 namespace {
 
-constexpr size_t kMinProcesses95 = 6;  // the fewest values whose order statistics give a 95 % interval of the median
-
-std::vector<double> numbers_of(const Record& record, std::string_view column) {
-  std::vector<double> numbers;
-  for (const auto& value : record.get(column))
-    if (value.is_number()) numbers.push_back(value.get<double>());
-  return numbers;
-}
-
-// What the interval of the median of so many processes covers.
-const char* scope_of(size_t processes) {
-  if (processes >= kMinProcesses95) return "across processes";
-  return processes > 1 ? "range of processes" : "spread within process";
+// The text of the column time_ci_scope for a case with so many processes.
+std::string scope_text(size_t processes) {
+  const auto name = scope_name(scope_of(processes));
+  return name.empty() ? "spread within process" : name;
 }
 
 // Marks a time that a side effect may have made longer. Memory that is kept between calls should cause no page faults.
@@ -50,9 +42,9 @@ void add_suspicion(Record& record) {
 
 // Adds the columns that are computed from the samples of one process.
 void add_statistics(Record& record) {
-  if (const auto wall = numbers_of(record, "wall_samples_ms"); !wall.empty()) record.set("wall_median_ms", median(wall));
+  if (const auto wall = record.numbers("wall_samples_ms"); !wall.empty()) record.set("wall_median_ms", median(wall));
   const auto max_share = record.number("max_disturbance");
-  const auto shares = numbers_of(record, "sample_disturbances"), all = numbers_of(record, "time_samples_ms");
+  const auto shares = record.numbers("sample_disturbances"), all = record.numbers("time_samples_ms");
   if (all.empty()) return;
   auto [samples, disturbed] = counted(all, shares, max_share);
   record.set("disturbed_samples", int64_t(all.size() - undisturbed(all, shares, max_share).size()));
@@ -63,26 +55,27 @@ void add_statistics(Record& record) {
   record.set("time_q3_ms", quantile(samples, 0.75));
   record.set("time_ci_low_ms", quantile(samples, 0.25));
   record.set("time_ci_high_ms", quantile(samples, 0.75));
-  record.set("time_ci_scope", scope_of(1));
+  record.set("time_ci_scope", scope_text(1));
   record.set("time_per_sample_ms", quantile(samples, 0.5) / std::max(1.0, record.number("batch")));
   add_suspicion(record);
 }
 
 // How a baseline was measured beside a case, as the column ratio_pairing says it.
 constexpr std::string_view kInTurns = "turns", kInProcesses = "processes";
-std::string without_baseline(const std::string& why) { return "none: " + why; }
+constexpr std::string_view kNone = "none: ";
+std::string without_baseline(const std::string& why) { return std::string(kNone) + why; }
 
 // Adds the columns of the ratio, from the records of one process of the case and one of its baseline.
 void add_ratio(Record& record, const Record& baseline, std::string_view pairing) {
   record.set("ratio_pairing", pairing);
-  const auto samples = numbers_of(baseline, "time_samples_ms"), shares = numbers_of(baseline, "sample_disturbances");
+  const auto samples = baseline.numbers("time_samples_ms"), shares = baseline.numbers("sample_disturbances");
   record.set("baseline_samples_ms", samples);
   record.set("baseline_disturbances", shares);
   record.set("baseline_median_ms", baseline.number("time_median_ms"));
   if (pairing == kInProcesses)
     return record.set("ratio_median", record.number("time_median_ms") / baseline.number("time_median_ms"));
-  auto [ratios, disturbed] = counted_ratios(numbers_of(record, "time_samples_ms"), numbers_of(record, "sample_disturbances"),
-                                            samples, shares, record.number("max_disturbance"));
+  auto [ratios, disturbed] = counted_ratios(record.numbers("time_samples_ms"), record.numbers("sample_disturbances"), samples,
+                                            shares, record.number("max_disturbance"));
   if (ratios.empty()) return record.set("ratio_pairing", without_baseline("it ended before its first sample"));
   if (disturbed) record.set("disturbed_processes", 1);
   std::sort(ratios.begin(), ratios.end());
@@ -180,7 +173,7 @@ void add_processes(Record& record, const std::vector<Record>& processes, size_t 
   set_across(record, values_of(counting, "time_median_ms"), "time_median_ms", "time_ci_low_ms", "time_ci_high_ms",
              "process_medians_ms");
   record.set("process_q1_ms", values_of(counting, "time_q1_ms"));
-  record.set("time_ci_scope", scope_of(counting.size()));
+  record.set("time_ci_scope", scope_text(counting.size()));
   record.set("time_per_sample_ms", record.number("time_median_ms") / std::max(1.0, record.number("batch")));
   set_across(record, values_of(counting, "ratio_median"), "ratio_median", "ratio_ci_low", "ratio_ci_high", "process_ratios");
   std::set<std::string> pairings;
@@ -211,6 +204,11 @@ Record planned_record(const Case& c, const Json& plan, const OriginOf& origin_of
 }
 
 }  // namespace
+
+std::string why_without_baseline(const Record& process) {
+  const auto pairing = process.text("ratio_pairing");
+  return pairing.starts_with(kNone) ? pairing.substr(kNone.size()) : "";
+}
 
 std::string now_utc() {
   return fmt::format("{:%FT%TZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));

@@ -54,6 +54,9 @@ ProcessOptions next_process(const std::vector<Record>& processes);
 // UsageError if a worker cannot be started, and Interrupted on SIGINT or SIGTERM.
 Record run_process(const WorkerProgram& worker, const MeasuredCase& measured, const ProcessOptions& options);
 
+// Why the case ran without its baseline in this process, as the column ratio_pairing says; empty if it did not.
+std::string why_without_baseline(const Record& process);
+
 // Makes the record of a case from the records of its processes, of which there is at least one. If the last process did not
 // measure the case, its failure is the outcome. Processes with too few undisturbed samples count only if without them fewer than
 // `wanted` would remain. Columns that are not about times come from the first process. If `ceilings` are given, a time that they

@@ -8,18 +8,6 @@
 #include "harness/text/units.h"
 
 namespace attnbench {
-namespace {
-
-// The records of one curve have equal keys: they differ only in the length, and in axes that a sweep varies with it.
-std::string curve_key(const Record& record) {
-  std::string key;
-  for (const auto& field : fields())
-    if (field.role == FieldRole::axis && field.kind != AxisKind::length) key += record.get(field.name).dump() + " ";
-  return key;
-}
-
-}  // namespace
-
 void mark_too_fast(Record& record, const Ceilings& machine) {
   const auto* const found = machine.of(record);
   if (!found) return;
@@ -49,7 +37,7 @@ std::vector<Record> too_slow(const std::vector<Record>& records, const Ceilings&
   for (const auto& record : records) {
     if (!record.measured() || record.has("external_source")) continue;
     const auto slowdown = record.number("time_median_ms") / bounds.predict(record);
-    if (slowdown > 0) curves[curve_key(record)].push_back({&record, record.number("query_len"), slowdown});
+    if (slowdown > 0) curves[record.series_key()].push_back({&record, record.number("query_len"), slowdown});
   }
   std::vector<Record> marked;
   for (auto& [key, points] : curves) {

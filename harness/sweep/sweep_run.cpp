@@ -9,7 +9,6 @@
 #include <optional>
 #include <random>
 #include <set>
-#include <string_view>
 #include <utility>
 
 #include "harness/schema/machine.h"
@@ -288,7 +287,13 @@ void SweepRun::record(size_t i, Record record) {
   folder_.append(record);
 }
 
-// Runs the next process of the case, and adds its line to the folder.
+// Counts a process that is about to start.
+SweepObserver::Place SweepRun::next_place() {
+  const auto of = started_ + due();
+  return {++started_, of};
+}
+
+// Runs the next process of the case. Returns its record with the columns of the environment.
 Record SweepRun::run_next_process(size_t i, const Record& planned, const TimePredictor& predictor) {
   auto& state = states_[i];
   MeasuredCase measured{{plan_.cases[i], planned}, plan_.baselines[i]};
@@ -298,11 +303,9 @@ Record SweepRun::run_next_process(size_t i, const Record& planned, const TimePre
   options.random = random_();
   options.why_no_baseline = state.baseline_failure;
   auto process = run_process(worker_, measured, options);
-  constexpr std::string_view kNone = "none: ";
   // A predicted time may be better in the next round; other failures would repeat.
-  const auto pairing = process.text("ratio_pairing");
-  if (pairing.starts_with(kNone) && !pairing.starts_with(std::string(kNone) + kind::predicted_timeout))
-    state.baseline_failure = pairing.substr(kNone.size());
+  const auto failure = why_without_baseline(process);
+  if (!failure.empty() && !failure.starts_with(kind::predicted_timeout)) state.baseline_failure = failure;
   process.merge(environment_);
   return process;
 }
@@ -319,16 +322,14 @@ void SweepRun::run_round(const std::vector<size_t>& order, int64_t round, TimePr
       // A prediction that rests on a disturbed measurement of another case may be better in the next round.
       const bool is_final = plan_.planned[i].has("outcome") || ++state.visits >= plan_.cases[i].processes;
       if (!is_final) continue;
-      const SweepObserver::Place number{started_ + 1, started_ + due()};
-      ++started_;
+      const auto number = next_place();
       state.is_due = false;
       observer.starting(number, planned, rest_s);
       record(i, planned);
       observer.finished(number, planned);
       continue;
     }
-    const SweepObserver::Place number{started_ + 1, started_ + due()};
-    ++started_;
+    const auto number = next_place();
     observer.starting(number, planned, rest_s);
     auto process = run_next_process(i, planned, predictor);
     process.set("process", int64_t(state.processes.size() + 1));

@@ -101,6 +101,7 @@ class SweepRun {
   void check_boots() const;
   void restore_records();
   void measure_ceilings();
+  SweepObserver::Place next_place();
   void run_round(const std::vector<size_t>& order, int64_t round, TimePredictor& predictor, SweepObserver& observer);
   Record run_next_process(size_t i, const Record& planned, const TimePredictor& predictor);
   void record(size_t i, Record record);

@@ -20,7 +20,7 @@ Elapsed time_on_host(const std::function<void()>& work) {
 
 double relative_noise(std::vector<double> samples) {
   const auto n = double(samples.size());
-  if (n < 6) return std::numeric_limits<double>::infinity();
+  if (samples.size() < kMinValuesOfInterval) return std::numeric_limits<double>::infinity();
   std::sort(samples.begin(), samples.end());
   // The number of samples below the true median has a binomial distribution. The ranks come from its normal approximation.
   const auto half_width = 1.96 * std::sqrt(n) / 2;
@@ -45,7 +45,7 @@ StoppingRule::StoppingRule(const SamplingPlan& plan) : plan_(plan), next_decisio
 
 std::string StoppingRule::reason(const std::vector<double>& samples, const std::vector<double>& shares, double max_share,
                                  double elapsed_s) {
-  if (samples.size() < next_decision_) return "";
+  if (!decides_at(samples.size())) return "";
   next_decision_ += 1 + next_decision_ / 10;
   const auto kept = undisturbed(samples, shares, max_share);
   if (kept.size() >= size_t(plan_.min_samples) && relative_noise(kept) <= plan_.noise_target) return "noise_target";
@@ -56,6 +56,7 @@ namespace {
 
 // The stop reason of the samples so far; empty while more are needed.
 std::string stop_reason(StoppingRule& rule, const SamplingPlan& plan, const Samples& samples, double elapsed_s) {
+  if (!rule.decides_at(samples.ms.size())) return "";  // the shares of all samples take longer to compute than a short sample
   if (!plan.watch) return rule.reason(samples.ms, {}, 0, elapsed_s);
   return rule.reason(samples.ms, plan.watch->shares(), plan.watch->max_share(), elapsed_s);
 }

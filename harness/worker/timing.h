@@ -35,6 +35,8 @@ class StoppingRule {
  public:
   // The plan must outlive the rule.
   explicit StoppingRule(const SamplingPlan& plan);
+  // Whether reason() would look at so many samples; otherwise it returns empty text.
+  bool decides_at(size_t samples) const { return samples >= next_decision_; }
   // Why sampling stops: "noise_target" or "time_budget"; empty while more samples are needed. `shares` tells how much each sample
   // was disturbed, as in statistics/disturbance.h; disturbed samples do not count.
   std::string reason(const std::vector<double>& samples, const std::vector<double>& shares, double max_share, double elapsed_s);

@@ -1,6 +1,5 @@
 #include "harness/worker/turns.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,14 +8,13 @@
 #include <stdexcept>
 #include <string>
 
+#include "harness/worker/cpu/threads.h"
+
 namespace attnbench {
 namespace {
 
 void stay_on_processor(int processor) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (processor < CPU_SETSIZE) CPU_SET(processor, &set);
-  if (sched_setaffinity(0, sizeof set, &set) != 0)
+  if (!run_on({processor}))
     throw std::runtime_error("cannot stay on processor " + std::to_string(processor) + ": " + std::strerror(errno));
 }
 

@@ -55,18 +55,6 @@ def test_quantiles_and_medians_agree_with_numpy(probe):
         assert probe("median", random.permutation(x)) == pytest.approx(np.median(x), **CLOSE)
 
 
-def test_bootstrap_medians_are_the_medians_of_the_given_resamples(probe):
-    random = rng()
-    for n in (1, 2, 7, 8, 31):
-        x = random.lognormal(size=n)
-        indices = random.integers(0, n, (99, n))
-        found = probe("bootstrap_medians", x, indices.ravel())
-        assert found == pytest.approx(np.sort(np.median(x[indices], axis=1)), **CLOSE)
-        for p in (0.025, 0.975):
-            expected = stats.scoreatpercentile(np.median(x[indices], axis=1), 100 * p)
-            assert probe("quantile", found, p) == pytest.approx(expected, **CLOSE)
-
-
 def test_exact_mann_whitney_p_agrees_with_scipy(probe):
     for a, b in pairs(rng(), ties=False):
         expected = stats.mannwhitneyu(b, a, method="exact").pvalue

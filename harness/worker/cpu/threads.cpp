@@ -18,15 +18,6 @@
 namespace attnbench {
 namespace {
 
-// Lets the calling thread run on these processors only. Returns whether the system allowed it.
-bool run_on(const std::vector<int>& processors) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int processor : processors)
-    if (processor < CPU_SETSIZE) CPU_SET(processor, &set);
-  return sched_setaffinity(0, sizeof set, &set) == 0;
-}
-
 // Calls work(thread) on each of PyTorch's threads.
 void on_each_thread(int64_t count, const std::function<void(int64_t)>& work) {
   at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
@@ -35,6 +26,14 @@ void on_each_thread(int64_t count, const std::function<void(int64_t)>& work) {
 }
 
 }  // namespace
+
+bool run_on(const std::vector<int>& processors) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int processor : processors)
+    if (processor < CPU_SETSIZE) CPU_SET(processor, &set);
+  return sched_setaffinity(0, sizeof set, &set) == 0;
+}
 
 BoundThreads::BoundThreads(int64_t count) : processors_(available_processor_numbers()) {
   if (count < 2 || count > int64_t(processors_.size())) return;

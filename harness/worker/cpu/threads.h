@@ -10,6 +10,9 @@ namespace attnbench {
 // throws std::runtime_error if not (ulimit -u), since PyTorch would wait for them forever.
 void use_threads(int64_t count);
 
+// Lets the calling thread run on these processors only. Returns whether the system allowed it; errno says why not.
+bool run_on(const std::vector<int>& processors);
+
 // As long as it exists, each of the `count` threads stays on a processor of its own. The system may otherwise start two of them
 // on the same processor after a wait, such as that for a turn, and leave them there for the whole turn. Does nothing for a single
 // thread, or for more threads than processors.

@@ -27,12 +27,6 @@ Json call(const Json& request) {
   const auto real = [&](size_t i) { return request.at(i).get<double>(); };
   if (name == "quantile") return number(quantile(numbers(1), real(2)));
   if (name == "median") return number(median(numbers(1)));
-  if (name == "bootstrap_medians") {
-    const auto picks = request.at(2).get<std::vector<size_t>>();
-    size_t next = 0;
-    const auto samples = numbers(1);
-    return bootstrap_medians(samples, int(picks.size() / samples.size()), [&] { return picks.at(next++); });
-  }
   if (name == "mann_whitney_p") return mann_whitney_p(numbers(1), numbers(2));
   if (name == "mann_whitney_exact_p") return mann_whitney_exact_p(numbers(1), numbers(2));
   if (name == "mann_whitney_asymptotic_p") return mann_whitney_asymptotic_p(numbers(1), numbers(2));

@@ -1,5 +1,5 @@
-// Tests of quantiles against values computed by hand, and of the bootstrap interval of the median. test_statistics.py compares
-// the other functions with SciPy.
+// Tests of quantiles and verdicts against values computed by hand. test_statistics.py compares the other functions with SciPy,
+// and coverage_test.cpp tests the intervals.
 #include "harness/statistics/statistics.h"
 
 #include <gtest/gtest.h>
@@ -96,72 +96,6 @@ TEST(ProcessesToDecide, AgreesWithTheVerdicts) {
   EXPECT_EQ(verdict(5), Verdict::inconclusive);
   EXPECT_EQ(verdict(6), Verdict::inconclusive);
   EXPECT_EQ(verdict(7), Verdict::regression);
-}
-
-TEST(MedianInterval, IsTheSameForTheSameSamples) {
-  // There are many distinct samples, so that other random resamples would give another interval.
-  Numbers samples;
-  for (int i = 1; i <= 101; ++i) samples.push_back(std::sqrt(i * 7919 % 101));
-  const auto first = median_interval(samples);
-  EXPECT_EQ(first, median_interval(samples));
-  EXPECT_LT(first.low, median(samples));
-  EXPECT_GT(first.high, median(samples));
-}
-
-TEST(MedianInterval, ContainsTheMedianAndLiesWithinTheSamples) {
-  const auto [low, high] = median_interval(Numbers{5, 3, 8, 1, 9, 2, 7});
-  EXPECT_GE(low, 1);
-  EXPECT_LE(low, 5);
-  EXPECT_GE(high, 5);
-  EXPECT_LE(high, 9);
-}
-
-TEST(MedianInterval, IsOnePointForEqualSamples) {
-  EXPECT_EQ(median_interval(Numbers(9, 4.5)), (Interval{4.5, 4.5}));
-  EXPECT_EQ(median_interval(Numbers{4.5}), (Interval{4.5, 4.5}));
-}
-
-TEST(MedianInterval, ScalesWithItsSamples) {
-  const Numbers samples = {5, 3, 8, 1, 9, 2, 7, 4};
-  auto scaled = samples;
-  for (auto& value : scaled) value *= 4;
-  const auto [low, high] = median_interval(samples);
-  EXPECT_EQ(median_interval(scaled), (Interval{4 * low, 4 * high}));
-}
-
-// For n distinct samples, n odd, the bootstrap distribution of the median is known: the median of a resample is at most the k-th
-// smallest sample with probability P(Binomial(n, k/n) > n/2). The ends of the interval are where this probability passes 2.5 %
-// and 97.5 %.
-TEST(MedianInterval, EndsAreQuantilesOfTheBootstrapDistribution) {
-  constexpr int n = 401;
-  const auto at_most = [](int k) {  // P(median of resample ≤ k-th smallest)
-    double sum = 0;
-    for (int hits = n / 2 + 1; hits <= n; ++hits)
-      sum += std::exp(std::lgamma(n + 1) - std::lgamma(hits + 1) - std::lgamma(n - hits + 1) + hits * std::log(double(k) / n) +
-                      (k == n ? (hits == n ? 0 : -1e9) : (n - hits) * std::log(1 - double(k) / n)));
-    return sum;
-  };
-  Numbers samples;
-  for (int i = 1; i <= n; ++i) samples.push_back(i);
-  const auto [low, high] = median_interval(samples);
-  // With 1000 resamples, the probabilities at the ends vary by half a percent.
-  EXPECT_NEAR(at_most(int(low)), 0.025, 0.015);
-  EXPECT_NEAR(at_most(int(high)), 0.975, 0.015);
-}
-
-TEST(MedianInterval, ContainsTheTrueMedianInAbout95PercentOfTrials) {
-  std::mt19937_64 random(1);
-  std::lognormal_distribution<double> draw(0, 0.5);  // skewed as times are; its median is 1
-  int covered = 0;
-  constexpr int trials = 400;
-  for (int trial = 0; trial < trials; ++trial) {
-    Numbers samples(31);
-    for (auto& value : samples) value = draw(random);
-    const auto [low, high] = median_interval(samples);
-    covered += low <= 1 && 1 <= high;
-  }
-  EXPECT_GT(covered, trials * 0.90);
-  EXPECT_LT(covered, trials * 0.99);
 }
 
 }  // namespace
