@@ -6,6 +6,9 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 QUICKSTART := results/quickstart/this-machine
 SOURCES = $(shell git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
+# Runs the tests of a build folder. If any fails, the last lines name them and the lines of source that found it.
+ctest = ctest --test-dir $(1) -j$$(nproc) --output-on-failure || { echo "Failed:"; \
+  grep -hE '^\[  FAILED  \]|: Failure$$' $(1)/Testing/Temporary/LastTest.log | sort -u | head -30; exit 1; }
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,7 +48,7 @@ test-build: setup ## build the programs, the tests and the examples
 	@echo "build of the tests:"; time cmake --build build
 
 test-cpp: test-build ## build and run the C++ tests and the CUDA kernels under emulation
-	ctest --test-dir build -j$$(nproc) --output-on-failure
+	@$(call ctest,build)
 
 test-python: test-build ## build and run the tests of the command line, the operators, the plots and the documents
 	$(PYTHON) -m pytest -q -n $$(nproc) --dist worksteal tests/python
@@ -53,7 +56,7 @@ test-python: test-build ## build and run the tests of the command line, the oper
 test-sanitize: setup ## build and run the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@[ -f build-sanitize/build.ninja ] || cmake --preset sanitize
 	@echo "build of the tests with sanitizers:"; time cmake --build --preset sanitize
-	ctest --test-dir build-sanitize -j$$(nproc) --output-on-failure
+	@$(call ctest,build-sanitize)
 
 # For example: make fuzz && build-fuzz/tests/fuzz/fuzz_sweep -max_total_time=600 /tmp/corpus tests/fuzz/corpus/sweep
 fuzz: setup ## build the fuzzers (clang 16) into build-fuzz/

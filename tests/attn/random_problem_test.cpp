@@ -1,8 +1,10 @@
 // Compares methods with the float64 reference on random problems. Methods, options, shapes, masks, dtypes and strides are drawn
 // at random.
 //
-// Every run draws a new seed. A failure prints the variables with which this command draws the same problem again:
-//   ATTNBENCH_RANDOM_SEED=… ATTNBENCH_RANDOM_PROBLEMS=1 build/tests/attn_tests --gtest_filter='RandomProblems.*'
+// Every run draws the same problems, so that a failure is one of the change that is tested. Other seeds draw other problems:
+//   ATTNBENCH_RANDOM_SEED=1000 ATTNBENCH_RANDOM_PROBLEMS=10000 build/tests/attn_tests --gtest_filter='RandomProblems.*'
+// About one problem in 6000 fails because its result is a difference of nearly equal numbers and has few entries, such as the
+// gradient of q with a single key, which would be zero without rounding; it says nothing about the method.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -136,8 +138,8 @@ void try_problem(uint64_t seed) {
 }
 
 TEST(RandomProblems, AgreeWithTheirReferences) {
-  const auto seed = number_from_environment("ATTNBENCH_RANDOM_SEED", std::random_device{}());
-  const auto problems = number_from_environment("ATTNBENCH_RANDOM_PROBLEMS", 200);
+  const auto seed = number_from_environment("ATTNBENCH_RANDOM_SEED", 0);
+  const auto problems = number_from_environment("ATTNBENCH_RANDOM_PROBLEMS", 1000);
   for (uint64_t i = 0; i < problems; ++i) {
     SCOPED_TRACE("draw it again with ATTNBENCH_RANDOM_SEED=" + std::to_string(seed + i) + " ATTNBENCH_RANDOM_PROBLEMS=1");
     try_problem(seed + i);
