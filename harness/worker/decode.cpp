@@ -21,6 +21,8 @@
 namespace attnbench {
 namespace {
 
+constexpr int64_t kTimedSteps = kStepsPerRound - kWarmupSteps;
+
 std::string state_text(const attn::DecodingState& state) {
   return "the decoding state holds " + std::to_string(state.bytes()) + " bytes after " + std::to_string(state.position()) +
          " tokens";
@@ -173,7 +175,7 @@ void time_rounds(const Subject& subject, const Sampling& sampling, Rounds& round
     rounds.samples.divide_calls(kStepsPerRound);
   } else {
     rounds.samples = take_rounds(
-        plan, stopwatch, kStepsPerRound, begin_round, [&] { rounds.last->step(); }, before_each);
+        plan, stopwatch, {kWarmupSteps, kTimedSteps}, begin_round, [&] { rounds.last->step(); }, before_each);
   }
 }
 
@@ -206,10 +208,11 @@ class Decode final : public MeasuringProtocol {
     TORCH_CHECK_VALUE(false, "protocol decode has no call on whole sequences, only steps of a decoding state");
   }
 
-  // The timed calls are the steps of whole rounds. The others are the steps of the check round and that of the memory pass.
+  // There are only whole rounds. The calls that are not timed are their warm-up, the steps of the check round and that of the
+  // memory pass.
   MinCalls min_calls(int64_t min_samples) const override {
-    const auto rounds = std::max<int64_t>(1, (min_samples + kStepsPerRound - 1) / kStepsPerRound);
-    return {rounds * kStepsPerRound, kCheckedSteps + 1};
+    const auto rounds = std::max<int64_t>(1, (min_samples + kTimedSteps - 1) / kTimedSteps);
+    return {rounds * kTimedSteps, rounds * kWarmupSteps + kCheckedSteps + 1};
   }
 
   void predict(const Subject& subject, Record& record) const override {

@@ -139,10 +139,10 @@ Samples take_samples(const SamplingPlan& plan, const Stopwatch& stopwatch, const
   if (plan.turns) {
     const auto sample_s = fastest_s * double(samples.calls_per_sample);
     const auto take_turn = [&](Samples& turn, double length_s, SampleWatch* watch) {
-      const bool is_short = sample_s < kMinTurnS;
-      if (is_short) sample();
-      const auto begin_s = sampled_s;
+      // The sample that warms up comes after the watch's probe as well, which also uses the caches.
       if (watch) watch->begin();
+      if (sample_s < kMinTurnS) sample();
+      const auto begin_s = sampled_s;
       do turn.add(sample(), samples.calls_per_sample);
       while (sampled_s < begin_s + std::max(kMinTurnS, length_s));
       if (watch) watch->end(int64_t(turn.ms.size()) * samples.calls_per_sample, 1);
@@ -158,33 +158,43 @@ Samples take_samples(const SamplingPlan& plan, const Stopwatch& stopwatch, const
   return samples;
 }
 
-Samples take_rounds(const SamplingPlan& plan, const Stopwatch& stopwatch, int64_t steps, const std::function<void()>& begin_round,
-                    const std::function<void()>& step, const std::function<void()>& before_sample) {
+Samples take_rounds(const SamplingPlan& plan, const Stopwatch& stopwatch, const RoundSteps& steps,
+                    const std::function<void()>& begin_round, const std::function<void()>& step,
+                    const std::function<void()>& before_sample) {
   Samples samples;
   double spent_s = 0;
-  const auto round = [&](Samples& taken, SampleWatch* watch) {
-    const auto begin = [&] {
-      begin_round();
-      if (watch) watch->pause();
-    };
-    spent_s += time_on_host(begin).wall_s;
-    watched(watch, steps, size_t(plan.turns ? 1 : steps), [&] {
-      spent_s += time_on_host([&] {
-                   for (int64_t i = 0; i < steps; ++i) {
-                     if (before_sample) before_sample();
-                     const auto elapsed = stopwatch(step);
-                     taken.add(elapsed, 1);
-                     samples.total_s += elapsed.wall_s;
-                   }
-                 }).wall_s;
-    });
+  const auto set_up = [&] { spent_s += time_on_host(begin_round).wall_s; };
+  // The steps that warm up come after the watch's probe as well, which also uses the caches.
+  const auto take_steps = [&](Samples& taken) {
+    spent_s += time_on_host([&] {
+                 for (int64_t i = 0; i < steps.warm_up; ++i) samples.total_s += stopwatch(step).wall_s;
+                 for (int64_t i = 0; i < steps.timed; ++i) {
+                   if (before_sample) before_sample();
+                   const auto elapsed = stopwatch(step);
+                   taken.add(elapsed, 1);
+                   samples.total_s += elapsed.wall_s;
+                 }
+                 samples.warmup_calls += steps.warm_up;
+               }).wall_s;
   };
-  if (plan.turns)
-    sample_in_turns(
-        plan, spent_s, [&](Samples& turn, double, SampleWatch* watch) { round(turn, watch); }, samples);
+  if (plan.turns) {
+    const auto take_turn = [&](Samples& turn, double length_s, SampleWatch* watch) {
+      const auto begin_s = spent_s;
+      if (watch) watch->begin();
+      do {
+        set_up();
+        take_steps(turn);
+      } while (spent_s < begin_s + std::max(kMinTurnS, length_s));
+      if (watch) watch->end((steps.warm_up + steps.timed) * int64_t(turn.ms.size()) / steps.timed, 1);
+    };
+    sample_in_turns(plan, spent_s, take_turn, samples);
+  }
   StoppingRule rule(plan);
   while (samples.stop_reason.empty()) {
-    round(samples, plan.watch);
+    watched(plan.watch, steps.warm_up + steps.timed, size_t(steps.timed), [&] {
+      set_up();
+      take_steps(samples);
+    });
     samples.stop_reason = stop_reason(rule, plan, samples, spent_s);
   }
   return samples;

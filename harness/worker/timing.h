@@ -70,12 +70,20 @@ struct Samples {
 Samples take_samples(const SamplingPlan& plan, const Stopwatch& stopwatch, const std::function<void()>& call,
                      const std::function<void()>& before_sample);
 
+// The steps of a round. The first ones are not timed: after a long setup, they find the caches full of what it worked on.
+struct RoundSteps {
+  int64_t warm_up, timed;
+};
+
 // Takes samples of steps that change the data that they work on, such as decoding steps, which grow a state. `begin_round` makes
-// new data, then `step` is called `steps` times, and each step is a sample. With turns, a turn is one round, and its median is
-// the sample. Takes whole rounds, at least one, without a warm-up. The time budget includes begin_round, which may take longer
-// than the steps.
-Samples take_rounds(const SamplingPlan& plan, const Stopwatch& stopwatch, int64_t steps, const std::function<void()>& begin_round,
-                    const std::function<void()>& step, const std::function<void()>& before_sample);
+// new data, then `step` is called for each step of the round, and each timed step is a sample. Takes whole rounds, at least one.
+// The time budget includes begin_round, which may take longer than the steps.
+//
+// With turns, a turn takes rounds for 10 ms, or for a tenth of the time that the others take for theirs (at most 100 ms), or a
+// single round that lasts longer. The median of the steps of a turn is the sample.
+Samples take_rounds(const SamplingPlan& plan, const Stopwatch& stopwatch, const RoundSteps& steps,
+                    const std::function<void()>& begin_round, const std::function<void()>& step,
+                    const std::function<void()>& before_sample);
 
 // Half the width of the distribution-free 95 % interval of the median (between two order statistics), divided by the median.
 // Infinite for fewer than six samples, because even their whole range covers the median with a probability below 95 %.

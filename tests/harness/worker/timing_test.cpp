@@ -124,20 +124,20 @@ TEST(TakeSamples, ExceptionsOfTheCallArePassedOn) {
   EXPECT_THROW(taken(min_samples_only(5), [] { throw std::runtime_error("broken"); }, {}), std::runtime_error);
 }
 
-TEST(TakeRounds, TakesWholeRoundsAndBeginsEachOne) {
+TEST(TakeRounds, TakesWholeRoundsAndTimesTheirLastSteps) {
   int begun = 0, steps = 0, flushes = 0;
   const auto rounds = [&](const SamplingPlan& plan) {
     begun = steps = flushes = 0;
     return take_rounds(
-        plan, time_on_host, 4,
+        plan, time_on_host, {2, 4},
         [&] {
-          EXPECT_EQ(steps, 4 * begun) << "a round begins after the last step of the round before";
+          EXPECT_EQ(steps, 6 * begun) << "a round begins after the last step of the round before";
           ++begun;
         },
         [&] {
-          EXPECT_EQ(flushes, steps + 1) << "before_sample runs before each step";
-          ++steps;
-          spin(1e-4);
+          const auto of_round = steps++ % 6;
+          EXPECT_EQ(flushes, 4 * (begun - 1) + std::max(0, of_round - 1)) << "before_sample runs before each timed step";
+          spin(of_round < 2 ? 0.02 : 1e-4);
         },
         [&] {
           ++flushes;
@@ -149,10 +149,13 @@ TEST(TakeRounds, TakesWholeRoundsAndBeginsEachOne) {
   EXPECT_EQ(begun, 1);
   EXPECT_EQ(samples.stop_reason, "time_budget");
   EXPECT_EQ(samples.calls_per_sample, 1);
-  EXPECT_EQ(samples.warmup_calls, 0);
-  for (const auto ms : samples.ms) EXPECT_GE(ms, 0.1);
-  EXPECT_GE(samples.total_s, 4e-4);
-  EXPECT_LT(samples.total_s, 4 * 2e-3) << "before_sample is not timed";
+  EXPECT_EQ(samples.warmup_calls, 2);
+  for (const auto ms : samples.ms) {
+    EXPECT_GE(ms, 0.1);
+    EXPECT_LT(ms, 20) << "the two steps that warm up are not samples";
+  }
+  EXPECT_GE(samples.total_s, 2 * 0.02 + 4e-4);
+  EXPECT_LT(samples.total_s, 2 * 0.02 + 4 * 2e-3) << "before_sample is not timed";
   samples = rounds({0, 9, 1e9, 1e9, 0});
   EXPECT_EQ(samples.ms.size(), 12u);
   EXPECT_EQ(begun, 3);
@@ -162,7 +165,7 @@ TEST(TakeRounds, TakesWholeRoundsAndBeginsEachOne) {
 TEST(TakeRounds, BeginRoundCountsTowardsTheTimeBudget) {
   int begun = 0;
   const auto samples = take_rounds(
-      {0, 4, 0, 1.0, 0}, time_on_host, 8,
+      {0, 4, 0, 1.0, 0}, time_on_host, {0, 8},
       [&] {
         ++begun;
         spin(0.6);
