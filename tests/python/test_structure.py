@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-TOP_FOLDERS = ("attn", "baselines", "harness", "tests")
+TOP_FOLDERS = ("attn", "baselines", "experiments", "harness", "tests")
 SUFFIXES = (".h", ".cpp", ".cu", ".cuh")
 
 # By module, which is a folder of the sources: the modules that it may include from besides itself.
@@ -47,7 +47,8 @@ ALLOWED = {module: others | {module} for module, others in (DRIVER | ATTN).items
     "harness/worker": {
         "harness/worker", "harness/schema", "harness/statistics", "attn", "attn/cpu", "attn/linear",
     },
-    "tests": {"baselines", "harness/worker", "tests"} | set(DRIVER) | set(ATTN),
+    "experiments": {"experiments", "harness/schema", "attn"},
+    "tests": {"baselines", "experiments", "harness/worker", "tests"} | set(DRIVER) | set(ATTN),
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.MULTILINE)
