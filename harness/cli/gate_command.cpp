@@ -16,7 +16,7 @@
 #include "harness/gate/gate_run.h"
 #include "harness/records/replace_file.h"
 #include "harness/records/result_folder.h"
-#include "harness/sweep/find_sweep.h"
+#include "harness/text/known_files.h"
 #include "harness/text/errors.h"
 #include "harness/text/notice.h"
 
@@ -143,7 +143,7 @@ Run add_gate_command(Command& command) {
   return [options](const WorkerProgram& own) {
     auto& file = options->suite.file;
     if (file.empty() && options->from.empty()) throw UsageError("gate needs a sweep; only --calibrate --from FILE needs none");
-    if (!file.empty()) file = find_sweep(file);
+    if (!file.empty()) file = find_file(kSweeps, file);
     try {
       return options->calibrate ? run_calibration(own, *options) : run_gate(own, *options);
     } catch (const WorkerError& error) {

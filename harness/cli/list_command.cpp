@@ -7,8 +7,9 @@
 #include "harness/cli/shared_options.h"
 #include "harness/schema/schema.h"
 #include "harness/sweep/catalogue.h"
-#include "harness/sweep/find_sweep.h"
 #include "harness/sweep/sweep_file.h"
+#include "harness/text/known_files.h"
+#include "harness/training/training_file.h"
 
 namespace attnbench {
 namespace {
@@ -50,11 +51,27 @@ void list_sweeps(const WorkerProgram& worker, Format format) {
   table.add_column("sweep");
   table.add_column("cases", TextTable::Align::right);
   for (const auto* header : {"file", "description"}) table.add_column(header);
-  for (const auto& file : known_sweeps()) {
+  for (const auto& file : known_files(kSweeps)) {
     const SweepFile sweep(file.string(), catalogue);
     const auto cases = sweep.cases().size();
     all.push_back({{"name", sweep.stem()}, {"file", file.string()}, {"cases", cases}, {"description", sweep.description()}});
     table.add_row({sweep.stem(), std::to_string(cases), file.string(), sweep.description()});
+  }
+  if (format == Format::json) print_json(all);
+  else print_table(table, format);
+}
+
+void list_trainings(Format format) {
+  auto all = Json::array();
+  TextTable table;
+  table.add_column("training");
+  table.add_column("models", TextTable::Align::right);
+  for (const auto* header : {"file", "description"}) table.add_column(header);
+  for (const auto& path : known_files(kTrainings)) {
+    const TrainingFile file(path.string());
+    const auto models = file.trainings().size();
+    all.push_back({{"name", file.stem()}, {"file", path.string()}, {"models", models}, {"description", file.description()}});
+    table.add_row({file.stem(), std::to_string(models), path.string(), file.description()});
   }
   if (format == Format::json) print_json(all);
   else print_table(table, format);
@@ -70,7 +87,7 @@ Run add_list_command(Command& command) {
   const auto options = std::make_shared<Options>();
   command.add("what", &options->what,
               "what to list; `schema` prints the content of schema.json, which is written beside records, and always as JSON",
-              {.choices = {"methods", "sweeps", "columns", "schema"}});
+              {.choices = {"methods", "sweeps", "trainings", "columns", "schema"}});
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);
   command.add_example("list", "shows the attention methods and their options");
@@ -79,6 +96,7 @@ Run add_list_command(Command& command) {
     if (options->what == "methods") list_methods(worker, options->format);
     else if (options->what == "columns") list_columns(worker, options->format);
     else if (options->what == "schema") list_schema(worker);
+    else if (options->what == "trainings") list_trainings(options->format);
     else list_sweeps(worker, options->format);
     return exit_code::success;
   };

@@ -32,6 +32,7 @@ constexpr CommandEntry kCommands[] = {
     {"verify", "compare values, gradients and decoding of methods with their float64 reference", add_verify_command},
     {"measure", "measure one case", add_measure_command},
     {"sweep", "measure every case of a sweep file and record each in a folder", add_sweep_command},
+    {"train", "train models on the paper's tasks and record their curves", add_train_command},
     {"table", "show a folder of records as a table", add_table_command},
     {"analyse", "show how time and memory grow with the length, where methods cross over, and what fits in memory",
      add_analyse_command},

@@ -39,7 +39,7 @@ void print_sheet(const Sheet& sheet, Format format);
 
 // Adds a positional argument that names a folder or a file of records.
 void add_records_argument(Command& command, std::string name, std::string& folder);
-// Adds the positional argument "file" that names a sweep. The command passes its value to find_sweep(), and
+// Adds the positional argument "file" that names a sweep. The command passes its value to find_file(), and
 // has to check itself that there is one if it is not `required`.
 void add_sweep_argument(Command& command, std::string& file, bool required = true);
 // Adds --set.

@@ -15,7 +15,7 @@
 #include "harness/cli/speedup_report.h"
 #include "harness/cli/terminal.h"
 #include "harness/statistics/comparison.h"
-#include "harness/sweep/find_sweep.h"
+#include "harness/text/known_files.h"
 #include "harness/sweep/prediction.h"
 #include "harness/sweep/sweep_run.h"
 #include "harness/text/errors.h"
@@ -179,7 +179,7 @@ std::string exploratory_in_words(const Design& design) {
 }
 
 int run_sweep(const WorkerProgram& worker, const Options& options) {
-  auto plan = plan_sweep(worker, find_sweep(options.file), overrides_of(options), options.shard);
+  auto plan = plan_sweep(worker, find_file(kSweeps, options.file), overrides_of(options), options.shard);
   const auto design = design_of(plan);
   check_design(design, options);
   if (options.dry_run) return dry_run(std::move(plan), options);

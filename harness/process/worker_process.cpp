@@ -40,8 +40,8 @@ std::string trimmed(const std::string& text) {
 class Worker {
  public:
   Worker(const WorkerProgram& program, std::vector<std::string> arguments, const Json& request, std::vector<int> inherited = {},
-         OnLine on_line = {})
-      : on_line_(std::move(on_line)), process_(command(program, std::move(arguments), request, std::move(inherited))) {}
+         OnLine on_line = {}, double grace_s = 0)
+      : on_line_(std::move(on_line)), process_(command(program, std::move(arguments), request, std::move(inherited), grace_s)) {}
 
   WorkerAnswer finish(double deadline_s) {
     const auto [end, code, wall_s] = process_.finish(deadline_s);
@@ -57,7 +57,7 @@ class Worker {
 
  private:
   ChildCommand command(const WorkerProgram& program, std::vector<std::string> arguments, const Json& request,
-                       std::vector<int> inherited) {
+                       std::vector<int> inherited, double grace_s) {
     auto words = program.launcher;
     words.insert(words.end(), {program.path, fmt::format("--answer-fd={}", kAnswerDescriptor)});
     words.insert(words.end(), std::make_move_iterator(arguments.begin()), std::make_move_iterator(arguments.end()));
@@ -74,7 +74,8 @@ class Worker {
     return {.words = std::move(words),
             .input = request.dump(),
             .outputs = {{{kAnswerDescriptor}, receive_answer}, {{STDOUT_FILENO, STDERR_FILENO}, receive_diagnostics}},
-            .inherited = std::move(inherited)};
+            .inherited = std::move(inherited),
+            .grace_s = grace_s};
   }
 
   // Appends `text` to the answer and parses the lines that it completes.
@@ -114,10 +115,10 @@ WorkerProgram worker_beside_this_program() {
 }
 
 WorkerAnswer run_worker(const WorkerProgram& worker, const std::string& command, const Json& request, double deadline_s,
-                        OnLine on_line, const std::vector<std::string>& arguments) {
+                        OnLine on_line, const std::vector<std::string>& arguments, double grace_s) {
   std::vector<std::string> words = {command};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  return Worker(worker, std::move(words), request, {}, std::move(on_line)).finish(deadline_s);
+  return Worker(worker, std::move(words), request, {}, std::move(on_line), grace_s).finish(deadline_s);
 }
 
 std::string fault_of(const WorkerAnswer& answer, size_t expected_lines) {

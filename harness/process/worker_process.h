@@ -39,9 +39,10 @@ using OnLine = std::function<void(const Json& line)>;
 
 // Runs `worker command` with `request` on its standard input until it ends or has run for `deadline_s` seconds; then kills what
 // is left of its process group. `arguments` follow the command. Throws UsageError if the worker cannot be started, and
-// Interrupted on SIGINT or SIGTERM.
+// Interrupted on SIGINT or SIGTERM. A worker that has to be ended gets SIGTERM first if `grace_s` is above 0, and SIGKILL so many
+// seconds later.
 WorkerAnswer run_worker(const WorkerProgram& worker, const std::string& command, const Json& request, double deadline_s,
-                        OnLine on_line = {}, const std::vector<std::string>& arguments = {});
+                        OnLine on_line = {}, const std::vector<std::string>& arguments = {}, double grace_s = 0);
 
 // Says what is wrong with an answer, and quotes its unreadable line or what the worker wrote to standard output and standard
 // error. Returns empty text if nothing is wrong: the worker ended with exit code 0 after exactly `expected_lines` lines.

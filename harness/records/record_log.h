@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/records/json_lines.h"
 #include "harness/schema/record.h"
-#include "harness/text/file_descriptor.h"
 
 namespace attnbench {
 
@@ -31,14 +31,11 @@ class RecordLog {
   // Renames the file to `name`, which replaces an older file of that name, and starts an empty one.
   void set_aside(const std::string& name);
   // Throws UsageError if the file is no longer the one that this object writes to.
-  void check_in_place() const;
+  void check_in_place() const { file_.check_in_place(); }
 
  private:
-  void open();
-
-  std::string folder_, name_, path_;
-  FileDescriptor file_;
   std::vector<Record> lines_;
+  JsonLines file_;  // declared last, because its constructor fills the lines
 };
 
 }  // namespace attnbench

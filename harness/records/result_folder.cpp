@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -59,6 +60,22 @@ void RecordsByCase::put(const Record& record) {
 const Record* RecordsByCase::find(const std::string& key) const {
   const auto found = index_.find(key);
   return found == index_.end() ? nullptr : &records_[found->second];
+}
+
+Json environment_columns(const Record& environment) {
+  Json json;
+  for (const auto& column : columns())
+    if (column.group == "environment") json[column.name] = environment.get(column.name);
+  return json;
+}
+
+std::string machine_slug(const Record& environment) {
+  std::string slug;
+  for (const char c : environment.text("cpu_model") + " " + environment.get("processors").dump() + " threads") {
+    if (std::isalnum(static_cast<unsigned char>(c))) slug += char(std::tolower(static_cast<unsigned char>(c)));
+    else if (!slug.empty() && slug.back() != '-') slug += '-';
+  }
+  return slug;
 }
 
 void make_folder(const std::string& path) {

@@ -32,6 +32,11 @@ Json read_environment(const std::string& folder);
 // The same for the text of that file; `path` names it in messages.
 Json parse_environment(const std::string& path, std::string_view text);
 
+// The columns of `environment` that describe the build and the machine, as environment.json holds them.
+Json environment_columns(const Record& environment);
+// The name of the folder for this machine, such as "intel-r-xeon-r-processor-2-threads".
+std::string machine_slug(const Record& environment);
+
 // Makes the folder and the folders above it where they are missing. Throws UsageError that names the folder if this fails.
 void make_folder(const std::string& path);
 

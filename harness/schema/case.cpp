@@ -1,8 +1,5 @@
 #include "harness/schema/case.h"
 
-#include <charconv>
-#include <cmath>
-#include <limits>
 #include <sstream>
 #include <stdexcept>
 
@@ -11,45 +8,9 @@
 namespace attnbench {
 namespace {
 
-std::string join(const std::vector<std::string_view>& words) {
-  std::string joined;
-  for (const auto& word : words) joined += (joined.empty() ? "" : ", ") + std::string(word);
-  return joined;
-}
-
 constexpr double kMaxSize = 1 << 24, kMaxLength = int64_t{1} << 40, kMaxThreads = 4096;
 constexpr double kMaxSeed = int64_t{1} << 62;
 constexpr double kMaxBytes = int64_t{1} << 60;
-
-[[noreturn]] void refuse(const Field& field, const std::string& value, const std::string& expected) {
-  throw std::invalid_argument(std::string(field.name) + " = " + value + ", expected " + expected);
-}
-
-std::string number_text(double number) {
-  if (number == std::floor(number) && std::abs(number) < 9.2e18) return std::to_string(int64_t(number));
-  return Json(number).dump();
-}
-
-// The value as the user wrote it; JSON has no text for NaN and infinity.
-std::string value_text(const Json& value) {
-  if (!value.is_number_float() || std::isfinite(value.get<double>())) return value.dump();
-  return std::isnan(value.get<double>()) ? "NaN" : value.get<double>() > 0 ? "infinity" : "-infinity";
-}
-
-// `text` is the value as the user wrote it.
-void check_range(const Field& field, const Json& value, const std::string& text) {
-  if (value.get<double>() < field.min) refuse(field, text, "at least " + number_text(field.min));
-  if (value.get<double>() > field.max) refuse(field, text, "at most " + number_text(field.max));
-}
-
-// The whole number that the text is; one that is too large for 64 bits becomes the largest double. Null for other text.
-Json whole_number(const std::string& text) {
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (end != text.data() + text.size() || error == std::errc::invalid_argument) return nullptr;
-  if (error == std::errc::result_out_of_range) return (text[0] == '-' ? -1 : 1) * std::numeric_limits<double>::max();
-  return number;
-}
 
 }  // namespace
 
@@ -275,51 +236,6 @@ std::vector<std::string> axis_names() {
   for (const auto& field : fields())
     if (field.role == FieldRole::axis) names.emplace_back(field.name);
   return names;
-}
-
-Json get(const Case& c, const Field& field) {
-  return std::visit([&](auto member) { return Json(c.*member); }, field.member);
-}
-
-void set(Case& c, const Field& field, const Json& value) {
-  if (const auto* text = std::get_if<std::string Case::*>(&field.member)) {
-    if (!value.is_string()) refuse(field, value_text(value), "text");
-    const auto& given = value.get_ref<const std::string&>();
-    bool known = field.choices.empty();
-    for (const auto& choice : field.choices) known = known || choice == given;
-    const auto number = field.also_number ? whole_number(given) : Json();
-    if (!known && number.is_null())
-      refuse(field, "'" + given + "'", "one of " + join(field.choices) + (field.also_number ? ", or a whole number" : ""));
-    if (!known) check_range(field, number, given);
-    c.*(*text) = given;
-  } else if (const auto* flag = std::get_if<bool Case::*>(&field.member)) {
-    if (!value.is_boolean()) refuse(field, value_text(value), "true or false");
-    c.*(*flag) = value.get<bool>();
-  } else if (const auto* integer = std::get_if<int64_t Case::*>(&field.member)) {
-    if (value.is_number()) check_range(field, value, value_text(value));
-    if (!value.is_number_integer()) refuse(field, value_text(value), "a whole number");
-    c.*(*integer) = value.get<int64_t>();
-  } else {
-    const auto member = std::get<double Case::*>(field.member);
-    if (!value.is_number() || !std::isfinite(value.get<double>())) refuse(field, value_text(value), "a number");
-    check_range(field, value, value_text(value));
-    c.*member = value.get<double>();
-  }
-}
-
-void set_text(Case& c, const Field& field, const std::string& text) {
-  if (std::holds_alternative<std::string Case::*>(field.member)) return set(c, field, text);
-  Json value;
-  try {
-    value = parse_json(text);
-  } catch (const JsonError&) {
-    refuse(field, "'" + text + "'", std::holds_alternative<bool Case::*>(field.member) ? "true or false" : "a number");
-  }
-  set(c, field, value);
-}
-
-void set_to_default(Case& c, const Field& field) {
-  std::visit([&](auto member) { c.*member = Case().*member; }, field.member);
 }
 
 bool is_default(const Case& c, const Field& field) {

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "harness/schema/json.h"
+#include "harness/schema/field.h"
 
 namespace attnbench {
 
@@ -55,8 +55,6 @@ struct Case {
   bool decodes() const { return protocol == "prefill" || protocol == "decode"; }
 };
 
-enum class FieldRole { axis, setting };
-
 // What an axis describes. Predictions, analyses, tables and figures treat all axes of a kind alike, so that none of them lists
 // axes by name.
 enum class AxisKind {
@@ -100,13 +98,6 @@ const Field* find_field(std::string_view name);
 const Field* find_axis(std::string_view name);
 std::vector<std::string> axis_names();
 
-Json get(const Case& c, const Field& field);
-// Throws std::invalid_argument that names the field, the value and what was expected.
-void set(Case& c, const Field& field, const Json& value);
-// Like set(), for a value as a user types it: text without quotes, numbers and booleans as in JSON.
-void set_text(Case& c, const Field& field, const std::string& text);
-// Gives the field the value that it has in a new Case.
-void set_to_default(Case& c, const Field& field);
 // Whether the field has the value that it would have after complete() if nobody had set it.
 bool is_default(const Case& c, const Field& field);
 

@@ -125,15 +125,7 @@ class SweepParser {
   // `value` is written as in a sweep file; text may also stand without quotes.
   void override_setting(const std::string& key, const std::string& value) {
     origin_ = "--set " + key;
-    check_toml_nesting(origin_, value);
-    toml::table parsed;
-    try {
-      parsed = toml::parse("value = " + value);
-    } catch (const toml::parse_error&) {
-      parsed.clear();
-    }
-    // Text without quotes is not valid TOML, and text of several lines may hold further keys: both are taken as they are.
-    if (parsed.size() != 1) parsed = toml::table{{"value", value}};
+    const auto parsed = parse_value(origin_, value);
     const auto& node = *parsed.get("value");
     if (const auto* field = find_overridden(key)) {
       if (field->role != FieldRole::axis) return parse_setting(*field, key, node);
@@ -171,22 +163,8 @@ class SweepParser {
     if (!node.is_table()) fail(node.source(), fmt::format("{} is {}, expected a table [{}]", name, type_text(node), name));
     return *node.as_table();
   }
-  static std::string type_text(const toml::node& node) {
-    switch (node.type()) {
-      case toml::node_type::string: return "text";
-      case toml::node_type::integer: return "a whole number";
-      case toml::node_type::floating_point: return "a number";
-      case toml::node_type::boolean: return "true or false";
-      case toml::node_type::array: return "a list";
-      case toml::node_type::table: return "a table";
-      default: return "a date or time";
-    }
-  }
   Json json_of(const toml::node& node, std::string_view name) const {
-    if (const auto text = node.value_exact<std::string>()) return *text;
-    if (const auto number = node.value_exact<int64_t>()) return *number;
-    if (const auto number = node.value_exact<double>()) return *number;
-    if (const auto flag = node.value_exact<bool>()) return *flag;
+    if (auto value = single_value(node); !value.is_null()) return value;
     fail(node.source(), fmt::format("{} is {}, expected a single value", name, type_text(node)));
   }
 

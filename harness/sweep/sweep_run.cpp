@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -21,16 +20,6 @@
 namespace attnbench {
 namespace {
 
-// The name of the folder for this machine, such as "intel-r-xeon-r-processor-2-threads".
-std::string machine_slug(const Record& environment) {
-  std::string slug;
-  for (const char c : environment.text("cpu_model") + " " + environment.get("processors").dump() + " threads") {
-    if (std::isalnum(static_cast<unsigned char>(c))) slug += char(std::tolower(static_cast<unsigned char>(c)));
-    else if (!slug.empty() && slug.back() != '-') slug += '-';
-  }
-  return slug;
-}
-
 std::string default_folder(const SweepPlan& plan, const Record& environment) {
   const auto& name = plan.sweep.stem();
   if (name.empty() || name == "." || name == "..")
@@ -41,10 +30,8 @@ std::string default_folder(const SweepPlan& plan, const Record& environment) {
 }
 
 // What the records of one folder must have in common: the build, the machine and, if a case runs on a GPU, that GPU.
-Json environment_columns(const Record& environment, const std::vector<Record>& planned) {
-  Json json;
-  for (const auto& column : columns())
-    if (column.group == "environment") json[column.name] = environment.get(column.name);
+Json common_columns(const Record& environment, const std::vector<Record>& planned) {
+  auto json = environment_columns(environment);
   const auto on_gpu = std::find_if(planned.begin(), planned.end(), [](const Record& record) { return record.has("gpu"); });
   if (on_gpu == planned.end()) return json;
   for (const auto& column : columns())
@@ -56,7 +43,7 @@ Json environment_columns(const Record& environment, const std::vector<Record>& p
 Json provenance_of(const SweepPlan& plan, const Record& environment) {
   Json provenance = {{"sweep", plan.sweep.stem()},
                      {"description", plan.sweep.description()},
-                     {"environment", environment_columns(environment, plan.planned)},
+                     {"environment", common_columns(environment, plan.planned)},
                      {"settings", plan.sweep.settings()},
                      {"baselines", plan.sweep.baselines()}};
   if (!plan.shard.is_all()) provenance["shard"] = fmt::format("{}/{}", plan.shard.number, plan.shard.count);

@@ -19,6 +19,7 @@
 #include <toml++/toml.h>
 // clang-format on
 
+#include "harness/schema/json.h"
 #include "harness/text/errors.h"
 #include "harness/text/text_file.h"
 #include "harness/text/toml_nesting.h"
@@ -46,6 +47,43 @@ inline toml::table read_toml(const std::string& path) {
   } catch (const toml::parse_error& error) {
     fail_at(path, error.source(), error.description());
   }
+}
+
+// A table whose key "value" holds the value of an option, written as in a file; text may also stand without quotes. Throws
+// UsageError that names the option if the value is nested too deeply.
+inline toml::table parse_value(const std::string& option, const std::string& value) {
+  check_toml_nesting(option, value);
+  toml::table parsed;
+  try {
+    parsed = toml::parse("value = " + value);
+  } catch (const toml::parse_error&) {
+    parsed.clear();
+  }
+  // Text without quotes is not valid TOML, and text of several lines may hold further keys: both are taken as they are.
+  if (parsed.size() != 1) parsed = toml::table{{"value", value}};
+  return parsed;
+}
+
+// What a value is, in the words of messages.
+inline std::string_view type_text(const toml::node& node) {
+  switch (node.type()) {
+    case toml::node_type::string: return "text";
+    case toml::node_type::integer: return "a whole number";
+    case toml::node_type::floating_point: return "a number";
+    case toml::node_type::boolean: return "true or false";
+    case toml::node_type::array: return "a list";
+    case toml::node_type::table: return "a table";
+    default: return "a date or time";
+  }
+}
+
+// The text, number or boolean as JSON; null for any other value.
+inline Json single_value(const toml::node& node) {
+  if (const auto text = node.value_exact<std::string>()) return *text;
+  if (const auto number = node.value_exact<int64_t>()) return *number;
+  if (const auto number = node.value_exact<double>()) return *number;
+  if (const auto flag = node.value_exact<bool>()) return *flag;
+  return nullptr;
 }
 
 }  // namespace attnbench

@@ -1,20 +1,16 @@
 #include "harness/worker/commands.h"
 
-#include <poll.h>
-#include <sys/prctl.h>
-
 #include <CLI/CLI.hpp>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <iostream>
-#include <iterator>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "harness/schema/answer.h"
 #include "harness/schema/machine.h"
 #include "harness/worker/cpu/ceilings.h"
 #include "harness/worker/cpu/probe.h"
@@ -27,26 +23,9 @@
 namespace attnbench {
 namespace {
 
-// Writes answers as JSON lines to a file descriptor. Descriptor 1 is standard output.
-class Answer {
- public:
-  explicit Answer(int descriptor) : file_(descriptor == 1 ? stdout : fdopen(descriptor, "w")) {
-    if (!file_) throw std::runtime_error("cannot write to descriptor " + std::to_string(descriptor));
-  }
-  void send(const Json& json) {
-    const auto line = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-    if (std::fwrite(line.data(), 1, line.size(), file_) != line.size() || std::fflush(file_) != 0)
-      throw std::runtime_error("cannot write the answer");
-  }
-
- private:
-  FILE* file_;
-};
-
 // Reads the request from standard input, which is one case or an array of cases, and answers each case with a record.
 void answer_each(Answer& answer, const std::function<Record(const Case&)>& work) {
-  const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
-  const auto request = Json::parse(text);
+  const auto request = read_request();
   for (const auto& item : request.is_array() ? request : Json::array({request})) {
     auto c = case_from_json(item);
     c.complete();
@@ -75,15 +54,6 @@ Json ceilings_of_machine() {
           {"threads", c.threads},
           {"probe_arithmetic_us", best_arithmetic_probe_us()},
           {"gpu", gpu_ceilings()}};
-}
-
-// Makes the system kill this worker when the driver ends, because only the driver would end it at its deadline. Returns whether
-// the driver still reads the answer.
-bool end_with_driver(int descriptor) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // If the driver ended before that call took effect, the pipe has no reader.
-  pollfd reader{descriptor, 0, 0};
-  return poll(&reader, 1, 0) <= 0 || (reader.revents & POLLERR) == 0;
 }
 
 }  // namespace
@@ -116,7 +86,7 @@ int run_worker_command(int argc, char** argv) {
   int processor = -1;
   measure_command->add_option("--processor", processor, "processor on which a case of one thread takes its turns");
   CLI11_PARSE(app, argc, argv);
-  if (descriptor != 1 && !end_with_driver(descriptor)) return 1;
+  if (descriptor != 1 && !end_with_driver(descriptor, SIGKILL)) return 1;
 
   try {
     Answer answer(descriptor);

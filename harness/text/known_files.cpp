@@ -1,4 +1,4 @@
-#include "harness/sweep/find_sweep.h"
+#include "harness/text/known_files.h"
 
 #include <fmt/format.h>
 
@@ -11,13 +11,13 @@ namespace attnbench {
 
 namespace fs = std::filesystem;
 
-std::vector<fs::path> known_sweeps() {
+std::vector<fs::path> known_files(const FileKind& kind) {
   std::vector<fs::path> known;
   const auto is_known = [&](const fs::path& file) {
     return std::any_of(known.begin(), known.end(), [&](const fs::path& other) { return other.stem() == file.stem(); });
   };
   const auto project = fs::read_symlink("/proc/self/exe").parent_path().parent_path();
-  for (const fs::path& folder : {fs::path("sweeps"), project / "sweeps"}) {
+  for (const fs::path& folder : {fs::path(kind.folder), project / kind.folder}) {
     std::error_code missing;
     std::vector<fs::path> files;
     for (const auto& entry : fs::directory_iterator(folder, missing))
@@ -28,16 +28,16 @@ std::vector<fs::path> known_sweeps() {
   return known;
 }
 
-std::string find_sweep(const std::string& given) {
+std::string find_file(const FileKind& kind, const std::string& given) {
   std::error_code missing;
   const bool is_file = fs::exists(given, missing) && !fs::is_directory(given, missing);
   if (is_file || given.find('/') != std::string::npos || given.ends_with(".toml")) return given;
   std::vector<std::string> names;
-  for (const auto& file : known_sweeps()) {
+  for (const auto& file : known_files(kind)) {
     if (file.stem() == given) return file.string();
     names.push_back(file.stem().string());
   }
-  throw UsageError(fmt::format("unknown sweep '{}'{}", given, suggestion(given, names)));
+  throw UsageError(fmt::format("unknown {} '{}'{}", kind.name, given, suggestion(given, names)));
 }
 
 }  // namespace attnbench

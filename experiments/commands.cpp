@@ -1,0 +1,99 @@
+#include "experiments/commands.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <iostream>
+#include <stdexcept>
+#include <string>
+
+#include "experiments/training/trainer.h"
+#include "harness/schema/answer.h"
+#include "harness/schema/record.h"
+
+namespace experiments {
+namespace {
+
+using attnbench::Answer;
+using attnbench::Json;
+
+volatile std::sig_atomic_t stop_signal = 0;
+
+// Lets the running update end after SIGINT or SIGTERM, so that a checkpoint can be written.
+void stop_on_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int signal) { stop_signal = signal; };
+  for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+}
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kProgressInterval = std::chrono::milliseconds(500);
+
+// Trains until the end or a signal. The driver gets a line when the training begins or goes on ("begun"), for each point of the
+// curve ("point"), twice a second in between ("progress"), and at the end ("ended"). Returns the exit code.
+int train(Answer& answer, const Json& request) {
+  stop_on_signals();
+  const auto training = attnbench::training_from_json(request.at("training"));
+  const auto path = request.at("checkpoint").get<std::string>();
+  Trainer trainer(training);
+  if (request.at("resume").get<bool>() && std::filesystem::exists(path)) trainer.load(path);
+  answer.send({{"kind", "begun"}, {"update", trainer.updates()}, {"points", trainer.curve()}});
+  auto ended = attnbench::to_json(training);
+  auto shown = Clock::now();
+  try {
+    while (!trainer.is_done()) {
+      if (stop_signal != 0) {
+        trainer.save(path);
+        return 128 + stop_signal;
+      }
+      trainer.update();
+      if (trainer.is_point()) {
+        answer.send({{"kind", "point"}, {"point", trainer.record_point()}});
+        shown = Clock::now();
+      } else if (Clock::now() - shown > kProgressInterval) {
+        answer.send({{"kind", "progress"},
+                     {"point",
+                      {{"update", trainer.updates()},
+                       {"training_loss", trainer.last_loss()},
+                       {"updates_per_s", trainer.updates_per_s()}}}});
+        shown = Clock::now();
+      }
+      if (trainer.updates() % training.checkpoint_every == 0 || trainer.is_done()) trainer.save(path);
+    }
+    ended = trainer.summary();
+    ended["outcome"] = attnbench::outcome::measured;
+  } catch (const NotFinite& error) {
+    const bool is_kept = std::filesystem::exists(path);
+    ended.update({{"outcome", attnbench::outcome::failed},
+                  {"failure_kind", "not_finite"},
+                  {"update", trainer.updates()},
+                  {"reason", std::string(error.what()) + (is_kept ? "; the last checkpoint is kept in " + path : "")}});
+  }
+  answer.send({{"kind", "ended"}, {"training", ended}});
+  return 0;
+}
+
+}  // namespace
+
+int run_command(int argc, char** argv) {
+  CLI::App app("Trains models for attnbench: a request on standard input, answers as JSON lines.", "attnbench-experiments");
+  int descriptor = 1;
+  app.add_option("--answer-fd", descriptor, "file descriptor that answers are written to");
+  app.require_subcommand(1);
+  auto* const train_command = app.add_subcommand("train", "train one model");
+  CLI11_PARSE(app, argc, argv);
+  // A trainer whose driver was killed writes a checkpoint before it ends.
+  if (descriptor != 1 && !attnbench::end_with_driver(descriptor, SIGTERM)) return 1;
+  try {
+    Answer answer(descriptor);
+    if (*train_command) return train(answer, attnbench::read_request());
+  } catch (const std::exception& error) {
+    std::cerr << "attnbench-experiments: " << error.what() << "\n";
+    return 2;
+  }
+  return 0;
+}
+
+}  // namespace experiments

@@ -1,0 +1,35 @@
+// Task: what a training teaches. It owns the model and the data; the trainer owns the optimizer and the loop.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "harness/schema/json.h"
+#include "harness/schema/training.h"
+
+namespace experiments {
+
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  virtual torch::nn::Module& model() = 0;
+  // The implementation of the attention that the last forward ran, such as "kernel/avx512".
+  virtual std::string implementation() const = 0;
+
+  // The loss of the next batch of training data, a scalar with gradients. `update` is the number of this update, from 1.
+  virtual at::Tensor loss(int64_t update, at::Generator& generator) = 0;
+
+  // Measures the model on data that is not trained on. Returns validation_loss and other columns of training_columns(). Draws no
+  // random numbers from the training's generators. The model is in evaluation mode, and no gradients are recorded.
+  virtual attnbench::Json validate() = 0;
+};
+
+// Throws std::invalid_argument for an unknown task, and what the models and loaders throw.
+std::unique_ptr<Task> make_task(const attnbench::Training& training);
+
+}  // namespace experiments

@@ -1,0 +1,74 @@
+// Trainer: updates the weights of a task's model, records its curve, and writes and reads checkpoints.
+//
+//   Trainer trainer(training);
+//   while (!trainer.is_done()) {
+//     trainer.update();
+//     if (trainer.is_point()) trainer.record_point();
+//   }
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <torch/optim/optimizer.h>
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "experiments/optim/schedule.h"
+#include "experiments/training/task.h"
+#include "harness/schema/json.h"
+#include "harness/schema/training.h"
+
+namespace experiments {
+
+// A loss that is NaN or infinite. Training cannot go on from the weights that gave it.
+struct NotFinite : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+class Trainer {
+ public:
+  // Sets PyTorch's number of threads and the seed of its generator, from which the weights are drawn. Throws what make_task()
+  // throws.
+  explicit Trainer(const attnbench::Training& training);
+
+  // The number of updates so far.
+  int64_t updates() const { return updates_; }
+  bool is_done() const { return updates_ >= training_.updates; }
+  // Whether the curve has a point after the last update.
+  bool is_point() const { return updates_ % training_.validate_every == 0 || is_done(); }
+  double updates_per_s() const;
+  double last_loss() const { return last_loss_; }
+
+  // Makes one update. Throws NotFinite, and leaves the weights as they were, if the loss is NaN or infinite.
+  void update();
+
+  // Validates the model, and adds a point to the curve. A point has the columns of training_columns().
+  const attnbench::Json& record_point();
+  const std::vector<attnbench::Json>& curve() const { return curve_; }
+
+  // What is recorded of the training at its end, without its outcome: the last point.
+  attnbench::Json summary() const;
+
+  // Both throw std::runtime_error that names the file. load() refuses a checkpoint of another configuration and names the fields
+  // that differ, except `updates`, which may have grown. After load() the training goes on exactly as it would have after save().
+  void save(const std::string& path) const;
+  void load(const std::string& path);
+
+ private:
+  attnbench::Training training_;
+  std::unique_ptr<Task> task_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  std::unique_ptr<LearningRateSchedule> schedule_;
+  at::Generator data_generator_;
+  int64_t updates_ = 0;
+  double training_s_ = 0, last_loss_ = 0, last_learning_rate_ = 0;
+  // Since the last point.
+  double interval_s_ = 0, interval_loss_ = 0;
+  int64_t interval_updates_ = 0;
+  std::vector<attnbench::Json> curve_;
+};
+
+}  // namespace experiments

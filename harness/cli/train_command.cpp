@@ -1,0 +1,139 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "harness/cli/commands.h"
+#include "harness/cli/exit_codes.h"
+#include "harness/cli/shared_options.h"
+#include "harness/cli/terminal.h"
+#include "harness/sweep/sweep_file.h"
+#include "harness/text/known_files.h"
+#include "harness/text/notice.h"
+#include "harness/text/safe_text.h"
+#include "harness/text/units.h"
+#include "harness/training/training_run.h"
+
+namespace attnbench {
+namespace {
+
+struct Options {
+  std::string file, out, resume = "missing";
+  std::vector<std::string> settings;
+  Format format = Format::text;
+  bool quiet = false;
+};
+
+std::string name_of(const Training& training) {
+  return safe_text(fmt::format("{} {} seed {}", training.task, training.method, training.seed));
+}
+
+// A number of a line, or NaN.
+double number_in(const Json& line, const char* name) {
+  const auto found = line.find(name);
+  return found != line.end() && found->is_number() ? found->get<double>() : std::nan("");
+}
+
+// "loss 0.0123, validation loss 0.0150, accuracy 99.3 %"
+std::string losses_of(const Json& line) {
+  std::string text;
+  const auto add = [&](const std::string& piece) { text += (text.empty() ? "" : ", ") + piece; };
+  if (const auto loss = number_in(line, "training_loss"); !std::isnan(loss)) add(fmt::format("loss {:.4g}", loss));
+  if (const auto loss = number_in(line, "validation_loss"); !std::isnan(loss)) add(fmt::format("validation loss {:.4g}", loss));
+  if (const auto share = number_in(line, "validation_accuracy"); !std::isnan(share))
+    add(fmt::format("accuracy {:.1f} %", 100 * share));
+  return text;
+}
+
+class TrainingProgress : public TrainingObserver {
+ public:
+  explicit TrainingProgress(bool quiet) : line_(stderr, quiet) {}
+
+  void starting(const Place& place, const Training& training, int64_t update) override {
+    if (update > 0)
+      line_.print(fmt::format("[{}/{}] {}  goes on after update {}", place.number, place.of, name_of(training), update));
+  }
+  void reached(const Place& place, const Training& training, const Json& point) override {
+    const auto update = number_in(point, "update"), rate = number_in(point, "updates_per_s");
+    const auto rest_s = (double(training.updates) - update) / rate;
+    line_.show(fmt::format("[{}/{}] {}  update {:.0f} of {}  {}  {:.3g} updates/s  remaining ~{}", place.number, place.of,
+                           name_of(training), update, training.updates, losses_of(point), rate, format_seconds(rest_s)));
+  }
+  void finished(const Place& place, const Training& training, const Json& ended) override {
+    const bool failed = ended.value("outcome", "") != outcome::measured;
+    const auto result = failed ? fmt::format("failed: {} ({})", ended.value("failure_kind", ""), ended.value("reason", ""))
+                               : fmt::format("{}, {} of training", losses_of(ended), format_seconds(number_in(ended, "training_s")));
+    line_.print(fmt::format("[{}/{}] {}  {}", place.number, place.of, name_of(training), safe_text(result)),
+                failed ? Tone::bad : Tone::plain);
+  }
+
+ private:
+  StatusLine line_;
+};
+
+// The trainings of the folder, one in each row.
+void print_trainings(const std::vector<Json>& ended, Format format) {
+  if (format == Format::json) return print_json(Json(ended));
+  TextTable table;
+  for (const auto* header : {"task", "method"}) table.add_column(header);
+  for (const auto* header : {"seed", "updates", "training loss", "validation loss", "accuracy", "time", "updates/s"})
+    table.add_column(header, TextTable::Align::right);
+  table.add_column("failed because");
+  const auto text_of = [](double number, const char* form) {
+    return std::isnan(number) ? std::string("–") : fmt::format(fmt::runtime(form), number);
+  };
+  for (const auto& line : ended) {
+    const bool failed = line.value("outcome", "") != outcome::measured;
+    const auto updates = number_in(line, "update"), s = number_in(line, "training_s");
+    table.add_row({line.value("task", ""), line.value("method", ""), line.at("seed").dump(), text_of(updates, "{:.0f}"),
+                   text_of(number_in(line, "training_loss"), "{:.4g}"), text_of(number_in(line, "validation_loss"), "{:.4g}"),
+                   text_of(100 * number_in(line, "validation_accuracy"), "{:.1f} %"), std::isnan(s) ? "–" : format_seconds(s),
+                   text_of(updates / s, "{:.3g}"), failed ? line.value("reason", "") : ""},
+                  failed ? Tone::bad : Tone::plain);
+  }
+  print_table(table, format);
+}
+
+int run_training(const WorkerProgram& worker, const Options& options) {
+  SweepOverrides overrides;
+  for (const auto& setting : options.settings) overrides.add_setting(setting);
+  TrainingRun run(worker, trainer_beside_this_program(), TrainingFile(find_file(kTrainings, options.file), overrides.settings),
+                  options.out, options.resume == "none");
+  const auto due = run.due();
+  size_t failed = 0;
+  try {
+    TrainingProgress progress(options.quiet);
+    failed = run.train(progress);
+  } catch (const Interrupted&) {
+    print_notice(fmt::format("{}: interrupted; the same command continues at the last checkpoint\n", run.folder()));
+    throw;
+  }
+  if (!options.quiet)
+    print_notice(fmt::format("{}: {}{}\n", run.folder(),
+                             due == 0 ? "all trainings have ended" : fmt::format("{} trainings have ended", due),
+                             failed > 0 ? fmt::format(", {} of them failed", failed) : ""));
+  print_trainings(run.ended(), options.format);
+  return failed > 0 ? exit_code::failure : exit_code::success;
+}
+
+}  // namespace
+
+Run add_train_command(Command& command) {
+  const auto options = std::make_shared<Options>();
+  command.add("file", &options->file, "settings file, or the name of a training that `attnbench list trainings` shows",
+              {.required = true, .completion = Completion::files});
+  command.add("--out", &options->out, "folder that the curves are written to",
+              {.placeholder = "FOLDER", .default_text = "results/TRAINING/MACHINE", .completion = Completion::files});
+  command.add("--resume", &options->resume,
+              "which trainings run if the folder holds some: those that have not ended, from their last checkpoints, or all from "
+              "their beginning",
+              {.choices = {"missing", "none"}});
+  add_set_option(command, options->settings);
+  add_format_option(command, options->format);
+  add_quiet_option(command, options->quiet);
+  command.add_example("train copy-task-short", "trains four methods on a short copy task, and prints the table of their curves");
+  command.add_example("train copy-task --set method=linear --set updates=100 --out /tmp/try", "makes 100 updates of one method");
+  return [options](const WorkerProgram& worker) { return run_training(worker, *options); };
+}
+
+}  // namespace attnbench

@@ -1,0 +1,85 @@
+#include "harness/schema/field.h"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+namespace attnbench {
+namespace {
+
+std::string join(const std::vector<std::string_view>& words) {
+  std::string joined;
+  for (const auto& word : words) joined += (joined.empty() ? "" : ", ") + std::string(word);
+  return joined;
+}
+
+[[noreturn]] void refuse(const ValueRules& rules, const std::string& value, const std::string& expected) {
+  throw std::invalid_argument(std::string(rules.name) + " = " + value + ", expected " + expected);
+}
+
+std::string number_text(double number) {
+  if (number == std::floor(number) && std::abs(number) < 9.2e18) return std::to_string(int64_t(number));
+  return Json(number).dump();
+}
+
+// The value as the user wrote it; JSON has no text for NaN and infinity.
+std::string value_text(const Json& value) {
+  if (!value.is_number_float() || std::isfinite(value.get<double>())) return value.dump();
+  return std::isnan(value.get<double>()) ? "NaN" : value.get<double>() > 0 ? "infinity" : "-infinity";
+}
+
+// `text` is the value as the user wrote it.
+void check_range(const ValueRules& rules, const Json& value, const std::string& text) {
+  if (value.get<double>() < rules.min) refuse(rules, text, "at least " + number_text(rules.min));
+  if (value.get<double>() > rules.max) refuse(rules, text, "at most " + number_text(rules.max));
+}
+
+// The whole number that the text is; one that is too large for 64 bits becomes the largest double. Null for other text.
+Json whole_number(const std::string& text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (end != text.data() + text.size() || error == std::errc::invalid_argument) return nullptr;
+  if (error == std::errc::result_out_of_range) return (text[0] == '-' ? -1 : 1) * std::numeric_limits<double>::max();
+  return number;
+}
+
+}  // namespace
+
+std::string checked_text(const ValueRules& rules, const Json& value) {
+  if (!value.is_string()) refuse(rules, value_text(value), "text");
+  const auto& given = value.get_ref<const std::string&>();
+  bool known = rules.choices.empty();
+  for (const auto& choice : rules.choices) known = known || choice == given;
+  const auto number = rules.also_number ? whole_number(given) : Json();
+  if (!known && number.is_null())
+    refuse(rules, "'" + given + "'", "one of " + join(rules.choices) + (rules.also_number ? ", or a whole number" : ""));
+  if (!known) check_range(rules, number, given);
+  return given;
+}
+
+bool checked_flag(const ValueRules& rules, const Json& value) {
+  if (!value.is_boolean()) refuse(rules, value_text(value), "true or false");
+  return value.get<bool>();
+}
+
+int64_t checked_integer(const ValueRules& rules, const Json& value) {
+  if (value.is_number()) check_range(rules, value, value_text(value));
+  if (!value.is_number_integer()) refuse(rules, value_text(value), "a whole number");
+  return value.get<int64_t>();
+}
+
+double checked_number(const ValueRules& rules, const Json& value) {
+  if (!value.is_number() || !std::isfinite(value.get<double>())) refuse(rules, value_text(value), "a number");
+  check_range(rules, value, value_text(value));
+  return value.get<double>();
+}
+
+Json typed_value(const ValueRules& rules, const std::string& text, const char* expected) {
+  try {
+    return parse_json(text);
+  } catch (const JsonError&) {
+    refuse(rules, "'" + text + "'", expected);
+  }
+}
+
+}  // namespace attnbench

@@ -1,0 +1,272 @@
+#include "harness/schema/training.h"
+
+#include <stdexcept>
+
+#include "harness/schema/machine.h"
+
+namespace attnbench {
+namespace {
+
+constexpr double kMaxSize = 1 << 24;
+constexpr double kMaxUpdates = 1e9;
+
+[[noreturn]] void refuse(const std::string& name, const Json& value, const std::string& expected) {
+  throw std::invalid_argument(name + " = " + value.dump() + ", expected " + expected);
+}
+
+ColumnType type_of(const TrainingField& field) {
+  if (std::holds_alternative<std::string Training::*>(field.member)) return ColumnType::text;
+  if (std::holds_alternative<bool Training::*>(field.member)) return ColumnType::boolean;
+  return std::holds_alternative<int64_t Training::*>(field.member) ? ColumnType::integer : ColumnType::number;
+}
+
+}  // namespace
+
+void Training::complete() {
+  if (threads == 0) threads = available_processors();
+}
+
+const std::vector<TrainingField>& training_fields() {
+  using enum FieldRole;
+  static const std::vector<TrainingField> all = {
+      {.name = "task",
+       .role = axis,
+       .member = &Training::task,
+       .description = "what the model learns: to copy a sequence of symbols",
+       .choices = {"copy"},
+       .section = "task"},
+      {.name = "method",
+       .role = axis,
+       .member = &Training::method,
+       .description = "attention method of every layer with its options, such as linear or lsh-4:chunk=32",
+       .section = "model"},
+      {.name = "seed",
+       .role = axis,
+       .member = &Training::seed,
+       .description = "seed of the weights, the data and the dropout",
+       .max = double(int64_t{1} << 62),
+       .section = "training"},
+      {.name = "device",
+       .role = axis,
+       .member = &Training::device,
+       .description = "device that trains",
+       .choices = {"cpu", "cuda"},
+       .section = "training"},
+      {.name = "threads",
+       .role = axis,
+       .member = &Training::threads,
+       .description = "number of CPU threads; by default one for every processor",
+       .min = 1,
+       .max = 4096,
+       .section = "training"},
+      {.name = "data",
+       .role = setting,
+       .member = &Training::data,
+       .description = "folder of the data; the copy task makes its own",
+       .section = "task"},
+      {.name = "length",
+       .role = setting,
+       .member = &Training::length,
+       .description = "copy: number of tokens of a sequence",
+       .min = 4,
+       .max = kMaxSize,
+       .section = "task"},
+      {.name = "symbols",
+       .role = setting,
+       .member = &Training::symbols,
+       .description = "copy: number of symbols to copy, beside the separator",
+       .min = 1,
+       .max = 1e6,
+       .section = "task"},
+      {.name = "min_copied",
+       .role = setting,
+       .member = &Training::min_copied,
+       .description = "copy: smallest number of symbols in a sequence that are copied",
+       .min = 1,
+       .max = kMaxSize,
+       .section = "task"},
+      {.name = "max_copied",
+       .role = setting,
+       .member = &Training::max_copied,
+       .description = "copy: largest number of symbols in a sequence that are copied",
+       .min = 1,
+       .max = kMaxSize,
+       .section = "task"},
+      {.name = "layers",
+       .role = setting,
+       .member = &Training::layers,
+       .description = "number of layers of the model",
+       .min = 1,
+       .max = 1000,
+       .section = "model"},
+      {.name = "heads",
+       .role = setting,
+       .member = &Training::heads,
+       .description = "number of attention heads of a layer",
+       .min = 1,
+       .max = 1000,
+       .section = "model"},
+      {.name = "head_dim",
+       .role = setting,
+       .member = &Training::head_dim,
+       .description = "dimension of a head; the model is heads · head_dim wide",
+       .min = 1,
+       .max = 10000,
+       .section = "model"},
+      {.name = "dropout",
+       .role = setting,
+       .member = &Training::dropout,
+       .description = "probability of dropout after attention and in the feed-forward layers",
+       .max = 0.99,
+       .section = "model"},
+      {.name = "updates",
+       .role = setting,
+       .member = &Training::updates,
+       .description = "number of updates of the weights",
+       .min = 1,
+       .max = kMaxUpdates,
+       .section = "training"},
+      {.name = "batch",
+       .role = setting,
+       .member = &Training::batch,
+       .description = "number of sequences of an update",
+       .min = 1,
+       .max = kMaxSize,
+       .section = "training"},
+      {.name = "optimizer",
+       .role = setting,
+       .member = &Training::optimizer,
+       .description = "optimizer: RAdam with decoupled weight decay, or Adam",
+       .choices = {"radam", "adam"},
+       .section = "training"},
+      {.name = "learning_rate",
+       .role = setting,
+       .member = &Training::learning_rate,
+       .description = "learning rate of the first updates",
+       .max = 1000,
+       .section = "training"},
+      {.name = "reduce_after",
+       .role = setting,
+       .member = &Training::reduce_after,
+       .description = "number of updates after which the learning rate becomes reduced_learning_rate; 0: never",
+       .max = kMaxUpdates,
+       .section = "training"},
+      {.name = "reduced_learning_rate",
+       .role = setting,
+       .member = &Training::reduced_learning_rate,
+       .description = "learning rate after reduce_after updates",
+       .max = 1000,
+       .section = "training"},
+      {.name = "weight_decay",
+       .role = setting,
+       .member = &Training::weight_decay,
+       .description = "decoupled weight decay of RAdam",
+       .max = 1000,
+       .section = "training"},
+      {.name = "max_gradient_norm",
+       .role = setting,
+       .member = &Training::max_gradient_norm,
+       .description = "the gradient of each tensor is scaled down to this Euclidean norm; 0: never",
+       .section = "training"},
+      {.name = "validate_every",
+       .role = setting,
+       .member = &Training::validate_every,
+       .description = "number of updates between two points of the curve",
+       .min = 1,
+       .max = kMaxUpdates,
+       .section = "training"},
+      {.name = "validation_batches",
+       .role = setting,
+       .member = &Training::validation_batches,
+       .description = "number of batches of a validation, for tasks that make their data",
+       .min = 1,
+       .max = 1e6,
+       .section = "training"},
+      {.name = "checkpoint_every",
+       .role = setting,
+       .member = &Training::checkpoint_every,
+       .description = "number of updates between two checkpoints",
+       .min = 1,
+       .max = kMaxUpdates,
+       .section = "training"},
+  };
+  return all;
+}
+
+const TrainingField* find_training_field(std::string_view name) {
+  for (const auto& field : training_fields())
+    if (field.name == name) return &field;
+  return nullptr;
+}
+
+Json to_json(const Training& training) {
+  Json json;
+  for (const auto& field : training_fields()) json[std::string(field.name)] = get(training, field);
+  return json;
+}
+
+Training training_from_json(const Json& json) {
+  if (!json.is_object()) throw std::invalid_argument("a training is " + std::string(json.type_name()) + ", expected an object");
+  Training training;
+  for (const auto& [key, value] : json.items()) {
+    const auto* field = find_training_field(key);
+    if (!field) throw std::invalid_argument("a training has an unknown field '" + key + "'");
+    set(training, *field, value);
+  }
+  check(training);
+  return training;
+}
+
+Training training_of(const Json& line) {
+  auto json = Json::object();
+  for (const auto& field : training_fields())
+    if (const auto found = line.find(field.name); found != line.end()) json[std::string(field.name)] = *found;
+  return training_from_json(json);
+}
+
+void check(const Training& training) {
+  if (training.method.empty()) throw std::invalid_argument("a training has no method");
+  if (training.max_copied < training.min_copied)
+    refuse("max_copied", training.max_copied, "at least min_copied = " + std::to_string(training.min_copied));
+  // A sequence holds the symbols twice, each time followed by a separator.
+  if (training.length < 2 * training.max_copied + 2)
+    refuse("length", training.length, "at least 2 · max_copied + 2 = " + std::to_string(2 * training.max_copied + 2));
+}
+
+std::string training_key(const Training& training) {
+  std::string key;
+  for (const auto& field : training_fields())
+    if (field.role == FieldRole::axis) key += std::string(field.name) + "=" + get(training, field).dump() + " ";
+  return key;
+}
+
+const std::vector<Column>& training_columns() {
+  static const auto all = [] {
+    using enum ColumnType;
+    std::vector<Column> columns = {{"schema_version", integer, "", "training", "version of this set of columns"}};
+    for (const auto& field : training_fields())
+      columns.push_back({std::string(field.name), type_of(field), "",
+                         field.role == FieldRole::axis ? "training" : "setting", std::string(field.description)});
+    const std::vector<Column> results = {
+        {"outcome", text, "", "outcome", "measured (trained to its end), or failed"},
+        {"failure_kind", text, "", "outcome", "why it failed: oom, not_finite, error, crashed or protocol"},
+        {"reason", text, "", "outcome", "why it failed, in words"},
+        {"implementation", text, "", "outcome", "implementation of the attention that ran, such as kernel/avx512"},
+        {"finished_at", text, "", "outcome", "when the point was recorded, in UTC"},
+        {"parameters", integer, "", "model", "number of trained parameters"},
+        {"update", integer, "", "curve", "number of updates so far"},
+        {"training_s", number, "s", "curve", "wall time of these updates, without validations and checkpoints"},
+        {"updates_per_s", number, "1/s", "curve", "updates a second since the point before"},
+        {"learning_rate_now", number, "", "curve", "learning rate of the last update"},
+        {"training_loss", number, "", "curve", "mean loss of the updates since the point before"},
+        {"validation_loss", number, "", "curve", "mean loss on data that is not trained on, without dropout"},
+        {"validation_accuracy", number, "", "curve", "share of the predictions on that data that are right"},
+        {"peak_rss_bytes", integer, "B", "curve", "maximum of the resident memory of the process"},
+    };
+    columns.insert(columns.end(), results.begin(), results.end());
+    return columns;
+  }();
+  return all;
+}
+
+}  // namespace attnbench

@@ -1,0 +1,89 @@
+// Training: one training run of an experiment, and TrainingPoint: what is known of it after some of its updates. The fields of
+// Training are declared once, in training_fields(), and the columns of the points in training_columns(). Settings files, messages
+// between driver and trainer, records and tables are made from these tables.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "harness/schema/field.h"
+#include "harness/schema/record.h"
+
+namespace attnbench {
+
+struct Training {
+  // Axes: what is trained. Two points with equal axes belong to the same run.
+  std::string task = "copy";
+  std::string method;
+  int64_t seed = 0;
+  std::string device = "cpu";
+  int64_t threads = 0;  // 0 until complete(), which sets it to the number of processors that this process may use
+
+  // The task.
+  std::string data;  // folder of the data; empty for data that the task makes
+  int64_t length = 128;
+  int64_t symbols = 10;
+  int64_t min_copied = 32;
+  int64_t max_copied = 62;
+
+  // The model.
+  int64_t layers = 4;
+  int64_t heads = 8;
+  int64_t head_dim = 32;
+  double dropout = 0.1;
+
+  // The training.
+  int64_t updates = 10000;
+  int64_t batch = 64;
+  std::string optimizer = "radam";
+  double learning_rate = 1e-3;
+  int64_t reduce_after = 3000;
+  double reduced_learning_rate = 1e-4;
+  double weight_decay = 0.01;
+  double max_gradient_norm = 1;
+  int64_t validate_every = 100;
+  int64_t validation_batches = 10;
+  int64_t checkpoint_every = 500;
+
+  // Fills in the fields that depend on the machine.
+  void complete();
+};
+
+// One field of Training, with the meanings of Field in case.h.
+struct TrainingField {
+  std::string_view name;
+  FieldRole role;
+  std::variant<std::string Training::*, int64_t Training::*, double Training::*, bool Training::*> member;
+  std::string_view description;
+  std::vector<std::string_view> choices = {};
+  bool also_number = false;
+  double min = 0;
+  double max = 1e9;
+  std::string_view section = {};  // the section of a settings file that holds the field
+};
+
+// Every field of Training, in the order of tables.
+const std::vector<TrainingField>& training_fields();
+// Null when there is no such field.
+const TrainingField* find_training_field(std::string_view name);
+
+Json to_json(const Training& training);
+// Fields that `json` lacks have their defaults. Throws std::invalid_argument that names an unknown field or a wrong value, or says
+// which fields do not fit together.
+Training training_from_json(const Json& json);
+// The training that a line of a curve belongs to; ignores the columns that are not fields of Training. Throws as
+// training_from_json() does.
+Training training_of(const Json& line);
+// Throws std::invalid_argument that says which fields do not fit together, such as min_copied above max_copied.
+void check(const Training& training);
+
+// The axes as one line of text. Two lines are equal exactly when all axes are.
+std::string training_key(const Training& training);
+
+// The columns of one point of a curve: the fields of Training, and what was measured up to this update.
+const std::vector<Column>& training_columns();
+
+}  // namespace attnbench

@@ -1,0 +1,211 @@
+// Tests of the training loop and its checkpoints with a small copy task.
+#include "experiments/training/trainer.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "experiments/training/checkpoint.h"
+
+namespace experiments {
+namespace {
+
+namespace fs = std::filesystem;
+using attnbench::Json;
+using attnbench::Training;
+
+Training small_training(const std::string& method = "linear") {
+  Training t;
+  t.method = method;
+  t.seed = 3;
+  t.threads = 1;
+  t.length = 12;
+  t.symbols = 3;
+  t.min_copied = 3;
+  t.max_copied = 4;
+  t.layers = 2;
+  t.heads = 2;
+  t.head_dim = 8;
+  t.updates = 12;
+  t.batch = 4;
+  t.reduce_after = 8;
+  t.validate_every = 3;
+  t.validation_batches = 2;
+  return t;
+}
+
+// A folder that is removed at the end of a test.
+class Folder {
+ public:
+  Folder() : path_(fs::temp_directory_path() / ("attnbench-trainer-" + std::to_string(getpid()))) {
+    fs::remove_all(path_);
+    fs::create_directory(path_);
+  }
+  ~Folder() { fs::remove_all(path_); }
+  std::string file(const std::string& name) const { return (path_ / name).string(); }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+void train(Trainer& trainer, int64_t until) {
+  while (trainer.updates() < until) {
+    trainer.update();
+    if (trainer.is_point()) trainer.record_point();
+  }
+}
+
+// The points without their times, which differ from run to run.
+std::vector<Json> without_times(std::vector<Json> curve) {
+  for (auto& point : curve)
+    for (const auto* column : {"training_s", "updates_per_s", "peak_rss_bytes"}) point.erase(column);
+  return curve;
+}
+
+template <class Work>
+std::string message_of(const Work& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Trainer, TheSameSeedGivesTheSameCurve) {
+  for (const auto* method : {"linear", "softmax", "lsh-1:chunk=4"}) {
+    const auto curve = [&](int64_t seed) {
+      auto training = small_training(method);
+      training.seed = seed;
+      Trainer trainer(training);
+      train(trainer, training.updates);
+      return without_times(trainer.curve());
+    };
+    const auto first = curve(3);
+    ASSERT_EQ(first.size(), 4u);
+    EXPECT_EQ(first, curve(3)) << method;
+    EXPECT_NE(first.back().at("training_loss"), curve(4).back().at("training_loss")) << method;
+    EXPECT_EQ(first.back().at("update"), 12);
+    EXPECT_EQ(first[1].at("learning_rate_now"), 1e-3);
+    EXPECT_EQ(first.back().at("learning_rate_now"), 1e-4);
+    EXPECT_GT(first.back().at("parameters").get<int64_t>(), 1000);
+  }
+}
+
+TEST(Trainer, ATrainingThatGoesOnFromACheckpointGivesTheSameCurve) {
+  const Folder folder;
+  for (const auto* method : {"linear", "lsh-1:chunk=4"})
+    for (const auto* optimizer : {"radam", "adam"}) {
+      auto training = small_training(method);
+      training.optimizer = optimizer;
+      Trainer whole(training);
+      train(whole, 12);
+      {
+        Trainer first(training);
+        train(first, 7);  // between two points
+        first.save(folder.file("checkpoint.pt"));
+      }
+      Trainer second(training);
+      second.load(folder.file("checkpoint.pt"));
+      EXPECT_EQ(second.updates(), 7);
+      train(second, 12);
+      EXPECT_EQ(without_times(second.curve()), without_times(whole.curve())) << method << " " << optimizer;
+    }
+}
+
+TEST(Trainer, TheLossFalls) {
+  auto training = small_training();
+  training.updates = 300;
+  training.validate_every = 100;
+  training.reduce_after = 0;
+  training.learning_rate = 3e-3;
+  training.dropout = 0;
+  Trainer trainer(training);
+  train(trainer, 300);
+  EXPECT_LT(trainer.curve().back().at("validation_loss").get<double>(), 0.8 * trainer.curve().front().at("validation_loss").get<double>());
+}
+
+TEST(Trainer, ValidationDoesNotChangeTheTraining) {
+  auto training = small_training();
+  Trainer often(training);
+  training.validate_every = 12;
+  Trainer once(training);
+  train(often, 12);
+  train(once, 12);
+  EXPECT_EQ(often.curve().back().at("validation_loss"), once.curve().back().at("validation_loss"));
+}
+
+TEST(Trainer, ALossThatIsNotFiniteStopsTheTraining) {
+  auto training = small_training();
+  training.learning_rate = 1e30;
+  training.max_gradient_norm = 0;
+  Trainer trainer(training);
+  EXPECT_NE(message_of([&] { train(trainer, 12); }).find("the loss of update "), std::string::npos);
+  EXPECT_LT(trainer.updates(), 12);
+}
+
+TEST(Trainer, RefusesACheckpointOfAnotherConfiguration) {
+  const Folder folder;
+  const auto path = folder.file("checkpoint.pt");
+  const auto training = small_training();
+  Trainer(training).save(path);
+  auto other = training;
+  other.layers = 3;
+  other.batch = 5;
+  const auto message = message_of([&] { Trainer(other).load(path); });
+  EXPECT_NE(message.find(path), std::string::npos) << message;
+  EXPECT_NE(message.find("layers: 2 there, 3 here"), std::string::npos) << message;
+  EXPECT_NE(message.find("batch: 4 there, 5 here"), std::string::npos) << message;
+  auto longer = training;
+  longer.updates = 20;
+  EXPECT_EQ(message_of([&] { Trainer(longer).load(path); }), "");
+}
+
+TEST(Checkpoint, KeepsTensorsAndValues) {
+  const Folder folder;
+  Checkpoint saved;
+  saved.values["text"] = "…";
+  saved.tensors["x"] = torch::arange(6).view({2, 3});
+  saved.save(folder.file("x.pt"));
+  const auto loaded = Checkpoint::load(folder.file("x.pt"));
+  EXPECT_EQ(loaded.values, saved.values);
+  EXPECT_TRUE(torch::equal(loaded.tensors.at("x"), saved.tensors.at("x")));
+  EXPECT_EQ(message_of([&] { loaded.tensor_like("y", saved.tensors["x"]); }), "the checkpoint has no tensor 'y'");
+  EXPECT_EQ(message_of([&] { loaded.tensor_like("x", torch::zeros(3)); }),
+            "the tensor 'x' of the checkpoint is Long [2, 3], expected Float [3]");
+}
+
+TEST(Checkpoint, ATruncatedFileIsRefusedByName) {
+  const Folder folder;
+  const auto path = folder.file("x.pt");
+  Checkpoint saved;
+  saved.tensors["x"] = torch::ones(1000);
+  saved.save(path);
+  const auto size = fs::file_size(path);
+  for (const auto length : {uintmax_t{0}, uintmax_t{10}, size / 2, size - 1}) {
+    fs::resize_file(path, length);
+    const auto message = message_of([&] { Checkpoint::load(path); });
+    EXPECT_EQ(message.find(path + ": not a complete checkpoint: "), 0u) << length << ": " << message;
+    saved.save(path);
+  }
+  EXPECT_NE(message_of([&] { Checkpoint::load(folder.file("none.pt")); }).find("none.pt: cannot read"), std::string::npos);
+}
+
+TEST(Checkpoint, AFailedSaveLeavesTheOldFile) {
+  const Folder folder;
+  const auto path = folder.file("x.pt");
+  Checkpoint saved;
+  saved.tensors["x"] = torch::ones(3);
+  saved.save(path);
+  fs::create_directory(path + ".partial");  // the new file cannot be written here
+  saved.tensors["x"] = torch::zeros(3);
+  EXPECT_NE(message_of([&] { saved.save(path); }).find("cannot write the checkpoint"), std::string::npos);
+  EXPECT_TRUE(torch::equal(Checkpoint::load(path).tensors.at("x"), torch::ones(3)));
+}
+
+}  // namespace
+}  // namespace experiments
