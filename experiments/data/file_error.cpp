@@ -19,7 +19,7 @@ std::string hex_text(std::span<const uint8_t> bytes) {
   return text;
 }
 
-std::string quoted(std::string_view text) {
+std::string quoted_text(std::string_view text) {
   constexpr size_t kMaxLength = 60;
   std::string shown = "'";
   for (const auto character : text.substr(0, kMaxLength)) shown += character >= ' ' && character <= '~' ? character : '?';

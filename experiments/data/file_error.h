@@ -17,6 +17,6 @@ std::string hex_text(std::span<const uint8_t> bytes);
 
 // A text from a file in quotation marks, as it may stand in a message: characters other than printable ASCII become '?', and what
 // exceeds 60 characters is replaced by an ellipsis.
-std::string quoted(std::string_view text);
+std::string quoted_text(std::string_view text);
 
 }  // namespace experiments

@@ -81,7 +81,7 @@ Header read_header(ByteReader& reader) {
   const std::string_view text(reinterpret_cast<const char*>(description.data()), description.size());
   const auto sizes = parse_description(text);
   if (!sizes) {
-    fail_at(reader.path(), description_offset, quoted(text),
+    fail_at(reader.path(), description_offset, quoted_text(text),
             "{'descr': '<f4', 'fortran_order': False, 'shape': (ROWS, COLUMNS), }, a float32 matrix in C order");
   }
   const auto shape = "shape (" + std::to_string(sizes->rows) + ", " + std::to_string(sizes->columns) + ")";

@@ -88,7 +88,7 @@ std::vector<Utterance> load_part(const fs::path& folder, const char* name, const
     utterance.frames = sizes.rows;
     TORCH_CHECK_VALUE(sizes.rows >= needed_frames(utterance.labels), utterance.file, ": ", sizes.rows,
                       " frames, expected at least ", needed_frames(utterance.labels), " for the ", utterance.labels.size(),
-                      " phones of utterance ", quoted(utterance.id), " in ", path);
+                      " phones of utterance ", quoted_text(utterance.id), " in ", path);
   }
   return utterances;
 }
@@ -111,7 +111,7 @@ void write_part(const fs::path& folder, const char* name, const std::string& pre
     text += utterance.id + "\t" + file + "\t";
     for (size_t k = 0; k < utterance.labels.size(); ++k) {
       const auto label = utterance.labels[k];
-      TORCH_CHECK_VALUE(label >= 1 && label <= int64_t(set.phones.size()), "write_speech: utterance ", quoted(utterance.id),
+      TORCH_CHECK_VALUE(label >= 1 && label <= int64_t(set.phones.size()), "write_speech: utterance ", quoted_text(utterance.id),
                         " has label ", label, ", expected 1 to ", set.phones.size());
       text += (k > 0 ? " " : "") + set.phones[size_t(label - 1)];
     }
@@ -128,8 +128,8 @@ std::vector<std::string> parse_phones(const std::string& path, std::string_view 
   std::vector<std::string> phones;
   std::unordered_set<std::string_view> seen;
   for (const auto& line : lines_of(path, text)) {
-    if (has_space_or_control(line.text)) fail_in(path, line, quoted(line.text), "the name of a phone without white space");
-    if (!seen.insert(line.text).second) fail_in(path, line, quoted(line.text) + " for the second time", "another phone");
+    if (has_space_or_control(line.text)) fail_in(path, line, quoted_text(line.text), "the name of a phone without white space");
+    if (!seen.insert(line.text).second) fail_in(path, line, quoted_text(line.text) + " for the second time", "another phone");
     phones.emplace_back(line.text);
   }
   return phones;
@@ -148,11 +148,11 @@ std::vector<Utterance> parse_utterances(const std::string& path, std::string_vie
     }
     const auto &id = columns[0], &file = columns[1];
     if (id.text.empty() || has_space_or_control(id.text)) {
-      fail_in(path, id, quoted(id.text), "the identifier of an utterance, without white space");
+      fail_in(path, id, quoted_text(id.text), "the identifier of an utterance, without white space");
     }
-    if (!seen.insert(id.text).second) fail_in(path, id, quoted(id.text) + " for the second time", "another identifier");
+    if (!seen.insert(id.text).second) fail_in(path, id, quoted_text(id.text) + " for the second time", "another identifier");
     if (file.text.empty() || file.text.find('\0') != std::string_view::npos) {
-      fail_in(path, file, quoted(file.text), "the path of a file of features");
+      fail_in(path, file, quoted_text(file.text), "the path of a file of features");
     }
     Utterance utterance;
     utterance.id = id.text;
@@ -160,7 +160,8 @@ std::vector<Utterance> parse_utterances(const std::string& path, std::string_vie
     for (const auto& phone : split(columns[2], ' ')) {
       if (phone.text.empty()) continue;  // several spaces
       const auto label = labels.find(phone.text);
-      if (label == labels.end()) fail_in(path, phone, quoted(phone.text), std::string("a phone that ") + kPhonesFile + " lists");
+      if (label == labels.end())
+        fail_in(path, phone, quoted_text(phone.text), std::string("a phone that ") + kPhonesFile + " lists");
       utterance.labels.push_back(label->second);
     }
     if (utterance.labels.empty()) fail_in(path, columns[2], "an empty transcript", "one or more phones");
@@ -232,8 +233,8 @@ SpeechBatch speech_batch(const std::vector<Utterance>& utterances, const std::ve
     const auto& utterance = utterances[size_t(indices[i])];
     const auto rows = utterance.features.defined() ? utterance.features : read_npy(utterance.file);
     TORCH_CHECK_VALUE(rows.sizes() == at::IntArrayRef({utterance.frames, kSpeechBands}), "the features of utterance ",
-                      quoted(utterance.id), " have shape ", rows.sizes(), ", expected [", utterance.frames, ", ", kSpeechBands,
-                      "]");
+                      quoted_text(utterance.id), " have shape ", rows.sizes(), ", expected [", utterance.frames, ", ",
+                      kSpeechBands, "]");
     features[int64_t(i)].narrow(0, 0, utterance.frames).copy_(rows);
   }
   return {features, at::tensor(frame_lengths, at::kLong), at::tensor(labels, at::kLong), at::tensor(label_lengths, at::kLong)};

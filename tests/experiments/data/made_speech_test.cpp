@@ -77,7 +77,7 @@ TEST(MadeSpeech, PhonesFollowTheGrammar) {
   EXPECT_TRUE(at::allclose(bigrams.sum(1), at::ones({4}, at::kDouble)));
   EXPECT_EQ(bigrams.diagonal().abs().max().item<double>(), 0);
   auto counts = at::zeros({4, 4}, at::kDouble);
-  const auto count = counts.accessor<double, 2>();
+  auto count = counts.accessor<double, 2>();
   auto random = generator(4);
   for (int i = 0; i < 60; ++i) {
     const auto labels = language.next(random).utterance.labels;
