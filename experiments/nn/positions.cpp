@@ -1,7 +1,6 @@
 #include "experiments/nn/positions.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -40,8 +39,6 @@ at::Tensor SinusoidalPositions::rows(int64_t begin, int64_t length, const at::Te
   if (!table_.defined() || table_.size(0) < end || table_.dtype() != like.dtype() || table_.device() != like.device()) {
     // Twice the old length, so that a decoder that needs one more position each time seldom computes the table.
     const auto longest = table_.defined() && table_.size(0) < end ? std::max(end, 2 * table_.size(0)) : end;
-    // A tensor that was made in inference mode could not be used in a training step later.
-    const c10::InferenceMode outside(false);
     table_ = sinusoidal_positions(longest, width_, at::TensorOptions(like.dtype()).device(like.device()));
   }
   return table_.narrow(0, begin, length);

@@ -44,18 +44,6 @@ TEST(SinusoidalPositions, AreConcatenatedAtEveryLengthAndDtype) {
   }
 }
 
-TEST(SinusoidalPositions, CanTrainAfterInferenceMode) {
-  SinusoidalPositions positions(4);
-  {
-    const c10::InferenceMode inference;
-    positions.concatenate_to(at::zeros({1, 5, 2}));
-  }
-  const auto weight = at::ones({6, 1}).requires_grad_();
-  const auto features = at::ones({1, 5, 2}).requires_grad_();
-  at::matmul(positions.concatenate_to(features), weight).sum().backward();
-  EXPECT_TRUE(features.grad().defined());
-}
-
 TEST(SinusoidalPositions, RefuseBadSizes) {
   EXPECT_CONTAINS(message_of<c10::ValueError>([] { sinusoidal_positions(-1, 4, at::kFloat); }), "length = -1");
   EXPECT_CONTAINS(message_of<c10::ValueError>([] { sinusoidal_positions(1, 3, at::kFloat); }), "width = 3");

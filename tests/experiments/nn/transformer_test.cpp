@@ -28,10 +28,13 @@ SpeechModelOptions small_speech_model(const std::string& method) {
 
 TEST(TransformerEncoder, KeepsTheShapeAndNormalisesTheOutput) {
   TransformerEncoder encoder(small("linear"));
+  const at::NoGradGuard no_grad;
+  encoder->norm->weight.fill_(3);
+  encoder->norm->bias.fill_(5);
   const auto y = encoder(at::randn({3, 7, 8}), attn::Mask{});
   ASSERT_EQ(y.sizes(), (at::IntArrayRef{3, 7, 8}));
-  EXPECT_TRUE(at::allclose(y.mean(-1), at::zeros({3, 7}), 0, 1e-5));
-  EXPECT_TRUE(at::allclose(y.square().mean(-1), at::ones({3, 7}), 1e-3, 1e-3));
+  EXPECT_TRUE(at::allclose(y.mean(-1), at::full({3, 7}, 5.0), 0, 1e-4));
+  EXPECT_TRUE(at::allclose((y - 5).square().mean(-1), at::full({3, 7}, 9.0), 1e-3, 1e-3));
 }
 
 TEST(TransformerEncoder, FeedForwardIsFourTimesAsWideUnlessGiven) {
