@@ -140,7 +140,10 @@ TEST(LogisticMixture, SamplesOfNarrowDistributionsAreTheirMeans) {
 }
 
 TEST(LogisticMixture, NamesOfSamplersAreParsed) {
-  for (const auto* name : {"as-likelihood", "as-paper"}) EXPECT_EQ(logistic_sampler_name(parse_logistic_sampler(name)), name);
+  EXPECT_EQ(parse_logistic_sampler("as-likelihood"), LogisticSampler::as_likelihood);
+  EXPECT_EQ(parse_logistic_sampler("as-paper"), LogisticSampler::as_paper);
+  EXPECT_EQ(logistic_sampler_name(LogisticSampler::as_likelihood), "as-likelihood");
+  EXPECT_EQ(logistic_sampler_name(LogisticSampler::as_paper), "as-paper");
   EXPECT_CONTAINS(message_of<c10::ValueError>([] { parse_logistic_sampler("paper"); }), "expected as-likelihood or as-paper");
 }
 
