@@ -210,7 +210,7 @@ std::string text_of(const Sheet& sheet) {
 Sheet sheet_of(const Record& record) {
   Sheet sheet;
   for (const auto& column : table_columns({&record}))
-    if (record.has(column.name) && column.type != ColumnType::numbers && record.get(column.name) != "")
+    if (record.has(column.name) && column.type != ColumnType::numbers && record.get(column.name) != Json(""))
       sheet.push_back({column.group, column.name, value_text(record, column)});
   return sheet;
 }
