@@ -37,7 +37,7 @@ int train(Answer& answer, const Json& request) {
   stop_on_signals();
   const auto training = attnbench::training_from_json(request.at("training"));
   const auto path = request.at("checkpoint").get<std::string>();
-  Trainer trainer(training);
+  Trainer trainer(training, request.at("data").get<std::string>());
   if (request.at("resume").get<bool>() && std::filesystem::exists(path)) trainer.load(path);
   answer.send({{"kind", "begun"}, {"update", trainer.updates()}, {"points", trainer.curve()}});
   auto ended = attnbench::to_json(training);

@@ -59,6 +59,8 @@ class MultiHeadAttentionImpl : public torch::nn::Module {
   void set_seed(uint64_t seed);
 
   const AttentionOptions& options() const { return options_; }
+  // The implementation that the last forward ran, such as "kernel/avx512".
+  const std::string& implementation() const { return method_->implementation(); }
   // The method with its current seed. set_seed() replaces it.
   attn::AttentionMethod& method() const { return *method_; }
 

@@ -8,6 +8,7 @@
 #include "experiments/data/copy_task.h"
 #include "experiments/losses/copy_loss.h"
 #include "experiments/nn/transformer.h"
+#include "experiments/training/models.h"
 #include "experiments/training/tasks.h"
 
 namespace experiments {
@@ -19,16 +20,8 @@ using attnbench::Training;
 // The seed of the validation data is the same for all trainings, so that their losses are of the same data.
 constexpr uint64_t kValidationSeed = 20200629;
 
-SequenceModelOptions model_options(const Training& t) {
-  return {.tokens = t.symbols + 1,
-          .outputs = t.symbols + 1,
-          .encoder = {.method = t.method,
-                      .layers = t.layers,
-                      .width = t.heads * t.head_dim,
-                      .heads = t.heads,
-                      .head_dim = t.head_dim,
-                      .dropout = t.dropout,
-                      .seed = uint64_t(t.seed)}};
+SequenceModelOptions model_options(const Training& training) {
+  return {.tokens = training.symbols + 1, .outputs = training.symbols + 1, .encoder = transformer_options(training)};
 }
 
 class CopyTraining final : public Task {
@@ -47,7 +40,7 @@ class CopyTraining final : public Task {
   std::string implementation() const override { return model_->encoder->layers.front()->attention->implementation(); }
 
   at::Tensor loss(int64_t update, at::Generator& generator) override {
-    model_->set_seed(uint64_t(training_.seed) + uint64_t(update));
+    model_->set_seed(method_seed(training_, update));
     const auto batch = on_device(task_.next(training_.batch, generator));
     return masked_cross_entropy(model_(batch.inputs), batch.targets, batch.mask);
   }

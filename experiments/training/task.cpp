@@ -6,9 +6,11 @@
 
 namespace experiments {
 
-std::unique_ptr<Task> make_task(const attnbench::Training& training) {
+std::unique_ptr<Task> make_task(const attnbench::Training& training, const std::string& data) {
   if (training.task == "copy") return make_copy_training(training);
-  throw std::invalid_argument("task = '" + training.task + "', expected copy");
+  if (training.task == "images") return make_image_training(training, data);
+  if (training.task == "speech") return make_speech_training(training, data);
+  throw std::invalid_argument("task = '" + training.task + "', expected copy, images or speech");
 }
 
 }  // namespace experiments

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "harness/schema/json.h"
 #include "harness/schema/training.h"
@@ -18,7 +19,7 @@ class Task {
   virtual ~Task() = default;
 
   virtual torch::nn::Module& model() = 0;
-  // The implementation of the attention that the last forward ran, such as "kernel/avx512".
+  // The implementation of the attention that the last forward ran, such as "kernel/avx512", or of the recurrent network.
   virtual std::string implementation() const = 0;
 
   // The loss of the next batch of training data, a scalar with gradients. `update` is the number of this update, from 1.
@@ -27,9 +28,17 @@ class Task {
   // Measures the model on data that is not trained on. Returns validation_loss and other columns of training_columns(). Draws no
   // random numbers from the training's generators. The model is in evaluation mode, and no gradients are recorded.
   virtual attnbench::Json validate() = 0;
+  // The number in the result of validate() whose fall the learning rate may depend on.
+  virtual double validation_error(const attnbench::Json& validated) const {
+    return validated.at("validation_loss").get<double>();
+  }
+
+  // The number of updates that use every item of the training data once; 0 for a task that draws new data for every update.
+  virtual int64_t updates_per_epoch() const { return 0; }
 };
 
-// Throws std::invalid_argument for an unknown task, and what the models and loaders throw.
-std::unique_ptr<Task> make_task(const attnbench::Training& training);
+// `data` is the path of the data's folder, which Training::data says in the words of the settings file; empty if the task makes
+// its data. Throws std::invalid_argument for an unknown task, and what the models and loaders throw.
+std::unique_ptr<Task> make_task(const attnbench::Training& training, const std::string& data = {});
 
 }  // namespace experiments

@@ -47,8 +47,11 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const attnbench::Trainin
 }
 
 std::unique_ptr<LearningRateSchedule> make_schedule(const attnbench::Training& t) {
-  if (t.reduce_after == 0) return std::make_unique<ConstantRate>(t.learning_rate);
-  return std::make_unique<StepRates>(t.learning_rate, std::vector<RateStep>{{t.reduce_after, t.reduced_learning_rate}});
+  if (t.schedule == "step")
+    return std::make_unique<StepRates>(t.learning_rate, std::vector<RateStep>{{t.reduce_after, t.reduced_learning_rate}});
+  if (t.schedule == "plateau")
+    return std::make_unique<RateOnPlateau>(PlateauOptions{.first_rate = t.learning_rate, .factor = 0.5, .patience = t.patience});
+  return std::make_unique<ConstantRate>(t.learning_rate);
 }
 
 // The state of the optimizer as bytes, uint8 [n].
@@ -69,11 +72,11 @@ void restore(torch::optim::Optimizer& optimizer, const at::Tensor& bytes) {
 
 }  // namespace
 
-Trainer::Trainer(const attnbench::Training& training) : training_(training) {
+Trainer::Trainer(const attnbench::Training& training, const std::string& data) : training_(training) {
   at::set_num_threads(int(training.threads));
   weights_generator().set_current_seed(uint64_t(training.seed));
   data_generator_ = at::make_generator<at::CPUGeneratorImpl>(uint64_t(training.seed) ^ kDataSeed);
-  task_ = make_task(training);
+  task_ = make_task(training, data);
   optimizer_ = make_optimizer(training, task_->model().parameters());
   schedule_ = make_schedule(training);
 }
@@ -87,7 +90,8 @@ void Trainer::update() {
   const auto loss = task_->loss(updates_ + 1, data_generator_);
   last_loss_ = loss.item<double>();
   if (!std::isfinite(last_loss_))
-    throw NotFinite("the loss of update " + std::to_string(updates_ + 1) + " is " + (std::isnan(last_loss_) ? "NaN" : "infinite"));
+    throw NotFinite("the loss of update " + std::to_string(updates_ + 1) + " is " +
+                    (std::isnan(last_loss_) ? "NaN" : "infinite"));
   loss.backward();
   if (training_.max_gradient_norm > 0) clip_each_gradient(task_->model().parameters(), training_.max_gradient_norm);
   last_learning_rate_ = schedule_->rate(updates_);
@@ -107,7 +111,7 @@ const Json& Trainer::record_point() {
     const at::NoGradGuard no_grad;
     task_->model().eval();
     const auto found = task_->validate();
-    schedule_->validated(found.at("validation_loss").get<double>());
+    schedule_->validated(task_->validation_error(found));
     point.update(found);
   }
   point["schema_version"] = attnbench::kSchemaVersion;
@@ -116,6 +120,11 @@ const Json& Trainer::record_point() {
   point["update"] = updates_;
   point["training_s"] = training_s_;
   point["updates_per_s"] = updates_per_s();
+  if (const auto size = task_->updates_per_epoch(); size > 0 && updates_ > 0) {
+    point["epoch"] = double(updates_) / double(size);
+    point["epoch_s"] = training_s_ / double(updates_) * double(size);
+    point["epoch_extrapolated"] = updates_ < size;
+  }
   point["learning_rate_now"] = last_learning_rate_;
   point["training_loss"] = interval_loss_ / double(std::max<int64_t>(1, interval_updates_));
   point["peak_rss_bytes"] = peak_rss_bytes();

@@ -30,9 +30,9 @@ struct NotFinite : std::runtime_error {
 
 class Trainer {
  public:
-  // Sets PyTorch's number of threads and the seed of its generator, from which the weights are drawn. Throws what make_task()
-  // throws.
-  explicit Trainer(const attnbench::Training& training);
+  // Sets PyTorch's number of threads and the seed of its generator, from which the weights are drawn. `data` is the path of the
+  // data's folder. Throws what make_task() throws.
+  explicit Trainer(const attnbench::Training& training, const std::string& data = {});
 
   // The number of updates so far.
   int64_t updates() const { return updates_; }

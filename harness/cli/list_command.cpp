@@ -61,14 +61,15 @@ void list_sweeps(const WorkerProgram& worker, Format format) {
   else print_table(table, format);
 }
 
-void list_trainings(Format format) {
+void list_trainings(const WorkerProgram& worker, Format format) {
+  const auto catalogue = Catalogue::load(worker);
   auto all = Json::array();
   TextTable table;
   table.add_column("training");
   table.add_column("models", TextTable::Align::right);
   for (const auto* header : {"file", "description"}) table.add_column(header);
   for (const auto& path : known_files(kTrainings)) {
-    const TrainingFile file(path.string());
+    const TrainingFile file(path.string(), catalogue);
     const auto models = file.trainings().size();
     all.push_back({{"name", file.stem()}, {"file", path.string()}, {"models", models}, {"description", file.description()}});
     table.add_row({file.stem(), std::to_string(models), path.string(), file.description()});
@@ -96,7 +97,7 @@ Run add_list_command(Command& command) {
     if (options->what == "methods") list_methods(worker, options->format);
     else if (options->what == "columns") list_columns(worker, options->format);
     else if (options->what == "schema") list_schema(worker);
-    else if (options->what == "trainings") list_trainings(options->format);
+    else if (options->what == "trainings") list_trainings(worker, options->format);
     else list_sweeps(worker, options->format);
     return exit_code::success;
   };

@@ -61,8 +61,9 @@ class TrainingProgress : public TrainingObserver {
   }
   void finished(const Place& place, const Training& training, const Json& ended) override {
     const bool failed = ended.value("outcome", "") != outcome::measured;
-    const auto result = failed ? fmt::format("failed: {} ({})", ended.value("failure_kind", ""), ended.value("reason", ""))
-                               : fmt::format("{}, {} of training", losses_of(ended), format_seconds(number_in(ended, "training_s")));
+    const auto result = failed
+                            ? fmt::format("failed: {} ({})", ended.value("failure_kind", ""), ended.value("reason", ""))
+                            : fmt::format("{}, {} of training", losses_of(ended), format_seconds(number_in(ended, "training_s")));
     line_.print(fmt::format("[{}/{}] {}  {}", place.number, place.of, name_of(training), safe_text(result)),
                 failed ? Tone::bad : Tone::plain);
   }
@@ -97,8 +98,9 @@ void print_trainings(const std::vector<Json>& ended, Format format) {
 int run_training(const WorkerProgram& worker, const Options& options) {
   SweepOverrides overrides;
   for (const auto& setting : options.settings) overrides.add_setting(setting);
-  TrainingRun run(worker, trainer_beside_this_program(), TrainingFile(find_file(kTrainings, options.file), overrides.settings),
-                  options.out, options.resume == "none");
+  TrainingRun run(worker, trainer_beside_this_program(),
+                  TrainingFile(find_file(kTrainings, options.file), Catalogue::load(worker), overrides.settings), options.out,
+                  options.resume == "none");
   const auto due = run.due();
   size_t failed = 0;
   try {

@@ -32,13 +32,16 @@ const std::vector<TrainingField>& training_fields() {
       {.name = "task",
        .role = axis,
        .member = &Training::task,
-       .description = "what the model learns: to copy a sequence of symbols",
-       .choices = {"copy"},
+       .description =
+           "what the model learns: to copy a sequence of symbols, to predict the next byte of an image, or to recognise "
+           "the phones of an utterance",
+       .choices = {"copy", "images", "speech"},
        .section = "task"},
       {.name = "method",
        .role = axis,
        .member = &Training::method,
-       .description = "attention method of every layer with its options, such as linear or lsh-4:chunk=32",
+       .description =
+           "attention method of every layer with its options, such as linear or lsh-4:chunk=32; for speech also bi-lstm",
        .section = "model"},
       {.name = "seed",
        .role = axis,
@@ -62,7 +65,8 @@ const std::vector<TrainingField>& training_fields() {
       {.name = "data",
        .role = setting,
        .member = &Training::data,
-       .description = "folder of the data; the copy task makes its own",
+       .description = "folder of the data, from the folder of the settings file. images: the files of MNIST or CIFAR-10; speech: "
+                      "phones.txt, training.tsv and validation.tsv, or empty for made speech",
        .section = "task"},
       {.name = "length",
        .role = setting,
@@ -92,6 +96,41 @@ const std::vector<TrainingField>& training_fields() {
        .min = 1,
        .max = kMaxSize,
        .section = "task"},
+      {.name = "training_utterances",
+       .role = setting,
+       .member = &Training::training_utterances,
+       .description = "made speech: number of utterances to train with",
+       .min = 1,
+       .max = 1e6,
+       .section = "task"},
+      {.name = "validation_utterances",
+       .role = setting,
+       .member = &Training::validation_utterances,
+       .description = "made speech: number of utterances to validate with",
+       .min = 1,
+       .max = 1e6,
+       .section = "task"},
+      {.name = "phones",
+       .role = setting,
+       .member = &Training::phones,
+       .description = "made speech: number of phones",
+       .min = 2,
+       .max = 1000,
+       .section = "task"},
+      {.name = "mean_frames",
+       .role = setting,
+       .member = &Training::mean_frames,
+       .description = "made speech: mean length of an utterance in frames",
+       .min = 12,
+       .max = 1e6,
+       .section = "task"},
+      {.name = "max_frames",
+       .role = setting,
+       .member = &Training::max_frames,
+       .description = "made speech: largest length of an utterance in frames",
+       .min = 12,
+       .max = 1e6,
+       .section = "task"},
       {.name = "layers",
        .role = setting,
        .member = &Training::layers,
@@ -110,6 +149,13 @@ const std::vector<TrainingField>& training_fields() {
        .role = setting,
        .member = &Training::head_dim,
        .description = "dimension of a head; the model is heads · head_dim wide",
+       .min = 1,
+       .max = 10000,
+       .section = "model"},
+      {.name = "hidden",
+       .role = setting,
+       .member = &Training::hidden,
+       .description = "bi-lstm: number of units of a layer in each direction",
        .min = 1,
        .max = 10000,
        .section = "model"},
@@ -145,17 +191,32 @@ const std::vector<TrainingField>& training_fields() {
        .description = "learning rate of the first updates",
        .max = 1000,
        .section = "training"},
+      {.name = "schedule",
+       .role = setting,
+       .member = &Training::schedule,
+       .description = "learning rate: constant; step: reduced_learning_rate after reduce_after updates; plateau: halved when the "
+                      "validation error has stopped falling",
+       .choices = {"constant", "step", "plateau"},
+       .section = "training"},
       {.name = "reduce_after",
        .role = setting,
        .member = &Training::reduce_after,
-       .description = "number of updates after which the learning rate becomes reduced_learning_rate; 0: never",
+       .description = "step: number of updates after which the learning rate becomes reduced_learning_rate",
+       .min = 1,
        .max = kMaxUpdates,
        .section = "training"},
       {.name = "reduced_learning_rate",
        .role = setting,
        .member = &Training::reduced_learning_rate,
-       .description = "learning rate after reduce_after updates",
+       .description = "step: learning rate after reduce_after updates",
        .max = 1000,
+       .section = "training"},
+      {.name = "patience",
+       .role = setting,
+       .member = &Training::patience,
+       .description =
+           "plateau: number of validations in a row that may be no better than the best before the learning rate is halved",
+       .max = 1e6,
        .section = "training"},
       {.name = "weight_decay",
        .role = setting,
@@ -226,11 +287,19 @@ Training training_of(const Json& line) {
 
 void check(const Training& training) {
   if (training.method.empty()) throw std::invalid_argument("a training has no method");
-  if (training.max_copied < training.min_copied)
-    refuse("max_copied", training.max_copied, "at least min_copied = " + std::to_string(training.min_copied));
-  // A sequence holds the symbols twice, each time followed by a separator.
-  if (training.length < 2 * training.max_copied + 2)
-    refuse("length", training.length, "at least 2 · max_copied + 2 = " + std::to_string(2 * training.max_copied + 2));
+  if (training.task == "copy") {
+    if (training.max_copied < training.min_copied)
+      refuse("max_copied", training.max_copied, "at least min_copied = " + std::to_string(training.min_copied));
+    // A sequence holds the symbols twice, each time followed by a separator.
+    if (training.length < 2 * training.max_copied + 2)
+      refuse("length", training.length, "at least 2 · max_copied + 2 = " + std::to_string(2 * training.max_copied + 2));
+  }
+  if (training.task == "images" && training.data.empty())
+    refuse("data", training.data, "the folder of the images' files, for the task images");
+  if (training.task == "speech" && double(training.max_frames) < training.mean_frames)
+    refuse("max_frames", training.max_frames, "at least mean_frames = " + Json(training.mean_frames).dump());
+  if (training.method == kBiLstm && training.task != "speech")
+    refuse("method", training.method, "an attention method for this task");
 }
 
 std::string training_key(const Training& training) {
@@ -245,8 +314,8 @@ const std::vector<Column>& training_columns() {
     using enum ColumnType;
     std::vector<Column> columns = {{"schema_version", integer, "", "training", "version of this set of columns"}};
     for (const auto& field : training_fields())
-      columns.push_back({std::string(field.name), type_of(field), "",
-                         field.role == FieldRole::axis ? "training" : "setting", std::string(field.description)});
+      columns.push_back({std::string(field.name), type_of(field), "", field.role == FieldRole::axis ? "training" : "setting",
+                         std::string(field.description)});
     const std::vector<Column> results = {
         {"outcome", text, "", "outcome", "measured (trained to its end), or failed"},
         {"failure_kind", text, "", "outcome", "why it failed: oom, not_finite, error, crashed or protocol"},
@@ -260,7 +329,15 @@ const std::vector<Column>& training_columns() {
         {"learning_rate_now", number, "", "curve", "learning rate of the last update"},
         {"training_loss", number, "", "curve", "mean loss of the updates since the point before"},
         {"validation_loss", number, "", "curve", "mean loss on data that is not trained on, without dropout"},
-        {"validation_accuracy", number, "", "curve", "share of the predictions on that data that are right"},
+        {"validation_accuracy", number, "", "curve", "copy: share of the predictions on that data that are right"},
+        {"bits_per_dim", number, "bit", "curve", "images: mean of -log2 of the probability of a byte of the validation images"},
+        {"phone_error_rate", number, "", "curve",
+         "speech: insertions, deletions and substitutions of phones in the validation data by the number of its phones"},
+        {"chance_error_rate", number, "", "curve",
+         "speech: the same rate if every utterance is answered with the transcript of another one of similar length"},
+        {"epoch", number, "", "curve", "how often each item of the training data has been used so far, on average"},
+        {"epoch_s", number, "s", "curve", "time of as many updates as an epoch has, from all updates so far"},
+        {"epoch_extrapolated", boolean, "", "curve", "whether epoch_s is extrapolated from less than one epoch"},
         {"peak_rss_bytes", integer, "B", "curve", "maximum of the resident memory of the process"},
     };
     columns.insert(columns.end(), results.begin(), results.end());

@@ -22,17 +22,23 @@ struct Training {
   std::string device = "cpu";
   int64_t threads = 0;  // 0 until complete(), which sets it to the number of processors that this process may use
 
-  // The task.
+  // The task. Fields of other tasks are ignored.
   std::string data;  // folder of the data; empty for data that the task makes
   int64_t length = 128;
   int64_t symbols = 10;
   int64_t min_copied = 32;
   int64_t max_copied = 62;
+  int64_t training_utterances = 400;
+  int64_t validation_utterances = 80;
+  int64_t phones = 40;
+  double mean_frames = 800;
+  int64_t max_frames = 2400;
 
   // The model.
   int64_t layers = 4;
   int64_t heads = 8;
   int64_t head_dim = 32;
+  int64_t hidden = 320;
   double dropout = 0.1;
 
   // The training.
@@ -40,8 +46,10 @@ struct Training {
   int64_t batch = 64;
   std::string optimizer = "radam";
   double learning_rate = 1e-3;
+  std::string schedule = "constant";
   int64_t reduce_after = 3000;
   double reduced_learning_rate = 1e-4;
+  int64_t patience = 0;
   double weight_decay = 0.01;
   double max_gradient_norm = 1;
   int64_t validate_every = 100;
@@ -71,14 +79,17 @@ const std::vector<TrainingField>& training_fields();
 const TrainingField* find_training_field(std::string_view name);
 
 Json to_json(const Training& training);
-// Fields that `json` lacks have their defaults. Throws std::invalid_argument that names an unknown field or a wrong value, or says
-// which fields do not fit together.
+// Fields that `json` lacks have their defaults. Throws std::invalid_argument that names an unknown field or a wrong value, or
+// says which fields do not fit together.
 Training training_from_json(const Json& json);
 // The training that a line of a curve belongs to; ignores the columns that are not fields of Training. Throws as
 // training_from_json() does.
 Training training_of(const Json& line);
 // Throws std::invalid_argument that says which fields do not fit together, such as min_copied above max_copied.
 void check(const Training& training);
+
+// The method that stands for the Bi-LSTM, which has no attention.
+inline constexpr auto kBiLstm = "bi-lstm";
 
 // The axes as one line of text. Two lines are equal exactly when all axes are.
 std::string training_key(const Training& training);

@@ -14,10 +14,14 @@
 namespace attnbench {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr size_t kMaxTrainings = 10'000;
 
 // The values of each field that the file or the command line sets.
 using Values = std::map<std::string_view, std::vector<Json>>;
+
+constexpr auto kMethods = "methods";
 
 std::vector<std::string> sections() {
   std::vector<std::string> names;
@@ -36,34 +40,46 @@ std::vector<std::string> names_in(std::string_view section) {
 // Reads values, and says where they stand if they are wrong.
 class Reader {
  public:
-  Reader(std::string path, Values& values) : path_(std::move(path)), values_(values) {}
+  Reader(std::string path, const Catalogue& catalogue) : path_(std::move(path)), catalogue_(catalogue) {}
 
   // `origin` is the option that the next values come from; empty for the file.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
-  void read_section(const std::string& section, const toml::node& node) {
-    if (!node.is_table())
-      fail(node.source(), fmt::format("{} is {}, expected a table [{}]", section, type_text(node), section));
-    for (const auto& [key, value] : *node.as_table()) {
+  void read_section(const std::string& section, const toml::node& node, Values& into) {
+    for (const auto& [key, value] : table_of(section, node)) {
       const auto* field = find_training_field(key.str());
       if (!field || field->section != section)
         fail(key.source(), fmt::format("unknown key '{}' in [{}]{}", key.str(), section,
                                        suggestion(std::string(key.str()), names_in(section))));
-      read_values(*field, value);
+      read_values(*field, value, into);
     }
   }
 
-  void read_values(const TrainingField& field, const toml::node& node) {
+  // The tables [methods.NAME], each with values for one method.
+  void read_methods(const toml::node& node, std::map<std::string, Values>& into) {
+    for (const auto& [method, values] : table_of(kMethods, node)) {
+      const auto section = fmt::format("{}.{}", kMethods, method.str());
+      auto& of_method = into[std::string(method.str())];
+      for (const auto& [key, value] : table_of(section, values)) {
+        const auto* field = find_training_field(key.str());
+        if (!field || field->role != FieldRole::setting)
+          fail(key.source(), fmt::format("unknown key '{}' in [{}], expected a setting that is not an axis{}", key.str(), section,
+                                         suggestion(std::string(key.str()), names_in(""))));
+        read_values(*field, value, of_method);
+      }
+    }
+  }
+
+  void read_values(const TrainingField& field, const toml::node& node, Values& into) {
     std::vector<Json> values;
     if (const auto* list = node.as_array()) {
-      if (field.role != FieldRole::axis)
-        fail(node.source(), fmt::format("{} is a list, expected a single value", field.name));
+      if (field.role != FieldRole::axis) fail(node.source(), fmt::format("{} is a list, expected a single value", field.name));
       if (list->empty()) fail(node.source(), fmt::format("{} is an empty list, expected at least one value", field.name));
       for (const auto& item : *list) values.push_back(checked(field, item));
     } else {
       values.push_back(checked(field, node));
     }
-    values_[field.name] = std::move(values);
+    into[field.name] = std::move(values);
   }
 
   [[noreturn]] void fail(const toml::source_region& where, const std::string& message) const {
@@ -72,21 +88,26 @@ class Reader {
   }
 
  private:
+  const toml::table& table_of(const std::string& name, const toml::node& node) const {
+    if (!node.is_table()) fail(node.source(), fmt::format("{} is {}, expected a table [{}]", name, type_text(node), name));
+    return *node.as_table();
+  }
+
   Json checked(const TrainingField& field, const toml::node& node) const {
     auto value = single_value(node);
-    if (value.is_null())
-      fail(node.source(), fmt::format("{} is {}, expected a single value", field.name, type_text(node)));
+    if (value.is_null()) fail(node.source(), fmt::format("{} is {}, expected a single value", field.name, type_text(node)));
     try {
       Training scratch;
       set(scratch, field, value);
-    } catch (const std::invalid_argument& error) {
+      if (field.name == "method" && scratch.method != kBiLstm) catalogue_.check(scratch.method);
+    } catch (const std::exception& error) {
       fail(node.source(), error.what());
     }
     return value;
   }
 
   std::string path_, origin_;
-  Values& values_;
+  const Catalogue& catalogue_;
 };
 
 // Every combination of the values; those of the fields that training_fields() declares last vary slowest.
@@ -109,41 +130,59 @@ std::vector<Training> combinations(const Values& values, const std::string& path
 
 }  // namespace
 
-TrainingFile::TrainingFile(const std::string& path, const std::vector<std::pair<std::string, std::string>>& settings)
-    : stem_(std::filesystem::path(path).stem().string()) {
-  Values values;
-  Reader reader(path, values);
+TrainingFile::TrainingFile(const std::string& path, const Catalogue& catalogue,
+                           const std::vector<std::pair<std::string, std::string>>& settings)
+    : stem_(fs::path(path).stem().string()) {
+  const fs::path file_path(path);
+  folder_ = file_path.parent_path().string();
+  Values values, from_command_line;
+  std::map<std::string, Values> of_methods;
+  Reader reader(path, catalogue);
   const auto file = read_toml(path);
   for (const auto& [key, node] : file) {
     const std::string name(key.str());
-    const auto known = sections();
+    auto known = sections();
     if (name == "description") {
       const auto text = node.value_exact<std::string>();
       if (!text) reader.fail(node.source(), fmt::format("description is {}, expected text", type_text(node)));
       description_ = *text;
+    } else if (name == kMethods) {
+      reader.read_methods(node, of_methods);
     } else if (std::find(known.begin(), known.end(), name) != known.end()) {
-      reader.read_section(name, node);
+      reader.read_section(name, node, values);
     } else {
-      auto all = known;
-      all.emplace_back("description");
-      reader.fail(key.source(), fmt::format("unknown key '{}'{}", name, suggestion(name, all)));
+      known.insert(known.end(), {"description", kMethods});
+      reader.fail(key.source(), fmt::format("unknown key '{}'{}", name, suggestion(name, known)));
     }
   }
   for (const auto& [name, value] : settings) {
     reader.set_origin("--set " + name);
     const auto* field = find_training_field(name);
     if (!field) throw UsageError(fmt::format("--set: unknown key '{}'{}", name, suggestion(name, names_in(""))));
-    reader.read_values(*field, *parse_value("--set " + name, value).get("value"));
+    reader.read_values(*field, *parse_value("--set " + name, value).get("value"), from_command_line);
   }
+  for (const auto& [name, list] : from_command_line) {
+    values[name] = list;
+    for (auto& [method, of_method] : of_methods) of_method.erase(name);
+  }
+  data_is_from_command_line_ = from_command_line.contains("data");
+
   trainings_ = combinations(values, path);
   for (auto& training : trainings_) {
     training.complete();
     try {
+      if (const auto found = of_methods.find(training.method); found != of_methods.end())
+        for (const auto& [name, list] : found->second) set(training, *find_training_field(name), list.front());
       check(training);
     } catch (const std::invalid_argument& error) {
       throw UsageError(fmt::format("{}: {}", path, error.what()));
     }
   }
+}
+
+std::string TrainingFile::data_folder(const Training& training) const {
+  if (training.data.empty() || data_is_from_command_line_) return training.data;
+  return (fs::path(folder_) / training.data).lexically_normal().string();
 }
 
 }  // namespace attnbench

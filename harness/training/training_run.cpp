@@ -45,6 +45,10 @@ std::string file_name_of(const Training& training) {
   return fmt::format("{}-{:08x}.pt", name, uint32_t(std::hash<std::string>()(training_key(training))));
 }
 
+std::string name_of(const Training& training) {
+  return fmt::format("training of {} on the task {} with seed {}", training.method, training.task, training.seed);
+}
+
 }  // namespace
 
 WorkerProgram trainer_beside_this_program() {
@@ -65,7 +69,10 @@ TrainingRun::TrainingRun(const WorkerProgram& worker, WorkerProgram trainer, Tra
       curve_file_(folder_, kCurvesFile, kPoint, reader_into(points_)),
       ended_file_(folder_, kTrainingsFile, kEnded, reader_into(ended_)),
       anew_(anew) {
-  const Json provenance = {{"training", file_.stem()}, {"description", file_.description()}, {"environment", environment_columns(environment_)},
+  if (!anew_) check_settings();
+  const Json provenance = {{"training", file_.stem()},
+                           {"description", file_.description()},
+                           {"environment", environment_columns(environment_)},
                            {"settings", Json::object()}};
   const auto before = read_environment(folder_);
   if (!anew_ && !before.is_null() && !(points_.empty() && ended_.empty()))
@@ -78,9 +85,28 @@ TrainingRun::TrainingRun(const WorkerProgram& worker, WorkerProgram trainer, Tra
   make_folder((fs::path(folder_) / "checkpoints").string());
 }
 
+void TrainingRun::check_settings() const {
+  for (const auto& training : file_.trainings())
+    for (const auto* lines : {&ended_, &points_})
+      for (const auto& line : *lines) {
+        const auto before = training_of(line);
+        if (training_key(before) != training_key(training)) continue;
+        std::string different;
+        for (const auto& field : training_fields())
+          if (const auto there = get(before, field), now = get(training, field); field.name != "updates" && there != now)
+            different += fmt::format("\n  {}: {} in {}, {} now", field.name, there.dump(), folder_, now.dump());
+        if (!different.empty())
+          throw UsageError(fmt::format(
+              "{} holds the {} with other settings:{}\nchoose another folder with --out, or begin every training again with "
+              "--resume none",
+              folder_, name_of(training), different));
+      }
+}
+
 const Json* TrainingRun::find_ended(const Training& training) const {
   const auto found = std::find_if(ended_.begin(), ended_.end(), [&](const Json& line) {
-    return training_key(training_of(line)) == training_key(training) && line.value("outcome", "") == outcome::measured;
+    return training_key(training_of(line)) == training_key(training) && line.value("outcome", "") == outcome::measured &&
+           line.value("update", int64_t{0}) >= training.updates;
   });
   return found == ended_.end() ? nullptr : &*found;
 }
@@ -142,7 +168,10 @@ Json TrainingRun::run(const Training& training, const TrainingObserver::Place& p
       ended["finished_at"] = now_utc();
     }
   };
-  const Json request = {{"training", to_json(training)}, {"checkpoint", checkpoint_of(training)}, {"resume", !anew_}};
+  const Json request = {{"training", to_json(training)},
+                        {"data", file_.data_folder(training)},
+                        {"checkpoint", checkpoint_of(training)},
+                        {"resume", !anew_}};
   const auto answer = run_worker(trainer_, "train", request, kNoDeadlineS, on_line, {}, kCheckpointGraceS);
   if (!ended.is_null()) return ended;
   ended = to_json(training);

@@ -46,7 +46,8 @@ std::vector<Json> read_trainings(const std::string& folder);
 class TrainingRun {
  public:
   // `out` is the folder; empty text stands for results/NAME/MACHINE. With `anew`, trainings that have ended or have checkpoints
-  // begin again. Throws UsageError that says what differs if the folder's records come from another build or machine.
+  // begin again. Throws UsageError that says what differs if the folder's records come from another build or machine, or if one
+  // of the trainings has points there with other settings (except `updates`, which may grow).
   TrainingRun(const WorkerProgram& worker, WorkerProgram trainer, TrainingFile file, const std::string& out, bool anew);
 
   const std::string& folder() const { return folder_; }
@@ -60,6 +61,7 @@ class TrainingRun {
   size_t train(TrainingObserver& observer);
 
  private:
+  void check_settings() const;
   const Json* find_ended(const Training& training) const;
   std::string checkpoint_of(const Training& training) const;
   Json run(const Training& training, const TrainingObserver::Place& place, TrainingObserver& observer);

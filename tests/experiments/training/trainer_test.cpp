@@ -31,6 +31,7 @@ Training small_training(const std::string& method = "linear") {
   t.head_dim = 8;
   t.updates = 12;
   t.batch = 4;
+  t.schedule = "step";
   t.reduce_after = 8;
   t.validate_every = 3;
   t.validation_batches = 2;
@@ -121,12 +122,13 @@ TEST(Trainer, TheLossFalls) {
   auto training = small_training();
   training.updates = 300;
   training.validate_every = 100;
-  training.reduce_after = 0;
+  training.schedule = "constant";
   training.learning_rate = 3e-3;
   training.dropout = 0;
   Trainer trainer(training);
   train(trainer, 300);
-  EXPECT_LT(trainer.curve().back().at("validation_loss").get<double>(), 0.8 * trainer.curve().front().at("validation_loss").get<double>());
+  EXPECT_LT(trainer.curve().back().at("validation_loss").get<double>(),
+            0.8 * trainer.curve().front().at("validation_loss").get<double>());
 }
 
 TEST(Trainer, ValidationDoesNotChangeTheTraining) {
