@@ -26,6 +26,8 @@ void stop_on_signals() {
   struct sigaction action {};
   action.sa_handler = [](int signal) { stop_signal = signal; };
   for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+  // A write beyond the limit on the size of files then fails with an error that says so.
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 using Clock = std::chrono::steady_clock;

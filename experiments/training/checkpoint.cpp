@@ -14,6 +14,7 @@
 #include <iterator>
 #include <sstream>
 #include <stdexcept>
+#include <string_view>
 #include <vector>
 
 namespace experiments {
@@ -83,6 +84,11 @@ Checkpoint Checkpoint::load(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) fail(path, std::string("cannot read the checkpoint: ") + std::strerror(errno));
   const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  // The file is a zip archive, which ends with this record. LibTorch's reader would also accept an archive without its last byte.
+  constexpr std::string_view kEndRecord("PK\5\6", 4);
+  constexpr size_t kEndRecordBytes = 22;
+  if (bytes.size() < kEndRecordBytes || std::string_view(bytes.data() + bytes.size() - kEndRecordBytes, 4) != kEndRecord)
+    fail(path, "not a complete checkpoint: it has " + std::to_string(bytes.size()) + " bytes, and its end is missing");
   Checkpoint checkpoint;
   try {
     for (const auto& entry : torch::pickle_load(bytes).toGenericDict())

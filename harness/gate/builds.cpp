@@ -97,9 +97,11 @@ class RevisionBuild {
     const auto shown = words[0] + " " + (words[1] == "-C" ? words[3] : words[1]);
     std::ofstream log(log_path_, std::ios::app);
     const auto receive = [&](std::string_view text) { return bool(log << text << std::flush); };
-    const auto result =
-        ChildProcess({.words = std::move(words), .outputs = {{{STDOUT_FILENO, STDERR_FILENO}, receive}}, .grace_s = kGraceS})
-            .finish(kNoDeadline);
+    const auto result = ChildProcess({.words = std::move(words),
+                                      .outputs = {{{STDOUT_FILENO, STDERR_FILENO}, receive}},
+                                      .grace_s = kGraceS,
+                                      .ends_as_group = true})
+                            .finish(kNoDeadline);
     if (!log) throw UsageError(fmt::format("cannot write {}", log_path_.string()));
     if (result.end != ChildEnd::exited || result.code != 0)
       throw UsageError(fmt::format("'{}' does not build: {} failed, see {}", revision_, shown, log_path_.string()));

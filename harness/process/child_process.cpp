@@ -37,7 +37,7 @@ bool place_descriptor(int from, int to) { return (from == to ? fcntl(to, F_SETFD
 void become(const ChildCommand& command, const std::vector<char*>& words, const Pipe& input, const std::vector<Pipe>& outputs,
             pid_t parent) {
   setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, command.grace_s > 0 ? SIGHUP : SIGKILL);
+  prctl(PR_SET_PDEATHSIG, command.ends_as_group ? SIGHUP : SIGKILL);
   if (getppid() != parent) _exit(0);  // the parent ended before that call
   for (const int signal : {SIGHUP, SIGINT, SIGTERM, SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_DFL);
   bool placed = place_descriptor(input.read_end(), STDIN_FILENO);
@@ -61,15 +61,15 @@ std::string path_of_program(const std::string& name) {
   return name;
 }
 
-// Starts the child in such a way that it ends if this program is killed. A program with children of its own (grace_s > 0) runs
-// below a shell, to which the system then sends SIGHUP and which sends SIGTERM to the whole group.
+// Starts the child in such a way that it ends if this program is killed. With ends_as_group it runs below a shell, to which the
+// system then sends SIGHUP and which sends SIGTERM to the whole group.
 pid_t spawn(const ChildCommand& command, const Pipe& input, const std::vector<Pipe>& outputs) {
   const auto fail = [&](int error) {
     throw UsageError(fmt::format("cannot start {}: {}", command.words[0], std::strerror(error)));
   };
   auto texts = command.words;
   texts[0] = path_of_program(texts[0]);
-  if (command.grace_s > 0) {
+  if (command.ends_as_group) {
     if (access(texts[0].c_str(), X_OK) != 0) fail(errno);
     const std::vector<std::string> shell = {"/bin/sh", "-c", "trap 'kill -TERM 0' HUP; \"$@\" & wait $!", "sh"};
     texts.insert(texts.begin(), shell.begin(), shell.end());

@@ -27,10 +27,12 @@ struct ChildCommand {
   std::string input = {};          // written to the child's standard input, which is then closed
   std::vector<ChildOutput> outputs = {};
   std::vector<int> inherited = {};  // descriptors of this process that the child has under the same numbers
-  // A group that has to be ended gets SIGTERM, and SIGKILL this many seconds later, for programs that end their own children on
-  // SIGTERM. With 0 it gets SIGKILL at once. If this program is killed, the group gets SIGTERM when this is above 0; otherwise
-  // only the child gets SIGKILL.
+  // A group that has to be ended gets SIGTERM, and SIGKILL this many seconds later, for programs that finish something on
+  // SIGTERM. With 0 it gets SIGKILL at once.
   double grace_s = 0;
+  // For a program that has children of its own and reads no standard input: if this program is killed, the child's whole group
+  // gets SIGTERM. Otherwise only the child itself gets SIGKILL.
+  bool ends_as_group = false;
 };
 
 // How a child ended.

@@ -9,6 +9,7 @@ namespace {
 
 constexpr double kMaxSize = 1 << 24;
 constexpr double kMaxUpdates = 1e9;
+constexpr double kMaxRate = 1e30;
 
 [[noreturn]] void refuse(const std::string& name, const Json& value, const std::string& expected) {
   throw std::invalid_argument(name + " = " + value.dump() + ", expected " + expected);
@@ -189,7 +190,7 @@ const std::vector<TrainingField>& training_fields() {
        .role = setting,
        .member = &Training::learning_rate,
        .description = "learning rate of the first updates",
-       .max = 1000,
+       .max = kMaxRate,
        .section = "training"},
       {.name = "schedule",
        .role = setting,
@@ -209,7 +210,7 @@ const std::vector<TrainingField>& training_fields() {
        .role = setting,
        .member = &Training::reduced_learning_rate,
        .description = "step: learning rate after reduce_after updates",
-       .max = 1000,
+       .max = kMaxRate,
        .section = "training"},
       {.name = "patience",
        .role = setting,
