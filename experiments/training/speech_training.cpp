@@ -82,8 +82,6 @@ class SpeechTraining final : public Task {
             {"chance_error_rate", chance_error_rate(truth)}};
   }
 
-  double validation_error(const Json& validated) const override { return validated.at("phone_error_rate").get<double>(); }
-
   int64_t updates_per_epoch() const override { return (int64_t(set_.training.size()) + training_.batch - 1) / training_.batch; }
 
  private:

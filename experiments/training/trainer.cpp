@@ -111,7 +111,7 @@ const Json& Trainer::record_point() {
     const at::NoGradGuard no_grad;
     task_->model().eval();
     const auto found = task_->validate();
-    schedule_->validated(task_->validation_error(found));
+    schedule_->validated(found.at("validation_loss").get<double>());
     point.update(found);
   }
   point["schema_version"] = attnbench::kSchemaVersion;

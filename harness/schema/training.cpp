@@ -196,7 +196,7 @@ const std::vector<TrainingField>& training_fields() {
        .role = setting,
        .member = &Training::schedule,
        .description = "learning rate: constant; step: reduced_learning_rate after reduce_after updates; plateau: halved when the "
-                      "validation error has stopped falling",
+                      "validation loss has stopped falling",
        .choices = {"constant", "step", "plateau"},
        .section = "training"},
       {.name = "reduce_after",

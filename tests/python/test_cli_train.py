@@ -8,7 +8,7 @@ from conftest import children, is_stopped, strict_json, wait_for
 from test_cli_faults import limited_files
 
 # Columns that differ from one run to another.
-TIMES = ("training_s", "updates_per_s", "peak_rss_bytes", "finished_at")
+TIMES = ("training_s", "updates_per_s", "epoch_s", "peak_rss_bytes", "finished_at")
 
 
 def write_training(path, **changes):

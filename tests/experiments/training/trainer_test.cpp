@@ -1,13 +1,18 @@
 // Tests of the training loop and its checkpoints with a small copy task.
 #include "experiments/training/trainer.h"
 
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
+#include "experiments/data/idx.h"
 #include "experiments/training/checkpoint.h"
 
 namespace experiments {
@@ -63,7 +68,7 @@ void train(Trainer& trainer, int64_t until) {
 // The points without their times, which differ from run to run.
 std::vector<Json> without_times(std::vector<Json> curve) {
   for (auto& point : curve)
-    for (const auto* column : {"training_s", "updates_per_s", "peak_rss_bytes"}) point.erase(column);
+    for (const auto* column : {"training_s", "updates_per_s", "epoch_s", "peak_rss_bytes"}) point.erase(column);
   return curve;
 }
 
@@ -116,6 +121,95 @@ TEST(Trainer, ATrainingThatGoesOnFromACheckpointGivesTheSameCurve) {
       train(second, 12);
       EXPECT_EQ(without_times(second.curve()), without_times(whole.curve())) << method << " " << optimizer;
     }
+}
+
+// Each task in a small size, with the path of its data.
+struct SmallTask {
+  Training training;
+  std::string data;
+};
+
+std::vector<SmallTask> small_tasks(const Folder& folder) {
+  auto images = small_training();
+  images.task = "images";
+  images.data = "images";
+  fs::create_directories(folder.path() / "images");
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(7);
+  // The rows of an image are equal, so that there is something to learn.
+  for (const auto* name : {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"})
+    write_idx(folder.file("images/" + std::string(name)),
+              (at::randint(0, 2, {18, 1, 3}, generator, at::kByte) * 200).expand({18, 3, 3}).contiguous());
+  auto speech = small_training();
+  speech.task = "speech";
+  speech.phones = 3;
+  speech.mean_frames = 24;
+  speech.max_frames = 60;
+  speech.training_utterances = 18;
+  speech.validation_utterances = 6;
+  auto bi_lstm = speech;
+  bi_lstm.method = attnbench::kBiLstm;
+  bi_lstm.hidden = 8;
+  bi_lstm.optimizer = "adam";
+  bi_lstm.schedule = "plateau";
+  return {{small_training(), ""}, {images, folder.file("images")}, {speech, ""}, {bi_lstm, ""}};
+}
+
+TEST(Trainer, EveryTaskContinuesFromACheckpointToTheSameCurve) {
+  const Folder folder;
+  for (const auto& [training, data] : small_tasks(folder)) {
+    SCOPED_TRACE(training.task + " " + training.method);
+    Trainer whole(training, data);
+    train(whole, 12);
+    {
+      Trainer first(training, data);
+      train(first, 7);  // in the second epoch of images and speech, which has 4 and 5 updates
+      first.save(folder.file("checkpoint.pt"));
+    }
+    Trainer second(training, data);
+    second.load(folder.file("checkpoint.pt"));
+    train(second, 12);
+    EXPECT_EQ(without_times(second.curve()), without_times(whole.curve()));
+    EXPECT_NE(whole.curve().front().at("validation_loss"), whole.curve().back().at("validation_loss"));
+  }
+}
+
+TEST(Trainer, EveryTaskLearns) {
+  const Folder folder;
+  for (auto [training, data] : small_tasks(folder)) {
+    SCOPED_TRACE(training.task + " " + training.method);
+    training.updates = 60;
+    training.validate_every = 20;
+    training.schedule = "constant";
+    training.learning_rate = 1e-2;
+    training.dropout = 0;
+    Trainer trainer(training, data);
+    train(trainer, 60);
+    const auto& first = trainer.curve().front();
+    const auto& last = trainer.curve().back();
+    EXPECT_LT(last.at("training_loss").get<double>(), first.at("training_loss").get<double>());
+    if (training.task == "images") {
+      EXPECT_NEAR(last.at("bits_per_dim").get<double>(), last.at("validation_loss").get<double>() / std::log(2.0), 1e-9);
+      EXPECT_DOUBLE_EQ(last.at("epoch").get<double>(), 60 / 4.0);
+      EXPECT_FALSE(last.at("epoch_extrapolated").get<bool>());
+    }
+    if (training.method == attnbench::kBiLstm) {
+      EXPECT_EQ(last.at("implementation"), "torch/lstm");
+    }
+    if (training.task == "speech") {
+      EXPECT_GE(last.at("phone_error_rate").get<double>(), 0);
+      EXPECT_GT(last.at("chance_error_rate").get<double>(), 0.2);
+    }
+  }
+}
+
+TEST(Trainer, TheTimeOfAnEpochIsExtrapolatedFromFewerUpdates) {
+  const Folder folder;
+  const auto [training, data] = small_tasks(folder)[1];
+  Trainer trainer(training, data);
+  train(trainer, 3);  // of 4
+  const auto& point = trainer.curve().back();
+  EXPECT_TRUE(point.at("epoch_extrapolated").get<bool>());
+  EXPECT_NEAR(point.at("epoch_s").get<double>(), point.at("training_s").get<double>() / 3 * 4, 1e-9);
 }
 
 TEST(Trainer, TheLossFalls) {
