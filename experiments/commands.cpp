@@ -37,7 +37,7 @@ constexpr auto kProgressInterval = std::chrono::milliseconds(500);
 // curve ("point"), twice a second in between ("progress"), and at the end ("ended"). Returns the exit code.
 int train(Answer& answer, const Json& request) {
   stop_on_signals();
-  const auto training = attnbench::training_from_json(request.at("training"));
+  const auto training = attnbench::training_of(request.at("training"));
   const auto path = request.at("checkpoint").get<std::string>();
   Trainer trainer(training, request.at("data").get<std::string>());
   if (request.at("resume").get<bool>() && std::filesystem::exists(path)) trainer.load(path);

@@ -9,7 +9,7 @@
 #include "harness/sweep/catalogue.h"
 #include "harness/sweep/sweep_file.h"
 #include "harness/text/known_files.h"
-#include "harness/training/training_file.h"
+#include "harness/experiments/settings_file.h"
 
 namespace attnbench {
 namespace {
@@ -70,7 +70,7 @@ void list_trainings(const WorkerProgram& worker, Format format) {
   for (const auto* header : {"file", "description"}) table.add_column(header);
   for (const auto& path : known_files(kTrainings)) {
     const TrainingFile file(path.string(), catalogue);
-    const auto models = file.trainings().size();
+    const auto models = file.items().size();
     all.push_back({{"name", file.stem()}, {"file", path.string()}, {"models", models}, {"description", file.description()}});
     table.add_row({file.stem(), std::to_string(models), path.string(), file.description()});
   }

@@ -12,7 +12,7 @@
 #include "harness/text/notice.h"
 #include "harness/text/safe_text.h"
 #include "harness/text/units.h"
-#include "harness/training/training_run.h"
+#include "harness/experiments/training_run.h"
 
 namespace attnbench {
 namespace {
@@ -98,7 +98,7 @@ void print_trainings(const std::vector<Json>& ended, Format format) {
 int run_training(const WorkerProgram& worker, const Options& options) {
   SweepOverrides overrides;
   for (const auto& setting : options.settings) overrides.add_setting(setting);
-  TrainingRun run(worker, trainer_beside_this_program(),
+  TrainingRun run(worker, experiments_beside_this_program(),
                   TrainingFile(find_file(kTrainings, options.file), Catalogue::load(worker), overrides.settings), options.out,
                   options.resume == "none");
   const auto due = run.due();

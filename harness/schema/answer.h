@@ -1,5 +1,5 @@
-// How a program that the driver has started, such as the worker, answers: in lines of JSON on a file descriptor of its own, because
-// libraries print to standard output.
+// How a program that the driver has started, such as the worker, answers: in lines of JSON on a file descriptor of its own,
+// because libraries print to standard output.
 #pragma once
 
 #include <cstdio>

@@ -64,4 +64,43 @@ void set_to_default(Owner& owner, const FieldOfOwner& field) {
   std::visit([&](auto member) { owner.*member = Owner().*member; }, field.member);
 }
 
+// A field of a struct that settings files of experiments describe; the members are those of Field in case.h.
+template <class Owner>
+struct SettingsField {
+  std::string_view name;
+  FieldRole role;
+  std::variant<std::string Owner::*, int64_t Owner::*, double Owner::*, bool Owner::*> member;
+  std::string_view description;
+  std::vector<std::string_view> choices = {};
+  bool also_number = false;
+  double min = 0;
+  double max = 1e9;
+  std::string_view section = {};  // the section of a settings file that holds the field
+};
+
+template <class Owner>
+Json fields_to_json(const Owner& owner, const std::vector<SettingsField<Owner>>& fields) {
+  Json json;
+  for (const auto& field : fields) json[std::string(field.name)] = get(owner, field);
+  return json;
+}
+
+// Fields that `json` lacks have their defaults, and keys that are no fields are ignored. Throws as set() does.
+template <class Owner>
+Owner fields_from_json(const Json& json, const std::vector<SettingsField<Owner>>& fields) {
+  Owner owner;
+  for (const auto& field : fields)
+    if (const auto found = json.find(field.name); found != json.end()) set(owner, field, *found);
+  return owner;
+}
+
+// The axes as one line of text. Two lines are equal exactly when all axes are.
+template <class Owner>
+std::string axes_text(const Owner& owner, const std::vector<SettingsField<Owner>>& fields) {
+  std::string text;
+  for (const auto& field : fields)
+    if (field.role == FieldRole::axis) text += std::string(field.name) + "=" + get(owner, field).dump() + " ";
+  return text;
+}
+
 }  // namespace attnbench

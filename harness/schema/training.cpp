@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "harness/schema/field_columns.h"
 #include "harness/schema/machine.h"
 
 namespace attnbench {
@@ -13,12 +14,6 @@ constexpr double kMaxRate = 1e30;
 
 [[noreturn]] void refuse(const std::string& name, const Json& value, const std::string& expected) {
   throw std::invalid_argument(name + " = " + value.dump() + ", expected " + expected);
-}
-
-ColumnType type_of(const TrainingField& field) {
-  if (std::holds_alternative<std::string Training::*>(field.member)) return ColumnType::text;
-  if (std::holds_alternative<bool Training::*>(field.member)) return ColumnType::boolean;
-  return std::holds_alternative<int64_t Training::*>(field.member) ? ColumnType::integer : ColumnType::number;
 }
 
 }  // namespace
@@ -255,35 +250,12 @@ const std::vector<TrainingField>& training_fields() {
   return all;
 }
 
-const TrainingField* find_training_field(std::string_view name) {
-  for (const auto& field : training_fields())
-    if (field.name == name) return &field;
-  return nullptr;
-}
-
-Json to_json(const Training& training) {
-  Json json;
-  for (const auto& field : training_fields()) json[std::string(field.name)] = get(training, field);
-  return json;
-}
-
-Training training_from_json(const Json& json) {
-  if (!json.is_object()) throw std::invalid_argument("a training is " + std::string(json.type_name()) + ", expected an object");
-  Training training;
-  for (const auto& [key, value] : json.items()) {
-    const auto* field = find_training_field(key);
-    if (!field) throw std::invalid_argument("a training has an unknown field '" + key + "'");
-    set(training, *field, value);
-  }
-  check(training);
-  return training;
-}
+Json to_json(const Training& training) { return fields_to_json(training, training_fields()); }
 
 Training training_of(const Json& line) {
-  auto json = Json::object();
-  for (const auto& field : training_fields())
-    if (const auto found = line.find(field.name); found != line.end()) json[std::string(field.name)] = *found;
-  return training_from_json(json);
+  auto training = fields_from_json(line, training_fields());
+  check(training);
+  return training;
 }
 
 void check(const Training& training) {
@@ -303,20 +275,12 @@ void check(const Training& training) {
     refuse("method", training.method, "an attention method for this task");
 }
 
-std::string training_key(const Training& training) {
-  std::string key;
-  for (const auto& field : training_fields())
-    if (field.role == FieldRole::axis) key += std::string(field.name) + "=" + get(training, field).dump() + " ";
-  return key;
-}
+std::string training_key(const Training& training) { return axes_text(training, training_fields()); }
 
 const std::vector<Column>& training_columns() {
   static const auto all = [] {
     using enum ColumnType;
-    std::vector<Column> columns = {{"schema_version", integer, "", "training", "version of this set of columns"}};
-    for (const auto& field : training_fields())
-      columns.push_back({std::string(field.name), type_of(field), "", field.role == FieldRole::axis ? "training" : "setting",
-                         std::string(field.description)});
+    auto columns = columns_of(training_fields(), "training");
     const std::vector<Column> results = {
         {"outcome", text, "", "outcome", "measured (trained to its end), or failed"},
         {"failure_kind", text, "", "outcome", "why it failed: oom, not_finite, error, crashed or protocol"},

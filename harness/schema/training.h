@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "harness/schema/field.h"
@@ -60,30 +59,14 @@ struct Training {
   void complete();
 };
 
-// One field of Training, with the meanings of Field in case.h.
-struct TrainingField {
-  std::string_view name;
-  FieldRole role;
-  std::variant<std::string Training::*, int64_t Training::*, double Training::*, bool Training::*> member;
-  std::string_view description;
-  std::vector<std::string_view> choices = {};
-  bool also_number = false;
-  double min = 0;
-  double max = 1e9;
-  std::string_view section = {};  // the section of a settings file that holds the field
-};
-
+using TrainingField = SettingsField<Training>;
 // Every field of Training, in the order of tables.
 const std::vector<TrainingField>& training_fields();
-// Null when there is no such field.
-const TrainingField* find_training_field(std::string_view name);
 
 Json to_json(const Training& training);
-// Fields that `json` lacks have their defaults. Throws std::invalid_argument that names an unknown field or a wrong value, or
-// says which fields do not fit together.
-Training training_from_json(const Json& json);
-// The training that a line of a curve belongs to; ignores the columns that are not fields of Training. Throws as
-// training_from_json() does.
+// The training that a request or a line of a curve describes. Fields that it lacks have their defaults, and columns that are not
+// fields of Training are ignored. Throws std::invalid_argument that names a wrong value, or says which fields do not fit
+// together.
 Training training_of(const Json& line);
 // Throws std::invalid_argument that says which fields do not fit together, such as min_copied above max_copied.
 void check(const Training& training);
@@ -91,7 +74,7 @@ void check(const Training& training);
 // The method that stands for the Bi-LSTM, which has no attention.
 inline constexpr auto kBiLstm = "bi-lstm";
 
-// The axes as one line of text. Two lines are equal exactly when all axes are.
+// axes_text() of a training.
 std::string training_key(const Training& training);
 
 // The columns of one point of a curve: the fields of Training, and what was measured up to this update.

@@ -14,6 +14,7 @@ struct FileKind {
 };
 inline const FileKind kSweeps = {"sweeps", "sweep"};
 inline const FileKind kTrainings = {"experiments/settings", "training"};
+inline const FileKind kSpeeds = {"experiments/speed", "speed measurement"};
 
 // The TOML files in that folder of the current folder, and in that of the project, which lies beside the folder that this program
 // was built in. Of two files with the same name only the one in the current folder is listed.

@@ -11,18 +11,14 @@
 #include <string>
 #include <vector>
 
-#include "harness/process/worker_process.h"
-#include "harness/records/json_lines.h"
-#include "harness/records/result_folder.h"
-#include "harness/training/training_file.h"
+#include "harness/experiments/experiment_folder.h"
+#include "harness/experiments/settings_file.h"
 
 namespace attnbench {
 
 inline constexpr auto kCurvesFile = "curves.jsonl";
 inline constexpr auto kTrainingsFile = "trainings.jsonl";
-
-// attnbench-experiments in the folder of the running program.
-WorkerProgram trainer_beside_this_program();
+inline constexpr auto kCheckpointsFolder = "checkpoints";
 
 // Is told what happens while trainings run.
 class TrainingObserver {
@@ -50,7 +46,7 @@ class TrainingRun {
   // of the trainings has points there with other settings (except `updates`, which may grow).
   TrainingRun(const WorkerProgram& worker, WorkerProgram trainer, TrainingFile file, const std::string& out, bool anew);
 
-  const std::string& folder() const { return folder_; }
+  const std::string& folder() const { return folder_.path(); }
   const std::vector<Json>& curves() const { return points_; }
   const std::vector<Json>& ended() const { return ended_; }
   // The number of trainings that have not ended.
@@ -68,9 +64,7 @@ class TrainingRun {
 
   WorkerProgram trainer_;
   TrainingFile file_;
-  Record environment_;
-  std::string folder_;
-  FolderLock lock_;
+  ExperimentFolder folder_;
   std::vector<Json> points_, ended_;
   JsonLines curve_file_, ended_file_;  // declared after the lists, which their constructors fill
   bool anew_;

@@ -1,4 +1,4 @@
-#include "harness/training/training_file.h"
+#include "harness/experiments/settings_file.h"
 
 #include <fmt/format.h>
 
@@ -16,28 +16,50 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxTrainings = 10'000;
+constexpr size_t kMaxItems = 10'000;
 
 // The values of each field that the file or the command line sets.
 using Values = std::map<std::string_view, std::vector<Json>>;
 
 constexpr auto kMethods = "methods";
 
+template <class Owner>
+struct Fields;
+template <>
+struct Fields<Training> {
+  static const auto& all() { return training_fields(); }
+};
+template <>
+struct Fields<Generation> {
+  static const auto& all() { return generation_fields(); }
+};
+
+template <class Owner>
+auto find(std::string_view name) {
+  const auto& all = Fields<Owner>::all();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const auto& field) { return field.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+template <class Owner>
 std::vector<std::string> sections() {
   std::vector<std::string> names;
-  for (const auto& field : training_fields())
+  for (const auto& field : Fields<Owner>::all())
     if (std::find(names.begin(), names.end(), field.section) == names.end()) names.emplace_back(field.section);
   return names;
 }
 
+// The names of the fields in a section, or in all if it is empty.
+template <class Owner>
 std::vector<std::string> names_in(std::string_view section) {
   std::vector<std::string> names;
-  for (const auto& field : training_fields())
+  for (const auto& field : Fields<Owner>::all())
     if (section.empty() || field.section == section) names.emplace_back(field.name);
   return names;
 }
 
 // Reads values, and says where they stand if they are wrong.
+template <class Owner>
 class Reader {
  public:
   Reader(std::string path, const Catalogue& catalogue) : path_(std::move(path)), catalogue_(catalogue) {}
@@ -47,10 +69,10 @@ class Reader {
 
   void read_section(const std::string& section, const toml::node& node, Values& into) {
     for (const auto& [key, value] : table_of(section, node)) {
-      const auto* field = find_training_field(key.str());
+      const auto* field = find<Owner>(key.str());
       if (!field || field->section != section)
         fail(key.source(), fmt::format("unknown key '{}' in [{}]{}", key.str(), section,
-                                       suggestion(std::string(key.str()), names_in(section))));
+                                       suggestion(std::string(key.str()), names_in<Owner>(section))));
       read_values(*field, value, into);
     }
   }
@@ -61,16 +83,16 @@ class Reader {
       const auto section = fmt::format("{}.{}", kMethods, method.str());
       auto& of_method = into[std::string(method.str())];
       for (const auto& [key, value] : table_of(section, values)) {
-        const auto* field = find_training_field(key.str());
+        const auto* field = find<Owner>(key.str());
         if (!field || field->role != FieldRole::setting)
           fail(key.source(), fmt::format("unknown key '{}' in [{}], expected a setting that is not an axis{}", key.str(), section,
-                                         suggestion(std::string(key.str()), names_in(""))));
+                                         suggestion(std::string(key.str()), names_in<Owner>(""))));
         read_values(*field, value, of_method);
       }
     }
   }
 
-  void read_values(const TrainingField& field, const toml::node& node, Values& into) {
+  void read_values(const auto& field, const toml::node& node, Values& into) {
     std::vector<Json> values;
     if (const auto* list = node.as_array()) {
       if (field.role != FieldRole::axis) fail(node.source(), fmt::format("{} is a list, expected a single value", field.name));
@@ -93,11 +115,11 @@ class Reader {
     return *node.as_table();
   }
 
-  Json checked(const TrainingField& field, const toml::node& node) const {
+  Json checked(const auto& field, const toml::node& node) const {
     auto value = single_value(node);
     if (value.is_null()) fail(node.source(), fmt::format("{} is {}, expected a single value", field.name, type_text(node)));
     try {
-      Training scratch;
+      Owner scratch;
       set(scratch, field, value);
       if (field.name == "method" && scratch.method != kBiLstm) catalogue_.check(scratch.method);
     } catch (const std::exception& error) {
@@ -111,18 +133,19 @@ class Reader {
 };
 
 // Every combination of the values; those of the fields that training_fields() declares last vary slowest.
-std::vector<Training> combinations(const Values& values, const std::string& path) {
-  std::vector<Training> all = {{}};
-  for (const auto& field : training_fields()) {
+template <class Owner>
+std::vector<Owner> combinations(const Values& values, const std::string& path) {
+  std::vector<Owner> all = {{}};
+  for (const auto& field : Fields<Owner>::all()) {
     const auto found = values.find(field.name);
     if (found == values.end()) continue;
-    std::vector<Training> next;
+    std::vector<Owner> next;
     for (const auto& value : found->second)
-      for (auto training : all) {
-        set(training, field, value);
-        next.push_back(std::move(training));
+      for (auto item : all) {
+        set(item, field, value);
+        next.push_back(std::move(item));
       }
-    if (next.size() > kMaxTrainings) throw UsageError(fmt::format("{}: more than {} trainings", path, kMaxTrainings));
+    if (next.size() > kMaxItems) throw UsageError(fmt::format("{}: more than {} combinations of values", path, kMaxItems));
     all = std::move(next);
   }
   return all;
@@ -130,20 +153,21 @@ std::vector<Training> combinations(const Values& values, const std::string& path
 
 }  // namespace
 
-TrainingFile::TrainingFile(const std::string& path, const Catalogue& catalogue,
-                           const std::vector<std::pair<std::string, std::string>>& settings)
+template <class Owner>
+SettingsFile<Owner>::SettingsFile(const std::string& path, const Catalogue& catalogue,
+                                  const std::vector<std::pair<std::string, std::string>>& settings)
     : stem_(fs::path(path).stem().string()) {
   const fs::path file_path(path);
   folder_ = file_path.parent_path().string();
   Values values, from_command_line;
   std::map<std::string, Values> of_methods;
-  Reader reader(path, catalogue);
+  Reader<Owner> reader(path, catalogue);
   const auto file = read_toml(path);
   for (const auto& [key, node] : file) {
     const std::string name(key.str());
-    auto known = sections();
+    auto known = sections<Owner>();
     if (name == "description") {
-      const auto text = node.value_exact<std::string>();
+      const auto text = node.template value_exact<std::string>();
       if (!text) reader.fail(node.source(), fmt::format("description is {}, expected text", type_text(node)));
       description_ = *text;
     } else if (name == kMethods) {
@@ -157,32 +181,37 @@ TrainingFile::TrainingFile(const std::string& path, const Catalogue& catalogue,
   }
   for (const auto& [name, value] : settings) {
     reader.set_origin("--set " + name);
-    const auto* field = find_training_field(name);
-    if (!field) throw UsageError(fmt::format("--set: unknown key '{}'{}", name, suggestion(name, names_in(""))));
+    const auto* field = find<Owner>(name);
+    if (!field) throw UsageError(fmt::format("--set: unknown key '{}'{}", name, suggestion(name, names_in<Owner>(""))));
     reader.read_values(*field, *parse_value("--set " + name, value).get("value"), from_command_line);
   }
   for (const auto& [name, list] : from_command_line) {
     values[name] = list;
+    from_command_line_.emplace_back(name);
     for (auto& [method, of_method] : of_methods) of_method.erase(name);
   }
-  data_is_from_command_line_ = from_command_line.contains("data");
 
-  trainings_ = combinations(values, path);
-  for (auto& training : trainings_) {
-    training.complete();
+  items_ = combinations<Owner>(values, path);
+  for (auto& item : items_) {
+    item.complete();
     try {
-      if (const auto found = of_methods.find(training.method); found != of_methods.end())
-        for (const auto& [name, list] : found->second) set(training, *find_training_field(name), list.front());
-      check(training);
+      if (const auto found = of_methods.find(item.method); found != of_methods.end())
+        for (const auto& [name, list] : found->second) set(item, *find<Owner>(name), list.front());
+      check(item);
     } catch (const std::invalid_argument& error) {
       throw UsageError(fmt::format("{}: {}", path, error.what()));
     }
   }
 }
 
-std::string TrainingFile::data_folder(const Training& training) const {
-  if (training.data.empty() || data_is_from_command_line_) return training.data;
-  return (fs::path(folder_) / training.data).lexically_normal().string();
+template <class Owner>
+std::string SettingsFile<Owner>::path_of(const char* field, const std::string& name) const {
+  if (name.empty() || std::find(from_command_line_.begin(), from_command_line_.end(), field) != from_command_line_.end())
+    return name;
+  return (fs::path(folder_) / name).lexically_normal().string();
 }
+
+template class SettingsFile<Training>;
+template class SettingsFile<Generation>;
 
 }  // namespace attnbench

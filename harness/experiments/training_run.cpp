@@ -1,4 +1,4 @@
-#include "harness/training/training_run.h"
+#include "harness/experiments/training_run.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "harness/records/replace_file.h"
 #include "harness/sweep/case_runner.h"
 #include "harness/text/errors.h"
 
@@ -21,19 +20,11 @@ constexpr double kNoDeadlineS = 1e9;
 constexpr double kCheckpointGraceS = 60;
 constexpr auto kPoint = "a point of a curve", kEnded = "a training";
 
-// A line of curves.jsonl or trainings.jsonl as JSON. Throws std::invalid_argument for a line that does not say which training it
-// belongs to.
-ReadLine reader_into(std::vector<Json>& lines) {
-  return [&lines](const Json& line) {
-    if (!line.is_object()) throw std::invalid_argument(fmt::format("it is {}, expected an object", line.type_name()));
-    training_of(line);
-    lines.push_back(line);
-  };
-}
+void check_line(const Json& line) { training_of(line); }
 
 std::vector<Json> read_lines(const std::string& folder, const char* name, const char* what) {
   std::vector<Json> lines;
-  read_json_lines((fs::path(folder) / name).string(), what, reader_into(lines));
+  read_json_lines((fs::path(folder) / name).string(), what, lines_into(lines, check_line));
   return lines;
 }
 
@@ -51,42 +42,24 @@ std::string name_of(const Training& training) {
 
 }  // namespace
 
-WorkerProgram trainer_beside_this_program() {
-  auto program = worker_beside_this_program();
-  program.path = (fs::path(program.path).parent_path() / "attnbench-experiments").string();
-  return program;
-}
-
 std::vector<Json> read_curves(const std::string& folder) { return read_lines(folder, kCurvesFile, kPoint); }
 std::vector<Json> read_trainings(const std::string& folder) { return read_lines(folder, kTrainingsFile, kEnded); }
 
 TrainingRun::TrainingRun(const WorkerProgram& worker, WorkerProgram trainer, TrainingFile file, const std::string& out, bool anew)
     : trainer_(std::move(trainer)),
       file_(std::move(file)),
-      environment_(ask_environment(worker)),
-      folder_(out.empty() ? (fs::path("results") / file_.stem() / machine_slug(environment_)).string() : out),
-      lock_(folder_),
-      curve_file_(folder_, kCurvesFile, kPoint, reader_into(points_)),
-      ended_file_(folder_, kTrainingsFile, kEnded, reader_into(ended_)),
+      folder_(worker, file_.stem(), out),
+      curve_file_(folder(), kCurvesFile, kPoint, lines_into(points_, check_line)),
+      ended_file_(folder(), kTrainingsFile, kEnded, lines_into(ended_, check_line)),
       anew_(anew) {
   if (!anew_) check_settings();
-  const Json provenance = {{"training", file_.stem()},
-                           {"description", file_.description()},
-                           {"environment", environment_columns(environment_)},
-                           {"settings", Json::object()}};
-  const auto before = read_environment(folder_);
-  if (!anew_ && !before.is_null() && !(points_.empty() && ended_.empty()))
-    if (const auto different = provenance_differences(before, provenance, ComparedNames::here); !different.empty())
-      throw UsageError(
-          fmt::format("{} holds curves of another build or machine:{}\nchoose another folder with --out, or begin every training "
-                      "again with --resume none",
-                      folder_, different));
-  replace_file(folder_, "environment.json", provenance.dump(2) + "\n");
-  make_folder((fs::path(folder_) / "checkpoints").string());
+  folder_.write_environment(file_.description(), !anew_ && !(points_.empty() && ended_.empty()),
+                            "choose another folder with --out, or begin every training again with --resume none");
+  make_folder(folder_.path_of(kCheckpointsFolder));
 }
 
 void TrainingRun::check_settings() const {
-  for (const auto& training : file_.trainings())
+  for (const auto& training : file_.items())
     for (const auto* lines : {&ended_, &points_})
       for (const auto& line : *lines) {
         const auto before = training_of(line);
@@ -94,12 +67,12 @@ void TrainingRun::check_settings() const {
         std::string different;
         for (const auto& field : training_fields())
           if (const auto there = get(before, field), now = get(training, field); field.name != "updates" && there != now)
-            different += fmt::format("\n  {}: {} in {}, {} now", field.name, there.dump(), folder_, now.dump());
+            different += fmt::format("\n  {}: {} in {}, {} now", field.name, there.dump(), folder(), now.dump());
         if (!different.empty())
           throw UsageError(fmt::format(
               "{} holds the {} with other settings:{}\nchoose another folder with --out, or begin every training again with "
               "--resume none",
-              folder_, name_of(training), different));
+              folder(), name_of(training), different));
       }
 }
 
@@ -112,18 +85,18 @@ const Json* TrainingRun::find_ended(const Training& training) const {
 }
 
 size_t TrainingRun::due() const {
-  const auto& all = file_.trainings();
+  const auto& all = file_.items();
   return anew_ ? all.size() : size_t(std::count_if(all.begin(), all.end(), [&](const Training& t) { return !find_ended(t); }));
 }
 
 std::string TrainingRun::checkpoint_of(const Training& training) const {
-  return (fs::path(folder_) / "checkpoints" / file_name_of(training)).string();
+  return (fs::path(folder_.path_of(kCheckpointsFolder)) / file_name_of(training)).string();
 }
 
 size_t TrainingRun::train(TrainingObserver& observer) {
   size_t failed = 0;
   TrainingObserver::Place place{0, due()};
-  for (const auto& training : file_.trainings()) {
+  for (const auto& training : file_.items()) {
     if (!anew_ && find_ended(training)) continue;
     ++place.number;
     auto ended = run(training, place, observer);
@@ -169,7 +142,7 @@ Json TrainingRun::run(const Training& training, const TrainingObserver::Place& p
     }
   };
   const Json request = {{"training", to_json(training)},
-                        {"data", file_.data_folder(training)},
+                        {"data", file_.path_of("data", training.data)},
                         {"checkpoint", checkpoint_of(training)},
                         {"resume", !anew_}};
   const auto answer = run_worker(trainer_, "train", request, kNoDeadlineS, on_line, {}, kCheckpointGraceS);

@@ -1,0 +1,50 @@
+#include "harness/experiments/experiment_folder.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <stdexcept>
+#include <utility>
+
+#include "harness/records/replace_file.h"
+#include "harness/sweep/case_runner.h"
+#include "harness/text/errors.h"
+
+namespace attnbench {
+
+namespace fs = std::filesystem;
+
+WorkerProgram experiments_beside_this_program() {
+  auto program = worker_beside_this_program();
+  program.path = (fs::path(program.path).parent_path() / "attnbench-experiments").string();
+  return program;
+}
+
+ReadLine lines_into(std::vector<Json>& lines, std::function<void(const Json& line)> check) {
+  return [&lines, check = std::move(check)](const Json& line) {
+    if (!line.is_object()) throw std::invalid_argument(fmt::format("it is {}, expected an object", line.type_name()));
+    check(line);
+    lines.push_back(line);
+  };
+}
+
+ExperimentFolder::ExperimentFolder(const WorkerProgram& worker, const std::string& name, const std::string& out)
+    : name_(name),
+      environment_(ask_environment(worker)),
+      path_(out.empty() ? (fs::path("results") / name / machine_slug(environment_)).string() : out),
+      lock_(path_) {}
+
+std::string ExperimentFolder::path_of(const std::string& file) const { return (fs::path(path_) / file).string(); }
+
+void ExperimentFolder::write_environment(const std::string& description, bool has_results, const std::string& advice) const {
+  const Json provenance = {{"experiment", name_},
+                           {"description", description},
+                           {"environment", environment_columns(environment_)},
+                           {"settings", Json::object()}};
+  if (const auto before = read_environment(path_); has_results && !before.is_null())
+    if (const auto different = provenance_differences(before, provenance, ComparedNames::here); !different.empty())
+      throw UsageError(fmt::format("{} holds results of another build or machine:{}\n{}", path_, different, advice));
+  replace_file(path_, "environment.json", provenance.dump(2) + "\n");
+}
+
+}  // namespace attnbench

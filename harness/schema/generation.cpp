@@ -1,0 +1,162 @@
+#include "harness/schema/generation.h"
+
+#include "harness/schema/field_columns.h"
+#include "harness/schema/machine.h"
+
+namespace attnbench {
+
+void Generation::complete() {
+  if (threads == 0) threads = available_processors();
+}
+
+const std::vector<GenerationField>& generation_fields() {
+  using enum FieldRole;
+  static const std::vector<GenerationField> all = {
+      {.name = "dataset",
+       .role = axis,
+       .member = &Generation::dataset,
+       .description = "data set whose images have the size that is generated, such as mnist",
+       .section = "model"},
+      {.name = "method",
+       .role = axis,
+       .member = &Generation::method,
+       .description = "attention method of every layer with its options, such as linear or stateful-sdpa",
+       .section = "model"},
+      {.name = "batch",
+       .role = axis,
+       .member = &Generation::batch,
+       .description = "number of images that are generated at once",
+       .min = 1,
+       .max = 1 << 20,
+       .section = "run"},
+      {.name = "device",
+       .role = axis,
+       .member = &Generation::device,
+       .description = "device that generates",
+       .choices = {"cpu", "cuda"},
+       .section = "run"},
+      {.name = "threads",
+       .role = axis,
+       .member = &Generation::threads,
+       .description = "number of CPU threads; by default one for every processor",
+       .min = 1,
+       .max = 4096,
+       .section = "run"},
+      {.name = "length",
+       .role = setting,
+       .member = &Generation::length,
+       .description = "number of bytes of an image but one, which is the number of tokens that the model reads",
+       .min = 1,
+       .max = 1 << 24,
+       .section = "model"},
+      {.name = "layers",
+       .role = setting,
+       .member = &Generation::layers,
+       .description = "number of layers of the model",
+       .min = 1,
+       .max = 1000,
+       .section = "model"},
+      {.name = "heads",
+       .role = setting,
+       .member = &Generation::heads,
+       .description = "number of attention heads of a layer",
+       .min = 1,
+       .max = 1000,
+       .section = "model"},
+      {.name = "head_dim",
+       .role = setting,
+       .member = &Generation::head_dim,
+       .description = "dimension of a head; the model is heads · head_dim wide",
+       .min = 1,
+       .max = 10000,
+       .section = "model"},
+      {.name = "sampler",
+       .role = setting,
+       .member = &Generation::sampler,
+       .description = "scale of a sample of the logistic mixture: as in the likelihood, or as in the authors' code",
+       .choices = {"as-likelihood", "as-paper"},
+       .section = "run"},
+      {.name = "processes",
+       .role = setting,
+       .member = &Generation::processes,
+       .description = "number of processes that measure each case; the processes of different cases alternate",
+       .min = 1,
+       .max = 1000,
+       .section = "run"},
+      {.name = "whole_s",
+       .role = setting,
+       .member = &Generation::whole_s,
+       .description =
+           "images are generated as a whole if that is predicted to take at most so many seconds; otherwise the time is "
+           "extrapolated from tokens at some positions",
+       .section = "run"},
+      {.name = "positions",
+       .role = setting,
+       .member = &Generation::positions,
+       .description = "number of positions at which tokens are timed to predict or extrapolate the time of a whole image",
+       .min = 12,
+       .max = 1000,
+       .section = "run"},
+      {.name = "time_budget_s",
+       .role = setting,
+       .member = &Generation::time_budget_s,
+       .description = "time in seconds that whole images are generated for, at least one batch",
+       .section = "run"},
+      {.name = "deadline_s",
+       .role = setting,
+       .member = &Generation::deadline_s,
+       .description = "time in seconds after which a process is ended",
+       .min = 1,
+       .section = "run"},
+  };
+  return all;
+}
+
+Json to_json(const Generation& generation) { return fields_to_json(generation, generation_fields()); }
+
+Generation generation_of(const Json& record) {
+  auto generation = fields_from_json(record, generation_fields());
+  check(generation);
+  return generation;
+}
+
+void check(const Generation& generation) {
+  if (generation.method.empty()) throw std::invalid_argument("a generation has no method");
+  if (generation.dataset.empty()) throw std::invalid_argument("a generation has no dataset");
+}
+
+std::string generation_key(const Generation& generation) { return axes_text(generation, generation_fields()); }
+
+const std::vector<Column>& generation_columns() {
+  static const auto all = [] {
+    using enum ColumnType;
+    auto columns = columns_of(generation_fields(), "generation");
+    const std::vector<Column> results = {
+        {"process", integer, "", "outcome", "number of this process of its case, from 1"},
+        {"outcome", text, "", "outcome", "measured, failed, or skipped"},
+        {"failure_kind", text, "", "outcome", "why it failed: oom, timeout, error, crashed or protocol"},
+        {"reason", text, "", "outcome", "why it failed or was skipped, in words"},
+        {"implementation", text, "", "outcome", "what ran: of the model's layers, and of the attention"},
+        {"finished_at", text, "", "outcome", "when the process ended, in UTC"},
+        {"weights", text, "", "model",
+         "untrained: the weights were drawn at random, since the time does not depend on them; or trained"},
+        {"parameters", integer, "", "model", "number of parameters"},
+        {"batch_s", number, "s", "time", "time in which a batch of images is generated, with sampling"},
+        {"images_per_s", number, "1/s", "time", "batch / batch_s"},
+        {"extrapolated", boolean, "", "time", "whether batch_s is extrapolated_s, because no image was generated as a whole"},
+        {"extrapolated_s", number, "s", "time",
+         "time of a batch by the trapezoidal rule over the times of tokens at `positions` positions"},
+        {"batches", integer, "", "time", "number of batches that were generated as a whole"},
+        {"timed_tokens", integer, "", "time", "number of tokens that extrapolated_s comes from"},
+        {"token_first_ms", number, "ms", "time", "time of a token at the first of these positions"},
+        {"token_last_ms", number, "ms", "time", "time of a token at the last of these positions"},
+        {"state_bytes", integer, "B", "memory", "what the decoder stores about the tokens of a whole batch"},
+        {"peak_rss_bytes", integer, "B", "memory", "maximum of the resident memory of the process"},
+    };
+    columns.insert(columns.end(), results.begin(), results.end());
+    return columns;
+  }();
+  return all;
+}
+
+}  // namespace attnbench
