@@ -1,8 +1,10 @@
 // DecodingState: what a method stores about the tokens of a batch of sequences so far, in order to decode the next ones.
+// BoundStep: a decoding step whose tensors are known beforehand.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
 #include <vector>
 
 #include "attn/problem.h"
@@ -31,9 +33,42 @@ class DecodingState {
 
  private:
   friend class AttentionMethod;
+  friend class BoundStep;
   const AttentionMethod* owner_ = nullptr;  // the method that made the state
   Problem problem_;
   int64_t position_ = 0;
+};
+
+// Decodes token after token from tensors that stay in the same memory, as AttentionMethod::step() does, but allocates nothing and
+// can be divided between threads. AttentionMethod::bind_step() makes it. For each token the caller fills q, k and v, has run()
+// process every head once, and calls finish().
+class BoundStep {
+ public:
+  virtual ~BoundStep() = default;
+  BoundStep(const BoundStep&) = delete;
+  BoundStep& operator=(const BoundStep&) = delete;
+
+  // Adds the token to the state of the heads begin ≤ index < end, where index = batch entry · H + head, and writes their output.
+  // Several threads may process different heads at the same time, each as a worker of its own, 0 ≤ worker < workers. The state
+  // must not be full.
+  virtual void run(int64_t begin, int64_t end, int64_t worker) noexcept = 0;
+  // Counts the token, after all heads were processed.
+  void finish() noexcept {
+    grow();
+    ++state_->position_;
+  }
+
+  // The implementation that runs, such as "kernel/avx512".
+  virtual const std::string& implementation() const = 0;
+
+ protected:
+  BoundStep() = default;
+  // Called by finish(), for states that count their tokens themselves.
+  virtual void grow() noexcept {}
+
+ private:
+  friend class AttentionMethod;
+  DecodingState* state_ = nullptr;
 };
 
 }  // namespace attn

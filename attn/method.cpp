@@ -86,20 +86,41 @@ void AttentionMethod::check_tokens(const DecodingState& state, const Inputs& inp
   TORCH_CHECK_VALUE(tokens.dtype == expected.dtype && tokens.device == expected.device, label(), ": tokens are ",
                     dtype_name(tokens.dtype), " on ", c10::DeviceTypeName(tokens.device, true), ", but the decoding state is ",
                     dtype_name(expected.dtype), " on ", c10::DeviceTypeName(expected.device, true));
-  TORCH_CHECK_VALUE(state.position() + tokens.query_len <= expected.key_len, label(), ": the decoding state holds ",
-                    state.position(), " of ", expected.key_len, " tokens, ", tokens.query_len, " more do not fit");
+}
+
+void AttentionMethod::check_room(const DecodingState& state, int64_t tokens) const {
+  TORCH_CHECK_VALUE(state.position() + tokens <= state.problem().key_len, label(), ": the decoding state holds ",
+                    state.position(), " of ", state.problem().key_len, " tokens, ", tokens, " more do not fit");
 }
 
 at::Tensor AttentionMethod::step(DecodingState& state, const Inputs& token) {
   check_tokens(state, token);
   TORCH_CHECK_VALUE(token.q.size(2) == 1, label(), ": a step takes one token, got ", token.q.size(2));
+  check_room(state, 1);
   auto output = decode(state, token);
   ++state.position_;
   return output;
 }
 
+std::unique_ptr<BoundStep> AttentionMethod::bind_step(DecodingState& state, const Inputs& token, const at::Tensor& output,
+                                                      int64_t workers) const {
+  check_tokens(state, token);
+  TORCH_CHECK_VALUE(token.q.size(2) == 1, label(), ": a step takes one token, got ", token.q.size(2));
+  TORCH_CHECK_VALUE(
+      output.sizes() == token.v.sizes() && output.scalar_type() == token.v.scalar_type() && output.device() == token.v.device(),
+      label(), ": the output of a step is ", output.scalar_type(), " ", output.sizes(), " on ", output.device(),
+      ", expected that of v, ", token.v.scalar_type(), " ", token.v.sizes(), " on ", token.v.device());
+  for (const auto& x : {token.q, token.k, token.v, output})
+    TORCH_CHECK_VALUE(x.size(3) == 1 || x.stride(3) == 1, label(), ": the rows of a bound step must be contiguous");
+  TORCH_CHECK_VALUE(workers >= 1, label(), ": workers = ", workers, ", expected at least 1");
+  auto bound = make_bound_step(state, token, output, workers);
+  if (bound) bound->state_ = &state;
+  return bound;
+}
+
 void AttentionMethod::extend(DecodingState& state, const Inputs& tokens) {
   check_tokens(state, tokens);
+  check_room(state, tokens.q.size(2));
   absorb(state, tokens);
   state.position_ += tokens.q.size(2);
 }
@@ -108,6 +129,7 @@ at::Tensor AttentionMethod::prefill(DecodingState& state, const Inputs& tokens) 
   check_tokens(state, tokens);
   TORCH_CHECK_VALUE(state.position() == 0, label(), ": prefill needs a fresh decoding state, this one holds ", state.position(),
                     " tokens");
+  check_room(state, tokens.q.size(2));
   auto output = fill(state, tokens);
   state.position_ += tokens.q.size(2);
   return output;

@@ -34,6 +34,8 @@ struct Capabilities {
   // Whether step() returns a row of the causal forward over the whole sequence. False if later tokens change which keys a row
   // sees, as in LSH attention; step() then returns the last row of the causal forward over the tokens so far.
   bool steps_are_rows_of_forward = true;
+  // Whether step() computes the attention of all tokens so far again, from stored tokens, and not only that of the new one.
+  bool steps_recompute_prefix = false;
   // Whether a NaN in the inputs affects exactly the output rows that see it. False if hidden values are multiplied by zero, since
   // 0 · NaN is NaN.
   bool nan_reaches_its_rows_only = true;
@@ -117,6 +119,12 @@ class AttentionMethod {
   // Adds one token to the state, q and k [B,H,1,D] and v [B,H,1,M], and returns its output [B,H,1,M]. Throws c10::ValueError if
   // shapes, dtype or device differ from those of the state, if the state belongs to another method, or if it is full.
   at::Tensor step(DecodingState& state, const Inputs& token);
+  // A step that allocates nothing, for the token in `token`, q and k [B,H,1,D] and v [B,H,1,M], whose output goes to `output`
+  // [B,H,1,M]; `workers` threads may run it. Each of these tensors has contiguous rows and stays in the memory that it has now.
+  // The state must outlive the result, which holds for the method as well. Null if the method has no such step for these tensors.
+  // Throws as step() does, except for a full state.
+  std::unique_ptr<BoundStep> bind_step(DecodingState& state, const Inputs& token, const at::Tensor& output,
+                                       int64_t workers) const;
   // Adds T tokens, q and k [B,H,T,D] and v [B,H,T,M], without computing their outputs. Throws as step() does.
   void extend(DecodingState& state, const Inputs& tokens);
   // Adds the first T tokens to an empty state and returns their outputs [B,H,T,M]. Throws as step() does, and if the state is not
@@ -144,6 +152,12 @@ class AttentionMethod {
   virtual std::unique_ptr<DecodingState> make_state(const Problem& problem) const;
   virtual void absorb(DecodingState& state, const Inputs& tokens);
   virtual at::Tensor decode(DecodingState& state, const Inputs& token);
+  // bind_step() has checked the tensors.
+  virtual std::unique_ptr<BoundStep> make_bound_step(DecodingState& state, const Inputs& token, const at::Tensor& output,
+                                                     int64_t workers) const {
+    (void)state, (void)token, (void)output, (void)workers;
+    return nullptr;
+  }
   // The default calls attend(), then absorb().
   virtual at::Tensor fill(DecodingState& state, const Inputs& tokens);
 
@@ -152,6 +166,7 @@ class AttentionMethod {
 
  private:
   void check_tokens(const DecodingState& state, const Inputs& tokens) const;
+  void check_room(const DecodingState& state, int64_t tokens) const;
 
   std::string label_ = "attention method";
   std::string implementation_;

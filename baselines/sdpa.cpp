@@ -1,4 +1,5 @@
 // sdpa: softmax attention through PyTorch's fused operator. The record names the backend that PyTorch chose.
+// stateful-sdpa: the same, which decodes with the preallocated cache of stateful-softmax. PyTorch's operator reads views of it.
 #include <ATen/ATen.h>
 #include <ATen/ops/_fused_sdp_choice.h>
 #include <c10/util/Exception.h>
@@ -7,6 +8,7 @@
 
 #include "attn/reference.h"
 #include "attn/registry.h"
+#include "baselines/softmax.h"
 
 namespace attn {
 namespace {
@@ -42,9 +44,7 @@ class Sdpa : public AttentionMethod {
     const double pairs = double(p.batch) * double(p.query_len) * double(p.key_len);
     const double mask = lengths ? pairs * (p.element_bytes() + (p.causal ? 1 : 0)) : 0;
     const double masked = lengths ? (p.key_bytes() + p.value_bytes()) * (backward ? 2 : 1) : 0;
-    // On the CPU the flash kernel needs head_dim = value_dim; otherwise PyTorch materialises the scores.
-    const bool math = p.device == c10::DeviceType::CPU && p.head_dim != p.value_dim;
-    const double matrices = math ? p.score_count() * std::max(4.0, p.element_bytes()) * (backward ? 4 : 3) : 0;
+    const double matrices = materialises_scores(p) ? p.score_count() * std::max(4.0, p.element_bytes()) * (backward ? 4 : 3) : 0;
     // Beside the results, the flash kernel stores one sum per row, and in the backward pass a float32 copy of some gradients.
     const double results = backward ? p.input_bytes() + 2.6 * p.output_bytes() : 2 * p.output_bytes();
     return {backward ? 3.5 * forward : forward, backward ? 2 * min_bytes + p.input_bytes() : min_bytes,
@@ -68,12 +68,60 @@ class Sdpa : public AttentionMethod {
     }
     const bool causal = mask.causal && !visible;
     const auto keys = zero_where(inputs.k, hidden_keys), values = zero_where(inputs.v, hidden_keys);
-    ran("sdpa/" + backend_name(at::_fused_sdp_choice(inputs.q, keys, values, visible, 0.0, causal)));
-    return zero_where(at::scaled_dot_product_attention(inputs.q, keys, values, visible, 0.0, causal), empty);
+    return zero_where(fused(inputs.q, keys, values, visible, causal), empty);
+  }
+
+  // softmax(qkᵀ/√D + mask) v by PyTorch's operator.
+  at::Tensor fused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::optional<at::Tensor>& visible = {},
+                   bool causal = false) {
+    ran("sdpa/" + backend_name(at::_fused_sdp_choice(q, k, v, visible, 0.0, causal)));
+    return at::scaled_dot_product_attention(q, k, v, visible, 0.0, causal);
+  }
+
+  // On the CPU the flash kernel needs head_dim = value_dim; otherwise PyTorch materialises the scores.
+  static bool materialises_scores(const Problem& p) { return p.device == c10::DeviceType::CPU && p.head_dim != p.value_dim; }
+};
+
+class StatefulSdpa : public Sdpa {
+ public:
+  Capabilities capabilities() const override {
+    auto can = Sdpa::capabilities();
+    can.decoding = true;
+    return can;
+  }
+
+  double state_bytes(const Problem& p, int64_t) const override { return PreallocatedCache::bytes_for(p); }
+
+  Cost cost(const Problem& p, Protocol protocol) const override {
+    if (protocol == Protocol::prefill) {
+      auto cost = Sdpa::cost(p, Protocol::forward);
+      cost.peak_bytes += state_bytes(p, p.query_len);
+      return cost;
+    }
+    if (protocol != Protocol::decode) return Sdpa::cost(p, protocol);
+    auto longer = p;
+    longer.key_len = longer.query_len = p.query_len + 1;
+    auto cost = cached_step_cost(p, state_bytes(longer, longer.key_len));
+    if (materialises_scores(p))
+      cost.peak_bytes += 3 * double(p.batch) * double(p.heads) * double(longer.key_len) * std::max(4.0, p.element_bytes());
+    return cost;
+  }
+
+ protected:
+  std::unique_ptr<DecodingState> make_state(const Problem& problem) const override {
+    return std::make_unique<PreallocatedCache>(problem);
+  }
+  void absorb(DecodingState& state, const Inputs& tokens) override { static_cast<PreallocatedCache&>(state).append(tokens); }
+  at::Tensor decode(DecodingState& state, const Inputs& token) override {
+    absorb(state, token);
+    const auto& cache = static_cast<PreallocatedCache&>(state);
+    return fused(token.q, cache.k.rows(), cache.v.rows());
   }
 };
 
 const RegisterMethod registered{entry_of<Sdpa>("sdpa", "softmax attention through PyTorch's fused operator", "O(N²)", "O(N)")};
+const RegisterMethod stateful{
+    entry_of<StatefulSdpa>("stateful-sdpa", "sdpa that decodes with a preallocated cache of keys and values", "O(N²)", "O(N)")};
 
 }  // namespace
 }  // namespace attn

@@ -74,6 +74,7 @@ Cost materialised_softmax_cost(const Problem& p, bool backward) {
 Capabilities Softmax::capabilities() const {
   Capabilities can;
   can.decoding = true;
+  can.steps_recompute_prefix = true;
   return can;
 }
 
@@ -116,15 +117,25 @@ at::Tensor Softmax::decode(DecodingState& state, const Inputs& token) {
       .narrow(2, state.position(), 1);
 }
 
-Cost CachedSoftmax::cost(const Problem& p, Protocol protocol) const {
-  if (protocol != Protocol::decode) return Softmax::cost(p, protocol == Protocol::prefill ? Protocol::forward : protocol);
+Cost cached_step_cost(const Problem& p, double state_bytes) {
   const double rows = double(p.batch) * double(p.heads), keys = double(p.query_len + 1);
   const double token = (p.input_bytes() + p.output_bytes()) / double(p.query_len);
+  return {rows * keys * (2 * double(p.head_dim) + 2 * double(p.value_dim) + 5), state_bytes + token, state_bytes + token};
+}
+
+Capabilities CachedSoftmax::capabilities() const {
+  auto can = Softmax::capabilities();
+  can.steps_recompute_prefix = false;
+  return can;
+}
+
+Cost CachedSoftmax::cost(const Problem& p, Protocol protocol) const {
+  if (protocol != Protocol::decode) return Softmax::cost(p, protocol == Protocol::prefill ? Protocol::forward : protocol);
   auto longer = p;
   longer.key_len = longer.query_len = p.query_len + 1;
-  const double state = state_bytes(longer, longer.key_len);
-  return {rows * keys * (2 * double(p.head_dim) + 2 * double(p.value_dim) + 5), state + token,
-          state + token + 2 * rows * keys * p.element_bytes()};
+  auto cost = cached_step_cost(p, state_bytes(longer, longer.key_len));
+  cost.peak_bytes += 2 * double(p.batch) * double(p.heads) * double(longer.key_len) * p.element_bytes();  // scores and weights
+  return cost;
 }
 
 at::Tensor CachedSoftmax::attend_to_cache(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {

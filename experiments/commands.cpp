@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "experiments/decoding/speed.h"
 #include "experiments/training/trainer.h"
 #include "harness/schema/answer.h"
 #include "harness/schema/record.h"
@@ -85,11 +86,14 @@ int run_command(int argc, char** argv) {
   app.add_option("--answer-fd", descriptor, "file descriptor that answers are written to");
   app.require_subcommand(1);
   auto* const train_command = app.add_subcommand("train", "train one model");
+  // Not shown in the help: a developer's tool, without a command of the driver.
+  auto* const speed_command = app.add_subcommand("decode-speed", "time the steps of a decoder")->group("");
   CLI11_PARSE(app, argc, argv);
   // A trainer whose driver was killed writes a checkpoint before it ends.
   if (descriptor != 1 && !attnbench::end_with_driver(descriptor, SIGTERM)) return 1;
   try {
     Answer answer(descriptor);
+    if (*speed_command) answer.send(decode_speed(attnbench::read_request()));
     if (*train_command) return train(answer, attnbench::read_request());
   } catch (const std::exception& error) {
     std::cerr << "attnbench-experiments: " << error.what() << "\n";

@@ -66,6 +66,14 @@ struct Avx512 {
   static F min(F a, F b) { return _mm512_min_ps(a, b); }
   static F sqrt(F a) { return _mm512_sqrt_ps(a); }
   static float sum(F a) { return _mm512_reduce_add_ps(a); }
+  // sum(a), sum(b), sum(c), sum(d), faster than one by one.
+  static __m128 sums(F a, F b, F c, F d) {
+    const F ab = add(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    const F cd = add(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+    const F quarters = add(join(ab, cd, 0), join(ab, cd, 1));
+    const auto halves = _mm256_add_ps(_mm512_castps512_ps256(quarters), _mm512_extractf32x8_ps(quarters, 1));
+    return _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1));
+  }
   static float largest(F a) { return _mm512_reduce_max_ps(a); }
 
   static F exp(F x) {
@@ -175,6 +183,10 @@ struct Avx2 {
     __m128 x = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     x = _mm_add_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
+  }
+  static __m128 sums(F a, F b, F c, F d) {
+    const F quarters = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+    return _mm_add_ps(_mm256_castps256_ps128(quarters), _mm256_extractf128_ps(quarters, 1));
   }
   static float largest(F a) {
     __m128 x = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));

@@ -3,10 +3,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
 
+#include "attn/decoding.h"
 #include "attn/implementations.h"
 #include "attn/linear/feature_map.h"
 #include "attn/problem.h"
@@ -49,6 +51,14 @@ class LinearImplementation {
   // Adds one token and returns its output [B,H,1,M]. Records no gradients.
   virtual at::Tensor step(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const LinearDecodingState& state,
                           const FeatureMapSpec& map, double epsilon) const = 0;
+
+  // A step for tensors that stay in the same memory, see AttentionMethod::bind_step(); null where there is none.
+  virtual std::unique_ptr<BoundStep> bind_step(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                               const at::Tensor& output, const LinearDecodingState& state,
+                                               const FeatureMapSpec& map, double epsilon, int64_t workers) const {
+    (void)q, (void)k, (void)v, (void)output, (void)state, (void)map, (void)epsilon, (void)workers;
+    return nullptr;
+  }
 
   // How many numbers the states that exist at once have, for predictions of memory; `features` is F.
   virtual double state_numbers(const Problem& problem, int64_t features, bool backward) const = 0;

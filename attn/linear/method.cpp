@@ -133,6 +133,14 @@ at::Tensor LinearMethod::decode(DecodingState& state, const Inputs& token) {
   return composed.output(q, kLinearEpsilon).to(q.scalar_type()).view(v.sizes());
 }
 
+std::unique_ptr<BoundStep> LinearMethod::make_bound_step(DecodingState& state, const Inputs& token, const at::Tensor& output,
+                                                         int64_t workers) const {
+  const auto* kernel = dynamic_cast<KernelState*>(&state);
+  if (!kernel) return nullptr;
+  return kernel->implementation.bind_step(token.q, token.k, token.v, output, kernel->state, spec_for(token.q.size(3)),
+                                          kLinearEpsilon, workers);
+}
+
 std::optional<at::Tensor> RandomFeatureMethod::approximated(const Inputs& inputs, const at::Tensor& rows) const {
   return reference::softmax(inputs, rows);
 }

@@ -49,6 +49,8 @@ class LinearMethod : public AttentionMethod {
   std::unique_ptr<DecodingState> make_state(const Problem& problem) const override;
   void absorb(DecodingState& state, const Inputs& tokens) override;
   at::Tensor decode(DecodingState& state, const Inputs& token) override;
+  std::unique_ptr<BoundStep> make_bound_step(DecodingState& state, const Inputs& token, const at::Tensor& output,
+                                             int64_t workers) const override;
 
  private:
   // Like map_for(), but with directions that have no values. Predictions need only their shape, and drawing them can take hours.

@@ -52,6 +52,7 @@ class Lsh : public AttentionMethod {
     can.cross_attention = false;
     can.decoding = true;
     can.steps_are_rows_of_forward = false;
+    can.steps_recompute_prefix = true;
     return can;
   }
 

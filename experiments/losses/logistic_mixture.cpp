@@ -1,10 +1,14 @@
 #include "experiments/losses/logistic_mixture.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/DistributionsHelper.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <mutex>
 #include <utility>
 
 namespace experiments {
@@ -99,6 +103,60 @@ at::Tensor sample_logistic_mixture(const at::Tensor& parameters, LogisticSampler
   const auto u = at::rand(shape, generator, means.options()).clamp_min_(std::numeric_limits<double>::min());
   const auto x = means + scales * at::logit(u);
   return ((x + 1) / kBin).round_().clamp_(0, 255).to(at::kLong);
+}
+
+template <class T>
+uint8_t logistic_mixture_byte(const T* parameters, int64_t stride, int64_t components, LogisticSampler sampler, double choice,
+                              double u) {
+  const auto parameter = [&](int64_t part, int64_t k) { return double(parameters[(part * components + k) * stride]); };
+  double largest = parameter(0, 0), total = 0;
+  for (int64_t k = 1; k < components; ++k) largest = std::max(largest, parameter(0, k));
+  for (int64_t k = 0; k < components; ++k) total += std::exp(parameter(0, k) - largest);
+  // The last component is chosen where rounding leaves the cumulative weight below `choice`.
+  int64_t chosen = 0;
+  double rest = choice * total - std::exp(parameter(0, 0) - largest);
+  while (rest >= 0 && chosen + 1 < components) rest -= std::exp(parameter(0, ++chosen) - largest);
+
+  const double mean = parameter(1, chosen), log_scale = parameter(2, chosen);
+  const double scale = sampler == LogisticSampler::as_paper
+                           ? (log_scale > 0 ? log_scale : std::expm1(log_scale)) + kAuthorsScaleOffset
+                           : std::exp(std::max(log_scale, kMinLogScale));
+  const double positive = std::max(u, std::numeric_limits<double>::min());
+  const double x = mean + scale * std::log(positive / (1 - positive));
+  TORCH_CHECK_VALUE(!std::isnan(x), "logistic_mixture_byte: a distribution has the mean ", mean, ", the log-scale ", log_scale,
+                    " and weights whose sum is ", total, ", expected numbers");
+  // nearbyint() rounds halves to even, as at::round() does.
+  return uint8_t(std::clamp(std::nearbyint((x + 1) / kBin), 0.0, 255.0));
+}
+
+template uint8_t logistic_mixture_byte(const float*, int64_t, int64_t, LogisticSampler, double, double);
+template uint8_t logistic_mixture_byte(const double*, int64_t, int64_t, LogisticSampler, double, double);
+
+LogisticMixtureSampler::LogisticMixtureSampler(LogisticSampler sampler, std::optional<at::Generator> generator)
+    : sampler_(sampler), generator_(generator ? *generator : at::detail::getDefaultCPUGenerator()) {
+  TORCH_CHECK_VALUE(generator_.device().is_cpu(), "LogisticMixtureSampler: the generator is on ", generator_.device(),
+                    ", expected one of the CPU");
+}
+
+void LogisticMixtureSampler::operator()(const at::Tensor& parameters, uint8_t* bytes, int64_t stride) {
+  const auto type = parameters.scalar_type();
+  TORCH_CHECK_VALUE((type == at::kFloat || type == at::kDouble) && parameters.is_cpu(), "LogisticMixtureSampler: parameters are ",
+                    type, " on ", parameters.device(), ", expected float32 or float64 on the CPU");
+  TORCH_CHECK_VALUE(parameters.dim() == 2 && parameters.size(1) >= 3 && parameters.size(1) % 3 == 0,
+                    "LogisticMixtureSampler: parameters have shape ", parameters.sizes(),
+                    ", expected [B, 3K] with K ≥ 1 components");
+  auto& generator = *at::check_generator<at::CPUGeneratorImpl>(generator_);
+  const std::lock_guard<std::mutex> lock(generator.mutex_);
+  at::uniform_real_distribution<double> uniform(0, 1);
+  const auto draw = [&](const auto* numbers) {
+    for (int64_t b = 0; b < parameters.size(0); ++b) {
+      const double choice = uniform(&generator), u = uniform(&generator);
+      bytes[b * stride] = logistic_mixture_byte(numbers + b * parameters.stride(0), parameters.stride(1), parameters.size(1) / 3,
+                                                sampler_, choice, u);
+    }
+  };
+  if (type == at::kFloat) draw(parameters.const_data_ptr<float>());
+  else draw(parameters.const_data_ptr<double>());
 }
 
 }  // namespace experiments

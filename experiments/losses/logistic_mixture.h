@@ -8,6 +8,7 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -43,5 +44,27 @@ std::string logistic_sampler_name(LogisticSampler sampler);
 // shapes and dtypes.
 at::Tensor sample_logistic_mixture(const at::Tensor& parameters, LogisticSampler sampler,
                                    std::optional<at::Generator> generator = std::nullopt);
+
+// Draws as sample_logistic_mixture() does, but on the CPU, in one loop without tensor operations, and from other random numbers:
+// for the generation of images, where a byte of a single image must cost little beside the model.
+class LogisticMixtureSampler {
+ public:
+  // `generator` is one of the CPU, or absent for PyTorch's default one. Throws c10::ValueError for one of another device.
+  explicit LogisticMixtureSampler(LogisticSampler sampler, std::optional<at::Generator> generator = std::nullopt);
+  // Draws a byte from each of the B distributions, parameters [B,3K], and stores that of distribution b at bytes[b · stride].
+  // Throws c10::ValueError for other shapes and dtypes, and for parameters on another device.
+  void operator()(const at::Tensor& parameters, uint8_t* bytes, int64_t stride = 1);
+
+ private:
+  LogisticSampler sampler_;
+  at::Generator generator_;
+};
+
+// The byte that one distribution gives for two numbers from [0, 1): the component k is the first one whose cumulative weight
+// π_0 + … + π_k exceeds `choice`, and `u` is the u of LogisticSampler. `stride` is the distance between the 3K parameters.
+// Parameter type float or double. Throws c10::ValueError if the chosen component's parameters are not numbers.
+template <class T>
+uint8_t logistic_mixture_byte(const T* parameters, int64_t stride, int64_t components, LogisticSampler sampler, double choice,
+                              double u);
 
 }  // namespace experiments

@@ -65,6 +65,7 @@ KNOWN: dict[str, tuple[int, str, bool, Dash]] = {
     "stateful-softmax": (1, "o", True, DASHED),
     "stateful-softmax-concat": (2, "8", False, DASH_DOT),
     "sdpa": (0, "s", False, DASHED),
+    "stateful-sdpa": (2, "s", True, DOTTED),
     "linear": (0, "^", False, SOLID),
     "linear-einsum": (1, "D", False, DASH_DOT),
     "linear-cumsum": (2, "v", False, DASHED),

@@ -119,6 +119,44 @@ TEST_P(Decoding, StatesAreIndependentOfEachOther) {
   }
 }
 
+TEST_P(Decoding, BoundStepsAreSteps) {
+  const auto p = problem();
+  const auto inputs = make_inputs(p, Protocol::forward, 1);
+  const at::NoGradGuard no_grad;
+  const auto stepped = method->begin_decoding(p), bound_to = method->begin_decoding(p);
+  auto token = inputs.tokens(0, 1);
+  for (const auto member : kInputTensors) token.*member = at::empty_like(token.*member);
+  // The rows of the output have gaps between them, as those of a decoder that stores several outputs side by side.
+  const auto output = at::full({2, 2, 1, 30}, 7.0f).narrow(3, 3, 24);
+  const auto bound = method->bind_step(*bound_to, token, output, 2);
+  if (!bound) return;  // TheMethodsOfFastDecodersHaveBoundSteps says which methods must have one
+  for (int64_t i = 0; i < p.query_len; ++i) {
+    for (const auto member : kInputTensors) (token.*member).copy_((inputs.*member).narrow(2, i, 1));
+    bound->run(3, 4, 1);
+    bound->run(0, 3, 0);
+    bound->finish();
+    expect_close(output, step(*method, *stepped, inputs, i), 1e-5, "token " + std::to_string(i));
+    EXPECT_EQ(bound_to->position(), i + 1);
+  }
+  EXPECT_TRUE(bound->implementation().starts_with("kernel/")) << bound->implementation();
+}
+
+TEST_P(Decoding, BoundStepsCanBeMixedWithOtherCalls) {
+  const auto p = problem();
+  const auto inputs = make_inputs(p, Protocol::forward, 1);
+  const at::NoGradGuard no_grad;
+  const auto stepped = method->begin_decoding(p), mixed = method->begin_decoding(p);
+  const auto token = inputs.tokens(40, 1);
+  const auto output = at::empty_like(token.v);
+  const auto bound = method->bind_step(*mixed, token, output, 1);
+  if (!bound) return;  // TheMethodsOfFastDecodersHaveBoundSteps says which methods must have one
+  for (const auto& state : {stepped.get(), mixed.get()}) method->prefill(*state, inputs.tokens(0, 40));
+  bound->run(0, 4, 0);
+  bound->finish();
+  expect_close(output, step(*method, *stepped, inputs, 40), 1e-5, "after prefill");
+  expect_close(step(*method, *mixed, inputs, 41), step(*method, *stepped, inputs, 41), 1e-5, "after a bound step");
+}
+
 TEST_P(Decoding, ErrorsNameTheMistake) {
   const auto p = problem(at::kFloat, 3);
   const auto inputs = make_inputs(p, Protocol::forward, 1);
@@ -133,6 +171,12 @@ TEST_P(Decoding, ErrorsNameTheMistake) {
     const Inputs masked{inputs.q, inputs.k, inputs.v, mask};
     EXPECT_CONTAINS(refusal([&] { method->extend(*state, masked); }), "must be causal and without key lengths");
   }
+  const auto token = inputs.tokens(0, 1);
+  const auto gaps = at::empty({2, 2, 1, 48}).slice(3, 0, 48, 2);
+  EXPECT_CONTAINS(refusal([&] { method->bind_step(*state, inputs, inputs.v, 1); }), "a step takes one token, got 3");
+  EXPECT_CONTAINS(refusal([&] { method->bind_step(*state, token, token.q, 1); }), "the output of a step is Float [2, 2, 1, 16]");
+  EXPECT_CONTAINS(refusal([&] { method->bind_step(*state, token, gaps, 1); }), "the rows of a bound step must be contiguous");
+  EXPECT_CONTAINS(refusal([&] { method->bind_step(*state, token, token.v, 0); }), "workers = 0, expected at least 1");
   const auto other = make_method(GetParam());
   EXPECT_CONTAINS(refusal([&] { step(*other, *state, inputs, 0); }), "the decoding state belongs to another method");
   EXPECT_EQ(state->position(), 0);
@@ -153,9 +197,26 @@ TEST_P(Decoding, ErrorsNameTheMistake) {
 }
 
 #ifndef ATTN_CUDA_EMULATION
+TEST(DecodingRegistry, TheMethodsOfFastDecodersHaveBoundSteps) {
+  const auto p = problem_of({3, 3, 4, 4}, at::kFloat, Masking::causal);
+  const auto token = make_inputs(p, Protocol::forward, 1).tokens(0, 1);
+  for (const auto* name : {"linear", "stateful-softmax"}) {
+    const auto method = make_method(name);
+    const auto state = method->begin_decoding(p);
+    EXPECT_NE(method->bind_step(*state, token, at::empty_like(token.v), 1), nullptr) << name;
+  }
+}
+
+TEST(DecodingRegistry, KnowsWhichMethodsRecomputeThePrefix) {
+  for (const auto* name : {"softmax", "lsh-1", "lsh-composed"})
+    EXPECT_TRUE(make_method(name)->capabilities().steps_recompute_prefix) << name;
+  for (const auto* name : {"stateful-softmax", "stateful-softmax-concat", "stateful-sdpa", "linear", "favor"})
+    EXPECT_FALSE(make_method(name)->capabilities().steps_recompute_prefix) << name;
+}
+
 TEST(DecodingRegistry, HasEveryMethodWithAState) {
   const auto specs = decoding_specs();
-  for (const auto* name : {"softmax", "stateful-softmax", "stateful-softmax-concat", "linear", "linear-elu0.1",
+  for (const auto* name : {"softmax", "stateful-softmax", "stateful-softmax-concat", "stateful-sdpa", "linear", "linear-elu0.1",
                            "linear-recurrent", "taylor", "polynomial-2", "favor", "rff"})
     EXPECT_NE(std::find(specs.begin(), specs.end(), name), specs.end()) << name;
   const auto method = make_method("efficient");

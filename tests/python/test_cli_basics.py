@@ -118,7 +118,7 @@ def test_the_orders_of_a_decoding_step_follow_from_the_cost_of_the_method(attnbe
     }
     for method in ("linear", "linear-chunked", "favor"):
         assert orders[method] == ("O(1)", "O(1)"), "its state has a fixed size"
-    for method in ("stateful-softmax", "stateful-softmax-concat"):
+    for method in ("stateful-softmax", "stateful-softmax-concat", "stateful-sdpa"):
         assert orders[method] == ("O(N)", "O(N)"), "a step reads all keys and values"
     assert orders["softmax"] == ("O(N²)", "O(N²)"), "a step computes the attention of the whole prefix"
     assert orders["lsh-1"] == ("O(N log N)", "O(N)")

@@ -4,6 +4,10 @@
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 
+#include <memory>
+#include <string>
+#include <utility>
+
 #include "attn/cpu/kernel_family.h"
 #include "attn/linear/cpu/heads.h"
 #include "attn/linear/cpu/threads.h"
@@ -15,6 +19,36 @@ using at::Tensor;
 
 constexpr KernelFamily<LinearKernels> kFamily{"linear_attention", linear_kernels_portable, linear_kernels_avx2,
                                               linear_kernels_avx512};
+
+// A step of all heads, whose parameters and scratch memory are set up once.
+class BoundLinearStep final : public BoundStep {
+ public:
+  BoundLinearStep(const LinearKernels& kernels, LinearHeads heads, LinearDecodingState state, int64_t workers)
+      : kernels_(kernels),
+        heads_(std::move(heads)),
+        state_(std::move(state)),
+        scratch_(at::empty({workers, kernels.scratch_size(heads_.common())}, heads_.accumulator())),
+        implementation_(std::string("kernel/") + kernels.name) {}
+
+  void run(int64_t begin, int64_t end, int64_t worker) noexcept override {
+    auto* const scratch = part(scratch_, scratch_.size(0), worker);
+    for (auto head = begin; head < end; ++head)
+      kernels_.step(heads_.head(head), part(state_.s, heads_.count(), head), part(state_.z, heads_.count(), head), scratch);
+  }
+  const std::string& implementation() const override { return implementation_; }
+
+ private:
+  // The part number `index` of `count` equal parts of a tensor.
+  static char* part(const Tensor& x, int64_t count, int64_t index) {
+    return static_cast<char*>(x.data_ptr()) + int64_t(x.nbytes()) / count * index;
+  }
+
+  const LinearKernels& kernels_;
+  LinearHeads heads_;
+  LinearDecodingState state_;
+  Tensor scratch_;
+  std::string implementation_;
+};
 
 class CpuLinear final : public LinearImplementation {
  public:
@@ -102,24 +136,22 @@ class CpuLinear final : public LinearImplementation {
                       "linear attention: a decoding step of kernel '", name(),
                       "' records no gradients; a step of kernel 'composed' does");
     constexpr int64_t kMinBytesForThreads = 1 << 20;  // of states; one thread processes fewer before another is awake
-    LinearHeads heads(q, k, v, {}, map, epsilon);
     auto output = at::empty({q.size(0), q.size(1), 1, v.size(3)}, q.options());
-    heads.set_results(output, {});
     const auto threads = int64_t(state.s.nbytes()) < kMinBytesForThreads ? int64_t{1} : int64_t{at::get_num_threads()};
-    const auto scratch = at::empty({threads, kernels_.scratch_size(heads.common())}, heads.accumulator());
-    const auto work = [&](int64_t begin, int64_t end, int64_t thread) {
-      for (auto head = begin; head < end; ++head) {
-        const auto part_of_head = [&](const Tensor& x) {
-          return static_cast<char*>(x.data_ptr()) + int64_t(x.nbytes()) / heads.count() * head;
-        };
-        kernels_.step(heads.head(head), part_of_head(state.s), part_of_head(state.z),
-                      static_cast<char*>(scratch.data_ptr()) + int64_t(scratch.nbytes()) / threads * thread);
-      }
-    };
-    if (heads.count() == 0) return output;
-    if (threads == 1) work(0, heads.count(), 0);
-    else at::parallel_for(0, heads.count(), 1, [&](int64_t begin, int64_t end) { work(begin, end, at::get_thread_num()); });
+    const auto count = q.size(0) * q.size(1);
+    if (count == 0) return output;
+    const auto bound = bind_step(q, k, v, output, state, map, epsilon, threads);
+    if (threads == 1) bound->run(0, count, 0);
+    else at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) { bound->run(begin, end, at::get_thread_num()); });
     return output;
+  }
+
+  std::unique_ptr<BoundStep> bind_step(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& output,
+                                       const LinearDecodingState& state, const FeatureMapSpec& map, double epsilon,
+                                       int64_t workers) const override {
+    LinearHeads heads(q, k, v, {}, map, epsilon);
+    heads.set_results(output, {});
+    return std::make_unique<BoundLinearStep>(kernels_, std::move(heads), state, workers);
   }
 
   double state_numbers(const Problem& p, int64_t features, bool backward) const override {

@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <utility>
+#include <vector>
 
 #include "tests/support/errors_of.h"
 
@@ -140,6 +142,80 @@ TEST(LogisticMixture, SamplesOfNarrowDistributionsAreTheirMeans) {
   const auto parameters = at::stack({at::zeros({256}, at::kDouble), means, at::full({256}, -50.0, at::kDouble)}, -1);
   const auto bytes = sample_logistic_mixture(parameters, LogisticSampler::as_likelihood, generator(3));
   EXPECT_LE((bytes - at::arange(256, at::kLong)).abs().max().item<int64_t>(), 2);
+}
+
+TEST(LogisticMixture, BytesFollowFromTheirRandomNumbers) {
+  for (const auto sampler : {LogisticSampler::as_likelihood, LogisticSampler::as_paper})
+    for (const double log_scale : {-9.0, -1.5, 0.0, 0.7})
+      for (const double u : {0.0, 0.1, 0.5, 0.93, 1 - 1e-16}) {
+        const float parameters[] = {3, 0.25f, float(log_scale)};
+        const double scale = sampler == LogisticSampler::as_likelihood
+                                 ? std::exp(std::max(log_scale, -7.0))
+                                 : (log_scale > 0 ? log_scale : std::exp(log_scale) - 1) + 1.0001;
+        const double x = 0.25 + scale * std::log(std::max(u, std::numeric_limits<double>::min()) / (1 - u));
+        const double expected = std::min(255.0, std::max(0.0, std::round((x + 1) / 2 * 255)));
+        EXPECT_NEAR(logistic_mixture_byte(parameters, 1, 1, sampler, 0.4, u), expected, 1e-9) << log_scale << " " << u;
+      }
+}
+
+TEST(LogisticMixture, TheComponentIsTheFirstWhoseCumulativeWeightExceedsTheChoice) {
+  // Weights 1/8, 5/8, 2/8 and narrow components at the bytes 10, 100 and 200. Neighbouring numbers belong to other distributions.
+  const auto parameters = at::zeros({9, 2}, at::kDouble);
+  const double values[] = {
+      std::log(1.0), std::log(5.0), std::log(2.0), 10 / 127.5 - 1, 100 / 127.5 - 1, 200 / 127.5 - 1, -50, -50, -50};
+  for (int64_t i = 0; i < 9; ++i) parameters[i][0] = values[i];
+  const auto byte = [&](double choice) {
+    return int(logistic_mixture_byte(parameters.const_data_ptr<double>(), 2, 3, LogisticSampler::as_likelihood, choice, 0.5));
+  };
+  EXPECT_EQ(byte(0), 10);
+  EXPECT_EQ(byte(0.1249), 10);
+  EXPECT_EQ(byte(0.1251), 100);
+  EXPECT_EQ(byte(0.7499), 100);
+  EXPECT_EQ(byte(0.7501), 200);
+  EXPECT_EQ(byte(1 - 1e-16), 200);
+}
+
+TEST(LogisticMixture, TheFastSamplerDrawsFromTheDistributionOfSampleLogisticMixture) {
+  constexpr int64_t kDraws = 100'000;
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    const auto parameters = random_parameters(3, dtype, -4, -1).slice(0, 0, 3, 2);
+    std::vector<uint8_t> bytes(size_t(kDraws) * 2);
+    const auto repeated = parameters.repeat_interleave(kDraws, 0);
+    LogisticMixtureSampler(LogisticSampler::as_likelihood, generator(4))(repeated, bytes.data());
+    const auto drawn = at::from_blob(bytes.data(), {2, kDraws}, at::kByte);
+    for (int64_t i = 0; i < 2; ++i) {
+      const auto counts = at::bincount(drawn[i], {}, 256).to(at::kDouble);
+      // The sampler rounds x to the nearest byte, so a byte has the probability of the interval of half a step on either side,
+      // which is that of the likelihood up to the different step 1/127.5 of y.
+      const auto other =
+          sample_logistic_mixture(parameters[i].expand({kDraws, 30}), LogisticSampler::as_likelihood, generator(5));
+      const auto expected = at::bincount(other, {}, 256).to(at::kDouble);
+      // Two counts with the same mean m differ with the variance 2m.
+      const auto deviations = (counts - expected).abs() / (counts + expected + 1).sqrt();
+      EXPECT_LE(deviations.max().item<double>(), 5) << dtype << " " << i;
+    }
+  }
+}
+
+TEST(LogisticMixture, TheFastSamplerStoresWithAStrideAndFollowsItsGenerator) {
+  const auto parameters = random_parameters(5, at::kFloat, -4, -1);
+  std::vector<uint8_t> bytes(15, 77), dense(5), others(5);
+  LogisticMixtureSampler(LogisticSampler::as_paper, generator(4))(parameters, bytes.data(), 3);
+  LogisticMixtureSampler(LogisticSampler::as_paper, generator(4))(parameters, dense.data());
+  LogisticMixtureSampler(LogisticSampler::as_paper, generator(6))(parameters, others.data());
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(bytes[3 * i], dense[i]);
+    EXPECT_EQ(bytes[3 * i + 1], 77);
+  }
+  EXPECT_NE(dense, others);
+}
+
+TEST(LogisticMixture, TheFastSamplerRefusesBadArguments) {
+  uint8_t byte = 0;
+  LogisticMixtureSampler sample(LogisticSampler::as_paper);
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { sample(at::zeros({2, 4}), &byte); }), "[2, 4], expected [B, 3K]");
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { sample(at::zeros({1, 3}, at::kLong), &byte); }), "parameters are Long");
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { sample(at::full({1, 3}, NAN), &byte); }), "expected numbers");
 }
 
 TEST(LogisticMixture, NamesOfSamplersAreParsed) {

@@ -1,0 +1,118 @@
+// The vector kernels of the decoder. avx512.cpp and avx2.cpp compile them, each for its own vectors V.
+//
+// A product reads the weights where torch::nn::Linear stores them: each output is a dot product of a row of the weights with a
+// row of x. A tile computes it for kOutputs rows of the weights and kBatch rows of x, whose sums stay in registers. One sequence
+// needs every weight once, so it is limited by the memory, and prefetches. A batch needs them more than once. Its rows of x are
+// divided into blocks that fit the first-level cache together with the weights of a tile.
+#pragma once
+
+#include "attn/cpu/kernel_table.h"
+#include "attn/cpu/simd.h"
+#include "experiments/decoding/cpu/kernels.h"
+
+namespace experiments {
+namespace {
+
+template <class V>
+class DecoderTable {
+  using F = typename V::F;
+  static constexpr int kOutputs = 4;
+  static constexpr int kBatch = V::kLanes == 16 ? 6 : 2;  // 4·6 sums leave 8 of 32 registers, 4·2 leave 8 of 16
+  static constexpr int64_t kBlock = 6144;                 // numbers of x in a block: 24 KiB
+  static constexpr int64_t kAhead = 1024;                 // how many numbers ahead one sequence prefetches the weights
+
+ public:
+  static constexpr DecoderKernels kernels(const char* name) { return {name, linear, layer_norm}; }
+
+  static void linear(const LinearLayerParams& p, int64_t begin, int64_t end) {
+    if (p.batch == 1) return outputs<true>(p, 0, 1, begin, end);
+    const int64_t fitting = kBlock / p.depth / kBatch * kBatch, block = fitting < kBatch ? kBatch : fitting;
+    for (int64_t b = 0; b < p.batch; b += block) outputs<false>(p, b, p.batch - b < block ? p.batch : b + block, begin, end);
+  }
+
+  static void layer_norm(const float* x, int64_t width, const float* weight, const float* bias, float epsilon, float* y) {
+    F sum = V::zero(), squares = V::zero();
+    for (int64_t i = 0; i < width; i += V::kLanes) sum = V::add(sum, V::load(x + i, lanes(width - i)));
+    const F mean = V::all(V::sum(sum) / float(width));
+    for (int64_t i = 0; i < width; i += V::kLanes) {
+      const auto mask = lanes(width - i);
+      const F centred = V::keep(V::sub(V::load(x + i, mask), mean), mask);
+      squares = V::fma(centred, centred, squares);
+    }
+    const F factor = V::all(1 / __builtin_sqrtf(V::sum(squares) / float(width) + epsilon));
+    for (int64_t i = 0; i < width; i += V::kLanes) {
+      const auto mask = lanes(width - i);
+      const F normal = V::mul(V::sub(V::load(x + i, mask), mean), factor);
+      V::store(y + i, V::fma(normal, V::load(weight + i, mask), V::load(bias + i, mask)), mask);
+    }
+  }
+
+ private:
+  static typename V::Mask lanes(int64_t rest) { return V::first(rest < V::kLanes ? rest : int64_t{V::kLanes}); }
+
+  // All outputs begin ≤ o < end for the rows first ≤ b < last of x.
+  template <bool kPrefetch>
+  static void outputs(const LinearLayerParams& p, int64_t first, int64_t last, int64_t begin, int64_t end) {
+    int64_t o = begin;
+    for (; o + kOutputs <= end; o += kOutputs) rows<kOutputs, kPrefetch>(p, first, last, o);
+    for (; o < end; ++o) rows<1, kPrefetch>(p, first, last, o);
+  }
+
+  template <int kRows, bool kPrefetch>
+  static void rows(const LinearLayerParams& p, int64_t first, int64_t last, int64_t o) {
+    int64_t b = first;
+    if constexpr (!kPrefetch)
+      for (; b + kBatch <= last; b += kBatch) tile<kRows, kBatch, false>(p, b, o);
+    for (; b < last; ++b) tile<kRows, 1, kPrefetch>(p, b, o);
+  }
+
+  template <int kRows, int kColumns, bool kPrefetch>
+  static void tile(const LinearLayerParams& p, int64_t b, int64_t o) {
+    F sum[kRows][kColumns];
+    for (auto& row : sum)
+      for (auto& x : row) x = V::zero();
+    const float *const x = p.x + b * p.x_stride, *const weight = p.weight + o * p.depth;
+    int64_t i = 0;
+    for (; i + V::kLanes <= p.depth; i += V::kLanes) {
+      F w[kRows];
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+        w[r] = V::load(weight + r * p.depth + i);
+        if constexpr (kPrefetch)
+          if (i % 16 == 0) __builtin_prefetch(weight + r * p.depth + i + kRows * p.depth + kAhead);
+      }
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; ++c) {
+        const F factor = V::load(x + c * p.x_stride + i);
+#pragma GCC unroll 4
+        for (int r = 0; r < kRows; ++r) sum[r][c] = V::fma(w[r], factor, sum[r][c]);
+      }
+    }
+    if (i < p.depth) {
+      const auto mask = lanes(p.depth - i);
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; ++c)
+#pragma GCC unroll 4
+        for (int r = 0; r < kRows; ++r)
+          sum[r][c] = V::fma(V::load(weight + r * p.depth + i, mask), V::load(x + c * p.x_stride + i, mask), sum[r][c]);
+    }
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) {
+      float* const y = p.y + (b + c) * p.y_stride + o;
+      const float* const residual = p.residual ? p.residual + (b + c) * p.residual_stride + o : nullptr;
+      if constexpr (kRows == 4) {
+        auto sums = _mm_add_ps(V::sums(sum[0][c], sum[1][c], sum[2][c], sum[3][c]), _mm_loadu_ps(p.bias + o));
+        if (residual) sums = _mm_add_ps(sums, _mm_loadu_ps(residual));
+        if (p.relu) sums = _mm_max_ps(_mm_setzero_ps(), sums);  // a NaN stays NaN
+        _mm_storeu_ps(y, sums);
+      } else {
+        float total = V::sum(sum[0][c]) + p.bias[o];
+        if (residual) total += *residual;
+        *y = p.relu && total < 0 ? 0 : total;
+      }
+    }
+  }
+};
+
+}  // namespace
+}  // namespace experiments
