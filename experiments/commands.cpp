@@ -9,7 +9,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "experiments/decoding/generation_speed.h"
 #include "experiments/decoding/speed.h"
+#include "experiments/training/image_samples.h"
 #include "experiments/training/trainer.h"
 #include "harness/schema/answer.h"
 #include "harness/schema/record.h"
@@ -78,6 +80,31 @@ int train(Answer& answer, const Json& request) {
   return 0;
 }
 
+// The result of the validation of a checkpoint's model.
+Json evaluate(const Json& request) {
+  const auto trainer =
+      Trainer::from_checkpoint(request.at("checkpoint").get<std::string>(), request.at("data").get<std::string>());
+  auto result = attnbench::to_json(trainer->training());
+  result["schema_version"] = attnbench::kSchemaVersion;
+  result["update"] = trainer->updates();
+  result.update(trainer->validate());
+  return result;
+}
+
+Json generate(const Json& request) {
+  const auto text = [&](const char* name) { return request.at(name).get<std::string>(); };
+  const auto number = [&](const char* name) { return request.at(name).get<int64_t>(); };
+  return generate_image_samples({.checkpoint = text("checkpoint"),
+                                 .data = text("data"),
+                                 .samples = number("samples"),
+                                 .completions = number("completions"),
+                                 .seed = request.at("seed").get<uint64_t>(),
+                                 .sampler = text("sampler"),
+                                 .threads = number("threads"),
+                                 .samples_file = text("samples_file"),
+                                 .completions_file = text("completions_file")});
+}
+
 }  // namespace
 
 int run_command(int argc, char** argv) {
@@ -87,12 +114,18 @@ int run_command(int argc, char** argv) {
   app.require_subcommand(1);
   auto* const train_command = app.add_subcommand("train", "train one model");
   // Not shown in the help: a developer's tool, without a command of the driver.
+  auto* const evaluate_command = app.add_subcommand("evaluate", "validate the model of a checkpoint");
+  auto* const generate_command = app.add_subcommand("generate", "write images that the model of a checkpoint generates");
+  auto* const generation_command = app.add_subcommand("generation-speed", "measure how fast a model generates images");
   auto* const speed_command = app.add_subcommand("decode-speed", "time the steps of a decoder")->group("");
   CLI11_PARSE(app, argc, argv);
   // A trainer whose driver was killed writes a checkpoint before it ends.
   if (descriptor != 1 && !attnbench::end_with_driver(descriptor, SIGTERM)) return 1;
   try {
     Answer answer(descriptor);
+    if (*evaluate_command) answer.send(evaluate(attnbench::read_request()));
+    if (*generate_command) answer.send(generate(attnbench::read_request()));
+    if (*generation_command) answer.send(generation_speed(attnbench::generation_of(attnbench::read_request())));
     if (*speed_command) answer.send(decode_speed(attnbench::read_request()));
     if (*train_command) return train(answer, attnbench::read_request());
   } catch (const std::exception& error) {

@@ -126,12 +126,17 @@ at::Tensor read_npy(const std::string& path) {
   return matrix;
 }
 
-void write_npy(const std::string& path, const at::Tensor& matrix) {
-  TORCH_CHECK_VALUE(matrix.scalar_type() == at::kFloat && matrix.dim() == 2 && matrix.numel() > 0, path,
-                    ": the matrix to write is ", matrix.scalar_type(), " ", matrix.sizes(),
-                    ", expected Float of two dimensions that is not empty");
-  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(matrix.size(0)) + ", " +
-                       std::to_string(matrix.size(1)) + "), }";
+void write_npy(const std::string& path, const at::Tensor& array) {
+  const bool is_bytes = array.scalar_type() == at::kByte;
+  TORCH_CHECK_VALUE((is_bytes || array.scalar_type() == at::kFloat) && array.dim() >= 1 && array.numel() > 0, path,
+                    ": the array to write is ", array.scalar_type(), " ", array.sizes(),
+                    ", expected Float or Byte of one dimension or more that is not empty");
+  std::string shape;
+  for (const auto size : array.sizes()) shape += std::to_string(size) + ", ";
+  // A tuple of one number ends in a comma, and a longer one does not.
+  shape.resize(shape.size() - (array.dim() == 1 ? 1 : 2));
+  std::string header =
+      std::string("{'descr': '") + (is_bytes ? "|u1" : "<f4") + "', 'fortran_order': False, 'shape': (" + shape + "), }";
   // The elements begin at a multiple of 64 bytes, and a line end stands before them.
   constexpr size_t kAlignment = 64, kFixedBytes = kMagicBytes + 2 + 2;
   const auto total = (kFixedBytes + header.size() + 1 + kAlignment - 1) / kAlignment * kAlignment;
@@ -140,8 +145,8 @@ void write_npy(const std::string& path, const at::Tensor& matrix) {
   std::vector<uint8_t> bytes(kMagic.begin(), kMagic.end());
   bytes.insert(bytes.end(), {1, 0, uint8_t(header.size()), uint8_t(header.size() >> 8)});
   bytes.insert(bytes.end(), header.begin(), header.end());
-  const auto elements = matrix.cpu().contiguous();
-  const auto* const data = reinterpret_cast<const uint8_t*>(elements.const_data_ptr<float>());
+  const auto elements = array.cpu().contiguous();
+  const auto* const data = static_cast<const uint8_t*>(elements.const_data_ptr());
   bytes.insert(bytes.end(), data, data + elements.nbytes());
   write_bytes(path, bytes);
 }

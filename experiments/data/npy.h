@@ -1,4 +1,4 @@
-// NumPy's .npy files that hold a matrix of float32.
+// NumPy's .npy files: reads matrices of float32, and writes arrays of float32 and uint8.
 //
 // The format is described in NumPy's documentation under "numpy.lib.format". These files hold a header that gives the dtype, the
 // order and the shape, and then the elements. What numpy.save() writes for an array of dtype float32 and two dimensions in C
@@ -24,8 +24,8 @@ MatrixSizes read_npy_sizes(const std::string& path);
 // element is not finite.
 at::Tensor read_npy(const std::string& path);
 
-// Writes a float32 matrix. Throws c10::ValueError if the tensor has another dtype or another number of dimensions, if it is
-// empty, or if the file cannot be written.
-void write_npy(const std::string& path, const at::Tensor& matrix);
+// Writes an array of float32 or uint8 with any number of dimensions. Throws c10::ValueError if the tensor has another dtype, if
+// it is empty, or if the file cannot be written.
+void write_npy(const std::string& path, const at::Tensor& array);
 
 }  // namespace experiments

@@ -39,8 +39,9 @@ class CopyTraining final : public Task {
   torch::nn::Module& model() override { return *model_; }
   std::string implementation() const override { return model_->encoder->layers.front()->attention->implementation(); }
 
-  at::Tensor loss(int64_t update, at::Generator& generator) override {
-    model_->set_seed(method_seed(training_, update));
+  void set_method_seed(uint64_t seed) override { model_->set_seed(seed); }
+
+  at::Tensor loss(int64_t, at::Generator& generator) override {
     const auto batch = on_device(task_.next(training_.batch, generator));
     return masked_cross_entropy(model_(batch.inputs), batch.targets, batch.mask);
   }

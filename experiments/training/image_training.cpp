@@ -20,7 +20,7 @@ using attnbench::Training;
 class ImageTraining final : public Task {
  public:
   ImageTraining(const Training& training, const std::string& data)
-      : training_(training), set_(load_images(data)), model_(options_of(training)) {
+      : training_(training), set_(load_images(data)), model_(image_model_options(training)) {
     TORCH_CHECK_VALUE(training.batch <= count(), "batch = ", training.batch, ", expected at most the ", count(),
                       " training images in ", data);
     model_->to(device());
@@ -29,8 +29,9 @@ class ImageTraining final : public Task {
   torch::nn::Module& model() override { return *model_; }
   std::string implementation() const override { return model_->encoder->layers.front()->attention->implementation(); }
 
+  void set_method_seed(uint64_t seed) override { model_->set_seed(seed); }
+
   at::Tensor loss(int64_t update, at::Generator&) override {
-    model_->set_seed(method_seed(training_, update));
     // An epoch leaves out the images that do not fill a batch; they are others in every epoch.
     const auto epoch = (update - 1) / updates_per_epoch(), place = (update - 1) % updates_per_epoch();
     if (epoch != epoch_) {
@@ -53,12 +54,6 @@ class ImageTraining final : public Task {
   int64_t updates_per_epoch() const override { return count() / training_.batch; }
 
  private:
-  static SequenceModelOptions options_of(const Training& training) {
-    auto options = image_model(training.layers, training.method);
-    options.encoder = transformer_options(training);
-    return options;
-  }
-
   int64_t count() const { return set_.training.pixels.size(0); }
   at::Device device() const { return at::Device(training_.device); }
 

@@ -16,6 +16,12 @@ TransformerOptions transformer_options(const attnbench::Training& t) {
           .seed = method_seed(t, 0)};
 }
 
+SequenceModelOptions image_model_options(const attnbench::Training& training) {
+  auto options = image_model(training.layers, training.method);
+  options.encoder = transformer_options(training);
+  return options;
+}
+
 uint64_t method_seed(const attnbench::Training& training, int64_t update) { return layer_seed(uint64_t(training.seed), update); }
 
 at::Generator epoch_generator(const attnbench::Training& training, int64_t epoch) {

@@ -13,6 +13,9 @@ namespace experiments {
 
 TransformerOptions transformer_options(const attnbench::Training& training);
 
+// The model of the task images.
+SequenceModelOptions image_model_options(const attnbench::Training& training);
+
 // The seed of the random numbers that a method draws in this update; it differs between updates and between trainings.
 uint64_t method_seed(const attnbench::Training& training, int64_t update);
 

@@ -53,8 +53,11 @@ class SpeechTraining final : public Task {
     return transformer_.is_empty() ? "torch/lstm" : transformer_->encoder->layers.front()->attention->implementation();
   }
 
+  void set_method_seed(uint64_t seed) override {
+    if (!transformer_.is_empty()) transformer_->set_seed(seed);
+  }
+
   at::Tensor loss(int64_t update, at::Generator&) override {
-    if (!transformer_.is_empty()) transformer_->set_seed(method_seed(training_, update));
     const auto epoch = (update - 1) / updates_per_epoch(), place = (update - 1) % updates_per_epoch();
     if (epoch != epoch_) {
       batches_ = batches_by_length(set_.training, training_.batch, epoch_generator(training_, epoch));

@@ -22,6 +22,9 @@ class Task {
   // The implementation of the attention that the last forward ran, such as "kernel/avx512", or of the recurrent network.
   virtual std::string implementation() const = 0;
 
+  // Sets the seed of the random numbers that the attention method draws, such as the rotations of LSH attention.
+  virtual void set_method_seed(uint64_t seed) = 0;
+
   // The loss of the next batch of training data, a scalar with gradients. `update` is the number of this update, from 1.
   virtual at::Tensor loss(int64_t update, at::Generator& generator) = 0;
 

@@ -4,7 +4,6 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
-#include <sys/resource.h>
 #include <torch/nn/module.h>
 #include <torch/optim/adam.h>
 #include <torch/serialize/archive.h>
@@ -17,6 +16,8 @@
 #include "experiments/nn/transformer.h"
 #include "experiments/optim/radam.h"
 #include "experiments/training/checkpoint.h"
+#include "experiments/training/memory.h"
+#include "experiments/training/models.h"
 
 namespace experiments {
 namespace {
@@ -31,12 +32,6 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 }
 
 at::Generator weights_generator() { return at::globalContext().defaultGenerator(at::kCPU); }
-
-int64_t peak_rss_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss << 10;
-}
 
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const attnbench::Training& t, std::vector<at::Tensor> parameters) {
   if (t.optimizer == "radam") {
@@ -72,7 +67,18 @@ void restore(torch::optim::Optimizer& optimizer, const at::Tensor& bytes) {
 
 }  // namespace
 
-Trainer::Trainer(const attnbench::Training& training, const std::string& data) : training_(training) {
+SavedTraining described_in(const std::string& path) {
+  const auto checkpoint = Checkpoint::load(path);
+  try {
+    const auto& values = checkpoint.values;
+    return {attnbench::training_of(values.at("training")), values.at("data").get<std::string>(),
+            values.at("updates").get<int64_t>()};
+  } catch (const std::exception& error) {
+    throw std::runtime_error(path + ": " + error.what());
+  }
+}
+
+Trainer::Trainer(const attnbench::Training& training, const std::string& data) : training_(training), data_(data) {
   at::set_num_threads(int(training.threads));
   weights_generator().set_current_seed(uint64_t(training.seed));
   data_generator_ = at::make_generator<at::CPUGeneratorImpl>(uint64_t(training.seed) ^ kDataSeed);
@@ -87,6 +93,7 @@ void Trainer::update() {
   const auto begin = std::chrono::steady_clock::now();
   task_->model().train();
   optimizer_->zero_grad();
+  task_->set_method_seed(method_seed(training_, updates_ + 1));
   const auto loss = task_->loss(updates_ + 1, data_generator_);
   last_loss_ = loss.item<double>();
   if (!std::isfinite(last_loss_))
@@ -105,15 +112,17 @@ void Trainer::update() {
   ++interval_updates_;
 }
 
+Json Trainer::validate() {
+  const at::NoGradGuard no_grad;
+  task_->model().eval();
+  return task_->validate();
+}
+
 const Json& Trainer::record_point() {
   auto point = attnbench::to_json(training_);
-  {
-    const at::NoGradGuard no_grad;
-    task_->model().eval();
-    const auto found = task_->validate();
-    schedule_->validated(found.at("validation_loss").get<double>());
-    point.update(found);
-  }
+  const auto found = validate();
+  schedule_->validated(found.at("validation_loss").get<double>());
+  point.update(found);
   point["schema_version"] = attnbench::kSchemaVersion;
   point["parameters"] = parameter_count(task_->model());
   point["implementation"] = task_->implementation();
@@ -133,11 +142,19 @@ const Json& Trainer::record_point() {
   return curve_.emplace_back(std::move(point));
 }
 
+std::unique_ptr<Trainer> Trainer::from_checkpoint(const std::string& path, const std::string& data) {
+  const auto saved = described_in(path);
+  auto trainer = std::make_unique<Trainer>(saved.training, data.empty() ? saved.data : data);
+  trainer->load(path);
+  return trainer;
+}
+
 Json Trainer::summary() const { return curve_.empty() ? attnbench::to_json(training_) : curve_.back(); }
 
 void Trainer::save(const std::string& path) const {
   Checkpoint checkpoint;
   checkpoint.values = {{"training", attnbench::to_json(training_)},
+                       {"data", data_},
                        {"updates", updates_},
                        {"training_s", training_s_},
                        {"last_loss", last_loss_},
@@ -187,6 +204,7 @@ void Trainer::load(const std::string& path) {
     interval_loss_ = values.at("interval_loss").get<double>();
     interval_updates_ = values.at("interval_updates").get<int64_t>();
     curve_ = values.at("curve").get<std::vector<Json>>();
+    task_->set_method_seed(method_seed(training_, updates_));
   } catch (const std::exception& error) {
     throw std::runtime_error(path + ": " + error.what());
   }

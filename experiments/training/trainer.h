@@ -28,12 +28,26 @@ struct NotFinite : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// What a checkpoint says of its training.
+struct SavedTraining {
+  attnbench::Training training;
+  std::string data;  // the path of the data's folder
+  int64_t updates = 0;
+};
+// Throws std::runtime_error that names the file if it is not a checkpoint of a training.
+SavedTraining described_in(const std::string& path);
+
 class Trainer {
  public:
   // Sets PyTorch's number of threads and the seed of its generator, from which the weights are drawn. `data` is the path of the
   // data's folder. Throws what make_task() throws.
   explicit Trainer(const attnbench::Training& training, const std::string& data = {});
 
+  // The trainer as it was when it wrote this checkpoint. `data` replaces the path of the data's folder if it is not empty. Throws
+  // std::runtime_error that names the file, and what the constructor throws.
+  static std::unique_ptr<Trainer> from_checkpoint(const std::string& path, const std::string& data = {});
+
+  const attnbench::Training& training() const { return training_; }
   // The number of updates so far.
   int64_t updates() const { return updates_; }
   bool is_done() const { return updates_ >= training_.updates; }
@@ -45,6 +59,8 @@ class Trainer {
   // Makes one update. Throws NotFinite, and leaves the weights as they were, if the loss is NaN or infinite.
   void update();
 
+  // The columns that the task's validation of the model gives, such as validation_loss.
+  attnbench::Json validate();
   // Validates the model, and adds a point to the curve. A point has the columns of training_columns().
   const attnbench::Json& record_point();
   const std::vector<attnbench::Json>& curve() const { return curve_; }
@@ -59,6 +75,7 @@ class Trainer {
 
  private:
   attnbench::Training training_;
+  std::string data_;
   std::unique_ptr<Task> task_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   std::unique_ptr<LearningRateSchedule> schedule_;

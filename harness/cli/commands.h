@@ -17,6 +17,8 @@ Run add_verify_command(Command& command);
 Run add_measure_command(Command& command);
 Run add_sweep_command(Command& command);
 Run add_train_command(Command& command);
+Run add_evaluate_command(Command& command);
+Run add_generate_command(Command& command);
 Run add_latency_command(Command& command);
 Run add_throughput_command(Command& command);
 Run add_table_command(Command& command);

@@ -16,8 +16,8 @@
 #include "harness/gate/gate_run.h"
 #include "harness/records/replace_file.h"
 #include "harness/records/result_folder.h"
-#include "harness/text/known_files.h"
 #include "harness/text/errors.h"
+#include "harness/text/known_files.h"
 #include "harness/text/notice.h"
 
 namespace attnbench {

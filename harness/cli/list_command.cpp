@@ -5,11 +5,11 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/shared_options.h"
+#include "harness/experiments/settings_file.h"
 #include "harness/schema/schema.h"
 #include "harness/sweep/catalogue.h"
 #include "harness/sweep/sweep_file.h"
 #include "harness/text/known_files.h"
-#include "harness/experiments/settings_file.h"
 
 namespace attnbench {
 namespace {

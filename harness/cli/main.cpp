@@ -33,6 +33,8 @@ constexpr CommandEntry kCommands[] = {
     {"measure", "measure one case", add_measure_command},
     {"sweep", "measure every case of a sweep file and record each in a folder", add_sweep_command},
     {"train", "train models on the paper's tasks and record their curves", add_train_command},
+    {"evaluate", "validate the models of trainings that have ended", add_evaluate_command},
+    {"generate", "generate images with trained models", add_generate_command},
     {"latency", "measure how long models take to generate one image, on the CPU and the GPU", add_latency_command},
     {"throughput", "measure how many images per second models generate", add_throughput_command},
     {"table", "show a folder of records as a table", add_table_command},

@@ -15,10 +15,10 @@
 #include "harness/cli/speedup_report.h"
 #include "harness/cli/terminal.h"
 #include "harness/statistics/comparison.h"
-#include "harness/text/known_files.h"
 #include "harness/sweep/prediction.h"
 #include "harness/sweep/sweep_run.h"
 #include "harness/text/errors.h"
+#include "harness/text/known_files.h"
 #include "harness/text/notice.h"
 #include "harness/text/units.h"
 

@@ -7,12 +7,12 @@
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/shared_options.h"
 #include "harness/cli/terminal.h"
+#include "harness/experiments/training_run.h"
 #include "harness/sweep/sweep_file.h"
 #include "harness/text/known_files.h"
 #include "harness/text/notice.h"
 #include "harness/text/safe_text.h"
 #include "harness/text/units.h"
-#include "harness/experiments/training_run.h"
 
 namespace attnbench {
 namespace {

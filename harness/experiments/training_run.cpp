@@ -28,12 +28,11 @@ std::vector<Json> read_lines(const std::string& folder, const char* name, const 
   return lines;
 }
 
-// A file name that is different for each training of a folder.
-std::string file_name_of(const Training& training) {
+// A text as part of a file name.
+std::string in_file_name(const std::string& text) {
   std::string name;
-  for (const char c : fmt::format("{}-{}-seed-{}", training.task, training.method, training.seed))
-    name += std::isalnum(static_cast<unsigned char>(c)) || c == '-' ? c : '_';
-  return fmt::format("{}-{:08x}.pt", name, uint32_t(std::hash<std::string>()(training_key(training))));
+  for (const char c : text) name += std::isalnum(static_cast<unsigned char>(c)) || c == '-' ? c : '_';
+  return name;
 }
 
 std::string name_of(const Training& training) {
@@ -44,6 +43,20 @@ std::string name_of(const Training& training) {
 
 std::vector<Json> read_curves(const std::string& folder) { return read_lines(folder, kCurvesFile, kPoint); }
 std::vector<Json> read_trainings(const std::string& folder) { return read_lines(folder, kTrainingsFile, kEnded); }
+
+std::string checkpoint_of(const std::string& folder, const Training& training) {
+  const auto name = in_file_name(fmt::format("{}-{}-seed-{}", training.task, training.method, training.seed));
+  const auto hash = uint32_t(std::hash<std::string>()(training_key(training)));
+  return (fs::path(folder) / kCheckpointsFolder / fmt::format("{}-{:08x}.pt", name, hash)).string();
+}
+
+std::string method_in_file_names(const std::string& method, const std::vector<Json>& trainings) {
+  const auto name = method.substr(0, method.find(':'));
+  for (const auto& line : trainings)
+    if (const auto other = line.at("method").get<std::string>(); other != method && other.substr(0, other.find(':')) == name)
+      return in_file_name(method);
+  return in_file_name(name);
+}
 
 TrainingRun::TrainingRun(const WorkerProgram& worker, WorkerProgram trainer, TrainingFile file, const std::string& out, bool anew)
     : trainer_(std::move(trainer)),
@@ -87,10 +100,6 @@ const Json* TrainingRun::find_ended(const Training& training) const {
 size_t TrainingRun::due() const {
   const auto& all = file_.items();
   return anew_ ? all.size() : size_t(std::count_if(all.begin(), all.end(), [&](const Training& t) { return !find_ended(t); }));
-}
-
-std::string TrainingRun::checkpoint_of(const Training& training) const {
-  return (fs::path(folder_.path_of(kCheckpointsFolder)) / file_name_of(training)).string();
 }
 
 size_t TrainingRun::train(TrainingObserver& observer) {
@@ -143,7 +152,7 @@ Json TrainingRun::run(const Training& training, const TrainingObserver::Place& p
   };
   const Json request = {{"training", to_json(training)},
                         {"data", file_.path_of("data", training.data)},
-                        {"checkpoint", checkpoint_of(training)},
+                        {"checkpoint", checkpoint_of(folder(), training)},
                         {"resume", !anew_}};
   const auto answer = run_worker(trainer_, "train", request, kNoDeadlineS, on_line, {}, kCheckpointGraceS);
   if (!ended.is_null()) return ended;

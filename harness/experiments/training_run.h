@@ -39,6 +39,11 @@ class TrainingObserver {
 std::vector<Json> read_curves(const std::string& folder);
 std::vector<Json> read_trainings(const std::string& folder);
 
+// The path of the checkpoint of a training in a folder, which is different for each training.
+std::string checkpoint_of(const std::string& folder, const Training& training);
+// A method as part of a file name: without its options, unless another of these trainings has the same method with other options.
+std::string method_in_file_names(const std::string& method, const std::vector<Json>& trainings);
+
 class TrainingRun {
  public:
   // `out` is the folder; empty text stands for results/NAME/MACHINE. With `anew`, trainings that have ended or have checkpoints
@@ -59,7 +64,6 @@ class TrainingRun {
  private:
   void check_settings() const;
   const Json* find_ended(const Training& training) const;
-  std::string checkpoint_of(const Training& training) const;
   Json run(const Training& training, const TrainingObserver::Place& place, TrainingObserver& observer);
 
   WorkerProgram trainer_;

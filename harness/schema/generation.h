@@ -32,6 +32,7 @@ struct Generation {
   double whole_s = 60;
   int64_t positions = 12;
   double time_budget_s = 1;
+  double max_token_s = 10;
   double deadline_s = 600;
 
   // Fills in the fields that depend on the machine.
