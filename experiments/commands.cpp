@@ -1,11 +1,15 @@
 #include "experiments/commands.h"
 
+#include <c10/util/Exception.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <iostream>
+#include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -121,16 +125,30 @@ int run_command(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   // A trainer whose driver was killed writes a checkpoint before it ends.
   if (descriptor != 1 && !attnbench::end_with_driver(descriptor, SIGTERM)) return 1;
+  // What fails, such as a file that cannot be used, is an answer too: {"kind": "error", "failure_kind": …, "message": …}.
+  std::optional<Answer> answer;
+  const auto refuse = [&](const char* kind, const std::string& message) {
+    std::cerr << "attnbench-experiments: " << message << "\n";
+    if (answer) answer->send({{"kind", "error"}, {"failure_kind", kind}, {"message", message}});
+    return answer ? 0 : 2;
+  };
   try {
-    Answer answer(descriptor);
-    if (*evaluate_command) answer.send(evaluate(attnbench::read_request()));
-    if (*generate_command) answer.send(generate(attnbench::read_request()));
-    if (*generation_command) answer.send(generation_speed(attnbench::generation_of(attnbench::read_request())));
-    if (*speed_command) answer.send(decode_speed(attnbench::read_request()));
-    if (*train_command) return train(answer, attnbench::read_request());
+    answer.emplace(descriptor);
+    const auto request = attnbench::read_request();
+    if (*evaluate_command) answer->send(evaluate(request));
+    if (*generate_command) answer->send(generate(request));
+    if (*generation_command) answer->send(generation_speed(attnbench::generation_of(request)));
+    if (*speed_command) answer->send(decode_speed(request));
+    if (*train_command) return train(*answer, request);
+  } catch (const std::bad_alloc&) {
+    return refuse("oom", "the system ran out of memory");
+  } catch (const c10::OutOfMemoryError& error) {
+    return refuse("oom", error.what_without_backtrace());
+  } catch (const c10::Error& error) {
+    const std::string what = error.what_without_backtrace();
+    return refuse(what.find("can't allocate memory") != std::string::npos ? "oom" : "error", what);
   } catch (const std::exception& error) {
-    std::cerr << "attnbench-experiments: " << error.what() << "\n";
-    return 2;
+    return refuse("error", error.what());
   }
   return 0;
 }

@@ -45,11 +45,13 @@ std::vector<Json> ended_trainings(const std::string& folder) {
   return found;
 }
 
-// Asks attnbench-experiments. Throws WorkerError with what it said if it fails.
+// Asks attnbench-experiments. Throws UsageError with its message if it refuses, and WorkerError if it breaks.
 Json ask(const std::string& command, const Json& request) {
   const auto answer = run_worker(experiments_beside_this_program(), command, request, kDeadlineS);
   if (const auto fault = fault_of(answer, 1); !fault.empty()) throw WorkerError(fault);
-  return answer.lines.front();
+  const auto& line = answer.lines.front();
+  if (line.value("kind", "") == "error") throw UsageError(line.at("message").get<std::string>());
+  return line;
 }
 
 std::string name_of(const Json& line) {
@@ -183,7 +185,8 @@ Run add_evaluate_command(Command& command) {
 
 Run add_generate_command(Command& command) {
   const auto options = add_options(command);
-  command.add("--samples", &options->samples, "number of images that each model generates as a whole", {.placeholder = "N", .min = 0});
+  command.add("--samples", &options->samples, "number of images that each model generates as a whole",
+              {.placeholder = "N", .min = 0});
   command.add("--completions", &options->completions, "number of validation images whose lower half each model completes",
               {.placeholder = "N", .min = 0});
   command.add("--seed", &options->seed, "seed of the random numbers", {.placeholder = "N", .min = 0});

@@ -125,7 +125,14 @@ Json GenerationRun::run(const Generation& generation, int64_t process) const {
     record["reason"] = fault;
     return record;
   }
-  record.update(answer.lines.front());
+  const auto& line = answer.lines.front();
+  if (line.value("kind", "") == "error") {
+    record["outcome"] = outcome::failed;
+    record["failure_kind"] = line.at("failure_kind");
+    record["reason"] = line.at("message");
+  } else {
+    record.update(line);
+  }
   return record;
 }
 

@@ -145,9 +145,13 @@ Json TrainingRun::run(const Training& training, const TrainingObserver::Place& p
       observer.reached(place, training, point);
     } else if (kind == "progress") {
       observer.reached(place, training, line.at("point"));
+    } else if (kind == "error") {
+      ended = to_json(training);
+      ended["outcome"] = outcome::failed;
+      ended["failure_kind"] = line.at("failure_kind");
+      ended["reason"] = line.at("message");
     } else {
       ended = line.at("training");
-      ended["finished_at"] = now_utc();
     }
   };
   const Json request = {{"training", to_json(training)},
@@ -155,11 +159,12 @@ Json TrainingRun::run(const Training& training, const TrainingObserver::Place& p
                         {"checkpoint", checkpoint_of(folder(), training)},
                         {"resume", !anew_}};
   const auto answer = run_worker(trainer_, "train", request, kNoDeadlineS, on_line, {}, kCheckpointGraceS);
-  if (!ended.is_null()) return ended;
-  ended = to_json(training);
-  ended["outcome"] = outcome::failed;
-  ended["failure_kind"] = failure_kind(answer);
-  ended["reason"] = fault_of(answer, answer.lines.size() + 1);
+  if (ended.is_null()) {
+    ended = to_json(training);
+    ended["outcome"] = outcome::failed;
+    ended["failure_kind"] = failure_kind(answer);
+    ended["reason"] = fault_of(answer, answer.lines.size() + 1);
+  }
   ended["finished_at"] = now_utc();
   return ended;
 }
