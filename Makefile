@@ -1,7 +1,7 @@
 # Begin with `make quickstart`; `make help` lists all targets.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build cuda micro quickstart test test-build test-cpp test-python test-sanitize fuzz figures format lint clean
+.PHONY: help setup build cuda micro quickstart test test-build test-cpp test-python test-sanitize fuzz reproduce figures format lint clean
 
 PYTHON := .venv/bin/python
 QUICKSTART := results/quickstart/this-machine
@@ -62,6 +62,9 @@ test-sanitize: setup ## build and run the C++ tests under AddressSanitizer and U
 fuzz: setup ## build the fuzzers (clang 16) into build-fuzz/
 	@[ -f build-fuzz/build.ninja ] || cmake --preset fuzz
 	@cmake --build --preset fuzz
+
+reproduce: build ## run the paper's experiments in sizes for two cores (two hours), and draw their figures
+	@experiments/reproduce
 
 figures: build ## draw all figures again from the records in results/
 	@set -e; for script in plots/*.py; do \

@@ -31,7 +31,8 @@ class Task {
   // Measures the model on data that is not trained on. Returns validation_loss and other columns of training_columns(). Draws no
   // random numbers from the training's generators. The model is in evaluation mode, and no gradients are recorded.
   virtual attnbench::Json validate() = 0;
-  // The number of updates that use every item of the training data once; 0 for a task that draws new data for every update.
+  // The number of updates that use every item of the training data once; 0 for a task that draws new data for every update. A
+  // training may report another size of its epochs, see Training::epoch_items.
   virtual int64_t updates_per_epoch() const { return 0; }
 };
 

@@ -129,7 +129,9 @@ const Json& Trainer::record_point() {
   point["update"] = updates_;
   point["training_s"] = training_s_;
   point["updates_per_s"] = updates_per_s();
-  if (const auto size = task_->updates_per_epoch(); size > 0 && updates_ > 0) {
+  const auto items = training_.epoch_items;
+  const auto size = items > 0 ? (items + training_.batch - 1) / training_.batch : task_->updates_per_epoch();
+  if (size > 0 && updates_ > 0) {
     point["epoch"] = double(updates_) / double(size);
     point["epoch_s"] = training_s_ / double(updates_) * double(size);
     point["epoch_extrapolated"] = updates_ < size;

@@ -13,7 +13,7 @@
 #include "harness/experiments/training_run.h"
 #include "harness/sweep/case_runner.h"
 #include "harness/text/errors.h"
-#include "harness/text/json_numbers.h"
+#include "harness/text/known_files.h"
 #include "harness/text/notice.h"
 #include "harness/text/safe_text.h"
 #include "harness/text/units.h"
@@ -33,6 +33,14 @@ struct Options {
   Format format = Format::text;
   bool quiet = false;
 };
+
+// The folder that the user means: a path, or the folder that `attnbench train NAME` writes to on this machine. Throws UsageError if
+// there is no such folder.
+std::string folder_of(const WorkerProgram& worker, const std::string& given) {
+  if (fs::is_directory(given) || given.find('/') != std::string::npos) return given;
+  const auto stem = fs::path(find_file(kTrainings, given)).stem();
+  return (fs::path("results") / stem / machine_slug(ask_environment(worker))).string();
+}
 
 // The lines of the trainings of a folder that have ended and have a checkpoint. Throws UsageError if there is none.
 std::vector<Json> ended_trainings(const std::string& folder) {
@@ -64,7 +72,8 @@ std::string text_of(const Json& line, const char* column, const char* form = "{:
   return found != line.end() && found->is_number() ? fmt::format(fmt::runtime(form), found->get<double>()) : "–";
 }
 
-int run_evaluate(const Options& options) {
+int run_evaluate(const WorkerProgram& worker, Options options) {
+  options.folder = folder_of(worker, options.folder);
   std::vector<Json> results;
   StatusLine status(stderr, options.quiet);
   for (const auto& line : ended_trainings(options.folder)) {
@@ -114,7 +123,8 @@ Json speed_of(const Training& training, const Json& answer) {
   return record;
 }
 
-int run_generate(const Options& options) {
+int run_generate(const WorkerProgram& worker, Options options) {
+  options.folder = folder_of(worker, options.folder);
   const auto folder = (fs::path(options.folder) / kSamplesFolder).string();
   const auto trainings = ended_trainings(options.folder);
   const FolderLock lock(options.folder);
@@ -166,7 +176,7 @@ int run_generate(const Options& options) {
 
 std::shared_ptr<Options> add_options(Command& command) {
   const auto options = std::make_shared<Options>();
-  command.add("folder", &options->folder, "folder of trainings that have ended, with their checkpoints",
+  command.add("folder", &options->folder, "folder of trainings that have ended, with their checkpoints, or the name of a training that wrote to its default folder",
               {.required = true, .completion = Completion::files});
   command.add("--data", &options->data, "folder of other data than the trainings used",
               {.placeholder = "FOLDER", .completion = Completion::files});
@@ -179,8 +189,8 @@ Run add_evaluate_command(Command& command) {
   const auto options = add_options(command);
   add_format_option(command, options->format);
   add_quiet_option(command, options->quiet);
-  command.add_example("evaluate results/digits/MACHINE", "validates the models of all trainings in this folder");
-  return [options](const WorkerProgram&) { return run_evaluate(*options); };
+  command.add_example("evaluate digits", "validates the models that `train digits` has trained");
+  return [options](const WorkerProgram& worker) { return run_evaluate(worker, *options); };
 }
 
 Run add_generate_command(Command& command) {
@@ -197,7 +207,7 @@ Run add_generate_command(Command& command) {
   add_quiet_option(command, options->quiet);
   command.add_example("generate results/digits/MACHINE",
                       "writes images that the trained models generate into the folder samples");
-  return [options](const WorkerProgram&) { return run_generate(*options); };
+  return [options](const WorkerProgram& worker) { return run_generate(worker, *options); };
 }
 
 }  // namespace attnbench

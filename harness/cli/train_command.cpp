@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
+#include <string_view>
+#include <vector>
 
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
@@ -42,6 +45,9 @@ std::string losses_of(const Json& line) {
   if (const auto loss = number_in(line, "validation_loss"); !std::isnan(loss)) add(fmt::format("validation loss {:.4g}", loss));
   if (const auto share = number_in(line, "validation_accuracy"); !std::isnan(share))
     add(fmt::format("accuracy {:.1f} %", 100 * share));
+  if (const auto bits = number_in(line, "bits_per_dim"); !std::isnan(bits)) add(fmt::format("{:.3f} bits/dim", bits));
+  if (const auto share = number_in(line, "phone_error_rate"); !std::isnan(share))
+    add(fmt::format("phone errors {:.1f} % (by chance {:.1f} %)", 100 * share, 100 * number_in(line, "chance_error_rate")));
   return text;
 }
 
@@ -75,10 +81,25 @@ class TrainingProgress : public TrainingObserver {
 // The trainings of the folder, one in each row.
 void print_trainings(const std::vector<Json>& ended, Format format) {
   if (format == Format::json) return print_json(Json(ended));
+  const auto any_has = [&](const char* column) {
+    return std::any_of(ended.begin(), ended.end(), [&](const Json& line) { return !std::isnan(number_in(line, column)); });
+  };
+  // What only some tasks have.
+  struct Measure {
+    const char *column, *header, *form;
+    double factor;
+  };
+  std::vector<Measure> measures = {{"validation_accuracy", "accuracy", "{:.1f} %", 100},
+                                   {"bits_per_dim", "bits/dim", "{:.3f}", 1},
+                                   {"phone_error_rate", "phone errors", "{:.1f} %", 100},
+                                   {"chance_error_rate", "by chance", "{:.1f} %", 100},
+                                   {"epoch_s", "s/epoch", "{:.3g}", 1}};
+  std::erase_if(measures, [&](const Measure& measure) { return !any_has(measure.column); });
   TextTable table;
   for (const auto* header : {"task", "method"}) table.add_column(header);
-  for (const auto* header : {"seed", "updates", "training loss", "validation loss", "accuracy", "time", "updates/s"})
-    table.add_column(header, TextTable::Align::right);
+  for (const auto* header : {"seed", "updates", "training loss", "validation loss"}) table.add_column(header, TextTable::Align::right);
+  for (const auto& measure : measures) table.add_column(measure.header, TextTable::Align::right);
+  for (const auto* header : {"time", "updates/s"}) table.add_column(header, TextTable::Align::right);
   table.add_column("failed because");
   const auto text_of = [](double number, const char* form) {
     return std::isnan(number) ? std::string("–") : fmt::format(fmt::runtime(form), number);
@@ -86,11 +107,14 @@ void print_trainings(const std::vector<Json>& ended, Format format) {
   for (const auto& line : ended) {
     const bool failed = line.value("outcome", "") != outcome::measured;
     const auto updates = number_in(line, "update"), s = number_in(line, "training_s");
-    table.add_row({line.value("task", ""), line.value("method", ""), line.at("seed").dump(), text_of(updates, "{:.0f}"),
-                   text_of(number_in(line, "training_loss"), "{:.4g}"), text_of(number_in(line, "validation_loss"), "{:.4g}"),
-                   text_of(100 * number_in(line, "validation_accuracy"), "{:.1f} %"), std::isnan(s) ? "–" : format_seconds(s),
-                   text_of(updates / s, "{:.3g}"), failed ? line.value("reason", "") : ""},
-                  failed ? Tone::bad : Tone::plain);
+    std::vector<std::string> row = {line.value("task", ""), line.value("method", ""), line.at("seed").dump(),
+                                    text_of(updates, "{:.0f}"), text_of(number_in(line, "training_loss"), "{:.4g}"),
+                                    text_of(number_in(line, "validation_loss"), "{:.4g}")};
+    for (const auto& measure : measures)
+      row.push_back(text_of(measure.factor * number_in(line, measure.column), measure.form) +
+                    (measure.column == std::string_view("epoch_s") && line.value("epoch_extrapolated", false) ? " (extrapolated)" : ""));
+    row.insert(row.end(), {std::isnan(s) ? "–" : format_seconds(s), text_of(updates / s, "{:.3g}"), failed ? line.value("reason", "") : ""});
+    table.add_row(row, failed ? Tone::bad : Tone::plain);
   }
   print_table(table, format);
 }

@@ -246,6 +246,12 @@ const std::vector<TrainingField>& training_fields() {
        .min = 1,
        .max = kMaxUpdates,
        .section = "training"},
+      {.name = "epoch_items",
+       .role = setting,
+       .member = &Training::epoch_items,
+       .description = "number of images or utterances that an epoch is taken to have for epoch and epoch_s; 0: those of the data",
+       .max = 1e9,
+       .section = "training"},
   };
   return all;
 }

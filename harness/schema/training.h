@@ -54,6 +54,7 @@ struct Training {
   int64_t validate_every = 100;
   int64_t validation_batches = 10;
   int64_t checkpoint_every = 500;
+  int64_t epoch_items = 0;
 
   // Fills in the fields that depend on the machine.
   void complete();

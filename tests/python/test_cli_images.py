@@ -123,7 +123,8 @@ def test_a_folder_without_checkpoints_is_refused(attnbench, copied, tmp_path):
     for command in ("evaluate", "generate"):
         message = attnbench(command, "out", code=2).stderr
         assert "out: no training that has ended has a checkpoint" in message
-        assert "none/trainings.jsonl" in attnbench(command, "none", code=2).stderr
+        assert "./none/trainings.jsonl" in attnbench(command, "./none", code=2).stderr
+        assert "digits" in attnbench(command, "none", code=2).stderr, "the trainings are listed"
 
 
 def test_missing_data_is_named(attnbench, trained):
