@@ -11,6 +11,7 @@ namespace {
 template <class V>
 class CachedAttention {
   using F = typename V::F;
+  static constexpr int64_t kAhead = 512;  // how many numbers ahead the keys and values are prefetched
 
  public:
   static void attend(const CachedAttentionParams& p) {
@@ -24,12 +25,18 @@ class CachedAttention {
  private:
   static typename V::Mask lanes(int64_t rest) { return V::first(rest < V::kLanes ? rest : int64_t{V::kLanes}); }
 
+  // The keys and values of many heads are far larger than the caches, and the processor itself looks ahead within a page only.
+  static void prefetch(const float* from, int64_t count) {
+    for (int64_t i = 0; i < count; i += 16) __builtin_prefetch(from + i);
+  }
+
   // Stores q·k_j · scale for every key, and returns the largest of them.
   static float store_scores(const CachedAttentionParams& p) {
     auto largest = _mm_set1_ps(-__builtin_inff());
     int64_t j = 0;
     for (; j + 4 <= p.key_len; j += 4) {
       const float* k = p.k + j * p.head_dim;
+      prefetch(k + kAhead, 4 * p.head_dim);
       F sum[4] = {V::zero(), V::zero(), V::zero(), V::zero()};
       for (int64_t d = 0; d < p.head_dim; d += V::kLanes) {
         const auto mask = lanes(p.head_dim - d);
@@ -84,6 +91,7 @@ class CachedAttention {
     };
     int64_t j = 0;
     for (; j + 4 <= p.key_len; j += 4) {
+      if (m == 0) prefetch(p.v + j * p.value_dim + kAhead, 4 * p.value_dim);
 #pragma GCC unroll 4
       for (int r = 0; r < 4; ++r) add(sum[r], j + r);
     }

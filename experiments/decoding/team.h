@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <thread>
 
 namespace experiments {
 
@@ -54,19 +53,22 @@ class Team {
 
  private:
   // Waits until `size` workers have arrived, of which the caller stands for `workers`. A part of a token takes microseconds, so a
-  // thread spins; where there are more threads than processors, it lets the others run after a while.
+  // thread spins. If another thread takes long, another program may have its processor; then this thread sleeps, so that the
+  // system can move the other one to this processor.
   void wait(int64_t workers) {
-    constexpr int kSpins = 20'000;
+    constexpr int kSpins = 2000;  // tens of microseconds
     const auto round = round_.load(std::memory_order_acquire);
     if (arrived_.fetch_add(workers, std::memory_order_acq_rel) + workers == size_) {
       arrived_.store(0, std::memory_order_relaxed);
       round_.store(round + 1, std::memory_order_release);
+      round_.notify_all();
       return;
     }
-    for (int spins = 0; round_.load(std::memory_order_acquire) == round; ++spins) {
-      if (spins < kSpins) pause();
-      else std::this_thread::yield();
+    for (int spins = 0; spins < kSpins; ++spins) {
+      if (round_.load(std::memory_order_acquire) != round) return;
+      pause();
     }
+    round_.wait(round, std::memory_order_acquire);
   }
 
   static void pause() {
@@ -77,7 +79,7 @@ class Team {
 
   int64_t size_;
   alignas(64) std::atomic<int64_t> arrived_ = 0;
-  alignas(64) std::atomic<int64_t> round_ = 0;
+  alignas(64) std::atomic<int> round_ = 0;  // the system can wait for a change of an int without a lock
 };
 
 }  // namespace experiments

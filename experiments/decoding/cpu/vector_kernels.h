@@ -60,10 +60,21 @@ class DecoderTable {
 
   template <int kRows, bool kPrefetch>
   static void rows(const LinearLayerParams& p, int64_t first, int64_t last, int64_t o) {
+    if constexpr (kPrefetch) return tile<kRows, 1, true>(p, first, o);
     int64_t b = first;
-    if constexpr (!kPrefetch)
-      for (; b + kBatch <= last; b += kBatch) tile<kRows, kBatch, false>(p, b, o);
-    for (; b < last; ++b) tile<kRows, 1, kPrefetch>(p, b, o);
+    // The first tile fetches the weights of the next one.
+    if (b == 0 && kBatch <= last) tile<kRows, kBatch, true>(p, b, o), b += kBatch;
+    for (; b + kBatch <= last; b += kBatch) tile<kRows, kBatch, false>(p, b, o);
+    rest<kRows, kBatch - 1>(p, b, last, o);
+  }
+
+  // The tile of the last rows of x, of which there are at most kColumns.
+  template <int kRows, int kColumns>
+  static void rest(const LinearLayerParams& p, int64_t b, int64_t last, int64_t o) {
+    if constexpr (kColumns > 0) {
+      if (last - b == kColumns) tile<kRows, kColumns, false>(p, b, o);
+      else rest<kRows, kColumns - 1>(p, b, last, o);
+    }
   }
 
   template <int kRows, int kColumns, bool kPrefetch>
