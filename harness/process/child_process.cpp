@@ -71,7 +71,12 @@ pid_t spawn(const ChildCommand& command, const Pipe& input, const std::vector<Pi
   texts[0] = path_of_program(texts[0]);
   if (command.grace_s > 0) {
     if (access(texts[0].c_str(), X_OK) != 0) fail(errno);
-    const std::vector<std::string> shell = {"/bin/sh", "-c", "trap 'kill -TERM 0' HUP; \"$@\" & wait $!", "sh"};
+    // A shell gives a program in the background /dev/null as its standard input, unless it is told otherwise. When a signal has
+    // killed the program, the shell ends itself in the same way, so that the signal can be reported.
+    const std::vector<std::string> shell = {"/bin/sh", "-c",
+                                            "trap 'kill -TERM 0' HUP; exec 9<&0; \"$@\" <&9 9<&- & exec 9<&-; wait $!; code=$?; "
+                                            "[ $code -le 128 ] || kill -$((code - 128)) $$; exit $code",
+                                            "sh"};
     texts.insert(texts.begin(), shell.begin(), shell.end());
   }
   std::vector<char*> words;
