@@ -18,6 +18,8 @@ Run add_measure_command(Command& command);
 Run add_sweep_command(Command& command);
 Run add_train_command(Command& command);
 Run add_table_command(Command& command);
+Run add_plot_command(Command& command);
+Run add_verdicts_command(Command& command);
 Run add_analyse_command(Command& command);
 Run add_compare_command(Command& command);
 Run add_gate_command(Command& command);

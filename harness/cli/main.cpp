@@ -34,6 +34,8 @@ constexpr CommandEntry kCommands[] = {
     {"sweep", "measure every case of a sweep file and record each in a folder", add_sweep_command},
     {"train", "train models on the paper's tasks and record their curves", add_train_command},
     {"table", "show a folder of records as a table", add_table_command},
+    {"plot", "draw a folder of records or of trainings", add_plot_command},
+    {"verdicts", "show the paper's numbers beside those measured here, and which of its claims hold here", add_verdicts_command},
     {"analyse", "show how time and memory grow with the length, where methods cross over, and what fits in memory",
      add_analyse_command},
     {"compare", "compare two folders of records case by case, or the methods of one folder with a baseline", add_compare_command},
