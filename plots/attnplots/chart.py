@@ -344,7 +344,9 @@ def _x_values(drawn: list[list[list[Curve]]], k: int) -> list[float]:
 
 def _y_values(drawn: list[list[list[Curve]]]) -> list[float]:
     every = (curve for row in drawn for curves in row for curve in curves)
-    numbers = [float(v) for curve in every for v in (*curve.y, *curve.low, *curve.high, curve.tip[1])]
+    numbers = [
+        float(v) for curve in every for v in (*curve.y, *curve.low, *curve.high, curve.tip[1])
+    ]
     return [v for v in numbers if np.isfinite(v)]
 
 
@@ -425,9 +427,7 @@ def _common(lines: list[Record], name: str, unit: str, before: str = "") -> str:
     return f"{before}{shown} {unit}{'' if values == [1] or not unit else 's'}".rstrip()
 
 
-def _notes(
-    table: Table, request: Request, facets: list[Facet], absent: list[Facet]
-) -> list[str]:
+def _notes(table: Table, request: Request, facets: list[Facet], absent: list[Facet]) -> list[str]:
     """The notes below the panels: what lines and bands are, and what is not drawn."""
     value = _value(request)
     shown = [line for line in table.lines if _is_shown(line) and value(line)[0] is not None]

@@ -169,7 +169,9 @@ def target_of(out: Path) -> tuple[Path, str | None, tuple[str, ...]]:
     if kind in METADATA and not out.is_dir():
         return out.parent, out.stem, (kind,)
     if kind in OTHER_KINDS and not out.is_dir():
-        expected = f"expected a folder, or a file that ends in {', '.join(f'.{k}' for k in METADATA)}"
+        expected = (
+            f"expected a folder, or a file that ends in {', '.join(f'.{k}' for k in METADATA)}"
+        )
         raise RecordsError(f"--out {out}: {expected}")
     return out, None, tuple(METADATA)
 

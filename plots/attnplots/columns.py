@@ -38,15 +38,19 @@ class Table:
         """The same table with only the lines for which `wanted` is true."""
         lines = [line for line in self.lines if wanted(line)]
         return Table(
-            self.path, self.is_training, lines, self.axes, self.columns, self.environment, self.notes
+            self.path,
+            self.is_training,
+            lines,
+            self.axes,
+            self.columns,
+            self.environment,
+            self.notes,
         )
 
 
 def load(folder: Path) -> Table:
     """The table of a folder; raises RecordsError if it has none or if a line cannot be used."""
-    found = [
-        name for name in (records.FILE_NAME, trainings.FILE_NAME) if (folder / name).exists()
-    ]
+    found = [name for name in (records.FILE_NAME, trainings.FILE_NAME) if (folder / name).exists()]
     if not found:
         raise RecordsError(f"{folder}: {_contents(folder)}")
     if found[0] == records.FILE_NAME:
@@ -106,10 +110,14 @@ def known(table: Table, name: str) -> Column:
     if name not in table.columns:
         near = difflib.get_close_matches(name, table.columns, 3, 0.5)
         names = listed(near) if near else listed(_with_values(table, lambda column: True))
-        raise RecordsError(f"{table.path}: unknown column `{name}`; expected a column such as {names}")
+        raise RecordsError(
+            f"{table.path}: unknown column `{name}`; expected a column such as {names}"
+        )
     if all(line.get(name) is None for line in table.lines):
         names = listed(_with_values(table, lambda column: True))
-        raise RecordsError(f"{table.path}: column `{name}` has no values; there are values in {names}")
+        raise RecordsError(
+            f"{table.path}: column `{name}` has no values; there are values in {names}"
+        )
     return table.columns[name]
 
 

@@ -8,7 +8,16 @@ from attnplots.records import Record, RecordsError
 from attnplots.text import drawable
 
 FILE_NAME = "environment.json"
-COLUMNS = ("revision", "dirty", "build", "compiler", "torch_version", "cpu_model", "processors", "gpu")
+COLUMNS = (
+    "revision",
+    "dirty",
+    "build",
+    "compiler",
+    "torch_version",
+    "cpu_model",
+    "processors",
+    "gpu",
+)
 
 Environment = dict[str, Any]
 

@@ -174,7 +174,9 @@ def _image(
 
 def main(script: str, arguments: Sequence[str] | None = None) -> int:
     """Draws the images of each folder; returns 0, or 2 after an error on stderr."""
-    parser = argparse.ArgumentParser(description="Draws samples and completions as grids of images.")
+    parser = argparse.ArgumentParser(
+        description="Draws samples and completions as grids of images."
+    )
     parser.add_argument(
         "folder",
         type=Path,

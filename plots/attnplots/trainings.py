@@ -1,10 +1,17 @@
-"""Reads the folders that `attnbench train` writes: the points of curves, and how trainings ended."""
+"""Reads the folders that `attnbench train` writes: points of curves, and how trainings ended."""
 
 from pathlib import Path
 
 from attnplots import schema as schemas
 from attnplots.records import (
-    MAX_TEXT, Record, RecordsError, identity_of, json_lines, short, type_problem, version_problem,
+    MAX_TEXT,
+    Record,
+    RecordsError,
+    identity_of,
+    json_lines,
+    short,
+    type_problem,
+    version_problem,
 )  # fmt: skip
 from attnplots.schema import Schema
 from attnplots.text import drawable
