@@ -23,22 +23,23 @@ Environment = dict[str, Any]
 
 
 def load(folder: Path, records: list[Record] | None = None) -> Environment:
-    """The environment of a folder. Without the file, that of the first of `records`, which have
-    the same columns; empty if they have none.
+    """The environment of a folder. Where the file does not say it, that of the first of `records`,
+    which may have the same columns.
 
     Raises RecordsError if the file is there but cannot be read.
     """
     path = folder / FILE_NAME
     try:
-        found = json.loads(path.read_bytes().decode())["environment"]
+        found = json.loads(path.read_bytes().decode()).get("environment", {})
         if not isinstance(found, dict):
             raise TypeError("`environment` is no object")
     except FileNotFoundError:
-        found = (records or [{}])[0]
+        found = {}
     except OSError as error:
         raise RecordsError(f"{path}: {error.strerror or type(error).__name__}")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise RecordsError(f"{path}: expected an object with the member `environment`: {error}")
+    found = found or (records or [{}])[0]
     environment = {name: found.get(name) for name in COLUMNS if found.get(name) is not None}
     return {n: drawable(v) if isinstance(v, str) else v for n, v in environment.items()}
 

@@ -21,6 +21,8 @@ HOLDS, FAILS, UNKNOWN = "holds here", "does not hold here", "not measured"
 
 # The quantities of tables: their names, and how numbers are written; sizes of memory have units.
 QUANTITIES = {
+    "training_loss": ("training loss", "{:.4g}"),
+    "validation_loss": ("validation loss", "{:.4g}"),
     "bits_per_dim": ("bits/dim", "{:.3f}"),
     "images_per_s": ("images/s", "{:.4g}"),
     "s_per_image": ("s/image", "{:.4g}"),
@@ -40,17 +42,17 @@ OUT_OF_MEMORY = ("oom", "predicted_oom")
 
 @dataclass(frozen=True)
 class Value:
-    """A number with the rows that it comes from, and the range of the seeds if there are several."""
+    """A number with the rows that it comes from, and the range of several seeds."""
 
     number: float
     rows: list[Row]
-    range: tuple[float, float] | None = None
+    spread: tuple[float, float] | None = None
 
     def text(self, quantity: str) -> str:
         """The number as tables show it, with the range of the seeds and whether it is estimated."""
         shown = number_text(quantity, self.number)
-        if self.range:
-            bounds = "–".join(number_text(quantity, v) for v in self.range)
+        if self.spread:
+            bounds = "–".join(number_text(quantity, v) for v in self.spread)
             shown += f" ({bounds}, {len(self.rows)} seeds)"
         if any(
             row.get("extrapolated") or row.get(EXTRAPOLATED.get(quantity, "")) for row in self.rows
@@ -227,7 +229,7 @@ def _overlaps(values: dict[str, Value], pairs: Iterable[tuple[str, str]]) -> str
     """Says which of the pairs of methods have ranges of seeds that overlap; empty if none has."""
     found = []
     for a, b in pairs:
-        one, other = values[a].range, values[b].range
+        one, other = values[a].spread, values[b].spread
         if one and other and max(one[0], other[0]) <= min(one[1], other[1]):
             found.append(f"{a} and {b}")
     return f"; the ranges of the seeds overlap for {', '.join(found)}" if found else ""
