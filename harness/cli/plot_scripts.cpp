@@ -40,7 +40,9 @@ std::string python_of(const PlotScript& script) {
 // The word as a shell reads it back.
 std::string shell_word(const std::string& word) {
   constexpr std::string_view kPlain = "_-./=:,+@";
-  const auto is_plain = [&](char c) { return std::isalnum(static_cast<unsigned char>(c)) || kPlain.find(c) != kPlain.npos; };
+  const auto is_plain = [&](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || kPlain.find(c) != std::string_view::npos;
+  };
   if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return word;
   std::string quoted_word = "'";
   for (const char c : word) quoted_word += c == '\'' ? std::string("'\\''") : std::string(1, c);

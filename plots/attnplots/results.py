@@ -89,11 +89,7 @@ def _sweep(folder: Path) -> list[Row]:
 
 def _trainings(folder: Path) -> list[Row]:
     ended, _ = trainings.load_ended(folder)
-    return [
-        line | {"source": TRAININGS, "dataset": _dataset(line)}
-        for line in ended
-        if line.get("outcome") == "measured"
-    ]
+    return [line | {"source": TRAININGS, "dataset": _dataset(line)} for line in ended]
 
 
 def _dataset(line: Record) -> str:
