@@ -38,6 +38,8 @@ constexpr CommandEntry kCommands[] = {
     {"latency", "measure how long models take to generate one image, on the CPU and the GPU", add_latency_command},
     {"throughput", "measure how many images per second models generate", add_throughput_command},
     {"table", "show a folder of records as a table", add_table_command},
+    {"plot", "draw a folder of records or of trainings", add_plot_command},
+    {"verdicts", "show the paper's numbers beside those measured here, and which of its claims hold here", add_verdicts_command},
     {"analyse", "show how time and memory grow with the length, where methods cross over, and what fits in memory",
      add_analyse_command},
     {"compare", "compare two folders of records case by case, or the methods of one folder with a baseline", add_compare_command},

@@ -8,6 +8,7 @@
 
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
+#include "harness/cli/plot_scripts.h"
 #include "harness/cli/shared_options.h"
 #include "harness/cli/terminal.h"
 #include "harness/experiments/training_run.h"
@@ -139,6 +140,10 @@ int run_training(const WorkerProgram& worker, const Options& options) {
                              due == 0 ? "all trainings have ended" : fmt::format("{} trainings have ended", due),
                              failed > 0 ? fmt::format(", {} of them failed", failed) : ""));
   print_trainings(run.ended(), options.format);
+  // Standard output may be a pipe that someone waits for the end of; drawing takes seconds.
+  std::fflush(stdout);
+  const auto drawn = draw_training_curves(run.folder());
+  if (!options.quiet) print_notice(drawn + "\n");
   return failed > 0 ? exit_code::failure : exit_code::success;
 }
 

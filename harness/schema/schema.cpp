@@ -1,5 +1,7 @@
 #include "harness/schema/schema.h"
 
+#include "harness/schema/training.h"
+
 namespace attnbench {
 namespace {
 
@@ -53,6 +55,10 @@ Json schema_json(const Json& diagnostics) {
   // Test hooks are columns only of records of tests, so columns() does not have them.
   for (const auto& field : fields())
     if (field.test_hook) json["columns"].push_back(json_of(*find_column(field.name)));
+  json["training"] = {{"axes", Json::array()}, {"columns", Json::array()}};
+  for (const auto& field : training_fields())
+    if (field.role == FieldRole::axis) json["training"]["axes"].push_back(field.name);
+  for (const auto& column : training_columns()) json["training"]["columns"].push_back(json_of(column));
   json["diagnostics"] = diagnostics;
   json["former_names"] = Json::object();
   for (const auto& [former, current, is_diagnostic] : former_names())

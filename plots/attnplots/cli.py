@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,9 @@ METADATA: dict[str, dict[str, None]] = {
     "svg": {"Date": None, "Creator": None},
     "png": {"Software": None},
 }
+
+# Kinds of files that users may ask for, but that are not written.
+OTHER_KINDS = ("jpg", "jpeg", "eps", "gif", "webp", "tif", "tiff", "html")
 
 # The folders of the two runs that a script of two runs draws by default.
 RUNS = ("run-1", "run-2")
@@ -143,14 +146,34 @@ def _two_runs(folder: Path) -> list[Path]:
     return found[0]
 
 
-def save(figures: dict[str, Figure], target: Path) -> None:
-    """Writes figures, by their names, into a folder as PDF, SVG and PNG, and prints the paths."""
+def save(figures: dict[str, Figure], target: Path, kinds: Iterable[str] = METADATA) -> None:
+    """Writes figures, by their names, into a folder as PDF, SVG and PNG, and prints the paths.
+
+    `kinds` are those of the three that are written.
+    """
     target.mkdir(parents=True, exist_ok=True)
     for name, figure in figures.items():
-        for kind, metadata in METADATA.items():
+        for kind in kinds:
             path = target / f"{name}.{kind}"
-            figure.savefig(path, metadata=metadata, dpi=200)
+            figure.savefig(path, metadata=METADATA[kind], dpi=200)
             print(printable(str(path)))
+
+
+def target_of(out: Path) -> tuple[Path, str | None, tuple[str, ...]]:
+    """The folder, the name (None: the usual one) and the kinds of the files that `--out` asks for,
+    which is a folder, or a file that ends in one of METADATA.
+
+    Raises RecordsError for a file of another kind.
+    """
+    kind = out.suffix.removeprefix(".").lower()
+    if kind in METADATA and not out.is_dir():
+        return out.parent, out.stem, (kind,)
+    if kind in OTHER_KINDS and not out.is_dir():
+        expected = (
+            f"expected a folder, or a file that ends in {', '.join(f'.{k}' for k in METADATA)}"
+        )
+        raise RecordsError(f"--out {out}: {expected}")
+    return out, None, tuple(METADATA)
 
 
 def refuse(script: str, error: Exception) -> int:

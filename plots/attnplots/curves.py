@@ -174,10 +174,10 @@ def split_rows(records: Records) -> list[Row]:
     for record in records:
         groups.setdefault(json.dumps([record.get(a) for a in axes]), []).append(record)
     varying = [a for a in axes if a != "protocol" and len({_key(r, a) for r in records}) > 1]
-    ordered = sorted(groups.values(), key=lambda group: [_sort_key(group[0], a) for a in axes])
+    ordered = sorted(groups.values(), key=lambda group: [sort_key(group[0], a) for a in axes])
     return [
         Row(
-            " · ".join([_protocol_text(group[0])] + [_setting_text(group[0], a) for a in varying]),
+            " · ".join([protocol_text(group[0])] + [setting_text(group[0], a) for a in varying]),
             sorted(group, key=lambda r: (r[CURVE_AXIS], r[LENGTH_AXIS])),
         )
         for group in ordered
@@ -188,7 +188,8 @@ def _key(record: Record, axis: str) -> str:
     return json.dumps(record.get(axis))
 
 
-def _sort_key(record: Record, axis: str) -> tuple[int, float, str]:
+def sort_key(record: Record, axis: str) -> tuple[int, float, str]:
+    """The place of a value among those of its column: numbers first, in their order."""
     value = record.get(axis)
     if axis == "protocol" and value in PROTOCOLS:
         return 0, list(PROTOCOLS).index(value), ""
@@ -197,11 +198,12 @@ def _sort_key(record: Record, axis: str) -> tuple[int, float, str]:
     return 1, 0, json.dumps(value)
 
 
-def _protocol_text(record: Record) -> str:
+def protocol_text(record: Record) -> str:
+    """The protocol of a record as row titles say it."""
     return PROTOCOLS.get(record["protocol"], record["protocol"].replace("_", " "))
 
 
-def _setting_text(record: Record, axis: str) -> str:
+def setting_text(record: Record, axis: str) -> str:
     """The value of an axis as a row title says it."""
     value, name = record.get(axis), axis.replace("_", " ")
     if axis == "graph":
@@ -273,15 +275,20 @@ def _curve(method: str, records: list[Record], measure: Measure) -> Curve | None
         return None
     shown = slice(0, seen[-1] + 1)
     ringed = np.array([bool(measure.doubts(r)) for r in records]) & np.isfinite(y)
-    end = None
-    stop = _stop(records)
-    if stop and stop["query_len"] > n[seen[-1]]:
-        a, b = seen[-2:] if len(seen) > 1 else (seen[-1], seen[-1])
-        # A single point has no slope, so the value is assumed to be proportional to the length.
-        slope = math.log(y[b] / y[a]) / math.log(n[b] / n[a]) if a != b else 1.0
-        at = stop["query_len"]
-        end = End(at, y[b] * (at / n[b]) ** slope, END_WORDS[stop["failure_kind"]])
+    end = end_of(records, n[seen], y[seen])
     return Curve(method, n[shown], y[shown], low[shown], high[shown], ringed[shown], end)
+
+
+def end_of(records: list[Record], n: np.ndarray, y: np.ndarray) -> End | None:
+    """The end mark of the curve of one method, from its records and its points, whose values are
+    above 0; None if no longer length failed for a reason in END_WORDS."""
+    stop = _stop(records)
+    if not stop or stop["query_len"] <= n[-1]:
+        return None
+    # A single point has no slope, so the value is assumed to be proportional to the length.
+    slope = math.log(y[-1] / y[-2]) / math.log(n[-1] / n[-2]) if len(n) > 1 else 1.0
+    at = stop["query_len"]
+    return End(at, y[-1] * (at / n[-1]) ** slope, END_WORDS[stop["failure_kind"]])
 
 
 def _positive(value: float | None) -> float:

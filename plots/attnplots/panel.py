@@ -80,13 +80,17 @@ def empty_axes(
     y_limits: Limits,
     x_ticks: Ticks,
     y_ticks: Ticks,
+    logarithmic: tuple[bool, bool] = (True, True),
 ) -> Axes:
-    """Adds empty axes with logarithmic scales to the figure; `frame` is their place in points."""
+    """Adds empty axes to the figure; `frame` is their place in points. `logarithmic` says of x and
+    y whether their scale is logarithmic or linear."""
     high = figure.get_figheight() / POINT
     wide, tall = frame.x1 - frame.x0, frame.y1 - frame.y0
     axes = figure.add_axes((frame.x0 / WIDTH, frame.y0 / high, wide / WIDTH, tall / high))
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log", base=2)
+    if logarithmic[0]:
+        axes.set_xscale("log", base=2)
+    if logarithmic[1]:
+        axes.set_yscale("log", base=2)
     axes.set_xlim(*x_limits)
     axes.set_ylim(*y_limits)
     axes.set_xticks(*x_ticks)
@@ -222,8 +226,10 @@ def _curve(axes: Axes, curve: Curve, look: Style) -> None:
     if np.isfinite(curve.low + curve.high).any():
         low, high, colour = curve.low, curve.high, look.colour
         axes.fill_between(curve.n, low, high, color=colour, alpha=0.2, linewidth=0, zorder=2)
-        # Bars show the interval of a point that has no neighbour to draw a band to.
-        axes.vlines(curve.n, low, high, color=colour, linewidth=0.9, zorder=2.5)
+        # Bars show the interval of a point that has no neighbour to draw a band to. Curves without
+        # marks have too many points for bars.
+        if look.marker:
+            axes.vlines(curve.n, low, high, color=colour, linewidth=0.9, zorder=2.5)
     if curve.end:
         last = np.flatnonzero(np.isfinite(curve.y))[-1]
         n, y = [curve.n[last], curve.end.n], [curve.y[last], curve.end.y]

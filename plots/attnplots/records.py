@@ -41,21 +41,10 @@ def load(folder: Path) -> Records:
     Raises RecordsError, which names the file and the line, if a record cannot be used.
     """
     path = folder / FILE_NAME
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        problem = error.strerror or type(error).__name__
-        raise RecordsError(f"{path}: {problem}; expected a file with one JSON object on each line")
+    lines = json_lines(path)
     schema = schemas.load(folder)
-    tail = lines.pop()
     cases: dict[str, Record] = {}
-    for number, line in enumerate([*lines, tail] if tail else lines, start=1):
-        try:
-            record = json.loads(line.decode(), parse_constant=_refuse_constant)
-        except (ValueError, RecursionError) as error:
-            if number > len(lines):
-                break  # A killed sweep can leave an incomplete last line, which is no record.
-            raise RecordsError(f"{path}:{number}: expected a JSON object: {error}")
+    for number, record in lines:
         if isinstance(record, dict):
             record = _with_current_names(record, schema)
         wrong = _problem(record, schema)
@@ -71,6 +60,28 @@ def load(folder: Path) -> Records:
     if not cases:
         raise RecordsError(f"{path}: no records; expected at least one JSON object on a line")
     return Records(cases.values(), schema)
+
+
+def json_lines(path: Path) -> list[tuple[int, Any]]:
+    """The number and the JSON value of each line; raises RecordsError for a line that is no JSON.
+
+    A program that was killed can leave an incomplete last line, which is left out.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        problem = error.strerror or type(error).__name__
+        raise RecordsError(f"{path}: {problem}; expected a file with one JSON object on each line")
+    tail = lines.pop()
+    found = []
+    for number, line in enumerate([*lines, tail] if tail else lines, start=1):
+        try:
+            found.append((number, json.loads(line.decode(), parse_constant=_refuse_constant)))
+        except (ValueError, RecursionError) as error:
+            if number > len(lines):
+                break
+            raise RecordsError(f"{path}:{number}: expected a JSON object: {error}")
+    return found
 
 
 def _with_current_names(record: Record, schema: Schema) -> Record:
@@ -94,17 +105,20 @@ def _with_current_names(record: Record, schema: Schema) -> Record:
 
 def identity(record: Record, schema: Schema) -> str:
     """A text that is the same for records of the same case."""
-    return json.dumps([record.get(axis.name) for axis in schema.axes], sort_keys=True)
+    return identity_of(record, [axis.name for axis in schema.axes])
+
+
+def identity_of(record: Record, columns: Iterable[str]) -> str:
+    """A text that is the same for records with equal values in these columns."""
+    return json.dumps([record.get(name) for name in columns], sort_keys=True)
 
 
 def _problem(record: object, schema: Schema) -> str | None:
     """What is wrong with a record's columns, or None."""
     if not isinstance(record, dict):
         return f"expected a JSON object, found {short(record)}"
-    version = record.get("schema_version")
-    if type(version) is int and version > schemas.KNOWN_VERSION:
-        understood = f"{schemas.KNOWN_VERSION} or less, which these scripts understand"
-        return f"expected schema_version {understood}, found {short(version)}"
+    if wrong := version_problem(record):
+        return wrong
     for name in TEXTS:
         if not isinstance(record.get(name), str) or not 0 < len(record[name]) <= MAX_TEXT:
             expected = f"a text of at most {MAX_TEXT} characters"
@@ -117,14 +131,32 @@ def _problem(record: object, schema: Schema) -> str | None:
         if type(value) is not int or not 0 < value < 2**63:
             return f"expected a positive integer in `{name}`, found {short(value)}"
     for name, value in record.items():
-        if value is None:
-            continue
-        if name not in schema.types:
-            # An unknown column might be an axis, and ignoring an axis would merge different cases.
-            return f"unknown column `{name}`; expected one of the columns in {schema.path}"
-        expected = schema.types[name]
-        if not expected.accepts(value):
-            return f"expected {expected.name} or null in `{name}`, found {short(value)}"
+        wrong = type_problem(name, value, schema.types, schema.path)
+        if wrong:
+            return wrong
+    return None
+
+
+def version_problem(record: Record) -> str | None:
+    """What is wrong with the version of a record's set of columns, or None."""
+    version = record.get("schema_version")
+    if type(version) is int and version > schemas.KNOWN_VERSION:
+        understood = f"{schemas.KNOWN_VERSION} or less, which these scripts understand"
+        return f"expected schema_version {understood}, found {short(version)}"
+    return None
+
+
+def type_problem(
+    name: str, value: object, types: dict[str, schemas.ColumnType], path: Path
+) -> str | None:
+    """What is wrong with a value, given the types of all columns from the schema at `path`."""
+    if value is None:
+        return None
+    if name not in types:
+        # An unknown column might be an axis, and ignoring an axis would merge different cases.
+        return f"unknown column `{name}`; expected one of the columns in {path}"
+    if not types[name].accepts(value):
+        return f"expected {types[name].name} or null in `{name}`, found {short(value)}"
     return None
 
 

@@ -41,16 +41,31 @@ class ColumnType:
 
 
 @dataclass(frozen=True)
+class Column:
+    """One column: its type, its unit (empty if it has none) and the group that it belongs to."""
+
+    name: str
+    type: ColumnType
+    unit: str
+    group: str
+
+
+@dataclass(frozen=True)
 class Schema:
     """The axes in their order, the types of columns by name, and current names by former names.
 
     A diagnostic that formerly had a column of its own has the current name "diagnostics.NAME".
+    `training_axes` and `training_columns` describe the points of trainings instead of records; they
+    are empty in schemas from before these existed.
     """
 
     path: Path
     axes: tuple[Axis, ...]
     types: dict[str, ColumnType]
     former_names: dict[str, str]
+    columns: dict[str, Column]
+    training_axes: tuple[str, ...]
+    training_columns: dict[str, Column]
 
 
 def _is_number(value: object) -> bool:
@@ -84,8 +99,10 @@ def read(path: Path) -> Schema:
     try:
         data = json.loads(path.read_bytes().decode())
         axes = tuple(Axis(a["name"], a["kind"], a["before"]) for a in data["axes"])
-        types = {column["name"]: TYPES[column["type"]] for column in data["columns"]}
+        columns = _columns(data["columns"])
         former_names = dict(data["former_names"])
+        training = data.get("training", {"axes": [], "columns": []})
+        training_axes, training_columns = tuple(training["axes"]), _columns(training["columns"])
     except OSError as error:
         raise RecordsError(f"{path}: {error.strerror or type(error).__name__}")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -94,4 +111,10 @@ def read(path: Path) -> Schema:
     missing = {"method", "query_len"} - {axis.name for axis in axes}
     if missing:
         raise RecordsError(f"{path}: expected an axis `{min(missing)}`, found none")
-    return Schema(path, axes, types, former_names)
+    types = {column.name: column.type for column in columns.values()}
+    return Schema(path, axes, types, former_names, columns, training_axes, training_columns)
+
+
+def _columns(items: list[dict[str, Any]]) -> dict[str, Column]:
+    columns = (Column(c["name"], TYPES[c["type"]], c["unit"], c["group"]) for c in items)
+    return {column.name: column for column in columns}

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 
 from attnplots.curves import Curve, size_text
 
@@ -40,6 +41,13 @@ def sizes(limits: Limits) -> Ticks:
     units = [min(max(power // 10, 0), len(UNITS) - 1) for power in powers]
     texts = [f"{2.0 ** (p - 10 * u):g} {UNITS[u]}" for p, u in zip(powers, units, strict=True)]
     return [2.0**power for power in powers], texts
+
+
+def linear(limits: Limits, max_count: int = 7) -> Ticks:
+    """Round numbers at equal distances."""
+    places = MaxNLocator(max_count, steps=[1, 2, 2.5, 5, 10]).tick_values(*limits)
+    inside = [float(place) for place in places if limits[0] <= place <= limits[1]]
+    return inside, [f"{place:,.10g}" for place in inside]
 
 
 def limits(panels: list[list[Curve]], line: float | None = None) -> Limits:

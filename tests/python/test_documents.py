@@ -126,6 +126,13 @@ def test_every_sweep_file_of_a_document_is_valid(document, attnbench, tmp_path):
         assert "cases" in plan
 
 
+def test_every_sweep_of_the_project_is_listed():
+    (table,) = re.findall(r"\| sweep \|.*?\n\n", (ROOT / "docs/sweeps.md").read_text("utf-8"), re.DOTALL)
+    rows = [line.split("|")[1] for line in table.splitlines()[2:] if line]
+    listed = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+    assert sorted(listed) == sorted(path.stem for path in (ROOT / "sweeps").glob("*.toml"))
+
+
 def test_the_method_in_the_guide_is_the_example_that_is_built():
     shown = blocks("docs/adding-a-method.md", "cpp")
     assert shown == [(ROOT / "examples/mean_method.cpp").read_text("utf-8")]

@@ -15,8 +15,10 @@ from matplotlib.text import Text
 
 ROOT = Path(__file__).resolve().parents[2]
 PLOTS = ROOT / "plots"
-# The scripts that draw the records of a folder; gate.py draws a calibration, repeat.py two folders.
-SCRIPTS = sorted(path for path in PLOTS.glob("*.py") if path.stem not in ("gate", "repeat"))
+# The scripts that draw the records of a folder; gate.py draws a calibration, repeat.py two folders,
+# images.py arrays, and verdicts.py prints tables.
+OTHERS = ("gate", "repeat", "images", "verdicts")
+SCRIPTS = sorted(path for path in PLOTS.glob("*.py") if path.stem not in OTHERS)
 # By script that draws several figures: their names.
 STEMS = {"methods": ("methods", "methods-error")}
 sys.path.insert(0, str(PLOTS))

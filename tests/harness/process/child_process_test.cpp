@@ -55,6 +55,30 @@ TEST_F(ChildProcesses, AreGivenArgumentsAndInput) {
   EXPECT_EQ(output_, "some input [a b][][*]");
 }
 
+TEST_F(ChildProcesses, AreGivenTheirInputAlsoWithAGracePeriod) {
+  auto command = shell("cat; ls /proc/self/fd | tr '\\n' ' '");
+  command.input = "some input ";
+  command.grace_s = 60;
+  EXPECT_EQ(ChildProcess(command).finish(kNoDeadline).code, 0);
+  const auto with_grace = output_;
+  output_.clear();
+  command.grace_s = 0;
+  ChildProcess(command).finish(kNoDeadline);
+  EXPECT_EQ(with_grace, output_) << "the child has the same open descriptors";
+  EXPECT_TRUE(output_.starts_with("some input ")) << output_;
+}
+
+TEST_F(ChildProcesses, TheSignalThatEndedAChildIsReportedAlsoWithAGracePeriod) {
+  for (const int sent : {SIGKILL, SIGSEGV, SIGTERM})
+    for (const double grace_s : {0., 60.}) {
+      auto command = shell("kill -" + std::to_string(sent) + " $$");
+      command.grace_s = grace_s;
+      const auto result = ChildProcess(command).finish(kNoDeadline);
+      EXPECT_EQ(result.end, ChildEnd::signalled) << sent << " " << grace_s;
+      EXPECT_EQ(result.code, sent) << grace_s;
+    }
+}
+
 TEST_F(ChildProcesses, EachOutputReceivesTheDescriptorsGivenToIt) {
   std::string errors;
   auto command = shell("echo two >&2; echo one; echo five >&5");

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/schema/training.h"
+
 namespace attnbench {
 namespace {
 
@@ -58,6 +60,16 @@ TEST(Schema, HasEveryColumnThatARecordMayHave) {
   EXPECT_EQ(schema["diagnostics"], kDiagnostics);
   for (const auto& [former, current, is_diagnostic] : former_names())
     EXPECT_EQ(schema["former_names"][former], is_diagnostic ? "diagnostics." + current : current);
+}
+
+TEST(Schema, DescribesThePointsOfTrainings) {
+  const auto training = schema_json(kDiagnostics)["training"];
+  EXPECT_EQ(training["axes"], (Json{"task", "method", "seed", "device", "threads"}));
+  ASSERT_EQ(training["columns"].size(), training_columns().size());
+  const auto& loss = item_of(training["columns"], "validation_loss");
+  EXPECT_EQ(loss["type"], "number");
+  EXPECT_EQ(loss["group"], "curve");
+  EXPECT_EQ(item_of(training["columns"], "training_s")["unit"], "s");
 }
 
 TEST(ColumnsJson, ListsOrdinaryColumnsAndThenDiagnostics) {

@@ -1,0 +1,60 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+#include "harness/cli/commands.h"
+#include "harness/cli/exit_codes.h"
+#include "harness/cli/plot_scripts.h"
+#include "harness/cli/shared_options.h"
+
+namespace attnbench {
+
+Run add_plot_command(Command& command) {
+  struct Options {
+    std::string folder, y, series, out, python;
+    std::vector<std::string> x, facets, filters;
+  };
+  const auto options = std::make_shared<Options>();
+  command.add("folder", &options->folder, "folder that a sweep or a training was recorded in",
+              {.required = true, .completion = Completion::files});
+  command.add(
+      "--x", &options->x,
+      "column of the horizontal axis; given twice, two panels side by side. `attnbench list columns` lists the columns of "
+      "sweeps, and `attnbench list schema` also those of trainings",
+      {.placeholder = "COLUMN", .default_text = "query_len; for trainings update and training_s"});
+  command.add("--y", &options->y, "column of the vertical axis",
+              {.placeholder = "COLUMN",
+               .default_text = "time_per_sample_ms, or ratio_median if there are only ratios; for trainings validation_loss"});
+  command.add("--series", &options->series, "column that has a line for each of its values",
+              {.placeholder = "COLUMN", .default_text = "method"});
+  command.add("--facet", &options->facets,
+              "column that has a panel for each of its values; other axes with several values also get panels",
+              {.placeholder = "COLUMN"});
+  command.add("--filter", &options->filters, "draws only the lines with this value in this column",
+              {.placeholder = "COLUMN=VALUE"});
+  command.add("--out", &options->out, "file that ends in .pdf, .svg or .png, or folder for all three",
+              {.placeholder = "FILE_OR_DIR", .default_text = "the folder that is drawn", .completion = Completion::files});
+  command.add("--python", &options->python, "Python that has matplotlib",
+              {.placeholder = "FILE", .default_text = ".venv/bin/python of the project", .completion = Completion::files});
+  command.add_example("plot results/figure1/*/ --out /tmp/figure", "draws time against length for every method");
+  command.add_example("plot results/figure1/*/ --y peak_rss_bytes --filter method=linear --out /tmp/memory.svg",
+                      "draws another column of one method");
+  return [options](const WorkerProgram&) {
+    PlotScript script = {.name = "plot", .arguments = {}, .python = options->python};
+    const auto add = [&](const std::string& name, const std::string& value) {
+      if (!value.empty()) script.arguments.push_back(fmt::format("--{}={}", name, value));
+    };
+    for (const auto& x : options->x) add("x", x);
+    add("y", options->y);
+    add("series", options->series);
+    for (const auto& facet : options->facets) add("facet", facet);
+    for (const auto& filter : options->filters) add("filter", filter);
+    add("out", options->out);
+    script.arguments.insert(script.arguments.end(), {"--", options->folder});
+    print_text(run_plot_script(script));
+    return exit_code::success;
+  };
+}
+
+}  // namespace attnbench

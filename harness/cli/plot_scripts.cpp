@@ -1,0 +1,119 @@
+#include "harness/cli/plot_scripts.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <limits>
+#include <string_view>
+
+#include "harness/process/child_process.h"
+#include "harness/text/errors.h"
+#include "harness/text/notice.h"
+
+namespace attnbench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kNoDeadline = std::numeric_limits<double>::infinity();
+constexpr size_t kMaxOutputBytes = size_t{1} << 24;
+// The exit codes of the scripts.
+constexpr int kRefused = 2, kMissingPackage = 3;
+
+// The folder that holds plots/: the one above the folder that this program was built in.
+fs::path project_folder() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();
+}
+
+std::string path_of(const PlotScript& script) { return (project_folder() / "plots" / (script.name + ".py")).string(); }
+
+std::string python_of(const PlotScript& script) {
+  if (!script.python.empty()) return script.python;
+  const auto beside = (project_folder() / ".venv/bin/python").string();
+  return access(beside.c_str(), X_OK) == 0 ? beside : ATTNBENCH_PYTHON;
+}
+
+// The word as a shell reads it back.
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view kPlain = "_-./=:,+@";
+  const auto is_plain = [&](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || kPlain.find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return word;
+  std::string quoted_word = "'";
+  for (const char c : word) quoted_word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted_word + "'";
+}
+
+std::vector<std::string> words_of(const PlotScript& script) {
+  std::vector<std::string> words = {python_of(script), path_of(script)};
+  words.insert(words.end(), script.arguments.begin(), script.arguments.end());
+  return words;
+}
+
+// What the script wrote to standard error without its name in front and the line end.
+std::string message_in(std::string text, const PlotScript& script) {
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.pop_back();
+  const auto prefix = script.name + ".py: ";
+  return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
+}
+
+}  // namespace
+
+std::string command_text(const PlotScript& script) {
+  std::string text;
+  for (const auto& word : words_of(script)) text += (text.empty() ? "" : " ") + shell_word(word);
+  return text;
+}
+
+std::string run_plot_script(const PlotScript& script) {
+  const auto path = path_of(script), python = python_of(script);
+  const auto missing = [&](const std::string& what, const std::string& advice) {
+    throw UsageError(fmt::format("{}; {}, and then run\n  {}", what, advice, command_text(script)));
+  };
+  if (access(path.c_str(), R_OK) != 0)
+    throw UsageError(fmt::format("{}: no such script; expected the folder plots of the project beside the build folder", path));
+  const bool is_path = python.find('/') != std::string::npos;
+  if (is_path && access(python.c_str(), X_OK) != 0)
+    missing(fmt::format("no Python at {}", python),
+            "install it with `make setup`, or name another with `attnbench plot --python`");
+
+  std::string printed, told;
+  const auto receive_into = [](std::string& text) {
+    return [&text](std::string_view more) {
+      text += more;
+      return text.size() <= kMaxOutputBytes;
+    };
+  };
+  const auto result = ChildProcess({.words = words_of(script),
+                                    .outputs = {{{STDOUT_FILENO}, receive_into(printed)}, {{STDERR_FILENO}, receive_into(told)}}})
+                          .finish(kNoDeadline);
+  const auto message = message_in(told, script);
+  if (result.end == ChildEnd::exited && result.code == 0) {
+    if (!message.empty()) print_notice(message + "\n");
+    return printed;
+  }
+  if (result.end == ChildEnd::exited && result.code == kRefused) throw UsageError(message);
+  if (result.end == ChildEnd::exited && result.code == kMissingPackage)
+    missing(fmt::format("{}: {}", python, message),
+            "install the packages of requirements.txt with `make setup`, or name another Python with `attnbench plot --python`");
+  throw UsageError(fmt::format("{} ended {}; it said: {}", path,
+                               result.end == ChildEnd::signalled ? fmt::format("by signal {}", result.code)
+                                                                 : fmt::format("with exit code {}", result.code),
+                               message.empty() ? "nothing" : message));
+}
+
+std::string draw_training_curves(const std::string& folder) {
+  try {
+    run_plot_script({.name = "plot", .arguments = {"--", folder}});
+    return fmt::format("{}: drawn as curves.svg, curves.png and curves.pdf", folder);
+  } catch (const UsageError& error) {
+    return fmt::format("{}: the curves were not drawn: {}", folder, error_text(error));
+  }
+}
+
+}  // namespace attnbench

@@ -1,0 +1,29 @@
+// Runs the project's Python scripts in plots/, which draw figures and print the verdicts.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace attnbench {
+
+// A script in plots/ and what it is started with.
+struct PlotScript {
+  std::string name;                    // such as "plot", which is plots/plot.py
+  std::vector<std::string> arguments;  // as on the command line
+  std::string python = {};             // the program; empty for that of the project
+};
+
+// What a user types to run the script without this program.
+std::string command_text(const PlotScript& script);
+
+// Runs the script, and returns what it printed to standard output. The Python of the project is .venv/bin/python beside plots/,
+// or else the one that the build was configured with (ATTNBENCH_PYTHON). Throws UsageError with the script's message if the
+// script refuses its arguments or its files. Where Python, one of its packages or the script is missing, the message says so and
+// names the command to run instead. Throws Interrupted on SIGINT or SIGTERM.
+std::string run_plot_script(const PlotScript& script);
+
+// Draws the curves of a folder that `attnbench train` has written as FOLDER/curves.svg, .png and .pdf, and returns a line that
+// says where they are. If they cannot be drawn, the line says why, and what to run instead. Throws only Interrupted.
+std::string draw_training_curves(const std::string& folder);
+
+}  // namespace attnbench

@@ -1,0 +1,471 @@
+"""The figure of any two columns of a folder: a panel for each facet, a line for each series."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from attnplots import certainty, environment, panel, ratios, sheet, style, ticks
+from attnplots import columns as tables
+from attnplots import curves as data
+from attnplots.columns import Table
+from attnplots.curves import FIRST_IN_TITLE, LENGTH_AXIS, Curve, Row, Value
+from attnplots.labels import Box
+from attnplots.records import Record, RecordsError
+from attnplots.schema import Column
+from attnplots.sheet import LEFT, RIGHT, SMALL_LINE, WIDTH
+from attnplots.style import Style
+from attnplots.ticks import Limits, Ticks
+
+# The column that tells repetitions of the same line apart. They become one point with a band.
+REPETITION = "seed"
+# The column that says which points of several trainings belong together.
+UPDATE = "update"
+# An axis is logarithmic if its values are positive and span at least this factor.
+LOGARITHMIC = 10.0
+# Curves with more points than this are drawn without marks.
+MAX_MARKS = 24
+MAX_PANELS = 40
+MAX_SERIES = 26
+
+TITLES = {
+    "time_per_sample_ms": data.TIME.title,
+    "peak_extra_bytes_per_sample": data.MEMORY.title,
+    LENGTH_AXIS: data.SEQUENCE.label,
+    UPDATE: "Updates",
+    "training_s": "Wall time of the updates (s)",
+    "bits_per_dim": "Bits per dimension",
+}
+
+MIDDLE = 54.0
+TOP = 30.0
+HEADING = 38.0
+PANEL = 205.0
+TICKS = 24.0
+X_LABEL = 18.0
+FOOT = 10.0
+GAP = 12.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to draw: the column `y` against each of the columns `x`, a line for each value of the
+    column `series`, and a panel for each combination of values of the columns `facets`."""
+
+    x: tuple[str, ...]
+    y: str
+    series: str
+    facets: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """An axis of panels: whether it is logarithmic, its limits and its ticks."""
+
+    logarithmic: bool
+    limits: Limits
+    ticks: Ticks
+
+
+@dataclass(frozen=True)
+class Facet:
+    """The lines that one panel shows, and its title."""
+
+    title: str
+    lines: list[Record]
+
+
+def default_request(table: Table) -> Request:
+    """What is drawn of a folder if the user does not say it.
+
+    Of trainings, the loss against updates and against wall time; of a sweep, the time against the
+    length, or the ratio of times where there are only ratios.
+    """
+    if table.is_training:
+        y = _first_with_numbers(table, ("validation_loss", "training_loss"))
+        return Request((UPDATE, "training_s"), y, data.CURVE_AXIS, ())
+    y = _first_with_numbers(table, ("time_per_sample_ms", "ratio_median"))
+    return Request((LENGTH_AXIS,), y, data.CURVE_AXIS, ())
+
+
+def _first_with_numbers(table: Table, names: Sequence[str]) -> str:
+    found = [n for n in names if any(line.get(n) is not None for line in table.lines)]
+    return (found or list(names))[0]
+
+
+def check(table: Table, request: Request) -> None:
+    """Raises RecordsError if a column is unknown or cannot be drawn."""
+    for name in (*request.x, request.y):
+        tables.known_number(table, name)
+    for name in (request.series, *request.facets):
+        tables.known(table, name)
+    count = len({tables.value_text(line.get(request.series)) for line in table.lines})
+    if count > MAX_SERIES:
+        advice = "expected at most {}; choose another --series, or fewer lines with --filter"
+        raise RecordsError(
+            f"{table.path}: `{request.series}` has {count} values; {advice.format(MAX_SERIES)}"
+        )
+
+
+def draw(table: Table, request: Request) -> Figure:
+    """Draws the panels. If there are several x, each facet is a row of panels, one for each x."""
+    check(table, request)
+    facets = split(table, request)
+    if len(facets) > MAX_PANELS:
+        names = ", ".join(facet_columns(table, request))
+        raise RecordsError(
+            f"{table.path}: {len(facets)} panels, one for each combination of {names}; expected "
+            f"at most {MAX_PANELS}; choose fewer lines with --filter"
+        )
+    whole = [[_curves(table, request, facet, x) for x in request.x] for facet in facets]
+    present = [k for k, row in enumerate(whole) if any(row)]
+    if not present:
+        where = " and ".join(f"`{x}`" for x in request.x)
+        raise RecordsError(
+            f"{table.path}: no line that was measured has numbers in both `{request.y}` and {where}"
+        )
+    absent = [facet for k, facet in enumerate(facets) if k not in present]
+    facets, drawn = [facets[k] for k in present], [whole[k] for k in present]
+    if _is_logarithmic(_y_values(drawn)):
+        drawn = [[[_with_end(table, request, facet, x, curve) for curve in curves]
+                  for x, curves in zip(request.x, row, strict=True)]
+                 for facet, row in zip(facets, drawn, strict=True)]  # fmt: skip
+    x_scales = [
+        _scale(table.columns[x], _x_values(drawn, k), is_x=True) for k, x in enumerate(request.x)
+    ]
+    y_scale = _scale(table.columns[request.y], _y_values(drawn), is_x=False)
+    looks = _looks(table, request, facets, drawn)
+
+    figure = sheet.figure()
+    header = sheet.wrapped(figure, _setting(table))
+    footer = sheet.wrapped_all(figure, _notes(table, request, facets, absent))
+    # The cells of the sheet, two in a row: an x each, or a facet each if there is one x.
+    cells = [(facet, k, curves) for facet, row in zip(facets, drawn, strict=True)
+             for k, curves in enumerate(row)]  # fmt: skip
+    rows = [cells[i : i + 2] for i in range(0, len(cells), 2)]
+    wide_rows = len(rows[0])
+    margins = [
+        GAP + max((label.width for row in rows if len(row) > column
+                   for label in _beside(figure, row[column], x_scales)), default=0.0)
+        for column in range(wide_rows)
+    ]  # fmt: skip
+    # Long texts of ticks, such as 0.000001, need more space than the sheet's margin.
+    widths = (sheet.text_width(figure, text, style.NAME_SIZE) for text in y_scale.ticks[1])
+    edge = max(LEFT, 8 + max(widths, default=0.0))
+    middle = MIDDLE + edge - LEFT
+    wide = (WIDTH - edge - RIGHT - middle * (wide_rows - 1) - sum(margins)) / wide_rows
+    highs = [
+        max(PANEL, *(sum(label.height for label in _beside(figure, c, x_scales)) for c in row))
+        for row in rows
+    ]
+    head = TOP + SMALL_LINE * (len(header) - 1)
+    height = head + sum(HEADING + high + TICKS + X_LABEL for high in highs)
+    height += FOOT + SMALL_LINE * len(footer)
+    sheet.size(figure, height)
+
+    sheet.small_lines(figure, height - 18, header)
+    top = height - head
+    for row, high in zip(rows, highs, strict=True):
+        bottom = top - HEADING - high
+        for column, (facet, k, curves) in enumerate(row):
+            left = edge + column * (wide + margins[0] + middle)
+            frame = Box(left, bottom, left + wide, bottom + high)
+            if k == 0:
+                sheet.heading(figure, left, top - 13, facet.title)
+            title = column_title(table.columns[request.y])
+            sheet.text(figure, left, frame.y1 + 7, title, style.NAME_SIZE, style.TEXT)
+            label = column_title(table.columns[request.x[k]])
+            sheet.centred(figure, frame, bottom - TICKS - 9, label, style.TEXT)
+            axes = _axes(figure, frame, x_scales[k], y_scale)
+            if curves:
+                reach = _reach(x_scales[k], curves)
+                panel.draw(figure, axes, frame, curves, looks, GAP, reach)
+            else:
+                y = (frame.y0 + frame.y1) / 2
+                sheet.centred(figure, frame, y, "nothing measured", style.QUIET)
+        top = bottom - TICKS - X_LABEL
+    sheet.small_lines(figure, top - FOOT, footer)
+    return figure
+
+
+def column_title(column: Column) -> str:
+    """The title of an axis: the name of the column in words, with its unit."""
+    if column.name in TITLES:
+        return TITLES[column.name]
+    name, unit = column.name, column.unit
+    if unit and unit != "B":
+        name = name.removesuffix("_" + unit.replace("/", "_per_"))
+    words = name.replace("_bytes", "").replace("_", " ")
+    shown = f" ({unit})" if unit not in ("", "B", "1/s") else ""
+    return words[:1].upper() + words[1:].replace(" per s", " per second") + shown
+
+
+def facet_columns(table: Table, request: Request) -> list[str]:
+    """The columns whose combinations of values are the facets.
+
+    These are those that the user wants, then other axes with several values. An axis of kind
+    "length", such as the batch size, usually follows from x. It is one of these columns only if
+    lines that differ in it would otherwise share an x.
+    """
+    own = {*request.x, request.series, REPETITION}
+    chosen = list(request.facets)
+    lengths = []
+    for axis in table.axes:
+        values = {_key(line, [axis.name]) for line in table.lines}
+        if axis.name in own or axis.name in chosen or len(values) < 2:
+            continue
+        if axis.kind == "length":
+            lengths.append(axis.name)
+        else:
+            chosen.append(axis.name)
+    is_axis = request.x[0] in {axis.name for axis in table.axes}
+    for name in lengths if is_axis else []:
+        seen: dict[str, str] = {}
+        place = [*chosen, request.series, *request.x, REPETITION]
+        if any(
+            seen.setdefault(_key(line, place), _key(line, [name])) != _key(line, [name])
+            for line in table.lines
+        ):
+            chosen.append(name)
+    return chosen
+
+
+def split(table: Table, request: Request) -> list[Facet]:
+    """The facets, in the order of the values of their columns."""
+    names = sorted(facet_columns(table, request), key=lambda name: name not in FIRST_IN_TITLE)
+    groups: dict[str, list[Record]] = {}
+    for line in table.lines:
+        groups.setdefault(_key(line, names), []).append(line)
+    ordered = sorted(groups.values(), key=lambda group: [data.sort_key(group[0], n) for n in names])
+    return [Facet(_title(table, names, group[0]), group) for group in ordered]
+
+
+def _title(table: Table, names: Sequence[str], line: Record) -> str:
+    first = "task" if table.is_training else "protocol"
+    words = [data.setting_text(line, name) for name in names if name != first]
+    begin = f"Task {line['task']}" if table.is_training else data.protocol_text(line)
+    return " · ".join([begin, *words])
+
+
+def _key(line: Record, names: Sequence[str]) -> str:
+    return json.dumps([line.get(name) for name in names])
+
+
+# The values and intervals of columns whose intervals records hold. The function of the doubts says
+# why a value is doubtful.
+INTERVALS: dict[str, tuple[Value, Callable[[Record], list[str]]]] = {
+    "time_per_sample_ms": (data.time_value, data.time_doubts),
+    "time_median_ms": (
+        lambda record: (
+            record.get("time_median_ms"),
+            *certainty.interval(record, "time_ci_low_ms", "time_ci_high_ms"),
+        ),
+        data.time_doubts,
+    ),
+    "ratio_median": (ratios.value, ratios.doubts),
+}
+
+
+def _value(request: Request) -> Value:
+    return INTERVALS[request.y][0] if request.y in INTERVALS else _plain(request.y)
+
+
+def _plain(name: str) -> Value:
+    return lambda record: (record.get(name), None, None)
+
+
+def _is_shown(line: Record) -> bool:
+    """Whether the line is of something that was measured; points of curves always are."""
+    return line.get("outcome") in (None, "measured")
+
+
+def _curves(table: Table, request: Request, facet: Facet, x: str) -> list[Curve]:
+    value = _value(request)
+    found = []
+    for name, lines in _by_series(request, facet).items():
+        points = [line for line in lines if _is_shown(line) and line.get(x) is not None]
+        groups: dict[Any, list[Record]] = {}
+        for line in points:
+            groups.setdefault(line[UPDATE] if table.is_training else line[x], []).append(line)
+        rows = [_point(group, x, value) for group in groups.values()]
+        rows = sorted(row for row in rows if np.isfinite(row[1]))
+        if rows:
+            n, y, low, high = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
+            doubts = INTERVALS[request.y][1] if request.y in INTERVALS else (lambda line: [])
+            doubtful = {line[x] for line in points if doubts(line)}
+            ringed = np.array([place in doubtful for place in n])
+            found.append(Curve(name, n, y, low, high, ringed, None))
+    return found
+
+
+def _by_series(request: Request, facet: Facet) -> dict[str, list[Record]]:
+    """The lines of each series, by its name in the figure."""
+    series: dict[str, list[Record]] = {}
+    for line in facet.lines:
+        text = tables.value_text(line.get(request.series))
+        name = text if request.series == data.CURVE_AXIS else f"{request.series} {text}"
+        series.setdefault(name, []).append(line)
+    return dict(sorted(series.items()))
+
+
+def _point(group: list[Record], x: str, value: Value) -> tuple[float, float, float, float]:
+    """One point from the lines that repeat each other: the medians of x and y, and the range of y.
+
+    A single line has the interval that it records.
+    """
+    triples = [value(line) for line in group]
+    numbers = [y for y, _, _ in triples if y is not None]
+    if not numbers:
+        return float(group[0][x]), np.nan, np.nan, np.nan
+    place = float(np.median([line[x] for line in group]))
+    if len(group) == 1:
+        _, low, high = triples[0]
+        return place, numbers[0], *(np.nan if bound is None else bound for bound in (low, high))
+    if len(numbers) == 1:
+        return place, numbers[0], np.nan, np.nan
+    return place, float(np.median(numbers)), min(numbers), max(numbers)
+
+
+def _with_end(table: Table, request: Request, facet: Facet, x: str, curve: Curve) -> Curve:
+    """The curve of a sweep with its end mark, if x is the length."""
+    if table.is_training or x != LENGTH_AXIS:
+        return curve
+    lines = sorted(_by_series(request, facet)[curve.method], key=lambda line: line[LENGTH_AXIS])
+    return replace(curve, end=data.end_of(lines, curve.n, curve.y))
+
+
+def _x_values(drawn: list[list[list[Curve]]], k: int) -> list[float]:
+    return [float(n) for row in drawn for curve in row[k] for n in (*curve.n, curve.tip[0])]
+
+
+def _y_values(drawn: list[list[list[Curve]]]) -> list[float]:
+    every = (curve for row in drawn for curves in row for curve in curves)
+    numbers = [
+        float(v) for curve in every for v in (*curve.y, *curve.low, *curve.high, curve.tip[1])
+    ]
+    return [v for v in numbers if np.isfinite(v)]
+
+
+def _is_logarithmic(values: list[float]) -> bool:
+    return min(values) > 0 and max(values) / min(values) >= LOGARITHMIC
+
+
+def _scale(column: Column, values: list[float], is_x: bool) -> Scale:
+    low, high = min(values), max(values)
+    # The axis of updates or of time of a training begins at 0.
+    grows = is_x and column.group == "curve"
+    if _is_logarithmic(values) and not grows:
+        if is_x and column.name == LENGTH_AXIS:
+            return Scale(True, panel.length_limits((low, high)), ticks.lengths((low, high)))
+        limits = panel.length_limits((low, high)) if is_x else ticks.around(values)
+        texts = ticks.sizes(limits) if column.unit == "B" else ticks.times(limits)
+        return Scale(True, limits, texts)
+    slack = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
+    limits = (0.0 if grows else low - slack, high + slack)
+    return Scale(False, limits, ticks.linear(limits))
+
+
+def _axes(figure: Figure, frame: Box, x: Scale, y: Scale) -> Axes:
+    logarithmic = (x.logarithmic, y.logarithmic)
+    return panel.empty_axes(figure, frame, x.limits, y.limits, x.ticks, y.ticks, logarithmic)
+
+
+def _reach(scale: Scale, curves: list[Curve]) -> float:
+    """The x from which on the end of a curve is so near the panel's edge that its name is beside
+    the panel."""
+    longest = max(curve.tip[0] for curve in curves)
+    return longest if scale.logarithmic else longest - 0.03 * (scale.limits[1] - scale.limits[0])
+
+
+def _beside(
+    figure: Figure, cell: tuple[Facet, int, list[Curve]], x_scales: list[Scale]
+) -> list[panel.Label]:
+    _, k, curves = cell
+    return panel.labels_beside(figure, curves, _reach(x_scales[k], curves)) if curves else []
+
+
+def _looks(
+    table: Table, request: Request, facets: list[Facet], drawn: list[list[list[Curve]]]
+) -> dict[str, Style]:
+    """The styles of the series. Curves of trainings, and those with many points, have no marks,
+    unless a curve has too few points to be a line."""
+    names = {name for facet in facets for name in _by_series(request, facet)}
+    looks = style.styles(names)
+    lengths = [len(curve.n) for row in drawn for curves in row for curve in curves]
+    if min(lengths) > 1 and (table.is_training or max(lengths) > MAX_MARKS):
+        looks = {name: replace(look, marker=None) for name, look in looks.items()}
+    return looks
+
+
+def _setting(table: Table) -> str:
+    """The line above the panels: what all lines have in common."""
+    if not table.is_training:
+        return sheet.setting(table.lines)
+    lines = table.lines
+    parts = [
+        environment.machine_text(table.environment),
+        _common(lines, "threads", "thread"),
+        _common(lines, "layers", "layer"),
+        _common(lines, "heads", "head"),
+        _common(lines, "batch", "", "batch "),
+        _common(lines, "optimizer", ""),
+        _common(lines, "learning_rate", "", "learning rate "),
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def _common(lines: list[Record], name: str, unit: str, before: str = "") -> str:
+    """The values of a column in words, such as "2 threads" or "batch 16 or 64"."""
+    values = list(dict.fromkeys(line[name] for line in lines if line.get(name) is not None))
+    if not values:
+        return ""
+    shown = " or ".join(tables.value_text(value) for value in values)
+    return f"{before}{shown} {unit}{'' if values == [1] or not unit else 's'}".rstrip()
+
+
+def _notes(table: Table, request: Request, facets: list[Facet], absent: list[Facet]) -> list[str]:
+    """The notes below the panels: what lines and bands are, and what is not drawn."""
+    value = _value(request)
+    shown = [line for line in table.lines if _is_shown(line) and value(line)[0] is not None]
+    texts = _repetition_notes(table, request, shown)
+    if request.y in INTERVALS:
+        texts += certainty.band_notes(shown, lambda line: None not in value(line)[1:])
+        doubts = INTERVALS[request.y][1]
+        texts += certainty.ring_notes([(line, doubts(line)) for line in shown])
+    elif not texts:
+        texts.append("No bands: a single line of the records for each point.")
+    left_out = [line for facet in facets for line in facet.lines if not _is_shown(line)]
+    if left_out and request.x == (LENGTH_AXIS,) and request.series == data.CURVE_AXIS:
+        rows = [Row(facet.title, facet.lines) for facet in facets]
+        texts += data.notes(rows, lambda line: [], data.SEQUENCE)
+    elif left_out:
+        count = len(left_out)
+        texts.append(f"Not drawn: {count} case{'' if count == 1 else 's'} that were not measured.")
+    if absent:
+        texts.append(f"Nothing was measured: {'; '.join(facet.title for facet in absent)}.")
+    without = sum(map(_is_shown, table.lines)) - len(shown)
+    if without:
+        texts.append(f"Not drawn: {without} lines without `{request.y}`.")
+    sources = {f"{data.method_text(line['method'])}: {line['external_source']}": None
+               for line in table.lines if line.get("external_source")}  # fmt: skip
+    texts += [f"Not measured here: {'; '.join(sources)}."] if sources else []
+    return [*texts, *table.notes, *environment.note(table.environment)]
+
+
+def _repetition_notes(table: Table, request: Request, shown: list[Record]) -> list[str]:
+    """What lines and bands are where several seeds make one point."""
+    counts: dict[str, set[Any]] = {}
+    for line in shown:
+        counts.setdefault(tables.value_text(line.get(request.series)), set()).add(
+            line.get(REPETITION)
+        )
+    most = max((len(seeds) for seeds in counts.values()), default=0)
+    if most < 2:
+        return ["No bands: one seed for each line."] if table.is_training else []
+    fewer = [f"{name}: {len(seeds)}" for name, seeds in counts.items() if len(seeds) < most]
+    but = f" ({', '.join(fewer)})" if fewer else ""
+    return [f"Lines: medians of {most} seeds{but}. Bands: the ranges of the seeds."]

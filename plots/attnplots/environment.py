@@ -1,0 +1,70 @@
+"""Reads `environment.json`, which says what build and machine the lines of a folder come from."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from attnplots.records import Record, RecordsError
+from attnplots.text import drawable
+
+FILE_NAME = "environment.json"
+COLUMNS = (
+    "revision",
+    "dirty",
+    "build",
+    "compiler",
+    "torch_version",
+    "cpu_model",
+    "processors",
+    "gpu",
+)
+
+Environment = dict[str, Any]
+
+
+def load(folder: Path, records: list[Record] | None = None) -> Environment:
+    """The environment of a folder. Where the file does not say it, that of the first of `records`,
+    which may have the same columns.
+
+    Raises RecordsError if the file is there but cannot be read.
+    """
+    path = folder / FILE_NAME
+    try:
+        found = json.loads(path.read_bytes().decode()).get("environment", {})
+        if not isinstance(found, dict):
+            raise TypeError("`environment` is no object")
+    except FileNotFoundError:
+        found = {}
+    except OSError as error:
+        raise RecordsError(f"{path}: {error.strerror or type(error).__name__}")
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise RecordsError(f"{path}: expected an object with the member `environment`: {error}")
+    found = found or (records or [{}])[0]
+    environment = {name: found.get(name) for name in COLUMNS if found.get(name) is not None}
+    return {n: drawable(v) if isinstance(v, str) else v for n, v in environment.items()}
+
+
+def build_text(environment: Environment) -> str:
+    """The build in words, such as "9febb05c769c, CPU Release, GNU 12.2.0, torch 2.11.0"."""
+    revision = environment.get("revision")
+    if revision and environment.get("dirty"):
+        revision += " with uncommitted changes"
+    torch = environment.get("torch_version")
+    parts = (revision, environment.get("build"), environment.get("compiler"))
+    parts += (f"torch {torch}" if torch else None,)
+    return ", ".join(str(part) for part in parts if part)
+
+
+def machine_text(environment: Environment) -> str:
+    """The machine in words, such as "Intel(R) Xeon(R) Processor, 2 processors, NVIDIA H100"."""
+    count = environment.get("processors")
+    processors = f"{count} processor{'' if count == 1 else 's'}" if count else None
+    parts = (environment.get("cpu_model"), processors, environment.get("gpu"))
+    return ", ".join(str(part) for part in parts if part)
+
+
+def note(environment: Environment) -> list[str]:
+    """What a figure says below it about build and machine; empty if nothing is known."""
+    build, machine = build_text(environment), machine_text(environment)
+    words = [f"Build: {build}." if build else "", f"Machine: {machine}." if machine else ""]
+    return [" ".join(word for word in words if word)] if build or machine else []

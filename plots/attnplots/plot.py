@@ -1,0 +1,85 @@
+"""The command that draws any folder of records or of trainings: `attnbench plot`."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from attnplots import chart, cli, columns, style
+from attnplots.chart import Request
+from attnplots.columns import Table
+from attnplots.records import RecordsError
+
+SWEEP_NAME = "plot"
+TRAINING_NAME = "curves"
+
+
+def main(script: str, arguments: Sequence[str] | None = None) -> int:
+    """Draws the figure; returns 0, or 2 after an error on stderr."""
+    options = _parser().parse_args(arguments)
+    try:
+        table = columns.load(options.folder)
+        if options.filter:
+            table = columns.filtered(table, options.filter)
+        folder, name, kinds = cli.target_of(options.out or options.folder)
+        with style.context():
+            figure = chart.draw(table, _request(table, options))
+            usual = TRAINING_NAME if table.is_training else SWEEP_NAME
+            cli.save({name or usual: figure}, folder, kinds)
+    except (RecordsError, OSError) as error:
+        return cli.refuse(script, error)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description="Draws a folder that `attnbench sweep` or `attnbench train` has written."
+    )
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="folder of records or curves")
+    parser.add_argument(
+        "--x",
+        action="append",
+        metavar="COLUMN",
+        help="column of the horizontal axis; given twice, two panels side by side (default: "
+        "query_len; for trainings update and training_s)",
+    )
+    parser.add_argument(
+        "--y",
+        metavar="COLUMN",
+        help="column of the vertical axis (default: time_per_sample_ms, or ratio_median if there "
+        "are only ratios; for trainings validation_loss)",
+    )
+    parser.add_argument(
+        "--series",
+        metavar="COLUMN",
+        help="column that has a line for each of its values (default: method)",
+    )
+    parser.add_argument(
+        "--facet",
+        action="append",
+        metavar="COLUMN",
+        help="column that has a panel for each of its values; may be given several times. Other "
+        "axes with several values also get panels",
+    )
+    parser.add_argument(
+        "--filter",
+        action="append",
+        metavar="COLUMN=VALUE",
+        help="draws only lines with this value; may be given several times",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE_OR_DIR",
+        help="file that ends in .pdf, .svg or .png, or folder for all three (default: FOLDER)",
+    )
+    return parser
+
+
+def _request(table: Table, options: argparse.Namespace) -> Request:
+    usual = chart.default_request(table)
+    return Request(
+        tuple(options.x or usual.x),
+        options.y or usual.y,
+        options.series or usual.series,
+        tuple(options.facet or usual.facets),
+    )

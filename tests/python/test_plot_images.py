@@ -1,0 +1,120 @@
+"""Tests of plots/images.py: the grids of images that it draws, and the arrays that it refuses."""
+
+import importlib
+
+import numpy as np
+import pytest
+from test_plots import MAGIC, PLOTS, refusal, run, style, texts
+
+images = importlib.import_module("attnplots.images")
+SCRIPT = PLOTS / "images.py"
+
+
+def samples(count, side=8, colours=False):
+    """Bytes that differ from image to image."""
+    shape = (count, side, side, 3) if colours else (count, side, side)
+    return np.random.default_rng(count).integers(0, 256, shape, np.uint8)
+
+
+def completions(count, side=8):
+    return np.stack([samples(count + k, side)[:count] for k in range(3)], axis=1)
+
+
+def save(folder, **arrays):
+    """Writes arrays by the names of their files, with "_" for "-"."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, array in arrays.items():
+        np.save(folder / f"{name.replace('_', '-')}.npy", array)
+    return folder
+
+
+def drawn(folder):
+    with style.context():
+        figure = images.draw(images.load(folder), {})
+        figure.draw_without_rendering()
+    return figure
+
+
+def shown(figure):
+    """The arrays of the images, from the top left to the bottom right."""
+    placed = [axes for axes in figure.axes if axes.images]
+    placed.sort(key=lambda axes: (-round(axes.get_position().y0, 6), axes.get_position().x0))
+    return [np.asarray(axes.images[0].get_array()) for axes in placed]
+
+
+def test_samples_fill_rows_of_sixteen_for_each_method(tmp_path):
+    figure = drawn(save(tmp_path, samples_softmax=samples(20), samples_linear=samples(3)))
+    found = shown(figure)
+    assert len(found) == 23
+    for image, expected in zip(found, [*samples(20), *samples(3)], strict=True):
+        assert np.array_equal(image, expected)
+    rows = [round(axes.get_position().y0, 6) for axes in figure.axes]
+    assert [rows.count(y) for y in sorted(set(rows), reverse=True)] == [16, 4, 3]
+    assert {"softmax", "linear", "Unconditional samples (8 × 8 pixels)"} <= set(texts(figure))
+
+
+def test_at_most_four_rows_of_a_method_are_shown(tmp_path):
+    assert len(shown(drawn(save(tmp_path, samples_linear=samples(100))))) == 64
+
+
+def test_completions_are_rows_of_occluded_completed_and_original(tmp_path):
+    array = completions(5)
+    figure = drawn(save(tmp_path, completions_linear=array))
+    for image, expected in zip(shown(figure), array.swapaxes(0, 1).reshape(15, 8, 8), strict=True):
+        assert np.array_equal(image, expected)
+    assert {"occluded", "completed", "original"} <= set(texts(figure))
+
+
+def test_small_images_are_shown_large_and_with_their_pixels(tmp_path):
+    figure = drawn(save(tmp_path, samples_linear=samples(2)))
+    for axes in figure.axes:
+        assert axes.images[0].get_interpolation() == "nearest"
+        assert axes.images[0].get_clim() == (0, 255), "the brightness does not depend on the image"
+        box = axes.get_window_extent()
+        points = 72 / figure.dpi
+        assert 40 <= box.width * points <= 60 and box.width == pytest.approx(box.height)
+
+
+def test_colours_stay(tmp_path):
+    array = samples(2, 32, colours=True)
+    assert np.array_equal(shown(drawn(save(tmp_path, samples_linear=array)))[1], array[1])
+
+
+def test_images_of_several_sizes_share_a_figure(tmp_path):
+    figure = drawn(save(tmp_path, samples_linear=samples(2), samples_softmax=samples(2, 28)))
+    assert "Unconditional samples" in texts(figure)
+    boxes = [axes.get_window_extent() for axes in figure.axes]
+    assert all(figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 for box in boxes)
+
+
+def test_the_script_writes_three_files_beside_the_arrays(tmp_path):
+    folder = save(tmp_path, samples_linear=samples(2), completions_linear=completions(2))
+    result = run(SCRIPT, folder)
+    assert result.returncode == 0, result.stderr
+    for kind, magic in MAGIC.items():
+        assert (folder / f"images.{kind}").read_bytes().startswith(magic)
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "said"),
+    [
+        ("samples-linear", samples(2).astype(float), "expected bytes (uint8), found float64"),
+        ("samples-linear", samples(2)[0], "expected the shape [n, H, W] or [n, H, W, 3], found [8, 8]"),
+        ("samples-linear", samples(2)[:0], "found [0, 8, 8]"),
+        ("samples-linear", np.zeros((2, 8, 8, 4), np.uint8), "found [2, 8, 8, 4]"),
+        ("completions-linear", samples(2), "expected the shape [n, 3, H, W]"),
+        ("completions-linear", completions(2)[:, :2], "found [2, 2, 8, 8]"),
+        ("other", samples(2), "no images; expected files samples-METHOD.npy, completions-METHOD.npy"),
+    ],
+)  # fmt: skip
+def test_other_arrays_are_refused_by_name(tmp_path, name, array, said):
+    np.save(tmp_path / f"{name}.npy", array)
+    error = refusal(SCRIPT, tmp_path)
+    assert said in error and (name == "other" or f"{name}.npy" in error)
+
+
+def test_a_file_that_is_no_array_or_holds_objects_is_refused(tmp_path):
+    (tmp_path / "samples-linear.npy").write_bytes(b"\x93NUMPY nonsense")
+    assert "samples-linear.npy: expected an array" in refusal(SCRIPT, tmp_path)
+    np.save(tmp_path / "samples-linear.npy", np.array([{}], dtype=object), allow_pickle=True)
+    assert "samples-linear.npy: expected an array" in refusal(SCRIPT, tmp_path)
