@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/utils.h>
@@ -84,6 +85,7 @@ class Measurement {
     auto json = common();
     json.update({{"outcome", attnbench::outcome::measured},
                  {"batch_s", batch_s},
+                 {"s_per_image", batch_s / double(generation_.batch)},
                  {"images_per_s", double(generation_.batch) / batch_s},
                  {"extrapolated", batches.empty()},
                  {"extrapolated_s", extrapolated_s},
@@ -168,6 +170,8 @@ class Measurement {
 }  // namespace
 
 Json generation_speed(const Generation& generation) {
+  if (generation.device == "cuda" && !at::globalContext().hasCUDA())
+    return {{"outcome", attnbench::outcome::skipped}, {"reason", "there is no GPU that LibTorch can use"}};
   at::set_num_threads(int(generation.threads));
   const at::NoGradGuard no_grad;
   return Measurement(generation).run();

@@ -7,6 +7,7 @@
 
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
+#include "harness/cli/plot_scripts.h"
 #include "harness/cli/shared_options.h"
 #include "harness/cli/terminal.h"
 #include "harness/experiments/generation_run.h"
@@ -24,7 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kDeadlineS = 24 * 3600.0;
-constexpr auto kSamplesFolder = "samples";
 
 struct Options {
   std::string folder, data, sampler = "as-likelihood";
@@ -34,8 +34,8 @@ struct Options {
   bool quiet = false;
 };
 
-// The folder that the user means: a path, or the folder that `attnbench train NAME` writes to on this machine. Throws UsageError if
-// there is no such folder.
+// The folder that the user means: a path, or the folder that `attnbench train NAME` writes to on this machine. Throws UsageError
+// if there is no such folder.
 std::string folder_of(const WorkerProgram& worker, const std::string& given) {
   if (fs::is_directory(given) || given.find('/') != std::string::npos) return given;
   const auto stem = fs::path(find_file(kTrainings, given)).stem();
@@ -117,6 +117,7 @@ Json speed_of(const Training& training, const Json& answer) {
                  {"finished_at", now_utc()},
                  {"weights", "trained"},
                  {"batch_s", answer.at("generation_s")},
+                 {"s_per_image", 1 / answer.at("images_per_s").get<double>()},
                  {"images_per_s", answer.at("images_per_s")},
                  {"extrapolated", false},
                  {"batches", 1}});
@@ -125,10 +126,8 @@ Json speed_of(const Training& training, const Json& answer) {
 
 int run_generate(const WorkerProgram& worker, Options options) {
   options.folder = folder_of(worker, options.folder);
-  const auto folder = (fs::path(options.folder) / kSamplesFolder).string();
   const auto trainings = ended_trainings(options.folder);
   const FolderLock lock(options.folder);
-  make_folder(folder);
   std::vector<Json> answers;
   std::string records;
   StatusLine status(stderr, options.quiet);
@@ -139,7 +138,9 @@ int run_generate(const WorkerProgram& worker, Options options) {
     status.show(name_of(line));
     auto name = method_in_file_names(training.method, trainings);
     if (training.seed != trainings.front().value("seed", int64_t{0})) name += fmt::format("-seed-{}", training.seed);
-    const auto file = [&](const char* kind) { return (fs::path(folder) / fmt::format("{}-{}.npy", kind, name)).string(); };
+    const auto file = [&](const char* kind) {
+      return (fs::path(options.folder) / fmt::format("{}-{}.npy", kind, name)).string();
+    };
     const auto answer = ask("generate", {{"checkpoint", checkpoint_of(options.folder, training)},
                                          {"data", options.data},
                                          {"samples", options.samples},
@@ -170,14 +171,18 @@ int run_generate(const WorkerProgram& worker, Options options) {
                    text_of(line, "generation_s", "{:.3g} s"), text_of(line, "images_per_s", "{:.3g}"),
                    line.value("implementation", "")});
   print_table(table, options.format);
-  if (!options.quiet) print_notice(fmt::format("{}: arrays of samples and completions\n", folder));
+  std::fflush(stdout);  // drawing takes seconds
+  const auto drawn = draw_images(options.folder);
+  if (!options.quiet) print_notice(drawn + "\n");
   return exit_code::success;
 }
 
 std::shared_ptr<Options> add_options(Command& command) {
   const auto options = std::make_shared<Options>();
-  command.add("folder", &options->folder, "folder of trainings that have ended, with their checkpoints, or the name of a training that wrote to its default folder",
-              {.required = true, .completion = Completion::files});
+  command.add(
+      "folder", &options->folder,
+      "folder of trainings that have ended, with their checkpoints, or the name of a training that wrote to its default folder",
+      {.required = true, .completion = Completion::files});
   command.add("--data", &options->data, "folder of other data than the trainings used",
               {.placeholder = "FOLDER", .completion = Completion::files});
   return options;
@@ -205,8 +210,7 @@ Run add_generate_command(Command& command) {
               {.choices = {"as-likelihood", "as-paper"}});
   add_format_option(command, options->format);
   add_quiet_option(command, options->quiet);
-  command.add_example("generate results/digits/MACHINE",
-                      "writes images that the trained models generate into the folder samples");
+  command.add_example("generate results/digits/MACHINE", "writes and draws images that the trained models generate");
   return [options](const WorkerProgram& worker) { return run_generate(worker, *options); };
 }
 

@@ -44,7 +44,7 @@ class Progress : public GenerationObserver {
   void finished(size_t number, size_t of, const Json& record) override {
     const bool failed = record.value("outcome", "") != outcome::measured;
     const auto result = failed ? fmt::format("{}: {}", record.value("outcome", ""), record.value("reason", ""))
-                               : fmt::format("{} a batch{}", format_seconds(record.value("batch_s", 0.0)),
+                               : fmt::format("{:.3g} s a batch{}", record.value("batch_s", 0.0),
                                              record.value("extrapolated", false) ? " (extrapolated)" : "");
     line_.print(fmt::format("[{}/{}] {}  {}", number, of, name_of(generation_of(record)), safe_text(result)),
                 failed ? Tone::bad : Tone::plain);
@@ -80,17 +80,24 @@ TextTable latency_table(const std::vector<GenerationSummary>& summaries) {
   return table;
 }
 
-// One row for each case, and a mark at the best batch of each method.
+// Methods are compared at equal memory with the largest batches whose processes take at most this much.
+constexpr double kEqualMemoryBytes = double(int64_t{1} << 30);
+
+// One row for each case, with marks at the best batch of each method and at its largest within kEqualMemoryBytes.
 TextTable throughput_table(const std::vector<GenerationSummary>& summaries) {
   const auto method_of = [](const GenerationSummary& s) {
     return std::tuple(s.generation.dataset, s.generation.method, s.generation.device, s.generation.threads);
   };
   std::map<decltype(method_of(summaries.front())), double> best;
-  for (const auto& summary : summaries)
-    if (const auto rate = summary.median("images_per_s"); !std::isnan(rate)) {
-      auto& highest = best[method_of(summary)];
-      highest = std::max(highest, rate);
-    }
+  std::map<decltype(method_of(summaries.front())), int64_t> largest;
+  for (const auto& summary : summaries) {
+    if (summary.measured.empty()) continue;
+    auto& highest = best[method_of(summary)];
+    highest = std::max(highest, summary.median("images_per_s"));
+    if (summary.median("peak_rss_bytes") > kEqualMemoryBytes) continue;
+    auto& batch = largest[method_of(summary)];
+    batch = std::max(batch, summary.generation.batch);
+  }
   TextTable table;
   for (const auto* header : {"dataset", "method", "device"}) table.add_column(header);
   for (const auto* header : {"batch", "images/s", "s/batch", "state", "memory"})
@@ -99,7 +106,10 @@ TextTable throughput_table(const std::vector<GenerationSummary>& summaries) {
   for (const auto& summary : summaries) {
     const auto& g = summary.generation;
     const auto rate = summary.median("images_per_s");
-    const bool is_best = rate == best[method_of(summary)];
+    std::string note = summary.measured.empty() ? safe_text(summary.last.value("reason", "")) : "";
+    if (rate == best[method_of(summary)]) note = "best batch";
+    if (g.batch == largest[method_of(summary)])
+      note += (note.empty() ? "" : ", ") + fmt::format("largest within {}", format_bytes(kEqualMemoryBytes));
     const auto bytes = [&](const char* column) {
       const auto value = summary.median(column);
       return std::isnan(value) ? std::string("–") : format_bytes(value);

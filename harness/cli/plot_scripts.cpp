@@ -107,13 +107,20 @@ std::string run_plot_script(const PlotScript& script) {
                                message.empty() ? "nothing" : message));
 }
 
-std::string draw_training_curves(const std::string& folder) {
+namespace {
+
+std::string draw(const std::string& script, const std::string& what, const std::string& folder) {
   try {
-    run_plot_script({.name = "plot", .arguments = {"--", folder}});
-    return fmt::format("{}: drawn as curves.svg, curves.png and curves.pdf", folder);
+    run_plot_script({.name = script, .arguments = {"--", folder}});
+    return fmt::format("{}: drawn as {}.svg, {}.png and {}.pdf", folder, what, what, what);
   } catch (const UsageError& error) {
-    return fmt::format("{}: the curves were not drawn: {}", folder, error_text(error));
+    return fmt::format("{}: the {} were not drawn: {}", folder, what, error_text(error));
   }
 }
+
+}  // namespace
+
+std::string draw_training_curves(const std::string& folder) { return draw("plot", "curves", folder); }
+std::string draw_images(const std::string& folder) { return draw("images", "images", folder); }
 
 }  // namespace attnbench

@@ -25,5 +25,7 @@ std::string run_plot_script(const PlotScript& script);
 // Draws the curves of a folder that `attnbench train` has written as FOLDER/curves.svg, .png and .pdf, and returns a line that
 // says where they are. If they cannot be drawn, the line says why, and what to run instead. Throws only Interrupted.
 std::string draw_training_curves(const std::string& folder);
+// The same for the arrays that `attnbench generate` has written, as FOLDER/images.svg and so on.
+std::string draw_images(const std::string& folder);
 
 }  // namespace attnbench

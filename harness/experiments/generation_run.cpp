@@ -81,7 +81,7 @@ int64_t GenerationRun::processes_of(const Generation& generation) const {
   return std::count_if(records_.begin(), records_.end(), [&](const Json& record) { return is_of(record, key); });
 }
 
-bool GenerationRun::has_failed(const Generation& generation) const {
+bool GenerationRun::is_given_up(const Generation& generation) const {
   const auto key = generation_key(generation);
   return std::any_of(records_.begin(), records_.end(),
                      [&](const Json& record) { return is_of(record, key) && !is_measured(record); });
@@ -90,7 +90,7 @@ bool GenerationRun::has_failed(const Generation& generation) const {
 size_t GenerationRun::due() const {
   size_t count = 0;
   for (const auto& generation : cases_)
-    if (!has_failed(generation)) count += size_t(std::max<int64_t>(0, generation.processes - processes_of(generation)));
+    if (!is_given_up(generation)) count += size_t(std::max<int64_t>(0, generation.processes - processes_of(generation)));
   return count;
 }
 
@@ -101,7 +101,7 @@ size_t GenerationRun::measure(GenerationObserver& observer) {
   for (int64_t process = 1; due() > 0; ++process) {
     std::vector<Generation> round;
     for (const auto& generation : cases_)
-      if (process <= generation.processes && processes_of(generation) < process && !has_failed(generation))
+      if (process <= generation.processes && processes_of(generation) < process && !is_given_up(generation))
         round.push_back(generation);
     std::shuffle(round.begin(), round.end(), random);
     for (const auto& generation : round) {
@@ -110,7 +110,12 @@ size_t GenerationRun::measure(GenerationObserver& observer) {
       observer.finished(number, of, records_.back());
     }
   }
-  return size_t(std::count_if(cases_.begin(), cases_.end(), [&](const auto& generation) { return has_failed(generation); }));
+  return size_t(std::count_if(cases_.begin(), cases_.end(), [&](const Generation& generation) {
+    const auto key = generation_key(generation);
+    return std::any_of(records_.begin(), records_.end(), [&](const Json& record) {
+      return is_of(record, key) && record.value("outcome", "") == outcome::failed;
+    });
+  }));
 }
 
 Json GenerationRun::run(const Generation& generation, int64_t process) const {

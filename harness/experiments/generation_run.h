@@ -51,14 +51,14 @@ class GenerationRun {
   // The number of processes that are missing.
   size_t due() const;
 
-  // Measures what is missing: in each round one process of every case, in a random order. A case that fails is not measured
-  // again. Returns the number of cases that failed. Throws Interrupted on SIGINT or SIGTERM.
+  // Measures what is missing: in each round one process of every case, in a random order. A case that fails or is skipped is not
+  // measured again. Returns the number of cases that failed. Throws Interrupted on SIGINT or SIGTERM.
   size_t measure(GenerationObserver& observer);
 
  private:
   // The processes of a case so far.
   int64_t processes_of(const Generation& generation) const;
-  bool has_failed(const Generation& generation) const;
+  bool is_given_up(const Generation& generation) const;
   Json run(const Generation& generation, int64_t process) const;
 
   WorkerProgram experiments_;

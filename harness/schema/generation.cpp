@@ -147,6 +147,7 @@ const std::vector<Column>& generation_columns() {
          "untrained: the weights were drawn at random, since the time does not depend on them; or trained"},
         {"parameters", integer, "", "model", "number of parameters"},
         {"batch_s", number, "s", "time", "time in which a batch of images is generated, with sampling"},
+        {"s_per_image", number, "s", "time", "batch_s / batch"},
         {"images_per_s", number, "1/s", "time", "batch / batch_s"},
         {"extrapolated", boolean, "", "time", "whether batch_s is extrapolated_s, because no image was generated as a whole"},
         {"extrapolated_s", number, "s", "time",

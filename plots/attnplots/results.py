@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from attnplots import environment, records, trainings
@@ -30,6 +31,8 @@ GENERATION_COLUMNS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "images_per_s": ((int, float), "a number"),
     "s_per_image": ((int, float), "a number"),
 }
+# Lines with equal values in these columns are of processes of the same case.
+GENERATION_AXES = ("dataset", "method", "device", "batch", "threads", "weights")
 # The names of the data sets that tasks make themselves.
 MADE_DATA = {"copy": "copy", "speech": "made-speech"}
 
@@ -99,6 +102,19 @@ def _dataset(line: Record) -> str:
 
 
 def _generations(folder: Path) -> list[Row]:
+    """One row for each case, with the medians of its processes."""
+    cases: dict[tuple[Any, ...], list[Row]] = {}
+    for row in _generation_processes(folder):
+        cases.setdefault(tuple(row.get(name) for name in GENERATION_AXES), []).append(row)
+    rows = []
+    for processes in cases.values():
+        medians = {name: median(row[name] for row in processes) for name in SPEEDS}
+        extrapolated = any(row.get("extrapolated") for row in processes)
+        rows.append(processes[-1] | medians | {"extrapolated": extrapolated})
+    return rows
+
+
+def _generation_processes(folder: Path) -> list[Row]:
     path = folder / GENERATIONS_FILE_NAME
     rows = []
     for number, line in json_lines(path):

@@ -2,6 +2,7 @@
 
 import gzip
 import math
+import os
 import shutil
 import struct
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from conftest import ROOT, strict_json
 from test_cli_train import lines_of
 
+NO_GPU = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
 DIGITS = ROOT / "experiments/settings/digits"
 
 IMAGES = """
@@ -94,12 +96,13 @@ def test_evaluate_takes_other_data(attnbench, trained, tmp_path):
 
 
 def test_generate_writes_samples_and_completions(attnbench, copied):
-    attnbench("generate", copied, "--samples", "6", "--completions", "4")
+    done = attnbench("generate", copied, "--samples", "6", "--completions", "4")
+    assert "images.png" in done.stderr and (copied / "images.png").stat().st_size > 5000
     originals = read_idx(DIGITS / "t10k-images-idx3-ubyte.gz")[:4]
     for method in ("softmax", "lsh-1", "linear"):
-        samples = np.load(copied / f"samples/samples-{method}.npy")
+        samples = np.load(copied / f"samples-{method}.npy")
         assert samples.shape == (6, 8, 8) and samples.dtype == np.uint8 and samples.std() > 10
-        completions = np.load(copied / f"samples/completions-{method}.npy")
+        completions = np.load(copied / f"completions-{method}.npy")
         assert completions.shape == (4, 3, 8, 8)
         assert (completions[:, 2] == originals).all()
         assert (completions[:, :, :4] == originals[:, None, :4]).all(), "the upper half is given"
@@ -112,7 +115,7 @@ def test_generate_writes_samples_and_completions(attnbench, copied):
 def test_the_same_seed_generates_the_same_images(attnbench, copied):
     def samples(seed):
         attnbench("generate", copied, "--samples", "3", "--completions", "0", "--seed", seed)
-        return np.load(copied / "samples/samples-linear.npy")
+        return np.load(copied / "samples-linear.npy")
 
     first = samples(1)
     assert (samples(1) == first).all() and (samples(2) != first).any()
@@ -160,7 +163,7 @@ def speed(tmp_path):
 
 def test_throughput_measures_every_batch_in_rounds(attnbench, tmp_path, speed):
     done = attnbench("throughput", speed, "--out", "out")
-    assert "best batch" in done.stdout
+    assert done.stdout.count("best batch") == 2 and done.stdout.count("largest within 1.00 GiB") == 2
     records = lines_of(tmp_path / "out", "generations.jsonl")
     assert [r["process"] for r in records] == [1] * 4 + [2] * 4
     assert len({(r["method"], r["batch"]) for r in records}) == 4
@@ -188,9 +191,20 @@ def test_what_takes_too_long_is_extrapolated(attnbench, tmp_path, speed):
 
 def test_a_token_that_takes_too_long_skips_the_case(attnbench, tmp_path, speed):
     (record,) = attnbench.json(
-        "latency", speed, "--out", "out", "--set", "max_token_s=0", "--set", "method=linear", code=1
+        "latency", speed, "--out", "out", "--set", "max_token_s=0", "--set", "method=linear"
     )  # fmt: skip
     assert record["outcome"] == "skipped" and "more than max_token_s" in record["reason"]
+
+
+def test_a_gpu_that_is_not_there_skips_the_case(attnbench, tmp_path, speed):
+    (record,) = attnbench.json("latency", speed, "--out", "out", "--set", "device=cuda", "--set", "method=linear", env=NO_GPU)
+    assert record["outcome"] == "skipped" and "no GPU" in record["reason"]
+
+
+def test_a_method_that_cannot_decode_is_a_failure(attnbench, tmp_path, speed):
+    done = attnbench("latency", speed, "--out", "out", "--set", "method=efficient", code=1)
+    (record,) = lines_of(tmp_path / "out", "generations.jsonl")
+    assert record["outcome"] == "failed" and "causal" in record["reason"] and record["reason"] in done.stderr
 
 
 @pytest.mark.parametrize(

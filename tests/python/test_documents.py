@@ -133,6 +133,21 @@ def test_every_sweep_of_the_project_is_listed():
     assert sorted(listed) == sorted(path.stem for path in (ROOT / "sweeps").glob("*.toml"))
 
 
+@pytest.mark.parametrize("document", [d for d in DOCUMENTS if any("[task]" in b for b in blocks(d, "toml"))])
+def test_every_settings_file_of_a_document_is_valid(document, attnbench, tmp_path):
+    for block in blocks(document, "toml"):
+        if "[task]" in block:
+            (tmp_path / "shown.toml").write_text(block)
+            attnbench("train", "shown.toml", "--set", "updates=1", "--set", "seed=0", "--out", "out")
+
+
+def test_reproducing_the_paper_takes_at_most_two_hours():
+    said = subprocess.run([ROOT / "experiments/reproduce", "--dry-run"], capture_output=True, text=True, check=True)
+    *parts, total = said.stdout.splitlines()[1:]
+    assert int(total.split()[0]) == sum(int(part.split()[0]) for part in parts) <= 120
+    assert any("train copy-task-short" in part for part in parts)
+
+
 def test_the_method_in_the_guide_is_the_example_that_is_built():
     shown = blocks("docs/adding-a-method.md", "cpp")
     assert shown == [(ROOT / "examples/mean_method.cpp").read_text("utf-8")]
