@@ -116,9 +116,7 @@ TextTable throughput_table(const std::vector<GenerationSummary>& summaries) {
     };
     table.add_row({g.dataset, g.method, g.device, std::to_string(g.batch), text_of(rate, summary.is_extrapolated()),
                    text_of(summary.median("batch_s"), summary.is_extrapolated()), bytes("state_bytes"), bytes("peak_rss_bytes"),
-                   summary.measured.empty() ? safe_text(summary.last.value("reason", ""))
-                   : is_best                ? "best batch"
-                                            : ""});
+                   note});
   }
   return table;
 }
