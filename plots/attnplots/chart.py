@@ -27,9 +27,14 @@ REPETITION = "seed"
 UPDATE = "update"
 # An axis is logarithmic if its values are positive and span at least this factor.
 LOGARITHMIC = 10.0
+# Columns whose axes are linear whatever their values, and units of columns that grow by factors.
+LINEAR = (UPDATE, "training_s", "epoch")
+FACTORS = ("ms", "s", "us", "B")
 # Curves with more points than this are drawn without marks.
 MAX_MARKS = 24
 MAX_PANELS = 40
+# Panels side by side, one for each x.
+MAX_X = 2
 MAX_SERIES = 26
 
 TITLES = {
@@ -98,7 +103,9 @@ def _first_with_numbers(table: Table, names: Sequence[str]) -> str:
 
 
 def check(table: Table, request: Request) -> None:
-    """Raises RecordsError if a column is unknown or cannot be drawn."""
+    """Raises RecordsError if a column is unknown or cannot be drawn, or if there are too many."""
+    if len(request.x) > MAX_X:
+        raise RecordsError(f"{len(request.x)} columns for --x; expected at most {MAX_X}")
     for name in (*request.x, request.y):
         tables.known_number(table, name)
     for name in (request.series, *request.facets):
@@ -122,15 +129,15 @@ def draw(table: Table, request: Request) -> Figure:
             f"at most {MAX_PANELS}; choose fewer lines with --filter"
         )
     whole = [[_curves(table, request, facet, x) for x in request.x] for facet in facets]
+    for k, x in enumerate(request.x):
+        if not any(row[k] for row in whole):
+            both = f"`{request.y}` and `{x}`"
+            raise RecordsError(f"{table.path}: no measured line has numbers in both {both}")
     present = [k for k, row in enumerate(whole) if any(row)]
-    if not present:
-        where = " and ".join(f"`{x}`" for x in request.x)
-        raise RecordsError(
-            f"{table.path}: no line that was measured has numbers in both `{request.y}` and {where}"
-        )
     absent = [facet for k, facet in enumerate(facets) if k not in present]
     facets, drawn = [facets[k] for k in present], [whole[k] for k in present]
-    if _is_logarithmic(_y_values(drawn)):
+    has_ends = _is_logarithmic(table.columns[request.y], _y_values(drawn))
+    if has_ends:
         drawn = [[[_with_end(table, request, facet, x, curve) for curve in curves]
                   for x, curves in zip(request.x, row, strict=True)]
                  for facet, row in zip(facets, drawn, strict=True)]  # fmt: skip
@@ -142,7 +149,7 @@ def draw(table: Table, request: Request) -> Figure:
 
     figure = sheet.figure()
     header = sheet.wrapped(figure, _setting(table))
-    footer = sheet.wrapped_all(figure, _notes(table, request, facets, absent))
+    footer = sheet.wrapped_all(figure, _notes(table, request, facets, absent, has_ends))
     # The cells of the sheet, two in a row: an x each, or a facet each if there is one x.
     cells = [(facet, k, curves) for facet, row in zip(facets, drawn, strict=True)
              for k, curves in enumerate(row)]  # fmt: skip
@@ -350,15 +357,21 @@ def _y_values(drawn: list[list[list[Curve]]]) -> list[float]:
     return [v for v in numbers if np.isfinite(v)]
 
 
-def _is_logarithmic(values: list[float]) -> bool:
-    return min(values) > 0 and max(values) / min(values) >= LOGARITHMIC
+def _is_logarithmic(column: Column, values: list[float]) -> bool:
+    """Whether an axis of these values is logarithmic. Updates and times of a training never are;
+    lengths always are, and so are times and sizes of sweeps, which grow by factors."""
+    low, high = min(values), max(values)
+    if low <= 0 or column.name in LINEAR:
+        return False
+    by_factors = column.name == LENGTH_AXIS or (column.unit in FACTORS and column.group != "curve")
+    return high / low >= LOGARITHMIC or (by_factors and high > low)
 
 
 def _scale(column: Column, values: list[float], is_x: bool) -> Scale:
     low, high = min(values), max(values)
     # The axis of updates or of time of a training begins at 0.
-    grows = is_x and column.group == "curve"
-    if _is_logarithmic(values) and not grows:
+    grows = is_x and column.name in LINEAR
+    if _is_logarithmic(column, values):
         if is_x and column.name == LENGTH_AXIS:
             return Scale(True, panel.length_limits((low, high)), ticks.lengths((low, high)))
         limits = panel.length_limits((low, high)) if is_x else ticks.around(values)
@@ -427,8 +440,11 @@ def _common(lines: list[Record], name: str, unit: str, before: str = "") -> str:
     return f"{before}{shown} {unit}{'' if values == [1] or not unit else 's'}".rstrip()
 
 
-def _notes(table: Table, request: Request, facets: list[Facet], absent: list[Facet]) -> list[str]:
-    """The notes below the panels: what lines and bands are, and what is not drawn."""
+def _notes(
+    table: Table, request: Request, facets: list[Facet], absent: list[Facet], has_ends: bool
+) -> list[str]:
+    """The notes below the panels: what lines and bands are, and what is not drawn. `has_ends` says
+    whether curves have end marks, which explain why they end."""
     value = _value(request)
     shown = [line for line in table.lines if _is_shown(line) and value(line)[0] is not None]
     texts = _repetition_notes(table, request, shown)
@@ -441,7 +457,7 @@ def _notes(table: Table, request: Request, facets: list[Facet], absent: list[Fac
     left_out = [line for facet in facets for line in facet.lines if not _is_shown(line)]
     if left_out and request.x == (LENGTH_AXIS,) and request.series == data.CURVE_AXIS:
         rows = [Row(facet.title, facet.lines) for facet in facets]
-        texts += data.notes(rows, lambda line: [], data.SEQUENCE)
+        texts += data.notes(rows, lambda line: [], data.SEQUENCE, ends=has_ends)
     elif left_out:
         count = len(left_out)
         texts.append(f"Not drawn: {count} case{'' if count == 1 else 's'} that were not measured.")

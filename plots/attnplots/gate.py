@@ -15,7 +15,7 @@ from matplotlib.ticker import NullLocator
 from attnplots import sheet, style
 from attnplots.labels import Box
 from attnplots.records import RecordsError
-from attnplots.sheet import LEFT, RIGHT, SMALL_LINE, WIDTH
+from attnplots.sheet import LEFT, POINT, RIGHT, SMALL_LINE, WIDTH
 from attnplots.style import Style
 from attnplots.text import drawable
 

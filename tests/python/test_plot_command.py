@@ -172,6 +172,24 @@ def test_end_marks_lie_inside_the_panel(tmp_path):
     assert axes.get_ylim()[0] < y < axes.get_ylim()[1]
 
 
+def test_curves_without_end_marks_are_explained_in_the_notes(tmp_path):
+    rows = [measured("softmax", n, approximation_error=0.0) for n in (512, 1024)]
+    rows += [missing("softmax", 4096, "oom")]
+    figure = drawn(write(tmp_path / "set", rows), y="approximation_error")
+    assert "softmax at N = 4k: out of memory" in " ".join(texts(figure))
+    figure = drawn(write(tmp_path / "set", rows))
+    assert "softmax at N = 4k" not in " ".join(texts(figure)), "its end mark says so"
+
+
+def test_lengths_and_times_of_sweeps_have_logarithmic_axes_and_shares_linear_ones(tmp_path):
+    rows = [measured(n=n, ms=n / 512, system_share=n / 1e4) for n in (512, 1024)]
+    folder = write(tmp_path / "set", rows)
+    (axes,) = drawn(folder).axes
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    (axes,) = drawn(folder, y="system_share").axes
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "linear")
+
+
 def test_ratios_are_drawn_where_there_is_no_time(tmp_path):
     rows = [measured(n=n, ratio_median=2.0, time_per_sample_ms=None) for n in (512, 1024)]
     assert "Ratio median" in texts(drawn(write(tmp_path / "set", rows)))
@@ -267,6 +285,14 @@ def test_a_malformed_point_is_an_error_that_names_the_line(tmp_path, line, said)
     assert said in refusal(SCRIPT, folder)
 
 
+def test_columns_that_never_occur_together_are_refused(tmp_path):
+    rows = [point(epoch=1.0, validation_loss=None), point(update=20)]
+    error = refusal(SCRIPT, write_curves(tmp_path / "set", rows), "--x", "update", "--x", "epoch")
+    assert "no measured line has numbers in both `validation_loss` and `epoch`" in error
+    error = refusal(SCRIPT, tmp_path / "set", "--x", "update", "--x", "epoch", "--x", "training_s")
+    assert "3 columns for --x; expected at most 2" in error
+
+
 def test_an_incomplete_last_line_is_left_out(tmp_path):
     folder = write_curves(tmp_path, points())
     with (folder / "curves.jsonl").open("a") as file:
@@ -331,6 +357,15 @@ def fake_python(path, body):
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(0o755)
     return path
+
+
+def test_the_script_gets_every_option(attnbench, tmp_path):
+    python = fake_python(tmp_path / "python", 'printf "%s\\n" "$@"')
+    options = ["x=a", "x=b", "y=c", "series=d", "facet=e", "facet=f", "filter=g=1", "filter=h=i j", "out=k"]
+    done = attnbench("plot", "folder", "--python", python, *[f"--{option}" for option in options])
+    assert done.stdout.splitlines() == [f"{ROOT}/plots/plot.py", *[f"--{option}" for option in options], "--", "folder"]
+    done = attnbench("verdicts", "folder", "--python", python, "--claims=a")
+    assert done.stdout.splitlines() == [f"{ROOT}/plots/verdicts.py", "--claims=a", "--", "folder"]
 
 
 def test_without_python_the_command_to_run_is_printed(attnbench, tmp_path):
