@@ -125,12 +125,14 @@ int run_command(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   // A trainer whose driver was killed writes a checkpoint before it ends.
   if (descriptor != 1 && !attnbench::end_with_driver(descriptor, SIGTERM)) return 1;
-  // What fails, such as a file that cannot be used, is an answer too: {"kind": "error", "failure_kind": …, "message": …}.
+  // The driver gets what fails, such as a file that cannot be used, as an answer: {"kind": "error", "failure_kind": …,
+  // "message": …}. A user who calls this program without the driver gets exit code 2.
   std::optional<Answer> answer;
   const auto refuse = [&](const char* kind, const std::string& message) {
     std::cerr << "attnbench-experiments: " << message << "\n";
-    if (answer) answer->send({{"kind", "error"}, {"failure_kind", kind}, {"message", message}});
-    return answer ? 0 : 2;
+    if (!answer || descriptor == 1) return 2;
+    answer->send({{"kind", "error"}, {"failure_kind", kind}, {"message", message}});
+    return 0;
   };
   try {
     answer.emplace(descriptor);

@@ -23,8 +23,8 @@ DRIVER = {
     "harness/sweep": {
         "harness/schema", "harness/statistics", "harness/text", "harness/process", "harness/records",
     },
-    "harness/training": {
-        "harness/schema", "harness/text", "harness/process", "harness/records", "harness/sweep",
+    "harness/experiments": {
+        "harness/schema", "harness/statistics", "harness/text", "harness/process", "harness/records", "harness/sweep",
     },
     "harness/gate": {
         "harness/schema", "harness/statistics", "harness/text", "harness/process", "harness/records",
@@ -32,7 +32,7 @@ DRIVER = {
     },
     "harness/cli": {
         "harness/schema", "harness/statistics", "harness/text", "harness/process", "harness/records",
-        "harness/analysis", "harness/sweep", "harness/training", "harness/gate",
+        "harness/analysis", "harness/sweep", "harness/experiments", "harness/gate",
     },
 }  # fmt: skip
 # "attn" stands for the interface: the files in attn that are in none of the folders below. Kernels
