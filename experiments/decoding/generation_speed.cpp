@@ -19,6 +19,7 @@
 #include "experiments/losses/logistic_mixture.h"
 #include "experiments/nn/transformer.h"
 #include "experiments/training/memory.h"
+#include "harness/statistics/statistics.h"
 
 namespace experiments {
 namespace {
@@ -31,12 +32,6 @@ constexpr int kRepetitions = 5;           // of a token at a position, at most
 constexpr double kPositionBudgetS = 0.2;  // no further repetition begins after this time
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const auto half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 SequenceModel untrained_model(const Generation& g) {
   torch::manual_seed(0);
@@ -81,7 +76,7 @@ class Measurement {
     if (extrapolated_s <= generation_.whole_s)
       for (const auto begin = Clock::now(); batches.empty() || seconds_since(begin) < generation_.time_budget_s;)
         batches.push_back(time_batch());
-    const auto batch_s = batches.empty() ? extrapolated_s : median(batches);
+    const auto batch_s = batches.empty() ? extrapolated_s : attnbench::median(batches);
     auto json = common();
     json.update({{"outcome", attnbench::outcome::measured},
                  {"batch_s", batch_s},
@@ -115,7 +110,7 @@ class Measurement {
     while (times.size() < kRepetitions && (times.empty() || seconds_since(begin) < kPositionBudgetS))
       times.push_back(time_one_token(position));
     timed_tokens_ += int64_t(times.size());
-    return median(times);
+    return attnbench::median(times);
   }
 
   void sample(const at::Tensor& parameters) {

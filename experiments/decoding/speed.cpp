@@ -13,6 +13,7 @@
 
 #include "experiments/decoding/decoder.h"
 #include "experiments/losses/logistic_mixture.h"
+#include "harness/statistics/statistics.h"
 #include "harness/worker/cpu/ceilings.h"
 #include "harness/worker/cpu/fixed_work.h"
 #include "harness/worker/cpu/threads.h"
@@ -31,14 +32,10 @@ double seconds_of(const Work& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// The value below which this share of the samples lies, between the two nearest samples.
-double quantile(std::vector<double> samples, double share) {
+double quantile(std::vector<double> samples, double probability) {
   std::sort(samples.begin(), samples.end());
-  const double at = share * double(samples.size() - 1);
-  const auto below = size_t(at), above = std::min(below + 1, samples.size() - 1);
-  return samples[below] + (at - double(below)) * (samples[above] - samples[below]);
+  return attnbench::quantile(samples, probability);
 }
-double median(const std::vector<double>& samples) { return quantile(samples, 0.5); }
 
 // How fast `threads` threads read an array of this size over and over.
 double cached_read_gb_s(int64_t bytes, int64_t threads) {
@@ -52,7 +49,7 @@ double cached_read_gb_s(int64_t bytes, int64_t threads) {
         for (auto thread = begin; thread < end; ++thread) sink += attnbench::read_sum(numbers.data() + thread * count, count);
       });
     }));
-  return double(count * threads * 8) / median(seconds) / 1e9;
+  return double(count * threads * 8) / attnbench::median(seconds) / 1e9;
 }
 
 // The multiply-adds of one sequence's token in products with weights.
@@ -87,7 +84,7 @@ void time_steps(Timed& timed, size_t index, int64_t position, int64_t count) {
 }
 
 Json summary(const std::vector<double>& seconds) {
-  return {{"median_s", median(seconds)},
+  return {{"median_s", attnbench::median(seconds)},
           {"lower_quartile_s", quantile(seconds, 0.25)},
           {"upper_quartile_s", quantile(seconds, 0.75)}};
 }
@@ -131,10 +128,10 @@ Json decode_speed(const Json& request) {
                  {"batch", batch},
                  {"threads", threads},
                  {"parameter_bytes", bytes},
-                 {"read_gb_s", median(read)},
-                 {"cached_read_gb_s", median(cached)},
-                 {"multiply_add_gflop_s", median(multiply_add)},
-                 {"sampling_s", median(sampling)},
+                 {"read_gb_s", attnbench::median(read)},
+                 {"cached_read_gb_s", attnbench::median(cached)},
+                 {"multiply_add_gflop_s", attnbench::median(multiply_add)},
+                 {"sampling_s", attnbench::median(sampling)},
                  {"implementation", all[0].implementation},
                  {"state_bytes", all[0].state_bytes},
                  {"positions", Json::array()}};
@@ -142,9 +139,9 @@ Json decode_speed(const Json& request) {
     auto step = summary(all[0].seconds[i]);
     const double seconds = step["median_s"].get<double>();
     step["position"] = positions[i];
-    step["ratio_to_reading"] = seconds / (bytes / (median(read) * 1e9));
-    step["ratio_to_cached"] = seconds / (bytes / (median(cached) * 1e9));
-    step["multiply_add_share"] = 2 * double(batch) * multiply_adds(model) / seconds / (median(multiply_add) * 1e9);
+    step["ratio_to_reading"] = seconds / (bytes / (attnbench::median(read) * 1e9));
+    step["ratio_to_cached"] = seconds / (bytes / (attnbench::median(cached) * 1e9));
+    step["multiply_add_share"] = 2 * double(batch) * multiply_adds(model) / seconds / (attnbench::median(multiply_add) * 1e9);
     step["modules"] = summary(all[1].seconds[i]);
     answer["positions"].push_back(step);
   }

@@ -22,12 +22,12 @@ using attnbench::Json;
 using attnbench::Training;
 
 // The made data is the same for all trainings, so that their error rates are of the same data.
-constexpr uint64_t kDataSeed = 20200629;
+constexpr uint64_t kMadeSpeechSeed = 20200629;
 
 SpeechSet set_of(const Training& t, const std::string& data) {
   if (!data.empty()) return load_speech(data);
   const MadeSpeechSettings settings{.phones = t.phones, .mean_frames = t.mean_frames, .max_frames = t.max_frames};
-  return make_speech(settings, t.training_utterances, t.validation_utterances, kDataSeed);
+  return make_speech(settings, t.training_utterances, t.validation_utterances, kMadeSpeechSeed);
 }
 
 class SpeechTraining final : public Task {

@@ -52,7 +52,9 @@ ALLOWED = {module: others | {module} for module, others in (DRIVER | ATTN).items
         "harness/worker", "harness/schema", "harness/statistics", "attn", "attn/cpu", "attn/linear",
     },
     # The timing of decoders compares them with the ceilings that the worker measures.
-    "experiments": {"experiments", "harness/schema", "harness/worker", "attn", "attn/cpu"},
+    "experiments": {
+        "experiments", "harness/schema", "harness/statistics", "harness/worker", "attn", "attn/cpu",
+    },
     "tests": {"baselines", "experiments", "harness/worker", "tests"} | set(DRIVER) | set(ATTN),
 }
 

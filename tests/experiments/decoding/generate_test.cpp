@@ -17,7 +17,7 @@ using attnbench::message_of;
 
 at::Generator generator(uint64_t seed) { return at::make_generator<at::CPUGeneratorImpl>(seed); }
 
-SequenceModel small_model(const std::string& method) {
+SequenceModel small_image_model(const std::string& method) {
   at::manual_seed(3);
   SequenceModel model(SequenceModelOptions{
       .tokens = 256, .outputs = 6, .encoder = {.method = method, .layers = 1, .width = 16, .heads = 2, .head_dim = 8}});
@@ -27,7 +27,7 @@ SequenceModel small_model(const std::string& method) {
 
 TEST(Generate, GivesImagesOfBytesThatFollowTheGenerator) {
   for (const auto* method : {"linear", "stateful-softmax", "stateful-sdpa", "softmax"}) {
-    const auto model = small_model(method);
+    const auto model = small_image_model(method);
     const auto decoder = make_decoder(model, {.batch = 3, .max_tokens = 20});
     const auto images = generate(*decoder, 15, {.generator = generator(1)});
     ASSERT_EQ(images.sizes(), (at::IntArrayRef{3, 16}));
@@ -42,7 +42,7 @@ TEST(Generate, GivesImagesOfBytesThatFollowTheGenerator) {
 TEST(Generate, DrawsEachByteFromTheOutputAtTheByteBefore) {
   const at::NoGradGuard no_grad;
   for (const auto* method : {"linear", "stateful-softmax", "softmax"}) {
-    auto model = small_model(method);
+    auto model = small_image_model(method);
     // Narrow distributions: the byte is the mean, rounded. Both components have the same mean.
     model->output->weight[3].copy_(model->output->weight[2]);
     model->output->bias[3].copy_(model->output->bias[2]);
@@ -59,7 +59,7 @@ TEST(Generate, DrawsEachByteFromTheOutputAtTheByteBefore) {
 
 TEST(Generate, CompletesGivenBytes) {
   for (const auto* method : {"linear", "stateful-softmax", "softmax"}) {
-    const auto decoder = make_decoder(small_model(method), {.batch = 3, .max_tokens = 15});
+    const auto decoder = make_decoder(small_image_model(method), {.batch = 3, .max_tokens = 15});
     const auto given = at::randint(256, {3, 8}, at::kByte);
     const auto images = generate(*decoder, 15, {.generator = generator(1), .given = given});
     EXPECT_TRUE(at::equal(images.narrow(1, 0, 8), given)) << method;
@@ -87,14 +87,14 @@ TEST(Generate, DrawsTheFirstByteFromItsCounts) {
   EXPECT_EQ(counts[7].item<int64_t>(), 2);
   EXPECT_EQ(counts[9].item<int64_t>(), 1);
   EXPECT_EQ(counts.sum().item<int64_t>(), 3);
-  const auto decoder = make_decoder(small_model("linear"), {.batch = 3000, .max_tokens = 1});
+  const auto decoder = make_decoder(small_image_model("linear"), {.batch = 3000, .max_tokens = 1});
   const auto first = generate(*decoder, 1, {.generator = generator(1), .first_byte_counts = counts}).select(1, 0);
   EXPECT_TRUE(first.eq(7).logical_or(first.eq(9)).all().item<bool>());
   EXPECT_NEAR(first.eq(7).sum().item<double>(), 2000, 150);
 }
 
 TEST(Generate, RefusesMistakes) {
-  const auto decoder = make_decoder(small_model("linear"), {.batch = 3, .max_tokens = 15});
+  const auto decoder = make_decoder(small_image_model("linear"), {.batch = 3, .max_tokens = 15});
   const auto refusal = [&](int64_t length, const GenerateOptions& options) {
     return message_of<c10::ValueError>([&] { generate(*decoder, length, options); });
   };

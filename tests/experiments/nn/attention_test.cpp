@@ -14,14 +14,14 @@ namespace {
 
 using attnbench::message_of;
 
-AttentionOptions small(const std::string& method, uint64_t seed = 0) {
+AttentionOptions small_attention(const std::string& method, uint64_t seed = 0) {
   return {.method = method, .width = 6, .heads = 2, .head_dim = 4, .seed = seed};
 }
 
 at::Tensor output_of(MultiHeadAttention& attention, const at::Tensor& x) { return attention(x, attn::Mask{.causal = true}); }
 
 TEST(MultiHeadAttention, HasProjectionsWithBias) {
-  MultiHeadAttention attention(small("softmax"));
+  MultiHeadAttention attention(small_attention("softmax"));
   EXPECT_EQ(attention->query->weight.sizes(), (at::IntArrayRef{8, 6}));
   EXPECT_EQ(attention->key->bias.sizes(), (at::IntArrayRef{8}));
   EXPECT_EQ(attention->value->weight.sizes(), (at::IntArrayRef{8, 6}));
@@ -40,7 +40,7 @@ TEST(MultiHeadAttention, OfOneHeadIsTheFormula) {
 }
 
 TEST(MultiHeadAttention, HeadsReadTheirOwnPartsOfTheProjections) {
-  MultiHeadAttention attention(small("softmax"));
+  MultiHeadAttention attention(small_attention("softmax"));
   attention->to(at::kDouble);
   const auto x = at::randn({2, 5, 6}, at::kDouble);
   const auto before = attention(x, attn::Mask{});
@@ -55,7 +55,7 @@ TEST(MultiHeadAttention, HeadsReadTheirOwnPartsOfTheProjections) {
 
 TEST(MultiHeadAttention, PaddingDoesNotReachValidPositions) {
   for (const auto* method : {"softmax", "linear", "lsh:chunk=4,profile=fast-transformers", "lsh-4:chunk=4", "favor"}) {
-    MultiHeadAttention attention(small(method));
+    MultiHeadAttention attention(small_attention(method));
     const auto lengths = at::tensor({5, 12, 1}, at::kLong);
     const auto x = at::randn({3, 12, 6});
     auto other = x.clone();
@@ -72,7 +72,7 @@ TEST(MultiHeadAttention, PaddingDoesNotReachValidPositions) {
 
 TEST(MultiHeadAttention, EveryParameterThatTheMethodReadsGetsAGradient) {
   for (const auto* method : {"softmax", "linear", "lsh:chunk=4"}) {
-    MultiHeadAttention attention(small(method));
+    MultiHeadAttention attention(small_attention(method));
     output_of(attention, at::randn({2, 8, 6})).square().sum().backward();
     for (const auto& item : attention->named_parameters()) {
       // The gradient of the key's bias is zero with softmax, because it adds the same number to all scores of a query.
@@ -84,7 +84,7 @@ TEST(MultiHeadAttention, EveryParameterThatTheMethodReadsGetsAGradient) {
 
 TEST(MultiHeadAttention, SeedsDecideTheHashes) {
   const auto x = at::randn({1, 64, 6});
-  MultiHeadAttention attention(small("lsh:chunk=4", 1));
+  MultiHeadAttention attention(small_attention("lsh:chunk=4", 1));
   const auto first = output_of(attention, x);
   EXPECT_TRUE(at::equal(output_of(attention, x), first)) << "forward draws no new hashes";
   attention->set_seed(2);
@@ -97,7 +97,7 @@ TEST(MultiHeadAttention, SeedsDecideTheHashes) {
 
 TEST(MultiHeadAttention, CanBeReseededBetweenForwardAndBackward) {
   for (const auto* method : {"lsh:chunk=4", "lsh-composed:chunk=4", "favor"}) {
-    MultiHeadAttention attention(small(method, 1));
+    MultiHeadAttention attention(small_attention(method, 1));
     const auto x = at::randn({1, 64, 6});
     const auto gradient = [&](bool reseed) {
       attention->zero_grad();
@@ -112,7 +112,7 @@ TEST(MultiHeadAttention, CanBeReseededBetweenForwardAndBackward) {
 }
 
 TEST(MultiHeadAttention, IgnoresSeedsOfMethodsWithoutOne) {
-  MultiHeadAttention attention(small("softmax", ~uint64_t{0}));
+  MultiHeadAttention attention(small_attention("softmax", ~uint64_t{0}));
   attention->set_seed(3);
   EXPECT_EQ(attention->method().label(), "softmax");
   EXPECT_FALSE(has_seed("softmax"));
@@ -137,10 +137,10 @@ TEST(MultiHeadAttention, RefusesBadArguments) {
   EXPECT_CONTAINS(message({.method = "softmax", .width = 0, .heads = 1, .head_dim = 1}), "width = 0");
   EXPECT_CONTAINS(message({.method = "softmax", .width = 1, .heads = 0, .head_dim = 1}), "heads = 0");
   EXPECT_CONTAINS(message({.method = "softmax", .width = 1, .heads = 1, .head_dim = -1}), "head_dim = -1");
-  EXPECT_CONTAINS(message(small("sotfmax")), "sotfmax");
-  EXPECT_CONTAINS(message(small("lsh:rounds=2,seed=4")), "sets the option seed");
-  EXPECT_CONTAINS(message(small("lsh", uint64_t(attn::kMaxSeed) + 1)), "seed = ");
-  MultiHeadAttention attention(small("softmax"));
+  EXPECT_CONTAINS(message(small_attention("sotfmax")), "sotfmax");
+  EXPECT_CONTAINS(message(small_attention("lsh:rounds=2,seed=4")), "sets the option seed");
+  EXPECT_CONTAINS(message(small_attention("lsh", uint64_t(attn::kMaxSeed) + 1)), "seed = ");
+  MultiHeadAttention attention(small_attention("softmax"));
   EXPECT_CONTAINS(message_of<c10::ValueError>([&] {
                     output_of(attention, at::zeros({2, 3, 5}));
                   }),

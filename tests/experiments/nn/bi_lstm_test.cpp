@@ -12,7 +12,7 @@ namespace {
 
 using attnbench::message_of;
 
-BiLstmOptions small() { return {.features = 4, .phones = 6, .layers = 2, .hidden = 5}; }
+BiLstmOptions small_lstm() { return {.features = 4, .phones = 6, .layers = 2, .hidden = 5}; }
 
 TEST(BiLstm, HasThePapersSizes) {
   BiLstm model(BiLstmOptions{.phones = 42});
@@ -22,7 +22,7 @@ TEST(BiLstm, HasThePapersSizes) {
 }
 
 TEST(BiLstm, GivesLogProbabilitiesThatPaddingDoesNotChange) {
-  BiLstm model(small());
+  BiLstm model(small_lstm());
   const auto features = at::randn({3, 10, 4});
   const auto lengths = at::tensor({4, 10, 1}, at::kLong);
   const auto result = model(features, lengths);
@@ -36,12 +36,12 @@ TEST(BiLstm, GivesLogProbabilitiesThatPaddingDoesNotChange) {
 }
 
 TEST(BiLstm, KeepsTheLengthWhenAllSequencesAreShorter) {
-  BiLstm model(small());
+  BiLstm model(small_lstm());
   EXPECT_EQ(model(at::randn({2, 10, 4}), at::tensor({3, 5}, at::kLong)).sizes(), (at::IntArrayRef{2, 10, 7}));
 }
 
 TEST(BiLstm, ReadsBothDirections) {
-  BiLstm model(small());
+  BiLstm model(small_lstm());
   const auto features = at::randn({1, 6, 4});
   const auto lengths = at::tensor({6}, at::kLong);
   const auto before = model(features, lengths);
@@ -52,7 +52,7 @@ TEST(BiLstm, ReadsBothDirections) {
 
 TEST(BiLstm, RefusesBadArguments) {
   const auto message = [](auto change) {
-    auto options = small();
+    auto options = small_lstm();
     change(options);
     return message_of<c10::ValueError>([&] { BiLstm{options}; });
   };
@@ -61,7 +61,7 @@ TEST(BiLstm, RefusesBadArguments) {
   EXPECT_CONTAINS(message([](auto& o) { o.layers = 0; }), "layers = 0");
   EXPECT_CONTAINS(message([](auto& o) { o.hidden = 0; }), "hidden = 0");
   EXPECT_CONTAINS(message([](auto& o) { o.dropout = 1; }), "dropout = 1");
-  BiLstm model(small());
+  BiLstm model(small_lstm());
   EXPECT_CONTAINS(message_of<c10::ValueError>([&] {
                     model(at::zeros({2, 3, 5}), at::tensor({1, 1}, at::kLong));
                   }),

@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/serialize.h>
 #include <torch/utils.h>
 
 #include <set>
@@ -14,20 +15,20 @@ namespace {
 
 using attnbench::message_of;
 
-TransformerOptions small(const std::string& method) {
+TransformerOptions small_transformer(const std::string& method) {
   return {.method = method, .layers = 2, .width = 8, .heads = 2, .head_dim = 4, .seed = 5};
 }
 
 SequenceModelOptions small_sequence_model(const std::string& method) {
-  return {.tokens = 5, .outputs = 3, .encoder = small(method)};
+  return {.tokens = 5, .outputs = 3, .encoder = small_transformer(method)};
 }
 
 SpeechModelOptions small_speech_model(const std::string& method) {
-  return {.features = 4, .phones = 6, .encoder = small(method)};
+  return {.features = 4, .phones = 6, .encoder = small_transformer(method)};
 }
 
 TEST(TransformerEncoder, KeepsTheShapeAndNormalisesTheOutput) {
-  TransformerEncoder encoder(small("linear"));
+  TransformerEncoder encoder(small_transformer("linear"));
   const at::NoGradGuard no_grad;
   encoder->norm->weight.fill_(3);
   encoder->norm->bias.fill_(5);
@@ -38,19 +39,19 @@ TEST(TransformerEncoder, KeepsTheShapeAndNormalisesTheOutput) {
 }
 
 TEST(TransformerEncoder, FeedForwardIsFourTimesAsWideUnlessGiven) {
-  auto options = small("linear");
+  auto options = small_transformer("linear");
   EXPECT_EQ(TransformerEncoder(options)->layers[1]->linear1->weight.sizes(), (at::IntArrayRef{32, 8}));
   options.feed_forward = 5;
   EXPECT_EQ(TransformerEncoder(options)->layers[1]->linear2->weight.sizes(), (at::IntArrayRef{8, 5}));
 }
 
 TEST(TransformerEncoder, DropsOutInTrainingOnly) {
-  TransformerEncoder encoder(small("linear"));
+  TransformerEncoder encoder(small_transformer("linear"));
   const auto x = at::randn({1, 7, 8});
   EXPECT_FALSE(at::equal(encoder(x, attn::Mask{}), encoder(x, attn::Mask{})));
   encoder->eval();
   EXPECT_TRUE(at::equal(encoder(x, attn::Mask{}), encoder(x, attn::Mask{})));
-  auto options = small("linear");
+  auto options = small_transformer("linear");
   options.dropout = 0;
   TransformerEncoder without(options);
   EXPECT_TRUE(at::equal(without(x, attn::Mask{}), without(x, attn::Mask{})));
@@ -58,7 +59,7 @@ TEST(TransformerEncoder, DropsOutInTrainingOnly) {
 
 TEST(TransformerEncoder, DropsATenthOfTheFeatures) {
   EXPECT_EQ(TransformerOptions{}.dropout, 0.1);
-  auto options = small("linear");
+  auto options = small_transformer("linear");
   options.width = 1000;
   TransformerEncoderLayer layer(options);
   const at::NoGradGuard no_grad;
@@ -72,7 +73,7 @@ TEST(TransformerEncoder, DropsATenthOfTheFeatures) {
 }
 
 TEST(TransformerEncoder, GivesEachLayerASeedOfItsOwn) {
-  TransformerEncoder encoder(small("lsh:chunk=4"));
+  TransformerEncoder encoder(small_transformer("lsh:chunk=4"));
   const auto seeds = [&] {
     std::set<std::string> labels;
     for (auto& layer : encoder->layers) labels.insert(layer->attention->method().label());
@@ -89,7 +90,7 @@ TEST(TransformerEncoder, GivesEachLayerASeedOfItsOwn) {
 
 TEST(TransformerEncoder, RefusesBadOptions) {
   const auto message = [](auto change) {
-    auto options = small("softmax");
+    auto options = small_transformer("softmax");
     change(options);
     return message_of<c10::ValueError>([&] { TransformerEncoder{options}; });
   };
