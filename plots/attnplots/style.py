@@ -24,7 +24,7 @@ SMALL_SIZE = 8.0
 # The hue shows the family of a method, the tone the method within it. The tones of a family, and
 # the first tones of all families, differ in lightness, so that they can be told apart in grey.
 FAMILIES = {
-    "softmax": ("#141414", "#5f5f5f", "#989898"),
+    "softmax": ("#141414", "#5f5f5f", "#989898", "#b0572a"),
     "sdpa": ("#dd6418", "#9a3a00", "#f2a268"),
     "linear": ("#0b4a91", "#58aee8", "#2b7cc4", "#0a2a66", "#7d8fe0", "#4a63b8", "#8fa6bd"),
     "lsh": ("#63b98b", "#2d8f63", "#0c5c3c", "#93b428", "#7d9a8b"),
@@ -65,7 +65,7 @@ KNOWN: dict[str, tuple[int, str, bool, Dash]] = {
     "stateful-softmax": (1, "o", True, DASHED),
     "stateful-softmax-concat": (2, "8", False, DASH_DOT),
     "sdpa": (0, "s", False, DASHED),
-    "stateful-sdpa": (2, "s", True, DOTTED),
+    "stateful-sdpa": (3, "8", True, DOTTED),
     "linear": (0, "^", False, SOLID),
     "linear-einsum": (1, "D", False, DASH_DOT),
     "linear-cumsum": (2, "v", False, DASHED),
