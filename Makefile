@@ -75,7 +75,7 @@ figures: build ## draw all figures again from the records in results/
 	done
 
 format: setup ## format the C++ sources
-	.venv/bin/clang-format -i $(SOURCES)
+	.venv/bin/clang-format -i $(wildcard $(SOURCES))
 
 lint: ## check the format of the C++ sources, and run clang-tidy on those changed since LINT_BASE (a revision, or "all")
 	@./setup.sh lint

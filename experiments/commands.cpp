@@ -117,10 +117,10 @@ int run_command(int argc, char** argv) {
   app.add_option("--answer-fd", descriptor, "file descriptor that answers are written to");
   app.require_subcommand(1);
   auto* const train_command = app.add_subcommand("train", "train one model");
-  // Not shown in the help: a developer's tool, without a command of the driver.
   auto* const evaluate_command = app.add_subcommand("evaluate", "validate the model of a checkpoint");
   auto* const generate_command = app.add_subcommand("generate", "write images that the model of a checkpoint generates");
   auto* const generation_command = app.add_subcommand("generation-speed", "measure how fast a model generates images");
+  // Not shown in the help: a developer's tool, without a command of the driver.
   auto* const speed_command = app.add_subcommand("decode-speed", "time the steps of a decoder")->group("");
   CLI11_PARSE(app, argc, argv);
   // A trainer whose driver was killed writes a checkpoint before it ends.

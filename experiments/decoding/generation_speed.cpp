@@ -18,8 +18,8 @@
 #include "experiments/decoding/generate.h"
 #include "experiments/losses/logistic_mixture.h"
 #include "experiments/nn/transformer.h"
-#include "experiments/training/memory.h"
 #include "harness/statistics/statistics.h"
+#include "harness/worker/cpu/memory.h"
 
 namespace experiments {
 namespace {
@@ -28,8 +28,11 @@ using attnbench::Generation;
 using attnbench::Json;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kRepetitions = 5;           // of a token at a position, at most
-constexpr double kPositionBudgetS = 0.2;  // no further repetition begins after this time
+// At each timed position, consecutive tokens are generated. The first ones are not timed, because they find caches that the
+// prefill has filled with other data, which is not the case in the generation of an image.
+constexpr size_t kWarmTokens = 2;
+constexpr size_t kTimedTokens = 8;        // at most
+constexpr double kPositionBudgetS = 0.2;  // no further token is generated at a position after this time
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -64,7 +67,8 @@ class Measurement {
   }
 
   Json run() {
-    time_one_token(0);  // warms up
+    time_token(0);  // warms up
+    timed_tokens_ = 0;
     std::vector<TimedToken> timed;
     for (int64_t i = 0; i < generation_.positions; ++i) {
       const auto position = i * (generation_.length - 1) / (generation_.positions - 1);
@@ -92,25 +96,33 @@ class Measurement {
   }
 
  private:
-  // The time of the token that follows `position` tokens, in seconds.
-  double time_one_token(int64_t position) {
+  // The time of a token that follows about `position` tokens, in seconds: the median over consecutive tokens.
+  double time_token(int64_t position) {
+    const auto tokens = int64_t(kWarmTokens + kTimedTokens);
+    position = std::min(position, std::max<int64_t>(generation_.length - tokens, 0));
     decoder_->reset();
-    // A step that computes the whole prefix again is the prefill of one token more.
     if (!recomputes_prefix_ && position > 0) decoder_->prefill(tokens_.narrow(1, 0, position));
+    std::vector<double> times;
     const auto begin = Clock::now();
+    while (times.size() < kWarmTokens + kTimedTokens && position < generation_.length &&
+           (times.size() <= kWarmTokens || seconds_since(begin) < kPositionBudgetS)) {
+      times.push_back(time_next_token(position++));
+      if (times.back() > generation_.max_token_s) return times.back();
+    }
+    times.erase(times.begin(), times.begin() + std::ptrdiff_t(std::min(kWarmTokens, times.size() - 1)));
+    timed_tokens_ += int64_t(times.size());
+    return attnbench::median(times);
+  }
+
+  // The time of the token that follows the `position` tokens of the decoder's state.
+  double time_next_token(int64_t position) {
+    if (recomputes_prefix_) decoder_->reset();
+    const auto begin = Clock::now();
+    // A step that computes the whole prefix again is the prefill of one token more.
     const auto& parameters = recomputes_prefix_ ? decoder_->prefill(tokens_.narrow(1, 0, position + 1))
                                                 : decoder_->step(tokens_.select(1, position).contiguous());
     sample(parameters);
     return seconds_since(begin);
-  }
-
-  double time_token(int64_t position) {
-    const auto begin = Clock::now();
-    std::vector<double> times;
-    while (times.size() < kRepetitions && (times.empty() || seconds_since(begin) < kPositionBudgetS))
-      times.push_back(time_one_token(position));
-    timed_tokens_ += int64_t(times.size());
-    return attnbench::median(times);
   }
 
   void sample(const at::Tensor& parameters) {
@@ -142,7 +154,7 @@ class Measurement {
             {"weights", "untrained"},
             {"parameters", parameter_count(*model_)},
             {"state_bytes", decoder_->state_bytes()},
-            {"peak_rss_bytes", peak_rss_bytes()}};
+            {"peak_rss_bytes", attnbench::peak_resident_bytes()}};
   }
 
   Json skipped(const TimedToken& token) const {

@@ -16,7 +16,6 @@
 #include "experiments/data/npy.h"
 #include "experiments/decoding/decoder.h"
 #include "experiments/decoding/generate.h"
-#include "experiments/training/checkpoint.h"
 #include "experiments/training/models.h"
 #include "experiments/training/trainer.h"
 
@@ -28,11 +27,8 @@ using attnbench::Json;
 // The model of a checkpoint, in evaluation mode, with the method's seed of its last update.
 SequenceModel model_of(const std::string& path, const SavedTraining& saved) {
   SequenceModel model(image_model_options(saved.training));
-  const auto checkpoint = Checkpoint::load(path);
   try {
-    const at::NoGradGuard no_grad;
-    for (const auto& item : model->named_parameters())
-      item.value().copy_(checkpoint.tensor_like("model." + item.key(), item.value()));
+    restore_weights(*model, saved.checkpoint);
   } catch (const std::exception& error) {
     throw std::runtime_error(path + ": " + error.what());
   }
@@ -54,7 +50,7 @@ at::Tensor as_images(const at::Tensor& bytes, const ImageSet& set) {
 Json generate_image_samples(const ImageSamplesOptions& options) {
   at::set_num_threads(int(options.threads));
   const at::NoGradGuard no_grad;
-  const auto saved = described_in(options.checkpoint);
+  const auto saved = load_training(options.checkpoint);
   if (saved.training.task != "images")
     throw std::runtime_error(options.checkpoint + ": it is of the task " + saved.training.task + ", expected images");
   const auto set = load_images(options.data.empty() ? saved.data : options.data);

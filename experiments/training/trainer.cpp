@@ -16,8 +16,8 @@
 #include "experiments/nn/transformer.h"
 #include "experiments/optim/radam.h"
 #include "experiments/training/checkpoint.h"
-#include "experiments/training/memory.h"
 #include "experiments/training/models.h"
+#include "harness/worker/cpu/memory.h"
 
 namespace experiments {
 namespace {
@@ -59,7 +59,7 @@ at::Tensor bytes_of(const torch::optim::Optimizer& optimizer) {
   return torch::from_blob(const_cast<char*>(text.data()), {int64_t(text.size())}, at::kByte).clone();
 }
 
-void restore(torch::optim::Optimizer& optimizer, const at::Tensor& bytes) {
+void restore_optimizer(torch::optim::Optimizer& optimizer, const at::Tensor& bytes) {
   torch::serialize::InputArchive archive;
   archive.load_from(static_cast<const char*>(bytes.const_data_ptr()), size_t(bytes.numel()));
   optimizer.load(archive);
@@ -67,15 +67,25 @@ void restore(torch::optim::Optimizer& optimizer, const at::Tensor& bytes) {
 
 }  // namespace
 
-SavedTraining described_in(const std::string& path) {
-  const auto checkpoint = Checkpoint::load(path);
+SavedTraining load_training(const std::string& path) {
+  SavedTraining saved;
+  saved.checkpoint = Checkpoint::load(path);
   try {
-    const auto& values = checkpoint.values;
-    return {attnbench::training_of(values.at("training")), values.at("data").get<std::string>(),
-            values.at("updates").get<int64_t>()};
+    const auto& values = saved.checkpoint.values;
+    saved.training = attnbench::training_of(values.at("training"));
+    saved.data = values.at("data").get<std::string>();
+    saved.updates = values.at("updates").get<int64_t>();
   } catch (const std::exception& error) {
     throw std::runtime_error(path + ": " + error.what());
   }
+  return saved;
+}
+
+void restore_weights(torch::nn::Module& model, const Checkpoint& checkpoint) {
+  const at::NoGradGuard no_grad;
+  for (const auto& item : model.named_parameters())
+    item.value().copy_(checkpoint.tensor_like("model." + item.key(), item.value()));
+  for (const auto& item : model.named_buffers()) item.value().copy_(checkpoint.tensor_like("model." + item.key(), item.value()));
 }
 
 Trainer::Trainer(const attnbench::Training& training, const std::string& data) : training_(training), data_(data) {
@@ -138,16 +148,16 @@ const Json& Trainer::record_point() {
   }
   point["learning_rate_now"] = last_learning_rate_;
   point["training_loss"] = interval_loss_ / double(std::max<int64_t>(1, interval_updates_));
-  point["peak_rss_bytes"] = peak_rss_bytes();
+  point["peak_rss_bytes"] = attnbench::peak_resident_bytes();
   interval_s_ = interval_loss_ = 0;
   interval_updates_ = 0;
   return curve_.emplace_back(std::move(point));
 }
 
 std::unique_ptr<Trainer> Trainer::from_checkpoint(const std::string& path, const std::string& data) {
-  const auto saved = described_in(path);
+  const auto saved = load_training(path);
   auto trainer = std::make_unique<Trainer>(saved.training, data.empty() ? saved.data : data);
-  trainer->load(path);
+  trainer->restore(saved.checkpoint, path);
   return trainer;
 }
 
@@ -174,8 +184,9 @@ void Trainer::save(const std::string& path) const {
   checkpoint.save(path);
 }
 
-void Trainer::load(const std::string& path) {
-  const auto checkpoint = Checkpoint::load(path);
+void Trainer::load(const std::string& path) { restore(Checkpoint::load(path), path); }
+
+void Trainer::restore(const Checkpoint& checkpoint, const std::string& path) {
   try {
     const auto& values = checkpoint.values;
     std::string different;
@@ -188,12 +199,8 @@ void Trainer::load(const std::string& path) {
     }
     if (!different.empty()) throw std::runtime_error("the checkpoint is of another configuration:" + different);
 
-    const at::NoGradGuard no_grad;
-    for (const auto& item : task_->model().named_parameters())
-      item.value().copy_(checkpoint.tensor_like("model." + item.key(), item.value()));
-    for (const auto& item : task_->model().named_buffers())
-      item.value().copy_(checkpoint.tensor_like("model." + item.key(), item.value()));
-    restore(*optimizer_, checkpoint.tensors.at("optimizer"));
+    restore_weights(task_->model(), checkpoint);
+    restore_optimizer(*optimizer_, checkpoint.tensors.at("optimizer"));
     schedule_->restore(values.at("schedule"));
     auto weights = weights_generator();
     weights.set_state(checkpoint.tensor_like("generator.weights", weights.get_state()));

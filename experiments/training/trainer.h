@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "experiments/optim/schedule.h"
+#include "experiments/training/checkpoint.h"
 #include "experiments/training/task.h"
 #include "harness/schema/json.h"
 #include "harness/schema/training.h"
@@ -28,14 +29,19 @@ struct NotFinite : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// What a checkpoint says of its training.
+// A checkpoint, and what it says of its training.
 struct SavedTraining {
   attnbench::Training training;
   std::string data;  // the path of the data's folder
   int64_t updates = 0;
+  Checkpoint checkpoint;
 };
 // Throws std::runtime_error that names the file if it is not a checkpoint of a training.
-SavedTraining described_in(const std::string& path);
+SavedTraining load_training(const std::string& path);
+
+// Copies the weights of a training's checkpoint to a model. Throws std::runtime_error that names a tensor that is missing or has
+// another shape or dtype.
+void restore_weights(torch::nn::Module& model, const Checkpoint& checkpoint);
 
 class Trainer {
  public:
@@ -74,6 +80,8 @@ class Trainer {
   void load(const std::string& path);
 
  private:
+  void restore(const Checkpoint& checkpoint, const std::string& path);
+
   attnbench::Training training_;
   std::string data_;
   std::unique_ptr<Task> task_;

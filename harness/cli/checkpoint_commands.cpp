@@ -1,7 +1,6 @@
 // `attnbench evaluate` and `attnbench generate`, which use the checkpoints of trainings that have ended.
 #include <fmt/format.h>
 
-#include <cmath>
 #include <filesystem>
 #include <memory>
 
@@ -14,6 +13,7 @@
 #include "harness/experiments/training_run.h"
 #include "harness/sweep/case_runner.h"
 #include "harness/text/errors.h"
+#include "harness/text/json_numbers.h"
 #include "harness/text/known_files.h"
 #include "harness/text/notice.h"
 #include "harness/text/safe_text.h"
@@ -38,8 +38,7 @@ struct Options {
 // if there is no such folder.
 std::string folder_of(const WorkerProgram& worker, const std::string& given) {
   if (fs::is_directory(given) || given.find('/') != std::string::npos) return given;
-  const auto stem = fs::path(find_file(kTrainings, given)).stem();
-  return (fs::path("results") / stem / machine_slug(ask_environment(worker))).string();
+  return default_folder("training", fs::path(find_file(kTrainings, given)).stem().string(), ask_environment(worker));
 }
 
 // The lines of the trainings of a folder that have ended and have a checkpoint. Throws UsageError if there is none.
@@ -62,22 +61,12 @@ Json ask(const std::string& command, const Json& request) {
   return line;
 }
 
-std::string name_of(const Json& line) {
-  return safe_text(fmt::format("{} {} seed {}", line.value("task", ""), line.value("method", ""), line.value("seed", 0)));
-}
-
-// Three significant digits, or a dash.
-std::string text_of(const Json& line, const char* column, const char* form = "{:.4g}") {
-  const auto found = line.find(column);
-  return found != line.end() && found->is_number() ? fmt::format(fmt::runtime(form), found->get<double>()) : "–";
-}
-
 int run_evaluate(const WorkerProgram& worker, Options options) {
   options.folder = folder_of(worker, options.folder);
   std::vector<Json> results;
   StatusLine status(stderr, options.quiet);
   for (const auto& line : ended_trainings(options.folder)) {
-    status.show(name_of(line));
+    status.show(safe_text(title_of(training_of(line))));
     results.push_back(
         ask("evaluate", {{"checkpoint", checkpoint_of(options.folder, training_of(line))}, {"data", options.data}}));
   }
@@ -91,9 +80,11 @@ int run_evaluate(const WorkerProgram& worker, Options options) {
   for (const auto* header : {"seed", "update", "loss", "accuracy", "bits/dim", "phone errors", "by chance"})
     table.add_column(header, TextTable::Align::right);
   for (auto& line : results)
-    table.add_row({line.value("task", ""), line.value("method", ""), line.at("seed").dump(), line.at("update").dump(),
-                   text_of(line, "validation_loss"), text_of(line, "validation_accuracy"), text_of(line, "bits_per_dim"),
-                   text_of(line, "phone_error_rate"), text_of(line, "chance_error_rate")});
+    table.add_row(
+        {line.value("task", ""), line.value("method", ""), line.at("seed").dump(), line.at("update").dump(),
+         number_text(number_in(line, "validation_loss"), "{:.4g}"), number_text(number_in(line, "validation_accuracy"), "{:.4g}"),
+         number_text(number_in(line, "bits_per_dim"), "{:.4g}"), number_text(number_in(line, "phone_error_rate"), "{:.4g}"),
+         number_text(number_in(line, "chance_error_rate"), "{:.4g}")});
   print_table(table, options.format);
   return exit_code::success;
 }
@@ -128,14 +119,13 @@ int run_generate(const WorkerProgram& worker, Options options) {
   options.folder = folder_of(worker, options.folder);
   const auto trainings = ended_trainings(options.folder);
   const FolderLock lock(options.folder);
-  std::vector<Json> answers;
-  std::string records;
+  std::vector<Json> answers, records;
   StatusLine status(stderr, options.quiet);
   for (const auto& line : trainings) {
     const auto training = training_of(line);
     if (training.task != "images")
       throw UsageError(fmt::format("{}: it is of the task {}, expected images", options.folder, training.task));
-    status.show(name_of(line));
+    status.show(safe_text(title_of(training_of(line))));
     auto name = method_in_file_names(training.method, trainings);
     if (training.seed != trainings.front().value("seed", int64_t{0})) name += fmt::format("-seed-{}", training.seed);
     const auto file = [&](const char* kind) {
@@ -150,7 +140,7 @@ int run_generate(const WorkerProgram& worker, Options options) {
                                          {"threads", training.threads},
                                          {"samples_file", file("samples")},
                                          {"completions_file", file("completions")}});
-    if (options.samples > 0) records += JsonLines::text_of(speed_of(training, answer));
+    if (options.samples > 0) records.push_back(speed_of(training, answer));
     answers.push_back(answer);
   }
   status.show("");
@@ -167,9 +157,9 @@ int run_generate(const WorkerProgram& worker, Options options) {
   for (const auto* header : {"seed", "images", "time", "images/s"}) table.add_column(header, TextTable::Align::right);
   table.add_column("implementation");
   for (auto& line : answers)
-    table.add_row({line.value("method", ""), line.at("seed").dump(), text_of(line, "generated", "{:.0f}"),
-                   text_of(line, "generation_s", "{:.3g} s"), text_of(line, "images_per_s", "{:.3g}"),
-                   line.value("implementation", "")});
+    table.add_row({line.value("method", ""), line.at("seed").dump(), number_text(number_in(line, "generated"), "{:.0f}"),
+                   number_text(number_in(line, "generation_s"), "{:.3g} s"),
+                   number_text(number_in(line, "images_per_s"), "{:.3g}"), line.value("implementation", "")});
   print_table(table, options.format);
   std::fflush(stdout);  // drawing takes seconds
   const auto drawn = draw_images(options.folder);

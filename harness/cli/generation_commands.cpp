@@ -13,6 +13,7 @@
 #include "harness/experiments/generation_run.h"
 #include "harness/experiments/settings_file.h"
 #include "harness/sweep/sweep_file.h"
+#include "harness/text/json_numbers.h"
 #include "harness/text/known_files.h"
 #include "harness/text/notice.h"
 #include "harness/text/safe_text.h"
@@ -55,9 +56,7 @@ class Progress : public GenerationObserver {
 };
 
 // Three significant digits; a tilde marks what was extrapolated.
-std::string text_of(double value, bool extrapolated = false) {
-  return std::isnan(value) ? "–" : fmt::format("{}{:.3g}", extrapolated ? "~" : "", value);
-}
+std::string text_of(double value, bool extrapolated = false) { return number_text(value, extrapolated ? "~{:.3g}" : "{:.3g}"); }
 
 // One row for each method, with its times on the CPU and the GPU.
 TextTable latency_table(const std::vector<GenerationSummary>& summaries) {
@@ -110,10 +109,7 @@ TextTable throughput_table(const std::vector<GenerationSummary>& summaries) {
     if (rate == best[method_of(summary)]) note = "best batch";
     if (g.batch == largest[method_of(summary)])
       note += (note.empty() ? "" : ", ") + fmt::format("largest within {}", format_bytes(kEqualMemoryBytes));
-    const auto bytes = [&](const char* column) {
-      const auto value = summary.median(column);
-      return std::isnan(value) ? std::string("–") : format_bytes(value);
-    };
+    const auto bytes = [&](const char* column) { return format_bytes(summary.median(column)); };
     table.add_row({g.dataset, g.method, g.device, std::to_string(g.batch), text_of(rate, summary.is_extrapolated()),
                    text_of(summary.median("batch_s"), summary.is_extrapolated()), bytes("state_bytes"), bytes("peak_rss_bytes"),
                    note});

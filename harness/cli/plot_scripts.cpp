@@ -11,6 +11,7 @@
 
 #include "harness/process/child_process.h"
 #include "harness/text/errors.h"
+#include "harness/text/known_files.h"
 #include "harness/text/notice.h"
 
 namespace attnbench {
@@ -22,12 +23,6 @@ constexpr double kNoDeadline = std::numeric_limits<double>::infinity();
 constexpr size_t kMaxOutputBytes = size_t{1} << 24;
 // The exit codes of the scripts.
 constexpr int kRefused = 2, kMissingPackage = 3;
-
-// The folder that holds plots/: the one above the folder that this program was built in.
-fs::path project_folder() {
-  std::error_code error;
-  return fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();
-}
 
 std::string path_of(const PlotScript& script) { return (project_folder() / "plots" / (script.name + ".py")).string(); }
 

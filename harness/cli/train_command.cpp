@@ -13,6 +13,7 @@
 #include "harness/cli/terminal.h"
 #include "harness/experiments/training_run.h"
 #include "harness/sweep/sweep_file.h"
+#include "harness/text/json_numbers.h"
 #include "harness/text/known_files.h"
 #include "harness/text/notice.h"
 #include "harness/text/safe_text.h"
@@ -27,16 +28,6 @@ struct Options {
   Format format = Format::text;
   bool quiet = false;
 };
-
-std::string name_of(const Training& training) {
-  return safe_text(fmt::format("{} {} seed {}", training.task, training.method, training.seed));
-}
-
-// A number of a line, or NaN.
-double number_in(const Json& line, const char* name) {
-  const auto found = line.find(name);
-  return found != line.end() && found->is_number() ? found->get<double>() : std::nan("");
-}
 
 // "loss 0.0123, validation loss 0.0150, accuracy 99.3 %"
 std::string losses_of(const Json& line) {
@@ -58,20 +49,22 @@ class TrainingProgress : public TrainingObserver {
 
   void starting(const Place& place, const Training& training, int64_t update) override {
     if (update > 0)
-      line_.print(fmt::format("[{}/{}] {}  goes on after update {}", place.number, place.of, name_of(training), update));
+      line_.print(
+          fmt::format("[{}/{}] {}  goes on after update {}", place.number, place.of, safe_text(title_of(training)), update));
   }
   void reached(const Place& place, const Training& training, const Json& point) override {
     const auto update = number_in(point, "update"), rate = number_in(point, "updates_per_s");
     const auto rest_s = (double(training.updates) - update) / rate;
     line_.show(fmt::format("[{}/{}] {}  update {:.0f} of {}  {}  {:.3g} updates/s  remaining ~{}", place.number, place.of,
-                           name_of(training), update, training.updates, losses_of(point), rate, format_seconds(rest_s)));
+                           safe_text(title_of(training)), update, training.updates, losses_of(point), rate,
+                           format_seconds(rest_s)));
   }
   void finished(const Place& place, const Training& training, const Json& ended) override {
     const bool failed = ended.value("outcome", "") != outcome::measured;
     const auto result = failed
                             ? fmt::format("failed: {} ({})", ended.value("failure_kind", ""), ended.value("reason", ""))
                             : fmt::format("{}, {} of training", losses_of(ended), format_seconds(number_in(ended, "training_s")));
-    line_.print(fmt::format("[{}/{}] {}  {}", place.number, place.of, name_of(training), safe_text(result)),
+    line_.print(fmt::format("[{}/{}] {}  {}", place.number, place.of, safe_text(title_of(training)), safe_text(result)),
                 failed ? Tone::bad : Tone::plain);
   }
 
@@ -98,23 +91,26 @@ void print_trainings(const std::vector<Json>& ended, Format format) {
   std::erase_if(measures, [&](const Measure& measure) { return !any_has(measure.column); });
   TextTable table;
   for (const auto* header : {"task", "method"}) table.add_column(header);
-  for (const auto* header : {"seed", "updates", "training loss", "validation loss"}) table.add_column(header, TextTable::Align::right);
+  for (const auto* header : {"seed", "updates", "training loss", "validation loss"})
+    table.add_column(header, TextTable::Align::right);
   for (const auto& measure : measures) table.add_column(measure.header, TextTable::Align::right);
   for (const auto* header : {"time", "updates/s"}) table.add_column(header, TextTable::Align::right);
   table.add_column("failed because");
-  const auto text_of = [](double number, const char* form) {
-    return std::isnan(number) ? std::string("–") : fmt::format(fmt::runtime(form), number);
-  };
   for (const auto& line : ended) {
     const bool failed = line.value("outcome", "") != outcome::measured;
     const auto updates = number_in(line, "update"), s = number_in(line, "training_s");
-    std::vector<std::string> row = {line.value("task", ""), line.value("method", ""), line.at("seed").dump(),
-                                    text_of(updates, "{:.0f}"), text_of(number_in(line, "training_loss"), "{:.4g}"),
-                                    text_of(number_in(line, "validation_loss"), "{:.4g}")};
+    std::vector<std::string> row = {line.value("task", ""),
+                                    line.value("method", ""),
+                                    line.at("seed").dump(),
+                                    number_text(updates, "{:.0f}"),
+                                    number_text(number_in(line, "training_loss"), "{:.4g}"),
+                                    number_text(number_in(line, "validation_loss"), "{:.4g}")};
     for (const auto& measure : measures)
-      row.push_back(text_of(measure.factor * number_in(line, measure.column), measure.form) +
-                    (measure.column == std::string_view("epoch_s") && line.value("epoch_extrapolated", false) ? " (extrapolated)" : ""));
-    row.insert(row.end(), {std::isnan(s) ? "–" : format_seconds(s), text_of(updates / s, "{:.3g}"), failed ? line.value("reason", "") : ""});
+      row.push_back(
+          number_text(measure.factor * number_in(line, measure.column), measure.form) +
+          (measure.column == std::string_view("epoch_s") && line.value("epoch_extrapolated", false) ? " (extrapolated)" : ""));
+    row.insert(row.end(), {std::isnan(s) ? "–" : format_seconds(s), number_text(updates / s, "{:.3g}"),
+                           failed ? line.value("reason", "") : ""});
     table.add_row(row, failed ? Tone::bad : Tone::plain);
   }
   print_table(table, format);

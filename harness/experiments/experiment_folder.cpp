@@ -31,7 +31,7 @@ ReadLine lines_into(std::vector<Json>& lines, std::function<void(const Json& lin
 ExperimentFolder::ExperimentFolder(const WorkerProgram& worker, const std::string& name, const std::string& out)
     : name_(name),
       environment_(ask_environment(worker)),
-      path_(out.empty() ? (fs::path("results") / name / machine_slug(environment_)).string() : out),
+      path_(out.empty() ? default_folder("experiment", name, environment_) : out),
       lock_(path_) {}
 
 std::string ExperimentFolder::path_of(const std::string& file) const { return (fs::path(path_) / file).string(); }

@@ -10,6 +10,7 @@
 
 #include "harness/statistics/statistics.h"
 #include "harness/sweep/case_runner.h"
+#include "harness/text/json_numbers.h"
 
 namespace attnbench {
 namespace {
@@ -69,11 +70,7 @@ GenerationRun::GenerationRun(const WorkerProgram& worker, WorkerProgram experime
   }
   folder_.write_environment("how fast models generate images, batch after batch", !records_.empty(),
                             "choose another folder with --out");
-  if (anew) {
-    std::string text;
-    for (const auto& record : records_) text += JsonLines::text_of(record);
-    file_.rewrite(text);
-  }
+  if (anew) file_.rewrite(records_);
 }
 
 int64_t GenerationRun::processes_of(const Generation& generation) const {
@@ -112,9 +109,8 @@ size_t GenerationRun::measure(GenerationObserver& observer) {
   }
   return size_t(std::count_if(cases_.begin(), cases_.end(), [&](const Generation& generation) {
     const auto key = generation_key(generation);
-    return std::any_of(records_.begin(), records_.end(), [&](const Json& record) {
-      return is_of(record, key) && record.value("outcome", "") == outcome::failed;
-    });
+    return std::any_of(records_.begin(), records_.end(),
+                       [&](const Json& record) { return is_of(record, key) && record.value("outcome", "") == outcome::failed; });
   }));
 }
 

@@ -44,6 +44,10 @@ std::string name_of(const Training& training) {
 std::vector<Json> read_curves(const std::string& folder) { return read_lines(folder, kCurvesFile, kPoint); }
 std::vector<Json> read_trainings(const std::string& folder) { return read_lines(folder, kTrainingsFile, kEnded); }
 
+std::string title_of(const Training& training) {
+  return fmt::format("{} {} seed {}", training.task, training.method, training.seed);
+}
+
 std::string checkpoint_of(const std::string& folder, const Training& training) {
   const auto name = in_file_name(fmt::format("{}-{}-seed-{}", training.task, training.method, training.seed));
   const auto hash = uint32_t(std::hash<std::string>()(training_key(training)));
@@ -113,9 +117,7 @@ size_t TrainingRun::train(TrainingObserver& observer) {
     const auto is_same = [&](const Json& line) { return training_key(training_of(line)) == training_key(training); };
     ended_.erase(std::remove_if(ended_.begin(), ended_.end(), is_same), ended_.end());
     ended_.push_back(ended);
-    std::string text;
-    for (const auto& line : ended_) text += JsonLines::text_of(line);
-    ended_file_.rewrite(text);
+    ended_file_.rewrite(ended_);
     observer.finished(place, training, ended);
   }
   return failed;
@@ -129,9 +131,7 @@ Json TrainingRun::run(const Training& training, const TrainingObserver::Place& p
                                  [&](const Json& point) { return training_key(training_of(point)) == key; }),
                   points_.end());
     for (const auto& point : points) points_.push_back(point);
-    std::string text;
-    for (const auto& point : points_) text += JsonLines::text_of(point);
-    curve_file_.rewrite(text);
+    curve_file_.rewrite(points_);
   };
   Json ended;
   const auto on_line = [&](const Json& line) {

@@ -39,6 +39,8 @@ class TrainingObserver {
 std::vector<Json> read_curves(const std::string& folder);
 std::vector<Json> read_trainings(const std::string& folder);
 
+// "copy linear seed 0"
+std::string title_of(const Training& training);
 // The path of the checkpoint of a training in a folder, which is different for each training.
 std::string checkpoint_of(const std::string& folder, const Training& training);
 // A method as part of a file name: without its options, unless another of these trainings has the same method with other options.

@@ -80,6 +80,12 @@ void JsonLines::rewrite(const std::string& lines) {
   open();
 }
 
+void JsonLines::rewrite(const std::vector<Json>& lines) {
+  std::string text;
+  for (const auto& line : lines) text += text_of(line);
+  rewrite(text);
+}
+
 void JsonLines::set_aside(const std::string& name) {
   const auto previous = (std::filesystem::path(folder_) / name).string();
   if (rename(path_.c_str(), previous.c_str()) != 0) fail_on(path_, "set aside");

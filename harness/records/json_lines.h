@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "harness/schema/json.h"
 #include "harness/text/file_descriptor.h"
@@ -32,6 +33,7 @@ class JsonLines {
   void append(const Json& line);
   // Replaces all lines in one step. Throws UsageError that names the file if it cannot be written; it then has its old lines.
   void rewrite(const std::string& lines);
+  void rewrite(const std::vector<Json>& lines);
   // Renames the file to `name`, which replaces an older file of that name, and starts an empty one.
   void set_aside(const std::string& name);
   // Throws UsageError if the file is no longer the one that this object writes to.

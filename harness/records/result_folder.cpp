@@ -78,6 +78,13 @@ std::string machine_slug(const Record& environment) {
   return slug;
 }
 
+std::string default_folder(const std::string& what, const std::string& name, const Record& environment) {
+  if (name.empty() || name == "." || name == "..")
+    throw UsageError(
+        fmt::format("the {}'s name '{}' cannot be the name of a folder in results/; name one with --out", what, name));
+  return (fs::path("results") / name / machine_slug(environment)).string();
+}
+
 void make_folder(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);

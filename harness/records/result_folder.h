@@ -36,6 +36,9 @@ Json parse_environment(const std::string& path, std::string_view text);
 Json environment_columns(const Record& environment);
 // The name of the folder for this machine, such as "intel-r-xeon-r-processor-2-threads".
 std::string machine_slug(const Record& environment);
+// The folder for the results of a sweep or an experiment of this name on this machine: "results/NAME/MACHINE". `what` is "sweep"
+// and so on. Throws UsageError for a name that cannot be that of a folder.
+std::string default_folder(const std::string& what, const std::string& name, const Record& environment);
 
 // Makes the folder and the folders above it where they are missing. Throws UsageError that names the folder if this fails.
 void make_folder(const std::string& path);

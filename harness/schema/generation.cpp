@@ -2,6 +2,7 @@
 
 #include "harness/schema/field_columns.h"
 #include "harness/schema/machine.h"
+#include "harness/schema/model_fields.h"
 
 namespace attnbench {
 
@@ -35,13 +36,7 @@ const std::vector<GenerationField>& generation_fields() {
        .description = "device that generates",
        .choices = {"cpu", "cuda"},
        .section = "run"},
-      {.name = "threads",
-       .role = axis,
-       .member = &Generation::threads,
-       .description = "number of CPU threads; by default one for every processor",
-       .min = 1,
-       .max = 4096,
-       .section = "run"},
+      threads_field<Generation>("run"),
       {.name = "length",
        .role = setting,
        .member = &Generation::length,
@@ -49,27 +44,9 @@ const std::vector<GenerationField>& generation_fields() {
        .min = 1,
        .max = 1 << 24,
        .section = "model"},
-      {.name = "layers",
-       .role = setting,
-       .member = &Generation::layers,
-       .description = "number of layers of the model",
-       .min = 1,
-       .max = 1000,
-       .section = "model"},
-      {.name = "heads",
-       .role = setting,
-       .member = &Generation::heads,
-       .description = "number of attention heads of a layer",
-       .min = 1,
-       .max = 1000,
-       .section = "model"},
-      {.name = "head_dim",
-       .role = setting,
-       .member = &Generation::head_dim,
-       .description = "dimension of a head; the model is heads · head_dim wide",
-       .min = 1,
-       .max = 10000,
-       .section = "model"},
+      layers_field<Generation>(),
+      heads_field<Generation>(),
+      head_dim_field<Generation>(),
       {.name = "sampler",
        .role = setting,
        .member = &Generation::sampler,

@@ -4,6 +4,7 @@
 
 #include "harness/schema/field_columns.h"
 #include "harness/schema/machine.h"
+#include "harness/schema/model_fields.h"
 
 namespace attnbench {
 namespace {
@@ -51,13 +52,7 @@ const std::vector<TrainingField>& training_fields() {
        .description = "device that trains",
        .choices = {"cpu", "cuda"},
        .section = "training"},
-      {.name = "threads",
-       .role = axis,
-       .member = &Training::threads,
-       .description = "number of CPU threads; by default one for every processor",
-       .min = 1,
-       .max = 4096,
-       .section = "training"},
+      threads_field<Training>("training"),
       {.name = "data",
        .role = setting,
        .member = &Training::data,
@@ -127,27 +122,9 @@ const std::vector<TrainingField>& training_fields() {
        .min = 12,
        .max = 1e6,
        .section = "task"},
-      {.name = "layers",
-       .role = setting,
-       .member = &Training::layers,
-       .description = "number of layers of the model",
-       .min = 1,
-       .max = 1000,
-       .section = "model"},
-      {.name = "heads",
-       .role = setting,
-       .member = &Training::heads,
-       .description = "number of attention heads of a layer",
-       .min = 1,
-       .max = 1000,
-       .section = "model"},
-      {.name = "head_dim",
-       .role = setting,
-       .member = &Training::head_dim,
-       .description = "dimension of a head; the model is heads · head_dim wide",
-       .min = 1,
-       .max = 10000,
-       .section = "model"},
+      layers_field<Training>(),
+      heads_field<Training>(),
+      head_dim_field<Training>(),
       {.name = "hidden",
        .role = setting,
        .member = &Training::hidden,

@@ -20,11 +20,8 @@
 namespace attnbench {
 namespace {
 
-std::string default_folder(const SweepPlan& plan, const Record& environment) {
-  const auto& name = plan.sweep.stem();
-  if (name.empty() || name == "." || name == "..")
-    throw UsageError(fmt::format("the sweep's name '{}' cannot be the name of a folder in results/; name one with --out", name));
-  auto folder = std::filesystem::path("results") / name / machine_slug(environment);
+std::string folder_of(const SweepPlan& plan, const Record& environment) {
+  std::filesystem::path folder = default_folder("sweep", plan.sweep.stem(), environment);
   if (!plan.shard.is_all()) folder /= fmt::format("shard-{}-of-{}", plan.shard.number, plan.shard.count);
   return folder.string();
 }
@@ -102,7 +99,7 @@ SweepRun::SweepRun(WorkerProgram worker, SweepPlan plan, const SweepRunOptions& 
     : worker_(std::move(worker)),
       plan_(std::move(plan)),
       environment_(ask_environment(worker_)),
-      folder_(options.out.empty() ? default_folder(plan_, environment_) : options.out),
+      folder_(options.out.empty() ? folder_of(plan_, environment_) : options.out),
       provenance_(provenance_of(plan_, environment_)),
       random_(options.order_seed),
       order_seed_(options.order_seed),

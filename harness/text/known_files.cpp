@@ -11,13 +11,14 @@ namespace attnbench {
 
 namespace fs = std::filesystem;
 
+fs::path project_folder() { return fs::read_symlink("/proc/self/exe").parent_path().parent_path(); }
+
 std::vector<fs::path> known_files(const FileKind& kind) {
   std::vector<fs::path> known;
   const auto is_known = [&](const fs::path& file) {
     return std::any_of(known.begin(), known.end(), [&](const fs::path& other) { return other.stem() == file.stem(); });
   };
-  const auto project = fs::read_symlink("/proc/self/exe").parent_path().parent_path();
-  for (const fs::path& folder : {fs::path(kind.folder), project / kind.folder}) {
+  for (const fs::path& folder : {fs::path(kind.folder), project_folder() / kind.folder}) {
     std::error_code missing;
     std::vector<fs::path> files;
     for (const auto& entry : fs::directory_iterator(folder, missing))

@@ -16,6 +16,7 @@ from attnplots.columns import Table
 from attnplots.curves import FIRST_IN_TITLE, LENGTH_AXIS, Curve, Row, Value
 from attnplots.labels import Box
 from attnplots.records import Record, RecordsError
+from attnplots.scaling import FOOT, GAP, HEADING, MIDDLE, PANEL, TICKS, TOP, X_LABEL
 from attnplots.schema import Column
 from attnplots.sheet import LEFT, RIGHT, SMALL_LINE, WIDTH
 from attnplots.style import Style
@@ -46,14 +47,6 @@ TITLES = {
     "bits_per_dim": "Bits per dimension",
 }
 
-MIDDLE = 54.0
-TOP = 30.0
-HEADING = 38.0
-PANEL = 205.0
-TICKS = 24.0
-X_LABEL = 18.0
-FOOT = 10.0
-GAP = 12.0
 
 
 @dataclass(frozen=True)
