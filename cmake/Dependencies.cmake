@@ -19,6 +19,12 @@ macro(attnbench_dependency package target repository tag)
 endmacro()
 
 attnbench_dependency(fmt fmt::fmt fmtlib/fmt 9.1.0)
+# A wheel may be installed where fmt's shared library is missing, so its programs contain what they use of fmt.
+if(SKBUILD)
+  add_library(attnbench_fmt ALIAS fmt::fmt-header-only)
+else()
+  add_library(attnbench_fmt ALIAS fmt::fmt)
+endif()
 attnbench_dependency(CLI11 CLI11::CLI11 CLIUtils/CLI11 v2.3.2)
 attnbench_dependency(tomlplusplus tomlplusplus::tomlplusplus marzer/tomlplusplus v3.4.0)
 # Only the headers of toml++ are used: the distribution's compiled library has assertions, which a user's file could make abort

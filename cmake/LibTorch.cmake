@@ -1,7 +1,12 @@
 # Makes the LibTorch of the PyPI wheel in .venv (requirements.txt pins its version) available as the target `LibTorch::cpu` and,
 # in a CUDA build, `LibTorch::cuda`. The wheel's own find_package(Torch) is not used, because it fails without a CUDA toolkit.
 # With this file, both builds link LibTorch in the same way, and programs for the CPU never load libtorch_cuda.
-set(ATTNBENCH_PYTHON "${PROJECT_SOURCE_DIR}/.venv/bin/python" CACHE FILEPATH "Python whose torch wheel is LibTorch")
+if(SKBUILD)  # A wheel is built for the torch of the Python that builds it.
+  set(default_python "${Python_EXECUTABLE}")
+else()
+  set(default_python "${PROJECT_SOURCE_DIR}/.venv/bin/python")
+endif()
+set(ATTNBENCH_PYTHON "${default_python}" CACHE FILEPATH "Python whose torch wheel is LibTorch")
 if(NOT EXISTS "${ATTNBENCH_PYTHON}")
   message(FATAL_ERROR "no Python at ${ATTNBENCH_PYTHON}; run `make setup`, or pass -DATTNBENCH_PYTHON=…")
 endif()

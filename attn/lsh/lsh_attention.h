@@ -1,5 +1,7 @@
 // LSH attention of Reformer (2001.04451) with shared queries and keys: qk [B,H,N,D], v [B,H,N,M] → [B,H,N,M]. This function is
-// also the PyTorch operator attn::lsh_attention (operator.cpp).
+// also the PyTorch operator attn::lsh_attention (operator.cpp). The operator attn::lsh_rotations(int head_dim, int rounds,
+// int buckets, int seed) -> (Tensor, int[]) draws rotations as the methods `lsh` do, and gives the bucket factors that belong to
+// them, or none.
 //
 // In each round every position falls into a bucket, positions are sorted by (bucket, position), and the sorted sequence is cut
 // into chunks. A query sees the keys of its own chunk and of the chunk before it, as far as the mask allows. A key that a query

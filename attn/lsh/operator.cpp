@@ -7,6 +7,7 @@
 #include <torch/library.h>
 
 #include <tuple>
+#include <vector>
 
 #include "attn/check_tensor.h"
 #include "attn/lsh/composed.h"
@@ -217,7 +218,16 @@ std::tuple<Tensor, Tensor, Tensor> forward_autograd(const Tensor& qk, const Tens
 
 // ---------------------------------------------------------------- registration
 
+// The rotations that draw_rotations() draws, on the CPU, and the factors of `buckets`; no factors if it is not divided.
+std::tuple<Tensor, std::vector<int64_t>> rotations_with_factors(int64_t head_dim, int64_t rounds, int64_t buckets, int64_t seed) {
+  TORCH_CHECK_VALUE(seed >= 0, "lsh_rotations: seed = ", seed, ", expected at least 0");
+  return {draw_rotations(head_dim, rounds, buckets, uint64_t(seed), at::kCPU),
+          bucket_factors_of(buckets).value_or(std::vector<int64_t>())};
+}
+
 TORCH_LIBRARY_FRAGMENT(attn, library) {
+  library.def("lsh_rotations(int head_dim, int rounds, int buckets, int seed) -> (Tensor rotations, int[] bucket_factors)",
+              rotations_with_factors);
   library.def(
       "lsh_attention(Tensor qk, Tensor v, Tensor rotations, int chunk, bool causal, Tensor? key_lengths=None, "
       "str profile=\"trax\", int[]? bucket_factors=None, str implementation=\"auto\") -> Tensor",

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <string_view>
@@ -28,8 +29,16 @@ std::string path_of(const PlotScript& script) { return (project_folder() / "plot
 
 std::string python_of(const PlotScript& script) {
   if (!script.python.empty()) return script.python;
+  if (const char* const of_package = std::getenv("ATTNBENCH_PYTHON"); of_package && *of_package) return of_package;
   const auto beside = (project_folder() / ".venv/bin/python").string();
   return access(beside.c_str(), X_OK) == 0 ? beside : ATTNBENCH_PYTHON;
+}
+
+// How to get Python and the packages that the scripts need: the project's own set-up does it, which an installation lacks.
+std::string installing_advice() {
+  const bool has_set_up = fs::exists(project_folder() / "setup.sh");
+  return has_set_up ? "install the packages of requirements.txt with `make setup`"
+                    : "install matplotlib for it, such as with `pip install matplotlib`";
 }
 
 // The word as a shell reads it back.
@@ -95,7 +104,7 @@ std::string run_plot_script(const PlotScript& script) {
   if (result.end == ChildEnd::exited && result.code == kRefused) throw UsageError(message);
   if (result.end == ChildEnd::exited && result.code == kMissingPackage)
     missing(fmt::format("{}: {}", python, message),
-            "install the packages of requirements.txt with `make setup`, or name another Python with `attnbench plot --python`");
+            installing_advice() + ", or name another Python with `attnbench plot --python`");
   throw UsageError(fmt::format("{} ended {}; it said: {}", path,
                                result.end == ChildEnd::signalled ? fmt::format("by signal {}", result.code)
                                                                  : fmt::format("with exit code {}", result.code),

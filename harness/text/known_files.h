@@ -16,8 +16,8 @@ inline const FileKind kSweeps = {"sweeps", "sweep"};
 inline const FileKind kTrainings = {"experiments/settings", "training"};
 inline const FileKind kSpeeds = {"experiments/speed", "speed measurement"};
 
-// The folder of the project: the one above the folder that this program was built in. Throws std::filesystem::filesystem_error
-// if /proc is not mounted.
+// The folder of the project's files: share/attnbench beside the folder of this program if it is installed, and else the folder
+// above the one that it was built in. Throws std::filesystem::filesystem_error if /proc is not mounted.
 std::filesystem::path project_folder();
 
 // The TOML files in that folder of the current folder, and in that of the project. Of two files with the same name only the one

@@ -36,6 +36,14 @@ class Records(list[Record]):
 
 
 def load(folder: Path) -> Records:
+    """read(), with texts that can be drawn."""
+    found = read(folder)
+    for record in found:
+        record.update({n: drawable(v) for n, v in record.items() if isinstance(v, str)})
+    return found
+
+
+def read(folder: Path) -> Records:
     """The records of `folder`, one for each case, in the order in which the cases first appear.
 
     Raises RecordsError, which names the file and the line, if a record cannot be used.
@@ -50,7 +58,6 @@ def load(folder: Path) -> Records:
         wrong = _problem(record, schema)
         if wrong:
             raise RecordsError(f"{path}:{number}: {wrong}")
-        record = {n: drawable(v) if isinstance(v, str) else v for n, v in record.items()}
         for axis in schema.axes:
             if record.get(axis.name) is None:
                 record[axis.name] = axis.before

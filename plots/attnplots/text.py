@@ -3,9 +3,6 @@
 import unicodedata
 from functools import cache
 
-from matplotlib.font_manager import FontProperties, findfont
-from matplotlib.ft2font import FT2Font
-
 # Every figure is drawn with it, in two weights. It comes with Matplotlib.
 FONT = "DejaVu Sans"
 
@@ -13,6 +10,10 @@ FONT = "DejaVu Sans"
 @cache
 def _characters() -> frozenset[int]:
     """The characters that the font has in both weights."""
+    # Matplotlib is imported here, because records can be read without it.
+    from matplotlib.font_manager import FontProperties, findfont
+    from matplotlib.ft2font import FT2Font
+
     files = (findfont(FontProperties(family=FONT, weight=weight)) for weight in ("normal", "bold"))
     return frozenset.intersection(*(frozenset(FT2Font(file).get_charmap()) for file in files))
 

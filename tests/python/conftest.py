@@ -9,6 +9,7 @@ import shlex
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import time
 from dataclasses import dataclass
@@ -20,6 +21,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # Inductor's cache is off, because it does not notice when the schema of an operator changes.
 os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
+
+# The Python package of the checkout, for the tests and for the programs that they start.
+PACKAGE_FOLDER = str(ROOT / "python")
+sys.path.insert(0, PACKAGE_FOLDER)
+os.environ["PYTHONPATH"] = os.pathsep.join([PACKAGE_FOLDER, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 # Seconds after which a test counts as hanging, even on a slow machine that is busy otherwise.
 HANG_S = float(os.environ.get("ATTNBENCH_HANG_S", 1800))

@@ -1,0 +1,72 @@
+"""Attention with linear cost for PyTorch, and the benchmark that measures it.
+
+    import attnbench
+
+    output = attnbench.linear_attention(q, k, v, causal=True)  # [batch, heads, length, dim]
+    layer = attnbench.CausalLMLayer(width=256, heads=8)  # [batch, length, width]
+    frame = attnbench.records("results/figure1")  # the records of a sweep as a pandas data frame
+    record = attnbench.measure("mine.py:attention", query_len=4096, causal=True)
+
+`functional` has the functions and `nn` the modules; this package also has all of their names.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attnbench import functional, nn
+    from attnbench._measuring import MeasureError, measure
+    from attnbench._records import records
+    from attnbench.functional import (
+        LinearAttentionState,
+        linear_attention,
+        linear_attention_step,
+        lsh_attention,
+    )
+    from attnbench.nn import CausalLMLayer, LinearAttention, LSHAttention
+
+__all__ = [
+    "CausalLMLayer",
+    "LSHAttention",
+    "LinearAttention",
+    "LinearAttentionState",
+    "MeasureError",
+    "functional",
+    "linear_attention",
+    "linear_attention_step",
+    "lsh_attention",
+    "measure",
+    "nn",
+    "records",
+]
+
+# By public name: the module that defines it. A module is imported when one of its names is first used, so that the
+# program `attnbench` starts without importing torch, and records can be read without it.
+_DEFINED_IN = {
+    "CausalLMLayer": "nn",
+    "LSHAttention": "nn",
+    "LinearAttention": "nn",
+    "LinearAttentionState": "functional",
+    "MeasureError": "_measuring",
+    "linear_attention": "functional",
+    "linear_attention_step": "functional",
+    "lsh_attention": "functional",
+    "measure": "_measuring",
+    "records": "_records",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("functional", "nn"):
+        return import_module(f"attnbench.{name}")
+    if name == "__version__":
+        return import_module("attnbench._installation").build_facts()["version"]
+    if name not in _DEFINED_IN:
+        raise AttributeError(f"module 'attnbench' has no attribute '{name}'")
+    value = getattr(import_module(f"attnbench.{_DEFINED_IN[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})
