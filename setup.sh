@@ -84,5 +84,8 @@ if [ "$installed" != "$wanted" ] && [ "$installed" != "$everything" ]; then
     echo "setup: installing Python packages into .venv (torch with its CUDA libraries is 4.8 GB)"
     pip -r requirements.txt
   fi
+  # `import attnbench` in .venv finds the package of this checkout.
+  packages_folder="$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+  printf '%s\n' "$PWD/python" > "$packages_folder/attnbench-checkout.pth"
   printf '%s' "$wanted" > .venv/.installed
 fi

@@ -48,6 +48,8 @@ REDUCED = {
     "build/attnbench_micro *": ("{all} --benchmark_min_time=0.001 --benchmark_filter=linear/forward/none", "measures for minutes"),
     "build/attnbench verify mean*": ("build/attnbench verify linear{rest}", "the page's method is built into an example alone"),
     "build/attnbench measure mean*": ("build/attnbench measure linear{rest}", "the page's method is built into an example alone"),
+    "pip install *": (None, "compiles for minutes; test_package_wheel.py builds and installs a wheel"),
+    "attnbench *": ("build/attnbench {rest}", "is installed by the package; test_package_wheel.py runs it"),
     ".venv/bin/python -m pytest *": ("{all} --collect-only", "its tests are run already"),
 }  # fmt: skip
 
