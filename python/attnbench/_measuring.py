@@ -130,7 +130,7 @@ def _run(command: list[str]) -> tuple[int, str, str]:
     try:
         printed, said = process.communicate()
     except BaseException:
-        # The program ends its workers when it is interrupted; a kill would leave them running.
+        # A notebook interrupts its kernel alone. The program ends its workers when it is interrupted.
         process.send_signal(signal.SIGINT)
         process.communicate()
         raise

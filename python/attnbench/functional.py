@@ -193,6 +193,5 @@ def _rotations(
     They are cached, because a layer asks for the same ones in every step. A compiled graph must not contain them, since
     they would then be the same for every seed.
     """
-    with torch.inference_mode(False):  # cached tensors are also used outside of this mode
-        rotations, factors = torch.ops.attn.lsh_rotations(head_dim, rounds, buckets, seed)
-        return rotations.to(device), tuple(factors)
+    rotations, factors = torch.ops.attn.lsh_rotations(head_dim, rounds, buckets, seed)
+    return rotations.to(device), tuple(factors)

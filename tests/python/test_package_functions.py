@@ -153,14 +153,6 @@ def test_the_seed_of_lsh_attention_decides_the_hashes(functions):
     assert torch.equal(outputs[0], outputs[1]) and not torch.equal(outputs[0], outputs[2])
 
 
-def test_rotations_that_were_drawn_in_inference_mode_serve_a_training(functions):
-    x = normal(1, 1, 100, 8)
-    with torch.inference_mode():
-        functions.lsh_attention(x.detach(), x.detach(), seed=77)
-    functions.lsh_attention(x, x, seed=77).sum().backward()
-    assert x.grad is not None
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [

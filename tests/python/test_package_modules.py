@@ -121,6 +121,8 @@ def test_lsh_attention_without_a_seed_draws_new_hashes_in_every_call(modules):
 def test_the_language_model_layer_agrees_with_the_same_layer_written_by_hand(modules, norm):
     layer = seeded(modules.CausalLMLayer, WIDTH, HEADS, feed_forward=20, norm=norm)
     first, _, last = layer.feed_forward
+    for parameter in (*layer.norm1.parameters(), *layer.norm2.parameters()):
+        nn.init.normal_(parameter)  # New layers normalise without a scale, so that twice is the same as once.
     x = sequences()
 
     def feed_forward(y):
@@ -165,12 +167,12 @@ def test_no_output_of_a_language_model_layer_depends_on_a_later_position(modules
     assert not torch.allclose(before[:, 5:], after[:, 5:])
 
 
-def test_dropout_applies_in_training_alone(modules):
-    layer = seeded(modules.CausalLMLayer, WIDTH, HEADS, dropout=0.5)
+def test_dropout_applies_to_what_both_parts_return_and_in_training_alone(modules):
+    layer = seeded(modules.CausalLMLayer, WIDTH, HEADS, dropout=1.0)
     x = sequences()
-    assert not torch.equal(layer(x), layer(x))
-    layer.eval()
-    assert torch.equal(layer(x), layer(x))
+    assert torch.equal(layer(x), x)
+    attended = x + layer.attention(layer.norm1(x))
+    torch.testing.assert_close(layer.eval()(x), attended + layer.feed_forward(layer.norm2(attended)))
 
 
 def test_modules_are_saved_and_loaded_with_their_weights(modules, tmp_path):

@@ -64,6 +64,11 @@ def test_a_folder_without_records_stands_for_those_below_it():
     assert sorted(path.rpartition("/")[2] for path in frame["folder"].unique()) == ["run-1", "run-2"]
 
 
+def test_a_folder_with_records_stands_for_itself_alone(copy):
+    shutil.copytree(REPEAT / "intel-r-xeon-r-processor-2-threads/run-1", copy / "older")
+    assert set(attnbench.records(copy)["folder"]) == {str(copy)}
+
+
 def test_the_environment_of_each_folder_is_there():
     frame = attnbench.records(FIGURE1, METHODS)
     environment = frame.attrs["environments"][str(METHODS)]
