@@ -1,7 +1,9 @@
-"""Trains the same model twice, once with attnbench.LinearAttention and once with the einsum form of linear attention.
+"""Trains the same model twice, once with attnbench.LinearAttention and once with the einsum form of
+linear attention.
 
-The model reads a sequence of numbers, one at a time, and predicts the number that stood DISTANCE positions before. Both
-trainings begin with the same weights and see the same data, so their losses are equal up to rounding in every step.
+The model reads a sequence of numbers, one at a time, and predicts the number that stood DISTANCE
+positions before. Both trainings begin with the same weights and see the same data, so their losses
+are equal up to rounding in every step.
 
 Usage: python examples/train_linear.py [STEPS]
 """
@@ -18,7 +20,8 @@ WIDTH, HEADS = 32, 2
 
 
 class EinsumAttention(attnbench.LinearAttention):
-    """The same layer, whose attention is written with einsum: it keeps the running sums of every position in memory."""
+    """The same layer, whose attention is written with einsum: it keeps the running sums of every
+    position in memory."""
 
     def forward(self, x: Tensor, key_lengths: Tensor | None = None) -> Tensor:
         heads = (x.shape[0], x.shape[1], self.heads, self.head_dim)

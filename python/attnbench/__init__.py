@@ -40,8 +40,9 @@ __all__ = [
     "records",
 ]
 
-# By public name: the module that defines it. A module is imported when one of its names is first used, so that the
-# program `attnbench` starts without importing torch, and records can be read without it.
+# By public name: the module that defines it. A module is imported when one of its names is first
+# used, so that the program `attnbench` starts without importing torch, and records can be read
+# without it.
 _DEFINED_IN = {
     "CausalLMLayer": "nn",
     "LSHAttention": "nn",

@@ -1,7 +1,8 @@
-"""Finds the files that belong to this package: the programs, libattn, and the code that reads records.
+"""Finds the files that belong to this package: the programs, libattn, and the code that reads
+records.
 
-An installed package holds them in its own folder. In a source checkout, programs and libraries are in the build folder:
-`build`, or the one that the environment variable ATTNBENCH_BUILD names.
+An installed package holds them in its own folder. In a source checkout, programs and libraries are
+in the build folder: `build`, or the one that the environment variable ATTNBENCH_BUILD names.
 """
 
 import json
@@ -46,11 +47,14 @@ def find() -> Installation:
 
 
 def require(path: Path) -> Path:
-    """The path of a built file; raises FileNotFoundError, which says how to build it, if there is none."""
+    """The path of a built file.
+
+    Raises FileNotFoundError, which says how to build it, if there is none.
+    """
     if not path.exists():
         raise FileNotFoundError(
-            f"{path}: no such file; build it with `make build` in the source checkout, or install the package with "
-            "`pip install .` there"
+            f"{path}: no such file; build it with `make build` in the source checkout, or install "
+            "the package with `pip install .` there"
         )
     return path
 
@@ -62,10 +66,11 @@ def build_facts() -> dict[str, str]:
 
 
 def refusal_of_torch(found: str | None) -> str | None:
-    """Why the programs and libattn cannot run with an installed torch of the version `found`, or None if they can.
+    """Why libattn cannot run with the version `found` of torch, or None if it can.
 
-    LibTorch promises no compatibility of its C++ interface from one version to another. What follows a "+" in a version,
-    such as "cu130", says for which GPUs torch was built, and does not matter here.
+    LibTorch promises no compatibility of its C++ interface from one version to another. What
+    follows a "+" in a version, such as "cu130", says for which GPUs torch was built, and does not
+    matter here.
     """
     facts = build_facts()
     wanted = facts["torch_version"].split("+")[0]
@@ -73,6 +78,7 @@ def refusal_of_torch(found: str | None) -> str | None:
         return None
     has = "no torch is installed" if found is None else f"torch {found} is installed"
     return (
-        f"attnbench {facts['version']} was built for torch {wanted}, but {has} here; install the one that it was built "
-        f"for with `pip install torch=={wanted}`, or install attnbench into an environment of its own"
+        f"attnbench {facts['version']} was built for torch {wanted}, but {has} here; install the "
+        f"one that it was built for with `pip install torch=={wanted}`, or install attnbench into "
+        "an environment of its own"
     )

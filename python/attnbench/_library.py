@@ -11,7 +11,8 @@ from attnbench import _installation
 def load() -> None:
     """Registers the operators torch.ops.attn.… if they are not registered yet.
 
-    Raises ImportError if libattn was built for another version of torch, and FileNotFoundError if it has not been built.
+    Raises ImportError if libattn was built for another version of torch, and FileNotFoundError if
+    it has not been built.
     """
     if refusal := _installation.refusal_of_torch(torch.__version__):
         raise ImportError(refusal)

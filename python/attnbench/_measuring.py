@@ -14,7 +14,8 @@ import pandas as pd
 from attnbench import _program
 from attnbench._records import frame_of, plotting_module
 
-# Exit codes of `attnbench measure` after which it has printed a record: measured or skipped, and failed.
+# Exit codes of `attnbench measure` after which it has printed a record: measured or skipped, and
+# failed.
 _WITH_RECORD = (0, 1)
 
 
@@ -23,30 +24,38 @@ class MeasureError(RuntimeError):
 
 
 def measure(
-    method: str | Callable[..., Any], *, options: Mapping[str, object] | None = None, **settings: object
+    method: str | Callable[..., Any],
+    *,
+    options: Mapping[str, object] | None = None,
+    **settings: object,
 ) -> pd.Series | pd.DataFrame:
     """Measures an attention method with `attnbench measure`, in a process of its own.
 
         attnbench.measure("linear", query_len=4096, causal=True)
-        attnbench.measure("mine.py:attention", query_len=[1024, 2048, 4096], options={"window": 256})
+        attnbench.measure("mine.py:attention", options={"window": 256}, query_len=[1024, 2048])
 
-    The method is first compared with its float64 reference. A wrong result, a crash or a case that does not fit into memory
-    is no exception: the record says so in `outcome`, `failure_kind` and `reason`.
+    The method is first compared with its float64 reference. A wrong result, a crash or a case that
+    does not fit into memory is no exception: the record says so in `outcome`, `failure_kind` and
+    `reason`.
 
     Args:
-        method: the name of a method, as `attnbench list` shows it; the file and the name of a function, such as
-            "mine.py:attention"; or a function of a module, which the process can import from its file.
+        method: the name of a method, as `attnbench list` shows it; the file and the name of a
+            function, such as "mine.py:attention"; or a function of a module, which the process can
+            import from its file.
         options: options of the method by name, which is another way to write them behind its name.
-        settings: axes and settings of the case by the names of columns, such as query_len=4096, causal=True or
-            dtype="bfloat16"; `attnbench measure --help` lists them. Where values are lists, each combination is measured.
+        settings: axes and settings of the case by the names of columns, such as query_len=4096,
+            causal=True or dtype="bfloat16"; `attnbench measure --help` lists them. Where values are
+            lists, each combination is measured.
 
     Returns:
-        The record as a Series with the names of columns as its index; if a value is a list, a data frame of records as
-        `attnbench.records` returns it.
+        The record as a Series with the names of columns as its index; if a value is a list, a data
+        frame of records as `attnbench.records` returns it.
 
     Raises:
-        MeasureError: the method, an option or a setting is unknown or wrong, or the program did not end as it should.
-        ValueError: a function cannot be found by a name in a file; the message says how to save it to one.
+        MeasureError: the method, an option or a setting is unknown or wrong, or the program did not
+            end as it should.
+        ValueError: a function cannot be found by a name in a file; the message says how to save it
+            to one.
     """
     spec = method if isinstance(method, str) else name_of_function(method)
     if options:
@@ -64,7 +73,8 @@ def measure(
 def name_of_function(function: Callable[..., Any]) -> str:
     """The file and the name of a function, as `attnbench` takes them: "…/mine.py:attention".
 
-    Raises ValueError if a process that imports the file would not find this function there by that name.
+    Raises ValueError if a process that imports the file would not find this function there by that
+    name.
     """
     name = getattr(function, "__qualname__", None) or repr(function)
     module = sys.modules.get(getattr(function, "__module__", None) or "")
@@ -82,7 +92,8 @@ def name_of_function(function: Callable[..., Any]) -> str:
 
 def _refusal(problem: str, name: str) -> ValueError:
     return ValueError(
-        f"{problem}, so the process that measures it cannot import it; save it to a file, in a notebook with\n"
+        f"{problem}, so the process that measures it cannot import it; save it to a file, in a "
+        "notebook with\n"
         f"    %%writefile mine.py\n"
         f"as the first line of the cell that defines it, and measure 'mine.py:{name}'"
     )
@@ -115,7 +126,9 @@ def _record(method: str, settings: Mapping[str, object]) -> dict[str, Any]:
     except ValueError:
         record = None
     if not isinstance(record, dict):
-        raise MeasureError(said.removeprefix("attnbench: ") or f"`attnbench measure` ended with exit code {code}")
+        raise MeasureError(
+            said.removeprefix("attnbench: ") or f"`attnbench measure` ended with exit code {code}"
+        )
     if said:
         print(said, file=sys.stderr)
     return record
@@ -130,7 +143,8 @@ def _run(command: list[str]) -> tuple[int, str, str]:
     try:
         printed, said = process.communicate()
     except BaseException:
-        # A notebook interrupts its kernel alone. The program ends its workers when it is interrupted.
+        # A notebook interrupts its kernel alone. The program ends its workers when it is
+        # interrupted.
         process.send_signal(signal.SIGINT)
         process.communicate()
         raise

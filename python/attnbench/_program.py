@@ -1,4 +1,5 @@
-"""Starts the program `attnbench` with the environment that it needs. The console script of the package is `main`."""
+"""Starts the program `attnbench` with the environment that it needs. The console script of the
+package is `main`."""
 
 import importlib.metadata
 import importlib.util
@@ -15,7 +16,8 @@ _USAGE = 2
 
 
 def main() -> NoReturn:
-    """Replaces this process by the program, with the same arguments. Ends with exit code 2 if it cannot be started."""
+    """Replaces this process by the program, with the same arguments. Ends with exit code 2 if it
+    cannot be started."""
     try:
         path, variables = program(), environment()
     except (FileNotFoundError, ImportError) as error:
@@ -27,8 +29,8 @@ def main() -> NoReturn:
 def program() -> Path:
     """The path of the program.
 
-    Raises FileNotFoundError if it has not been built, and ImportError if it was built for another torch than the installed
-    one. This does not import torch, which takes seconds.
+    Raises FileNotFoundError if it has not been built, and ImportError if it was built for another
+    torch than the installed one. This does not import torch, which takes seconds.
     """
     found = _installation.require(_installation.find().program)
     if refusal := _installation.refusal_of_torch(_torch_version()):
@@ -39,8 +41,9 @@ def program() -> Path:
 def environment() -> dict[str, str]:
     """The environment variables of this process, and those that the program needs.
 
-    ATTNBENCH_PYTHON is the Python that draws figures and runs methods written in Python. LD_LIBRARY_PATH gains the folders of
-    shared libraries that the installed programs do not find by themselves.
+    ATTNBENCH_PYTHON is the Python that draws figures and runs methods written in Python.
+    LD_LIBRARY_PATH gains the folders of shared libraries that the installed programs do not find by
+    themselves.
     """
     variables = os.environ | {"ATTNBENCH_PYTHON": sys.executable}
     if _installation.find().installed:
@@ -52,14 +55,22 @@ def environment() -> dict[str, str]:
 
 
 def _library_folders() -> list[Path]:
-    """The folder of LibTorch if torch is not beside this package, such as in a virtual environment that has torch from another
-    one, and that of Python's shared library if the system does not look there."""
+    """The folder of LibTorch if torch is not beside this package, such as in a virtual environment
+    that has torch from another one, and that of Python's shared library if the system does not look
+    there."""
     folders = []
     torch = importlib.util.find_spec("torch")  # does not import it
-    if torch is not None and torch.origin and not (_installation.PACKAGE.parent / "torch/lib").is_dir():
+    if (
+        torch is not None
+        and torch.origin
+        and not (_installation.PACKAGE.parent / "torch/lib").is_dir()
+    ):
         folders.append(Path(torch.origin).parent / "lib")
     python = Path(sysconfig.get_config_var("LIBDIR") or "/usr/lib")
-    if not python.is_relative_to("/usr/lib") and (python / (sysconfig.get_config_var("INSTSONAME") or "-")).exists():
+    if (
+        not python.is_relative_to("/usr/lib")
+        and (python / (sysconfig.get_config_var("INSTSONAME") or "-")).exists()
+    ):
         folders.append(python)
     return folders
 
@@ -69,4 +80,3 @@ def _torch_version() -> str | None:
         return importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
         return None
-

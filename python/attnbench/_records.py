@@ -15,29 +15,35 @@ from attnbench import _installation
 if TYPE_CHECKING:
     from types import ModuleType
 
-# By type in schema.json: the dtype of a column of the data frame. Lists and objects stay as they are.
+# By type in schema.json: the dtype of a column of the data frame. Lists and objects stay as they
+# are.
 _DTYPES = {"text": "string", "integer": "Int64", "number": "float64", "boolean": "boolean"}
 # The groups of columns that environment.json says where a record does not.
 _ENVIRONMENT_GROUPS = ("environment", "gpu")
 
 
 def records(*folders: str | os.PathLike[str]) -> pd.DataFrame:
-    """The records of result folders, with a row for each case and a column for each column of a record.
+    """The records of result folders, with a row for each case.
 
-    `attnbench list columns` describes the columns; their names end in the unit. A missing value is <NA>, or NaN in a column
-    of numbers. Columns whose values are lists, such as time_samples_ms, hold Python lists. A case that was recorded several
-    times counts with its last record. The column `folder`, which comes first, says where a row comes from, and
-    `frame.attrs["environments"]` has the contents of each folder's environment.json by the same name.
+    `attnbench list columns` describes the columns; their names end in the unit. A missing value is
+    <NA>, or NaN in a column of numbers. Columns whose values are lists, such as time_samples_ms,
+    hold Python lists. A case that was recorded several times counts with its last record. The
+    column `folder`, which comes first, says where a row comes from, and
+    `frame.attrs["environments"]` has the contents of each folder's environment.json by the same
+    name.
 
     Args:
-        folders: folders that contain a file records.jsonl, or other folders, which stand for all such folders below them.
+        folders: folders that contain a file records.jsonl, or other folders, which stand for all
+            such folders below them.
 
     Raises:
         FileNotFoundError: a folder does not exist, or has no records; the message names it.
         ValueError: a file cannot be read as records; the message names it and the line.
     """
     if not folders:
-        raise TypeError("records() needs at least one folder, such as attnbench.records('results/figure1')")
+        raise TypeError(
+            "records() needs at least one folder, such as attnbench.records('results/figure1')"
+        )
     found = [path for folder in folders for path in _result_folders(Path(folder))]
     environments = {str(path): _environment(path) for path in found}
     frames = [_frame_of_folder(path, environments[str(path)]) for path in found]
@@ -60,13 +66,15 @@ def plotting_module(name: str) -> "ModuleType":
 
 
 def frame_of(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, Any]) -> pd.DataFrame:
-    """A data frame of records with these columns, as a schema declares them (attnplots.schema.Column)."""
+    """A data frame of records with the columns of a schema (attnplots.schema.Column)."""
     listed = list(rows)
     types = plotting_module("schema").TYPES
     dtypes = {types[name]: dtype for name, dtype in _DTYPES.items()}
     return pd.DataFrame(
         {
-            name: pd.Series([row.get(name) for row in listed], dtype=dtypes.get(column.type, "object"))
+            name: pd.Series(
+                [row.get(name) for row in listed], dtype=dtypes.get(column.type, "object")
+            )
             for name, column in columns.items()
         }
     )
@@ -74,12 +82,16 @@ def frame_of(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, Any]) -> p
 
 def _result_folders(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder}: no such folder; expected a folder of records, such as one in results/")
+        raise FileNotFoundError(
+            f"{folder}: no such folder; expected a folder of records, such as one in results/"
+        )
     found = sorted(path.parent for path in folder.rglob("records.jsonl"))
     if folder in found:
         return [folder]
     if not found:
-        raise FileNotFoundError(f"{folder}: neither this folder nor one below it has a file records.jsonl")
+        raise FileNotFoundError(
+            f"{folder}: neither this folder nor one below it has a file records.jsonl"
+        )
     return found
 
 
@@ -101,10 +113,14 @@ def _frame_of_folder(folder: Path, environment: dict[str, Any]) -> pd.DataFrame:
     found = plotting_module("records").read(folder)
     said = environment.get("environment")
     said = said if isinstance(said, dict) else {}
-    known = {n: said.get(n) for n, c in found.schema.columns.items() if c.group in _ENVIRONMENT_GROUPS}
+    known = {
+        n: said.get(n) for n, c in found.schema.columns.items() if c.group in _ENVIRONMENT_GROUPS
+    }
     for record in found:
         if not record.get("external_source"):  # which comes from another machine
-            record.update({name: value for name, value in known.items() if record.get(name) is None})
+            record.update(
+                {name: value for name, value in known.items() if record.get(name) is None}
+            )
     frame = frame_of(found, found.schema.columns)
     frame.insert(0, "folder", pd.Series([str(folder)] * len(frame), dtype="string"))
     return frame

@@ -1,17 +1,19 @@
 """Linear attention and LSH attention as functions of tensors.
 
-The functions call PyTorch operators of libattn, which have kernels for CPUs (AVX-512, AVX2 and portable ones) and, in a
-build with CUDA, for GPUs. They run on the device of their tensors, record gradients unless they say otherwise, and work
-inside torch.compile.
+The functions call PyTorch operators of libattn, which have kernels for CPUs (AVX-512, AVX2 and
+portable ones) and, in a build with CUDA, for GPUs. They run on the device of their tensors, record
+gradients unless they say otherwise, and work inside torch.compile.
 
-Shapes are [batch, heads, length, dim]: B is the batch size, H the number of heads, N the number of queries, L the number
-of keys, D the dimension of queries and keys, and M that of values. Tensors of one call share a floating dtype and a
-device. `key_lengths`, int64 [B], says how many keys of each batch entry are valid; the keys behind them are hidden. The
-output of a query that sees no key is zero.
+Shapes are [batch, heads, length, dim]: B is the batch size, H the number of heads, N the number of
+queries, L the number of keys, D the dimension of queries and keys, and M that of values. Tensors of
+one call share a floating dtype and a device. `key_lengths`, int64 [B], says how many keys of each
+batch entry are valid; the keys behind them are hidden. The output of a query that sees no key is
+zero.
 
-Wrong shapes, dtypes, devices and options raise ValueError, which names the argument, what was found and what was expected.
-`implementation` is "auto" for the best implementation, "composed" for PyTorch operations, or the name of one, such as
-"avx2"; one that cannot run is a ValueError, and no other takes its place.
+Wrong shapes, dtypes, devices and options raise ValueError, which names the argument, what was found
+and what was expected. `implementation` is "auto" for the best implementation, "composed" for
+PyTorch operations, or the name of one, such as "avx2"; one that cannot run is a ValueError, and no
+other takes its place.
 """
 
 from functools import lru_cache
@@ -44,18 +46,19 @@ def linear_attention(
     chunk: int = 128,
     implementation: str = "auto",
 ) -> Tensor:
-    """Linear attention: q [B,H,N,D], k [B,H,L,D], v [B,H,L,M] → [B,H,N,M], in time and memory O(N + L).
+    """Linear attention: q [B,H,N,D], k [B,H,L,D], v [B,H,L,M] → [B,H,N,M], in time O(N + L).
 
-    The output of query i is φ(q_i)ᵀ S_i / (φ(q_i)ᵀ Z_i + eps) with S_i = Σ φ(k_j) v_jᵀ and Z_i = Σ φ(k_j) over the keys j
-    that it sees ("Transformers are RNNs", https://arxiv.org/abs/2006.16236, equations 4 to 12). Tensors of half precision
-    are accumulated in float32. Differentiable once in q, k and v.
+    The output of query i is φ(q_i)ᵀ S_i / (φ(q_i)ᵀ Z_i + eps) with S_i = Σ φ(k_j) v_jᵀ and Z_i = Σ
+    φ(k_j) over the keys j that it sees ("Transformers are RNNs", https://arxiv.org/abs/2006.16236,
+    equations 4 to 12). Tensors of half precision are accumulated in float32. Differentiable once in
+    q, k and v.
 
     Args:
         causal: whether query i sees only the keys 0 to i, which needs as many keys as queries.
         key_lengths: int64 [B], the number of valid keys of each batch entry; None if all are valid.
-        feature_map: φ. "elu" is elu(x) + 1, "elu0.1" is elu(x; 0.1) + 1, and "relu" is max(x, 0). "taylor" and
-            "polynomial-2" expand the softmax kernel. "favor" and "rff" are random features of it, with directions from
-            `projection`.
+        feature_map: φ. "elu" is elu(x) + 1, "elu0.1" is elu(x; 0.1) + 1, and "relu" is max(x, 0).
+            "taylor" and "polynomial-2" expand the softmax kernel. "favor" and "rff" are random
+            features of it, with directions from `projection`.
         eps: is added to the normalizer.
         projection: [P,D], the random directions of "favor" and "rff"; None for the other maps.
         chunk: positions in a chunk of the composed causal form; kernels have chunks of their own.
@@ -68,10 +71,11 @@ def linear_attention(
 
 
 class LinearAttentionState(NamedTuple):
-    """What causal linear attention knows of the tokens that it has seen, for `linear_attention_step`.
+    """What causal linear attention keeps of the tokens that `linear_attention_step` has seen.
 
     Attributes:
-        sums: S = Σ φ(k_j) v_jᵀ, [B,H,F,M], where F is the number of features that φ makes of D entries.
+        sums: S = Σ φ(k_j) v_jᵀ, [B,H,F,M], where F is the number of features that φ makes of D
+            entries.
         normalizers: Z = Σ φ(k_j), [B,H,F].
     """
 
@@ -94,12 +98,15 @@ class LinearAttentionState(NamedTuple):
 
         Args:
             value_dim: M; by default as head_dim, which is D.
-            feature_map: as in `linear_attention`, except "favor" and "rff", which have no decoding step.
+            feature_map: as in `linear_attention`, except "favor" and "rff", which have no decoding
+                step.
             dtype: that of q, k and v. The state has float64 for float64, and float32 otherwise.
         """
         features = _feature_count(feature_map, head_dim)
         state_dtype = torch.float64 if dtype == torch.float64 else torch.float32
-        sums = torch.zeros(batch, heads, features, value_dim or head_dim, dtype=state_dtype, device=device)
+        sums = torch.zeros(
+            batch, heads, features, value_dim or head_dim, dtype=state_dtype, device=device
+        )
         return cls(sums, torch.zeros(batch, heads, features, dtype=state_dtype, device=device))
 
 
@@ -111,7 +118,8 @@ def _feature_count(feature_map: str, head_dim: int) -> int:
     if feature_map == "polynomial-2":
         return 1 + head_dim + head_dim * (head_dim + 1) // 2
     raise ValueError(
-        f"feature_map = {feature_map!r}, expected one with a decoding step: elu, elu0.1, relu, taylor or polynomial-2"
+        f"feature_map = {feature_map!r}, expected one with a decoding step: elu, elu0.1, relu, "
+        "taylor or polynomial-2"
     )
 
 
@@ -126,16 +134,19 @@ def linear_attention_step(
     eps: float = 1e-6,
     implementation: str = "auto",
 ) -> Tensor:
-    """Decodes one token with causal linear attention: q and k [B,H,1,D], v [B,H,1,M] → [B,H,1,M], in time O(1).
+    """Decodes one token of linear attention: q and k [B,H,1,D], v [B,H,1,M] → [B,H,1,M].
 
-    Adds the token to `state` in place. The output is the row of the token in
-    `linear_attention(…, causal=True)` over all tokens so far. Records no gradients.
+    Adds the token to `state` in place, in a time that does not depend on how many came before. The
+    output is the row of the token in `linear_attention(…, causal=True)` over all tokens so far.
+    Records no gradients.
 
     Args:
         state: begins as `LinearAttentionState.empty(…)` with the same feature map.
         feature_map, eps, implementation: as in `linear_attention`.
     """
-    output: Tensor = torch.ops.attn.linear_attention_step(q, k, v, *state, feature_map, eps, implementation)
+    output: Tensor = torch.ops.attn.linear_attention_step(
+        q, k, v, *state, feature_map, eps, implementation
+    )
     return output
 
 
@@ -152,28 +163,34 @@ def lsh_attention(
     seed: int = 0,
     implementation: str = "auto",
 ) -> Tensor:
-    """LSH attention with shared queries and keys: qk [B,H,N,D], v [B,H,N,M] → [B,H,N,M], in time O(N log N).
+    """LSH attention with shared queries and keys: qk [B,H,N,D], v [B,H,N,M] → [B,H,N,M], in time
+    O(N log N).
 
-    In each round a random hash puts every position into a bucket, positions are sorted by bucket, and a query sees the
-    keys of its own chunk of the sorted sequence and of the chunk before it (Reformer, https://arxiv.org/abs/2001.04451).
-    This is what the method `lsh` with the same options computes. Differentiable once in qk and v.
+    In each round a random hash puts every position into a bucket, positions are sorted by bucket,
+    and a query sees the keys of its own chunk of the sorted sequence and of the chunk before it
+    (Reformer, https://arxiv.org/abs/2001.04451). This is what the method `lsh` with the same
+    options computes. Differentiable once in qk and v.
 
     Args:
         causal: whether query i sees only the keys 0 to i.
-        key_lengths: int64 [B], the number of valid positions of each batch entry; None if all are valid.
+        key_lengths: int64 [B], the number of valid positions of each batch entry; None if all are
+            valid.
         rounds: rounds of hashing, at least 1. More rounds approximate softmax attention better.
-        chunk: positions in a chunk; None for the profile's default, 64 (trax) or 32 (fast-transformers).
-        buckets: an even number of buckets; None for the profile's default, 2·N/chunk rounded up (trax) or 64
+        chunk: positions in a chunk; None for the profile's default, 64 (trax) or 32
             (fast-transformers).
-        profile: "trax" attends as Reformer's own code does, "fast-transformers" as the code that "Transformers are RNNs"
-            compares with.
-        seed: of the random hashes. Equal seeds give equal hashes on every device; a training may use another for each step.
+        buckets: an even number of buckets; None for the profile's default, 2·N/chunk rounded up
+            (trax) or 64 (fast-transformers).
+        profile: "trax" attends as Reformer's own code does, "fast-transformers" as the code that
+            "Transformers are RNNs" compares with.
+        seed: of the random hashes. Equal seeds give equal hashes on every device; a training may
+            use another for each step.
         implementation: see the documentation of this module.
     """
     if chunk is None:
         chunk = _CHUNKS.get(profile, 64)
     if buckets is None:
-        # The operator refuses wrong dimensions and chunks with a better message than this would give.
+        # The operator refuses wrong dimensions and chunks with a better message than this would
+        # give.
         length = max(qk.shape[2], 1) if qk.dim() == 4 else 1
         buckets = 2 * -(-length // max(chunk, 1)) if profile == "trax" else 64
     rotations, factors = _rotations(qk.shape[-1], rounds, buckets, seed, qk.device)
@@ -188,10 +205,10 @@ def lsh_attention(
 def _rotations(
     head_dim: int, rounds: int, buckets: int, seed: int, device: torch.device
 ) -> tuple[Tensor, tuple[int, ...]]:
-    """The random rotations of a hash, and the factors that its number of buckets is divided into (empty if it is not).
+    """The random rotations of a hash, and the factors of its number of buckets, or none.
 
-    They are cached, because a layer asks for the same ones in every step. A compiled graph must not contain them, since
-    they would then be the same for every seed.
+    They are cached, because a layer asks for the same ones in every step. A compiled graph must not
+    contain them, since they would then be the same for every seed.
     """
     rotations, factors = torch.ops.attn.lsh_rotations(head_dim, rounds, buckets, seed)
     return rotations.to(device), tuple(factors)

@@ -1,7 +1,8 @@
 """Modules with linear attention and LSH attention, for sequences [batch, length, width].
 
-The attention modules have their projections, so they take the place of torch.nn.MultiheadAttention in a model. The width
-is divided among the heads: every head has width / heads dimensions unless `head_dim` says otherwise.
+The attention modules have their projections, so they take the place of torch.nn.MultiheadAttention
+in a model. The width is divided among the heads: every head has width / heads dimensions unless
+`head_dim` says otherwise.
 """
 
 from typing import Literal
@@ -24,13 +25,17 @@ __all__ = ["CausalLMLayer", "LSHAttention", "LinearAttention"]
 class _Attention(nn.Module):
     """What the attention modules share: the sizes of the heads, and the last projection."""
 
-    def __init__(self, width: int, heads: int, head_dim: int | None, causal: bool, bias: bool) -> None:
+    def __init__(
+        self, width: int, heads: int, head_dim: int | None, causal: bool, bias: bool
+    ) -> None:
         super().__init__()
         for name, size in (("width", width), ("heads", heads), ("head_dim", head_dim)):
             if size is not None and size < 1:
                 raise ValueError(f"{name} = {size}, expected at least 1")
         if head_dim is None and width % heads:
-            raise ValueError(f"width = {width}, expected a multiple of heads = {heads}, or head_dim")
+            raise ValueError(
+                f"width = {width}, expected a multiple of heads = {heads}, or head_dim"
+            )
         self.width, self.heads, self.head_dim = width, heads, head_dim or width // heads
         self.causal = causal
         self.output = nn.Linear(self.heads * self.head_dim, width, bias=bias)
@@ -42,14 +47,16 @@ class _Attention(nn.Module):
         right = x.dim() == 3 and x.shape[2] == self.width and length in (None, x.shape[1])
         if not right:
             expected = f"[batch, {'length' if length is None else length}, {self.width}]"
-            raise ValueError(f"{type(self).__name__}: x has shape {list(x.shape)}, expected {expected}")
+            raise ValueError(
+                f"{type(self).__name__}: x has shape {list(x.shape)}, expected {expected}"
+            )
 
     def _split(self, x: Tensor) -> Tensor:
         """[batch, length, heads · head_dim] → [batch, heads, length, head_dim]."""
         return x.unflatten(2, (self.heads, self.head_dim)).transpose(1, 2)
 
     def _join(self, heads: Tensor) -> Tensor:
-        """[batch, heads, length, head_dim] → [batch, length, width], through the last projection."""
+        """[batch, heads, length, head_dim] → [batch, length, width], by the last projection."""
         joined: Tensor = self.output(heads.transpose(1, 2).flatten(2))
         return joined
 
@@ -82,12 +89,15 @@ class LinearAttention(_Attention):
             width: the number of features of every position.
             causal: whether a position sees only itself and those before it.
             head_dim: dimension of queries, keys and values of a head; None for width / heads.
-            feature_map, eps: as in `attnbench.linear_attention`, without the random maps "favor" and "rff".
+            feature_map, eps: as in `attnbench.linear_attention`, without the random maps "favor"
+                and "rff".
             bias: whether the projections have biases.
         """
         super().__init__(width, heads, head_dim, causal, bias)
         if feature_map in ("favor", "rff"):
-            raise ValueError(f"feature_map = {feature_map!r}, expected a map without random directions")
+            raise ValueError(
+                f"feature_map = {feature_map!r}, expected a map without random directions"
+            )
         self.feature_map, self.eps = feature_map, eps
         self.query, self.key, self.value = (self._projection(bias) for _ in range(3))
 
@@ -95,13 +105,20 @@ class LinearAttention(_Attention):
         """x [batch, length, width] → [batch, length, width].
 
         Args:
-            key_lengths: int64 [batch], the number of valid positions of each sequence; None if all are valid.
+            key_lengths: int64 [batch], the number of valid positions of each sequence; None if all
+                are valid.
         """
         self._check(x)
         q, k, v = (self._split(projection(x)) for projection in (self.query, self.key, self.value))
         return self._join(
             linear_attention(
-                q, k, v, causal=self.causal, key_lengths=key_lengths, feature_map=self.feature_map, eps=self.eps
+                q,
+                k,
+                v,
+                causal=self.causal,
+                key_lengths=key_lengths,
+                feature_map=self.feature_map,
+                eps=self.eps,
             )
         )
 
@@ -109,28 +126,38 @@ class LinearAttention(_Attention):
         """The state of `step` before the first token of `batch` sequences."""
         weight = self.key.weight
         return LinearAttentionState.empty(
-            batch, self.heads, self.head_dim, feature_map=self.feature_map, dtype=weight.dtype, device=weight.device
+            batch,
+            self.heads,
+            self.head_dim,
+            feature_map=self.feature_map,
+            dtype=weight.dtype,
+            device=weight.device,
         )
 
     @torch.no_grad()
     def step(self, x: Tensor, state: LinearAttentionState) -> Tensor:
-        """The output of the next token, x [batch, 1, width] → [batch, 1, width], which is added to `state` in place.
+        """The output of the next token: x [batch, 1, width] → [batch, 1, width].
 
-        The outputs of all tokens are those of `forward`. Records no gradients. Raises ValueError if the attention is not
-        causal, since no earlier output may then depend on a later token.
+        Adds the token to `state` in place. The outputs of all tokens are those of `forward`.
+        Records no gradients. Raises ValueError if the attention is not causal, since earlier
+        outputs then depend on later tokens.
         """
         if not self.causal:
             raise ValueError("LinearAttention: step needs causal=True")
         self._check(x, length=1)
         q, k, v = (self._split(projection(x)) for projection in (self.query, self.key, self.value))
-        return self._join(linear_attention_step(q, k, v, state, feature_map=self.feature_map, eps=self.eps))
+        return self._join(
+            linear_attention_step(q, k, v, state, feature_map=self.feature_map, eps=self.eps)
+        )
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, feature_map={self.feature_map!r}"
 
 
 class LSHAttention(_Attention):
-    """Multi-head self-attention whose heads are `attnbench.lsh_attention`, with shared queries and keys.
+    """Multi-head self-attention whose heads are `attnbench.lsh_attention`.
+
+    Queries and keys are shared.
 
     Attributes:
         query_key, value: the projections of x, torch.nn.Linear from width to heads · head_dim.
@@ -158,8 +185,8 @@ class LSHAttention(_Attention):
             causal: whether a position sees only itself and those before it.
             head_dim: dimension of queries, keys and values of a head; None for width / heads.
             rounds, chunk, buckets, profile: as in `attnbench.lsh_attention`.
-            seed: of the random hashes, which are the same in every call; None for new ones in every call, drawn from
-                PyTorch's default generator, as Reformer is trained.
+            seed: of the random hashes, which are the same in every call; None for new ones in every
+                call, drawn from PyTorch's default generator, as Reformer is trained.
             bias: whether the projections have biases.
         """
         super().__init__(width, heads, head_dim, causal, bias)
@@ -171,7 +198,8 @@ class LSHAttention(_Attention):
         """x [batch, length, width] → [batch, length, width].
 
         Args:
-            key_lengths: int64 [batch], the number of valid positions of each sequence; None if all are valid.
+            key_lengths: int64 [batch], the number of valid positions of each sequence; None if all
+                are valid.
         """
         self._check(x)
         seed = int(torch.randint(2**31, ())) if self.seed is None else self.seed
@@ -195,8 +223,9 @@ class CausalLMLayer(nn.Module):
         norm="pre":   y = x + attention(norm1(x));  output = y + feed_forward(norm2(y))
         norm="post":  y = norm1(x + attention(x));  output = norm2(y + feed_forward(y))
 
-    In training, dropout applies to what attention and feed_forward return. A model is an embedding with positions, some of
-    these layers, and a linear layer to the logits; with norm="pre" also a last torch.nn.LayerNorm before that one.
+    In training, dropout applies to what attention and feed_forward return. A model is an embedding
+    with positions, some of these layers, and a linear layer to the logits; with norm="pre" also a
+    last torch.nn.LayerNorm before that one.
 
     Attributes:
         attention: the `LinearAttention`.
@@ -221,7 +250,8 @@ class CausalLMLayer(nn.Module):
         Args:
             width, heads, head_dim, feature_map, eps: as in `LinearAttention`.
             feed_forward: the hidden width of the feed-forward network; None for 4 · width.
-            norm: whether layers are normalised before attention and network ("pre") or after the sums ("post").
+            norm: whether layers are normalised before attention and network ("pre") or after the
+                sums ("post").
             dropout: the probability with which a number is set to zero in training.
         """
         super().__init__()
@@ -231,28 +261,37 @@ class CausalLMLayer(nn.Module):
         self.attention = LinearAttention(
             width, heads, causal=True, head_dim=head_dim, feature_map=feature_map, eps=eps
         )
-        self.feed_forward = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
+        self.feed_forward = nn.Sequential(
+            nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width)
+        )
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.dropout = nn.Dropout(dropout)
         self.norm = norm
 
     def forward(self, x: Tensor, key_lengths: Tensor | None = None) -> Tensor:
-        """x [batch, length, width] → [batch, length, width]; an output depends on no later position.
+        """x [batch, length, width] → [batch, length, width].
+
+        No output depends on a later position.
 
         Args:
-            key_lengths: int64 [batch], the number of valid positions of each sequence; None if all are valid.
+            key_lengths: int64 [batch], the number of valid positions of each sequence; None if all
+                are valid.
         """
         return self._after_attention(x, self.attention(self._before_attention(x), key_lengths))
 
     def empty_state(self, batch: int) -> LinearAttentionState:
-        """The state of `step` before the first token of `batch` sequences. Its size does not depend on their length."""
+        """The state of `step` before the first token of `batch` sequences.
+
+        Its size does not depend on their length.
+        """
         return self.attention.empty_state(batch)
 
     @torch.no_grad()
     def step(self, x: Tensor, state: LinearAttentionState) -> Tensor:
-        """The output of the next token, x [batch, 1, width] → [batch, 1, width], which is added to `state` in place.
+        """The output of the next token: x [batch, 1, width] → [batch, 1, width].
 
-        The outputs of all tokens are those of `forward`, up to dropout, which `eval()` turns off. Records no gradients.
+        Adds the token to `state` in place. The outputs of all tokens are those of `forward` without
+        dropout, which `eval()` turns off. Records no gradients.
         """
         return self._after_attention(x, self.attention.step(self._before_attention(x), state))
 
@@ -264,7 +303,9 @@ class CausalLMLayer(nn.Module):
         y = x + self.dropout(attended)
         if self.norm == "post":
             y = self.norm1(y)
-        output: Tensor = y + self.dropout(self.feed_forward(self.norm2(y) if self.norm == "pre" else y))
+        output: Tensor = y + self.dropout(
+            self.feed_forward(self.norm2(y) if self.norm == "pre" else y)
+        )
         return output if self.norm == "pre" else self.norm2(output)
 
     def extra_repr(self) -> str:

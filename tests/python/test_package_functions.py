@@ -71,9 +71,7 @@ def test_linear_attention_passes_every_argument_to_the_operator(functions):
     expected = torch.ops.attn.linear_attention(q, k, v, True, key_lengths, "favor", 0.5, projection, 4, "composed")
     assert torch.equal(found, expected)
     assert not torch.equal(found, functions.linear_attention(q, k, v, feature_map="favor", projection=projection))
-    assert not torch.equal(
-        functions.linear_attention(q, k, v, eps=0.5), functions.linear_attention(q, k, v)
-    )
+    assert not torch.equal(functions.linear_attention(q, k, v, eps=0.5), functions.linear_attention(q, k, v))
 
 
 def test_linear_attention_is_not_causal_by_default(functions):
@@ -113,9 +111,7 @@ def test_a_step_of_a_map_with_random_directions_is_refused(functions):
 def test_lsh_attention_agrees_with_the_composed_operator_in_float64(functions, profile, causal, lengths):
     inputs = normal(2, 2, 200, 8, seed=1), normal(2, 2, 200, 4)
     key_lengths = tensor_of(lengths)
-    found = functions.lsh_attention(
-        *inputs, causal=causal, key_lengths=key_lengths, rounds=2, profile=profile, seed=5
-    )
+    found = functions.lsh_attention(*inputs, causal=causal, key_lengths=key_lengths, rounds=2, profile=profile, seed=5)
     # The defaults of the profiles, written out.
     chunk, buckets = {"trax": (64, 8), "fast-transformers": (32, 64)}[profile]
     rotations, factors = torch.ops.attn.lsh_rotations(8, 2, buckets, 5)
@@ -142,9 +138,7 @@ def test_a_large_number_of_buckets_is_hashed_in_two_factors(functions):
     assert rotations.shape == (8, 1, sum(factors) // 2) and factors[0] * factors[1] <= 200
     x = normal(1, 1, 300, 8)
     found = functions.lsh_attention(x, x, buckets=200)
-    assert torch.equal(
-        found, torch.ops.attn.lsh_attention(x, x, rotations, 64, False, bucket_factors=factors)
-    )
+    assert torch.equal(found, torch.ops.attn.lsh_attention(x, x, rotations, 64, False, bucket_factors=factors))
 
 
 def test_the_seed_of_lsh_attention_decides_the_hashes(functions):

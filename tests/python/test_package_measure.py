@@ -44,13 +44,17 @@ def test_a_measured_case_is_a_series_with_the_columns_of_a_record():
     assert record.name == "linear"
 
 
-def test_lists_of_values_give_a_data_frame_with_every_combination():
-    frame = attnbench.measure("linear-chunked", options={"chunk": 16}, query_len=[32, 48], causal=[False, True], **SMALL)
+def test_lists_of_values_give_a_data_frame_with_every_combination(stand_in):
+    code = """for word; do case $word in --query-len=*) n=${word#*=};; --causal) causal=true;; esac; done
+echo "{\\"query_len\\": $n, \\"causal\\": ${causal:-false}, \\"method\\": \\"x\\"}\""""
+    stand_in(code)
+    frame = attnbench.measure("x", query_len=[32, 48], causal=[False, True])
     assert list(zip(frame["query_len"], frame["causal"], strict=True)) == [
         (32, False), (32, True), (48, False), (48, True),
     ]  # fmt: skip
-    assert set(frame["method"]) == {"linear-chunked:chunk=16"} and set(frame["outcome"]) == {"measured"}
-    assert str(frame["query_len"].dtype) == "Int64"
+    assert set(frame["method"]) == {"x"} and str(frame["query_len"].dtype) == "Int64"
+    assert list(frame.columns) == list(attnbench.records(ROOT / "results/decode").columns[1:])
+    assert len(attnbench.measure("x", query_len=[32])) == 1
 
 
 def test_a_skipped_case_is_a_record_with_its_reason():

@@ -55,9 +55,7 @@ def test_linear_attention_agrees_with_the_same_layer_written_by_hand(modules, ca
     assert found.shape == x.shape
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     parameters = [x, *layer.parameters()]
-    for mine, theirs in zip(
-        *(torch.autograd.grad(y.square().sum(), parameters) for y in (found, expected)), strict=True
-    ):
+    for mine, theirs in zip(*(torch.autograd.grad(y.square().sum(), parameters) for y in (found, expected)), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-4)
 
 
@@ -94,10 +92,7 @@ def test_lsh_attention_agrees_with_the_function_on_projected_heads(modules):
     options = {"causal": True, "rounds": 2, "chunk": 4, "buckets": 4, "seed": 3}
     layer = seeded(modules.LSHAttention, WIDTH, HEADS, **options)
     x, key_lengths = sequences(), torch.tensor([9, 5])
-    qk, v = (
-        projection(x).view(2, 9, HEADS, WIDTH // HEADS).transpose(1, 2)
-        for projection in (layer.query_key, layer.value)
-    )
+    qk, v = (projection(x).view(2, 9, HEADS, WIDTH // HEADS).transpose(1, 2) for projection in (layer.query_key, layer.value))
     attended = lsh_attention(qk, v, key_lengths=key_lengths, **options)
     expected = layer.output(attended.transpose(1, 2).reshape(2, 9, WIDTH))
     torch.testing.assert_close(layer(x, key_lengths), expected)

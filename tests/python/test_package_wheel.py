@@ -70,9 +70,7 @@ def unpacked(wheel, tmp_path_factory):
 
 
 def test_the_console_script_measures_a_case(venv, tmp_path):
-    printed = run(
-        venv / "bin/attnbench", "measure", "linear", "--query-len=64", "--format=json", *SMALL, cwd=tmp_path
-    ).stdout
+    printed = run(venv / "bin/attnbench", "measure", "linear", "--query-len=64", "--format=json", *SMALL, cwd=tmp_path).stdout
     record = strict_json(printed)
     assert (record["method"], record["outcome"]) == ("linear", "measured"), record["reason"]
 
@@ -84,15 +82,20 @@ def test_the_console_script_finds_the_sweeps_and_the_settings(venv, tmp_path):
     assert "cases" in plan
 
 
-def test_a_sweep_and_its_figure_need_no_checkout(venv, tmp_path):
-    attnbench = venv / "bin/attnbench"
-    run(
-        attnbench, "sweep", "quickstart", "--out", "out", "--exploratory", "--methods=linear,softmax", "--set", "query_len=[32, 48]",
-        "--set", "heads=1", "--set", "protocol=forward", "--set", "timing.processes=1", "--set", "timing.time_budget_s=0.02",
-        "--set", "timing.warmup_s=0", cwd=tmp_path,
-    )  # fmt: skip
-    drawn = run(attnbench, "plot", "out", "--out", "figure.svg", cwd=tmp_path).stdout
+def test_figures_and_tables_need_no_checkout(venv, tmp_path):
+    records = ROOT / "results/decode/intel-r-xeon-r-processor-2-threads"
+    shutil.copytree(records, tmp_path / "out", ignore=shutil.ignore_patterns("decode.*"))
+    drawn = run(venv / "bin/attnbench", "plot", "out", "--out", "figure.svg", cwd=tmp_path).stdout
     assert "figure.svg" in drawn and (tmp_path / "figure.svg").stat().st_size > 1000
+    assert "linear" in run(venv / "bin/attnbench", "table", "out", cwd=tmp_path).stdout
+
+
+def test_a_python_without_matplotlib_is_refused_with_how_to_install_it(venv, tmp_path):
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare")
+    records = ROOT / "results/decode/intel-r-xeon-r-processor-2-threads"
+    python = tmp_path / "bare/bin/python"
+    refused = run(venv / "bin/attnbench", "plot", records, "--python", python, "--out", tmp_path, code=2).stderr
+    assert "No module named" in refused and "`pip install matplotlib`" in refused and "make setup" not in refused
 
 
 def test_the_package_computes_reads_records_and_measures(venv, tmp_path):
