@@ -1,5 +1,6 @@
 // attnbench, the driver: reads sweeps, starts workers and writes records. It links no LibTorch.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -26,12 +27,14 @@ struct CommandEntry {
   const char* name;
   const char* description;
   Run (*add)(Command&);
+  bool takes_plugins = false;
 };
 constexpr CommandEntry kCommands[] = {
-    {"list", "list the methods, the sweeps, or the columns of a record", add_list_command},
-    {"verify", "compare values, gradients and decoding of methods with their float64 reference", add_verify_command},
-    {"measure", "measure one case", add_measure_command},
-    {"sweep", "measure every case of a sweep file and record each in a folder", add_sweep_command},
+    {"list", "list the methods, the sweeps, or the columns of a record", add_list_command, /*takes_plugins=*/true},
+    {"verify", "compare values, gradients and decoding of methods with their float64 reference", add_verify_command,
+     /*takes_plugins=*/true},
+    {"measure", "measure one case", add_measure_command, /*takes_plugins=*/true},
+    {"sweep", "measure every case of a sweep file and record each in a folder", add_sweep_command, /*takes_plugins=*/true},
     {"train", "train models on the paper's tasks and record their curves", add_train_command},
     {"evaluate", "validate the models of trainings that have ended", add_evaluate_command},
     {"generate", "generate images with trained models", add_generate_command},
@@ -43,8 +46,8 @@ constexpr CommandEntry kCommands[] = {
     {"analyse", "show how time and memory grow with the length, where methods cross over, and what fits in memory",
      add_analyse_command},
     {"compare", "compare two folders of records case by case, or the methods of one folder with a baseline", add_compare_command},
-    {"gate", "decide whether a build is slower or needs more memory than another", add_gate_command},
-    {"merge", "join folders of records of one sweep, such as its shards", add_merge_command},
+    {"gate", "decide whether a build is slower or needs more memory than another", add_gate_command, /*takes_plugins=*/true},
+    {"merge", "join folders of records of one sweep, such as its shards", add_merge_command, /*takes_plugins=*/true},
     {"import", "add times that were measured elsewhere to a folder of records", add_import_command},
     {"doctor", "show this machine and this build, and measure the max bandwidth and arithmetic rate", add_doctor_command},
 };
@@ -54,6 +57,18 @@ std::string exit_codes_text() {
   for (const auto& [code, meaning] : exit_code::meanings) text += fmt::format("  {:<6}{}\n", code, meaning);
   return text + fmt::format("  {:<6}ended by a signal: {} after SIGINT, {} after SIGTERM\n", "128+n", exit_code::interrupted(2),
                             exit_code::interrupted(15));
+}
+
+// Throws UsageError if this command does not take the plug-ins that were given, since it would ignore them.
+void check_takes_plugins(const Command& command) {
+  std::vector<std::string> taking;
+  for (const auto& entry : kCommands) {
+    if (!entry.takes_plugins) continue;
+    if (entry.name == command.name()) return;
+    taking.emplace_back(entry.name);
+  }
+  throw UsageError(
+      fmt::format("--plugin cannot be given with {}; it can be given with {}", command.name(), fmt::join(taking, ", ")));
 }
 
 std::string help_text(const CommandLine& line, const Command* command) {
@@ -74,9 +89,12 @@ int run(int argc, char** argv) {
                    "with a float64 reference before it is timed.");
   auto worker = worker_beside_this_program();
   bool version = false;
+  std::vector<std::string> plugins;
   line.program().add(
       "--worker", &worker.path, "worker program to start",
       {.placeholder = "FILE", .default_text = "attnbench-worker beside this program", .completion = Completion::files});
+  line.program().add("--plugin", &plugins, "shared library with methods of your own, for the commands that take methods",
+                     {.placeholder = "FILE", .completion = Completion::files});
   line.program().add("--version", &version, "print the version, the revision and the build, and exit");
   line.program().add_example("sweep quickstart", "measures softmax and linear attention over a range of lengths");
   line.program().add_example("measure --help", "shows the arguments and options of a command");
@@ -97,6 +115,8 @@ int run(int argc, char** argv) {
     fmt::print("{}", version_text());
     return flushed(exit_code::success);
   }
+  if (chosen && !plugins.empty()) check_takes_plugins(*chosen);
+  worker = with_plugins(std::move(worker), plugins);
   catch_interrupts();
   for (const auto& [command, run_command] : commands)
     if (command == chosen) return flushed(run_command(worker));
