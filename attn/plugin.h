@@ -25,7 +25,7 @@ struct PluginStamp {
 
 #define ATTNBENCH_PLUGIN_SECTION ".attnbench_plugin"
 
-#define ATTNBENCH_PLUGIN                                                               \
-  extern "C" const attn::PluginStamp attnbench_plugin                                  \
-      __attribute__((used, visibility("default"), section(ATTNBENCH_PLUGIN_SECTION))); \
+#define ATTNBENCH_PLUGIN                                                                      \
+  extern "C" __attribute__((visibility("default"))) const attn::PluginStamp attnbench_plugin; \
+  __attribute__((used, section(ATTNBENCH_PLUGIN_SECTION)))                                    \
   const attn::PluginStamp attnbench_plugin = {ATTN_INTERFACE_VERSION, TORCH_VERSION}

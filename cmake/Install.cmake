@@ -22,7 +22,7 @@ function(set_install_rpath target folder)
     set(torch_folder "$ORIGIN/${to_prefix}/${ATTNBENCH_TORCH_RPATH}")
   endif()
   file(RELATIVE_PATH to_library "${prefix}/${folder}" "${prefix}/${CMAKE_INSTALL_LIBDIR}")
-  set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN/${to_library};${torch_folder}")
+  set_property(TARGET ${target} APPEND PROPERTY INSTALL_RPATH "$ORIGIN/${to_library}" "${torch_folder}")
 endfunction()
 
 # ---------------------------------------------------------------- programs
