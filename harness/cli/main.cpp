@@ -1,6 +1,5 @@
 // attnbench, the driver: reads sweeps, starts workers and writes records. It links no LibTorch.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -59,18 +58,6 @@ std::string exit_codes_text() {
                             exit_code::interrupted(15));
 }
 
-// Throws UsageError if this command does not take the plug-ins that were given, since it would ignore them.
-void check_takes_plugins(const Command& command) {
-  std::vector<std::string> taking;
-  for (const auto& entry : kCommands) {
-    if (!entry.takes_plugins) continue;
-    if (entry.name == command.name()) return;
-    taking.emplace_back(entry.name);
-  }
-  throw UsageError(
-      fmt::format("--plugin cannot be given with {}; it can be given with {}", command.name(), fmt::join(taking, ", ")));
-}
-
 std::string help_text(const CommandLine& line, const Command* command) {
   return line.help(command) + (command ? "" : exit_codes_text());
 }
@@ -93,8 +80,6 @@ int run(int argc, char** argv) {
   line.program().add(
       "--worker", &worker.path, "worker program to start",
       {.placeholder = "FILE", .default_text = "attnbench-worker beside this program", .completion = Completion::files});
-  line.program().add("--plugin", &plugins, "shared library with methods of your own, for the commands that take methods",
-                     {.placeholder = "FILE", .completion = Completion::files});
   line.program().add("--version", &version, "print the version, the revision and the build, and exit");
   line.program().add_example("sweep quickstart", "measures softmax and linear attention over a range of lengths");
   line.program().add_example("measure --help", "shows the arguments and options of a command");
@@ -102,6 +87,9 @@ int run(int argc, char** argv) {
   for (const auto& entry : kCommands) {
     auto& command = line.add_command(entry.name, entry.description);
     commands.emplace_back(&command, entry.add(command));
+    if (entry.takes_plugins)
+      command.add("--plugin", &plugins, "shared library with methods of your own",
+                  {.placeholder = "FILE", .completion = Completion::files});
   }
   auto& completion = line.add_command("completion", "print a script that lets bash or zsh complete command lines");
   commands.emplace_back(&completion, add_completion_command(completion, line));
@@ -115,7 +103,6 @@ int run(int argc, char** argv) {
     fmt::print("{}", version_text());
     return flushed(exit_code::success);
   }
-  if (chosen && !plugins.empty()) check_takes_plugins(*chosen);
   worker = with_plugins(std::move(worker), plugins);
   catch_interrupts();
   for (const auto& [command, run_command] : commands)

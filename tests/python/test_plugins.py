@@ -95,10 +95,10 @@ def test_a_method_of_a_plugin_is_listed_with_its_options(attnbench, plugin):
 
 
 def test_a_record_has_the_digest_of_the_plugin(attnbench, plugin):
-    record = attnbench.json("--plugin", plugin, "measure", *WINDOW)
+    record = attnbench.json("measure", *WINDOW, "--plugin", plugin)
     assert record["outcome"] == "measured", record["reason"]
     assert record["implementation"] == "aten/chunked" and record["method_digest"] == digest_of(plugin)
-    record = attnbench.json("--plugin", plugin, "measure", "linear", *small())
+    record = attnbench.json("measure", "linear", *small(), "--plugin", plugin)
     assert record["outcome"] == "measured" and record["method_digest"] is None
 
 
@@ -266,8 +266,7 @@ def test_a_method_of_a_plugin_that_throws_fails_its_case(faults):
 
 
 def test_commands_without_methods_refuse_plugins(attnbench, plugin):
-    error = attnbench("doctor", "--plugin", plugin, code=2).stderr
-    assert "--plugin cannot be given with doctor; it can be given with list, verify, measure, sweep" in error
+    assert "unknown option '--plugin'" in attnbench("doctor", "--plugin", plugin, code=2).stderr
 
 
 def test_the_gate_runs_a_method_of_a_plugin_on_both_builds(attnbench, build, copied, tmp_path):
