@@ -17,10 +17,11 @@ struct PlotScript {
 std::string command_text(const PlotScript& script);
 
 // Runs the script, and returns what it printed to standard output. The Python of the project is the one that the environment
-// variable ATTNBENCH_PYTHON names, which the Python package sets to its own; without it .venv/bin/python beside plots/, or else
-// the one that the build was configured with (the CMake variable ATTNBENCH_PYTHON). Throws UsageError with the script's message
-// if the script refuses its arguments or its files. Where Python, one of its packages or the script is missing, the message says
-// so and names the command to run instead. Throws Interrupted on SIGINT or SIGTERM.
+// variable ATTNBENCH_PYTHON names, which the Python package sets to its own. Without it, that is .venv/bin/python beside plots/,
+// or else the one that the build was configured with (the CMake variable ATTNBENCH_PYTHON); that of an installation is the
+// python3 beside the driver or, if there is none, the one in PATH. Throws UsageError with the script's message if the script
+// refuses its arguments or its files. Where Python, one of its packages or the script is missing, the message says so and names
+// the command to run instead. Throws Interrupted on SIGINT or SIGTERM.
 std::string run_plot_script(const PlotScript& script);
 
 // Draws the curves of a folder that `attnbench train` has written as FOLDER/curves.svg, .png and .pdf, and returns a line that

@@ -5,17 +5,12 @@
 #include <algorithm>
 
 #include "harness/text/errors.h"
+#include "harness/text/installation.h"
 #include "harness/text/nearest.h"
 
 namespace attnbench {
 
 namespace fs = std::filesystem;
-
-fs::path project_folder() {
-  const auto prefix = fs::read_symlink("/proc/self/exe").parent_path().parent_path();
-  const auto installed = prefix / "share/attnbench";
-  return fs::is_directory(installed) ? installed : prefix;
-}
 
 std::vector<fs::path> known_files(const FileKind& kind) {
   std::vector<fs::path> known;
