@@ -1,6 +1,7 @@
 #include "harness/sweep/sweep_run.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -65,6 +66,21 @@ std::string differences(const ResultFolder& folder, const Json& now) {
   return text;
 }
 
+// A line for each method whose file has changed since the folder's records were measured; empty if there is none.
+std::string changed_methods(const ResultFolder& folder, const std::vector<Record>& planned) {
+  std::map<std::string, std::string> now;
+  for (const auto& record : planned)
+    if (record.has("method_digest")) now[record.text("method")] = record.text("method_digest");
+  std::set<std::string> lines;
+  for (const auto& record : folder.records()) {
+    const auto found = now.find(record.text("method"));
+    if (found == now.end() || !record.has("method_digest") || record.text("method_digest") == found->second) continue;
+    lines.insert(
+        fmt::format("\n  file of {}: digest {} there, {} here", found->first, record.text("method_digest"), found->second));
+  }
+  return fmt::format("{}", fmt::join(lines, ""));
+}
+
 void learn_from(const std::vector<Record>& records, TimePredictor& predictor) {
   for (const auto& record : records)
     if (record.measured()) predictor.learn(record);
@@ -104,7 +120,7 @@ SweepRun::SweepRun(WorkerProgram worker, SweepPlan plan, const SweepRunOptions& 
       random_(options.order_seed),
       order_seed_(options.order_seed),
       states_(plan_.cases.size()) {
-  if (const auto different = differences(folder_, provenance_); !different.empty()) {
+  if (const auto different = differences(folder_, provenance_) + changed_methods(folder_, plan_.planned); !different.empty()) {
     if (options.resume != Resume::all)
       throw UsageError(fmt::format(
           "{} holds records of another build, machine or configuration:{}\nchoose another folder with --out, or measure "
