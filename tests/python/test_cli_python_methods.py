@@ -180,7 +180,7 @@ def test_a_sweep_finds_the_file_beside_itself_and_marks_what_is_unverified(write
         """
         [axes]
         method = ["linear", "kernels/mine.py:attention", "kernels/mine.py:attention:like=softmax"]
-        query_len = [32, 64]
+        query_len = 32
         heads = 2
         head_dim = 16
         threads = 1
@@ -193,7 +193,7 @@ def test_a_sweep_finds_the_file_beside_itself_and_marks_what_is_unverified(write
     out = tmp_path / "out"
     result = attnbench("sweep", sweep, "--out", out, "--format=markdown", cwd="/")
     lines = [line for line in result.stdout.splitlines() if "mine.py" in line]
-    assert len(lines) == 4
+    assert len(lines) == 2
     assert [("unverified" in line) for line in lines] == [":like=" not in line for line in lines]
     records = [strict_json(line) for line in (out / "records.jsonl").read_text().splitlines()]
     assert {r["method"] for r in records} == {
@@ -207,7 +207,7 @@ def test_a_changed_file_is_another_build(write, attnbench, tmp_path):
         """
         [axes]
         method = "mine.py:attention"
-        query_len = [32, 64]
+        query_len = 32
         threads = 1
         [timing]
         time_budget_s = 0.02
@@ -215,7 +215,6 @@ def test_a_changed_file_is_another_build(write, attnbench, tmp_path):
         "one.toml",
     )
     command = ["sweep", sweep, "--out", tmp_path / "out", "--quiet"]
-    attnbench(*command)
     attnbench(*command)
     path.write_text(path.read_text() + "\n# faster\n")
     refused = attnbench(*command, code=2).stderr
@@ -434,7 +433,7 @@ def test_a_hang_ends_at_the_deadline(write, measure):
 
 
 def test_memory_beyond_the_limit_is_out_of_memory(write, measure):
-    path = write("import torch\n\ndef f(q, k, v):\n    torch.zeros(2**32)\n    return v * 1\n")
+    path = write("import torch\n\ndef f(q, k, v):\n    torch.empty(2**32)\n    return v * 1\n")
     record = measure(f"{path}:f", code=1, memory_limit_bytes="1 GiB")
     assert record["failure_kind"] == "oom", record["reason"]
 
