@@ -49,12 +49,17 @@ void write_out(const std::string& folder, const std::string& name, const Json& j
   replace_file(folder, name, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
+WorkerProgram candidate_of(const WorkerProgram& own, const Options& options) {
+  return options.candidate.empty() ? own : with_plugins(worker_of(options.candidate), own.plugins);
+}
+
 int run_gate(const WorkerProgram& own, const Options& options) {
   if (options.base.empty())
     throw UsageError(
         "gate needs --base, which names the build to compare with: a build folder, a program in one, or a git revision");
-  const auto candidate = options.candidate.empty() ? own : worker_of(options.candidate);
-  GateSuite suite(options.suite, {{"base", worker_of(options.base)}, {"candidate", candidate, options.inject.value_or(0)}});
+  const auto candidate = candidate_of(own, options);
+  const auto base = with_plugins(worker_of(options.base), own.plugins);
+  GateSuite suite(options.suite, {{"base", base}, {"candidate", candidate, options.inject.value_or(0)}});
   const auto report = run_gate(suite, options.gate);
   const auto json = json_of(report, suite, options.gate.plan);
   write_out(options.out, "gate.json", json);
@@ -75,8 +80,7 @@ Recordings recordings_of(const WorkerProgram& own, const Options& options) {
     return read_recordings(options.from);
   }
   check_recordings(size_t(std::max(0, options.recordings)), options.gate.plan);
-  const auto build = options.candidate.empty() ? own : worker_of(options.candidate);
-  return record_suite(build, options.suite, options.recordings, options.inject.value_or(10));
+  return record_suite(candidate_of(own, options), options.suite, options.recordings, options.inject.value_or(10));
 }
 
 int run_calibration(const WorkerProgram& own, const Options& options) {

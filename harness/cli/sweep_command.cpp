@@ -178,8 +178,9 @@ std::string exploratory_in_words(const Design& design) {
   return fmt::format("; exploratory: `attnbench compare` needs {} processes a case, not {}", design.needed(), design.processes);
 }
 
-int run_sweep(WorkerProgram worker, const Options& options) {
+int run_sweep(const WorkerProgram& own, const Options& options) {
   const auto file = find_file(kSweeps, options.file);
+  auto worker = with_plugins_of(file, own);
   worker.methods_folder = std::filesystem::path(file).parent_path().string();
   auto plan = plan_sweep(worker, file, overrides_of(options), options.shard);
   const auto design = design_of(plan);

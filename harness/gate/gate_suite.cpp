@@ -109,6 +109,7 @@ std::vector<Record> ask_about(const WorkerProgram& worker, const std::string& co
 
 GateSuite::GateSuite(SuiteOptions options, std::vector<Side> sides)
     : options_(std::move(options)), sides_(std::move(sides)), random_(options_.seed) {
+  for (auto& side : sides_) side.worker = with_plugins_of(options_.file, side.worker);
   const auto catalogue = Catalogue::load(sides_.at(1).worker);
   SweepOverrides overrides;
   for (const auto& setting : options_.settings) overrides.add_setting(setting);
@@ -195,8 +196,10 @@ void GateSuite::count_instructions() {
     for (size_t s = 0; s < sides_.size(); ++s) {
       if (!suite_case.unusable.empty()) continue;
       note(fmt::format("counting {} on the {}", suite_case.name, sides_[s].name));
-      const auto answer = run_worker({sides_[s].worker.path, valgrind}, "count", portable_request(case_of(suite_case, sides_[s])),
-                                     100 * suite_case.c.deadline_s);
+      auto counted = sides_[s].worker;
+      counted.launcher = valgrind;
+      const auto answer =
+          run_worker(counted, "count", portable_request(case_of(suite_case, sides_[s])), 100 * suite_case.c.deadline_s);
       const auto record = record_of(answer, 0, 1);
       const auto count = collected_instructions(answer.diagnostics);
       if (!record.measured()) {

@@ -23,9 +23,13 @@ Column column_of(const Field& field) {
 std::vector<Column> declare() {
   using enum ColumnType;
   std::vector<Column> all = {{"schema_version", integer, "", "case", "version of this set of columns"}};
-  for (const auto role : {FieldRole::axis, FieldRole::setting})
+  const auto add_fields = [&](FieldRole role) {
     for (const auto& field : fields())
       if (field.role == role && !field.test_hook) all.push_back(column_of(field));
+  };
+  add_fields(FieldRole::axis);
+  all.push_back({"method_digest", text, "", "case", "hex digest of the file of a Python method or of a plug-in"});
+  add_fields(FieldRole::setting);
   const std::vector<Column> results = {
       {"outcome", text, "", "outcome", "measured, skipped or failed"},
       {"failure_kind", text, "", "outcome",
@@ -147,14 +151,11 @@ std::vector<Column> declare() {
        "largest difference between two calls with the same inputs, relative to the largest entry; 0 if they are equal"},
       {"unverified", boolean, "", "agreement", "true if the method has no reference that its results could be compared with"},
 
-      {"method_digest", text, "", "foreign",
-       "digest of the file that defines the method; this and the next columns are of methods that are not compiled into the "
-       "program"},
-      {"python", text, "", "foreign", "version of Python and of its torch, for methods in Python"},
-      {"time_order", text, "", "foreign", "how the method says that the time of a call grows with the length"},
-      {"memory_order", text, "", "foreign", "how the method says that its memory beside the inputs grows with the length"},
-      {"setup_s", number, "s", "foreign", "time that the method took to prepare its calls, such as for compiling"},
-      {"call_overhead_us", number, "us", "foreign",
+      {"python", text, "", "python", "version of Python and of its torch; this and the next columns are of methods in Python"},
+      {"time_order", text, "", "python", "how the method says that the time of a call grows with the length"},
+      {"memory_order", text, "", "python", "how the method says that its memory beside the inputs grows with the length"},
+      {"setup_s", number, "s", "python", "time that the method took to prepare its calls, such as for compiling"},
+      {"call_overhead_us", number, "us", "python",
        "what calling the method through Python adds to a call: median time of calls of a function that does nothing"},
 
       {"approximation_error", number, "", "quality",

@@ -1,7 +1,6 @@
 #include "harness/sweep/sweep_run.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -48,6 +47,17 @@ Json provenance_of(const SweepPlan& plan, const Record& environment) {
   return provenance;
 }
 
+// A line for each method that is planned with another file than its records in the folder were measured with; empty if there is
+// none.
+std::string differences_of_methods(const ResultFolder& folder, const SweepPlan& plan) {
+  auto planned = plan.planned;
+  for (const auto& baseline : plan.baselines)
+    if (baseline) planned.push_back(baseline->planned);
+  auto recorded = method_digests(folder.processes());
+  recorded.merge(method_digests(folder.records()));
+  return digest_differences(recorded, method_digests(planned));
+}
+
 // A line for each value in which the provenance `now` differs from that of the records in the folder; empty if there is none.
 std::string differences(const ResultFolder& folder, const Json& now) {
   const auto& records = folder.records();
@@ -64,21 +74,6 @@ std::string differences(const ResultFolder& folder, const Json& now) {
   const auto then = before.value("shard", Json()), shard = now.value("shard", Json());
   if (then != shard) text += fmt::format("\n  shard: {} there, {} here", then.dump(), shard.dump());
   return text;
-}
-
-// A line for each method whose file has changed since the folder's records were measured; empty if there is none.
-std::string changed_methods(const ResultFolder& folder, const std::vector<Record>& planned) {
-  std::map<std::string, std::string> now;
-  for (const auto& record : planned)
-    if (record.has("method_digest")) now[record.text("method")] = record.text("method_digest");
-  std::set<std::string> lines;
-  for (const auto& record : folder.records()) {
-    const auto found = now.find(record.text("method"));
-    if (found == now.end() || !record.has("method_digest") || record.text("method_digest") == found->second) continue;
-    lines.insert(
-        fmt::format("\n  file of {}: digest {} there, {} here", found->first, record.text("method_digest"), found->second));
-  }
-  return fmt::format("{}", fmt::join(lines, ""));
 }
 
 void learn_from(const std::vector<Record>& records, TimePredictor& predictor) {
@@ -120,7 +115,7 @@ SweepRun::SweepRun(WorkerProgram worker, SweepPlan plan, const SweepRunOptions& 
       random_(options.order_seed),
       order_seed_(options.order_seed),
       states_(plan_.cases.size()) {
-  if (const auto different = differences(folder_, provenance_) + changed_methods(folder_, plan_.planned); !different.empty()) {
+  if (const auto different = differences(folder_, provenance_) + differences_of_methods(folder_, plan_); !different.empty()) {
     if (options.resume != Resume::all)
       throw UsageError(fmt::format(
           "{} holds records of another build, machine or configuration:{}\nchoose another folder with --out, or measure "

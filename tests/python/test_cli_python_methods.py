@@ -218,7 +218,7 @@ def test_a_changed_file_is_another_build(write, attnbench, tmp_path):
     attnbench(*command)
     path.write_text(path.read_text() + "\n# faster\n")
     refused = attnbench(*command, code=2).stderr
-    assert re.search(r"file of mine.py:attention: digest \w+ there, \w+ here", refused)
+    assert re.search(r"method_digest of mine.py:attention: \w+ there, \w+ here", refused)
     attnbench(*command, "--resume=all")
 
 
