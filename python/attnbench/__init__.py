@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attnbench import functional, nn
     from attnbench._measuring import MeasureError, measure
+    from attnbench._method import method
     from attnbench._records import records
     from attnbench.functional import (
         LinearAttentionState,
@@ -36,6 +37,7 @@ __all__ = [
     "linear_attention_step",
     "lsh_attention",
     "measure",
+    "method",
     "nn",
     "records",
 ]
@@ -53,6 +55,7 @@ _DEFINED_IN = {
     "linear_attention_step": "functional",
     "lsh_attention": "functional",
     "measure": "_measuring",
+    "method": "_method",
     "records": "_records",
 }
 

@@ -82,6 +82,42 @@ def test_the_console_script_finds_the_sweeps_and_the_settings(venv, tmp_path):
     assert "cases" in plan
 
 
+MINE = """
+import attnbench
+import torch
+
+
+def attention(q, k, v, *, causal):
+    scores = q @ k.transpose(2, 3) / q.shape[3] ** 0.5
+    if causal:
+        scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -torch.inf)
+    return scores.softmax(-1) @ v
+
+
+@attnbench.method(exact="softmax")
+def declared(q, k, v, *, causal):
+    return attention(q, k, v, causal=causal)
+"""
+
+
+def test_a_function_of_a_file_is_measured_and_drawn_without_a_checkout(venv, tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    attnbench = venv / "bin/attnbench"
+    measure = ("measure", "--query-len=64", "--causal", "--format=json", *SMALL)
+    plain = strict_json(run(attnbench, *measure, "mine.py:attention", "--like=softmax", cwd=tmp_path).stdout)
+    assert plain["outcome"] == "measured", plain["reason"]
+    program = f"""
+import json, sys
+sys.path.insert(0, "")
+import attnbench, mine
+record = attnbench.measure(mine.declared, query_len=64, causal=True, heads=2, head_dim=16, warmup_s=0, time_budget_s=0.02)
+print(json.dumps([record.outcome, record.method, record.method_digest]))
+"""
+    outcome, method, digest = strict_json(run(venv / "bin/python", "-c", program, cwd=tmp_path).stdout)
+    assert (outcome, method) == ("measured", f"{tmp_path}/mine.py:declared")
+    assert digest == plain["method_digest"] != ""
+
+
 def test_figures_and_tables_need_no_checkout(venv, tmp_path):
     records = ROOT / "results/decode/intel-r-xeon-r-processor-2-threads"
     shutil.copytree(records, tmp_path / "out", ignore=shutil.ignore_patterns("decode.*"))
