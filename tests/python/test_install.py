@@ -87,6 +87,15 @@ def test_a_component_is_installed_alone(build, tmp_path):
     assert [p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file()] == ["lib/libattn.so"]
 
 
+def test_a_relative_folder_of_torch_is_taken_from_the_prefix(tmp_path):
+    options = ["-DATTNBENCH_TORCH_RPATH=../torch/lib", "-DATTNBENCH_TESTS=OFF", f"-DATTNBENCH_PYTHON={sys.executable}"]
+    finished("cmake", "-S", ROOT, "-B", tmp_path, "-G", "Ninja", *options)
+    rules = (tmp_path / "cmake_install.cmake").read_text()
+    paths = dict(re.findall(r'FILE "\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/(.*)"\s+RPATH "(.*)"', rules.replace("\\$", "$")))
+    assert paths["libexec/attnbench/attnbench-worker"].split(":") == ["$ORIGIN/../../lib", "$ORIGIN/../../../torch/lib"]
+    assert paths["lib/libattn.so"].split(":")[-1] == "$ORIGIN/../../torch/lib"
+
+
 # ---------------------------------------------------------------- the package
 
 
