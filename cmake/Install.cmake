@@ -4,10 +4,11 @@
 #                values and the scripts of the figures in share/attnbench
 #   library      libattn
 #   development  the public headers, and the package that find_package(attnbench) finds
-# Installed libraries and programs look for the libraries of LibTorch here. A relative path is taken from the prefix, for an
-# installation beside torch in one folder. LD_LIBRARY_PATH can name another folder with the same version when a program starts.
-set(ATTNBENCH_TORCH_RPATH "${TORCH_ROOT}/lib" CACHE STRING
-    "Folder in which an installation looks for LibTorch's libraries; a relative path is taken from the prefix")
+# Installed libraries and programs look for the libraries of LibTorch here, one folder after the other. A relative path is taken
+# from the prefix: the Python package is beside torch in one folder. LD_LIBRARY_PATH can name another folder with the same version
+# when a program starts.
+set(ATTNBENCH_TORCH_RPATH "../torch/lib;${TORCH_ROOT}/lib" CACHE STRING
+    "Folders in which an installation looks for LibTorch's libraries; a relative path is taken from the prefix")
 include(CMakePackageConfigHelpers)
 set(internal_folder "${CMAKE_INSTALL_LIBEXECDIR}/attnbench")
 set(data_folder "${CMAKE_INSTALL_DATADIR}/attnbench")
@@ -16,14 +17,15 @@ set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/attnbench")
 # Lets a target that is installed in this folder find libattn and LibTorch.
 function(set_install_rpath target folder)
   set(prefix "/prefix")  # stands for any
-  set(torch_folder "${ATTNBENCH_TORCH_RPATH}")
-  if(NOT IS_ABSOLUTE "${torch_folder}")
-    file(RELATIVE_PATH to_prefix "${prefix}/${folder}" "${prefix}")
-    cmake_path(SET to_torch NORMALIZE "${to_prefix}/${ATTNBENCH_TORCH_RPATH}")
-    set(torch_folder "$ORIGIN/${to_torch}")
-  endif()
   file(RELATIVE_PATH to_library "${prefix}/${folder}" "${prefix}/${CMAKE_INSTALL_LIBDIR}")
-  set_property(TARGET ${target} APPEND PROPERTY INSTALL_RPATH "$ORIGIN/${to_library}" "${torch_folder}")
+  file(RELATIVE_PATH to_prefix "${prefix}/${folder}" "${prefix}")
+  set_property(TARGET ${target} APPEND PROPERTY INSTALL_RPATH "$ORIGIN/${to_library}")
+  foreach(torch_folder IN LISTS ATTNBENCH_TORCH_RPATH)
+    if(NOT IS_ABSOLUTE "${torch_folder}")
+      string(PREPEND torch_folder "$ORIGIN/${to_prefix}/")
+    endif()
+    set_property(TARGET ${target} APPEND PROPERTY INSTALL_RPATH "${torch_folder}")
+  endforeach()
 endfunction()
 
 # ---------------------------------------------------------------- programs

@@ -1,5 +1,6 @@
 // Compares linear attention with its definition, and prints the largest difference.
 #include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/elu.h>
 #include <ATen/ops/matmul.h>
