@@ -23,6 +23,9 @@ bool is_registered(const std::string& name) {
   return std::any_of(all.begin(), all.end(), [&](const attn::MethodEntry* entry) { return entry->name == name; });
 }
 
+// Methods in Python have the names of their files, so no plug-in may take such a name.
+bool is_python_file(const std::string& name) { return name.ends_with(".py"); }
+
 // Runs the initialisers of the library, and returns the methods that they register.
 std::vector<attn::MethodEntry> methods_of_library(const std::string& path) {
   const char* problem = nullptr;
@@ -39,7 +42,7 @@ void check_name(const std::string& path, const std::string& name) {
   const bool is_plain = std::all_of(name.begin(), name.end(), [](unsigned char c) {
     return c > ' ' && c < 127 && std::string_view(":,=/'\"").find(char(c)) == std::string_view::npos;
   });
-  TORCH_CHECK_VALUE(is_plain && !name.empty(), path, ": registers the method '", name,
+  TORCH_CHECK_VALUE(is_plain && !name.empty() && !is_python_file(name), path, ": registers the method '", name,
                     "', expected a name of letters, digits and '-', such as 'sliding-window'");
 }
 
@@ -59,7 +62,7 @@ const Plugins::Plugin* Plugins::plugin_of(const std::string& method) const {
 void Plugins::load_for(const std::string& method) {
   const auto name = name_in(method);
   for (auto& plugin : plugins_) {
-    if (is_registered(name)) return;
+    if (is_registered(name) || is_python_file(name)) return;
     load(plugin);
   }
 }

@@ -215,6 +215,12 @@ def test_a_plugin_is_refused_before_its_initialisers_run(attnbench, faulty, buil
     assert "built with attnbench 9." in attnbench("list", "--plugin", copied, code=2).stderr
 
 
+def test_a_plugin_that_cannot_be_loaded_is_reported_with_the_reason(attnbench, copied):
+    replace_once(copied, b"\0libattn.so\0", b"\0libnone.so\0")
+    error = attnbench("list", "--plugin", copied, code=2).stderr
+    assert f"{copied}: cannot be loaded: libnone.so: cannot open shared object file" in error
+
+
 @pytest.mark.parametrize("kept", [0, 10, 100, 5000])
 def test_a_truncated_plugin_is_refused(attnbench, copied, kept):
     copied.write_bytes(copied.read_bytes()[:kept])
@@ -241,6 +247,7 @@ def test_two_plugins_with_the_same_method_are_refused(attnbench, plugin, copied,
 def test_wrong_registrations_are_refused(faults, faulty):
     assert f"{faulty}: registers the method 'linear', which exists already" in faults("register linear", "list").stderr
     assert f"{faulty}: registers the method 'a:b', expected a name of letters" in faults("register a:b", "list").stderr
+    assert f"{faulty}: registers the method 'a.py', expected a name of letters" in faults("register a.py", "list").stderr
     assert f"{faulty}: the plug-in registers no method" in faults("", "list").stderr
 
 
