@@ -17,8 +17,6 @@
 namespace attnbench {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr double kNoDeadline = std::numeric_limits<double>::infinity();
 constexpr size_t kMaxOutputBytes = size_t{1} << 24;
 // The exit codes of the scripts.
