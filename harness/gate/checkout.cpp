@@ -21,7 +21,8 @@ fs::path git_path(const fs::path& repository, const std::string& name) {
 }
 
 // Makes a repository without files in `folder`, whose HEAD is the commit. It borrows the objects of the original, and has its
-// tags, from which packages find out their version.
+// tags, from which packages find out their version, and the address of its origin, from which a user's command can fetch what the
+// copy lacks.
 void make_repository(const fs::path& original, const std::string& commit, const fs::path& folder) {
   const auto format = first_line(git_output(original.string(), {"rev-parse", "--show-object-format"}));
   git_output(folder.parent_path().string(), {"init", "--quiet", "--template=", "--object-format=" + format, folder.string()});
@@ -32,6 +33,8 @@ void make_repository(const fs::path& original, const std::string& commit, const 
   const auto tags = git_output(original.string(), {"for-each-ref", "--format=create %(refname) %(objectname)", "refs/tags"});
   if (!tags.empty()) git_output(folder.string(), {"update-ref", "--stdin"}, tags);
   git_output(folder.string(), {"update-ref", "--no-deref", "HEAD", commit});
+  const auto origin = ask_git(original.string(), {"config", "--get", "remote.origin.url"});
+  if (origin.succeeded()) git_output(folder.string(), {"config", "remote.origin.url", first_line(origin.output)});
 }
 
 // Whether the file holds a pointer of Git LFS in place of its contents.

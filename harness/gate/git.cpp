@@ -14,9 +14,8 @@ constexpr double kGraceS = 10;
 // git as this program calls it.
 std::vector<std::string> git_words() {
   std::vector<std::string> words = {"env"};
-  for (const auto* variable : {"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY",
-                               "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_PREFIX"})
-    words.insert(words.end(), {"-u", variable});
+  const auto removed = without_git_variables();
+  words.insert(words.end(), removed.begin(), removed.end());
   // git refreshes no index, asks for no password, and fetches no object that a partial clone lacks.
   words.insert(words.end(), {"GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "git"});
   // It starts no monitor of the file system, runs no hooks and no filters of Git LFS, and reaches no other repository.
@@ -27,6 +26,14 @@ std::vector<std::string> git_words() {
 }
 
 }  // namespace
+
+std::vector<std::string> without_git_variables() {
+  std::vector<std::string> words;
+  for (const auto* variable : {"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY",
+                               "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_PREFIX"})
+    words.insert(words.end(), {"-u", variable});
+  return words;
+}
 
 CapturedOutput ask_git(const std::string& folder, const std::vector<std::string>& words, const std::string& input) {
   auto all = git_words();

@@ -8,9 +8,12 @@
 
 namespace attnbench {
 
-// Runs git with these words in `folder`, and writes `input` to its standard input. Variables of the environment that would lead
-// git to another repository, such as those of a hook, are not passed on. Throws UsageError if git cannot be started, and
-// Interrupted on SIGINT or SIGTERM.
+// Words for the program `env` that remove the variables that would lead git to another repository than that of the current
+// folder, such as those of a hook.
+std::vector<std::string> without_git_variables();
+
+// Runs git with these words in `folder`, and writes `input` to its standard input. Throws UsageError
+// if git cannot be started, and Interrupted on SIGINT or SIGTERM.
 CapturedOutput ask_git(const std::string& folder, const std::vector<std::string>& words, const std::string& input = {});
 
 // What git prints. Throws UsageError with the words and git's message if it fails.

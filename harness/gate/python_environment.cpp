@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "harness/gate/git.h"
 #include "harness/process/captured_output.h"
 #include "harness/schema/json.h"
 #include "harness/text/errors.h"
@@ -75,16 +76,14 @@ PythonEnvironment::PythonEnvironment(std::string harness, std::filesystem::path 
 std::vector<std::string> PythonEnvironment::launcher(const std::filesystem::path& work) const {
   const auto programs = (folder_ / "bin").string();
   const char* const path = std::getenv("PATH");
-  return {"env",
-          "-C",
-          work.string(),
-          "-u",
-          "PYTHONPATH",
-          "-u",
-          "PYTHONHOME",
-          "VIRTUAL_ENV=" + folder_.string(),
-          fmt::format("PATH={}:{}", programs, path ? path : "/usr/bin:/bin"),
-          fmt::format("ATTNBENCH_PYTHON={}/python", programs)};
+  std::vector<std::string> words = {"env", "-C", work.string(), "-u", "PYTHONPATH", "-u", "PYTHONHOME"};
+  // What the environment runs must not reach the repository that it is a copy of.
+  const auto removed = without_git_variables();
+  words.insert(words.end(), removed.begin(), removed.end());
+  words.insert(words.end(),
+               {"VIRTUAL_ENV=" + folder_.string(), fmt::format("PATH={}:{}", programs, path ? path : "/usr/bin:/bin"),
+                fmt::format("ATTNBENCH_PYTHON={}/python", programs)});
+  return words;
 }
 
 std::string PythonEnvironment::torch_fault() const {

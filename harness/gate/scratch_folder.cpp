@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "harness/process/interrupts.h"
 #include "harness/text/errors.h"
 #include "harness/text/notice.h"
 
@@ -78,8 +79,10 @@ ScratchFolder::ScratchFolder(const fs::path& repository) {
   // No gate looks for abandoned folders while another one has made its folder and not yet locked it.
   FileDescriptor making;
   making.open((all / kLock).string(), O_RDWR | O_CREAT);
-  while (flock(making, LOCK_EX) != 0)
+  while (flock(making, LOCK_EX) != 0) {
     if (errno != EINTR) fail_on((all / kLock).string(), "lock");
+    throw_if_interrupted();
+  }
   remove_abandoned(all);
   auto name = (all / "run-XXXXXX").string();
   if (!mkdtemp(name.data())) fail_on(name, "make the folder");

@@ -9,9 +9,11 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import stat
 import subprocess
+from pathlib import Path
 
 import pytest
 from conftest import HANG_S, ROOT, Cli, processes, strict_json, wait_for, write_sweep
@@ -193,11 +195,12 @@ def test_the_candidate_has_untracked_files_but_no_ignored_ones(gate, repository,
 def test_a_copy_is_a_repository_with_the_tags_of_the_original(gate, repository, tmp_path):
     """Packages ask git for their version."""
     repository.git("tag", "v1")
+    repository.git("remote", "add", "origin", "https://example.org/x.git")
     repository.write("speed", "10.1\n")
-    describe = f'git describe --tags --dirty > "{tmp_path}/$(basename "$PWD")"; git status --porcelain >> "{tmp_path}/$(basename "$PWD")"\n'
-    gate("-q", commands={"measure": describe + ANSWER})
-    assert (tmp_path / "base").read_text() == "v1\n"
-    assert (tmp_path / "head").read_text() == "v1-dirty\n M speed\n"
+    asked = "git describe --tags --dirty; git remote get-url origin; git status --porcelain"
+    gate("-q", commands={"measure": f'{{ {asked}; }} > "{tmp_path}/$(basename "$PWD")"\n{ANSWER}'})
+    assert (tmp_path / "base").read_text() == "v1\nhttps://example.org/x.git\n"
+    assert (tmp_path / "head").read_text() == "v1-dirty\nhttps://example.org/x.git\n M speed\n"
 
 
 def test_a_shallow_clone_and_a_further_worktree_can_be_compared(gate, repository, tmp_path, driver):
@@ -217,7 +220,9 @@ def test_a_shallow_clone_and_a_further_worktree_can_be_compared(gate, repository
 def test_the_variables_of_a_git_hook_do_not_mislead_the_gate(gate, repository, tmp_path):
     subprocess.run(["git", "init", "-q", tmp_path / "other"], check=True)
     other = {"GIT_DIR": str(tmp_path / "other/.git"), "GIT_INDEX_FILE": str(tmp_path / "other/index"), "GIT_WORK_TREE": str(tmp_path)}
-    assert verdict(gate("-q", "--format=json", environment=other)) == "pass"
+    prepare = f'--prepare=git rev-parse --show-toplevel >> "{tmp_path}/asked"'
+    assert verdict(gate("-q", "--format=json", prepare, environment=other)) == "pass"
+    assert [Path(line).name for line in (tmp_path / "asked").read_text().splitlines()] == ["base", "head"]
 
 
 # ---------------------------------------------------------------- preparing
@@ -421,8 +426,10 @@ def test_a_folder_that_others_may_write_to_is_refused(driver, repository, tempor
 
 # ---------------------------------------------------------------- interrupts
 
-# By name: the words and the stand-in's commands with which a gate hangs in that step.
+# By name: the words and the stand-in's commands with which a gate hangs in that step; `git` stands for
+# git when it checks out the base.
 STEPS = {
+    "copying": ([], {"git": "echo $$ > '{pids}'; sleep 1000"}),
     "preparing": (["--prepare=echo $$ > '{pids}'; chmod a-w .; sleep 1000 & wait"], {}),
     "verifying": ([], {"verify": "echo $$ > '{pids}'; sleep 1000"}),
     "measuring": ([], {"measure": "echo $$ >> '{pids}'; sleep 1000"}),
@@ -434,10 +441,16 @@ STEPS = {
 def test_an_interrupted_gate_leaves_nothing_behind(driver, repository, temporary, tmp_path, step, number):
     pids = tmp_path / "pids"
     words, commands = STEPS[step]
-    cli = driver(**{name: code.format(pids=pids) for name, code in commands.items()})
+    commands = {name: code.format(pids=pids) for name, code in commands.items()}
+    slow_git = commands.pop("git", None)
+    cli = driver(**commands)
+    if slow_git:
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin/git").write_text(f'#!/bin/sh\ncase "$*" in *reset*) {slow_git};; esac\nexec {shutil.which("git")} "$@"\n')
+        (tmp_path / "bin/git").chmod(0o755)
     before = repository.state()
     words = [*WORDS, "--base=main", "-q", *(word.format(pids=pids) for word in words)]
-    with cli.running(*words, env=cli.environment) as running:
+    with cli.running(*words, env=cli.environment | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}) as running:
         started = wait_for(lambda: pids.exists() and pids.read_text().split(), "the step to begin", driver=running)
         running.send_signal(number)
         running.wait(timeout=HANG_S)
@@ -448,7 +461,7 @@ def test_an_interrupted_gate_leaves_nothing_behind(driver, repository, temporary
         assert left_in(temporary) == []
     else:
         assert len(left_in(temporary)) == 1
-        cli.with_worker(cli.worker)("gate", "suites/suite.toml", "--root=.", "--base=main", "--prepare=false", "-q", code=USAGE, env=cli.environment)
+        cli(*WORDS, "--base=main", "--prepare=false", "-q", code=USAGE, env=cli.environment)
         assert left_in(temporary) == [], "the next gate removes what a killed one has left"
 
 
@@ -481,7 +494,11 @@ def test_the_comment_says_what_was_compared(gate, repository, tmp_path):
     repository.write("speed", "10.0\n")
     gate("-q", "--comment", comment)
     assert "### attnbench gate: pass\n" in comment.read_text()
-    gate("-q", "--comment", tmp_path / "none/comment.md", code=USAGE)
+    failed = gate("-q", "--comment", comment, base="no<b>where", code=USAGE)
+    text = comment.read_text()
+    assert text.startswith("<!-- attnbench gate: suites/suite.toml -->\n### attnbench gate: error\n")
+    assert "'no&lt;b&gt;where' is no git revision of" in text and "'no<b>where' is no git revision" in failed.stderr
+    assert "none" in gate("-q", "--comment", tmp_path / "none/comment.md", code=USAGE).stderr
 
 
 # ---------------------------------------------------------------- the page
