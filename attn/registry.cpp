@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include <map>
+#include <utility>
 
 namespace attn {
 namespace {
@@ -12,11 +13,36 @@ std::map<std::string, MethodEntry>& entries() {
   return all;
 }
 
+// Where methods that register themselves are put in place of the registry; null if there is no such place. A static local
+// variable, because initialisers of other files use it.
+std::vector<MethodEntry>*& collected() {
+  static std::vector<MethodEntry>* methods = nullptr;
+  return methods;
+}
+
 }  // namespace
 
 RegisterMethod::RegisterMethod(MethodEntry entry) {
+  if (auto* const methods = collected()) methods->push_back(std::move(entry));
+  else add_method(std::move(entry));
+}
+
+void add_method(MethodEntry entry) {
   const auto name = entry.name;
   TORCH_CHECK_VALUE(entries().emplace(name, std::move(entry)).second, "method '", name, "' is registered twice");
+}
+
+std::vector<MethodEntry> methods_registered_by(const std::function<void()>& load) {
+  std::vector<MethodEntry> methods;
+  auto* const before = std::exchange(collected(), &methods);
+  try {
+    load();
+  } catch (...) {
+    collected() = before;
+    throw;
+  }
+  collected() = before;
+  return methods;
 }
 
 std::vector<const MethodEntry*> methods() {

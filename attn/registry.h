@@ -40,6 +40,14 @@ struct RegisterMethod {
   explicit RegisterMethod(MethodEntry entry);
 };
 
+// Adds a method to the registry. Throws c10::ValueError if the name is already registered.
+void add_method(MethodEntry entry);
+
+// Calls `load`, which loads a library, and returns the methods that register themselves meanwhile, in their order. They are not
+// added to the registry, and none of them is refused, because an exception must not leave an initialiser of the library. Throws
+// what `load` throws.
+std::vector<MethodEntry> methods_registered_by(const std::function<void()>& load);
+
 // An entry whose factory calls Method(Options) or, for methods without options, Method().
 template <class Method>
 MethodEntry entry_of(std::string name, std::string description, std::string time_order, std::string memory_order,

@@ -53,6 +53,10 @@ void write_out(const std::string& folder, const std::string& name, const Json& j
   replace_file(folder, name, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
+WorkerProgram candidate_of(const WorkerProgram& own, const Options& options) {
+  return options.candidate.empty() ? own : with_plugins(worker_of(options.candidate), own.plugins);
+}
+
 // Measures the suite on these sides, and writes and prints the report.
 int measure_and_report(const SuiteOptions& suite_options, std::vector<Side> sides, const Options& options) {
   sides.back().injected_slowdown_percent = options.inject.value_or(0);
@@ -69,9 +73,9 @@ int measure_and_report(const SuiteOptions& suite_options, std::vector<Side> side
 }
 
 int run_gate_of_builds(const WorkerProgram& own, const Options& options) {
-  const auto candidate = options.candidate.empty() ? own : worker_of(options.candidate);
-  return measure_and_report(
-      options.suite, {{.name = "base", .worker = worker_of(options.base)}, {.name = "candidate", .worker = candidate}}, options);
+  const auto base = with_plugins(worker_of(options.base), own.plugins), candidate = candidate_of(own, options);
+  return measure_and_report(options.suite, {{.name = "base", .worker = base}, {.name = "candidate", .worker = candidate}},
+                            options);
 }
 
 // The sides are the working tree of a repository and one of its revisions.
@@ -120,8 +124,7 @@ Recordings recordings_of(const WorkerProgram& own, const Options& options) {
     return read_recordings(options.from);
   }
   check_recordings(size_t(std::max(0, options.recordings)), options.gate.plan);
-  const auto build = options.candidate.empty() ? own : worker_of(options.candidate);
-  return record_suite(build, options.suite, options.recordings, options.inject.value_or(10));
+  return record_suite(candidate_of(own, options), options.suite, options.recordings, options.inject.value_or(10));
 }
 
 int run_calibration(const WorkerProgram& own, const Options& options) {

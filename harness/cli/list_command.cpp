@@ -52,7 +52,8 @@ void list_sweeps(const WorkerProgram& worker, Format format) {
   table.add_column("cases", TextTable::Align::right);
   for (const auto* header : {"file", "description"}) table.add_column(header);
   for (const auto& file : known_files(kSweeps)) {
-    const SweepFile sweep(file.string(), catalogue);
+    const auto with = with_plugins_of(file.string(), worker);
+    const SweepFile sweep(file.string(), with == worker ? catalogue : Catalogue::load(with));
     const auto cases = sweep.cases().size();
     all.push_back({{"name", sweep.stem()}, {"file", file.string()}, {"cases", cases}, {"description", sweep.description()}});
     table.add_row({sweep.stem(), std::to_string(cases), file.string(), sweep.description()});

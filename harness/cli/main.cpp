@@ -26,12 +26,14 @@ struct CommandEntry {
   const char* name;
   const char* description;
   Run (*add)(Command&);
+  bool takes_plugins = false;
 };
 constexpr CommandEntry kCommands[] = {
-    {"list", "list the methods, the sweeps, or the columns of a record", add_list_command},
-    {"verify", "compare values, gradients and decoding of methods with their float64 reference", add_verify_command},
-    {"measure", "measure one case", add_measure_command},
-    {"sweep", "measure every case of a sweep file and record each in a folder", add_sweep_command},
+    {"list", "list the methods, the sweeps, or the columns of a record", add_list_command, /*takes_plugins=*/true},
+    {"verify", "compare values, gradients and decoding of methods with their float64 reference", add_verify_command,
+     /*takes_plugins=*/true},
+    {"measure", "measure one case", add_measure_command, /*takes_plugins=*/true},
+    {"sweep", "measure every case of a sweep file and record each in a folder", add_sweep_command, /*takes_plugins=*/true},
     {"train", "train models on the paper's tasks and record their curves", add_train_command},
     {"evaluate", "validate the models of trainings that have ended", add_evaluate_command},
     {"generate", "generate images with trained models", add_generate_command},
@@ -43,8 +45,8 @@ constexpr CommandEntry kCommands[] = {
     {"analyse", "show how time and memory grow with the length, where methods cross over, and what fits in memory",
      add_analyse_command},
     {"compare", "compare two folders of records case by case, or the methods of one folder with a baseline", add_compare_command},
-    {"gate", "decide whether a build is slower or needs more memory than another", add_gate_command},
-    {"merge", "join folders of records of one sweep, such as its shards", add_merge_command},
+    {"gate", "decide whether a build is slower or needs more memory than another", add_gate_command, /*takes_plugins=*/true},
+    {"merge", "join folders of records of one sweep, such as its shards", add_merge_command, /*takes_plugins=*/true},
     {"import", "add times that were measured elsewhere to a folder of records", add_import_command},
     {"export", "write folders of records in a format that other tools read", add_export_command},
     {"doctor", "show this machine and this build, and measure the max bandwidth and arithmetic rate", add_doctor_command},
@@ -75,6 +77,7 @@ int run(int argc, char** argv) {
                    "with a float64 reference before it is timed.");
   auto worker = worker_beside_this_program();
   bool version = false;
+  std::vector<std::string> plugins;
   line.program().add(
       "--worker", &worker.path, "worker program to start",
       {.placeholder = "FILE", .default_text = "attnbench-worker beside this program", .completion = Completion::files});
@@ -85,6 +88,9 @@ int run(int argc, char** argv) {
   for (const auto& entry : kCommands) {
     auto& command = line.add_command(entry.name, entry.description);
     commands.emplace_back(&command, entry.add(command));
+    if (entry.takes_plugins)
+      command.add("--plugin", &plugins, "shared library with methods of your own",
+                  {.placeholder = "FILE", .completion = Completion::files});
   }
   auto& completion = line.add_command("completion", "print a script that lets bash or zsh complete command lines");
   commands.emplace_back(&completion, add_completion_command(completion, line));
@@ -98,6 +104,7 @@ int run(int argc, char** argv) {
     fmt::print("{}", version_text());
     return flushed(exit_code::success);
   }
+  worker = with_plugins(std::move(worker), plugins);
   catch_interrupts();
   for (const auto& [command, run_command] : commands)
     if (command == chosen) return flushed(run_command(worker));

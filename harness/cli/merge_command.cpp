@@ -31,6 +31,7 @@ struct Options {
 
 std::vector<Part> parts_of(const Options& options) {
   std::vector<Part> parts;
+  MethodDigests digests;  // of all parts so far
   for (const auto& folder : options.folders) {
     parts.push_back({folder, read_records(folder), read_environment(folder)});
     const auto &first = parts.front(), &part = parts.back();
@@ -40,6 +41,9 @@ std::vector<Part> parts_of(const Options& options) {
     auto different = provenance_differences(first.environment, part.environment, ComparedNames::both);
     if (sweep_of(first) != sweep_of(part))
       different += fmt::format("\n  sweep: {} there, {} here", sweep_of(first), sweep_of(part));
+    const auto of_part = method_digests(part.records);
+    different += digest_differences(digests, of_part);
+    digests.insert(of_part.begin(), of_part.end());
     if (!different.empty()) throw UsageError(fmt::format("{} was not measured like {}:{}", folder, first.folder, different));
     if (const auto in_records = record_differences(part.environment, part.records); !in_records.empty())
       throw UsageError(fmt::format("{} has records that were not measured as its environment.json says:{}", folder, in_records));

@@ -36,7 +36,9 @@ Run add_plot_command(Command& command) {
   command.add("--out", &options->out, "file that ends in .pdf, .svg or .png, or folder for all three",
               {.placeholder = "FILE_OR_DIR", .default_text = "the folder that is drawn", .completion = Completion::files});
   command.add("--python", &options->python, "Python that has matplotlib",
-              {.placeholder = "FILE", .default_text = ".venv/bin/python of the project", .completion = Completion::files});
+              {.placeholder = "FILE",
+               .default_text = "that of the project or, if attnbench is installed, python3",
+               .completion = Completion::files});
   command.add_example("plot results/figure1/*/ --out /tmp/figure", "draws time against length for every method");
   command.add_example("plot results/figure1/*/ --y peak_rss_bytes --filter method=linear --out /tmp/memory.svg",
                       "draws another column of one method");

@@ -11,8 +11,9 @@
 
 #include "harness/process/child_process.h"
 #include "harness/text/errors.h"
-#include "harness/text/known_files.h"
+#include "harness/text/installation.h"
 #include "harness/text/notice.h"
+#include "harness/text/text_file.h"
 
 namespace attnbench {
 namespace {
@@ -26,10 +27,22 @@ constexpr int kRefused = 2, kMissingPackage = 3;
 
 std::string path_of(const PlotScript& script) { return (project_folder() / "plots" / (script.name + ".py")).string(); }
 
+// The Python that the build was configured with. CMake writes its path to a file, and not into this program, because an installed
+// program must not depend on the folders of its build.
+std::string python_of_build() {
+  constexpr size_t kMaxPathBytes = 4096;
+  return read_text_file((program_folder() / "python-path").string(), kMaxPathBytes);
+}
+
 std::string python_of(const PlotScript& script) {
   if (!script.python.empty()) return script.python;
-  const auto beside = (project_folder() / ".venv/bin/python").string();
-  return access(beside.c_str(), X_OK) == 0 ? beside : ATTNBENCH_PYTHON;
+  if (is_installed()) {
+    // The Python of a virtual environment that attnbench was installed into, or else the first one in PATH.
+    const auto beside = (program_folder() / "python3").string();
+    return access(beside.c_str(), X_OK) == 0 ? beside : "python3";
+  }
+  const auto of_project = (project_folder() / ".venv/bin/python").string();
+  return access(of_project.c_str(), X_OK) == 0 ? of_project : python_of_build();
 }
 
 // The word as a shell reads it back.
@@ -73,7 +86,7 @@ std::string run_plot_script(const PlotScript& script) {
     throw UsageError(fmt::format("{}; {}, and then run\n  {}", what, advice, command_text(script)));
   };
   if (access(path.c_str(), R_OK) != 0)
-    throw UsageError(fmt::format("{}: no such script; expected the folder plots of the project beside the build folder", path));
+    throw UsageError(fmt::format("{}: no such script; expected the folder plots of attnbench there", path));
   const bool is_path = python.find('/') != std::string::npos;
   if (is_path && access(python.c_str(), X_OK) != 0)
     missing(fmt::format("no Python at {}", python),
@@ -97,7 +110,9 @@ std::string run_plot_script(const PlotScript& script) {
   if (result.end == ChildEnd::exited && result.code == kRefused) throw UsageError(message);
   if (result.end == ChildEnd::exited && result.code == kMissingPackage)
     missing(fmt::format("{}: {}", python, message),
-            "install the packages of requirements.txt with `make setup`, or name another Python with `attnbench plot --python`");
+            is_installed() ? "install numpy and matplotlib for this Python, or name another one with `attnbench plot --python`"
+                           : "install the packages of requirements.txt with `make setup`, or name another Python with `attnbench "
+                             "plot --python`");
   throw UsageError(fmt::format("{} ended {}; it said: {}", path,
                                result.end == ChildEnd::signalled ? fmt::format("by signal {}", result.code)
                                                                  : fmt::format("with exit code {}", result.code),

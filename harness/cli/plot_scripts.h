@@ -20,8 +20,9 @@ std::string project_python();
 std::string command_text(const PlotScript& script);
 
 // Runs the script, and returns what it printed to standard output. The Python of the project is .venv/bin/python beside plots/,
-// or else the one that the build was configured with (ATTNBENCH_PYTHON). Throws UsageError with the script's message if the
-// script refuses its arguments or its files. Where Python, one of its packages or the script is missing, the message says so and
+// or else the one that the build was configured with (ATTNBENCH_PYTHON). That of an installation is the python3 beside the
+// driver or, if there is none, the one in PATH. Throws UsageError with the script's message if the script refuses its arguments
+// or its files. Where Python, one of its packages or the script is missing, the message says so and
 // names the command to run instead. Throws Interrupted on SIGINT or SIGTERM.
 std::string run_plot_script(const PlotScript& script);
 

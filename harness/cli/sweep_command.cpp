@@ -178,8 +178,10 @@ std::string exploratory_in_words(const Design& design) {
   return fmt::format("; exploratory: `attnbench compare` needs {} processes a case, not {}", design.needed(), design.processes);
 }
 
-int run_sweep(const WorkerProgram& worker, const Options& options) {
-  auto plan = plan_sweep(worker, find_file(kSweeps, options.file), overrides_of(options), options.shard);
+int run_sweep(const WorkerProgram& own, const Options& options) {
+  const auto file = find_file(kSweeps, options.file);
+  const auto worker = with_plugins_of(file, own);
+  auto plan = plan_sweep(worker, file, overrides_of(options), options.shard);
   const auto design = design_of(plan);
   check_design(design, options);
   if (options.dry_run) return dry_run(std::move(plan), options);

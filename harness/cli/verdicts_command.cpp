@@ -21,7 +21,9 @@ Run add_verdicts_command(Command& command) {
                .default_text = "experiments/published/claims.toml of the project",
                .completion = Completion::files});
   command.add("--python", &options->python, "Python that has matplotlib",
-              {.placeholder = "FILE", .default_text = ".venv/bin/python of the project", .completion = Completion::files});
+              {.placeholder = "FILE",
+               .default_text = "that of the project or, if attnbench is installed, python3",
+               .completion = Completion::files});
   command.add_example("verdicts", "prints each published number beside ours, and a verdict on each claim, as Markdown");
   return [options](const WorkerProgram&) {
     PlotScript script = {.name = "verdicts", .arguments = {}, .python = options->python};

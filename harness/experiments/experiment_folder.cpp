@@ -9,16 +9,13 @@
 #include "harness/records/replace_file.h"
 #include "harness/sweep/case_runner.h"
 #include "harness/text/errors.h"
+#include "harness/text/installation.h"
 
 namespace attnbench {
 
 namespace fs = std::filesystem;
 
-WorkerProgram experiments_beside_this_program() {
-  auto program = worker_beside_this_program();
-  program.path = (fs::path(program.path).parent_path() / "attnbench-experiments").string();
-  return program;
-}
+WorkerProgram experiments_beside_this_program() { return {internal_program(program_folder(), "attnbench-experiments").string()}; }
 
 ReadLine lines_into(std::vector<Json>& lines, std::function<void(const Json& line)> check) {
   return [&lines, check = std::move(check)](const Json& line) {

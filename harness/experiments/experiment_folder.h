@@ -10,7 +10,7 @@
 
 namespace attnbench {
 
-// attnbench-experiments in the folder of the running program.
+// The program attnbench-experiments that belongs to the running program (installation.h).
 WorkerProgram experiments_beside_this_program();
 
 // Adds each line to `lines`. Its errors are std::invalid_argument: a line that is no object, or what `check` throws for it.

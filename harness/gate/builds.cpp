@@ -19,6 +19,7 @@
 #include "harness/records/replace_file.h"
 #include "harness/records/result_folder.h"
 #include "harness/text/errors.h"
+#include "harness/text/installation.h"
 #include "harness/text/notice.h"
 
 namespace attnbench {
@@ -111,7 +112,7 @@ std::string build_revision(const std::string& revision) {
 WorkerProgram worker_of(const std::string& build_or_revision) {
   fs::path path = build_or_revision;
   if (fs::is_directory(path)) path /= "attnbench-worker";
-  else if (path.filename() == "attnbench") path = path.parent_path() / "attnbench-worker";
+  else if (path.filename() == "attnbench") path = internal_program(path.parent_path(), "attnbench-worker");
   else if (!fs::exists(path)) return {build_revision(build_or_revision)};
   if (access(path.c_str(), X_OK) != 0)
     throw UsageError(fmt::format("{}: {}; expected a worker program that can be executed", path.string(), std::strerror(errno)));

@@ -91,17 +91,27 @@ Case case_of(const SuiteCase& suite_case, const Side& side) {
   return c;
 }
 
-// Throws UsageError for a method whose file is not in the side's copy of a repository, because it would be the same on both
-// sides.
-void check_place(const std::string& method, const Side& side, const std::string& suite) {
-  const auto file = python_file_of(method);
+// Throws UsageError for a file, named from the folder of the suite, that is not in the side's copy of a repository, because it
+// would be the same on both sides.
+void check_place(const std::string& file, const Side& side, const std::string& suite) {
   if (!side.files || file.empty()) return;
   const auto path = (side.files->methods / file).lexically_normal().lexically_relative(side.files->root);
   if (path.empty() || *path.begin() == "..")
     throw UsageError(
-        fmt::format("{}: the file of the method '{}' lies outside of the repository, expected a path in it, from the "
-                    "folder of the suite",
-                    suite, method));
+        fmt::format("{}: {} lies outside of the repository, expected a path in it, from the folder of the suite", suite, file));
+}
+
+// The side's worker with the plug-ins that the suite names. Those of a state of a repository are in the side's copy, where the
+// base may lack some.
+WorkerProgram with_plugins_of(const std::string& suite, const Side& side) {
+  if (!side.files) return with_plugins_of(suite, side.worker);
+  std::vector<std::string> plugins;
+  for (const auto& plugin : plugins_of(suite)) {
+    check_place(plugin, side, suite);
+    const auto path = side.files->methods / plugin;
+    if (!side.may_lack_files || std::filesystem::exists(path)) plugins.push_back(path.string());
+  }
+  return with_plugins(side.worker, plugins);
 }
 
 // Whether a worker refused a case because it lacks the method or its option, and not because the method is broken.
@@ -148,13 +158,14 @@ std::string without_copies(std::string text, const std::vector<Side>& sides) {
 
 GateSuite::GateSuite(SuiteOptions options, std::vector<Side> sides)
     : options_(std::move(options)), sides_(std::move(sides)), random_(options_.seed) {
+  for (auto& side : sides_) side.worker = with_plugins_of(options_.file, side);
   const auto catalogue = Catalogue::load(sides_.at(1).worker);
   SweepOverrides overrides;
   for (const auto& setting : options_.settings) overrides.add_setting(setting);
   const SweepFile sweep(options_.file, catalogue, overrides);
   for (auto c : sweep.cases()) {
     c.baseline.clear();  // the other side takes turns with the case
-    check_place(c.method, sides_[1], options_.file);
+    check_place(python_file_of(c.method), sides_[1], options_.file);
     if (options_.instructions) force_avx2(c, catalogue);
     cases_.push_back({.c = c, .name = case_name(c), .sides = std::vector<SuiteCase::OfSide>(sides_.size())});
   }
@@ -176,7 +187,8 @@ bool GateSuite::has_file(size_t side, SuiteCase& suite_case) const {
   const auto file = python_file_of(suite_case.c.method);
   if (!sides_[side].files || file.empty() || std::filesystem::exists(sides_[side].files->methods / file)) return true;
   const auto lacking = fmt::format("the {} has no file {}", sides_[side].name, file);
-  if (side > 0) throw UsageError(fmt::format("{}: {}, which the method '{}' names", options_.file, lacking, suite_case.c.method));
+  if (!sides_[side].may_lack_files)
+    throw UsageError(fmt::format("{}: {}, which the method '{}' names", options_.file, lacking, suite_case.c.method));
   suite_case.lacking = lacking;
   return false;
 }
@@ -185,7 +197,7 @@ bool GateSuite::has_file(size_t side, SuiteCase& suite_case) const {
 bool GateSuite::has_method(size_t side, SuiteCase& suite_case, const Record& plan) const {
   if (!sides_[side].files || plan.text("failure_kind") != kind::usage) return true;
   const auto reason = without_copies(plan.text("reason"), sides_);
-  if (side > 0) throw UsageError(fmt::format("{}: {}", options_.file, reason));
+  if (!sides_[side].may_lack_files) throw UsageError(fmt::format("{}: {}", options_.file, reason));
   if (says_that_it_lacks(reason)) suite_case.lacking = fmt::format("in the {}, {}", sides_[side].name, reason);
   return !suite_case.is_new();
 }

@@ -27,6 +27,7 @@ struct Side {
   double injected_slowdown_percent = 0;
   Record environment = {};              // the worker's build and machine
   std::optional<SideFiles> files = {};  // of a state of a repository
+  bool may_lack_files = false;          // whether a method or a plug-in that is not in `files` only makes cases new
   std::string unusable = {};            // why nothing can be measured on this side; empty when it can
   Json source = {};                     // of a state of a repository: commit, uncommitted_changes and lacking
 };

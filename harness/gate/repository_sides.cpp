@@ -53,6 +53,11 @@ void run_prepare(const std::string& name, const std::string& command, const Pyth
 
 RepositorySides::RepositorySides(const WorkerProgram& harness, const RepositoryOptions& options, const std::string& suite)
     : root_(find_working_tree(options.root)), scratch_(root_), suite_(path_in_repository(root_, suite)) {
+  if (!harness.plugins.empty())
+    throw UsageError(
+        fmt::format("--plugin {} would be the same on both sides; name it in the suite, as plugins = [\"PATH\"], so that "
+                    "each side has its own",
+                    harness.plugins.front()));
   const auto commit = find_base(root_, options.base);
   // The names of the folders are equally long, because the length of a path can move what a program has in its memory.
   sides_.push_back(side_of("base", "base", harness, commit, options));
@@ -80,6 +85,7 @@ Side RepositorySides::side_of(const std::string& name, const std::string& folder
   }
   Side side{.name = name, .worker = {.path = fs::absolute(harness.path).string(), .launcher = environment.launcher(copy)}};
   side.files = SideFiles{.root = copy, .methods = (copy / suite_).parent_path()};
+  side.may_lack_files = !commit.empty();
   side.unusable = environment.torch_fault();
   side.source = {{"commit", checkout.commit}, {"uncommitted_changes", checkout.has_changes}, {"lacking", checkout.lacking}};
   return side;

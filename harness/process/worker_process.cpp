@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +17,7 @@
 
 #include "harness/process/pipe.h"
 #include "harness/text/errors.h"
+#include "harness/text/installation.h"
 
 namespace attnbench {
 namespace {
@@ -60,6 +62,7 @@ class Worker {
                        std::vector<int> inherited, double grace_s) {
     auto words = program.launcher;
     words.insert(words.end(), {program.path, fmt::format("--answer-fd={}", kAnswerDescriptor)});
+    for (const auto& plugin : program.plugins) words.push_back(fmt::format("--plugin={}", plugin));
     words.insert(words.end(), std::make_move_iterator(arguments.begin()), std::make_move_iterator(arguments.end()));
     const auto receive_answer = [this](std::string_view text) {
       received_bytes_ += text.size();
@@ -105,13 +108,21 @@ class Worker {
 
 }  // namespace
 
-WorkerProgram worker_beside_this_program() {
-  std::error_code error;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error)
-    throw UsageError(
-        fmt::format("/proc/self/exe: {}; expected a mounted /proc, which tells where the worker is", error.message()));
-  return {(program.parent_path() / "attnbench-worker").string()};
+WorkerProgram worker_beside_this_program() { return {internal_program(program_folder(), "attnbench-worker").string()}; }
+
+WorkerProgram with_plugins(WorkerProgram worker, const std::vector<std::string>& paths) {
+  namespace fs = std::filesystem;
+  for (const auto& path : paths) {
+    std::error_code error;
+    // Links are resolved, because a library that is loaded by two names has its initialisers run only once.
+    const auto file = fs::canonical(path, error).string();
+    if (error || !fs::is_regular_file(file, error))
+      throw UsageError(fmt::format("{}: {}; expected a plug-in, which is a shared library", path,
+                                   error ? error.message() : "not a regular file"));
+    auto& plugins = worker.plugins;
+    if (std::find(plugins.begin(), plugins.end(), file) == plugins.end()) plugins.push_back(file);
+  }
+  return worker;
 }
 
 WorkerAnswer run_worker(const WorkerProgram& worker, const std::string& command, const Json& request, double deadline_s,

@@ -17,11 +17,15 @@ struct WorkerProgram {
   std::string path;
   // Words that stand before the path in the worker's command line, such as a profiler and its options.
   std::vector<std::string> launcher = {};
+  // Absolute paths of shared libraries with further methods (attn/plugin.h).
+  std::vector<std::string> plugins = {};
 
   bool operator==(const WorkerProgram&) const = default;
 };
-// attnbench-worker in the folder of the running program.
+// The worker that belongs to the running program (installation.h).
 WorkerProgram worker_beside_this_program();
+// The worker with further plug-ins, of which none is taken twice. Throws UsageError for a path at which there is no file.
+WorkerProgram with_plugins(WorkerProgram worker, const std::vector<std::string>& paths);
 
 struct WorkerAnswer {
   using End = ChildEnd;

@@ -220,6 +220,24 @@ std::string record_differences(const Json& provenance, const std::vector<Record>
   return "";
 }
 
+MethodDigests method_digests(const std::vector<Record>& records) {
+  MethodDigests digests;
+  for (const auto& record : records)
+    if (!record.has("external_source")) digests[record.text("method")] = record.text("method_digest");
+  return digests;
+}
+
+std::string digest_differences(const MethodDigests& there, const MethodDigests& here) {
+  std::string text;
+  for (const auto& [method, digest] : here) {
+    const auto found = there.find(method);
+    if (found == there.end() || found->second == digest) continue;
+    const auto digest_text = [](const std::string& of_file) { return of_file.empty() ? "none" : of_file; };
+    text += fmt::format("\n  method_digest of {}: {} there, {} here", method, digest_text(found->second), digest_text(digest));
+  }
+  return text;
+}
+
 std::string records_csv(const std::vector<Record>& records) {
   std::vector<const Record*> all;
   for (const auto& record : records) all.push_back(&record);

@@ -3,6 +3,7 @@
 // and schema.json (the axes and columns of the records).
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -122,6 +123,14 @@ std::string provenance_differences(const Json& there, const Json& here, Compared
 // Compares the records with the provenance in order, and returns the differences of the first record that has any, as text of the
 // same form. External records are left out.
 std::string record_differences(const Json& provenance, const std::vector<Record>& records);
+
+// The digest of each method's file (the column method_digest) by method, as these records have it; empty text for a method that
+// is part of attnbench. External records are left out.
+using MethodDigests = std::map<std::string, std::string>;
+MethodDigests method_digests(const std::vector<Record>& records);
+// The methods whose file differs, since a changed file is another build: a line of text for each method that both have with
+// different digests; empty if there is none.
+std::string digest_differences(const MethodDigests& there, const MethodDigests& here);
 
 // The contents of records.csv: the columns of table_columns() without those that hold lists, such as the samples, which only
 // records.jsonl has. Text that a spreadsheet would take for a formula is changed as in csv_text().

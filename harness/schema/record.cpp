@@ -23,9 +23,13 @@ Column column_of(const Field& field) {
 std::vector<Column> declare() {
   using enum ColumnType;
   std::vector<Column> all = {{"schema_version", integer, "", "case", "version of this set of columns"}};
-  for (const auto role : {FieldRole::axis, FieldRole::setting})
+  const auto add_fields = [&](FieldRole role) {
     for (const auto& field : fields())
       if (field.role == role && !field.test_hook) all.push_back(column_of(field));
+  };
+  add_fields(FieldRole::axis);
+  all.push_back({"method_digest", text, "", "case", "hex digest of the file of a Python method or of a plug-in"});
+  add_fields(FieldRole::setting);
   const std::vector<Column> results = {
       {"outcome", text, "", "outcome", "measured, skipped or failed"},
       {"failure_kind", text, "", "outcome",

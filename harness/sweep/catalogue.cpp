@@ -1,6 +1,7 @@
 #include "harness/sweep/catalogue.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 
@@ -21,25 +22,53 @@ std::vector<std::string> names_of(const Json& list) {
   return names;
 }
 
+// Whether the file describes the methods of the worker beside it. In a build folder, which also has libattn.so, it is out of date
+// if it is older than either. The files of an installation belong together, whatever their times are.
+bool is_current(const fs::path& described, const fs::path& program) {
+  std::error_code missing;
+  const auto library = program.parent_path() / "libattn.so";
+  if (!fs::exists(program, missing) || !fs::exists(described, missing)) return false;
+  if (!fs::exists(library, missing)) return true;
+  const auto written = fs::last_write_time(described, missing);
+  return !missing && written >= fs::last_write_time(program, missing) && !missing &&
+         written >= fs::last_write_time(library, missing) && !missing;
+}
+
+// The methods in methods.json beside the worker; null if it cannot be used. A file that cannot be read or understood is only a
+// cache that is missing.
+Json described_methods(const fs::path& program) {
+  const auto described = program.parent_path() / "methods.json";
+  if (!is_current(described, program)) return {};
+  try {
+    const auto methods = parse_json(read_text_file(described, kMaxBytes));
+    return methods.is_array() ? methods : Json();
+  } catch (const UsageError&) {
+  } catch (const JsonError&) {
+  }
+  return {};
+}
+
+// What the worker answers to `describe`. Throws UsageError if it refuses a plug-in.
+Json asked_methods(const WorkerProgram& worker) {
+  Json answer;
+  try {
+    answer = ask_worker(worker, "describe", Json::array(), 1)[0];
+  } catch (const WorkerError& error) {
+    if (worker.plugins.empty()) throw;
+    throw WorkerError(fmt::format("{}\nit was to load the plug-in {}", error.what(), fmt::join(worker.plugins, ", ")));
+  }
+  if (const auto refused = answer.find("refused"); answer.is_object() && refused != answer.end() && refused->is_string())
+    throw UsageError(refused->get<std::string>());
+  return answer;
+}
+
 }  // namespace
 
 Catalogue Catalogue::load(const WorkerProgram& worker) {
   Catalogue catalogue;
-  const fs::path program = worker.path, described = program.parent_path() / "methods.json",
-                 library = program.parent_path() / "libattn.so";
-  std::error_code missing;
-  const auto written = fs::last_write_time(described, missing);
-  if (!missing && written >= fs::last_write_time(program, missing) && !missing &&
-      written >= fs::last_write_time(library, missing) && !missing) {
-    // A file that cannot be read or understood is only a cache that is missing.
-    try {
-      catalogue.methods_ = parse_json(read_text_file(described, kMaxBytes));
-      if (catalogue.methods_.is_array()) return catalogue;
-    } catch (const UsageError&) {
-    } catch (const JsonError&) {
-    }
-  }
-  catalogue.methods_ = ask_worker(worker, "describe", Json::array(), 1)[0];
+  if (worker.plugins.empty()) catalogue.methods_ = described_methods(worker.path);
+  if (!catalogue.methods_.is_null()) return catalogue;
+  catalogue.methods_ = asked_methods(worker);
   read_answer(worker, "describe", [&] {
     for (const auto& method : catalogue.methods_)
       for (const auto* key : {"name", "description", "time_order", "memory_order", "capabilities", "options"}) method.at(key);

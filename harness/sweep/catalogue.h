@@ -12,8 +12,9 @@ namespace attnbench {
 
 class Catalogue {
  public:
-  // Reads methods.json beside the worker if it is not older than the worker and its library, and otherwise asks the worker.
-  // Throws UsageError if the worker cannot be started, and WorkerError if its answer cannot be read.
+  // Reads methods.json beside the worker if it is not older than the worker and its library, and otherwise asks the worker. A
+  // worker with plug-ins is always asked. Throws UsageError if the worker cannot be started or refuses a plug-in, and WorkerError
+  // if its answer cannot be read, for example because a plug-in has crashed it.
   static Catalogue load(const WorkerProgram& worker);
 
   // What `attnbench-worker describe` answers: an array with an object for each method.

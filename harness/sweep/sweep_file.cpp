@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <stdexcept>
+#include <utility>
 
 #include "harness/process/interrupts.h"
 #include "harness/text/errors.h"
@@ -27,6 +28,7 @@ void SweepOverrides::add_setting(const std::string& text) {
 namespace {
 
 constexpr size_t kMaxCases = 100'000;
+constexpr std::string_view kPlugins = "plugins";
 constexpr std::string_view kBaseline = "baseline";  // a setting that a table of axes may have, too
 
 // The sections that hold settings, in the order in which fields() declares them.
@@ -91,7 +93,39 @@ std::optional<std::vector<int64_t>> parse_range(std::string_view text) {
   }
 }
 
+// The paths that the value of `plugins` lists. Throws UsageError for a value of another form.
+std::vector<std::string> plugins_in(const std::string& path, const toml::node& value) {
+  const auto* const list = value.as_array();
+  if (!list) fail_at(path, value.source(), fmt::format("{} is {}, expected a list of files", kPlugins, type_text(value)));
+  std::vector<std::string> plugins;
+  for (const auto& item : *list) {
+    const auto name = item.value_exact<std::string>();
+    if (!name) fail_at(path, item.source(), fmt::format("{} lists {}, expected the path of a file", kPlugins, type_text(item)));
+    plugins.push_back(*name);
+  }
+  return plugins;
+}
+
 }  // namespace
+
+std::vector<std::string> plugins_of(const std::string& path) {
+  const auto file = read_toml(path);
+  const auto* const value = file.get(kPlugins);
+  return value ? plugins_in(path, *value) : std::vector<std::string>();
+}
+
+WorkerProgram with_plugins_of(const std::string& path, WorkerProgram worker) {
+  const auto file = read_toml(path);
+  const auto* const value = file.get(kPlugins);
+  if (!value) return worker;
+  auto plugins = plugins_in(path, *value);
+  for (auto& plugin : plugins) plugin = (std::filesystem::path(path).parent_path() / plugin).string();
+  try {
+    return with_plugins(std::move(worker), plugins);
+  } catch (const UsageError& error) {
+    fail_at(path, value->source(), error.what());
+  }
+}
 
 class SweepParser {
  public:
@@ -105,6 +139,7 @@ class SweepParser {
       if (name == "description") sweep_.description_ = text_of(value, name);
       else if (name == "axes") parse_blocks(value);
       else if (is_setting_section(name)) parse_settings(name, table_of(value, name));
+      else if (name == kPlugins) plugins_in(path_, value);
       else if (name == "published") parse_published(table_of(value, name));
       else fail_unknown_section(name, key.source());
     }
@@ -148,7 +183,7 @@ class SweepParser {
   }
 
   [[noreturn]] void fail_unknown_section(const std::string& name, const toml::source_region& where) const {
-    std::vector<std::string> known = {"description", "axes"};
+    std::vector<std::string> known = {"description", std::string(kPlugins), "axes"};
     for (auto& section : setting_sections()) known.push_back(std::move(section));
     known.emplace_back("published");
     fail(where, fmt::format("unknown key '{}'{}", name, suggestion(name, known)));

@@ -1,6 +1,7 @@
 // Sweep files: what to measure, as data (TOML).
 //
 //   description = "…"
+//   plugins = ["build/libmine.so"]  # libraries with further methods (attn/plugin.h); paths from the folder of the sweep file
 //   [axes]                          # names as in `attnbench list columns`; a list makes one case for each value
 //   method = ["softmax", "linear-chunked:chunk=256"]
 //   query_len = "512-65536*2"       # a range: 512, 1024, … 65536; "16-64+16" adds instead of multiplying
@@ -36,6 +37,14 @@ struct SweepOverrides {
   // Adds "key=value", as given to --set. Throws UsageError for text of another form.
   void add_setting(const std::string& text);
 };
+
+// The paths of the plug-ins that this sweep file names, as it writes them. Throws UsageError with the place in the file for a
+// value that is no list of paths.
+std::vector<std::string> plugins_of(const std::string& path);
+
+// The worker with the plug-ins that this sweep file names besides its own. Throws UsageError with the place in the file for one
+// that does not exist.
+WorkerProgram with_plugins_of(const std::string& path, WorkerProgram worker);
 
 class SweepFile {
  public:

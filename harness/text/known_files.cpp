@@ -5,13 +5,12 @@
 #include <algorithm>
 
 #include "harness/text/errors.h"
+#include "harness/text/installation.h"
 #include "harness/text/nearest.h"
 
 namespace attnbench {
 
 namespace fs = std::filesystem;
-
-fs::path project_folder() { return fs::read_symlink("/proc/self/exe").parent_path().parent_path(); }
 
 std::vector<fs::path> known_files(const FileKind& kind) {
   std::vector<fs::path> known;

@@ -16,12 +16,8 @@ inline const FileKind kSweeps = {"sweeps", "sweep"};
 inline const FileKind kTrainings = {"experiments/settings", "training"};
 inline const FileKind kSpeeds = {"experiments/speed", "speed measurement"};
 
-// The folder of the project: the one above the folder that this program was built in. Throws std::filesystem::filesystem_error
-// if /proc is not mounted.
-std::filesystem::path project_folder();
-
-// The TOML files in that folder of the current folder, and in that of the project. Of two files with the same name only the one
-// in the current folder is listed.
+// The TOML files in that folder of the current folder, and in that of project_folder(). Of two files with the same name only the
+// one in the current folder is listed.
 std::vector<std::filesystem::path> known_files(const FileKind& kind);
 
 // The path of the file that the user means. `given` is a path, or the name of a known file: "figure1" is sweeps/figure1.toml.

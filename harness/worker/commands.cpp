@@ -1,5 +1,7 @@
 #include "harness/worker/commands.h"
 
+#include <c10/util/Exception.h>
+
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdlib>
@@ -18,19 +20,50 @@
 #include "harness/worker/environment.h"
 #include "harness/worker/measure.h"
 #include "harness/worker/noise.h"
+#include "harness/worker/plugins.h"
 #include "harness/worker/turns.h"
 
 namespace attnbench {
 namespace {
 
+// Does `work` with a case, whose method may come from a plug-in.
+Record record_of(const Case& c, Plugins& plugins, const std::function<Record(const Case&)>& work) {
+  try {
+    plugins.load_for(c.method);
+  } catch (const c10::Error& error) {
+    Record record;
+    record.set_failed(kind::error, error.what_without_backtrace());
+    return record;
+  }
+  auto record = work(c);
+  if (const auto* const plugin = plugins.plugin_of(c.method)) record.set("method_digest", plugin->digest);
+  return record;
+}
+
 // Reads the request from standard input, which is one case or an array of cases, and answers each case with a record.
-void answer_each(Answer& answer, const std::function<Record(const Case&)>& work) {
+void answer_each(Answer& answer, Plugins& plugins, const std::function<Record(const Case&)>& work) {
   const auto request = read_request();
   for (const auto& item : request.is_array() ? request : Json::array({request})) {
     auto c = case_from_json(item);
     c.complete();
-    answer.send(work(c).to_json());
+    answer.send(record_of(c, plugins, work).to_json());
   }
+}
+
+// The methods of attnbench and of all plug-ins or, if a plug-in cannot be used, {"refused": why}.
+Json methods_with(Plugins& plugins) {
+  try {
+    plugins.load_all();
+  } catch (const c10::Error& error) {
+    return {{"refused", error.what_without_backtrace()}};
+  }
+  auto methods = describe_methods();
+  for (auto& method : methods)
+    if (const auto* const plugin = plugins.plugin_of(method.at("name").get<std::string>())) {
+      method["plugin"] = plugin->path;
+      method["method_digest"] = plugin->digest;
+    }
+  return methods;
 }
 
 // The best time of the arithmetic probe at this moment, in microseconds. That of the memory probe depends on what the case that
@@ -62,6 +95,11 @@ int run_worker_command(int argc, char** argv) {
   CLI::App app("Runs single cases for attnbench: requests on standard input, answers as JSON lines.", "attnbench-worker");
   int descriptor = 1;
   app.add_option("--answer-fd", descriptor, "file descriptor that answers are written to");
+  std::vector<std::string> plugin_paths;
+  app.add_option("--plugin", plugin_paths, "shared library with further methods; can be given more than once")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
   app.require_subcommand(1);
   auto* const describe_command = app.add_subcommand("describe", "the registered methods");
   auto* const environment_command = app.add_subcommand("environment", "build and machine, as record columns");
@@ -90,18 +128,19 @@ int run_worker_command(int argc, char** argv) {
 
   try {
     Answer answer(descriptor);
-    if (*describe_command) answer.send(describe_methods());
+    Plugins plugins(plugin_paths);
+    if (*describe_command) answer.send(methods_with(plugins));
     if (*environment_command) answer.send(environment().to_json());
     if (*ceilings_command) answer.send(ceilings_of_machine());
     if (*noise_command) answer.send(measure_noise(noise_s).to_json());
-    if (*plan_command) answer_each(answer, plan);
-    if (*verify_command) answer_each(answer, verify);
-    if (*count_command) answer_each(answer, count);
+    if (*plan_command) answer_each(answer, plugins, plan);
+    if (*verify_command) answer_each(answer, plugins, verify);
+    if (*count_command) answer_each(answer, plugins, count);
     if (*measure_command) {
       std::optional<Turns> taken;
       if (!turns.empty()) taken.emplace(turns[0], turns[1], processor);
       const MeasureOptions options{taken ? &*taken : nullptr, !no_small_check, best_probe_us};
-      answer_each(answer, [&](const Case& c) { return measure(c, options); });
+      answer_each(answer, plugins, [&](const Case& c) { return measure(c, options); });
     }
     // All answers are written. This skips the destructors, which could fail on a CUDA context that an error has left unusable.
     if (gpu_in_use()) std::_Exit(0);

@@ -115,6 +115,24 @@ TEST(Registry, ADuplicateNameIsAnError) {
   EXPECT_EQ(find_method("linear").description, entry.description);
 }
 
+TEST(Registry, MethodsOfALibraryAreCollectedAndNotRefused) {
+  auto own = find_method("linear");
+  own.name = "of-a-library";
+  const auto collected = methods_registered_by([&] {
+    RegisterMethod{own};
+    RegisterMethod{find_method("linear")};
+  });
+  ASSERT_EQ(collected.size(), 2);
+  EXPECT_EQ(collected[0].name, "of-a-library");
+  EXPECT_EQ(collected[1].name, "linear");
+  EXPECT_CONTAINS(message_of<c10::ValueError>([] { find_method("of-a-library"); }), "unknown method");
+
+  // Afterwards methods are registered as before, also if the library could not be loaded.
+  EXPECT_THROW(methods_registered_by([] { throw std::runtime_error("cannot be loaded"); }), std::runtime_error);
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { RegisterMethod{find_method("linear")}; }), "is registered twice");
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { add_method(collected[1]); }), "method 'linear' is registered twice");
+}
+
 TEST(Registry, AnUnknownMethodListsTheKnown) {
   for (const auto* spec : {"linaer", "", "Linear", "linaer:chunk=3"}) {
     const auto message = message_of<c10::ValueError>([&] { make_method(spec); });

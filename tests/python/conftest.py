@@ -9,6 +9,7 @@ import shlex
 import signal
 import struct
 import subprocess
+import tempfile
 import termios
 import time
 from dataclasses import dataclass
@@ -330,10 +331,55 @@ class Workers:
             f"real() {{ printf '%s' \"$request\" | '{self.real}' --answer-fd=3 measure; }}\n"
             f"answer() {{ printf '%s\\n' \"$1\" >&3; }}\n"
             f"good() {{ cat '{folder}/answer.json' >&3; }}\n"
-            f'case "$2" in\n{cases}*) exec \'{self.real}\' "$@" ;;\nesac\n'
+            # The command is the first word that is no option.
+            f'for command; do case "$command" in --*) ;; *) break ;; esac; done\n'
+            f'case "$command" in\n{cases}*) exec \'{self.real}\' "$@" ;;\nesac\n'
         )
         script.chmod(0o755)
         return script
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory):
+    """A function that makes a folder once in a run of the tests: `made_once(name, make)` calls
+    `make` with a path, unless that was done before, renames the folder that it has made, and
+    returns the new path. The processes of pytest-xdist share the folder."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def folder_of(name, make):
+        folder = shared / name
+        with open(shared / f"{name}.lock", "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.exists():
+                unfinished = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=shared))
+                make(unfinished)
+                unfinished.rename(folder)
+        return folder
+
+    return folder_of
+
+
+def finished(*words, code=0, **options):
+    """Runs a program to its end, checks its exit code, and returns all that it printed."""
+    done = subprocess.run(
+        list(map(str, words)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, timeout=HANG_S, check=False, **options,
+    )  # fmt: skip
+    assert done.returncode == code, f"{words} ended with {done.returncode}:\n{done.stdout}"
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def prefix(build, made_once):
+    """The prefix of an installation of the build, which was moved after it was installed."""
+    return made_once("prefix", lambda folder: finished("cmake", "--install", build, "--prefix", folder))
+
+
+@pytest.fixture
+def installed(prefix, tmp_path):
+    """The installed driver, run in an empty folder."""
+    return Cli(prefix / "bin/attnbench", folder=tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,8 @@ ONE_CASE = (
 # By command: what is run instead (None: nothing), and the reason. A command that ends in "*" stands
 # for all that begin with it; "{rest}" is the rest of the command, and "{all}" the whole of it.
 REDUCED = {
+    "cmake --build /tmp/plugin": (None, "compiles; test_plugins.py runs this command"),
+    "/tmp/attnbench/bin/attnbench *": (None, "needs the plug-in; test_plugins.py runs these commands"),
     "make *": ("make --dry-run {rest}", "builds, installs or runs for minutes; CI runs the targets themselves"),
     "cmake --build *": ("cmake --build {rest} -- -n", "compiles for minutes; -n says what would be built"),
     "sbatch *": (None, "needs a cluster; test_slurm.py runs it with a Slurm of its own"),
@@ -148,6 +150,11 @@ def test_reproducing_the_paper_takes_at_most_two_hours():
     *parts, total = said.stdout.splitlines()[1:]
     assert int(total.split()[0]) == sum(int(part.split()[0]) for part in parts) <= 120
     assert any("train copy-task-short" in part for part in parts)
+
+
+def test_the_project_in_the_guide_is_the_plugin_that_is_built():
+    (shown,) = blocks("docs/adding-a-method.md", "cmake")
+    assert (ROOT / "examples/plugin/CMakeLists.txt").read_text("utf-8").endswith(shown)
 
 
 def test_the_method_in_the_guide_is_the_example_that_is_built():

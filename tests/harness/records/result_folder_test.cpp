@@ -377,6 +377,20 @@ TEST(ResultFolder, ARecordWithTextThatIsNotUtf8CanBeReadAgain) {
   EXPECT_CONTAINS(read_records(temp.path())[0].text("reason"), "it said: ");
 }
 
+TEST(MethodDigests, OfMethodsThatBothHaveAreCompared) {
+  auto of_plugin = some_record(1), external = some_record(2);
+  of_plugin.set("method", "own");
+  of_plugin.set("method_digest", "12ab");
+  external.set("method", "elsewhere");
+  external.set("external_source", "a table");
+  const auto digests = method_digests({some_record(1), of_plugin, external});
+  EXPECT_EQ(digests, (MethodDigests{{"linear", ""}, {"own", "12ab"}}));
+  EXPECT_EQ(digest_differences(digests, digests), "");
+  EXPECT_EQ(digest_differences(digests, {{"other", "34cd"}}), "");
+  EXPECT_EQ(digest_differences(digests, {{"linear", "34cd"}, {"own", ""}}),
+            "\n  method_digest of linear: none there, 34cd here\n  method_digest of own: 12ab there, none here");
+}
+
 TEST(RecordsCsv, EscapesFormulasInTextAndLeavesNumbersAsTheyAre) {
   auto record = some_record(512);
   record.set("implementation", "=cmd|' /C calc'!A0");

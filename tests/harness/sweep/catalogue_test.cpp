@@ -58,6 +58,32 @@ echo '[{"name": "fresh", "description": "", "time_order": "", "memory_order": ""
   EXPECT_EQ(Catalogue::load(worker).names(), std::vector<std::string>{"fresh"});
 }
 
+// An installation has libattn.so in another folder, and an installer may give files any times.
+TEST(Catalogue, TheMethodsFileOfAnInstallationIsUsedWhateverItsTimeIs) {
+  const TempFolder folder;
+  const WorkerProgram worker{folder.write_script("attnbench-worker", "exit 1")};
+  folder.write("methods.json", R"([{"name": "installed", "options": []}])");
+  std::filesystem::last_write_time(folder.path("methods.json"), {});
+  EXPECT_EQ(Catalogue::load(worker).names(), std::vector<std::string>{"installed"});
+}
+
+// The file does not have the methods of plug-ins.
+TEST(Catalogue, AWorkerWithPluginsIsAskedForItsMethods) {
+  const TempFolder folder;
+  folder.write("methods.json", R"([{"name": "stale", "options": []}])");
+  WorkerProgram worker{folder.write_script("attnbench-worker", R"sh(cat >&2
+printf '[{"name": "%s", "description": "", "time_order": "", "memory_order": "", "capabilities": [], "options": []}]\n' "$2" >&3)sh")};
+  worker = with_plugins(worker, {folder.write("mine.so", ""), folder.path("mine.so")});
+  EXPECT_EQ(worker.plugins.size(), 1);
+  EXPECT_EQ(Catalogue::load(worker).names(), std::vector<std::string>{"--plugin=" + worker.plugins.front()});
+
+  folder.write_script("attnbench-worker", R"(cat >&2; echo '{"refused": "mine.so: bad"}' >&3)");
+  EXPECT_EQ(message_of<UsageError>([&] { Catalogue::load(worker); }), "mine.so: bad");
+  folder.write_script("attnbench-worker", "kill -SEGV $$");
+  EXPECT_CONTAINS(message_of<WorkerError>([&] { Catalogue::load(worker); }),
+                  "it was to load the plug-in " + worker.plugins.front());
+}
+
 TEST(Catalogue, ListsEachDiagnosticOnceWithItsMethods) {
   const TempFolder folder;
   const WorkerProgram worker{folder.write("attnbench-worker", "")};

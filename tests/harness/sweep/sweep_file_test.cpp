@@ -255,7 +255,8 @@ TEST(SweepOverrides, InvalidOnesAreErrorsThatNameTheOption) {
 
 TEST(SweepErrors, UnknownKeysAreErrorsThatSuggestTheNearestKey) {
   EXPECT_EQ(refusal("descripton = \"x\"\n" + axes("")),
-            ":1:1: unknown key 'descripton'; did you mean 'description'?; known: description, axes, limits, timing, published");
+            ":1:1: unknown key 'descripton'; did you mean 'description'?; known: description, plugins, axes, limits, timing, "
+            "published");
   EXPECT_CONTAINS(refusal(axes("") + "[limit]\ndeadline_s = 3\n"), "unknown key 'limit'; did you mean 'limits'?");
   EXPECT_EQ(
       refusal(axes("  querylen = 512")),
