@@ -11,7 +11,7 @@ cd "$(dirname "$0")"
 
 part="${1:-all}"
 packages=(g++ cmake ninja-build git python3 python3-venv libfmt-dev libcli11-dev libtomlplusplus-dev
-          nlohmann-json3-dev libgtest-dev libbenchmark-dev zlib1g-dev)
+          nlohmann-json3-dev libgtest-dev libbenchmark-dev zlib1g-dev python3-dev)
 case "$part" in
   build) ;;
   all) packages+=(valgrind) ;;
@@ -27,7 +27,7 @@ attnbench needs, besides make:
   for the tests also valgrind ('attnbench gate --instructions' counts instructions with it), for lint clang-tidy 16
   fmt 9, CLI11 2.1, toml++ 3.3, nlohmann-json 3.11, GoogleTest 1.12, Google Benchmark 1.7, or newer
     (CMake fetches these libraries itself if they are missing)
-  zlib 1.2 or newer, with its headers
+  zlib 1.2 or newer, and for methods in Python also Python, each with its headers
 TEXT
 }
 

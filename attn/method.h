@@ -55,7 +55,7 @@ struct DiagnosticSpec {
 // The predicted cost of one call of a protocol, for predictions and plausibility checks. For Protocol::decode the call is the
 // step() that follows query_len tokens, and its inputs are q, k and v of one token.
 struct Cost {
-  double flops = 0;       // floating-point operations; a multiply-add counts as two
+  double flops = 0;       // floating-point operations; a multiply-add counts as two; NaN if unknown
   double min_bytes = 0;   // lower bound of the memory traffic: every input is read once and every result is written once
   double peak_bytes = 0;  // maximum of the memory in use at once, including the inputs and the decoding state
 };
@@ -130,7 +130,7 @@ class AttentionMethod {
   // Adds the first T tokens to an empty state and returns their outputs [B,H,T,M]. Throws as step() does, and if the state is not
   // empty.
   at::Tensor prefill(DecodingState& state, const Inputs& tokens);
-  // The predicted size in bytes of the decoding state of this problem after `position` tokens.
+  // The predicted size in bytes of the decoding state of this problem after `position` tokens; NaN if the method cannot say.
   virtual double state_bytes(const Problem& problem, int64_t position) const {
     (void)problem, (void)position;
     return 0;

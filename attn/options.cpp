@@ -6,6 +6,8 @@
 #include <charconv>
 #include <set>
 
+#include "attn/method_name.h"
+
 namespace attn {
 namespace {
 
@@ -72,10 +74,9 @@ Options::Options(const std::string& method, const std::vector<OptionSpec>& specs
 
 MethodSpec MethodSpec::parse(const std::string& text) {
   MethodSpec spec;
-  const auto colon = text.find(':');
-  spec.name = text.substr(0, colon);
-  if (colon == std::string::npos) return spec;
-  for (size_t begin = colon + 1; begin <= text.size();) {
+  spec.name = method_name(text);
+  if (spec.name.size() == text.size()) return spec;
+  for (size_t begin = spec.name.size() + 1; begin <= text.size();) {
     const auto end = std::min(text.find(',', begin), text.size());
     const auto item = text.substr(begin, end - begin);
     const auto equals = item.find('=');

@@ -41,12 +41,13 @@ class Options {
 
   int64_t integer(const std::string& name) const { return std::get<int64_t>(values_.at(name)); }
   const std::string& text(const std::string& name) const { return std::get<std::string>(values_.at(name)); }
+  const OptionValue& value(const std::string& name) const { return values_.at(name); }
 
  private:
   std::map<std::string, OptionValue> values_;
 };
 
-// The parts of "name" or "name:option=value,option=value".
+// The parts of "name" or "name:option=value,option=value". attn/method_name.h says what is a name.
 struct MethodSpec {
   std::string name;
   std::vector<std::pair<std::string, std::string>> options;

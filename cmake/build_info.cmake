@@ -6,7 +6,8 @@ if(failed)
   set(revision "unknown")
 else()
   # Only changes of files that the programs are built from count; results and figures, for example, may change freely.
-  execute_process(COMMAND git -C "${SOURCE}" status --porcelain -- CMakeLists.txt cmake attn baselines harness
+  execute_process(COMMAND git -C "${SOURCE}" status --porcelain -- CMakeLists.txt cmake attn baselines experiments harness
+                          python
                   OUTPUT_VARIABLE changes OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
   if(changes)
     set(dirty true)

@@ -70,6 +70,7 @@ Json generate_image_samples(const ImageSamplesOptions& options) {
     const auto s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     write_npy(options.samples_file, as_images(images, set));
     answer.update({{"generated", options.samples},
+                   {"generated_bytes", length},
                    {"generation_s", s},
                    {"images_per_s", double(options.samples) / s},
                    {"implementation", decoder->implementation()}});

@@ -21,7 +21,8 @@ struct ImageSamplesOptions {
 // Writes samples_file, uint8 [samples, H, W] or [samples, H, W, 3], and completions_file, uint8 [completions, 3, H, W] or
 // [completions, 3, H, W, 3]: of each of the first validation images the visible part (the rest is 0), the completed image and the
 // original. Returns the columns of training_columns() that describe the training, and
-//   update, generated (images as a whole), generation_s (the time of generating them in one batch), images_per_s, implementation.
+//   update, generated (images as a whole), generated_bytes (of each, but the first), generation_s (the time of generating them in
+//   one batch), images_per_s, implementation.
 // Throws std::runtime_error or c10::ValueError that names the file that cannot be used.
 attnbench::Json generate_image_samples(const ImageSamplesOptions& options);
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "attn/method_name.h"
 #include "harness/schema/case.h"
 
 namespace attnbench {
@@ -70,7 +71,9 @@ std::vector<Series> series_of(const std::vector<Record>& records) {
 
 std::string declared_order(const Series& series, const std::string& quantity, const Json& methods) {
   const auto& record = *series.records.front();
-  const auto spec = record.text("method"), name = spec.substr(0, spec.find_first_of(": "));
+  if (const auto said = record.text(quantity + "_order"); !said.empty()) return said;
+  const auto spec = record.text("method");
+  const auto name = attn::method_name(std::string_view(spec).substr(0, spec.find(' ')));
   const auto key = (record.text("protocol") == "decode" ? "decode_" : "") + quantity + "_order";
   for (const auto& method : methods)
     if (method.at("name") == name) return method.value(key, std::string());

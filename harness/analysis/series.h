@@ -39,7 +39,8 @@ std::vector<double> process_values(const Record& record, std::string_view column
 std::vector<Series> series_of(const std::vector<Record>& records);
 
 // The order that the method of the series declares for a quantity, such as "O(N log N)"; for the protocol decode it is that of
-// one step. Empty for unknown methods. `methods` is the array that the worker's command `describe` returns.
+// one step. A record that says it itself counts. Empty for unknown methods. `methods` is the array that the worker's command
+// `describe` returns.
 std::string declared_order(const Series& series, const std::string& quantity, const Json& methods);
 
 // The axes of the series that are not lengths.

@@ -95,6 +95,8 @@ Json speed_of(const Training& training, const Json& answer) {
   generation.dataset = fs::path(training.data).filename().string();
   generation.method = training.method;
   generation.batch = answer.at("generated").get<int64_t>();
+  generation.length = answer.at("generated_bytes").get<int64_t>();  // of one image, but the first byte
+  generation.processes = 1;
   generation.device = training.device;
   generation.threads = training.threads;
   generation.layers = training.layers;

@@ -19,6 +19,7 @@ namespace {
 
 struct Options {
   Case c;
+  std::string like;
   Format format = Format::text;
 };
 
@@ -95,15 +96,18 @@ Record measure_case(const WorkerProgram& worker, const Case& c) {
 Run add_measure_command(Command& command) {
   const auto options = std::make_shared<Options>();
   for (const auto& field : fields()) add_field_option(command, options, field);
+  add_like_option(command, options->like);
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);
   command.add_example("measure linear --query-len 4096 --causal",
                       "measures one forward pass of linear attention over 4096 tokens");
+  command.add_example("measure mine.py:attention --like softmax",
+                      "measures the function attention of the file mine.py, after comparing it with softmax attention");
   command.add_example("measure stateful-softmax --protocol decode --query-len 2048 --format json",
                       "measures the decoding of tokens after the first 2048, and prints the record as JSON");
   return [options](const WorkerProgram& worker) {
     const auto catalogue = Catalogue::load(worker);
-    catalogue.check(options->c.method);
+    options->c.method = catalogue.with_like(options->c.method, options->like);
     options->c.complete();
     check_baseline(options->c, catalogue);
     const auto record = measure_case(worker, options->c);

@@ -53,7 +53,9 @@ std::string ratio_header(const std::vector<Record>& records) {
 std::string outcome_text(const Record& r) {
   if (r.has("external_source")) return "external: " + r.text("external_source");
   const auto warning = warning_about(r);
-  if (r.measured()) return warning.empty() ? "measured" : warning == "implausible" ? warning : "measured, " + warning;
+  const auto* const unverified = r.get("unverified") == true ? ", unverified" : "";
+  if (r.measured())
+    return (warning.empty() ? "measured" : warning == "implausible" ? warning : "measured, " + warning) + unverified;
   return fmt::format("{}: {}", r.text("outcome"), r.text("failure_kind"));
 }
 
@@ -147,7 +149,7 @@ TextTable summary_table(const std::vector<Record>& records) {
     if (!ratio.empty()) cells.push_back(ratio_text(record));
     cells.push_back(format_ms(record.number("time_per_sample_ms")));
     cells.push_back(format_bytes(record.number("peak_extra_bytes_per_sample")));
-    cells.push_back(error_text(record.number("max_rel_error")));
+    cells.push_back(record.get("unverified") == true ? "unverified" : error_text(record.number("max_rel_error")));
     cells.push_back(record.text("implementation"));
     cells.push_back(outcome_text(record));
     if (published) cells.push_back(published_text(record));
@@ -186,8 +188,8 @@ TextTable column_table(const std::vector<Record>& records, const std::vector<std
 std::string result_in_words(const Record& record) {
   if (!record.measured())
     return fmt::format("{}: {} ({})", record.text("outcome"), record.text("failure_kind"), record.text("reason"));
-  return fmt::format("{} {}, {} above the inputs", format_ms(record.number("time_median_ms")), interval_text(record),
-                     format_bytes(record.number("peak_extra_bytes")));
+  return fmt::format("{} {}, {} above the inputs{}", format_ms(record.number("time_median_ms")), interval_text(record),
+                     format_bytes(record.number("peak_extra_bytes")), record.get("unverified") == true ? ", unverified" : "");
 }
 
 Tone tone_of(const Record& record) {

@@ -88,6 +88,12 @@ void add_set_option(Command& command, std::vector<std::string>& settings) {
               {.placeholder = "KEY=VALUE"});
 }
 
+void add_like_option(Command& command, std::string& like) {
+  command.add("--like", &like,
+              "method whose reference the results of Python functions are compared with that declare none, such as softmax",
+              {.placeholder = "METHOD", .completion = Completion::methods});
+}
+
 void add_quiet_option(Command& command, bool& quiet, std::string description) {
   command.add("--quiet", &quiet, std::move(description), {.short_name = "-q"});
 }

@@ -44,6 +44,8 @@ void add_records_argument(Command& command, std::string name, std::string& folde
 void add_sweep_argument(Command& command, std::string& file, bool required = true);
 // Adds --set.
 void add_set_option(Command& command, std::vector<std::string>& settings);
+// Adds --like.
+void add_like_option(Command& command, std::string& like);
 // Adds --quiet.
 void add_quiet_option(Command& command, bool& quiet, std::string description = "print no progress");
 // Adds --alpha.

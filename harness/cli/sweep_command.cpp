@@ -26,7 +26,7 @@ namespace attnbench {
 namespace {
 
 struct Options {
-  std::string file, out, shard, resume = "missing";
+  std::string file, out, shard, resume = "missing", like;
   std::vector<std::string> methods, settings;
   Format format = Format::text;
   bool dry_run = false, quiet = false, verbose = false, across_boots = false, exploratory = false;
@@ -54,7 +54,7 @@ std::vector<std::string> split_methods(const std::vector<std::string>& given) {
 }
 
 SweepOverrides overrides_of(const Options& options) {
-  SweepOverrides overrides{split_methods(options.methods), {}};
+  SweepOverrides overrides{split_methods(options.methods), {}, options.like};
   for (const auto& setting : options.settings) overrides.add_setting(setting);
   return overrides;
 }
@@ -180,7 +180,8 @@ std::string exploratory_in_words(const Design& design) {
 
 int run_sweep(const WorkerProgram& own, const Options& options) {
   const auto file = find_file(kSweeps, options.file);
-  const auto worker = with_plugins_of(file, own);
+  auto worker = with_plugins_of(file, own);
+  worker.methods_folder = std::filesystem::path(file).parent_path().string();
   auto plan = plan_sweep(worker, file, overrides_of(options), options.shard);
   const auto design = design_of(plan);
   check_design(design, options);
@@ -222,6 +223,7 @@ Run add_sweep_command(Command& command) {
               {.choices = {"missing", "failed", "all"}});
   command.add("--methods", &options->methods, "methods that replace those of the file, such as softmax,linear:chunk=64",
               {.placeholder = "METHODS", .completion = Completion::methods});
+  add_like_option(command, options->like);
   add_set_option(command, options->settings);
   command.add("--shard", &options->shard,
               "run only the i-th of n parts of the cases, such as 2/8; `attnbench merge` joins their folders",

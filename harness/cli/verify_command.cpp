@@ -22,6 +22,7 @@ constexpr double kDeadlineS = 900;  // of one worker
 
 struct Options {
   std::vector<std::string> methods;
+  std::string like;
   Format format = Format::text;
   bool quick = false, quiet = false;
 };
@@ -56,12 +57,16 @@ struct Row {
   bool unsupported() const {
     return !failed() && std::none_of(records.begin(), records.end(), [](const Record& r) { return r.measured(); });
   }
+  bool unverified() const {
+    return std::any_of(records.begin(), records.end(), [](const Record& r) { return r.get("unverified") == true; });
+  }
   std::string verdict() const {
     for (const auto& record : records)
       if (record.text("outcome") == outcome::failed)
         return fmt::format("{} at N={}, {}: {}", record.text("failure_kind"), record.get("query_len").dump(),
                            record.text("protocol"), record.text("reason"));
-    return unsupported() ? "unsupported: " + records.front().text("reason") : "agrees";
+    if (unsupported()) return "unsupported: " + records.front().text("reason");
+    return unverified() ? "unverified: the method has no reference; --like names one" : "agrees";
   }
 };
 
@@ -169,12 +174,14 @@ class Verification {
   }
 
   void report_method(const std::string& method) {
-    size_t agree = 0, unsupported = 0, failed = 0;
+    size_t agree = 0, unsupported = 0, unverified = 0, failed = 0;
     for (const auto& row : rows_)
-      if (row.method == method) ++(row.failed() ? failed : row.unsupported() ? unsupported : agree);
+      if (row.method == method)
+        ++(row.failed() ? failed : row.unsupported() ? unsupported : row.unverified() ? unverified : agree);
     ++reported_;
     if (line_.rewrites() && failed == 0) return;
-    line_.print(fmt::format("[{}/{}] {}: {} rows agree, {} unsupported{}", reported_, methods_, method, agree, unsupported,
+    line_.print(fmt::format("[{}/{}] {}: {} rows agree, {} unsupported{}{}", reported_, methods_, method, agree, unsupported,
+                            unverified > 0 ? fmt::format(", {} unverified", unverified) : "",
                             failed > 0 ? fmt::format(", {} FAILED", failed) : ""),
                 failed > 0 ? Tone::bad : Tone::plain);
   }
@@ -228,7 +235,7 @@ void print_rows(const std::vector<Row>& rows, Format format) {
 int run_verify(const WorkerProgram& worker, const Options& options) {
   const auto catalogue = Catalogue::load(worker);
   auto methods = options.methods.empty() ? catalogue.names() : options.methods;
-  for (const auto& method : methods) catalogue.check(method);
+  for (auto& method : methods) method = catalogue.with_like(method, options.like);
   std::vector<std::string> unique;
   for (auto& method : methods)
     if (std::find(unique.begin(), unique.end(), method) == unique.end()) unique.push_back(std::move(method));
@@ -257,6 +264,7 @@ Run add_verify_command(Command& command) {
   const auto options = std::make_shared<Options>();
   command.add("methods", &options->methods, "methods to verify",
               {.default_text = "every method", .completion = Completion::methods});
+  add_like_option(command, options->like);
   command.add("--quick", &options->quick, "verify only float32, and no sequences of 300 positions");
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "attn/method_name.h"
 #include "harness/sweep/case_runner.h"
 #include "harness/text/errors.h"
 
@@ -55,9 +56,9 @@ std::string checkpoint_of(const std::string& folder, const Training& training) {
 }
 
 std::string method_in_file_names(const std::string& method, const std::vector<Json>& trainings) {
-  const auto name = method.substr(0, method.find(':'));
+  const std::string name(attn::method_name(method));
   for (const auto& line : trainings)
-    if (const auto other = line.at("method").get<std::string>(); other != method && other.substr(0, other.find(':')) == name)
+    if (const auto other = line.at("method").get<std::string>(); other != method && attn::method_name(other) == name)
       return in_file_name(method);
   return in_file_name(name);
 }

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "attn/method_name.h"
 #include "harness/statistics/statistics.h"
 #include "harness/sweep/case_runner.h"
 #include "harness/sweep/sweep_file.h"
@@ -45,7 +46,7 @@ double median_log_ratio(const std::vector<double>& a, const std::vector<double>&
 // Sets one thread and, if the method has the option `kernel`, its AVX2 kernels, because callgrind does not support AVX-512.
 void force_avx2(Case& c, const Catalogue& catalogue) {
   c.threads = 1;
-  const auto name = c.method.substr(0, c.method.find(':'));
+  const auto name = attn::method_name(c.method);
   if (c.method.find("kernel=") != std::string::npos) return;
   for (const auto& method : catalogue.methods())
     if (method.at("name") == name)

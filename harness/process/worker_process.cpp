@@ -62,6 +62,7 @@ class Worker {
                        std::vector<int> inherited, double grace_s) {
     auto words = program.launcher;
     words.insert(words.end(), {program.path, fmt::format("--answer-fd={}", kAnswerDescriptor)});
+    if (!program.methods_folder.empty()) words.push_back("--methods-folder=" + program.methods_folder);
     for (const auto& plugin : program.plugins) words.push_back(fmt::format("--plugin={}", plugin));
     words.insert(words.end(), std::make_move_iterator(arguments.begin()), std::make_move_iterator(arguments.end()));
     const auto receive_answer = [this](std::string_view text) {

@@ -17,6 +17,8 @@ struct WorkerProgram {
   std::string path;
   // Words that stand before the path in the worker's command line, such as a profiler and its options.
   std::vector<std::string> launcher = {};
+  // The folder in which methods in Python are looked for before the current folder; may be empty.
+  std::string methods_folder = {};
   // Absolute paths of shared libraries with further methods (attn/plugin.h).
   std::vector<std::string> plugins = {};
 

@@ -147,6 +147,17 @@ std::vector<Column> declare() {
       {"error_tolerance", number, "", "agreement", "largest max_rel_error that is accepted"},
       {"rows_checked", integer, "", "agreement", "number of random rows checked at the timed size; for decode, of steps"},
 
+      {"nondeterminism", number, "", "agreement",
+       "largest difference between two calls with the same inputs, relative to the largest entry; 0 if they are equal"},
+      {"unverified", boolean, "", "agreement", "true if the method has no reference that its results could be compared with"},
+
+      {"python", text, "", "python", "version of Python and of its torch; this and the next columns are of methods in Python"},
+      {"time_order", text, "", "python", "how the method says that the time of a call grows with the length"},
+      {"memory_order", text, "", "python", "how the method says that its memory beside the inputs grows with the length"},
+      {"setup_s", number, "s", "python", "time that the method took to prepare its calls, such as for compiling"},
+      {"call_overhead_us", number, "us", "python",
+       "what calling the method through Python adds to a call: median time of calls of a function that does nothing"},
+
       {"approximation_error", number, "", "quality",
        "distance of the output from the attention that the method approximates, relative to that (Frobenius norms, over the "
        "checked rows)"},

@@ -110,6 +110,8 @@ void take_answer(Record& record, const WorkerAnswer& answer) {
     const auto result = Record::parse(answer.lines[0]);
     if (const auto fault = fault_of_result(result, record))
       return record.set_failed(kind::protocol, "the worker's answer " + *fault);
+    if (const auto planned = record.text("method_digest"); !planned.empty() && result.text("method_digest") != planned)
+      return record.set_failed(kind::error, "the file of the method has changed since the case was planned");
     record.merge(result);
   } catch (const std::invalid_argument& error) {
     record.set_failed(kind::protocol, fmt::format("the worker's answer is not a record: {}", error.what()));

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 
+#include "attn/method_name.h"
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"
 #include "harness/text/text_file.h"
@@ -94,24 +96,37 @@ Json Catalogue::diagnostics() const {
 }
 
 void Catalogue::check(const std::string& spec) const {
-  const auto colon = spec.find(':');
-  const auto name = spec.substr(0, colon);
-  const Json* found = nullptr;
-  for (const auto& method : methods_)
-    if (method.at("name") == name) found = &method;
-  if (!found) throw UsageError(fmt::format("unknown method '{}'{}", name, suggestion(name, names())));
-  if (colon == std::string::npos) return;
-  const auto options = names_of(found->at("options"));
-  for (size_t begin = colon + 1; begin <= spec.size();) {
-    const auto end = std::min(spec.find(',', begin), spec.size());
-    const auto item = spec.substr(begin, end - begin);
+  const std::string name(attn::method_name(spec)), given(attn::method_options(spec));
+  std::vector<std::string> options;
+  const bool is_python = attn::is_python_name(name);
+  if (is_python) {
+    if (const auto parts = attn::split_python_name(name); parts.function.empty())
+      throw UsageError(fmt::format("method '{}' names no function, expected {}:FUNCTION", spec, parts.file));
+  } else {
+    const auto found = std::find_if(methods_.begin(), methods_.end(), [&](const Json& m) { return m.at("name") == name; });
+    if (found == methods_.end()) throw UsageError(fmt::format("unknown method '{}'{}", name, suggestion(name, names())));
+    options = names_of(found->at("options"));
+  }
+  if (name.size() == spec.size()) return;
+  for (size_t begin = 0; begin <= given.size();) {
+    const auto end = std::min(given.find(',', begin), given.size());
+    const auto item = given.substr(begin, end - begin);
     const auto key = item.substr(0, item.find('='));
     if (item.find('=') == std::string::npos)
       throw UsageError(fmt::format("method '{}': '{}' is not of the form option=value", spec, item));
-    if (std::find(options.begin(), options.end(), key) == options.end())
+    if (!is_python && std::find(options.begin(), options.end(), key) == options.end())
       throw UsageError(fmt::format("method '{}' has no option '{}'{}", name, key, suggestion(key, options)));
     begin = end + 1;
   }
+}
+
+std::string Catalogue::with_like(const std::string& spec, const std::string& like) const {
+  check(spec);
+  const std::string given(attn::method_options(spec));
+  if (like.empty() || !attn::is_python_name(attn::method_name(spec)) || ("," + given).find(",like=") != std::string::npos)
+    return spec;
+  check(like);
+  return fmt::format("{}{}like={}", spec, given.empty() ? ":" : ",", like);
 }
 
 }  // namespace attnbench

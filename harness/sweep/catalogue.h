@@ -25,8 +25,13 @@ class Catalogue {
   Json diagnostics() const;
 
   // Checks a method with its options, such as "linear-chunked:chunk=256". Throws UsageError for a method or an option that does
-  // not exist; the message names the nearest that does.
+  // not exist; the message names the nearest that does. Of a method in Python, "FILE.py:FUNCTION", only the form is checked,
+  // because the worker opens its file when it plans the case.
   void check(const std::string& spec) const;
+
+  // Checks the method, and returns it with the option `like=LIKE` added, which names the method that its results are compared
+  // with, if it is in Python and has no such option yet.
+  std::string with_like(const std::string& spec, const std::string& like) const;
 
  private:
   Json methods_;

@@ -65,8 +65,9 @@ double TimePredictor::bound_ms(const Record& record) const {
   // A dtype whose rate was not measured counts as float32. Its rate may be higher, but it is not known by how much.
   auto rate = device->rate_gflop_s(record.text("dtype"));
   if (std::isnan(rate)) rate = device->rate_gflop_s("float32");
-  const auto arithmetic = record.number("flops") / rate / 1e6;
-  return std::max(arithmetic, record.number("min_bytes") / device->bandwidth_gb_s / 1e6);
+  const auto transfer = record.number("min_bytes") / device->bandwidth_gb_s / 1e6;
+  // A method in Python need not say how many operations it takes.
+  return record.has("flops") ? std::max(record.number("flops") / rate / 1e6, transfer) : transfer;
 }
 
 std::optional<double> TimePredictor::slowdown_of(const Record& record) const {

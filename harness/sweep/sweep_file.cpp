@@ -129,8 +129,8 @@ WorkerProgram with_plugins_of(const std::string& path, WorkerProgram worker) {
 
 class SweepParser {
  public:
-  SweepParser(SweepFile& sweep, std::string path, const Catalogue& catalogue)
-      : sweep_(sweep), path_(std::move(path)), catalogue_(catalogue) {}
+  SweepParser(SweepFile& sweep, std::string path, const Catalogue& catalogue, std::string like)
+      : sweep_(sweep), path_(std::move(path)), like_(std::move(like)), catalogue_(catalogue) {}
 
   void parse_file() {
     const auto file = read_toml(path_);
@@ -298,12 +298,12 @@ class SweepParser {
     Case scratch;
     try {
       set(scratch, *axis.field, value);
-      if (axis.field->name == "method") catalogue_.check(scratch.method);
+      if (axis.field->name == "method") scratch.method = catalogue_.with_like(scratch.method, like_);
     } catch (const std::exception& error) {
       fail(node.source(), error.what());
     }
     throw_if_interrupted();
-    axis.values.emplace_back(value);
+    axis.values.emplace_back(get(scratch, *axis.field));
     check_count(axis.values.size(), axis.field->name, node);
     axis.origins.push_back(origin_.empty() ? place_in_file(path_, node.source()) : origin_);
   }
@@ -349,12 +349,13 @@ class SweepParser {
   std::string path_;
   std::string origin_;  // the option that the current value comes from; empty while the file is read
   bool methods_may_be_missing_ = false;
+  std::string like_;  // the option --like
   const Catalogue& catalogue_;
 };
 
 SweepFile::SweepFile(const std::string& path, const Catalogue& catalogue, const SweepOverrides& overrides)
     : stem_(std::filesystem::path(path).stem().string()) {
-  SweepParser parser(*this, path, catalogue);
+  SweepParser parser(*this, path, catalogue, overrides.like);
   if (!overrides.methods.empty()) parser.allow_no_methods();
   parser.parse_file();
   parser.replace_methods(overrides.methods);

@@ -33,6 +33,7 @@ namespace attnbench {
 struct SweepOverrides {
   std::vector<std::string> methods;                           // replace the file's methods, unless empty
   std::vector<std::pair<std::string, std::string>> settings;  // from --set: names of axes or settings, each with its value
+  std::string like = {};                                      // for Catalogue::with_like()
 
   // Adds "key=value", as given to --set. Throws UsageError for text of another form.
   void add_setting(const std::string& text);

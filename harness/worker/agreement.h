@@ -20,16 +20,19 @@ struct Agreement {
   std::string worst;
   // Whether the results hold no NaN and no infinity anywhere, inside or outside the selection.
   bool finite = true;
+  // Whether there was a reference to compare with. Without one, the errors are 0.
+  bool verified = true;
 
   bool within(double tolerance) const { return finite && max_rel_error <= tolerance; }
   // Combines this agreement with another one: takes the larger errors, and is finite only if both are.
   void include(const Agreement& other);
-  // Sets the columns of the agreement. If it is not within the tolerance, also records the failure, and returns false.
+  // Sets the columns of the agreement, or `unverified` if there was no reference. If it is not within the tolerance, also records
+  // the failure, and returns false.
   bool set_columns(Record& record, double tolerance) const;
 };
 
-// Compares the selected rows of the output with the method's reference. If the inputs have a grad_output, also compares the
-// gradients of the selected batch entries and heads; the grad_output must then be zero outside the selection.
+// Compares the selected rows of the output with the method's reference, if it has one. If the inputs have a grad_output, also
+// compares the gradients of the selected batch entries and heads; the grad_output must then be zero outside the selection.
 Agreement compare(const attn::AttentionMethod& method, const CallInputs& inputs, const Results& results,
                   const Selection& selection);
 

@@ -19,6 +19,7 @@
 #include "harness/worker/device.h"
 #include "harness/worker/environment.h"
 #include "harness/worker/measure.h"
+#include "harness/worker/methods.h"
 #include "harness/worker/noise.h"
 #include "harness/worker/plugins.h"
 #include "harness/worker/turns.h"
@@ -95,6 +96,8 @@ int run_worker_command(int argc, char** argv) {
   CLI::App app("Runs single cases for attnbench: requests on standard input, answers as JSON lines.", "attnbench-worker");
   int descriptor = 1;
   app.add_option("--answer-fd", descriptor, "file descriptor that answers are written to");
+  std::string folder;
+  app.add_option("--methods-folder", folder, "folder in which Python methods are looked for before the current one");
   std::vector<std::string> plugin_paths;
   app.add_option("--plugin", plugin_paths, "shared library with further methods; can be given more than once")
       ->expected(1)
@@ -128,6 +131,7 @@ int run_worker_command(int argc, char** argv) {
 
   try {
     Answer answer(descriptor);
+    set_methods_folder(folder);
     Plugins plugins(plugin_paths);
     if (*describe_command) answer.send(methods_with(plugins));
     if (*environment_command) answer.send(environment().to_json());
@@ -143,7 +147,8 @@ int run_worker_command(int argc, char** argv) {
       answer_each(answer, plugins, [&](const Case& c) { return measure(c, options); });
     }
     // All answers are written. This skips the destructors, which could fail on a CUDA context that an error has left unusable.
-    if (gpu_in_use()) std::_Exit(0);
+    // Threads of Python packages may still run, too.
+    if (gpu_in_use() || python_in_use()) std::_Exit(0);
   } catch (const std::exception& error) {
     std::cerr << "attnbench-worker: " << error.what() << "\n";
     return 2;

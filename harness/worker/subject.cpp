@@ -4,8 +4,9 @@
 
 #include <algorithm>
 
-#include "attn/registry.h"
+#include "harness/worker/foreign_method.h"
 #include "harness/worker/injected_slowdown.h"
+#include "harness/worker/methods.h"
 
 namespace attnbench {
 namespace {
@@ -52,8 +53,14 @@ std::string why_unsupported(const Subject& subject) {
 std::optional<Subject> prepare(const Case& c, Record& record) {
   const auto found = find_device(c.device);
   Subject subject{
-      c,           attn::make_method(c.method), problem_of(c), &find_protocol(c.protocol), parse_input_distribution(c.inputs),
-      found.device};
+      c, make_method(c.method), problem_of(c), &find_protocol(c.protocol), parse_input_distribution(c.inputs), found.device};
+  if (const auto digest = method_digest(c.method); !digest.empty()) {
+    record.set("method_digest", digest);
+    record.set("python", python_version());
+    const auto* const method = foreign(subject.method.get());
+    record.set("time_order", method->time_order(subject.protocol->id()));
+    record.set("memory_order", method->memory_order(subject.protocol->id()));
+  }
   if (!found.device) {
     record.set_skipped(kind::unsupported, found.why_none);
     return std::nullopt;

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "harness/worker/agreement.h"
+#include "harness/worker/call_checks.h"
 #include "harness/worker/cpu/memory.h"
 #include "harness/worker/decode.h"
+#include "harness/worker/foreign_method.h"
 #include "harness/worker/quality.h"
 #include "harness/worker/selection.h"
 #include "harness/worker/timing.h"
@@ -22,14 +24,6 @@ constexpr int64_t kCheckedRows = 64;
 bool check_results(const Subject& subject, const Agreement& agreement, const Results& results, Record& record) {
   return agreement.set_columns(record, subject.tolerance()) &&
          (!results.state || check_state(record, *subject.method, *results.state));
-}
-
-bool check_small(const Subject& subject, Agreement& agreement, Record& record) {
-  const auto problem = small_problem(subject.problem);
-  const auto inputs = subject.make_inputs(problem);
-  const auto results = subject.protocol->call(*subject.method, inputs);
-  agreement.include(compare(*subject.method, inputs, results, Selection::everything(problem)));
-  return check_results(subject, agreement, results, record);
 }
 
 // Returns the same inputs as leaves of a new autograd graph. An existing autograd graph belongs to the CUDA stream that it was
@@ -56,6 +50,7 @@ std::optional<double> checked_first_call(const Subject& subject, const CallInput
                                          Agreement& agreement, Record& record) {
   const auto selection = Selection::random(subject.problem, kCheckedRows, subject.seed());
   const auto restricted = restrict_gradient(inputs, selection);
+  const InputSums sums(restricted);
   auto& device = *subject.device;
   const auto range = device.range("first call");
   std::function<void()> replay;  // the CUDA graph, which owns the memory of its results
@@ -70,11 +65,21 @@ std::optional<double> checked_first_call(const Subject& subject, const CallInput
     }
   }
   record.set("implementation", subject.method->implementation());
+  if (!check_memory(restricted, sums, first, record)) return std::nullopt;
   agreement.include(compare(*subject.method, restricted, first, selection));
-  record.set("rows_checked", selection.count());
+  if (agreement.verified) record.set("rows_checked", selection.count());
   if (!check_results(subject, agreement, first, record)) return std::nullopt;
   set_quality(record, assess(*subject.method, restricted, first, selection));
   return elapsed.wall_s;
+}
+
+// Lets a method that is not compiled into this program prepare its calls. If `record` is not null, sets the time of that.
+void set_up(const Subject& subject, const attn::Problem& problem, Record* record) {
+  auto* const other = foreign(subject.method.get());
+  if (!other) return;
+  bool prepared = false;
+  const auto elapsed = subject.device->time([&] { prepared = other->set_up(problem, subject.protocol->id()); });
+  if (record && prepared) record->set("setup_s", elapsed.wall_s);
 }
 
 Samples time_pass(const Subject& subject, const CallInputs& inputs, const Sampling& sampling) {
@@ -113,7 +118,11 @@ bool memory_pass(const Subject& subject, const CallInputs& inputs, Record& recor
 
 void WholeCall::measure(const Subject& subject, const Sampling& sampling, Record& record) const {
   Agreement agreement;
-  if (subject.checks_small && !check_small(subject, agreement, record)) return;
+  if (subject.checks_small) {
+    set_up(subject, small_problem(subject.problem), nullptr);
+    if (!check_repeated_calls(subject, agreement, record)) return;
+  }
+  set_up(subject, subject.problem, &record);
   const auto inputs = subject.make_inputs(subject.problem);
   const auto budget_bytes = subject.c.memory_limit_bytes - bytes_of(inputs);
   const auto first_s = checked_first_call(subject, inputs, budget_bytes, agreement, record);
@@ -123,14 +132,18 @@ void WholeCall::measure(const Subject& subject, const Sampling& sampling, Record
   record.set("measured_s", *first_s + samples.total_s);
   if (!memory_pass(subject, inputs, record)) return;
   record.set("saved_bytes", measure_saved_bytes(subject, inputs, record));
+  if (auto* const other = foreign(subject.method.get())) record.set("call_overhead_us", other->call_overhead_us(inputs));
   set_times(record, subject, *first_s, samples, sampling.watch);
   record.set("outcome", outcome::measured);
 }
 
 void WholeCall::verify(const Subject& subject, Record& record) const {
+  set_up(subject, subject.problem, nullptr);
   const auto inputs = subject.make_inputs(subject.problem);
+  const InputSums sums(inputs);
   const auto results = call(*subject.method, inputs);
   record.set("implementation", subject.method->implementation());
+  if (!check_memory(inputs, sums, results, record)) return;
   const auto everything = Selection::everything(subject.problem);
   record.set("rows_checked", everything.count());
   const auto agreement = compare(*subject.method, inputs, results, everything);

@@ -16,7 +16,7 @@ SPREAD = "spread within process"
 
 NOISY = "noisier than asked"
 # The names of doubts, in the order in which notes list them.
-DOUBTS = (NOISY, "disturbed", "suspect", "implausible")
+DOUBTS = (NOISY, "disturbed", "suspect", "implausible", "unverified")
 
 Bound = float | None
 
@@ -52,6 +52,7 @@ def doubts(record: Record, median: str, low: str, high: str) -> list[str]:
         "disturbed": (record.get("disturbed_processes") or 0) > 0,
         "suspect": bool(record.get("suspect")),
         "implausible": bool(record.get("implausible")),
+        "unverified": bool(record.get("unverified")),
     }
     return [name for name in DOUBTS if found[name]]
 

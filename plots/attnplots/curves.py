@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnplots import certainty
+from attnplots.methods import short_name, split_method
 from attnplots.records import EXTERNAL, Record, Records, RecordsError
 
 # The failure kinds that end a curve with an end mark, and the words beside the mark.
@@ -312,7 +313,8 @@ def method_text(method: str) -> str:
     """The name of a method in figures: "lsh:rounds=4,chunk=64" becomes "lsh-4 (chunk=64)"."""
     if method.endswith(EXTERNAL):
         return method_text(method.removesuffix(EXTERNAL)) + EXTERNAL
-    name, _, tail = method.partition(":")
+    name, tail = split_method(method)
+    name = short_name(name)
     options = [option.partition("=") for option in tail.split(",")]
     if not all(key and value for key, _, value in options):
         return " ".join(method.split())

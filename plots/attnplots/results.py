@@ -15,6 +15,7 @@ from typing import Any
 
 from attnplots import environment, records, trainings
 from attnplots.environment import Environment
+from attnplots.methods import split_method
 from attnplots.records import Record, RecordsError, json_lines, short
 from attnplots.text import drawable
 
@@ -173,6 +174,6 @@ def _published(path: Path, line: dict[str, str]) -> list[Row]:
 def method_name(method: str) -> str:
     """The name of a method without its options, except the number of rounds: "lsh:rounds=4,chunk=8"
     and "lsh-4:chunk=8" are both lsh-4."""
-    name, _, options = method.partition(":")
+    name, options = split_method(method)
     rounds = re.search(r"(?:^|,)rounds=(\d+)", options)
     return f"{name}-{rounds[1]}" if name == "lsh" and rounds else name

@@ -110,6 +110,7 @@ def test_generate_writes_samples_and_completions(attnbench, copied):
     for record in lines_of(copied, "generations.jsonl"):
         assert record["weights"] == "trained" and record["batch"] == 6 and record["dataset"] == "digits"
         assert math.isclose(record["images_per_s"], 6 / record["batch_s"])
+        assert (record["length"], record["processes"]) == (63, 1)
 
 
 def test_the_same_seed_generates_the_same_images(attnbench, copied):

@@ -70,6 +70,17 @@ def commands(document):
     return found
 
 
+def write_files(document, folder):
+    """Writes the Python files that a document shows, which are the blocks that begin with the name of
+    a file as a comment, and returns the names."""
+    names = []
+    for block in blocks(document, "python"):
+        if name := re.match(r"# (\w+\.py)\n", block):
+            (folder / name[1]).write_text(block)
+            names.append(name[1])
+    return names
+
+
 def reduced(command):
     """The command to run in place of `command`; None if there is none."""
     for pattern, (instead, reason) in REDUCED.items():
@@ -84,10 +95,13 @@ def reduced(command):
 def test_every_command_of_a_document_works(document, build, tmp_path):
     if build != ROOT / "build":
         pytest.skip("documents name the programs in build/")
+    shown = write_files(document, tmp_path)
     for command in commands(document):
         run = reduced(command)
         if run is None:
             continue
+        for name in shown:
+            run = re.sub(rf"(?<![\w/]){re.escape(name)}", str(tmp_path / name), run)
         done = subprocess.run(
             ["bash", "-c", run.replace("/tmp/", f"{shlex.quote(str(tmp_path))}/")],
             cwd=ROOT, capture_output=True, text=True, timeout=HANG_S, check=False,
@@ -120,6 +134,7 @@ def test_every_sweep_file_of_a_document_is_valid(document, attnbench, tmp_path):
     (tmp_path / "published").mkdir()
     published = (ROOT / "sweeps/published/figure1.csv").read_text()
     (tmp_path / "published/figure1.csv").write_text(published)
+    write_files(document, tmp_path)
     shown = [block for block in blocks(document, "toml") if "axes]" in block]
     assert shown
     for block in shown:

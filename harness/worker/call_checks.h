@@ -1,0 +1,36 @@
+// Checks what a call does besides computing its result: that it leaves its inputs as they are, returns memory of its own, and
+// computes each result from its own inputs. A method that is not compiled into this program could get any of this wrong, and the
+// comparison of a single call with the reference would not show it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "attn/inputs.h"
+#include "harness/worker/agreement.h"
+#include "harness/worker/subject.h"
+
+namespace attnbench {
+
+// Sums of the inputs, which tell after a call whether it has changed them.
+class InputSums {
+ public:
+  explicit InputSums(const CallInputs& inputs);
+  // The name of the input that has changed since, "q", "k", "v" or "gradient of the output"; empty if none has.
+  std::string changed(const CallInputs& inputs) const;
+
+ private:
+  std::vector<double> sums_;
+};
+
+// Returns whether the output of a call is memory of its own and the inputs are as they were. If not, records the case as invalid
+// and says why.
+bool check_memory(const CallInputs& inputs, const InputSums& before, const Results& results, Record& record);
+
+// Calls the method three times on a small problem, with other inputs in the second call. Compares the results of the first two
+// with the reference, which a result that is stored and returned again does not agree with, checks that both are in different
+// memory, and sets the column `nondeterminism` from the first and the third. Returns whether all checks pass; if not, records
+// the case as invalid and says why.
+bool check_repeated_calls(const Subject& subject, Agreement& agreement, Record& record);
+
+}  // namespace attnbench

@@ -1,0 +1,30 @@
+// Makes the methods that cases name: those of the registry, and functions of Python files, which are registered when they are
+// first named.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "attn/method.h"
+
+namespace attnbench {
+
+// Sets the folder in which Python files with relative paths are looked for before the current folder.
+void set_methods_folder(const std::string& folder);
+
+// Makes the method of a text such as "linear", "linear-chunked:chunk=256" or "mine.py:attention:window=64". Throws
+// c10::ValueError for an unknown method, a wrong option, a Python file that cannot be read or imported, and a function whose
+// parameters are not those of an attention function; the message is meant for the user.
+std::shared_ptr<attn::AttentionMethod> make_method(const std::string& text);
+
+// The digest of the file that defines the method; empty for a method that is compiled into this program. Only for methods that
+// make_method() has made.
+std::string method_digest(const std::string& text);
+
+// The version of the Python interpreter and of its torch, such as "3.11.7, torch 2.11.0". Only if python_in_use().
+std::string python_version();
+
+// Whether a Python interpreter runs in this process.
+bool python_in_use();
+
+}  // namespace attnbench

@@ -1,0 +1,309 @@
+#include "harness/worker/python/python_method.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "attn/registry.h"
+#include "harness/worker/python/interpreter.h"
+#include "harness/worker/python/module.h"
+
+namespace attnbench {
+namespace {
+
+namespace py = pybind11;
+
+constexpr int kOverheadCalls = 201;
+constexpr int kOverheadWarmup = 50;
+
+std::shared_ptr<attn::AttentionMethod> named_method(const std::string& name) {
+  return name.empty() ? nullptr : attn::make_method(name);
+}
+
+// The registered method whose reference is used. What the function declares counts more than the option `like`, which may be
+// meant for other functions of the same sweep.
+std::string exact_name(const attn::Options& options, const Json& description) {
+  if (const std::string exact = description.at("exact"); !exact.empty()) return exact;
+  return description.at("has_reference").get<bool>() ? "" : options.text("like");
+}
+
+Json option_values(const attn::Options& options, const Json& description) {
+  auto values = Json::object();
+  for (const auto& option : description.at("options")) {
+    const std::string name = option.at("name");
+    values[name] = std::visit([](const auto& value) { return Json(value); }, options.value(name));
+  }
+  return values;
+}
+
+Json problem_json(const attn::Problem& p, attn::Protocol protocol) {
+  return {{"batch", p.batch},
+          {"heads", p.heads},
+          {"query_len", p.query_len},
+          {"key_len", p.key_len},
+          {"max_tokens", p.key_len},
+          {"head_dim", p.head_dim},
+          {"value_dim", p.value_dim},
+          {"dtype", attn::dtype_name(p.dtype)},
+          {"device", c10::DeviceTypeName(p.device, /*lower_case=*/true)},
+          {"causal", p.causal},
+          {"protocol", attn::protocol_name(protocol)}};
+}
+
+class PythonState final : public attn::DecodingState {
+ public:
+  explicit PythonState(SharedObject state) : state_(std::move(state)), step_(shared_object(state_->attr("step"))) {}
+
+  const SharedObject& object() const { return state_; }
+  const SharedObject& step() const { return step_; }
+
+ protected:
+  std::vector<at::Tensor> tensors() const override {
+    const Bridge bridge;
+    return bridge.checked([&] {
+      std::vector<at::Tensor> all;
+      for (const auto& item : state_->attr("tensors")()) all.push_back(THPVariable_Unpack(item.ptr()));
+      return all;
+    });
+  }
+
+ private:
+  SharedObject state_, step_;
+};
+
+const PythonState& python(const attn::DecodingState& state) { return dynamic_cast<const PythonState&>(state); }
+
+py::object wrapped(const at::Tensor& tensor) { return py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor)); }
+py::object wrapped(const std::optional<at::Tensor>& tensor) { return tensor ? wrapped(*tensor) : py::none(); }
+
+double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::string type_text(PyObject* object) { return py::str(py::type::of(py::handle(object)).attr("__name__")); }
+
+}  // namespace
+
+SharedObject shared_object(py::object object) {
+  return {new py::object(std::move(object)), [](py::object* held) {
+            const py::gil_scoped_acquire gil;
+            delete held;
+          }};
+}
+
+PythonMethod::PythonMethod(SharedObject method, Json description, const attn::Options& options)
+    : description_(std::move(description)),
+      exact_(named_method(exact_name(options, description_))),
+      approximated_(named_method(description_.at("approximates"))),
+      takes_causal_(description_.at("causal")),
+      takes_key_lengths_(description_.at("key_lengths")) {
+  const Bridge bridge;
+  bridge.checked([&] {
+    bound_ = shared_object(method->attr("bind")(option_values(options, description_).dump()));
+    forward_ = shared_object(bound_->attr("forward"));
+    py::list names;
+    if (takes_causal_) names.append("causal");
+    if (takes_key_lengths_) names.append("key_lengths");
+    keyword_names_ = shared_object(py::tuple(names));
+  });
+  ran_ = "python/" + std::string(py::str(method->attr("name")));
+}
+
+attn::Capabilities PythonMethod::capabilities() const {
+  attn::Capabilities can;
+  const auto flag = [&](const char* name) { return description_.at(name).get<bool>(); };
+  can.full = flag("full");
+  can.causal = flag("causal");
+  can.cross_attention = flag("cross_attention");
+  can.key_lengths = flag("key_lengths");
+  can.gradients = !description_.at("gradients").empty();
+  can.decoding = flag("decoding");
+  can.dtypes.clear();
+  for (const std::string dtype : description_.at("dtypes")) can.dtypes.push_back(attn::parse_dtype(dtype));
+  can.devices.clear();
+  for (const std::string device : description_.at("devices")) can.devices.push_back(c10::Device(device).type());
+  return can;
+}
+
+std::optional<std::string> PythonMethod::why_unsupported(const attn::Problem& problem, attn::Protocol protocol) const {
+  if (const std::string missing = description_.at("unavailable"); !missing.empty()) return missing;
+  const auto device = c10::DeviceTypeName(problem.device, /*lower_case=*/true);
+  const auto& devices = description_.at("gradients");
+  if (protocol == attn::Protocol::forward_backward && std::find(devices.begin(), devices.end(), device) == devices.end())
+    return label() + " has no gradients on " + device;
+  return ForeignMethod::why_unsupported(problem, protocol);
+}
+
+// Without a formula of the function, these are lower bounds: every input is read and every result is written.
+attn::Cost PythonMethod::cost(const attn::Problem& p, attn::Protocol protocol) const {
+  attn::Cost cost;
+  cost.flops = std::nan("");
+  if (protocol == attn::Protocol::decode) {
+    const auto tokens = std::max<double>(1, double(p.query_len));
+    cost.min_bytes = cost.peak_bytes = (p.input_bytes() + p.output_bytes()) / tokens;
+    return cost;
+  }
+  const bool differentiates = protocol == attn::Protocol::forward_backward;
+  cost.min_bytes = cost.peak_bytes = (differentiates ? 2 : 1) * (p.input_bytes() + p.output_bytes());
+  if (!description_.at("has_flops").get<bool>()) return cost;
+  const Bridge bridge;
+  const auto forward =
+      bridge.checked([&] { return bound_->attr("flops")(problem_json(p, attn::Protocol::forward).dump()).cast<double>(); });
+  // The backward of a product computes two products of the same size.
+  cost.flops = differentiates ? 3 * forward : forward;
+  return cost;
+}
+
+at::Tensor PythonMethod::reference(const attn::Inputs& inputs, const at::Tensor& rows) const {
+  if (exact_) return exact_->reference(inputs, rows);
+  TORCH_CHECK_VALUE(has_reference(), label(), " has no reference");
+  const Bridge bridge;
+  return bridge.checked([&] {
+    const auto output = bound_->attr("reference")(wrapped(inputs.q), wrapped(inputs.k), wrapped(inputs.v), inputs.mask.causal,
+                                                  wrapped(inputs.mask.key_lengths), wrapped(rows));
+    return at::Tensor(THPVariable_Unpack(output.ptr()));
+  });
+}
+
+std::optional<at::Tensor> PythonMethod::approximated(const attn::Inputs& inputs, const at::Tensor& rows) const {
+  return approximated_ ? std::optional(approximated_->reference(inputs, rows)) : std::nullopt;
+}
+
+double PythonMethod::state_bytes(const attn::Problem&, int64_t) const { return std::nan(""); }
+
+bool PythonMethod::set_up(const attn::Problem& problem, attn::Protocol protocol) {
+  const Bridge bridge;
+  bridge.checked([&] {
+    bound_->attr("set_up")(problem_json(problem, protocol).dump());
+    forward_ = shared_object(bound_->attr("forward"));
+  });
+  return description_.at("has_setup");
+}
+
+at::Tensor PythonMethod::checked_output(PyObject* output, const attn::Inputs& inputs) const {
+  TORCH_CHECK_VALUE(THPVariable_Check(output), label(), " returned ", type_text(output), ", expected a tensor");
+  const auto& tensor = THPVariable_Unpack(output);
+  const auto &q = inputs.q, &v = inputs.v;
+  const bool fits = tensor.dim() == 4 && tensor.size(0) == q.size(0) && tensor.size(1) == q.size(1) &&
+                    tensor.size(2) == q.size(2) && tensor.size(3) == v.size(3);
+  TORCH_CHECK_VALUE(fits && tensor.scalar_type() == q.scalar_type() && tensor.device() == q.device(), label(), " returned ",
+                    attn::dtype_name(tensor.scalar_type()), " ", tensor.sizes(), " on ", tensor.device(), ", expected ",
+                    attn::dtype_name(q.scalar_type()), " [", q.size(0), ", ", q.size(1), ", ", q.size(2), ", ", v.size(3),
+                    "] on ", q.device());
+  return tensor;
+}
+
+at::Tensor PythonMethod::call(py::handle function, const attn::Inputs& inputs) const {
+  std::array<py::object, 5> arguments = {wrapped(inputs.q), wrapped(inputs.k), wrapped(inputs.v)};
+  size_t count = 3;
+  if (takes_causal_) arguments[count++] = py::bool_(inputs.mask.causal);
+  if (takes_key_lengths_) arguments[count++] = wrapped(inputs.mask.key_lengths);
+  std::array<PyObject*, 5> pointers{};
+  for (size_t i = 0; i < count; ++i) pointers[i] = arguments[i].ptr();
+  const auto output = py::reinterpret_steal<py::object>(
+      PyObject_Vectorcall(function.ptr(), pointers.data(), 3, count > 3 ? keyword_names_->ptr() : nullptr));
+  if (!output) throw py::error_already_set();
+  return checked_output(output.ptr(), inputs);
+}
+
+at::Tensor PythonMethod::attend(const attn::Inputs& inputs) {
+  ran(ran_);
+  const Bridge bridge;
+  return bridge.checked([&] { return call(*forward_, inputs); });
+}
+
+double PythonMethod::call_overhead_us(const attn::Inputs& inputs) {
+  const auto shape = std::vector<int64_t>{inputs.q.size(0), inputs.q.size(1), inputs.q.size(2), inputs.v.size(3)};
+  const auto output = at::empty(shape, inputs.q.options().requires_grad(false));
+  SharedObject nothing;
+  {
+    const Bridge bridge;
+    nothing = bridge.checked([&] { return shared_object(bound_->attr("nothing")(wrapped(output))); });
+  }
+  std::vector<double> times;
+  for (int i = -kOverheadWarmup; i < kOverheadCalls; ++i) {
+    const auto begin = seconds();
+    {
+      const Bridge bridge;
+      bridge.checked([&] { return call(*nothing, inputs); });
+    }
+    if (i >= 0) times.push_back((seconds() - begin) * 1e6);
+  }
+  std::nth_element(times.begin(), times.begin() + kOverheadCalls / 2, times.end());
+  return times[kOverheadCalls / 2];
+}
+
+std::unique_ptr<attn::DecodingState> PythonMethod::make_state(const attn::Problem& problem) const {
+  const Bridge bridge;
+  return bridge.checked([&]() -> std::unique_ptr<attn::DecodingState> {
+    const auto text = problem_json(problem, attn::Protocol::decode).dump();
+    return std::make_unique<PythonState>(shared_object(bound_->attr("begin_decoding")(text)));
+  });
+}
+
+void PythonMethod::absorb(attn::DecodingState& state, const attn::Inputs& tokens) {
+  const Bridge bridge;
+  bridge.checked([&] { python(state).object()->attr("extend")(wrapped(tokens.q), wrapped(tokens.k), wrapped(tokens.v)); });
+}
+
+at::Tensor PythonMethod::decode(attn::DecodingState& state, const attn::Inputs& token) {
+  ran(ran_);
+  const Bridge bridge;
+  return bridge.checked([&] {
+    const auto output = (*python(state).step())(wrapped(token.q), wrapped(token.k), wrapped(token.v));
+    return checked_output(output.ptr(), token);
+  });
+}
+
+at::Tensor PythonMethod::fill(attn::DecodingState& state, const attn::Inputs& tokens) {
+  ran(ran_);
+  const Bridge bridge;
+  return bridge.checked([&] {
+    const auto output = python(state).object()->attr("prefill")(wrapped(tokens.q), wrapped(tokens.k), wrapped(tokens.v));
+    return checked_output(output.ptr(), tokens);
+  });
+}
+
+}  // namespace attnbench
+
+void attnbench_python_entry(const std::string& file, const std::string& function, const std::string& name,
+                            attn::MethodEntry& entry, std::string& digest) {
+  using namespace attnbench;
+  const Bridge bridge;
+  bridge.checked([&] {
+    const auto method = shared_object(bridge.module().attr("Method")(file, function));
+    const auto description = parse_json(method->attr("description")().cast<std::string>());
+    entry.name = name;
+    entry.description = description.at("description");
+    entry.time_order = description.at("time_order");
+    entry.memory_order = description.at("memory_order");
+    for (const auto& option : description.at("options")) {
+      attn::OptionSpec spec{option.at("name"), {}, option.at("description"), option.at("choices"), option.at("min"),
+                            option.at("max")};
+      const auto& value = option.at("default");
+      if (value.is_boolean()) spec.default_value = value.get<bool>();
+      else if (value.is_number_integer()) spec.default_value = value.get<int64_t>();
+      else if (value.is_number()) spec.default_value = value.get<double>();
+      else spec.default_value = value.get<std::string>();
+      entry.options.push_back(std::move(spec));
+    }
+    digest = description.at("digest");
+    entry.factory = [method, description](const attn::Options& options) -> std::shared_ptr<attn::AttentionMethod> {
+      return std::make_shared<PythonMethod>(method, description, options);
+    };
+  });
+}
+
+const char* attnbench_python_version() {
+  using namespace attnbench;
+  static const auto text = [] {
+    const Bridge bridge;
+    return bridge.checked([&] { return bridge.module().attr("version")().cast<std::string>(); });
+  }();
+  return text.c_str();
+}

@@ -1,0 +1,183 @@
+"""The decorator `attnbench.method`, which says more about an attention function than its signature.
+
+A file with an attention function needs no import to be measured. What the decorator declares lets
+attnbench check more (a reference), measure more (decoding, other sizes of the state) and predict
+more (orders of growth).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+# The attribute of a decorated function that holds its declaration.
+ATTRIBUTE = "__attnbench_method__"
+
+DTYPES = ("float32", "float64", "bfloat16", "float16")
+DEVICES = ("cpu", "cuda")
+ORDERS = ("O(1)", "O(log N)", "O(N)", "O(N log N)", "O(N²)", "O(N³)")
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What `attnbench.method` was told about a function."""
+
+    description: str = ""
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    exact: str = ""
+    reference: Callable[..., Any] | None = None
+    approximates: str = ""
+    setup: Callable[..., Any] | None = None
+    decode: Callable[..., Any] | None = None
+    backward: Callable[..., Any] | None = None
+    flops: Callable[..., float] | None = None
+    time_order: str = ""
+    memory_order: str = ""
+    decode_time_order: str = ""
+    decode_memory_order: str = ""
+    causal: bool | None = None
+    full: bool = True
+    cross_attention: bool = True
+    key_lengths: bool | None = None
+    gradients: Sequence[str] = DEVICES
+    dtypes: Sequence[str] = DTYPES
+    devices: Sequence[str] = DEVICES
+    requires: Mapping[str, str] = field(default_factory=dict)
+
+
+def _check(declaration: Declaration) -> None:
+    if declaration.exact and declaration.reference:
+        raise ValueError("attnbench.method: exact and reference are both given, expected one")
+    for name in ("reference", "setup", "decode", "backward", "flops"):
+        value = getattr(declaration, name)
+        if value is not None and not callable(value):
+            raise TypeError(f"attnbench.method: {name} is {value!r}, expected a function")
+    for name in ("time_order", "memory_order", "decode_time_order", "decode_memory_order"):
+        value = getattr(declaration, name)
+        if value and value not in ORDERS:
+            expected = ", ".join(ORDERS)
+            raise ValueError(f"attnbench.method: {name} = {value!r}, expected one of {expected}")
+    for name, known in (("dtypes", DTYPES), ("devices", DEVICES), ("gradients", DEVICES)):
+        value = getattr(declaration, name)
+        unknown = [item for item in value if item not in known]
+        is_empty = not value and name != "gradients"
+        if isinstance(value, str) or is_empty or unknown:
+            expected = ", ".join(known)
+            raise ValueError(f"attnbench.method: {name} = {value!r}, expected a list of {expected}")
+    for name, option in declaration.options.items():
+        unknown = set(option) - {"description", "choices", "min", "max"}
+        if unknown:
+            raise ValueError(
+                f"attnbench.method: option {name} has {', '.join(sorted(unknown))}, "
+                "expected description, choices, min, max"
+            )
+
+
+def method(
+    *,
+    description: str = "",
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    exact: str = "",
+    reference: Callable[..., Any] | None = None,
+    approximates: str = "",
+    setup: Callable[..., Any] | None = None,
+    decode: Callable[..., Any] | None = None,
+    backward: Callable[..., Any] | None = None,
+    flops: Callable[..., float] | None = None,
+    time_order: str = "",
+    memory_order: str = "",
+    decode_time_order: str = "",
+    decode_memory_order: str = "",
+    causal: bool | None = None,
+    full: bool = True,
+    cross_attention: bool = True,
+    key_lengths: bool | None = None,
+    gradients: bool | Sequence[str] = True,
+    dtypes: Sequence[str] = DTYPES,
+    devices: Sequence[str] = DEVICES,
+    requires: Mapping[str, str] | None = None,
+) -> Callable[[Function], Function]:
+    """Declares what attnbench cannot read from the signature of an attention function.
+
+    The function takes `q, k, v` as `[batch, heads, length, dim]`, the keyword `causal` if it can
+    apply the causal mask, and the keyword `key_lengths` (int64 `[batch]`, or None) if it can hide
+    keys beyond these lengths. Further keyword parameters with default values are options of the
+    method. It returns a new tensor `[batch, heads, query_len, value_dim]`.
+
+    Args:
+        description: One line for tables of methods.
+        options: For each option of the signature that needs it, a dict with any of `description`,
+            `choices` (texts), `min` and `max` (whole numbers).
+        exact: The registered method whose exact result the function computes, such as "softmax" or
+            "linear". Its float64 reference is compared with the function's results.
+        reference: A function with the same parameters that defines the result. It is called with
+            float64 tensors, must be differentiable, and is never timed. If it has a parameter
+            `rows` (int64 `[R]`), it returns these rows of the output alone.
+        approximates: The registered method that the function approximates. The record then holds
+            the distance from that method's result.
+        setup: `setup(function, problem)`, called once for each problem before its first call, for
+            example to compile. `problem` is a dict with batch, heads, query_len, key_len, head_dim,
+            value_dim, dtype, device, causal and protocol. It may return a function to call instead. Its time is not
+            part of the samples, but is recorded.
+        decode: A class (or function) `decode(problem, **options)` that makes a decoding state with
+            a method `step(q, k, v)`, which takes one token `[batch, heads, 1, dim]` and returns its
+            output `[batch, heads, 1, value_dim]`, and optionally `prefill(q, k, v)`, which takes
+            several tokens into an empty state and returns their outputs, and `extend(q, k, v)`,
+            which takes several tokens and returns nothing. problem["max_tokens"] is the largest
+            number of tokens.
+        backward: `backward(grad_output, q, k, v, output, *, causal, key_lengths, **options)`, which
+            returns the gradients of q, k and v. By default autograd computes them.
+        flops: `flops(problem, **options)`, the floating-point operations of a forward call; a
+            multiply-add counts as two.
+        time_order, memory_order: How time and memory beside the inputs grow with the length, such
+            as "O(N)". `attnbench analyse` compares them with what was measured.
+        decode_time_order, decode_memory_order: The same for one decoding step.
+        causal: Whether the function can apply the causal mask; by default whether it has the
+            parameter `causal`.
+        full: Whether the function can attend without the causal mask.
+        cross_attention: Whether key_len may differ from query_len.
+        key_lengths: Whether it can hide keys; by default whether it has the parameter.
+        gradients: Whether gradients of q, k and v can be computed, or the devices on which they can.
+        dtypes: The dtypes that it takes: "float32", "float64", "bfloat16", "float16".
+        devices: The devices that it runs on: "cpu", "cuda".
+        requires: The modules that the function imports when it is called, each with the command
+            that installs it. Where one is missing, cases are skipped with that command as their
+            reason. Such modules must not be imported by the file itself.
+
+    Raises:
+        TypeError, ValueError: for a wrong declaration. The message names what was expected.
+    """
+    gradient_devices = (DEVICES if gradients else ()) if isinstance(gradients, bool) else gradients
+    declaration = Declaration(
+        description=description,
+        options=dict(options or {}),
+        exact=exact,
+        reference=reference,
+        approximates=approximates,
+        setup=setup,
+        decode=decode,
+        backward=backward,
+        flops=flops,
+        time_order=time_order,
+        memory_order=memory_order,
+        decode_time_order=decode_time_order,
+        decode_memory_order=decode_memory_order,
+        causal=causal,
+        full=full,
+        cross_attention=cross_attention,
+        key_lengths=key_lengths,
+        gradients=gradient_devices,
+        dtypes=tuple(dtypes) if not isinstance(dtypes, str) else dtypes,
+        devices=tuple(devices) if not isinstance(devices, str) else devices,
+        requires=dict(requires or {}),
+    )
+    _check(declaration)
+
+    def declare(function: Function) -> Function:
+        setattr(function, ATTRIBUTE, declaration)
+        return function
+
+    return declare
