@@ -78,17 +78,14 @@ std::optional<double> collected_instructions(const std::string& diagnostics) {
 // The path of the file that a method in Python is a function of, such as "kernels/mine.py" for
 // "kernels/mine.py:attention:window=64"; empty for any other method.
 std::string python_file_of(const std::string& method) {
-  constexpr std::string_view kExtension = ".py";
-  const auto colon = method.find(':');
-  const auto file = method.substr(0, colon);
-  return colon != std::string::npos && file.ends_with(kExtension) ? file : "";
+  const auto name = attn::method_name(method);
+  return attn::is_python_name(name) ? std::string(attn::split_python_name(name).file) : "";
 }
 
-// The case as this side measures it: a function of a Python file is that of the side's own copy.
+// The case as this side measures it.
 Case case_of(const SuiteCase& suite_case, const Side& side) {
   auto c = suite_case.c;
   c.injected_slowdown_percent = side.injected_slowdown_percent;
-  if (side.files && !python_file_of(c.method).empty()) c.method = (side.files->methods / c.method).string();
   return c;
 }
 
@@ -112,7 +109,11 @@ WorkerProgram with_plugins_of(const std::string& suite, const Side& side) {
     const auto path = side.files->methods / plugin;
     if (!side.may_lack_files || std::filesystem::exists(path)) plugins.push_back(path.string());
   }
-  return with_plugins(side.worker, plugins);
+  try {
+    return with_plugins(side.worker, plugins);
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("{}: {}", suite, error.what()));
+  }
 }
 
 // Whether a worker refused a case because it lacks the method or its option, and not because the method is broken.
@@ -159,7 +160,11 @@ std::string without_copies(std::string text, const std::vector<Side>& sides) {
 
 GateSuite::GateSuite(SuiteOptions options, std::vector<Side> sides)
     : options_(std::move(options)), sides_(std::move(sides)), random_(options_.seed) {
-  for (auto& side : sides_) side.worker = with_plugins_of(options_.file, side);
+  for (auto& side : sides_) {
+    side.worker = with_plugins_of(options_.file, side);
+    // Functions of Python files are those of the side's own copy.
+    side.worker.methods_folder = (side.files ? side.files->methods : std::filesystem::path(options_.file).parent_path()).string();
+  }
   const auto catalogue = Catalogue::load(sides_.at(1).worker);
   SweepOverrides overrides;
   for (const auto& setting : options_.settings) overrides.add_setting(setting);

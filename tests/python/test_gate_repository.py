@@ -314,10 +314,10 @@ def test_a_side_with_another_torch_is_unusable(gate, repository):
 
 
 
-def plan_that_lacks(reason):
-    """A worker's answer to `plan`, which refuses the case where the copy has no file has-it."""
+def plan_that_lacks(reason, has_it="[ -e has-it ]"):
+    """A worker's answer to `plan`, which refuses the case unless the shell command `has_it` succeeds."""
     refusal = json.dumps({"outcome": "failed", "failure_kind": "usage", "reason": reason})
-    return {"plan": f"[ -e has-it ] || {{ answer {shlex.quote(refusal)}; exit; }}\nanswer '{{}}'"}
+    return {"plan": f"{has_it} || {{ answer {shlex.quote(refusal)}; exit; }}\nanswer '{{}}'"}
 
 
 @pytest.mark.parametrize("reason", ["unknown method 'x'; known: y", "mine.py has no function 'x'", "x: unknown option 'y'"])
@@ -364,6 +364,50 @@ def test_submodules_and_files_of_lfs_are_not_fetched(gate, repository, tmp_path)
     assert f"the base lacks {', '.join(lacking)}\n" in done.stderr
     assert strict_json(done.stdout)["base"]["source"]["lacking"] == lacking
     assert not ran.exists()
+
+
+# ---------------------------------------------------------------- plug-ins
+
+# The time of a case is in the plug-in that the worker is given.
+OF_PLUGIN = 'for word; do case "$word" in --plugin=*) plugin=${word#--plugin=};; esac; done\n' + ANSWER.replace("cat speed", 'cat "$plugin"')
+HAS_PLUGIN = 'case "$*" in *--plugin=*) true;; *) false;; esac'
+
+
+def name_plugins(repository, *plugins):
+    text = repository.suite.read_text()
+    repository.suite.write_text(f"plugins = {json.dumps(plugins)}\n{text}")
+
+
+def test_a_plugin_of_the_suite_is_built_for_each_side(gate, repository):
+    name_plugins(repository, "../built/mine.so")
+    repository.write(".gitignore", "built/\n")
+    repository.commit("two")
+    repository.write("speed", "12.0\n")
+    done = gate("-q", "--format=json", "--prepare=mkdir built; cp speed built/mine.so", code=REGRESSION, commands={"measure": OF_PLUGIN})
+    report = strict_json(done.stdout)["cases"][0]
+    assert set(report["base"]) == {10.0} and set(report["candidate"]) == {12.0}
+
+
+def test_a_case_whose_plugin_the_base_lacks_is_new(gate, repository):
+    name_plugins(repository, "../mine.so")
+    repository.write("mine.so", "10.0\n")
+    done = gate("-q", "--format=json", commands=plan_that_lacks("unknown method 'x'", HAS_PLUGIN) | {"measure": OF_PLUGIN})
+    assert verdict(done).startswith("new: in the base, unknown method 'x'")
+
+
+def test_plugins_that_are_not_of_the_sides_are_refused(gate, driver, repository, tmp_path):
+    before = repository.suite.read_text()
+    name_plugins(repository, "../mine.so")
+    failed = gate("-q", code=USAGE).stderr
+    assert "attnbench: suites/suite.toml" in failed and "mine.so" in failed
+    (tmp_path / "mine.so").write_text("10.0\n")
+    for outside in ("../../mine.so", str(tmp_path / "mine.so")):
+        repository.suite.write_text(before)
+        name_plugins(repository, outside)
+        assert "lies outside of the repository" in gate("-q", code=USAGE).stderr
+    cli = driver()
+    failed = cli(*WORDS, "--base=main", "--plugin", tmp_path / "mine.so", code=USAGE, env=cli.environment)
+    assert "would be the same on both sides; name it in the suite" in failed.stderr
 
 
 # ---------------------------------------------------------------- wrong input
@@ -612,8 +656,9 @@ def test_a_function_that_is_wrong_is_unusable(python_gate, repository):
     assert report["cases"][0]["verdict"].startswith("unusable: the candidate does not verify:")
 
 
-def test_a_file_outside_of_the_repository_is_refused(python_gate, attnbench, repository, tmp_path):
+def test_a_file_outside_of_the_repository_is_refused(python_gate, attnbench, repository, temporary, tmp_path):
     (tmp_path / "mine.py").write_text(MINE.replace("WORK", "1"))
     write_sweep(repository.folder / "suites/suite.toml", method=f"{tmp_path}/mine.py:attention", query_len=64)
-    failed = attnbench(*WORDS, "--base=main", "-q", cwd=repository.folder, code=USAGE)
+    repository.commit("two")
+    failed = attnbench(*WORDS, "--base=main", "-q", cwd=repository.folder, code=USAGE, env=os.environ | {"TMPDIR": str(temporary)})
     assert "lies outside of the repository" in failed.stderr
