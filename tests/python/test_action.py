@@ -48,7 +48,7 @@ class Runner:
         self.folder = folder
         self.calls, self.summary = folder / "calls.txt", folder / "summary"
         self.context = {f"inputs.{name}": value for name, value in (INPUTS | inputs).items()}
-        self.context |= {"github.event.pull_request.number": number, "github.token": "secret", "github.action_path": "ACTION"}
+        self.context |= {"github.event.pull_request.number": number, "github.token": "secret"}
         standins = folder / "standins"
         standins.mkdir()
         for name, text in [("python3", PYTHON), ("pip", RECORD), ("attnbench", ATTNBENCH), ("gh", GH)]:
@@ -57,7 +57,7 @@ class Runner:
         self.environment = {
             "PATH": f"{standins}:{os.environ['PATH']}", "STANDINS": str(standins), "CALLS": str(self.calls),
             "RUNNER_TEMP": str(folder), "GITHUB_STEP_SUMMARY": str(self.summary), "GITHUB_REPOSITORY": "some/repository",
-            "GITHUB_BASE_REF": base_ref, "CODE": str(code), "REPORT": report, "EARLIER": earlier, "GH_CODE": str(gh_code),
+            "GITHUB_ACTION_PATH": "ACTION", "GITHUB_BASE_REF": base_ref, "CODE": str(code), "REPORT": report, "EARLIER": earlier, "GH_CODE": str(gh_code),
         }  # fmt: skip
         self.shown = ""
         self.code = self.run()
@@ -112,7 +112,7 @@ def test_the_action_is_described_and_every_expression_has_a_value():
     assert ACTION["runs"]["using"] == "composite"
     assert all(given["description"] for given in (ACTION["inputs"] | ACTION["outputs"]).values())
     assert ACTION["inputs"]["suite"]["required"] is True
-    known = {f"inputs.{name}" for name in INPUTS} | {"github.event.pull_request.number", "github.token", "github.action_path"}
+    known = {f"inputs.{name}" for name in INPUTS} | {"github.event.pull_request.number", "github.token"}
     known |= {f"steps.gate.outputs.{name}" for name in ("result", "folder")}
     used = re.findall(r"\$\{\{ *(.+?) *\}\}", (ROOT / "action.yml").read_text())
     assert {part for text in used for part in re.findall(r"[a-z]+\.[\w.-]+", text)} == known
