@@ -52,8 +52,11 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 
 std::vector<std::string> nul_separated(const std::string& text) {
   std::vector<std::string> parts;
-  for (size_t begin = 0, end; (end = text.find('\0', begin)) != std::string::npos; begin = end + 1)
+  size_t begin = 0;
+  for (auto end = text.find('\0'); end != std::string::npos; end = text.find('\0', begin)) {
     parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
   return parts;
 }
 

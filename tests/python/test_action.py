@@ -133,7 +133,9 @@ def test_the_action_installs_attnbench_runs_the_gate_and_comments(action):
     assert run.context["steps.gate.outputs.result"] == "pass"
     assert run.summary.read_text() == COMMENT
     looked, posted = run.called("gh")
-    assert "<--paginate> <repos/some/repository/issues/7/comments>" in looked
+    # Only comments of bots count, because a person could write one that begins like it, and change it afterwards.
+    chosen = '.[] | select(.user.type == "Bot" and (.body | startswith(env.MARKER))) | .id'
+    assert looked == f"gh <api> <--paginate> <repos/some/repository/issues/7/comments> <--jq> <{chosen}>"
     assert posted == f"gh <api> <--method> <POST> <repos/some/repository/issues/7/comments> <--field> <body=@{folder}/comment.md>"
 
 
