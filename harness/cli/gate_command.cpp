@@ -5,15 +5,19 @@
 #include <optional>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
+#include "harness/cli/plot_scripts.h"
 #include "harness/cli/shared_options.h"
 #include "harness/cli/terminal.h"
 #include "harness/gate/builds.h"
 #include "harness/gate/calibration.h"
+#include "harness/gate/gate_comment.h"
 #include "harness/gate/gate_report.h"
 #include "harness/gate/gate_run.h"
+#include "harness/gate/repository_sides.h"
 #include "harness/records/replace_file.h"
 #include "harness/records/result_folder.h"
 #include "harness/text/errors.h"
@@ -27,7 +31,7 @@ struct Options {
   SuiteOptions suite;
   GateOptions gate;
   int recordings = 200, trials = 4000;
-  std::string base, candidate, out, from;
+  std::string base, candidate, root, prepare, comment, out, from;
   std::optional<double> inject;  // percent
   bool calibrate = false;
   Format format = Format::text;
@@ -53,20 +57,60 @@ WorkerProgram candidate_of(const WorkerProgram& own, const Options& options) {
   return options.candidate.empty() ? own : with_plugins(worker_of(options.candidate), own.plugins);
 }
 
-int run_gate(const WorkerProgram& own, const Options& options) {
-  if (options.base.empty())
-    throw UsageError(
-        "gate needs --base, which names the build to compare with: a build folder, a program in one, or a git revision");
-  const auto candidate = candidate_of(own, options);
-  const auto base = with_plugins(worker_of(options.base), own.plugins);
-  GateSuite suite(options.suite, {{"base", base}, {"candidate", candidate, options.inject.value_or(0)}});
+// Measures the suite on these sides, and writes and prints the report.
+int measure_and_report(const SuiteOptions& suite_options, std::vector<Side> sides, const Options& options) {
+  sides.back().injected_slowdown_percent = options.inject.value_or(0);
+  GateSuite suite(suite_options, std::move(sides));
   const auto report = run_gate(suite, options.gate);
   const auto json = json_of(report, suite, options.gate.plan);
   write_out(options.out, "gate.json", json);
+  if (!options.comment.empty())
+    replace_file(options.comment, comment_of(report, suite, options.gate, options.suite.file, options.base));
   const bool colours = options.format == Format::text && shows_colours(stdout);
   if (options.format == Format::json) print_json(json);
   else fmt::print("{}", text_of(report, suite, table_format(options.format), colours));
   return exit_code_of(report.result);
+}
+
+int run_gate_of_builds(const WorkerProgram& own, const Options& options) {
+  const auto base = with_plugins(worker_of(options.base), own.plugins), candidate = candidate_of(own, options);
+  return measure_and_report(options.suite, {{.name = "base", .worker = base}, {.name = "candidate", .worker = candidate}},
+                            options);
+}
+
+// The sides are the working tree of a repository and one of its revisions.
+int run_gate_of_repository(const WorkerProgram& own, const Options& options) {
+  const RepositorySides repository(own,
+                                   {.root = options.root,
+                                    .base = options.base,
+                                    .python = project_python(),
+                                    .prepare = options.prepare,
+                                    .quiet = options.suite.quiet},
+                                   options.suite.file);
+  auto suite = options.suite;
+  suite.file = repository.suite();
+  try {
+    return measure_and_report(suite, repository.sides(), options);
+  } catch (const UsageError& error) {
+    throw UsageError(without_copies(error.what(), repository.sides()));
+  } catch (const WorkerError& error) {
+    throw WorkerError(without_copies(error.what(), repository.sides()));
+  }
+}
+
+// Runs the gate. An error is written to the file for the comment, too, unless that file is what cannot be written.
+int run_gate(const WorkerProgram& own, const Options& options) {
+  try {
+    return options.root.empty() ? run_gate_of_builds(own, options) : run_gate_of_repository(own, options);
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::exception& error) {
+    try {
+      if (!options.comment.empty()) replace_file(options.comment, comment_of_error(error_text(error), options.suite.file));
+    } catch (const UsageError&) {
+    }
+    throw;
+  }
 }
 
 // The recordings that --from names, or else new ones.
@@ -110,6 +154,15 @@ Run add_gate_command(Command& command) {
               {.placeholder = "BUILD", .completion = Completion::files});
   command.add("--candidate", &options->candidate, "build that may be slower: " + build,
               {.placeholder = "BUILD", .default_text = "this build", .completion = Completion::files});
+  command.add(
+      "--root", &options->root,
+      "folder of a git repository whose files are compared, instead of builds of attnbench: the working tree as it is with "
+      "the revision that --base names",
+      {.placeholder = "FOLDER", .completion = Completion::files, .excludes = "--candidate"});
+  command.add("--prepare", &options->prepare,
+              "shell command that is run first in a copy of each side, in a Python environment of its own, such as "
+              "\"pip install -e .\"",
+              {.placeholder = "COMMAND", .needs = "--root"});
   command.add("--waivers", &options->gate.waivers, "TOML file of cases that are allowed to fail, each with the reason",
               {.placeholder = "FILE", .completion = Completion::files});
   add_set_option(command, suite.settings);
@@ -124,7 +177,8 @@ Run add_gate_command(Command& command) {
   command.add("--instruction-shift", &options->gate.instruction_shift,
               "smallest relative growth of the number of instructions that counts as a regression", {.min = 0});
   command.add("--calibrate", &options->calibrate,
-              "compare the candidate with itself and with itself slowed down, and report how often the gate is wrong");
+              "compare the candidate with itself and with itself slowed down, and report how often the gate is wrong",
+              {.excludes = "--root"});
   command.add("--recordings", &options->recordings, "number of processes for each case and side",
               {.min = 1, .needs = "--calibrate"});
   command.add("--trials", &options->trials, "number of suites that are resampled from the recordings",
@@ -136,6 +190,8 @@ Run add_gate_command(Command& command) {
               {.unit = "percent", .min = 0, .default_text = "0, or 10 with --calibrate"});
   command.add("--out", &options->out, "folder for gate.json or, with --calibrate, calibration.json, which hold every median",
               {.placeholder = "FOLDER", .completion = Completion::files});
+  command.add("--comment", &options->comment, "file to write the report to as a comment on a pull request, in Markdown",
+              {.placeholder = "FILE", .completion = Completion::files, .excludes = "--calibrate"});
   command.add("--seed", &suite.seed, "seed of the order in which cases and builds run, and of resampling",
               {.default_text = "random"});
   add_format_option(command, options->format, {Format::text, Format::markdown, Format::json});
@@ -143,10 +199,14 @@ Run add_gate_command(Command& command) {
   add_former_format_flag(command, options->format, Format::json);
   add_quiet_option(command, suite.quiet);
   command.add_example("gate ci --base origin/main", "compares this build with a git revision, which is built first");
-  command.add_example("gate ci --calibrate --out calibration", "measures how often the gate is wrong on this machine");
+  command.add_example("gate suite.toml --root . --base origin/main --prepare \"pip install -e .\"",
+                      "compares the files of any repository with those of a revision of it");
   return [options](const WorkerProgram& own) {
     auto& file = options->suite.file;
     if (file.empty() && options->from.empty()) throw UsageError("gate needs a sweep; only --calibrate --from FILE needs none");
+    if (!options->calibrate && options->base.empty())
+      throw UsageError(
+          "gate needs --base, which names what to compare with: a build folder, a program in one, or a git revision");
     if (!file.empty()) file = find_file(kSweeps, file);
     try {
       return options->calibrate ? run_calibration(own, *options) : run_gate(own, *options);

@@ -48,6 +48,7 @@ constexpr CommandEntry kCommands[] = {
     {"gate", "decide whether a build is slower or needs more memory than another", add_gate_command, /*takes_plugins=*/true},
     {"merge", "join folders of records of one sweep, such as its shards", add_merge_command, /*takes_plugins=*/true},
     {"import", "add times that were measured elsewhere to a folder of records", add_import_command},
+    {"export", "write folders of records in a format that other tools read", add_export_command},
     {"doctor", "show this machine and this build, and measure the max bandwidth and arithmetic rate", add_doctor_command},
 };
 

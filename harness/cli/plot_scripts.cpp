@@ -72,6 +72,8 @@ std::string message_in(std::string text, const PlotScript& script) {
 
 }  // namespace
 
+std::string project_python() { return python_of({}); }
+
 std::string command_text(const PlotScript& script) {
   std::string text;
   for (const auto& word : words_of(script)) text += (text.empty() ? "" : " ") + shell_word(word);

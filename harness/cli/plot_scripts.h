@@ -13,6 +13,9 @@ struct PlotScript {
   std::string python = {};             // the program; empty for that of the project
 };
 
+// The Python of the project, which runs the scripts unless they name another: the one whose packages this build uses.
+std::string project_python();
+
 // What a user types to run the script without this program.
 std::string command_text(const PlotScript& script);
 

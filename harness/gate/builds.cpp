@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/gate/git.h"
 #include "harness/process/child_process.h"
 #include "harness/records/replace_file.h"
 #include "harness/records/result_folder.h"
@@ -29,22 +30,6 @@ namespace fs = std::filesystem;
 constexpr double kNoDeadline = std::numeric_limits<double>::infinity();
 // Time for git to release its locks, and for ninja to end its compilers and to delete their unfinished files.
 constexpr double kGraceS = 10;
-
-// The first line that git prints when it is given these words; empty if git fails.
-std::string git_line(std::vector<std::string> words) {
-  words.insert(words.begin(), "git");
-  std::string text;
-  const auto receive = [&](std::string_view more) {
-    text += more;
-    return text.size() < 4096;
-  };
-  const auto ignore = [](std::string_view) { return true; };
-  const auto result =
-      ChildProcess({.words = std::move(words), .outputs = {{{STDOUT_FILENO}, receive}, {{STDERR_FILENO}, ignore}}})
-          .finish(kNoDeadline);
-  if (result.end != ChildEnd::exited || result.code != 0) return "";
-  return text.substr(0, text.find('\n'));
-}
 
 // A revision of a git repository, in a folder where it is checked out and built.
 class RevisionBuild {
@@ -114,8 +99,8 @@ class RevisionBuild {
 };
 
 std::string build_revision(const std::string& revision) {
-  const auto root = git_line({"rev-parse", "--show-toplevel"});
-  const auto commit = git_line({"rev-parse", "--verify", "--quiet", revision + "^{commit}"});
+  const auto commit = find_commit(".", revision);
+  const auto root = first_line(ask_git(".", {"rev-parse", "--show-toplevel"}).output);
   if (root.empty() || commit.empty())
     throw UsageError(
         fmt::format("'{}' is neither a build folder nor a program nor a git revision of the current repository", revision));

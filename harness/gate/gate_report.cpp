@@ -21,18 +21,32 @@ std::string percent(double log_ratio) {
 double median_or_nan(const std::vector<double>& values) { return values.empty() ? std::nan("") : median(values); }
 
 Tone tone_of_line(const GateReport::Line& line) {
-  if (!line.waived.empty()) return Tone::faint;
+  if (!line.waived.empty() || line.is_new) return Tone::faint;
   return line.verdict.starts_with("unusable") || line.memory_regression ? Tone::bad : tone_of(line.judgement.verdict);
 }
 
-const char* result_name(GateResult result) {
-  switch (result) {
-    case GateResult::pass: return "pass";
-    case GateResult::regression: return "regression";
-    case GateResult::unusable: return "unusable";
-    case GateResult::inconclusive: return "inconclusive";
+// A table with a row for each case.
+TextTable table_of(const GateReport& report, const GateSuite& suite) {
+  const bool instructions = suite.options().instructions;
+  TextTable table;
+  table.add_column("case");
+  for (const auto* header : {"base", "candidate", "change", "95 %", "p (slower)", "p (margin)", "processes"})
+    table.add_column(header, TextTable::Align::right);
+  table.add_column("verdict");
+  const auto value = [&](double x) { return instructions ? fmt::format("{:.4g}", x) : format_ms(x); };
+  for (size_t i = 0; i < report.lines.size(); ++i) {
+    const auto& line = report.lines[i];
+    const auto& [estimate, interval] = line.judgement.ratio;
+    const auto &base = suite.cases()[i].sides[0].medians, &candidate = suite.cases()[i].sides[1].medians;
+    const bool judged = !base.empty() && !candidate.empty();
+    table.add_row({line.name, value(median_or_nan(base)), value(median_or_nan(candidate)), judged ? percent(estimate) : "–",
+                   judged && !instructions ? percent(interval.low) + " … " + percent(interval.high) : "–",
+                   judged && !instructions ? fmt::format("{:.2g}", line.judgement.slower_p) : "–",
+                   judged && !instructions ? fmt::format("{:.2g}", line.judgement.margin_p) : "–", std::to_string(line.processes),
+                   line.verdict + (line.waived.empty() ? "" : " (waived: " + line.waived + ")")},
+                  tone_of_line(line));
   }
-  return "";
+  return table;
 }
 
 }  // namespace
@@ -47,6 +61,16 @@ Tone tone_of(Verdict verdict) {
   return Tone::plain;
 }
 
+const char* result_name(GateResult result) {
+  switch (result) {
+    case GateResult::pass: return "pass";
+    case GateResult::regression: return "regression";
+    case GateResult::unusable: return "unusable";
+    case GateResult::inconclusive: return "inconclusive";
+  }
+  return "";
+}
+
 Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& plan) {
   Json json = {{"result", result_name(report.result)},
                {"measure", suite.options().instructions ? "instructions on AVX2 kernels" : "time"},
@@ -55,12 +79,14 @@ Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& p
                {"margin", plan.criteria.margin},
                {"pass_alpha", plan.pass_alpha},
                {"looks", plan.looks}};
-  for (const auto& side : suite.sides())
+  for (const auto& side : suite.sides()) {
     json[side.name] = {{"revision", side.environment.get("revision")},
                        {"dirty", side.environment.get("dirty")},
                        {"build", side.environment.get("build")},
                        {"cpu_model", side.environment.get("cpu_model")},
                        {"processors", side.environment.get("processors")}};
+    if (!side.source.is_null()) json[side.name]["source"] = side.source;
+  }
   json["cases"] = Json::array();
   for (size_t i = 0; i < report.lines.size(); ++i) {
     const auto &base = suite.cases()[i].sides[0], &candidate = suite.cases()[i].sides[1];
@@ -84,27 +110,10 @@ Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& p
 }
 
 std::string text_of(const GateReport& report, const GateSuite& suite, TableFormat format, bool colours) {
-  const bool instructions = suite.options().instructions;
-  TextTable table;
-  table.add_column("case");
-  for (const auto* header : {"base", "candidate", "change", "95 %", "p (slower)", "p (margin)", "processes"})
-    table.add_column(header, TextTable::Align::right);
-  table.add_column("verdict");
-  const auto value = [&](double x) { return instructions ? fmt::format("{:.4g}", x) : format_ms(x); };
-  for (size_t i = 0; i < report.lines.size(); ++i) {
-    const auto& line = report.lines[i];
-    const auto& [estimate, interval] = line.judgement.ratio;
-    const auto &base = suite.cases()[i].sides[0].medians, &candidate = suite.cases()[i].sides[1].medians;
-    const bool judged = !base.empty() && !candidate.empty();
-    table.add_row({line.name, value(median_or_nan(base)), value(median_or_nan(candidate)), judged ? percent(estimate) : "–",
-                   judged && !instructions ? percent(interval.low) + " … " + percent(interval.high) : "–",
-                   judged && !instructions ? fmt::format("{:.2g}", line.judgement.slower_p) : "–",
-                   judged && !instructions ? fmt::format("{:.2g}", line.judgement.margin_p) : "–", std::to_string(line.processes),
-                   line.verdict + (line.waived.empty() ? "" : " (waived: " + line.waived + ")")},
-                  tone_of_line(line));
-  }
-  auto text = table.render(format, colours) + "\n";
-  if (instructions)
+  auto text = table_of(report, suite).render(format, colours) + "\n";
+  if (std::all_of(report.lines.begin(), report.lines.end(), [](const auto& line) { return line.is_new; }))
+    text += "nothing was compared, because every case is new\n";
+  if (suite.options().instructions)
     text += fmt::format("instructions of {} calls on one thread, by callgrind, on the AVX2 kernels\n", kCountedCalls);
   return text + fmt::format("gate: {}\n", result_name(report.result));
 }
@@ -151,6 +160,9 @@ GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<Gate
     if (!c.unusable.empty()) {
       result = GateResult::unusable;
       line.verdict = "unusable: " + c.unusable;
+    } else if (c.is_new()) {
+      line.is_new = true;
+      line.verdict = "new: " + c.lacking;
     } else {
       line.verdict = verdict_name(line.judgement.verdict);
       if (line.judgement.verdict == Verdict::inconclusive) result = GateResult::inconclusive;

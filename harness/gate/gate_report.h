@@ -27,6 +27,7 @@ struct GateReport {
   GateResult result = GateResult::pass;
   struct Line {
     std::string name, verdict;
+    bool is_new = false;      // the base has no such case, so there is nothing to compare
     std::string waived;       // the reason from the waiver of a case that did not pass; empty if there is none
     GateJudgement judgement;  // of the times or the numbers of instructions
     size_t processes = 0;     // of each side
@@ -34,11 +35,14 @@ struct GateReport {
   };
   std::vector<Line> lines;
 };
-// Makes the report from the suite's cases and one judgement for each. A case is a regression in memory if every process of the
-// candidate has a higher peak than every process of the base, by more than the share `memory_shift`.
+// Makes the report from the suite's cases and one judgement for each. New cases change nothing of the result. A case is a
+// regression in memory if every process of the candidate has a higher peak than every process of the base, by more than the share
+// `memory_shift`.
 GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<GateJudgement>& judgements, const Waivers& waivers,
                      double memory_shift);
 
+// "pass", "regression", and so on.
+const char* result_name(GateResult result);
 Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& plan);
 // The tone in which a verdict is shown.
 Tone tone_of(Verdict verdict);

@@ -28,9 +28,9 @@ std::vector<GateJudgement> judge_instructions(GateSuite& suite, double min_shift
 std::vector<GateJudgement> judge_times(GateSuite& suite, const GatePlan& plan) {
   Gate gate(suite.cases().size(), plan);
   for (int done = 0;;) {
-    // A case that became unusable stays undecided and is not measured further.
+    // A case that is new or became unusable stays undecided and is not measured further.
     auto cases = gate.undecided();
-    std::erase_if(cases, [&](size_t i) { return !suite.cases()[i].unusable.empty(); });
+    std::erase_if(cases, [&](size_t i) { return !suite.cases()[i].is_compared(); });
     if (cases.empty()) break;
     for (; done < gate.next_look(); ++done) {
       suite.note(fmt::format("pair {} of {}: {} cases", done + 1, gate.next_look(), cases.size()));

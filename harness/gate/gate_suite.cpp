@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 #include <optional>
 #include <string_view>
@@ -74,6 +75,13 @@ std::optional<double> collected_instructions(const std::string& diagnostics) {
   return count;
 }
 
+// The path of the file that a method in Python is a function of, such as "kernels/mine.py" for
+// "kernels/mine.py:attention:window=64"; empty for any other method.
+std::string python_file_of(const std::string& method) {
+  const auto name = attn::method_name(method);
+  return attn::is_python_name(name) ? std::string(attn::split_python_name(name).file) : "";
+}
+
 // The case as this side measures it.
 Case case_of(const SuiteCase& suite_case, const Side& side) {
   auto c = suite_case.c;
@@ -81,9 +89,43 @@ Case case_of(const SuiteCase& suite_case, const Side& side) {
   return c;
 }
 
+// Throws UsageError for a file, named from the folder of the suite, that is not in the side's copy of a repository, because it
+// would be the same on both sides.
+void check_place(const std::string& file, const Side& side, const std::string& suite) {
+  if (!side.files || file.empty()) return;
+  const auto path = (side.files->methods / file).lexically_normal().lexically_relative(side.files->root);
+  if (path.empty() || *path.begin() == "..")
+    throw UsageError(
+        fmt::format("{}: {} lies outside of the repository, expected a path in it, from the folder of the suite", suite, file));
+}
+
+// The side's worker with the plug-ins that the suite names. Those of a state of a repository are in the side's copy, where the
+// base may lack some.
+WorkerProgram with_plugins_of(const std::string& suite, const Side& side) {
+  if (!side.files) return with_plugins_of(suite, side.worker);
+  std::vector<std::string> plugins;
+  for (const auto& plugin : plugins_of(suite)) {
+    check_place(plugin, side, suite);
+    const auto path = side.files->methods / plugin;
+    if (!side.may_lack_files || std::filesystem::exists(path)) plugins.push_back(path.string());
+  }
+  try {
+    return with_plugins(side.worker, plugins);
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("{}: {}", suite, error.what()));
+  }
+}
+
+// Whether a worker refused a case because it lacks the method or its option, and not because the method is broken.
+bool says_that_it_lacks(const std::string& reason) {
+  for (const auto* words : {" has no function '", ": unknown option '", "unknown method '"})
+    if (reason.find(words) != std::string::npos) return true;
+  return false;
+}
+
 void add_fault(SuiteCase& suite_case, const Side& side, const std::string& fault) {
   auto& text = suite_case.unusable;
-  text += fmt::format("{}the {} {}", text.empty() ? "" : "; ", side.name, fault);
+  text += fmt::format("{}the {} {}", text.empty() ? "" : "; ", side.name, without_copies(fault, {side}));
 }
 
 // The i-th of the `count` records that a worker was asked for. If the worker ended before it, the case has failed.
@@ -107,17 +149,31 @@ std::vector<Record> ask_about(const WorkerProgram& worker, const std::string& co
 
 }  // namespace
 
+std::string without_copies(std::string text, const std::vector<Side>& sides) {
+  for (const auto& side : sides) {
+    if (!side.files) continue;
+    const auto copy = side.files->root.string() + "/";
+    for (size_t at = 0; (at = text.find(copy, at)) != std::string::npos;) text.erase(at, copy.size());
+  }
+  return text;
+}
+
 GateSuite::GateSuite(SuiteOptions options, std::vector<Side> sides)
     : options_(std::move(options)), sides_(std::move(sides)), random_(options_.seed) {
-  for (auto& side : sides_) side.worker = with_plugins_of(options_.file, side.worker);
+  for (auto& side : sides_) {
+    side.worker = with_plugins_of(options_.file, side);
+    // Functions of Python files are those of the side's own copy.
+    side.worker.methods_folder = (side.files ? side.files->methods : std::filesystem::path(options_.file).parent_path()).string();
+  }
   const auto catalogue = Catalogue::load(sides_.at(1).worker);
   SweepOverrides overrides;
   for (const auto& setting : options_.settings) overrides.add_setting(setting);
   const SweepFile sweep(options_.file, catalogue, overrides);
   for (auto c : sweep.cases()) {
-    c.baseline.clear();  // the other build takes turns with the case
+    c.baseline.clear();  // the other side takes turns with the case
+    check_place(python_file_of(c.method), sides_[1], options_.file);
     if (options_.instructions) force_avx2(c, catalogue);
-    cases_.push_back({c, case_name(c), "", std::vector<SuiteCase::OfSide>(sides_.size())});
+    cases_.push_back({.c = c, .name = case_name(c), .sides = std::vector<SuiteCase::OfSide>(sides_.size())});
   }
   for (auto& side : sides_) side.environment = ask_environment(side.worker);
 }
@@ -132,35 +188,65 @@ void GateSuite::check() {
     if (!supported[i]) cases_.erase(cases_.begin() + std::ptrdiff_t(i));
 }
 
+// Whether the side's copy of a repository has the file of the case's method. If the base lacks it, the case is new.
+bool GateSuite::has_file(size_t side, SuiteCase& suite_case) const {
+  const auto file = python_file_of(suite_case.c.method);
+  if (!sides_[side].files || file.empty() || std::filesystem::exists(sides_[side].files->methods / file)) return true;
+  const auto lacking = fmt::format("the {} has no file {}", sides_[side].name, file);
+  if (!sides_[side].may_lack_files)
+    throw UsageError(fmt::format("{}: {}, which the method '{}' names", options_.file, lacking, suite_case.c.method));
+  suite_case.lacking = lacking;
+  return false;
+}
+
+// Whether the worker, which gave this plan, has the case's method. If the base's state of a repository lacks it, the case is new.
+bool GateSuite::has_method(size_t side, SuiteCase& suite_case, const Record& plan) const {
+  if (!sides_[side].files || plan.text("failure_kind") != kind::usage) return true;
+  const auto reason = without_copies(plan.text("reason"), sides_);
+  if (!sides_[side].may_lack_files) throw UsageError(fmt::format("{}: {}", options_.file, reason));
+  if (says_that_it_lacks(reason)) suite_case.lacking = fmt::format("in the {}, {}", sides_[side].name, reason);
+  return !suite_case.is_new();
+}
+
 // Checks every case on one side, and sets `supported` for each case that this side does not skip.
 void GateSuite::check(size_t side, std::vector<bool>& supported) {
   const auto& worker = sides_[side].worker;
   // A build is checked once, although all sides of a calibration are the same build.
   if (std::any_of(sides_.begin(), sides_.begin() + std::ptrdiff_t(side), [&](const Side& s) { return s.worker == worker; }))
     return;
+  if (!sides_[side].unusable.empty()) {
+    for (auto& suite_case : cases_) add_fault(suite_case, sides_[side], sides_[side].unusable);
+    supported.assign(supported.size(), true);
+    return;
+  }
+  std::vector<size_t> asked;
   std::vector<Case> planned, verified;
-  for (const auto& suite_case : cases_) {
-    planned.push_back(suite_case.c);
-    verified.push_back(reduced(suite_case.c));
+  for (size_t i = 0; i < cases_.size(); ++i) {
+    if (!has_file(side, cases_[i])) continue;
+    asked.push_back(i);
+    planned.push_back(case_of(cases_[i], sides_[side]));
+    verified.push_back(reduced(planned.back()));
   }
   const auto plans = ask_about(worker, "plan", planned);
   note(fmt::format("verifying the {}", sides_[side].name));
   const auto checks = ask_about(worker, "verify", verified);
-  for (size_t i = 0; i < cases_.size(); ++i) {
-    auto& suite_case = cases_[i];
-    supported[i] = supported[i] || plans[i].text("outcome") != outcome::skipped;
+  for (size_t n = 0; n < asked.size(); ++n) {
+    auto& suite_case = cases_[asked[n]];
+    const auto &plan = plans[n], &verification = checks[n];
+    if (!has_method(side, suite_case, plan)) continue;
+    supported[asked[n]] = supported[asked[n]] || plan.text("outcome") != outcome::skipped;
     // The processes of all sides run at the same time, so each may use its share of the memory.
-    if (side == 0 && suite_case.c.memory_limit_bytes == 0 && plans[i].has("memory_limit_bytes"))
-      suite_case.c.memory_limit_bytes = plans[i].get("memory_limit_bytes").get<int64_t>() / int64_t(sides_.size());
-    if (plans[i].has("outcome")) add_fault(suite_case, sides_[side], "cannot run it: " + plans[i].text("reason"));
-    else if (!checks[i].measured()) add_fault(suite_case, sides_[side], "does not verify: " + checks[i].text("reason"));
+    if (side == 0 && suite_case.c.memory_limit_bytes == 0 && plan.has("memory_limit_bytes"))
+      suite_case.c.memory_limit_bytes = plan.get("memory_limit_bytes").get<int64_t>() / int64_t(sides_.size());
+    if (plan.has("outcome")) add_fault(suite_case, sides_[side], "cannot run it: " + plan.text("reason"));
+    else if (!verification.measured()) add_fault(suite_case, sides_[side], "does not verify: " + verification.text("reason"));
   }
 }
 
 void GateSuite::measure(std::vector<size_t> cases) {
   std::shuffle(cases.begin(), cases.end(), random_);
   for (const auto i : cases)
-    if (cases_[i].unusable.empty()) measure(cases_[i]);
+    if (cases_[i].is_compared()) measure(cases_[i]);
 }
 
 void GateSuite::measure(SuiteCase& suite_case) {
@@ -194,10 +280,10 @@ void GateSuite::count_instructions() {
                                              "--collect-atstart=no", "--toggle-collect=attnbench_counted_calls"};
   for (auto& suite_case : cases_)
     for (size_t s = 0; s < sides_.size(); ++s) {
-      if (!suite_case.unusable.empty()) continue;
+      if (!suite_case.is_compared()) continue;
       note(fmt::format("counting {} on the {}", suite_case.name, sides_[s].name));
       auto counted = sides_[s].worker;
-      counted.launcher = valgrind;
+      counted.launcher.insert(counted.launcher.end(), valgrind.begin(), valgrind.end());
       const auto answer =
           run_worker(counted, "count", portable_request(case_of(suite_case, sides_[s])), 100 * suite_case.c.deadline_s);
       const auto record = record_of(answer, 0, 1);

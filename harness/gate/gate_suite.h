@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -12,18 +14,31 @@
 
 namespace attnbench {
 
-// One of the builds that are compared.
+// A copy of a repository that has the files of a side's methods.
+struct SideFiles {
+  std::filesystem::path root;
+  std::filesystem::path methods;  // the folder in it that paths of Python files in the names of methods begin at
+};
+
+// One of the two that are compared: a build, or a state of a repository with methods.
 struct Side {
   std::string name;  // such as "base" or "candidate"
   WorkerProgram worker;
   double injected_slowdown_percent = 0;
-  Record environment = {};  // the worker's build and machine
+  Record environment = {};              // the worker's build and machine
+  std::optional<SideFiles> files = {};  // of a state of a repository
+  bool may_lack_files = false;          // whether a method or a plug-in that is not in `files` only makes cases new
+  std::string unusable = {};            // why nothing can be measured on this side; empty when it can
+  Json source = {};                     // of a state of a repository: commit, uncommitted_changes and lacking
 };
 
 struct SuiteCase {
   Case c;
   std::string name;
-  std::string unusable = {};  // why the builds cannot be compared on this case; empty when they can
+  std::string unusable = {};  // why the sides cannot be compared on this case; empty when they can
+  std::string lacking = {};   // what the base's state of a repository lacks of this case, which is therefore new
+  bool is_new() const { return !lacking.empty(); }
+  bool is_compared() const { return unusable.empty() && !is_new(); }
   struct OfSide {
     // One value for each process.
     std::vector<double> medians = {};           // milliseconds, or the number of instructions if these are counted
@@ -33,6 +48,9 @@ struct SuiteCase {
   };
   std::vector<OfSide> sides = {};  // in the order of the suite's sides; the first is the base
 };
+
+// The text with paths in the repository in place of those in the sides' copies of it.
+std::string without_copies(std::string text, const std::vector<Side>& sides);
 
 struct SuiteOptions {
   std::string file;                   // a sweep file
@@ -44,12 +62,13 @@ struct SuiteOptions {
 
 class GateSuite {
  public:
-  // Reads the suite, whose methods must be ones that the second side has. Throws UsageError for a wrong file or a worker that
-  // cannot be started, and WorkerError for a worker that does not answer.
+  // Reads the suite, whose methods must be ones that the second side has. Throws UsageError for a wrong file, a method outside of
+  // a side's copy of a repository, or a worker that cannot be started, and WorkerError for a worker that does not answer.
   GateSuite(SuiteOptions options, std::vector<Side> sides);
 
   // Plans and verifies every case on every side. A case becomes unusable, with the reason, if a side cannot run it or does not
-  // agree with the reference on it. Cases that no side supports are dropped. Throws UsageError if no case is left.
+  // agree with the reference on it, and new if its method does not exist in the base's state of a repository. Cases that no side
+  // supports are dropped. Throws UsageError if no case is left, or if the candidate's state of a repository lacks a method.
   void check();
   // Takes the cases with these indices in random order. For each it runs one process of each side, all at the same time, and adds
   // what they measured to the case. A case becomes unusable if one of its processes fails.
@@ -66,6 +85,8 @@ class GateSuite {
 
  private:
   void check(size_t side, std::vector<bool>& supported);
+  bool has_file(size_t side, SuiteCase& suite_case) const;
+  bool has_method(size_t side, SuiteCase& suite_case, const Record& plan) const;
   void measure(SuiteCase& suite_case);
 
   SuiteOptions options_;

@@ -40,4 +40,9 @@ void replace_file(const std::string& folder, const std::string& name, const std:
   fsync(containing);
 }
 
+void replace_file(const std::string& path, const std::string& text) {
+  const auto whole = std::filesystem::absolute(path);
+  replace_file(whole.parent_path().string(), whole.filename().string(), text);
+}
+
 }  // namespace attnbench

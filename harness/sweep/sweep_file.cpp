@@ -93,8 +93,7 @@ std::optional<std::vector<int64_t>> parse_range(std::string_view text) {
   }
 }
 
-// The paths that the value of `plugins` lists, taken from the folder of the sweep file. Throws UsageError for a value of another
-// form.
+// The paths that the value of `plugins` lists. Throws UsageError for a value of another form.
 std::vector<std::string> plugins_in(const std::string& path, const toml::node& value) {
   const auto* const list = value.as_array();
   if (!list) fail_at(path, value.source(), fmt::format("{} is {}, expected a list of files", kPlugins, type_text(value)));
@@ -102,18 +101,25 @@ std::vector<std::string> plugins_in(const std::string& path, const toml::node& v
   for (const auto& item : *list) {
     const auto name = item.value_exact<std::string>();
     if (!name) fail_at(path, item.source(), fmt::format("{} lists {}, expected the path of a file", kPlugins, type_text(item)));
-    plugins.push_back((std::filesystem::path(path).parent_path() / *name).string());
+    plugins.push_back(*name);
   }
   return plugins;
 }
 
 }  // namespace
 
+std::vector<std::string> plugins_of(const std::string& path) {
+  const auto file = read_toml(path);
+  const auto* const value = file.get(kPlugins);
+  return value ? plugins_in(path, *value) : std::vector<std::string>();
+}
+
 WorkerProgram with_plugins_of(const std::string& path, WorkerProgram worker) {
   const auto file = read_toml(path);
   const auto* const value = file.get(kPlugins);
   if (!value) return worker;
-  const auto plugins = plugins_in(path, *value);
+  auto plugins = plugins_in(path, *value);
+  for (auto& plugin : plugins) plugin = (std::filesystem::path(path).parent_path() / plugin).string();
   try {
     return with_plugins(std::move(worker), plugins);
   } catch (const UsageError& error) {

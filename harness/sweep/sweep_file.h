@@ -39,6 +39,10 @@ struct SweepOverrides {
   void add_setting(const std::string& text);
 };
 
+// The paths of the plug-ins that this sweep file names, as it writes them. Throws UsageError with the place in the file for a
+// value that is no list of paths.
+std::vector<std::string> plugins_of(const std::string& path);
+
 // The worker with the plug-ins that this sweep file names besides its own. Throws UsageError with the place in the file for one
 // that does not exist.
 WorkerProgram with_plugins_of(const std::string& path, WorkerProgram worker);

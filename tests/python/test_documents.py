@@ -140,6 +140,8 @@ def test_every_sweep_file_of_a_document_is_valid(document, attnbench, tmp_path):
     shown = [block for block in blocks(document, "toml") if "axes]" in block]
     assert shown
     for block in shown:
+        if ".py:" in block:
+            continue  # needs the file beside it; test_gate_repository.py runs the example of gate.md
         (tmp_path / "shown.toml").write_text(block)
         plan = attnbench("sweep", "shown.toml", "--dry-run").stdout
         assert "cases" in plan

@@ -1,0 +1,195 @@
+"""Tests of the GitHub action in action.yml. Its steps are run as GitHub runs them, with stand-ins for
+python3, attnbench and gh."""
+
+import os
+import re
+import subprocess
+
+import pytest
+import yaml
+from conftest import HANG_S, ROOT
+
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
+INPUTS = {name: str(given.get("default", "")) for name, given in ACTION["inputs"].items()}
+COMMENT = "<!-- attnbench gate: suite.toml -->\n### attnbench gate: pass\n"
+
+# Each stand-in appends its arguments to calls.txt, one call on a line. `python3 -m venv FOLDER` makes
+# an environment with stand-ins for pip and attnbench.
+RECORD = """#!/bin/bash
+{ printf '%s' "${0##*/}"; printf ' <%s>' "$@"; echo; } >> "$CALLS"
+"""
+PYTHON = (
+    RECORD
+    + """mkdir -p "$3/bin"
+cp "$STANDINS/pip" "$STANDINS/attnbench" "$3/bin"
+"""
+)
+ATTNBENCH = (
+    RECORD
+    + """while [ $# -gt 0 ]; do [ "$1" = --comment ] && comment="$2"; shift; done
+[ -z "$REPORT" ] || printf '%s' "$REPORT" > "$comment"
+exit "$CODE"
+"""
+)
+GH = (
+    RECORD
+    + """case "$*" in
+  *--paginate*) [ "$MARKER" = '<!-- attnbench gate: suite.toml -->' ] && printf '%s' "$EARLIER" ;;
+esac
+exit "$GH_CODE"
+"""
+)
+
+
+class Runner:
+    """Runs the steps of the action with these inputs, and with this context of GitHub."""
+
+    def __init__(self, folder, inputs, number="7", base_ref="main", code=0, report=COMMENT, earlier="", gh_code=0):
+        self.folder = folder
+        self.calls, self.summary = folder / "calls.txt", folder / "summary"
+        self.context = {f"inputs.{name}": value for name, value in (INPUTS | inputs).items()}
+        self.context |= {"github.event.pull_request.number": number, "github.token": "secret"}
+        standins = folder / "standins"
+        standins.mkdir()
+        for name, text in [("python3", PYTHON), ("pip", RECORD), ("attnbench", ATTNBENCH), ("gh", GH)]:
+            (standins / name).write_text(text)
+            (standins / name).chmod(0o755)
+        self.environment = {
+            "PATH": f"{standins}:{os.environ['PATH']}", "STANDINS": str(standins), "CALLS": str(self.calls),
+            "RUNNER_TEMP": str(folder), "GITHUB_STEP_SUMMARY": str(self.summary), "GITHUB_REPOSITORY": "some/repository",
+            "GITHUB_ACTION_PATH": "ACTION", "GITHUB_BASE_REF": base_ref, "CODE": str(code), "REPORT": report, "EARLIER": earlier, "GH_CODE": str(gh_code),
+        }  # fmt: skip
+        self.shown = ""
+        self.code = self.run()
+
+    def expanded(self, text):
+        """The text with the values of its expressions, some of which are in other expressions."""
+        while found := re.search(r"\$\{\{ *([^}]+?) *\}\}", text):
+            text = text.replace(found[0], self.context.get(found[1], ""))
+        return text
+
+    def is_run(self, step):
+        """Whether all values that the condition of the step names are there."""
+        return all(self.context[name] for name in re.findall(r"[a-z]+\.[\w.-]+", step.get("if", "")))
+
+    def run(self):
+        for step in ACTION["runs"]["steps"]:
+            assert step["shell"] == "bash", "a composite action needs a shell for each step"
+            if not self.is_run(step):
+                continue
+            output = self.folder / "output"
+            output.write_text("")
+            values = {name: self.expanded(value) for name, value in step["env"].items()}
+            # GitHub writes the script to a file and runs it so.
+            (self.folder / "script").write_text(step["run"])
+            done = subprocess.run(
+                ["bash", "--noprofile", "--norc", "-eo", "pipefail", self.folder / "script"], cwd=self.folder, text=True,
+                env=self.environment | values | {"GITHUB_OUTPUT": str(output)},
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=HANG_S, check=False,
+            )  # fmt: skip
+            self.shown += done.stdout
+            for line in output.read_text().splitlines():
+                name, _, value = line.partition("=")
+                self.context[f"steps.{step['id']}.outputs.{name}"] = value
+            if done.returncode != 0:
+                return done.returncode
+        return 0
+
+    def called(self, program):
+        lines = self.calls.read_text().splitlines() if self.calls.exists() else []
+        return [line for line in lines if line.split()[0] == program]
+
+
+@pytest.fixture
+def action(tmp_path):
+    def run(inputs=(), **context):
+        return Runner(tmp_path, {"suite": "suite.toml"} | dict(inputs), **context)
+
+    return run
+
+
+def test_the_action_is_described_and_every_expression_has_a_value():
+    assert ACTION["runs"]["using"] == "composite"
+    assert all(given["description"] for given in (ACTION["inputs"] | ACTION["outputs"]).values())
+    assert ACTION["inputs"]["suite"]["required"] is True
+    known = {f"inputs.{name}" for name in INPUTS} | {"github.event.pull_request.number", "github.token"}
+    known |= {f"steps.gate.outputs.{name}" for name in ("result", "folder")}
+    used = re.findall(r"\$\{\{ *(.+?) *\}\}", (ROOT / "action.yml").read_text())
+    assert {part for text in used for part in re.findall(r"[a-z]+\.[\w.-]+", text)} == known
+    # A value that is put into a script could be run as a part of it.
+    assert not [step["name"] for step in ACTION["runs"]["steps"] if "${{" in step["run"]]
+
+
+def test_the_action_installs_attnbench_runs_the_gate_and_comments(action):
+    run = action({"prepare": "pip install -e .", "root": "sub folder"})
+    assert run.code == 0, run.shown
+    assert run.called("pip") == ["pip <install> <--disable-pip-version-check> <ACTION>"]
+    (gate,) = run.called("attnbench")
+    folder = run.context["steps.gate.outputs.folder"]
+    assert gate == (
+        "attnbench <gate> <suite.toml> <--root> <sub folder> <--base=origin/main> <--format> <markdown> "
+        f"<--out> <{folder}> <--comment> <{folder}/comment.md> <--prepare=pip install -e .>"
+    )
+    assert run.context["steps.gate.outputs.result"] == "pass"
+    assert run.summary.read_text() == COMMENT
+    looked, posted = run.called("gh")
+    # Only comments of bots count, because a person could write one that begins like it, and change it afterwards.
+    chosen = '.[] | select(.user.type == "Bot" and (.body | startswith(env.MARKER))) | .id'
+    assert looked == f"gh <api> <--paginate> <repos/some/repository/issues/7/comments> <--jq> <{chosen}>"
+    assert posted == f"gh <api> <--method> <POST> <repos/some/repository/issues/7/comments> <--field> <body=@{folder}/comment.md>"
+
+
+def test_the_comment_of_an_earlier_run_is_replaced(action):
+    run = action(earlier="31\n32\n")
+    assert "<PATCH> <repos/some/repository/issues/comments/31>" in run.called("gh")[1]
+
+
+@pytest.mark.parametrize(
+    ("code", "fail_on", "expected"),
+    [
+        (0, "regression,unusable", 0), (1, "regression,unusable", 1), (3, "regression,unusable", 0),
+        (4, "regression,unusable", 1), (3, "inconclusive", 1), (1, "inconclusive", 0), (1, "", 0),
+        (2, "", 1), (143, "", 1),
+    ],
+)  # fmt: skip
+def test_the_job_fails_on_the_results_that_it_is_told(action, code, fail_on, expected):
+    run = action({"fail-on": fail_on}, code=code)
+    assert run.code == expected, run.shown
+    assert run.called("gh"), "the comment is written before the job fails"
+
+
+def test_wrong_inputs_are_refused(action, tmp_path):
+    run = action({"fail-on": "regresion"})
+    assert run.code == 1 and "fail-on names 'regresion'" in run.shown and not run.calls.exists()
+
+
+def test_a_base_is_needed_outside_of_pull_requests(action):
+    run = action(number="", base_ref="")
+    assert run.code == 1 and "has to name a revision" in run.shown and not run.called("attnbench")
+
+
+def test_a_push_is_compared_without_a_comment(action):
+    run = action({"base": "HEAD~1"}, number="", base_ref="")
+    assert run.code == 0 and "<--base=HEAD~1>" in run.called("attnbench")[0] and not run.called("gh")
+
+
+@pytest.mark.parametrize("context", [{"gh_code": 1}, {"report": ""}])
+def test_a_comment_that_cannot_be_written_does_not_hide_the_result(action, context):
+    run = action(code=1, **context)
+    assert run.code == 1 and "attnbench gate: regression" in run.shown
+    assert ("::warning::" in run.shown) == ("gh_code" in context)
+
+
+def test_the_workflow_of_the_page_gives_inputs_that_the_action_has():
+    page = (ROOT / "docs/gate.md").read_text("utf-8")
+    workflows = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)]
+    (given,) = [step for flow in workflows for job in flow.get("jobs", {}).values() for step in job["steps"] if "/attnbench@" in step.get("uses", "")]
+    assert set(given["with"]) <= set(INPUTS) and given["with"]["suite"]
+    version = re.search(r"project\(attnbench VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())
+    assert given["uses"].endswith(f"@v{version[1]}")
+
+
+def test_inputs_are_no_part_of_a_script(action, tmp_path):
+    mischief = f"$(touch {tmp_path}/mischief); touch {tmp_path}/mischief"
+    action({"suite": mischief, "prepare": mischief, "base": mischief, "root": mischief, "attnbench": mischief})
+    assert not (tmp_path / "mischief").exists()
