@@ -103,8 +103,6 @@ Run add_measure_command(Command& command) {
                       "measures one forward pass of linear attention over 4096 tokens");
   command.add_example("measure mine.py:attention --like softmax",
                       "measures the function attention of the file mine.py, after comparing it with softmax attention");
-  command.add_example("measure stateful-softmax --protocol decode --query-len 2048 --format json",
-                      "measures the decoding of tokens after the first 2048, and prints the record as JSON");
   return [options](const WorkerProgram& worker) {
     const auto catalogue = Catalogue::load(worker);
     options->c.method = catalogue.with_like(options->c.method, options->like);

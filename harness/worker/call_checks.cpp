@@ -4,12 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "harness/worker/decode.h"
 #include "harness/worker/selection.h"
 
 namespace attnbench {
 namespace {
+
+// Far from the seeds that users choose, so that the second inputs of one case are not the first of another.
+constexpr uint64_t kOtherSeed = 0x5eed0000;
 
 struct NamedInput {
   const char* name;
@@ -68,7 +72,7 @@ bool check_repeated_calls(const Subject& subject, Agreement& agreement, Record& 
            (!results.state || check_state(record, *subject.method, *results.state));
   };
   const auto inputs = subject.make_inputs(problem);
-  const auto others = subject.protocol->make_inputs(problem, subject.seed() + 1, subject.distribution);
+  const auto others = subject.protocol->make_inputs(problem, subject.seed() + kOtherSeed, subject.distribution);
   const InputSums sums(inputs), other_sums(others);
   const auto first = call(inputs);
   if (!check(inputs, sums, first)) return false;

@@ -148,7 +148,7 @@ def test_every_documented_option_is_recorded(quick):
     text = quick("measure", "--help").stdout
     documented = set(re.findall(r"^  (?:-\w,)?(--[a-z-]+)", text, re.MULTILINE))
     hidden = {"--injected-slowdown-percent"}  # a test hook
-    others = {"--causal", "--graph", "--format", "--help", "--baseline", "--plugin"}
+    others = {"--causal", "--graph", "--format", "--help", "--baseline", "--plugin", "--like"}
     assert documented == set(OPTIONS) - hidden | others
 
     given = [word for option, (value, _) in OPTIONS.items() for word in (option, value)]

@@ -66,10 +66,10 @@ def test_a_record_is_made_from_its_processes(attnbench, workers, tmp_path, round
 
 
 def test_the_small_check_is_made_in_the_first_process_of_a_case(attnbench, workers, tmp_path, rounds):
-    worker = workers.make(measure=f'echo "$3" >> {tmp_path}/arguments; good')
+    worker = workers.make(measure=f'for last; do :; done; echo "$last" >> {tmp_path}/arguments; good')
     attnbench.with_worker(worker)("sweep", rounds, "--out", "out")
     arguments = (tmp_path / "arguments").read_text().splitlines()
-    assert arguments == [""] * 4 + ["--no-small-check"] * 8
+    assert arguments == ["measure"] * 4 + ["--no-small-check"] * 8
 
 
 def test_the_flag_of_the_small_check_is_one_that_the_worker_knows(quick, tmp_path):
@@ -107,7 +107,7 @@ def test_more_processes_continue_the_cases_and_fewer_are_refused(canned, tmp_pat
 
 
 def test_a_case_that_fails_in_a_later_round_has_failed(attnbench, workers, canned_worker, tmp_path, rounds):
-    fails = 'case "$request" in *softmax*) [ "$3" = "" ] || exit 9;; esac; good'
+    fails = 'for last; do :; done; case "$request" in *softmax*) [ "$last" = measure ] || exit 9;; esac; good'
     attnbench.with_worker(workers.make(measure=fails))("sweep", rounds, "--out", "out", code=1)
     lines = processes_in(tmp_path / "out")
     assert len(lines) == 2 * 3 + 2 * 2, "a case that failed is not visited again"

@@ -102,10 +102,11 @@ def test_every_command_of_a_document_works(document, build, tmp_path):
         run = reduced(command)
         if run is None:
             continue
+        run = run.replace("/tmp/", f"{shlex.quote(str(tmp_path))}/")
         for name in shown:
             run = re.sub(rf"(?<![\w/]){re.escape(name)}", str(tmp_path / name), run)
         done = subprocess.run(
-            ["bash", "-c", run.replace("/tmp/", f"{shlex.quote(str(tmp_path))}/")],
+            ["bash", "-c", run],
             cwd=ROOT, capture_output=True, text=True, timeout=HANG_S, check=False,
             env=os.environ | {"NO_COLOR": "1"},
         )  # fmt: skip
