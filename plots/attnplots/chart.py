@@ -48,7 +48,6 @@ TITLES = {
 }
 
 
-
 @dataclass(frozen=True)
 class Request:
     """What to draw: the column `y` against each of the columns `x`, a line for each value of the
