@@ -49,6 +49,9 @@ std::optional<std::string> AttentionMethod::why_unsupported(const Problem& probl
   }
   if (problem.causal && !can.causal) return label() + " has no causal form";
   if (problem.key_len != problem.query_len && !can.cross_attention) return label() + " needs key_len = query_len";
+  const bool is_call = protocol == Protocol::forward || protocol == Protocol::forward_backward;
+  if (is_call && (problem.query_len % can.length_multiple != 0 || problem.key_len % can.length_multiple != 0))
+    return label() + " needs lengths that are multiples of " + std::to_string(can.length_multiple);
   if (!problem.key_lengths.is_full() && !can.key_lengths) return label() + " has no key-length mask";
   if (protocol == Protocol::forward_backward && !can.gradients) return label() + " has no gradients";
   if (!contains(can.dtypes, problem.dtype)) return label() + " does not take " + dtype_name(problem.dtype);

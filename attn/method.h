@@ -30,6 +30,7 @@ struct Capabilities {
   bool cross_attention = true;  // key_len ≠ query_len
   bool key_lengths = true;      // Mask::key_lengths
   bool gradients = true;        // of q, k and v
+  int64_t length_multiple = 1;  // of which query_len and key_len of calls must be multiples; at least 1
   bool decoding = false;        // begin_decoding(), step(), extend() and prefill()
   // Whether step() returns a row of the causal forward over the whole sequence. False if later tokens change which keys a row
   // sees, as in LSH attention; step() then returns the last row of the causal forward over the tokens so far.

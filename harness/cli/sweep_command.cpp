@@ -181,7 +181,8 @@ std::string exploratory_in_words(const Design& design) {
 int run_sweep(const WorkerProgram& own, const Options& options) {
   const auto file = find_file(kSweeps, options.file);
   auto worker = with_plugins_of(file, own);
-  worker.methods_folder = std::filesystem::path(file).parent_path().string();
+  if (const auto folder = std::filesystem::path(file).parent_path(); !folder.empty())
+    worker.methods_folders.insert(worker.methods_folders.begin(), folder.string());
   auto plan = plan_sweep(worker, file, overrides_of(options), options.shard);
   const auto design = design_of(plan);
   check_design(design, options);

@@ -62,7 +62,7 @@ class Worker {
                        std::vector<int> inherited, double grace_s) {
     auto words = program.launcher;
     words.insert(words.end(), {program.path, fmt::format("--answer-fd={}", kAnswerDescriptor)});
-    if (!program.methods_folder.empty()) words.push_back("--methods-folder=" + program.methods_folder);
+    for (const auto& folder : program.methods_folders) words.push_back(fmt::format("--methods-folder={}", folder));
     for (const auto& plugin : program.plugins) words.push_back(fmt::format("--plugin={}", plugin));
     words.insert(words.end(), std::make_move_iterator(arguments.begin()), std::make_move_iterator(arguments.end()));
     const auto receive_answer = [this](std::string_view text) {
@@ -109,7 +109,10 @@ class Worker {
 
 }  // namespace
 
-WorkerProgram worker_beside_this_program() { return {internal_program(program_folder(), "attnbench-worker").string()}; }
+WorkerProgram worker_beside_this_program() {
+  return {.path = internal_program(program_folder(), "attnbench-worker").string(),
+          .methods_folders = {".", project_folder().string()}};
+}
 
 WorkerProgram with_plugins(WorkerProgram worker, const std::vector<std::string>& paths) {
   namespace fs = std::filesystem;

@@ -17,14 +17,15 @@ struct WorkerProgram {
   std::string path;
   // Words that stand before the path in the worker's command line, such as a profiler and its options.
   std::vector<std::string> launcher = {};
-  // The folder in which methods in Python are looked for before the current folder; may be empty.
-  std::string methods_folder = {};
+  // The folders in which the files of Python methods are looked for, in this order. If there are none, it is the current folder.
+  std::vector<std::string> methods_folders = {};
   // Absolute paths of shared libraries with further methods (attn/plugin.h).
   std::vector<std::string> plugins = {};
 
   bool operator==(const WorkerProgram&) const = default;
 };
-// The worker that belongs to the running program (installation.h).
+// The worker that belongs to the running program (installation.h). It finds the Python files that attnbench ships, such as
+// "rivals/fast-transformers.py", unless the current folder has a file of that name.
 WorkerProgram worker_beside_this_program();
 // The worker with further plug-ins, of which none is taken twice. Throws UsageError for a path at which there is no file.
 WorkerProgram with_plugins(WorkerProgram worker, const std::vector<std::string>& paths);

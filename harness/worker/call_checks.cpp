@@ -62,7 +62,7 @@ bool check_memory(const CallInputs& inputs, const InputSums& before, const Resul
 }
 
 bool check_repeated_calls(const Subject& subject, Agreement& agreement, Record& record) {
-  const auto problem = small_problem(subject.problem);
+  const auto problem = small_problem(subject);
   const auto everything = Selection::everything(problem);
   const auto call = [&](const CallInputs& inputs) { return subject.protocol->call(*subject.method, inputs); };
   const auto check = [&](const CallInputs& inputs, const InputSums& before, const Results& results) {

@@ -96,13 +96,16 @@ int run_worker_command(int argc, char** argv) {
   CLI::App app("Runs single cases for attnbench: requests on standard input, answers as JSON lines.", "attnbench-worker");
   int descriptor = 1;
   app.add_option("--answer-fd", descriptor, "file descriptor that answers are written to");
-  std::string folder;
-  app.add_option("--methods-folder", folder, "folder in which Python methods are looked for before the current one");
-  std::vector<std::string> plugin_paths;
-  app.add_option("--plugin", plugin_paths, "shared library with further methods; can be given more than once")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->allow_extra_args(false);
+  const auto add_list = [&](const std::string& name, std::vector<std::string>& values, const std::string& meaning) {
+    app.add_option(name, values, meaning + "; can be given more than once")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->allow_extra_args(false);
+  };
+  std::vector<std::string> methods_folders, plugin_paths;
+  add_list("--methods-folder", methods_folders,
+           "folder in which the files of Python methods are looked for, instead of the current one");
+  add_list("--plugin", plugin_paths, "shared library with further methods");
   app.require_subcommand(1);
   auto* const describe_command = app.add_subcommand("describe", "the registered methods");
   auto* const environment_command = app.add_subcommand("environment", "build and machine, as record columns");
@@ -131,7 +134,7 @@ int run_worker_command(int argc, char** argv) {
 
   try {
     Answer answer(descriptor);
-    set_methods_folder(folder);
+    set_methods_folders(methods_folders);
     Plugins plugins(plugin_paths);
     if (*describe_command) answer.send(methods_with(plugins));
     if (*environment_command) answer.send(environment().to_json());

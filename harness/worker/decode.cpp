@@ -68,7 +68,7 @@ Selection all_steps(const attn::Problem& problem, int64_t count) {
 }
 
 bool check_small(const Subject& subject, Agreement& agreement, Record& record) {
-  const auto problem = small_problem(subject.problem);
+  const auto problem = small_problem(subject);
   const auto inputs = subject.make_inputs(extended(problem, kStepsPerRound));
   const auto results = decode_from(*subject.method, inputs, problem.query_len);
   agreement.include(compare(*subject.method, inputs, results, all_steps(problem, kStepsPerRound)));

@@ -91,6 +91,7 @@ Json describe_methods() {
                          {"causal", can.causal},
                          {"cross_attention", can.cross_attention},
                          {"key_lengths", can.key_lengths},
+                         {"length_multiple", can.length_multiple},
                          {"gradients", can.gradients},
                          {"decoding", can.decoding},
                          {"nan_reaches_its_rows_only", can.nan_reaches_its_rows_only},

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path methods_folder;
+std::vector<std::string> methods_folders;
 
 std::map<std::string, std::string>& digests() {  // by the name of the method
   static std::map<std::string, std::string> all;
@@ -47,22 +47,29 @@ const PythonModule& python_module() {
   return loaded;
 }
 
+// The first file of this name in the folders; the name itself if none has it.
+std::string find_python_file(const fs::path& name) {
+  for (const fs::path folder : methods_folders)
+    if (const auto path = folder / name; fs::exists(path))
+      return path.lexically_normal().string();  // an absolute name replaces the folder
+  return name.string();
+}
+
 // Registers the Python method of this name, unless that has been done.
 void load_python_method(const std::string& name) {
   if (digests().contains(name)) return;
   const auto split = attn::split_python_name(name);
   TORCH_CHECK_VALUE(!split.function.empty(), "method '", name, "' names no function, expected ", split.file, ":FUNCTION");
-  const fs::path file(split.file), in_folder = methods_folder / file;  // an absolute path replaces the folder
   attn::MethodEntry entry;
   std::string digest;
-  python_module().entry((fs::exists(in_folder) ? in_folder : file).string(), std::string(split.function), name, entry, digest);
+  python_module().entry(find_python_file(split.file), std::string(split.function), name, entry, digest);
   const attn::RegisterMethod registered{std::move(entry)};
   digests().emplace(name, std::move(digest));
 }
 
 }  // namespace
 
-void set_methods_folder(const std::string& folder) { methods_folder = folder; }
+void set_methods_folders(std::vector<std::string> folders) { methods_folders = std::move(folders); }
 
 std::shared_ptr<attn::AttentionMethod> make_method(const std::string& text) {
   if (const std::string name(attn::method_name(text)); attn::is_python_name(name)) load_python_method(name);

@@ -4,13 +4,15 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "attn/method.h"
 
 namespace attnbench {
 
-// Sets the folder in which Python files with relative paths are looked for before the current folder.
-void set_methods_folder(const std::string& folder);
+// Sets the folders in which Python files with relative paths are looked for, in this order. Without any, it is the current
+// folder.
+void set_methods_folders(std::vector<std::string> folders);
 
 // Makes the method of a text such as "linear", "linear-chunked:chunk=256" or "mine.py:attention:window=64". Throws
 // c10::ValueError for an unknown method, a wrong option, a Python file that cannot be read or imported, and a function whose

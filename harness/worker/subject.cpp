@@ -86,11 +86,14 @@ attn::Problem extended(attn::Problem problem, int64_t more) {
   return problem;
 }
 
-attn::Problem small_problem(attn::Problem p) {
+attn::Problem small_problem(const Subject& subject) {
+  auto p = subject.problem;
+  const auto multiple = subject.method->capabilities().length_multiple;
+  const auto length = std::max(multiple, kSmallLength - kSmallLength % multiple);
   p.batch = std::min<int64_t>(p.batch, 2);
   p.heads = std::min<int64_t>(p.heads, 2);
-  p.query_len = std::min(p.query_len, kSmallLength);
-  p.key_len = std::min(p.key_len, kSmallLength);
+  p.query_len = std::min(p.query_len, length);
+  p.key_len = std::min(p.key_len, length);
   p.key_lengths.length = std::min(p.key_lengths.length, p.key_len);
   return p;
 }

@@ -36,8 +36,9 @@ std::optional<Subject> prepare(const Case& c, Record& record);
 
 // The same problem with `more` more queries and keys.
 attn::Problem extended(attn::Problem problem, int64_t more);
-// The same problem at a size where all rows can be compared: at most two batch entries and heads, and a length of at most 300.
-attn::Problem small_problem(attn::Problem problem);
+// The problem at a size where all rows can be compared: at most two batch entries and heads, and a length of at most 300, or more
+// if the method takes only larger multiples.
+attn::Problem small_problem(const Subject& subject);
 
 // Adds time spent inside calls of the method to the column measured_s.
 void add_measured_s(Record& record, double seconds);

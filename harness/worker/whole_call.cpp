@@ -119,7 +119,7 @@ bool memory_pass(const Subject& subject, const CallInputs& inputs, Record& recor
 void WholeCall::measure(const Subject& subject, const Sampling& sampling, Record& record) const {
   Agreement agreement;
   if (subject.checks_small) {
-    set_up(subject, small_problem(subject.problem), nullptr);
+    set_up(subject, small_problem(subject), nullptr);
     if (!check_repeated_calls(subject, agreement, record)) return;
   }
   set_up(subject, subject.problem, &record);

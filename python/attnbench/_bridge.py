@@ -217,6 +217,7 @@ class Method:
                 "causal": "causal" in masks if declared.causal is None else declared.causal,
                 "key_lengths": "key_lengths" in masks if declared.key_lengths is None else declared.key_lengths,
                 "cross_attention": declared.cross_attention,
+                "multiple_of": declared.multiple_of,
                 "gradients": list(declared.gradients),
                 "unavailable": self.unavailable(),
                 "decoding": declared.decode is not None,

@@ -16,6 +16,7 @@ ATTRIBUTE = "__attnbench_method__"
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 DEVICES = ("cpu", "cuda")
+MAX_MULTIPLE = 65536
 ORDERS = ("O(1)", "O(log N)", "O(N)", "O(N log N)", "O(N²)", "O(N³)")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -41,6 +42,7 @@ class Declaration:
     causal: bool | None = None
     full: bool = True
     cross_attention: bool = True
+    multiple_of: int = 1
     key_lengths: bool | None = None
     gradients: Sequence[str] = DEVICES
     dtypes: Sequence[str] = DTYPES
@@ -67,6 +69,11 @@ def _check(declaration: Declaration) -> None:
         if isinstance(value, str) or is_empty or unknown:
             expected = ", ".join(known)
             raise ValueError(f"attnbench.method: {name} = {value!r}, expected a list of {expected}")
+    multiple = declaration.multiple_of
+    if not isinstance(multiple, int) or not 1 <= multiple <= MAX_MULTIPLE:
+        raise ValueError(
+            f"attnbench.method: multiple_of = {multiple!r}, expected a whole number from 1 to {MAX_MULTIPLE}"
+        )
     for name, option in declaration.options.items():
         unknown = set(option) - {"description", "choices", "min", "max"}
         if unknown:
@@ -94,6 +101,7 @@ def method(
     causal: bool | None = None,
     full: bool = True,
     cross_attention: bool = True,
+    multiple_of: int = 1,
     key_lengths: bool | None = None,
     gradients: bool | Sequence[str] = True,
     dtypes: Sequence[str] = DTYPES,
@@ -139,6 +147,8 @@ def method(
             parameter `causal`.
         full: Whether the function can attend without the causal mask.
         cross_attention: Whether key_len may differ from query_len.
+        multiple_of: A number of which query_len and key_len have to be multiples, such as the size of
+            a kernel's blocks. Cases with other lengths are skipped.
         key_lengths: Whether it can hide keys; by default whether it has the parameter.
         gradients: Whether gradients of q, k and v can be computed, or the devices on which they can.
         dtypes: The dtypes that it takes: "float32", "float64", "bfloat16", "float16".
@@ -168,6 +178,7 @@ def method(
         causal=causal,
         full=full,
         cross_attention=cross_attention,
+        multiple_of=multiple_of,
         key_lengths=key_lengths,
         gradients=gradient_devices,
         dtypes=tuple(dtypes) if not isinstance(dtypes, str) else dtypes,

@@ -201,6 +201,14 @@ def test_a_sweep_finds_the_file_beside_itself_and_marks_what_is_unverified(write
     }  # fmt: skip
 
 
+def test_files_that_attnbench_ships_are_found_from_any_folder_after_those_of_the_user(write, attnbench, tmp_path):
+    plan = ("sweep", "quickstart", "--dry-run", "--methods=rivals/flex-attention.py:softmax", "--set=protocol=forward", "--quiet")
+    assert "flex-attention.py:softmax" in attnbench(*plan).stdout
+    (tmp_path / "rivals").mkdir()
+    write("def other(q, k, v):\n    return v\n", "rivals/flex-attention.py")
+    assert "has no function 'softmax'; its functions: other" in attnbench(*plan, code=2).stderr
+
+
 def test_a_changed_file_is_another_build(write, attnbench, tmp_path):
     path = write(SOFTMAX)
     sweep = write(
@@ -233,6 +241,21 @@ def test_a_package_that_is_missing_skips_the_case_with_the_command_that_installs
     record = measure(f"{path}:f")
     assert (record["outcome"], record["failure_kind"]) == ("skipped", "unsupported")
     assert record["reason"] == "the Python package no_such_package is not installed; pip install no-such-package==1.2"
+
+
+def test_lengths_can_have_to_be_multiples(write, measure):
+    path = write("""
+        import attnbench
+
+        @attnbench.method(multiple_of=64)
+        def blocks(q, k, v):
+            assert q.shape[2] % 64 == 0 and k.shape[2] % 64 == 0
+            return v * 1
+    """)
+    assert measure(f"{path}:blocks", query_len=640)["outcome"] == "measured"
+    record = measure(f"{path}:blocks", query_len=600)
+    assert (record["outcome"], record["failure_kind"]) == ("skipped", "unsupported")
+    assert "needs lengths that are multiples of 64" in record["reason"]
 
 
 def test_gradients_can_be_declared_for_some_devices_only(write, measure):
@@ -450,6 +473,7 @@ REFUSED = {
     "error on import": ("1 / 0\n", "f", "ZeroDivisionError"),
     "exit on import": ("import sys\nsys.exit(3)\n", "f", "SystemExit"),
     "two references": (DECLARED.format("exact='softmax', reference=print"), "f", "exact and reference are both given"),
+    "multiple": (DECLARED.format("multiple_of=0"), "f", "multiple_of = 0, expected a whole number from 1"),
     "order": (DECLARED.format("time_order='O(N^2)'"), "f", "time_order = 'O(N^2)', expected one of O(1)"),
     "dtypes": (DECLARED.format("dtypes='float32'"), "f", "expected a list of float32"),
     "option": (DECLARED.format("options={'w': {}}"), "f", "the declared option 'w' is no keyword parameter"),

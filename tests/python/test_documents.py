@@ -51,6 +51,10 @@ REDUCED = {
     "build/attnbench verify mean*": ("build/attnbench verify linear{rest}", "the page's method is built into an example alone"),
     "build/attnbench measure mean*": ("build/attnbench measure linear{rest}", "the page's method is built into an example alone"),
     "pip install *": (None, "compiles for minutes; test_package_wheel.py builds and installs a wheel"),
+    "attnbench sweep quickstart *": (
+        "build/attnbench sweep quickstart {rest} --set query_len=256",
+        "measures for minutes; test_package_wheel.py runs the installed program",
+    ),
     "attnbench *": ("build/attnbench {rest}", "is installed by the package; test_package_wheel.py runs it"),
     ".venv/bin/python -m pytest *": ("{all} --collect-only", "its tests are run already"),
 }  # fmt: skip

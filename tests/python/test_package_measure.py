@@ -118,7 +118,9 @@ def test_a_program_that_breaks_is_an_error_with_its_exit_code(stand_in):
 
 def test_an_interrupt_ends_the_program_and_its_worker(build):
     """A notebook interrupts its kernel alone. The deadline of the case is far beyond the end of the test."""
-    code = "import attnbench; attnbench.measure('softmax', query_len=512, time_budget_s=3000, deadline_s=9000, noise_target=0)"
+    # Without a handler Python ignores SIGINT if the tests were started in the background of a shell.
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += "import attnbench; attnbench.measure('softmax', query_len=512, time_budget_s=3000, deadline_s=9000, noise_target=0)"
     kernel = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
     try:
         (program,) = wait_for(lambda: children(kernel.pid), "the program", driver=kernel)

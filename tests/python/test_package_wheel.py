@@ -80,6 +80,8 @@ def test_the_console_script_finds_the_sweeps_and_the_settings(venv, tmp_path):
     assert "quickstart" in listed and "figure1" in listed
     plan = run(venv / "bin/attnbench", "sweep", "figure1", "--dry-run", cwd=tmp_path).stdout  # which has published values
     assert "cases" in plan
+    plan = run(venv / "bin/attnbench", "sweep", "rivals", "--dry-run", cwd=tmp_path).stdout
+    assert "fast-transformers.py:linear" in plan and "No such file" not in plan
 
 
 MINE = """

@@ -121,6 +121,7 @@ attn::Capabilities PythonMethod::capabilities() const {
   can.causal = flag("causal");
   can.cross_attention = flag("cross_attention");
   can.key_lengths = flag("key_lengths");
+  can.length_multiple = description_.at("multiple_of").get<int64_t>();
   can.gradients = !description_.at("gradients").empty();
   can.decoding = flag("decoding");
   can.dtypes.clear();

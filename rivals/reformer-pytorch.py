@@ -30,16 +30,17 @@ def lsh_attention(causal, rounds, chunk):
 @attnbench.method(
     description="LSH attention by reformer-pytorch",
     requires={"reformer_pytorch": INSTALL, "einops": INSTALL, "axial_positional_embedding": INSTALL},
-    options={"rounds": {"min": 1, "max": 64}, "chunk": {"min": 1, "max": 4096}},
+    options={"rounds": {"min": 1, "max": 64}, "chunk": {"min": 1, "max": 64}},
     time_order="O(N log N)",
     memory_order="O(N)",
     cross_attention=False,
+    multiple_of=128,
     key_lengths=False,
     dtypes=["float32"],
 )
 def lsh(q, k, v, *, causal, rounds=1, chunk=64):
     """q and v [B,H,N,D]; k is ignored, because keys are the queries. N must be a multiple of
-    2 · chunk."""
+    2 · chunk, where chunk is at most 64."""
     torch.manual_seed(0)
     output, _, _ = lsh_attention(causal, rounds, chunk)(q.flatten(0, 1), v.flatten(0, 1))
     return output.unflatten(0, q.shape[:2])

@@ -7,7 +7,7 @@ import torch
 
 
 def prepare(function, problem):
-    """Compiles flex_attention and its mask for the problem's sizes."""
+    """Compiles flex_attention and its mask for the problem's sizes. torch.compile compiles in the first call."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     mask = None
@@ -17,6 +17,15 @@ def prepare(function, problem):
             None, None, problem["query_len"], problem["key_len"], device=problem["device"],
         )  # fmt: skip
     compiled = torch.compile(flex_attention, dynamic=False)
+    sizes = [(problem["query_len"], problem["head_dim"]), (problem["key_len"], problem["head_dim"])]
+    sizes.append((problem["key_len"], problem["value_dim"]))
+    dtype = getattr(torch, problem["dtype"])
+    q, k, v = (
+        torch.zeros(problem["batch"], problem["heads"], *size, dtype=dtype, device=problem["device"])
+        for size in sizes
+    )
+    with torch.no_grad():
+        compiled(q, k, v, block_mask=mask)
     return functools.partial(attention, compiled=compiled, mask=mask)
 
 
