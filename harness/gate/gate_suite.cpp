@@ -151,8 +151,9 @@ std::vector<Record> ask_about(const WorkerProgram& worker, const std::string& co
 // Verifies each case at a size that takes a fraction of a second. Only the worker knows of which multiples the lengths of other
 // people's methods have to be; the worker of an older base does not, and has no such methods.
 std::vector<Record> verify_small(const WorkerProgram& worker, std::vector<Case> cases) {
-  const bool has_foreign =
-      !worker.plugins.empty() || std::any_of(cases.begin(), cases.end(), [](const Case& c) { return !python_file_of(c.method).empty(); });
+  const bool has_foreign = !worker.plugins.empty() || std::any_of(cases.begin(), cases.end(), [](const Case& c) {
+    return !python_file_of(c.method).empty();
+  });
   if (has_foreign) return ask_about(worker, "verify", cases, {"--small"});
   for (auto& c : cases) c = reduced(std::move(c));
   return ask_about(worker, "verify", cases);

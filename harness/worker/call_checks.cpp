@@ -1,6 +1,7 @@
 #include "harness/worker/call_checks.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <cmath>
@@ -33,7 +34,7 @@ bool are_small(const CallInputs& inputs) { return bytes_of(inputs) <= kMaxCopied
 
 // Writes the entries of one problem's inputs over those of another in the same memory.
 void overwrite(const CallInputs& to, const CallInputs& from) {
-  const c10::NoGradGuard no_gradients;
+  const at::NoGradGuard no_gradients;
   const auto target = named_inputs(to), source = named_inputs(from);
   for (size_t i = 0; i < target.size(); ++i)
     if (target[i].tensor->defined()) target[i].tensor->copy_(*source[i].tensor);
@@ -67,7 +68,8 @@ std::string InputState::changed(const CallInputs& inputs) const {
   const auto named = named_inputs(inputs);
   for (size_t i = 0; i < named.size(); ++i) {
     const auto& tensor = *named[i].tensor;
-    const bool is_same = copies_.empty() ? sum_of(tensor) == sums_[i] : !tensor.defined() || at::equal(tensor.detach(), copies_[i]);
+    const bool is_same =
+        copies_.empty() ? sum_of(tensor) == sums_[i] : !tensor.defined() || at::equal(tensor.detach(), copies_[i]);
     if (!is_same) return named[i].name;
   }
   return "";

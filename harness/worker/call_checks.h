@@ -29,10 +29,10 @@ class InputState {
 bool check_memory(const CallInputs& inputs, const InputState& before, const Results& results, Record& record);
 
 // Calls the method four times on a small problem: with some inputs, with others, with the first ones again, and with the others'
-// numbers written into the memory of the first ones. Compares the results with the reference. A method that returns a stored result
-// disagrees with the reference in the second or the fourth call. Checks that the first three results are in different memory, and
-// sets the column `nondeterminism` from the first and the third. Returns whether all checks pass; if not, records the case as
-// invalid and says why.
+// numbers written into the memory of the first ones. Compares the results with the reference. A method that returns a stored
+// result disagrees with the reference in the second or the fourth call. Checks that the first three results are in different
+// memory, and sets the column `nondeterminism` from the first and the third. Returns whether all checks pass; if not, records the
+// case as invalid and says why.
 bool check_repeated_calls(const Subject& subject, Agreement& agreement, Record& record);
 
 }  // namespace attnbench

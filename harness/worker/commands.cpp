@@ -144,8 +144,7 @@ int run_worker_command(int argc, char** argv) {
     if (*ceilings_command) answer.send(ceilings_of_machine());
     if (*noise_command) answer.send(measure_noise(noise_s).to_json());
     if (*plan_command) answer_each(answer, plugins, plan);
-    if (*verify_command)
-      answer_each(answer, plugins, [&](const Case& c) { return verify(is_small ? small_case(c) : c); });
+    if (*verify_command) answer_each(answer, plugins, [&](const Case& c) { return verify(is_small ? small_case(c) : c); });
     if (*count_command) answer_each(answer, plugins, count);
     if (*measure_command) {
       std::optional<Turns> taken;

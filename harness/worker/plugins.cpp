@@ -38,7 +38,8 @@ void check_name(const std::string& path, const std::string& name) {
     return c > ' ' && c < 127 && std::string_view(":,=/'\"").find(char(c)) == std::string_view::npos;
   });
   TORCH_CHECK_VALUE(is_plain && !name.empty() && !attn::is_python_name(name), path, ": registers the method '", name,
-                    "', expected a name without spaces and the characters : , = / ' \", and not that of a Python file, such as 'sliding-window'");
+                    "', expected a name without spaces and the characters : , = / ' \", and not that of a Python file, such as "
+                    "'sliding-window'");
 }
 
 }  // namespace
