@@ -117,6 +117,9 @@ def value_of(rows: Sequence[Row], quantity: str) -> Value | None:
     median over the seeds, otherwise the median. None if no row has the quantity."""
     with_number = [r for r in rows if r.get(quantity) is not None]
     measured = [r for r in with_number if r.get("outcome", "measured") == "measured"]
+    # A training that only timed some updates of an epoch was too short to learn anything.
+    if quantity != "epoch_s":
+        measured = [r for r in measured if not r.get("epoch_extrapolated")]
     if not measured:
         return None
     # Methods that differ only in their options are not mixed: one of them counts.

@@ -159,6 +159,15 @@ def test_an_extrapolated_number_is_marked(tmp_path):
     assert "softmax 0.01 (extrapolated)" in answer(tmp_path, RATIO).numbers
 
 
+def test_a_training_that_only_timed_an_epoch_says_nothing_about_its_loss(tmp_path):
+    write(tmp_path, "a", "trainings.jsonl", [training("softmax", 1.0), training("linear", 2.0)])
+    assert answer(tmp_path, ORDER).verdict == "holds here"
+    lines = [training("softmax", 1.0, epoch_extrapolated=True), training("linear", 2.0)]
+    write(tmp_path, "a", "trainings.jsonl", lines)
+    assert "lacks softmax" in answer(tmp_path, ORDER).numbers
+    assert verdicts.value_of(results.load(tmp_path).rows, "epoch_s") is not None
+
+
 def test_a_ratio_across_devices_takes_them_from_the_folders_of_one_run(tmp_path):
     across = RATIO | {
         "quantity": "s_per_image", "where": {"dataset": "mnist", "batch": 1}, "above": 2,
