@@ -21,6 +21,7 @@ struct LinearArguments {
   bool causal;
   std::optional<at::Tensor> key_lengths;  // int64 [B]
   FeatureMapSpec map;
+  double epsilon;  // is added to each normalizer
 };
 
 // The state of decoding: S [B,H,F,M] and Z [B,H,F], contiguous, in the accumulator dtype. For maps with scales Z is [B,H,F+1],
@@ -40,7 +41,7 @@ class LinearImplementation {
 
   // The output [B,H,N,M] in the dtype of q, and the normalizer in the accumulator dtype: φ(q)·Z + ε of each row, [B,H,N,1]. For
   // maps with scales it is [B,H,N,2]: φ(q)·Z + ε relative to the scales of query and state, and the state's scale.
-  virtual std::tuple<at::Tensor, at::Tensor> forward(const LinearArguments& arguments, double epsilon) const = 0;
+  virtual std::tuple<at::Tensor, at::Tensor> forward(const LinearArguments& arguments) const = 0;
   // grad_q, grad_k and grad_v, contiguous, from the gradient of the output and the normalizer that forward() returned.
   virtual std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(const LinearArguments& arguments, const at::Tensor& grad_output,
                                                                   const at::Tensor& normalizer) const = 0;

@@ -15,6 +15,7 @@ class LinearBackward : public LinearChunk<V, E, Map> {
   using Base::ahead_;
   using Base::b_;
   using Base::entries;
+  using Base::epsilon;
   using Base::for_each_chunk;
   using Base::kScales;
   using Base::load_keys;
@@ -59,6 +60,12 @@ class LinearBackward : public LinearChunk<V, E, Map> {
       } else {
         read_rows<V, Triangle::lower>({b_.left, t, p_.value_dim, b_.features, nullptr, nullptr, 0, b_.partial}, store);
       }
+      // The share of each normalizer that is ε. A normalizer beyond the range of float32 is ε alone.
+      float epsilon_share[kChunk];
+      for (int c = 0; c < kChunk; c += V::kLanes) V::store(epsilon_share + c, epsilon(c));
+      for (int i = 0; i < kChunk; ++i)
+        epsilon_share[i] = epsilon_share[i] < __builtin_inff() ? epsilon_share[i] * b_.lanes[i] : 1;
+      const auto* shift = static_cast<const float*>(p_.value_shift);
       float* grad_normalizer = static_cast<float*>(p_.grad_normalizer) + first;
       const RowStore<V, E> to(p_.grad_q, first, count, p_.head_dim, ahead_);
       for (int64_t i = 0; i < count; ++i) {
@@ -73,7 +80,7 @@ class LinearBackward : public LinearChunk<V, E, Map> {
           if constexpr (kScales) V::store(z + c, V::fma(V::load(kappa + c), key_factor, V::mul(V::load(z + c), z_factor)));
           else V::store(z + c, V::add(V::load(z + c), V::load(kappa + c)));
         }
-        const float delta = -V::sum(sum) * b_.lanes[i];
+        const float delta = dot<V>(b_.g + i * b_.values, shift, b_.values) * epsilon_share[i] - V::sum(sum) * b_.lanes[i];
         grad_normalizer[i] = delta;
         for (int64_t c = 0; c < b_.features; c += V::kLanes) {
           const auto g = V::fma(V::all(delta), V::load(z + c), V::load(grad_phi + c));

@@ -11,6 +11,7 @@
 #include "attn/cpu/kernel_family.h"
 #include "attn/linear/cpu/heads.h"
 #include "attn/linear/cpu/threads.h"
+#include "attn/linear/value_shift.h"
 
 namespace attn::cpu {
 namespace {
@@ -56,8 +57,8 @@ class CpuLinear final : public LinearImplementation {
 
   std::string name() const override { return kernels_.name; }
 
-  std::tuple<Tensor, Tensor> forward(const LinearArguments& a, double epsilon) const override {
-    LinearHeads heads(a.q, a.k, a.v, a.key_lengths, a.map, epsilon);
+  std::tuple<Tensor, Tensor> forward(const LinearArguments& a) const override {
+    LinearHeads heads(a.q, a.k, a.v, a.key_lengths, a.map, a.epsilon);
     const auto output = at::empty({a.q.size(0), a.q.size(1), a.q.size(2), a.v.size(3)}, a.q.options());
     const auto normalizer = at::empty({a.q.size(0), a.q.size(1), a.q.size(2), heads.scales() ? 2 : 1}, heads.accumulator());
     heads.set_results(output, normalizer);
@@ -73,7 +74,8 @@ class CpuLinear final : public LinearImplementation {
 
   std::tuple<Tensor, Tensor, Tensor> backward(const LinearArguments& a, const Tensor& grad_output,
                                               const Tensor& normalizer) const override {
-    LinearHeads heads(a.q, a.k, a.v, a.key_lengths, a.map, /*epsilon=*/0);
+    LinearHeads heads(a.q, a.k, a.v, a.key_lengths, a.map, a.epsilon);
+    heads.set_value_shift(value_shift(a.v, a.key_lengths, accumulator_dtype(a.v.scalar_type())));
     const auto like = [](const Tensor& x) { return at::empty(x.sizes(), x.options()); };
     const auto grad_q = like(a.q), grad_k = like(a.k), grad_v = like(a.v);
     const auto dense_normalizer = normalizer.contiguous();

@@ -1,7 +1,8 @@
 // The interface of linear attention's CPU kernels. Each instruction set provides them; each works on one (batch entry, head) and
 // a range of its positions. attn/linear/cpu/implementation.cpp combines them into the passes over whole tensors.
 //
-// With φ = φ(q), κ = φ(k), g′ = grad_output / normalizer and δ the gradient of the normalizer, the states are
+// With φ = φ(q), κ = φ(k), g′ = grad_output / normalizer and δ the gradient of the normalizer, the states are as follows. In the
+// backward pass v and δ are the v′ and δ′ of attn/linear/value_shift.h.
 //   S = Σ κ_j v_jᵀ [F,M]   Z = Σ κ_j [F]            over the keys before a range, for the forward pass
 //   T = Sᵀ [M,F]           Z                        the same sums, for the gradient of φ
 //   R = Σ φ_i g′_iᵀ [F,M]  Y = Σ δ_i φ_i [F]        over the queries after a range, for the gradients of κ and v
@@ -36,6 +37,7 @@ struct LinearHeadParams {
   // [N]: φ·Z + ε. With scales [N,2]: φ·Z + ε relative to the scales of query and state, and the state's scale.
   void* normalizer;
   void* grad_normalizer;              // [N]: δ
+  const void* value_shift;            // [padded M]: is taken off the rows of v (value_shift.h), with zeros as padding; may be null
   const void* projection;             // for maps with directions, the directions divided by D^¼: [F, padded D]
   const void* projection_transposed;  // the same numbers as [D, padded F]
 };
