@@ -3,7 +3,9 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <optional>
 #include <string>
@@ -196,6 +198,27 @@ inline void expect_close(const Results& results, const Results& expected, double
     ASSERT_TRUE(all_finite(results.*member)) << name;
     EXPECT_LE(largest_difference(results.*member, expected.*member) / scale, tolerance) << name;
   }
+}
+
+// The results of forward and backward by the method's reference, in float64.
+inline Results exact_results(const AttentionMethod& method, const CallInputs& inputs) {
+  CallInputs exact = inputs;
+  for (const auto member : kInputTensors) exact.*member = (inputs.*member).detach().to(at::kDouble).set_requires_grad(true);
+  const at::AutoGradMode with_gradients(true);
+  Results results;
+  results.output = method.reference(exact, at::arange(inputs.q.size(2)));
+  const auto gradients =
+      torch::autograd::grad({results.output}, {exact.q, exact.k, exact.v}, {inputs.grad_output.to(at::kDouble)});
+  results.output = results.output.detach();
+  results.grad_q = gradients[0], results.grad_k = gradients[1], results.grad_v = gradients[2];
+  return results;
+}
+
+// The largest difference in the last quarter of the positions, divided by the largest expected entry there. In a causal call the
+// gradients of late queries are much smaller than those of early ones, and errors in them would not be seen beside these.
+inline double error_of_late_rows(const at::Tensor& result, const at::Tensor& expected) {
+  const auto late = [](const at::Tensor& x) { return x.slice(2, x.size(2) - x.size(2) / 4).to(at::kDouble); };
+  return largest_difference(late(result), late(expected)) / late(expected).abs().max().item<double>();
 }
 
 }  // namespace attn

@@ -146,6 +146,23 @@ TEST(CausalLinear, LaterPositionsDoNotChangeEarlierRows) {
   EXPECT_GT(largest_difference(after.slice(2, 37), before.slice(2, 37)), 0.1);
 }
 
+// The gradients of q and k are differences of sums that contain the mean of v (attn/linear/value_shift.h).
+TEST(LinearGradients, DoNotLoseDigitsToTheMeanOfTheValues) {
+  for (const std::string spec : {"linear", "linear:kernel=portable", "linear-chunked", "linear-elu0.1", "taylor", "polynomial-2", "favor"})
+    for (const auto masking : kMaskings)
+      for (const double mean : {0.0, 1.0, 30.0, 100.0}) {
+        SCOPED_TRACE(spec + " " + name_of(masking) + " mean " + std::to_string(mean));
+        const auto problem = problem_of({1024, 1024, 32, 32}, at::kFloat, masking);
+        auto inputs = inputs_of(problem, Protocol::forward_backward);
+        inputs.v = (inputs.v.detach() + mean).set_requires_grad(true);
+        const auto method = make_method(spec);
+        const auto results = call(*method, inputs, Protocol::forward_backward);
+        const auto expected = exact_results(*method, inputs);
+        EXPECT_LE(error_of_late_rows(results.grad_q, expected.grad_q), 1e-5);
+        EXPECT_LE(error_of_late_rows(results.grad_k.slice(2, 0, 600), expected.grad_k.slice(2, 0, 600)), 1e-5);
+      }
+}
+
 TEST(CausalLinear, PeakMemoryIsCloseToThatOfTheResults) {
   const auto method = make_method("linear");
   for (const auto masking : {Masking::causal, Masking::causal_and_key_lengths}) {
