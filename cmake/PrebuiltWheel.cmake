@@ -5,7 +5,7 @@ if(NOT EXISTS "${ATTNBENCH_PREBUILT}/cmake_install.cmake")
   message(FATAL_ERROR "ATTNBENCH_PREBUILT = ${ATTNBENCH_PREBUILT} is no build folder; expected one that CMake has configured")
 endif()
 add_custom_target(wheel)
-foreach(component IN ITEMS programs library wheel)
+foreach(component IN ITEMS programs library development wheel)
   install(CODE "
     execute_process(COMMAND \"${CMAKE_COMMAND}\" --install \"${ATTNBENCH_PREBUILT}\" --component ${component}
                             --prefix \"\${CMAKE_INSTALL_PREFIX}\"

@@ -1,5 +1,5 @@
-# A wheel of the Python package holds python/attnbench and, with the folder of the package as the prefix, the components `programs`
-# and `library` of Install.cmake and the component `wheel`, which a full installation leaves out. pyproject.toml names them.
+# A wheel of the Python package holds python/attnbench and, with the folder of the package as the prefix, the components `programs`,
+# `library` and `development` of Install.cmake and the component `wheel`, which a full installation leaves out. pyproject.toml names them.
 add_custom_target(wheel DEPENDS attnbench attnbench-worker attnbench-experiments attn)
 foreach(module IN ITEMS attnbench-gpu attnbench-python attn-cuda)
   if(TARGET ${module})

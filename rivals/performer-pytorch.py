@@ -12,7 +12,7 @@ EPSILON = 1e-4
 
 
 @functools.cache
-def fast_attention(head_dim, features):
+def fast_attention(head_dim, features, device):
     """The package's FastAttention, whose random projection is drawn once."""
     # The package imports this for a part that is not used here.
     if "local_attention" not in sys.modules:
@@ -21,7 +21,7 @@ def fast_attention(head_dim, features):
     from performer_pytorch import FastAttention
 
     torch.manual_seed(0)
-    return FastAttention(dim_heads=head_dim, nb_features=features, causal=False)
+    return FastAttention(dim_heads=head_dim, nb_features=features, causal=False).to(device)
 
 
 def positive_features(x, projection, is_query):
@@ -35,7 +35,7 @@ def positive_features(x, projection, is_query):
 
 def reference(q, k, v, *, rows, features):
     """The definition in float64, with the same projection."""
-    projection = fast_attention(q.shape[-1], features).projection_matrix.double()
+    projection = fast_attention(q.shape[-1], features, q.device).projection_matrix.double()
     q = positive_features(q.index_select(2, rows), projection, is_query=True)
     k = positive_features(k, projection, is_query=False)
     weights = q @ k.mT
@@ -55,4 +55,4 @@ def reference(q, k, v, *, rows, features):
 )
 def favor(q, k, v, *, features=256):
     """q and k [B,H,N,D], v [B,H,N,M]."""
-    return fast_attention(q.shape[-1], features)(q, k, v)
+    return fast_attention(q.shape[-1], features, q.device)(q, k, v)

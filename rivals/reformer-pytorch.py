@@ -1,7 +1,7 @@
 """LSH attention of the package reformer-pytorch.
 
 Its rotations are drawn in each call, here from a fixed seed. There is no independent definition of
-what it computes for them, so that its results are unverified.
+what it computes for them, so its results are unverified.
 """
 
 import functools

@@ -31,8 +31,9 @@ struct Shape {
   int64_t batch, heads, query_len, key_len, head_dim, value_dim;
 };
 // The shapes that are verified: lengths that are no multiple of a chunk, a vector or a warp; a single position; unequal head_dim
-// and value_dim; cross attention. --quick leaves out the first.
-constexpr Shape kShapes[] = {{2, 3, 300, 300, 64, 64}, {1, 2, 1, 1, 32, 32}, {2, 2, 129, 129, 24, 40}, {2, 2, 65, 190, 32, 16}};
+// and value_dim; cross attention; and a length for kernels that take whole blocks only. --quick leaves out the first.
+constexpr Shape kShapes[] = {
+    {2, 3, 300, 300, 64, 64}, {1, 2, 1, 1, 32, 32}, {2, 2, 129, 129, 24, 40}, {2, 2, 65, 190, 32, 16}, {1, 2, 256, 256, 32, 32}};
 constexpr auto kLeftOut = "--quick left out float64, bfloat16 and sequences of 300 positions";
 
 // One row of the table: the cases that it sums up, and the records of those that were verified so far.

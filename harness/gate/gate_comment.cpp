@@ -10,12 +10,13 @@
 namespace attnbench {
 namespace {
 
-// The line by which the comment is found again. Characters that could end an HTML comment are replaced.
+// The line by which the comment is found again. Other characters than these could end an HTML comment, so they are written as
+// numbers.
 std::string marker_of(const std::string& suite_name) {
   std::string name;
   for (const char c : suite_name) {
     const bool is_plain = std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '/' || c == '_';
-    name += is_plain ? c : '_';
+    name += is_plain ? std::string(1, c) : fmt::format("%{:02x}", static_cast<unsigned char>(c));
   }
   return fmt::format("<!-- attnbench gate: {} -->", name);
 }

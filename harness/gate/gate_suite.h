@@ -36,7 +36,7 @@ struct SuiteCase {
   Case c;
   std::string name;
   std::string unusable = {};  // why the sides cannot be compared on this case; empty when they can
-  std::string lacking = {};   // what the base's state of a repository lacks of this case, which is therefore new
+  std::string lacking = {};   // what the base lacks, so that the case counts as new
   bool is_new() const { return !lacking.empty(); }
   bool is_compared() const { return unusable.empty() && !is_new(); }
   struct OfSide {

@@ -12,25 +12,27 @@
 
 namespace attnbench {
 
-// Sums of the inputs, which tell after a call whether it has changed them.
-class InputSums {
+// Copies of small inputs, or the sums of large ones, which tell after a call whether it has changed them.
+class InputState {
  public:
-  explicit InputSums(const CallInputs& inputs);
+  explicit InputState(const CallInputs& inputs);
   // The name of the input that has changed since, "q", "k", "v" or "gradient of the output"; empty if none has.
   std::string changed(const CallInputs& inputs) const;
 
  private:
+  std::vector<at::Tensor> copies_;  // empty if the inputs are large
   std::vector<double> sums_;
 };
 
 // Returns whether the output of a call is memory of its own and the inputs are as they were. If not, records the case as invalid
 // and says why.
-bool check_memory(const CallInputs& inputs, const InputSums& before, const Results& results, Record& record);
+bool check_memory(const CallInputs& inputs, const InputState& before, const Results& results, Record& record);
 
-// Calls the method three times on a small problem, with other inputs in the second call. Compares the results of the first two
-// with the reference, which a result that is stored and returned again does not agree with, checks that both are in different
-// memory, and sets the column `nondeterminism` from the first and the third. Returns whether all checks pass; if not, records
-// the case as invalid and says why.
+// Calls the method four times on a small problem: with some inputs, with others, with the first ones again, and with the others'
+// numbers written into the memory of the first ones. Compares the results with the reference. A method that returns a stored
+// result disagrees with the reference in the second or the fourth call. Checks that the first three results are in different
+// memory, and sets the column `nondeterminism` from the first and the third. Returns whether all checks pass; if not, records the
+// case as invalid and says why.
 bool check_repeated_calls(const Subject& subject, Agreement& agreement, Record& record);
 
 }  // namespace attnbench

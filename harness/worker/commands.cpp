@@ -22,6 +22,7 @@
 #include "harness/worker/methods.h"
 #include "harness/worker/noise.h"
 #include "harness/worker/plugins.h"
+#include "harness/worker/subject.h"
 #include "harness/worker/turns.h"
 
 namespace attnbench {
@@ -115,6 +116,8 @@ int run_worker_command(int argc, char** argv) {
   noise_command->add_option("--seconds", noise_s, "how long the work is repeated");
   auto* const plan_command = app.add_subcommand("plan", "predicted cost of each case, or why it cannot run");
   auto* const verify_command = app.add_subcommand("verify", "agreement of each case with the float64 reference");
+  bool is_small = false;
+  verify_command->add_flag("--small", is_small, "verify each case at a size that takes a fraction of a second");
   auto* const count_command = app.add_subcommand("count", "calls of each case, for a profiler to count instructions");
   auto* const measure_command = app.add_subcommand("measure", "time and memory of each case");
   std::vector<int> turns;
@@ -141,7 +144,7 @@ int run_worker_command(int argc, char** argv) {
     if (*ceilings_command) answer.send(ceilings_of_machine());
     if (*noise_command) answer.send(measure_noise(noise_s).to_json());
     if (*plan_command) answer_each(answer, plugins, plan);
-    if (*verify_command) answer_each(answer, plugins, verify);
+    if (*verify_command) answer_each(answer, plugins, [&](const Case& c) { return verify(is_small ? small_case(c) : c); });
     if (*count_command) answer_each(answer, plugins, count);
     if (*measure_command) {
       std::optional<Turns> taken;

@@ -37,7 +37,7 @@ const PythonModule& python_module() {
                       "were missing when it was built; ",
                       path.string(), " does not exist");
     auto* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    TORCH_CHECK_VALUE(library, "the module for Python methods cannot be loaded: ", library ? "" : dlerror());
+    TORCH_CHECK_VALUE(library, "the module for Python methods cannot be loaded: ", dlerror());
     PythonModule module;
     module.entry = reinterpret_cast<decltype(module.entry)>(dlsym(library, "attnbench_python_entry"));
     module.version = reinterpret_cast<decltype(module.version)>(dlsym(library, "attnbench_python_version"));

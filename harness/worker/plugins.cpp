@@ -9,22 +9,17 @@
 #include <string_view>
 #include <utility>
 
+#include "attn/method_name.h"
 #include "attn/registry.h"
 #include "harness/worker/plugin_file.h"
 
 namespace attnbench {
 namespace {
 
-// The name of a method in its text with options.
-std::string name_in(const std::string& method) { return method.substr(0, method.find(':')); }
-
 bool is_registered(const std::string& name) {
   const auto all = attn::methods();
   return std::any_of(all.begin(), all.end(), [&](const attn::MethodEntry* entry) { return entry->name == name; });
 }
-
-// Methods in Python have the names of their files, so no plug-in may take such a name.
-bool is_python_file(const std::string& name) { return name.ends_with(".py"); }
 
 // Runs the initialisers of the library, and returns the methods that they register.
 std::vector<attn::MethodEntry> methods_of_library(const std::string& path) {
@@ -42,8 +37,9 @@ void check_name(const std::string& path, const std::string& name) {
   const bool is_plain = std::all_of(name.begin(), name.end(), [](unsigned char c) {
     return c > ' ' && c < 127 && std::string_view(":,=/'\"").find(char(c)) == std::string_view::npos;
   });
-  TORCH_CHECK_VALUE(is_plain && !name.empty() && !is_python_file(name), path, ": registers the method '", name,
-                    "', expected a name of letters, digits and '-', such as 'sliding-window'");
+  TORCH_CHECK_VALUE(is_plain && !name.empty() && !attn::is_python_name(name), path, ": registers the method '", name,
+                    "', expected a name without spaces and the characters : , = / ' \", and not that of a Python file, such as "
+                    "'sliding-window'");
 }
 
 }  // namespace
@@ -53,16 +49,16 @@ Plugins::Plugins(const std::vector<std::string>& paths) {
 }
 
 const Plugins::Plugin* Plugins::plugin_of(const std::string& method) const {
-  const auto name = name_in(method);
+  const std::string name(attn::method_name(method));
   for (const auto& plugin : plugins_)
     if (std::find(plugin.methods.begin(), plugin.methods.end(), name) != plugin.methods.end()) return &plugin;
   return nullptr;
 }
 
 void Plugins::load_for(const std::string& method) {
-  const auto name = name_in(method);
+  const std::string name(attn::method_name(method));
   for (auto& plugin : plugins_) {
-    if (is_registered(name) || is_python_file(name)) return;
+    if (is_registered(name) || attn::is_python_name(name)) return;
     load(plugin);
   }
 }

@@ -1,6 +1,7 @@
 #include "harness/worker/subject.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 
@@ -38,6 +39,12 @@ void set_predictions(const Subject& subject, Record& record) {
   record.set("min_calls", calls.timed + calls.other);
   record.set("min_timed_calls", calls.timed);
   subject.protocol->predict(subject, record);
+}
+
+// The largest length of the method's small problems.
+int64_t small_length(const attn::AttentionMethod& method) {
+  const auto multiple = method.capabilities().length_multiple;
+  return std::max(multiple, kSmallLength - kSmallLength % multiple);
 }
 
 // The reason why the case cannot run on its device; empty if it can.
@@ -88,14 +95,29 @@ attn::Problem extended(attn::Problem problem, int64_t more) {
 
 attn::Problem small_problem(const Subject& subject) {
   auto p = subject.problem;
-  const auto multiple = subject.method->capabilities().length_multiple;
-  const auto length = std::max(multiple, kSmallLength - kSmallLength % multiple);
+  const auto length = small_length(*subject.method);
   p.batch = std::min<int64_t>(p.batch, 2);
   p.heads = std::min<int64_t>(p.heads, 2);
   p.query_len = std::min(p.query_len, length);
   p.key_len = std::min(p.key_len, length);
   p.key_lengths.length = std::min(p.key_lengths.length, p.key_len);
   return p;
+}
+
+Case small_case(const Case& c) {
+  std::shared_ptr<attn::AttentionMethod> method;
+  try {
+    method = make_method(c.method);
+  } catch (const c10::Error&) {
+    return c;  // verify() says what is wrong
+  }
+  const auto length = small_length(*method);
+  auto small = c;
+  small.batch = std::min<int64_t>(c.batch, 2);
+  small.heads = std::min<int64_t>(c.heads, 2);
+  small.query_len = std::min(c.query_len, length);
+  small.key_len = std::min(c.key_len, length);
+  return small;
 }
 
 void add_measured_s(Record& record, double seconds) { record.set("measured_s", record.number("measured_s") + seconds); }

@@ -39,6 +39,8 @@ attn::Problem extended(attn::Problem problem, int64_t more);
 // The problem at a size where all rows can be compared: at most two batch entries and heads, and a length of at most 300, or more
 // if the method takes only larger multiples.
 attn::Problem small_problem(const Subject& subject);
+// The case with the sizes of its small problem. A case whose method cannot be made is returned as it is.
+Case small_case(const Case& c);
 
 // Adds time spent inside calls of the method to the column measured_s.
 void add_measured_s(Record& record, double seconds);

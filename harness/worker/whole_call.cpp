@@ -50,7 +50,7 @@ std::optional<double> checked_first_call(const Subject& subject, const CallInput
                                          Agreement& agreement, Record& record) {
   const auto selection = Selection::random(subject.problem, kCheckedRows, subject.seed());
   const auto restricted = restrict_gradient(inputs, selection);
-  const InputSums sums(restricted);
+  const InputState sums(restricted);
   auto& device = *subject.device;
   const auto range = device.range("first call");
   std::function<void()> replay;  // the CUDA graph, which owns the memory of its results
@@ -140,7 +140,7 @@ void WholeCall::measure(const Subject& subject, const Sampling& sampling, Record
 void WholeCall::verify(const Subject& subject, Record& record) const {
   set_up(subject, subject.problem, nullptr);
   const auto inputs = subject.make_inputs(subject.problem);
-  const InputSums sums(inputs);
+  const InputState sums(inputs);
   const auto results = call(*subject.method, inputs);
   record.set("implementation", subject.method->implementation());
   if (!check_memory(inputs, sums, results, record)) return;

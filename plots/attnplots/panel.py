@@ -52,12 +52,13 @@ def curve_label(figure: Figure, curve: Curve, narrow: bool) -> Label:
 
 
 def method_label(figure: Figure, method: str, words: list[str], narrow: bool) -> Label:
-    """A label of a method's name above lines of words; `narrow` breaks lines before brackets."""
+    """A label of a method's name above lines of words; `narrow` breaks lines before brackets,
+    and so does a name that is too long."""
     name = method_text(method)
+    if narrow or len(name) > LONGEST_NAME:
+        name, *words = "\n".join([name, *words]).replace(" (", "\n(").split("\n")
     if len(name) > LONGEST_NAME:
         name = name[: LONGEST_NAME - 1] + "…"
-    if narrow:
-        name, *words = "\n".join([name, *words]).replace(" (", "\n(").split("\n")
     widths = [sheet.text_width(figure, name, style.NAME_SIZE, "bold")]
     widths += [sheet.text_width(figure, line, style.SMALL_SIZE) for line in words]
     return Label(name, words, max(widths))

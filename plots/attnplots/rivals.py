@@ -1,11 +1,13 @@
-"""The figure "against the others": how many times as long other packages take as this project."""
+"""The figure "against the others": how many times as long other packages take as the methods of
+this project."""
 
 from dataclasses import replace
+from pathlib import PurePath
 
 from matplotlib.figure import Figure
 
-from attnplots import curves as data
 from attnplots import panel, ratios, sheet, style, ticks
+from attnplots import curves as data
 from attnplots.curves import Row
 from attnplots.labels import Box
 from attnplots.methods import PYTHON
@@ -24,7 +26,7 @@ MIDDLE = 46.0
 
 def draw(records: Records) -> Figure:
     """A panel for each protocol: the time of every other implementation, divided by the time of the
-    method of this project that took turns with it."""
+    method that took turns with it."""
     rows = [
         Row(row[0].title.partition(" · ")[0], [_named(r) for part in row for r in part.records])
         for row in _by_protocol(records)
@@ -32,8 +34,9 @@ def draw(records: Records) -> Figure:
     rows = [Row(row.title, sorted(row.records, key=_order)) for row in rows]
     measure = replace(
         ratios.measure(records, data.TIME, data.SEQUENCE),
-        title="Time / time of attnbench's own method",
-        note="Above 1, attnbench's own method, which the name gives last, is faster.",
+        title="Time / time of the method in brackets",
+        doubts=_doubts,
+        note="Above 1, the method of attnbench that is named in brackets is faster.",
     )
     panels = [data.curves(row, measure) for row in rows]
     span = data.span([panels])
@@ -76,21 +79,24 @@ def draw(records: Records) -> Figure:
 
 def _by_protocol(records: Records) -> list[list[Row]]:
     """The rows of the records without those that are their own baseline, by protocol."""
-    others = records.where(lambda record: not ratios.is_baseline(record))
+    others = records.where(lambda record: record["method"] != record.get("baseline"))
     found: dict[str, list[Row]] = {}
     for row in data.split_rows(others):
         found.setdefault(row.records[0]["protocol"], []).append(row)
     return list(found.values())
 
 
+def _doubts(record: Record) -> list[str]:
+    """Whether nothing checked the results. The bands show how noisy a ratio is."""
+    return ["unverified"] if record.get("unverified") else []
+
+
 def _named(record: Record) -> Record:
-    """The record with a name for its curve in place of its method, such as "fast_transformers,
-    causal / linear"."""
-    method = record["method"]
-    if PYTHON in method:
-        method = data.method_text(method).partition(PYTHON)[0]
-    causal = ", causal" if record["causal"] else ""
-    return {**record, "method": f"{method}{causal} / {record.get('baseline')}"}
+    """The record with a name for its curve in place of its method, such as "fast-transformers
+    (causal, against linear)"."""
+    method = data.method_text(record["method"]).partition(PYTHON)[0]
+    causal = "causal, " if record["causal"] else ""
+    return {**record, "method": f"{PurePath(method).name} ({causal}against {record.get('baseline')})"}
 
 
 def _order(record: Record) -> tuple[str, int]:

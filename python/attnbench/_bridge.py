@@ -35,6 +35,8 @@ DTYPES = {
 TENSORS = ("q", "k", "v")
 MASKS = ("causal", "key_lengths")
 LIKE = "like"  # the option of every function that names the method whose reference it is compared with
+# Names that options cannot have, each with what it does.
+TAKEN = {LIKE: "names a method to compare with", "rows": "gives a reference the rows that it returns"}
 EXPECTED = "(q, k, v, *, causal, key_lengths=None, ...)"
 
 
@@ -108,6 +110,8 @@ def _default_of_option(where: str, parameter: inspect.Parameter) -> Any:
         )
     if not isinstance(parameter.default, (bool, int, float, str)):
         return None  # not an option that text can give
+    if isinstance(parameter.default, float) and not math.isfinite(parameter.default):
+        raise MethodError(f"{where}: {parameter.name} = {parameter.default} by default, expected a finite number")
     return parameter.default
 
 
@@ -142,8 +146,9 @@ class _Signature:
                     self.defaults[parameter.name] = default
         if takes_anything:  # a decorator of the user's that passes everything on
             self.masks = list(MASKS)
-        if LIKE in self.defaults:
-            raise MethodError(f"{where}: the option name '{LIKE}' is taken; it names a method to compare with")
+        for name, meaning in TAKEN.items():
+            if name in self.defaults:
+                raise MethodError(f"{where}: the option name '{name}' is taken; it {meaning}")
 
 
 def _first_line(function: Callable[..., Any]) -> str:
@@ -171,6 +176,16 @@ class Method:
                 f"{self.where}: the declared option '{sorted(unknown)[0]}' is no keyword parameter "
                 "with a default value of the function"
             )
+        for option, limits in self.declared.options.items():
+            self._check_default(option, limits, self.signature.defaults[option])
+
+    def _check_default(self, option: str, limits: Any, default: Any) -> None:
+        low, high = limits.get("min", -(2**53)), limits.get("max", 2**53)
+        choices = limits.get("choices")
+        is_number = isinstance(default, int) and not isinstance(default, bool)
+        if (is_number and not low <= default <= high) or (choices is not None and default not in choices):
+            expected = f"one of {', '.join(choices)}" if choices is not None else f"a number from {low} to {high}"
+            raise MethodError(f"{self.where}: {option} = {default!r} by default, expected {expected}")
 
     def description(self) -> str:
         """What the worker tells the driver about the method, as JSON."""
@@ -214,6 +229,8 @@ class Method:
                 "decode_time_order": declared.decode_time_order,
                 "decode_memory_order": declared.decode_memory_order,
                 "full": declared.full,
+                "takes_causal": "causal" in masks,
+                "takes_key_lengths": "key_lengths" in masks,
                 "causal": "causal" in masks if declared.causal is None else declared.causal,
                 "key_lengths": "key_lengths" in masks if declared.key_lengths is None else declared.key_lengths,
                 "cross_attention": declared.cross_attention,
@@ -229,7 +246,11 @@ class Method:
     def unavailable(self) -> str:
         """What has to be installed before the function can be called; empty if nothing has."""
         for module, command in self.declared.requires.items():
-            if importlib.util.find_spec(module) is None:
+            try:
+                found = importlib.util.find_spec(module) is not None
+            except ModuleNotFoundError:  # of the package that a submodule is in
+                found = False
+            if not found:
                 return f"the Python package {module} is not installed; {command}"
         return ""
 
@@ -314,7 +335,7 @@ class Bound:
 
     def set_up(self, problem: str) -> None:
         """Prepares the calls of a problem, given as JSON."""
-        # What torch.compile made for another shape would let it compile for shapes of any size.
+        # Without the reset, a second shape would make torch.compile compile for shapes of any size.
         dynamo = sys.modules.get("torch._dynamo")
         if dynamo is not None:
             dynamo.reset()
@@ -332,7 +353,7 @@ class Bound:
         assert reference is not None
         parameters = inspect.signature(reference).parameters
         anything = any(p.kind == inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-        given = {"causal": causal, "key_lengths": key_lengths, "rows": rows, **self.options}
+        given = {**self.options, "causal": causal, "key_lengths": key_lengths, "rows": rows}
         known = {name: value for name, value in given.items() if anything or name in parameters}
         output = reference(q, k, v, **known)
         if not isinstance(output, torch.Tensor):
@@ -375,8 +396,13 @@ def _tensors_in(value: Any, seen: set[int], depth: int = 0) -> Iterator[Any]:
     elif isinstance(value, (list, tuple, set)):
         for item in value:
             yield from _tensors_in(item, seen, depth + 1)
-    elif hasattr(value, "__dict__") and not isinstance(value, type) and not inspect.ismodule(value):
-        yield from _tensors_in(vars(value), seen, depth + 1)
+    elif not isinstance(value, type) and not inspect.ismodule(value) and not inspect.isroutine(value):
+        if hasattr(value, "__dict__"):
+            yield from _tensors_in(vars(value), seen, depth + 1)
+        for part in type(value).__mro__:
+            slots = vars(part).get("__slots__", ())
+            for name in [slots] if isinstance(slots, str) else slots:
+                yield from _tensors_in(getattr(value, name, None), seen, depth + 1)
 
 
 class State:
@@ -390,7 +416,7 @@ class State:
         if not callable(getattr(self.user, "step", None)):
             raise MethodError(f"{self.where}: decode returned {type(self.user).__name__}, expected an object with a method step")
         self.step = self.user.step
-        self.is_empty = True  # the worker extends and fills a state, and then makes steps
+        self.is_empty = True  # the worker calls extend and prefill only before the first step
 
     def tensors(self) -> list[Any]:
         return list(_tensors_in(self.user, set()))

@@ -35,8 +35,9 @@ def measure(
         attnbench.measure("mine.py:attention", options={"window": 256}, query_len=[1024, 2048])
 
     The method is first compared with its float64 reference. A wrong result, a crash or a case that
-    does not fit into memory is no exception: the record says so in `outcome`, `failure_kind` and
-    `reason`.
+    does not fit into memory raises no exception: the record says so in `outcome`, `failure_kind` and
+    `reason`. A function that declares no reference needs `options={"like": "softmax"}` to be
+    compared; otherwise its record is marked as unverified.
 
     Args:
         method: the name of a method, as `attnbench list` shows it; the file and the name of a
@@ -76,7 +77,9 @@ def name_of_function(function: Callable[..., Any]) -> str:
     Raises ValueError if a process that imports the file would not find this function there by that
     name.
     """
-    name = getattr(function, "__qualname__", None) or repr(function)
+    name = getattr(function, "__qualname__", None)
+    if name is None:
+        raise _refusal(f"the object of type {type(function).__name__} has no name of its own", "attention")
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     file = getattr(module, "__file__", None)
     if "<lambda>" in name:

@@ -81,6 +81,12 @@ def _check(declaration: Declaration) -> None:
                 f"attnbench.method: option {name} has {', '.join(sorted(unknown))}, "
                 "expected description, choices, min, max"
             )
+        for key in ("min", "max"):
+            if type(option.get(key, 0)) is not int:
+                raise TypeError(f"attnbench.method: {key} of option {name} is {option[key]!r}, expected a whole number")
+        choices = option.get("choices", ())
+        if isinstance(choices, str) or not all(isinstance(choice, str) for choice in choices):
+            raise TypeError(f"attnbench.method: choices of option {name} are {choices!r}, expected a list of texts")
 
 
 def method(
@@ -136,8 +142,9 @@ def method(
             several tokens into an empty state and returns their outputs, and `extend(q, k, v)`,
             which takes several tokens and returns nothing. problem["max_tokens"] is the largest
             number of tokens.
-        backward: `backward(grad_output, q, k, v, output, *, causal, key_lengths, **options)`, which
-            returns the gradients of q, k and v. By default autograd computes them.
+        backward: `backward(grad_output, q, k, v, output, **keywords)`, which returns the gradients of
+            q, k and v. It gets the same keywords as the function: `causal` and `key_lengths` if the
+            function has them, and the options. By default autograd computes the gradients.
         flops: `flops(problem, **options)`, the floating-point operations of a forward call; a
             multiply-add counts as two.
         time_order, memory_order: How time and memory beside the inputs grow with the length, such

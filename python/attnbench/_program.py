@@ -41,11 +41,12 @@ def program() -> Path:
 def environment() -> dict[str, str]:
     """The environment variables of this process, and those that the program needs.
 
-    ATTNBENCH_PYTHON is the Python that draws figures and runs methods written in Python.
+    ATTNBENCH_PYTHON is the Python that draws figures and runs methods written in Python: this one,
+    unless the variable is set already.
     LD_LIBRARY_PATH gains the folders of shared libraries that the installed programs do not find by
     themselves.
     """
-    variables = os.environ | {"ATTNBENCH_PYTHON": sys.executable}
+    variables = {"ATTNBENCH_PYTHON": sys.executable} | dict(os.environ)
     if _installation.find().installed:
         before = os.environ.get("LD_LIBRARY_PATH")
         folders = [*([before] if before else []), *map(str, _library_folders())]

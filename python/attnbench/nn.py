@@ -1,7 +1,7 @@
 """Modules with linear attention and LSH attention, for sequences [batch, length, width].
 
-The attention modules have their projections, so they take the place of torch.nn.MultiheadAttention
-in a model. The width is divided among the heads: every head has width / heads dimensions unless
+The attention modules have their own projections, as torch.nn.MultiheadAttention does, but take one
+sequence x and its key_lengths and return one tensor. The width is divided among the heads: every head has width / heads dimensions unless
 `head_dim` says otherwise.
 """
 

@@ -148,7 +148,7 @@ def test_the_comment_of_an_earlier_run_is_replaced(action):
     ("code", "fail_on", "expected"),
     [
         (0, "regression,unusable", 0), (1, "regression,unusable", 1), (3, "regression,unusable", 0),
-        (4, "regression,unusable", 1), (3, "inconclusive", 1), (1, "inconclusive", 0), (1, "", 0),
+        (4, "regression,unusable", 1), (4, "regression, unusable", 1), (3, "inconclusive", 1), (1, "inconclusive", 0), (1, "", 0),
         (2, "", 1), (143, "", 1),
     ],
 )  # fmt: skip

@@ -243,6 +243,59 @@ def test_a_package_that_is_missing_skips_the_case_with_the_command_that_installs
     assert record["reason"] == "the Python package no_such_package is not installed; pip install no-such-package==1.2"
 
 
+def test_a_submodule_of_a_missing_package_is_missing(write, measure):
+    path = write("""
+        import attnbench
+
+        @attnbench.method(requires={"no_such_package.layers": "pip install no-such-package"})
+        def f(q, k, v):
+            return v * 1
+    """)
+    assert "no_such_package.layers is not installed" in measure(f"{path}:f")["reason"]
+
+
+def test_a_function_gets_the_keywords_of_its_signature_whatever_is_declared(write, measure):
+    path = write(SOFTMAX + """
+    import attnbench
+
+    @attnbench.method(exact="softmax", causal=True, full=False)
+    def always(q, k, v):
+        return attention(q, k, v, causal=True)
+
+    @attnbench.method(exact="softmax", causal=False)
+    def never(q, k, v, *, causal):
+        assert causal is False
+        return attention(q, k, v, causal=False)
+    """)
+    assert measure(f"{path}:always", "--causal")["outcome"] == "measured"
+    assert "causal form only" in measure(f"{path}:always")["reason"]
+    assert measure(f"{path}:never")["outcome"] == "measured"
+    assert "has no causal form" in measure(f"{path}:never", "--causal")["reason"]
+
+
+def test_a_state_with_slots_is_measured(write, measure):
+    path = write("""
+        import attnbench
+        import torch
+
+        class Mean:
+            __slots__ = ("total", "count")
+
+            def __init__(self, problem):
+                self.total, self.count = torch.zeros(1, 2, 1, 16), 0
+
+            def step(self, q, k, v):
+                self.total, self.count = self.total + v, self.count + 1
+                return self.total / self.count
+
+        @attnbench.method(decode=Mean)
+        def mean(q, k, v, *, causal):
+            return v.cumsum(2) / torch.arange(1, v.shape[2] + 1).view(-1, 1)
+    """)
+    record = measure(f"{path}:mean", "--causal", protocol="decode")
+    assert (record["outcome"], record["state_bytes"]) == ("measured", 2 * 16 * 4), record["reason"]
+
+
 def test_lengths_can_have_to_be_multiples(write, measure):
     path = write("""
         import attnbench
@@ -303,6 +356,28 @@ MISTAKES = {
             output = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
             return stored.setdefault(v.shape, torch.empty_like(v)).copy_(output)
     """,
+    "result is kept for its inputs": """
+        stored = {}
+
+        def f(q, k, v, *, causal):
+            if q.data_ptr() not in stored:
+                stored[q.data_ptr()] = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            return stored[q.data_ptr()]
+    """,
+    "result is kept and copied": """
+        stored = {}
+
+        def f(q, k, v, *, causal):
+            if q.data_ptr() not in stored:
+                stored[q.data_ptr()] = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            return stored[q.data_ptr()].clone()
+    """,
+    "input in another order": """
+        def f(q, k, v, *, causal):
+            output = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            k.copy_(k.flip(2))
+            return output
+    """,
     "view of an input": """
         def f(q, k, v, *, causal):
             return v
@@ -326,6 +401,9 @@ REASONS = {
     "scale is missing": "disagrees with the float64 reference",
     "result is stored": "in a second call, with other inputs",
     "buffer is returned again": "two calls returned the same memory",
+    "result is kept for its inputs": "returned the memory of an earlier result",
+    "result is kept and copied": "with other numbers in the memory of the first inputs",
+    "input in another order": "changed its input k in place",
     "view of an input": "view of the input v",
     "input changed": "changed its input q in place",
     "random": "",
@@ -477,11 +555,19 @@ REFUSED = {
     "order": (DECLARED.format("time_order='O(N^2)'"), "f", "time_order = 'O(N^2)', expected one of O(1)"),
     "dtypes": (DECLARED.format("dtypes='float32'"), "f", "expected a list of float32"),
     "option": (DECLARED.format("options={'w': {}}"), "f", "the declared option 'w' is no keyword parameter"),
+    "min": (DECLARED.format("options={'w': {'min': '1'}}"), "f", "min of option w is '1', expected a whole number"),
+    "choices": (DECLARED.format("options={'w': {'choices': 'ab'}}"), "f", "choices of option w are 'ab', expected a list"),
+    "default": (
+        "import attnbench\n\n@attnbench.method(options={'w': {'min': 4}})\ndef f(q, k, v, *, w=1):\n    return v * 1\n",
+        "f", "w = 1 by default, expected a number from 4 to",
+    ),
+    "infinite default": ("def f(q, k, v, *, w=float('inf')):\n    return v\n", "f", "w = inf by default, expected a finite number"),
+    "option rows": ("def f(q, k, v, *, rows=1):\n    return v\n", "f", "the option name 'rows' is taken"),
     "exact": (DECLARED.format("exact='sofmax'"), "f", "unknown method 'sofmax'"),
     "reference": (DECLARED.format("reference=3"), "f", "reference is 3, expected a function"),
     "unknown option": ("def f(q, k, v, *, a=1):\n    return v\n", "f:b=1", "unknown option 'b'; known: a, like"),
     "value of an option": ("def f(q, k, v, *, a=1):\n    return v\n", "f:a=x", "a = 'x', expected a whole number"),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

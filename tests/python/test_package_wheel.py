@@ -171,6 +171,13 @@ def test_another_torch_is_refused_with_the_way_out(venv, tmp_path):
 
 # ---------------------------------------------------------------- what is in the wheel
 
+
+def test_a_plug_in_is_configured_against_the_package(venv, tmp_path):
+    prefix = run(venv / "bin/python", "-c", "import attnbench; print(attnbench.__path__[0])", cwd=tmp_path).stdout.strip()
+    command = ["cmake", "-S", ROOT / "examples/plugin", "-B", tmp_path / "plugin", f"-DCMAKE_PREFIX_PATH={prefix}"]
+    assert "Configuring done" in run(*command, f"-DATTNBENCH_PYTHON={venv}/bin/python").stdout
+
+
 # Libraries of every Linux system with g++'s run time; torch has libgomp and its own libraries.
 SYSTEM = r"lib(c|m|stdc\+\+|gcc_s|z|pthread|dl|rt)\.so\.\d+|ld-linux.*\.so\.\d+"
 OF_TORCH = r"lib(torch_cpu|torch_python|torch|c10|shm)\.so|libgomp.*\.so.*"

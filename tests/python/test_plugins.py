@@ -246,8 +246,8 @@ def test_two_plugins_with_the_same_method_are_refused(attnbench, plugin, copied,
 
 def test_wrong_registrations_are_refused(faults, faulty):
     assert f"{faulty}: registers the method 'linear', which exists already" in faults("register linear", "list").stderr
-    assert f"{faulty}: registers the method 'a:b', expected a name of letters" in faults("register a:b", "list").stderr
-    assert f"{faulty}: registers the method 'a.py', expected a name of letters" in faults("register a.py", "list").stderr
+    assert f"{faulty}: registers the method 'a:b', expected a name without spaces" in faults("register a:b", "list").stderr
+    assert f"{faulty}: registers the method 'a.py', expected a name without spaces" in faults("register a.py", "list").stderr
     assert f"{faulty}: the plug-in registers no method" in faults("", "list").stderr
 
 

@@ -61,8 +61,8 @@ fs::path torch_library_folder() {
 // Tensors can be passed to Python only if both sides use the same LibTorch.
 void check_torch(const std::string& interpreter) {
   const auto spec = py::module_::import("importlib.util").attr("find_spec")("torch");
-  TORCH_CHECK_VALUE(!spec.is_none(), "Python methods need torch, which ", interpreter,
-                    " does not have; pip install torch==", ATTNBENCH_TORCH_VERSION);
+  TORCH_CHECK_VALUE(!spec.is_none(), "Python methods need torch for Python ", PY_MAJOR_VERSION, ".", PY_MINOR_VERSION, ", which ",
+                    interpreter, " does not have; pip install torch==", ATTNBENCH_TORCH_VERSION);
   const auto folder = fs::weakly_canonical(spec.attr("origin").cast<std::string>()).parent_path() / "lib";
   const auto loaded = torch_library_folder();
   const auto version = py::module_::import("importlib.metadata").attr("version")("torch").cast<std::string>();

@@ -7,8 +7,8 @@
 
 namespace attnbench {
 
-// The Python module attnbench._bridge. The first call starts the interpreter. The caller holds the GIL afterwards, through the
-// returned guard. Throws c10::ValueError if the interpreter, its torch or the package attnbench cannot be used.
+// The Python module attnbench._bridge. The first call starts the interpreter. The object holds the GIL while it
+// exists. The constructor throws c10::ValueError if the interpreter, its torch or the package attnbench cannot be used.
 class Bridge {
  public:
   Bridge();

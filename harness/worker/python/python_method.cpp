@@ -100,8 +100,8 @@ PythonMethod::PythonMethod(SharedObject method, Json description, const attn::Op
     : description_(std::move(description)),
       exact_(named_method(exact_name(options, description_))),
       approximated_(named_method(description_.at("approximates"))),
-      takes_causal_(description_.at("causal")),
-      takes_key_lengths_(description_.at("key_lengths")) {
+      takes_causal_(description_.at("takes_causal")),
+      takes_key_lengths_(description_.at("takes_key_lengths")) {
   const Bridge bridge;
   bridge.checked([&] {
     bound_ = shared_object(method->attr("bind")(option_values(options, description_).dump()));
