@@ -315,6 +315,8 @@ def method_text(method: str) -> str:
         return method_text(method.removesuffix(EXTERNAL)) + EXTERNAL
     name, tail = split_method(method)
     name = short_name(name)
+    if not tail:
+        return " ".join(name.split())
     options = [option.partition("=") for option in tail.split(",")]
     if not all(key and value for key, _, value in options):
         return " ".join(method.split())

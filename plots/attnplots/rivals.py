@@ -2,7 +2,6 @@
 this project."""
 
 from dataclasses import replace
-from pathlib import PurePath
 
 from matplotlib.figure import Figure
 
@@ -96,7 +95,7 @@ def _named(record: Record) -> Record:
     (causal, against linear)"."""
     method = data.method_text(record["method"]).partition(PYTHON)[0]
     causal = "causal, " if record["causal"] else ""
-    return {**record, "method": f"{PurePath(method).name} ({causal}against {record.get('baseline')})"}
+    return {**record, "method": f"{method} ({causal}against {record.get('baseline')})"}
 
 
 def _order(record: Record) -> tuple[str, int]:

@@ -131,6 +131,8 @@ def test_methods_with_options_have_short_names():
         ("lsh:rounds=4,chunk=32", "lsh-4 (chunk=32)"),
         ("favor:features=64,seed=1", "favor (features=64, seed=1)"),
         ("linear-elu0.1", "linear-elu0.1"),
+        ("rivals/fast-transformers.py:linear", "fast-transformers.py:linear"),
+        ("kernels/mine.py:attention:window=64", "mine.py:attention (window=64)"),
         ("odd: not=,options", "odd: not=,options"),
     ):
         assert curves.method_text(method) == text

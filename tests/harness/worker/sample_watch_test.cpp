@@ -5,8 +5,11 @@
 #include <sched.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <numeric>
+#include <random>
 #include <thread>
 
 #include "harness/statistics/disturbance.h"
@@ -44,23 +47,29 @@ TEST(SampleWatch, ComparesItsProbesWithTheBestOfEarlierProcesses) {
   EXPECT_GT(watch.shares().at(0), 10);
 }
 
-// The method's own time must not matter, or else a method with two modes would lose one of them.
+// The method's own time must not matter, or else a method with two modes would lose one of them. A busy machine disturbs long
+// samples more often than short ones, so the long ones are compared with samples of a method that always takes as long.
 TEST(SampleWatch, AMethodWithTwoModesIsNotMadeToLookSteady) {
-  SampleWatch watch(1, 0, 0.25);
-  std::vector<double> samples;
-  for (int i = 0; i < 200; ++i) {
-    const auto seconds = i % 2 == 0 ? 0.0005 : 0.002;
+  constexpr double kShort = 0.0005, kLong = 0.002;
+  SampleWatch of_two_modes(1, 0, 0.25), of_one_mode(1, 0, 0.25);
+  std::vector<double> two_modes, one_mode;
+  const auto take = [](SampleWatch& watch, std::vector<double>& samples, double seconds) {
     watched_sample(watch, [&] { spin(seconds); });
     samples.push_back(seconds);
+  };
+  // The order is random, because the time slices of a busy processor would always end in the same sample of a fixed order.
+  std::vector<int> order(300);
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), std::mt19937(1));
+  for (const int i : order) {
+    if (i % 3 == 2) take(of_one_mode, one_mode, kLong);
+    else take(of_two_modes, two_modes, i % 3 == 0 ? kShort : kLong);
   }
-  size_t slow = 0;
-  const auto kept = undisturbed(samples, watch.shares(), 0.25);
-  for (const auto sample : kept) slow += sample > 0.001 ? 1 : 0;
-  // A busy machine may disturb any of them, but not only those of one mode.
-  if (kept.size() >= 40) {
-    EXPECT_GT(double(slow), 0.2 * double(kept.size()));
-    EXPECT_LT(double(slow), 0.8 * double(kept.size()));
-  }
+  const auto kept = undisturbed(two_modes, of_two_modes.shares(), 0.25);
+  const auto slow = std::count(kept.begin(), kept.end(), kLong);
+  const auto expected = undisturbed(one_mode, of_one_mode.shares(), 0.25).size();
+  EXPECT_GT(double(slow), 0.5 * double(expected) - 10);
+  EXPECT_GT(kept.size() - size_t(slow), size_t(slow) / 2);
 }
 
 // A thread that has to share its processor waits for it, and the wait is seen even between two probes.
