@@ -54,8 +54,8 @@ LinearOutput divided(const Tensor& sums, double epsilon, const Tensor& query_sca
   return {output, at::cat({total, state_scale.expand_as(total)}, 2)};
 }
 
-// The inputs as [R,·,·]. The functions return one chunk at a time, in the accumulator dtype; hidden rows of v are zero. The rows of
-// v are shifted by `value_shift` [B,H,M] if it is given.
+// The inputs as [R,·,·]. The functions return one chunk at a time, in the accumulator dtype; hidden rows of v are zero. The rows
+// of v are shifted by `value_shift` [B,H,M] if it is given.
 class Sequences {
  public:
   Sequences(const LinearArguments& a, const FeatureMap& map, const Tensor& value_shift = {})
@@ -121,8 +121,8 @@ struct Chunk {
   }
 };
 
-// The gradients of each row's numerator and of its normalizer, both relative to the scales of query and state, for values that are
-// shifted by `value_shift` [R,1,M] (value_shift.h). The pass over the queries computes the latter with set_grad_normalizer().
+// The gradients of each row's numerator and of its normalizer, both relative to the scales of query and state, for values that
+// are shifted by `value_shift` [R,1,M] (value_shift.h). The pass over the queries computes the latter with set_grad_normalizer().
 class RowGradients {
  public:
   RowGradients(const Tensor& gradient, const Tensor& normalizer, const Tensor& value_shift, double epsilon)

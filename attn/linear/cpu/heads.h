@@ -45,7 +45,8 @@ class LinearHeads {
 
   LinearHeadParams common_{};
   at::Tensor projection_, projection_transposed_;
-  at::Tensor q_, k_, v_, key_lengths_, output_, normalizer_, grad_output_, grad_normalizer_, grad_q_, grad_k_, grad_v_, value_shift_;
+  at::Tensor q_, k_, v_, key_lengths_, output_, normalizer_, grad_output_, grad_normalizer_, grad_q_, grad_k_, grad_v_,
+      value_shift_;
 };
 
 }  // namespace attn::cpu

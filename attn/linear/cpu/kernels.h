@@ -36,9 +36,9 @@ struct LinearHeadParams {
   Rows q, k, v, output, grad_output, grad_q, grad_k, grad_v;
   // [N]: φ·Z + ε. With scales [N,2]: φ·Z + ε relative to the scales of query and state, and the state's scale.
   void* normalizer;
-  void* grad_normalizer;              // [N]: δ
-  const void* value_shift;            // [padded M]: is taken off the rows of v (value_shift.h), with zeros as padding; may be null
-  const void* projection;             // for maps with directions, the directions divided by D^¼: [F, padded D]
+  void* grad_normalizer;    // [N]: δ
+  const void* value_shift;  // [padded M]: is taken off the rows of v (value_shift.h), with zeros as padding; may be null
+  const void* projection;   // for maps with directions, the directions divided by D^¼: [F, padded D]
   const void* projection_transposed;  // the same numbers as [D, padded F]
 };
 

@@ -199,9 +199,7 @@ class PortableLinear {
     return v;
   }
   // ε relative to the scale of a query and that of the state whose vector is z.
-  T epsilon(T scale, const T* z) const {
-    return scales_ ? T(p_.epsilon) * std::exp(-(scale + z[features_])) : T(p_.epsilon);
-  }
+  T epsilon(T scale, const T* z) const { return scales_ ? T(p_.epsilon) * std::exp(-(scale + z[features_])) : T(p_.epsilon); }
   static void store(const Rows& rows, int64_t i, const Vector& x) {
     std::copy(x.begin(), x.end(), static_cast<E*>(rows.data) + i * rows.stride);
   }

@@ -46,8 +46,7 @@ __global__ void __launch_bounds__(S::kThreads) backward_queries(LinearParams par
 #pragma unroll
       for (int t = 0; t < S::kTiles; ++t)
 #pragma unroll
-        for (int i = 0; i < 2; ++i)
-        {
+        for (int i = 0; i < 2; ++i) {
           const int column = t * 8 + Accumulator::column(i);
           dot += params.epsilon * shift[column] * to_float(g[row * S::kStride + column]) -
                  to_float(q[row * S::kStride + column]) * grad_phi[t].x[half * 2 + i];

@@ -13,8 +13,8 @@
 //   inverse_normalizer  [kRows]         1/normalizer of the chunk's queries, in float32
 //   grad_normalizer     [kRows]         δ of the chunk's queries, in float32
 //
-// As in attn/linear/cpu/kernels.h, g′ = grad_output / normalizer, and δ is the gradient of the normalizer. In the backward pass v and
-// δ are the v′ and δ′ of attn/linear/value_shift.h.
+// As in attn/linear/cpu/kernels.h, g′ = grad_output / normalizer, and δ is the gradient of the normalizer. In the backward pass v
+// and δ are the v′ and δ′ of attn/linear/value_shift.h.
 #pragma once
 
 #include "attn/cuda/tiles.cuh"
@@ -64,8 +64,8 @@ class LinearBlock {
     return static_cast<E*>(x.data) + batch * x.batch_stride + head * x.head_stride;
   }
 
-  // Loads the kRows positions that begin with `first` of x into a tile: each of the `dim` entries e of row t becomes f(e, t, column).
-  // Rows of positions from `limit` on become zeros.
+  // Loads the kRows positions that begin with `first` of x into a tile: each of the `dim` entries e of row t becomes f(e, t,
+  // column). Rows of positions from `limit` on become zeros.
   template <class Function>
   __device__ void load(Tile* to, const StridedTensor& x, int64_t first, int64_t limit, int dim, const Function& f) const {
     const E* from = rows(x);

@@ -148,7 +148,8 @@ TEST(CausalLinear, LaterPositionsDoNotChangeEarlierRows) {
 
 // The gradients of q and k are differences of sums that contain the mean of v (attn/linear/value_shift.h).
 TEST(LinearGradients, DoNotLoseDigitsToTheMeanOfTheValues) {
-  for (const std::string spec : {"linear", "linear:kernel=portable", "linear-chunked", "linear-elu0.1", "taylor", "polynomial-2", "favor"})
+  for (const std::string spec :
+       {"linear", "linear:kernel=portable", "linear-chunked", "linear-elu0.1", "taylor", "polynomial-2", "favor"})
     for (const auto masking : kMaskings)
       for (const double mean : {0.0, 1.0, 30.0, 100.0}) {
         SCOPED_TRACE(spec + " " + name_of(masking) + " mean " + std::to_string(mean));
