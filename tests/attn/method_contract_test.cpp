@@ -73,6 +73,30 @@ TEST_P(MethodContract, AgreesWithItsReference) {
   }
 }
 
+// Inputs with means, scales and outliers, which make a careless implementation lose digits, overflow or underflow.
+TEST_P(MethodContract, AgreesOnHardInputs) {
+  using attnbench::InputDistribution;
+  const auto& [spec, dtype, masking] = GetParam();
+  const auto method = make_method(spec);
+  for (const auto distribution : {InputDistribution::offset, InputDistribution::scaled, InputDistribution::outliers}) {
+    for (const auto& shape : {Shape{33, 33, 16, 24}, Shape{kMaxLength / 2, kMaxLength / 2, 32, 32}}) {
+      for (const auto protocol : {Protocol::forward, Protocol::forward_backward}) {
+        SCOPED_TRACE(text_of(shape) + (protocol == Protocol::forward ? " forward" : " backward") + " distribution " +
+                     std::to_string(int(distribution)));
+        const auto problem = problem_of(shape, dtype, masking);
+        const auto inputs = inputs_of(problem, protocol, 1, distribution);
+        const auto results = call_or_refuse(*method, problem, inputs, protocol);
+        if (!results) continue;
+        const auto agreement = compare(*method, inputs, *results, Selection::everything(problem));
+        EXPECT_TRUE(agreement.within(method->error_tolerance(dtype)))
+            << agreement.worst << ": " << agreement.max_rel_error << ", excess " << agreement.excess_error << ", finite "
+            << agreement.finite;
+        EXPECT_LE(agreement.excess_row_error, method->error_tolerance(dtype)) << agreement.max_row_error;
+      }
+    }
+  }
+}
+
 TEST_P(MethodContract, AnEmptyBatchGivesAnEmptyResult) {
   const auto& [spec, dtype, masking] = GetParam();
   const auto method = make_method(spec);

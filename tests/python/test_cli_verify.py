@@ -8,7 +8,7 @@ import pytest
 from conftest import HANG_S, Cli, children, group_members, strict_json, wait_for
 
 # A worker's answer to a case that agrees, as shell code.
-AGREES = """answer '{"outcome":"measured","max_rel_error":1e-7,"error_tolerance":5e-4}'"""
+AGREES = """answer '{"outcome":"measured","excess_error":1e-7,"error_tolerance":5e-4}'"""
 
 
 def on_one_processor():

@@ -134,9 +134,10 @@ inline Problem problem_of(const Shape& shape, at::ScalarType dtype, Masking mask
 // Makes inputs. If the problem has key lengths, the first batch entry has no visible key, the second has two thirds of the keys,
 // and the others have a random number of them. The problem may be causal with unequal lengths, which is invalid, so that tests
 // can check that methods refuse it.
-inline CallInputs inputs_of(Problem problem, Protocol protocol, uint64_t seed = 1) {
+inline CallInputs inputs_of(Problem problem, Protocol protocol, uint64_t seed = 1,
+                            attnbench::InputDistribution distribution = attnbench::InputDistribution::normal) {
   const bool causal = std::exchange(problem.causal, false);
-  auto inputs = make_inputs(problem, protocol, seed);
+  auto inputs = make_inputs(problem, protocol, seed, distribution);
   inputs.mask.causal = causal;
   if (!problem.key_lengths.is_full() && problem.batch > 0) {
     inputs.mask.key_lengths->select(0, 0).fill_(0);

@@ -162,6 +162,14 @@ TEST(LinearGradients, DoNotLoseDigitsToTheMeanOfTheValues) {
         EXPECT_LE(error_of_late_rows(results.grad_q, expected.grad_q), 1e-5);
         EXPECT_LE(error_of_late_rows(results.grad_k.slice(2, 0, 600), expected.grad_k.slice(2, 0, 600)), 1e-5);
       }
+  for (const double mean : {0.0, 1.0, 30.0, 100.0}) {
+    SCOPED_TRACE("bfloat16, mean " + std::to_string(mean));
+    auto inputs = inputs_of(problem_of({1024, 1024, 32, 32}, at::kBFloat16, Masking::causal), Protocol::forward_backward);
+    inputs.v = (inputs.v.detach() + mean).set_requires_grad(true);
+    const auto method = make_method("linear");
+    EXPECT_LE(error_of_late_rows(call(*method, inputs, Protocol::forward_backward).grad_q, exact_results(*method, inputs).grad_q),
+              1e-2);
+  }
 }
 
 TEST(CausalLinear, PeakMemoryIsCloseToThatOfTheResults) {
