@@ -71,8 +71,8 @@ struct LinearRequest : ImplementationRequest {
   bool operator==(const LinearRequest&) const = default;
 };
 
-// The implementations for the CPU are "avx512", "avx2" and "portable" (attn/linear/cpu/implementation.h), those for CUDA are
-// "cuda", "cuda-tf32" and "cuda-plain" (attn/linear/cuda/implementation.cpp).
+// The implementations for the CPU are "amx", "avx512", "avx2", "neon" and "portable" (attn/linear/cpu/implementation.h), those
+// for CUDA are "cuda", "cuda-tf32" and "cuda-plain" (attn/linear/cuda/implementation.cpp).
 using LinearRegistry = ImplementationRegistry<LinearImplementation, LinearRequest>;
 LinearRegistry& linear_implementations();
 

@@ -61,7 +61,7 @@ class KernelState : public DecodingState {
 
 LinearMethod::LinearMethod(const std::string& feature_map, int64_t chunk, std::string kernel)
     : feature_map_(parse_feature_map(feature_map)), chunk_(chunk), kernel_(std::move(kernel)) {
-  if (kernel_ != "composed" && !kernel_.starts_with("cuda")) cpu::choose_instruction_set(kernel_);
+  if (kernel_ != "composed" && kernel_ != "amx" && !kernel_.starts_with("cuda")) cpu::choose_instruction_set(kernel_);
 }
 
 std::optional<std::string> LinearMethod::why_unsupported(const Problem& p, Protocol protocol) const {

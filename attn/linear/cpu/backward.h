@@ -155,9 +155,15 @@ class LinearBackward : public LinearChunk<V, E, Map> {
   // b_.partial[i][f] = Σ_m b_.left[m][i] · r[f][m]. The sum is along the rows of R, so the product is computed in transposed
   // form, with the 16 positions as lanes, like scores, and then transposed.
   void read_transposed(const float* r, int64_t m) {
-    constexpr int kRows = V::kLanes == 16 ? 16 : 4;
-    for (int64_t f = 0; f < b_.features; f += kRows)
-      score_rows<V, kRows>(b_.left, r + f * b_.values, b_.values, m, b_.products + f * kChunk);
+    if constexpr (V::kLanes == 16) {
+      for (int64_t f = 0; f < b_.features; f += kChunk)
+        score_rows<V, kChunk>(b_.left, r + f * b_.values, b_.values, m, b_.products + f * kChunk);
+    } else {
+      for_each_tile_row(
+          b_.features, [&]<int kRows>(int64_t f) __attribute__((always_inline)) {
+            score_rows<V, kRows>(b_.left, r + f * b_.values, b_.values, m, b_.products + f * kChunk);
+          });
+    }
     for (int64_t f = 0; f < b_.features; f += V::kLanes)
       for (int t = 0; t < kChunk; t += V::kLanes)
         V::transpose(b_.products + f * kChunk + t, kChunk, b_.partial + t * b_.features + f, b_.features);

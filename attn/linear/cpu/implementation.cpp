@@ -18,8 +18,8 @@ namespace {
 
 using at::Tensor;
 
-constexpr KernelFamily<LinearKernels> kFamily{"linear_attention", linear_kernels_portable, linear_kernels_avx2,
-                                              linear_kernels_avx512};
+constexpr KernelFamily<LinearKernels> kFamily{"linear_attention", linear_kernels_portable, linear_kernels_neon,
+                                              linear_kernels_avx2, linear_kernels_avx512};
 
 // A step of all heads, whose parameters and scratch memory are set up once.
 class BoundLinearStep final : public BoundStep {
@@ -167,12 +167,28 @@ class CpuLinear final : public LinearImplementation {
 }  // namespace
 
 const LinearKernels* find_linear_kernels(const LinearRequest& request) {
+  if (request.wanted == "auto" || request.wanted == "amx") {
+    const bool possible = is_entrywise(request.map) && request.dtype == at::kBFloat16 && request.device == c10::DeviceType::CPU;
+    if (possible && amx_is_available()) return linear_kernels_amx();
+    TORCH_CHECK_VALUE(request.wanted == "auto" || amx_is_available(),
+                      "kernel 'amx' is not available here: this processor or system has no AMX for bfloat16");
+    TORCH_CHECK_VALUE(request.wanted == "auto",
+                      "linear_attention: kernel 'amx' computes maps of single entries in bfloat16 on the "
+                      "CPU, not feature map '",
+                      feature_map_name(request.map), "' in ", request.dtype, " on ",
+                      c10::DeviceTypeName(request.device, /*lower_case=*/true));
+  }
   return kFamily.find(request, std::string("feature map '") + feature_map_name(request.map) + "'",
                       computes_feature_map(request.map));
 }
 
 const LinearImplementation* find_linear(const LinearRequest& request) {
-  return implementation_of<CpuLinear>(kFamily, find_linear_kernels(request));
+  const auto* kernels = find_linear_kernels(request);
+  if (kernels && kernels == linear_kernels_amx()) {
+    static const CpuLinear amx(*kernels);
+    return &amx;
+  }
+  return implementation_of<CpuLinear>(kFamily, kernels);
 }
 
 }  // namespace attn::cpu

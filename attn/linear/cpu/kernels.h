@@ -79,6 +79,20 @@ const LinearKernels* linear_kernels_avx2(ElementType element);
 inline const LinearKernels* linear_kernels_avx512(ElementType) { return nullptr; }
 inline const LinearKernels* linear_kernels_avx2(ElementType) { return nullptr; }
 #endif
+// The kernels with AMX, for bfloat16 and feature maps of single entries. Null if this build has none. The emulated ones compute
+// the same without AMX, for tests.
+#ifdef __x86_64__
+const LinearKernels* linear_kernels_amx();
+const LinearKernels* linear_kernels_amx_emulated();
+#else
+inline const LinearKernels* linear_kernels_amx() { return nullptr; }
+inline const LinearKernels* linear_kernels_amx_emulated() { return nullptr; }
+#endif
+#ifdef __aarch64__
+const LinearKernels* linear_kernels_neon(ElementType element);
+#else
+inline const LinearKernels* linear_kernels_neon(ElementType) { return nullptr; }
+#endif
 // The portable kernels, for float32, bfloat16 and float64. Null for float16.
 const LinearKernels* linear_kernels_portable(ElementType element);
 
