@@ -141,9 +141,12 @@ class RowGradients {
   Tensor set_grad_normalizer(int64_t begin, const Features& features_q, const Tensor& a, const Tensor& state_scale) const {
     const auto size = a.size(1);
     const auto part = grad_normalizer_.narrow(1, begin, size);
+    const auto total = normalizer(begin, size);
     const auto epsilon = relative_epsilon(epsilon_, features_q.log_scale, state_scale, a.options());
-    const auto of_epsilon = (grad_numerator(begin, size) * value_shift_).sum(2, /*keepdim=*/true) * epsilon;
-    part.copy_((of_epsilon - (features_q.phi * a).sum(2, /*keepdim=*/true)).div_(normalizer(begin, size)));
+    // The share of each normalizer that is ε. A normalizer beyond the range of the dtype is ε alone.
+    const auto share = at::where(at::isinf(total), at::ones({}, total.options()), epsilon / total);
+    const auto of_epsilon = (grad_numerator(begin, size) * value_shift_).sum(2, /*keepdim=*/true) * share;
+    part.copy_(of_epsilon - (features_q.phi * a).sum(2, /*keepdim=*/true) / total);
     return part;
   }
   // The gradients of numerators and normalizers, [R,T,M+1].

@@ -144,15 +144,14 @@ void Agreement::include(const Agreement& other) {
   verified = verified && other.verified;
   max_abs_error = std::max(max_abs_error, other.max_abs_error);
   const auto take_larger = [](double& one, double two) {
-    if (!(two <= one)) one = two;  // also a NaN
+    if (!std::isnan(one) && !(two <= one)) one = two;  // a NaN is the largest of all
   };
   take_larger(max_row_error, other.max_row_error);
   take_larger(excess_error, other.excess_error);
   take_larger(excess_row_error, other.excess_row_error);
-  if (worst.empty() || !(other.max_rel_error <= max_rel_error)) {
-    max_rel_error = other.max_rel_error;
-    worst = other.worst;
-  }
+  const auto before = max_rel_error;
+  take_larger(max_rel_error, other.max_rel_error);
+  if (worst.empty() || !(before == max_rel_error || std::isnan(before))) worst = other.worst;
 }
 
 bool Agreement::set_columns(Record& record, double tolerance) const {

@@ -48,9 +48,9 @@ void expect_close(const std::vector<E>& result, const std::vector<E>& expected, 
   for (size_t i = 0; i < result.size(); ++i) {
     const double a = number(result[i]), b = number(expected[i]);
     if (std::isnan(a) != std::isnan(b)) difference = INFINITY;
-    if (std::isnan(a) || a == b) continue;
-    difference = std::max(difference, std::abs(a - b));
-    scale = std::max(scale, std::abs(b));
+    if (std::isnan(a) || std::isnan(b)) continue;
+    if (a != b) difference = std::max(difference, std::abs(a - b));  // equal infinities have no difference
+    if (std::isfinite(b)) scale = std::max(scale, std::abs(b));
   }
   ++comparisons;
   if (difference / scale <= tolerance) return;
@@ -139,7 +139,7 @@ LinearResults<E> run_linear(const LinearKernels& kernels, const LinearCase& c) {
   kernels.backward_keys(p, 0, c.keys, c.causal, state.data(), z, scratch.data());
 
   // Ten decoding steps. Their states have no padding.
-  p.value_shift = nullptr;
+  p.value_shift = nullptr, p.normalizer = nullptr;
   std::vector<float> s(size_t(c.features * c.value_dim)), vector(size_t(c.features) + 1);
   if (has_scales(c.map)) vector[size_t(c.features)] = float(attn::kNoScale);
   std::vector<E> token(static_cast<size_t>(c.value_dim));

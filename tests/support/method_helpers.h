@@ -74,11 +74,7 @@ inline std::vector<std::string> method_specs() {
                                    "lsh:rounds=2,chunk=8,buckets=16,", "lsh:rounds=2,chunk=8,profile=fast-transformers,"})
       specs.push_back(name + "kernel=" + cpu::name_of(set));
   }
-  if (cpu::amx_is_available()) {
-    // Kernels that kernel=auto chooses for bfloat16 alone, and those that it then does not choose.
-    specs.emplace_back("linear-elu0.1:kernel=amx");
-    specs.emplace_back("linear:kernel=avx512");
-  }
+  if (cpu::amx_is_available()) specs.emplace_back("linear:kernel=avx512");  // kernel=auto chooses AMX for bfloat16
 #ifdef __SANITIZE_ADDRESS__
   // LibTorch is not instrumented, so a sanitizer finds nothing in methods that are composed of its operators; they are left out.
   // lsh-1, lsh-4 and lsh-8 are left out because they run the same kernels as lsh.

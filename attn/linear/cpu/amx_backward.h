@@ -157,7 +157,7 @@ class AmxBackward : public AmxChunk<Tiles, Map> {
       sum = V::fma(V::load(phi + c), V::load(grad_phi + c), sum);
       if (causal) V::store(z + c, V::add(V::load(z + c), V::load(kappa + c)));
     }
-    const float inverse = b_.inverse[i], delta = p_.epsilon * inverse * b_.shifted[i] - V::sum(sum) * inverse;
+    const float inverse = b_.inverse[i], delta = float(p_.epsilon) * inverse * b_.shifted[i] - V::sum(sum) * inverse;
     static_cast<float*>(p_.grad_normalizer)[position] = delta;
     for (int64_t c = 0; c < p_.head_dim; c += V::kLanes) {
       const auto g = V::fma(V::all(delta), V::load(z + c), V::load(grad_phi + c));

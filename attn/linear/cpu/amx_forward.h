@@ -106,7 +106,7 @@ class AmxForward : public AmxChunk<Tiles, Map> {
     multiply(b_.phi.rows, depth, b_.state_pairs, causal ? b_.values.pairs : nullptr, width, b_.output);
     float* normalizer = static_cast<float*>(p_.normalizer) + first;
     for (int64_t i = 0; i < count; ++i) {
-      normalizer[i] = b_.normalizer[i * 16] + b_.normalizer[i * 16 + 1] + p_.epsilon;
+      normalizer[i] = b_.normalizer[i * 16] + b_.normalizer[i * 16 + 1] + float(p_.epsilon);
       const auto factor = V::all(1 / normalizer[i]);
       prefetch_row<1>(Base::row_of(p_.output, first + i + ahead_), p_.value_dim);
       for (int64_t c = 0; c < p_.value_dim; c += V::kLanes)

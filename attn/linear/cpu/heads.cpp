@@ -18,7 +18,7 @@ LinearHeads::LinearHeads(const Tensor& q, const Tensor& k, const Tensor& v, cons
   common_.feature_count = make_feature_map(map)->count(common_.head_dim);
   if (map.projection) set_projection(*map.projection);
   common_.value_dim = v.size(3);
-  common_.epsilon = float(epsilon);
+  common_.epsilon = epsilon;
   if (key_lengths) key_lengths_ = key_lengths->clamp(0, k.size(2)).contiguous();
 }
 

@@ -32,7 +32,7 @@ struct LinearHeadParams {
   FeatureMapKind map;
   int64_t head_dim, feature_count, value_dim;  // D, F, M
   int64_t visible_keys;                        // keys at this position and after it are hidden
-  float epsilon;
+  double epsilon;
   Rows q, k, v, output, grad_output, grad_q, grad_k, grad_v;
   // [N]: φ·Z + ε. With scales [N,2]: φ·Z + ε relative to the scales of query and state, and the state's scale.
   void* normalizer;

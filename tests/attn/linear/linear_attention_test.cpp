@@ -231,7 +231,7 @@ TEST_P(FeatureMaps, InnerProductsOfFeaturesAreTheKernel) {
   const auto phi_q = map->apply(q), phi_k = map->apply(k);
   EXPECT_EQ(phi_q.phi.size(2), map->count(kDim));
   EXPECT_EQ(phi_q.log_scale.defined(), map->scales());
-  expect_close(at::bmm(whole(phi_q), whole(phi_k).transpose(1, 2)), map->kernel(q, k), 1e-12, "kernel");
+  expect_close(at::bmm(whole(phi_q), whole(phi_k).transpose(1, 2)), map->kernel(q, k, at::zeros({}, at::kBool)), 1e-12, "kernel");
 }
 
 TEST_P(FeatureMaps, GradientIsTheDerivative) {
@@ -264,7 +264,7 @@ TEST(FeatureMap, PolynomialIsTheExpansionOfExp) {
   const auto q = at::tensor({0.3, -0.2, 0.1, 0.4}, at::kDouble).view({1, 1, 4}),
              k = at::tensor({0.2, 0.5, -0.1, 0.3}, at::kDouble).view({1, 1, 4});
   const double s = (0.06 - 0.1 - 0.01 + 0.12) / 2;
-  EXPECT_NEAR(make_feature_map("polynomial-2")->kernel(q, k).item<double>(), 1 + s + s * s / 2, 1e-15);
+  EXPECT_NEAR(make_feature_map("polynomial-2")->kernel(q, k, at::zeros({}, at::kBool)).item<double>(), 1 + s + s * s / 2, 1e-15);
   EXPECT_EQ(make_feature_map("polynomial-2")->count(64), 64 * 65 / 2 + 64 + 1);
 }
 
@@ -277,7 +277,7 @@ TEST(FeatureMap, RandomFeaturesApproachTheSoftmaxKernel) {
     double previous = 1;
     for (const int64_t count : {16, 256, 4096}) {
       const auto map = make_feature_map(name, draw_orthogonal_directions(count, 8, 1));
-      const auto error = largest_difference(map->kernel(q, k), exact);
+      const auto error = largest_difference(map->kernel(q, k, at::zeros({}, at::kBool)), exact);
       EXPECT_LT(error, previous) << name << " " << count;
       previous = error;
     }
