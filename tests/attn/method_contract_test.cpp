@@ -79,6 +79,8 @@ TEST_P(MethodContract, AgreesOnHardInputs) {
   const auto& [spec, dtype, masking] = GetParam();
   const auto method = make_method(spec);
   for (const auto distribution : {InputDistribution::offset, InputDistribution::scaled, InputDistribution::outliers}) {
+    // The gradients of values of a thousand are beyond the range of float16.
+    if (dtype == at::kHalf && distribution == InputDistribution::scaled) continue;
     for (const auto& shape : {Shape{33, 33, 16, 24}, Shape{kMaxLength / 2, kMaxLength / 2, 32, 32}}) {
       for (const auto protocol : {Protocol::forward, Protocol::forward_backward}) {
         SCOPED_TRACE(text_of(shape) + (protocol == Protocol::forward ? " forward" : " backward") + " distribution " +
@@ -92,9 +94,10 @@ TEST_P(MethodContract, AgreesOnHardInputs) {
         const double tolerance = method->error_tolerance(dtype) * (spec.starts_with("rff") ? 10 : 1);
         EXPECT_TRUE(agreement.within(tolerance)) << agreement.worst << ": " << agreement.max_rel_error << ", excess "
                                                  << agreement.excess_error << ", finite " << agreement.finite;
-        // bfloat16 kernels may round features, which loses the gradient of rows whose features are almost equal. The products of
-        // exponentiated features can all underflow in a row.
-        if (has_own_kernels(spec) && !spec.starts_with("favor") && dtype != at::kBFloat16 && dtype != at::kHalf) {
+        // Kernels for bfloat16, float16 and TF32 may round features, which loses the gradient of rows whose features are almost
+        // equal. The products of exponentiated features can all underflow in a row.
+        const bool rounds_features = dtype == at::kBFloat16 || dtype == at::kHalf || spec.find("tf32") != std::string::npos;
+        if (has_own_kernels(spec) && !spec.starts_with("favor") && !rounds_features) {
           EXPECT_LE(agreement.excess_row_error, method->error_tolerance(dtype)) << agreement.max_row_error;
         }
       }
