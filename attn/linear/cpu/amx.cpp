@@ -11,9 +11,9 @@ class AmxTable {
   template <template <class, class> class Kernel, class Work>
   static void with(const LinearHeadParams& params, void* scratch, const Work& work) {
     switch (params.map) {
-      case FeatureMapKind::elu: return work(Kernel<Tiles, Elu<Avx512>>(params, scratch));
-      case FeatureMapKind::elu01: return work(Kernel<Tiles, Elu01<Avx512>>(params, scratch));
-      case FeatureMapKind::relu: return work(Kernel<Tiles, Relu<Avx512>>(params, scratch));
+      case FeatureMapKind::elu: return work(Kernel<Tiles, Elu<Avx512ForBFloat16>>(params, scratch));
+      case FeatureMapKind::elu01: return work(Kernel<Tiles, Elu01<Avx512ForBFloat16>>(params, scratch));
+      case FeatureMapKind::relu: return work(Kernel<Tiles, Relu<Avx512ForBFloat16>>(params, scratch));
       default: __builtin_trap();  // is_entrywise() is false for it
     }
   }
@@ -50,8 +50,7 @@ class AmxTable {
     };
     all.backward_keys = [](const LinearHeadParams& params, int64_t begin, int64_t end, bool causal, void* r, void* y,
                            void* scratch) {
-      with<AmxBackward>(params, scratch,
-                        [&](auto&& kernel) { kernel.backward_keys(begin, end, causal, floats(r), floats(y)); });
+      with<AmxBackward>(params, scratch, [&](auto&& kernel) { kernel.backward_keys(begin, end, causal, floats(r), floats(y)); });
     };
     return all;
   }

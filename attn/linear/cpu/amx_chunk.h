@@ -1,9 +1,9 @@
 // AmxChunk: a chunk of 32 positions of linear attention in bfloat16, and its products with AMX, for feature maps of single
 // entries.
 //
-// AMX multiplies bfloat16 numbers and adds up in float32. So features, values, gradients, scores and, where it is a factor, a state
-// are rounded to bfloat16; a state itself stays in float32. A product C = A B needs A row by row, and B in pairs of rows: B[2p][n]
-// and B[2p+1][n] are neighbours (amx_tiles.h). All widths are rounded up to 32, with zeros.
+// AMX multiplies bfloat16 numbers and adds up in float32. So features, values, gradients, scores and, where it is a factor, a
+// state are rounded to bfloat16; a state itself stays in float32. A product C = A B needs A row by row, and B in pairs of rows:
+// B[2p][n] and B[2p+1][n] are neighbours (amx_tiles.h). All widths are rounded up to 32, with zeros.
 #pragma once
 
 #include "attn/cpu/amx_tiles.h"
@@ -13,33 +13,46 @@
 namespace attn::cpu {
 namespace {
 
+// The vectors of AVX-512 with a shorter exp, for features that are rounded to bfloat16: its relative error is 1e-4, a twentieth
+// of that of the rounding, and exp(0) is 1.
+struct Avx512ForBFloat16 : Avx512 {
+  // x ≤ 0
+  static F exp(F x) {
+    x = max(all(kMinExp), x);
+    const F n = sub(fma(x, all(kLog2E), all(kRounder)), all(kRounder));
+    const F f = _mm512_fnmadd_ps(n, all(kLn2High + kLn2Low), x);
+    const F p = fma(fma(all(0.16517975f), f, all(0.50413038f)), f, all(1.00019584f));
+    return _mm512_scalef_ps(fma(p, f, all(1)), n);
+  }
+};
+
 constexpr int64_t kAmxChunk = 32;
 constexpr int64_t rounded_up(int64_t n) { return (n + 31) / 32 * 32; }
 
 // 32 rows of `width` numbers in the layouts that products need.
 struct AmxRows {
   int64_t width = 0;
-  BFloat16* rows = nullptr;             // [32][width]
-  BFloat16* pairs = nullptr;            // [16][width][2]: in pairs of rows
-  BFloat16* transposed = nullptr;       // [width][32]
-  BFloat16* transposed_pairs = nullptr; // [width/2][32][2]: transposed, in pairs of rows of that
+  BFloat16* rows = nullptr;              // [32][width]
+  BFloat16* pairs = nullptr;             // [16][width][2]: in pairs of rows
+  BFloat16* transposed = nullptr;        // [width][32]
+  BFloat16* transposed_pairs = nullptr;  // [width/2][32][2]: transposed, in pairs of rows of that
 };
 
 // The buffers of a chunk.
 struct AmxScratch {
   AmxRows phi, kappa, values, gradients;  // φ(q), φ(k), v and g′
-  BFloat16* state_pairs;             // a state in pairs of rows
-  BFloat16* state_rows;              // a state row by row
-  BFloat16* transposed_state_pairs;  // a state transposed, in pairs of rows of that
-  BFloat16* vector_pairs;            // [features/2][16][2]: column 0 is Z rounded, and column 1 the rest of Z
-  BFloat16* one_pairs;               // [16][16][2]: column 0 is ones
-  BFloat16* weights;                 // [32][32]: the scores that count
-  float* scores;                     // [32][32]
-  float* output;                     // [32][width of φ or v]
-  float* normalizer;                 // [32][16]: columns 0 and 1 add up to the normalizers without ε
-  float* inverse;                    // [32]: 1/normalizer
-  float* delta;                      // [32]: δ
-  float* shifted;                    // [32]: the product of g′ and the value shift
+  BFloat16* state_pairs;                  // a state in pairs of rows
+  BFloat16* state_rows;                   // a state row by row
+  BFloat16* transposed_state_pairs;       // a state transposed, in pairs of rows of that
+  BFloat16* vector_pairs;                 // [features/2][16][2]: column 0 is Z rounded, and column 1 the rest of Z
+  BFloat16* one_pairs;                    // [16][16][2]: column 0 is ones
+  BFloat16* weights;                      // [32][32]: the scores that count
+  float* scores;                          // [32][32]
+  float* output;                          // [32][width of φ or v]
+  float* normalizer;                      // [32][16]: columns 0 and 1 add up to the normalizers without ε
+  float* inverse;                         // [32]: 1/normalizer
+  float* delta;                           // [32]: δ
+  float* shifted;                         // [32]: the product of g′ and the value shift
 
   AmxScratch(const LinearHeadParams& p, ScratchCutter& cut) {
     const int64_t features = rounded_up(p.feature_count), width = rounded_up(p.value_dim);
@@ -80,8 +93,7 @@ class AmxChunk {
  protected:
   template <class Work>
   static void for_each_chunk(int64_t begin, int64_t end, const Work& work) {
-    for (int64_t first = begin; first < end; first += kAmxChunk)
-      work(first, end - first < kAmxChunk ? end - first : kAmxChunk);
+    for (int64_t first = begin; first < end; first += kAmxChunk) work(first, end - first < kAmxChunk ? end - first : kAmxChunk);
   }
 
   // The bfloat16 numbers of two vectors.
@@ -115,9 +127,10 @@ class AmxChunk {
   void load_features(const Rows& rows, int64_t first, int64_t count, AmxRows& to) {
     const BFloat16* from = row_of(rows, first);
     for (int64_t i = 0; i < count; ++i) prefetch_row<0>(from + (i + ahead_) * rows.stride, p_.head_dim);
-    fill_rows(to.rows, count, p_.feature_count, to.width, [&](int64_t i, int64_t c, V::Mask mask) __attribute__((always_inline)) {
-      return Map::apply(V::load(from + i * rows.stride + c, mask));
-    });
+    fill_rows(
+        to.rows, count, p_.feature_count, to.width, [&](int64_t i, int64_t c, V::Mask mask) __attribute__((always_inline)) {
+          return Map::apply(V::load(from + i * rows.stride + c, mask));
+        });
   }
   void load_queries(int64_t first, int64_t count) { load_features(p_.q, first, count, b_.phi); }
   // Those of hidden keys are zeros, and so are their values.
@@ -129,10 +142,12 @@ class AmxChunk {
     const BFloat16* from = row_of(p_.v, first);
     const auto* shift = static_cast<const float*>(p_.value_shift);
     for (int64_t i = 0; i < visible; ++i) prefetch_row<0>(from + (i + ahead_) * p_.v.stride, p_.value_dim);
-    fill_rows(b_.values.rows, visible, p_.value_dim, b_.values.width, [&](int64_t i, int64_t c, V::Mask mask) __attribute__((always_inline)) {
-      const auto x = V::load(from + i * p_.v.stride + c, mask);
-      return shift && c < padded(p_.value_dim) ? V::sub(x, V::load(shift + c)) : x;
-    });
+    fill_rows(
+        b_.values.rows, visible, p_.value_dim,
+        b_.values.width, [&](int64_t i, int64_t c, V::Mask mask) __attribute__((always_inline)) {
+          const auto x = V::load(from + i * p_.v.stride + c, mask);
+          return shift && c < padded(p_.value_dim) ? V::sub(x, V::load(shift + c)) : x;
+        });
   }
   // Loads g′, 1/normalizer, and the product of g′ and the value shift.
   void load_gradients(int64_t first, int64_t count) {
@@ -150,9 +165,11 @@ class AmxChunk {
       for (int64_t c = 0; shift && c < dim; c += V::kLanes) sum = V::fma(entries(row, c, dim), V::load(shift + c), sum);
       b_.shifted[i] = V::sum(sum) * b_.inverse[i];
     }
-    fill_rows(b_.gradients.rows, count, dim, b_.gradients.width, [&](int64_t i, int64_t c, V::Mask mask) __attribute__((always_inline)) {
-      return V::mul(V::load(from + i * p_.grad_output.stride + c, mask), V::all(b_.inverse[i]));
-    });
+    fill_rows(
+        b_.gradients.rows, count, dim,
+        b_.gradients.width, [&](int64_t i, int64_t c, V::Mask mask) __attribute__((always_inline)) {
+          return V::mul(V::load(from + i * p_.grad_output.stride + c, mask), V::all(b_.inverse[i]));
+        });
   }
   void load_delta(int64_t first, int64_t count) {
     const float* delta = static_cast<const float*>(p_.grad_normalizer) + first;
@@ -199,8 +216,8 @@ class AmxChunk {
   static void transpose_pairs(const BFloat16* rows, int64_t count, int64_t width, BFloat16* to) {
     for (int64_t i = 0; i < count; i += 16)
       for (int64_t p = 0; p < width / 2; p += 16)
-        V::transpose(reinterpret_cast<const float*>(rows) + i * (width / 2) + p, width / 2, reinterpret_cast<float*>(to) + p * count + i,
-                     count);
+        V::transpose(reinterpret_cast<const float*>(rows) + i * (width / 2) + p, width / 2,
+                     reinterpret_cast<float*>(to) + p * count + i, count);
   }
   // Needs transposed_pairs.
   static void set_transposed(AmxRows& x) {
@@ -235,7 +252,8 @@ class AmxChunk {
       for (int64_t c = 0; c < width; c += 32) {
         const float* from = state + r * padded(columns) + c;
         const bool row = r < padded(rows), second = c + 16 < padded(columns);
-        store(b_.state_rows + r * width + c, join(row ? V::load(from) : V::zero(), row && second ? V::load(from + 16) : V::zero()));
+        store(b_.state_rows + r * width + c,
+              join(row ? V::load(from) : V::zero(), row && second ? V::load(from + 16) : V::zero()));
       }
     transpose_pairs(b_.state_rows, height, width, b_.transposed_state_pairs);
   }
@@ -309,8 +327,8 @@ class AmxChunk {
 
   // Computes kBlocks blocks of 16 columns of multiply(), beginning with column c.
   template <int kBlocks>
-  void multiply_columns(const BFloat16* left, int64_t depth, const BFloat16* state, const BFloat16* rows, int64_t width, int64_t c,
-                        float* to) {
+  void multiply_columns(const BFloat16* left, int64_t depth, const BFloat16* state, const BFloat16* rows, int64_t width,
+                        int64_t c, float* to) {
     Tiles::template zero<0>(), Tiles::template zero<1>();
     if constexpr (kBlocks == 2) Tiles::template zero<2>(), Tiles::template zero<3>();
     const auto add = [&](const BFloat16* a, int64_t a_width, const BFloat16* pairs) __attribute__((always_inline)) {
