@@ -38,6 +38,8 @@ class LinearImplementation {
 
   // The name in options and records, such as "avx512".
   virtual std::string name() const = 0;
+  // The name of the kernels that compute decoding steps, if they are others.
+  virtual std::string step_name() const { return name(); }
 
   // The output [B,H,N,M] in the dtype of q, and the normalizer in the accumulator dtype: φ(q)·Z + ε of each row, [B,H,N,1]. For
   // maps with scales it is [B,H,N,2]: φ(q)·Z + ε relative to the scales of query and state, and the state's scale.

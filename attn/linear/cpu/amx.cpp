@@ -21,7 +21,7 @@ class AmxTable {
   static const float* floats(const void* p) { return static_cast<const float*>(p); }
 
  public:
-  // The decoding step is that of AVX-512: it reads and writes the state once, and there is no product of matrices in it.
+  // There is no decoding step: it reads and writes the state once, and has no product of matrices.
   static constexpr LinearKernels kernels(const char* name) {
     auto all = LinearTable<Avx512, BFloat16>::kernels(name);
     all.scratch_size = [](const LinearHeadParams& params) {
@@ -52,6 +52,7 @@ class AmxTable {
                            void* scratch) {
       with<AmxBackward>(params, scratch, [&](auto&& kernel) { kernel.backward_keys(begin, end, causal, floats(r), floats(y)); });
     };
+    all.step = nullptr;
     return all;
   }
 };

@@ -53,9 +53,12 @@ class BoundLinearStep final : public BoundStep {
 
 class CpuLinear final : public LinearImplementation {
  public:
-  explicit CpuLinear(const LinearKernels& kernels) : kernels_(kernels) {}
+  explicit CpuLinear(const LinearKernels& kernels) : CpuLinear(kernels, kernels) {}
+  // Decoding steps run other kernels than whole sequences.
+  CpuLinear(const LinearKernels& kernels, const LinearKernels& step_kernels) : kernels_(kernels), step_kernels_(step_kernels) {}
 
   std::string name() const override { return kernels_.name; }
+  std::string step_name() const override { return step_kernels_.name; }
 
   std::tuple<Tensor, Tensor> forward(const LinearArguments& a) const override {
     LinearHeads heads(a.q, a.k, a.v, a.key_lengths, a.map, a.epsilon);
@@ -153,7 +156,7 @@ class CpuLinear final : public LinearImplementation {
                                        int64_t workers) const override {
     LinearHeads heads(q, k, v, {}, map, epsilon);
     heads.set_results(output, {});
-    return std::make_unique<BoundLinearStep>(kernels_, std::move(heads), state, workers);
+    return std::make_unique<BoundLinearStep>(step_kernels_, std::move(heads), state, workers);
   }
 
   double state_numbers(const Problem& p, int64_t features, bool backward) const override {
@@ -161,7 +164,7 @@ class CpuLinear final : public LinearImplementation {
   }
 
  private:
-  const LinearKernels& kernels_;
+  const LinearKernels &kernels_, &step_kernels_;
 };
 
 }  // namespace
@@ -185,7 +188,7 @@ const LinearKernels* find_linear_kernels(const LinearRequest& request) {
 const LinearImplementation* find_linear(const LinearRequest& request) {
   const auto* kernels = find_linear_kernels(request);
   if (kernels && kernels == linear_kernels_amx()) {
-    static const CpuLinear amx(*kernels);
+    static const CpuLinear amx(*kernels, *linear_kernels_avx512(ElementType::bfloat16));
     return &amx;
   }
   return implementation_of<CpuLinear>(kFamily, kernels);

@@ -79,8 +79,8 @@ const LinearKernels* linear_kernels_avx2(ElementType element);
 inline const LinearKernels* linear_kernels_avx512(ElementType) { return nullptr; }
 inline const LinearKernels* linear_kernels_avx2(ElementType) { return nullptr; }
 #endif
-// The kernels with AMX, for bfloat16 and feature maps of single entries. Null if this build has none. The emulated ones compute
-// the same without AMX, for tests.
+// The kernels with AMX, for bfloat16 and feature maps of single entries, without `step`. Null if this build has none. The
+// emulated ones compute the same without AMX, for tests.
 #ifdef __x86_64__
 const LinearKernels* linear_kernels_amx();
 const LinearKernels* linear_kernels_amx_emulated();
