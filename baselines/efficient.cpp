@@ -38,8 +38,10 @@ class Efficient : public AttentionMethod {
 
   at::Tensor reference(const Inputs& inputs, const at::Tensor& rows) const override {
     const auto hidden_keys = inputs.mask.hidden_keys(inputs.k.size(2));
-    const auto exp_q = inputs.q.index_select(2, rows).exp();
-    const auto exp_k = zero_where(zero_where(inputs.k, hidden_keys).exp(), hidden_keys);
+    // The largest exponent is taken off, so that none overflows.
+    const auto exp_of = [](const at::Tensor& x, int64_t dim) { return (x - x.detach().amax(dim, /*keepdim=*/true)).exp(); };
+    const auto exp_q = exp_of(inputs.q.index_select(2, rows), 3);
+    const auto exp_k = zero_where(exp_of(zero_where(inputs.k, hidden_keys), 2), hidden_keys);
     const auto total = exp_k.sum(2, /*keepdim=*/true);
     const auto weights = at::matmul(exp_q / exp_q.sum(3, /*keepdim=*/true),
                                     (exp_k / at::where(total == 0, at::ones_like(total), total)).transpose(2, 3));

@@ -47,9 +47,9 @@ class TokenByToken : public torch::autograd::Function<TokenByToken> {
   static torch::autograd::variable_list backward(Context* context, torch::autograd::variable_list grad_outputs) {
     const auto saved = context->get_saved_variables();
     const auto key_lengths = saved[4].defined() ? std::optional(saved[4]) : std::nullopt;
-    const auto [grad_q, grad_k, grad_v] =
-        composed_linear_backward({saved[0], saved[1], saved[2], /*causal=*/true, key_lengths, {FeatureMapKind::elu}},
-                                 grad_outputs[0], saved[3], /*chunk=*/1);
+    const auto [grad_q, grad_k, grad_v] = composed_linear_backward(
+        {saved[0], saved[1], saved[2], /*causal=*/true, key_lengths, {FeatureMapKind::elu}, kLinearEpsilon}, grad_outputs[0],
+        saved[3], /*chunk=*/1);
     return {grad_q, grad_k, grad_v, {}};
   }
 };

@@ -10,8 +10,8 @@
 namespace attn::cpu {
 namespace {
 
-constexpr KernelFamily<CachedAttentionKernels> kFamily{"cached attention", cached_attention_portable, cached_attention_avx2,
-                                                       cached_attention_avx512};
+constexpr KernelFamily<CachedAttentionKernels> kFamily{"cached attention", cached_attention_portable, cached_attention_neon,
+                                                       cached_attention_avx2, cached_attention_avx512};
 
 void attend(const CachedAttentionParams& p) {
   float max = -INFINITY;

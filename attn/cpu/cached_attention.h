@@ -36,6 +36,11 @@ const CachedAttentionKernels* cached_attention_avx512(ElementType element);
 inline const CachedAttentionKernels* cached_attention_avx2(ElementType) { return nullptr; }
 inline const CachedAttentionKernels* cached_attention_avx512(ElementType) { return nullptr; }
 #endif
+#ifdef __aarch64__
+const CachedAttentionKernels* cached_attention_neon(ElementType element);
+#else
+inline const CachedAttentionKernels* cached_attention_neon(ElementType) { return nullptr; }
+#endif
 
 // The kernels of this instruction set for float32, never null for an available one.
 const CachedAttentionKernels& cached_attention_kernels(InstructionSet set);

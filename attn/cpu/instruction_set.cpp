@@ -4,11 +4,18 @@
 
 #include <algorithm>
 
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 namespace attn::cpu {
 
 const char* name_of(InstructionSet set) {
   switch (set) {
     case InstructionSet::portable: return "portable";
+    case InstructionSet::neon: return "neon";
     case InstructionSet::avx2: return "avx2";
     case InstructionSet::avx512: return "avx512";
   }
@@ -25,10 +32,30 @@ const std::vector<InstructionSet>& available_instruction_sets() {
           __builtin_cpu_supports("avx512vl"))
         found.push_back(InstructionSet::avx512);
     }
+#elif defined(__aarch64__)
+    found.push_back(InstructionSet::neon);  // every 64-bit ARM processor has it
 #endif
     return found;
   }();
   return sets;
+}
+
+bool amx_is_available() {
+#if defined(__x86_64__) && defined(__linux__)
+  static const bool available = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    constexpr unsigned kTiles = 1u << 24, kTilesOfBFloat16 = 1u << 22, kConversions = 1u << 5;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kTiles) == 0 || (d & kTilesOfBFloat16) == 0) return false;
+    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || (a & kConversions) == 0) return false;
+    if (available_instruction_sets().back() != InstructionSet::avx512) return false;
+    // The system saves the tiles of a process only if the process has asked for it.
+    constexpr long kRequestPermission = 0x1023, kTileData = 18;
+    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  }();
+  return available;
+#else
+  return false;
+#endif
 }
 
 InstructionSet choose_instruction_set(const std::string& wanted) {

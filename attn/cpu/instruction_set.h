@@ -6,14 +6,18 @@
 
 namespace attn::cpu {
 
-enum class InstructionSet { portable, avx2, avx512 };
+enum class InstructionSet { portable, neon, avx2, avx512 };
 
-// "portable", "avx2" or "avx512".
+// "portable", "neon", "avx2" or "avx512".
 const char* name_of(InstructionSet set);
 
 // The instruction sets that this build supports and this processor has, in ascending order of speed. portable is always among
 // them.
 const std::vector<InstructionSet>& available_instruction_sets();
+
+// Whether this build, this processor and the system let kernels use AMX for bfloat16 (amx_tiles.h). Only some kernels have a form
+// for it, so it is not one of the instruction sets above.
+bool amx_is_available();
 
 // The instruction set of this name; "auto" is the fastest available one. Throws c10::ValueError for an unknown name and for a set
 // that is not available; the message lists the available ones.

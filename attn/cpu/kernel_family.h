@@ -13,18 +13,24 @@
 
 namespace attn::cpu {
 
-// `Kernels` is a struct of function pointers. The functions portable, avx2 and avx512 return the table of their instruction set
-// for an element type, or null if there are no kernels for the type.
+// `Kernels` is a struct of function pointers. The functions portable, neon, avx2 and avx512 return the table of their
+// instruction set for an element type, or null if there are no kernels for the type or for the processor of this build.
 template <class Kernels>
 struct KernelFamily {
   const char* operator_name;  // the beginning of error messages
   const Kernels* (*portable)(ElementType);
+  const Kernels* (*neon)(ElementType);
   const Kernels* (*avx2)(ElementType);
   const Kernels* (*avx512)(ElementType);
 
   const Kernels* table(InstructionSet set, ElementType element) const {
-    if (set == InstructionSet::avx512) return avx512(element);
-    return set == InstructionSet::avx2 ? avx2(element) : portable(element);
+    switch (set) {
+      case InstructionSet::neon: return neon(element);
+      case InstructionSet::avx2: return avx2(element);
+      case InstructionSet::avx512: return avx512(element);
+      case InstructionSet::portable: break;
+    }
+    return portable(element);
   }
 
   // The table that request.wanted names. "auto" chooses the fastest available instruction set for float32 and bfloat16, and the

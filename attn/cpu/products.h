@@ -33,15 +33,33 @@ template <class V, int kRows, int kColumns, bool kAdd>
     for (int c = 0; c < kColumns; ++c) V::store(to + r * to_stride + c * V::kLanes, sum[r][c]);
 }
 
-// The same for r < rows, a multiple of 4, and c < columns, a multiple of 16.
+// The tiles of products have this many rows and up to this many vectors of columns. Their sums, one row of `b` and a factor fill
+// most of the registers (16 for AVX2, 32 for AVX-512), so that there are many multiply-adds for each load.
+constexpr int kTileRows = 6;
+template <class V>
+constexpr int kTileColumns = V::kLanes == 16 ? 4 : 2;
+
+// Calls tile<kRows>(r) for tiles of kTileRows rows, and for the rest of the rows, whose number is even.
+template <class Tile>
+[[gnu::always_inline]] inline void for_each_tile_row(int64_t rows, const Tile& tile) {
+  static_assert(kTileRows == 6);
+  int64_t r = 0;
+  for (; r + 6 <= rows; r += 6) tile.template operator()<6>(r);
+  if (rows - r == 4) tile.template operator()<4>(r);
+  if (rows - r == 2) tile.template operator()<2>(r);
+}
+
+// The same for r < rows, an even number, and c < columns, a multiple of 16.
 template <class V, bool kAdd>
-[[gnu::always_inline]] inline void product(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride,
+[[gnu::always_inline]] inline void product_part(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride,
                                            int64_t rows, int64_t depth, int64_t columns, float* to, int64_t to_stride) {
-  constexpr int kRows = 4, kColumns = V::kLanes == 16 ? 4 : 2;
+  constexpr int kColumns = kTileColumns<V>;
   const auto tiles = [&]<int kVectors>(int64_t c) __attribute__((always_inline)) {
-    for (int64_t r = 0; r < rows; r += kRows)
-      product_tile<V, kRows, kVectors, kAdd>(a + r * a_row, a_row, a_depth, b + c, b_stride, depth, to + r * to_stride + c,
-                                             to_stride);
+    for_each_tile_row(
+        rows, [&]<int kRows>(int64_t r) __attribute__((always_inline)) {
+          product_tile<V, kRows, kVectors, kAdd>(a + r * a_row, a_row, a_depth, b + c, b_stride, depth, to + r * to_stride + c,
+                                                 to_stride);
+        });
   };
   int64_t c = 0;
   for (; c + kColumns * V::kLanes <= columns; c += kColumns * V::kLanes) tiles.template operator()<kColumns>(c);
@@ -51,6 +69,18 @@ template <class V, bool kAdd>
     if (rest == 2) tiles.template operator()<2>(c);
     if (rest == 3) tiles.template operator()<3>(c);
   }
+}
+
+// Does the same. Every row of tiles reads all of `b`, so a large `b` is read in parts that fit the first-level cache.
+template <class V, bool kAdd>
+inline void product(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride, int64_t rows, int64_t depth,
+                    int64_t columns, float* to, int64_t to_stride) {
+  constexpr int64_t kPart = 64;  // rows of `b`
+  const auto part = depth < kPart ? depth : kPart;
+  product_part<V, kAdd>(a, a_row, a_depth, b, b_stride, rows, part, columns, to, to_stride);
+  for (int64_t k = part; k < depth; k += kPart)
+    product_part<V, true>(a + k * a_depth, a_row, a_depth, b + k * b_stride, b_stride, rows, depth - k < kPart ? depth - k : kPart,
+                          columns, to, to_stride);
 }
 
 // to[c][r] = from[r][c] for r < rows and c < columns, which are multiples of 16.

@@ -1,12 +1,14 @@
-// Avx512 and Avx2: vectors of float32 with the same interface, so that kernels are written once over a type V and compiled for
-// each instruction set.
+// Avx512, Avx2 and Neon: vectors of float32 with the same interface, so that kernels are written once over a type V and compiled
+// for each instruction set.
 //
-// Include this only from files that are compiled for one instruction set (attn/*/cpu/avx512.cpp, avx2.cpp), and include nothing
+// Include this only from files that are compiled for one instruction set (attn/*/cpu/avx512.cpp and so on), and include nothing
 // but kernels there: if several files compile the same inline function, the linker keeps only one copy, which might use
 // instructions that the processor does not have. Kernels are in unnamed namespaces for the same reason.
 #pragma once
 
+#ifdef __x86_64__
 #include <immintrin.h>
+#endif
 
 #include <cstdint>
 #include <cstring>
@@ -66,13 +68,14 @@ struct Avx512 {
   static F min(F a, F b) { return _mm512_min_ps(a, b); }
   static F sqrt(F a) { return _mm512_sqrt_ps(a); }
   static float sum(F a) { return _mm512_reduce_add_ps(a); }
-  // sum(a), sum(b), sum(c), sum(d), faster than one by one.
-  static __m128 sums(F a, F b, F c, F d) {
+  // Stores factor times sum(a), sum(b), sum(c) and sum(d), faster than one by one.
+  static void store_sums(float* to, F a, F b, F c, F d, float factor) {
     const F ab = add(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
     const F cd = add(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
     const F quarters = add(join(ab, cd, 0), join(ab, cd, 1));
     const auto halves = _mm256_add_ps(_mm512_castps512_ps256(quarters), _mm512_extractf32x8_ps(quarters, 1));
-    return _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1));
+    const auto sums = _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1));
+    _mm_storeu_ps(to, _mm_mul_ps(sums, _mm_set1_ps(factor)));
   }
   static float largest(F a) { return _mm512_reduce_max_ps(a); }
 
@@ -184,9 +187,10 @@ struct Avx2 {
     x = _mm_add_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
   }
-  static __m128 sums(F a, F b, F c, F d) {
+  static void store_sums(float* to, F a, F b, F c, F d, float factor) {
     const F quarters = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
-    return _mm_add_ps(_mm256_castps256_ps128(quarters), _mm256_extractf128_ps(quarters, 1));
+    const auto sums = _mm_add_ps(_mm256_castps256_ps128(quarters), _mm256_extractf128_ps(quarters, 1));
+    _mm_storeu_ps(to, _mm_mul_ps(sums, _mm_set1_ps(factor)));
   }
   static float largest(F a) {
     __m128 x = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -246,6 +250,16 @@ struct Avx2 {
   }
 };
 #endif
+
+}  // namespace
+}  // namespace attn::cpu
+
+#ifdef __aarch64__
+#include "attn/cpu/neon_vectors.h"
+#endif
+
+namespace attn::cpu {
+namespace {
 
 // Σ_c a[c] · b[c] for c < width, a multiple of V::kLanes.
 template <class V>

@@ -1,4 +1,4 @@
-// The vector kernel of cached attention. avx512.cpp and avx2.cpp compile it, each for its own vectors V.
+// The vector kernel of cached attention. avx512.cpp, avx2.cpp and neon.cpp compile it, each for its own vectors V.
 #pragma once
 
 #include "attn/cpu/cached_attention.h"
@@ -32,7 +32,6 @@ class CachedAttention {
 
   // Stores q·k_j · scale for every key, and returns the largest of them.
   static float store_scores(const CachedAttentionParams& p) {
-    auto largest = _mm_set1_ps(-__builtin_inff());
     int64_t j = 0;
     for (; j + 4 <= p.key_len; j += 4) {
       const float* k = p.k + j * p.head_dim;
@@ -44,13 +43,8 @@ class CachedAttention {
 #pragma GCC unroll 4
         for (int r = 0; r < 4; ++r) sum[r] = V::fma(q, V::load(k + r * p.head_dim + d, mask), sum[r]);
       }
-      const auto scores = _mm_mul_ps(V::sums(sum[0], sum[1], sum[2], sum[3]), _mm_set1_ps(p.scale));
-      _mm_storeu_ps(p.scores + j, scores);
-      largest = _mm_max_ps(scores, largest);
+      V::store_sums(p.scores + j, sum[0], sum[1], sum[2], sum[3], p.scale);
     }
-    float four[4], max = -__builtin_inff();
-    _mm_storeu_ps(four, largest);
-    for (const float x : four) max = x > max ? x : max;
     for (; j < p.key_len; ++j) {
       F sum = V::zero();
       for (int64_t d = 0; d < p.head_dim; d += V::kLanes) {
@@ -58,9 +52,13 @@ class CachedAttention {
         sum = V::fma(V::load(p.q + d, mask), V::load(p.k + j * p.head_dim + d, mask), sum);
       }
       p.scores[j] = V::sum(sum) * p.scale;
-      max = p.scores[j] > max ? p.scores[j] : max;
     }
-    return max;
+    F largest = V::all(-__builtin_inff());
+    for (j = 0; j < p.key_len; j += V::kLanes) {
+      const auto mask = lanes(p.key_len - j);
+      largest = V::max(V::choose(mask, V::load(p.scores + j, mask), largest), largest);
+    }
+    return V::largest(largest);
   }
 
   // Replaces every score by e^(score − max), and returns their sum.

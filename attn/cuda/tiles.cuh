@@ -43,8 +43,8 @@ __device__ inline Tile* own_rows(Tile* tile, int stride) {
   return tile + warp() * 16 * stride;
 }
 
-// Loads a tile with all threads of the block: entry x of row t becomes f(x, t). row(t) is the 16-byte aligned address of the
-// row's `dim` elements. A row whose address is null, and columns from `dim` on, become zeros.
+// Loads a tile with all threads of the block: entry x of row t becomes f(x, t, column). row(t) is the 16-byte aligned address of
+// the row's `dim` elements. A row whose address is null, and columns from `dim` on, become zeros.
 template <class S, class Row, class Function>
 __device__ inline void load_rows(typename S::Tile* to, int dim, const Row& row, const Function& f) {
   using E = typename S::E;
@@ -64,7 +64,7 @@ __device__ inline void load_rows(typename S::Tile* to, int dim, const Row& row, 
     if (from != nullptr && column < dim) {
       const In in = *reinterpret_cast<const In*>(from + column);
 #pragma unroll
-      for (int e = 0; e < kVector; ++e) out.x[e] = from_float<Tile>(f(to_float(in.x[e]), t));
+      for (int e = 0; e < kVector; ++e) out.x[e] = from_float<Tile>(f(to_float(in.x[e]), t, column + e));
     }
     *reinterpret_cast<Out*>(to + t * S::kStride + column) = out;
   }

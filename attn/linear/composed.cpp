@@ -7,6 +7,7 @@
 #include <functional>
 #include <tuple>
 
+#include "attn/linear/value_shift.h"
 #include "attn/mask.h"
 #include "attn/triangular.h"
 
@@ -39,27 +40,29 @@ Features key_features(const FeatureMap& map, const Tensor& k, const Tensor& hidd
   return features;
 }
 
-// Adds ε to a total that is relative to exp(query scale + state scale).
-Tensor add_epsilon(const Tensor& total, double epsilon, const Tensor& query_scale, const Tensor& state_scale) {
-  return query_scale.defined() ? total + epsilon * (-(query_scale + state_scale)).exp() : total + epsilon;
+// ε relative to exp(query scale + state scale).
+Tensor relative_epsilon(double epsilon, const Tensor& query_scale, const Tensor& state_scale, const at::TensorOptions& options) {
+  return query_scale.defined() ? epsilon * (-(query_scale + state_scale)).exp() : at::full({1, 1, 1}, epsilon, options);
 }
 
 // Divides the numerators in sums [R,T,M+1] by the normalizers, which are its last column plus ε.
 LinearOutput divided(const Tensor& sums, double epsilon, const Tensor& query_scale, const Tensor& state_scale) {
   const auto value_dim = sums.size(2) - 1;
-  const auto total = add_epsilon(sums.narrow(2, value_dim, 1), epsilon, query_scale, state_scale);
+  const auto total = sums.narrow(2, value_dim, 1) + relative_epsilon(epsilon, query_scale, state_scale, sums.options());
   auto output = sums.narrow(2, 0, value_dim) / total;
   if (!state_scale.defined()) return {output, total};
   return {output, at::cat({total, state_scale.expand_as(total)}, 2)};
 }
 
-// The inputs as [R,·,·]. The functions return one chunk at a time, in the accumulator dtype; hidden rows of v are zero.
+// The inputs as [R,·,·]. The functions return one chunk at a time, in the accumulator dtype; hidden rows of v are zero. The rows
+// of v are shifted by `value_shift` [B,H,M] if it is given.
 class Sequences {
  public:
-  Sequences(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& key_lengths, const FeatureMap& map)
-      : q_(merge_heads(q)), k_(merge_heads(k)), v_(merge_heads(v)), dtype_(map.accumulator_dtype(q.scalar_type())) {
-    if (const auto hidden = Mask{false, key_lengths}.hidden_keys(k.size(2)))
-      hidden_ = merge_heads(hidden->expand({k.size(0), k.size(1), k.size(2), 1}));
+  Sequences(const LinearArguments& a, const FeatureMap& map, const Tensor& value_shift = {})
+      : q_(merge_heads(a.q)), k_(merge_heads(a.k)), v_(merge_heads(a.v)), dtype_(map.accumulator_dtype(a.q.scalar_type())) {
+    if (const auto hidden = Mask{false, a.key_lengths}.hidden_keys(a.k.size(2)))
+      hidden_ = merge_heads(hidden->expand({a.k.size(0), a.k.size(1), a.k.size(2), 1}));
+    if (value_shift.defined()) value_shift_ = merge_heads(value_shift.unsqueeze(2));
   }
 
   int64_t query_len() const { return q_.size(1); }
@@ -69,13 +72,15 @@ class Sequences {
   Tensor q(int64_t begin, int64_t size) const { return q_.narrow(1, begin, size).to(dtype_); }
   Tensor k(int64_t begin, int64_t size) const { return k_.narrow(1, begin, size).to(dtype_); }
   Tensor v(int64_t begin, int64_t size) const {
-    const auto v = v_.narrow(1, begin, size).to(dtype_);
+    auto v = v_.narrow(1, begin, size).to(dtype_);
+    if (value_shift_.defined()) v = v - value_shift_;
     return hidden_.defined() ? v.masked_fill(hidden(begin, size), 0) : v;
   }
   Tensor hidden(int64_t begin, int64_t size) const { return hidden_.defined() ? hidden_.narrow(1, begin, size) : hidden_; }
+  const Tensor& value_shift() const { return value_shift_; }  // [R,1,M]
 
  private:
-  Tensor q_, k_, v_, hidden_;
+  Tensor q_, k_, v_, hidden_, value_shift_;
   at::ScalarType dtype_;
 };
 
@@ -116,25 +121,32 @@ struct Chunk {
   }
 };
 
-// The gradients of each row's numerator and of its normalizer, both relative to the scales of query and state. The pass over the
-// queries computes the latter with set_grad_normalizer().
+// The gradients of each row's numerator and of its normalizer, both relative to the scales of query and state, for values that
+// are shifted by `value_shift` [R,1,M] (value_shift.h). The pass over the queries computes the latter with set_grad_normalizer().
 class RowGradients {
  public:
-  RowGradients(const Tensor& gradient, const Tensor& normalizer)
+  RowGradients(const Tensor& gradient, const Tensor& normalizer, const Tensor& value_shift, double epsilon)
       : gradient_(merge_heads(gradient)),
         normalizer_(merge_heads(normalizer)),
+        value_shift_(value_shift),
+        epsilon_(epsilon),
         grad_normalizer_(at::empty_like(normalizer_.narrow(2, 0, 1), at::MemoryFormat::Contiguous)) {}
 
   Tensor grad_numerator(int64_t begin, int64_t size) const {
     const auto total = normalizer(begin, size);
     return gradient_.narrow(1, begin, size).to(total.scalar_type()) / total;
   }
-  // Computes and stores the gradient of the normalizer, −φ(q)·a / normalizer, where a = S g′ is the part of the gradient of φ(q)
-  // that comes from the numerator. This equals −g′·output, but the output is not used because it is rounded to the dtype of q,
-  // and the gradient of φ(q) is a difference of almost equal numbers.
-  Tensor set_grad_normalizer(int64_t begin, const Tensor& phi_q, const Tensor& a) const {
-    const auto part = grad_normalizer_.narrow(1, begin, a.size(1));
-    part.copy_((phi_q * a).sum(2, /*keepdim=*/true).div_(normalizer(begin, a.size(1))).neg_());
+  // Computes and stores δ′ = (ε c·g′ − φ(q)·a) / normalizer, where a = S′ g′ is the part of the gradient of φ(q) that comes from
+  // the numerator. The output is not used instead of S′, because it is rounded to the dtype of q.
+  Tensor set_grad_normalizer(int64_t begin, const Features& features_q, const Tensor& a, const Tensor& state_scale) const {
+    const auto size = a.size(1);
+    const auto part = grad_normalizer_.narrow(1, begin, size);
+    const auto total = normalizer(begin, size);
+    const auto epsilon = relative_epsilon(epsilon_, features_q.log_scale, state_scale, a.options());
+    // The share of each normalizer that is ε. A normalizer beyond the range of the dtype is ε alone.
+    const auto share = at::where(at::isinf(total), at::ones({}, total.options()), epsilon / total);
+    const auto of_epsilon = (grad_numerator(begin, size) * value_shift_).sum(2, /*keepdim=*/true) * share;
+    part.copy_(of_epsilon - (features_q.phi * a).sum(2, /*keepdim=*/true) / total);
     return part;
   }
   // The gradients of numerators and normalizers, [R,T,M+1].
@@ -149,7 +161,9 @@ class RowGradients {
  private:
   Tensor normalizer(int64_t begin, int64_t size) const { return normalizer_.narrow(1, begin, size).narrow(2, 0, 1); }
 
-  Tensor gradient_, normalizer_, grad_normalizer_;
+  Tensor gradient_, normalizer_, value_shift_;
+  double epsilon_;
+  Tensor grad_normalizer_;
 };
 
 // The gradients that the backward pass writes. Those of hidden keys are zeros.
@@ -177,7 +191,7 @@ void full_backward(const Sequences& in, const FeatureMap& map, const RowGradient
     const auto q = in.q(begin, size);
     const auto features = map.apply(q);
     auto grad_phi = at::bmm(row_gradients.grad_numerator(begin, size), keys.sums.narrow(2, 0, value_dim).transpose(1, 2));
-    const auto grad_normalizer = row_gradients.set_grad_normalizer(begin, features.phi, grad_phi);
+    const auto grad_normalizer = row_gradients.set_grad_normalizer(begin, features, grad_phi, keys.log_scale);
     grad_phi += grad_normalizer * keys.sums.narrow(2, value_dim, 1).transpose(1, 2);
     Gradients::store(out.q, begin, map.gradient(q, features, grad_phi));
     queries.baddbmm_(features.phi.transpose(1, 2), row_gradients(begin, size));
@@ -203,7 +217,7 @@ void causal_backward(const Sequences& in, const FeatureMap& map, const RowGradie
     const auto grad_numerator = row_gradients.grad_numerator(begin, size);
     auto grad_phi = scaled(at::bmm(grad_numerator, keys.sums.narrow(2, 0, value_dim).transpose(1, 2)), carried);
     grad_phi += lower_triangular_product(part.grad_scores(grad_numerator, part.v.narrow(2, 0, value_dim)), part.features_k.phi);
-    const auto grad_normalizer = row_gradients.set_grad_normalizer(begin, part.features_q.phi, grad_phi);
+    const auto grad_normalizer = row_gradients.set_grad_normalizer(begin, part.features_q, grad_phi, part.state_scale);
     auto key_sums = scaled(keys.sums.narrow(2, value_dim, 1).transpose(1, 2), carried);
     key_sums = key_sums + lower_triangular_product(part.weights(), part.features_k.phi);
     Gradients::store(out.q, begin, map.gradient(part.q, part.features_q, grad_phi.addcmul_(grad_normalizer, key_sums)));
@@ -258,9 +272,9 @@ LinearOutput read(const LinearState& state, const FeatureMap& map, const Tensor&
   return divided(at::bmm(features.phi, state.sums), epsilon, features.log_scale, state.log_scale);
 }
 
-std::tuple<Tensor, Tensor> composed_linear_forward(const LinearArguments& a, double epsilon, int64_t chunk) {
+std::tuple<Tensor, Tensor> composed_linear_forward(const LinearArguments& a, int64_t chunk) {
   const auto map = make_feature_map(a.map);
-  const Sequences in(a.q, a.k, a.v, a.key_lengths, *map);
+  const Sequences in(a, *map);
   const auto value_dim = a.v.size(3);
   const auto output = at::empty({a.q.size(0), a.q.size(1), a.q.size(2), value_dim}, a.q.options());
   const auto normalizer = at::empty({a.q.size(0), a.q.size(1), a.q.size(2), map->scales() ? 2 : 1}, in.options());
@@ -275,14 +289,14 @@ std::tuple<Tensor, Tensor> composed_linear_forward(const LinearArguments& a, dou
       state.add(*map, in.k(begin, size), in.v(begin, size), in.hidden(begin, size));
     });
     for_each_chunk(in.query_len(), kFullChunk,
-                   [&](int64_t begin, int64_t size) { store(begin, size, read(state, *map, in.q(begin, size), epsilon)); });
+                   [&](int64_t begin, int64_t size) { store(begin, size, read(state, *map, in.q(begin, size), a.epsilon)); });
     return {output, normalizer};
   }
   for_each_chunk(in.query_len(), chunk, [&](int64_t begin, int64_t size) {
     const Chunk part(in, *map, begin, size, state.log_scale);
     auto sums = scaled(at::bmm(part.features_q.phi, state.sums), difference(state.log_scale, part.state_scale));
     sums += lower_triangular_product(part.scores(), part.v);
-    store(begin, size, divided(sums, epsilon, part.features_q.log_scale, part.state_scale));
+    store(begin, size, divided(sums, a.epsilon, part.features_q.log_scale, part.state_scale));
     state.add(*map, part.k, part.v.narrow(2, 0, value_dim), in.hidden(begin, size));
   });
   return {output, normalizer};
@@ -291,8 +305,8 @@ std::tuple<Tensor, Tensor> composed_linear_forward(const LinearArguments& a, dou
 std::tuple<Tensor, Tensor, Tensor> composed_linear_backward(const LinearArguments& a, const Tensor& grad_output,
                                                             const Tensor& normalizer, int64_t chunk) {
   const auto map = make_feature_map(a.map);
-  const Sequences in(a.q, a.k, a.v, a.key_lengths, *map);
-  const RowGradients row_gradients(grad_output, normalizer);
+  const Sequences in(a, *map, value_shift(a.v, a.key_lengths, map->accumulator_dtype(a.q.scalar_type())));
+  const RowGradients row_gradients(grad_output, normalizer, in.value_shift(), a.epsilon);
   const Gradients gradients(a.q, a.k, a.v);
   if (a.causal) causal_backward(in, *map, row_gradients, chunk, gradients);
   else full_backward(in, *map, row_gradients, gradients);

@@ -19,7 +19,7 @@ namespace attn {
 
 // The output and the normalizer, as LinearImplementation::forward() returns them. `chunk` is the number of positions in a chunk
 // of the causal form.
-std::tuple<at::Tensor, at::Tensor> composed_linear_forward(const LinearArguments& arguments, double epsilon, int64_t chunk);
+std::tuple<at::Tensor, at::Tensor> composed_linear_forward(const LinearArguments& arguments, int64_t chunk);
 
 // grad_q, grad_k and grad_v, as LinearImplementation::backward() returns them.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> composed_linear_backward(const LinearArguments& arguments,

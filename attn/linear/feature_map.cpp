@@ -24,8 +24,9 @@ class EluPlusOne : public FeatureMap {
     if (alpha_ == 1) return f.phi.clamp_max(1).mul_(grad_phi);
     return f.phi.add(alpha_ - 1).masked_fill_(x > 0, 1).mul_(grad_phi);
   }
-  Tensor kernel(const Tensor& q, const Tensor& k) const override {
-    const auto phi = [&](const Tensor& x) { return at::where(x > 0, x + 1, alpha_ * (x.exp() - 1) + 1); };
+  Tensor kernel(const Tensor& q, const Tensor& k, const Tensor&) const override {
+    // exp of a large entry would be infinite, and its gradient NaN although where() does not choose it.
+    const auto phi = [&](const Tensor& x) { return at::where(x > 0, x + 1, alpha_ * (x.clamp_max(0).exp() - 1) + 1); };
     return at::matmul(phi(q), phi(k).transpose(-2, -1));
   }
 
@@ -42,7 +43,7 @@ class Relu : public FeatureMap {
   Tensor gradient(const Tensor& x, const Features&, const Tensor& grad_phi) const override {
     return grad_phi.masked_fill(x.gt(0).logical_not_(), 0);
   }
-  Tensor kernel(const Tensor& q, const Tensor& k) const override {
+  Tensor kernel(const Tensor& q, const Tensor& k, const Tensor&) const override {
     return at::matmul(q.clamp_min(0), k.clamp_min(0).transpose(-2, -1));
   }
 };
@@ -61,7 +62,7 @@ class Taylor : public FeatureMap {
     const auto unit = f.phi.slice(2, 1), gradient = grad_phi.slice(2, 1);
     return (gradient - unit * (unit * gradient).sum(2, /*keepdim=*/true)).div_(length(x));
   }
-  Tensor kernel(const Tensor& q, const Tensor& k) const override {
+  Tensor kernel(const Tensor& q, const Tensor& k, const Tensor&) const override {
     return at::matmul(q / length(q), (k / length(k)).transpose(-2, -1)) + 1;
   }
 
@@ -93,7 +94,7 @@ class Polynomial2 : public FeatureMap {
     gradient.index_add_(2, pairs[1], grad_pairs * scaled.index_select(2, pairs[0]));
     return gradient.div_(quarter_root(dim));
   }
-  Tensor kernel(const Tensor& q, const Tensor& k) const override {
+  Tensor kernel(const Tensor& q, const Tensor& k, const Tensor&) const override {
     const auto s = at::matmul(q, k.transpose(-2, -1)) / std::sqrt(double(q.size(-1)));
     return 1 + s + s * s / 2;
   }
@@ -152,7 +153,7 @@ class Favor : public RandomFeatures {
     return (at::matmul(grad_exponents, projection(x)) - y * grad_exponents.sum(-1, /*keepdim=*/true))
         .div_(quarter_root(x.size(-1)));
   }
-  Tensor kernel(const Tensor& q, const Tensor& k) const override {
+  Tensor kernel(const Tensor& q, const Tensor& k, const Tensor&) const override {
     const auto phi = [&](const Tensor& x) {
       const auto y = scaled(x);
       return (projected(y) - half_square(y)).exp();
@@ -179,12 +180,16 @@ class Trigonometric : public RandomFeatures {
     return (at::matmul(grad_angles, projection(x)) + y * grad_scale).div_(quarter_root(x.size(-1)));
   }
   // cos a cos b + sin a sin b = cos(a − b)
-  Tensor kernel(const Tensor& q, const Tensor& k) const override {
+  Tensor kernel(const Tensor& q, const Tensor& k, const Tensor& hidden) const override {
     const auto a = scaled(q), b = scaled(k);
     const auto angles_a = projected(a), angles_b = projected(b);
     const auto cosines = at::matmul(angles_a.cos(), angles_b.cos().transpose(-2, -1)) +
                          at::matmul(angles_a.sin(), angles_b.sin().transpose(-2, -1));
-    return (half_square(a) + half_square(b).transpose(-2, -1)).exp() * cosines / directions();
+    // A factor that all weights of a row share cancels. Rows with weights beyond e^600 are divided by one, so that none is
+    // infinite.
+    const auto exponents = (half_square(a) + half_square(b).transpose(-2, -1)).masked_fill(hidden, -INFINITY);
+    const auto beyond = (exponents.detach().amax(-1, /*keepdim=*/true) - 600).clamp_min(0);
+    return (exponents - beyond).exp() * cosines / directions();
   }
 };
 

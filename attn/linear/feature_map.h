@@ -32,8 +32,9 @@ class FeatureMap {
   // The gradient with respect to x of a loss whose gradient with respect to φ(x) is grad_phi · exp(-log_scale).
   virtual at::Tensor gradient(const at::Tensor& x, const Features& features, const at::Tensor& grad_phi) const = 0;
   // φ(q)·φ(k) for every pair, [...,N,L], from q [...,N,D] and k [...,L,D], by the map's definition: a closed form without
-  // features where there is one. The float64 reference uses it.
-  virtual at::Tensor kernel(const at::Tensor& q, const at::Tensor& k) const = 0;
+  // features where there is one. The float64 reference uses it. Pairs that are `hidden` [...,N,L] have any weight, and all
+  // weights of a row may be divided by a number where they would overflow.
+  virtual at::Tensor kernel(const at::Tensor& q, const at::Tensor& k, const at::Tensor& hidden) const = 0;
   // The dtype of features and states for inputs of this dtype: float64 for float64, otherwise float32 (rff: always float64).
   virtual at::ScalarType accumulator_dtype(at::ScalarType input) const { return attn::accumulator_dtype(input); }
 

@@ -21,6 +21,7 @@ struct LinearArguments {
   bool causal;
   std::optional<at::Tensor> key_lengths;  // int64 [B]
   FeatureMapSpec map;
+  double epsilon;  // is added to each normalizer
 };
 
 // The state of decoding: S [B,H,F,M] and Z [B,H,F], contiguous, in the accumulator dtype. For maps with scales Z is [B,H,F+1],
@@ -37,10 +38,12 @@ class LinearImplementation {
 
   // The name in options and records, such as "avx512".
   virtual std::string name() const = 0;
+  // The name of the kernels that compute decoding steps, if they are others.
+  virtual std::string step_name() const { return name(); }
 
   // The output [B,H,N,M] in the dtype of q, and the normalizer in the accumulator dtype: φ(q)·Z + ε of each row, [B,H,N,1]. For
   // maps with scales it is [B,H,N,2]: φ(q)·Z + ε relative to the scales of query and state, and the state's scale.
-  virtual std::tuple<at::Tensor, at::Tensor> forward(const LinearArguments& arguments, double epsilon) const = 0;
+  virtual std::tuple<at::Tensor, at::Tensor> forward(const LinearArguments& arguments) const = 0;
   // grad_q, grad_k and grad_v, contiguous, from the gradient of the output and the normalizer that forward() returned.
   virtual std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(const LinearArguments& arguments, const at::Tensor& grad_output,
                                                                   const at::Tensor& normalizer) const = 0;
@@ -70,8 +73,8 @@ struct LinearRequest : ImplementationRequest {
   bool operator==(const LinearRequest&) const = default;
 };
 
-// The implementations for the CPU are "avx512", "avx2" and "portable" (attn/linear/cpu/implementation.h), those for CUDA are
-// "cuda", "cuda-tf32" and "cuda-plain" (attn/linear/cuda/implementation.cpp).
+// The implementations for the CPU are "amx", "avx512", "avx2", "neon" and "portable" (attn/linear/cpu/implementation.h), those
+// for CUDA are "cuda", "cuda-tf32" and "cuda-plain" (attn/linear/cuda/implementation.cpp).
 using LinearRegistry = ImplementationRegistry<LinearImplementation, LinearRequest>;
 LinearRegistry& linear_implementations();
 

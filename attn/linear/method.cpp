@@ -61,7 +61,7 @@ class KernelState : public DecodingState {
 
 LinearMethod::LinearMethod(const std::string& feature_map, int64_t chunk, std::string kernel)
     : feature_map_(parse_feature_map(feature_map)), chunk_(chunk), kernel_(std::move(kernel)) {
-  if (kernel_ != "composed" && !kernel_.starts_with("cuda")) cpu::choose_instruction_set(kernel_);
+  if (kernel_ != "composed" && kernel_ != "amx" && !kernel_.starts_with("cuda")) cpu::choose_instruction_set(kernel_);
 }
 
 std::optional<std::string> LinearMethod::why_unsupported(const Problem& p, Protocol protocol) const {
@@ -71,7 +71,7 @@ std::optional<std::string> LinearMethod::why_unsupported(const Problem& p, Proto
 
 Capabilities LinearMethod::capabilities() const {
   Capabilities can;
-  can.decoding = true;
+  can.decoding = kernel_ != "amx";  // there is no product of matrices in a step
   // The tensor cores multiply whole tiles, with zeros in the place of hidden scores.
   can.nan_reaches_its_rows_only = kernel_ != "cuda" && kernel_ != "cuda-tf32";
   return can;
@@ -124,7 +124,7 @@ void LinearMethod::absorb(DecodingState& state, const Inputs& tokens) {
 at::Tensor LinearMethod::decode(DecodingState& state, const Inputs& token) {
   const auto &q = token.q, &k = token.k, &v = token.v;
   if (const auto* kernel = dynamic_cast<KernelState*>(&state)) {
-    ran("kernel/" + kernel->implementation.name());
+    ran("kernel/" + kernel->implementation.step_name());
     return kernel->implementation.step(q, k, v, kernel->state, spec_for(q.size(3)), kLinearEpsilon);
   }
   ran("aten/recurrent");

@@ -22,7 +22,7 @@ inline const OptionSpec kKernelOption{
     "kernel",
     std::string("auto"),
     "implementation: an instruction set of the CPU, or kernels for CUDA; auto: the best available one; composed: ATen operations",
-    {"auto", "avx512", "avx2", "portable", "cuda", "cuda-tf32", "cuda-plain", "composed"}};
+    {"auto", "amx", "avx512", "avx2", "neon", "portable", "cuda", "cuda-tf32", "cuda-plain", "composed"}};
 
 class LinearMethod : public AttentionMethod {
  public:

@@ -90,9 +90,9 @@ void check_step_arguments(const Tensor& q, const Tensor& k, const Tensor& v, con
 
 // Throws c10::ValueError for an unknown feature map and for a projection that is not the map's.
 LinearArguments arguments_of(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
-                             const std::optional<Tensor>& key_lengths, const std::string& feature_map,
+                             const std::optional<Tensor>& key_lengths, const std::string& feature_map, double epsilon,
                              const std::optional<Tensor>& projection) {
-  LinearArguments arguments{q, k, v, causal, key_lengths, {parse_feature_map(feature_map), projection}};
+  LinearArguments arguments{q, k, v, causal, key_lengths, {parse_feature_map(feature_map), projection}, epsilon};
   make_feature_map(arguments.map);
   return arguments;
 }
@@ -106,18 +106,18 @@ std::tuple<Tensor, Tensor> forward(const Tensor& q, const Tensor& k, const Tenso
                                    const std::optional<Tensor>& key_lengths, const std::string& feature_map, double epsilon,
                                    const std::optional<Tensor>& projection, int64_t chunk, const std::string& wanted) {
   check_arguments(q, k, v, causal, key_lengths, chunk);
-  const auto arguments = arguments_of(q, k, v, causal, key_lengths, feature_map, projection);
+  const auto arguments = arguments_of(q, k, v, causal, key_lengths, feature_map, epsilon, projection);
   if (const auto* implementation = find_implementation(q, v, arguments.map.kind, wanted))
-    return implementation->forward(arguments, epsilon);
-  return composed_linear_forward(arguments, epsilon, chunk);
+    return implementation->forward(arguments);
+  return composed_linear_forward(arguments, chunk);
 }
 
 std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& grad_output, const Tensor& q, const Tensor& k, const Tensor& v,
                                             const Tensor& normalizer, bool causal, const std::optional<Tensor>& key_lengths,
-                                            const std::string& feature_map, const std::optional<Tensor>& projection,
-                                            int64_t chunk, const std::string& wanted) {
+                                            const std::string& feature_map, double epsilon,
+                                            const std::optional<Tensor>& projection, int64_t chunk, const std::string& wanted) {
   check_backward_arguments(grad_output, q, k, v, normalizer, causal, key_lengths, feature_map, projection, chunk);
-  const auto arguments = arguments_of(q, k, v, causal, key_lengths, feature_map, projection);
+  const auto arguments = arguments_of(q, k, v, causal, key_lengths, feature_map, epsilon, projection);
   if (const auto* implementation = find_implementation(q, v, arguments.map.kind, wanted))
     return implementation->backward(arguments, grad_output, normalizer);
   return composed_linear_backward(arguments, grad_output, normalizer, chunk);
@@ -149,7 +149,7 @@ std::tuple<Tensor, Tensor> forward_meta(const Tensor& q, const Tensor& k, const 
 
 std::tuple<Tensor, Tensor, Tensor> backward_meta(const Tensor& grad_output, const Tensor& q, const Tensor& k, const Tensor& v,
                                                  const Tensor& normalizer, bool causal, const std::optional<Tensor>& key_lengths,
-                                                 const std::string& feature_map, const std::optional<Tensor>& projection,
+                                                 const std::string& feature_map, double, const std::optional<Tensor>& projection,
                                                  int64_t chunk, const std::string&) {
   check_backward_arguments(grad_output, q, k, v, normalizer, causal, key_lengths, feature_map, projection, chunk);
   const auto like = [](const Tensor& x) { return at::empty_symint(x.sym_sizes(), x.options()); };
@@ -189,6 +189,7 @@ class LinearAttention : public torch::autograd::Function<LinearAttention> {
     context->save_for_backward({q, k, v, normalizer, key_lengths.value_or(Tensor()), projection.value_or(Tensor())});
     context->saved_data["causal"] = causal;
     context->saved_data["feature_map"] = feature_map;
+    context->saved_data["epsilon"] = epsilon;
     context->saved_data["chunk"] = chunk;
     context->saved_data["implementation"] = wanted;
     context->mark_non_differentiable({normalizer});
@@ -201,8 +202,8 @@ class LinearAttention : public torch::autograd::Function<LinearAttention> {
     const auto optional = [](const Tensor& x) { return x.defined() ? std::optional(x) : std::nullopt; };
     const auto [grad_q, grad_k, grad_v] =
         op.call(gradients[0], saved[0], saved[1], saved[2], saved[3], context->saved_data["causal"].toBool(), optional(saved[4]),
-                context->saved_data["feature_map"].toStringRef(), optional(saved[5]), context->saved_data["chunk"].toInt(),
-                context->saved_data["implementation"].toStringRef());
+                context->saved_data["feature_map"].toStringRef(), context->saved_data["epsilon"].toDouble(), optional(saved[5]),
+                context->saved_data["chunk"].toInt(), context->saved_data["implementation"].toStringRef());
     return {grad_q, grad_k, grad_v, {}, {}, {}, {}, {}, {}, {}};
   }
 };
@@ -239,7 +240,7 @@ TORCH_LIBRARY_FRAGMENT(attn, library) {
       {at::Tag::pt2_compliant_tag});
   library.def(
       "_linear_attention_backward(Tensor grad_output, Tensor q, Tensor k, Tensor v, Tensor normalizer, bool causal, "
-      "Tensor? key_lengths, str feature_map, Tensor? projection, int chunk, str implementation=\"auto\") -> "
+      "Tensor? key_lengths, str feature_map, float eps, Tensor? projection, int chunk, str implementation=\"auto\") -> "
       "(Tensor grad_q, Tensor grad_k, Tensor grad_v)",
       {at::Tag::pt2_compliant_tag});
 }

@@ -10,7 +10,7 @@ at::Tensor kernel_weights(const Inputs& inputs, const at::Tensor& rows, const Fe
   const auto key_len = inputs.k.size(2);
   const auto keys = zero_where(inputs.k, inputs.mask.hidden_keys(key_len));
   const auto hidden = inputs.mask.visible_pairs(rows, key_len).logical_not();
-  return feature_map.kernel(inputs.q.index_select(2, rows), keys).masked_fill(hidden, 0);
+  return feature_map.kernel(inputs.q.index_select(2, rows), keys, hidden).masked_fill(hidden, 0);
 }
 
 }  // namespace

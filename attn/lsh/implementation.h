@@ -49,8 +49,8 @@ class LshImplementation {
   virtual double peak_bytes(const Problem& problem, int64_t rounds, bool trax, bool backward) const = 0;
 };
 
-// The implementations for the CPU are "avx512", "avx2" and "portable" (attn/lsh/cpu/implementation.h). The one for CUDA is
-// "cuda" (attn/lsh/cuda/implementation.cpp).
+// The implementations for the CPU are "avx512", "avx2", "neon" and "portable" (attn/lsh/cpu/implementation.h). The one for CUDA
+// is "cuda" (attn/lsh/cuda/implementation.cpp).
 using LshRegistry = ImplementationRegistry<LshImplementation, ImplementationRequest>;
 LshRegistry& lsh_implementations();
 

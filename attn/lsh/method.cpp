@@ -162,7 +162,7 @@ MethodEntry entry(const std::string& name, int64_t rounds, bool composed = false
   OptionSpec kernel{"kernel",
                     std::string("auto"),
                     "implementation: a CPU instruction set or cuda; auto: the best that is available; composed: ATen operations",
-                    {"auto", "avx512", "avx2", "portable", "cuda", kComposed}};
+                    {"auto", "avx512", "avx2", "neon", "portable", "cuda", kComposed}};
   if (composed) kernel = {"kernel", std::string(kComposed), "implementation: always composed of ATen operations", {kComposed}};
   return entry_of<Lsh>(
       name,

@@ -109,8 +109,9 @@ const std::vector<Field>& fields() {
        .role = axis,
        .member = &Case::inputs,
        .description =
-           "distribution of q and k: normal, clustered around 16 shared centres, or 64 positions repeated over and over",
-       .choices = {"normal", "clustered", "repeated"},
+           "distribution of the inputs: normal; q and k clustered around 16 shared centres; 64 positions repeated over and over; "
+           "columns with means (offset); heads of many scales (scaled); or a few large columns and rows (outliers)",
+       .choices = {"normal", "clustered", "repeated", "offset", "scaled", "outliers"},
        .kind = AxisKind::contents,
        .since = 2,
        .before = "normal"},

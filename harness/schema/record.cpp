@@ -144,7 +144,13 @@ std::vector<Column> declare() {
       {"max_rel_error", number, "", "agreement",
        "the same relative to the reference: divided by its largest entry (for a gradient, by at least a tenth of the largest "
        "entry of all gradients)"},
-      {"error_tolerance", number, "", "agreement", "largest max_rel_error that is accepted"},
+      {"max_row_error", number, "", "agreement",
+       "largest relative error of a single row of the output or of a gradient: its largest difference divided by its largest "
+       "expected entry, or by a hundredth of that of the median row if that is more"},
+      {"excess_error", number, "", "agreement",
+       "the same as max_rel_error, but for the inputs offset, scaled and outliers less 16 times the error that the reference has "
+       "when its inputs are changed by one rounding error"},
+      {"error_tolerance", number, "", "agreement", "largest excess_error that is accepted"},
       {"rows_checked", integer, "", "agreement", "number of random rows checked at the timed size; for decode, of steps"},
 
       {"nondeterminism", number, "", "agreement",

@@ -13,6 +13,9 @@ namespace attnbench {
 
 struct CallInputs : attn::Inputs {
   at::Tensor grad_output = {};  // [B,H,N,M], the gradient of the output; only for calls that compute gradients
+  // Whether rounding the inputs may change the results by much. They are then compared with the reference within what such a
+  // change makes of it (Agreement::sensitivity).
+  bool ill_conditioned = false;
 };
 
 struct Results {

@@ -18,16 +18,17 @@ namespace {
 constexpr int64_t kPartSize = 1 << 20;
 
 constexpr std::pair<const char*, InputDistribution> kInputDistributions[] = {
-    {"normal", InputDistribution::normal},
-    {"clustered", InputDistribution::clustered},
-    {"repeated", InputDistribution::repeated},
+    {"normal", InputDistribution::normal}, {"clustered", InputDistribution::clustered}, {"repeated", InputDistribution::repeated},
+    {"offset", InputDistribution::offset}, {"scaled", InputDistribution::scaled},       {"outliers", InputDistribution::outliers},
 };
 constexpr int64_t kCentres = 16;
 constexpr double kSpread = 0.1;  // standard deviation around a centre
 constexpr int64_t kRepeatedBlock = 64;
+constexpr int64_t kOutlierColumns = 16, kOutlierRows = 100;  // every one of so many is larger
+constexpr double kOutlierFactor = 30;
 
-// Everything that is drawn from one seed. Each has generators of its own. Those with negative numbers are drawn for clustered
-// inputs only.
+// Everything that is drawn from one seed. Each has generators of its own. Those with negative numbers are drawn for some
+// distributions only.
 enum Draw : int64_t {
   q_draw = 0,
   k_draw = 1,
@@ -35,7 +36,8 @@ enum Draw : int64_t {
   grad_output_draw = 3,
   centre_draw = -1,
   q_cluster_draw = -2,
-  k_cluster_draw = -3
+  k_cluster_draw = -3,
+  change_draw = -4
 };
 uint64_t seed_of(Draw draw, uint64_t seed) { return draw >= 0 ? 4 * seed + uint64_t(draw) : ~(4 * seed + uint64_t(-1 - draw)); }
 
@@ -55,6 +57,11 @@ at::Tensor drawn(const std::vector<int64_t>& shape, at::ScalarType dtype, uint64
   return flat.view(shape);
 }
 
+at::Tensor uniform(const std::vector<int64_t>& shape, uint64_t seed) {
+  return drawn(shape, at::kDouble, seed,
+               [](const at::Tensor& x, const at::Generator& generator) { x.uniform_(0, 1, generator); });
+}
+
 at::Tensor normal(const std::vector<int64_t>& shape, at::ScalarType dtype, uint64_t seed) {
   return drawn(shape, dtype, seed, [](const at::Tensor& x, const at::Generator& generator) { x.normal_(0, 1, generator); });
 }
@@ -62,12 +69,11 @@ at::Tensor normal(const std::vector<int64_t>& shape, at::ScalarType dtype, uint6
 // Draws rows [B,H,length,D] around the centres [B,H,16,D].
 at::Tensor clustered(const at::Tensor& centres, int64_t length, uint64_t noise_seed, uint64_t cluster_seed) {
   const std::vector<int64_t> shape = {centres.size(0), centres.size(1), length, centres.size(3)};
-  const auto uniform = drawn({shape[0], shape[1], length}, at::kDouble, cluster_seed,
-                             [](const at::Tensor& x, const at::Generator& generator) { x.uniform_(0, 1, generator); });
+  const auto places = uniform({shape[0], shape[1], length}, cluster_seed);
   const auto shares = at::arange(1, kCentres + 1, at::kDouble).reciprocal();
   // The bounds leave out the last one, which would be 1 up to rounding: a number above it would belong to no cluster.
   const auto bounds = (shares.cumsum(0) / shares.sum()).narrow(0, 0, kCentres - 1).contiguous();
-  const auto cluster = at::searchsorted(bounds, uniform).unsqueeze(3).expand(shape);
+  const auto cluster = at::searchsorted(bounds, places).unsqueeze(3).expand(shape);
   return normal(shape, centres.scalar_type(), noise_seed)
       .mul_(kSpread)
       .add_(centres.gather(2, cluster))
@@ -81,18 +87,45 @@ at::Tensor draw_rows(const attn::Problem& p, int64_t length, InputDistribution d
     return normal({p.batch, p.heads, count, p.head_dim}, drawn_dtype(p), seed_of(which, seed));
   };
   switch (distribution) {
-    case InputDistribution::normal: break;
     case InputDistribution::clustered:
       return clustered(rows(kCentres, centre_draw), length, seed_of(draw, seed), seed_of(cluster_draw, seed));
     case InputDistribution::repeated:
       return rows(kRepeatedBlock, draw).index_select(2, at::arange(length).remainder(kRepeatedBlock));
+    default: return rows(length, draw);
   }
-  return rows(length, draw);
 }
 
 // Draws v or the gradient of the output, [B,H,length,M], in drawn_dtype().
 at::Tensor draw_values(const attn::Problem& p, int64_t length, uint64_t seed, Draw draw) {
   return normal({p.batch, p.heads, length, p.value_dim}, drawn_dtype(p), seed_of(draw, seed));
+}
+
+// Gives the columns of x [B,H,length,C] means. `places` [B,H,C] are uniform between 0 and 1.
+void add_means(const at::Tensor& x, const at::Tensor& places, Draw draw) {
+  const auto signed_places = places.mul(2).sub_(1).unsqueeze(2);
+  if (draw == q_draw || draw == k_draw) x.add_(signed_places.sign());
+  else x.add_(signed_places.mul_(draw == v_draw ? 100 : 1));
+}
+
+// Gives each head of x [B,H,length,C] a scale. `places` [B,H] are uniform between 0 and 1.
+void scale_heads(const at::Tensor& x, const at::Tensor& places, Draw draw) {
+  const auto min = std::log(1e-3), max = std::log(draw == q_draw || draw == k_draw ? 30 : 1e3);
+  x.mul_(places.mul(max - min).add_(min).exp_().unsqueeze(2).unsqueeze(3));
+}
+
+void add_outliers(const at::Tensor& x, Draw draw) {
+  x.slice(3, draw, std::nullopt, kOutlierColumns).mul_(kOutlierFactor);
+  x.slice(2, 7 * draw, std::nullopt, kOutlierRows).mul_(kOutlierFactor);
+}
+
+// Changes a standard normal tensor in place if the distribution asks for it. q and k get the same means.
+at::Tensor changed(const at::Tensor& x, InputDistribution distribution, uint64_t seed, Draw draw) {
+  const bool as_q = draw == k_draw && distribution == InputDistribution::offset;
+  const auto place_seed = seed_of(change_draw, 4 * seed + uint64_t(as_q ? q_draw : draw));
+  if (distribution == InputDistribution::offset) add_means(x, uniform({x.size(0), x.size(1), x.size(3)}, place_seed), draw);
+  if (distribution == InputDistribution::scaled) scale_heads(x, uniform({x.size(0), x.size(1)}, place_seed), draw);
+  if (distribution == InputDistribution::outliers) add_outliers(x, draw);
+  return x;
 }
 
 at::Tensor to_dtype_and_device(const attn::Problem& p, const at::Tensor& x) {
@@ -104,15 +137,20 @@ at::Tensor to_dtype_and_device(const attn::Problem& p, const at::Tensor& x) {
 InputDistribution parse_input_distribution(const std::string& name) {
   for (const auto& [known, distribution] : kInputDistributions)
     if (name == known) return distribution;
-  TORCH_CHECK_VALUE(false, "inputs = '", name, "', expected normal, clustered or repeated");
+  TORCH_CHECK_VALUE(false, "inputs = '", name, "', expected normal, clustered, repeated, offset, scaled or outliers");
 }
 
 CallInputs make_inputs(const attn::Problem& p, uint64_t seed, InputDistribution distribution) {
   p.validate();
   CallInputs inputs;
-  inputs.q = to_dtype_and_device(p, draw_rows(p, p.query_len, distribution, seed, q_draw, q_cluster_draw));
-  inputs.k = to_dtype_and_device(p, draw_rows(p, p.key_len, distribution, seed, k_draw, k_cluster_draw));
-  inputs.v = to_dtype_and_device(p, draw_values(p, p.key_len, seed, v_draw));
+  const auto finished = [&](const at::Tensor& x, Draw draw) {
+    return to_dtype_and_device(p, changed(x, distribution, seed, draw));
+  };
+  inputs.q = finished(draw_rows(p, p.query_len, distribution, seed, q_draw, q_cluster_draw), q_draw);
+  inputs.k = finished(draw_rows(p, p.key_len, distribution, seed, k_draw, k_cluster_draw), k_draw);
+  inputs.v = finished(draw_values(p, p.key_len, seed, v_draw), v_draw);
+  inputs.ill_conditioned = distribution == InputDistribution::offset || distribution == InputDistribution::scaled ||
+                           distribution == InputDistribution::outliers;
   inputs.mask = attn::Mask::from(p, at::make_generator<at::CPUGeneratorImpl>(seed));
   return inputs;
 }
@@ -120,7 +158,8 @@ CallInputs make_inputs(const attn::Problem& p, uint64_t seed, InputDistribution 
 CallInputs make_inputs_with_gradient(const attn::Problem& p, uint64_t seed, InputDistribution distribution) {
   auto inputs = make_inputs(p, seed, distribution);
   for (const auto member : attn::kInputTensors) (inputs.*member).set_requires_grad(true);
-  inputs.grad_output = to_dtype_and_device(p, draw_values(p, p.query_len, seed, grad_output_draw));
+  const auto gradient = draw_values(p, p.query_len, seed, grad_output_draw);
+  inputs.grad_output = to_dtype_and_device(p, changed(gradient, distribution, seed, grad_output_draw));
   return inputs;
 }
 

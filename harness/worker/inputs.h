@@ -9,7 +9,9 @@
 
 namespace attnbench {
 
-// How q and k are drawn. Every entry has variance one. v and the gradient of the output are always standard normal.
+// How the inputs are drawn. With the first three, every entry has variance one, and v and the gradient of the output are standard
+// normal. The others draw standard normal entries and change them so that results lose digits to cancellation, overflow or
+// underflow if a method computes them carelessly.
 enum class InputDistribution {
   // Every entry is an independent standard normal.
   normal,
@@ -18,10 +20,17 @@ enum class InputDistribution {
   // proportional to 1/c on average.
   clustered,
   // A block of 64 standard normal rows is repeated. Queries and keys have a block each.
-  repeated
+  repeated,
+  // Every column has a mean: 1 or -1 in q and k, which share it, between -100 and 100 in v, and between -1 and 1 in grad_output.
+  offset,
+  // Every head has a scale for each tensor, whose logarithm is uniform: 1e-3 to 1e3 for v and grad_output, 1e-3 to 30 for q and
+  // k.
+  scaled,
+  // In every tensor every 16th column is 30 times as large as the others, and every 100th row is 30 times as large.
+  outliers
 };
 
-// Parses "normal", "clustered" or "repeated". Throws c10::ValueError for anything else.
+// Parses the name of a distribution. Throws c10::ValueError for anything else.
 InputDistribution parse_input_distribution(const std::string& name);
 
 // Returns tensors of the problem's shapes, dtype and device, and a mask. The same seed gives the same numbers for any number of

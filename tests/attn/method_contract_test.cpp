@@ -73,6 +73,37 @@ TEST_P(MethodContract, AgreesWithItsReference) {
   }
 }
 
+// Inputs with means, scales and outliers, which make a careless implementation lose digits, overflow or underflow.
+TEST_P(MethodContract, AgreesOnHardInputs) {
+  using attnbench::InputDistribution;
+  const auto& [spec, dtype, masking] = GetParam();
+  const auto method = make_method(spec);
+  for (const auto distribution : {InputDistribution::offset, InputDistribution::scaled, InputDistribution::outliers}) {
+    // The gradients of values of a thousand are beyond the range of float16.
+    if (dtype == at::kHalf && distribution == InputDistribution::scaled) continue;
+    for (const auto& shape : {Shape{33, 33, 16, 24}, Shape{kMaxLength / 2, kMaxLength / 2, 32, 32}}) {
+      for (const auto protocol : {Protocol::forward, Protocol::forward_backward}) {
+        SCOPED_TRACE(text_of(shape) + (protocol == Protocol::forward ? " forward" : " backward") + " distribution " +
+                     std::to_string(int(distribution)));
+        const auto problem = problem_of(shape, dtype, masking);
+        const auto inputs = inputs_of(problem, protocol, 1, distribution);
+        const auto results = call_or_refuse(*method, problem, inputs, protocol);
+        if (!results) continue;
+        const auto agreement = compare(*method, inputs, *results, Selection::everything(problem));
+        EXPECT_TRUE(agreement.within(method->error_tolerance(dtype)))
+            << agreement.worst << ": " << agreement.max_rel_error << ", excess " << agreement.excess_error << ", finite "
+            << agreement.finite;
+        // Kernels for bfloat16, float16 and TF32 may round features, which loses the gradient of rows whose features are almost
+        // equal. The products of exponentiated features can all underflow in a row.
+        const bool rounds_features = dtype == at::kBFloat16 || dtype == at::kHalf || spec.find("tf32") != std::string::npos;
+        if (has_own_kernels(spec) && !spec.starts_with("favor") && !rounds_features) {
+          EXPECT_LE(agreement.excess_row_error, 2 * method->error_tolerance(dtype)) << agreement.max_row_error;
+        }
+      }
+    }
+  }
+}
+
 TEST_P(MethodContract, AnEmptyBatchGivesAnEmptyResult) {
   const auto& [spec, dtype, masking] = GetParam();
   const auto method = make_method(spec);

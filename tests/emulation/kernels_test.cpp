@@ -48,6 +48,21 @@ TEST_P(EmulatedKernels, LengthsAroundTheChunkSize) {
     }
 }
 
+// See LinearGradients in tests/attn/linear.
+TEST_P(EmulatedKernels, GradientsDoNotLoseDigitsToTheMeanOfTheValues) {
+  if (GetParam().starts_with("lsh") || GetParam() == "linear:kernel=cuda-tf32") return;
+  const auto method = make_method(GetParam());
+  for (const auto& [dtype, tolerance] : {std::pair{at::kFloat, 1e-5}, {at::kBFloat16, 1e-2}, {at::kHalf, 1e-2}})
+    for (const auto masking : kMaskings)
+      for (const double mean : {0.0, 3.0, 100.0}) {
+        SCOPED_TRACE(std::string(dtype_name(dtype)) + " " + name_of(masking) + " mean " + std::to_string(mean));
+        auto inputs = inputs_of(problem_of({260, 260, 32, 32}, dtype, masking, 2, 1), Protocol::forward_backward);
+        inputs.v = (inputs.v.detach() + mean).set_requires_grad(true);
+        const auto results = call(*method, inputs, Protocol::forward_backward);
+        EXPECT_LE(error_of_late_rows(results.grad_q, exact_results(*method, inputs).grad_q), tolerance);
+      }
+}
+
 TEST_P(EmulatedKernels, EveryNumberOfSplits) {
   if (GetParam().starts_with("lsh")) return;  // LSH attention has no splits
   for (const int64_t multiprocessors : {1, 2, 3, 5, 100}) {

@@ -439,7 +439,7 @@ def test_an_interrupt_ends_driver_and_worker(quick, number):
         ("--device", "gpu", "one of cpu, cuda"),
         ("--dtype", "float8", "float32, float64, bfloat16"),
         ("--protocol", "backward", "forward, forward_backward, prefill, decode"),
-        ("--inputs", "skewed", "one of normal, clustered, repeated"),
+        ("--inputs", "skewed", "one of normal, clustered, repeated, offset, scaled, outliers"),
         ("--batch", "0", "at least 1"),
         ("--batch", "1.5", "a whole number"),
         ("--batch", "99999999999999999999", "at most 16777216"),

@@ -8,7 +8,7 @@ import pytest
 from conftest import HANG_S, Cli, children, group_members, strict_json, wait_for
 
 # A worker's answer to a case that agrees, as shell code.
-AGREES = """answer '{"outcome":"measured","max_rel_error":1e-7,"error_tolerance":5e-4}'"""
+AGREES = """answer '{"outcome":"measured","excess_error":1e-7,"error_tolerance":5e-4}'"""
 
 
 def on_one_processor():
@@ -228,10 +228,10 @@ def test_progress_on_a_terminal_rewrites_one_line(attnbench):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_prints_the_rows_verified_so_far(attnbench, workers, number):
-    # The first two rows have ten cases each; the third stays incomplete. The driver has a second
+    # The first two rows have sixteen cases each; the third stays incomplete. The driver has a second
     # to read the answers before the test looks for `sleep 300`.
     worker = workers.make(
-        verify=f"for i in $(seq 1 21); do {AGREES}; done; sleep 1; exec sleep 300"
+        verify=f"for i in $(seq 1 33); do {AGREES}; done; sleep 1; exec sleep 300"
     )
     attnbench = attnbench.with_worker(worker)
     with attnbench.running("verify", "linear", "--format", "csv") as driver:

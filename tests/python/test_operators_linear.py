@@ -81,7 +81,7 @@ def test_opcheck_of_the_backward(name):
             q, k, v, causal, lengths, name, eps, projection, chunk
         )
         given = (
-            torch.ones_like(output), q.detach(), k.detach(), v.detach(), normalizer, causal, lengths, name, projection,
+            torch.ones_like(output), q.detach(), k.detach(), v.detach(), normalizer, causal, lengths, name, eps, projection,
             chunk,
         )  # fmt: skip
     torch.library.opcheck(torch.ops.attn._linear_attention_backward.default, given)

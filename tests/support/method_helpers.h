@@ -3,7 +3,9 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <optional>
 #include <string>
@@ -72,6 +74,7 @@ inline std::vector<std::string> method_specs() {
                                    "lsh:rounds=2,chunk=8,buckets=16,", "lsh:rounds=2,chunk=8,profile=fast-transformers,"})
       specs.push_back(name + "kernel=" + cpu::name_of(set));
   }
+  if (cpu::amx_is_available()) specs.emplace_back("linear:kernel=avx512");  // kernel=auto chooses AMX for bfloat16
 #ifdef __SANITIZE_ADDRESS__
   // LibTorch is not instrumented, so a sanitizer finds nothing in methods that are composed of its operators; they are left out.
   // lsh-1, lsh-4 and lsh-8 are left out because they run the same kernels as lsh.
@@ -132,9 +135,10 @@ inline Problem problem_of(const Shape& shape, at::ScalarType dtype, Masking mask
 // Makes inputs. If the problem has key lengths, the first batch entry has no visible key, the second has two thirds of the keys,
 // and the others have a random number of them. The problem may be causal with unequal lengths, which is invalid, so that tests
 // can check that methods refuse it.
-inline CallInputs inputs_of(Problem problem, Protocol protocol, uint64_t seed = 1) {
+inline CallInputs inputs_of(Problem problem, Protocol protocol, uint64_t seed = 1,
+                            attnbench::InputDistribution distribution = attnbench::InputDistribution::normal) {
   const bool causal = std::exchange(problem.causal, false);
-  auto inputs = make_inputs(problem, protocol, seed);
+  auto inputs = make_inputs(problem, protocol, seed, distribution);
   inputs.mask.causal = causal;
   if (!problem.key_lengths.is_full() && problem.batch > 0) {
     inputs.mask.key_lengths->select(0, 0).fill_(0);
@@ -196,6 +200,27 @@ inline void expect_close(const Results& results, const Results& expected, double
     ASSERT_TRUE(all_finite(results.*member)) << name;
     EXPECT_LE(largest_difference(results.*member, expected.*member) / scale, tolerance) << name;
   }
+}
+
+// The results of forward and backward by the method's reference, in float64.
+inline Results exact_results(const AttentionMethod& method, const CallInputs& inputs) {
+  CallInputs exact = inputs;
+  for (const auto member : kInputTensors) exact.*member = (inputs.*member).detach().to(at::kDouble).set_requires_grad(true);
+  const at::AutoGradMode with_gradients(true);
+  Results results;
+  results.output = method.reference(exact, at::arange(inputs.q.size(2)));
+  const auto gradients =
+      torch::autograd::grad({results.output}, {exact.q, exact.k, exact.v}, {inputs.grad_output.to(at::kDouble)});
+  results.output = results.output.detach();
+  results.grad_q = gradients[0], results.grad_k = gradients[1], results.grad_v = gradients[2];
+  return results;
+}
+
+// The largest difference in the last quarter of the positions, divided by the largest expected entry there. In a causal call the
+// gradients of late queries are much smaller than those of early ones, and errors in them would not be seen beside these.
+inline double error_of_late_rows(const at::Tensor& result, const at::Tensor& expected) {
+  const auto late = [](const at::Tensor& x) { return x.slice(2, x.size(2) - x.size(2) / 4).to(at::kDouble); };
+  return largest_difference(late(result), late(expected)) / late(expected).abs().max().item<double>();
 }
 
 }  // namespace attn

@@ -15,6 +15,7 @@ class LinearBackward : public LinearChunk<V, E, Map> {
   using Base::ahead_;
   using Base::b_;
   using Base::entries;
+  using Base::epsilon;
   using Base::for_each_chunk;
   using Base::kScales;
   using Base::load_keys;
@@ -59,6 +60,12 @@ class LinearBackward : public LinearChunk<V, E, Map> {
       } else {
         read_rows<V, Triangle::lower>({b_.left, t, p_.value_dim, b_.features, nullptr, nullptr, 0, b_.partial}, store);
       }
+      // The share of each normalizer that is ε. A normalizer beyond the range of float32 is ε alone.
+      float epsilon_share[kChunk];
+      for (int c = 0; c < kChunk; c += V::kLanes) V::store(epsilon_share + c, epsilon(c));
+      for (int i = 0; i < kChunk; ++i)
+        epsilon_share[i] = epsilon_share[i] < __builtin_inff() ? epsilon_share[i] * b_.lanes[i] : 1;
+      const auto* shift = static_cast<const float*>(p_.value_shift);
       float* grad_normalizer = static_cast<float*>(p_.grad_normalizer) + first;
       const RowStore<V, E> to(p_.grad_q, first, count, p_.head_dim, ahead_);
       for (int64_t i = 0; i < count; ++i) {
@@ -73,7 +80,7 @@ class LinearBackward : public LinearChunk<V, E, Map> {
           if constexpr (kScales) V::store(z + c, V::fma(V::load(kappa + c), key_factor, V::mul(V::load(z + c), z_factor)));
           else V::store(z + c, V::add(V::load(z + c), V::load(kappa + c)));
         }
-        const float delta = -V::sum(sum) * b_.lanes[i];
+        const float delta = dot<V>(b_.g + i * b_.values, shift, b_.values) * epsilon_share[i] - V::sum(sum) * b_.lanes[i];
         grad_normalizer[i] = delta;
         for (int64_t c = 0; c < b_.features; c += V::kLanes) {
           const auto g = V::fma(V::all(delta), V::load(z + c), V::load(grad_phi + c));
@@ -148,9 +155,15 @@ class LinearBackward : public LinearChunk<V, E, Map> {
   // b_.partial[i][f] = Σ_m b_.left[m][i] · r[f][m]. The sum is along the rows of R, so the product is computed in transposed
   // form, with the 16 positions as lanes, like scores, and then transposed.
   void read_transposed(const float* r, int64_t m) {
-    constexpr int kRows = V::kLanes == 16 ? 16 : 4;
-    for (int64_t f = 0; f < b_.features; f += kRows)
-      score_rows<V, kRows>(b_.left, r + f * b_.values, b_.values, m, b_.products + f * kChunk);
+    if constexpr (V::kLanes == 16) {
+      for (int64_t f = 0; f < b_.features; f += kChunk)
+        score_rows<V, kChunk>(b_.left, r + f * b_.values, b_.values, m, b_.products + f * kChunk);
+    } else {
+      for_each_tile_row(
+          b_.features, [&]<int kRows>(int64_t f) __attribute__((always_inline)) {
+            score_rows<V, kRows>(b_.left, r + f * b_.values, b_.values, m, b_.products + f * kChunk);
+          });
+    }
     for (int64_t f = 0; f < b_.features; f += V::kLanes)
       for (int t = 0; t < kChunk; t += V::kLanes)
         V::transpose(b_.products + f * kChunk + t, kChunk, b_.partial + t * b_.features + f, b_.features);

@@ -92,9 +92,20 @@ class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
   void load_keys(int64_t first, int64_t count, bool with_values = true) {
     const auto visible = count_before(p_.visible_keys, first, count);
     load_features(p_.k, first, visible, kChunk, b_.k, b_.kappa, b_.key_scales);
-    if (with_values) return load_rows<V, E>(p_.v, first, visible, p_.value_dim, b_.v, b_.values, ahead_);
+    if (with_values) {
+      load_rows<V, E>(p_.v, first, visible, p_.value_dim, b_.v, b_.values, ahead_);
+      if (p_.value_shift) shift_values(visible);
+      return;
+    }
     const E* next = static_cast<const E*>(p_.v.data) + (first + ahead_) * p_.v.stride;
     for (int64_t i = 0; i < kChunk; ++i) prefetch_row<0>(next + i * p_.v.stride, p_.value_dim);
+  }
+  void shift_values(int64_t count) {
+    const auto* shift = static_cast<const float*>(p_.value_shift);
+    for (int64_t c = 0; c < b_.values; c += V::kLanes) {
+      const auto x = V::load(shift + c);
+      for (int64_t i = 0; i < count; ++i) V::store(b_.v + i * b_.values + c, V::sub(V::load(b_.v + i * b_.values + c), x));
+    }
   }
   // The entries of a row of q or k from `column` on, for the gradients of entrywise maps.
   typename V::F entries(const Rows& rows, int64_t row, int64_t column) const {

@@ -10,10 +10,8 @@ namespace {
 template <class V>
 struct Elu {
   static constexpr bool kEntrywise = true;
-  static typename V::F apply(typename V::F x) {
-    const auto below = V::exp(V::min(V::zero(), x));
-    return V::choose(V::greater(x, V::zero()), V::add(x, V::all(1)), below);
-  }
+  // A NaN stays NaN, because min() and max() then return their second argument.
+  static typename V::F apply(typename V::F x) { return V::add(V::max(V::zero(), x), V::exp(V::min(V::zero(), x))); }
   static typename V::F gradient(typename V::F, typename V::F phi, typename V::F g) { return V::mul(g, V::min(V::all(1), phi)); }
 };
 template <class V>

@@ -18,7 +18,7 @@ LinearHeads::LinearHeads(const Tensor& q, const Tensor& k, const Tensor& v, cons
   common_.feature_count = make_feature_map(map)->count(common_.head_dim);
   if (map.projection) set_projection(*map.projection);
   common_.value_dim = v.size(3);
-  common_.epsilon = float(epsilon);
+  common_.epsilon = epsilon;
   if (key_lengths) key_lengths_ = key_lengths->clamp(0, k.size(2)).contiguous();
 }
 
@@ -28,6 +28,11 @@ void LinearHeads::set_gradients(const Tensor& grad_output, const Tensor& grad_no
   grad_q_ = grad_q, grad_k_ = grad_k, grad_v_ = grad_v;
 }
 
+void LinearHeads::set_value_shift(const Tensor& shift) {
+  value_shift_ = at::zeros({shift.size(0), shift.size(1), 1, padded_values()}, accumulator());
+  value_shift_.narrow(3, 0, shift.size(2)).copy_(shift.unsqueeze(2));
+}
+
 LinearHeadParams LinearHeads::head(int64_t index) const {
   const auto rows = [&](const Tensor& x) { return rows_of_head(x, index); };
   auto params = common_;
@@ -35,6 +40,7 @@ LinearHeadParams LinearHeads::head(int64_t index) const {
   params.grad_output = rows(grad_output_), params.grad_q = rows(grad_q_), params.grad_k = rows(grad_k_);
   params.grad_v = rows(grad_v_);
   params.normalizer = rows(normalizer_).data, params.grad_normalizer = rows(grad_normalizer_).data;
+  params.value_shift = rows(value_shift_).data;
   params.visible_keys = key_lengths_.defined() ? key_lengths_.const_data_ptr<int64_t>()[index / q_.size(1)] : key_len();
   return params;
 }

@@ -23,6 +23,9 @@ class LinearHeads {
   void set_gradients(const at::Tensor& grad_output, const at::Tensor& grad_normalizer, const at::Tensor& grad_q,
                      const at::Tensor& grad_k, const at::Tensor& grad_v);
 
+  // Sets the number that the backward pass takes off each column of v, [B,H,M] (attn/linear/value_shift.h).
+  void set_value_shift(const at::Tensor& shift);
+
   int64_t count() const { return q_.size(0) * q_.size(1); }
   int64_t query_len() const { return q_.size(2); }
   int64_t key_len() const { return k_.size(2); }
@@ -42,7 +45,8 @@ class LinearHeads {
 
   LinearHeadParams common_{};
   at::Tensor projection_, projection_transposed_;
-  at::Tensor q_, k_, v_, key_lengths_, output_, normalizer_, grad_output_, grad_normalizer_, grad_q_, grad_k_, grad_v_;
+  at::Tensor q_, k_, v_, key_lengths_, output_, normalizer_, grad_output_, grad_normalizer_, grad_q_, grad_k_, grad_v_,
+      value_shift_;
 };
 
 }  // namespace attn::cpu

@@ -11,14 +11,15 @@
 #include "attn/cpu/kernel_family.h"
 #include "attn/linear/cpu/heads.h"
 #include "attn/linear/cpu/threads.h"
+#include "attn/linear/value_shift.h"
 
 namespace attn::cpu {
 namespace {
 
 using at::Tensor;
 
-constexpr KernelFamily<LinearKernels> kFamily{"linear_attention", linear_kernels_portable, linear_kernels_avx2,
-                                              linear_kernels_avx512};
+constexpr KernelFamily<LinearKernels> kFamily{"linear_attention", linear_kernels_portable, linear_kernels_neon,
+                                              linear_kernels_avx2, linear_kernels_avx512};
 
 // A step of all heads, whose parameters and scratch memory are set up once.
 class BoundLinearStep final : public BoundStep {
@@ -52,12 +53,15 @@ class BoundLinearStep final : public BoundStep {
 
 class CpuLinear final : public LinearImplementation {
  public:
-  explicit CpuLinear(const LinearKernels& kernels) : kernels_(kernels) {}
+  explicit CpuLinear(const LinearKernels& kernels) : CpuLinear(kernels, kernels) {}
+  // Decoding steps run other kernels than whole sequences.
+  CpuLinear(const LinearKernels& kernels, const LinearKernels& step_kernels) : kernels_(kernels), step_kernels_(step_kernels) {}
 
   std::string name() const override { return kernels_.name; }
+  std::string step_name() const override { return step_kernels_.name; }
 
-  std::tuple<Tensor, Tensor> forward(const LinearArguments& a, double epsilon) const override {
-    LinearHeads heads(a.q, a.k, a.v, a.key_lengths, a.map, epsilon);
+  std::tuple<Tensor, Tensor> forward(const LinearArguments& a) const override {
+    LinearHeads heads(a.q, a.k, a.v, a.key_lengths, a.map, a.epsilon);
     const auto output = at::empty({a.q.size(0), a.q.size(1), a.q.size(2), a.v.size(3)}, a.q.options());
     const auto normalizer = at::empty({a.q.size(0), a.q.size(1), a.q.size(2), heads.scales() ? 2 : 1}, heads.accumulator());
     heads.set_results(output, normalizer);
@@ -73,7 +77,8 @@ class CpuLinear final : public LinearImplementation {
 
   std::tuple<Tensor, Tensor, Tensor> backward(const LinearArguments& a, const Tensor& grad_output,
                                               const Tensor& normalizer) const override {
-    LinearHeads heads(a.q, a.k, a.v, a.key_lengths, a.map, /*epsilon=*/0);
+    LinearHeads heads(a.q, a.k, a.v, a.key_lengths, a.map, a.epsilon);
+    heads.set_value_shift(value_shift(a.v, a.key_lengths, accumulator_dtype(a.v.scalar_type())));
     const auto like = [](const Tensor& x) { return at::empty(x.sizes(), x.options()); };
     const auto grad_q = like(a.q), grad_k = like(a.k), grad_v = like(a.v);
     const auto dense_normalizer = normalizer.contiguous();
@@ -151,7 +156,7 @@ class CpuLinear final : public LinearImplementation {
                                        int64_t workers) const override {
     LinearHeads heads(q, k, v, {}, map, epsilon);
     heads.set_results(output, {});
-    return std::make_unique<BoundLinearStep>(kernels_, std::move(heads), state, workers);
+    return std::make_unique<BoundLinearStep>(step_kernels_, std::move(heads), state, workers);
   }
 
   double state_numbers(const Problem& p, int64_t features, bool backward) const override {
@@ -159,18 +164,34 @@ class CpuLinear final : public LinearImplementation {
   }
 
  private:
-  const LinearKernels& kernels_;
+  const LinearKernels &kernels_, &step_kernels_;
 };
 
 }  // namespace
 
 const LinearKernels* find_linear_kernels(const LinearRequest& request) {
+  if (request.wanted == "auto" || request.wanted == "amx") {
+    const bool possible = is_entrywise(request.map) && request.dtype == at::kBFloat16 && request.device == c10::DeviceType::CPU;
+    if (possible && amx_is_available()) return linear_kernels_amx();
+    TORCH_CHECK_VALUE(request.wanted == "auto" || amx_is_available(),
+                      "kernel 'amx' is not available here: this processor or system has no AMX for bfloat16");
+    TORCH_CHECK_VALUE(request.wanted == "auto",
+                      "linear_attention: kernel 'amx' computes maps of single entries in bfloat16 on the "
+                      "CPU, not feature map '",
+                      feature_map_name(request.map), "' in ", request.dtype, " on ",
+                      c10::DeviceTypeName(request.device, /*lower_case=*/true));
+  }
   return kFamily.find(request, std::string("feature map '") + feature_map_name(request.map) + "'",
                       computes_feature_map(request.map));
 }
 
 const LinearImplementation* find_linear(const LinearRequest& request) {
-  return implementation_of<CpuLinear>(kFamily, find_linear_kernels(request));
+  const auto* kernels = find_linear_kernels(request);
+  if (kernels && kernels == linear_kernels_amx()) {
+    static const CpuLinear amx(*kernels, *linear_kernels_avx512(ElementType::bfloat16));
+    return &amx;
+  }
+  return implementation_of<CpuLinear>(kFamily, kernels);
 }
 
 }  // namespace attn::cpu

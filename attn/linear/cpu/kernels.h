@@ -1,7 +1,8 @@
 // The interface of linear attention's CPU kernels. Each instruction set provides them; each works on one (batch entry, head) and
 // a range of its positions. attn/linear/cpu/implementation.cpp combines them into the passes over whole tensors.
 //
-// With φ = φ(q), κ = φ(k), g′ = grad_output / normalizer and δ the gradient of the normalizer, the states are
+// With φ = φ(q), κ = φ(k), g′ = grad_output / normalizer and δ the gradient of the normalizer, the states are as follows. In the
+// backward pass v and δ are the v′ and δ′ of attn/linear/value_shift.h.
 //   S = Σ κ_j v_jᵀ [F,M]   Z = Σ κ_j [F]            over the keys before a range, for the forward pass
 //   T = Sᵀ [M,F]           Z                        the same sums, for the gradient of φ
 //   R = Σ φ_i g′_iᵀ [F,M]  Y = Σ δ_i φ_i [F]        over the queries after a range, for the gradients of κ and v
@@ -31,12 +32,13 @@ struct LinearHeadParams {
   FeatureMapKind map;
   int64_t head_dim, feature_count, value_dim;  // D, F, M
   int64_t visible_keys;                        // keys at this position and after it are hidden
-  float epsilon;
+  double epsilon;
   Rows q, k, v, output, grad_output, grad_q, grad_k, grad_v;
   // [N]: φ·Z + ε. With scales [N,2]: φ·Z + ε relative to the scales of query and state, and the state's scale.
   void* normalizer;
-  void* grad_normalizer;              // [N]: δ
-  const void* projection;             // for maps with directions, the directions divided by D^¼: [F, padded D]
+  void* grad_normalizer;    // [N]: δ
+  const void* value_shift;  // [padded M]: is taken off the rows of v (value_shift.h), with zeros as padding; may be null
+  const void* projection;   // for maps with directions, the directions divided by D^¼: [F, padded D]
   const void* projection_transposed;  // the same numbers as [D, padded F]
 };
 
@@ -76,6 +78,20 @@ const LinearKernels* linear_kernels_avx2(ElementType element);
 #else
 inline const LinearKernels* linear_kernels_avx512(ElementType) { return nullptr; }
 inline const LinearKernels* linear_kernels_avx2(ElementType) { return nullptr; }
+#endif
+// The kernels with AMX, for bfloat16 and feature maps of single entries, without `step`. Null if this build has none. The
+// emulated ones compute the same without AMX, for tests.
+#ifdef __x86_64__
+const LinearKernels* linear_kernels_amx();
+const LinearKernels* linear_kernels_amx_emulated();
+#else
+inline const LinearKernels* linear_kernels_amx() { return nullptr; }
+inline const LinearKernels* linear_kernels_amx_emulated() { return nullptr; }
+#endif
+#ifdef __aarch64__
+const LinearKernels* linear_kernels_neon(ElementType element);
+#else
+inline const LinearKernels* linear_kernels_neon(ElementType) { return nullptr; }
 #endif
 // The portable kernels, for float32, bfloat16 and float64. Null for float16.
 const LinearKernels* linear_kernels_portable(ElementType element);

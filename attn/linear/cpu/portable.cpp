@@ -108,7 +108,7 @@ class PortableLinear {
   void add_keys(int64_t begin, int64_t end, bool transposed, T* state, T* z) {
     for (int64_t j = begin; j < std::min(end, p_.visible_keys); ++j) {
       auto [kappa, scale] = features(p_.k, j);
-      const auto v = row(p_.v, j, p_.value_dim);
+      const auto v = value(j);
       multiply(kappa, factor_in_state(scale, state, z));
       if (transposed) add_outer(v, kappa, features_, state);
       else add_outer(kappa, v, values_, state);
@@ -126,8 +126,7 @@ class PortableLinear {
   void read(int64_t begin, int64_t end, const T* s, const T* z) {
     for (int64_t i = begin; i < end; ++i) {
       const auto [phi, scale] = features(p_.q, i);
-      const T epsilon = scales_ ? T(p_.epsilon) * std::exp(-(scale + z[features_])) : T(p_.epsilon);
-      const T total = dot(phi, z) + epsilon;
+      const T total = dot(phi, z) + epsilon(scale, z);
       if (p_.normalizer) set_normalizer(i, total, z);
       auto numerator = product(phi, s, values_, p_.value_dim);
       for (auto& x : numerator) x /= total;
@@ -138,9 +137,12 @@ class PortableLinear {
   void backward_queries(int64_t begin, int64_t end, bool causal, T* t, T* z) {
     for (int64_t i = begin; i < end; ++i) {
       if (causal) add_keys(i, i + 1, true, t, z);
-      const auto phi = features(p_.q, i).phi;
-      auto grad_phi = product(scaled_gradient(i), t, features_, p_.feature_count);
-      const T delta = -dot(phi, grad_phi.data()) / normalizer(i);
+      const auto [phi, scale] = features(p_.q, i);
+      const auto g = scaled_gradient(i);
+      auto grad_phi = product(g, t, features_, p_.feature_count);
+      // A normalizer beyond the range of T is ε alone.
+      const T share = std::isinf(normalizer(i)) ? T(1) : epsilon(scale, z) / normalizer(i);
+      const T delta = dot(g, static_cast<const T*>(p_.value_shift)) * share - dot(phi, grad_phi.data()) / normalizer(i);
       static_cast<T*>(p_.grad_normalizer)[i] = delta;
       for (size_t f = 0; f < grad_phi.size(); ++f) grad_phi[f] += delta * z[f];
       store(p_.grad_q, i, gradient_of_row(p_.q, i, grad_phi));
@@ -170,7 +172,7 @@ class PortableLinear {
       auto grad_v = product(kappa, r, values_, p_.value_dim);
       multiply(grad_v, factor);
       store(p_.grad_v, j, grad_v);
-      const auto v = row(p_.v, j, p_.value_dim);
+      const auto v = value(j);
       Vector grad_kappa(static_cast<size_t>(p_.feature_count));
       for (size_t f = 0; f < grad_kappa.size(); ++f) grad_kappa[f] = factor * (dot(v, r + int64_t(f) * values_) + y[f]);
       store(p_.grad_k, j, gradient_of_row(p_.k, j, grad_kappa));
@@ -189,6 +191,15 @@ class PortableLinear {
     const E* from = static_cast<const E*>(rows.data) + i * rows.stride;
     return Vector(from, from + dim);
   }
+  // A row of v, shifted in the backward pass.
+  Vector value(int64_t j) const {
+    auto v = row(p_.v, j, p_.value_dim);
+    if (const auto* shift = static_cast<const T*>(p_.value_shift))
+      for (size_t m = 0; m < v.size(); ++m) v[m] -= shift[m];
+    return v;
+  }
+  // ε relative to the scale of a query and that of the state whose vector is z.
+  T epsilon(T scale, const T* z) const { return scales_ ? T(p_.epsilon) * std::exp(-(scale + z[features_])) : T(p_.epsilon); }
   static void store(const Rows& rows, int64_t i, const Vector& x) {
     std::copy(x.begin(), x.end(), static_cast<E*>(rows.data) + i * rows.stride);
   }

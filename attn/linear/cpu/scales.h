@@ -88,9 +88,9 @@ class LinearScales {
 
   // ε relative to the scales of query and state, for the vector of positions from c on.
   typename V::F epsilon(int c) const {
-    if constexpr (!kScales) return V::all(p_.epsilon);
+    if constexpr (!kScales) return V::all(float(p_.epsilon));
     const auto scale = V::add(V::load(b_.query_scales + c), V::load(b_.state_scales + 1 + c));
-    return V::mul(V::all(p_.epsilon), V::exp(V::sub(V::zero(), scale)));
+    return V::mul(V::all(float(p_.epsilon)), V::exp(V::sub(V::zero(), scale)));
   }
 
   LinearHeadParams p_;

@@ -1,7 +1,7 @@
 // Scores of a chunk of 16 positions with itself. One factor is transposed, so that its 16 positions are the lanes of vectors.
 #pragma once
 
-#include "attn/cpu/simd.h"
+#include "attn/cpu/products.h"
 #include "attn/linear/cpu/kernels.h"
 
 namespace attn::cpu {
@@ -50,8 +50,10 @@ inline void scores_of(const float* left, const float* right, int64_t right_strid
     if (extra_right) score_rows<V, 16, true>(left, right, right_stride, depth, scores, extra_right, extra_scores);
     else score_rows<V, 16>(left, right, right_stride, depth, scores);
   } else {
-    for (int j = 0; j < kChunk; j += 4)
-      score_rows<V, 4>(left, right + j * right_stride, right_stride, depth, scores + j * kChunk);
+    for_each_tile_row(
+        kChunk, [&]<int kRows>(int64_t j) __attribute__((always_inline)) {
+          score_rows<V, kRows>(left, right + j * right_stride, right_stride, depth, scores + j * kChunk);
+        });
     if (extra_right) score_rows<V, 1>(left, extra_right, 0, depth, extra_scores);
   }
 }

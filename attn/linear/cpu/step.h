@@ -25,7 +25,7 @@ class LinearStep : public LinearChunk<V, E, Map> {
     ahead_ = 0;
     load_features(p_.q, 0, 1, 1, b_.q, b_.phi, b_.query_scales);
     load_features(p_.k, 0, 1, 1, b_.k, b_.kappa, b_.key_scales);
-    float epsilon = p_.epsilon, shrink = 1;
+    float epsilon = float(p_.epsilon), shrink = 1;
     if constexpr (kScales) {
       float& scale = z[p_.feature_count];
       const float to = b_.key_scales[0] > scale ? b_.key_scales[0] : scale;

@@ -1,8 +1,8 @@
-// Multiplies a chunk of 16 positions by a state, and adds the products of the chunk with itself, in tiles of 4 positions × up to
+// Multiplies a chunk of 16 positions by a state, and adds the products of the chunk with itself, in tiles of 6 positions × up to
 // 64 columns whose sums stay in registers.
 #pragma once
 
-#include "attn/cpu/simd.h"
+#include "attn/cpu/products.h"
 #include "attn/linear/cpu/scores.h"
 
 namespace attn::cpu {
@@ -74,17 +74,19 @@ inline void read_tile(const ReadTile& t, int i0, int64_t m, const Store& store) 
 // Computes all 16 positions and all columns. store(i, m, x) receives the vector x of position i from column m on.
 template <class V, Triangle kTriangle, class Store>
 inline void read_all_tiles(const ReadTile& t, const Store& store) {
-  constexpr int kRows = 4, kColumns = V::kLanes == 16 ? 4 : 2;
+  constexpr int kColumns = kTileColumns<V>;
+  const auto tiles = [&]<int kVectors>(int64_t m) __attribute__((always_inline)) {
+    for_each_tile_row(
+        kChunk, [&]<int kRows>(int64_t i)
+                    __attribute__((always_inline)) { read_tile<V, kRows, kVectors, kTriangle>(t, int(i), m, store); });
+  };
   int64_t m = 0;
-  for (; m + kColumns * V::kLanes <= t.width; m += kColumns * V::kLanes)
-    for (int i = 0; i < kChunk; i += kRows) read_tile<V, kRows, kColumns, kTriangle>(t, i, m, store);
+  for (; m + kColumns * V::kLanes <= t.width; m += kColumns * V::kLanes) tiles.template operator()<kColumns>(m);
   if constexpr (kColumns == 4) {
     const auto rest = (t.width - m) / V::kLanes;
-    for (int i = 0; rest > 0 && i < kChunk; i += kRows) {
-      if (rest == 1) read_tile<V, kRows, 1, kTriangle>(t, i, m, store);
-      if (rest == 2) read_tile<V, kRows, 2, kTriangle>(t, i, m, store);
-      if (rest == 3) read_tile<V, kRows, 3, kTriangle>(t, i, m, store);
-    }
+    if (rest == 1) tiles.template operator()<1>(m);
+    if (rest == 2) tiles.template operator()<2>(m);
+    if (rest == 3) tiles.template operator()<3>(m);
   }
 }
 

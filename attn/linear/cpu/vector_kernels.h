@@ -1,5 +1,5 @@
 // LinearTable: the table of linear attention's vector kernels for one element type E, which choose the feature map at run time.
-// avx512.cpp and avx2.cpp compile it, each for its own vectors V.
+// avx512.cpp, avx2.cpp and neon.cpp compile it, each for its own vectors V.
 #pragma once
 
 #include "attn/cpu/kernel_table.h"

@@ -35,7 +35,9 @@ __global__ void __launch_bounds__(S::kThreads) backward_queries(LinearParams par
       store_scores<S>(scores, block.scores, [](int row, int column, float x) { return column <= row ? x : 0.0f; });
       apply_scores<S>(grad_phi, block.scores, k);
     }
-    // δ = −φ·grad_phi / normalizer of the lane's two rows, computed before the contribution of δ is added to grad_phi.
+    // δ = (ε c·g′ − φ·grad_phi) / normalizer of the lane's two rows, where c is what is taken off v, computed before the
+    // contribution of δ is added to grad_phi.
+    const float* shift = block.value_shift();
     float delta[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -44,9 +46,12 @@ __global__ void __launch_bounds__(S::kThreads) backward_queries(LinearParams par
 #pragma unroll
       for (int t = 0; t < S::kTiles; ++t)
 #pragma unroll
-        for (int i = 0; i < 2; ++i)
-          dot += to_float(q[row * S::kStride + t * 8 + Accumulator::column(i)]) * grad_phi[t].x[half * 2 + i];
-      delta[half] = -sum_over_lanes(dot, 4) * block.inverse_normalizer[row];
+        for (int i = 0; i < 2; ++i) {
+          const int column = t * 8 + Accumulator::column(i);
+          dot += params.epsilon * shift[column] * to_float(g[row * S::kStride + column]) -
+                 to_float(q[row * S::kStride + column]) * grad_phi[t].x[half * 2 + i];
+        }
+      delta[half] = sum_over_lanes(dot, 4) * block.inverse_normalizer[row];
       if (lane() % 4 == 0 && first + row < end)
         static_cast<float*>(params.grad_normalizer)[block.index * params.query_len + first + row] = delta[half];
 #pragma unroll

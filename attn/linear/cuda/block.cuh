@@ -13,7 +13,8 @@
 //   inverse_normalizer  [kRows]         1/normalizer of the chunk's queries, in float32
 //   grad_normalizer     [kRows]         δ of the chunk's queries, in float32
 //
-// As in attn/linear/cpu/kernels.h, g′ = grad_output / normalizer, and δ is the gradient of the normalizer.
+// As in attn/linear/cpu/kernels.h, g′ = grad_output / normalizer, and δ is the gradient of the normalizer. In the backward pass v
+// and δ are the v′ and δ′ of attn/linear/value_shift.h.
 #pragma once
 
 #include "attn/cuda/tiles.cuh"
@@ -63,8 +64,8 @@ class LinearBlock {
     return static_cast<E*>(x.data) + batch * x.batch_stride + head * x.head_stride;
   }
 
-  // Loads the kRows positions that begin with `first` of x into a tile: each of the `dim` entries e of row t becomes f(e, t).
-  // Rows of positions from `limit` on become zeros.
+  // Loads the kRows positions that begin with `first` of x into a tile: each of the `dim` entries e of row t becomes f(e, t,
+  // column). Rows of positions from `limit` on become zeros.
   template <class Function>
   __device__ void load(Tile* to, const StridedTensor& x, int64_t first, int64_t limit, int dim, const Function& f) const {
     const E* from = rows(x);
@@ -72,15 +73,22 @@ class LinearBlock {
         to, dim, [&](int t) { return first + t < limit ? from + (first + t) * x.row_stride : nullptr; }, f);
   }
   __device__ void load_features(Tile* to, const StridedTensor& x, int64_t first, int64_t limit) const {
-    load(to, x, first, limit, params.head_dim, [&](float entry, int) { return apply_feature_map(params.map, entry); });
+    load(to, x, first, limit, params.head_dim, [&](float entry, int, int) { return apply_feature_map(params.map, entry); });
   }
   __device__ void load_values(Tile* to, int64_t first) const {
-    load(to, params.v, first, visible, params.value_dim, [](float entry, int) { return entry; });
+    const float* shift = value_shift();
+    load(to, params.v, first, visible, params.value_dim,
+         [&](float entry, int, int column) { return shift != nullptr ? entry - shift[column] : entry; });
+  }
+  // What the backward pass takes off the columns of v; null in the forward pass.
+  __device__ const float* value_shift() const {
+    const auto* all = static_cast<const float*>(params.value_shift);
+    return all != nullptr ? all + index * params.value_shift_stride : nullptr;
   }
   // Loads g′ = grad_output / normalizer. Before it, load_normalizers() of the same positions and a barrier are needed.
   __device__ void load_scaled_gradients(Tile* to, int64_t first, int64_t limit) const {
     load(to, params.grad_output, first, limit, params.value_dim,
-         [&](float entry, int t) { return entry * inverse_normalizer[t]; });
+         [&](float entry, int t, int) { return entry * inverse_normalizer[t]; });
   }
   // Fills inverse_normalizer and grad_normalizer, the latter with zeros unless with_gradients.
   __device__ void load_normalizers(int64_t first, int64_t limit, bool with_gradients) const {

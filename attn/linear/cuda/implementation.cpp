@@ -15,6 +15,7 @@
 #include "attn/linear/cuda/run.h"
 #include "attn/linear/cuda/splits.h"
 #include "attn/linear/implementation.h"
+#include "attn/linear/value_shift.h"
 
 namespace attn::cuda {
 namespace {
@@ -23,7 +24,7 @@ using at::Tensor;
 
 // The tensors of one call, and the parameters of its kernels, which point into the tensors.
 struct LinearTensors {
-  Tensor q, k, v, key_lengths, grad_output;
+  Tensor q, k, v, key_lengths, grad_output, value_shift;
   LinearParams params{};
   std::vector<Tensor> states;
 
@@ -37,8 +38,19 @@ struct LinearTensors {
     params.q = strided(q), params.k = strided(k), params.v = strided(v);
     params.split_len = std::max<int64_t>({64, params.query_len, params.key_len}), params.splits = 1;
   }
-  explicit LinearTensors(const LinearArguments& a, double epsilon = 0)
-      : LinearTensors(a.q, a.k, a.v, a.causal, a.key_lengths, a.map.kind, epsilon) {}
+  explicit LinearTensors(const LinearArguments& a)
+      : LinearTensors(a.q, a.k, a.v, a.causal, a.key_lengths, a.map.kind, a.epsilon) {}
+
+  // Sets what the backward pass takes off v.
+  void set_value_shift() {
+    constexpr int64_t kMaxTileDim = 128;
+    const auto shift = attn::value_shift(v, key_lengths.defined() ? std::optional(key_lengths) : std::nullopt,
+                                         accumulator_dtype(v.scalar_type()));
+    const auto columns = shift.size(2), width = (columns + kMaxTileDim - 1) / kMaxTileDim * kMaxTileDim;
+    value_shift = at::zeros({shift.size(0), shift.size(1), width}, shift.options());
+    value_shift.narrow(2, 0, columns).copy_(shift);
+    params.value_shift = value_shift.const_data_ptr(), params.value_shift_stride = width;
+  }
 
   at::TensorOptions accumulator() const { return q.options().dtype(accumulator_dtype(q.scalar_type())); }
 
@@ -77,9 +89,9 @@ class CudaLinear final : public LinearImplementation {
     return problem.empty() ? "" : problem + "; 'cuda-plain' supports any dimensions";
   }
 
-  std::tuple<Tensor, Tensor> forward(const LinearArguments& a, double epsilon) const override {
+  std::tuple<Tensor, Tensor> forward(const LinearArguments& a) const override {
     const GpuGuard guard(a.q);
-    LinearTensors tensors(a, epsilon);
+    LinearTensors tensors(a);
     const auto output = at::empty({a.q.size(0), a.q.size(1), a.q.size(2), a.v.size(3)}, a.q.options());
     const auto normalizer = at::empty({a.q.size(0), a.q.size(1), a.q.size(2), 1}, tensors.accumulator());
     tensors.params.output = strided(output), tensors.params.normalizer = normalizer.data_ptr();
@@ -99,6 +111,7 @@ class CudaLinear final : public LinearImplementation {
     params.grad_output = strided(tensors.grad_output);
     params.grad_q = strided(grad_q), params.grad_k = strided(grad_k), params.grad_v = strided(grad_v);
     params.normalizer = dense_normalizer.data_ptr(), params.grad_normalizer = grad_normalizer.data_ptr();
+    tensors.set_value_shift();
     run(tensors, Pass::backward);
     return {grad_q, grad_k, grad_v};
   }

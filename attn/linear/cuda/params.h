@@ -22,6 +22,10 @@ struct LinearParams {
   // In the accumulator dtype: float32, or float64 for float64 elements.
   void* normalizer;       // [batch·heads, query_len]: φ·Z + ε
   void* grad_normalizer;  // [batch·heads, query_len]: δ
+  // [batch·heads, value_shift_stride]: what the backward pass takes off each column of v (attn/linear/value_shift.h), with zeros
+  // behind value_dim up to the dimension of the tiles. Null in the forward pass.
+  const void* value_shift;
+  int64_t value_shift_stride;
   // A sequence is cut into `splits` splits of split_len positions; the last one may be shorter. `states` [batch·heads, splits,
   // state_numbers(dim)] holds the state that each split begins with: S and Z and, later in the backward pass, R and Y. It is null
   // if a causal sequence is a single split, which begins with zeros.

@@ -38,12 +38,14 @@ class PlainHead {
   __device__ E* row(const StridedTensor& x, int64_t position) const {
     return static_cast<E*>(x.data) + batch * x.batch_stride + head * x.head_stride + position * x.row_stride;
   }
-  // Loads the features of a row of x (q or k), and a row of y times `factor`, into shared memory. Has a barrier before and after.
-  __device__ void load(T* features, const StridedTensor& x, T* values, const StridedTensor& y, int64_t position, T factor) const {
+  // Loads the features of a row of x (q or k), and a row of y times `factor` minus `shift`, unless that is null, into shared
+  // memory. Has a barrier before and after.
+  __device__ void load(T* features, const StridedTensor& x, T* values, const StridedTensor& y, int64_t position, T factor,
+                       const T* shift = nullptr) const {
     const E *from_x = row(x, position), *from_y = row(y, position);
     __syncthreads();
     for_each(params.head_dim, [&](int d) { features[d] = apply_feature_map(params.map, number(from_x[d])); });
-    for_each(params.value_dim, [&](int m) { values[m] = number(from_y[m]) * factor; });
+    for_each(params.value_dim, [&](int m) { values[m] = number(from_y[m]) * factor - (shift != nullptr ? shift[m] : T(0)); });
     __syncthreads();
   }
   // Σ f(i) for i < count. Every thread gets the sum. Has a barrier before the threads read each other's parts.
@@ -76,7 +78,7 @@ class PlainHead {
   __device__ void for_each_query(T* s, T* z, bool by_columns, const Function& f) const {
     const auto add_key = [&](int64_t j) {
       if (j >= visible) return;
-      load(key, params.k, value, params.v, j, 1);
+      load(key, params.k, value, params.v, j, 1, value_shift());
       add(s, z, key, value, 1, by_columns);
     };
     if (!params.causal)
@@ -96,6 +98,11 @@ class PlainHead {
   }
   __device__ T* grad_normalizer(int64_t position) const {
     return static_cast<T*>(params.grad_normalizer) + index * params.query_len + position;
+  }
+  // What the backward pass takes off the columns of v; null in the forward pass.
+  __device__ const T* value_shift() const {
+    const auto* all = static_cast<const T*>(params.value_shift);
+    return all != nullptr ? all + index * params.value_shift_stride : nullptr;
   }
   __device__ static T number(E x) { return T(to_float(x)); }
 
@@ -138,7 +145,10 @@ __global__ void plain_backward_queries(LinearParams params, T* states) {
     };
     // The key is already in S, so its shared memory is free.
     block.for_each(params.head_dim, [&](int d) { block.key[d] = grad_phi(d); });
-    const T delta = -inverse * block.sum(params.head_dim, [&](int d) { return block.query[d] * block.key[d]; });
+    const T* shift = block.value_shift();
+    const T of_shift = block.sum(params.value_dim, [&](int m) { return block.gradient[m] * shift[m]; });
+    const T of_features = block.sum(params.head_dim, [&](int d) { return block.query[d] * block.key[d]; });
+    const T delta = inverse * (T(params.epsilon) * of_shift - of_features);
     if (threadIdx.x == 0) *block.grad_normalizer(i) = delta;
     const E* x = block.row(params.q, i);
     E* to = block.row(params.grad_q, i);
@@ -162,7 +172,7 @@ __global__ void plain_backward_keys(LinearParams params, T* states) {
   for (int64_t j = params.key_len - 1; j >= 0; --j) {
     if (params.causal) add_query(j);
     const bool seen = j < block.visible;
-    block.load(block.key, params.k, block.value, params.v, j, 1);
+    block.load(block.key, params.k, block.value, params.v, j, 1, block.value_shift());
     E *grad_v = block.row(params.grad_v, j), *grad_k = block.row(params.grad_k, j);
     const E* x = block.row(params.k, j);
     block.for_each(params.value_dim, [&](int m) {

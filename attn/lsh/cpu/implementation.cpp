@@ -15,7 +15,8 @@ namespace {
 
 using at::Tensor;
 
-constexpr KernelFamily<LshKernels> kFamily{"lsh_attention", lsh_kernels_portable, lsh_kernels_avx2, lsh_kernels_avx512};
+constexpr KernelFamily<LshKernels> kFamily{"lsh_attention", lsh_kernels_portable, lsh_kernels_neon, lsh_kernels_avx2,
+                                           lsh_kernels_avx512};
 
 // Divides the range 0 … size-1 of every head among the threads, and calls work(head, begin, end) for each part.
 template <class Work>

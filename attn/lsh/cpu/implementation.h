@@ -6,8 +6,8 @@
 
 namespace attn::cpu {
 
-// Returns the kernels that request.wanted names: "portable", "avx2" or "avx512". "auto" chooses the best instruction set for
-// float32 and bfloat16 and the portable kernels for float64, and returns null for other dtypes and devices. Throws
+// Returns the kernels that request.wanted names: "portable", "neon", "avx2" or "avx512". "auto" chooses the best instruction set
+// for float32 and bfloat16 and the portable kernels for float64, and returns null for other dtypes and devices. Throws
 // c10::ValueError when the named kernels cannot compute the request.
 const LshKernels* find_lsh_kernels(const ImplementationRequest& request);
 

@@ -90,13 +90,18 @@ struct RoundShares {
 
 }  // namespace
 
-// The vector kernels, for float32 and bfloat16. Null for other types, and in builds for processors other than x86-64.
+// The vector kernels, for float32 and bfloat16. Null for other types, and if this build has none.
 #ifdef __x86_64__
 const LshKernels* lsh_kernels_avx512(ElementType element);
 const LshKernels* lsh_kernels_avx2(ElementType element);
 #else
 inline const LshKernels* lsh_kernels_avx512(ElementType) { return nullptr; }
 inline const LshKernels* lsh_kernels_avx2(ElementType) { return nullptr; }
+#endif
+#ifdef __aarch64__
+const LshKernels* lsh_kernels_neon(ElementType element);
+#else
+inline const LshKernels* lsh_kernels_neon(ElementType) { return nullptr; }
 #endif
 // The portable kernels, for float32, bfloat16 and float64. Null for float16.
 const LshKernels* lsh_kernels_portable(ElementType element);

@@ -1,5 +1,5 @@
-// The table of LSH attention's vector kernels for one element type. avx512.cpp and avx2.cpp compile it, each for its own vector
-// type V.
+// The table of LSH attention's vector kernels for one element type. avx512.cpp, avx2.cpp and neon.cpp compile it, each for its
+// own vector type V.
 #pragma once
 
 #include "attn/cpu/kernel_table.h"

@@ -91,7 +91,7 @@ class LshBlock {
     const E* from = rows(x);
     load_rows<S>(
         to, dim, [&](int t) { return positions[t] >= 0 ? from + int64_t(positions[t]) * x.row_stride : nullptr; },
-        [](float entry, int) { return entry; });
+        [](float entry, int, int) { return entry; });
   }
   // Sets those of the warp's rows to zeros that have an entry that is not finite, and sets their not_finite to 1. Otherwise 0 ·
   // NaN would make rows NaN that do not see them. Calls squares(row, sum of the squares of its entries) for every row.

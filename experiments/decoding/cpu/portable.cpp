@@ -7,8 +7,9 @@
 namespace experiments {
 namespace {
 
-constexpr attn::cpu::KernelFamily<DecoderKernels> kFamily{"decoder", decoder_kernels_portable, decoder_kernels_avx2,
-                                                          decoder_kernels_avx512};
+// There are no vector kernels for ARM.
+constexpr attn::cpu::KernelFamily<DecoderKernels> kFamily{"decoder", decoder_kernels_portable, decoder_kernels_portable,
+                                                          decoder_kernels_avx2, decoder_kernels_avx512};
 
 void linear(const LinearLayerParams& p, int64_t begin, int64_t end) {
   for (int64_t o = begin; o < end; ++o) {

@@ -111,15 +111,14 @@ class DecoderTable {
     for (int c = 0; c < kColumns; ++c) {
       float* const y = p.y + (b + c) * p.y_stride + o;
       const float* const residual = p.residual ? p.residual + (b + c) * p.residual_stride + o : nullptr;
-      if constexpr (kRows == 4) {
-        auto sums = _mm_add_ps(V::sums(sum[0][c], sum[1][c], sum[2][c], sum[3][c]), _mm_loadu_ps(p.bias + o));
-        if (residual) sums = _mm_add_ps(sums, _mm_loadu_ps(residual));
-        if (p.relu) sums = _mm_max_ps(_mm_setzero_ps(), sums);  // a NaN stays NaN
-        _mm_storeu_ps(y, sums);
-      } else {
-        float total = V::sum(sum[0][c]) + p.bias[o];
-        if (residual) total += *residual;
-        *y = p.relu && total < 0 ? 0 : total;
+      float totals[kRows];
+      if constexpr (kRows == 4) V::store_sums(totals, sum[0][c], sum[1][c], sum[2][c], sum[3][c], 1);
+      else totals[0] = V::sum(sum[0][c]);
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+        float total = totals[r] + p.bias[o + r];
+        if (residual) total += residual[r];
+        y[r] = p.relu && total < 0 ? 0 : total;  // a NaN stays NaN
       }
     }
   }

@@ -221,6 +221,77 @@ TEST_P(Kernels, DecodingStatesHaveNoPadding) {
   }
 }
 
+#ifdef __x86_64__
+// What a table of bfloat16 kernels computes for one head: outputs, normalizers, S and Z.
+struct HeadResults {
+  at::Tensor output, normalizer, s, z;
+};
+
+HeadResults run_head(const cpu::LinearKernels& kernels, FeatureMapKind map, bool causal, const CallInputs& inputs,
+                     int64_t visible) {
+  const auto rows = [](const at::Tensor& x) { return cpu::Rows{x.data_ptr(), x.size(3)}; };
+  cpu::LinearHeadParams p{};
+  p.map = map, p.head_dim = p.feature_count = inputs.q.size(3), p.value_dim = inputs.v.size(3);
+  p.visible_keys = visible, p.epsilon = 1e-6f;
+  const auto padded_values = cpu::padded(p.value_dim), padded_features = cpu::padded(p.feature_count);
+  HeadResults r{at::zeros({1, 1, inputs.q.size(2), p.value_dim}, at::kBFloat16), at::zeros({inputs.q.size(2)}),
+                at::zeros({padded_features, padded_values}), at::zeros({padded_features})};
+  p.q = rows(inputs.q), p.k = rows(inputs.k), p.v = rows(inputs.v), p.output = rows(r.output);
+  p.normalizer = r.normalizer.data_ptr();
+  const auto scratch = at::empty({kernels.scratch_size(p)});
+  if (causal) {
+    kernels.forward(p, 0, inputs.q.size(2), r.s.data_ptr(), r.z.data_ptr(), scratch.data_ptr());
+  } else {
+    kernels.add_keys(p, 0, inputs.k.size(2), r.s.data_ptr(), r.z.data_ptr(), scratch.data_ptr());
+    kernels.read(p, 0, inputs.q.size(2), r.s.data_ptr(), r.z.data_ptr(), scratch.data_ptr());
+  }
+  return r;
+}
+
+// Proves the layout of the tiles where there is no AMX, and that the emulation computes what AMX does where there is.
+TEST(Amx, TilesComputeWhatTheVectorKernelsDo) {
+  if (!__builtin_cpu_supports("avx512bf16")) GTEST_SKIP() << "needs the conversions of AVX-512 to bfloat16";
+  const auto& vectors = *cpu::linear_kernels_avx512(ElementType::bfloat16);
+  const auto expect_same = [](const HeadResults& results, const HeadResults& expected, double tolerance) {
+    expect_close(results.output, expected.output, tolerance, "output");
+    expect_close(results.normalizer, expected.normalizer, tolerance, "normalizer");
+    expect_close(results.s, expected.s, tolerance, "S");
+    expect_close(results.z, expected.z, tolerance, "Z");
+  };
+  for (const auto map : {FeatureMapKind::elu, FeatureMapKind::elu01, FeatureMapKind::relu})
+    for (const bool causal : {false, true})
+      for (const auto& shape : {Shape{1, 1, 1, 1}, Shape{75, 75, 17, 33}, Shape{64, 64, 64, 64}, Shape{200, 200, 48, 80}})
+        for (const int64_t hidden : {int64_t{0}, shape.key_len / 3}) {
+          SCOPED_TRACE(std::string(feature_map_name(map)) + (causal ? " causal " : " full ") + text_of(shape) + " hidden " +
+                       std::to_string(hidden));
+          const auto inputs = make_inputs(problem_of(shape, at::kBFloat16, Masking::none, 1, 1), Protocol::forward, 1);
+          const auto run = [&](const cpu::LinearKernels& kernels) {
+            return run_head(kernels, map, causal, inputs, shape.key_len - hidden);
+          };
+          const auto emulated = run(*cpu::linear_kernels_amx_emulated());
+          expect_same(emulated, run(vectors), 2e-2);
+          if (cpu::amx_is_available()) expect_same(run(*cpu::linear_kernels_amx()), emulated, 5e-3);
+        }
+}
+
+TEST(Amx, IsRefusedWhereItDoesNotCompute) {
+  if (!cpu::amx_is_available()) {
+    EXPECT_CONTAINS(
+        message_of<c10::ValueError>([] {
+          make_method("linear:kernel=amx")->forward(at::ones({1, 1, 2, 2}), at::ones({1, 1, 2, 2}), at::ones({1, 1, 2, 2}));
+        }),
+        "kernel 'amx' is not available here");
+    return;
+  }
+  Problem problem;
+  EXPECT_CONTAINS(*make_method("linear:kernel=amx")->why_unsupported(problem, Protocol::forward),
+                  "kernel 'amx' computes maps of single entries in bfloat16 on the CPU, not feature map 'elu' in Float on cpu");
+  problem.dtype = at::kBFloat16;
+  EXPECT_FALSE(make_method("linear:kernel=amx")->why_unsupported(problem, Protocol::forward));
+  EXPECT_CONTAINS(*make_method("taylor:kernel=amx")->why_unsupported(problem, Protocol::forward), "not feature map 'taylor'");
+}
+#endif
+
 LinearRequest linear_request(const std::string& wanted, FeatureMapKind map, at::ScalarType dtype) {
   return {{wanted, dtype, at::kCPU, 64, 64}, map};
 }
@@ -230,9 +301,9 @@ TEST(InstructionSets, UnavailableKernelsAreRefused) {
     return cpu::find_linear_kernels(linear_request(wanted, map, dtype));
   };
   using enum FeatureMapKind;
-  EXPECT_CONTAINS(message_of<c10::ValueError>([] { cpu::choose_instruction_set("neon"); }),
-                  "kernel 'neon' is not available here");
-  EXPECT_CONTAINS(message_of<c10::ValueError>([] { cpu::choose_instruction_set("neon"); }), "portable");
+  EXPECT_CONTAINS(message_of<c10::ValueError>([] { cpu::choose_instruction_set("sse9"); }),
+                  "kernel 'sse9' is not available here");
+  EXPECT_CONTAINS(message_of<c10::ValueError>([] { cpu::choose_instruction_set("sse9"); }), "portable");
   EXPECT_EQ(linear_implementations().find(linear_request("composed", elu, at::kFloat)), nullptr);
   EXPECT_EQ(linear("auto", rff, at::kFloat), nullptr);
   EXPECT_EQ(linear("auto", elu, at::kHalf), nullptr);

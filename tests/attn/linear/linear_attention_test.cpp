@@ -146,6 +146,32 @@ TEST(CausalLinear, LaterPositionsDoNotChangeEarlierRows) {
   EXPECT_GT(largest_difference(after.slice(2, 37), before.slice(2, 37)), 0.1);
 }
 
+// The gradients of q and k are differences of sums that contain the mean of v (attn/linear/value_shift.h).
+TEST(LinearGradients, DoNotLoseDigitsToTheMeanOfTheValues) {
+  for (const std::string spec :
+       {"linear", "linear:kernel=portable", "linear-chunked", "linear-elu0.1", "taylor", "polynomial-2", "favor"})
+    for (const auto masking : kMaskings)
+      for (const double mean : {0.0, 1.0, 30.0, 100.0}) {
+        SCOPED_TRACE(spec + " " + name_of(masking) + " mean " + std::to_string(mean));
+        const auto problem = problem_of({1024, 1024, 32, 32}, at::kFloat, masking);
+        auto inputs = inputs_of(problem, Protocol::forward_backward);
+        inputs.v = (inputs.v.detach() + mean).set_requires_grad(true);
+        const auto method = make_method(spec);
+        const auto results = call(*method, inputs, Protocol::forward_backward);
+        const auto expected = exact_results(*method, inputs);
+        EXPECT_LE(error_of_late_rows(results.grad_q, expected.grad_q), 1e-5);
+        EXPECT_LE(error_of_late_rows(results.grad_k.slice(2, 0, 600), expected.grad_k.slice(2, 0, 600)), 1e-5);
+      }
+  for (const double mean : {0.0, 1.0, 30.0, 100.0}) {
+    SCOPED_TRACE("bfloat16, mean " + std::to_string(mean));
+    auto inputs = inputs_of(problem_of({1024, 1024, 32, 32}, at::kBFloat16, Masking::causal), Protocol::forward_backward);
+    inputs.v = (inputs.v.detach() + mean).set_requires_grad(true);
+    const auto method = make_method("linear");
+    EXPECT_LE(error_of_late_rows(call(*method, inputs, Protocol::forward_backward).grad_q, exact_results(*method, inputs).grad_q),
+              1e-2);
+  }
+}
+
 TEST(CausalLinear, PeakMemoryIsCloseToThatOfTheResults) {
   const auto method = make_method("linear");
   for (const auto masking : {Masking::causal, Masking::causal_and_key_lengths}) {
@@ -205,7 +231,7 @@ TEST_P(FeatureMaps, InnerProductsOfFeaturesAreTheKernel) {
   const auto phi_q = map->apply(q), phi_k = map->apply(k);
   EXPECT_EQ(phi_q.phi.size(2), map->count(kDim));
   EXPECT_EQ(phi_q.log_scale.defined(), map->scales());
-  expect_close(at::bmm(whole(phi_q), whole(phi_k).transpose(1, 2)), map->kernel(q, k), 1e-12, "kernel");
+  expect_close(at::bmm(whole(phi_q), whole(phi_k).transpose(1, 2)), map->kernel(q, k, at::zeros({}, at::kBool)), 1e-12, "kernel");
 }
 
 TEST_P(FeatureMaps, GradientIsTheDerivative) {
@@ -238,7 +264,7 @@ TEST(FeatureMap, PolynomialIsTheExpansionOfExp) {
   const auto q = at::tensor({0.3, -0.2, 0.1, 0.4}, at::kDouble).view({1, 1, 4}),
              k = at::tensor({0.2, 0.5, -0.1, 0.3}, at::kDouble).view({1, 1, 4});
   const double s = (0.06 - 0.1 - 0.01 + 0.12) / 2;
-  EXPECT_NEAR(make_feature_map("polynomial-2")->kernel(q, k).item<double>(), 1 + s + s * s / 2, 1e-15);
+  EXPECT_NEAR(make_feature_map("polynomial-2")->kernel(q, k, at::zeros({}, at::kBool)).item<double>(), 1 + s + s * s / 2, 1e-15);
   EXPECT_EQ(make_feature_map("polynomial-2")->count(64), 64 * 65 / 2 + 64 + 1);
 }
 
@@ -251,7 +277,7 @@ TEST(FeatureMap, RandomFeaturesApproachTheSoftmaxKernel) {
     double previous = 1;
     for (const int64_t count : {16, 256, 4096}) {
       const auto map = make_feature_map(name, draw_orthogonal_directions(count, 8, 1));
-      const auto error = largest_difference(map->kernel(q, k), exact);
+      const auto error = largest_difference(map->kernel(q, k, at::zeros({}, at::kBool)), exact);
       EXPECT_LT(error, previous) << name << " " << count;
       previous = error;
     }

@@ -113,6 +113,38 @@ TEST_F(AgreementTest, AVanishingGradientIsComparedOnTheScaleOfTheOthers) {
   }
 }
 
+// A wrong row whose entries are small beside those of other rows does not change max_rel_error much.
+TEST_F(AgreementTest, AWrongRowOfSmallEntriesIsInTheRowError) {
+  const auto correct = results_;
+  const auto row = correct.grad_q.abs().amax(-1).flatten().argmin().item<int64_t>();
+  results_.grad_q = correct.grad_q.clone(at::MemoryFormat::Contiguous);
+  results_.grad_q.view({-1, 4})[row].mul_(1.5);
+  EXPECT_LT(agreement().max_rel_error, 0.1);
+  EXPECT_NEAR(agreement().max_row_error, 0.5, 1e-3);
+  results_ = correct;
+  EXPECT_LT(agreement().max_row_error, 1e-4);
+}
+
+// Logits of some thousands are rounded by more than the tolerance, which the inputs explain. A wrong result is found all the
+// same.
+TEST_F(AgreementTest, IllConditionedInputsExplainAnError) {
+  auto inputs = inputs_;
+  inputs.q = (inputs_.q.detach() * 3).set_requires_grad(true);
+  inputs.k = (inputs_.k.detach() + 1000).set_requires_grad(true);
+  auto results = call(*method_, inputs, Protocol::forward_backward);
+  const auto of = [&](bool ill_conditioned) {
+    inputs.ill_conditioned = ill_conditioned;
+    return compare(*method_, inputs, results, Selection::everything(problem_));
+  };
+  EXPECT_FALSE(of(false).within(1e-5));
+  EXPECT_EQ(of(false).excess_error, of(false).max_rel_error);
+  EXPECT_TRUE(of(true).within(1e-5)) << of(true).excess_error;
+  EXPECT_EQ(of(true).max_rel_error, of(false).max_rel_error);
+  results.grad_v = results.grad_v * 1.5;
+  EXPECT_FALSE(of(true).within(0.1));
+  EXPECT_EQ(of(true).worst, "gradient of v");
+}
+
 TEST(Agreement, IncludeTakesTheLargerErrors) {
   Agreement small{1, 1e-6, "output", true}, large{0.5, 1e-3, "gradient of k", true},
       nan{std::nan(""), std::nan(""), "gradient of v", false};

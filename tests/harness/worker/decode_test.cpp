@@ -253,7 +253,8 @@ TEST(Inputs, HaveTheDistributionOfTheCase) {
   error("decode", "clustered");
   auto c = quick_case("softmax", "forward");
   c.inputs = "skewed";
-  EXPECT_CONTAINS(expect_failure(c, kind::error).text("reason"), "inputs = 'skewed', expected normal, clustered or repeated");
+  EXPECT_CONTAINS(expect_failure(c, kind::error).text("reason"),
+                  "inputs = 'skewed', expected normal, clustered, repeated, offset, scaled or outliers");
 }
 
 }  // namespace

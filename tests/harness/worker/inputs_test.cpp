@@ -95,6 +95,41 @@ TEST(MakeInputs, RepeatedInputsRepeatABlockOf64Rows) {
   EXPECT_EQ(fewer.k.size(2), 1);
 }
 
+TEST(MakeInputs, HardInputsHaveMeansScalesAndOutliers) {
+  const auto problem = problem_of({2000, 2000, 32, 32}, at::kDouble, Masking::none, 2, 8);
+  const auto inputs_from = [&](InputDistribution distribution) {
+    return make_inputs(problem, Protocol::forward_backward, 1, distribution);
+  };
+  const at::NoGradGuard no_grad;
+  EXPECT_FALSE(inputs_from(InputDistribution::normal).ill_conditioned);
+
+  const auto offset = inputs_from(InputDistribution::offset);
+  EXPECT_TRUE(offset.ill_conditioned);
+  const auto means = [](const at::Tensor& x) { return x.mean(2); };
+  EXPECT_TRUE(at::allclose(means(offset.q).abs(), at::ones({2, 8, 32}, at::kDouble), 0, 0.15));
+  EXPECT_TRUE(at::allclose(means(offset.q), means(offset.k), 0, 0.2));
+  EXPECT_NEAR(means(offset.v).abs().max().item<double>(), 100, 5);
+  EXPECT_NEAR(means(offset.v).mean().item<double>(), 0, 10);
+  EXPECT_NEAR(means(offset.grad_output).abs().max().item<double>(), 1, 0.15);
+  EXPECT_NEAR(offset.v.std(2).mean().item<double>(), 1, 0.05);
+
+  const auto scaled = inputs_from(InputDistribution::scaled);
+  const auto scales = [](const at::Tensor& x) { return x.flatten(2).std(2).log10(); };
+  for (const auto& [x, max] : {std::pair{scaled.q, 1.5}, {scaled.k, 1.5}, {scaled.v, 3.0}, {scaled.grad_output, 3.0}}) {
+    EXPECT_GE(scales(x).min().item<double>(), -3.01);
+    EXPECT_LE(scales(x).max().item<double>(), max);
+    EXPECT_GT(scales(x).max().item<double>() - scales(x).min().item<double>(), 2);
+  }
+  EXPECT_FALSE(at::allclose(scales(scaled.q), scales(scaled.k), 0, 0.1));
+
+  const auto outliers = inputs_from(InputDistribution::outliers);
+  for (const auto* x : {&outliers.q, &outliers.k, &outliers.v, &outliers.grad_output}) {
+    const auto of_columns = x->slice(2, 50, 100).reshape({-1, 32}).std(0);
+    EXPECT_EQ((of_columns > 15).sum().item<int64_t>(), 2);
+    EXPECT_NEAR(x->abs().median().item<double>(), 0.7, 0.1);
+  }
+}
+
 // Queries and keys lie around the same centres, some of which have many more rows than others.
 TEST(MakeInputs, ClusteredRowsGatherAroundSharedCentres) {
   const auto inputs = make_inputs(problem_of({4000, 4000, 64, 8}, at::kDouble, Masking::none, 1, 2), Protocol::forward, 1,
@@ -120,6 +155,9 @@ TEST(MakeInputs, DistributionsAreParsedByName) {
   EXPECT_EQ(parse_input_distribution("normal"), InputDistribution::normal);
   EXPECT_EQ(parse_input_distribution("clustered"), InputDistribution::clustered);
   EXPECT_EQ(parse_input_distribution("repeated"), InputDistribution::repeated);
+  EXPECT_EQ(parse_input_distribution("offset"), InputDistribution::offset);
+  EXPECT_EQ(parse_input_distribution("scaled"), InputDistribution::scaled);
+  EXPECT_EQ(parse_input_distribution("outliers"), InputDistribution::outliers);
   EXPECT_THROW(parse_input_distribution("Normal"), c10::ValueError);
 }
 

@@ -69,7 +69,7 @@ def test_long_words_are_shown_in_part(canned, sweep, words):
 
 def test_what_a_shortened_message_expected_is_shown(canned, sweep):
     message = canned("measure", "linear", f"--inputs={LONG}", code=2).stderr
-    assert message.startswith("attnbench: --inputs = 'aaa") and "expected one of normal, clustered, repeated" in message
+    assert message.startswith("attnbench: --inputs = 'aaa") and "expected one of normal, clustered, repeated, offset, scaled, outliers" in message
 
 
 def test_a_system_without_proc_is_named(canned, tmp_path):

@@ -21,7 +21,7 @@ def linear(q=q, k=k, v=v, causal=True, lengths=lengths, map="elu", projection=No
     return ops._linear_attention(q, k, v, causal, lengths, map, 1e-6, projection, chunk, implementation)
 def linear_backward(gradient=torch.ones_like(output), q=q, k=k, v=v, normalizer=normalizer, lengths=lengths, map="elu", chunk=16,
                     implementation="auto"):
-    return ops._linear_attention_backward(gradient, q, k, v, normalizer, True, lengths, map, None, chunk, implementation)
+    return ops._linear_attention_backward(gradient, q, k, v, normalizer, True, lengths, map, 1e-6, None, chunk, implementation)
 def lsh(qk=q, v=v, rotations=rotations, chunk=4, lengths=lengths, profile="trax", factors=None, implementation="auto"):
     return ops._lsh_attention(qk, v, rotations, chunk, True, lengths, profile, factors, implementation)
 def lsh_backward(gradient=torch.ones_like(output), qk=q, v=v, output=lsh_output, lengths=lengths, log_sum_exp=log_sum_exp,
