@@ -46,13 +46,17 @@ REDUCED = {
         None,
         "needs valgrind; test_cli_gate.py counts instructions where it is installed",
     ),
+    "build/attnbench sweep quickstart *": (
+        "{all} --set query_len=256 --set timing.time_budget_s=0.05 --set timing.processes=1",
+        "measures three rounds of long sequences, for half a minute",
+    ),
     "build/attnbench doctor --noise": ("{all} --seconds 1", "measures for a minute"),
     "build/attnbench_micro *": ("{all} --benchmark_min_time=0.001 --benchmark_filter=linear/forward/none", "measures for minutes"),
     "build/attnbench verify mean*": ("build/attnbench verify linear{rest}", "the page's method is built into an example alone"),
     "build/attnbench measure mean*": ("build/attnbench measure linear{rest}", "the page's method is built into an example alone"),
     "pip install *": (None, "compiles for minutes; test_package_wheel.py builds and installs a wheel"),
     "attnbench sweep quickstart *": (
-        "build/attnbench sweep quickstart {rest} --set query_len=256",
+        "build/attnbench sweep quickstart {rest} --set query_len=256 --set timing.time_budget_s=0.05 --set timing.processes=1",
         "measures for minutes; test_package_wheel.py runs the installed program",
     ),
     "attnbench *": ("build/attnbench {rest}", "is installed by the package; test_package_wheel.py runs it"),
