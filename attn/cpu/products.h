@@ -52,7 +52,7 @@ template <class Tile>
 // The same for r < rows, an even number, and c < columns, a multiple of 16.
 template <class V, bool kAdd>
 [[gnu::always_inline]] inline void product_part(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride,
-                                           int64_t rows, int64_t depth, int64_t columns, float* to, int64_t to_stride) {
+                                                int64_t rows, int64_t depth, int64_t columns, float* to, int64_t to_stride) {
   constexpr int kColumns = kTileColumns<V>;
   const auto tiles = [&]<int kVectors>(int64_t c) __attribute__((always_inline)) {
     for_each_tile_row(
@@ -79,8 +79,8 @@ inline void product(const float* a, int64_t a_row, int64_t a_depth, const float*
   const auto part = depth < kPart ? depth : kPart;
   product_part<V, kAdd>(a, a_row, a_depth, b, b_stride, rows, part, columns, to, to_stride);
   for (int64_t k = part; k < depth; k += kPart)
-    product_part<V, true>(a + k * a_depth, a_row, a_depth, b + k * b_stride, b_stride, rows, depth - k < kPart ? depth - k : kPart,
-                          columns, to, to_stride);
+    product_part<V, true>(a + k * a_depth, a_row, a_depth, b + k * b_stride, b_stride, rows,
+                          depth - k < kPart ? depth - k : kPart, columns, to, to_stride);
 }
 
 // to[c][r] = from[r][c] for r < rows and c < columns, which are multiples of 16.

@@ -151,7 +151,7 @@ void Agreement::include(const Agreement& other) {
   take_larger(excess_row_error, other.excess_row_error);
   const auto before = max_rel_error;
   take_larger(max_rel_error, other.max_rel_error);
-  if (worst.empty() || !(before == max_rel_error || std::isnan(before))) worst = other.worst;
+  if (worst.empty() || (before != max_rel_error && !std::isnan(before))) worst = other.worst;
 }
 
 bool Agreement::set_columns(Record& record, double tolerance) const {
