@@ -10,12 +10,13 @@ namespace {  // each instruction set needs its own copy, see simd.h
 // only count how many numbers the buffers need.
 class ScratchCutter {
  public:
-  explicit ScratchCutter(void* memory = nullptr) : memory_(static_cast<float*>(memory)) {}
+  ScratchCutter() : memory_(nullptr), counts_only_(true) {}
+  explicit ScratchCutter(void* memory) : memory_(static_cast<float*>(memory)), counts_only_(false) {}
 
   // A buffer of `size` numbers, or null without memory. Buffers are padded, so that each begins at a multiple of kPadding
   // numbers.
   float* take(int64_t size) {
-    float* buffer = memory_ ? memory_ + taken_ : nullptr;
+    float* buffer = counts_only_ ? nullptr : memory_ + taken_;
     taken_ += padded(size);
     return buffer;
   }
@@ -23,6 +24,7 @@ class ScratchCutter {
 
  private:
   float* memory_;
+  bool counts_only_;
   int64_t taken_ = 0;
 };
 

@@ -93,9 +93,9 @@ struct Avx512 {
     F r[16], t[16];
     // Each vector is loaded as the quarters of four rows, so that no 128-bit shuffles are needed.
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
+    for (int64_t i = 0; i < 4; ++i) {
 #pragma GCC unroll 4
-      for (int c = 0; c < 4; ++c) {
+      for (int64_t c = 0; c < 4; ++c) {
         const float* p = from + i * from_stride + 4 * c;
         F x = _mm512_castps128_ps512(_mm_loadu_ps(p));
         x = _mm512_insertf32x4(x, _mm_loadu_ps(p + 4 * from_stride), 1);
@@ -104,7 +104,7 @@ struct Avx512 {
       }
     }
 #pragma GCC unroll 4
-    for (int c = 0; c < 4; ++c) {
+    for (int64_t c = 0; c < 4; ++c) {
       const F a = r[4 * c], b = r[4 * c + 1], d = r[4 * c + 2], e = r[4 * c + 3];
       t[0] = _mm512_unpacklo_ps(a, b), t[1] = _mm512_unpackhi_ps(a, b);
       t[2] = _mm512_unpacklo_ps(d, e), t[3] = _mm512_unpackhi_ps(d, e);

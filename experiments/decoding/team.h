@@ -77,9 +77,10 @@ class Team {
 #endif
   }
 
-  int64_t size_;
+  // Arriving threads write to one cache line, and waiting threads read the other.
   alignas(64) std::atomic<int64_t> arrived_ = 0;
   alignas(64) std::atomic<int> round_ = 0;  // the system can wait for a change of an int without a lock
+  int64_t size_;
 };
 
 }  // namespace experiments

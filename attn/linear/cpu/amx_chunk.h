@@ -31,11 +31,11 @@ constexpr int64_t rounded_up(int64_t n) { return (n + 31) / 32 * 32; }
 
 // 32 rows of `width` numbers in the layouts that products need.
 struct AmxRows {
-  int64_t width = 0;
-  BFloat16* rows = nullptr;              // [32][width]
-  BFloat16* pairs = nullptr;             // [16][width][2]: in pairs of rows
-  BFloat16* transposed = nullptr;        // [width][32]
-  BFloat16* transposed_pairs = nullptr;  // [width/2][32][2]: transposed, in pairs of rows of that
+  int64_t width;
+  BFloat16* rows;              // [32][width]
+  BFloat16* pairs;             // [16][width][2]: in pairs of rows
+  BFloat16* transposed;        // [width][32]
+  BFloat16* transposed_pairs;  // [width/2][32][2]: transposed, in pairs of rows of that
 };
 
 // The buffers of a chunk.
