@@ -67,6 +67,8 @@ struct Neon {
     return mul(mul(p, power_of_two(half)), power_of_two(vsubq_s32(whole, half)));
   }
 
+  static F exp_nonpositive(F x) { return exp(x); }
+
   // to[c·to_stride + r] = from[r·from_stride + c] for r, c < 4.
   static void transpose(const float* from, int64_t from_stride, float* to, int64_t to_stride) {
     const F a = load(from), b = load(from + from_stride), c = load(from + 2 * from_stride), d = load(from + 3 * from_stride);

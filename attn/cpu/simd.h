@@ -28,6 +28,26 @@ constexpr float kRounder = 12582912.0f;  // 1.5 · 2²³: adding and subtracting
 constexpr float kLog2E = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
 constexpr float kMinExp = -104.0f, kMaxExp = 89.0f;  // exp(x) is 0 below kMinExp and infinity above kMaxExp
 
+// The table of exp_nonpositive(), which writes x as (n + i/kEntries)·ln 2 + f with whole n and 0 ≤ i < kEntries, so that |f| is
+// at most ln 2 / 2 / kEntries and a polynomial of low degree is enough for e^f − 1. The lowest bits of x·log₂e + kRounder are
+// those of n·kEntries + i. Shifted to the left by kShift, n is where a float32 has its exponent, and adding entry i, the bits of
+// 2^(i/kEntries) less i << kShift, gives the bits of 2^(n + i/kEntries).
+template <int kEntries>
+struct ExpTable {
+  static constexpr int kShift = kEntries == 32 ? 18 : 20;
+  static constexpr float kRounder = 1.5f * float(1 << kShift);
+  alignas(64) uint32_t entries[kEntries];
+
+  constexpr ExpTable() : entries() {
+    constexpr double kStep = kEntries == 32 ? 1.0218971486541166 : 1.0905077326652577;  // 2^(1/kEntries)
+    double power = 1;
+    for (int i = 0; i < kEntries; ++i, power *= kStep)
+      entries[i] = __builtin_bit_cast(uint32_t, float(power)) - (uint32_t(i) << kShift);
+  }
+};
+constexpr float kLn2 = 0.693147182f;           // 1.9e-9 more than ln 2
+constexpr float kMinNormalExp = -87.3365402f;  // for a smaller x, e^x is below the normal range of float32
+
 #ifdef __AVX512F__
 // F is a vector of kLanes numbers, and a Mask selects lanes. all(x) has x in every lane.
 struct Avx512 {
@@ -86,6 +106,19 @@ struct Avx512 {
     F p = all(kExpCoefficients[6]);
     for (int i = 5; i >= 0; --i) p = fma(p, f, all(kExpCoefficients[i]));
     return _mm512_scalef_ps(p, n);
+  }
+
+  // e^x for x ≤ 0, to 1.7 + 0.04·|x| units in the last place. It is 0 where e^x is below the normal range of float32. exp() above
+  // is for any x, and takes about twice the time.
+  static F exp_nonpositive(F x) {
+    static constexpr ExpTable<32> table;
+    const F t = fma(x, all(kLog2E), all(table.kRounder));
+    const F f = _mm512_fnmadd_ps(sub(t, all(table.kRounder)), all(kLn2), x);
+    const F less_one = mul(f, fma(f, all(0.49999997f), all(1.0000147f)));
+    const auto bits = _mm512_castps_si512(t);
+    const auto entry = _mm512_permutex2var_epi32(_mm512_load_si512(table.entries), bits, _mm512_load_si512(table.entries + 16));
+    const F power = _mm512_castsi512_ps(_mm512_add_epi32(entry, _mm512_slli_epi32(bits, table.kShift)));
+    return _mm512_maskz_fmadd_ps(_mm512_cmp_ps_mask(x, all(kMinNormalExp), _CMP_NLT_UQ), power, less_one, power);
   }
 
   // to[c·to_stride + r] = from[r·from_stride + c] for r, c < 16.
@@ -207,6 +240,17 @@ struct Avx2 {
     // 2ⁿ is computed as two factors, because n may be beyond the range of the exponent of one float32.
     const auto whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
     return mul(mul(p, power_of_two(half)), power_of_two(_mm256_sub_epi32(whole, half)));
+  }
+
+  static F exp_nonpositive(F x) {
+    static constexpr ExpTable<8> table;
+    const F t = fma(x, all(kLog2E), all(table.kRounder));
+    const F f = _mm256_fnmadd_ps(sub(t, all(table.kRounder)), all(kLn2), x);
+    const F less_one = mul(f, fma(f, fma(f, all(0.16664296f), all(0.50006485f)), all(1)));
+    const auto bits = _mm256_castps_si256(t);
+    const auto entry = _mm256_permutevar8x32_epi32(_mm256_load_si256(reinterpret_cast<const __m256i*>(table.entries)), bits);
+    const F power = _mm256_castsi256_ps(_mm256_add_epi32(entry, _mm256_slli_epi32(bits, table.kShift)));
+    return _mm256_and_ps(_mm256_cmp_ps(x, all(kMinNormalExp), _CMP_NLT_UQ), fma(power, less_one, power));
   }
 
   // to[c·to_stride + r] = from[r·from_stride + c] for r, c < 8.

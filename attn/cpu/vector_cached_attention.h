@@ -66,7 +66,7 @@ class CachedAttention {
     F total = V::zero();
     for (int64_t j = 0; j < p.key_len; j += V::kLanes) {
       const auto mask = lanes(p.key_len - j);
-      const F weights = V::keep(V::exp(V::sub(V::load(p.scores + j, mask), V::all(max))), mask);
+      const F weights = V::keep(V::exp_nonpositive(V::sub(V::load(p.scores + j, mask), V::all(max))), mask);
       V::store(p.scores + j, weights, mask);
       total = V::add(total, weights);
     }

@@ -84,6 +84,7 @@ Json ceilings_of_machine() {
           {"copy_gb_s", c.copy_gb_s},
           {"fma_float32_gflop_s", c.fma_float32_gflop_s},
           {"fma_float64_gflop_s", c.fma_float64_gflop_s},
+          {"fma_float32_avx2_gflop_s", c.fma_float32_avx2_gflop_s},
           {"fma_instruction_set", c.fma_instruction_set},
           {"array_bytes", c.array_bytes},
           {"threads", c.threads},

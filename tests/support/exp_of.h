@@ -1,4 +1,5 @@
-// Write exp(x) of `count` float32 numbers to `to`, by the vector exp of an instruction set. `count` is a multiple of 16.
+// Write exp(x) of `count` float32 numbers to `to`, by the vector functions exp and exp_nonpositive of an instruction set. `count`
+// is a multiple of 16.
 #pragma once
 
 #include <cstdint>
@@ -7,5 +8,7 @@ namespace attn {
 
 void exp_avx512(const float* x, float* to, int64_t count);
 void exp_avx2(const float* x, float* to, int64_t count);
+void exp_nonpositive_avx512(const float* x, float* to, int64_t count);
+void exp_nonpositive_avx2(const float* x, float* to, int64_t count);
 
 }  // namespace attn

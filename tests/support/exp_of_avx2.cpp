@@ -5,3 +5,8 @@ void attn::exp_avx2(const float* x, float* to, int64_t count) {
   using V = cpu::Avx2;
   for (int64_t i = 0; i < count; i += V::kLanes) V::store(to + i, V::exp(V::load(x + i)));
 }
+
+void attn::exp_nonpositive_avx2(const float* x, float* to, int64_t count) {
+  using V = cpu::Avx2;
+  for (int64_t i = 0; i < count; i += V::kLanes) V::store(to + i, V::exp_nonpositive(V::load(x + i)));
+}

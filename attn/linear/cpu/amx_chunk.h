@@ -16,8 +16,7 @@ namespace {
 // The vectors of AVX-512 with a shorter exp, for features that are rounded to bfloat16: its relative error is 1e-4, a twentieth
 // of that of the rounding, and exp(0) is 1.
 struct Avx512ForBFloat16 : Avx512 {
-  // x ≤ 0
-  static F exp(F x) {
+  static F exp_nonpositive(F x) {
     x = max(all(kMinExp), x);
     const F n = sub(fma(x, all(kLog2E), all(kRounder)), all(kRounder));
     const F f = _mm512_fnmadd_ps(n, all(kLn2High + kLn2Low), x);

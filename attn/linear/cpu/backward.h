@@ -42,6 +42,8 @@ class LinearBackward : public LinearChunk<V, E, Map> {
       load_queries(first, count);
       load_scaled_gradients(first, count);
       transpose<V>(b_.g, b_.values, kChunk, b_.values, b_.left, kChunk);
+      float shifted[kChunk];  // the product of g′ and the value shift
+      dot_rows<V>(b_.left, static_cast<const float*>(p_.value_shift), p_.value_dim, shifted);
       const auto store = [&](int row, int64_t column, typename V::F sum) __attribute__((always_inline)) {
         V::store(b_.products + row * b_.features + column, sum);
       };
@@ -65,29 +67,12 @@ class LinearBackward : public LinearChunk<V, E, Map> {
       for (int c = 0; c < kChunk; c += V::kLanes) V::store(epsilon_share + c, epsilon(c));
       for (int i = 0; i < kChunk; ++i)
         epsilon_share[i] = epsilon_share[i] < __builtin_inff() ? epsilon_share[i] * b_.lanes[i] : 1;
-      const auto* shift = static_cast<const float*>(p_.value_shift);
-      float* grad_normalizer = static_cast<float*>(p_.grad_normalizer) + first;
+      float sums[kChunk];
+      sum_products(b_.phi, b_.products, sums);
+      float* delta = static_cast<float*>(p_.grad_normalizer) + first;
+      for (int64_t i = 0; i < count; ++i) delta[i] = shifted[i] * epsilon_share[i] - sums[i] * b_.lanes[i];
       const RowStore<V, E> to(p_.grad_q, first, count, p_.head_dim, ahead_);
-      for (int64_t i = 0; i < count; ++i) {
-        const float *phi = b_.phi + i * b_.features, *kappa = b_.kappa + i * b_.features;
-        float* grad_phi = b_.products + i * b_.features;
-        const auto z_factor = V::all(kScales && causal ? scalar_exp(b_.state_scales[i] - b_.state_scales[i + 1]) : 1),
-                   key_factor = V::all(kScales && causal ? scalar_exp(b_.key_scales[i] - b_.state_scales[i + 1]) : 1);
-        auto sum = V::zero();
-        for (int64_t c = 0; c < b_.features; c += V::kLanes) {
-          sum = V::fma(V::load(phi + c), V::keep(V::load(grad_phi + c), lanes_before<V>(p_.feature_count, c)), sum);
-          if (!causal) continue;
-          if constexpr (kScales) V::store(z + c, V::fma(V::load(kappa + c), key_factor, V::mul(V::load(z + c), z_factor)));
-          else V::store(z + c, V::add(V::load(z + c), V::load(kappa + c)));
-        }
-        const float delta = dot<V>(b_.g + i * b_.values, shift, b_.values) * epsilon_share[i] - V::sum(sum) * b_.lanes[i];
-        grad_normalizer[i] = delta;
-        for (int64_t c = 0; c < b_.features; c += V::kLanes) {
-          const auto g = V::fma(V::all(delta), V::load(z + c), V::load(grad_phi + c));
-          if constexpr (Map::kEntrywise) to(i, c, Map::gradient(entries(p_.q, first + i, c), V::load(phi + c), g));
-          else V::store(grad_phi + c, g);
-        }
-      }
+      add_normalizer_gradients(first, count, causal, z, to);
       if constexpr (!Map::kEntrywise) write_row_gradients(to, count, count, b_.q, b_.phi);
       if (!causal) return;
       if constexpr (kScales) {
@@ -152,6 +137,51 @@ class LinearBackward : public LinearChunk<V, E, Map> {
   }
 
  private:
+  // sums[i] = Σ_f a[i][f] · b[i][f] for the 16 rows, where b has numbers without meaning in columns beyond the features.
+  void sum_products(const float* a, const float* b, float* sums) const {
+    constexpr int kRows = 4;
+    for (int i = 0; i < kChunk; i += kRows) {
+      typename V::F sum[kRows] = {V::zero(), V::zero(), V::zero(), V::zero()};
+      for (int64_t c = 0; c < b_.features; c += V::kLanes) {
+        const auto columns = lanes_before<V>(p_.feature_count, c);
+#pragma GCC unroll 4
+        for (int64_t r = 0; r < kRows; ++r) {
+          const int64_t at = (i + r) * b_.features + c;
+          sum[r] = V::fma(V::load(a + at), V::keep(V::load(b + at), columns), sum[r]);
+        }
+      }
+      V::store_sums(sums + i, sum[0], sum[1], sum[2], sum[3], 1);
+    }
+  }
+
+  // Adds δ times the vector of the state to the gradients of φ(q) in b_.products. If causal, each query sees the keys in Z and
+  // those up to its own position, which are added to Z. Stores the gradients of q if the map is entrywise.
+  void add_normalizer_gradients(int64_t first, int64_t count, bool causal, float* z, const RowStore<V, E>& to) {
+    const float* delta = static_cast<const float*>(p_.grad_normalizer) + first;
+    float z_factors[kChunk], key_factors[kChunk];  // with scales, to make Z and a key relative to the next scale
+    if constexpr (kScales)
+      for (int64_t i = 0; causal && i < count; ++i) {
+        z_factors[i] = scalar_exp(b_.state_scales[i] - b_.state_scales[i + 1]);
+        key_factors[i] = scalar_exp(b_.key_scales[i] - b_.state_scales[i + 1]);
+      }
+    for (int64_t c = 0; c < b_.features; c += V::kLanes) {
+      auto seen = V::load(z + c);
+      for (int64_t i = 0; i < count; ++i) {
+        if (causal) {
+          const auto kappa = V::load(b_.kappa + i * b_.features + c);
+          if constexpr (kScales) seen = V::fma(kappa, V::all(key_factors[i]), V::mul(seen, V::all(z_factors[i])));
+          else seen = V::add(seen, kappa);
+        }
+        float* grad_phi = b_.products + i * b_.features + c;
+        const auto g = V::fma(V::all(delta[i]), seen, V::load(grad_phi));
+        if constexpr (Map::kEntrywise)
+          to(i, c, Map::gradient(entries(p_.q, first + i, c), V::load(b_.phi + i * b_.features + c), g));
+        else V::store(grad_phi, g);
+      }
+      if (causal) V::store(z + c, seen);
+    }
+  }
+
   // b_.partial[i][f] = Σ_m b_.left[m][i] · r[f][m]. The sum is along the rows of R, so the product is computed in transposed
   // form, with the 16 positions as lanes, like scores, and then transposed.
   void read_transposed(const float* r, int64_t m) {

@@ -36,8 +36,10 @@ class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
   template <bool kTransposed>
   void add_keys(int64_t begin, int64_t end, float* state, float* z) {
     for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
-      load_keys(first, count);
-      add_chunk_keys<kTransposed>(state, z, b_.v, b_.values);
+      const bool in_place = !kTransposed && values_in_place(first, count);
+      load_keys(first, count, !in_place);
+      if (in_place) add_chunk_keys<false>(state, z, value_rows(first), p_.v.stride);
+      else add_chunk_keys<kTransposed>(state, z, b_.v, b_.values);
     });
   }
 
@@ -81,31 +83,35 @@ class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
         const float max = V::largest(largest);
         scales[i] = max - half * dot<V>(x, x, padded(p_.head_dim));
         for (int64_t c = 0; c < b_.features; c += V::kLanes) {
-          const auto e = V::div(V::exp(V::sub(V::load(phi + c), V::all(max))), V::all(root));
+          const auto e = V::div(V::exp_nonpositive(V::sub(V::load(phi + c), V::all(max))), V::all(root));
           V::store(phi + c, V::keep(e, lanes_before<V>(p_.feature_count, c)));
         }
       }
     }
   }
   void load_queries(int64_t first, int64_t count) { load_features(p_.q, first, count, kChunk, b_.q, b_.phi, b_.query_scales); }
+  // Whether values need no conversion, padding, masking or shift, so that they can be read from the tensor, without a copy in a
+  // buffer.
+  bool values_in_place(int64_t first, int64_t count) const {
+    return sizeof(E) == sizeof(float) && p_.value_dim == b_.values && count == kChunk && first + count <= p_.visible_keys &&
+           !p_.value_shift;
+  }
+  const float* value_rows(int64_t first) const { return static_cast<const float*>(p_.v.data) + first * p_.v.stride; }
   // Features and values of hidden keys are zeros. If not with_values, the values are not loaded, but only prefetched.
   void load_keys(int64_t first, int64_t count, bool with_values = true) {
     const auto visible = count_before(p_.visible_keys, first, count);
     load_features(p_.k, first, visible, kChunk, b_.k, b_.kappa, b_.key_scales);
     if (with_values) {
-      load_rows<V, E>(p_.v, first, visible, p_.value_dim, b_.v, b_.values, ahead_);
-      if (p_.value_shift) shift_values(visible);
-      return;
+      const auto* shift = static_cast<const float*>(p_.value_shift);
+      if (!shift) return load_rows<V, E>(p_.v, first, visible, p_.value_dim, b_.v, b_.values, ahead_);
+      return load_changed_rows<V, E>(
+          p_.v, first, visible, p_.value_dim, b_.v, b_.values, ahead_,
+          kChunk, [&](int64_t, int64_t c, typename V::F x) __attribute__((always_inline)) {
+            return V::sub(x, V::load(shift + c));
+          });
     }
     const E* next = static_cast<const E*>(p_.v.data) + (first + ahead_) * p_.v.stride;
     for (int64_t i = 0; i < kChunk; ++i) prefetch_row<0>(next + i * p_.v.stride, p_.value_dim);
-  }
-  void shift_values(int64_t count) {
-    const auto* shift = static_cast<const float*>(p_.value_shift);
-    for (int64_t c = 0; c < b_.values; c += V::kLanes) {
-      const auto x = V::load(shift + c);
-      for (int64_t i = 0; i < count; ++i) V::store(b_.v + i * b_.values + c, V::sub(V::load(b_.v + i * b_.values + c), x));
-    }
   }
   // The entries of a row of q or k from `column` on, for the gradients of entrywise maps.
   typename V::F entries(const Rows& rows, int64_t row, int64_t column) const {
@@ -115,17 +121,18 @@ class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
   }
   // Loads g′, δ, 1/normalizer (into b_.lanes) and, with scales, the scales of the states that the queries saw.
   void load_scaled_gradients(int64_t first, int64_t count) {
-    load_rows<V, E>(p_.grad_output, first, count, p_.value_dim, b_.g, b_.values, ahead_);
     const float* normalizer = static_cast<const float*>(p_.normalizer) + first * kNormalizers;
     const float* delta = static_cast<const float*>(p_.grad_normalizer) + first;
     for (int64_t i = 0; i < kChunk; ++i) {
       b_.lanes[i] = i < count ? 1 / normalizer[i * kNormalizers] : 0;
       b_.grad_normalizer[i] = i < count ? delta[i] : 0;
       if constexpr (kScales) b_.state_scales[i + 1] = i < count ? normalizer[i * kNormalizers + 1] : -float(kNoScale);
-      if (i < count)
-        for (int64_t c = 0; c < b_.values; c += V::kLanes)
-          V::store(b_.g + i * b_.values + c, V::mul(V::load(b_.g + i * b_.values + c), V::all(b_.lanes[i])));
     }
+    load_changed_rows<V, E>(
+        p_.grad_output, first, count, p_.value_dim, b_.g, b_.values, ahead_,
+        kChunk, [&](int64_t i, int64_t, typename V::F x) __attribute__((always_inline)) {
+          return V::mul(x, V::all(b_.lanes[i]));
+        });
   }
 
   // ---------------------------------------------------------- additions to a state
@@ -158,9 +165,12 @@ class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
     }
     product<V, true>(b_.phi, 1, b_.features, b_.g, b_.values, b_.features, kChunk, b_.values, r, b_.values);
     for (int64_t c = 0; c < b_.features; c += V::kLanes) {
-      auto sum = V::load(y + c);
-      for (int t = 0; t < kChunk; ++t) sum = V::fma(V::all(b_.grad_normalizer[t]), V::load(b_.phi + t * b_.features + c), sum);
-      V::store(y + c, sum);
+      auto even = V::load(y + c), odd = V::zero();
+      for (int t = 0; t < kChunk; t += 2) {
+        even = V::fma(V::all(b_.grad_normalizer[t]), V::load(b_.phi + t * b_.features + c), even);
+        odd = V::fma(V::all(b_.grad_normalizer[t + 1]), V::load(b_.phi + (t + 1) * b_.features + c), odd);
+      }
+      V::store(y + c, V::add(even, odd));
     }
   }
 

@@ -11,14 +11,14 @@ template <class V>
 struct Elu {
   static constexpr bool kEntrywise = true;
   // A NaN stays NaN, because min() and max() then return their second argument.
-  static typename V::F apply(typename V::F x) { return V::add(V::max(V::zero(), x), V::exp(V::min(V::zero(), x))); }
+  static typename V::F apply(typename V::F x) { return V::add(V::max(V::zero(), x), V::exp_nonpositive(V::min(V::zero(), x))); }
   static typename V::F gradient(typename V::F, typename V::F phi, typename V::F g) { return V::mul(g, V::min(V::all(1), phi)); }
 };
 template <class V>
 struct Elu01 {
   static constexpr bool kEntrywise = true;
   static typename V::F apply(typename V::F x) {
-    const auto below = V::fma(V::all(0.1f), V::exp(V::min(V::zero(), x)), V::all(0.9f));
+    const auto below = V::fma(V::all(0.1f), V::exp_nonpositive(V::min(V::zero(), x)), V::all(0.9f));
     return V::choose(V::greater(x, V::zero()), V::add(x, V::all(1)), below);
   }
   static typename V::F gradient(typename V::F x, typename V::F phi, typename V::F g) {

@@ -24,6 +24,8 @@ class LinearForward : public LinearChunk<V, E, Map> {
   using Base::scale_of;
   using Base::set_factors_of_state;
   using Base::set_state_scales;
+  using Base::value_rows;
+  using Base::values_in_place;
 
  public:
   using Base::Base;
@@ -33,11 +35,9 @@ class LinearForward : public LinearChunk<V, E, Map> {
     for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
       load_queries(first, count);
       transpose<V>(b_.phi, b_.features, kChunk, b_.features, b_.left, kChunk);
-      // Values that need no conversion, padding or masking are read from the tensor, without a copy in a buffer.
-      const bool in_place =
-          sizeof(E) == sizeof(float) && p_.value_dim == b_.values && count == kChunk && first + count <= p_.visible_keys;
+      const bool in_place = values_in_place(first, count);
       load_keys(first, count, !in_place);
-      const float* values = in_place ? static_cast<const float*>(p_.v.data) + first * p_.v.stride : b_.v;
+      const float* values = in_place ? value_rows(first) : b_.v;
       const int64_t value_stride = in_place ? p_.v.stride : b_.values;
       scores_of<V>(b_.left, b_.kappa, b_.features, p_.feature_count, b_.scores, z, b_.lanes);
       if constexpr (kScales) {

@@ -17,10 +17,11 @@ inline void prefetch_row(const E* row, int64_t dim) {
 }
 
 // Loads `count` rows, beginning with row `begin`, into to[height][width] in float32, with zeros in columns from `dim` on and in
-// rows from `count` on. Prefetches the rows that are `ahead` positions further on.
-template <class V, class E>
-inline void load_rows(const Rows& rows, int64_t begin, int64_t count, int64_t dim, float* to, int64_t width, int64_t ahead,
-                      int64_t height = kChunk) {
+// rows from `count` on. A vector x of row t from column c on is stored as change(t, c, x), which must leave zeros from `dim` on.
+// Prefetches the rows that are `ahead` positions further on.
+template <class V, class E, class Change>
+inline void load_changed_rows(const Rows& rows, int64_t begin, int64_t count, int64_t dim, float* to, int64_t width,
+                              int64_t ahead, int64_t height, const Change& change) {
   const E* from = static_cast<const E*>(rows.data) + begin * rows.stride;
   const int64_t whole = dim / V::kLanes * V::kLanes;
   const auto rest = V::first(dim - whole);
@@ -28,11 +29,20 @@ inline void load_rows(const Rows& rows, int64_t begin, int64_t count, int64_t di
     int64_t c = 0;
     if (t < count) {
       prefetch_row<0>(from + ahead * rows.stride, dim);
-      for (; c < whole; c += V::kLanes) V::store(to + c, V::load(from + c));
-      if (c < dim) V::store(to + c, V::load(from + c, rest)), c += V::kLanes;
+      for (; c < whole; c += V::kLanes) V::store(to + c, change(t, c, V::load(from + c)));
+      if (c < dim) V::store(to + c, change(t, c, V::load(from + c, rest))), c += V::kLanes;
     }
     for (; c < width; c += V::kLanes) V::store(to + c, V::zero());
   }
+}
+
+// The same, without a change.
+template <class V, class E>
+inline void load_rows(const Rows& rows, int64_t begin, int64_t count, int64_t dim, float* to, int64_t width, int64_t ahead,
+                      int64_t height = kChunk) {
+  load_changed_rows<V, E>(
+      rows, begin, count, dim, to, width, ahead, height,
+      [](int64_t, int64_t, typename V::F x) __attribute__((always_inline)) { return x; });
 }
 
 // Stores vectors in `count` rows of a tensor with `dim` columns; what lies outside them is not stored.

@@ -71,10 +71,19 @@ inline void keep_triangle(float* scores) {
     }
 }
 
-// out[i] = Σ_d left[d][i] · x[d] for i < 16.
+// out[i] = Σ_d left[d][i] · x[d] for i < 16. There are several sums for a vector, because an addition waits for the one before.
 template <class V>
 inline void dot_rows(const float* left, const float* x, int64_t depth, float* out) {
-  score_rows<V, 1>(left, x, 0, depth, out);
+  constexpr int kSums = 4;
+  for (int c = 0; c < kChunk; c += V::kLanes) {
+    typename V::F sum[kSums] = {V::zero(), V::zero(), V::zero(), V::zero()};
+    int64_t d = 0;
+    for (; d + kSums <= depth; d += kSums)
+#pragma GCC unroll 4
+      for (int64_t s = 0; s < kSums; ++s) sum[s] = V::fma(V::load(left + (d + s) * kChunk + c), V::all(x[d + s]), sum[s]);
+    for (; d < depth; ++d) sum[0] = V::fma(V::load(left + d * kChunk + c), V::all(x[d]), sum[0]);
+    V::store(out + c, V::add(V::add(sum[0], sum[1]), V::add(sum[2], sum[3])));
+  }
 }
 
 }  // namespace

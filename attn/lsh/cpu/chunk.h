@@ -115,7 +115,7 @@ class LshChunk {
       for (int64_t j = 0; j < rows; ++j) {
         float* p = b_.weights + j * b_.queries + c;
         const auto logit = V::load(p);
-        const auto weight = V::keep(V::exp(V::sub(logit, largest)), V::greater(logit, V::all(kHidden)));
+        const auto weight = V::keep(V::exp_nonpositive(V::sub(logit, largest)), V::greater(logit, V::all(kHidden)));
         V::store(p, weight);
         sum = V::add(sum, weight);
       }

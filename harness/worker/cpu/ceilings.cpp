@@ -70,6 +70,8 @@ Ceilings measure_ceilings(int64_t threads) {
   ceilings.fma_instruction_set = kernels.name;
   ceilings.fma_float32_gflop_s = fma_gflop_s(threads, kernels.float32, kernels.vector_bytes / 4.0);
   ceilings.fma_float64_gflop_s = fma_gflop_s(threads, kernels.float64, kernels.vector_bytes / 8.0);
+  if (const auto* avx2 = fma_kernels_avx2())
+    ceilings.fma_float32_avx2_gflop_s = fma_gflop_s(threads, avx2->float32, avx2->vector_bytes / 4.0);
 
   const auto count = bytes_beyond_caches(int64_t{1} << 27, int64_t{1} << 29) / 8 / threads;
   ceilings.array_bytes = count * threads * 8;

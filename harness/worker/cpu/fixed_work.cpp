@@ -33,9 +33,11 @@ ATTNBENCH_FMA_CHAINS(fma_double_avx2, double, 32, ATTNBENCH_AVX2)
 ATTNBENCH_FMA_CHAINS(fma_float_portable, float, 16, )
 ATTNBENCH_FMA_CHAINS(fma_double_portable, double, 16, )
 
+constexpr FmaKernels kFmaAvx2 = {fma_float_avx2, fma_double_avx2, 32, "avx2"};
+
 FmaKernels choose_fma() {
   if (__builtin_cpu_supports("avx512f")) return {fma_float_avx512, fma_double_avx512, 64, "avx512"};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {fma_float_avx2, fma_double_avx2, 32, "avx2"};
+  if (const auto* avx2 = fma_kernels_avx2()) return *avx2;
   return {fma_float_portable, fma_double_portable, 16, "portable"};
 }
 #else
@@ -67,6 +69,10 @@ ATTNBENCH_READ_CLONES uint64_t sum_of(const uint64_t* data, int64_t count) {
 }
 
 }  // namespace
+
+const FmaKernels* fma_kernels_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &kFmaAvx2 : nullptr;
+}
 
 const FmaKernels& fma_kernels() {
   static const auto chosen = choose_fma();

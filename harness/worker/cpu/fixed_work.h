@@ -18,6 +18,8 @@ struct FmaKernels {
   const char* name;  // of the instruction set: avx512, avx2 or portable
 };
 const FmaKernels& fma_kernels();
+// Multiply-adds in the vectors of AVX2; null if this processor lacks them.
+const FmaKernels* fma_kernels_avx2();
 // The same in vectors of 16 bytes, whose speed does not depend on what ran before: a core needs some microseconds to get ready
 // for wider vectors.
 double narrow_fma(int64_t rounds);

@@ -321,6 +321,7 @@ TEST(InstructionSets, UnavailableKernelsAreRefused) {
   EXPECT_CONTAINS(*make_method("lsh-1:kernel=" + best)->why_unsupported(problem, Protocol::forward), "no kernel for float64");
 }
 
+#ifdef __x86_64__
 // The error of a result in units in the last place. The unit of a subnormal number is the smallest positive float.
 double ulps(float result, double exact) {
   if (exact > std::numeric_limits<float>::max()) return std::isinf(result) ? 0 : 1e9;
@@ -330,15 +331,44 @@ double ulps(float result, double exact) {
   return std::abs(double(result) - exact) / unit;
 }
 
-TEST(VectorExp, IsWithinTwoUnitsInTheLastPlace) {
-  std::vector<std::pair<const char*, void (*)(const float*, float*, int64_t)>> kinds;
-#ifdef __x86_64__
+using Exp = void (*)(const float*, float*, int64_t);
+
+// The functions of the instruction sets that this processor has, with their names.
+std::vector<std::pair<std::string, Exp>> available(Exp avx2, Exp avx512) {
+  std::vector<std::pair<std::string, Exp>> functions;
   for (const auto set : cpu::available_instruction_sets()) {
-    if (set == cpu::InstructionSet::avx2) kinds.emplace_back("avx2", exp_avx2);
-    if (set == cpu::InstructionSet::avx512) kinds.emplace_back("avx512", exp_avx512);
+    if (set == cpu::InstructionSet::avx2) functions.emplace_back("avx2", avx2);
+    if (set == cpu::InstructionSet::avx512) functions.emplace_back("avx512", avx512);
   }
-#endif
-  for (const auto& [name, exp] : kinds) {
+  return functions;
+}
+
+TEST(VectorExp, OfNonpositiveNumbersIsExactToAFewUnitsInTheLastPlace) {
+  for (const auto& [name, exp] : available(exp_nonpositive_avx2, exp_nonpositive_avx512)) {
+    std::vector<float> x, y;
+    for (double value = 0; value > -87.33; value -= 1.0 / 4096) x.push_back(float(value));
+    for (float value = -1e-38f; value > -1; value *= 1.01f) x.push_back(value);
+    while (x.size() % 16 != 0) x.push_back(0);
+    y.resize(x.size());
+    exp(x.data(), y.data(), int64_t(x.size()));
+    double worst = 0;
+    for (size_t i = 0; i < x.size(); ++i)
+      worst = std::max(worst, ulps(y[i], std::exp(double(x[i]))) / (1.8 + 0.045 * std::abs(double(x[i]))));
+    EXPECT_LE(worst, 1) << name;
+    EXPECT_GT(worst, 0.1) << name;
+    const float special[16] = {0, -0.0f, -INFINITY, NAN, -88, -200, -3e38f, -1e-45f};
+    const float expected[8] = {1, 1, 0, NAN, 0, 0, 0, 1};
+    float result[16];
+    exp(special, result, 16);
+    for (int i = 0; i < 8; ++i) {
+      if (std::isnan(expected[i])) EXPECT_TRUE(std::isnan(result[i])) << name;
+      else EXPECT_EQ(result[i], expected[i]) << name << " of " << special[i];
+    }
+  }
+}
+
+TEST(VectorExp, IsWithinTwoUnitsInTheLastPlace) {
+  for (const auto& [name, exp] : available(exp_avx2, exp_avx512)) {
     std::vector<float> x, y;
     for (double value = -105; value < 90; value += 1.0 / 4096) x.push_back(float(value));
     for (float value = 1e-38f; value < 1; value *= 1.01f) x.push_back(value), x.push_back(-value);
@@ -361,6 +391,7 @@ TEST(VectorExp, IsWithinTwoUnitsInTheLastPlace) {
     EXPECT_EQ(result[6], 0);
   }
 }
+#endif
 
 }  // namespace
 }  // namespace attn
