@@ -3,6 +3,8 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from attnplots.records import RecordsError, short
 
@@ -12,7 +14,8 @@ NUMBERS = ("read_gb_s", "copy_gb_s", "fma_float32_gflop_s", "fma_float64_gflop_s
 
 @dataclass(frozen=True)
 class Ceilings:
-    """The highest bandwidths and rates that were measured, and the number of threads used."""
+    """Bandwidths and rates, the medians of those that each round measured, and the number of
+    threads used."""
 
     read_gb_s: float
     copy_gb_s: float
@@ -31,6 +34,19 @@ class Ceilings:
 
 def load(folder: Path) -> Ceilings:
     """The ceilings in the `environment.json` of `folder`; raises RecordsError if one is missing."""
+    path, environment = read_environment(folder)
+    found = environment.get("ceilings")
+    if not isinstance(found, dict):
+        raise RecordsError(f"{path}: expected an object in `ceilings`, found {short(found)}")
+    for name in (*NUMBERS, "threads"):
+        _check(path, f"ceilings.{name}", found.get(name), integer=name == "threads")
+    rounds = environment.get("ceilings_of_rounds") or [found]
+    rates = {name: rate_of_rounds(path, rounds, name) for name in NUMBERS}
+    return Ceilings(**rates, threads=found["threads"])
+
+
+def read_environment(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """The path of the `environment.json` of `folder`, and the object in it."""
     path = folder / FILE_NAME
     try:
         environment = json.loads(path.read_bytes().decode())
@@ -39,13 +55,26 @@ def load(folder: Path) -> Ceilings:
         raise RecordsError(f"{path}: {problem}; expected a JSON object with `ceilings`")
     except (ValueError, RecursionError) as error:
         raise RecordsError(f"{path}: expected a JSON object with `ceilings`: {error}")
-    found = environment.get("ceilings") if isinstance(environment, dict) else None
-    if not isinstance(found, dict):
-        raise RecordsError(f"{path}: expected an object in `ceilings`, found {short(found)}")
-    for name in (*NUMBERS, "threads"):
-        value = found.get(name)
-        types, type_name = ((int,), "integer") if name == "threads" else ((int, float), "number")
-        if type(value) not in types or not 0 < value < 1e300:
-            what = f"expected a positive {type_name} in `ceilings.{name}`"
-            raise RecordsError(f"{path}: {what}, found {short(value)}")
-    return Ceilings(**{name: found[name] for name in (*NUMBERS, "threads")})
+    if not isinstance(environment, dict):
+        raise RecordsError(f"{path}: expected an object in `ceilings`, found null")
+    return path, environment
+
+
+def rate_of_rounds(path: Path, rounds: Any, name: str) -> float:
+    """The median of a ceiling over the rounds of a sweep, as `ceilings_of_rounds` has them."""
+    if not isinstance(rounds, list) or not rounds:
+        what = "expected a list in `ceilings_of_rounds`"
+        raise RecordsError(f"{path}: {what}, found {short(rounds)}")
+    values = []
+    for index, measured in enumerate(rounds):
+        value = measured.get(name) if isinstance(measured, dict) else measured
+        values.append(_check(path, f"ceilings_of_rounds[{index}].{name}", value))
+    return median(values)
+
+
+def _check(path: Path, name: str, value: Any, *, integer: bool = False) -> float:
+    types, type_name = ((int,), "integer") if integer else ((int, float), "number")
+    if type(value) not in types or not 0 < value < 1e300:
+        what = f"expected a positive {type_name} in `{name}`"
+        raise RecordsError(f"{path}: {what}, found {short(value)}")
+    return value

@@ -1,15 +1,13 @@
 """The table of the CPU kernels' rates as shares of the machine's multiply-add rate."""
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from attnplots import environment, records
+from attnplots import ceilings, environment, records
 from attnplots.records import Record, RecordsError
 from attnplots.text import printable
 
@@ -37,20 +35,14 @@ class Share:
 
 def rates(folder: Path) -> dict[str, float]:
     """The medians of the multiply-add rates (GFLOP/s) that the rounds of a sweep measured."""
-    path = folder / environment.FILE_NAME
-    try:
-        rounds = json.loads(path.read_bytes().decode())["ceilings_of_rounds"]
-        return {name: median([float(r[name]) for r in rounds]) for name in (RATE, AVX2_RATE)}
-    except OSError as error:
-        raise RecordsError(f"{path}: {error.strerror or type(error).__name__}")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        wanted = f"`ceilings_of_rounds` with `{RATE}` and `{AVX2_RATE}`"
-        raise RecordsError(f"{path}: expected {wanted}: {error}")
+    path, found = ceilings.read_environment(folder)
+    rounds = found.get("ceilings_of_rounds")
+    return {name: ceilings.rate_of_rounds(path, rounds, name) for name in (RATE, AVX2_RATE)}
 
 
-def share(record: Record, ceilings: dict[str, float]) -> Share:
+def share(record: Record, limits: dict[str, float]) -> Share:
     """The rate of a measured record by its method's formula, as a share of the ceiling."""
-    ceiling = ceilings[AVX2_RATE if AVX2_OPTION in record["method"] else RATE] * 1e6
+    ceiling = limits[AVX2_RATE if AVX2_OPTION in record["method"] else RATE] * 1e6
     work = record["flops"] / ceiling
     low, high = record.get("time_ci_high_ms"), record.get("time_ci_low_ms")
     return Share(
@@ -63,19 +55,19 @@ def share(record: Record, ceilings: dict[str, float]) -> Share:
 def tables(folder: Path) -> str:
     """Both tables of a folder as Markdown: shares in float32, and what bfloat16 gains."""
     found = [r for r in records.load(folder) if r.get("outcome") == "measured"]
-    ceilings = rates(folder)
+    limits = rates(folder)
     known = environment.load(folder)
     lengths = sorted({r["query_len"] for r in found})
     lines = [
         f"{environment.machine_text(known)}; build {known.get('revision')}. The limit is the "
         "multiply-add rate of float32 that the same rounds measured on all threads: "
-        f"{ceilings[RATE]:.0f} GFLOP/s, and {ceilings[AVX2_RATE]:.0f} GFLOP/s with AVX2. "
+        f"{limits[RATE]:.0f} GFLOP/s, and {limits[AVX2_RATE]:.0f} GFLOP/s with AVX2. "
         "In brackets: the interval across processes.",
         "",
         *_head("share of the limit", lengths),
     ]
     float32 = [r for r in found if r["dtype"] == "float32"]
-    lines += _rows(float32, lengths, lambda r: share(r, ceilings).text())
+    lines += _rows(float32, lengths, lambda r: share(r, limits).text())
     others = {_case(r): r for r in float32}
     narrow = [r for r in found if r["dtype"] == "bfloat16" and _case(r) in others]
     if narrow:

@@ -25,15 +25,20 @@ FAILED = "failed"
 def load_points(folder: Path) -> tuple[list[Record], Schema]:
     """The points of all curves in a folder, in their order, and the schema of their columns.
 
-    Raises RecordsError, which names the file and the line, if a point cannot be used.
+    Raises RecordsError, which names the file and the line, if a point cannot be used, and if the
+    file has none.
     """
-    return _load(folder, FILE_NAME, ("update",))
+    points, schema = _load(folder, FILE_NAME, ("update",))
+    if not points:
+        path = folder / FILE_NAME
+        raise RecordsError(f"{path}: no lines; expected at least one JSON object on a line")
+    return points, schema
 
 
 def load_ended(folder: Path) -> tuple[list[Record], Schema]:
-    """The last line of each training that has ended, and the schema of the columns.
+    """The last line of each training that has ended, maybe none, and the schema of the columns.
 
-    Raises RecordsError as load_points() does.
+    Raises RecordsError, which names the file and the line, if a line cannot be used.
     """
     return _load(folder, ENDED_FILE_NAME, ())
 
@@ -52,8 +57,6 @@ def _load(folder: Path, file_name: str, more_axes: tuple[str, ...]) -> tuple[lis
         line = {n: drawable(v) if isinstance(v, str) else v for n, v in line.items()}
         # After a training was continued, the later one of two points at the same update counts.
         found[identity_of(line, (*schema.training_axes, *more_axes))] = line
-    if not found:
-        raise RecordsError(f"{path}: no lines; expected at least one JSON object on a line")
     return list(found.values()), schema
 
 

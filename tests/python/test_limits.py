@@ -55,11 +55,21 @@ def test_bfloat16_is_compared_with_float32(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("ceilings", [None, [], [{"fma_float32_gflop_s": 480.0}], "fast"])
-def test_a_folder_without_rates_is_refused(tmp_path, ceilings):
+@pytest.mark.parametrize(
+    ("ceilings", "said"),
+    [
+        (None, "expected a list in `ceilings_of_rounds`, found null"),
+        ([], "expected a list in `ceilings_of_rounds`, found []"),
+        (
+            [{"fma_float32_gflop_s": 480.0}],
+            "expected a positive number in `ceilings_of_rounds[0].fma_float32_avx2_gflop_s`, found null",
+        ),
+        ("fast", 'expected a list in `ceilings_of_rounds`, found "fast"'),
+    ],
+)
+def test_a_folder_without_rates_is_refused(tmp_path, ceilings, said):
     folder = folder_of(tmp_path / "set", [record("linear", 512, 5.0)], ceilings)
-    line = refusal(SCRIPT, folder)
-    assert "environment.json: expected `ceilings_of_rounds` with" in line
+    assert f"environment.json: {said}" in refusal(SCRIPT, folder)
 
 
 def test_the_page_of_the_kernels_shows_the_committed_records():

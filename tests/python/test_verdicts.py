@@ -115,6 +115,12 @@ def test_failed_trainings_do_not_count(tmp_path):
     assert found.verdict == "not measured" and found.numbers == f"{tmp_path}/a/machine lacks linear"
 
 
+def test_a_folder_in_which_no_training_has_ended_yet_is_left_out(tmp_path):
+    write(tmp_path, "a", "trainings.jsonl", [training("softmax", 1.0), training("linear", 1.5)])
+    write(tmp_path, "b", "trainings.jsonl", [])
+    assert [a.verdict for a in answers(tmp_path, ORDER)] == ["holds here"]
+
+
 def test_methods_are_compared_within_one_folder(tmp_path):
     write(tmp_path, "a", "trainings.jsonl", [training("softmax", 1.0)])
     write(tmp_path, "b", "trainings.jsonl", [training("linear", 1.5)])
