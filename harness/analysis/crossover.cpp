@@ -44,7 +44,7 @@ Difference of_estimates(const Estimate& one, const Estimate& other) {
   return found;
 }
 
-// The difference from values of the same processes.
+// The difference from values of processes of the same rounds.
 Difference of_processes(const std::vector<double>& one, const std::vector<double>& other) {
   std::vector<double> logarithms;
   for (size_t i = 0; i < one.size(); ++i) logarithms.push_back(std::log(one[i] / other[i]));
@@ -55,9 +55,9 @@ Difference of_processes(const std::vector<double>& one, const std::vector<double
 }
 
 std::optional<Difference> paired(const Record& one, const Record& other, std::string_view column) {
-  const auto mine = process_values(one, column), theirs = process_values(other, column);
-  if (mine.empty() || mine.size() != theirs.size()) return std::nullopt;
-  return of_processes(mine, theirs);
+  const auto values = values_of_same_rounds({&one, &other}, column);
+  if (values.empty()) return std::nullopt;
+  return of_processes(values[0], values[1]);
 }
 
 // The difference by the ratios to a baseline. Two cases that differ in another axis than the method have different baselines,

@@ -67,18 +67,17 @@ void include(Interval& interval, double value) {
   interval.high = std::max(interval.high, value);
 }
 
-// The logarithms of the medians of each process, or nothing if the points do not have medians of the same number of processes.
-std::vector<Logarithms> by_process(const std::vector<Point>& points) {
-  std::vector<Logarithms> rounds;
-  for (const auto& point : points) {
-    const auto medians = process_values(*point.record, "process_medians_ms");
-    if (medians.empty() || (!rounds.empty() && medians.size() != rounds.size())) return {};
-    rounds.resize(medians.size());
-    for (size_t i = 0; i < medians.size(); ++i) {
-      rounds[i].length.push_back(std::log(point.length));
-      rounds[i].value.push_back(std::log(medians[i]));
+// The logarithms of the medians of each round that all points have, or nothing if there are too few.
+std::vector<Logarithms> by_round(const std::vector<Point>& points) {
+  std::vector<const Record*> records;
+  for (const auto& point : points) records.push_back(point.record);
+  const auto medians = values_of_same_rounds(records, "process_medians_ms");
+  std::vector<Logarithms> rounds(medians.empty() ? 0 : medians[0].size());
+  for (size_t k = 0; k < medians.size(); ++k)
+    for (size_t i = 0; i < rounds.size(); ++i) {
+      rounds[i].length.push_back(std::log(points[k].length));
+      rounds[i].value.push_back(std::log(medians[k][i]));
     }
-  }
   return rounds;
 }
 
@@ -99,7 +98,7 @@ void fit_processes(Order& order, const std::vector<Logarithms>& rounds, double c
 }
 
 void fit_time(Order& order, const std::vector<Point>& points, double confidence) {
-  if (const auto rounds = by_process(points); !rounds.empty()) return fit_processes(order, rounds, confidence);
+  if (const auto rounds = by_round(points); !rounds.empty()) return fit_processes(order, rounds, confidence);
   const auto all = logarithms_of(points);
   const auto fit = fit_line(all.length, all.value, confidence);
   order.exponent = fit.slope;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <numeric>
 
 #include "attn/method_name.h"
 #include "harness/schema/case.h"
@@ -49,6 +51,31 @@ std::vector<double> process_values(const Record& record, std::string_view column
   const auto is_positive = [](const Json& value) { return value.is_number() && value.get<double>() > 0; };
   if (!std::all_of(list.begin(), list.end(), is_positive)) return {};
   return list.get<std::vector<double>>();
+}
+
+std::vector<std::vector<double>> values_of_same_rounds(const std::vector<const Record*>& records, std::string_view column) {
+  const bool have_rounds =
+      std::all_of(records.begin(), records.end(), [](const auto* record) { return record->has("process_rounds"); });
+  std::vector<std::map<double, double>> by_round;
+  for (const auto* record : records) {
+    const auto values = process_values(*record, column);
+    auto rounds = values;
+    if (have_rounds) rounds = process_values(*record, "process_rounds");
+    else std::iota(rounds.begin(), rounds.end(), 1);
+    const bool fits = have_rounds || by_round.empty() || by_round[0].size() == values.size();
+    if (values.empty() || rounds.size() != values.size() || !fits) return {};
+    by_round.emplace_back();
+    for (size_t i = 0; i < values.size(); ++i) by_round.back()[rounds[i]] = values[i];
+  }
+  if (by_round.empty()) return {};
+  std::vector<std::vector<double>> found(records.size());
+  for (const auto& [round, first] : by_round[0]) {
+    const auto has_round = [&, wanted = round](const auto& values) { return values.contains(wanted); };
+    if (!std::all_of(by_round.begin(), by_round.end(), has_round)) continue;
+    for (size_t i = 0; i < by_round.size(); ++i) found[i].push_back(by_round[i].at(round));
+  }
+  if (found[0].size() < kMinValuesOfInterval) return {};
+  return found;
 }
 
 std::vector<Series> series_of(const std::vector<Record>& records) {

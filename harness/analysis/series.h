@@ -35,6 +35,11 @@ struct Series {
 // kMinValuesOfInterval, or if any is not a number above zero.
 std::vector<double> process_values(const Record& record, std::string_view column);
 
+// The process_values() of several records in the rounds that all of them have (column process_rounds): a list for each record,
+// by ascending round. Where a record lacks that column, those of the same place in the lists belong together, if all lists have
+// the same length. Empty if fewer than kMinValuesOfInterval rounds remain.
+std::vector<std::vector<double>> values_of_same_rounds(const std::vector<const Record*>& records, std::string_view column);
+
 // The series of these records, in the order of their first records, with pointers to the records.
 std::vector<Series> series_of(const std::vector<Record>& records);
 

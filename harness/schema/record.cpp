@@ -73,6 +73,9 @@ std::vector<Column> declare() {
        "process"},
       {"process_medians_ms", numbers, "ms", "time", "median of each process, in order, where there are several"},
       {"process_q1_ms", numbers, "ms", "time", "first quartile of each process, in the same order"},
+      {"process_rounds", numbers, "", "time",
+       "the round of each process, in the same order: processes of the same round ran soon after each other, and a disturbed one "
+       "is replaced by one of a later round"},
       {"samples", integer, "", "time", "number of samples taken; none is dropped"},
       {"calls_per_sample", integer, "", "time", "number of calls in a sample, chosen so that a sample takes at least 1 ms"},
       {"warmup_calls", integer, "", "time", "number of calls before the first sample"},

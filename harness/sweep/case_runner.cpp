@@ -175,6 +175,7 @@ void add_processes(Record& record, const std::vector<Record>& processes, size_t 
   set_across(record, values_of(counting, "time_median_ms"), "time_median_ms", "time_ci_low_ms", "time_ci_high_ms",
              "process_medians_ms");
   record.set("process_q1_ms", values_of(counting, "time_q1_ms"));
+  record.set("process_rounds", values_of(counting, "round"));
   record.set("time_ci_scope", scope_text(counting.size()));
   record.set("time_per_sample_ms", record.number("time_median_ms") / std::max(1.0, record.number("batch")));
   set_across(record, values_of(counting, "ratio_median"), "ratio_median", "ratio_ci_low", "ratio_ci_high", "process_ratios");

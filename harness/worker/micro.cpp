@@ -4,6 +4,8 @@
 //   METHOD/PROTOCOL/full or causal/DTYPE/heads:H/N     a call, as the harness times it
 //   METHOD/step/DTYPE/heads:H/DIM                      a decoding step through the method
 //   kernel/SET/step/heads:H/DIM                        the same step without operator, checks and allocation, on one thread
+//   state/heads:H/DIM                                  reading and writing the state of a step, on one thread
+//   kernel/SET/forward/causal/heads:8/N                the forward pass of linear attention, likewise without all of that
 // They report these counters:
 //   FLOP/s              floating-point operations by the method's formula (linear attention: 4·D·M per token and head for the
 //                       recurrence, and 3.5 times that with gradients)
@@ -102,23 +104,32 @@ void step(benchmark::State& state, const std::string& name, int64_t heads) {
   count(state, cost.flops, cost.min_bytes);
 }
 
+// The parameters of each head of linear attention over `length` positions, q, k, v and output [H, N, D] and normalizer [H, N].
+std::vector<attn::cpu::LinearHeadParams> causal_heads(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                                      const at::Tensor& output, const at::Tensor& normalizer) {
+  const auto length = q.size(1), dim = q.size(2);
+  std::vector<attn::cpu::LinearHeadParams> heads(static_cast<size_t>(q.size(0)));
+  for (size_t h = 0; h < heads.size(); ++h) {
+    const auto rows = [&](const at::Tensor& x) { return attn::cpu::Rows{x.data_ptr<float>() + int64_t(h) * length * dim, dim}; };
+    auto& head = heads[h];
+    head = {};
+    head.head_dim = head.feature_count = head.value_dim = dim;
+    head.visible_keys = length;
+    head.epsilon = 1e-6;
+    head.q = rows(q), head.k = rows(k), head.v = rows(v), head.output = rows(output);
+    head.normalizer = normalizer.data_ptr<float>() + int64_t(h) * length;
+  }
+  return heads;
+}
+
 void step_alone(benchmark::State& state, attn::cpu::InstructionSet set, int64_t heads) {
   using namespace attn::cpu;
   const auto dim = state.range(0);
   const auto& kernels = *find_linear_kernels({{name_of(set), at::kFloat, at::kCPU, dim, dim}, attn::FeatureMapKind::elu});
   ceilings();
-  const auto s = at::zeros({heads, dim, dim}), z = at::zeros({heads, dim}), token = at::randn({heads, dim}),
-             output = at::empty({heads, dim});
-  std::vector<LinearHeadParams> all(static_cast<size_t>(heads));
-  for (size_t h = 0; h < all.size(); ++h) {
-    const auto row = [&](const at::Tensor& x) { return Rows{x.data_ptr<float>() + int64_t(h) * dim, dim}; };
-    auto& head = all[h];
-    head = {};
-    head.head_dim = head.feature_count = head.value_dim = dim;
-    head.visible_keys = 1;
-    head.epsilon = 1e-6f;
-    head.q = head.k = head.v = row(token), head.output = row(output);
-  }
+  const auto s = at::zeros({heads, dim, dim}), z = at::zeros({heads, dim}), token = at::randn({heads, 1, dim}),
+             output = at::empty({heads, 1, dim}), normalizer = at::empty({heads, 1});
+  const auto all = causal_heads(token, token, token, output, normalizer);
   const auto scratch = at::empty({kernels.scratch_size(all[0]) + 1});
   for ([[maybe_unused]] auto _ : state) {
     for (size_t h = 0; h < all.size(); ++h)
@@ -127,6 +138,52 @@ void step_alone(benchmark::State& state, attn::cpu::InstructionSet set, int64_t 
     benchmark::ClobberMemory();
   }
   const auto cost = attn::make_method("linear")->cost(token_problem(heads, dim), attn::Protocol::decode);
+  count(state, cost.flops, cost.min_bytes, 1);
+}
+
+#ifdef __SANITIZE_ADDRESS__
+#define ATTNBENCH_ADD_CLONES  // AddressSanitizer cannot run the code that selects a clone
+#else
+#define ATTNBENCH_ADD_CLONES __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
+#endif
+ATTNBENCH_ADD_CLONES void add_one(float* x, int64_t size) {
+  for (int64_t i = 0; i < size; ++i) x[i] += 1;
+}
+
+// Reads and writes the state that a decoding step reads and writes, on one thread: the least time that a step can take.
+void state_alone(benchmark::State& state, int64_t heads) {
+  const auto dim = state.range(0);
+  const auto s = at::zeros({heads, dim + 1, dim});
+  for ([[maybe_unused]] auto _ : state) {
+    add_one(s.data_ptr<float>(), s.numel());
+    benchmark::ClobberMemory();
+  }
+}
+
+// The causal forward pass of 8 heads of 64 without operator, checks, allocation and threads.
+void forward_alone(benchmark::State& state, attn::cpu::InstructionSet set) {
+  using namespace attn::cpu;
+  constexpr int64_t kHeads = 8, kDim = 64;
+  const auto length = state.range(0);
+  const auto& kernels = *find_linear_kernels({{name_of(set), at::kFloat, at::kCPU, kDim, kDim}, attn::FeatureMapKind::elu});
+  const auto q = at::randn({kHeads, length, kDim}), k = at::randn_like(q), v = at::randn_like(q), output = at::empty_like(q);
+  const auto normalizer = at::empty({kHeads, length});
+  const auto all = causal_heads(q, k, v, output, normalizer);
+  const auto scratch = at::empty({kernels.scratch_size(all[0]) + 1});
+  auto memory = at::zeros({state_size(all[0])});
+  for ([[maybe_unused]] auto _ : state) {
+    for (const auto& head : all) {
+      memory.zero_();
+      auto* s = memory.data_ptr<float>();
+      kernels.forward(head, 0, length, s, s + padded(kDim) * padded(kDim), scratch.data_ptr<float>());
+    }
+    benchmark::ClobberMemory();
+  }
+  attn::Problem problem;
+  problem.query_len = problem.key_len = length;
+  problem.causal = true;
+  const auto cost = attn::make_method("linear")->cost(problem, attn::Protocol::forward);
+  ceilings();
   count(state, cost.flops, cost.min_bytes, 1);
 }
 
@@ -147,6 +204,7 @@ void register_calls() {
   }
   for (const auto& c : cases)
     benchmark::RegisterBenchmark(name_of(c).c_str(), [c](benchmark::State& state) { call(state, c); })
+        ->Arg(64)
         ->Arg(512)
         ->Arg(2048)
         ->Arg(8192)
@@ -165,6 +223,12 @@ void register_steps() {
           ->Arg(64)
           ->Unit(benchmark::kMicrosecond)
           ->UseRealTime();
+    benchmark::RegisterBenchmark(("state/heads:" + std::to_string(heads)).c_str(),
+                                 [=](benchmark::State& state) { state_alone(state, heads); })
+        ->Arg(32)
+        ->Arg(64)
+        ->Unit(benchmark::kMicrosecond)
+        ->UseRealTime();
     for (const auto set : attn::cpu::available_instruction_sets())
       benchmark::RegisterBenchmark(("kernel/" + std::string(name_of(set)) + "/step/heads:" + std::to_string(heads)).c_str(),
                                    [=](benchmark::State& state) { step_alone(state, set, heads); })
@@ -175,6 +239,17 @@ void register_steps() {
   }
 }
 
+void register_forwards() {
+  for (const auto set : attn::cpu::available_instruction_sets())
+    benchmark::RegisterBenchmark(("kernel/" + std::string(name_of(set)) + "/forward/causal/heads:8").c_str(),
+                                 [=](benchmark::State& state) { forward_alone(state, set); })
+        ->Arg(64)
+        ->Arg(512)
+        ->Arg(2048)
+        ->Unit(benchmark::kMicrosecond)
+        ->UseRealTime();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -183,6 +258,7 @@ int main(int argc, char** argv) {
   at::set_num_threads(int(attnbench::available_processors()));
   register_calls();
   register_steps();
+  register_forwards();
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   return 0;

@@ -56,7 +56,7 @@ def test_a_record_is_made_from_its_processes(attnbench, workers, tmp_path, round
         mine = [line for line in lines if (line["method"], line["query_len"]) == (record["method"], record["query_len"])]
         medians = [line["time_median_ms"] for line in mine]
         assert [line["process"] for line in mine] == [1, 2, 3] and len(set(medians)) == 3
-        assert record["process_medians_ms"] == medians
+        assert record["process_medians_ms"] == medians and record["process_rounds"] == [1, 2, 3]
         assert record["time_median_ms"] == sorted(medians)[1]
         assert record["time_ci_scope"] == "range of processes" and record["samples"] == 15
         assert record["time_ci_low_ms"] == min(medians) and record["time_ci_high_ms"] == max(medians)

@@ -55,6 +55,23 @@ TEST_F(SeriesTest, ProcessValuesAreEmptyUnlessThereAreEnoughPositiveNumbers) {
   EXPECT_TRUE(process_values(record, "process_medians_ms").empty());
 }
 
+TEST_F(SeriesTest, ValuesOfTheSameRoundsBelongTogether) {
+  using Values = std::vector<std::vector<double>>;
+  Record one = add("linear", 512, 2, 10), other = one;
+  one.set("process_medians_ms", {1, 2, 3, 4, 5, 6, 7});
+  other.set("process_medians_ms", {10, 20, 30, 50, 60, 70, 80});
+  const auto values = [&] { return values_of_same_rounds({&one, &other}, "process_medians_ms"); };
+  EXPECT_EQ(values(), (Values{{1, 2, 3, 4, 5, 6, 7}, {10, 20, 30, 50, 60, 70, 80}})) << "without rounds, by their places";
+  one.set("process_rounds", {1, 2, 3, 4, 5, 6, 7});
+  other.set("process_rounds", {1, 2, 3, 5, 6, 7, 8});
+  EXPECT_EQ(values(), (Values{{1, 2, 3, 5, 6, 7}, {10, 20, 30, 50, 60, 70}}));
+  other.set("process_rounds", {1, 2, 3, 5, 6, 8, 9});
+  EXPECT_TRUE(values().empty()) << "five rounds in common are too few";
+  other.set("process_rounds", nullptr);
+  other.set("process_medians_ms", {10, 20, 30, 50, 60, 70});
+  EXPECT_TRUE(values().empty()) << "without rounds, lists of different lengths";
+}
+
 TEST_F(SeriesTest, TheDeclaredOrderOfDecodingIsThatOfOneStep) {
   add("linear:chunk=2", 512, 1, 1);
   add("linear", 512, 1, 1).set("protocol", "decode");

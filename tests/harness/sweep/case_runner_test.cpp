@@ -354,10 +354,12 @@ TEST_F(CaseRunner, DisturbedProcessesDoNotCountOnceOthersHaveReplacedThem) {
   std::vector<Record> processes;
   for (int i = 1; i <= 3; ++i) processes.push_back(process_with(case_, {1.0 * i, 1.0 * i, 1.0 * i}, {0, 0, 0}, i));
   processes.insert(processes.begin(), process_with(case_, {100, 100, 100}, {1, 1, 1}, 100));
+  for (size_t i = 0; i < processes.size(); ++i) processes[i].set("round", int64_t(i) + 1);
   const auto replaced = record_of_processes(processes, 3, std::nullopt);
   EXPECT_EQ(replaced.get("process_medians_ms"), Json::array({1, 2, 3}));
   EXPECT_EQ(replaced.get("process_ratios"), Json::array({1, 2, 3}));
   EXPECT_EQ(replaced.get("process_q1_ms"), Json::array({0, 1, 2}));
+  EXPECT_EQ(replaced.get("process_rounds"), Json::array({2, 3, 4}));
   EXPECT_EQ(replaced.number("time_median_ms"), 2);
   EXPECT_EQ(replaced.number("ratio_median"), 2);
   EXPECT_EQ(replaced.get("disturbed_processes"), 1);
