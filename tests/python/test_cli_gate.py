@@ -547,7 +547,7 @@ def test_instruction_counts_show_a_slowdown_and_no_noise(attnbench, build, tmp_p
     assert report["measure"] == "instructions on AVX2 kernels"
     case = report["cases"][0]
     assert case["implementation"] == "kernel/avx2"
-    assert case["base"][0] > 5e7 and abs(case["log_ratio"]) < 0.002
+    assert case["base"][0] > 1e7 and abs(case["log_ratio"]) < 0.002
     done = attnbench(
         "gate", suite, "--base", build, "--instructions", "--inject=1", "-q", "--format=json", timeout=HANG_S, code=REGRESSION
     )
