@@ -111,13 +111,14 @@ struct Avx512 {
   // e^x for x ≤ 0, to 1.8 + 0.045·|x| units in the last place. It is 0 where e^x is below the normal range of float32. exp() is
   // for any x, and takes more instructions.
   static F exp_nonpositive(F x) {
-    static constexpr ExpTable<32> table;
-    const F t = fma(x, all(kLog2E), all(table.kRounder));
-    const F f = _mm512_fnmadd_ps(sub(t, all(table.kRounder)), all(kLn2), x);
+    using Table = ExpTable<32>;
+    static constexpr Table table;
+    const F t = fma(x, all(kLog2E), all(Table::kRounder));
+    const F f = _mm512_fnmadd_ps(sub(t, all(Table::kRounder)), all(kLn2), x);
     const F less_one = mul(f, fma(f, all(0.49999997f), all(1.0000147f)));
     const auto bits = _mm512_castps_si512(t);
     const auto entry = _mm512_permutex2var_epi32(_mm512_load_si512(table.entries), bits, _mm512_load_si512(table.entries + 16));
-    const F power = _mm512_castsi512_ps(_mm512_add_epi32(entry, _mm512_slli_epi32(bits, table.kShift)));
+    const F power = _mm512_castsi512_ps(_mm512_add_epi32(entry, _mm512_slli_epi32(bits, Table::kShift)));
     return _mm512_maskz_fmadd_ps(_mm512_cmp_ps_mask(x, all(kMinNormalExp), _CMP_NLT_UQ), power, less_one, power);
   }
 
@@ -243,13 +244,14 @@ struct Avx2 {
   }
 
   static F exp_nonpositive(F x) {
-    static constexpr ExpTable<8> table;
-    const F t = fma(x, all(kLog2E), all(table.kRounder));
-    const F f = _mm256_fnmadd_ps(sub(t, all(table.kRounder)), all(kLn2), x);
+    using Table = ExpTable<8>;
+    static constexpr Table table;
+    const F t = fma(x, all(kLog2E), all(Table::kRounder));
+    const F f = _mm256_fnmadd_ps(sub(t, all(Table::kRounder)), all(kLn2), x);
     const F less_one = mul(f, fma(f, fma(f, all(0.16664296f), all(0.50006485f)), all(1)));
     const auto bits = _mm256_castps_si256(t);
     const auto entry = _mm256_permutevar8x32_epi32(_mm256_load_si256(reinterpret_cast<const __m256i*>(table.entries)), bits);
-    const F power = _mm256_castsi256_ps(_mm256_add_epi32(entry, _mm256_slli_epi32(bits, table.kShift)));
+    const F power = _mm256_castsi256_ps(_mm256_add_epi32(entry, _mm256_slli_epi32(bits, Table::kShift)));
     return _mm256_and_ps(_mm256_cmp_ps(x, all(kMinNormalExp), _CMP_NLT_UQ), fma(power, less_one, power));
   }
 

@@ -64,7 +64,8 @@ std::optional<Difference> paired(const Record& one, const Record& other, std::st
 // even where the setting is the same.
 std::optional<Difference> by_baseline(const Record& one, const Record& other) {
   if (one.text("baseline").empty() || one.text("baseline") != other.text("baseline")) return std::nullopt;
-  if (!(one.number("ratio_median") > 0 && other.number("ratio_median") > 0)) return std::nullopt;
+  const auto is_positive = [](double ratio) { return ratio > 0; };  // not if it is missing, which is NaN
+  if (!is_positive(one.number("ratio_median")) || !is_positive(other.number("ratio_median"))) return std::nullopt;
   if (auto found = paired(one, other, "process_ratios")) return found;
   const auto ratio_of = [](const Record& record) {
     return Estimate{record.number("ratio_median"), {record.number("ratio_ci_low"), record.number("ratio_ci_high")}};
@@ -105,7 +106,7 @@ std::vector<Difference> differences_of(const Crossover& pair) {
 }
 
 void judge_crossing(Crossover& found, const std::vector<Difference>& differences, bool equal_work) {
-  const auto& [low, high] = found.interval;
+  const double low = found.interval.low, high = found.interval.high;
   const auto returns = [&](const Difference& d) {
     return d.length > high && !(found.other_needs_less_at_first ? d.interval.high < 0 : d.interval.low > 0);
   };

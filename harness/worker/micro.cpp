@@ -144,7 +144,7 @@ void step_alone(benchmark::State& state, attn::cpu::InstructionSet set, int64_t 
 #ifdef __SANITIZE_ADDRESS__
 #define ATTNBENCH_ADD_CLONES  // AddressSanitizer cannot run the code that selects a clone
 #else
-#define ATTNBENCH_ADD_CLONES __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
+#define ATTNBENCH_ADD_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
 ATTNBENCH_ADD_CLONES void add_one(float* x, int64_t size) {
   for (int64_t i = 0; i < size; ++i) x[i] += 1;
