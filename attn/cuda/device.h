@@ -28,9 +28,11 @@ __device__ inline int warp() { return int(threadIdx.x) / kWarp; }
 
 // 16-bit elements, in the form in which tensors store them.
 struct BFloat16 {
+  static constexpr bool kIsBFloat16 = true;
   uint16_t bits;
 };
 struct Half {
+  static constexpr bool kIsBFloat16 = false;
   uint16_t bits;
 };
 
@@ -94,12 +96,109 @@ __device__ inline Half from_float<Half>(float x) {
 #endif
 }
 
+// Two numbers, converted to 16-bit elements in one word; the first one is in the lower half.
+template <class E>
+__device__ inline uint32_t pair_of(float first, float second) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  uint32_t word;
+  if constexpr (sizeof(E) == 2 && E::kIsBFloat16) asm("cvt.rn.bf16x2.f32 %0, %1, %2;\n" : "=r"(word) : "f"(second), "f"(first));
+  else asm("cvt.rn.f16x2.f32 %0, %1, %2;\n" : "=r"(word) : "f"(second), "f"(first));
+  return word;
+#else
+  return uint32_t(from_float<E>(first).bits) | uint32_t(from_float<E>(second).bits) << 16;
+#endif
+}
+
+// The numbers of two 16-bit elements in one word.
+template <class E>
+__device__ inline float first_of_pair(uint32_t word) {
+  if constexpr (E::kIsBFloat16) return bits_to_float(word << 16);
+  else return to_float(E{uint16_t(word)});
+}
+template <class E>
+__device__ inline float second_of_pair(uint32_t word) {
+  if constexpr (E::kIsBFloat16) return bits_to_float(word & 0xffff0000);
+  else return to_float(E{uint16_t(word >> 16)});
+}
+
 // Conversions for kernels whose accumulator dtype may be float64.
 __device__ inline double to_float(double x) { return x; }
 template <class E, class T>
 __device__ inline E from_number(T x) {
   if constexpr (sizeof(E) == 8) return E(x);
   else return from_float<E>(float(x));
+}
+
+// ------------------------------------------------------------ arithmetic
+
+// The smaller and the larger of two numbers; NaN if one of them is NaN.
+__device__ inline float min_or_nan(float a, float b) {
+#ifdef __CUDA_ARCH__
+  float result;
+  asm("min.NaN.f32 %0, %1, %2;\n" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+#else
+  return a != a || a < b ? a : b;
+#endif
+}
+__device__ inline float max_or_nan(float a, float b) {
+#ifdef __CUDA_ARCH__
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;\n" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+#else
+  return a != a || a > b ? a : b;
+#endif
+}
+// 2^x, with an error of two units in the last place; results below 2⁻¹²⁶ become zeros.
+__device__ inline float fast_exp2(float x) {
+#ifdef __CUDA_ARCH__
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(result) : "f"(x));
+  return result;
+#else
+  return exp2f(x);
+#endif
+}
+// Two bfloat16 numbers in one word: the smaller and the larger of each and 0, or NaN for NaN; and rounded sums.
+__device__ inline uint32_t min_with_zero(uint32_t pair) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  uint32_t result;
+  asm("min.NaN.bf16x2 %0, %1, %2;\n" : "=r"(result) : "r"(pair), "r"(0));
+  return result;
+#else
+  return pair_of<BFloat16>(min_or_nan(first_of_pair<BFloat16>(pair), 0), min_or_nan(second_of_pair<BFloat16>(pair), 0));
+#endif
+}
+__device__ inline uint32_t max_with_zero(uint32_t pair) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  uint32_t result;
+  asm("max.NaN.bf16x2 %0, %1, %2;\n" : "=r"(result) : "r"(pair), "r"(0));
+  return result;
+#else
+  return pair_of<BFloat16>(max_or_nan(first_of_pair<BFloat16>(pair), 0), max_or_nan(second_of_pair<BFloat16>(pair), 0));
+#endif
+}
+__device__ inline uint32_t add_pairs(uint32_t a, uint32_t b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  constexpr uint32_t kOnes = 0x3f803f80;
+  uint32_t result;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;\n" : "=r"(result) : "r"(a), "r"(kOnes), "r"(b));
+  return result;
+#else
+  return pair_of<BFloat16>(first_of_pair<BFloat16>(a) + first_of_pair<BFloat16>(b),
+                           second_of_pair<BFloat16>(a) + second_of_pair<BFloat16>(b));
+#endif
+}
+// 1/x, with an error of one unit in the last place.
+__device__ inline float fast_reciprocal(float x) {
+#ifdef __CUDA_ARCH__
+  float result;
+  asm("rcp.approx.f32 %0, %1;\n" : "=f"(result) : "f"(x));
+  return result;
+#else
+  return 1 / x;
+#endif
 }
 
 // ------------------------------------------------------------ memory

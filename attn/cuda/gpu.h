@@ -1,5 +1,5 @@
-// What the host side of the CUDA operators needs of LibTorch's CUDA: the device type, the current GPU, its stream and its number
-// of multiprocessors.
+// What the host side of the CUDA operators needs of LibTorch's CUDA: the device type, the current GPU, its stream, its number
+// of multiprocessors and the size of its L2 cache.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,6 +17,7 @@ class GpuGuard {
 };
 inline cudaStream_t current_stream() { return nullptr; }
 inline int64_t multiprocessors() { return emulation::multiprocessors(); }
+inline int64_t l2_bytes() { return emulation::l2_bytes(); }
 
 }  // namespace attn::cuda
 
@@ -39,6 +40,7 @@ class GpuGuard {
 };
 inline cudaStream_t current_stream() { return at::cuda::getCurrentCUDAStream(); }
 inline int64_t multiprocessors() { return at::cuda::getCurrentDeviceProperties()->multiProcessorCount; }
+inline int64_t l2_bytes() { return at::cuda::getCurrentDeviceProperties()->l2CacheSize; }
 
 }  // namespace attn::cuda
 #endif

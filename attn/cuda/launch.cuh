@@ -36,6 +36,20 @@ class StreamLauncher {
 #endif
   }
 
+  // How many blocks of a kernel a multiprocessor of the current GPU holds at once; at least 1.
+  template <class... Parameters>
+  static int64_t blocks_per_multiprocessor(void (*kernel)(Parameters...), int threads, size_t shared_bytes) {
+#ifdef ATTN_CUDA_EMULATION
+    (void)kernel, (void)threads, (void)shared_bytes;
+    return 2;
+#else
+    int blocks = 0;
+    C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes)));
+    C10_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared_bytes));
+    return blocks > 1 ? blocks : 1;
+#endif
+  }
+
  private:
   [[maybe_unused]] cudaStream_t stream_;
 };

@@ -314,6 +314,7 @@ namespace {
 int64_t multiprocessor_count = 2;
 }
 int64_t multiprocessors() { return multiprocessor_count; }
+int64_t l2_bytes() { return 64 << 10; }
 void set_multiprocessors(int64_t count) { multiprocessor_count = count; }
 
 void sort_by_lowest_bits(const uint64_t* keys, uint64_t* sorted, int64_t count, int bits) {

@@ -43,8 +43,8 @@ namespace attn::emulation {
 // The number of multiprocessors that the emulated GPU reports. Blocks run one after another whatever this number is.
 int64_t multiprocessors();
 void set_multiprocessors(int64_t count);
-// The minimum number of positions in a split of linear attention. It is small, so that tests split short sequences.
-constexpr int64_t kMinSplit = 64;
+// The size of its L2 cache. It is small, so that kernels cut small problems into groups that fit it.
+int64_t l2_bytes();
 // Sorts `count` keys by their lowest `bits` bits, in place of CUB's radix sort.
 void sort_by_lowest_bits(const uint64_t* keys, uint64_t* sorted, int64_t count, int bits);
 

@@ -8,126 +8,244 @@
 
 namespace attn::cuda {
 
-// Writes grad_q and δ, going forward over the positions. S and Z hold the keys before the chunk or, without the causal mask, all
-// keys.
+// Whether backward_queries also sums R and Y of its split, for which accumulators of tiles of 128 columns do not leave room;
+// sum_query_states computes them there.
 template <class S>
-__global__ void __launch_bounds__(S::kThreads) backward_queries(LinearParams params) {
-  const LinearBlock<S> block(params, 4);
-  auto *q = block.tile[0], *k = block.tile[1], *v = block.tile[2], *g = block.tile[3];
-  block.begin_state();
-  const int64_t end = block.end(params.query_len);
-  for (int64_t first = block.begin(params.query_len); first < end; first += S::kRows) {
-    __syncthreads();
-    block.load_normalizers(first, end, /*with_gradients=*/false);
-    __syncthreads();
-    block.load_features(q, params.q, first, end);
-    block.load_scaled_gradients(g, first, end);
+constexpr bool kQueriesSumStates = S::kDim <= 64;
+
+template <class S>
+constexpr int kMinBackwardBlocks = S::kDim < 128 || S::kSixteenBits ? 2 : 1;
+
+// What the kernels need for a block.
+template <class S>
+struct BackwardNeeds {
+  using L = LinearShape<S>;
+  static constexpr int kTiles = 4, kStates = 1, kNumbers = L::kRows * (2 + L::kColumnGroups) + L::kDim;
+  static constexpr size_t kSharedBytes = linear_shared_bytes<S>(kTiles, kStates, kNumbers);
+};
+template <class S>
+struct SumQueryStatesNeeds {
+  static constexpr int kTiles = 2, kNumbers = LinearShape<S>::kRows;
+  static constexpr size_t kSharedBytes = linear_shared_bytes<S>(kTiles, /*states=*/0, kNumbers);
+};
+
+// Writes grad_q and δ, going forward over the positions, and R and Y of the split to query_states if kQueriesSumStates. The state is
+// T = Sᵀ = Σ v φ(k)ᵀ of the keys before the chunk or, without the causal mask, of all keys.
+template <class S>
+__global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBackwardBlocks<S>) backward_queries(LinearParams params) {
+  using L = LinearShape<S>;
+  using Tile = typename S::Tile;
+  const LinearBlock<S> block(params);
+  using Needs = BackwardNeeds<S>;
+  Tile* state = block.state(Needs::kTiles, 0);
+  float* z = block.numbers(Needs::kTiles, Needs::kStates);                      // Z of the keys before the chunk
+  float *reciprocal = z + L::kDim, *delta_of = reciprocal + L::kRows;           // 1/normalizer and δ of the chunk's rows
+  [[maybe_unused]] float* parts = delta_of + L::kRows;                          // φ(q)·grad_phi of each column group
+  const int64_t end = block.end(params.query_len), begin = block.begin(params.query_len);
+  const int64_t key_end = block.min_of(end, block.visible);
+  typename LinearBlock<S>::Reciprocals reciprocals;
+  const auto begin_loads = [&](int64_t first, int buffer) {
+    block.begin_load(block.tile(0, buffer), params.q, first, end, params.head_dim);
+    block.begin_load(block.tile(3, buffer), params.grad_output, first, end, params.value_dim);
     if (params.causal) {
-      block.load_features(k, params.k, first, block.min_of(end, block.visible));
-      block.load_values(v, first);
+      block.begin_load(block.tile(1, buffer), params.k, first, key_end, params.head_dim);
+      block.begin_load(block.tile(2, buffer), params.v, first, block.visible, params.value_dim);
+    }
+    end_copy_group();
+    block.load(reciprocals, first, end);
+  };
+  if (begin < end) begin_loads(begin, 0);
+  OwnState<S> own, queries;
+  Accumulator own_z[L::kStateTiles];
+  block.begin_transposed_state(own, own_z, params.states);
+  // ε c, where c is what is taken off v, takes the place of the state's vector, so that products with g′ include ε c·g′.
+  const float* shift = block.value_shift();
+  if (block.owns_state)
+#pragma unroll
+    for (int m = 0; m < L::kStateTiles; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        own.vector[m].x[2 * half] = params.epsilon * shift[block.state_row + m * 16 + Accumulator::row(2 * half)];
+  block.publish(own, state);
+  block.publish_vector(own_z, z);
+
+  int buffer = 0;
+  for (int64_t first = begin; first < end; first += L::kRows) {
+    Tile *q = block.tile(0, buffer), *k = block.tile(1, buffer), *v = block.tile(2, buffer), *g = block.tile(3, buffer);
+    const bool more = first + L::kRows < end;
+    wait_for_copies<0>();
+    block.finish_features(q, params.q, first, end);
+    block.finish_scaled_gradients(g, first, end, reciprocals, reciprocal);
+    if (params.causal) {
+      block.finish_features(k, params.k, first, key_end);
+      block.template finish_values</*kShifted=*/true>(v, first);
     }
     __syncthreads();
-    Accumulator grad_phi[S::kTiles];
-    block.read_state(grad_phi, g, /*transposed=*/true);
-    if (params.causal) {
-      Accumulator scores[S::kScoreTiles];
-      score_rows<S>(scores, g, v);
-      store_scores<S>(scores, block.scores, [](int row, int column, float x) { return column <= row ? x : 0.0f; });
-      apply_scores<S>(grad_phi, block.scores, k);
+    if (L::kBuffers == 2 && more) begin_loads(first + L::kRows, 1 - buffer);
+    Accumulator grad_phi[L::kColumnTiles], total;
+    {
+      const typename LinearBlock<S>::Left left(block.own_rows(g));
+      if (params.causal)
+        block.template multiply_seen</*kLater=*/false, /*kTotals=*/false>(grad_phi, total, left, g, v, k,
+                                                                          [](float score, int) { return score; });
+      block.template multiply_state</*kTotals=*/true>(grad_phi, total, left, state);
     }
-    // δ = (ε c·g′ − φ·grad_phi) / normalizer of the lane's two rows, where c is what is taken off v, computed before the
-    // contribution of δ is added to grad_phi.
-    const float* shift = block.value_shift();
+    // δ = (ε c·g′ − φ·grad_phi) / normalizer of the lane's two rows, computed before the contribution of δ is added to grad_phi.
     float delta[2];
+    block.multiply_rows(delta, grad_phi, q);
+    if constexpr (L::kColumnGroups > 1) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        if (lane() % 4 == 0) parts[block.column / L::kColumns * L::kRows + block.row_of(2 * half)] = delta[half];
+      __syncthreads();
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        delta[half] = 0;
+#pragma unroll
+        for (int part = 0; part < L::kColumnGroups; ++part) delta[half] += parts[part * L::kRows + block.row_of(2 * half)];
+      }
+    }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = warp() * 16 + lane() / 4 + half * 8;
-      float dot = 0;
-#pragma unroll
-      for (int t = 0; t < S::kTiles; ++t)
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const int column = t * 8 + Accumulator::column(i);
-          dot += params.epsilon * shift[column] * to_float(g[row * S::kStride + column]) -
-                 to_float(q[row * S::kStride + column]) * grad_phi[t].x[half * 2 + i];
-        }
-      delta[half] = sum_over_lanes(dot, 4) * block.inverse_normalizer[row];
-      if (lane() % 4 == 0 && first + row < end)
-        static_cast<float*>(params.grad_normalizer)[block.index * params.query_len + first + row] = delta[half];
-#pragma unroll
-      for (int t = 0; t < S::kTiles; ++t)
-#pragma unroll
-        for (int i = 0; i < 2; ++i) grad_phi[t].x[half * 2 + i] += delta[half] * block.vector[t * 8 + Accumulator::column(i)];
+      const int row = block.row_of(2 * half);
+      delta[half] = (total.x[2 * half] + total.x[2 * half + 1] - delta[half]) * reciprocal[row];
+      if (lane() % 4 == 0 && block.column == 0) {
+        delta_of[row] = delta[half];
+        if (first + row < end) static_cast<float*>(params.grad_normalizer)[block.index * params.query_len + first + row] = delta[half];
+      }
     }
-    if (params.causal) {
-      // Each key of the chunk that the row sees contributes δ·φ(k) to grad_phi.
-      const Accumulator none[S::kScoreTiles];
-      store_scores<S>(none, block.scores,
-                      [&](int row, int column, float) { return column <= row ? (row % 16 < 8 ? delta[0] : delta[1]) : 0.0f; });
-      apply_scores<S>(grad_phi, block.scores, k);
+    // Each key that the row sees contributes δ·φ(k) to grad_phi.
+#pragma unroll
+    for (int t = 0; t < L::kColumnTiles; ++t)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) grad_phi[t].x[i] += delta[i / 2] * z[block.column_of(t, i)];
+    if (params.causal) block.add_seen_rows(grad_phi, delta, k);
+    block.multiply_by_derivatives(grad_phi, q, params.q, first, end);
+    if (params.causal) block.add_to_matrix(own, v, k), block.add_rows(own_z, k);
+    __syncthreads();  // all warps have written δ, and have read v, T and Z
+    if constexpr (kQueriesSumStates<S>)
+      block.add_to_state(queries, q, g, [&](int row) { return block.weights_of(delta_of, row); });
+    block.store(grad_phi, v, params.grad_q, first, end, params.head_dim);
+    if (params.causal) block.publish(own, state), block.publish_vector(own_z, z);
+    if (L::kBuffers == 2) {
+      buffer = 1 - buffer;
+    } else {
+      __syncthreads();
+      if (more) begin_loads(first + L::kRows, 0);
     }
-    const typename S::E* x = block.rows(params.q);
-    block.store(grad_phi, g, params.grad_q, first, end, params.head_dim, [&](float grad_phi_entry, int64_t position, int column) {
-      return feature_map_gradient(params.map, to_float(x[position * params.q.row_stride + column]), grad_phi_entry);
-    });
-    if (!params.causal) continue;
-    __syncthreads();
-    block.add_to_state(k, v, [](int) { return 1.0f; });
   }
+  if constexpr (kQueriesSumStates<S>)
+    if (params.query_states != nullptr) block.store_state(queries, block.global_state(params.query_states, block.split));
 }
 
-// Writes grad_k and grad_v, going back over the positions. R and Y hold the queries after the chunk or, without the causal mask,
-// all queries.
+// Writes the state of each split alone, R and Y of its queries, to params.query_states.
 template <class S>
-__global__ void __launch_bounds__(S::kThreads, S::kPrecision == Precision::tf32_three ? 1 : 2)
-    backward_keys(LinearParams params) {
-  const LinearBlock<S> block(params, 4);
-  auto *q = block.tile[0], *k = block.tile[1], *v = block.tile[2], *g = block.tile[3];
-  block.begin_state();
+__global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBlocks<S>) sum_query_states(LinearParams params) {
+  using L = LinearShape<S>;
+  const LinearBlock<S> block(params);
+  const int64_t begin = block.begin(params.query_len), end = block.end(params.query_len);
+  float* delta_of = block.numbers(SumQueryStatesNeeds<S>::kTiles, 0);
+  OwnState<S> own;
+  for (int64_t first = begin; first < end; first += L::kRows) {
+    auto *q = block.tile(0), *g = block.tile(1);
+    typename LinearBlock<S>::Reciprocals reciprocals;
+    block.begin_load(q, params.q, first, end, params.head_dim);
+    block.begin_load(g, params.grad_output, first, end, params.value_dim);
+    end_copy_group();
+    block.load(reciprocals, first, end);
+    block.load_grad_normalizers(delta_of, first, end);
+    wait_for_copies<0>();
+    block.finish_features(q, params.q, first, end);
+    block.finish_scaled_gradients(g, first, end, reciprocals, nullptr);
+    __syncthreads();
+    block.add_to_state(own, q, g, [&](int row) { return block.weights_of(delta_of, row); });
+    __syncthreads();
+  }
+  block.store_state(own, block.global_state(params.query_states, block.split));
+}
+
+// Writes grad_k and grad_v, going back over the positions. The state is R and Y of the queries after the chunk or, without the
+// causal mask, of all queries.
+template <class S>
+__global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBackwardBlocks<S>) backward_keys(LinearParams params) {
+  using L = LinearShape<S>;
+  using Tile = typename S::Tile;
+  using Needs = BackwardNeeds<S>;
+  const LinearBlock<S> block(params);
+  Tile* state = block.state(Needs::kTiles, 0);
+  float *y = block.numbers(Needs::kTiles, Needs::kStates), *delta_of = y + L::kDim;
   const int64_t begin = block.begin(params.key_len), end = block.end(params.key_len);
-  for (int64_t first = begin + (end - begin - 1) / S::kRows * S::kRows; first >= begin; first -= S::kRows) {
-    __syncthreads();
-    if (params.causal) block.load_normalizers(first, end, /*with_gradients=*/true);
-    __syncthreads();
-    block.load_features(k, params.k, first, block.min_of(end, block.visible));
-    block.load_values(v, first);
+  const int64_t key_end = block.min_of(end, block.visible);
+  typename LinearBlock<S>::Reciprocals reciprocals;
+  const auto begin_loads = [&](int64_t first, int buffer) {
+    block.begin_load(block.tile(1, buffer), params.k, first, key_end, params.head_dim);
+    block.begin_load(block.tile(2, buffer), params.v, first, key_end, params.value_dim);
     if (params.causal) {
-      block.load_features(q, params.q, first, end);
-      block.load_scaled_gradients(g, first, end);
+      block.begin_load(block.tile(0, buffer), params.q, first, end, params.head_dim);
+      block.begin_load(block.tile(3, buffer), params.grad_output, first, end, params.value_dim);
+      block.load(reciprocals, first, end);
+    }
+    end_copy_group();
+  };
+  const int64_t last = begin + (end - begin - 1) / L::kRows * L::kRows;
+  if (begin < end) begin_loads(last, 0);
+  OwnState<S> own;
+  block.begin_state(own, params.query_states);
+  block.publish(own, state);
+  block.publish_vector(own.vector, y);
+
+  int buffer = 0;
+  for (int64_t first = last; first >= begin; first -= L::kRows) {
+    Tile *q = block.tile(0, buffer), *k = block.tile(1, buffer), *v = block.tile(2, buffer), *g = block.tile(3, buffer);
+    const bool more = first - L::kRows >= begin;
+    if (params.causal) block.load_grad_normalizers(delta_of, first, end);
+    wait_for_copies<0>();
+    block.finish_features(k, params.k, first, key_end);
+    block.template finish_values</*kShifted=*/true>(v, first);
+    if (params.causal) {
+      block.finish_features(q, params.q, first, end);
+      block.finish_scaled_gradients(g, first, end, reciprocals, nullptr);
     }
     __syncthreads();
-    const auto seen = [](int row, int column) { return column >= row; };  // row is a key, column a query
-    const auto hide = [&](float x, int64_t position, int) { return position < block.visible ? x : 0.0f; };
-    Accumulator grad_v[S::kTiles];
-    block.read_state(grad_v, k, /*transposed=*/false);
-    if (params.causal) {
-      Accumulator scores[S::kScoreTiles];
-      score_rows<S>(scores, k, q);
-      store_scores<S>(scores, block.scores, [&](int row, int column, float x) { return seen(row, column) ? x : 0.0f; });
-      apply_scores<S>(grad_v, block.scores, g);
-    }
-    block.store(grad_v, k, params.grad_v, first, end, params.value_dim, hide);  // only this warp reads these rows of k
-    Accumulator grad_phi[S::kTiles];
+    if (L::kBuffers == 2 && more) begin_loads(first - L::kRows, 1 - buffer);
+    Accumulator none;
+    {
+      // grad_k = (R v + Y + Σ (g′·v + δ) φ(q)) · φ′(k)
+      Accumulator grad_phi[L::kColumnTiles];
+      const typename LinearBlock<S>::Left left(block.own_rows(v));
+      if (params.causal)
+        block.template multiply_seen</*kLater=*/true, /*kTotals=*/false>(
+            grad_phi, none, left, v, g, q, [&](float score, int query) { return score + delta_of[query]; });
 #pragma unroll
-    for (int t = 0; t < S::kTiles; ++t)
+      for (int t = 0; t < L::kColumnTiles; ++t)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) grad_phi[t].x[i] = block.vector[t * 8 + Accumulator::column(i)];
-    block.read_state(grad_phi, v, /*transposed=*/true);
-    if (params.causal) {
-      Accumulator scores[S::kScoreTiles];
-      score_rows<S>(scores, v, g);
-      store_scores<S>(scores, block.scores,
-                      [&](int row, int column, float x) { return seen(row, column) ? x + block.grad_normalizer[column] : 0.0f; });
-      apply_scores<S>(grad_phi, block.scores, q);
+        for (int i = 0; i < 4; ++i) grad_phi[t].x[i] += y[block.column_of(t, i)];
+      block.multiply_transposed_state(grad_phi, left, state);
+      block.multiply_by_derivatives(grad_phi, k, params.k, first, end);
+      block.zero_hidden(grad_phi, first);
+      if (L::kColumnGroups > 1) __syncthreads();  // all warps have read v
+      block.store(grad_phi, v, params.grad_k, first, end, params.head_dim);
     }
-    const typename S::E* x = block.rows(params.k);
-    block.store(grad_phi, v, params.grad_k, first, end, params.head_dim, [&](float grad_phi_entry, int64_t position, int column) {
-      return hide(feature_map_gradient(params.map, to_float(x[position * params.k.row_stride + column]), grad_phi_entry),
-                  position, column);
-    });
-    if (!params.causal) continue;
-    __syncthreads();
-    block.add_to_state(q, g, [&](int t) { return block.grad_normalizer[t]; });
+    {
+      // grad_v = Rᵀ φ(k) + Σ (φ(q)·φ(k)) g′
+      Accumulator grad_v[L::kColumnTiles];
+      const typename LinearBlock<S>::Left left(block.own_rows(k));
+      if (params.causal)
+        block.template multiply_seen</*kLater=*/true, /*kTotals=*/false>(grad_v, none, left, k, q, g,
+                                                                         [](float score, int) { return score; });
+      block.template multiply_state</*kTotals=*/false>(grad_v, none, left, state);
+      block.zero_hidden(grad_v, first);
+      if (params.causal) block.add_to_state(own, q, g, [&](int row) { return block.weights_of(delta_of, row); });
+      __syncthreads();  // all warps have read k, R, Y and δ
+      block.store(grad_v, k, params.grad_v, first, end, params.value_dim);
+    }
+    if (params.causal) block.publish(own, state), block.publish_vector(own.vector, y);
+    if (L::kBuffers == 2) {
+      buffer = 1 - buffer;
+    } else {
+      __syncthreads();
+      if (more) begin_loads(first - L::kRows, 0);
+    }
   }
 }
 

@@ -1,207 +1,728 @@
 // LinearBlock: what every tensor-core kernel of linear attention uses, that is the shared memory of a thread block, its loads and
-// stores, and its state.
+// stores, and products of a chunk.
 //
-// A block processes one (batch entry, head) and one split of its positions, in chunks of S::kRows positions (64, or 32 for
-// float32 tiles of 128 columns); each warp owns 16 positions of the chunk. Products are computed by the tensor cores and
-// accumulated in float32. A block owns this shared memory, where kDim is the tile dimension that head_dim and value_dim are
-// padded to:
+// A block processes one (batch entry, head) and one split of its positions, in chunks of kRows positions (64, or 32 for
+// float32 tiles of 128 columns). LinearShape says what a warp computes. Products are computed by the tensor cores and accumulated
+// in float32. A state stays in accumulators while the block goes over the chunks: each warp owns some of its rows and columns. After
+// each chunk the warps write it to shared memory, rounded as a factor of products is. A block owns this shared memory, where kDim
+// is the tile dimension that head_dim and value_dim are padded to:
 //
-//   tile[0…3]           [kRows, kDim]   rows of φ(q), φ(k), v or g′ in S::Tile (bfloat16 or float32); 2 to 4 tiles, by kernel
-//   scores              [kRows, kRows]  scores of the chunk with itself, or their gradients, in S::Tile
-//   state               [kDim, kDim]    S = Σ φ(k)vᵀ or R = Σ φ(q)g′ᵀ, in float32
-//   vector              [kDim]          Z = Σ φ(k) or Y = Σ δφ(q), in float32
-//   inverse_normalizer  [kRows]         1/normalizer of the chunk's queries, in float32
-//   grad_normalizer     [kRows]         δ of the chunk's queries, in float32
+//   tiles      [kBuffers][kRows, kDim]   rows of φ(q), φ(k), v or g′ in S::Tile (bfloat16 or float32); 2 to 4 tiles, by kernel
+//   states     [kStateBuffers]           S = Σ φ(k)vᵀ or another state in S::Tile: by rows in 16 bits, by columns in float32
+//   numbers    [count]                   float32, by kernel
 //
 // As in attn/linear/cpu/kernels.h, g′ = grad_output / normalizer, and δ is the gradient of the normalizer. In the backward pass v
 // and δ are the v′ and δ′ of attn/linear/value_shift.h.
 #pragma once
 
-#include "attn/cuda/tiles.cuh"
 #include "attn/linear/cuda/feature_map.cuh"
 #include "attn/linear/cuda/params.h"
+#include "attn/linear/cuda/shape.cuh"
 
 namespace attn::cuda {
 
-// Elements from one row of the state to the next.
+// The size of a block's shared memory with this many row tiles, states and float32 numbers.
 template <class S>
-constexpr int kStateStride = S::kDim + 4;
-
-template <class S>
-constexpr size_t linear_shared_bytes(int tiles) {
-  return tiles * S::tile_bytes() + S::score_bytes() + sizeof(float) * (S::kDim * kStateStride<S> + S::kDim + 2 * S::kRows);
+constexpr size_t linear_shared_bytes(int tiles, int states, int numbers) {
+  using L = LinearShape<S>;
+  return tiles * L::kBuffers * L::kTileBytes + states * L::kStateBytes + sizeof(float) * numbers;
 }
+
+// The part of a state that a warp owns.
+template <class S>
+struct OwnState {
+  using L = LinearShape<S>;
+  Accumulator matrix[L::kStateTiles][L::kColumnTiles];
+  // The vector that belongs to the matrix, Z or Y. The entry of a row is the sum of the row's two numbers in any lane.
+  Accumulator vector[L::kStateTiles];
+};
 
 template <class S>
 class LinearBlock {
  public:
+  using L = LinearShape<S>;
   using E = typename S::E;
   using Tile = typename S::Tile;
   using F = typename S::F;
+  static constexpr int kStride = L::kStride;
 
-  // `tiles` is the number of row tiles that the kernel uses. The index of the block is (batch entry · heads + head) · splits +
-  // split.
-  __device__ LinearBlock(const LinearParams& all_params, int tiles)
-      : params(all_params), split(int64_t(blockIdx.x) % all_params.splits), index(int64_t(blockIdx.x) / all_params.splits) {
-    batch = index / params.heads, head = index % params.heads;
-    char* p = shared_memory();
-    for (int i = 0; i < tiles; ++i, p += S::tile_bytes()) tile[i] = reinterpret_cast<Tile*>(p);
-    scores = reinterpret_cast<Tile*>(p), p += S::score_bytes();
-    state = reinterpret_cast<float*>(p), p += sizeof(float) * S::kDim * kStateStride<S>;
-    vector = reinterpret_cast<float*>(p), p += sizeof(float) * S::kDim;
-    inverse_normalizer = reinterpret_cast<float*>(p), grad_normalizer = inverse_normalizer + S::kRows;
+  // 16 bytes of a row of a tensor, and the same entries in a tile.
+  static constexpr int kVector = 16 / int(sizeof(E)), kRowVectors = L::kDim / kVector;
+  static constexpr int kRoundRows = L::kThreads / kRowVectors < L::kRows ? L::kThreads / kRowVectors : L::kRows;
+  static constexpr int kRounds = L::kRows / kRoundRows;
+  static_assert(kRoundRows * kRowVectors == L::kThreads, "a round of loads uses every thread");
+  struct alignas(16) Vector {
+    uint32_t word[4];
+  };
+  struct alignas(16) TileVector {
+    uint32_t word[4 * sizeof(Tile) / sizeof(E)];
+  };
+
+  // The index of the block is (head − first_head) · splits + split, where heads are counted over all batch entries.
+  __device__ explicit LinearBlock(const LinearParams& all_params)
+      : params(all_params),
+        map(all_params.map),
+        split(int64_t(blockIdx.x) % all_params.splits),
+        index(all_params.first_head + int64_t(blockIdx.x) / all_params.splits),
+        batch(index / all_params.heads),
+        head(index % all_params.heads) {
+    // Blocks differ in which warp processes which rows, because a chunk's later rows take longer, and warps with the same number
+    // share a scheduler.
+    row_group = int((warp() + blockIdx.x) % L::kRowGroups);
+    column = warp() / L::kRowGroups * L::kColumns;
+    state_row = row_group * L::kStateRows;
+    owns_state = !L::kSomeOwnNoState || state_row < L::kDim;
     visible = params.key_lengths ? params.key_lengths[batch] : params.key_len;
     visible = visible < 0 ? 0 : visible > params.key_len ? params.key_len : visible;
   }
+
+  // ---------------------------------------------------------- shared memory and positions
+
+  __device__ static Tile* tile(int i, int buffer = 0) {
+    return reinterpret_cast<Tile*>(shared_memory() + (i * L::kBuffers + buffer) * L::kTileBytes);
+  }
+  // State i of a kernel that has this number of tiles.
+  __device__ static Tile* state(int tiles, int i) {
+    return reinterpret_cast<Tile*>(shared_memory() + tiles * L::kBuffers * L::kTileBytes + i * L::kStateBytes);
+  }
+  __device__ static float* numbers(int tiles, int states) { return reinterpret_cast<float*>(state(tiles, states)); }
 
   // The first position of the split, and the position after its last one, in a sequence of this length.
   __device__ int64_t begin(int64_t length) const { return min_of(length, split * params.split_len); }
   __device__ int64_t end(int64_t length) const { return min_of(length, (split + 1) * params.split_len); }
   __device__ static int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
+  // The warp's first row of a tile.
+  template <class T>
+  __device__ T* own_rows(T* tile) const {
+    return tile + row_group * 16 * kStride;
+  }
+  // The row of a tile that holds x[i] of the warp's accumulators, and the column for those of column tile t.
+  __device__ int row_of(int i) const { return row_group * 16 + Accumulator::row(i); }
+  __device__ int column_of(int t, int i) const { return column + t * 8 + Accumulator::column(i); }
+
   // The rows of the block's head.
   __device__ E* rows(const StridedTensor& x) const {
     return static_cast<E*>(x.data) + batch * x.batch_stride + head * x.head_stride;
   }
 
-  // Loads the kRows positions that begin with `first` of x into a tile: each of the `dim` entries e of row t becomes f(e, t,
-  // column). Rows of positions from `limit` on become zeros.
+  // ---------------------------------------------------------- loads
+
+  // A tile is filled in two steps: begin_load(), and after wait_for_copies() finish_load() with the same arguments. After that a
+  // barrier is needed. The tile's rows are the positions of x that begin with `first`. Rows of positions from `limit` on, and
+  // columns from `dim` on, become zeros. Each thread fills the same entries in both steps.
+  __device__ void begin_load(Tile* to, const StridedTensor& x, int64_t first, int64_t limit, int dim) const {
+    if constexpr (L::kAsync) {
+      const E* from = rows(x) + (first + vector_row(0)) * x.row_stride + vector_column();
+      Tile* own = to + vector_row(0) * kStride + vector_column();
+      const int rest = vector_column() < dim ? int(min_of(limit - first, L::kRows)) : 0;
+#pragma unroll
+      for (int round = 0; round < kRounds; ++round)
+        copy_async(own + round * kRoundRows * kStride, from + round * kRoundRows * x.row_stride, vector_row(round) < rest);
+    }
+  }
+  // Each entry e of row t becomes f(e, t, column).
   template <class Function>
-  __device__ void load(Tile* to, const StridedTensor& x, int64_t first, int64_t limit, int dim, const Function& f) const {
-    const E* from = rows(x);
-    load_rows<S>(
-        to, dim, [&](int t) { return first + t < limit ? from + (first + t) * x.row_stride : nullptr; }, f);
+  __device__ void finish_load(Tile* to, const StridedTensor& x, int64_t first, int64_t limit, int dim, const Function& f) const {
+    finish_vectors(to, x, first, limit, dim, [&](const Vector& in, int t) {
+      TileVector out;
+      const int c = vector_column();
+      if constexpr (L::kSixteenBits) {
+#pragma unroll
+        for (int w = 0; w < 4; ++w)
+          out.word[w] =
+              pair_of<Tile>(f(first_of_pair<E>(in.word[w]), t, c + 2 * w), f(second_of_pair<E>(in.word[w]), t, c + 2 * w + 1));
+      } else {
+#pragma unroll
+        for (int e = 0; e < kVector; ++e) {
+          float entry;
+          if constexpr (sizeof(E) == 4) entry = bits_to_float(in.word[e]);
+          else entry = e % 2 == 0 ? first_of_pair<E>(in.word[e / 2]) : second_of_pair<E>(in.word[e / 2]);
+          out.word[e] = float_to_bits(F::round_to_tile(f(entry, t, c + e)));
+        }
+      }
+      return out;
+    });
   }
-  __device__ void load_features(Tile* to, const StridedTensor& x, int64_t first, int64_t limit) const {
-    load(to, x, first, limit, params.head_dim, [&](float entry, int, int) { return apply_feature_map(params.map, entry); });
+  __device__ void finish_features(Tile* to, const StridedTensor& x, int64_t first, int64_t limit) const {
+    if constexpr (std::is_same<E, BFloat16>::value) {
+      finish_vectors(to, x, first, limit, params.head_dim, [&](const Vector& in, int) {
+        TileVector out;
+#pragma unroll
+        for (int w = 0; w < 4; ++w) out.word[w] = map.fast_pair(in.word[w]);
+        return out;
+      });
+    } else {
+      finish_load(to, x, first, limit, params.head_dim, [&](float entry, int, int) {
+        if constexpr (S::kPrecision == Precision::tf32_three) return map.exact(entry);
+        else return map.fast(entry);
+      });
+    }
   }
-  __device__ void load_values(Tile* to, int64_t first) const {
-    const float* shift = value_shift();
-    load(to, params.v, first, visible, params.value_dim,
-         [&](float entry, int, int column) { return shift != nullptr ? entry - shift[column] : entry; });
+  // v is not changed in the forward pass. In the backward pass, kShifted, value_shift() is taken off.
+  template <bool kShifted>
+  __device__ void finish_values(Tile* to, int64_t first) const {
+    if constexpr (kShifted) {
+      const float* shift = value_shift();
+      finish_load(to, params.v, first, visible, params.value_dim,
+                  [&](float entry, int, int value_column) { return entry - shift[value_column]; });
+    } else if constexpr (!L::kAsync || S::kPrecision == Precision::tf32) {
+      finish_load(to, params.v, first, visible, params.value_dim, [](float entry, int, int) { return entry; });
+    }
   }
   // What the backward pass takes off the columns of v; null in the forward pass.
   __device__ const float* value_shift() const {
     const auto* all = static_cast<const float*>(params.value_shift);
     return all != nullptr ? all + index * params.value_shift_stride : nullptr;
   }
-  // Loads g′ = grad_output / normalizer. Before it, load_normalizers() of the same positions and a barrier are needed.
-  __device__ void load_scaled_gradients(Tile* to, int64_t first, int64_t limit) const {
-    load(to, params.grad_output, first, limit, params.value_dim,
-         [&](float entry, int t, int) { return entry * inverse_normalizer[t]; });
+  // The rows of a tile that the thread loads have these reciprocals of normalizers; zeros from `limit` on. They are read a chunk
+  // ahead.
+  struct Reciprocals {
+    float x[LinearBlock::kRounds];
+  };
+  __device__ void load(Reciprocals& reciprocals, int64_t first, int64_t limit) const {
+    const float* from = static_cast<const float*>(params.normalizer) + index * params.query_len + first;
+#pragma unroll
+    for (int round = 0; round < kRounds; ++round)
+      reciprocals.x[round] = first + vector_row(round) < limit ? fast_reciprocal(from[vector_row(round)]) : 0;
   }
-  // Fills inverse_normalizer and grad_normalizer, the latter with zeros unless with_gradients.
-  __device__ void load_normalizers(int64_t first, int64_t limit, bool with_gradients) const {
-    for (int t = thread(); t < S::kRows; t += S::kThreads) {
-      const bool valid = first + t < limit;
-      inverse_normalizer[t] = valid ? 1 / static_cast<float*>(params.normalizer)[index * params.query_len + first + t] : 0;
-      grad_normalizer[t] =
-          valid && with_gradients ? static_cast<float*>(params.grad_normalizer)[index * params.query_len + first + t] : 0;
+  // Makes g′ = grad_output / normalizer, and writes the reciprocals to `to_rows` [kRows] unless it is null.
+  __device__ void finish_scaled_gradients(Tile* to, int64_t first, int64_t limit, const Reciprocals& reciprocals,
+                                          float* to_rows) const {
+    finish_load(to, params.grad_output, first, limit, params.value_dim,
+                [&](float entry, int t, int) { return entry * reciprocals.x[(t - vector_row(0)) / kRoundRows]; });
+    if (to_rows == nullptr || vector_column() != 0) return;
+#pragma unroll
+    for (int round = 0; round < kRounds; ++round) to_rows[vector_row(round)] = reciprocals.x[round];
+  }
+
+  // Loads δ of the kRows positions that begin with `first`; zeros from `limit` on.
+  __device__ void load_grad_normalizers(float* to, int64_t first, int64_t limit) const {
+    for (int t = thread(); t < L::kRows; t += L::kThreads)
+      to[t] = first + t < limit
+                  ? static_cast<const float*>(params.grad_normalizer)[index * params.query_len + first + t]
+                  : 0;
+  }
+
+  // ---------------------------------------------------------- products of a chunk
+
+  // The warp's rows of the left factor of a product, in the natural order of depth. They stay in registers where there are enough.
+  class Left {
+   public:
+    __device__ explicit Left(const Tile* own_rows) : rows_(own_rows) {
+      if constexpr (kHeld) {
+#pragma unroll
+        for (int k = 0; k < L::kSteps; ++k) held_[k] = F::load_a_of_rows(rows_ + k * F::kDepth, kStride);
+      }
+    }
+    __device__ typename F::A step(int k) const {
+      if constexpr (kHeld) return held_[k];
+      else return F::load_a_of_rows(rows_ + k * F::kDepth, kStride);
+    }
+    // The same in the order of the functions that end in _of_columns.
+    __device__ typename F::A step_for_columns(int k) const {
+      if constexpr (kHeld) return held_[k];
+      else return F::load_a_of_rows_for_columns(rows_ + k * F::kDepth, kStride);
+    }
+
+   private:
+    static constexpr bool kHeld = L::kSixteenBits && L::kSteps <= 4;
+    const Tile* rows_;
+    typename F::A held_[kHeld ? L::kSteps : 1];
+  };
+
+  // out += weights · values for the warp's 16 rows and its columns, where the weights are the scores of `left` with the rows of
+  // `right` that a row of the chunk sees: those up to its own row or, if kLater, those from its own row on. A score s with row c of
+  // `right` becomes the weight adjust(s, c). If kTotals, the sum of the weights of a row is added to both rows of `total`, in even
+  // columns. `out` must be zeros before.
+  template <bool kLater, bool kTotals, class Adjust>
+  __device__ void multiply_seen(Accumulator (&out)[L::kColumnTiles], Accumulator& total, const Left& left, const Tile* left_tile,
+                                const Tile* right, const Tile* values, const Adjust& adjust) const {
+    // The 16 rows of `right` that belong to the warp's own rows come first, because a row sees only some of them.
+    Accumulator scores[2];
+    score(scores, left, own_rows(right));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int difference = Accumulator::column(i) - Accumulator::row(i) % 8;
+#pragma unroll
+      for (int t = 0; t < 2; ++t) {
+        const int half = i / 2;
+        const bool seen = t == half ? (kLater ? difference >= 0 : difference <= 0) : kLater ? t > half : t < half;
+        scores[t].x[i] = seen ? adjust(scores[t].x[i], row_group * 16 + t * 8 + Accumulator::column(i)) : 0;
+      }
+    }
+    weigh<kTotals>(out, total, scores, own_rows(values));
+    // A value that is not finite makes the results of all 16 rows NaN, also of those that do not see it. The first or the last row
+    // sees no value that any other row does not see.
+    float sum = 0;
+#pragma unroll
+    for (int t = 0; t < L::kColumnTiles; ++t) sum += out[t].x[kLater ? 2 : 0] + out[t].x[kLater ? 3 : 1];
+    if (__any_sync(kAllLanes, sum != sum)) weigh_one_by_one<kLater>(out, left_tile, right, values, adjust);
+    unroll_others<kLater, kTotals>(out, total, left, right, values, adjust);
+  }
+
+  // total and out += left · the state in shared memory, for the warp's rows and its columns. The product with the state's vector is
+  // the sum of two columns of `total`, or none if !kTotals.
+  template <bool kTotals>
+  __device__ void multiply_state(Accumulator (&out)[L::kColumnTiles], Accumulator& total, const Left& left,
+                                 const Tile* state) const {
+    const auto* vector = reinterpret_cast<const uint32_t*>(state + L::kStateEntries);
+#pragma unroll kUnroll
+    for (int k = 0; k < L::kSteps; ++k) {
+      const auto a = left.step(k);
+      if constexpr (kTotals) {
+        const uint32_t* words = vector + lane() / 4 % 2 * L::kPartWords + lane() % 4 * 2 * L::kSteps + 2 * k;
+        F::multiply_add(total, a, F::from_words(words[0], words[1]));
+      }
+#pragma unroll
+      for (int j = 0; j < L::kColumns / 16; ++j) {
+        typename F::B b[2];
+        if constexpr (L::kSixteenBits) F::load_b_of_columns(b, state + k * F::kDepth * kStride + column + j * 16, kStride);
+        else F::load_b_of_rows(b, state + (column + j * 16) * kStride + k * F::kDepth, kStride);
+        F::multiply_add(out[2 * j], a, b[0]);
+        F::multiply_add(out[2 * j + 1], a, b[1]);
+      }
     }
   }
 
-  // ---------------------------------------------------------- the state
+  // out += left · the transposed state in shared memory.
+  __device__ void multiply_transposed_state(Accumulator (&out)[L::kColumnTiles], const Left& left, const Tile* state) const {
+#pragma unroll kUnroll
+    for (int k = 0; k < L::kSteps; ++k) {
+      const auto a = left.step_for_columns(k);
+#pragma unroll
+      for (int j = 0; j < L::kColumns / 16; ++j) {
+        typename F::B b[2];
+        if constexpr (L::kSixteenBits) F::load_b_of_rows(b, state + (column + j * 16) * kStride + k * F::kDepth, kStride);
+        else F::load_b_of_columns(b, state + k * F::kDepth * kStride + column + j * 16, kStride);
+        F::multiply_add(out[2 * j], a, b[0]);
+        F::multiply_add(out[2 * j + 1], a, b[1]);
+      }
+    }
+  }
+  // sums[row] += weight[row] · Σ the rows of `values` that a row of the chunk sees, its own and those before it.
+  __device__ void add_seen_rows(Accumulator (&sums)[L::kColumnTiles], const float (&weight)[2], const Tile* values) const {
+#pragma unroll
+    for (int j = 0; j < L::kColumns / 16; ++j) {
+      Accumulator sum[2];
+      Accumulator weights[2];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+#pragma unroll
+        for (int t = 0; t < 2; ++t) {
+          const bool seen = t == i / 2 ? Accumulator::column(i) <= Accumulator::row(i) % 8 : t < i / 2;
+          weights[t].x[i] = seen ? weight[i / 2] : 0;
+        }
+      weigh_pair(sum, weights, own_rows(values) + column + j * 16);
+      const float check = sum[0].x[0] + sum[0].x[1] + sum[1].x[0] + sum[1].x[1];
+      if (__any_sync(kAllLanes, check != check)) {
+        sum[0] = sum[1] = Accumulator();
+#pragma unroll 1
+        for (int other = 0; other < 16; ++other)
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+            if (other <= Accumulator::row(i))
+#pragma unroll
+              for (int t = 0; t < 2; ++t)
+                sum[t].x[i] += weight[i / 2] * to_float(own_rows(values)[other * kStride + column_of(2 * j + t, i)]);
+      }
+#pragma unroll
+      for (int t = 0; t < 2; ++t)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) weights[t].x[i] = weight[i / 2];
+#pragma unroll kUnrolledGroups
+      for (int group = 0; group < L::kRowGroups - 1; ++group) {
+        if (group >= row_group) break;
+        weigh_pair(sum, weights, values + group * 16 * kStride + column + j * 16);
+      }
+#pragma unroll
+      for (int t = 0; t < 2; ++t)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sums[2 * j + t].x[i] += sum[t].x[i];
+    }
+  }
+
+  // state += leftᵀ · right over the rows of a chunk, and vector += leftᵀ · weights, where weights(first row) are the weights of
+  // F::kDepth rows as fragments.
+  template <class Weights>
+  __device__ void add_to_state(OwnState<S>& own, const Tile* left, const Tile* right, const Weights& weights) const {
+    if (!owns_state) return;
+#pragma unroll kUnroll
+    for (int row = 0; row < L::kRows; row += F::kDepth) {
+      typename F::A a[L::kStateTiles];
+#pragma unroll
+      for (int m = 0; m < L::kStateTiles; ++m) a[m] = F::load_a_of_columns(left + row * kStride + state_row + m * 16, kStride);
+      if constexpr (!std::is_same<Weights, std::nullptr_t>::value) {
+        const auto b = weights(row);
+#pragma unroll
+        for (int m = 0; m < L::kStateTiles; ++m) F::multiply_add(own.vector[m], a[m], b);
+      }
+#pragma unroll
+      for (int j = 0; j < L::kColumns / 16; ++j) {
+        typename F::B b[2];
+        F::load_b_of_columns(b, right + row * kStride + column + j * 16, kStride);
+#pragma unroll
+        for (int m = 0; m < L::kStateTiles; ++m) {
+          F::multiply_add(own.matrix[m][2 * j], a[m], b[0]);
+          F::multiply_add(own.matrix[m][2 * j + 1], a[m], b[1]);
+        }
+      }
+    }
+  }
+  // state += leftᵀ · right alone.
+  __device__ void add_to_matrix(OwnState<S>& own, const Tile* left, const Tile* right) const {
+    add_to_state(own, left, right, nullptr);
+  }
+  // sums += Σ the rows of a tile, of which the warp owns the entries of its rows of a state.
+  __device__ void add_rows(Accumulator (&sums)[L::kStateTiles], const Tile* tile) const {
+    if (!owns_state) return;
+#pragma unroll kUnroll
+    for (int row = 0; row < L::kRows; row += F::kDepth)
+#pragma unroll
+      for (int m = 0; m < L::kStateTiles; ++m)
+        F::multiply_add(sums[m], F::load_a_of_columns(tile + row * kStride + state_row + m * 16, kStride), ones());
+  }
+  // Weights of the kDepth rows of a tile from `row` on, given those of all rows: rounded in even columns, the remainders in odd ones.
+  __device__ static typename F::B weights_of(const float* weights, int row) {
+    const float* own = weights + row + lane() % 4 * 2;
+    const bool remainder = lane() / 4 % 2 != 0;
+    const auto part = [&](float x) {
+      const float rounded = to_float(from_float<Tile>(F::round_to_tile(x)));
+      return remainder ? x - rounded : rounded;
+    };
+    if constexpr (L::kSixteenBits)
+      return F::from_words(pair_of<Tile>(part(own[0]), part(own[1])), pair_of<Tile>(part(own[8]), part(own[9])));
+    else return F::from_words(float_to_bits(part(own[0])), float_to_bits(part(own[1])));
+  }
+  // Weights of 1, in even columns.
+  __device__ static typename F::B ones() {
+    const uint32_t one = L::kSixteenBits ? pair_of_ones() : 0x3f800000, word = lane() / 4 % 2 == 0 ? one : 0;
+    return F::from_words(word, word);
+  }
+
+  // ---------------------------------------------------------- states
 
   // The state of a split of the block's head, in global memory.
-  __device__ float* global_state(int64_t split_index) const {
-    return params.states + (index * params.splits + split_index) * (S::kDim * S::kDim + S::kDim);
+  __device__ float* global_state(float* states, int64_t split_index) const {
+    return states + ((index - params.first_head) * params.splits + split_index) * (L::kDim * L::kDim + L::kDim);
   }
   // Loads the state that the split begins with. Without the causal mask that is the sum over all splits, which is stored as the
   // state of the first split. If a causal sequence is a single split, the state is zero.
-  __device__ void begin_state() const { load_state(params.states ? global_state(params.causal ? split : 0) : nullptr); }
-  // Loads a state from global memory; zeros if `from` is null.
-  __device__ void load_state(const float* from) const {
-    for (int i = thread(); i < S::kDim * S::kDim; i += S::kThreads)
-      state[i / S::kDim * kStateStride<S> + i % S::kDim] = from ? from[i] : 0;
-    for (int d = thread(); d < S::kDim; d += S::kThreads) vector[d] = from ? from[S::kDim * S::kDim + d] : 0;
-  }
-  __device__ void store_state(float* to) const {
-    for (int i = thread(); i < S::kDim * S::kDim; i += S::kThreads) to[i] = state[i / S::kDim * kStateStride<S> + i % S::kDim];
-    for (int d = thread(); d < S::kDim; d += S::kThreads) to[S::kDim * S::kDim + d] = vector[d];
-  }
-  // state += leftᵀ · right and vector += Σ_t weight(t) · left[t], over the rows t of a chunk. A barrier is needed before, after
-  // all warps have written the tiles, and another one after it before a warp reads the state.
-  template <class Weight>
-  __device__ void add_to_state(const Tile* left, const Tile* right, const Weight& weight) const {
-    for (int r = warp() * 16; r < S::kDim; r += S::kWarps * 16) {
-      Accumulator sum[S::kTiles];
-      float* rows = state + r * kStateStride<S>;
+  __device__ void begin_state(OwnState<S>& own, float* states) const {
+    if (states == nullptr || !owns_state) return;
+    const float* from = global_state(states, params.causal ? split : 0);
 #pragma unroll
-      for (int t = 0; t < S::kTiles; ++t)
+    for (int m = 0; m < L::kStateTiles; ++m) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) sum[t].x[i] = rows[Accumulator::row(i) * kStateStride<S> + t * 8 + Accumulator::column(i)];
-      multiply<F, S::kTiles, S::kScoreSteps>(sum, left + r, 1, S::kStride, right, S::kStride, 1);
+      for (int half = 0; half < 2; ++half) {
+        const int row = state_row + m * 16 + Accumulator::row(2 * half);
 #pragma unroll
-      for (int t = 0; t < S::kTiles; ++t)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) rows[Accumulator::row(i) * kStateStride<S> + t * 8 + Accumulator::column(i)] = sum[t].x[i];
-    }
-    for (int d = thread(); d < S::kDim; d += S::kThreads) {
-      float sum = vector[d];
-      for (int t = 0; t < S::kRows; ++t) sum += weight(t) * to_float(left[t * S::kStride + d]);
-      vector[d] = sum;
+        for (int t = 0; t < L::kColumnTiles; ++t) {
+          const auto two = *reinterpret_cast<const Two*>(from + row * L::kDim + column_of(t, 0));
+          own.matrix[m][t].x[2 * half] = two.x[0], own.matrix[m][t].x[2 * half + 1] = two.x[1];
+        }
+        own.vector[m].x[2 * half] = from[L::kDim * L::kDim + row];
+      }
     }
   }
-
-  // ---------------------------------------------------------- the warp's 16 rows
-
-  // sum += left · state or, if transposed, left · stateᵀ, for the warp's rows of `left`.
-  __device__ void read_state(Accumulator (&sum)[S::kTiles], Tile* left, bool transposed) const {
-    if (transposed) multiply<F, S::kTiles, S::kSteps>(sum, own_rows(left, S::kStride), S::kStride, 1, state, 1, kStateStride<S>);
-    else multiply<F, S::kTiles, S::kSteps>(sum, own_rows(left, S::kStride), S::kStride, 1, state, kStateStride<S>, 1);
+  // The same with the transposed matrix, and with the vector in `sums`.
+  __device__ void begin_transposed_state(OwnState<S>& own, Accumulator (&sums)[L::kStateTiles], float* states) const {
+    if (states == nullptr || !owns_state) return;
+    const float* from = global_state(states, params.causal ? split : 0);
+#pragma unroll
+    for (int m = 0; m < L::kStateTiles; ++m)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = state_row + m * 16 + Accumulator::row(i);
+#pragma unroll
+        for (int t = 0; t < L::kColumnTiles; ++t) own.matrix[m][t].x[i] = from[column_of(t, i) * L::kDim + row];
+        if (i % 2 == 0) sums[m].x[i] = from[L::kDim * L::kDim + row];
+      }
   }
-  // The products of the lane's two rows of `left`, rows lane / 4 and lane / 4 + 8 of the warp's rows, with `vector`.
-  __device__ void dot_with_vector(Tile* left, float (&dots)[2]) const {
+  __device__ void store_state(const OwnState<S>& own, float* to) const {
+    if (!owns_state) return;
+#pragma unroll
+    for (int m = 0; m < L::kStateTiles; ++m) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = state_row + m * 16 + Accumulator::row(2 * half);
+#pragma unroll
+        for (int t = 0; t < L::kColumnTiles; ++t)
+          *reinterpret_cast<Two*>(to + row * L::kDim + column_of(t, 0)) = {own.matrix[m][t].x[2 * half],
+                                                                          own.matrix[m][t].x[2 * half + 1]};
+        if (lane() % 4 == 0 && column == 0) to[L::kDim * L::kDim + row] = vector_entry(own.vector[m], half);
+      }
+    }
+  }
+  // Writes the warp's part of a state to shared memory, rounded, for multiply_state(). A barrier is needed before, after all warps
+  // have read what was there, and another one after it.
+  __device__ void publish(const OwnState<S>& own, Tile* state) const {
+    if (!owns_state) return;
+#pragma unroll
+    for (int m = 0; m < L::kStateTiles; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = state_row + m * 16 + Accumulator::row(2 * half);
+#pragma unroll
+        for (int t = 0; t < L::kColumnTiles; ++t) {
+          const float first = own.matrix[m][t].x[2 * half], second = own.matrix[m][t].x[2 * half + 1];
+          if constexpr (L::kSixteenBits) {
+            *reinterpret_cast<uint32_t*>(state + row * kStride + column_of(t, 0)) = pair_of<Tile>(first, second);
+          } else {
+            state[column_of(t, 0) * kStride + row] = F::round_to_tile(first);
+            state[column_of(t, 1) * kStride + row] = F::round_to_tile(second);
+          }
+        }
+      }
+    // The vector as fragments of a right factor: the rounded numbers are its even columns, and the remainders its odd ones.
+    auto* vector = reinterpret_cast<Tile*>(state + L::kStateEntries);
+    if (column != 0 || lane() % 4 > 1) return;
+    const int part = lane() % 4;
+#pragma unroll
+    for (int m = 0; m < L::kStateTiles; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        constexpr int kPerWord = 4 / int(sizeof(Tile));
+        const int row = state_row + m * 16 + Accumulator::row(2 * half), word = row / kPerWord;
+        const float x = vector_entry(own.vector[m], half);
+        const Tile rounded = from_float<Tile>(F::round_to_tile(x));
+        vector[(part * L::kPartWords + word % 4 * 2 * L::kSteps + word / 4) * kPerWord + row % kPerWord] =
+            part == 0 ? rounded : from_float<Tile>(x - to_float(rounded));
+      }
+  }
+  // Writes the warp's part of a vector to `to` [kDim].
+  __device__ void publish_vector(const Accumulator (&vector)[L::kStateTiles], float* to) const {
+    if (!owns_state || column != 0 || lane() % 4 != 0) return;
+#pragma unroll
+    for (int m = 0; m < L::kStateTiles; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        to[state_row + m * 16 + Accumulator::row(2 * half)] = vector_entry(vector[m], half);
+  }
+  __device__ static float vector_entry(const Accumulator& vector, int half) {
+    return vector.x[2 * half] + vector.x[2 * half + 1];
+  }
+
+  // ---------------------------------------------------------- stores
+
+  // Stores the warp's rows and columns of a chunk that begins with position `first` in a tensor with `dim` columns; positions from
+  // `limit` on are not stored. The sums pass through the warp's own rows and columns of `staging`, whose contents are lost.
+  __device__ void store(const Accumulator (&sum)[L::kColumnTiles], Tile* staging, const StridedTensor& to, int64_t first,
+                        int64_t limit, int dim) const {
+    Tile* own = own_rows(staging) + column;
+    __syncwarp();
+#pragma unroll
+    for (int t = 0; t < L::kColumnTiles; ++t)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        Tile* at = own + Accumulator::row(2 * half) * kStride + t * 8 + Accumulator::column(0);
+        if constexpr (L::kSixteenBits)
+          *reinterpret_cast<uint32_t*>(at) = pair_of<Tile>(sum[t].x[2 * half], sum[t].x[2 * half + 1]);
+        else *reinterpret_cast<Two*>(at) = {sum[t].x[2 * half], sum[t].x[2 * half + 1]};
+      }
+    __syncwarp();
+    constexpr int kVectors = L::kColumns / kVector, kRowsAtOnce = kWarp / kVectors;
+    const int own_row = lane() / kVectors, own_column = lane() % kVectors * kVector;
+    if (column + own_column < dim) {
+      const int rest = int(min_of(limit - first, L::kRows)) - row_group * 16;
+      E* out = rows(to) + (first + row_group * 16 + own_row) * to.row_stride + column + own_column;
+#pragma unroll
+      for (int row = 0; row < 16; row += kRowsAtOnce) {
+        if (own_row + row >= rest) break;
+        const Tile* at = own + (own_row + row) * kStride + own_column;
+        Vector vector;
+        if constexpr (L::kAsync) {
+          vector = *reinterpret_cast<const Vector*>(at);
+        } else {
+#pragma unroll
+          for (int w = 0; w < 4; ++w) vector.word[w] = pair_of<E>(to_float(at[2 * w]), to_float(at[2 * w + 1]));
+        }
+        *reinterpret_cast<Vector*>(out + row * to.row_stride) = vector;
+      }
+    }
+    __syncwarp();
+  }
+  // Multiplies gradients of features by the derivatives of φ at x, whose features are in `features`: the warp's rows and columns of
+  // a chunk.
+  __device__ void multiply_by_derivatives(Accumulator (&grad)[L::kColumnTiles], const Tile* features, const StridedTensor& x,
+                                          int64_t first, int64_t limit) const {
+    const E* entries = rows(x);
+#pragma unroll
+    for (int t = 0; t < L::kColumnTiles; ++t)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = row_of(2 * half);
+        const auto two = *reinterpret_cast<const TwoEntries*>(features + row * kStride + column_of(t, 0));
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          grad[t].x[2 * half + i] *= feature_map_derivative(params.map, to_float(two.x[i]), [&] {
+            const bool valid = first + row < limit && column_of(t, i) < params.head_dim;
+            return valid ? to_float(entries[(first + row) * x.row_stride + column_of(t, i)]) : 0.0f;
+          });
+      }
+  }
+
+  // The products of the lane's two rows of x and of `sums`, over the warp's columns.
+  __device__ void multiply_rows(float (&products)[2], const Accumulator (&sums)[L::kColumnTiles], const Tile* x) const {
+#pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const Tile* row = own_rows(left, S::kStride) + (lane() / 4 + half * 8) * S::kStride;
-      float sum = 0;
-      for (int d = lane() % 4; d < S::kDim; d += 4) sum += to_float(row[d]) * vector[d];
-      dots[half] = sum_over_lanes(sum, 4);
+      float product = 0;
+#pragma unroll
+      for (int t = 0; t < L::kColumnTiles; ++t) {
+        const auto two = *reinterpret_cast<const TwoEntries*>(x + row_of(2 * half) * kStride + column_of(t, 0));
+#pragma unroll
+        for (int i = 0; i < 2; ++i) product += to_float(two.x[i]) * sums[t].x[2 * half + i];
+      }
+      products[half] = sum_over_lanes(product, 4);
     }
   }
-
-  // Stores the warp's rows of a chunk that begins with position `first` in a tensor with `dim` columns. Entry x is stored as
-  // f(x, position, column); positions from `limit` on are not stored.
-  template <class Function>
-  __device__ void store(const Accumulator (&sum)[S::kTiles], Tile* staging, const StridedTensor& to, int64_t first, int64_t limit,
-                        int dim, const Function& f) const {
-    E* all = rows(to);
-    const int64_t own_first = first + warp() * 16;
-    store_rows<S>(
-        sum, staging, dim, [&](int t) { return own_first + t < limit ? all + (own_first + t) * to.row_stride : nullptr; },
-        [&](float x, int t, int column) { return f(x, own_first + t, column); });
+  // Sets the rows of hidden keys to zeros, whatever was computed for them.
+  __device__ void zero_hidden(Accumulator (&sums)[L::kColumnTiles], int64_t first) const {
+    if (visible - first >= L::kRows) return;
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      if (first + row_of(2 * half) >= visible)
+#pragma unroll
+        for (int t = 0; t < L::kColumnTiles; ++t) sums[t].x[2 * half] = sums[t].x[2 * half + 1] = 0;
   }
 
   const LinearParams& params;
+  BranchFreeFeatureMap map;
   int64_t split;
   int64_t index, batch, head;  // index = batch · heads + head
   int64_t visible;             // keys at this position and after it are hidden
-  // Shared memory, described at the top of this file.
-  Tile *tile[4], *scores;
-  float *state, *vector, *inverse_normalizer, *grad_normalizer;
-};
+  int row_group, column;       // the warp computes 16 rows from row_group · 16 on, and kColumns columns from `column` on
+  int state_row;               // the warp owns kStateRows rows of a state from here on, and the same columns
+  bool owns_state;             // whether there are such rows
 
-// ------------------------------------------------------------ scores of a causal chunk
+ private:
+  struct alignas(8) Two {
+    float x[2];
+  };
+  struct alignas(2 * sizeof(Tile)) TwoEntries {
+    Tile x[2];
+  };
+  // The wider the tiles, the fewer steps can be unrolled without running out of registers.
+  static constexpr int kUnroll = L::kSixteenBits && L::kDim <= 64 ? 4 : 1;
+  static constexpr int kUnrolledGroups = L::kSixteenBits && L::kDim <= 64 ? L::kRowGroups : 1;
 
-// Sets the scores of the keys that a row of a causal chunk does not see to zero.
-template <class S>
-__device__ inline void zero_unseen(Accumulator (&scores)[S::kScoreTiles]) {
+  // Applies f(vector, row) to the vectors of the tile that the thread loads.
+  template <class Function>
+  __device__ void finish_vectors(Tile* to, const StridedTensor& x, int64_t first, int64_t limit, int dim, const Function& f) const {
+    Tile* own = to + vector_row(0) * kStride + vector_column();
+    const int rest = vector_column() < dim ? int(min_of(limit - first, L::kRows)) : 0;
+    Vector in[kRounds];
+    if constexpr (L::kAsync) {
 #pragma unroll
-  for (int t = 0; t < S::kScoreTiles; ++t)
+      for (int round = 0; round < kRounds; ++round) in[round] = *reinterpret_cast<Vector*>(own + round * kRoundRows * kStride);
+    } else {
+      const E* from = rows(x) + (first + vector_row(0)) * x.row_stride + vector_column();
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (t * 8 + Accumulator::column(i) > warp() * 16 + Accumulator::row(i)) scores[t].x[i] = 0;
-}
-// Adds the sum of each of the lane's two rows of scores to `totals`.
-template <class S>
-__device__ inline void add_row_sums(const Accumulator (&scores)[S::kScoreTiles], float (&totals)[2]) {
+      for (int round = 0; round < kRounds; ++round)
+        in[round] =
+            vector_row(round) < rest ? *reinterpret_cast<const Vector*>(from + round * kRoundRows * x.row_stride) : Vector{};
+    }
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    float sum = 0;
+    for (int round = 0; round < kRounds; ++round)
+      *reinterpret_cast<TileVector*>(own + round * kRoundRows * kStride) = f(in[round], vector_row(round));
+    if (limit - first >= L::kRows && dim == L::kDim) return;
 #pragma unroll
-    for (int t = 0; t < S::kScoreTiles; ++t) sum += scores[t].x[half * 2] + scores[t].x[half * 2 + 1];
-    totals[half] += sum_over_lanes(sum, 4);
+    for (int round = 0; round < kRounds; ++round)
+      if (vector_row(round) >= rest) *reinterpret_cast<TileVector*>(own + round * kRoundRows * kStride) = TileVector{};
   }
-}
+
+  // The row and the first column of the vectors that the thread loads.
+  __device__ static int vector_row(int round) { return thread() / kRowVectors + round * kRoundRows; }
+  __device__ static int vector_column() { return thread() % kRowVectors * kVector; }
+  __device__ static uint32_t pair_of_ones() {
+    if constexpr (L::kSixteenBits) return Tile::kIsBFloat16 ? 0x3f803f80 : 0x3c003c00;
+    else return 0;
+  }
+
+  // scores += the warp's rows of left · 16 rows of rightᵀ
+  __device__ void score(Accumulator (&scores)[2], const Left& left, const Tile* right) const {
+#pragma unroll kUnroll
+    for (int k = 0; k < L::kSteps; ++k) {
+      const auto a = left.step(k);
+      typename F::B b[2];
+      F::load_b_of_rows(b, right + k * F::kDepth, kStride);
+      F::multiply_add(scores[0], a, b[0]);
+      F::multiply_add(scores[1], a, b[1]);
+    }
+  }
+  // out += weights [16,16] · 16 rows of values
+  template <bool kTotals>
+  __device__ void weigh(Accumulator (&out)[L::kColumnTiles], Accumulator& total, const Accumulator (&weights)[2],
+                        const Tile* values) const {
+    typename F::A a[F::kDepthsOfPair];
+    F::from_accumulators(a, weights);
+#pragma unroll
+    for (int s = 0; s < F::kDepthsOfPair; ++s) {
+      if constexpr (kTotals) F::multiply_add(total, a[s], ones());
+#pragma unroll
+      for (int j = 0; j < L::kColumns / 16; ++j) {
+        typename F::B b[2];
+        F::load_b_of_columns(b, values + s * F::kDepth * kStride + column + j * 16, kStride);
+        F::multiply_add(out[2 * j], a[s], b[0]);
+        F::multiply_add(out[2 * j + 1], a[s], b[1]);
+      }
+    }
+  }
+  // sum += weights [16,16] · 16 rows and 16 columns of values
+  __device__ void weigh_pair(Accumulator (&sum)[2], const Accumulator (&weights)[2], const Tile* values) const {
+    typename F::A a[F::kDepthsOfPair];
+    F::from_accumulators(a, weights);
+#pragma unroll
+    for (int s = 0; s < F::kDepthsOfPair; ++s) {
+      typename F::B b[2];
+      F::load_b_of_columns(b, values + s * F::kDepth * kStride, kStride);
+      F::multiply_add(sum[0], a[s], b[0]);
+      F::multiply_add(sum[1], a[s], b[1]);
+    }
+  }
+  // The part of multiply_seen() for the rows of `right` of other warps.
+  template <bool kLater, bool kTotals, class Adjust>
+  __device__ void unroll_others(Accumulator (&out)[L::kColumnTiles], Accumulator& total, const Left& left, const Tile* right,
+                                const Tile* values, const Adjust& adjust) const {
+#pragma unroll kUnrolledGroups
+    for (int i = 0; i < L::kRowGroups - 1; ++i) {
+      const int group = kLater ? L::kRowGroups - 1 - i : i;
+      if (kLater ? group <= row_group : group >= row_group) break;
+      Accumulator scores[2];
+      score(scores, left, right + group * 16 * kStride);
+#pragma unroll
+      for (int t = 0; t < 2; ++t)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) scores[t].x[e] = adjust(scores[t].x[e], group * 16 + t * 8 + Accumulator::column(e));
+      weigh<kTotals>(out, total, scores, values + group * 16 * kStride);
+    }
+  }
+  // Sets `out` to what weigh() computes for the rows of `right` that belong to the warp's rows, but leaves out the pairs that are
+  // not seen.
+  template <bool kLater, class Adjust>
+  __device__ void weigh_one_by_one(Accumulator (&out)[L::kColumnTiles], const Tile* left, const Tile* right, const Tile* values,
+                                   const Adjust& adjust) const {
+#pragma unroll
+    for (int t = 0; t < L::kColumnTiles; ++t) out[t] = Accumulator();
+    for (int other = row_group * 16; other < row_group * 16 + 16; ++other) {
+      float weights[2] = {0, 0};
+#pragma unroll 1
+      for (int d = lane() % 4; d < L::kDim; d += 4)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          weights[half] += to_float(left[row_of(2 * half) * kStride + d]) * to_float(right[other * kStride + d]);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        weights[half] = to_float(from_float<Tile>(F::round_to_tile(adjust(sum_over_lanes(weights[half], 4), other))));
+        if (kLater ? other < row_of(2 * half) : other > row_of(2 * half)) continue;
+#pragma unroll
+        for (int t = 0; t < L::kColumnTiles; ++t)
+#pragma unroll
+          for (int i = 0; i < 2; ++i)
+            out[t].x[2 * half + i] += weights[half] * to_float(values[other * kStride + column_of(t, i)]);
+      }
+    }
+  }
+};
 
 }  // namespace attn::cuda

@@ -23,4 +23,41 @@ __device__ inline T feature_map_gradient(FeatureMapKind map, T x, T grad_phi) {
   return grad_phi * exp(x) * (map == FeatureMapKind::elu ? T(1) : T(0.1));
 }
 
+// The maps as one formula without branches, for tiles: φ(x) = max(x, 0) + scale · exp(min(x, 0)) + offset.
+struct BranchFreeFeatureMap {
+  __device__ explicit BranchFreeFeatureMap(FeatureMapKind map)
+      : scale(map == FeatureMapKind::elu ? 1 : map == FeatureMapKind::elu01 ? 0.1f : 0),
+        log2_scale(map == FeatureMapKind::elu ? 0 : map == FeatureMapKind::elu01 ? -3.3219281f : -INFINITY),
+        offset(map == FeatureMapKind::elu01 ? 0.9f : 0) {}
+
+  // φ(x) with the accuracy of float32.
+  __device__ float exact(float x) const { return max_or_nan(x, 0) + (scale * expf(min_or_nan(x, 0)) + offset); }
+  // φ(x) with a relative error of about 2⁻²¹, for features that are rounded further.
+  __device__ float fast(float x) const { return max_or_nan(x, 0) + exp_term(min_or_nan(x, 0)); }
+
+  // φ of two bfloat16 numbers in one word, rounded to bfloat16 once: of the two terms, either the first is 0 or the second is 1
+  // (for relu, 0).
+  __device__ uint32_t fast_pair(uint32_t x) const {
+    const uint32_t low = min_with_zero(x);
+    return add_pairs(max_with_zero(x), pair_of<BFloat16>(exp_term(first_of_pair<BFloat16>(low)),
+                                                         exp_term(second_of_pair<BFloat16>(low))));
+  }
+
+  float scale, log2_scale, offset;
+
+ private:
+  __device__ float exp_term(float x) const {
+    constexpr float kLog2OfE = 1.4426950f;
+    return fast_exp2(fmaf(x, kLog2OfE, log2_scale)) + offset;
+  }
+};
+
+// The derivative of φ at an entry, given φ(x) as a tile holds it. `x` is a function that returns the entry itself; only elu0.1
+// calls it, because its feature is rounded too far to tell the derivative.
+template <class Entry>
+__device__ inline float feature_map_derivative(FeatureMapKind map, float feature, const Entry& x) {
+  if (map == FeatureMapKind::elu01) return feature_map_gradient(map, x(), 1.0f);
+  return map == FeatureMapKind::elu ? min_or_nan(feature, 1) : feature > 0 ? 1.0f : 0.0f;
+}
+
 }  // namespace attn::cuda

@@ -1,8 +1,8 @@
 // The forward pass of linear attention: output [B,H,N,M] and normalizer [B·H,N], causal or not.
 //
 // A block processes a head and a split. It begins with the state of the keys before the split or, without the causal mask, of all
-// keys. For each chunk it multiplies φ(q) by the state, adds the product of the scores of the chunk with itself and v, divides by
-// the normalizer, and then adds the chunk's keys to the state. block.cuh describes the shared memory; the 3 row tiles are φ(q),
+// keys. For each chunk it adds the product of the scores of the chunk with itself and v to the product of φ(q) and the state, divides
+// by the normalizer, and then adds the chunk's keys to the state. block.cuh describes the shared memory; the 3 row tiles are φ(q),
 // φ(k), v.
 #pragma once
 
@@ -10,45 +10,78 @@
 
 namespace attn::cuda {
 
+// What `forward` needs for a block.
 template <class S>
-__global__ void __launch_bounds__(S::kThreads) forward(LinearParams params) {
-  const LinearBlock<S> block(params, 3);
-  auto *q = block.tile[0], *k = block.tile[1], *v = block.tile[2];
-  block.begin_state();
-  const int64_t end = block.end(params.query_len);
-  for (int64_t first = block.begin(params.query_len); first < end; first += S::kRows) {
-    __syncthreads();
-    block.load_features(q, params.q, first, end);
+struct ForwardNeeds {
+  static constexpr int kTiles = 3, kNumbers = 0;
+  static constexpr size_t kSharedBytes = linear_shared_bytes<S>(kTiles, LinearShape<S>::kStateBuffers, kNumbers);
+};
+
+template <class S>
+__global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBlocks<S>) forward(LinearParams params) {
+  using L = LinearShape<S>;
+  const LinearBlock<S> block(params);
+  constexpr int kTiles = ForwardNeeds<S>::kTiles;
+  const int64_t end = block.end(params.query_len), begin = block.begin(params.query_len);
+  const int64_t key_end = block.min_of(end, block.visible);
+  const auto begin_queries = [&](int64_t first, int buffer) {
+    block.begin_load(block.tile(0, buffer), params.q, first, end, params.head_dim);
+  };
+  const auto begin_keys = [&](int64_t first, int buffer) {
+    if (!params.causal) return;
+    block.begin_load(block.tile(1, buffer), params.k, first, key_end, params.head_dim);
+    block.begin_load(block.tile(2, buffer), params.v, first, block.visible, params.value_dim);
+  };
+  if (begin < end) begin_queries(begin, 0), begin_keys(begin, 0), end_copy_group();
+  OwnState<S> own;
+  block.begin_state(own, params.states);
+  block.publish(own, block.state(kTiles, 0));
+
+  int buffer = 0, state = 0;
+  for (int64_t first = begin; first < end; first += L::kRows) {
+    typename S::Tile *q = block.tile(0, buffer), *k = block.tile(1, buffer), *v = block.tile(2, buffer);
+    const bool more = first + L::kRows < end;
+    wait_for_copies<0>();
+    block.finish_features(q, params.q, first, end);
     if (params.causal) {
-      block.load_features(k, params.k, first, block.min_of(end, block.visible));
-      block.load_values(v, first);
+      block.finish_features(k, params.k, first, key_end);
+      block.template finish_values</*kShifted=*/false>(v, first);
     }
     __syncthreads();
-    float totals[2];
-    block.dot_with_vector(q, totals);
-    Accumulator out[S::kTiles];
-    if (params.causal) {
-      Accumulator scores[S::kScoreTiles];
-      score_rows<S>(scores, q, k);
-      zero_unseen<S>(scores);
-      add_row_sums<S>(scores, totals);
-      store_scores<S>(scores, block.scores, [](int, int, float x) { return x; });
-      apply_scores<S>(out, block.scores, v);
+    if (L::kBuffers == 2 && more) {
+      begin_queries(first + L::kRows, 1 - buffer), begin_keys(first + L::kRows, 1 - buffer);
+      end_copy_group();
     }
-    block.read_state(out, q, /*transposed=*/false);
+    Accumulator out[L::kColumnTiles], total;
+    const typename LinearBlock<S>::Left left(block.own_rows(q));
+    if (params.causal) {
+      block.template multiply_seen</*kLater=*/false, /*kTotals=*/true>(out, total, left, q, k, v,
+                                                                       [](float score, int) { return score; });
+      block.add_to_state(own, k, v, [&](int) { return block.ones(); });
+    }
+    block.template multiply_state<true>(out, total, left, block.state(kTiles, state));
+    if (L::kBuffers == 1) {
+      __syncthreads();  // all warps have read the tiles and the state
+      if (more) begin_keys(first + L::kRows, 0);
+    }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float total = totals[half] + params.epsilon;
-      const int64_t position = first + warp() * 16 + lane() / 4 + half * 8;
-      if (lane() % 4 == 0 && position < end)
-        static_cast<float*>(params.normalizer)[block.index * params.query_len + position] = total;
+      const float normalizer = total.x[2 * half] + total.x[2 * half + 1] + params.epsilon;
+      const int64_t position = first + block.row_of(2 * half);
+      if (lane() % 4 == 0 && block.column == 0 && position < end)
+        static_cast<float*>(params.normalizer)[block.index * params.query_len + position] = normalizer;
+      const float inverse = fast_reciprocal(normalizer);
 #pragma unroll
-      for (int t = 0; t < S::kTiles; ++t) out[t].x[half * 2] /= total, out[t].x[half * 2 + 1] /= total;
+      for (int t = 0; t < L::kColumnTiles; ++t) out[t].x[2 * half] *= inverse, out[t].x[2 * half + 1] *= inverse;
     }
-    block.store(out, q, params.output, first, end, params.value_dim, [](float x, int64_t, int) { return x; });
-    if (!params.causal) continue;
-    __syncthreads();
-    block.add_to_state(k, v, [](int) { return 1.0f; });
+    block.store(out, q, params.output, first, end, params.value_dim);
+    if (params.causal) block.publish(own, block.state(kTiles, state = L::kStateBuffers - 1 - state));
+    if (L::kBuffers == 1) {
+      __syncthreads();  // all warps have stored their rows
+      if (more) begin_queries(first + L::kRows, 0), end_copy_group();
+    } else {
+      buffer = 1 - buffer;
+    }
   }
 }
 

@@ -54,9 +54,9 @@ struct LinearTensors {
 
   at::TensorOptions accumulator() const { return q.options().dtype(accumulator_dtype(q.scalar_type())); }
 
-  // Allocates uninitialised states of all splits, for the kernels with tensor cores.
+  // Allocates uninitialised states of the splits of a group of heads, for the kernels with tensor cores.
   float* split_states(int64_t dim) {
-    states.push_back(at::empty({params.batch * params.heads, params.splits, state_numbers(dim)}, accumulator()));
+    states.push_back(at::empty({params.heads_at_once, params.splits, state_numbers(dim)}, accumulator()));
     return states.back().data_ptr<float>();
   }
   // Allocates a state of zeros for each head, for the plain kernels.
@@ -143,12 +143,14 @@ class CudaLinear final : public LinearImplementation {
 
   // Predicts for a GPU with as many multiprocessors as an H100, because predictions are also made where there is no GPU.
   double state_numbers(const Problem& p, int64_t, bool backward) const override {
-    constexpr int64_t kMultiprocessors = 132;
     const auto heads = p.batch * p.heads;
     const auto dim = tile_dim(p.head_dim, p.value_dim);
     if (kind_ == Kind::plain) return double(heads) * double(p.head_dim * (p.value_dim + 1)) * (backward ? 2 : 1);
-    const auto splits = split_positions(heads, std::max(p.query_len, p.key_len), kMultiprocessors).count;
-    return double(heads * splits * cuda::state_numbers(dim));
+    const auto bytes = bytes_read_twice(p.head_dim, p.value_dim, int64_t(c10::elementSize(p.dtype)),
+                                        backward ? Pass::backward : Pass::forward);
+    const auto splits =
+        split_positions(heads, std::max(p.query_len, p.key_len), bytes, /*blocks_per_multiprocessor=*/backward ? 2 : 3, kH100);
+    return double(splits.heads_at_once * splits.count * cuda::state_numbers(dim) * (backward ? 2 : 1));
   }
 
  private:
@@ -160,15 +162,34 @@ class CudaLinear final : public LinearImplementation {
       auto* states = tensors.plain_states();
       return run_linear_plain(params, element, pass, states, pass == Pass::backward ? tensors.plain_states() : nullptr, stream);
     }
-    const auto splits =
-        split_positions(params.batch * params.heads, std::max(params.query_len, params.key_len), multiprocessors());
     const int dim = tile_dim(params.head_dim, params.value_dim);
-    params.split_len = splits.length, params.splits = splits.count;
-    if (!params.causal || params.splits > 1) params.states = tensors.split_states(dim);
-    if (kind_ == Kind::tf32) return run_linear_tf32(params, dim, pass, stream);
-    if (element == ElementType::float32) return run_linear_float32(params, dim, pass, stream);
-    if (element == ElementType::bfloat16) return run_linear_bfloat16(params, dim, pass, stream);
-    run_linear_float16(params, dim, pass, stream);
+    const auto kernels = tile_kernels(element);
+    const auto bytes = bytes_read_twice(params.head_dim, params.value_dim, int64_t(tensors.q.element_size()), pass);
+    const auto splits = split_positions(params.batch * params.heads, std::max(params.query_len, params.key_len), bytes,
+                                        kernels.blocks_per_multiprocessor(dim, pass), {multiprocessors(), l2_bytes()});
+    params.split_len = splits.length, params.splits = splits.count, params.heads_at_once = splits.heads_at_once;
+    if (!params.causal || params.splits > 1) {
+      params.states = tensors.split_states(dim);
+      if (pass == Pass::backward) params.query_states = tensors.split_states(dim);
+    }
+    kernels.run(params, dim, pass, stream);
+  }
+
+  // The kernels for tensor cores of an element type.
+  struct TileKernels {
+    void (*run)(const LinearParams&, int dim, Pass, cudaStream_t);
+    int64_t (*blocks_per_multiprocessor)(int dim, Pass);
+  };
+  TileKernels tile_kernels(ElementType element) const {
+    if (kind_ == Kind::tf32) return {run_linear_tf32, blocks_of_linear_tf32};
+    if (element == ElementType::float32) return {run_linear_float32, blocks_of_linear_float32};
+    if (element == ElementType::bfloat16) return {run_linear_bfloat16, blocks_of_linear_bfloat16};
+    return {run_linear_float16, blocks_of_linear_float16};
+  }
+  // The bytes of a position of one head that should stay in the L2 cache between the kernels of a pass: q, k and v, and the
+  // gradient of the output.
+  static int64_t bytes_read_twice(int64_t head_dim, int64_t value_dim, int64_t element_size, Pass pass) {
+    return (2 * head_dim + (pass == Pass::forward ? 1 : 2) * value_dim) * element_size;
   }
 
   Kind kind_;

@@ -1,7 +1,10 @@
 // LinearLaunch: which kernels of linear attention run for a pass, and in what order.
 #pragma once
 
+#include <algorithm>
+
 #include "attn/cuda/launch.cuh"
+#include "attn/cuda/stream.h"
 #include "attn/linear/cuda/backward.cuh"
 #include "attn/linear/cuda/forward.cuh"
 #include "attn/linear/cuda/splits.h"
@@ -15,26 +18,56 @@ class LinearLaunch {
   LinearLaunch(const LinearParams& params, const StreamLauncher& launch) : params_(params), launch_(launch) {}
 
   void forward() const {
-    begin_splits(/*from_queries=*/false, params_.causal ? Scan::before : Scan::all);
-    launch_(cuda::forward<S>, blocks(), S::kThreads, linear_shared_bytes<S>(3), params_);
+    for_each_group([&](const LinearParams& params) {
+      begin_keys</*kShifted=*/false>(params);
+      launch_(cuda::forward<S>, blocks(params), kThreads, ForwardNeeds<S>::kSharedBytes, params);
+    });
   }
   void backward() const {
-    begin_splits(/*from_queries=*/false, params_.causal ? Scan::before : Scan::all);
-    launch_(cuda::backward_queries<S>, blocks(), S::kThreads, linear_shared_bytes<S>(4), params_);
-    begin_splits(/*from_queries=*/true, params_.causal ? Scan::after : Scan::all);
-    launch_(cuda::backward_keys<S>, blocks(), S::kThreads, linear_shared_bytes<S>(4), params_);
+    for_each_group([&](const LinearParams& params) {
+      begin_keys</*kShifted=*/true>(params);
+      launch_(backward_queries<S>, blocks(params), kThreads, BackwardNeeds<S>::kSharedBytes, params);
+      if (params.query_states != nullptr) {
+        if constexpr (!kQueriesSumStates<S>)
+          launch_(sum_query_states<S>, blocks(params), kThreads, SumQueryStatesNeeds<S>::kSharedBytes, params);
+        scan(params, params.query_states, params.causal ? Scan::after : Scan::all);
+      }
+      launch_(backward_keys<S>, blocks(params), kThreads, BackwardNeeds<S>::kSharedBytes, params);
+    });
+  }
+  // How many blocks of the main kernels of a pass a multiprocessor of the current GPU holds at once.
+  static int64_t blocks_per_multiprocessor(Pass pass) {
+    const auto of = [](auto* kernel, size_t shared_bytes) {
+      return StreamLauncher::blocks_per_multiprocessor(kernel, kThreads, shared_bytes);
+    };
+    if (pass == Pass::forward) return of(cuda::forward<S>, ForwardNeeds<S>::kSharedBytes);
+    return std::min(of(backward_queries<S>, BackwardNeeds<S>::kSharedBytes), of(backward_keys<S>, BackwardNeeds<S>::kSharedBytes));
   }
 
  private:
-  int64_t blocks() const { return params_.batch * params_.heads * params_.splits; }
-  // Computes the states that the splits begin with.
-  void begin_splits(bool from_queries, Scan scan) const {
-    if (!params_.states) return;
-    constexpr int64_t kThreads = 256, kSize = state_numbers(S::kDim);
+  static constexpr int kThreads = LinearShape<S>::kThreads;
+  static int64_t blocks(const LinearParams& params) { return heads(params) * params.splits; }
+  // The heads of the group that begins with first_head.
+  static int64_t heads(const LinearParams& params) {
+    return std::min(params.heads_at_once, params.batch * params.heads - params.first_head);
+  }
+  template <class Work>
+  void for_each_group(const Work& work) const {
+    auto params = params_;
+    for (; params.first_head < params.batch * params.heads; params.first_head += params.heads_at_once) work(params);
+  }
+  // Computes S and Z that the splits begin with.
+  template <bool kShifted>
+  void begin_keys(const LinearParams& params) const {
+    if (params.states == nullptr) return;
+    launch_(sum_states<S, kShifted>, blocks(params), kThreads, SumStatesNeeds<S>::kSharedBytes, params);
+    scan(params, params.states, params.causal ? Scan::before : Scan::all);
+  }
+  void scan(const LinearParams& params, float* states, Scan scan) const {
+    constexpr int64_t kScanThreads = 256, kSize = state_numbers(S::kDim);
     static_assert(kSize % 16 == 0);
-    launch_(sum_states<S>, blocks(), S::kThreads, linear_shared_bytes<S>(2), params_, from_queries);
-    const int64_t numbers = params_.batch * params_.heads * kSize;
-    launch_(scan_states, (numbers + kThreads - 1) / kThreads, int(kThreads), size_t{0}, params_.states, kSize, params_.splits,
+    const int64_t numbers = heads(params) * kSize;
+    launch_(scan_states, (numbers + kScanThreads - 1) / kScanThreads, int(kScanThreads), size_t{0}, states, kSize, params.splits,
             numbers, scan);
   }
 

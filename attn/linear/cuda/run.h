@@ -14,6 +14,12 @@ void run_linear_float16(const LinearParams& params, int dim, Pass pass, cudaStre
 void run_linear_float32(const LinearParams& params, int dim, Pass pass, cudaStream_t stream);  // a product is three TF32 products
 void run_linear_tf32(const LinearParams& params, int dim, Pass pass, cudaStream_t stream);
 
+// How many blocks of these kernels a multiprocessor of the current GPU holds at once.
+int64_t blocks_of_linear_bfloat16(int dim, Pass pass);
+int64_t blocks_of_linear_float16(int dim, Pass pass);
+int64_t blocks_of_linear_float32(int dim, Pass pass);
+int64_t blocks_of_linear_tf32(int dim, Pass pass);
+
 // Kernels without tensor cores, for any dimension and element type. `states` and, for the backward pass, `query_states` must be
 // zeros [batch·heads, D·M + D] in the accumulator dtype; the former become S and Z, the latter R and Y.
 void run_linear_plain(const LinearParams& params, ElementType element, Pass pass, void* states, void* query_states,

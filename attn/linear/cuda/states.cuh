@@ -1,7 +1,7 @@
 // The kernels that compute the states that the splits of a sequence begin with.
 //
 // sum_states computes the state of each split alone, and scan_states adds the states up along the splits, so that no block waits
-// for another. Global memory holds one state for each split, [batch·heads, splits, kDim·kDim + kDim] in float32: the matrix, then
+// for another. Global memory holds one state for each split, [heads, splits, kDim·kDim + kDim] in float32: the matrix, then
 // the vector.
 //
 //   sum_states   one block for each head and split; shared memory as block.cuh describes it, with 2 row tiles
@@ -12,36 +12,49 @@
 
 namespace attn::cuda {
 
-// Writes the state of each split alone to params.states: S and Z of its keys or, if from_queries, R and Y of its queries.
 template <class S>
-__global__ void __launch_bounds__(S::kThreads) sum_states(LinearParams params, bool from_queries) {
-  const LinearBlock<S> block(params, 2);
-  auto *left = block.tile[0], *right = block.tile[1];
-  block.load_state(nullptr);
-  const int64_t length = from_queries ? params.query_len : params.key_len, end = block.end(length);
-  for (int64_t first = block.begin(length); first < end; first += S::kRows) {
+struct SumStatesNeeds {
+  static constexpr size_t kSharedBytes = linear_shared_bytes<S>(/*tiles=*/2, /*states=*/0, /*numbers=*/0);
+};
+
+// Writes the state of each split alone, S and Z of its keys, to params.states. kShifted says that v is v′.
+template <class S, bool kShifted>
+__global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBlocks<S>) sum_states(LinearParams params) {
+  using L = LinearShape<S>;
+  const LinearBlock<S> block(params);
+  const int64_t begin = block.begin(params.key_len), end = block.min_of(block.end(params.key_len), block.visible);
+  const auto begin_loads = [&](int64_t first, int buffer) {
+    block.begin_load(block.tile(0, buffer), params.k, first, end, params.head_dim);
+    block.begin_load(block.tile(1, buffer), params.v, first, end, params.value_dim);
+    end_copy_group();
+  };
+  if (begin < end) begin_loads(begin, 0);
+  OwnState<S> own;
+  int buffer = 0;
+  for (int64_t first = begin; first < end; first += L::kRows) {
+    auto *k = block.tile(0, buffer), *v = block.tile(1, buffer);
+    wait_for_copies<0>();
+    block.finish_features(k, params.k, first, end);
+    block.template finish_values<kShifted>(v, first);
     __syncthreads();
-    if (from_queries) {
-      block.load_normalizers(first, end, /*with_gradients=*/true);
-      __syncthreads();
-      block.load_features(left, params.q, first, end);
-      block.load_scaled_gradients(right, first, end);
+    const bool more = first + L::kRows < end;
+    if (L::kBuffers == 2 && more) begin_loads(first + L::kRows, 1 - buffer);
+    block.add_to_state(own, k, v, [&](int) { return block.ones(); });
+    if (L::kBuffers == 2) {
+      buffer = 1 - buffer;
     } else {
-      block.load_features(left, params.k, first, block.min_of(end, block.visible));
-      block.load_values(right, first);
+      __syncthreads();
+      if (more) begin_loads(first + L::kRows, 0);
     }
-    __syncthreads();
-    block.add_to_state(left, right, [&](int t) { return from_queries ? block.grad_normalizer[t] : 1.0f; });
   }
-  __syncthreads();
-  block.store_state(block.global_state(block.split));
+  block.store_state(own, block.global_state(params.states, block.split));
 }
 
 // What scan_states makes of the states of the splits: the state of each split becomes the sum of the states before it, or of the
 // states after it, or the state of the first split becomes the sum of all.
 enum class Scan { before, after, all };
 
-// Adds the states up along the splits, in place. A state has `size` numbers, and `numbers` = batch · heads · size; each thread
+// Adds the states up along the splits, in place. A state has `size` numbers, and `numbers` = heads · size; each thread
 // adds up one of them.
 inline __global__ void scan_states(float* states, int64_t size, int64_t splits, int64_t numbers, Scan scan) {
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, index = i / size;
