@@ -1,7 +1,9 @@
 // Launches kernels on a stream, and chooses the types and the tile shape that a kernel is compiled for.
 #pragma once
 
-#ifndef ATTN_CUDA_EMULATION
+#ifdef ATTN_CUDA_EMULATION
+#define C10_CUDA_CHECK(call) static_cast<void>(call)  // the emulation reports errors by exceptions
+#else
 #include <c10/cuda/CUDAException.h>
 #endif
 #include <c10/util/Exception.h>
@@ -17,18 +19,22 @@ namespace attn::cuda {
 //   launch(kernel, blocks, threads per block, bytes of dynamic shared memory, arguments…);
 class StreamLauncher {
  public:
+  static constexpr int64_t kMaxBlocks = 0x7fffffff;  // the largest first dimension of a grid
+
   explicit StreamLauncher(cudaStream_t stream) : stream_(stream) {}
 
   template <class... Parameters, class... Arguments>
   void operator()(void (*kernel)(Parameters...), int64_t blocks, int threads, size_t shared_bytes,
                   const Arguments&... arguments) const {
-#ifdef ATTN_CUDA_EMULATION
-    emulation::run_grid(unsigned(blocks), unsigned(threads), shared_bytes, [&] { kernel(arguments...); });
-#else
+    TORCH_CHECK(blocks <= kMaxBlocks, "a CUDA kernel would need ", blocks, " blocks, more than the ", kMaxBlocks,
+                " of a grid; split the batch");
     constexpr size_t kDefaultLimit = 48 << 10;  // above this limit CUDA requires the attribute
     if (shared_bytes > kDefaultLimit)
       C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes)));
     if (blocks == 0) return;
+#ifdef ATTN_CUDA_EMULATION
+    emulation::launch(kernel, unsigned(blocks), unsigned(threads), shared_bytes, arguments...);
+#else
     // clang-format off
     kernel<<<unsigned(blocks), unsigned(threads), shared_bytes, stream_>>>(arguments...);
     // clang-format on

@@ -4,15 +4,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <deque>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "tests/emulation/observer.h"
 
 #ifdef __x86_64__
 #define ATTN_OWN_SWITCH 1
@@ -54,6 +59,10 @@ attn_switch_stacks:
 #endif
 
 namespace attn::emulation {
+
+const Running* running = nullptr;
+Observer* observer = nullptr;
+
 namespace {
 
 constexpr size_t kStackBytes = 128 << 10;
@@ -96,7 +105,8 @@ class Fibre {
     makecontext(&context_, &run_thread, 0);
 #endif
   }
-  char* stack() const { return stack_; }
+  const char* stack() const { return stack_; }
+  const char* stack_end() const { return stack_ + kStackBytes; }
 
   // Switches from the scheduler to this fibre. Returns when the fibre calls leave().
   void enter() {
@@ -161,6 +171,8 @@ struct Thread {
   std::vector<Copy> copies;                // copies since the last group ended
   std::deque<std::vector<Copy>> groups{};  // groups that the thread has not waited for
   unsigned mask = 0;                       // the mask of the exchange in which the thread waits
+  size_t given_bytes = 0;                  // how many bytes it gives in that exchange; 0 in __syncwarp()
+  std::source_location barrier{};          // the __syncthreads() at which the thread waits
   unsigned exchanges = 0;                  // exchanges begun so far; the parity chooses the buffer of the next one
 };
 
@@ -171,7 +183,7 @@ struct Warp {
 
 class Block {
  public:
-  void run(dim3 grid, dim3 at, dim3 size, char* shared, const std::function<void()>& thread) {
+  void run(dim3 grid, dim3 at, dim3 size, char* shared, size_t shared_bytes, const std::function<void()>& thread) {
     const size_t count = size_t(size.x) * size.y * size.z;
     while (fibres_.size() < count) fibres_.push_back(std::make_unique<Fibre>());
     threads_.assign(count, Thread{});
@@ -182,6 +194,12 @@ class Block {
       threads_[t].place = {{x % size.x, x / size.x % size.y, x / (size.x * size.y)}, at, grid, size};
       fibres_[t]->begin();
     }
+    running_.shared_begin = shared, running_.shared_end = shared + shared_bytes;
+    running_.threads_begin = reinterpret_cast<const char*>(threads_.data());
+    running_.threads_end = reinterpret_cast<const char*>(threads_.data() + threads_.size());
+    running_.warps_begin = reinterpret_cast<const char*>(warps_.data());
+    running_.warps_end = reinterpret_cast<const char*>(warps_.data() + warps_.size());
+    if (observer) observer->block_begins(at);
     order_.resize(count);
     std::iota(order_.begin(), order_.end(), size_t{0});
     if (thread_order == ThreadOrder::backward) std::reverse(order_.begin(), order_.end());
@@ -191,13 +209,18 @@ class Block {
       for (const auto t : order_) {
         if (threads_[t].state != State::ready) continue;
         moved = true, current_ = t;
+        running_.thread = unsigned(t), running_.stack_begin = fibres_[t]->stack(), running_.stack_end = fibres_[t]->stack_end();
+        running = &running_;
         fibres_[t]->enter();
+        running = nullptr;
         if (failure_) std::rethrow_exception(failure_);
+        if (observer && observer->stops()) throw std::runtime_error("the observer of the kernel has ended it");
       }
       if (!release() && !moved) break;
     }
     const auto waiting = std::count_if(threads_.begin(), threads_.end(), [](const Thread& t) { return t.state != State::done; });
     if (waiting > 0) throw std::runtime_error(deadlock());
+    if (observer) observer->block_ends();
   }
 
   void run_current() {
@@ -211,9 +234,13 @@ class Block {
     fibres_[current_]->leave(/*for_good=*/true);
   }
 
-  void wait(State state) {
-    thread().state = state;
-    fibres_[current_]->leave(/*for_good=*/false);
+  void wait_for_block(const std::source_location& at) {
+    if (observer && observer->skips(at)) return;
+    thread().barrier = at;
+    wait(State::at_barrier);
+  }
+  void wait_for_warp(unsigned mask, const std::source_location& at) {
+    if (!observer || !observer->skips(at)) exchange(mask, nullptr, 0);
   }
 
   const char* exchange(unsigned mask, const void* value, size_t bytes) {
@@ -225,18 +252,34 @@ class Block {
     char* given = warp.given[mine.exchanges++ % 2];
     if (bytes > 0) std::memcpy(given + lane * kMaxExchanged, value, bytes);
     warp.arrived |= 1u << lane;
-    mine.mask = mask;
+    mine.mask = mask, mine.given_bytes = bytes;
     wait(State::at_exchange);
     return given;
   }
+  void check_source_lane(unsigned mask, unsigned lane) {
+    if (lane >= kWarp || (mask >> lane & 1) == 0 || current_ / kWarp * kWarp + lane >= threads_.size())
+      throw std::runtime_error("lane " + std::to_string(current_ % kWarp) + " shuffles from lane " + std::to_string(lane) +
+                               ", which is not in the mask or does not exist");
+  }
 
-  void copy_later(const Copy& copy) { thread().copies.push_back(copy); }
+  void copy_later(const Copy& copy) {
+    const auto to = reinterpret_cast<uintptr_t>(copy.to), from = reinterpret_cast<uintptr_t>(copy.from);
+    if (to % copy.bytes != 0 || from % copy.bytes != 0)
+      throw std::runtime_error("an asynchronous copy of " + std::to_string(copy.bytes) +
+                               " bytes has an address that is not a multiple of that");
+    const auto* first = static_cast<const char*>(copy.to);
+    if (first < running_.shared_begin || first + copy.bytes > running_.shared_end)
+      throw std::runtime_error("an asynchronous copy writes outside of the block's shared memory");
+    if (observer) observer->copy_begins(copy.to, copy.from, copy.bytes);
+    thread().copies.push_back(copy);
+  }
   void end_copy_group() { thread().groups.push_back(std::exchange(thread().copies, {})); }
   void wait_for_copies(size_t groups_left) {
     for (auto& groups = thread().groups; groups.size() > groups_left; groups.pop_front())
       for (const auto& copy : groups.front()) {
         if (copy.from) std::memcpy(copy.to, copy.from, copy.bytes);
         else std::memset(copy.to, 0, copy.bytes);
+        if (observer) observer->copy_ends(copy.to, copy.from, copy.bytes);
       }
   }
 
@@ -248,6 +291,10 @@ class Block {
 
  private:
   Thread& thread() { return threads_[current_]; }
+  void wait(State state) {
+    thread().state = state;
+    fibres_[current_]->leave(/*for_good=*/false);
+  }
 
   // Makes those threads ready whose barrier or exchange is complete. Returns whether there were any.
   bool release() {
@@ -263,19 +310,39 @@ class Block {
           if (w * kWarp + l >= end) expected &= ~(1u << l);
         if ((warp.arrived & expected) != expected) continue;
         for (unsigned l = 0; l < kWarp; ++l)
-          if ((expected >> l & 1) != 0) threads_[w * kWarp + l].state = State::ready;
+          if ((expected >> l & 1) != 0) {
+            auto& other = threads_[w * kWarp + l];
+            if (other.mask != threads_[t].mask || other.given_bytes != threads_[t].given_bytes)
+              throw std::runtime_error("lanes " + std::to_string(t % kWarp) + " and " + std::to_string(l) +
+                                       " of a warp take part in different exchanges, or with different masks");
+            other.state = State::ready;
+          }
         warp.arrived &= ~expected;
         any = true;
+        const bool whole = size_t(std::popcount(expected)) == end - w * kWarp;
+        if (observer) observer->warp_exchanged(unsigned(w), threads_[t].given_bytes == 0, whole);
       }
     }
     if (any) return true;
     const bool all = std::all_of(threads_.begin(), threads_.end(),
                                  [](const Thread& t) { return t.state == State::at_barrier || t.state == State::done; });
-    for (auto& t : threads_)
-      if (all && t.state == State::at_barrier) t.state = State::ready, any = true;
-    return any;
+    if (!all) return false;
+    const Thread* first = nullptr;
+    for (auto& t : threads_) {
+      if (t.state != State::at_barrier) continue;
+      if (!first) first = &t;
+      if (t.barrier.line() != first->barrier.line() || std::string_view(t.barrier.file_name()) != first->barrier.file_name())
+        throw std::runtime_error("threads of a block wait at different barriers: " + text_of(first->barrier) + " and " +
+                                 text_of(t.barrier));
+      t.state = State::ready;
+    }
+    if (first && observer) observer->block_synchronised();
+    return first != nullptr;
   }
 
+  static std::string text_of(const std::source_location& at) {
+    return std::string(at.file_name()) + ":" + std::to_string(at.line());
+  }
   std::string deadlock() const {
     const auto count = [&](State state) {
       return std::to_string(std::count_if(threads_.begin(), threads_.end(), [&](const Thread& t) { return t.state == state; }));
@@ -291,6 +358,7 @@ class Block {
   std::vector<Warp> warps_;
   std::vector<size_t> order_;
   size_t current_ = 0;
+  Running running_;
   char* shared_ = nullptr;
   const std::function<void()>* body_ = nullptr;
   std::exception_ptr failure_;
@@ -323,7 +391,57 @@ void sort_by_lowest_bits(const uint64_t* keys, uint64_t* sorted, int64_t count, 
   std::sort(sorted, sorted + count, [&](uint64_t a, uint64_t b) { return (a & mask) < (b & mask); });
 }
 
-void run_grid(dim3 grid, dim3 size, size_t shared_bytes, const std::function<void()>& thread) {
+void set_observer(Observer* next) { observer = next; }
+
+namespace {
+
+// The most bytes of shared memory of a block, by architecture: CUDA C++ Programming Guide, table "Technical Specifications per
+// Compute Capability".
+const std::map<int, size_t> kSharedBytes = {{80, 163 << 10}, {86, 99 << 10},   {87, 163 << 10}, {89, 99 << 10},
+                                            {90, 227 << 10}, {100, 227 << 10}, {120, 99 << 10}};
+constexpr size_t kDefaultSharedBytes = 48 << 10;  // what a kernel can have without cudaFuncSetAttribute
+int current_architecture = 90;
+std::map<const void*, size_t> allowed_shared_bytes;
+
+void check_limit(const char* what, uint64_t given, uint64_t limit) {
+  if (given == 0 || given > limit)
+    throw std::runtime_error("a launch has " + std::to_string(given) + " " + what + ", expected 1 to " + std::to_string(limit));
+}
+void check_shared_bytes(size_t bytes) {
+  if (bytes > max_shared_bytes())
+    throw std::runtime_error("a block needs " + std::to_string(bytes) + " bytes of shared memory, more than the " +
+                             std::to_string(max_shared_bytes()) + " of sm_" + std::to_string(current_architecture));
+}
+void check(dim3 grid, dim3 size, size_t shared_bytes, const void* kernel) {
+  check_limit("blocks in x", grid.x, 0x7fffffff);
+  check_limit("blocks in y", grid.y, 65535);
+  check_limit("blocks in z", grid.z, 65535);
+  check_limit("threads in z of a block", size.z, 64);
+  check_limit("threads in a block", uint64_t(size.x) * size.y * size.z, 1024);
+  check_shared_bytes(shared_bytes);
+  const auto allowed = allowed_shared_bytes.find(kernel);
+  if (kernel != nullptr && shared_bytes > (allowed == allowed_shared_bytes.end() ? kDefaultSharedBytes : allowed->second))
+    throw std::runtime_error("a block needs " + std::to_string(shared_bytes) +
+                             " bytes of shared memory, more than cudaFuncSetAttribute has allowed its kernel");
+}
+
+}  // namespace
+
+void set_architecture(int number) {
+  if (!kSharedBytes.contains(number)) throw std::runtime_error("the emulation does not know sm_" + std::to_string(number));
+  current_architecture = number;
+  allowed_shared_bytes.clear();
+}
+int architecture() { return current_architecture; }
+size_t max_shared_bytes() { return kSharedBytes.at(current_architecture); }
+void allow_shared_bytes(const void* kernel, size_t bytes) {
+  check_shared_bytes(bytes);
+  allowed_shared_bytes[kernel] = std::max(bytes, kDefaultSharedBytes);
+}
+
+void run_grid(dim3 grid, dim3 size, size_t shared_bytes, const std::function<void()>& thread, const void* kernel) {
+  check(grid, size, shared_bytes, kernel);
+  if (observer) observer->launch_begins({kernel, grid, size, shared_bytes});
   for (unsigned z = 0; z < grid.z; ++z)
     for (unsigned y = 0; y < grid.y; ++y)
       for (unsigned x = 0; x < grid.x; ++x) {
@@ -332,13 +450,19 @@ void run_grid(dim3 grid, dim3 size, size_t shared_bytes, const std::function<voi
         if (posix_memalign(&memory, 128, std::max<size_t>(shared_bytes, 1)) != 0) throw std::bad_alloc();
         const std::unique_ptr<char, decltype(&std::free)> shared(static_cast<char*>(memory), &std::free);
         std::memset(shared.get(), 0xCD, shared_bytes);
-        block().run(grid, {x, y, z}, size, shared.get(), thread);
+        block().run(grid, {x, y, z}, size, shared.get(), shared_bytes, thread);
       }
+  if (observer) observer->launch_ends();
 }
 
 const Place& place() { return block().place(); }
 char* shared_bytes() { return block().shared(); }
-void wait_for_block() { block().wait(State::at_barrier); }
+void wait_for_block(const std::source_location& at) { block().wait_for_block(at); }
+void wait_for_warp(unsigned mask, const std::source_location& at) { block().wait_for_warp(mask, at); }
+void check_source_lane(unsigned mask, unsigned lane) { block().check_source_lane(mask, lane); }
+void atomic_access(void* to, size_t bytes) {
+  if (observer) observer->atomic_access(to, bytes);
+}
 void copy_later(void* to, const void* from, size_t bytes) { block().copy_later({to, from, bytes}); }
 void end_copy_group() { block().end_copy_group(); }
 void wait_for_copies(size_t groups_left) { block().wait_for_copies(groups_left); }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "attn/cuda/launch.cuh"
 #include "attn/cuda/mma.h"
 
 namespace attn::cuda {
@@ -92,6 +93,101 @@ TEST(CudaEmulation, ShufflesAndVotes) {
       EXPECT_FALSE(__all_sync(kAllLanes, lane == 3));
     });
   }
+}
+
+// Expects a launch to end with an error that contains `expected`.
+template <class Run>
+void expect_refusal(const std::string& expected, const Run& run) {
+  try {
+    run();
+    ADD_FAILURE() << "nothing was thrown; expected: " << expected;
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find(expected), std::string::npos) << error.what() << "\nexpected: " << expected;
+  }
+}
+
+TEST(CudaEmulation, RefusesGridsAndBlocksBeyondTheLimits) {
+  const auto nothing = [] {};
+  expect_refusal("65536 blocks in y, expected 1 to 65535", [&] { run_grid(dim3(1, 65536), 1, 0, nothing); });
+  expect_refusal("65536 blocks in z, expected 1 to 65535", [&] { run_grid(dim3(1, 1, 65536), 1, 0, nothing); });
+  expect_refusal("2147483648 blocks in x, expected 1 to 2147483647", [&] { run_grid(0x80000000U, 1, 0, nothing); });
+  expect_refusal("0 blocks in x", [&] { run_grid(0, 1, 0, nothing); });
+  expect_refusal("1056 threads in a block, expected 1 to 1024", [&] { run_grid(1, dim3(33, 32), 0, nothing); });
+  expect_refusal("65 threads in z", [&] { run_grid(1, dim3(1, 1, 65), 0, nothing); });
+  EXPECT_THROW(StreamLauncher(nullptr)(
+                   +[] {}, int64_t{1} << 31, 1, 0),
+               c10::Error);
+}
+
+TEST(CudaEmulation, RefusesMoreSharedMemoryThanTheArchitectureHas) {
+  struct Limit {
+    int architecture;
+    size_t kib;
+  };
+  void (*kernel)() = [] {};
+  for (const auto& [architecture, kib] : {Limit{80, 163}, {86, 99}, {89, 99}, {90, 227}, {120, 99}}) {
+    emulation::set_architecture(architecture);
+    const auto most = kib << 10;
+    const auto launch = [&](size_t bytes) { emulation::launch(kernel, 1, 32, bytes); };
+    launch(48 << 10);
+    expect_refusal("more than cudaFuncSetAttribute has allowed", [&] { launch((48 << 10) + 1); });
+    expect_refusal("more than the " + std::to_string(most) + " of sm_" + std::to_string(architecture), [&] { launch(most + 1); });
+    expect_refusal("more than the " + std::to_string(most), [&] {
+      static_cast<void>(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(most + 1)));
+    });
+    static_cast<void>(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(most)));
+    launch(most);
+    StreamLauncher(nullptr)(kernel, 1, 32, most);
+  }
+  emulation::set_architecture(90);
+  expect_refusal("does not know sm_70", [] { emulation::set_architecture(70); });
+}
+
+TEST(CudaEmulation, RefusesExchangesWithLanesThatDoNotTakePart) {
+  set_thread_order(ThreadOrder::forward);
+  expect_refusal("lane 0 shuffles from lane 5, which is not in the mask", [] {
+    run_grid(1, 32, 0, [] {
+      if (lane() < 4) __shfl_sync(15U, 1, 5);
+    });
+  });
+  expect_refusal("lane 0 shuffles from lane 30, which is not in the mask or does not exist",
+                 [] { run_grid(1, 20, 0, [] { __shfl_sync(kAllLanes, 1, 30); }); });
+  expect_refusal("mask that does not contain the lane itself", [] { run_grid(1, 32, 0, [] { __syncwarp(1); }); });
+  expect_refusal("take part in different exchanges", [] {
+    run_grid(1, 32, 0, [] {
+      if (lane() == 3) __syncwarp();
+      else __shfl_sync(kAllLanes, 1, 0);
+    });
+  });
+  expect_refusal("or with different masks", [] { run_grid(1, 32, 0, [] { __syncwarp(lane() == 3 ? 15 : kAllLanes); }); });
+  // Lane 9 has ended.
+  expect_refusal("deadlock", [] {
+    run_grid(1, 32, 0, [] {
+      if (lane() != 9) __shfl_sync(kAllLanes, 1, 9);
+    });
+  });
+}
+
+TEST(CudaEmulation, RefusesDifferentBarriersAtATime) {
+  set_thread_order(ThreadOrder::forward);
+  expect_refusal("wait at different barriers", [] {
+    run_grid(1, 64, 0, [] {
+      if (threadIdx.x < 32) __syncthreads();
+      else __syncthreads();
+    });
+  });
+}
+
+TEST(CudaEmulation, RefusesAsynchronousCopiesThatAreNotAligned) {
+  set_thread_order(ThreadOrder::forward);
+  alignas(16) const float from[8] = {};
+  const auto copy = [&](int to_offset, int from_offset) {
+    run_grid(1, 1, 64, [&] { copy_async(shared_memory() + to_offset, from + from_offset, true); });
+  };
+  copy(16, 4);
+  expect_refusal("16 bytes has an address that is not a multiple", [&] { copy(8, 4); });
+  expect_refusal("16 bytes has an address that is not a multiple", [&] { copy(16, 1); });
+  expect_refusal("outside of the block's shared memory", [&] { copy(64, 0); });
 }
 
 TEST(CudaEmulation, AsynchronousCopiesAreMadeWhenWaitedForAndNotBefore) {

@@ -119,7 +119,7 @@ __global__ void plain_forward(LinearParams params, T* states) {
     __syncthreads();
     const E* q = block.row(params.q, i);
     block.for_each(params.head_dim, [&](int d) { block.query[d] = apply_feature_map(params.map, block.number(q[d])); });
-    __syncthreads();
+    // Until the barriers of sum(), each thread reads only what it wrote.
     const T total = block.sum(params.head_dim, [&](int d) { return block.query[d] * z[d]; }) + T(params.epsilon);
     if (threadIdx.x == 0 && params.normalizer) *block.normalizer(i) = total;
     E* to = block.row(params.output, i);
@@ -165,7 +165,6 @@ __global__ void plain_backward_keys(LinearParams params, T* states) {
   const auto add_query = [&](int64_t i) {
     block.load(block.query, params.q, block.gradient, params.grad_output, i, 1 / *block.normalizer(i));
     block.add(r, y, block.query, block.gradient, *block.grad_normalizer(i), /*by_columns=*/true);
-    __syncthreads();
   };
   if (!params.causal)
     for (int64_t i = 0; i < params.query_len; ++i) add_query(i);

@@ -138,7 +138,6 @@ class LshBlock {
         gather(v, params.v, key_positions, params.value_dim);
         __syncthreads();
         zero_not_finite(k, key_not_finite, [&](int row, float squares) { key_scales[row] = key_scale(params, squares); });
-        __syncwarp();
         zero_not_finite(v, key_not_finite, [](int, float) {});
         __syncthreads();
         work();

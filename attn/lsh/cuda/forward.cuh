@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(S::kThreads) lsh_forward(LshParams params, int
     }
     block.previous_factor[row] = previous, block.share[row] = share;
   }
-  __syncwarp();
+  __syncwarp();  // redundant: store_rows() begins with one
   const auto position_of = [&](int t) { return block.query_positions[warp() * 16 + t]; };
   const auto with_rounds_before = [&](float x, int t, int column) {
     const int row = warp() * 16 + t;

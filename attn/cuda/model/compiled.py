@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+"""Counts what nvcc makes of the CUDA kernels: registers, local memory, instructions.
+
+    attn/cuda/model/compiled.py           compares the compiled kernels with budgets.csv
+    attn/cuda/model/compiled.py --renew   writes budgets.csv from the compiled kernels
+
+It needs nvcc and cuobjdump, but no GPU. tests/python/test_cuda_model.py runs the comparison.
+"""
+
+import argparse
+import csv
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+BUDGETS = Path(__file__).with_name("budgets.csv")
+ARCHITECTURE = "sm_90"
+# float16 is compiled from the same templates as TF32, which differ little from float32.
+SOURCES = (
+    "attn/linear/cuda/bfloat16.cu",
+    "attn/linear/cuda/float32.cu",
+    "attn/lsh/cuda/bfloat16.cu",
+    "attn/lsh/cuda/float32.cu",
+)
+DIMENSIONS = (64, 128)  # tile dimensions that are held to budgets
+
+
+class Missing(Exception):
+    """A program that is needed is not installed, or not in the release that the budgets are for."""
+
+
+@dataclass
+class Code:
+    """A compiled kernel. The main loop is the loop with the most instructions, with the loops inside it."""
+
+    registers: int  # of a thread
+    local_bytes: int  # of a thread, on its stack and in local memory
+    spills: int  # instructions that access local memory
+    instructions: int
+    loop_instructions: int
+    loop_divergent: int  # places in the main loop at which the lanes of a warp may part (BSSY)
+    loop_shared: int  # loads from and stores to shared memory in the main loop
+    loop_tensor: int  # products of the tensor cores in the main loop
+
+
+LIMITS = [field.name for field in fields(Code)]
+
+
+def find_program(name):
+    folders = [os.environ.get("CUDA_HOME", "") + "/bin", "/usr/local/cuda/bin"]
+    # The package triton, which torch requires, has the programs that read compiled kernels.
+    folders.append(sysconfig.get_path("purelib") + "/triton/backends/nvidia/bin")
+    found = shutil.which(name) or next((p for f in folders if (p := shutil.which(f"{f}/{name}"))), None)
+    if not found:
+        raise Missing(f"{name} is not installed: it is neither on PATH nor in {', '.join(folders[1:])}")
+    return found
+
+
+def nvcc_release():
+    text = subprocess.check_output([find_program("nvcc"), "--version"], encoding="utf-8")
+    return re.search(r"release ([\d.]+)", text)[1]
+
+
+def torch_include():
+    folder = Path(sysconfig.get_path("purelib")) / "torch/include"
+    if not folder.is_dir():
+        raise Missing(f"the headers of LibTorch are not in {folder}")
+    return folder
+
+
+def short_name(demangled):
+    """"void attn::cuda::forward<attn::cuda::TileShape<…> >(attn::cuda::LinearParams)" without namespaces
+    and parameters."""
+    name = re.sub(r"\b(attn::cuda::|attn::|void )|\(anonymous namespace\)::", "", demangled)
+    depth = 0
+    for i, c in enumerate(name):
+        depth += {"<": 1, ">": -1}.get(c, 0)
+        if c == "(" and depth == 0:
+            return name[:i].replace("> >", ">>")
+    return name
+
+
+def loops(instructions):
+    """The loops in a list of (address, text), as pairs of addresses (first, last)."""
+    for address, text in instructions:
+        branch = re.search(r"\bBRA(?:\.\w+)* .*?(0x[0-9a-f]+)$", text)
+        if branch and int(branch[1], 16) < address:
+            yield int(branch[1], 16), address
+
+
+def code_of(instructions, registers, local_bytes):
+    def count(pattern, listed):
+        return sum(bool(re.match(pattern, text)) for _, text in listed)
+
+    instructions = [(a, re.sub(r"^@!?U?P\w+ ", "", t)) for a, t in instructions if t != "NOP"]
+    bodies = [[i for i in instructions if first <= i[0] <= last] for first, last in loops(instructions)]
+    body = max(bodies, key=len, default=[])
+    return Code(
+        registers,
+        local_bytes,
+        count("(LDL|STL)", instructions),
+        len(instructions),
+        len(body),
+        count("BSSY", body),
+        count("(LDS|STS|LDSM|STSM)", body),
+        count("(HMMA|HGMMA)", body),
+    )
+
+
+def inspect(cubin):
+    """The Code of each kernel in a compiled file, by the kernel's name."""
+    cuobjdump = find_program("cuobjdump")
+
+    def output(*arguments):
+        return subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
+
+    usage = {
+        name: (int(registers), int(stack) + int(local))
+        for name, registers, stack, local in re.findall(
+            r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:\d+ LOCAL:(\d+)", output(cuobjdump, "-res-usage", cubin)
+        )
+    }
+    listings = re.split(r"\n\s*Function : (\S+)", output(cuobjdump, "-sass", cubin))[1:]
+    found = {}
+    for mangled, listing in zip(listings[::2], listings[1::2], strict=True):
+        instructions = [
+            (int(address, 16), text.strip())
+            for address, text in re.findall(r"^\s+/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;", listing, re.MULTILINE)
+        ]
+        name = short_name(output("c++filt", mangled).strip())
+        found[name] = code_of(instructions, *usage[mangled])
+    return found
+
+
+def compile_and_inspect(source, folder):
+    cubin = Path(folder) / (source.replace("/", "-") + ".cubin")
+    command = [find_program("nvcc"), "-cubin", f"-arch={ARCHITECTURE}", "-O3", "-std=c++17", "-w"]
+    command += [f"-I{ROOT}", f"-I{torch_include()}", "-o", str(cubin), str(ROOT / source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{source} does not compile:\n{done.stderr}")
+    return inspect(cubin)
+
+
+def is_held(kernel):
+    """Whether the kernel is held to a budget: all but those for other tile dimensions."""
+    dimension = re.search(r"TileShape<.*?, (\d+)>", kernel)
+    return dimension is None or int(dimension[1]) in DIMENSIONS
+
+
+def compiled_kernels(sources=SOURCES):
+    """The Code of all kernels that are held to budgets, by (source, kernel)."""
+    find_program("cuobjdump"), find_program("nvcc"), torch_include()
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
+        inspected = list(pool.map(lambda source: compile_and_inspect(source, folder), sources))
+    return {
+        (source, kernel): code
+        for source, kernels in zip(sources, inspected, strict=True)
+        for kernel, code in sorted(kernels.items())
+        if is_held(kernel)
+    }
+
+
+def read_budgets(path=BUDGETS):
+    """The release of nvcc that the budgets are for, and the Code of each (source, kernel)."""
+    first, *rows = path.read_text("utf-8").splitlines()
+    release = re.search(r"nvcc ([\d.]+)", first)[1]
+    return release, {
+        (row["source"], row["kernel"]): Code(**{name: int(row[name]) for name in LIMITS}) for row in csv.DictReader(rows)
+    }
+
+
+def write_budgets(kernels, path=BUDGETS):
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.write(f"# What nvcc {nvcc_release()} makes of the kernels for {ARCHITECTURE}; written by compiled.py --renew\n")
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["source", "kernel", *LIMITS])
+        for (source, kernel), code in kernels.items():
+            writer.writerow([source, kernel, *asdict(code).values()])
+
+
+def beyond(kernels, budgets):
+    """Messages about the kernels that need more than their budgets, and about those without one."""
+    messages = [f"{kernel} of {source} has no budget" for source, kernel in kernels.keys() - budgets.keys()]
+    messages += [f"{kernel} of {source} has a budget, but does not exist" for source, kernel in budgets.keys() - kernels.keys()]
+    for key in kernels.keys() & budgets.keys():
+        for name in LIMITS:
+            used, budget = getattr(kernels[key], name), getattr(budgets[key], name)
+            if used > budget:
+                messages.append(f"{key[1]} of {key[0]}: {name} is {used}, more than the {budget} of its budget")
+    return sorted(messages)
+
+
+def check_release():
+    release, _ = read_budgets()
+    if nvcc_release() != release:
+        raise Missing(f"budgets.csv is for nvcc {release}, and this is nvcc {nvcc_release()}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--renew", action="store_true", help="write budgets.csv")
+    arguments = parser.parse_args()
+    try:
+        if arguments.renew:
+            return write_budgets(compiled_kernels())
+        check_release()
+        messages = beyond(compiled_kernels(), read_budgets()[1])
+    except Missing as error:
+        sys.exit(str(error))
+    if messages:
+        sys.exit("\n".join([*messages, "If that is intended: attn/cuda/model/compiled.py --renew"]))
+    print("All kernels are within their budgets.")
+
+
+if __name__ == "__main__":
+    main()
