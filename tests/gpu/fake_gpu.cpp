@@ -119,5 +119,6 @@ const char* attnbench_gpu_ceilings(attnbench::GpuCeilings* ceilings) {
   ceilings->memory_bytes = int64_t{12} << 30;
   ceilings->array_bytes = 1;
   ceilings->copy_gb_s = ceilings->fma_float32_gflop_s = ceilings->matmul_float32_gflop_s = speed;
+  ceilings->matmul_float64_gflop_s = ceilings->matmul_float16_gflop_s = ceilings->matmul_bfloat16_gflop_s = speed;
   return nullptr;
 }

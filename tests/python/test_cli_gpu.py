@@ -163,6 +163,15 @@ def test_records_of_another_gpu_are_not_mixed(on, tmp_path):
     assert f'gpu: "{NAME}" there, "another" here' in done.stderr
 
 
+def test_verify_runs_the_methods_on_the_gpu(on):
+    rows = strict_json(on("verify", "linear", "softmax", "--device", "cuda", "--quick", "--format=json").stdout)
+    assert {row["verdict"] for row in rows} == {"agrees"}
+    # Nothing is verified where every case is refused, which is an error.
+    done = on("verify", "linear", "--device", "cuda", "--quick", fault="absent", code=2)
+    assert "nothing was verified on device cuda: no CUDA device is visible" in done.stderr
+    assert done.stdout == ""
+
+
 def test_doctor_shows_the_ceilings_of_the_gpu(on):
     shown = on("doctor").stdout
     assert NAME in shown and "matrix product, bfloat16" in shown
