@@ -1,7 +1,7 @@
 # Begin with `make quickstart`; `make help` lists all targets.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build cuda micro quickstart test test-build test-cpp test-python test-sanitize fuzz reproduce figures format lint clean
+.PHONY: help setup build cuda gpu micro quickstart test test-build test-cpp test-python test-sanitize fuzz reproduce figures format lint clean
 
 PYTHON := .venv/bin/python
 QUICKSTART := results/quickstart/this-machine
@@ -27,6 +27,10 @@ build: build/build.ninja ## build the programs for the CPU (attnbench, attnbench
 cuda: setup ## build the programs with the CUDA kernels and the worker's GPU module (needs nvcc)
 	cmake --preset release -DATTNBENCH_CUDA=ON $(if $(CUDA_ARCHITECTURES),-DCMAKE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES))
 	@cmake --build build --target attnbench cuda
+
+# For example: make gpu GPU_OPTIONS=--quick, or make gpu GPU_OPTIONS=--dry-run
+gpu: ## on a machine with a GPU: check, build, verify and measure everything, and pack the results into one file to send back
+	@python3 tools/gpu.py $(if $(findstring --dry-run,$(GPU_OPTIONS)),,--setup) $(GPU_OPTIONS)
 
 micro: build ## build the micro-benchmarks of the kernels: build/attnbench_micro
 	@cmake --build build --target attnbench_micro

@@ -47,7 +47,8 @@ constexpr CommandEntry kCommands[] = {
     {"compare", "compare two folders of records case by case, or the methods of one folder with a baseline", add_compare_command},
     {"gate", "decide whether a build is slower or needs more memory than another", add_gate_command, /*takes_plugins=*/true},
     {"merge", "join folders of records of one sweep, such as its shards", add_merge_command, /*takes_plugins=*/true},
-    {"import", "add times that were measured elsewhere to a folder of records", add_import_command},
+    {"import", "add times that were measured elsewhere, or the records that `make gpu` has packed on another machine",
+     add_import_command},
     {"export", "write folders of records in a format that other tools read", add_export_command},
     {"doctor", "show this machine and this build, and measure the max bandwidth and arithmetic rate", add_doctor_command},
 };

@@ -43,7 +43,7 @@ Run add_plot_command(Command& command) {
   command.add_example("plot results/figure1/*/ --y peak_rss_bytes --filter method=linear --out /tmp/memory.svg",
                       "draws another column of one method");
   return [options](const WorkerProgram&) {
-    PlotScript script = {.name = "plot", .arguments = {}, .python = options->python};
+    Script script = {.name = "plot", .arguments = {}, .python = options->python};
     const auto add = [&](const std::string& name, const std::string& value) {
       if (!value.empty()) script.arguments.push_back(fmt::format("--{}={}", name, value));
     };
@@ -54,7 +54,7 @@ Run add_plot_command(Command& command) {
     for (const auto& filter : options->filters) add("filter", filter);
     add("out", options->out);
     script.arguments.insert(script.arguments.end(), {"--", options->folder});
-    print_text(run_plot_script(script));
+    print_text(run_script(script));
     return exit_code::success;
   };
 }

@@ -24,7 +24,7 @@ constexpr size_t kMaxOutputBytes = size_t{1} << 24;
 // The exit codes of the scripts.
 constexpr int kRefused = 2, kMissingPackage = 3;
 
-std::string path_of(const PlotScript& script) { return (project_folder() / "plots" / (script.name + ".py")).string(); }
+std::string path_of(const Script& script) { return (project_folder() / script.folder / (script.name + ".py")).string(); }
 
 // The Python that the build was configured with. CMake writes its path to a file, and not into this program, because an installed
 // program must not depend on the folders of its build.
@@ -33,7 +33,7 @@ std::string python_of_build() {
   return read_text_file((program_folder() / "python-path").string(), kMaxPathBytes);
 }
 
-std::string python_of(const PlotScript& script) {
+std::string python_of(const Script& script) {
   if (!script.python.empty()) return script.python;
   if (const char* const of_package = std::getenv("ATTNBENCH_PYTHON"); of_package && *of_package) return of_package;
   if (is_installed()) {
@@ -57,14 +57,14 @@ std::string shell_word(const std::string& word) {
   return quoted_word + "'";
 }
 
-std::vector<std::string> words_of(const PlotScript& script) {
+std::vector<std::string> words_of(const Script& script) {
   std::vector<std::string> words = {python_of(script), path_of(script)};
   words.insert(words.end(), script.arguments.begin(), script.arguments.end());
   return words;
 }
 
 // What the script wrote to standard error without its name in front and the line end.
-std::string message_in(std::string text, const PlotScript& script) {
+std::string message_in(std::string text, const Script& script) {
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.pop_back();
   const auto prefix = script.name + ".py: ";
   return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
@@ -74,19 +74,19 @@ std::string message_in(std::string text, const PlotScript& script) {
 
 std::string project_python() { return python_of({}); }
 
-std::string command_text(const PlotScript& script) {
+std::string command_text(const Script& script) {
   std::string text;
   for (const auto& word : words_of(script)) text += (text.empty() ? "" : " ") + shell_word(word);
   return text;
 }
 
-std::string run_plot_script(const PlotScript& script) {
+std::string run_script(const Script& script) {
   const auto path = path_of(script), python = python_of(script);
   const auto missing = [&](const std::string& what, const std::string& advice) {
     throw UsageError(fmt::format("{}; {}, and then run\n  {}", what, advice, command_text(script)));
   };
   if (access(path.c_str(), R_OK) != 0)
-    throw UsageError(fmt::format("{}: no such script; expected the folder plots of attnbench there", path));
+    throw UsageError(fmt::format("{}: no such script; expected the folder {} of attnbench there", path, script.folder));
   const bool is_path = python.find('/') != std::string::npos;
   if (is_path && access(python.c_str(), X_OK) != 0)
     missing(fmt::format("no Python at {}", python),
@@ -123,7 +123,7 @@ namespace {
 
 std::string draw(const std::string& script, const std::string& what, const std::string& folder) {
   try {
-    run_plot_script({.name = script, .arguments = {"--", folder}});
+    run_script({.name = script, .arguments = {"--", folder}});
     return fmt::format("{}: drawn as {}.svg, {}.png and {}.pdf", folder, what, what, what);
   } catch (const UsageError& error) {
     return fmt::format("{}: the {} were not drawn: {}", folder, what, error_text(error));

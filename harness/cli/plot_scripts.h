@@ -1,4 +1,4 @@
-// Runs the project's Python scripts in plots/, which draw figures and print the verdicts.
+// Runs the project's Python scripts: those in plots/, which draw figures and print the verdicts, and those in tools/.
 #pragma once
 
 #include <string>
@@ -6,8 +6,9 @@
 
 namespace attnbench {
 
-// A script in plots/ and what it is started with.
-struct PlotScript {
+// A script and what it is started with.
+struct Script {
+  std::string folder = "plots";        // in the project
   std::string name;                    // such as "plot", which is plots/plot.py
   std::vector<std::string> arguments;  // as on the command line
   std::string python = {};             // the program; empty for that of the project
@@ -17,7 +18,7 @@ struct PlotScript {
 std::string project_python();
 
 // What a user types to run the script without this program.
-std::string command_text(const PlotScript& script);
+std::string command_text(const Script& script);
 
 // Runs the script, and returns what it printed to standard output. The Python of the project is the one that the environment
 // variable ATTNBENCH_PYTHON names, which the Python package sets to its own. Without it, that is .venv/bin/python beside plots/,
@@ -25,7 +26,7 @@ std::string command_text(const PlotScript& script);
 // python3 beside the driver or, if there is none, the one in PATH. Throws UsageError with the script's message if the script
 // refuses its arguments or its files. Where Python, one of its packages or the script is missing, the message says so and names
 // the command to run instead. Throws Interrupted on SIGINT or SIGTERM.
-std::string run_plot_script(const PlotScript& script);
+std::string run_script(const Script& script);
 
 // Draws the curves of a folder that `attnbench train` has written as FOLDER/curves.svg, .png and .pdf, and returns a line that
 // says where they are. If they cannot be drawn, the line says why, and what to run instead. Throws only Interrupted.

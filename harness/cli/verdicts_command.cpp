@@ -26,10 +26,10 @@ Run add_verdicts_command(Command& command) {
                .completion = Completion::files});
   command.add_example("verdicts", "prints each published number beside ours, and a verdict on each claim, as Markdown");
   return [options](const WorkerProgram&) {
-    PlotScript script = {.name = "verdicts", .arguments = {}, .python = options->python};
+    Script script = {.name = "verdicts", .arguments = {}, .python = options->python};
     if (!options->claims.empty()) script.arguments.push_back(fmt::format("--claims={}", options->claims));
     script.arguments.insert(script.arguments.end(), {"--", options->results});
-    print_text(run_plot_script(script));
+    print_text(run_script(script));
     return exit_code::success;
   };
 }

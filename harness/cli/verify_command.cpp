@@ -23,6 +23,7 @@ constexpr double kDeadlineS = 900;  // of one worker
 struct Options {
   std::vector<std::string> methods;
   std::string like;
+  std::string device = "cpu";
   Format format = Format::text;
   bool quick = false, quiet = false;
 };
@@ -84,7 +85,7 @@ std::vector<const char*> inputs_of(const Row& row, const Shape& shape, const std
   return inputs;
 }
 
-std::vector<Case> cases_of(const Row& row, bool quick) {
+std::vector<Case> cases_of(const Row& row, const std::string& device, bool quick) {
   std::vector<const char*> protocols = {"forward", "forward_backward"};
   if (row.causal && row.key_lengths == "full") protocols.insert(protocols.end(), {"prefill", "decode"});
   std::vector<Case> cases;
@@ -95,6 +96,7 @@ std::vector<Case> cases_of(const Row& row, bool quick) {
         Case c;
         c.method = row.method;
         c.dtype = row.dtype;
+        c.device = device;
         c.causal = row.causal;
         c.key_lengths = row.key_lengths;
         c.protocol = protocol;
@@ -112,7 +114,7 @@ std::vector<Case> cases_of(const Row& row, bool quick) {
   return cases;
 }
 
-std::vector<Row> rows_for(const std::vector<std::string>& methods, bool quick) {
+std::vector<Row> rows_for(const std::vector<std::string>& methods, const std::string& device, bool quick) {
   std::vector<const char*> dtypes = {"float32"};
   if (!quick) dtypes.insert(dtypes.end(), {"float64", "bfloat16"});
   std::vector<Row> rows;
@@ -121,7 +123,7 @@ std::vector<Row> rows_for(const std::vector<std::string>& methods, bool quick) {
       for (const bool causal : {false, true})
         for (const auto* key_lengths : {"full", "uniform", "0"}) {
           rows.push_back({method, dtype, causal, key_lengths});
-          rows.back().cases = cases_of(rows.back(), quick);
+          rows.back().cases = cases_of(rows.back(), device, quick);
         }
   return rows;
 }
@@ -255,7 +257,7 @@ int run_verify(const WorkerProgram& worker, const Options& options) {
   std::vector<std::string> unique;
   for (auto& method : methods)
     if (std::find(unique.begin(), unique.end(), method) == unique.end()) unique.push_back(std::move(method));
-  auto rows = rows_for(unique, options.quick);
+  auto rows = rows_for(unique, options.device, options.quick);
 
   // Threads that spin while they wait for each other would make the small cases twenty times slower on a busy machine.
   setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0);
@@ -268,6 +270,10 @@ int run_verify(const WorkerProgram& worker, const Options& options) {
     print_notice(fmt::format("interrupted: {} of {} rows are verified\n", complete, rows.size()));
     throw;
   }
+  // A machine without a GPU must not look like one on which everything agrees.
+  if (options.device != "cpu" && std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.unsupported(); }))
+    throw UsageError(
+        fmt::format("nothing was verified on device {}: {}", options.device, rows.front().records.front().text("reason")));
   print_rows(rows, options.format);
   if (options.quick && !options.quiet) print_notice(fmt::format("{}\n", kLeftOut));
   return std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.failed(); }) ? exit_code::failure
@@ -281,11 +287,13 @@ Run add_verify_command(Command& command) {
   command.add("methods", &options->methods, "methods to verify",
               {.default_text = "every method", .completion = Completion::methods});
   add_like_option(command, options->like);
+  command.add("--device", &options->device, "device on which the methods run", {.choices = {"cpu", "cuda"}});
   command.add("--quick", &options->quick, "verify only float32, and no sequences of 300 positions");
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);
   add_quiet_option(command, options->quiet);
   command.add_example("verify --quick", "compares every method with the float64 reference in a few seconds");
+  command.add_example("verify --device cuda", "runs the methods on the first visible GPU");
   command.add_example("verify linear lsh:rounds=4", "verifies two methods in every dtype and shape");
   return [options](const WorkerProgram& worker) { return run_verify(worker, *options); };
 }

@@ -69,13 +69,17 @@ Json environment_columns(const Record& environment) {
   return json;
 }
 
-std::string machine_slug(const Record& environment) {
-  std::string slug;
-  for (const char c : environment.text("cpu_model") + " " + environment.get("processors").dump() + " threads") {
-    if (std::isalnum(static_cast<unsigned char>(c))) slug += char(std::tolower(static_cast<unsigned char>(c)));
-    else if (!slug.empty() && slug.back() != '-') slug += '-';
+std::string folder_name(const std::string& text) {
+  std::string name;
+  for (const char c : text) {
+    if (std::isalnum(static_cast<unsigned char>(c))) name += char(std::tolower(static_cast<unsigned char>(c)));
+    else if (!name.empty() && name.back() != '-') name += '-';
   }
-  return slug;
+  return name;
+}
+
+std::string machine_slug(const Record& environment) {
+  return folder_name(environment.text("cpu_model") + " " + environment.get("processors").dump() + " threads");
 }
 
 std::string default_folder(const std::string& what, const std::string& name, const Record& environment) {

@@ -35,6 +35,8 @@ Json parse_environment(const std::string& path, std::string_view text);
 
 // The columns of `environment` that describe the build and the machine, as environment.json holds them.
 Json environment_columns(const Record& environment);
+// The text as the name of a folder: its letters and digits in lower case, with a hyphen for each run of other characters.
+std::string folder_name(const std::string& text);
 // The name of the folder for this machine, such as "intel-r-xeon-r-processor-2-threads".
 std::string machine_slug(const Record& environment);
 // The folder for the results of a sweep or an experiment of this name on this machine: "results/NAME/MACHINE". `what` is "sweep"

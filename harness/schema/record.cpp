@@ -84,8 +84,13 @@ std::vector<Column> declare() {
       {"time_per_sample_ms", number, "ms", "time", "time_median_ms divided by the batch size"},
       {"time_samples_ms", numbers, "ms", "time", "every sample, in order; on a GPU the time between CUDA events"},
       {"wall_median_ms", number, "ms", "time",
-       "on a GPU: median by the host's clock, from before the launch of a call until the GPU is idle"},
+       "on a GPU: median by the host's clock, from before the launch of a call until the GPU is idle; launching and running "
+       "follow each other where the GPU begins when everything is queued"},
       {"wall_samples_ms", numbers, "ms", "time", "on a GPU: every sample by the host's clock"},
+      {"samples_with_launches", integer, "", "time",
+       "on a GPU: number of samples whose time includes launching, because a call waits for the GPU itself, or launches more "
+       "than "
+       "can be queued; for the others the GPU began when everything was queued"},
 
       {"ratio_pairing", text, "", "ratio",
        "how the baseline was measured beside the case: turns (both processes alive, samples in turn), processes (one process "
@@ -205,11 +210,11 @@ std::vector<Column> declare() {
       {"gpu_capability", text, "", "gpu", "compute capability of the GPU"},
       {"gpu_driver", text, "", "gpu", "version of the GPU's driver"},
       {"cuda_version", text, "", "gpu", "CUDA runtime of the build"},
-      {"gpu_clock_mhz", number, "MHz", "gpu", "median of the clocks of its multiprocessors, read between samples"},
+      {"gpu_clock_mhz", number, "MHz", "gpu", "median of the clocks of its multiprocessors, read while it worked"},
       {"gpu_clock_min_mhz", number, "MHz", "gpu", "lowest of these clocks"},
-      {"gpu_memory_clock_mhz", number, "MHz", "gpu", "median of the clocks of its memory, read between samples"},
-      {"gpu_temperature_c", number, "C", "gpu", "highest of the temperatures read between samples, in degrees Celsius"},
-      {"gpu_power_w", number, "W", "gpu", "highest of the powers read between samples"},
+      {"gpu_memory_clock_mhz", number, "MHz", "gpu", "median of the clocks of its memory, read while it worked"},
+      {"gpu_temperature_c", number, "C", "gpu", "highest of the temperatures read while it worked, in degrees Celsius"},
+      {"gpu_power_w", number, "W", "gpu", "highest of the powers read while it worked"},
       {"gpu_throttle_reasons", text, "", "gpu", "reasons for which clocks were held down at any of these readings, or none"},
   };
   all.insert(all.end(), results.begin(), results.end());

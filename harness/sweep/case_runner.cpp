@@ -160,8 +160,8 @@ void add_processes(Record& record, const std::vector<Record>& processes, size_t 
   }
   std::vector<const Record*> all;
   for (const auto& process : processes) all.push_back(&process);
-  for (const auto* column :
-       {"measured_s", "samples", "warmup_calls", "disturbed_samples", "disturbed_processes", "involuntary_switches"}) {
+  for (const auto* column : {"measured_s", "samples", "samples_with_launches", "warmup_calls", "disturbed_samples",
+                             "disturbed_processes", "involuntary_switches"}) {
     const auto values = values_of(all, column);
     const auto sum = std::accumulate(values.begin(), values.end(), 0.0);
     const bool is_integer = find_column(column)->type == ColumnType::integer;

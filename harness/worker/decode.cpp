@@ -75,11 +75,13 @@ bool check_small(const Subject& subject, Agreement& agreement, Record& record) {
   return agreement.set_columns(record, subject.tolerance()) && check_state(record, *subject.method, *results.state);
 }
 
-// Captures the steps of a round in a graph; each call of the result makes all of them. A replay starts with the state as the
-// previous replay left it, and writes its tokens to the same positions again. This does not change the work of a step.
-std::function<void()> captured_steps(const Subject& subject, Round& round, std::vector<at::Tensor>* outputs = nullptr) {
+// Captures the next `count` steps of a round in a graph; each call of the result makes all of them. A replay starts with the
+// state as the previous replay left it, and writes its tokens to the same positions again. This does not change the work of a
+// step.
+std::function<void()> captured_steps(const Subject& subject, Round& round, int64_t count,
+                                     std::vector<at::Tensor>* outputs = nullptr) {
   return subject.device->capture([&] {
-    for (int64_t i = 0; i < kStepsPerRound; ++i) {
+    for (int64_t i = 0; i < count; ++i) {
       auto output = round.step();
       if (outputs) outputs->push_back(std::move(output));
     }
@@ -105,7 +107,7 @@ std::optional<Results> run_check_round(const Subject& subject, const CallInputs&
   std::vector<at::Tensor> outputs;
   double steps_s = 0;
   if (c.graph) {
-    replay = captured_steps(subject, round, &outputs);
+    replay = captured_steps(subject, round, kStepsPerRound, &outputs);
     steps_s = device.time(replay).wall_s;
     done.steps = kStepsPerRound;
     done.first_s = steps_s / double(kStepsPerRound);
@@ -160,22 +162,20 @@ void time_rounds(const Subject& subject, const Sampling& sampling, Rounds& round
     rounds.last.emplace(subject, round_inputs(subject), kStepsPerRound);
     rounds.setup_s += rounds.last->setup_s();
   };
-  const auto stopwatch = [&](const auto& work) { return device.time(work); };
-  const auto before_each = [&] {
-    device.watch();
-    if (sampling.before_sample) sampling.before_sample();
-  };
+  const auto stopwatch = device.make_sample_stopwatch();
   SamplingPlan plan{0, c.min_samples, c.noise_target, c.time_budget_s, 0, sampling.turns, sampling.watch};
   if (c.graph) {
     begin_round();
-    const auto replay = captured_steps(subject, *rounds.last);
+    // What flushes the cache before each sample must run before each step, so that the graph then has a single step.
+    const auto steps = sampling.before_sample ? 1 : kStepsPerRound;
+    const auto replay = captured_steps(subject, *rounds.last, steps);
     plan.warmup_s = c.warmup_s;
     if (!sampling.before_sample) plan.min_sample_ms = 1;
-    rounds.samples = take_samples(plan, stopwatch, replay, before_each);
-    rounds.samples.divide_calls(kStepsPerRound);
+    rounds.samples = take_samples(plan, stopwatch, replay, sampling.before_sample);
+    rounds.samples.divide_calls(steps);
   } else {
     rounds.samples = take_rounds(
-        plan, stopwatch, {kWarmupSteps, kTimedSteps}, begin_round, [&] { rounds.last->step(); }, before_each);
+        plan, stopwatch, {kWarmupSteps, kTimedSteps}, begin_round, [&] { rounds.last->step(); }, sampling.before_sample);
   }
 }
 

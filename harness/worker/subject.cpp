@@ -125,8 +125,10 @@ void add_measured_s(Record& record, double seconds) { record.set("measured_s", r
 void set_times(Record& record, const Subject& subject, double first_s, const Samples& samples, const SampleWatch* watch) {
   record.set("time_first_ms", first_s * 1e3);
   record.set("time_samples_ms", slowed_down(samples.ms, subject.c.injected_slowdown_percent));
-  if (subject.device->has_own_clock())
+  if (subject.device->has_own_clock()) {
     record.set("wall_samples_ms", slowed_down(samples.wall_ms, subject.c.injected_slowdown_percent));
+    record.set("samples_with_launches", samples.with_launches);
+  }
   record.set("samples", int64_t(samples.ms.size()));
   record.set("calls_per_sample", samples.calls_per_sample);
   record.set("warmup_calls", samples.warmup_calls);

@@ -32,6 +32,7 @@ double relative_noise(std::vector<double> samples) {
 void Samples::add(const Elapsed& elapsed, int64_t calls) {
   ms.push_back(elapsed.s * 1e3 / double(calls));
   wall_ms.push_back(elapsed.wall_s * 1e3 / double(calls));
+  with_launches += elapsed.includes_launches ? 1 : 0;
 }
 
 void Samples::divide_calls(int64_t parts) {
@@ -70,6 +71,7 @@ double turn_length_s(double waited_s) { return std::clamp(kShareOfWait * waited_
 void add_median(Samples& samples, const Samples& turn) {
   samples.ms.push_back(median(turn.ms));
   samples.wall_ms.push_back(median(turn.wall_ms));
+  samples.with_launches += turn.with_launches > 0 ? 1 : 0;
 }
 
 // Takes the samples of one turn, which should last `length_s`.

@@ -12,8 +12,9 @@
 namespace attnbench {
 
 struct Elapsed {
-  double s;       // seconds by the device's own clock
-  double wall_s;  // seconds by the host's clock, from before the work is launched until it is done
+  double s;                        // seconds by the device's own clock
+  double wall_s;                   // seconds by the host's clock, from before the work is launched until it is done
+  bool includes_launches = false;  // whether `s` includes time that the host took to launch the work on another device
 };
 // Measures how long `work` takes.
 using Stopwatch = std::function<Elapsed(const std::function<void()>& work)>;
@@ -51,8 +52,9 @@ struct Samples {
   std::vector<double> wall_ms;  // the same by the host's clock
   int64_t calls_per_sample = 1;
   int64_t warmup_calls = 0;
-  std::string stop_reason;  // "noise_target", "time_budget" or "turns"
-  double total_s = 0;       // time inside calls, warm-up included, by the host's clock
+  int64_t with_launches = 0;  // the number of samples whose time includes launches
+  std::string stop_reason;    // "noise_target", "time_budget" or "turns"
+  double total_s = 0;         // time inside calls, warm-up included, by the host's clock
 
   // Adds a sample that made `calls` calls in this time.
   void add(const Elapsed& elapsed, int64_t calls);

@@ -89,12 +89,7 @@ Samples time_pass(const Subject& subject, const CallInputs& inputs, const Sampli
   auto& device = *subject.device;
   const auto cached = device.cache_memory(c, bytes_of(inputs));
   const auto range = device.range("samples");
-  return take_samples(
-      plan, [&](const auto& work) { return device.time(work); }, timed_call(subject, inputs),
-      [&] {
-        device.watch();
-        if (sampling.before_sample) sampling.before_sample();
-      });
+  return take_samples(plan, device.make_sample_stopwatch(), timed_call(subject, inputs), sampling.before_sample);
 }
 
 bool memory_pass(const Subject& subject, const CallInputs& inputs, Record& record) {

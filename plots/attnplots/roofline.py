@@ -11,7 +11,7 @@ from matplotlib.patheffects import withStroke
 
 from attnplots import curves as data
 from attnplots import panel, sheet, style, ticks
-from attnplots.ceilings import Ceilings
+from attnplots.ceilings import Ceilings, GpuCeilings
 from attnplots.curves import Measure, Row
 from attnplots.labels import Box, Wish, arrange
 from attnplots.panel import Label
@@ -74,7 +74,7 @@ class Trail:
 class Plan:
     """What all panels share; `scales` has the size of the marks of each length."""
 
-    ceilings: Ceilings
+    ceilings: Ceilings | GpuCeilings
     x_limits: Limits
     y_limits: Limits
     looks: dict[str, Style]
@@ -109,24 +109,27 @@ def _attained(record: Record) -> float | None:
 RATE = Measure("rate", "Attained GFLOP/s", lambda record: (_attained(record), None, None))
 
 
-def draw(records: Records, ceilings: Ceilings) -> Figure:
+def draw(records: Records, ceilings: Ceilings | GpuCeilings) -> Figure:
     """Draws a panel for each setting; all of them have the roof of the same machine."""
-    on_cpu = records.where(lambda r: str(r.get("device") or "cpu").startswith("cpu"))
-    rows = sorted(data.split_rows(on_cpu), key=_order)
+    device = ceilings.device
+    shown = records.where(lambda r: str(r.get("device") or "cpu").startswith(device))
+    rows = sorted(data.split_rows(shown), key=_order)
     panels = [_trails(row) for row in rows]
     points = [point for trails in panels for trail in trails for point in trail.points]
     if not points:
-        wanted = "one measured record of the CPU with `flops`, `min_bytes` and `time_median_ms`"
+        name = "CPU" if device == "cpu" else "GPU"
+        wanted = f"one measured record of the {name} with `flops`, `min_bytes` and `time_median_ms`"
         raise RecordsError(f"expected at least {wanted}, found none")
-    looks = style.styles(record["method"] for record in on_cpu)
-    plan = Plan(ceilings, *_limits(points, ceilings), looks, _scales({p.n for p in points}))
+    looks = style.styles(record["method"] for record in shown)
+    dtypes = {str(row.records[0].get("dtype")) for row in rows}
+    plan = Plan(ceilings, *_limits(points, ceilings, dtypes), looks, _scales({p.n for p in points}))
     moved = [_moved(plan, trails) for trails in panels]
 
     figure = sheet.figure()
-    header = sheet.wrapped(figure, sheet.setting(on_cpu))
+    header = sheet.wrapped(figure, sheet.setting(shown))
     max_shift = max(abs(shift) for shifts in moved for shift in shifts.values())
     notes = _notes(plan, rows, max_shift)
-    if len(on_cpu) < len(records):
+    if len(shown) < len(records):
         notes.append("Not drawn: cases on other devices, which have roofs of their own.")
     footer = sheet.wrapped_all(figure, notes)
     head = TOP + SMALL_LINE * (len(header) - 1)
@@ -183,13 +186,18 @@ def _scales(lengths: set[int]) -> dict[int, float]:
     return {n: float(size) for n, size in zip(sorted(lengths), sizes, strict=True)}
 
 
-def _limits(points: list[Point], ceilings: Ceilings) -> tuple[Limits, Limits]:
-    """Limits of x and y that contain all points, a part of the slope and a part of the flat top."""
-    rate = ceilings.fma_float32_gflop_s
-    ridge = rate / ceilings.copy_gb_s
+def _limits(
+    points: list[Point], ceilings: Ceilings | GpuCeilings, dtypes: set[str]
+) -> tuple[Limits, Limits]:
+    """Limits of x and y that contain all points, a part of the slopes and a part of the flat tops."""
+    tops = [ceilings.rate("float32"), *(ceilings.rate(dtype) for dtype in dtypes if dtype in DTYPES)]
+    tops = tops[:1] if ceilings.device == "cpu" else tops
     intensities, rates = [p.intensity for p in points], [p.rate for p in points]
-    x_range = min(ridge / SLOPE, *intensities), max(4 * ridge, *intensities)
-    y_range = min(rates), max(rate, *rates)
+    x_range = (
+        min(min(tops) / ceilings.copy_gb_s / SLOPE, *intensities),
+        max(4 * max(tops) / ceilings.copy_gb_s, *intensities),
+    )
+    y_range = min(rates), max(*tops, *rates)
     return (x_range[0] / 1.02, x_range[1] * 1.8), (y_range[0] / 1.8, y_range[1] * 1.7)
 
 
@@ -291,11 +299,13 @@ def _forms(figure: Figure, plan: Plan, trail: Trail, dtype: str, longest: int) -
     return [replace(form, weight=weight) for form in forms[: 1 if forms[0] == forms[1] else 2]]
 
 
-def _slopes(figure: Figure, axes: Axes, frame: Box, ceilings: Ceilings, dtype: str) -> np.ndarray:
+def _slopes(
+    figure: Figure, axes: Axes, frame: Box, ceilings: Ceilings | GpuCeilings, dtype: str
+) -> np.ndarray:
     """Draws the roof, the area beyond it and the names of its slopes; returns points on them."""
     (left, right), top = axes.get_xlim(), axes.get_ylim()[1]
     rate = ceilings.rate(dtype)
-    slopes = {"copy": ceilings.copy_gb_s, "read": ceilings.read_gb_s}
+    slopes = ceilings.bandwidths
     ink = []
     for name, bandwidth in slopes.items():
         x = [left, min(max(rate / bandwidth, left), right), right]
@@ -324,12 +334,11 @@ def _slopes(figure: Figure, axes: Axes, frame: Box, ceilings: Ceilings, dtype: s
 
 
 def _top(
-    figure: Figure, axes: Axes, frame: Box, ceilings: Ceilings, dtype: str, ink: np.ndarray
+    figure: Figure, axes: Axes, frame: Box, ceilings: Ceilings | GpuCeilings, dtype: str, ink: np.ndarray
 ) -> Box:
     """Writes the name of the flat top where it hides the fewest points; returns the text's box."""
     rate = ceilings.rate(dtype)
-    kind = "float64" if dtype == "float64" else "float32"
-    title = f"{rate:.3g} GFLOP/s · {kind} multiply-add"
+    title = f"{rate:.3g} GFLOP/s · {ceilings.rate_name(dtype)}"
     wide = sheet.text_width(figure, title, style.SMALL_SIZE)
     ridge, y = (float(v) for v in axes.transData.transform((rate / ceilings.copy_gb_s, rate)))
     lefts = (frame.x1 - 2 - wide, min(ridge + 2, frame.x1 - 2 - wide))
@@ -339,7 +348,7 @@ def _top(
     return box
 
 
-def _beyond(axes: Axes, frame: Box, ceilings: Ceilings, dtype: str) -> np.ndarray:
+def _beyond(axes: Axes, frame: Box, ceilings: Ceilings | GpuCeilings, dtype: str) -> np.ndarray:
     """A grid of points in the area beyond the roof, which names should avoid."""
     x, y = np.arange(frame.x0, frame.x1, 6.0), np.arange(frame.y0, frame.y1, 6.0)
     every = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
@@ -350,7 +359,7 @@ def _beyond(axes: Axes, frame: Box, ceilings: Ceilings, dtype: str) -> np.ndarra
 def _key(figure: Figure, y: float, plan: Plan) -> None:
     """Draws the key: the meaning of full and hollow marks, and their size at each length."""
     x = LEFT
-    kinds = (("CPU kernels of this project", True), ("baselines of PyTorch operators", False))
+    kinds = ((plan.ceilings.kernels, True), ("baselines of PyTorch operators", False))
     for kind, own in kinds:
         weight = "bold" if own else "normal"
         _dot(figure, x + 4, y + 3, 1.2, hollow=not own)
@@ -375,17 +384,14 @@ def _dot(figure: Figure, x: float, y: float, scale: float, hollow: bool = False)
 
 def _notes(plan: Plan, rows: list[Row], max_shift: float) -> list[str]:
     """Notes on how to read the roof and the marks, and on the methods that are not drawn."""
-    count = plan.ceilings.threads
     texts = [
-        f"The roof was measured on {count} thread{'' if count == 1 else 's'}: the flat top is the "
-        "rate of multiply-adds, the slope the bandwidth of copying (thin line: of reading) data "
-        "much larger than the caches. Short lengths may fit into the caches. Percentages are "
-        "shares of the thick line at the longest length.",
+        plan.ceilings.how,
         "Operations are counted by each method's own formula; bytes are those of reading every "
         "input and writing every result once. A rate says how busy the machine is, not which "
         "method is the fastest.",
     ]
-    half = {str(row.records[0].get("dtype")) for row in rows} & {"bfloat16", "float16"}
+    dtypes = {str(row.records[0].get("dtype")) for row in rows} & {"bfloat16", "float16"}
+    half = {dtype for dtype in dtypes if plan.ceilings.rate_dtype(dtype) != dtype}
     if half:
         verb = "is" if len(half) == 1 else "are"
         texts.append(f"{' and '.join(sorted(half))} {verb} drawn under the roof of float32.")

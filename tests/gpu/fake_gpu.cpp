@@ -1,6 +1,7 @@
 // A GPU module for tests on machines without a GPU. Its tensors lie in main memory, and its clock shows half of the host's time.
 // The environment variable ATTNBENCH_FAKE_GPU chooses a fault: absent, poisoned (every timed call throws an error, and the
-// process aborts when it exits), out-of-memory, or slow-ceilings. name=NAME gives it another name.
+// process aborts when it exits), out-of-memory, slow-ceilings, throttled, or synchronising (every call waits for the GPU itself).
+// name=NAME gives it another name.
 #include <ATen/ATen.h>
 
 #include <chrono>
@@ -12,6 +13,7 @@
 #include "harness/worker/cpu/memory.h"
 #include "harness/worker/cuda/module.h"
 #include "harness/worker/device.h"
+#include "harness/worker/queued_timing.h"
 
 namespace attnbench {
 namespace {
@@ -33,6 +35,22 @@ class FakeMeter final : public MemoryMeter {
   AllocationCounter counter_;
 };
 
+// Work runs when it is queued. The clock shows half of the host's time.
+class FakeQueue final : public WorkQueue {
+ public:
+  void drain() override {}
+  void hold(double) override {}
+  void release() noexcept override {}
+  bool hold_expired() override { return fault() == "synchronising"; }
+  void mark_begin() override { begin_ = std::chrono::steady_clock::now(); }
+  void mark_end() override { end_ = std::chrono::steady_clock::now(); }
+  bool is_done() override { return true; }
+  double seconds() override { return std::chrono::duration<double>(end_ - begin_).count() / 2; }
+
+ private:
+  std::chrono::steady_clock::time_point begin_, end_;
+};
+
 class FakeGpu final : public Device {
  public:
   c10::Device torch_device() const override { return at::kCPU; }
@@ -48,6 +66,10 @@ class FakeGpu final : public Device {
     TORCH_CHECK_WITH(OutOfMemoryError, fault() != "out-of-memory", "CUDA out of memory. Tried to allocate 2.00 GiB");
     const auto elapsed = time_on_host(work);
     return {elapsed.wall_s / 2, elapsed.wall_s};
+  }
+  Stopwatch make_sample_stopwatch() override {
+    const auto stopwatch = std::make_shared<QueuedStopwatch>(queue_, [this] { ++readings_; });
+    return [stopwatch](const std::function<void()>& work) { return stopwatch->time(work); };
   }
   std::function<void()> make_cache_flush() override {
     return [] {};
@@ -66,16 +88,17 @@ class FakeGpu final : public Device {
   std::unique_ptr<Scope> bound_memory(int64_t) override { return nullptr; }
   std::unique_ptr<Scope> cache_memory(const Case&, int64_t) override { return nullptr; }
   std::unique_ptr<Scope> range(const char*) override { return nullptr; }
-  void watch() override { ++readings_; }
+  bool is_throttled() const override { return readings_ > 0 && fault() == "throttled"; }
   void set_columns(Record& record) const override {
     record.set("gpu", name());
     record.set("gpu_driver", "0.0");
     if (readings_ == 0) return;
     record.set("gpu_clock_mhz", 1000.0);
-    record.set("gpu_throttle_reasons", "none");
+    record.set("gpu_throttle_reasons", is_throttled() ? "sw_power_cap" : "none");
   }
 
  private:
+  FakeQueue queue_;
   int readings_ = 0;
 };
 
@@ -96,5 +119,6 @@ const char* attnbench_gpu_ceilings(attnbench::GpuCeilings* ceilings) {
   ceilings->memory_bytes = int64_t{12} << 30;
   ceilings->array_bytes = 1;
   ceilings->copy_gb_s = ceilings->fma_float32_gflop_s = ceilings->matmul_float32_gflop_s = speed;
+  ceilings->matmul_float64_gflop_s = ceilings->matmul_float16_gflop_s = ceilings->matmul_bfloat16_gflop_s = speed;
   return nullptr;
 }

@@ -33,8 +33,9 @@ def test_time_is_that_of_the_gpus_clock_and_wall_time_is_recorded_too(on):
     assert r["gpu_clock_mhz"] == 1000 and r["gpu_throttle_reasons"] == "none"
     assert len(r["wall_samples_ms"]) == len(r["time_samples_ms"])
     for time, wall in zip(r["time_samples_ms"], r["wall_samples_ms"], strict=True):
-        assert wall == pytest.approx(2 * time)
-    assert r["wall_median_ms"] == pytest.approx(2 * r["time_median_ms"])
+        assert wall >= 2 * time  # The host also sees what lies around the work.
+    assert r["wall_median_ms"] >= 2 * r["time_median_ms"]
+    assert r["samples_with_launches"] == 0
     assert r["peak_reserved_bytes"] == 3 * 2**20
     assert r["largest_allocation_bytes"] is None
 
@@ -64,6 +65,32 @@ def test_every_protocol_runs_in_a_cuda_graph(on, protocol):
     if protocol == "decode":
         assert r["calls_per_sample"] % 32 == 0
         assert r["time_median_ms"] < 0.020  # A replay takes 20 µs and makes 32 steps.
+
+
+def test_a_cold_cache_is_flushed_before_each_step_of_a_cuda_graph(on):
+    cold = small(device="cuda", protocol="decode", cache="cold", min_samples=7, noise_target=1e9)
+    r = record(on("measure", "linear", "--graph", "--format=json", *cold))
+    assert r["outcome"] == "measured", r["reason"]
+    assert r["calls_per_sample"] == 1  # A replay makes one step, and takes 20 µs.
+    assert min(r["time_samples_ms"]) >= 0.010
+    r = record(on("measure", "linear", "--graph", "--format=json", *small(device="cuda", cache="cold")))
+    assert r["outcome"] == "measured" and r["calls_per_sample"] == 1
+
+
+@pytest.mark.parametrize("protocol", ["forward", "decode"])
+def test_times_that_include_launches_are_counted(on, protocol):
+    options = small(device="cuda", protocol=protocol)
+    r = record(on("measure", "linear", "--format=json", *options, fault="synchronising"))
+    assert r["outcome"] == "measured", r["reason"]
+    assert r["samples_with_launches"] == r["samples"] > 0
+
+
+def test_samples_of_a_throttled_gpu_are_marked(on):
+    options = small(device="cuda", max_disturbance=0.25)
+    r = record(on("measure", "linear", "--format=json", *options, fault="throttled"))
+    assert r["disturbed_samples"] == r["samples"] and r["disturbed_processes"] == 1
+    assert min(r["sample_disturbances"]) >= 1
+    assert r["gpu_throttle_reasons"] == "sw_power_cap"
 
 
 def test_graphs_need_a_gpu_and_fresh_allocation_needs_the_cpu(attnbench, on):
@@ -134,6 +161,15 @@ def test_records_of_another_gpu_are_not_mixed(on, tmp_path):
     on("sweep", sweep, "--out", "out", "-q")
     done = on("sweep", sweep, "--out", "out", "-q", fault="name=another", code=2)
     assert f'gpu: "{NAME}" there, "another" here' in done.stderr
+
+
+def test_verify_runs_the_methods_on_the_gpu(on):
+    rows = strict_json(on("verify", "linear", "softmax", "--device", "cuda", "--quick", "--format=json").stdout)
+    assert {row["verdict"] for row in rows} == {"agrees"}
+    # Nothing is verified where every case is refused, which is an error.
+    done = on("verify", "linear", "--device", "cuda", "--quick", fault="absent", code=2)
+    assert "nothing was verified on device cuda: no CUDA device is visible" in done.stderr
+    assert done.stdout == ""
 
 
 def test_doctor_shows_the_ceilings_of_the_gpu(on):

@@ -59,6 +59,7 @@ REDUCED = {
         "build/attnbench sweep quickstart {rest} --set query_len=256 --set timing.time_budget_s=0.05 --set timing.processes=1",
         "measures for minutes; test_package_wheel.py runs the installed program",
     ),
+    "attnbench import attnbench-gpu-*": (None, "needs what `make gpu` has packed; test_gpu_command.py imports a pack"),
     "attnbench *": ("build/attnbench {rest}", "is installed by the package; test_package_wheel.py runs it"),
     ".venv/bin/python -m pytest *": ("{all} --collect-only", "its tests are run already"),
 }  # fmt: skip

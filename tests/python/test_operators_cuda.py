@@ -1,14 +1,18 @@
 """Tests of the operators' CUDA kernels on a real GPU, against the same operators in float64 on the
-CPU."""
+CPU. Without a GPU they are skipped or, if ATTNBENCH_REQUIRE_GPU is set, fail."""
+
+import os
 
 import pytest
 import torch
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+REQUIRED = bool(os.environ.get("ATTNBENCH_REQUIRE_GPU"))
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available() and not REQUIRED, reason="no CUDA device")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def library(build):
+    assert torch.cuda.is_available(), "torch finds no GPU, but ATTNBENCH_REQUIRE_GPU says that there is one"
     torch.ops.load_library(str(build / "libattn.so"))
     torch.ops.load_library(str(build / "libattn-cuda.so"))
 
@@ -39,7 +43,7 @@ def expect_agreement(call, inputs, implementation, tolerance):
     """Compares output and gradients of call(implementation, *inputs) on the GPU with those of the
     composed implementation in float64 on the CPU."""
     mine = [x.cuda().requires_grad_() for x in inputs]
-    theirs = [x.double().requires_grad_() for x in inputs]
+    theirs = [x.cpu().double().requires_grad_() for x in inputs]
     found, expected = call(implementation, *mine), call("composed", *theirs)
     assert found.dtype == inputs[0].dtype and found.is_cuda
     expect_close(found, expected, tolerance)
@@ -84,6 +88,94 @@ def test_lsh_attention_agrees_with_float64(kind, profile, rounds, length, dim):
 
     inputs = [normal(2, 2, length, dim, seed=i, dtype=dtype) for i in range(2)]
     expect_agreement(call, inputs, implementation, tolerance)
+
+
+# Ways to lay out a tensor of the shape (batch, heads, length, dim) other than contiguously.
+LAYOUTS = {
+    "heads beside each other": lambda x: x.transpose(1, 2).contiguous().transpose(1, 2),
+    "dimensions apart": lambda x: x.transpose(2, 3).contiguous().transpose(2, 3),
+    "every second row": lambda x: x.repeat_interleave(2, 2)[:, :, ::2],
+    "one head for all": lambda x: x[:, :1].expand_as(x),
+    "at an odd address": lambda x: torch.cat([x.new_zeros(1), x.flatten()])[1:].view_as(x),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("causal", [True, False])
+def test_linear_attention_takes_strided_inputs(kind, layout, causal):
+    implementation, dtype, tolerance = KINDS[kind]
+    inputs = [LAYOUTS[layout](normal(2, 3, 300, 64, seed=i, dtype=dtype).cuda()) for i in range(3)]
+
+    def call(wanted, q, k, v):
+        return torch.ops.attn.linear_attention(q, k, v, causal, implementation=wanted)
+
+    expect_agreement(call, inputs, implementation, tolerance)
+
+
+@pytest.mark.parametrize("kind", ["cuda-bfloat16", "cuda-float32"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_lsh_attention_takes_strided_inputs(kind, layout):
+    implementation, dtype, tolerance = KINDS[kind]
+    rotations = normal(64, 2, 5)
+    inputs = [LAYOUTS[layout](normal(2, 3, 300, 64, seed=i, dtype=dtype).cuda()) for i in range(2)]
+
+    def call(wanted, qk, v):
+        return torch.ops.attn.lsh_attention(qk, v, rotations.to(qk.device), 64, True, implementation=wanted)
+
+    expect_agreement(call, inputs, implementation, tolerance)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("causal", [True, False])
+def test_linear_attention_of_65536_positions_agrees_with_float64(kind, causal):
+    implementation, dtype, tolerance = KINDS[kind]
+    inputs = [normal(1, 2, 65536, 64, seed=i, dtype=dtype) for i in range(3)]
+
+    def call(wanted, q, k, v):
+        return torch.ops.attn.linear_attention(q, k, v, causal, implementation=wanted)
+
+    expect_agreement(call, inputs, implementation, tolerance)
+
+
+@pytest.mark.parametrize("kind", ["cuda-bfloat16", "cuda-float32"])
+def test_lsh_attention_of_65536_positions_agrees_with_float64(kind):
+    implementation, dtype, tolerance = KINDS[kind]
+    rotations = normal(64, 1, 1024)
+    inputs = [normal(1, 1, 65536, 64, seed=i, dtype=dtype) for i in range(2)]
+
+    def call(wanted, qk, v):
+        return torch.ops.attn.lsh_attention(qk, v, rotations.to(qk.device), 64, True, implementation=wanted)
+
+    expect_agreement(call, inputs, implementation, tolerance)
+
+
+@pytest.mark.parametrize("implementation", ["cuda", "cuda-tf32", "cuda-plain"])
+@pytest.mark.parametrize("causal", [True, False])
+def test_means_do_not_cost_digits(implementation, causal):
+    """Sums of values with a mean of 100 keep the digits of what differs between them."""
+    q, k = (normal(1, 2, 4000, 64, seed=i, dtype=torch.float32) + 1 for i in range(2))
+    v = normal(1, 2, 4000, 64, seed=2, dtype=torch.float32) + 100
+    found = torch.ops.attn.linear_attention(q.cuda(), k.cuda(), v.cuda(), causal, implementation=implementation)
+    expected = torch.ops.attn.linear_attention(q.double(), k.double(), v.double(), causal, implementation="composed")
+    expect_close(found, expected, 1e-3 if implementation == "cuda-tf32" else 1e-5)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="no second CUDA device")
+@pytest.mark.parametrize("name", ["linear", "lsh"])
+def test_inputs_on_a_second_device_are_computed_there(name):
+    assert torch.cuda.current_device() == 0
+    rotations = normal(64, 2, 5)
+
+    def call(wanted, q, v):
+        if name == "linear":
+            return torch.ops.attn.linear_attention(q, q, v, True, implementation=wanted)
+        return torch.ops.attn.lsh_attention(q, v, rotations.to(q.device), 64, True, implementation=wanted)
+
+    inputs = [normal(1, 2, 300, 64, seed=i, dtype=torch.float32) for i in range(2)]
+    found = call("cuda", *(x.to("cuda:1") for x in inputs))
+    assert found.device == torch.device("cuda:1")
+    expect_close(found, call("composed", *(x.double() for x in inputs)), 1e-4)
 
 
 def test_a_decoding_step_can_be_captured_in_a_cuda_graph():

@@ -51,6 +51,7 @@ class Cpu final : public Device {
 
   bool has_own_clock() const override { return false; }
   Elapsed time(const std::function<void()>& work) override { return time_on_host(work); }
+  Stopwatch make_sample_stopwatch() override { return time_on_host; }
   std::function<void()> make_cache_flush() override { return CacheFlush(); }
   std::function<void()> capture(const std::function<void()>&) override { TORCH_CHECK(false, "the CPU has no CUDA graphs"); }
 
@@ -64,7 +65,6 @@ class Cpu final : public Device {
   }
 
   std::unique_ptr<Scope> range(const char*) override { return nullptr; }
-  void watch() override {}
   void set_columns(Record&) const override {}
 };
 

@@ -1,11 +1,11 @@
 // The GPU as the device of a case: the first visible CUDA device. Times are measured with CUDA events on LibTorch's current
-// stream, and memory is counted by LibTorch's caching allocator.
+// stream, which a kernel holds until the work of a sample is queued. Memory is counted by LibTorch's caching allocator.
 #include "harness/worker/device.h"
 
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
-#include <c10/cuda/CUDAEvent.h>
+#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime.h>
@@ -13,10 +13,13 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <string>
 
 #include "harness/worker/cuda/module.h"
 #include "harness/worker/cuda/nvml.h"
+#include "harness/worker/cuda/queue_kernels.h"
+#include "harness/worker/queued_timing.h"
 
 namespace attnbench {
 namespace {
@@ -76,6 +79,51 @@ class NvtxRange final : public Scope {
   ~NvtxRange() override { nvtxRangePop(); }
 };
 
+// LibTorch's current stream as a queue whose work is timed.
+class CudaQueue final : public WorkQueue {
+ public:
+  CudaQueue() {
+    C10_CUDA_CHECK(cudaEventCreate(&begin_));
+    C10_CUDA_CHECK(cudaEventCreate(&end_));
+    C10_CUDA_CHECK(cudaHostAlloc(reinterpret_cast<void**>(&flags_), sizeof(HoldFlags), cudaHostAllocMapped));
+    *flags_ = {};
+    C10_CUDA_CHECK(cudaHostGetDevicePointer(reinterpret_cast<void**>(&flags_on_gpu_), flags_, 0));
+    // The first launch of a kernel loads it, which can wait for the GPU.
+    hold(0);
+    release();
+    drain();
+  }
+  // The events and the flags are not freed, since the device lives as long as the process.
+
+  void drain() override { c10::cuda::device_synchronize(); }
+  void hold(double max_s) override { C10_CUDA_CHECK(launch_hold(flags_on_gpu_, ++number_, uint64_t(max_s * 1e9), stream())); }
+  void release() noexcept override { flags_->released = number_; }
+  bool hold_expired() override { return flags_->expired == number_; }
+  void mark_begin() override { C10_CUDA_CHECK(cudaEventRecord(begin_, stream())); }
+  void mark_end() override { C10_CUDA_CHECK(cudaEventRecord(end_, stream())); }
+  bool is_done() override {
+    const auto state = cudaEventQuery(end_);
+    if (state == cudaErrorNotReady) {
+      (void)cudaGetLastError();  // which would otherwise report it again
+      return false;
+    }
+    C10_CUDA_CHECK(state);
+    return true;
+  }
+  double seconds() override {
+    float ms = 0;
+    C10_CUDA_CHECK(cudaEventElapsedTime(&ms, begin_, end_));
+    return double(ms) / 1e3;
+  }
+
+ private:
+  static cudaStream_t stream() { return c10::cuda::getCurrentCUDAStream(); }
+
+  cudaEvent_t begin_{}, end_{};
+  HoldFlags *flags_ = nullptr, *flags_on_gpu_ = nullptr;
+  uint32_t number_ = 0;  // of the last hold
+};
+
 std::string pci_bus_id() {
   std::array<char, 32> id{};
   return cudaDeviceGetPCIBusId(id.data(), int(id.size()), kDevice) == cudaSuccess ? id.data() : "";
@@ -102,23 +150,30 @@ class Cuda final : public Device {
 
   bool has_own_clock() const override { return true; }
   Elapsed time(const std::function<void()>& work) override {
-    c10::cuda::CUDAEvent begin(cudaEventDefault), end(cudaEventDefault);
-    const auto stream = c10::cuda::getCurrentCUDAStream();
-    c10::cuda::device_synchronize();
+    queue_.drain();
     const auto host = time_on_host([&] {
-      begin.record(stream);
+      queue_.mark_begin();
       work();
-      end.record(stream);
-      end.synchronize();
+      queue_.mark_end();
+      queue_.drain();
     });
-    return {begin.elapsed_time(end) / 1e3, host.wall_s};
+    return {queue_.seconds(), host.wall_s, /*includes_launches=*/true};
+  }
+  Stopwatch make_sample_stopwatch() override {
+    const auto stopwatch = std::make_shared<QueuedStopwatch>(queue_, [this] { nvml_.watch(); });
+    return [stopwatch](const std::function<void()>& work) { return stopwatch->time(work); };
   }
 
-  // Writes to a buffer that is larger than the second-level cache, which evicts everything else from it.
+  // Reads a buffer that is larger than the second-level cache, which evicts everything else from it. The timed work would have to
+  // write back what was written here.
   std::function<void()> make_cache_flush() override {
     const auto bytes = std::max<int64_t>(2 * int64_t(properties_.l2CacheSize), int64_t{1} << 26);
     const auto buffer = at::zeros({bytes / 4}, at::TensorOptions(at::kFloat).device(torch_device()));
-    return [buffer] { buffer.add_(1); };
+    const auto multiprocessors = properties_.multiProcessorCount;
+    return [buffer, bytes, multiprocessors] {
+      auto* const data = buffer.mutable_data_ptr<float>();
+      C10_CUDA_CHECK(launch_read(data, bytes, data, multiprocessors, c10::cuda::getCurrentCUDAStream()));
+    };
   }
 
   // Captures on another stream, because the legacy default stream cannot be captured.
@@ -142,7 +197,6 @@ class Cuda final : public Device {
   std::unique_ptr<Scope> cache_memory(const Case&, int64_t) override { return nullptr; }
 
   std::unique_ptr<Scope> range(const char* name) override { return std::make_unique<NvtxRange>(name); }
-  void watch() override { nvml_.watch(); }
   bool is_throttled() const override { return nvml_.is_throttled(); }
   void set_columns(Record& record) const override {
     record.set("gpu", properties_.name);
@@ -154,6 +208,7 @@ class Cuda final : public Device {
  private:
   cudaDeviceProp properties_;
   Nvml nvml_;
+  CudaQueue queue_;
 };
 
 }  // namespace

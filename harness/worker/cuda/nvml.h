@@ -18,7 +18,8 @@ class Nvml {
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
-  // Takes a reading if the last one was at least kPauseS seconds ago; a reading can take milliseconds.
+  // Must be called while the GPU works. Takes a reading if the last one was at least kPauseS seconds ago; a reading can take
+  // milliseconds.
   void watch();
   // Whether the clock was held down at the last reading, by power, temperature or the hardware. A clock that was set is not held
   // down.
