@@ -116,12 +116,12 @@ class Blocks:
 
 
 def count(instructions):
-    """(kinds on the longest path through the main loop, all instructions of the loop), or None if no loop has tensor products."""
+    """(kinds on the longest path through the main loop, all instructions of the loop). Raises ValueError if there is no such path."""
     graph = Blocks(instructions)
     products = [sum(i.opcode == "HMMA" for i in block) for block in graph.blocks]
     loops = [c for c in graph.components(range(len(graph.blocks))) if sum(products[b] for b in c) > 0]
     if not loops:
-        return None
+        raise ValueError("no loop with tensor products")
     loop = max(loops, key=lambda c: sum(products[b] for b in c))
     # The loop begins at the block that is entered from outside.
     entered = {w for v in range(len(graph.blocks)) if v not in loop for w in graph.after[v] if w in loop}
@@ -149,11 +149,13 @@ def count(instructions):
         return best
 
     if visit(head) is None:
-        return None
+        raise ValueError("every path through the main loop enters an inner loop")
     kinds, v = collections.Counter(), head
     while v is not None:
         kinds.update(i.opcode for i in graph.blocks[v])
         v = longest[v][1]
+    if kinds["HMMA"] == 0:
+        raise ValueError("the tensor products are in inner loops")
     return kinds, sum(len(graph.blocks[b]) for b in loop)
 
 
@@ -167,11 +169,11 @@ def main():
         for name, instructions in read_functions(file):
             if arguments.kernel not in name:
                 continue
-            counted = count(instructions)
-            if counted is None:
-                print(f"{name}: no loop with tensor products")
+            try:
+                kinds, static = count(instructions)
+            except ValueError as error:
+                print(f"{name}: {error}")
                 continue
-            kinds, static = counted
             print(f"{name}: {sum(kinds.values())} instructions on the longest path, {static} static, {kinds['HMMA']} tensor products")
             if arguments.kinds:
                 for kind, number in kinds.most_common():

@@ -24,6 +24,15 @@ __device__ inline int thread() { return int(threadIdx.x); }
 __device__ inline int lane() { return int(threadIdx.x) % kWarp; }
 __device__ inline int warp() { return int(threadIdx.x) / kWarp; }
 
+// Returns x, of which the compiler then knows nothing. Called in a loop, it keeps the compiler from computing what follows from x
+// before the loop, and from spilling it.
+__device__ inline int opaque(int x) {
+#ifdef __CUDA_ARCH__
+  asm volatile("" : "+r"(x));
+#endif
+  return x;
+}
+
 // ------------------------------------------------------------ elements
 
 // 16-bit elements, in the form in which tensors store them.

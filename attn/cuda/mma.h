@@ -114,8 +114,8 @@ struct Fragments {
     return b;
   }
 
-  // The functions below read what the ones above do with fewer instructions. `tile` is 16-byte aligned, and `stride` is the number
-  // of entries from one row of it to the next, a multiple of 16 bytes.
+  // The functions below read what the ones above do with fewer instructions. `tile` is 16-byte aligned, and `stride` is the
+  // number of entries from one row of it to the next, a multiple of 16 bytes.
 
   // Loads a, whose entry (r, k) is tile[r·stride + k], in the natural order.
   __device__ static A load_a_of_rows(const E* tile, int stride) {
@@ -144,7 +144,8 @@ struct Fragments {
       return a;
     }
   }
-  // Loads the matrices b of two neighbouring tiles of d: entry (k, c) of b[j] is tile[(c + 8·j)·stride + k], in the natural order.
+  // Loads the matrices b of two neighbouring tiles of d: entry (k, c) of b[j] is tile[(c + 8·j)·stride + k], in the natural
+  // order.
   __device__ static void load_b_of_rows(B (&b)[2], const E* tile, int stride) {
     const int l = lane();
     uint32_t x[4];
@@ -168,8 +169,8 @@ struct Fragments {
     }
     return a;
   }
-  // Loads the matrices b of two neighbouring tiles of d: entry (k, c) of b[j] is tile[k·stride + c + 8·j]; the rows of the tile are
-  // the depth.
+  // Loads the matrices b of two neighbouring tiles of d: entry (k, c) of b[j] is tile[k·stride + c + 8·j]; the rows of the tile
+  // are the depth.
   __device__ static void load_b_of_columns(B (&b)[2], const E* tile, int stride) {
     const int l = lane();
     if constexpr (sizeof(E) == 2) {
@@ -197,8 +198,8 @@ struct Fragments {
         for (int i = 0; i < 4; ++i) set_word(a[j].x, i, float_to_bits(round_to_tile(d[j].x[i % 2 * 2 + i / 2])));
     }
   }
-  // Makes b from the words that hold its entries: for 16-bit numbers, entries (2·place, group), (2·place + 1, group) and (2·place +
-  // 8, group), (2·place + 9, group); otherwise (place, group) and (place + 4, group).
+  // Makes b from the words that hold its entries: for 16-bit numbers, entries (2·place, group), (2·place + 1, group) and (2·place
+  // + 8, group), (2·place + 9, group); otherwise (place, group) and (place + 4, group).
   __device__ static B from_words(uint32_t first, uint32_t second) {
     B b;
     set_word(b.x, 0, first), set_word(b.x, 1, second);

@@ -72,8 +72,6 @@ std::optional<std::string> LinearMethod::why_unsupported(const Problem& p, Proto
 Capabilities LinearMethod::capabilities() const {
   Capabilities can;
   can.decoding = kernel_ != "amx";  // there is no product of matrices in a step
-  // The tensor cores multiply whole tiles, with zeros in the place of hidden scores.
-  can.nan_reaches_its_rows_only = kernel_ != "cuda" && kernel_ != "cuda-tf32";
   return can;
 }
 

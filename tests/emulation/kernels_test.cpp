@@ -3,8 +3,13 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <string>
+#include <tuple>
+#include <vector>
 
+#include "attn/linear/cuda/splits.h"
 #include "attn/lsh/implementation.h"
 #include "attn/lsh/lsh_attention.h"
 #include "tests/emulation/cuda.h"
@@ -101,6 +106,74 @@ TEST(EmulatedLinear, StepsOfEveryDimension) {
       const auto results = decode_from(*method, inputs, 0);
       const auto agreement = compare(*method, inputs, results, Selection::everything(problem));
       EXPECT_TRUE(agreement.within(method->error_tolerance(dtype))) << agreement.worst << ": " << agreement.max_rel_error;
+    }
+}
+
+// A value that is not finite reaches the outputs of the rows that see it, and in the backward pass the gradients of the positions
+// that a gradient that is not finite belongs to, in the first, the last and middle rows of a chunk and of a warp.
+TEST(EmulatedLinear, AValueThatIsNotFiniteReachesExactlyTheRowsThatSeeIt) {
+  const std::tuple<std::string, at::ScalarType, int64_t> kernels[] = {
+      {"cuda", at::kBFloat16, 32}, {"cuda", at::kBFloat16, 64}, {"cuda", at::kBFloat16, 128},  {"cuda", at::kFloat, 16},
+      {"cuda", at::kFloat, 128},   {"cuda", at::kHalf, 16},     {"cuda-tf32", at::kFloat, 16}, {"cuda-plain", at::kFloat, 16}};
+  for (const auto& [kernel, dtype, dim] : kernels)
+    for (const int64_t place : dim < 64 ? std::vector<int64_t>{0, 17, 63, 64, 95} : std::vector<int64_t>{17, 95}) {
+      const auto method = make_method("linear:kernel=" + kernel);
+      const auto problem = problem_of({100, 100, dim, dim}, dtype, Masking::causal, 1, 2);
+      SCOPED_TRACE(kernel + " " + dtype_name(dtype) + " " + std::to_string(dim) + " " + std::to_string(place));
+      const auto inputs = inputs_of(problem, Protocol::forward_backward);
+      const auto all = at::arange(100);
+      // Which rows of the first head are reached; the other head must not be.
+      const auto reached = [&](const at::Tensor& x) {
+        EXPECT_TRUE(x.select(1, 1).isfinite().all().item<bool>());
+        return x.select(0, 0).select(0, 0).isfinite().logical_not().any(1);
+      };
+      for (const double value : {double(NAN), double(INFINITY)}) {
+        auto other = inputs;
+        other.v = inputs.v.detach().clone();
+        other.v.select(1, 0).select(1, place).select(1, 3).fill_(value);
+        other.v.set_requires_grad(true);
+        const auto results = call(*method, other, Protocol::forward_backward);
+        EXPECT_TRUE(at::equal(reached(results.output), all >= place));
+        const auto output = results.output.select(0, 0).select(0, 0);
+        EXPECT_TRUE(at::equal(output.isfinite().all(0).logical_not(), at::arange(dim) == 3)) << "other columns";
+        EXPECT_TRUE(at::equal(reached(results.grad_q), all >= place));
+        EXPECT_FALSE(results.grad_v.isnan().any().item<bool>());
+      }
+      auto other = inputs;
+      other.grad_output = inputs.grad_output.clone();
+      other.grad_output.select(1, 0).select(1, place).select(1, 3).fill_(NAN);
+      const auto results = call(*method, other, Protocol::forward_backward);
+      EXPECT_TRUE(at::equal(reached(results.grad_q), all == place));
+      EXPECT_TRUE(at::equal(reached(results.grad_k), all <= place));
+      EXPECT_TRUE(at::equal(reached(results.grad_v), all <= place));
+    }
+}
+
+// Prints how busy the splits keep the multiprocessors, and checks that they are busy for at least 90 % of the time.
+TEST(LinearSplits, KeepTheMultiprocessorsOfAnH100Busy) {
+  for (const auto& [pass, bytes, blocks_at_once] : {std::tuple("forward", 384, 3), {"backward", 512, 2}})
+    for (const int64_t heads : {8, 16, 64, 128, 256})
+      for (const int64_t positions : {4096, 8192, 16384, 32768, 65536}) {
+        const auto splits = split_positions(heads, positions, bytes, blocks_at_once, kH100);
+        const int64_t groups = (heads + splits.heads_at_once - 1) / splits.heads_at_once;
+        const auto time = time_of(splits, heads, blocks_at_once, kH100);
+        const double busy = double(heads * positions / kChunk) / double(kH100.multiprocessors * time.chunks);
+        std::printf("%-8s heads %3ld positions %5ld: %3ld groups of %2ld heads, %3ld splits of %4ld positions, busy %.3f\n", pass,
+                    long(heads), long(positions), long(groups), long(splits.heads_at_once), long(splits.count),
+                    long(splits.length), busy);
+        EXPECT_GE(busy, 0.9) << pass << " " << heads << " " << positions;
+        EXPECT_GE(splits.length, kMinSplit);
+        EXPECT_LE(splits.heads_at_once * positions * bytes, kH100.l2_bytes / 4 * 3);
+      }
+}
+TEST(LinearSplits, CoverEverySequence) {
+  for (const int64_t heads : {0, 1, 3, 1000})
+    for (const int64_t positions : {0, 1, 63, 64, 65, 129, 1000, 100000}) {
+      const auto splits = split_positions(heads, positions, 384, 3, kH100);
+      EXPECT_EQ(splits.length % kChunk, 0);
+      EXPECT_GE(splits.length * splits.count, positions);
+      EXPECT_LT(splits.length * (splits.count - 1), std::max<int64_t>(1, positions));
+      EXPECT_GE(splits.heads_at_once, 1);
     }
 }
 

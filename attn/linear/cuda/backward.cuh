@@ -29,65 +29,64 @@ struct SumQueryStatesNeeds {
   static constexpr size_t kSharedBytes = linear_shared_bytes<S>(kTiles, /*states=*/0, kNumbers);
 };
 
-// Writes grad_q and δ, going forward over the positions, and R and Y of the split to query_states if kQueriesSumStates. The state is
-// T = Sᵀ = Σ v φ(k)ᵀ of the keys before the chunk or, without the causal mask, of all keys.
+// Writes grad_q and δ, going forward over the positions, and R and Y of the split to query_states if kQueriesSumStates. The state
+// is T = Sᵀ = Σ v φ(k)ᵀ of the keys before the chunk or, without the causal mask, of all keys.
 template <class S>
 __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBackwardBlocks<S>) backward_queries(LinearParams params) {
   using L = LinearShape<S>;
   using Tile = typename S::Tile;
-  const LinearBlock<S> block(params);
+  LinearBlock<S> block(params);
   using Needs = BackwardNeeds<S>;
   Tile* state = block.state(Needs::kTiles, 0);
-  float* z = block.numbers(Needs::kTiles, Needs::kStates);                      // Z of the keys before the chunk
-  float *reciprocal = z + L::kDim, *delta_of = reciprocal + L::kRows;           // 1/normalizer and δ of the chunk's rows
-  [[maybe_unused]] float* parts = delta_of + L::kRows;                          // φ(q)·grad_phi of each column group
-  const int64_t end = block.end(params.query_len), begin = block.begin(params.query_len);
-  const int64_t key_end = block.min_of(end, block.visible);
+  float* z = block.numbers(Needs::kTiles, Needs::kStates);             // Z of the keys before the chunk
+  float *reciprocal = z + L::kDim, *delta_of = reciprocal + L::kRows;  // 1/normalizer and δ of the chunk's rows
+  [[maybe_unused]] float* parts = delta_of + L::kRows;                 // φ(q)·grad_phi of each column group
+  const int end = block.positions(params.query_len);
   typename LinearBlock<S>::Reciprocals reciprocals;
-  const auto begin_loads = [&](int64_t first, int buffer) {
+  const auto begin_loads = [&](int first, int buffer) {
     block.begin_load(block.tile(0, buffer), params.q, first, end, params.head_dim);
     block.begin_load(block.tile(3, buffer), params.grad_output, first, end, params.value_dim);
     if (params.causal) {
-      block.begin_load(block.tile(1, buffer), params.k, first, key_end, params.head_dim);
+      block.begin_load(block.tile(1, buffer), params.k, first, block.visible, params.head_dim);
       block.begin_load(block.tile(2, buffer), params.v, first, block.visible, params.value_dim);
     }
     end_copy_group();
     block.load(reciprocals, first, end);
   };
-  if (begin < end) begin_loads(begin, 0);
+  if (end > 0) begin_loads(0, 0);
   OwnState<S> own, queries;
-  Accumulator own_z[L::kStateTiles];
-  block.begin_transposed_state(own, own_z, params.states);
+  block.begin_transposed_state(own, z, block.first_state(params.states));
   // ε c, where c is what is taken off v, takes the place of the state's vector, so that products with g′ include ε c·g′.
   const float* shift = block.value_shift();
-  if (block.owns_state)
+  if (block.owns_state())
 #pragma unroll
     for (int m = 0; m < L::kStateTiles; ++m)
 #pragma unroll
       for (int half = 0; half < 2; ++half)
-        own.vector[m].x[2 * half] = params.epsilon * shift[block.state_row + m * 16 + Accumulator::row(2 * half)];
+        own.vector[m].x[2 * half] = params.epsilon * shift[block.state_row() + m * 16 + Accumulator::row(2 * half)];
   block.publish(own, state);
-  block.publish_vector(own_z, z);
 
   int buffer = 0;
-  for (int64_t first = begin; first < end; first += L::kRows) {
+  for (int first = 0; first < end; first += L::kRows) {
+    block.begin_chunk();
     Tile *q = block.tile(0, buffer), *k = block.tile(1, buffer), *v = block.tile(2, buffer), *g = block.tile(3, buffer);
     const bool more = first + L::kRows < end;
     wait_for_copies<0>();
     block.finish_features(q, params.q, first, end);
     block.finish_scaled_gradients(g, first, end, reciprocals, reciprocal);
     if (params.causal) {
-      block.finish_features(k, params.k, first, key_end);
-      block.template finish_values</*kShifted=*/true>(v, first);
+      block.finish_features(k, params.k, first, block.visible);
+      block.template finish_values</*kShifted=*/true>(v, first, block.visible);
     }
     __syncthreads();
     if (L::kBuffers == 2 && more) begin_loads(first + L::kRows, 1 - buffer);
     Accumulator grad_phi[L::kColumnTiles], total;
+    bool one_by_one = false;
     {
       const typename LinearBlock<S>::Left left(block.own_rows(g));
       if (params.causal)
-        block.template multiply_seen</*kLater=*/false, /*kTotals=*/false>(grad_phi, total, left, g, v, k,
-                                                                          [](float score, int) { return score; });
+        one_by_one = block.template multiply_seen</*kLater=*/false, /*kTotals=*/false>(grad_phi, total, left, g, v, k,
+                                                                                       [](float score, int) { return score; });
       block.template multiply_state</*kTotals=*/true>(grad_phi, total, left, state);
     }
     // δ = (ε c·g′ − φ·grad_phi) / normalizer of the lane's two rows, computed before the contribution of δ is added to grad_phi.
@@ -111,7 +110,7 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBackwardBlocks<S
       delta[half] = (total.x[2 * half] + total.x[2 * half + 1] - delta[half]) * reciprocal[row];
       if (lane() % 4 == 0 && block.column == 0) {
         delta_of[row] = delta[half];
-        if (first + row < end) static_cast<float*>(params.grad_normalizer)[block.index * params.query_len + first + row] = delta[half];
+        if (first + row < end) block.by_query(params.grad_normalizer)[first + row] = delta[half];
       }
     }
     // Each key that the row sees contributes δ·φ(k) to grad_phi.
@@ -119,14 +118,14 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBackwardBlocks<S
     for (int t = 0; t < L::kColumnTiles; ++t)
 #pragma unroll
       for (int i = 0; i < 4; ++i) grad_phi[t].x[i] += delta[i / 2] * z[block.column_of(t, i)];
-    if (params.causal) block.add_seen_rows(grad_phi, delta, k);
-    block.multiply_by_derivatives(grad_phi, q, params.q, first, end);
-    if (params.causal) block.add_to_matrix(own, v, k), block.add_rows(own_z, k);
+    if (params.causal) block.add_seen_rows(grad_phi, delta, k, one_by_one);
+    block.multiply_by_derivatives(grad_phi, q);
+    if (params.causal) block.add_to_matrix(own, v, k);
     __syncthreads();  // all warps have written δ, and have read v, T and Z
     if constexpr (kQueriesSumStates<S>)
       block.add_to_state(queries, q, g, [&](int row) { return block.weights_of(delta_of, row); });
-    block.store(grad_phi, v, params.grad_q, first, end, params.head_dim);
-    if (params.causal) block.publish(own, state), block.publish_vector(own_z, z);
+    block.store_gradient(grad_phi, v, params.grad_q, params.q, first, end);
+    if (params.causal) block.publish_matrix(own, state), block.add_rows(z, k);
     if (L::kBuffers == 2) {
       buffer = 1 - buffer;
     } else {
@@ -142,11 +141,12 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBackwardBlocks<S
 template <class S>
 __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBlocks<S>) sum_query_states(LinearParams params) {
   using L = LinearShape<S>;
-  const LinearBlock<S> block(params);
-  const int64_t begin = block.begin(params.query_len), end = block.end(params.query_len);
+  LinearBlock<S> block(params);
+  const int end = block.positions(params.query_len);
   float* delta_of = block.numbers(SumQueryStatesNeeds<S>::kTiles, 0);
   OwnState<S> own;
-  for (int64_t first = begin; first < end; first += L::kRows) {
+  for (int first = 0; first < end; first += L::kRows) {
+    block.begin_chunk();
     auto *q = block.tile(0), *g = block.tile(1);
     typename LinearBlock<S>::Reciprocals reciprocals;
     block.begin_load(q, params.q, first, end, params.head_dim);
@@ -171,15 +171,14 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBackwardBlocks<S
   using L = LinearShape<S>;
   using Tile = typename S::Tile;
   using Needs = BackwardNeeds<S>;
-  const LinearBlock<S> block(params);
+  LinearBlock<S> block(params);
   Tile* state = block.state(Needs::kTiles, 0);
   float *y = block.numbers(Needs::kTiles, Needs::kStates), *delta_of = y + L::kDim;
-  const int64_t begin = block.begin(params.key_len), end = block.end(params.key_len);
-  const int64_t key_end = block.min_of(end, block.visible);
+  const int end = block.positions(params.key_len);
   typename LinearBlock<S>::Reciprocals reciprocals;
-  const auto begin_loads = [&](int64_t first, int buffer) {
-    block.begin_load(block.tile(1, buffer), params.k, first, key_end, params.head_dim);
-    block.begin_load(block.tile(2, buffer), params.v, first, key_end, params.value_dim);
+  const auto begin_loads = [&](int first, int buffer) {
+    block.begin_load(block.tile(1, buffer), params.k, first, block.visible, params.head_dim);
+    block.begin_load(block.tile(2, buffer), params.v, first, block.visible, params.value_dim);
     if (params.causal) {
       block.begin_load(block.tile(0, buffer), params.q, first, end, params.head_dim);
       block.begin_load(block.tile(3, buffer), params.grad_output, first, end, params.value_dim);
@@ -187,21 +186,22 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBackwardBlocks<S
     }
     end_copy_group();
   };
-  const int64_t last = begin + (end - begin - 1) / L::kRows * L::kRows;
-  if (begin < end) begin_loads(last, 0);
+  const int last = (end + L::kRows - 1) / L::kRows * L::kRows - L::kRows;
+  if (end > 0) begin_loads(last, 0);
   OwnState<S> own;
-  block.begin_state(own, params.query_states);
-  block.publish(own, state);
+  block.begin_state(own, block.first_state(params.query_states));
+  block.publish_matrix(own, state);
   block.publish_vector(own.vector, y);
 
   int buffer = 0;
-  for (int64_t first = last; first >= begin; first -= L::kRows) {
+  for (int first = last; first >= 0; first -= L::kRows) {
+    block.begin_chunk();
     Tile *q = block.tile(0, buffer), *k = block.tile(1, buffer), *v = block.tile(2, buffer), *g = block.tile(3, buffer);
-    const bool more = first - L::kRows >= begin;
+    const bool more = first >= L::kRows;
     if (params.causal) block.load_grad_normalizers(delta_of, first, end);
     wait_for_copies<0>();
-    block.finish_features(k, params.k, first, key_end);
-    block.template finish_values</*kShifted=*/true>(v, first);
+    block.finish_features(k, params.k, first, block.visible);
+    block.template finish_values</*kShifted=*/true>(v, first, block.visible);
     if (params.causal) {
       block.finish_features(q, params.q, first, end);
       block.finish_scaled_gradients(g, first, end, reciprocals, nullptr);
@@ -221,10 +221,10 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBackwardBlocks<S
 #pragma unroll
         for (int i = 0; i < 4; ++i) grad_phi[t].x[i] += y[block.column_of(t, i)];
       block.multiply_transposed_state(grad_phi, left, state);
-      block.multiply_by_derivatives(grad_phi, k, params.k, first, end);
+      block.multiply_by_derivatives(grad_phi, k);
       block.zero_hidden(grad_phi, first);
       if (L::kColumnGroups > 1) __syncthreads();  // all warps have read v
-      block.store(grad_phi, v, params.grad_k, first, end, params.head_dim);
+      block.store_gradient(grad_phi, v, params.grad_k, params.k, first, end);
     }
     {
       // grad_v = Rᵀ φ(k) + Σ (φ(q)·φ(k)) g′
@@ -239,7 +239,7 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBackwardBlocks<S
       __syncthreads();  // all warps have read k, R, Y and δ
       block.store(grad_v, k, params.grad_v, first, end, params.value_dim);
     }
-    if (params.causal) block.publish(own, state), block.publish_vector(own.vector, y);
+    if (params.causal) block.publish_matrix(own, state), block.publish_vector(own.vector, y);
     if (L::kBuffers == 2) {
       buffer = 1 - buffer;
     } else {

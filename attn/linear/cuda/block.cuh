@@ -3,9 +3,9 @@
 //
 // A block processes one (batch entry, head) and one split of its positions, in chunks of kRows positions (64, or 32 for
 // float32 tiles of 128 columns). LinearShape says what a warp computes. Products are computed by the tensor cores and accumulated
-// in float32. A state stays in accumulators while the block goes over the chunks: each warp owns some of its rows and columns. After
-// each chunk the warps write it to shared memory, rounded as a factor of products is. A block owns this shared memory, where kDim
-// is the tile dimension that head_dim and value_dim are padded to:
+// in float32. A state stays in accumulators while the block goes over the chunks: each warp owns some of its rows and columns.
+// After each chunk the warps write it to shared memory, rounded as a factor of products is. A block owns this shared memory,
+// where kDim is the tile dimension that head_dim and value_dim are padded to:
 //
 //   tiles      [kBuffers][kRows, kDim]   rows of φ(q), φ(k), v or g′ in S::Tile (bfloat16 or float32); 2 to 4 tiles, by kernel
 //   states     [kStateBuffers]           S = Σ φ(k)vᵀ or another state in S::Tile: by rows in 16 bits, by columns in float32
@@ -69,11 +69,17 @@ class LinearBlock {
     // Blocks differ in which warp processes which rows, because a chunk's later rows take longer, and warps with the same number
     // share a scheduler.
     row_group = int((warp() + blockIdx.x) % L::kRowGroups);
-    column = warp() / L::kRowGroups * L::kColumns;
-    state_row = row_group * L::kStateRows;
-    owns_state = !L::kSomeOwnNoState || state_row < L::kDim;
-    visible = params.key_lengths ? params.key_lengths[batch] : params.key_len;
-    visible = visible < 0 ? 0 : visible > params.key_len ? params.key_len : visible;
+    column = L::kColumnGroups == 1 ? 0 : warp() / L::kRowGroups * L::kColumns;
+    own_thread = thread();
+    base = split * params.split_len;
+    const int64_t keys = params.key_lengths ? params.key_lengths[batch] : params.key_len;
+    visible = positions(keys < params.key_len ? keys : params.key_len);
+  }
+
+  // Must be called for each chunk. Addresses that depend on the warp's rows take more registers than there are, if they are kept.
+  __device__ void begin_chunk() {
+    row_group = opaque(row_group);
+    if constexpr (L::kDim == 128) own_thread = opaque(own_thread);
   }
 
   // ---------------------------------------------------------- shared memory and positions
@@ -87,43 +93,49 @@ class LinearBlock {
   }
   __device__ static float* numbers(int tiles, int states) { return reinterpret_cast<float*>(state(tiles, states)); }
 
-  // The first position of the split, and the position after its last one, in a sequence of this length.
-  __device__ int64_t begin(int64_t length) const { return min_of(length, split * params.split_len); }
-  __device__ int64_t end(int64_t length) const { return min_of(length, (split + 1) * params.split_len); }
-  __device__ static int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
+  // How many positions of a sequence of this length are in the split. Positions are counted from the first one of the split on.
+  __device__ int positions(int64_t length) const {
+    const int64_t count = length - base;
+    return count < 0 ? 0 : int(count < params.split_len ? count : params.split_len);
+  }
 
   // The warp's first row of a tile.
   template <class T>
   __device__ T* own_rows(T* tile) const {
     return tile + row_group * 16 * kStride;
   }
+  // The warp owns kStateRows rows of a state from this one on, and the same columns, if there are such rows.
+  __device__ int state_row() const { return row_group * L::kStateRows; }
+  __device__ bool owns_state() const { return !L::kSomeOwnNoState || state_row() < L::kDim; }
   // The row of a tile that holds x[i] of the warp's accumulators, and the column for those of column tile t.
   __device__ int row_of(int i) const { return row_group * 16 + Accumulator::row(i); }
   __device__ int column_of(int t, int i) const { return column + t * 8 + Accumulator::column(i); }
 
-  // The rows of the block's head.
+  // The row of the split's first position.
   __device__ E* rows(const StridedTensor& x) const {
-    return static_cast<E*>(x.data) + batch * x.batch_stride + head * x.head_stride;
+    return static_cast<E*>(x.data) + batch * x.batch_stride + head * x.head_stride + base * x.row_stride;
   }
+  // The entry of the split's first query in an array [batch·heads, query_len].
+  __device__ float* by_query(void* all) const { return static_cast<float*>(all) + index * params.query_len + base; }
 
   // ---------------------------------------------------------- loads
 
   // A tile is filled in two steps: begin_load(), and after wait_for_copies() finish_load() with the same arguments. After that a
   // barrier is needed. The tile's rows are the positions of x that begin with `first`. Rows of positions from `limit` on, and
   // columns from `dim` on, become zeros. Each thread fills the same entries in both steps.
-  __device__ void begin_load(Tile* to, const StridedTensor& x, int64_t first, int64_t limit, int dim) const {
+  __device__ void begin_load(Tile* to, const StridedTensor& x, int first, int limit, int dim) const {
     if constexpr (L::kAsync) {
       const E* from = rows(x) + (first + vector_row(0)) * x.row_stride + vector_column();
       Tile* own = to + vector_row(0) * kStride + vector_column();
-      const int rest = vector_column() < dim ? int(min_of(limit - first, L::kRows)) : 0;
+      const int rest = vector_column() < dim ? limit - first : 0;
 #pragma unroll
-      for (int round = 0; round < kRounds; ++round)
-        copy_async(own + round * kRoundRows * kStride, from + round * kRoundRows * x.row_stride, vector_row(round) < rest);
+      for (int round = 0; round < kRounds; ++round, from += kRoundRows * x.row_stride)
+        copy_async(own + round * kRoundRows * kStride, from, vector_row(round) < rest);
     }
   }
   // Each entry e of row t becomes f(e, t, column).
   template <class Function>
-  __device__ void finish_load(Tile* to, const StridedTensor& x, int64_t first, int64_t limit, int dim, const Function& f) const {
+  __device__ void finish_load(Tile* to, const StridedTensor& x, int first, int limit, int dim, const Function& f) const {
     finish_vectors(to, x, first, limit, dim, [&](const Vector& in, int t) {
       TileVector out;
       const int c = vector_column();
@@ -144,7 +156,7 @@ class LinearBlock {
       return out;
     });
   }
-  __device__ void finish_features(Tile* to, const StridedTensor& x, int64_t first, int64_t limit) const {
+  __device__ void finish_features(Tile* to, const StridedTensor& x, int first, int limit) const {
     if constexpr (std::is_same<E, BFloat16>::value) {
       finish_vectors(to, x, first, limit, params.head_dim, [&](const Vector& in, int) {
         TileVector out;
@@ -161,13 +173,13 @@ class LinearBlock {
   }
   // v is not changed in the forward pass. In the backward pass, kShifted, value_shift() is taken off.
   template <bool kShifted>
-  __device__ void finish_values(Tile* to, int64_t first) const {
+  __device__ void finish_values(Tile* to, int first, int limit) const {
     if constexpr (kShifted) {
       const float* shift = value_shift();
-      finish_load(to, params.v, first, visible, params.value_dim,
+      finish_load(to, params.v, first, limit, params.value_dim,
                   [&](float entry, int, int value_column) { return entry - shift[value_column]; });
     } else if constexpr (!L::kAsync || S::kPrecision == Precision::tf32) {
-      finish_load(to, params.v, first, visible, params.value_dim, [](float entry, int, int) { return entry; });
+      finish_load(to, params.v, first, limit, params.value_dim, [](float entry, int, int) { return entry; });
     }
   }
   // What the backward pass takes off the columns of v; null in the forward pass.
@@ -180,15 +192,14 @@ class LinearBlock {
   struct Reciprocals {
     float x[LinearBlock::kRounds];
   };
-  __device__ void load(Reciprocals& reciprocals, int64_t first, int64_t limit) const {
-    const float* from = static_cast<const float*>(params.normalizer) + index * params.query_len + first;
+  __device__ void load(Reciprocals& reciprocals, int first, int limit) const {
+    const float* from = by_query(params.normalizer) + first;
 #pragma unroll
     for (int round = 0; round < kRounds; ++round)
       reciprocals.x[round] = first + vector_row(round) < limit ? fast_reciprocal(from[vector_row(round)]) : 0;
   }
   // Makes g′ = grad_output / normalizer, and writes the reciprocals to `to_rows` [kRows] unless it is null.
-  __device__ void finish_scaled_gradients(Tile* to, int64_t first, int64_t limit, const Reciprocals& reciprocals,
-                                          float* to_rows) const {
+  __device__ void finish_scaled_gradients(Tile* to, int first, int limit, const Reciprocals& reciprocals, float* to_rows) const {
     finish_load(to, params.grad_output, first, limit, params.value_dim,
                 [&](float entry, int t, int) { return entry * reciprocals.x[(t - vector_row(0)) / kRoundRows]; });
     if (to_rows == nullptr || vector_column() != 0) return;
@@ -197,16 +208,15 @@ class LinearBlock {
   }
 
   // Loads δ of the kRows positions that begin with `first`; zeros from `limit` on.
-  __device__ void load_grad_normalizers(float* to, int64_t first, int64_t limit) const {
+  __device__ void load_grad_normalizers(float* to, int first, int limit) const {
     for (int t = thread(); t < L::kRows; t += L::kThreads)
-      to[t] = first + t < limit
-                  ? static_cast<const float*>(params.grad_normalizer)[index * params.query_len + first + t]
-                  : 0;
+      to[t] = first + t < limit ? by_query(params.grad_normalizer)[first + t] : 0;
   }
 
   // ---------------------------------------------------------- products of a chunk
 
-  // The warp's rows of the left factor of a product, in the natural order of depth. They stay in registers where there are enough.
+  // The warp's rows of the left factor of a product, in the natural order of depth. They stay in registers where there are
+  // enough.
   class Left {
    public:
     __device__ explicit Left(const Tile* own_rows) : rows_(own_rows) {
@@ -232,11 +242,11 @@ class LinearBlock {
   };
 
   // out += weights · values for the warp's 16 rows and its columns, where the weights are the scores of `left` with the rows of
-  // `right` that a row of the chunk sees: those up to its own row or, if kLater, those from its own row on. A score s with row c of
-  // `right` becomes the weight adjust(s, c). If kTotals, the sum of the weights of a row is added to both rows of `total`, in even
-  // columns. `out` must be zeros before.
+  // `right` that a row of the chunk sees: those up to its own row or, if kLater, those from its own row on. A score s with row c
+  // of `right` becomes the weight adjust(s, c). If kTotals, the sum of the weights of a row is added to both rows of `total`, in
+  // even columns. `out` must be zeros before. Returns whether it multiplied pair by pair, because of a value that is not finite.
   template <bool kLater, bool kTotals, class Adjust>
-  __device__ void multiply_seen(Accumulator (&out)[L::kColumnTiles], Accumulator& total, const Left& left, const Tile* left_tile,
+  __device__ bool multiply_seen(Accumulator (&out)[L::kColumnTiles], Accumulator& total, const Left& left, const Tile* left_tile,
                                 const Tile* right, const Tile* values, const Adjust& adjust) const {
     // The 16 rows of `right` that belong to the warp's own rows come first, because a row sees only some of them.
     Accumulator scores[2];
@@ -252,17 +262,19 @@ class LinearBlock {
       }
     }
     weigh<kTotals>(out, total, scores, own_rows(values));
-    // A value that is not finite makes the results of all 16 rows NaN, also of those that do not see it. The first or the last row
-    // sees no value that any other row does not see.
+    // A value that is not finite makes the results of all 16 rows NaN, also of those that do not see it. The first or the last
+    // row sees no value that any other row does not see.
     float sum = 0;
 #pragma unroll
     for (int t = 0; t < L::kColumnTiles; ++t) sum += out[t].x[kLater ? 2 : 0] + out[t].x[kLater ? 3 : 1];
-    if (__any_sync(kAllLanes, sum != sum)) weigh_one_by_one<kLater>(out, left_tile, right, values, adjust);
+    const bool one_by_one = __any_sync(kAllLanes, sum != sum);
+    if (one_by_one) weigh_one_by_one<kLater>(out, left_tile, right, values, adjust);
     unroll_others<kLater, kTotals>(out, total, left, right, values, adjust);
+    return one_by_one;
   }
 
-  // total and out += left · the state in shared memory, for the warp's rows and its columns. The product with the state's vector is
-  // the sum of two columns of `total`, or none if !kTotals.
+  // total and out += left · the state in shared memory, for the warp's rows and its columns. The product with the state's vector
+  // is the sum of two columns of `total`, or none if !kTotals.
   template <bool kTotals>
   __device__ void multiply_state(Accumulator (&out)[L::kColumnTiles], Accumulator& total, const Left& left,
                                  const Tile* state) const {
@@ -300,12 +312,25 @@ class LinearBlock {
       }
     }
   }
-  // sums[row] += weight[row] · Σ the rows of `values` that a row of the chunk sees, its own and those before it.
-  __device__ void add_seen_rows(Accumulator (&sums)[L::kColumnTiles], const float (&weight)[2], const Tile* values) const {
+  // sums[row] += weight[row] · Σ the rows of `values` that a row of the chunk sees, its own and those before it. one_by_one is
+  // what multiply_seen() returned for the same values.
+  __device__ void add_seen_rows(Accumulator (&sums)[L::kColumnTiles], const float (&weight)[2], const Tile* values,
+                                bool one_by_one) const {
+    Accumulator weights[2], unused;
+    if (one_by_one) {
+      const Tile* own = own_rows(values);
+#pragma unroll 1
+      for (int other = 0; other < 16; ++other)
 #pragma unroll
-    for (int j = 0; j < L::kColumns / 16; ++j) {
-      Accumulator sum[2];
-      Accumulator weights[2];
+        for (int half = 0; half < 2; ++half) {
+          if (other > Accumulator::row(2 * half)) continue;
+#pragma unroll
+          for (int t = 0; t < L::kColumnTiles; ++t)
+#pragma unroll
+            for (int i = 0; i < 2; ++i)
+              sums[t].x[2 * half + i] += weight[half] * to_float(own[other * kStride + column_of(t, i)]);
+        }
+    } else {
 #pragma unroll
       for (int i = 0; i < 4; ++i)
 #pragma unroll
@@ -313,32 +338,14 @@ class LinearBlock {
           const bool seen = t == i / 2 ? Accumulator::column(i) <= Accumulator::row(i) % 8 : t < i / 2;
           weights[t].x[i] = seen ? weight[i / 2] : 0;
         }
-      weigh_pair(sum, weights, own_rows(values) + column + j * 16);
-      const float check = sum[0].x[0] + sum[0].x[1] + sum[1].x[0] + sum[1].x[1];
-      if (__any_sync(kAllLanes, check != check)) {
-        sum[0] = sum[1] = Accumulator();
-#pragma unroll 1
-        for (int other = 0; other < 16; ++other)
+      weigh<false>(sums, unused, weights, own_rows(values));
+    }
 #pragma unroll
-          for (int i = 0; i < 4; ++i)
-            if (other <= Accumulator::row(i))
-#pragma unroll
-              for (int t = 0; t < 2; ++t)
-                sum[t].x[i] += weight[i / 2] * to_float(own_rows(values)[other * kStride + column_of(2 * j + t, i)]);
-      }
-#pragma unroll
-      for (int t = 0; t < 2; ++t)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) weights[t].x[i] = weight[i / 2];
+    for (int i = 0; i < 4; ++i) weights[0].x[i] = weights[1].x[i] = weight[i / 2];
 #pragma unroll kUnrolledGroups
-      for (int group = 0; group < L::kRowGroups - 1; ++group) {
-        if (group >= row_group) break;
-        weigh_pair(sum, weights, values + group * 16 * kStride + column + j * 16);
-      }
-#pragma unroll
-      for (int t = 0; t < 2; ++t)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) sums[2 * j + t].x[i] += sum[t].x[i];
+    for (int group = 0; group < L::kRowGroups - 1; ++group) {
+      if (group >= row_group) break;
+      weigh<false>(sums, unused, weights, values + group * 16 * kStride);
     }
   }
 
@@ -346,12 +353,12 @@ class LinearBlock {
   // F::kDepth rows as fragments.
   template <class Weights>
   __device__ void add_to_state(OwnState<S>& own, const Tile* left, const Tile* right, const Weights& weights) const {
-    if (!owns_state) return;
+    if (!owns_state()) return;
 #pragma unroll kUnroll
     for (int row = 0; row < L::kRows; row += F::kDepth) {
       typename F::A a[L::kStateTiles];
 #pragma unroll
-      for (int m = 0; m < L::kStateTiles; ++m) a[m] = F::load_a_of_columns(left + row * kStride + state_row + m * 16, kStride);
+      for (int m = 0; m < L::kStateTiles; ++m) a[m] = F::load_a_of_columns(left + row * kStride + state_row() + m * 16, kStride);
       if constexpr (!std::is_same<Weights, std::nullptr_t>::value) {
         const auto b = weights(row);
 #pragma unroll
@@ -373,16 +380,24 @@ class LinearBlock {
   __device__ void add_to_matrix(OwnState<S>& own, const Tile* left, const Tile* right) const {
     add_to_state(own, left, right, nullptr);
   }
-  // sums += Σ the rows of a tile, of which the warp owns the entries of its rows of a state.
-  __device__ void add_rows(Accumulator (&sums)[L::kStateTiles], const Tile* tile) const {
-    if (!owns_state) return;
+  // Adds the sum of the rows of a tile to `sums` [kDim] in shared memory, of which the warp owns as many entries as rows of a
+  // state.
+  __device__ void add_rows(float* sums, const Tile* tile) const {
+    if (!owns_state()) return;
+    Accumulator sum[L::kStateTiles];
 #pragma unroll kUnroll
     for (int row = 0; row < L::kRows; row += F::kDepth)
 #pragma unroll
       for (int m = 0; m < L::kStateTiles; ++m)
-        F::multiply_add(sums[m], F::load_a_of_columns(tile + row * kStride + state_row + m * 16, kStride), ones());
+        F::multiply_add(sum[m], F::load_a_of_columns(tile + row * kStride + state_row() + m * 16, kStride), ones());
+    if (column != 0 || lane() % 4 != 0) return;
+#pragma unroll
+    for (int m = 0; m < L::kStateTiles; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) sums[state_row() + m * 16 + Accumulator::row(2 * half)] += vector_entry(sum[m], half);
   }
-  // Weights of the kDepth rows of a tile from `row` on, given those of all rows: rounded in even columns, the remainders in odd ones.
+  // Weights of the kDepth rows of a tile from `row` on, given those of all rows: rounded in even columns, the remainders in odd
+  // ones.
   __device__ static typename F::B weights_of(const float* weights, int row) {
     const float* own = weights + row + lane() % 4 * 2;
     const bool remainder = lane() / 4 % 2 != 0;
@@ -406,16 +421,18 @@ class LinearBlock {
   __device__ float* global_state(float* states, int64_t split_index) const {
     return states + ((index - params.first_head) * params.splits + split_index) * (L::kDim * L::kDim + L::kDim);
   }
-  // Loads the state that the split begins with. Without the causal mask that is the sum over all splits, which is stored as the
-  // state of the first split. If a causal sequence is a single split, the state is zero.
-  __device__ void begin_state(OwnState<S>& own, float* states) const {
-    if (states == nullptr || !owns_state) return;
-    const float* from = global_state(states, params.causal ? split : 0);
+  // The state that the split begins with. Without the causal mask that is the sum over all splits, which is stored as the state
+  // of the first split. If a causal sequence is a single split, the state is zero, and the result is null.
+  __device__ const float* first_state(float* states) const {
+    return states != nullptr ? global_state(states, params.causal ? split : 0) : nullptr;
+  }
+  __device__ void begin_state(OwnState<S>& own, const float* from) const {
+    if (from == nullptr || !owns_state()) return;
 #pragma unroll
     for (int m = 0; m < L::kStateTiles; ++m) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int row = state_row + m * 16 + Accumulator::row(2 * half);
+        const int row = state_row() + m * 16 + Accumulator::row(2 * half);
 #pragma unroll
         for (int t = 0; t < L::kColumnTiles; ++t) {
           const auto two = *reinterpret_cast<const Two*>(from + row * L::kDim + column_of(t, 0));
@@ -425,44 +442,47 @@ class LinearBlock {
       }
     }
   }
-  // The same with the transposed matrix, and with the vector in `sums`.
-  __device__ void begin_transposed_state(OwnState<S>& own, Accumulator (&sums)[L::kStateTiles], float* states) const {
-    if (states == nullptr || !owns_state) return;
-    const float* from = global_state(states, params.causal ? split : 0);
+  // The same with the transposed matrix, and with the vector in `vector` [kDim] in shared memory.
+  __device__ void begin_transposed_state(OwnState<S>& own, float* vector, const float* from) const {
+    for (int row = thread(); row < L::kDim; row += L::kThreads) vector[row] = from != nullptr ? from[L::kDim * L::kDim + row] : 0;
+    if (from == nullptr || !owns_state()) return;
 #pragma unroll
     for (int m = 0; m < L::kStateTiles; ++m)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int row = state_row + m * 16 + Accumulator::row(i);
+        const int row = state_row() + m * 16 + Accumulator::row(i);
 #pragma unroll
         for (int t = 0; t < L::kColumnTiles; ++t) own.matrix[m][t].x[i] = from[column_of(t, i) * L::kDim + row];
-        if (i % 2 == 0) sums[m].x[i] = from[L::kDim * L::kDim + row];
       }
   }
   __device__ void store_state(const OwnState<S>& own, float* to) const {
-    if (!owns_state) return;
+    if (!owns_state()) return;
 #pragma unroll
     for (int m = 0; m < L::kStateTiles; ++m) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int row = state_row + m * 16 + Accumulator::row(2 * half);
+        const int row = state_row() + m * 16 + Accumulator::row(2 * half);
 #pragma unroll
         for (int t = 0; t < L::kColumnTiles; ++t)
           *reinterpret_cast<Two*>(to + row * L::kDim + column_of(t, 0)) = {own.matrix[m][t].x[2 * half],
-                                                                          own.matrix[m][t].x[2 * half + 1]};
+                                                                           own.matrix[m][t].x[2 * half + 1]};
         if (lane() % 4 == 0 && column == 0) to[L::kDim * L::kDim + row] = vector_entry(own.vector[m], half);
       }
     }
   }
-  // Writes the warp's part of a state to shared memory, rounded, for multiply_state(). A barrier is needed before, after all warps
-  // have read what was there, and another one after it.
+  // Writes the warp's part of a state to shared memory, rounded, for multiply_state(). A barrier is needed before, after all
+  // warps have read what was there, and another one after it.
   __device__ void publish(const OwnState<S>& own, Tile* state) const {
-    if (!owns_state) return;
+    publish_matrix(own, state);
+    publish_fragments(own, state);
+  }
+  __device__ void publish_matrix(const OwnState<S>& own, Tile* state) const {
+    if (!owns_state()) return;
 #pragma unroll
     for (int m = 0; m < L::kStateTiles; ++m)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int row = state_row + m * 16 + Accumulator::row(2 * half);
+        const int row = state_row() + m * 16 + Accumulator::row(2 * half);
 #pragma unroll
         for (int t = 0; t < L::kColumnTiles; ++t) {
           const float first = own.matrix[m][t].x[2 * half], second = own.matrix[m][t].x[2 * half + 1];
@@ -474,7 +494,10 @@ class LinearBlock {
           }
         }
       }
-    // The vector as fragments of a right factor: the rounded numbers are its even columns, and the remainders its odd ones.
+  }
+  // The vector as fragments of a right factor: the rounded numbers are its even columns, and the remainders its odd ones.
+  __device__ void publish_fragments(const OwnState<S>& own, Tile* state) const {
+    if (!owns_state()) return;
     auto* vector = reinterpret_cast<Tile*>(state + L::kStateEntries);
     if (column != 0 || lane() % 4 > 1) return;
     const int part = lane() % 4;
@@ -483,7 +506,7 @@ class LinearBlock {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         constexpr int kPerWord = 4 / int(sizeof(Tile));
-        const int row = state_row + m * 16 + Accumulator::row(2 * half), word = row / kPerWord;
+        const int row = state_row() + m * 16 + Accumulator::row(2 * half), word = row / kPerWord;
         const float x = vector_entry(own.vector[m], half);
         const Tile rounded = from_float<Tile>(F::round_to_tile(x));
         vector[(part * L::kPartWords + word % 4 * 2 * L::kSteps + word / 4) * kPerWord + row % kPerWord] =
@@ -492,12 +515,11 @@ class LinearBlock {
   }
   // Writes the warp's part of a vector to `to` [kDim].
   __device__ void publish_vector(const Accumulator (&vector)[L::kStateTiles], float* to) const {
-    if (!owns_state || column != 0 || lane() % 4 != 0) return;
+    if (!owns_state() || column != 0 || lane() % 4 != 0) return;
 #pragma unroll
     for (int m = 0; m < L::kStateTiles; ++m)
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
-        to[state_row + m * 16 + Accumulator::row(2 * half)] = vector_entry(vector[m], half);
+      for (int half = 0; half < 2; ++half) to[state_row() + m * 16 + Accumulator::row(2 * half)] = vector_entry(vector[m], half);
   }
   __device__ static float vector_entry(const Accumulator& vector, int half) {
     return vector.x[2 * half] + vector.x[2 * half + 1];
@@ -505,10 +527,10 @@ class LinearBlock {
 
   // ---------------------------------------------------------- stores
 
-  // Stores the warp's rows and columns of a chunk that begins with position `first` in a tensor with `dim` columns; positions from
-  // `limit` on are not stored. The sums pass through the warp's own rows and columns of `staging`, whose contents are lost.
-  __device__ void store(const Accumulator (&sum)[L::kColumnTiles], Tile* staging, const StridedTensor& to, int64_t first,
-                        int64_t limit, int dim) const {
+  // Stores the warp's rows and columns of a chunk that begins with position `first` in a tensor with `dim` columns; positions
+  // from `limit` on are not stored. The sums pass through the warp's own rows and columns of `staging`, whose contents are lost.
+  __device__ void store(const Accumulator (&sum)[L::kColumnTiles], Tile* staging, const StridedTensor& to, int first, int limit,
+                        int dim) const {
     Tile* own = own_rows(staging) + column;
     __syncwarp();
 #pragma unroll
@@ -521,47 +543,46 @@ class LinearBlock {
         else *reinterpret_cast<Two*>(at) = {sum[t].x[2 * half], sum[t].x[2 * half + 1]};
       }
     __syncwarp();
-    constexpr int kVectors = L::kColumns / kVector, kRowsAtOnce = kWarp / kVectors;
-    const int own_row = lane() / kVectors, own_column = lane() % kVectors * kVector;
-    if (column + own_column < dim) {
-      const int rest = int(min_of(limit - first, L::kRows)) - row_group * 16;
-      E* out = rows(to) + (first + row_group * 16 + own_row) * to.row_stride + column + own_column;
-#pragma unroll
-      for (int row = 0; row < 16; row += kRowsAtOnce) {
-        if (own_row + row >= rest) break;
-        const Tile* at = own + (own_row + row) * kStride + own_column;
-        Vector vector;
-        if constexpr (L::kAsync) {
-          vector = *reinterpret_cast<const Vector*>(at);
-        } else {
-#pragma unroll
-          for (int w = 0; w < 4; ++w) vector.word[w] = pair_of<E>(to_float(at[2 * w]), to_float(at[2 * w + 1]));
-        }
-        *reinterpret_cast<Vector*>(out + row * to.row_stride) = vector;
-      }
-    }
+    for_each_vector(first, limit, dim, to, [&](int row, int vector_column, E* out) {
+      *reinterpret_cast<Vector*>(out) = staged_vector(own + row * kStride + vector_column);
+    });
     __syncwarp();
   }
-  // Multiplies gradients of features by the derivatives of φ at x, whose features are in `features`: the warp's rows and columns of
-  // a chunk.
-  __device__ void multiply_by_derivatives(Accumulator (&grad)[L::kColumnTiles], const Tile* features, const StridedTensor& x,
-                                          int64_t first, int64_t limit) const {
-    const E* entries = rows(x);
+  // The same for a gradient that multiply_by_derivatives() has processed, of the entries of x.
+  __device__ void store_gradient(const Accumulator (&sum)[L::kColumnTiles], Tile* staging, const StridedTensor& to,
+                                 const StridedTensor& x, int first, int limit) const {
+    store(sum, staging, to, first, limit, params.head_dim);
+    if (params.map != FeatureMapKind::elu01) return;
+    const E* from = rows(x);
+    for_each_vector(first, limit, params.head_dim, to, [&](int row, int vector_column, E* out) {
+      const int64_t position = first + row_group * 16 + row;
+      Vector vector = *reinterpret_cast<const Vector*>(out);
+      const Vector entries = *reinterpret_cast<const Vector*>(from + position * x.row_stride + column + vector_column);
+#pragma unroll
+      for (int w = 0; w < 4; ++w) {
+        if constexpr (sizeof(E) == 4)
+          vector.word[w] = float_to_bits(bits_to_float(vector.word[w]) * map.derivative_at(bits_to_float(entries.word[w])));
+        else
+          vector.word[w] = pair_of<E>(first_of_pair<E>(vector.word[w]) * map.derivative_at(first_of_pair<E>(entries.word[w])),
+                                      second_of_pair<E>(vector.word[w]) * map.derivative_at(second_of_pair<E>(entries.word[w])));
+      }
+      *reinterpret_cast<Vector*>(out) = vector;
+    });
+  }
+  // Multiplies gradients of features by the derivatives of φ, given the features: the warp's rows and columns of a chunk. For
+  // elu0.1, whose feature is rounded too far to tell the derivative, store_gradient() does.
+  __device__ void multiply_by_derivatives(Accumulator (&grad)[L::kColumnTiles], const Tile* features) const {
+    if (params.map == FeatureMapKind::elu01) return;
+    const bool relu = params.map == FeatureMapKind::relu;
 #pragma unroll
     for (int t = 0; t < L::kColumnTiles; ++t)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int row = row_of(2 * half);
-        const auto two = *reinterpret_cast<const TwoEntries*>(features + row * kStride + column_of(t, 0));
+        const auto two = *reinterpret_cast<const TwoEntries*>(features + row_of(2 * half) * kStride + column_of(t, 0));
 #pragma unroll
-        for (int i = 0; i < 2; ++i)
-          grad[t].x[2 * half + i] *= feature_map_derivative(params.map, to_float(two.x[i]), [&] {
-            const bool valid = first + row < limit && column_of(t, i) < params.head_dim;
-            return valid ? to_float(entries[(first + row) * x.row_stride + column_of(t, i)]) : 0.0f;
-          });
+        for (int i = 0; i < 2; ++i) grad[t].x[2 * half + i] *= derivative_of_feature(relu, to_float(two.x[i]));
       }
   }
-
   // The products of the lane's two rows of x and of `sums`, over the warp's columns.
   __device__ void multiply_rows(float (&products)[2], const Accumulator (&sums)[L::kColumnTiles], const Tile* x) const {
 #pragma unroll
@@ -577,7 +598,7 @@ class LinearBlock {
     }
   }
   // Sets the rows of hidden keys to zeros, whatever was computed for them.
-  __device__ void zero_hidden(Accumulator (&sums)[L::kColumnTiles], int64_t first) const {
+  __device__ void zero_hidden(Accumulator (&sums)[L::kColumnTiles], int first) const {
     if (visible - first >= L::kRows) return;
 #pragma unroll
     for (int half = 0; half < 2; ++half)
@@ -590,10 +611,10 @@ class LinearBlock {
   BranchFreeFeatureMap map;
   int64_t split;
   int64_t index, batch, head;  // index = batch · heads + head
-  int64_t visible;             // keys at this position and after it are hidden
+  int64_t base;                // the first position of the split
+  int visible;                 // keys at this position of the split and after it are hidden
+  int own_thread;              // thread()
   int row_group, column;       // the warp computes 16 rows from row_group · 16 on, and kColumns columns from `column` on
-  int state_row;               // the warp owns kStateRows rows of a state from here on, and the same columns
-  bool owns_state;             // whether there are such rows
 
  private:
   struct alignas(8) Two {
@@ -608,9 +629,9 @@ class LinearBlock {
 
   // Applies f(vector, row) to the vectors of the tile that the thread loads.
   template <class Function>
-  __device__ void finish_vectors(Tile* to, const StridedTensor& x, int64_t first, int64_t limit, int dim, const Function& f) const {
+  __device__ void finish_vectors(Tile* to, const StridedTensor& x, int first, int limit, int dim, const Function& f) const {
     Tile* own = to + vector_row(0) * kStride + vector_column();
-    const int rest = vector_column() < dim ? int(min_of(limit - first, L::kRows)) : 0;
+    const int rest = vector_column() < dim ? limit - first : 0;
     Vector in[kRounds];
     if constexpr (L::kAsync) {
 #pragma unroll
@@ -632,13 +653,37 @@ class LinearBlock {
   }
 
   // The row and the first column of the vectors that the thread loads.
-  __device__ static int vector_row(int round) { return thread() / kRowVectors + round * kRoundRows; }
-  __device__ static int vector_column() { return thread() % kRowVectors * kVector; }
+  __device__ int vector_row(int round) const { return own_thread / kRowVectors + round * kRoundRows; }
+  __device__ int vector_column() const { return own_thread % kRowVectors * kVector; }
   __device__ static uint32_t pair_of_ones() {
     if constexpr (L::kSixteenBits) return Tile::kIsBFloat16 ? 0x3f803f80 : 0x3c003c00;
     else return 0;
   }
 
+  // Calls work(row, column, address in the tensor) for each vector of the warp's rows and columns of a chunk that this lane
+  // stores.
+  template <class Work>
+  __device__ void for_each_vector(int first, int limit, int dim, const StridedTensor& to, const Work& work) const {
+    constexpr int kVectors = L::kColumns / kVector, kRowsAtOnce = kWarp / kVectors;
+    const int own_lane = own_thread % kWarp, own_row = own_lane / kVectors, own_column = own_lane % kVectors * kVector;
+    if (column + own_column >= dim) return;
+    const int rest = limit - first - row_group * 16;
+    E* out = rows(to) + (first + row_group * 16 + own_row) * to.row_stride + column + own_column;
+#pragma unroll
+    for (int row = own_row; row < 16 + own_row; row += kRowsAtOnce, out += kRowsAtOnce * to.row_stride)
+      if (row < rest) work(row, own_column, out);
+  }
+  // A vector of a tensor, given its entries in a tile.
+  __device__ static Vector staged_vector(const Tile* at) {
+    if constexpr (L::kAsync) {
+      return *reinterpret_cast<const Vector*>(at);
+    } else {
+      Vector vector;
+#pragma unroll
+      for (int w = 0; w < 4; ++w) vector.word[w] = pair_of<E>(to_float(at[2 * w]), to_float(at[2 * w + 1]));
+      return vector;
+    }
+  }
   // scores += the warp's rows of left · 16 rows of rightᵀ
   __device__ void score(Accumulator (&scores)[2], const Left& left, const Tile* right) const {
 #pragma unroll kUnroll
@@ -666,18 +711,6 @@ class LinearBlock {
         F::multiply_add(out[2 * j], a[s], b[0]);
         F::multiply_add(out[2 * j + 1], a[s], b[1]);
       }
-    }
-  }
-  // sum += weights [16,16] · 16 rows and 16 columns of values
-  __device__ void weigh_pair(Accumulator (&sum)[2], const Accumulator (&weights)[2], const Tile* values) const {
-    typename F::A a[F::kDepthsOfPair];
-    F::from_accumulators(a, weights);
-#pragma unroll
-    for (int s = 0; s < F::kDepthsOfPair; ++s) {
-      typename F::B b[2];
-      F::load_b_of_columns(b, values + s * F::kDepth * kStride, kStride);
-      F::multiply_add(sum[0], a[s], b[0]);
-      F::multiply_add(sum[1], a[s], b[1]);
     }
   }
   // The part of multiply_seen() for the rows of `right` of other warps.

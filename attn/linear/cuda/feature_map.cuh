@@ -26,8 +26,12 @@ __device__ inline T feature_map_gradient(FeatureMapKind map, T x, T grad_phi) {
 // The maps as one formula without branches, for tiles: φ(x) = max(x, 0) + scale · exp(min(x, 0)) + offset.
 struct BranchFreeFeatureMap {
   __device__ explicit BranchFreeFeatureMap(FeatureMapKind map)
-      : scale(map == FeatureMapKind::elu ? 1 : map == FeatureMapKind::elu01 ? 0.1f : 0),
-        log2_scale(map == FeatureMapKind::elu ? 0 : map == FeatureMapKind::elu01 ? -3.3219281f : -INFINITY),
+      : scale(map == FeatureMapKind::elu     ? 1
+              : map == FeatureMapKind::elu01 ? 0.1f
+                                             : 0),
+        log2_scale(map == FeatureMapKind::elu     ? 0
+                   : map == FeatureMapKind::elu01 ? -3.3219281f
+                                                  : -INFINITY),
         offset(map == FeatureMapKind::elu01 ? 0.9f : 0) {}
 
   // φ(x) with the accuracy of float32.
@@ -39,25 +43,23 @@ struct BranchFreeFeatureMap {
   // (for relu, 0).
   __device__ uint32_t fast_pair(uint32_t x) const {
     const uint32_t low = min_with_zero(x);
-    return add_pairs(max_with_zero(x), pair_of<BFloat16>(exp_term(first_of_pair<BFloat16>(low)),
-                                                         exp_term(second_of_pair<BFloat16>(low))));
+    return add_pairs(max_with_zero(x),
+                     pair_of<BFloat16>(exp_term(first_of_pair<BFloat16>(low)), exp_term(second_of_pair<BFloat16>(low))));
   }
+
+  // The derivative at x.
+  __device__ float derivative_at(float x) const { return x > 0 ? 1 : scaled_exp(x); }
 
   float scale, log2_scale, offset;
 
  private:
-  __device__ float exp_term(float x) const {
-    constexpr float kLog2OfE = 1.4426950f;
-    return fast_exp2(fmaf(x, kLog2OfE, log2_scale)) + offset;
-  }
+  __device__ float scaled_exp(float x) const { return fast_exp2(fmaf(x, 1.4426950f, log2_scale)); }  // 1.4426950 = log2(e)
+  __device__ float exp_term(float x) const { return scaled_exp(x) + offset; }
 };
 
-// The derivative of φ at an entry, given φ(x) as a tile holds it. `x` is a function that returns the entry itself; only elu0.1
-// calls it, because its feature is rounded too far to tell the derivative.
-template <class Entry>
-__device__ inline float feature_map_derivative(FeatureMapKind map, float feature, const Entry& x) {
-  if (map == FeatureMapKind::elu01) return feature_map_gradient(map, x(), 1.0f);
-  return map == FeatureMapKind::elu ? min_or_nan(feature, 1) : feature > 0 ? 1.0f : 0.0f;
+// The derivative of elu or relu at an entry, given φ of it.
+__device__ inline float derivative_of_feature(bool relu, float feature) {
+  return relu ? feature > 0 ? 1.0f : 0.0f : min_or_nan(feature, 1);
 }
 
 }  // namespace attn::cuda

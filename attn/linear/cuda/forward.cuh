@@ -1,9 +1,9 @@
 // The forward pass of linear attention: output [B,H,N,M] and normalizer [B·H,N], causal or not.
 //
 // A block processes a head and a split. It begins with the state of the keys before the split or, without the causal mask, of all
-// keys. For each chunk it adds the product of the scores of the chunk with itself and v to the product of φ(q) and the state, divides
-// by the normalizer, and then adds the chunk's keys to the state. block.cuh describes the shared memory; the 3 row tiles are φ(q),
-// φ(k), v.
+// keys. For each chunk it adds the product of the scores of the chunk with itself and v to the product of φ(q) and the state,
+// divides by the normalizer, and then adds the chunk's keys to the state. block.cuh describes the shared memory; the 3 row tiles
+// are φ(q), φ(k), v.
 #pragma once
 
 #include "attn/linear/cuda/block.cuh"
@@ -20,32 +20,32 @@ struct ForwardNeeds {
 template <class S>
 __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBlocks<S>) forward(LinearParams params) {
   using L = LinearShape<S>;
-  const LinearBlock<S> block(params);
+  LinearBlock<S> block(params);
   constexpr int kTiles = ForwardNeeds<S>::kTiles;
-  const int64_t end = block.end(params.query_len), begin = block.begin(params.query_len);
-  const int64_t key_end = block.min_of(end, block.visible);
-  const auto begin_queries = [&](int64_t first, int buffer) {
+  const int end = block.positions(params.query_len);
+  const auto begin_queries = [&](int first, int buffer) {
     block.begin_load(block.tile(0, buffer), params.q, first, end, params.head_dim);
   };
-  const auto begin_keys = [&](int64_t first, int buffer) {
+  const auto begin_keys = [&](int first, int buffer) {
     if (!params.causal) return;
-    block.begin_load(block.tile(1, buffer), params.k, first, key_end, params.head_dim);
+    block.begin_load(block.tile(1, buffer), params.k, first, block.visible, params.head_dim);
     block.begin_load(block.tile(2, buffer), params.v, first, block.visible, params.value_dim);
   };
-  if (begin < end) begin_queries(begin, 0), begin_keys(begin, 0), end_copy_group();
+  if (end > 0) begin_queries(0, 0), begin_keys(0, 0), end_copy_group();
   OwnState<S> own;
-  block.begin_state(own, params.states);
+  block.begin_state(own, block.first_state(params.states));
   block.publish(own, block.state(kTiles, 0));
 
   int buffer = 0, state = 0;
-  for (int64_t first = begin; first < end; first += L::kRows) {
+  for (int first = 0; first < end; first += L::kRows) {
+    block.begin_chunk();
     typename S::Tile *q = block.tile(0, buffer), *k = block.tile(1, buffer), *v = block.tile(2, buffer);
     const bool more = first + L::kRows < end;
     wait_for_copies<0>();
     block.finish_features(q, params.q, first, end);
     if (params.causal) {
-      block.finish_features(k, params.k, first, key_end);
-      block.template finish_values</*kShifted=*/false>(v, first);
+      block.finish_features(k, params.k, first, block.visible);
+      block.template finish_values</*kShifted=*/false>(v, first, block.visible);
     }
     __syncthreads();
     if (L::kBuffers == 2 && more) {
@@ -67,9 +67,8 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBlocks<S>) forwa
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float normalizer = total.x[2 * half] + total.x[2 * half + 1] + params.epsilon;
-      const int64_t position = first + block.row_of(2 * half);
-      if (lane() % 4 == 0 && block.column == 0 && position < end)
-        static_cast<float*>(params.normalizer)[block.index * params.query_len + position] = normalizer;
+      const int position = first + block.row_of(2 * half);
+      if (lane() % 4 == 0 && block.column == 0 && position < end) block.by_query(params.normalizer)[position] = normalizer;
       const float inverse = fast_reciprocal(normalizer);
 #pragma unroll
       for (int t = 0; t < L::kColumnTiles; ++t) out[t].x[2 * half] *= inverse, out[t].x[2 * half + 1] *= inverse;

@@ -146,8 +146,8 @@ class CudaLinear final : public LinearImplementation {
     const auto heads = p.batch * p.heads;
     const auto dim = tile_dim(p.head_dim, p.value_dim);
     if (kind_ == Kind::plain) return double(heads) * double(p.head_dim * (p.value_dim + 1)) * (backward ? 2 : 1);
-    const auto bytes = bytes_read_twice(p.head_dim, p.value_dim, int64_t(c10::elementSize(p.dtype)),
-                                        backward ? Pass::backward : Pass::forward);
+    const auto bytes =
+        bytes_read_twice(p.head_dim, p.value_dim, int64_t(c10::elementSize(p.dtype)), backward ? Pass::backward : Pass::forward);
     const auto splits =
         split_positions(heads, std::max(p.query_len, p.key_len), bytes, /*blocks_per_multiprocessor=*/backward ? 2 : 3, kH100);
     return double(splits.heads_at_once * splits.count * cuda::state_numbers(dim) * (backward ? 2 : 1));

@@ -41,7 +41,8 @@ class LinearLaunch {
       return StreamLauncher::blocks_per_multiprocessor(kernel, kThreads, shared_bytes);
     };
     if (pass == Pass::forward) return of(cuda::forward<S>, ForwardNeeds<S>::kSharedBytes);
-    return std::min(of(backward_queries<S>, BackwardNeeds<S>::kSharedBytes), of(backward_keys<S>, BackwardNeeds<S>::kSharedBytes));
+    return std::min(of(backward_queries<S>, BackwardNeeds<S>::kSharedBytes),
+                    of(backward_keys<S>, BackwardNeeds<S>::kSharedBytes));
   }
 
  private:

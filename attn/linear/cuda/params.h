@@ -26,11 +26,11 @@ struct LinearParams {
   // behind value_dim up to the dimension of the tiles. Null in the forward pass.
   const void* value_shift;
   int64_t value_shift_stride;
-  // A pass is computed for `heads_at_once` heads of all batch entries at a time, so that what its first kernel reads is still in the
-  // L2 cache when the next one reads it. The kernels with tensor cores compute the heads from first_head on. A sequence is cut into
-  // `splits` splits of split_len positions; the last one may be shorter. `states` [heads_at_once, splits, state_numbers(dim)] holds
-  // the state that each split begins with, S and Z, and `query_states`, in the backward pass only, R and Y. They are null if a
-  // causal sequence is a single split, which begins with zeros.
+  // A pass is computed for `heads_at_once` heads of all batch entries at a time, so that what its first kernel reads is still in
+  // the L2 cache when the next one reads it. The kernels with tensor cores compute the heads from first_head on. A sequence is
+  // cut into `splits` splits of split_len positions; the last one may be shorter. `states` [heads_at_once, splits,
+  // state_numbers(dim)] holds the state that each split begins with, S and Z, and `query_states`, in the backward pass only, R
+  // and Y. They are null if a causal sequence is a single split, which begins with zeros.
   int64_t heads_at_once, first_head;
   int64_t split_len, splits;
   float *states, *query_states;

@@ -19,8 +19,8 @@ void run_linear(const LinearParams& params, int dim, Pass pass, cudaStream_t str
 template <class E, Precision kPrecision>
 int64_t linear_blocks_per_multiprocessor(int dim, Pass pass) {
   int64_t blocks = 1;
-  with_tile_shape<E, kPrecision>(
-      dim, [&](auto shape) { blocks = LinearLaunch<decltype(shape)>::blocks_per_multiprocessor(pass); });
+  with_tile_shape<E, kPrecision>(dim,
+                                 [&](auto shape) { blocks = LinearLaunch<decltype(shape)>::blocks_per_multiprocessor(pass); });
   return blocks;
 }
 

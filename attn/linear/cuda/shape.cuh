@@ -5,8 +5,8 @@
 
 namespace attn::cuda {
 
-// S is a TileShape. A chunk has kRows positions. The warps of a block form a grid of kRowGroups × kColumnGroups: a warp computes 16
-// positions × kColumns columns of a result, and owns kStateRows rows × kColumns columns of a state.
+// S is a TileShape. A chunk has kRows positions. The warps of a block form a grid of kRowGroups × kColumnGroups: a warp computes
+// 16 positions × kColumns columns of a result, and owns kStateRows rows × kColumns columns of a state.
 template <class S>
 struct LinearShape {
   using E = typename S::E;
@@ -16,8 +16,8 @@ struct LinearShape {
   static constexpr bool kSixteenBits = S::kSixteenBits;
 
   static constexpr int kRowGroups = kRows / 16;
-  // So many that a warp's part of a state takes at most 64 registers.
-  static constexpr int kColumnGroups = kDim < 128 ? 1 : kSixteenBits ? 2 : 4;
+  // So many that the part of a state that a warp owns fits its registers.
+  static constexpr int kColumnGroups = kDim == 128 && !kSixteenBits ? 4 : 1;
   static constexpr int kWarps = kRowGroups * kColumnGroups, kThreads = kWarps * kWarp;
   static constexpr int kColumns = kDim / kColumnGroups, kColumnTiles = kColumns / 8;
   static constexpr int kStateRows = kDim / kRowGroups < 16 ? 16 : kDim / kRowGroups, kStateTiles = kStateRows / 16;
@@ -32,7 +32,8 @@ struct LinearShape {
   static constexpr bool kAsync = sizeof(E) == sizeof(Tile);
   // With two buffers for each tile, a chunk is copied while the one before it is computed.
   static constexpr int kBuffers = kSixteenBits && kDim <= 64 ? 2 : 1;
-  // With two buffers for the state, a warp need not wait for the others to have read the state of a chunk before it writes the next.
+  // With two buffers for the state, a warp need not wait for the others to have read the state of a chunk before it writes the
+  // next.
   static constexpr int kStateBuffers = kBuffers;
 
   static constexpr int kStateEntries = kDim * kStride;
@@ -45,6 +46,8 @@ struct LinearShape {
 
 // So many blocks of a kernel at least must fit a multiprocessor, as far as registers are concerned.
 template <class S>
-constexpr int kMinBlocks = S::kDim <= 64 ? 3 : S::kSixteenBits ? 2 : 1;
+constexpr int kMinBlocks = S::kDim <= 64     ? 3
+                           : S::kSixteenBits ? 2
+                                             : 1;
 
 }  // namespace attn::cuda

@@ -21,21 +21,22 @@ struct SumStatesNeeds {
 template <class S, bool kShifted>
 __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBlocks<S>) sum_states(LinearParams params) {
   using L = LinearShape<S>;
-  const LinearBlock<S> block(params);
-  const int64_t begin = block.begin(params.key_len), end = block.min_of(block.end(params.key_len), block.visible);
-  const auto begin_loads = [&](int64_t first, int buffer) {
+  LinearBlock<S> block(params);
+  const int end = block.visible;
+  const auto begin_loads = [&](int first, int buffer) {
     block.begin_load(block.tile(0, buffer), params.k, first, end, params.head_dim);
     block.begin_load(block.tile(1, buffer), params.v, first, end, params.value_dim);
     end_copy_group();
   };
-  if (begin < end) begin_loads(begin, 0);
+  if (end > 0) begin_loads(0, 0);
   OwnState<S> own;
   int buffer = 0;
-  for (int64_t first = begin; first < end; first += L::kRows) {
+  for (int first = 0; first < end; first += L::kRows) {
+    block.begin_chunk();
     auto *k = block.tile(0, buffer), *v = block.tile(1, buffer);
     wait_for_copies<0>();
     block.finish_features(k, params.k, first, end);
-    block.template finish_values<kShifted>(v, first);
+    block.template finish_values<kShifted>(v, first, end);
     __syncthreads();
     const bool more = first + L::kRows < end;
     if (L::kBuffers == 2 && more) begin_loads(first + L::kRows, 1 - buffer);
