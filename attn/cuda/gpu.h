@@ -1,8 +1,21 @@
-// What the host side of the CUDA operators needs of LibTorch's CUDA: the device type, the current GPU, its stream and its number
-// of multiprocessors.
+// What the host side of the CUDA operators needs of LibTorch's CUDA: the device type, the current GPU, its stream and its
+// properties.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace attn::cuda {
+
+// The properties of a GPU that kernels are chosen by.
+struct GpuProperties {
+  int64_t multiprocessors;
+  size_t shared_bytes_per_block;  // the most that a kernel may ask for (cudaDevAttrMaxSharedMemoryPerBlockOptin)
+};
+
+}  // namespace attn::cuda
 
 #ifdef ATTN_CUDA_EMULATION
 #include ATTN_CUDA_EMULATION
@@ -16,12 +29,15 @@ class GpuGuard {
   explicit GpuGuard(const at::Tensor&) {}
 };
 inline cudaStream_t current_stream() { return nullptr; }
-inline int64_t multiprocessors() { return emulation::multiprocessors(); }
+inline GpuProperties gpu_properties(c10::DeviceIndex = -1) {
+  return {emulation::multiprocessors(), emulation::shared_bytes_per_block()};
+}
 
 }  // namespace attn::cuda
 
 #else
 #include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 
 namespace attn::cuda {
@@ -38,7 +54,13 @@ class GpuGuard {
   c10::cuda::CUDAGuard guard_;
 };
 inline cudaStream_t current_stream() { return at::cuda::getCurrentCUDAStream(); }
-inline int64_t multiprocessors() { return at::cuda::getCurrentDeviceProperties()->multiProcessorCount; }
+// The properties of the GPU with this index, or of the current one if it is −1. LibTorch asks each GPU once. Where there is no
+// GPU, these are the properties of an H100, because memory is also predicted there.
+inline GpuProperties gpu_properties(c10::DeviceIndex index = -1) {
+  if (c10::cuda::device_count() == 0) return {132, 227 << 10};
+  const auto* properties = at::cuda::getDeviceProperties(index < 0 ? c10::cuda::current_device() : index);
+  return {properties->multiProcessorCount, properties->sharedMemPerBlockOptin};
+}
 
 }  // namespace attn::cuda
 #endif

@@ -316,6 +316,20 @@ int64_t multiprocessor_count = 2;
 int64_t multiprocessors() { return multiprocessor_count; }
 void set_multiprocessors(int64_t count) { multiprocessor_count = count; }
 
+namespace {
+size_t shared_limit = 227 << 10, largest_shared = 0;
+ThreadOrder block_order = ThreadOrder::forward;
+std::mt19937_64 block_random;
+}  // namespace
+size_t shared_bytes_per_block() { return shared_limit; }
+void set_shared_bytes_per_block(size_t bytes) { shared_limit = bytes; }
+size_t take_largest_shared_bytes() { return std::exchange(largest_shared, 0); }
+
+void set_block_order(ThreadOrder order, uint64_t seed) {
+  block_order = order;
+  block_random.seed(seed);
+}
+
 void sort_by_lowest_bits(const uint64_t* keys, uint64_t* sorted, int64_t count, int bits) {
   std::copy(keys, keys + count, sorted);
   const uint64_t mask = bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
@@ -323,16 +337,23 @@ void sort_by_lowest_bits(const uint64_t* keys, uint64_t* sorted, int64_t count, 
 }
 
 void run_grid(dim3 grid, dim3 size, size_t shared_bytes, const std::function<void()>& thread) {
-  for (unsigned z = 0; z < grid.z; ++z)
-    for (unsigned y = 0; y < grid.y; ++y)
-      for (unsigned x = 0; x < grid.x; ++x) {
-        // Shared memory is allocated for each block, so that AddressSanitizer finds accesses beyond its end.
-        void* memory = nullptr;
-        if (posix_memalign(&memory, 128, std::max<size_t>(shared_bytes, 1)) != 0) throw std::bad_alloc();
-        const std::unique_ptr<char, decltype(&std::free)> shared(static_cast<char*>(memory), &std::free);
-        std::memset(shared.get(), 0xCD, shared_bytes);
-        block().run(grid, {x, y, z}, size, shared.get(), thread);
-      }
+  if (shared_bytes > shared_limit)
+    throw std::runtime_error("a kernel asks for " + std::to_string(shared_bytes) +
+                             " bytes of shared memory per block; the device has " + std::to_string(shared_limit));
+  largest_shared = std::max(largest_shared, shared_bytes);
+  std::vector<size_t> order(size_t{grid.x} * grid.y * grid.z);
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (block_order == ThreadOrder::backward) std::reverse(order.begin(), order.end());
+  if (block_order == ThreadOrder::shuffled) std::shuffle(order.begin(), order.end(), block_random);
+  for (const auto i : order) {
+    const dim3 at(unsigned(i % grid.x), unsigned(i / grid.x % grid.y), unsigned(i / grid.x / grid.y));
+    // Shared memory is allocated for each block, so that AddressSanitizer finds accesses beyond its end.
+    void* memory = nullptr;
+    if (posix_memalign(&memory, 128, std::max<size_t>(shared_bytes, 1)) != 0) throw std::bad_alloc();
+    const std::unique_ptr<char, decltype(&std::free)> shared(static_cast<char*>(memory), &std::free);
+    std::memset(shared.get(), 0xCD, shared_bytes);
+    block().run(grid, at, size, shared.get(), thread);
+  }
 }
 
 const Place& place() { return block().place(); }

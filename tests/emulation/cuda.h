@@ -43,6 +43,12 @@ namespace attn::emulation {
 // The number of multiprocessors that the emulated GPU reports. Blocks run one after another whatever this number is.
 int64_t multiprocessors();
 void set_multiprocessors(int64_t count);
+// The shared memory in bytes that a block of the emulated GPU can have: 163 KiB in sm_80, 99 in sm_86, and 227 in sm_90, which it
+// has at first. run_grid() refuses more, as hardware does.
+size_t shared_bytes_per_block();
+void set_shared_bytes_per_block(size_t bytes);
+// The largest shared memory in bytes that a block had since the last call.
+size_t take_largest_shared_bytes();
 // The minimum number of positions in a split of linear attention. It is small, so that tests split short sequences.
 constexpr int64_t kMinSplit = 64;
 // Sorts `count` keys by their lowest `bits` bits, in place of CUB's radix sort.
@@ -51,6 +57,8 @@ void sort_by_lowest_bits(const uint64_t* keys, uint64_t* sorted, int64_t count, 
 enum class ThreadOrder { forward, backward, shuffled };
 // Sets the order in which the threads of a block run, in all kernels that run from now on. `seed` is used by `shuffled`.
 void set_thread_order(ThreadOrder order, uint64_t seed = 0);
+// Sets the order in which the blocks of a grid run, in the same way.
+void set_block_order(ThreadOrder order, uint64_t seed = 0);
 
 // Runs `thread` once for each thread of each block. Throws std::runtime_error when threads wait for others that never arrive. The
 // functions below may be called only from within `thread`.

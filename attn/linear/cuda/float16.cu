@@ -5,5 +5,6 @@ namespace attn::cuda {
 void run_linear_float16(const LinearParams& params, int dim, Pass pass, cudaStream_t stream) {
   run_linear<Half, Precision::tf32>(params, dim, pass, stream);
 }
+size_t shared_bytes_of_linear_float16(int dim, Pass pass) { return shared_bytes_of_linear<Half, Precision::tf32>(dim, pass); }
 
 }  // namespace attn::cuda

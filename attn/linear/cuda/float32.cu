@@ -5,5 +5,8 @@ namespace attn::cuda {
 void run_linear_float32(const LinearParams& params, int dim, Pass pass, cudaStream_t stream) {
   run_linear<float, Precision::tf32_three>(params, dim, pass, stream);
 }
+size_t shared_bytes_of_linear_float32(int dim, Pass pass) {
+  return shared_bytes_of_linear<float, Precision::tf32_three>(dim, pass);
+}
 
 }  // namespace attn::cuda

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attn/cuda/launch.cuh"
+#include "attn/cuda/stream.h"
 #include "attn/linear/cuda/backward.cuh"
 #include "attn/linear/cuda/forward.cuh"
 #include "attn/linear/cuda/splits.h"
@@ -14,18 +15,25 @@ class LinearLaunch {
  public:
   LinearLaunch(const LinearParams& params, const StreamLauncher& launch) : params_(params), launch_(launch) {}
 
+  // The largest shared memory of a block in a pass.
+  static constexpr size_t shared_bytes(Pass pass) {
+    return pass == Pass::forward ? linear_shared_bytes<S>(kForwardTiles) : linear_shared_bytes<S>(kBackwardTiles);
+  }
+
   void forward() const {
     begin_splits(/*from_queries=*/false, params_.causal ? Scan::before : Scan::all);
-    launch_(cuda::forward<S>, blocks(), S::kThreads, linear_shared_bytes<S>(3), params_);
+    launch_(cuda::forward<S>, blocks(), S::kThreads, shared_bytes(Pass::forward), params_);
   }
   void backward() const {
     begin_splits(/*from_queries=*/false, params_.causal ? Scan::before : Scan::all);
-    launch_(cuda::backward_queries<S>, blocks(), S::kThreads, linear_shared_bytes<S>(4), params_);
+    launch_(cuda::backward_queries<S>, blocks(), S::kThreads, shared_bytes(Pass::backward), params_);
     begin_splits(/*from_queries=*/true, params_.causal ? Scan::after : Scan::all);
-    launch_(cuda::backward_keys<S>, blocks(), S::kThreads, linear_shared_bytes<S>(4), params_);
+    launch_(cuda::backward_keys<S>, blocks(), S::kThreads, shared_bytes(Pass::backward), params_);
   }
 
  private:
+  static constexpr int kForwardTiles = 3, kBackwardTiles = 4;  // row tiles in shared memory
+
   int64_t blocks() const { return params_.batch * params_.heads * params_.splits; }
   // Computes the states that the splits begin with.
   void begin_splits(bool from_queries, Scan scan) const {

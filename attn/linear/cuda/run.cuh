@@ -16,4 +16,11 @@ void run_linear(const LinearParams& params, int dim, Pass pass, cudaStream_t str
   });
 }
 
+template <class E, Precision kPrecision>
+size_t shared_bytes_of_linear(int dim, Pass pass) {
+  size_t bytes = 0;
+  with_tile_shape<E, kPrecision>(dim, [&](auto shape) { bytes = LinearLaunch<decltype(shape)>::shared_bytes(pass); });
+  return bytes;
+}
+
 }  // namespace attn::cuda

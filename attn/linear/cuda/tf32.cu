@@ -5,5 +5,6 @@ namespace attn::cuda {
 void run_linear_tf32(const LinearParams& params, int dim, Pass pass, cudaStream_t stream) {
   run_linear<float, Precision::tf32>(params, dim, pass, stream);
 }
+size_t shared_bytes_of_linear_tf32(int dim, Pass pass) { return shared_bytes_of_linear<float, Precision::tf32>(dim, pass); }
 
 }  // namespace attn::cuda
