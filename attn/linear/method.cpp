@@ -50,6 +50,8 @@ class KernelState : public DecodingState {
     if (scales) state.z.narrow(2, features, 1).fill_(kNoScale);
   }
 
+  bool steps_can_be_replayed() const override { return true; }
+
   const LinearImplementation& implementation;
   LinearDecodingState state;
 
