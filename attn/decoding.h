@@ -25,6 +25,9 @@ class DecodingState {
   int64_t position() const { return position_; }
   // The memory of tensors(), in bytes.
   int64_t bytes() const;
+  // Whether every step changes the state's tensors in place and does the same work, whatever the position. What a step launches
+  // on a GPU can then be recorded once, as a CUDA graph, and run again for later tokens.
+  virtual bool steps_can_be_replayed() const { return false; }
 
  protected:
   DecodingState() = default;

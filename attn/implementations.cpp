@@ -1,5 +1,8 @@
 #include "attn/implementations.h"
 
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
 #include <set>
 
 namespace attn {
@@ -20,6 +23,11 @@ std::optional<ElementType> element_type_of(at::ScalarType dtype) {
     case at::kHalf: return ElementType::float16;
     default: return std::nullopt;
   }
+}
+
+bool records_gradients(at::TensorList tensors) {
+  return at::GradMode::is_enabled() &&
+         std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& x) { return x.requires_grad(); });
 }
 
 bool runs_gpu_kernels(c10::DeviceType device) { return gpu_devices().contains(device); }

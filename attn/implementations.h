@@ -2,6 +2,7 @@
 // is none, the operator composes the computation of ATen operations.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
@@ -22,6 +23,9 @@ std::optional<ElementType> element_type_of(at::ScalarType dtype);
 // The accumulator dtype for tensors of this dtype: float64 for float64, float32 for every other dtype.
 inline at::ScalarType accumulator_dtype(at::ScalarType dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
 
+// Whether PyTorch records an operation on these tensors, so that gradients may be computed from its results.
+bool records_gradients(at::TensorList tensors);
+
 // Everything that the choice of an implementation depends on. Where the choice of an operator depends on more, the operator
 // derives its own request from this one.
 struct ImplementationRequest {
@@ -29,6 +33,10 @@ struct ImplementationRequest {
   at::ScalarType dtype;
   c10::DeviceType device;
   int64_t head_dim, value_dim;
+  // Whether gradients will be computed: the implementation must then be able to run both passes. A request that does not know
+  // says true.
+  bool gradients = true;
+  c10::DeviceIndex device_index = -1;  // of a GPU; −1: the current one
 
   bool operator==(const ImplementationRequest&) const = default;
 };

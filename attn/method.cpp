@@ -1,7 +1,6 @@
 #include "attn/method.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -31,8 +30,7 @@ double error_tolerance(at::ScalarType dtype) {
 at::Tensor AttentionMethod::forward(const Inputs& inputs) {
   const auto problem = problem_of(inputs);
   bool differentiates = false;
-  for (const auto member : kInputTensors) differentiates = differentiates || (inputs.*member).requires_grad();
-  differentiates = differentiates && at::GradMode::is_enabled();
+  for (const auto member : kInputTensors) differentiates = differentiates || records_gradients(inputs.*member);
   const auto reason = why_unsupported(problem, differentiates ? Protocol::forward_backward : Protocol::forward);
   TORCH_CHECK_VALUE(!reason, *reason);
   return attend(inputs);

@@ -36,4 +36,12 @@ inline std::string why_not_tiles(at::ScalarType dtype, int64_t head_dim, int64_t
          " and " + std::to_string(value_dim);
 }
 
+// Why a kernel that needs this much shared memory per block does not run on a device; empty if it does. `pass` is the name of
+// what the kernel computes, as in "in the backward pass".
+inline std::string why_not_shared_memory(size_t needed, size_t available, const char* pass) {
+  if (needed <= available) return "";
+  return "needs " + std::to_string((needed + 1023) / 1024) + " KiB of shared memory per block in the " + pass +
+         " pass, and this device has " + std::to_string(available / 1024) + " KiB";
+}
+
 }  // namespace attn::cuda

@@ -39,7 +39,7 @@ std::unique_ptr<const FeatureMap> LinearMethod::map_for_prediction(int64_t head_
 Cost LinearMethod::cost(const Problem& problem, Protocol protocol) const {
   if (protocol == Protocol::decode) return decode_cost(problem);
   const bool backward = protocol == Protocol::forward_backward;
-  if (const auto* implementation = implementation_for(problem)) return kernel_cost(problem, backward, *implementation);
+  if (const auto* implementation = implementation_for(problem, backward)) return kernel_cost(problem, backward, *implementation);
   return composed_cost(problem, backward);
 }
 

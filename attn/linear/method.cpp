@@ -50,6 +50,8 @@ class KernelState : public DecodingState {
     if (scales) state.z.narrow(2, features, 1).fill_(kNoScale);
   }
 
+  bool steps_can_be_replayed() const override { return true; }
+
   const LinearImplementation& implementation;
   LinearDecodingState state;
 
@@ -66,7 +68,7 @@ LinearMethod::LinearMethod(const std::string& feature_map, int64_t chunk, std::s
 
 std::optional<std::string> LinearMethod::why_unsupported(const Problem& p, Protocol protocol) const {
   if (auto reason = AttentionMethod::why_unsupported(p, protocol)) return reason;
-  return implementations_.why_unsupported(label(), request_for(p));
+  return implementations_.why_unsupported(label(), request_for(p, protocol == Protocol::forward_backward));
 }
 
 Capabilities LinearMethod::capabilities() const {
@@ -87,8 +89,9 @@ at::Tensor LinearMethod::reference(const Inputs& inputs, const at::Tensor& rows)
 at::Tensor LinearMethod::attend(const Inputs& inputs) {
   const auto &q = inputs.q, &k = inputs.k, &v = inputs.v;
   const auto& mask = inputs.mask;
-  const auto* implementation =
-      implementations_.find({{kernel_, q.scalar_type(), q.device().type(), q.size(3), v.size(3)}, feature_map_});
+  const auto* implementation = implementations_.find(
+      {{kernel_, q.scalar_type(), q.device().type(), q.size(3), v.size(3), records_gradients({q, k, v}), q.device().index()},
+       feature_map_});
   ran(implementation ? "kernel/" + implementation->name() : mask.causal ? "aten/chunked" : "aten/sums");
   return linear_attention(q, k, v,
                           {.causal = mask.causal,
@@ -102,7 +105,7 @@ at::Tensor LinearMethod::attend(const Inputs& inputs) {
 
 std::unique_ptr<DecodingState> LinearMethod::make_state(const Problem& problem) const {
   auto map = map_for(problem.head_dim);
-  if (const auto* implementation = implementation_for(problem))
+  if (const auto* implementation = implementation_for(problem, /*gradients=*/false))
     return std::make_unique<KernelState>(*implementation, problem, map->count(problem.head_dim), map->scales());
   return std::make_unique<ComposedState>(std::move(map), problem);
 }

@@ -60,12 +60,12 @@ class LinearMethod : public AttentionMethod {
   Cost kernel_cost(const Problem& problem, bool backward, const LinearImplementation& implementation) const;
   double composed_chunk_numbers(const Problem& problem, bool backward, double chunk, double features) const;
 
-  LinearRequest request_for(const Problem& p) const {
-    return {{kernel_, p.dtype, p.device, p.head_dim, p.value_dim}, feature_map_};
+  LinearRequest request_for(const Problem& p, bool gradients) const {
+    return {{kernel_, p.dtype, p.device, p.head_dim, p.value_dim, gradients}, feature_map_};
   }
-  // Null if the problem is computed by composed ATen operations.
-  const LinearImplementation* implementation_for(const Problem& problem) const {
-    return implementations_.find(request_for(problem));
+  // Null if the problem is computed by composed ATen operations. `gradients` is as in ImplementationRequest.
+  const LinearImplementation* implementation_for(const Problem& problem, bool gradients) const {
+    return implementations_.find(request_for(problem, gradients));
   }
 
   FeatureMapKind feature_map_;

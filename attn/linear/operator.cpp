@@ -97,17 +97,20 @@ LinearArguments arguments_of(const Tensor& q, const Tensor& k, const Tensor& v, 
   return arguments;
 }
 
-// Null if the computation is composed of ATen operations.
-const LinearImplementation* find_implementation(const Tensor& q, const Tensor& v, FeatureMapKind map, const std::string& wanted) {
-  return linear_implementations().find({{wanted, q.scalar_type(), q.device().type(), q.size(3), v.size(3)}, map});
+// Null if the computation is composed of ATen operations. `gradients` is as in ImplementationRequest.
+const LinearImplementation* find_implementation(const Tensor& q, const Tensor& v, FeatureMapKind map, const std::string& wanted,
+                                                bool gradients) {
+  return linear_implementations().find(
+      {{wanted, q.scalar_type(), q.device().type(), q.size(3), v.size(3), gradients, q.device().index()}, map});
 }
 
 std::tuple<Tensor, Tensor> forward(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
                                    const std::optional<Tensor>& key_lengths, const std::string& feature_map, double epsilon,
-                                   const std::optional<Tensor>& projection, int64_t chunk, const std::string& wanted) {
+                                   const std::optional<Tensor>& projection, int64_t chunk, const std::string& wanted,
+                                   bool gradients) {
   check_arguments(q, k, v, causal, key_lengths, chunk);
   const auto arguments = arguments_of(q, k, v, causal, key_lengths, feature_map, epsilon, projection);
-  if (const auto* implementation = find_implementation(q, v, arguments.map.kind, wanted))
+  if (const auto* implementation = find_implementation(q, v, arguments.map.kind, wanted, gradients))
     return implementation->forward(arguments);
   return composed_linear_forward(arguments, chunk);
 }
@@ -118,7 +121,7 @@ std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& grad_output, const Ten
                                             const std::optional<Tensor>& projection, int64_t chunk, const std::string& wanted) {
   check_backward_arguments(grad_output, q, k, v, normalizer, causal, key_lengths, feature_map, projection, chunk);
   const auto arguments = arguments_of(q, k, v, causal, key_lengths, feature_map, epsilon, projection);
-  if (const auto* implementation = find_implementation(q, v, arguments.map.kind, wanted))
+  if (const auto* implementation = find_implementation(q, v, arguments.map.kind, wanted, /*gradients=*/true))
     return implementation->backward(arguments, grad_output, normalizer);
   return composed_linear_backward(arguments, grad_output, normalizer, chunk);
 }
@@ -127,7 +130,7 @@ Tensor step(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sum
             c10::string_view feature_map, double epsilon, c10::string_view wanted) {
   check_step_arguments(q, k, v, sums, normalizers, std::string(feature_map));
   const auto map = parse_feature_map(std::string(feature_map));
-  if (const auto* implementation = find_implementation(q, v, map, std::string(wanted)))
+  if (const auto* implementation = find_implementation(q, v, map, std::string(wanted), /*gradients=*/false))
     return implementation->step(q, k, v, {sums, normalizers}, {map}, epsilon);
   return composed_linear_step(q, k, v, {sums, normalizers}, map, epsilon);
 }
@@ -136,7 +139,7 @@ Tensor step(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sum
 
 std::tuple<Tensor, Tensor> forward_meta(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
                                         const std::optional<Tensor>& key_lengths, const std::string& feature_map, double,
-                                        const std::optional<Tensor>& projection, int64_t chunk, const std::string&) {
+                                        const std::optional<Tensor>& projection, int64_t chunk, const std::string&, bool) {
   check_arguments(q, k, v, causal, key_lengths, chunk);
   const auto rows = q.sym_sizes().slice(0, 3);
   auto output = rows.vec(), normalizer = rows.vec();
@@ -171,9 +174,10 @@ auto find_operator(const char* name) {
 
 std::tuple<Tensor, Tensor> call_forward(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
                                         const std::optional<Tensor>& key_lengths, const std::string& feature_map, double epsilon,
-                                        const std::optional<Tensor>& projection, int64_t chunk, const std::string& wanted) {
+                                        const std::optional<Tensor>& projection, int64_t chunk, const std::string& wanted,
+                                        bool gradients) {
   static const auto op = find_operator<decltype(forward)>("attn::_linear_attention");
-  return op.call(q, k, v, causal, key_lengths, feature_map, epsilon, projection, chunk, wanted);
+  return op.call(q, k, v, causal, key_lengths, feature_map, epsilon, projection, chunk, wanted, gradients);
 }
 
 class LinearAttention : public torch::autograd::Function<LinearAttention> {
@@ -183,9 +187,10 @@ class LinearAttention : public torch::autograd::Function<LinearAttention> {
   static torch::autograd::variable_list forward(Context* context, const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
                                                 const std::optional<Tensor>& key_lengths, const std::string& feature_map,
                                                 double epsilon, const std::optional<Tensor>& projection, int64_t chunk,
-                                                const std::string& wanted) {
+                                                const std::string& wanted, bool gradients) {
     const at::AutoDispatchBelowADInplaceOrView guard;
-    const auto [output, normalizer] = call_forward(q, k, v, causal, key_lengths, feature_map, epsilon, projection, chunk, wanted);
+    const auto [output, normalizer] =
+        call_forward(q, k, v, causal, key_lengths, feature_map, epsilon, projection, chunk, wanted, gradients);
     context->save_for_backward({q, k, v, normalizer, key_lengths.value_or(Tensor()), projection.value_or(Tensor())});
     context->saved_data["causal"] = causal;
     context->saved_data["feature_map"] = feature_map;
@@ -204,15 +209,16 @@ class LinearAttention : public torch::autograd::Function<LinearAttention> {
         op.call(gradients[0], saved[0], saved[1], saved[2], saved[3], context->saved_data["causal"].toBool(), optional(saved[4]),
                 context->saved_data["feature_map"].toStringRef(), context->saved_data["epsilon"].toDouble(), optional(saved[5]),
                 context->saved_data["chunk"].toInt(), context->saved_data["implementation"].toStringRef());
-    return {grad_q, grad_k, grad_v, {}, {}, {}, {}, {}, {}, {}};
+    return {grad_q, grad_k, grad_v, {}, {}, {}, {}, {}, {}, {}, {}};
   }
 };
 
 std::tuple<Tensor, Tensor> forward_autograd(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
                                             const std::optional<Tensor>& key_lengths, const std::string& feature_map,
                                             double epsilon, const std::optional<Tensor>& projection, int64_t chunk,
-                                            const std::string& wanted) {
-  const auto results = LinearAttention::apply(q, k, v, causal, key_lengths, feature_map, epsilon, projection, chunk, wanted);
+                                            const std::string& wanted, bool gradients) {
+  const auto results =
+      LinearAttention::apply(q, k, v, causal, key_lengths, feature_map, epsilon, projection, chunk, wanted, gradients);
   return {results[0], results[1]};
 }
 
@@ -236,7 +242,7 @@ TORCH_LIBRARY_FRAGMENT(attn, library) {
       {at::Tag::pt2_compliant_tag});
   library.def(
       "_linear_attention(Tensor q, Tensor k, Tensor v, bool causal, Tensor? key_lengths, str feature_map, float eps, "
-      "Tensor? projection, int chunk, str implementation=\"auto\") -> (Tensor output, Tensor normalizer)",
+      "Tensor? projection, int chunk, str implementation=\"auto\", bool gradients=True) -> (Tensor output, Tensor normalizer)",
       {at::Tag::pt2_compliant_tag});
   library.def(
       "_linear_attention_backward(Tensor grad_output, Tensor q, Tensor k, Tensor v, Tensor normalizer, bool causal, "
@@ -268,8 +274,8 @@ Tensor linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const
   // Undefined tensors are refused here, because autograd runs before the other checks and cannot handle them.
   for (const auto& [name, tensor] : {std::pair<const char*, const Tensor&>{"q", q}, {"k", k}, {"v", v}})
     TORCH_CHECK_VALUE(tensor.defined(), "linear_attention: ", name, " is not defined");
-  return std::get<0>(
-      call_forward(q, k, v, o.causal, o.key_lengths, o.feature_map, o.epsilon, o.projection, o.chunk, o.implementation));
+  return std::get<0>(call_forward(q, k, v, o.causal, o.key_lengths, o.feature_map, o.epsilon, o.projection, o.chunk,
+                                  o.implementation, records_gradients({q, k, v})));
 }
 
 }  // namespace attn

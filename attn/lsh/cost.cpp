@@ -65,8 +65,7 @@ Cost lsh_cost(const LshSettings& settings, const Problem& p, bool backward, cons
   const Sizes n(settings, p);
   const double tensors = p.input_bytes() + p.output_bytes();
   const double inputs = p.input_bytes() + (backward ? p.output_bytes() : 0);
-  const double working =
-      implementation ? implementation->peak_bytes(p, settings.rounds, settings.trax(), backward) : composed_bytes(n, p, backward);
+  const double working = implementation ? implementation->peak_bytes(p, settings, backward) : composed_bytes(n, p, backward);
   return {.flops = flops_of(n, backward),
           .min_bytes = backward ? 2 * tensors + p.input_bytes() : tensors,
           .peak_bytes = inputs + working};

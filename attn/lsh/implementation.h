@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "attn/implementations.h"
+#include "attn/lsh/settings.h"
 #include "attn/problem.h"
 
 namespace attn {
@@ -46,7 +47,7 @@ class LshImplementation {
                                                       const LshForward& result, const at::Tensor& shares) const = 0;
 
   // The predicted maximum of the memory in use beside the inputs, in bytes, including the results.
-  virtual double peak_bytes(const Problem& problem, int64_t rounds, bool trax, bool backward) const = 0;
+  virtual double peak_bytes(const Problem& problem, const LshSettings& settings, bool backward) const = 0;
 };
 
 // The implementations for the CPU are "avx512", "avx2", "neon" and "portable" (attn/lsh/cpu/implementation.h). The one for CUDA

@@ -58,11 +58,11 @@ class Lsh : public AttentionMethod {
 
   std::optional<std::string> why_unsupported(const Problem& p, Protocol protocol) const override {
     if (auto reason = AttentionMethod::why_unsupported(p, protocol)) return reason;
-    return implementations_.why_unsupported(label(), request_for(p));
+    return implementations_.why_unsupported(label(), request_for(p, protocol == Protocol::forward_backward));
   }
 
   Cost cost(const Problem& problem, Protocol protocol) const override {
-    const auto* implementation = implementations_.find(request_for(problem));
+    const auto* implementation = implementations_.find(request_for(problem, protocol == Protocol::forward_backward));
     if (protocol == Protocol::forward || protocol == Protocol::forward_backward)
       return lsh_cost(settings_, problem, protocol == Protocol::forward_backward, implementation);
     // Decoding computes the forward over the prefix in the state, and returns one row of it.
@@ -133,10 +133,13 @@ class Lsh : public AttentionMethod {
   }
 
  private:
-  ImplementationRequest request_for(const Problem& p) const { return {kernel_, p.dtype, p.device, p.head_dim, p.value_dim}; }
+  ImplementationRequest request_for(const Problem& p, bool gradients) const {
+    return {kernel_, p.dtype, p.device, p.head_dim, p.value_dim, gradients};
+  }
 
   at::Tensor attend_to(const at::Tensor& qk, const at::Tensor& v, const Mask& mask) {
-    const auto* implementation = implementations_.find({kernel_, qk.scalar_type(), qk.device().type(), qk.size(3), v.size(3)});
+    const auto* implementation = implementations_.find(
+        {kernel_, qk.scalar_type(), qk.device().type(), qk.size(3), v.size(3), records_gradients({qk, v}), qk.device().index()});
     ran(implementation ? "kernel/" + implementation->name() : "aten/sorted chunks");
     const auto buckets = settings_.buckets_for(qk.size(2));
     // The rotations are cached between calls, because they are drawn on the CPU and copied to the device. The same seed would

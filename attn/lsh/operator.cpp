@@ -111,17 +111,18 @@ void check_positions(const Tensor& order) {
 
 // ---------------------------------------------------------------- computation
 
-// Returns null where the operator is composed of ATen operations.
-const LshImplementation* find_implementation(const Tensor& qk, const Tensor& v, std::string_view wanted) {
-  return lsh_implementations().find({std::string(wanted), qk.scalar_type(), qk.device().type(), qk.size(3), v.size(3)});
+// Returns null where the operator is composed of ATen operations. `gradients` is as in ImplementationRequest.
+const LshImplementation* find_implementation(const Tensor& qk, const Tensor& v, std::string_view wanted, bool gradients) {
+  return lsh_implementations().find(
+      {std::string(wanted), qk.scalar_type(), qk.device().type(), qk.size(3), v.size(3), gradients, qk.device().index()});
 }
 
 std::tuple<Tensor, Tensor, Tensor> forward(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk, bool causal,
                                            const std::optional<Tensor>& key_lengths, std::string_view profile,
-                                           at::OptionalIntArrayRef bucket_factors, std::string_view wanted) {
+                                           at::OptionalIntArrayRef bucket_factors, std::string_view wanted, bool gradients) {
   check_forward_arguments(qk, v, rotations, chunk, key_lengths, profile, bucket_factors);
   const LshArguments arguments{qk, v, chunk, causal, key_lengths, profile == kTrax};
-  const auto* implementation = find_implementation(qk, v, wanted);
+  const auto* implementation = find_implementation(qk, v, wanted, gradients);
   auto result = implementation ? implementation->forward(arguments, rotations, bucket_factors)
                                : composed_lsh_forward(arguments, rotations, bucket_factors);
   return {result.output, result.log_sum_exp, result.order};
@@ -134,7 +135,7 @@ std::tuple<Tensor, Tensor> backward(const Tensor& grad_output, const Tensor& qk,
   check_backward_arguments(grad_output, qk, v, output, key_lengths, log_sum_exp, order, chunk, profile);
   const LshArguments arguments{qk, v, chunk, causal, key_lengths, profile == kTrax};
   const LshForward result{output, log_sum_exp, order};
-  const auto* implementation = find_implementation(qk, v, wanted);
+  const auto* implementation = find_implementation(qk, v, wanted, /*gradients=*/true);
   // The kernels for GPUs skip positions that do not exist, so that they need not wait for a check.
   if (!implementation || order.is_cpu()) check_positions(order);
   if (implementation)
@@ -146,7 +147,7 @@ std::tuple<Tensor, Tensor> backward(const Tensor& grad_output, const Tensor& qk,
 
 std::tuple<Tensor, Tensor, Tensor> forward_meta(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk, bool,
                                                 const std::optional<Tensor>& key_lengths, std::string_view profile,
-                                                at::OptionalIntArrayRef bucket_factors, std::string_view) {
+                                                at::OptionalIntArrayRef bucket_factors, std::string_view, bool) {
   check_forward_arguments(qk, v, rotations, chunk, key_lengths, profile, bucket_factors);
   const auto batch = qk.sym_size(0), heads = qk.sym_size(1), length = qk.sym_size(2), rounds = rotations.sym_size(1);
   const std::vector<c10::SymInt> per_round{batch, heads, rounds, length};
@@ -171,9 +172,9 @@ auto find_operator(const char* name) {
 
 auto call_forward(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk, bool causal,
                   const std::optional<Tensor>& key_lengths, std::string_view profile, at::OptionalIntArrayRef bucket_factors,
-                  std::string_view wanted) {
+                  std::string_view wanted, bool gradients) {
   static const auto op = find_operator<decltype(forward)>("attn::_lsh_attention");
-  return op.call(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors, wanted);
+  return op.call(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors, wanted, gradients);
 }
 
 class LshAttention : public torch::autograd::Function<LshAttention> {
@@ -183,10 +184,10 @@ class LshAttention : public torch::autograd::Function<LshAttention> {
   static torch::autograd::variable_list forward(Context* context, const Tensor& qk, const Tensor& v, const Tensor& rotations,
                                                 int64_t chunk, bool causal, const std::optional<Tensor>& key_lengths,
                                                 std::string_view profile, at::OptionalIntArrayRef bucket_factors,
-                                                std::string_view wanted) {
+                                                std::string_view wanted, bool gradients) {
     const at::AutoDispatchBelowADInplaceOrView guard;
     const auto [output, log_sum_exp, order] =
-        call_forward(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors, wanted);
+        call_forward(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors, wanted, gradients);
     context->save_for_backward({qk, v, output, key_lengths.value_or(Tensor()), log_sum_exp, order});
     context->saved_data["chunk"] = chunk;
     context->saved_data["causal"] = causal;
@@ -204,15 +205,15 @@ class LshAttention : public torch::autograd::Function<LshAttention> {
         op.call(gradients[0], saved[0], saved[1], saved[2], key_lengths, saved[4], saved[5], context->saved_data["chunk"].toInt(),
                 context->saved_data["causal"].toBool(), context->saved_data["profile"].toStringRef(),
                 context->saved_data["implementation"].toStringRef());
-    return {grad_qk, grad_v, {}, {}, {}, {}, {}, {}, {}};
+    return {grad_qk, grad_v, {}, {}, {}, {}, {}, {}, {}, {}};
   }
 };
 
 std::tuple<Tensor, Tensor, Tensor> forward_autograd(const Tensor& qk, const Tensor& v, const Tensor& rotations, int64_t chunk,
                                                     bool causal, const std::optional<Tensor>& key_lengths,
                                                     std::string_view profile, at::OptionalIntArrayRef bucket_factors,
-                                                    std::string_view wanted) {
-  auto results = LshAttention::apply(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors, wanted);
+                                                    std::string_view wanted, bool gradients) {
+  auto results = LshAttention::apply(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors, wanted, gradients);
   return {results[0], results[1], results[2]};
 }
 
@@ -234,7 +235,8 @@ TORCH_LIBRARY_FRAGMENT(attn, library) {
       lsh_attention);
   library.def(
       "_lsh_attention(Tensor qk, Tensor v, Tensor rotations, int chunk, bool causal, Tensor? key_lengths, str profile, "
-      "int[]? bucket_factors, str implementation=\"auto\") -> (Tensor output, Tensor log_sum_exp, Tensor order)");
+      "int[]? bucket_factors, str implementation=\"auto\", bool gradients=True) -> (Tensor output, Tensor log_sum_exp, "
+      "Tensor order)");
   library.def(
       "_lsh_attention_backward(Tensor grad_output, Tensor qk, Tensor v, Tensor output, Tensor? key_lengths, Tensor log_sum_exp, "
       "Tensor order, int chunk, bool causal, str profile, str implementation=\"auto\") -> (Tensor grad_qk, Tensor grad_v)");
@@ -260,7 +262,8 @@ Tensor lsh_attention(const Tensor& qk, const Tensor& v, const Tensor& rotations,
   // Undefined tensors are refused here, because autograd runs before the other checks and cannot handle them.
   for (const auto& [name, tensor] : {std::pair<const char*, const Tensor&>{"qk", qk}, {"v", v}, {"rotations", rotations}})
     TORCH_CHECK_VALUE(tensor.defined(), "lsh_attention: ", name, " is not defined");
-  return std::get<0>(call_forward(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors, implementation));
+  return std::get<0>(call_forward(qk, v, rotations, chunk, causal, key_lengths, profile, bucket_factors, implementation,
+                                  records_gradients({qk, v})));
 }
 
 }  // namespace attn

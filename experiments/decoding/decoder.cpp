@@ -60,17 +60,20 @@ class ModuleDecoder : public Decoder {
   }
 
  protected:
-  void decode(const at::Tensor& tokens) override {
-    output_ = run(tokens.unsqueeze(1), [](attn::AttentionMethod& method, attn::DecodingState& state, const attn::Inputs& token) {
+  void decode(const at::Tensor& tokens) override { output_ = step_from(model_->input->forward(tokens.unsqueeze(1), position())); }
+  void prepare(const at::Tensor& tokens) override {
+    output_ =
+        run(model_->input->forward(tokens, position()), [](attn::AttentionMethod& method, attn::DecodingState& state,
+                                                           const attn::Inputs& prefix) { return method.prefill(state, prefix); });
+  }
+  void clear() override { make_states(); }
+
+  // Adds one token, whose embedding and position encoding are x [batch, 1, width], and returns the output.
+  at::Tensor step_from(const at::Tensor& x) {
+    return run(x, [](attn::AttentionMethod& method, attn::DecodingState& state, const attn::Inputs& token) {
       return method.step(state, token);
     });
   }
-  void prepare(const at::Tensor& tokens) override {
-    output_ = run(tokens, [](attn::AttentionMethod& method, attn::DecodingState& state, const attn::Inputs& prefix) {
-      return method.prefill(state, prefix);
-    });
-  }
-  void clear() override { make_states(); }
 
   std::vector<std::unique_ptr<attn::DecodingState>> states_;  // of each layer
 
@@ -88,11 +91,11 @@ class ModuleDecoder : public Decoder {
     for (auto& layer : model_->encoder->layers) states_.push_back(method_of(layer).begin_decoding(problem));
   }
 
-  // Adds the tokens [batch, T] with attend(method, state, inputs) in every layer, and returns the output at the last one.
+  // Adds the tokens whose embeddings and position encodings are x [batch, T, width], with attend(method, state, inputs) in every
+  // layer, and returns the output at the last one.
   template <class Attend>
-  at::Tensor run(const at::Tensor& tokens, const Attend& attend) {
-    const auto batch = tokens.size(0), length = tokens.size(1);
-    auto x = model_->input->forward(tokens, position());
+  at::Tensor run(at::Tensor x, const Attend& attend) {
+    const auto batch = x.size(0), length = x.size(1);
     for (size_t i = 0; i < states_.size(); ++i) {
       auto& layer = model_->encoder->layers[i];
       auto& attention = layer->attention;
@@ -106,6 +109,70 @@ class ModuleDecoder : public Decoder {
     }
     return model_->output(model_->encoder->norm(x.select(1, length - 1)));
   }
+};
+
+// ---------------------------------------------------------------- states, modules and a CUDA graph
+
+// Computes a token as ModuleDecoder does, by replaying one CUDA graph. What differs from token to token lies in tensors that the
+// graph reads: the tokens, and the position, which the graph itself increments.
+class GraphDecoder final : public ModuleDecoder {
+ public:
+  GraphDecoder(const SequenceModel& model, const DecoderOptions& options)
+      : ModuleDecoder(model, options),
+        parameters_(model->parameters()),
+        tokens_(at::zeros({options.batch, 1}, tensor_options().dtype(at::kLong))),
+        position_on_device_(at::zeros({1}, tokens_.options())),
+        encodings_(sinusoidal_positions(options.max_tokens, model->encoder->options().width / 2, tensor_options())) {}
+
+  bool can_replay() const {
+    return std::all_of(states_.begin(), states_.end(), [](const auto& state) { return state->steps_can_be_replayed(); });
+  }
+  std::string implementation() const override { return (replay_ ? "graph of " : "") + ModuleDecoder::implementation(); }
+
+ protected:
+  void decode(const at::Tensor& tokens) override {
+    tokens_.copy_(tokens.unsqueeze(1));
+    if (!is_initialised_) {
+      position_on_device_.fill_(position());
+      compute();
+      is_initialised_ = true;
+      return;
+    }
+    if (auto addresses = addresses_of_parameters(); !replay_ || addresses != recorded_addresses_) {
+      position_on_device_.fill_(position());
+      replay_ = options_.capture([this] { compute(); });
+      recorded_addresses_ = std::move(addresses);
+    }
+    replay_();
+  }
+  void prepare(const at::Tensor& tokens) override {
+    replay_ = nullptr;
+    ModuleDecoder::prepare(tokens);
+  }
+  void clear() override {
+    replay_ = nullptr;  // it writes to the old states
+    ModuleDecoder::clear();
+  }
+
+ private:
+  void compute() {
+    const auto encoding = encodings_.index_select(0, position_on_device_).expand({options_.batch, 1, -1});
+    output_ = step_from(at::cat({model_->input->embedding(tokens_), encoding}, -1));
+    position_on_device_.add_(1);
+  }
+
+  std::vector<const void*> addresses_of_parameters() const {
+    std::vector<const void*> addresses;
+    for (const auto& parameter : parameters_) addresses.push_back(parameter.const_data_ptr());
+    return addresses;
+  }
+
+  std::vector<at::Tensor> parameters_;
+  at::Tensor tokens_, position_on_device_;  // int64 [batch, 1], [1]
+  at::Tensor encodings_;                    // [max_tokens, width / 2]
+  bool is_initialised_ = false;
+  std::function<void()> replay_;  // null before a step was recorded
+  std::vector<const void*> recorded_addresses_;
 };
 
 // ---------------------------------------------------------------- states and kernels
@@ -386,6 +453,10 @@ std::unique_ptr<Decoder> make_decoder(const SequenceModel& model, const DecoderO
   }
   const auto can = model->encoder->layers.front()->attention->method().capabilities();
   if (!can.decoding || can.steps_recompute_prefix) return std::make_unique<PrefixDecoder>(model, options);
+  if (options.capture) {
+    auto decoder = std::make_unique<GraphDecoder>(model, options);
+    if (decoder->can_replay()) return decoder;
+  }
   if (options.kernel == "modules" || !can_run_kernels) return std::make_unique<ModuleDecoder>(model, options);
   return std::make_unique<KernelDecoder>(model, options);
 }

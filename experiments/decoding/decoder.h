@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -21,6 +22,10 @@ struct DecoderOptions {
   // own kernels, "modules" for the modules of the model, or "auto" for the fastest instruction set where the model is float32 on
   // the CPU and for modules otherwise. Methods that recompute the prefix always run modules.
   std::string kernel = "auto";
+  // For a model on a GPU: records what a function launches there, without running it, and returns a function that runs it
+  // (attnbench::Device::capture()). If it is given, a step of methods whose steps can be replayed
+  // (attn::DecodingState::steps_can_be_replayed()) is one CUDA graph.
+  std::function<std::function<void()>(const std::function<void()>&)> capture = {};
 };
 
 // There are two kinds of decoders.
@@ -31,6 +36,12 @@ struct DecoderOptions {
 //
 // A decoder reads the weights from the model in every step, so changes of the weights take effect in the next step. What a state
 // or a prefix holds of earlier tokens was computed with the old weights; call reset() after a change.
+//
+// On a GPU most of a step's time would be the launches of its kernels, so a step of linear attention is recorded as one CUDA
+// graph, which is replayed for each token (DecoderOptions::capture). The first token of a decoder runs its kernels, as
+// initialisation cannot be recorded, and the next one is recorded; so is the first one after reset(), which begins with other
+// states, and after weights have moved to other memory. The caches of stateful-softmax and stateful-sdpa are read up to the last
+// token, so their steps do more work from token to token, which a graph cannot: they run kernel by kernel.
 //
 // A step allocates no memory if kernels compute it and the method has a bound step (AttentionMethod::bind_step()), as linear
 // attention and stateful-softmax have for float32 on the CPU.

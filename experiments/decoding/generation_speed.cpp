@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/utils.h>
@@ -10,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +20,7 @@
 #include "experiments/nn/transformer.h"
 #include "harness/statistics/statistics.h"
 #include "harness/worker/cpu/memory.h"
+#include "harness/worker/device.h"
 
 namespace experiments {
 namespace {
@@ -36,16 +37,22 @@ constexpr double kPositionBudgetS = 0.2;  // no further token is generated at a 
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-SequenceModel untrained_model(const Generation& g) {
+SequenceModel untrained_model(const Generation& g, const at::Device& device) {
   torch::manual_seed(0);
   auto options = image_model(g.layers, g.method);
   options.encoder.heads = g.heads;
   options.encoder.head_dim = g.head_dim;
   options.encoder.width = g.heads * g.head_dim;
   SequenceModel model(options);
-  model->to(at::Device(g.device));
+  model->to(device);
   model->eval();
   return model;
+}
+
+DecoderOptions decoder_options(const Generation& g, attnbench::Device& device) {
+  DecoderOptions options{.batch = g.batch, .max_tokens = g.length};
+  if (g.device == "cuda") options.capture = [&device](const std::function<void()>& work) { return device.capture(work); };
+  return options;
 }
 
 struct TimedToken {
@@ -55,13 +62,12 @@ struct TimedToken {
 
 class Measurement {
  public:
-  explicit Measurement(const Generation& generation)
+  Measurement(const Generation& generation, attnbench::Device& device)
       : generation_(generation),
         generator_(at::make_generator<at::CPUGeneratorImpl>(uint64_t{0})),
-        model_(untrained_model(generation)),
-        decoder_(make_decoder(model_, {.batch = generation.batch, .max_tokens = generation.length})),
-        tokens_(
-            at::randint(0, 256, {generation.batch, generation.length}, generator_, at::kLong).to(at::Device(generation.device))) {
+        model_(untrained_model(generation, device.torch_device())),
+        decoder_(make_decoder(model_, decoder_options(generation, device))),
+        tokens_(at::randint(0, 256, {generation.batch, generation.length}, generator_, at::kLong).to(device.torch_device())) {
     const auto can = model_->encoder->layers.front()->attention->method().capabilities();
     recomputes_prefix_ = !can.decoding || can.steps_recompute_prefix;
   }
@@ -177,11 +183,13 @@ class Measurement {
 }  // namespace
 
 Json generation_speed(const Generation& generation) {
-  if (generation.device == "cuda" && !at::globalContext().hasCUDA())
-    return {{"outcome", attnbench::outcome::skipped}, {"reason", "there is no GPU that LibTorch can use"}};
+  // This loads the module with the CUDA kernels, where the device is a GPU.
+  const auto found = attnbench::find_device(generation.device);
+  if (!found.device)
+    return {{"outcome", attnbench::outcome::skipped}, {"reason", "there is no GPU that can be used: " + found.why_none}};
   at::set_num_threads(int(generation.threads));
   const at::NoGradGuard no_grad;
-  return Measurement(generation).run();
+  return Measurement(generation, *found.device).run();
 }
 
 }  // namespace experiments

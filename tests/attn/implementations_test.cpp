@@ -69,6 +69,12 @@ TEST(Implementations, AMethodSearchesOncePerProblem) {
   wider.value_dim = 65;
   EXPECT_EQ(resolver.find(wider)->name, "best");
   EXPECT_EQ(searches, 3);
+  wider.gradients = false;  // another implementation may be chosen for the forward pass alone, and on another GPU
+  EXPECT_EQ(resolver.find(wider)->name, "best");
+  EXPECT_EQ(searches, 4);
+  wider.device_index = 1;
+  EXPECT_EQ(resolver.find(wider)->name, "best");
+  EXPECT_EQ(searches, 5);
 }
 
 TEST(Implementations, RefusalsNameTheMethodAndTheReason) {

@@ -385,6 +385,18 @@ int64_t multiprocessors() { return multiprocessor_count; }
 int64_t l2_bytes() { return 64 << 10; }
 void set_multiprocessors(int64_t count) { multiprocessor_count = count; }
 
+namespace {
+size_t largest_shared = 0;
+ThreadOrder block_order = ThreadOrder::forward;
+std::mt19937_64 block_random;
+}  // namespace
+size_t take_largest_shared_bytes() { return std::exchange(largest_shared, 0); }
+
+void set_block_order(ThreadOrder order, uint64_t seed) {
+  block_order = order;
+  block_random.seed(seed);
+}
+
 void sort_by_lowest_bits(const uint64_t* keys, uint64_t* sorted, int64_t count, int bits) {
   std::copy(keys, keys + count, sorted);
   const uint64_t mask = bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
@@ -401,6 +413,7 @@ const std::map<int, size_t> kSharedBytes = {{80, 163 << 10}, {86, 99 << 10},   {
                                             {90, 227 << 10}, {100, 227 << 10}, {120, 99 << 10}};
 constexpr size_t kDefaultSharedBytes = 48 << 10;  // what a kernel can have without cudaFuncSetAttribute
 int current_architecture = 90;
+size_t shared_limit = kSharedBytes.at(current_architecture);
 std::map<const void*, size_t> allowed_shared_bytes;
 
 void check_limit(const char* what, uint64_t given, uint64_t limit) {
@@ -410,7 +423,8 @@ void check_limit(const char* what, uint64_t given, uint64_t limit) {
 void check_shared_bytes(size_t bytes) {
   if (bytes > max_shared_bytes())
     throw std::runtime_error("a block needs " + std::to_string(bytes) + " bytes of shared memory, more than the " +
-                             std::to_string(max_shared_bytes()) + " of sm_" + std::to_string(current_architecture));
+                             std::to_string(max_shared_bytes()) + " that the emulated sm_" +
+                             std::to_string(current_architecture) + " has");
 }
 void check(dim3 grid, dim3 size, size_t shared_bytes, const void* kernel) {
   check_limit("blocks in x", grid.x, 0x7fffffff);
@@ -430,10 +444,12 @@ void check(dim3 grid, dim3 size, size_t shared_bytes, const void* kernel) {
 void set_architecture(int number) {
   if (!kSharedBytes.contains(number)) throw std::runtime_error("the emulation does not know sm_" + std::to_string(number));
   current_architecture = number;
+  shared_limit = kSharedBytes.at(number);
   allowed_shared_bytes.clear();
 }
 int architecture() { return current_architecture; }
-size_t max_shared_bytes() { return kSharedBytes.at(current_architecture); }
+size_t max_shared_bytes() { return shared_limit; }
+void set_max_shared_bytes(size_t bytes) { shared_limit = bytes; }
 void allow_shared_bytes(const void* kernel, size_t bytes) {
   check_shared_bytes(bytes);
   allowed_shared_bytes[kernel] = std::max(bytes, kDefaultSharedBytes);
@@ -442,16 +458,20 @@ void allow_shared_bytes(const void* kernel, size_t bytes) {
 void run_grid(dim3 grid, dim3 size, size_t shared_bytes, const std::function<void()>& thread, const void* kernel) {
   check(grid, size, shared_bytes, kernel);
   if (observer) observer->launch_begins({kernel, grid, size, shared_bytes});
-  for (unsigned z = 0; z < grid.z; ++z)
-    for (unsigned y = 0; y < grid.y; ++y)
-      for (unsigned x = 0; x < grid.x; ++x) {
-        // Shared memory is allocated for each block, so that AddressSanitizer finds accesses beyond its end.
-        void* memory = nullptr;
-        if (posix_memalign(&memory, 128, std::max<size_t>(shared_bytes, 1)) != 0) throw std::bad_alloc();
-        const std::unique_ptr<char, decltype(&std::free)> shared(static_cast<char*>(memory), &std::free);
-        std::memset(shared.get(), 0xCD, shared_bytes);
-        block().run(grid, {x, y, z}, size, shared.get(), shared_bytes, thread);
-      }
+  largest_shared = std::max(largest_shared, shared_bytes);
+  std::vector<size_t> order(size_t{grid.x} * grid.y * grid.z);
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (block_order == ThreadOrder::backward) std::reverse(order.begin(), order.end());
+  if (block_order == ThreadOrder::shuffled) std::shuffle(order.begin(), order.end(), block_random);
+  for (const auto i : order) {
+    const dim3 at(unsigned(i % grid.x), unsigned(i / grid.x % grid.y), unsigned(i / grid.x / grid.y));
+    // Shared memory is allocated for each block, so that AddressSanitizer finds accesses beyond its end.
+    void* memory = nullptr;
+    if (posix_memalign(&memory, 128, std::max<size_t>(shared_bytes, 1)) != 0) throw std::bad_alloc();
+    const std::unique_ptr<char, decltype(&std::free)> shared(static_cast<char*>(memory), &std::free);
+    std::memset(shared.get(), 0xCD, shared_bytes);
+    block().run(grid, at, size, shared.get(), shared_bytes, thread);
+  }
   if (observer) observer->launch_ends();
 }
 

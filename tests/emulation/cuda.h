@@ -51,19 +51,24 @@ int64_t multiprocessors();
 void set_multiprocessors(int64_t count);
 // The size of its L2 cache. It is small, so that kernels cut small problems into groups that fit it.
 int64_t l2_bytes();
+// The largest shared memory in bytes that a block had since the last call.
+size_t take_largest_shared_bytes();
 // Sorts `count` keys by their lowest `bits` bits, in place of CUB's radix sort.
 void sort_by_lowest_bits(const uint64_t* keys, uint64_t* sorted, int64_t count, int bits);
 
 enum class ThreadOrder { forward, backward, shuffled };
 // Sets the order in which the threads of a block run, in all kernels that run from now on. `seed` is used by `shuffled`.
 void set_thread_order(ThreadOrder order, uint64_t seed = 0);
+// Sets the order in which the blocks of a grid run, in the same way.
+void set_block_order(ThreadOrder order, uint64_t seed = 0);
 
 // The architecture of the emulated GPU, as in sm_86: 80, 86, 89, 90 or 120. It decides how much shared memory a block can have.
 // It is 90 at first.
 void set_architecture(int number);
 int architecture();
-// The most bytes of dynamic shared memory that a block can request on the architecture.
+// The most bytes of dynamic shared memory that a block can request: what the architecture has, or what was set since it was.
 size_t max_shared_bytes();
+void set_max_shared_bytes(size_t bytes);
 // Lets blocks of a kernel have more than 48 KiB of shared memory, as cudaFuncSetAttribute does. Throws std::runtime_error for
 // more than max_shared_bytes().
 void allow_shared_bytes(const void* kernel, size_t bytes);

@@ -10,9 +10,12 @@
 #include <vector>
 
 #include "attn/linear/cuda/splits.h"
+#include "attn/linear/linear_attention.h"
 #include "attn/lsh/implementation.h"
 #include "attn/lsh/lsh_attention.h"
+#include "harness/worker/cpu/memory.h"
 #include "tests/emulation/cuda.h"
+#include "tests/support/errors_of.h"
 #include "tests/support/method_helpers.h"
 
 namespace attn::cuda {
@@ -87,6 +90,119 @@ TEST_P(EmulatedKernels, EveryOrderOfThreads) {
     }
   }
   emulation::set_thread_order(emulation::ThreadOrder::forward);
+}
+
+// The shared memory that a block of the emulated GPU can have, until the end of a test.
+class SharedMemoryLimit {
+ public:
+  explicit SharedMemoryLimit(size_t kib) { emulation::set_max_shared_bytes(kib << 10); }
+  SharedMemoryLimit(const SharedMemoryLimit&) = delete;
+  SharedMemoryLimit& operator=(const SharedMemoryLimit&) = delete;
+  ~SharedMemoryLimit() { emulation::set_max_shared_bytes(before_); }
+
+ private:
+  size_t before_ = emulation::max_shared_bytes();
+};
+
+// Runs a method with kernel=auto, and returns the name of the implementation that ran.
+std::string chosen(const std::string& spec, at::ScalarType dtype, int64_t dim, Protocol protocol) {
+  const auto method = make_method(spec);
+  const auto problem = problem_of({70, 70, dim, dim}, dtype, Masking::causal, 1, 1);
+  EXPECT_FALSE(method->why_unsupported(problem, protocol));
+  const auto inputs = inputs_of(problem, protocol);
+  const auto results = call(*method, inputs, protocol);
+  EXPECT_TRUE(compare(*method, inputs, results, Selection::everything(problem)).within(method->error_tolerance(dtype)));
+  return method->implementation();
+}
+
+TEST(SharedMemory, AutoChoosesKernelsThatFitTheDevice) {
+  using enum Protocol;
+  for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf})
+    for (const int64_t dim : {16, 64, 128})
+      for (const size_t kib : {99, 163, 227}) {  // sm_86, sm_80, sm_90
+        const SharedMemoryLimit limit(kib);
+        for (const auto protocol : {forward, forward_backward}) {
+          SCOPED_TRACE(std::string(dtype_name(dtype)) + " " + std::to_string(dim) + " " + std::to_string(kib));
+          Problem problem = problem_of({70, 70, dim, dim}, dtype, Masking::causal, 1, 1);
+          const auto reason = make_method("linear:kernel=cuda")->why_unsupported(problem, protocol);
+          // What does not fit is refused by name, and is computed by the next implementation.
+          EXPECT_EQ(chosen("linear", dtype, dim, protocol), reason ? "kernel/cuda-plain" : "kernel/cuda");
+          EXPECT_EQ(reason.has_value(),
+                    kib == 99 && (dim == 128 || (dim == 64 && dtype != at::kBFloat16 && protocol == forward_backward)));
+          EXPECT_EQ(chosen("lsh:chunk=32,buckets=4", dtype, dim, protocol), "kernel/cuda");
+        }
+      }
+}
+
+TEST(SharedMemory, RefusalsSayWhatIsNeededAndWhatRuns) {
+  const auto reason = [](const char* spec, int64_t dim, Protocol protocol) {
+    const auto problem = problem_of({70, 70, dim, dim}, at::kFloat, Masking::causal, 1, 1);
+    return make_method(spec)->why_unsupported(problem, protocol).value_or("");
+  };
+  {
+    const SharedMemoryLimit limit(99);
+    EXPECT_CONTAINS(
+        reason("linear:kernel=cuda", 64, Protocol::forward_backward),
+        "linear_attention: kernel 'cuda' needs 103 KiB of shared memory per block in the backward pass, and this device has "
+        "99 KiB; 'cuda-plain' runs on it");
+    EXPECT_EQ(reason("linear:kernel=cuda", 64, Protocol::forward), "");
+    EXPECT_CONTAINS(reason("linear:kernel=cuda-tf32", 128, Protocol::forward),
+                    "KiB of shared memory per block in the forward pass");
+  }
+  const SharedMemoryLimit limit(64);
+  EXPECT_CONTAINS(
+      reason("lsh:kernel=cuda", 64, Protocol::forward_backward),
+      "lsh_attention: kernel 'cuda' needs 70 KiB of shared memory per block in the forward pass, and this device has 64 KiB; "
+      "'composed' does");
+  EXPECT_EQ(chosen("lsh:chunk=32,buckets=4", at::kFloat, 64, Protocol::forward_backward), "aten/sorted chunks");
+  EXPECT_CONTAINS(reason("linear:kernel=cuda-plain", 8192, Protocol::forward), "'composed' runs on it");
+  EXPECT_EQ(reason("linear", 8192, Protocol::forward), "");
+}
+
+// The operator chooses by whether gradients are recorded, and its backward pass as its forward pass.
+TEST(SharedMemory, TheOperatorsChooseOneImplementationForBothPasses) {
+  const SharedMemoryLimit limit(99);
+  auto inputs = inputs_of(problem_of({70, 70, 64, 64}, at::kFloat, Masking::causal, 1, 1), Protocol::forward_backward);
+  const auto run = [&](const char* implementation) {
+    return linear_attention(inputs.q, inputs.k, inputs.v, {.causal = true, .implementation = implementation});
+  };
+  EXPECT_TRUE(at::equal(run("auto"), run("cuda-plain")));
+  EXPECT_CONTAINS(attnbench::message_of<c10::ValueError>([&] { run("cuda"); }), "in the backward pass");
+  run("auto").sum().backward();
+  const at::NoGradGuard guard;
+  EXPECT_TRUE(at::equal(run("auto"), run("cuda")));
+  EXPECT_FALSE(at::equal(run("cuda"), run("cuda-plain")));
+}
+
+// What the implementations are chosen by is what their launches ask for.
+TEST(SharedMemory, LaunchesAskForWhatIsStated) {
+  emulation::take_largest_shared_bytes();
+  for (const auto* spec : {"linear:kernel=cuda", "linear:kernel=cuda-tf32", "lsh:chunk=32,buckets=4,kernel=cuda"})
+    for (const auto protocol : {Protocol::forward, Protocol::forward_backward}) {
+      const auto method = make_method(spec);
+      const auto problem = problem_of({70, 70, 64, 64}, at::kFloat, Masking::causal, 1, 1);
+      emulation::take_largest_shared_bytes();
+      call(*method, inputs_of(problem, protocol), protocol);
+      const auto asked = emulation::take_largest_shared_bytes();
+      const auto refused_at = [&](size_t bytes) {
+        emulation::set_max_shared_bytes(bytes);
+        const auto reason = make_method(spec)->why_unsupported(problem, protocol);
+        emulation::set_max_shared_bytes(227 << 10);
+        return reason.has_value();
+      };
+      EXPECT_FALSE(refused_at(asked)) << spec;
+      EXPECT_TRUE(refused_at(asked - 1)) << spec;
+    }
+}
+
+TEST(EmulatedLinear, PredictsTheStatesOfTheDevice) {
+  const auto problem = problem_of({4096, 4096, 64, 64}, at::kFloat, Masking::causal, 1, 1);
+  const auto peak = [&](int64_t multiprocessors) {
+    emulation::set_multiprocessors(multiprocessors);
+    return make_method("linear:kernel=cuda")->cost(problem, Protocol::forward).peak_bytes;
+  };
+  EXPECT_LT(peak(2), peak(8));
+  emulation::set_multiprocessors(2);
 }
 
 TEST(EmulatedLinear, EveryFeatureMap) {
@@ -175,6 +291,61 @@ TEST(LinearSplits, CoverEverySequence) {
       EXPECT_LT(splits.length * (splits.count - 1), std::max<int64_t>(1, positions));
       EXPECT_GE(splits.heads_at_once, 1);
     }
+}
+
+// In the trax profile the first chunk of a round looks back at another round; chunks of more queries than a block takes, hidden
+// keys and short last chunks are covered too.
+TEST(EmulatedLsh, GradientsOfEveryLookBack) {
+  for (const auto* profile : {"trax", "fast-transformers"})
+    for (const auto* rounds : {"1", "2", "3"})
+      for (const auto* chunk : {"16", "100", "300"})
+        for (const auto masking : {Masking::none, Masking::causal_and_key_lengths})
+          check(std::string("lsh:rounds=") + rounds + ",chunk=" + chunk + ",buckets=8,kernel=cuda,profile=" + profile, at::kFloat,
+                {210, 210, 16, 8}, masking, 1, 2);
+}
+
+TEST(EmulatedLsh, GradientsAreTheSameBitsInEveryOrderOfThreadsAndBlocks) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16})
+    for (const auto* spec : {"lsh:rounds=4,chunk=32,buckets=4,kernel=cuda", "lsh:rounds=2,chunk=100,buckets=4,kernel=cuda",
+                             "lsh:rounds=3,chunk=32,buckets=16,profile=fast-transformers,kernel=cuda"}) {
+      SCOPED_TRACE(std::string(spec) + " " + dtype_name(dtype));
+      const auto method = make_method(spec);
+      const auto problem = problem_of({300, 300, 32, 32}, dtype, Masking::causal_and_key_lengths, 2, 1);
+      const auto run = [&](emulation::ThreadOrder threads, emulation::ThreadOrder blocks, uint64_t seed) {
+        emulation::set_thread_order(threads, seed);
+        emulation::set_block_order(blocks, seed);
+        auto results = call(*method, inputs_of(problem, Protocol::forward_backward), Protocol::forward_backward);
+        emulation::set_thread_order(emulation::ThreadOrder::forward);
+        emulation::set_block_order(emulation::ThreadOrder::forward);
+        return results;
+      };
+      using enum emulation::ThreadOrder;
+      const auto expected = run(forward, forward, 0);
+      for (const auto& [threads, blocks, seed] :
+           {std::tuple(forward, backward, 0), {forward, shuffled, 1}, {shuffled, shuffled, 2}}) {
+        const auto results = run(threads, blocks, uint64_t(seed));
+        EXPECT_TRUE(at::equal(results.output, expected.output));
+        EXPECT_TRUE(at::equal(results.grad_q, expected.grad_q));
+        EXPECT_TRUE(at::equal(results.grad_v, expected.grad_v));
+      }
+    }
+}
+
+// The accumulators have one size whatever the number of rounds, and the prediction includes them.
+TEST(EmulatedLsh, PredictsThePeakOfTheBackwardPass) {
+  for (const auto* spec : {"lsh:rounds=1,kernel=cuda", "lsh:rounds=4,chunk=128,kernel=cuda"}) {
+    const auto method = make_method(spec);
+    const auto problem = problem_of({256, 256, 64, 64}, at::kBFloat16, Masking::causal, 1, 4);
+    const auto inputs = inputs_of(problem, Protocol::forward_backward);
+    call(*method, inputs, Protocol::forward_backward);
+    double peak = problem.input_bytes() + problem.output_bytes();
+    const attnbench::AllocationCounter counter;
+    call(*method, inputs, Protocol::forward_backward);
+    peak += double(counter.peak_bytes());
+    const auto predicted = method->cost(problem, Protocol::forward_backward).peak_bytes;
+    EXPECT_GT(predicted, 0.9 * peak) << spec << " " << predicted / peak;
+    EXPECT_LT(predicted, 1.2 * peak) << spec << " " << predicted / peak;
+  }
 }
 
 TEST(EmulatedLsh, ANaNReachesTheRowsThatSeeIt) {

@@ -202,6 +202,16 @@ def test_a_gpu_that_is_not_there_skips_the_case(attnbench, tmp_path, speed):
     assert record["outcome"] == "skipped" and "no GPU" in record["reason"]
 
 
+@pytest.mark.parametrize("method, is_graph", [("linear", True), ("stateful-softmax", False)])
+def test_a_token_on_a_gpu_is_one_cuda_graph(attnbench, build, tmp_path, speed, method, is_graph):
+    """A fake module takes the place of the GPU. The caches of softmax grow, which a graph cannot."""
+    env = os.environ | {"ATTNBENCH_GPU_MODULE": str(build / "tests/fake-gpu.so")}
+    settings = ("--set", "device=cuda", "--set", f"method={method}")
+    for record in attnbench.json("latency", speed, "--out", "out", *settings, env=env):
+        assert record["outcome"] == "measured", record["reason"]
+        assert record["implementation"].startswith("graph of modules + kernel/") == is_graph, record["implementation"]
+
+
 def test_a_method_that_cannot_decode_is_a_failure(attnbench, tmp_path, speed):
     done = attnbench("latency", speed, "--out", "out", "--set", "method=efficient", code=1)
     (record,) = lines_of(tmp_path / "out", "generations.jsonl")

@@ -8,5 +8,8 @@ void run_linear_float32(const LinearParams& params, int dim, Pass pass, cudaStre
 int64_t blocks_of_linear_float32(int dim, Pass pass) {
   return linear_blocks_per_multiprocessor<float, Precision::tf32_three>(dim, pass);
 }
+size_t shared_bytes_of_linear_float32(int dim, Pass pass) {
+  return shared_bytes_of_linear<float, Precision::tf32_three>(dim, pass);
+}
 
 }  // namespace attn::cuda

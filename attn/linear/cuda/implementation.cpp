@@ -5,7 +5,8 @@
 //   cuda-plain  no tensor cores: any dimension, also float64
 //   cuda-tf32   tensor cores: float32 rounded to TF32; dimensions as for cuda
 //
-// "auto" chooses cuda if it can compute the problem, and cuda-plain otherwise.
+// "auto" chooses cuda if it can compute the problem and the device has the shared memory that it needs, and cuda-plain otherwise.
+// Where gradients are wanted, it chooses one implementation for both passes.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -81,12 +82,23 @@ class CudaLinear final : public LinearImplementation {
     if (!computes_feature_map(r.map)) return std::string("does not compute feature map '") + feature_map_name(r.map) + "'";
     const auto element = element_type_of(r.dtype);
     if (!element) return std::string("does not compute in ") + c10::toString(r.dtype);
-    if (kind_ == Kind::plain) return "";
+    if (kind_ == Kind::plain) {
+      const auto problem = why_not_shared_memory(shared_bytes_of_linear_plain(r.head_dim, r.value_dim, *element),
+                                                 gpu_properties(r.device_index).shared_bytes_per_block, "forward");
+      return problem.empty() ? "" : problem + "; 'composed' runs on it";
+    }
     if (*element == ElementType::float64) return "does not compute in Double; 'cuda-plain' does";
     if (kind_ == Kind::tf32 && *element != ElementType::float32)
       return "computes in Float only, not in " + std::string(c10::toString(r.dtype));
     const auto problem = why_not_tiles(r.dtype, r.head_dim, r.value_dim);
-    return problem.empty() ? "" : problem + "; 'cuda-plain' supports any dimensions";
+    if (!problem.empty()) return problem + "; 'cuda-plain' supports any dimensions";
+    const auto why_not_pass = [&](Pass pass, const char* name) {
+      return why_not_shared_memory(shared_bytes(*element, tile_dim(r.head_dim, r.value_dim), pass),
+                                   gpu_properties(r.device_index).shared_bytes_per_block, name);
+    };
+    auto memory = why_not_pass(Pass::forward, "forward");
+    if (memory.empty() && r.gradients) memory = why_not_pass(Pass::backward, "backward");
+    return memory.empty() ? "" : memory + "; 'cuda-plain' runs on it";
   }
 
   std::tuple<Tensor, Tensor> forward(const LinearArguments& a) const override {
@@ -141,7 +153,7 @@ class CudaLinear final : public LinearImplementation {
     return output;
   }
 
-  // Predicts for a GPU with as many multiprocessors as an H100, because predictions are also made where there is no GPU.
+  // Predicts for the current GPU, and for an H100 where there is no GPU.
   double state_numbers(const Problem& p, int64_t, bool backward) const override {
     const auto heads = p.batch * p.heads;
     const auto dim = tile_dim(p.head_dim, p.value_dim);
@@ -149,11 +161,23 @@ class CudaLinear final : public LinearImplementation {
     const auto bytes =
         bytes_read_twice(p.head_dim, p.value_dim, int64_t(c10::elementSize(p.dtype)), backward ? Pass::backward : Pass::forward);
     const auto splits =
-        split_positions(heads, std::max(p.query_len, p.key_len), bytes, /*blocks_per_multiprocessor=*/backward ? 2 : 3, kH100);
+        split_positions(heads, std::max(p.query_len, p.key_len), bytes, /*blocks_per_multiprocessor=*/backward ? 2 : 3, gpu_limits());
     return double(splits.heads_at_once * splits.count * cuda::state_numbers(dim) * (backward ? 2 : 1));
   }
 
  private:
+  static GpuLimits gpu_limits() {
+    const auto gpu = gpu_properties();
+    return {gpu.multiprocessors, gpu.l2_bytes};
+  }
+  // What the kernels with tensor cores need.
+  size_t shared_bytes(ElementType element, int dim, Pass pass) const {
+    if (kind_ == Kind::tf32) return shared_bytes_of_linear_tf32(dim, pass);
+    if (element == ElementType::float32) return shared_bytes_of_linear_float32(dim, pass);
+    if (element == ElementType::bfloat16) return shared_bytes_of_linear_bfloat16(dim, pass);
+    return shared_bytes_of_linear_float16(dim, pass);
+  }
+
   void run(LinearTensors& tensors, Pass pass) const {
     auto& params = tensors.params;
     const auto stream = current_stream();
@@ -166,7 +190,7 @@ class CudaLinear final : public LinearImplementation {
     const auto kernels = tile_kernels(element);
     const auto bytes = bytes_read_twice(params.head_dim, params.value_dim, int64_t(tensors.q.element_size()), pass);
     const auto splits = split_positions(params.batch * params.heads, std::max(params.query_len, params.key_len), bytes,
-                                        kernels.blocks_per_multiprocessor(dim, pass), {multiprocessors(), l2_bytes()});
+                                        kernels.blocks_per_multiprocessor(dim, pass), gpu_limits());
     params.split_len = splits.length, params.splits = splits.count, params.heads_at_once = splits.heads_at_once;
     if (!params.causal || params.splits > 1) {
       params.states = tensors.split_states(dim);

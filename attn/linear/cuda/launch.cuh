@@ -17,6 +17,13 @@ class LinearLaunch {
  public:
   LinearLaunch(const LinearParams& params, const StreamLauncher& launch) : params_(params), launch_(launch) {}
 
+  // The largest shared memory of a block in a pass.
+  static constexpr size_t shared_bytes(Pass pass) {
+    return std::max(SumStatesNeeds<S>::kSharedBytes,
+                    pass == Pass::forward ? ForwardNeeds<S>::kSharedBytes
+                                          : std::max(BackwardNeeds<S>::kSharedBytes, SumQueryStatesNeeds<S>::kSharedBytes));
+  }
+
   void forward() const {
     for_each_group([&](const LinearParams& params) {
       begin_keys</*kShifted=*/false>(params);

@@ -24,4 +24,11 @@ int64_t linear_blocks_per_multiprocessor(int dim, Pass pass) {
   return blocks;
 }
 
+template <class E, Precision kPrecision>
+size_t shared_bytes_of_linear(int dim, Pass pass) {
+  size_t bytes = 0;
+  with_tile_shape<E, kPrecision>(dim, [&](auto shape) { bytes = LinearLaunch<decltype(shape)>::shared_bytes(pass); });
+  return bytes;
+}
+
 }  // namespace attn::cuda

@@ -6,5 +6,6 @@ void run_linear_tf32(const LinearParams& params, int dim, Pass pass, cudaStream_
   run_linear<float, Precision::tf32>(params, dim, pass, stream);
 }
 int64_t blocks_of_linear_tf32(int dim, Pass pass) { return linear_blocks_per_multiprocessor<float, Precision::tf32>(dim, pass); }
+size_t shared_bytes_of_linear_tf32(int dim, Pass pass) { return shared_bytes_of_linear<float, Precision::tf32>(dim, pass); }
 
 }  // namespace attn::cuda

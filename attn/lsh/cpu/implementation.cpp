@@ -140,12 +140,12 @@ class CpuLsh final : public LshImplementation {
     return {heads.grad_qk, heads.grad_v};
   }
 
-  double peak_bytes(const Problem& p, int64_t rounds, bool trax, bool backward) const override {
-    const double tokens = double(p.batch) * double(p.heads) * double(p.query_len), places = tokens * double(rounds);
+  double peak_bytes(const Problem& p, const LshSettings& s, bool backward) const override {
+    const double tokens = double(p.batch) * double(p.heads) * double(p.query_len), places = tokens * double(s.rounds);
     const double number = std::max(4.0, p.element_bytes());  // bytes of one number in the accumulator dtype
     const double dim = double(padded(p.head_dim)), value_dim = double(padded(p.value_dim));
     const bool in_place = p.element_bytes() == number && p.value_dim % kPadding == 0;
-    const double merging = rounds > 1 ? tokens * ((in_place ? 0 : number * value_dim) + (trax ? 16 : 0)) : 0;
+    const double merging = s.rounds > 1 ? tokens * ((in_place ? 0 : number * value_dim) + (s.trax() ? 16 : 0)) : 0;
     const double buckets = 4 * places, order_and_log_sum_exp = 16 * places;
     if (!backward) return p.output_bytes() + order_and_log_sum_exp + std::max(buckets, merging);
     const double copies = double(at::get_num_threads()) * double(p.query_len);

@@ -1,43 +1,68 @@
 // The backward pass of LSH attention: grad_qk [B,H,N,D] and grad_v [B,H,N,M].
 //
-//   lsh_backward         one block for up to S::kRows queries of a chunk, all rounds in one launch. Shared memory is laid out as
-//                        in block.cuh, with 4 row tiles: q, k, v, g
+//   lsh_backward         one block for up to S::kRows queries of a chunk, in one round. Shared memory is laid out as in
+//   block.cuh,
+//                        with 4 row tiles: q, k, v, g
+//   lsh_add_wrapped      one warp for each place in a chunk; no shared memory
 //   lsh_store_gradients  one warp for each position; no shared memory
 //
-// Weights are computed again from the saved order and log-sum-exp. Gradients are accumulated in global memory by float32 atomics.
-// The order of these additions, and with it the last digits of the gradients, differs from run to run.
+// Weights are computed again from the saved order and log-sum-exp. Gradients are the same bits in every run: no two blocks of a
+// launch write the same number, and launches run one after another. A round has every position once as a query, once as a key of
+// its own chunk, and once as a key that the following chunk looks back at. Each of these three roles has accumulators of its own,
+// to which a block adds without atomics. Where a chunk has more queries than a block takes, its tiles of queries are launches of
+// their own, because they see the same keys.
+//
+// The first chunk of a round in the trax profile looks back at the last chunk of another round, which may hold positions that
+// other chunks look back at too. It writes to small accumulators by place, which lsh_add_wrapped adds to the others.
 #pragma once
 
 #include "attn/lsh/cuda/block.cuh"
 
 namespace attn::cuda {
 
-// Adds (the warp's 16 columns of scores)ᵀ · right [kRows, kDim] to the rows of `to` [N, dim] at `positions`. It reads rows that
-// other warps wrote. It works on 64 columns at a time, because the registers hold no more beside those of the caller.
-template <class S>
-__device__ inline void add_transposed_product(const typename S::Tile* scores, const typename S::Tile* right,
-                                              const int32_t* positions, int dim, float* to) {
+// Two neighbouring columns of a row. Rows have an even number of columns.
+struct alignas(8) ColumnPair {
+  float x, y;
+};
+
+// Calls work(t, i, pair) for the entries i and i + 1 of the lane's Accumulators t, with the columns that belong to them in the
+// matrix `rows` [·, dim]. Row r of the tile is row row_of(r) of the matrix; rows where that is negative are left out, as are
+// columns from `dim` on. The first Accumulator has the columns from first_column on.
+template <int kTiles, class Row, class Work>
+__device__ inline void for_each_pair(const Row& row_of, int first_column, int dim, float* rows, const Work& work) {
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const int32_t row = row_of(warp() * 16 + Accumulator::row(i));
+    if (row < 0) continue;
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+      const int column = first_column + t * 8 + Accumulator::column(i);
+      if (column < dim) work(t, i, *reinterpret_cast<ColumnPair*>(rows + int64_t(row) * dim + column));
+    }
+  }
+}
+
+// Adds (the warp's 16 columns of scores)ᵀ · right [kRows, kDim] to rows of the matrix `to` [·, dim], as for for_each_pair(). It
+// reads rows that other warps wrote. It works on 64 columns at a time, because the registers hold no more beside those of the
+// caller.
+template <class S, class Row>
+__device__ inline void add_transposed_product(const typename S::Tile* scores, const typename S::Tile* right, const Row& row_of,
+                                              int dim, float* to) {
   constexpr int kTiles = S::kTiles < 8 ? S::kTiles : 8;
 #pragma unroll 1
   for (int first = 0; first < S::kDim; first += kTiles * 8) {
     Accumulator sum[kTiles];
+    for_each_pair<kTiles>(row_of, first, dim, to,
+                          [&](int t, int i, const ColumnPair& p) { sum[t].x[i] = p.x, sum[t].x[i + 1] = p.y; });
     multiply<typename S::F, kTiles, S::kScoreSteps>(sum, scores + warp() * 16, 1, S::kScoreStride, right + first, S::kStride, 1);
-#pragma unroll
-    for (int t = 0; t < kTiles; ++t)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int32_t position = positions[warp() * 16 + Accumulator::row(i)];
-        const int column = first + t * 8 + Accumulator::column(i);
-        if (position >= 0 && column < dim) atomicAdd(to + int64_t(position) * dim + column, sum[t].x[i]);
-      }
+    for_each_pair<kTiles>(row_of, first, dim, to, [&](int t, int i, ColumnPair& p) { p = {sum[t].x[i], sum[t].x[i + 1]}; });
   }
 }
 
-// Adds the contributions of a tile of queries to grad_query, grad_key and grad_value. Weights are share · exp(logit −
-// log-sum-exp).
+// Adds the contributions of a tile of queries to the accumulators. Weights are share · exp(logit − log-sum-exp).
 template <class S>
-__global__ void __launch_bounds__(S::kThreads) lsh_backward(LshParams params) {
-  const LshBlock<S> block(params, 4, 0, params.rounds * params.chunks);
+__global__ void __launch_bounds__(S::kThreads) lsh_backward(LshParams params, int64_t round, int64_t query_tile) {
+  const LshBlock<S> block(params, 4, round, int64_t(blockIdx.x), query_tile);
   auto *q = block.tile[0], *k = block.tile[1], *v = block.tile[2], *g = block.tile[3];
   block.load_queries(q);
   block.gather(g, params.grad_output, block.query_positions, params.value_dim);
@@ -85,7 +110,7 @@ __global__ void __launch_bounds__(S::kThreads) lsh_backward(LshParams params) {
   };
   if (!params.trax) {
     float sums[2] = {0, 0};
-    block.for_each_key_tile(k, v, [&] {
+    block.for_each_key_tile(k, v, [&](bool, int64_t) {
       Accumulator weights[S::kScoreTiles], grad_weights[S::kScoreTiles];
       compute_weights(weights);
       score_rows<S>(grad_weights, g, v);
@@ -97,13 +122,22 @@ __global__ void __launch_bounds__(S::kThreads) lsh_backward(LshParams params) {
     for (int half = 0; half < 2; ++half) delta[half] = sum_over_lanes(sums[half], 4) * float(params.rounds);
   }
   Accumulator grad_query[S::kTiles];
-  block.for_each_key_tile(k, v, [&] {
+  const bool first_chunk = block.chunk % params.chunks == 0;
+  block.for_each_key_tile(k, v, [&](bool before, int64_t first) {
+    const bool wraps = before && first_chunk && params.wrapped_key != nullptr;
+    const auto row_of = [&](int t) {
+      const int32_t position = block.key_positions[t];
+      return position >= 0 && wraps ? int32_t(first) + t : position;
+    };
+    const auto rows_of_head = [&](float* own, float* of_before, float* wrapped, int dim) {
+      return wraps ? wrapped + block.index * params.chunk * dim : (before ? of_before : own) + block.index * params.length * dim;
+    };
     Accumulator weights[S::kScoreTiles];
     compute_weights(weights);
     store_scores<S>(weights, block.scores, [](int, int, float x) { return x; });
     __syncthreads();
-    add_transposed_product<S>(block.scores, g, block.key_positions, params.value_dim,
-                              params.grad_value + block.index * params.length * params.value_dim);
+    add_transposed_product<S>(block.scores, g, row_of, params.value_dim,
+                              rows_of_head(params.grad_value, params.grad_value_before, params.wrapped_value, params.value_dim));
     {
       // The gradients of the logits times the key's scale. Both the gradient of x as a query and that of x as a key contain them.
       Accumulator grad_weights[S::kScoreTiles];
@@ -118,19 +152,30 @@ __global__ void __launch_bounds__(S::kThreads) lsh_backward(LshParams params) {
     store_scores<S>(weights, block.scores, [](int, int, float x) { return x; });
     __syncthreads();
     apply_scores<S>(grad_query, block.scores, k);
-    add_transposed_product<S>(block.scores, q, block.key_positions, params.head_dim,
-                              params.grad_key + block.index * params.length * params.head_dim);
+    add_transposed_product<S>(block.scores, q, row_of, params.head_dim,
+                              rows_of_head(params.grad_key, params.grad_key_before, params.wrapped_key, params.head_dim));
   });
-  float* to = params.grad_query + block.index * params.length * params.head_dim;
-#pragma unroll
-  for (int t = 0; t < S::kTiles; ++t)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int32_t position = block.query_positions[warp() * 16 + Accumulator::row(i)];
-      const int column = t * 8 + Accumulator::column(i);
-      if (position >= 0 && column < params.head_dim)
-        atomicAdd(to + int64_t(position) * params.head_dim + column, grad_query[t].x[i]);
-    }
+  const auto query_row = [&](int t) { return block.query_positions[t]; };
+  float* const to = params.grad_query + block.index * params.length * params.head_dim;
+  for_each_pair<S::kTiles>(query_row, 0, params.head_dim, to,
+                           [&](int t, int i, ColumnPair& p) { p.x += grad_query[t].x[i], p.y += grad_query[t].x[i + 1]; });
+}
+
+// Adds the accumulators by place of the keys that the first chunk of `round` looked back at to those by position, and makes them
+// zero again. A warp takes a place.
+inline __global__ void lsh_add_wrapped(LshParams params, int64_t round) {
+  const int64_t row = int64_t(blockIdx.x) * (blockDim.x / kWarp) + warp(), index = row / params.chunk, place = row % params.chunk;
+  const int64_t first = (params.chunks - 1) * params.chunk;  // of the last chunk
+  if (index >= params.batch * params.heads || first + place >= params.length) return;
+  const int64_t before = (round + params.rounds - 1) % params.rounds;
+  const int64_t position = params.order[(index * params.rounds + before) * params.length + first + place];
+  if (position < 0 || position >= params.length) return;
+  const auto add = [&](float* from, float* to, int dim) {
+    for (int d = lane(); d < dim; d += kWarp) to[d] += from[d], from[d] = 0;
+  };
+  const int64_t to = index * params.length + position;
+  add(params.wrapped_key + row * params.head_dim, params.grad_key_before + to * params.head_dim, params.head_dim);
+  add(params.wrapped_value + row * params.value_dim, params.grad_value_before + to * params.value_dim, params.value_dim);
 }
 
 // Writes grad_qk and grad_v from the accumulators. grad_qk has two parts: from x as a query, and from the key x·scale, where
@@ -145,11 +190,14 @@ __global__ void lsh_store_gradients(LshParams params) {
            position * t.row_stride;
   };
   const E* x = at(params.qk);
-  const float *grad_query = params.grad_query + row * params.head_dim, *grad_key = params.grad_key + row * params.head_dim;
+  const float* grad_query = params.grad_query + row * params.head_dim;
+  const auto grad_key = [&](int d) {
+    return params.grad_key[row * params.head_dim + d] + params.grad_key_before[row * params.head_dim + d];
+  };
   float squares = 0, along = 0, zero = 0;
   for (int d = lane(); d < params.head_dim; d += kWarp) {
     const float entry = to_float(x[d]);
-    squares += entry * entry, along += entry * grad_key[d], zero += entry * 0;
+    squares += entry * entry, along += entry * grad_key(d), zero += entry * 0;
   }
   squares = sum_over_lanes(squares), along = sum_over_lanes(along);
   const bool finite = sum_over_lanes(zero) == 0;
@@ -158,9 +206,12 @@ __global__ void lsh_store_gradients(LshParams params) {
   const float factor = finite ? along * scale * scale / (params.trax ? float(params.head_dim) : 1.0f) : 0;
   E* to = at(params.grad_qk);
   for (int d = lane(); d < params.head_dim; d += kWarp)
-    to[d] = from_float<E>(grad_query[d] + grad_key[d] - (finite ? to_float(x[d]) * factor : 0.0f));
+    to[d] = from_float<E>(grad_query[d] + grad_key(d) - (finite ? to_float(x[d]) * factor : 0.0f));
   E* to_v = at(params.grad_v);
-  for (int m = lane(); m < params.value_dim; m += kWarp) to_v[m] = from_float<E>(params.grad_value[row * params.value_dim + m]);
+  for (int m = lane(); m < params.value_dim; m += kWarp) {
+    const int64_t i = row * params.value_dim + m;
+    to_v[m] = from_float<E>(params.grad_value[i] + params.grad_value_before[i]);
+  }
 }
 
 }  // namespace attn::cuda

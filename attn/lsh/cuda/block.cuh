@@ -47,12 +47,13 @@ class LshBlock {
   using E = typename S::E;
   using Tile = typename S::Tile;
 
-  // `tiles` is the number of row tiles that the kernel uses. The number of a block is (index · chunks + chunk − first_chunk) ·
-  // query tiles + query tile, where chunks are counted over all rounds.
-  __device__ LshBlock(const LshParams& all_params, int tiles, int64_t first_chunk, int64_t chunks) : params(all_params) {
-    const int64_t query_tiles = (params.chunk + S::kRows - 1) / S::kRows, i = int64_t(blockIdx.x) / query_tiles;
-    first_query = int64_t(blockIdx.x) % query_tiles * S::kRows;
-    chunk = first_chunk + i % chunks, index = i / chunks;
+  // `tiles` is the number of row tiles that the kernel uses. The block takes the queries of tile `query_tile` of a chunk in
+  // `round`; `number` is index · chunks + the number of the chunk in the round.
+  __device__ LshBlock(const LshParams& all_params, int tiles, int64_t round, int64_t number, int64_t query_tile)
+      : params(all_params),
+        chunk(round * all_params.chunks + number % all_params.chunks),
+        index(number / all_params.chunks),
+        first_query(query_tile * S::kRows) {
     char* p = shared_memory();
     for (int t = 0; t < tiles; ++t, p += S::tile_bytes()) tile[t] = reinterpret_cast<Tile*>(p);
     scores = reinterpret_cast<Tile*>(p), p += S::score_bytes();
@@ -123,7 +124,8 @@ class LshBlock {
     zero_not_finite(q, query_not_finite, [](int, float) {});
   }
 
-  // Loads each tile of keys that the chunk sees into k and its values into v, and calls work() after each.
+  // Loads each tile of keys that the chunk sees into k and its values into v, and calls work(before, first) after each: whether
+  // the keys are those of the chunk before, and the place in their chunk of the first one.
   template <class Work>
   __device__ void for_each_key_tile(Tile* k, Tile* v, const Work& work) const {
     for (int i = 0; i < 2; ++i) {
@@ -140,7 +142,7 @@ class LshBlock {
         zero_not_finite(k, key_not_finite, [&](int row, float squares) { key_scales[row] = key_scale(params, squares); });
         zero_not_finite(v, key_not_finite, [](int, float) {});
         __syncthreads();
-        work();
+        work(i == 1, first);
       }
     }
   }

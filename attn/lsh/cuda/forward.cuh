@@ -36,13 +36,14 @@ struct RoundShares {
 // Computes one round. A thread works on two rows of its warp's 16, `half` 0 and 1.
 template <class S>
 __global__ void __launch_bounds__(S::kThreads) lsh_forward(LshParams params, int64_t round) {
-  const LshBlock<S> block(params, 3, round * params.chunks, params.chunks);
+  const int64_t query_tiles = (params.chunk + S::kRows - 1) / S::kRows;
+  const LshBlock<S> block(params, 3, round, int64_t(blockIdx.x) / query_tiles, int64_t(blockIdx.x) % query_tiles);
   auto *q = block.tile[0], *k = block.tile[1], *v = block.tile[2];
   block.load_queries(q);
   Accumulator out[S::kTiles];
   // Of the lane's two rows: the largest logit, the sum of the exponentials, and 1 if the row sees a key that is not finite.
   float largest[2] = {-HUGE_VALF, -HUGE_VALF}, sum[2] = {0, 0}, not_finite[2] = {0, 0};
-  block.for_each_key_tile(k, v, [&] {
+  block.for_each_key_tile(k, v, [&](bool, int64_t) {
     Accumulator scores[S::kScoreTiles];
     score_rows<S>(scores, q, k);
 #pragma unroll

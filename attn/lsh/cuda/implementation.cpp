@@ -1,6 +1,7 @@
 // The implementation of LSH attention for CUDA, called "cuda" in options and records. It uses tensor cores: products of bfloat16
 // as they are, products of float16 as TF32, and products of float32 as three TF32 products. Head and value dimensions are at most
-// 128, and a row is a multiple of 16 bytes. Other problems are composed of ATen operations.
+// 128, and a row is a multiple of 16 bytes. Other problems are composed of ATen operations, as are all on a device without the
+// shared memory that the kernels need.
 #include "attn/lsh/implementation.h"
 
 #include <ATen/ATen.h>
@@ -78,27 +79,40 @@ class CudaLsh final : public LshImplementation {
     const auto output = with_aligned_rows(result.output), aligned_grad_output = with_aligned_rows(grad_output);
     const auto order = result.order.contiguous(), log_sum_exp = result.log_sum_exp.contiguous(),
                float_shares = shares.to(at::kFloat).contiguous();
-    const auto zeros = [&](int64_t dim) {
-      return at::zeros({tensors.heads(), params.length, dim}, a.qk.options().dtype(at::kFloat));
+    const auto zeros = [&](int64_t rows, int64_t dim) {
+      return at::zeros({tensors.heads(), rows, dim}, a.qk.options().dtype(at::kFloat));
     };
-    const auto grad_query = zeros(params.head_dim), grad_key = zeros(params.head_dim), grad_value = zeros(params.value_dim);
+    const auto length = params.length, head_dim = int64_t{params.head_dim}, value_dim = int64_t{params.value_dim};
+    const auto grad_query = zeros(length, head_dim), grad_key = zeros(length, head_dim), grad_value = zeros(length, value_dim),
+               grad_key_before = zeros(length, head_dim), grad_value_before = zeros(length, value_dim);
+    Tensor wrapped_key, wrapped_value;
+    if (params.wraps()) {
+      wrapped_key = zeros(params.chunk, head_dim), wrapped_value = zeros(params.chunk, value_dim);
+      params.wrapped_key = wrapped_key.data_ptr<float>(), params.wrapped_value = wrapped_value.data_ptr<float>();
+    }
     params.order = order.data_ptr<int64_t>(), params.log_sum_exp = log_sum_exp.data_ptr<double>();
     params.shares = float_shares.const_data_ptr<float>();
     params.output = strided(output), params.grad_output = strided(aligned_grad_output);
     params.grad_qk = strided(grad_qk), params.grad_v = strided(grad_v);
     params.grad_query = grad_query.data_ptr<float>(), params.grad_key = grad_key.data_ptr<float>();
     params.grad_value = grad_value.data_ptr<float>();
+    params.grad_key_before = grad_key_before.data_ptr<float>(), params.grad_value_before = grad_value_before.data_ptr<float>();
     run(tensors, Pass::backward);
     return {grad_qk, grad_v};
   }
 
-  double peak_bytes(const Problem& p, int64_t rounds, bool trax, bool backward) const override {
-    const double tokens = double(p.batch) * double(p.heads) * double(p.query_len), places = tokens * double(rounds);
+  double peak_bytes(const Problem& p, const LshSettings& s, bool backward) const override {
+    const double tokens = double(p.batch) * double(p.heads) * double(p.query_len), places = tokens * double(s.rounds);
     const double sorting = 24 * places;  // the keys, the sorted keys, and the scratch memory of the sort
-    const double merging = rounds > 1 ? tokens * (4 * double(p.value_dim) + (trax ? 16 : 0)) : 0;
+    const double merging = s.rounds > 1 ? tokens * (4 * double(p.value_dim) + (s.trax() ? 16 : 0)) : 0;
     const double order_and_log_sum_exp = 16 * places;
     if (!backward) return p.output_bytes() + order_and_log_sum_exp + std::max(sorting, merging);
-    const double gradients = p.query_bytes() + p.value_bytes() + 4 * places + 4 * tokens * double(2 * p.head_dim + p.value_dim);
+    // The accumulators by position and, where the first chunk of a round looks back at another round, those by place.
+    const double accumulators = 4 * tokens * double(3 * p.head_dim + 2 * p.value_dim);
+    const bool wraps = s.trax() && s.rounds > 1 && p.query_len > s.chunk;
+    const double by_place =
+        wraps ? 4 * double(p.batch) * double(p.heads) * double(s.chunk) * double(p.head_dim + p.value_dim) : 0;
+    const double gradients = p.query_bytes() + p.value_bytes() + 4 * places + accumulators + by_place;
     // Autograd also allocates grad_k, which is zeros because nothing depends on k.
     return p.output_bytes() + order_and_log_sum_exp + std::max(std::max(sorting, merging), gradients) + p.key_bytes();
   }
@@ -130,14 +144,29 @@ class CudaLsh final : public LshImplementation {
   }
 };
 
+size_t shared_bytes(at::ScalarType dtype, int dim, Pass pass) {
+  if (dtype == at::kFloat) return shared_bytes_of_lsh_float32(dim, pass);
+  if (dtype == at::kBFloat16) return shared_bytes_of_lsh_bfloat16(dim, pass);
+  return shared_bytes_of_lsh_float16(dim, pass);
+}
+
+// Why the kernels cannot compute the request; empty if they can.
+std::string why_not(const ImplementationRequest& r) {
+  const auto element = element_type_of(r.dtype);
+  if (!element || *element == ElementType::float64) return std::string("does not compute in ") + c10::toString(r.dtype);
+  if (auto problem = why_not_tiles(r.dtype, r.head_dim, r.value_dim); !problem.empty()) return problem;
+  const int dim = tile_dim(r.head_dim, r.value_dim);
+  const auto available = gpu_properties(r.device_index).shared_bytes_per_block;
+  const auto problem = why_not_shared_memory(shared_bytes(r.dtype, dim, Pass::forward), available, "forward");
+  if (!problem.empty() || !r.gradients) return problem;
+  return why_not_shared_memory(shared_bytes(r.dtype, dim, Pass::backward), available, "backward");
+}
+
 const LshImplementation* find(const ImplementationRequest& request) {
   static const CudaLsh cuda;
   TORCH_CHECK_VALUE(request.wanted == "auto" || request.wanted == "cuda", "lsh_attention: kernel '", request.wanted,
                     "' is not for CUDA; expected auto, cuda or composed");
-  const auto element = element_type_of(request.dtype);
-  const auto problem = !element || *element == ElementType::float64
-                           ? std::string("does not compute in ") + c10::toString(request.dtype)
-                           : why_not_tiles(request.dtype, request.head_dim, request.value_dim);
+  const auto problem = why_not(request);
   if (problem.empty()) return &cuda;
   TORCH_CHECK_VALUE(request.wanted == "auto", "lsh_attention: kernel 'cuda' ", problem, "; 'composed' does");
   return nullptr;

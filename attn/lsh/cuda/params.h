@@ -20,10 +20,17 @@ struct LshParams {
   // Used by the forward pass if there are several rounds.
   float* partial_output;  // [G,N,M]: the output of the rounds so far
   double* merged;         // [G,N,2]: the largest log-sum-exp of the rounds so far, and Σ exp(log-sum-exp − largest); trax only
-  // Used by the backward pass. The accumulators of gradients are zeros at first. They are with respect to x as a query, to the
-  // key made from x, and to v.
-  const float* shares;                        // [G,R,N] by position: the share of each round in a row's output
-  float *grad_query, *grad_key, *grad_value;  // [G,N,D], [G,N,D], [G,N,M]
+  // Used by the backward pass.
+  const float* shares;  // [G,R,N] by position: the share of each round in a row's output
+  // The accumulators of gradients, by position, are zeros at first: of x as a query, of the key made from x and of v where a
+  // chunk sees its own keys, and the same where it looks back at the chunk before.
+  float *grad_query, *grad_key, *grad_value;   // [G,N,D], [G,N,D], [G,N,M]
+  float *grad_key_before, *grad_value_before;  // [G,N,D], [G,N,M]
+  // The same by place, for the first chunk of a round that looks back at the last chunk of another round; null where none does.
+  float *wrapped_key, *wrapped_value;  // [G,m,D], [G,m,M]
+
+  // Whether the first chunk of a round looks back at a chunk of another round that is not the only one of its round.
+  bool wraps() const { return trax && rounds > 1 && chunks > 1; }
 };
 
 // Rotations [R, D, columns]. A bucket is argmax [y; −y] of y = x·rotation over the first_half columns. If second_half is not 0,

@@ -16,4 +16,11 @@ void run_lsh(const LshParams& params, int dim, Pass pass, cudaStream_t stream) {
   });
 }
 
+template <class E, Precision kPrecision>
+size_t shared_bytes_of_lsh(int dim, Pass pass) {
+  size_t bytes = 0;
+  with_tile_shape<E, kPrecision>(dim, [&](auto shape) { bytes = pass_shared_bytes<decltype(shape)>(pass); });
+  return bytes;
+}
+
 }  // namespace attn::cuda

@@ -21,4 +21,9 @@ void run_lsh_bfloat16(const LshParams& params, int dim, Pass pass, cudaStream_t 
 void run_lsh_float16(const LshParams& params, int dim, Pass pass, cudaStream_t stream);
 void run_lsh_float32(const LshParams& params, int dim, Pass pass, cudaStream_t stream);
 
+// The shared memory in bytes that a block needs in a pass.
+size_t shared_bytes_of_lsh_bfloat16(int dim, Pass pass);
+size_t shared_bytes_of_lsh_float16(int dim, Pass pass);
+size_t shared_bytes_of_lsh_float32(int dim, Pass pass);
+
 }  // namespace attn::cuda

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <functional>
 #include <new>
 #include <string>
 #include <vector>
@@ -187,6 +188,68 @@ TEST(Decoder, SeesWeightsThatChangedAfterItWasMade) {
     for (auto& parameter : model->parameters()) parameter.set_data(parameter + at::randn(parameter.sizes()) * 0.1);
     decoder->reset();
     expect_close(decoded(*decoder, tokens), model(tokens), "weights in other memory");
+  }
+}
+
+// ---------------------------------------------------------------- CUDA graphs
+
+// In place of a GPU: what a function "launches" is the function itself.
+struct FakeGraphs {
+  int recorded = 0, replayed = 0;
+  DecoderOptions options(int64_t batch, int64_t max_tokens) {
+    DecoderOptions options{.batch = batch, .max_tokens = max_tokens};
+    options.capture = [this](const std::function<void()>& work) {
+      ++recorded;
+      return [this, work] { ++replayed, work(); };
+    };
+    return options;
+  }
+};
+
+TEST(DecoderGraph, GivesTheOutputsOfTheModel) {
+  const at::NoGradGuard no_grad;
+  auto model = model_of(small_model("linear"));
+  const auto tokens = random_tokens(model, 3, 13);
+  FakeGraphs graphs;
+  const auto decoder = make_decoder(model, graphs.options(3, 13));
+  expect_close(decoded(*decoder, tokens), model(tokens), "steps");
+  EXPECT_EQ(graphs.recorded, 1);   // the first token initialises, the second is recorded
+  EXPECT_EQ(graphs.replayed, 12);  // one graph for each token
+  EXPECT_EQ(decoder->implementation().find("graph of modules + kernel/"), 0U) << decoder->implementation();
+  decoder->reset();
+  expect_close(decoded(*decoder, tokens, 9), model(tokens).narrow(1, 8, 5), "steps after a reset and a prefill");
+  EXPECT_EQ(graphs.recorded, 2);
+  EXPECT_EQ(graphs.replayed, 16);
+}
+
+TEST(DecoderGraph, IsRecordedAgainWhereWeightsHaveMoved) {
+  const at::NoGradGuard no_grad;
+  auto model = model_of(small_model("linear"));
+  const auto tokens = random_tokens(model, 3, 4);
+  FakeGraphs graphs;
+  const auto decoder = make_decoder(model, graphs.options(3, 4));
+  decoded(*decoder, tokens.narrow(1, 0, 3));
+  for (const auto& parameter : model->parameters()) parameter.add_(0.1);  // in place, which a graph sees
+  decoder->step(tokens.select(1, 3));
+  EXPECT_EQ(graphs.recorded, 1);
+  decoder->reset();
+  decoded(*decoder, tokens.narrow(1, 0, 3));
+  EXPECT_EQ(graphs.recorded, 2);
+  for (auto& parameter : model->parameters()) parameter.set_data(parameter + 0.1);
+  decoder->step(tokens.select(1, 3));
+  EXPECT_EQ(graphs.recorded, 3);
+}
+
+TEST(DecoderGraph, IsNotMadeForMethodsWhoseWorkGrowsWithThePosition) {
+  const at::NoGradGuard no_grad;
+  for (const auto* method : {"stateful-softmax", "stateful-sdpa", "softmax", "favor:kernel=composed"}) {
+    auto model = model_of(small_model(method));
+    const auto tokens = random_tokens(model, 3, 5);
+    FakeGraphs graphs;
+    const auto decoder = make_decoder(model, graphs.options(3, 5));
+    expect_close(decoded(*decoder, tokens), model(tokens), method);
+    EXPECT_EQ(graphs.recorded, 0) << method;
+    EXPECT_EQ(decoder->implementation().find("graph"), std::string::npos) << decoder->implementation();
   }
 }
 
