@@ -594,18 +594,18 @@ def gpu_folder(path, rows, gpu):
 
 def test_kernels_of_a_gpu_are_drawn_under_its_own_ceilings(tmp_path):
     found = ceilings.load_gpu(gpu_folder(tmp_path / "gpu", gpu_records(), GPU))
-    assert found.rate("bfloat16") == 750e3 and found.roof(10, "float32") == 30e3
+    assert found.rate("bfloat16") == 750 and found.roof(10, "float32") == 30
     figure = draw(gpu_records() + kernels([FIRST]), found)
     shown = " ".join(texts(figure)).replace("\n", " ")
     assert len(figure.axes) == 2
-    assert "GFLOP/s · float32 matrix product" in shown and "GFLOP/s · bfloat16 matrix product" in shown
-    assert "CUDA kernels of this project" in shown and "copy 3e+03 GB/s" in shown
+    assert "400 TFLOP/s · float32 matrix product" in shown and "750 TFLOP/s · bfloat16 matrix product" in shown
+    assert "CUDA kernels of this project" in shown and "copy 3 TB/s" in shown and "Attained TFLOP/s" in shown
     assert "cases on other devices" in shown and "under the roof of float32" not in shown
     shares_shown = [text for text in texts(figure) if "of roof" in text]
     expected = []
     for record in gpu_records():
         if record["query_len"] == 16384:
-            rate = record["flops"] / record["time_median_ms"] / 1e6
+            rate = record["flops"] / record["time_median_ms"] / 1e9
             expected.append(100 * rate / found.roof(record["flops"] / record["min_bytes"], record["dtype"]))
     assert len(shares_shown) == 2 and all(share < 1 or f"{share:.0f}% of roof" in shown for share in expected)
 
