@@ -179,6 +179,7 @@ class Step:
     needs: str = ""  # the step without which this one cannot run
     missing: str = ""  # why it cannot run on this machine, which is no failure
     output: str = ""  # the file in the pack that standard output goes to, instead of the log
+    records: Path | None = None  # the file of records that it makes, of which at least one must be measured
     outcome: str = "not run"
     reason: str = ""
     exit_code: int | None = None
@@ -221,7 +222,8 @@ def sweep_steps(options: Options, run: Path) -> list[Step]:
         sets = [word for setting in chosen for word in ("--set", setting)]
         only = ["--methods", methods] if quick else []
         command = [program, "sweep", f"sweeps/{name}.toml", "--out", folder, *only, *sets]
-        steps.append(Step(f"sweep-{name}", quick_minutes if quick else minutes, command, needs="build"))
+        records = run / "results" / name / "records.jsonl"
+        steps.append(Step(f"sweep-{name}", quick_minutes if quick else minutes, command, needs="build", records=records))
         steps.append(
             Step(f"table-{name}", 0, [program, "table", folder, "--format", "markdown"], needs=f"sweep-{name}",
                  output=f"tables/{name}.md")
@@ -278,6 +280,14 @@ def ended_with_us(child: subprocess.Popen[bytes]) -> Iterator[None]:
         raise
 
 
+def why_unmeasured(records: Path) -> str:
+    """The reason why no record of a sweep is measured, which the sweep itself does not call a failure. Empty if one is."""
+    lines = [json.loads(line) for line in records.read_text("utf-8").splitlines()]
+    if any(line["outcome"] == "measured" for line in lines):
+        return ""
+    return f"no case was measured: {lines[0]['reason'] if lines else 'there is no record'}"
+
+
 def run_step(step: Step, run: Path, passed: set[str]) -> None:
     """Runs the command of a step, with its output in the folder, and says how it went."""
     if step.missing:
@@ -305,6 +315,8 @@ def run_step(step: Step, run: Path, passed: set[str]) -> None:
                 step.exit_code = child.wait(limit_s)
         step.outcome = "passed" if step.exit_code == 0 else "failed"
         step.reason = "" if step.exit_code == 0 else f"exit code {step.exit_code}"
+        if step.outcome == "passed" and step.records and (why := why_unmeasured(step.records)):
+            step.outcome, step.reason = "failed", why
     except subprocess.TimeoutExpired:
         step.outcome, step.reason = "failed", f"ended after {limit_s:.0f} s"
     except OSError as error:

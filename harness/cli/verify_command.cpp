@@ -293,8 +293,8 @@ Run add_verify_command(Command& command) {
   add_former_format_flag(command, options->format, Format::json);
   add_quiet_option(command, options->quiet);
   command.add_example("verify --quick", "compares every method with the float64 reference in a few seconds");
-  command.add_example("verify --device cuda", "runs the methods on the first visible GPU");
-  command.add_example("verify linear lsh:rounds=4", "verifies two methods in every dtype and shape");
+  command.add_example("verify linear lsh:rounds=4 --device cuda",
+                      "verifies two methods in every dtype and shape on the first visible GPU");
   return [options](const WorkerProgram& worker) { return run_verify(worker, *options); };
 }
 

@@ -27,7 +27,13 @@ class Ceilings:
     threads: int
 
     device = "cpu"
+    prefix, in_gflop_s = "G", 1.0  # of the units of the figure
     kernels = "CPU kernels of this project"
+
+    @property
+    def bandwidth(self) -> float:
+        """The bandwidth that limits the roof."""
+        return self.copy_gb_s
 
     @property
     def bandwidths(self) -> dict[str, float]:
@@ -62,17 +68,24 @@ class Ceilings:
 
 @dataclass(frozen=True)
 class GpuCeilings:
-    """The bandwidth and the rates of matrix products by dtype of a GPU, the medians of the rounds."""
+    """The bandwidth and the rates of matrix products by dtype of a GPU, the medians of the rounds, in
+    TB/s and TFLOP/s."""
 
-    copy_gb_s: float
+    copy_tb_s: float
     rates: dict[str, float]
 
     device = "cuda"
+    prefix, in_gflop_s = "T", 1e3
     kernels = "CUDA kernels of this project"
 
     @property
     def bandwidths(self) -> dict[str, float]:
-        return {"copy": self.copy_gb_s}
+        return {"copy": self.bandwidth}
+
+    @property
+    def bandwidth(self) -> float:
+        """The bandwidth that limits the roof."""
+        return self.copy_tb_s
 
     @property
     def how(self) -> str:
@@ -92,7 +105,7 @@ class GpuCeilings:
         return dtype
 
     def roof(self, intensity: float, dtype: str) -> float:
-        return min(self.rate(dtype), self.copy_gb_s * intensity)
+        return min(self.rate(dtype), self.bandwidth * intensity)
 
 
 def load(folder: Path) -> Ceilings:
@@ -113,8 +126,8 @@ def load_gpu(folder: Path) -> GpuCeilings:
             why = gpu["unavailable"] if isinstance(gpu, dict) else f"found {short(gpu)}"
             raise RecordsError(f"{path}: expected the ceilings of a GPU in `ceilings.gpu`: {why}")
     rates = {name: rate_of_rounds(path, gpus, name) for name in GPU_NUMBERS}
-    by_dtype = {dtype: rates[MATMUL.format(dtype)] for dtype in ("float64", "float32", "float16", "bfloat16")}
-    return GpuCeilings(rates["copy_gb_s"], by_dtype)
+    by_dtype = {dtype: rates[MATMUL.format(dtype)] / 1e3 for dtype in ("float64", "float32", "float16", "bfloat16")}
+    return GpuCeilings(rates["copy_gb_s"] / 1e3, by_dtype)
 
 
 def _measured(folder: Path) -> tuple[Path, dict[str, Any], Any]:

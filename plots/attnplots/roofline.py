@@ -54,7 +54,8 @@ HALO = withStroke(linewidth=2.0, foreground="white")
 
 @dataclass(frozen=True)
 class Point:
-    """A method at length `n`: `intensity` in operations per byte, `rate` in GFLOP/s."""
+    """A method at length `n`: `intensity` in operations per byte, `rate` in GFLOP/s, of a
+    GPU in TFLOP/s."""
 
     n: int
     intensity: float
@@ -114,7 +115,7 @@ def draw(records: Records, ceilings: Ceilings | GpuCeilings) -> Figure:
     device = ceilings.device
     shown = records.where(lambda r: str(r.get("device") or "cpu").startswith(device))
     rows = sorted(data.split_rows(shown), key=_order)
-    panels = [_trails(row) for row in rows]
+    panels = [_trails(row, ceilings.in_gflop_s) for row in rows]
     points = [point for trails in panels for trail in trails for point in trail.points]
     if not points:
         name = "CPU" if device == "cpu" else "GPU"
@@ -140,7 +141,8 @@ def draw(records: Records, ceilings: Ceilings | GpuCeilings) -> Figure:
 
     sheet.small_lines(figure, height - 18, header)
     _key(figure, height - 22 - SMALL_LINE * len(header), plan)
-    sheet.text(figure, LEFT, height - head - 9, RATE.title, style.NAME_SIZE, style.TEXT)
+    rate_title = f"Attained {ceilings.prefix}FLOP/s"
+    sheet.text(figure, LEFT, height - head - 9, rate_title, style.NAME_SIZE, style.TEXT)
     x_ticks, y_ticks = ticks.times(plan.x_limits), ticks.times(plan.y_limits)
     letters = _letters(len(rows))
     for k, (row, trails) in enumerate(zip(rows, panels, strict=True)):
@@ -166,13 +168,14 @@ def _order(row: Row) -> tuple[int, bool, str]:
     return place, not causal, row.title.partition(" · ")[2]
 
 
-def _trails(row: Row) -> list[Trail]:
-    """The trails of a panel; those of the project's kernels come first."""
+def _trails(row: Row, unit: float) -> list[Trail]:
+    """The trails of a panel, with rates in units of so many GFLOP/s; those of the project's kernels
+    come first."""
     trails = []
     for method, records in data.by_method(row).items():
         shown = [r for r in records if r["outcome"] == "measured" and _attained(r)]
         points = [
-            Point(r["query_len"], r["flops"] / r["min_bytes"], _attained(r) or 0.0) for r in shown
+            Point(r["query_len"], r["flops"] / r["min_bytes"], (_attained(r) or 0.0) / unit) for r in shown
         ]
         own = any((r.get("implementation") or "").startswith(OWN) for r in shown)
         if points:
@@ -194,8 +197,8 @@ def _limits(
     tops = tops[:1] if ceilings.device == "cpu" else tops
     intensities, rates = [p.intensity for p in points], [p.rate for p in points]
     x_range = (
-        min(min(tops) / ceilings.copy_gb_s / SLOPE, *intensities),
-        max(4 * max(tops) / ceilings.copy_gb_s, *intensities),
+        min(min(tops) / ceilings.bandwidth / SLOPE, *intensities),
+        max(4 * max(tops) / ceilings.bandwidth, *intensities),
     )
     y_range = min(rates), max(*tops, *rates)
     return (x_range[0] / 1.02, x_range[1] * 1.8), (y_range[0] / 1.8, y_range[1] * 1.7)
@@ -324,7 +327,7 @@ def _slopes(
         # The name of the upper slope is above it, the name of the lower one below it.
         side = 1 if bandwidth == max(slopes.values()) else -1
         middle = (start + ridge) / 2 + side * 6.5 * out
-        title = f"{name} {bandwidth:.3g} GB/s"
+        title = f"{name} {bandwidth:.3g} {ceilings.prefix}B/s"
         angle = math.degrees(math.atan2(along[1], along[0]))
         more = {"ha": "center", "va": "center", "rotation": angle, "rotation_mode": "anchor"}
         sheet.text(figure, *middle, title, style.SMALL_SIZE, ROOF, gid="roof", **more)
@@ -338,9 +341,9 @@ def _top(
 ) -> Box:
     """Writes the name of the flat top where it hides the fewest points; returns the text's box."""
     rate = ceilings.rate(dtype)
-    title = f"{rate:.3g} GFLOP/s · {ceilings.rate_name(dtype)}"
+    title = f"{rate:.3g} {ceilings.prefix}FLOP/s · {ceilings.rate_name(dtype)}"
     wide = sheet.text_width(figure, title, style.SMALL_SIZE)
-    ridge, y = (float(v) for v in axes.transData.transform((rate / ceilings.copy_gb_s, rate)))
+    ridge, y = (float(v) for v in axes.transData.transform((rate / ceilings.bandwidth, rate)))
     lefts = (frame.x1 - 2 - wide, min(ridge + 2, frame.x1 - 2 - wide))
     boxes = [Box(x, y + up, x + wide, y + up + 12) for up in (1, -13) for x in lefts]
     box = min(boxes, key=lambda box: box.grown(1).holds(ink))

@@ -98,20 +98,28 @@ def test_the_whole_path_from_the_checks_to_the_imported_records(small, attnbench
     assert (tmp_path / "again/gpu-grid/records.jsonl").exists()
 
 
-MOST = ["operators", "sanitizer", "sweep-figure1", "sweep-latency", "sweep-decode"]
+# The steps beside building, verifying and the sweep gpu-grid.
+OTHERS = [
+    "operators", "sanitizer",
+    *(f"{kind}-{sweep}" for sweep in ("figure1", "latency", "decode") for kind in ("sweep", "table", "figure")),
+]  # fmt: skip
+SKIPPED = [word for name in OTHERS for word in ("--skip", name)]
 
 
 def test_steps_that_pass_end_with_exit_code_0_and_sweeps_that_are_left_out_are_not_failures(small, tmp_path):
-    names = [*MOST, *(f"{kind}-{sweep}" for sweep in ("figure1", "latency", "decode") for kind in ("table", "figure"))]
-    small(*(word for name in names for word in ("--skip", name)), "--out", "pack.tar.gz")
+    small(*SKIPPED, "--out", "pack.tar.gz")
     manifest, _ = contents(tmp_path / "pack.tar.gz")
-    assert {s["name"] for s in manifest["steps"] if s["outcome"] == "not run"} == set(names)
+    assert {s["name"] for s in manifest["steps"] if s["outcome"] == "not run"} == set(OTHERS)
 
 
 def test_a_gpu_that_fails_in_the_worker_fails_the_steps_and_is_no_success(small, tmp_path):
-    done = small("--skip", "operators", "--skip", "sanitizer", "--out", "pack.tar.gz", code=1, gpu="absent")
+    done = small(*SKIPPED, "--out", "pack.tar.gz", code=1, gpu="absent")
     manifest, files = contents(tmp_path / "pack.tar.gz")
-    assert {s["name"]: s["exit_code"] for s in manifest["steps"]}["verify"] == 2
+    steps = {s["name"]: s for s in manifest["steps"]}
+    assert steps["verify"]["exit_code"] == 2
+    assert steps["sweep-gpu-grid"]["outcome"] == "failed"
+    assert steps["sweep-gpu-grid"]["reason"] == "no case was measured: no CUDA device is visible"
+    assert steps["figure-gpu-grid"]["reason"] == "the step sweep-gpu-grid did not pass"
     assert b"nothing was verified on device cuda: no CUDA device is visible" in files["logs/verify.txt"]
     assert "gpu: verify: failed, exit code 2" in done.stderr
 

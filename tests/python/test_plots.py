@@ -16,8 +16,9 @@ from matplotlib.text import Text
 ROOT = Path(__file__).resolve().parents[2]
 PLOTS = ROOT / "plots"
 # The scripts that draw the records of a folder; gate.py draws a calibration, repeat.py two folders,
-# images.py arrays, rivals.py ratios, and limits.py and verdicts.py print tables.
-OTHERS = ("gate", "repeat", "images", "rivals", "limits", "verdicts")
+# images.py arrays, rivals.py ratios, gpu-grid.py the records of a GPU (test_plots_roofline.py), and limits.py and verdicts.py print
+# tables.
+OTHERS = ("gate", "repeat", "images", "rivals", "gpu-grid", "limits", "verdicts")
 SCRIPTS = sorted(path for path in PLOTS.glob("*.py") if path.stem not in OTHERS)
 # By script that draws several figures: their names.
 STEMS = {"methods": ("methods", "methods-error")}

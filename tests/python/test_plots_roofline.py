@@ -572,3 +572,53 @@ def test_invalid_records_are_an_error_of_one_line(tmp_path):
 def test_other_figures_need_no_ceilings(tmp_path):
     folder = write(tmp_path / "set", kernels([FIRST], ["linear", "sdpa"]))
     assert run(PLOTS / "figure1.py", folder).returncode == 0
+
+
+# ---------------------------------------------------------------- a GPU
+
+GPU_SCRIPT = PLOTS / "gpu-grid.py"
+GPU = {
+    "name": "a GPU", "copy_gb_s": 3000.0, "fma_float32_gflop_s": 60e3, "matmul_float64_gflop_s": 60e3,
+    "matmul_float32_gflop_s": 400e3, "matmul_float16_gflop_s": 700e3, "matmul_bfloat16_gflop_s": 750e3,
+}  # fmt: skip
+
+
+def gpu_records(dtypes=("float32", "bfloat16")):
+    more = {"device": "cuda", "implementation": "kernel/cuda"}
+    return [one_record("linear", n, "forward", True, dtype, **more) for dtype in dtypes for n in (4096, 16384)]
+
+
+def gpu_folder(path, rows, gpu):
+    return folder_of(path, rows, {"ceilings": FOUND | {"gpu": gpu}})
+
+
+def test_kernels_of_a_gpu_are_drawn_under_its_own_ceilings(tmp_path):
+    found = ceilings.load_gpu(gpu_folder(tmp_path / "gpu", gpu_records(), GPU))
+    assert found.rate("bfloat16") == 750 and found.roof(10, "float32") == 30
+    figure = draw(gpu_records() + kernels([FIRST]), found)
+    shown = " ".join(texts(figure)).replace("\n", " ")
+    assert len(figure.axes) == 2
+    assert "400 TFLOP/s · float32 matrix product" in shown and "750 TFLOP/s · bfloat16 matrix product" in shown
+    assert "CUDA kernels of this project" in shown and "copy 3 TB/s" in shown and "Attained TFLOP/s" in shown
+    assert "cases on other devices" in shown and "under the roof of float32" not in shown
+    shares_shown = [text for text in texts(figure) if "of roof" in text]
+    expected = []
+    for record in gpu_records():
+        if record["query_len"] == 16384:
+            rate = record["flops"] / record["time_median_ms"] / 1e9
+            expected.append(100 * rate / found.roof(record["flops"] / record["min_bytes"], record["dtype"]))
+    assert len(shares_shown) == 2 and all(share < 1 or f"{share:.0f}% of roof" in shown for share in expected)
+
+
+def test_the_script_of_a_gpu_draws_a_folder_and_names_missing_ceilings(tmp_path):
+    folder = gpu_folder(tmp_path / "gpu", gpu_records(), GPU)
+    done = run(GPU_SCRIPT, folder, "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out/gpu-grid.svg").exists()
+    for gpu, said in (
+        ({"unavailable": "no driver"}, "expected the ceilings of a GPU in `ceilings.gpu`: no driver"),
+        (None, "expected the ceilings of a GPU in `ceilings.gpu`: found null"),
+        (GPU | {"matmul_bfloat16_gflop_s": 0}, "matmul_bfloat16_gflop_s"),
+    ):
+        wrong = gpu_folder(tmp_path / "wrong", gpu_records(), gpu)
+        assert said in refusal(GPU_SCRIPT, wrong, "--out", tmp_path / "out")

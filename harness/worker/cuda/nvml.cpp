@@ -64,7 +64,9 @@ struct Nvml::Functions {
     find(functions.clock, "nvmlDeviceGetClockInfo");
     find(functions.temperature, "nvmlDeviceGetTemperature");
     find(functions.power, "nvmlDeviceGetPowerUsage");
-    find(functions.reasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
+    // The name that the function has had since drivers of CUDA 12.2, and the one before.
+    const bool renamed = dlsym(library, "nvmlDeviceGetCurrentClocksEventReasons") != nullptr;
+    find(functions.reasons, renamed ? "nvmlDeviceGetCurrentClocksEventReasons" : "nvmlDeviceGetCurrentClocksThrottleReasons");
     return complete && functions.init() == 0 ? &functions : nullptr;
   }
 };
