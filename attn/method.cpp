@@ -4,8 +4,10 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "attn/implementations.h"
+#include "attn/reference.h"
 
 namespace attn {
 namespace {
@@ -34,6 +36,12 @@ at::Tensor AttentionMethod::forward(const Inputs& inputs) {
   const auto reason = why_unsupported(problem, differentiates ? Protocol::forward_backward : Protocol::forward);
   TORCH_CHECK_VALUE(!reason, *reason);
   return attend(inputs);
+}
+
+std::optional<ExactAttention> AttentionMethod::exact_attention(const Inputs& inputs, const at::Tensor& rows) const {
+  auto weights = reference::softmax_weights(inputs, rows);
+  auto output = at::matmul(weights, zero_where(inputs.v, inputs.mask.hidden_keys(inputs.k.size(2))));
+  return ExactAttention{std::move(output), std::move(weights)};
 }
 
 double AttentionMethod::error_tolerance(at::ScalarType dtype) const { return attn::error_tolerance(dtype); }

@@ -40,8 +40,17 @@ struct Capabilities {
   // Whether a NaN in the inputs affects exactly the output rows that see it. False if hidden values are multiplied by zero, since
   // 0 · NaN is NaN.
   bool nan_reaches_its_rows_only = true;
+  // Whether the output depends on parameters that a model trains, such as Linformer's projections. Here they are drawn at random,
+  // so that the distance of the output from exact attention says nothing about the trained method, and is not recorded.
+  bool learned = false;
   std::vector<at::ScalarType> dtypes = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf};  // float16 on CUDA only
   std::vector<c10::DeviceType> devices = {c10::DeviceType::CPU, c10::DeviceType::CUDA};
+};
+
+// Rows of exact attention, with which the output rows of a method are compared to say how good they are.
+struct ExactAttention {
+  at::Tensor output;   // [B,H,R,M], float64
+  at::Tensor weights;  // [B,H,R,L], float64: the share of each key in each row; zeros where the mask hides a key
 };
 
 // A number that a method reports about itself in addition to its results.
@@ -95,12 +104,10 @@ class AttentionMethod {
   // clarity and never timed. The inputs are float64 and hold whole sequences; the result is differentiable in each of them.
   virtual at::Tensor reference(const Inputs& inputs, const at::Tensor& rows) const = 0;
 
-  // The exact result of the attention that this method approximates, with the arguments and the result shape of reference().
-  // Nothing for a method that approximates no other.
-  virtual std::optional<at::Tensor> approximated(const Inputs& inputs, const at::Tensor& rows) const {
-    (void)inputs, (void)rows;
-    return std::nullopt;
-  }
+  // The exact attention that the quality of this method is measured against, with the arguments of reference(): softmax attention
+  // of the same inputs, unless the method overrides it because it computes from other ones. LSH attention has q = k. Nothing for
+  // a method that names no such attention.
+  virtual std::optional<ExactAttention> exact_attention(const Inputs& inputs, const at::Tensor& rows) const;
 
   // Declares the diagnostics that diagnostics() may report. Reporting any other is an error.
   virtual std::vector<DiagnosticSpec> diagnostic_specs() const { return {}; }

@@ -6,7 +6,7 @@
 
 namespace attn::reference {
 
-at::Tensor softmax(const Inputs& inputs, const at::Tensor& rows) {
+at::Tensor softmax_weights(const Inputs& inputs, const at::Tensor& rows) {
   const auto key_len = inputs.k.size(2);
   const auto hidden_keys = inputs.mask.hidden_keys(key_len);
   const auto hidden = inputs.mask.visible_pairs(rows, key_len).logical_not();
@@ -17,7 +17,11 @@ at::Tensor softmax(const Inputs& inputs, const at::Tensor& rows) {
   const auto max_logit = logits.detach().masked_fill(hidden, -1e300).amax(-1, /*keepdim=*/true);
   const auto weights = (logits - max_logit).masked_fill(hidden, -INFINITY).exp();
   const auto total = weights.sum(-1, /*keepdim=*/true);
-  return at::matmul(weights, zero_where(inputs.v, hidden_keys)) / at::where(total == 0, at::ones_like(total), total);
+  return weights / at::where(total == 0, at::ones_like(total), total);
+}
+
+at::Tensor softmax(const Inputs& inputs, const at::Tensor& rows) {
+  return at::matmul(softmax_weights(inputs, rows), zero_where(inputs.v, inputs.mask.hidden_keys(inputs.k.size(2))));
 }
 
 }  // namespace attn::reference

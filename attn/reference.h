@@ -11,4 +11,7 @@ namespace attn::reference {
 // zero. The inputs are float64.
 at::Tensor softmax(const Inputs& inputs, const at::Tensor& rows);
 
+// The weights of the values in these rows, [B,H,R,L]. Those of a row that sees no key are zero.
+at::Tensor softmax_weights(const Inputs& inputs, const at::Tensor& rows);
+
 }  // namespace attn::reference

@@ -21,6 +21,7 @@ class Linformer : public AttentionMethod {
   Capabilities capabilities() const override {
     Capabilities can;
     can.causal = false;
+    can.learned = true;  // the projections
     return can;
   }
 
@@ -50,10 +51,6 @@ class Linformer : public AttentionMethod {
     const auto keys = at::matmul(projection(0, key_len).to(options).t(), zero_where(inputs.k, hidden_keys));
     const auto values = at::matmul(projection(1, key_len).to(options).t(), zero_where(inputs.v, hidden_keys));
     return reference::softmax({inputs.q, keys, values}, rows);
-  }
-
-  std::optional<at::Tensor> approximated(const Inputs& inputs, const at::Tensor& rows) const override {
-    return reference::softmax(inputs, rows);
   }
 
  protected:

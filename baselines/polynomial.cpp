@@ -1,7 +1,6 @@
 // polynomial-2: linear attention whose kernel 1 + s + s²/2 with s = q·k/√D is the second-order expansion of the softmax kernel.
 // Its D(D+1)/2 + D + 1 features per position are in memory for one chunk at a time.
 #include "attn/linear/method.h"
-#include "attn/reference.h"
 #include "attn/registry.h"
 
 namespace attn {
@@ -10,10 +9,6 @@ namespace {
 class Polynomial2 : public LinearMethod {
  public:
   explicit Polynomial2(const Options& options) : LinearMethod("polynomial-2", options.integer("chunk"), options.text("kernel")) {}
-
-  std::optional<at::Tensor> approximated(const Inputs& inputs, const at::Tensor& rows) const override {
-    return reference::softmax(inputs, rows);
-  }
 };
 
 const RegisterMethod registered{

@@ -28,10 +28,6 @@ class Sdpa : public AttentionMethod {
     return can;
   }
 
-  std::optional<at::Tensor> approximated(const Inputs& inputs, const at::Tensor& rows) const override {
-    return reference(inputs, rows);
-  }
-
   Cost cost(const Problem& p, Protocol protocol) const override {
     const double scores = p.score_count() / (p.causal && p.key_lengths.is_full() ? 2 : 1);
     const double forward = scores * (2 * double(p.head_dim) + 2 * double(p.value_dim) + 5);

@@ -55,9 +55,6 @@ class Softmax : public AttentionMethod {
   Capabilities capabilities() const override;
   Cost cost(const Problem& problem, Protocol protocol) const override;
   at::Tensor reference(const Inputs& inputs, const at::Tensor& rows) const override;
-  std::optional<at::Tensor> approximated(const Inputs& inputs, const at::Tensor& rows) const override {
-    return reference(inputs, rows);
-  }
   double state_bytes(const Problem& problem, int64_t position) const override;
 
  protected:

@@ -1,7 +1,6 @@
 // taylor: linear attention with the features [1, x̂], where x̂ = x/‖x‖. The kernel 1 + q̂·k̂ is the first-order Taylor expansion of
 // exp(q̂·k̂), so the output is (Σv + q̂(k̂ᵀv)) / (L + q̂·Σk̂ + ε) if every key is visible.
 #include "attn/linear/method.h"
-#include "attn/reference.h"
 #include "attn/registry.h"
 
 namespace attn {
@@ -10,10 +9,6 @@ namespace {
 class Taylor : public LinearMethod {
  public:
   explicit Taylor(const Options& options) : LinearMethod("taylor", options.integer("chunk"), options.text("kernel")) {}
-
-  std::optional<at::Tensor> approximated(const Inputs& inputs, const at::Tensor& rows) const override {
-    return reference::softmax(inputs, rows);
-  }
 };
 
 const RegisterMethod registered{

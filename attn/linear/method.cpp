@@ -8,7 +8,6 @@
 #include "attn/linear/composed.h"
 #include "attn/linear/linear_attention.h"
 #include "attn/linear/reference.h"
-#include "attn/reference.h"
 
 namespace attn {
 namespace {
@@ -140,10 +139,6 @@ std::unique_ptr<BoundStep> LinearMethod::make_bound_step(DecodingState& state, c
   if (!kernel) return nullptr;
   return kernel->implementation.bind_step(token.q, token.k, token.v, output, kernel->state, spec_for(token.q.size(3)),
                                           kLinearEpsilon, workers);
-}
-
-std::optional<at::Tensor> RandomFeatureMethod::approximated(const Inputs& inputs, const at::Tensor& rows) const {
-  return reference::softmax(inputs, rows);
 }
 
 std::optional<at::Tensor> RandomFeatureMethod::projection(int64_t head_dim) const {

@@ -81,8 +81,6 @@ class RandomFeatureMethod : public LinearMethod {
   RandomFeatureMethod(const std::string& feature_map, int64_t chunk, int64_t count, int64_t seed, std::string kernel = "composed")
       : LinearMethod(feature_map, chunk, std::move(kernel)), count_(count), seed_(seed) {}
 
-  std::optional<at::Tensor> approximated(const Inputs& inputs, const at::Tensor& rows) const override;
-
  protected:
   std::optional<at::Tensor> projection(int64_t head_dim) const override;
   int64_t direction_count() const override { return count_; }

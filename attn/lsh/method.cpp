@@ -88,7 +88,7 @@ class Lsh : public AttentionMethod {
     return reference::lsh(settings_, inputs, rows);
   }
 
-  std::optional<at::Tensor> approximated(const Inputs& inputs, const at::Tensor& rows) const override {
+  std::optional<ExactAttention> exact_attention(const Inputs& inputs, const at::Tensor& rows) const override {
     return reference::lsh_exact(settings_, inputs, rows);
   }
 

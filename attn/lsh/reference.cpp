@@ -114,11 +114,12 @@ Tensor lsh(const LshSettings& s, const Inputs& inputs, const Tensor& rows) {
   return sum / double(s.rounds);
 }
 
-Tensor lsh_exact(const LshSettings& s, const Inputs& inputs, const Tensor& rows) {
+ExactAttention lsh_exact(const LshSettings& s, const Inputs& inputs, const Tensor& rows) {
   const auto &qk = inputs.q, &v = inputs.v;
   const auto& mask = inputs.mask;
   const auto visible = mask.visible_pairs(rows, qk.size(2)).to(at::kDouble);
-  return at::matmul(softmax_over(exact_logits(s, qk, mask, rows), visible), zero_where(v, mask.hidden_keys(qk.size(2))));
+  const auto weights = softmax_over(exact_logits(s, qk, mask, rows), visible);
+  return {at::matmul(weights, zero_where(v, mask.hidden_keys(qk.size(2)))), weights};
 }
 
 std::vector<std::pair<std::string, double>> lsh_diagnostics(const LshSettings& s, const Inputs& inputs, const Tensor& rows) {

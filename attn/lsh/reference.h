@@ -10,6 +10,7 @@
 
 #include "attn/inputs.h"
 #include "attn/lsh/settings.h"
+#include "attn/method.h"
 
 namespace attn::reference {
 
@@ -19,8 +20,8 @@ namespace attn::reference {
 // Returns these rows of the output of LSH attention, [B,H,R,M].
 at::Tensor lsh(const LshSettings& settings, const Inputs& inputs, const at::Tensor& rows);
 
-// Returns the same rows of the exact attention, in which every query sees all keys that the mask allows, [B,H,R,M].
-at::Tensor lsh_exact(const LshSettings& settings, const Inputs& inputs, const at::Tensor& rows);
+// Returns the same rows of the exact attention, in which every query sees all keys that the mask allows.
+ExactAttention lsh_exact(const LshSettings& settings, const Inputs& inputs, const at::Tensor& rows);
 
 // Returns the diagnostics that Lsh::diagnostic_specs() describes, by name. It omits those that are undefined because there is no
 // visible key.

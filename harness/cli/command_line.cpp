@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "harness/schema/field.h"
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"
 #include "harness/text/units.h"
@@ -52,7 +53,7 @@ Number parse_number(const Option& option, const std::string& text) {
 
 void check_choice(const Option& option, const std::string& text) {
   const auto& choices = option.traits.choices;
-  if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) return;
+  if (choices.empty() || std::any_of(choices.begin(), choices.end(), [&](const auto& c) { return matches(c, text); })) return;
   refuse(option, text, fmt::format("one of {}", fmt::join(choices, ", ")));
 }
 

@@ -31,7 +31,7 @@ struct Options {
 
 std::vector<Part> parts_of(const Options& options) {
   std::vector<Part> parts;
-  MethodDigests digests;  // of all parts so far
+  FileDigests digests;  // of all parts so far
   for (const auto& folder : options.folders) {
     parts.push_back({folder, read_records(folder), read_environment(folder)});
     const auto &first = parts.front(), &part = parts.back();
@@ -41,7 +41,7 @@ std::vector<Part> parts_of(const Options& options) {
     auto different = provenance_differences(first.environment, part.environment, ComparedNames::both);
     if (sweep_of(first) != sweep_of(part))
       different += fmt::format("\n  sweep: {} there, {} here", sweep_of(first), sweep_of(part));
-    const auto of_part = method_digests(part.records);
+    const auto of_part = file_digests(part.records);
     different += digest_differences(digests, of_part);
     digests.insert(of_part.begin(), of_part.end());
     if (!different.empty()) throw UsageError(fmt::format("{} was not measured like {}:{}", folder, first.folder, different));

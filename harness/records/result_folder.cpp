@@ -224,20 +224,23 @@ std::string record_differences(const Json& provenance, const std::vector<Record>
   return "";
 }
 
-MethodDigests method_digests(const std::vector<Record>& records) {
-  MethodDigests digests;
-  for (const auto& record : records)
-    if (!record.has("external_source")) digests[record.text("method")] = record.text("method_digest");
+FileDigests file_digests(const std::vector<Record>& records) {
+  FileDigests digests;
+  for (const auto& record : records) {
+    if (record.has("external_source")) continue;
+    digests["method_digest of " + record.text("method")] = record.text("method_digest");
+    if (record.has("inputs_digest")) digests["inputs_digest of " + record.text("inputs")] = record.text("inputs_digest");
+  }
   return digests;
 }
 
-std::string digest_differences(const MethodDigests& there, const MethodDigests& here) {
+std::string digest_differences(const FileDigests& there, const FileDigests& here) {
   std::string text;
-  for (const auto& [method, digest] : here) {
-    const auto found = there.find(method);
+  for (const auto& [file, digest] : here) {
+    const auto found = there.find(file);
     if (found == there.end() || found->second == digest) continue;
     const auto digest_text = [](const std::string& of_file) { return of_file.empty() ? "none" : of_file; };
-    text += fmt::format("\n  method_digest of {}: {} there, {} here", method, digest_text(found->second), digest_text(digest));
+    text += fmt::format("\n  {}: {} there, {} here", file, digest_text(found->second), digest_text(digest));
   }
   return text;
 }

@@ -126,13 +126,13 @@ std::string provenance_differences(const Json& there, const Json& here, Compared
 // same form. External records are left out.
 std::string record_differences(const Json& provenance, const std::vector<Record>& records);
 
-// The digest of each method's file (the column method_digest) by method, as these records have it; empty text for a method that
-// is part of attnbench. External records are left out.
-using MethodDigests = std::map<std::string, std::string>;
-MethodDigests method_digests(const std::vector<Record>& records);
-// The methods whose file differs, since a changed file is another build: a line of text for each method that both have with
-// different digests; empty if there is none.
-std::string digest_differences(const MethodDigests& there, const MethodDigests& here);
+// The digests of the files that these records depend on, by "method_digest of METHOD" (empty text for a method that is part of
+// attnbench) and "inputs_digest of INPUTS" (only for inputs from a file). External records are left out.
+using FileDigests = std::map<std::string, std::string>;
+FileDigests file_digests(const std::vector<Record>& records);
+// The files that differ, since a changed file of a method is another build, and one of inputs another case: a line of text for
+// each that both have with different digests; empty if there is none.
+std::string digest_differences(const FileDigests& there, const FileDigests& here);
 
 // The contents of records.csv: the columns of table_columns() without those that hold lists, such as the samples, which only
 // records.jsonl has. Text that a spreadsheet would take for a formula is changed as in csv_text().

@@ -110,11 +110,21 @@ const std::vector<Field>& fields() {
        .member = &Case::inputs,
        .description =
            "distribution of the inputs: normal; q and k clustered around 16 shared centres; 64 positions repeated over and over; "
-           "columns with means (offset); heads of many scales (scaled); or a few large columns and rows (outliers)",
-       .choices = {"normal", "clustered", "repeated", "offset", "scaled", "outliers"},
+           "columns with means (offset); heads of many scales (scaled); a few large columns and rows (outliers); or the tensors "
+           "q, "
+           "k and v of a .safetensors or .npy file, such as those of a layer of a model",
+       .choices = {"normal", "clustered", "repeated", "offset", "scaled", "outliers", "file:PATH"},
        .kind = AxisKind::contents,
        .since = 2,
        .before = "normal"},
+      {.name = "concentration",
+       .role = axis,
+       .member = &Case::concentration,
+       .description = "factor that q is multiplied by: the larger it is, the fewer keys share most of the weight of a row",
+       .max = 1000,
+       .kind = AxisKind::contents,
+       .since = 6,
+       .before = 1.0},
       {.name = "threads",
        .role = axis,
        .member = &Case::threads,
@@ -210,6 +220,14 @@ const std::vector<Field>& fields() {
            "a sample is marked as disturbed if the machine was slower while it was taken than at its best, by more than "
            "this share",
        .section = "timing"},
+      {.name = "quality_seeds",
+       .role = setting,
+       .member = &Case::quality_seeds,
+       .description =
+           "number of seeds of the inputs, and of the random numbers that a method draws, over which the quality columns "
+           "are taken; with 0 they are left out",
+       .max = 1000,
+       .section = "quality"},
       {.name = "injected_slowdown_percent",
        .role = setting,
        .member = &Case::injected_slowdown_percent,

@@ -31,6 +31,7 @@ struct Case {
   bool causal = false;
   std::string key_lengths = "full";
   std::string inputs = "normal";
+  double concentration = 1;
   int64_t threads = 0;  // 0 until complete(), which sets it to the number of processors that this process may use
   std::string cache = "warm";
   std::string allocation = "kept";
@@ -47,6 +48,7 @@ struct Case {
   int64_t processes = 1;
   std::string baseline;  // empty: none
   double max_disturbance = 0.25;
+  int64_t quality_seeds = 5;
   double injected_slowdown_percent = 0;
 
   // Fills in the fields that were not given, from other fields or from the machine. Sets `causal` for the protocols that decode.
@@ -72,7 +74,7 @@ struct Field {
   std::variant<std::string Case::*, int64_t Case::*, double Case::*, bool Case::*> member;
   std::string_view description;
   std::string_view unit = {};
-  std::vector<std::string_view> choices = {};  // the values that a text field may have; empty means any
+  std::vector<std::string_view> choices = {};  // the values that a text field may have, as matches() says; empty means any
   bool also_number = false;                    // whether a text field may also be a whole number in the range
   double min = 0;                              // of a number: the smallest value
   double max = 1e9;                            // of a number: the largest value

@@ -45,11 +45,18 @@ Json whole_number(const std::string& text) {
 
 }  // namespace
 
+bool matches(std::string_view choice, std::string_view value) {
+  constexpr std::string_view kPath = "PATH";
+  if (!choice.ends_with(":PATH")) return choice == value;
+  const auto begin = choice.substr(0, choice.size() - kPath.size());
+  return value.size() > begin.size() && value.starts_with(begin);
+}
+
 std::string checked_text(const ValueRules& rules, const Json& value) {
   if (!value.is_string()) refuse(rules, value_text(value), "text");
   const auto& given = value.get_ref<const std::string&>();
   bool known = rules.choices.empty();
-  for (const auto& choice : rules.choices) known = known || choice == given;
+  for (const auto& choice : rules.choices) known = known || matches(choice, given);
   const auto number = rules.also_number ? whole_number(given) : Json();
   if (!known && number.is_null())
     refuse(rules, "'" + given + "'", "one of " + join(rules.choices) + (rules.also_number ? ", or a whole number" : ""));

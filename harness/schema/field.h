@@ -25,6 +25,9 @@ struct ValueRules {
   bool also_number;
   double min, max;
 };
+// Whether the choice stands for this value. A choice that ends in ":PATH" stands for every text that begins as it does up to the
+// colon, with a path after it.
+bool matches(std::string_view choice, std::string_view value);
 // Each returns the value if it keeps the rules, and throws std::invalid_argument that names the field, the value and what was
 // expected if it does not.
 std::string checked_text(const ValueRules& rules, const Json& value);

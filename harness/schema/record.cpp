@@ -29,6 +29,10 @@ std::vector<Column> declare() {
   };
   add_fields(FieldRole::axis);
   all.push_back({"method_digest", text, "", "case", "hex digest of the file of a Python method or of a plug-in"});
+  all.push_back(
+      {"inputs_digest", text, "", "case",
+       "hex digest of the file that the inputs come from: its SHA-1 or, if it is longer than 64 MiB, the SHA-1 of those of "
+       "its blocks of 64 MiB, in hexadecimal digits"});
   add_fields(FieldRole::setting);
   const std::vector<Column> results = {
       {"outcome", text, "", "outcome", "measured, skipped or failed"},
@@ -172,9 +176,35 @@ std::vector<Column> declare() {
       {"call_overhead_us", number, "us", "python",
        "what calling the method through Python adds to a call: median time of calls of a function that does nothing"},
 
+      {"quality_row_error_median", number, "", "quality",
+       "median over random rows of the distance of the output from exact attention, divided by the norm of the latter (Euclidean "
+       "norms of a row); exact attention is softmax attention with the same mask, for LSH attention with the queries as keys"},
+      {"quality_row_error_p5", number, "", "quality", "5 % of the rows have a smaller error than this"},
+      {"quality_row_error_p95", number, "", "quality", "95 % of the rows have a smaller error than this"},
+      {"quality_cosine_median", number, "", "quality",
+       "median over the same rows of the cosine of the angle between the output and exact attention; 0 for an output of zeros"},
+      {"quality_cosine_p5", number, "", "quality", "5 % of the rows have a smaller cosine than this"},
+      {"quality_cosine_p95", number, "", "quality", "95 % of the rows have a smaller cosine than this"},
+      {"quality_rows", integer, "", "quality",
+       "number of rows that these columns are taken over, for all seeds; rows that see fewer than two keys are left out, because "
+       "every method is exact there"},
+      {"quality_seed_row_errors", numbers, "", "quality", "median error of the rows of each seed, in the order of the seeds"},
+      {"quality_effective_keys", number, "", "quality",
+       "median over the same rows of exp(entropy of the weights of exact attention): the number of keys that a row attends to, "
+       "if "
+       "all had the same weight"},
+      {"quality_effective_share", number, "", "quality",
+       "median of the same number divided by the number of keys that the row sees; 1 for uniform attention"},
+      {"quality_of_mean_row_error_median", number, "", "quality",
+       "for comparison: quality_row_error_median of the mean of the values that a row sees, which no method needs q and k for"},
+      {"quality_of_mean_cosine_median", number, "", "quality", "for comparison: quality_cosine_median of that mean"},
+      {"quality_of_zero_row_error_median", number, "", "quality",
+       "for comparison: quality_row_error_median of an output of zeros"},
+      {"quality_not_scored", text, "", "quality", "why the record has no quality, for example because the method is learned"},
       {"approximation_error", number, "", "quality",
-       "distance of the output from the attention that the method approximates, relative to that (Frobenius norms, over the "
-       "checked rows)"},
+       "in records of schema version 5 and older: distance of the output from the attention that the method approximates, "
+       "relative "
+       "to that (Frobenius norms, over the checked rows, with those that see a single key)"},
       {"diagnostics", named_numbers, "", "quality",
        "what the method reports about itself, by names that the method declares; a table has a column for each"},
 

@@ -11,8 +11,9 @@ namespace attnbench {
 
 // Version 2 added the axis `inputs` and the columns of decoding states and of quality. Version 3 added the axes `allocation` and
 // `graph` and the columns of a GPU's clocks. Version 4 moved the numbers that a method reports about itself into the column
-// `diagnostics`.
-constexpr int64_t kSchemaVersion = 5;
+// `diagnostics`. Version 6 added the axis `concentration`, and replaced the column `approximation_error` by those that begin with
+// `quality_`.
+constexpr int64_t kSchemaVersion = 6;
 
 // `named_numbers` is a JSON object whose values are numbers, such as {"lsh_bucket_mean": 12.5}.
 enum class ColumnType { text, integer, number, boolean, numbers, named_numbers };

@@ -112,6 +112,8 @@ void take_answer(Record& record, const WorkerAnswer& answer) {
       return record.set_failed(kind::protocol, "the worker's answer " + *fault);
     if (const auto planned = record.text("method_digest"); !planned.empty() && result.text("method_digest") != planned)
       return record.set_failed(kind::error, "the file of the method has changed since the case was planned");
+    if (const auto planned = record.text("inputs_digest"); !planned.empty() && result.text("inputs_digest") != planned)
+      return record.set_failed(kind::error, "the file of the inputs has changed since the case was planned");
     record.merge(result);
   } catch (const std::invalid_argument& error) {
     record.set_failed(kind::protocol, fmt::format("the worker's answer is not a record: {}", error.what()));
@@ -259,6 +261,13 @@ std::vector<std::string> measure_arguments(const ProcessOptions& options) {
   return arguments;
 }
 
+// The quality of a case does not depend on the process either, and is no part of a comparison of builds.
+std::vector<std::string> measure_arguments_of_case(const ProcessOptions& options) {
+  auto arguments = measure_arguments(options);
+  if (options.is_first) arguments.emplace_back("--quality");
+  return arguments;
+}
+
 // The case as the worker is asked to measure it, with the memory budget of the plan.
 Case asked_case(const PlannedCase& planned) {
   auto c = planned.c;
@@ -270,7 +279,7 @@ Case asked_case(const PlannedCase& planned) {
 Record run_alone(const WorkerProgram& worker, const PlannedCase& planned, const ProcessOptions& options) {
   auto record = planned.planned;
   const auto answer =
-      run_worker(worker, "measure", to_json(asked_case(planned)), planned.c.deadline_s, {}, measure_arguments(options));
+      run_worker(worker, "measure", to_json(asked_case(planned)), planned.c.deadline_s, {}, measure_arguments_of_case(options));
   take_answer(record, answer);
   record.set("worker_s", answer.wall_s);
   if (record.measured()) add_statistics(record);
@@ -290,7 +299,7 @@ Record run_after_each_other(const WorkerProgram& worker, const MeasuredCase& mea
 }
 
 Record run_beside_baseline(const WorkerProgram& worker, const MeasuredCase& measured, const ProcessOptions& options) {
-  std::vector<CaseOfBuild> sides = {{worker, asked_case(measured), measure_arguments(options)},
+  std::vector<CaseOfBuild> sides = {{worker, asked_case(measured), measure_arguments_of_case(options)},
                                     {worker, asked_case(*measured.baseline), measure_arguments(options)}};
   const size_t place = options.random % 2;
   if (place == 1) std::swap(sides[0], sides[1]);

@@ -47,15 +47,15 @@ Json provenance_of(const SweepPlan& plan, const Record& environment) {
   return provenance;
 }
 
-// A line for each method that is planned with another file than its records in the folder were measured with; empty if there is
+// A line for each file of a method or of inputs that has changed since its records in the folder were measured; empty if there is
 // none.
-std::string differences_of_methods(const ResultFolder& folder, const SweepPlan& plan) {
+std::string differences_of_files(const ResultFolder& folder, const SweepPlan& plan) {
   auto planned = plan.planned;
   for (const auto& baseline : plan.baselines)
     if (baseline) planned.push_back(baseline->planned);
-  auto recorded = method_digests(folder.processes());
-  recorded.merge(method_digests(folder.records()));
-  return digest_differences(recorded, method_digests(planned));
+  auto recorded = file_digests(folder.processes());
+  recorded.merge(file_digests(folder.records()));
+  return digest_differences(recorded, file_digests(planned));
 }
 
 // A line for each value in which the provenance `now` differs from that of the records in the folder; empty if there is none.
@@ -115,7 +115,7 @@ SweepRun::SweepRun(WorkerProgram worker, SweepPlan plan, const SweepRunOptions& 
       random_(options.order_seed),
       order_seed_(options.order_seed),
       states_(plan_.cases.size()) {
-  if (const auto different = differences(folder_, provenance_) + differences_of_methods(folder_, plan_); !different.empty()) {
+  if (const auto different = differences(folder_, provenance_) + differences_of_files(folder_, plan_); !different.empty()) {
     if (options.resume != Resume::all)
       throw UsageError(fmt::format(
           "{} holds records of another build, machine or configuration:{}\nchoose another folder with --out, or measure "

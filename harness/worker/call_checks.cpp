@@ -95,7 +95,7 @@ bool check_repeated_calls(const Subject& subject, Agreement& agreement, Record& 
            (!results.state || check_state(record, *subject.method, *results.state));
   };
   const auto inputs = subject.make_inputs(problem);
-  const auto others = subject.protocol->make_inputs(problem, subject.seed() + kOtherSeed, subject.distribution);
+  const auto others = subject.protocol->make_inputs(problem, subject.seed() + kOtherSeed, subject.source);
   const InputState sums(inputs), other_sums(others);
   const auto first = call(inputs);
   if (!check(inputs, sums, first)) return false;

@@ -18,6 +18,7 @@
 #include "harness/worker/cpu/probe.h"
 #include "harness/worker/device.h"
 #include "harness/worker/environment.h"
+#include "harness/worker/inputs.h"
 #include "harness/worker/measure.h"
 #include "harness/worker/methods.h"
 #include "harness/worker/noise.h"
@@ -106,7 +107,7 @@ int run_worker_command(int argc, char** argv) {
   };
   std::vector<std::string> methods_folders, plugin_paths;
   add_list("--methods-folder", methods_folders,
-           "folder in which the files of Python methods are looked for, instead of the current one");
+           "folder in which files of Python methods and of inputs are looked for, instead of the current one");
   add_list("--plugin", plugin_paths, "shared library with further methods");
   app.require_subcommand(1);
   auto* const describe_command = app.add_subcommand("describe", "the registered methods");
@@ -129,6 +130,8 @@ int run_worker_command(int argc, char** argv) {
   bool no_small_check = false;
   measure_command->add_flag("--no-small-check", no_small_check,
                             "do not check the agreement at a small size, because another process has done so");
+  bool quality = false;
+  measure_command->add_flag("--quality", quality, "compare the outputs with exact attention, too");
   double best_probe_us = 0;
   measure_command->add_option("--best-probe", best_probe_us, "best time of the arithmetic probe so far, in microseconds");
   int processor = -1;
@@ -139,6 +142,7 @@ int run_worker_command(int argc, char** argv) {
   try {
     Answer answer(descriptor);
     set_methods_folders(methods_folders);
+    set_inputs_folders(methods_folders);
     Plugins plugins(plugin_paths);
     if (*describe_command) answer.send(methods_with(plugins));
     if (*environment_command) answer.send(environment().to_json());
@@ -150,7 +154,7 @@ int run_worker_command(int argc, char** argv) {
     if (*measure_command) {
       std::optional<Turns> taken;
       if (!turns.empty()) taken.emplace(turns[0], turns[1], processor);
-      const MeasureOptions options{taken ? &*taken : nullptr, !no_small_check, best_probe_us};
+      const MeasureOptions options{taken ? &*taken : nullptr, !no_small_check, quality, best_probe_us};
       answer_each(answer, plugins, [&](const Case& c) { return measure(c, options); });
     }
     // All answers are written. This skips the destructors, which could fail on a CUDA context that an error has left unusable.

@@ -12,8 +12,8 @@
 
 #include "harness/worker/agreement.h"
 #include "harness/worker/cpu/memory.h"
+#include "harness/worker/diagnostics.h"
 #include "harness/worker/protocol.h"
-#include "harness/worker/quality.h"
 #include "harness/worker/selection.h"
 #include "harness/worker/subject.h"
 #include "harness/worker/timing.h"
@@ -142,7 +142,7 @@ std::optional<CheckRound> check_round(const Subject& subject, Agreement& agreeme
   agreement.include(compare(*subject.method, inputs, *results, selection));
   if (agreement.verified) record.set("rows_checked", selection.count());
   if (!agreement.set_columns(record, subject.tolerance())) return std::nullopt;
-  set_quality(record, assess(*subject.method, inputs, *results, selection));
+  set_diagnostics(record, *subject.method, inputs, *results, selection);
   return done;
 }
 
@@ -208,6 +208,8 @@ class Decode final : public MeasuringProtocol {
     TORCH_CHECK_VALUE(false, "protocol decode has no call on whole sequences, only steps of a decoding state");
   }
 
+  attn::Problem largest_problem(const attn::Problem& problem) const override { return extended(problem, kStepsPerRound); }
+
   // There are only whole rounds. The calls that are not timed are their warm-up, the steps of the check round and that of the
   // memory pass.
   MinCalls min_calls(int64_t min_samples) const override {
@@ -254,6 +256,8 @@ class Decode final : public MeasuringProtocol {
     if (!memory_pass(subject, record)) return;
     // Times are set last, so that a record of a wrong result never carries a time.
     set_times(record, subject, checked->first_s, rounds.samples, sampling.watch);
+    if (subject.takes_quality && subject.c.quality_seeds > 0)
+      record.set("quality_not_scored", "a decoding step has few rows; the protocols forward and prefill score the same method");
     record.set("outcome", outcome::measured);
   }
 };

@@ -94,6 +94,7 @@ Json describe_methods() {
                          {"length_multiple", can.length_multiple},
                          {"gradients", can.gradients},
                          {"decoding", can.decoding},
+                         {"learned", can.learned},
                          {"nan_reaches_its_rows_only", can.nan_reaches_its_rows_only},
                          {"dtypes", Json::array()},
                          {"devices", Json::array()}};

@@ -12,8 +12,8 @@ class ForwardBackward final : public WholeCall {
  public:
   attn::Protocol id() const override { return attn::Protocol::forward_backward; }
 
-  CallInputs make_inputs(const attn::Problem& problem, uint64_t seed, InputDistribution distribution) const override {
-    return make_inputs_with_gradient(problem, seed, distribution);
+  CallInputs make_inputs(const attn::Problem& problem, uint64_t seed, const InputSource& source) const override {
+    return make_inputs_with_gradient(problem, seed, source);
   }
 
   // The gradient of an input that the output does not depend on is zero.

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,9 @@ constexpr std::pair<const char*, InputDistribution> kInputDistributions[] = {
     {"normal", InputDistribution::normal}, {"clustered", InputDistribution::clustered}, {"repeated", InputDistribution::repeated},
     {"offset", InputDistribution::offset}, {"scaled", InputDistribution::scaled},       {"outliers", InputDistribution::outliers},
 };
+constexpr std::string_view kFile = "file:";
+std::vector<std::string> inputs_folders;
+
 constexpr int64_t kCentres = 16;
 constexpr double kSpread = 0.1;  // standard deviation around a centre
 constexpr int64_t kRepeatedBlock = 64;
@@ -128,6 +132,14 @@ at::Tensor changed(const at::Tensor& x, InputDistribution distribution, uint64_t
   return x;
 }
 
+// The first file of this name in the folders; the name itself if none has it.
+std::string find_inputs_file(const std::filesystem::path& name) {
+  for (const std::filesystem::path folder : inputs_folders)
+    if (const auto path = folder / name; std::filesystem::exists(path))
+      return path.lexically_normal().string();  // an absolute name replaces the folder
+  return name.string();
+}
+
 at::Tensor to_dtype_and_device(const attn::Problem& p, const at::Tensor& x) {
   return x.to(at::TensorOptions(p.dtype).device(p.device));
 }
@@ -137,29 +149,64 @@ at::Tensor to_dtype_and_device(const attn::Problem& p, const at::Tensor& x) {
 InputDistribution parse_input_distribution(const std::string& name) {
   for (const auto& [known, distribution] : kInputDistributions)
     if (name == known) return distribution;
-  TORCH_CHECK_VALUE(false, "inputs = '", name, "', expected normal, clustered, repeated, offset, scaled or outliers");
+  TORCH_CHECK_VALUE(false, "inputs = '", name, "', expected normal, clustered, repeated, offset, scaled, outliers or file:PATH");
 }
 
-CallInputs make_inputs(const attn::Problem& p, uint64_t seed, InputDistribution distribution) {
-  p.validate();
+void set_inputs_folders(std::vector<std::string> folders) { inputs_folders = std::move(folders); }
+
+InputSource InputSource::of(const std::string& inputs, double concentration) {
+  InputSource source;
+  source.concentration = concentration;
+  if (inputs.starts_with(kFile)) source.file = std::make_shared<InputFile>(find_inputs_file(inputs.substr(kFile.size())));
+  else source.distribution = parse_input_distribution(inputs);
+  return source;
+}
+
+namespace {
+
+CallInputs drawn_inputs(const attn::Problem& p, uint64_t seed, const InputSource& source) {
+  const auto distribution = source.distribution;
   CallInputs inputs;
   const auto finished = [&](const at::Tensor& x, Draw draw) {
-    return to_dtype_and_device(p, changed(x, distribution, seed, draw));
+    const auto scaled = changed(x, distribution, seed, draw);
+    return to_dtype_and_device(p, draw == q_draw && source.concentration != 1 ? scaled.mul_(source.concentration) : scaled);
   };
   inputs.q = finished(draw_rows(p, p.query_len, distribution, seed, q_draw, q_cluster_draw), q_draw);
   inputs.k = finished(draw_rows(p, p.key_len, distribution, seed, k_draw, k_cluster_draw), k_draw);
   inputs.v = finished(draw_values(p, p.key_len, seed, v_draw), v_draw);
   inputs.ill_conditioned = distribution == InputDistribution::offset || distribution == InputDistribution::scaled ||
                            distribution == InputDistribution::outliers;
+  return inputs;
+}
+
+CallInputs inputs_of_file(const attn::Problem& p, const InputSource& source) {
+  CallInputs inputs;
+  static_cast<attn::Inputs&>(inputs) = source.file->read(p);
+  if (source.concentration != 1) inputs.q = inputs.q.to(drawn_dtype(p)).mul_(source.concentration);
+  for (const auto member : attn::kInputTensors) {
+    inputs.*member = to_dtype_and_device(p, inputs.*member);
+    TORCH_CHECK_VALUE(at::isfinite(inputs.*member).all().item<bool>(),
+                      "the file of the inputs holds numbers that dtype = ", attn::dtype_name(p.dtype), " cannot hold");
+  }
+  return inputs;
+}
+
+}  // namespace
+
+CallInputs make_inputs(const attn::Problem& p, uint64_t seed, const InputSource& source) {
+  p.validate();
+  auto inputs = source.file ? inputs_of_file(p, source) : drawn_inputs(p, seed, source);
+  // Rounding a large logit changes its weight by much.
+  inputs.ill_conditioned = inputs.ill_conditioned || source.file || source.concentration > 1;
   inputs.mask = attn::Mask::from(p, at::make_generator<at::CPUGeneratorImpl>(seed));
   return inputs;
 }
 
-CallInputs make_inputs_with_gradient(const attn::Problem& p, uint64_t seed, InputDistribution distribution) {
-  auto inputs = make_inputs(p, seed, distribution);
+CallInputs make_inputs_with_gradient(const attn::Problem& p, uint64_t seed, const InputSource& source) {
+  auto inputs = make_inputs(p, seed, source);
   for (const auto member : attn::kInputTensors) (inputs.*member).set_requires_grad(true);
   const auto gradient = draw_values(p, p.query_len, seed, grad_output_draw);
-  inputs.grad_output = to_dtype_and_device(p, changed(gradient, distribution, seed, grad_output_draw));
+  inputs.grad_output = to_dtype_and_device(p, changed(gradient, source.distribution, seed, grad_output_draw));
   return inputs;
 }
 

@@ -1,11 +1,13 @@
-// Draws the inputs of a call for a problem from a seed.
+// Draws the inputs of a call for a problem from a seed, or reads them from a file.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "attn/problem.h"
 #include "harness/worker/call.h"
+#include "harness/worker/input_file.h"
 
 namespace attnbench {
 
@@ -33,12 +35,31 @@ enum class InputDistribution {
 // Parses the name of a distribution. Throws c10::ValueError for anything else.
 InputDistribution parse_input_distribution(const std::string& name);
 
+// Where inputs come from.
+struct InputSource {
+  // NOLINTNEXTLINE(google-explicit-constructor): a distribution alone is the usual source.
+  InputSource(InputDistribution of_inputs = InputDistribution::normal) : distribution(of_inputs) {}
+
+  // The source that the axes `inputs` and `concentration` of a case name. Throws c10::ValueError for an unknown distribution and,
+  // as InputFile does, for a file that cannot be read.
+  static InputSource of(const std::string& inputs, double concentration);
+
+  InputDistribution distribution;
+  double concentration = 1;                         // factor that q is multiplied by
+  std::shared_ptr<const InputFile> file = nullptr;  // holds q, k and v; null if they are drawn
+};
+
+// Sets the folders in which files of inputs with relative paths are looked for, in this order. Without any, it is the current
+// folder.
+void set_inputs_folders(std::vector<std::string> folders);
+
 // Returns tensors of the problem's shapes, dtype and device, and a mask. The same seed gives the same numbers for any number of
-// threads. Throws c10::ValueError for an invalid problem.
-CallInputs make_inputs(const attn::Problem& problem, uint64_t seed, InputDistribution distribution = InputDistribution::normal);
+// threads. From a file come the first batch entries, heads and positions; the seed is then that of the mask and of grad_output.
+// Throws c10::ValueError for an invalid problem, and for a file that does not hold such tensors or whose numbers the dtype cannot
+// hold.
+CallInputs make_inputs(const attn::Problem& problem, uint64_t seed, const InputSource& source = {});
 
 // Returns the same inputs for a call that computes gradients: q, k and v require gradients, and grad_output is drawn as well.
-CallInputs make_inputs_with_gradient(const attn::Problem& problem, uint64_t seed,
-                                     InputDistribution distribution = InputDistribution::normal);
+CallInputs make_inputs_with_gradient(const attn::Problem& problem, uint64_t seed, const InputSource& source = {});
 
 }  // namespace attnbench

@@ -39,6 +39,7 @@ Record measure(const Case& c, const MeasureOptions& options) {
     auto subject = prepare(c, record);
     if (!subject) return;
     subject->checks_small = options.small_check;
+    subject->takes_quality = options.quality;
     auto& device = *subject->device;
     const BoundThreads bound(c.device == "cpu" ? c.threads : 0);
     record.set("threads_bound", bound.are_bound());

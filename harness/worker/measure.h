@@ -11,6 +11,7 @@ namespace attnbench {
 struct MeasureOptions {
   Turns* turns = nullptr;         // if not null, samples are taken in turns with other workers, and each is the median of a turn
   bool small_check = true;        // false if another process has checked the agreement at a small size
+  bool quality = false;           // whether to take the quality columns
   double best_arithmetic_us = 0;  // the best time of the arithmetic probe in earlier processes, or 0
 };
 

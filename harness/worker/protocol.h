@@ -38,9 +38,11 @@ class MeasuringProtocol {
   // The value that stands for the protocol in calls of methods. Its name is attn::protocol_name(id()).
   virtual attn::Protocol id() const = 0;
 
-  virtual CallInputs make_inputs(const attn::Problem& problem, uint64_t seed, InputDistribution distribution) const {
-    return attnbench::make_inputs(problem, seed, distribution);
+  virtual CallInputs make_inputs(const attn::Problem& problem, uint64_t seed, const InputSource& source) const {
+    return attnbench::make_inputs(problem, seed, source);
   }
+  // The largest problem whose inputs measuring a case takes.
+  virtual attn::Problem largest_problem(const attn::Problem& problem) const { return problem; }
 
   // Makes one call on whole sequences. Throws c10::ValueError for a protocol without such a call.
   virtual Results call(attn::AttentionMethod& method, const CallInputs& inputs) const = 0;

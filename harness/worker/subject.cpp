@@ -47,6 +47,25 @@ int64_t small_length(const attn::AttentionMethod& method) {
   return std::max(multiple, kSmallLength - kSmallLength % multiple);
 }
 
+// Does `work` with the file of the inputs. If it throws c10::ValueError, the message begins with the axis.
+template <class Work>
+auto naming_inputs(const Case& c, const Work& work) {
+  try {
+    return work();
+  } catch (const c10::ValueError& error) {
+    TORCH_CHECK_VALUE(false, "problem: inputs = ", c.inputs, ": ", error.what_without_backtrace());
+  }
+}
+
+// Where the inputs of the case come from. Sets the digest of a file.
+InputSource source_of(const Case& c, Record& record) {
+  return naming_inputs(c, [&] {
+    auto source = InputSource::of(c.inputs, c.concentration);
+    if (source.file) record.set("inputs_digest", source.file->digest());
+    return source;
+  });
+}
+
 // The reason why the case cannot run on its device; empty if it can.
 std::string why_unsupported(const Subject& subject) {
   const auto& c = subject.c;
@@ -59,8 +78,7 @@ std::string why_unsupported(const Subject& subject) {
 
 std::optional<Subject> prepare(const Case& c, Record& record) {
   const auto found = find_device(c.device);
-  Subject subject{
-      c, make_method(c.method), problem_of(c), &find_protocol(c.protocol), parse_input_distribution(c.inputs), found.device};
+  Subject subject{c, make_method(c.method), problem_of(c), &find_protocol(c.protocol), source_of(c, record), found.device};
   if (const auto digest = method_digest(c.method); !digest.empty()) {
     record.set("method_digest", digest);
     record.set("python", python_version());
@@ -78,6 +96,8 @@ std::optional<Subject> prepare(const Case& c, Record& record) {
     return std::nullopt;
   }
   subject.problem.validate();
+  if (const auto& file = subject.source.file)
+    naming_inputs(c, [&] { file->check(subject.protocol->largest_problem(subject.problem)); });
   subject.device->set_columns(record);
   if (c.memory_limit_bytes == 0) {
     subject.c.memory_limit_bytes = subject.device->available_bytes();
@@ -136,13 +156,6 @@ void set_times(Record& record, const Subject& subject, double first_s, const Sam
   if (!watch) return;
   record.set("sample_disturbances", watch->shares());
   watch->set_columns(record);
-}
-
-void set_quality(Record& record, const Quality& quality) {
-  if (quality.approximation_error) record.set("approximation_error", *quality.approximation_error);
-  auto diagnostics = Json::object();
-  for (const auto& [name, value] : quality.diagnostics) diagnostics[name] = value;
-  record.set("diagnostics", diagnostics);
 }
 
 }  // namespace attnbench

@@ -10,7 +10,6 @@
 #include "harness/worker/device.h"
 #include "harness/worker/inputs.h"
 #include "harness/worker/protocol.h"
-#include "harness/worker/quality.h"
 #include "harness/worker/timing.h"
 
 namespace attnbench {
@@ -20,12 +19,13 @@ struct Subject {
   std::shared_ptr<attn::AttentionMethod> method;
   attn::Problem problem;
   const MeasuringProtocol* protocol;
-  InputDistribution distribution;
+  InputSource source;
   Device* device;
-  bool checks_small = true;  // whether measuring it checks the agreement at a small size, too
+  bool checks_small = true;    // whether measuring it checks the agreement at a small size, too
+  bool takes_quality = false;  // whether measuring it takes the quality columns, too
 
   uint64_t seed() const { return uint64_t(c.seed); }
-  CallInputs make_inputs(const attn::Problem& p) const { return protocol->make_inputs(p, seed(), distribution); }
+  CallInputs make_inputs(const attn::Problem& p) const { return protocol->make_inputs(p, seed(), source); }
   // The largest max_rel_error that is accepted.
   double tolerance() const { return method->error_tolerance(problem.dtype); }
 };
@@ -46,6 +46,5 @@ Case small_case(const Case& c);
 void add_measured_s(Record& record, double seconds);
 // Sets the columns of times from the seconds of the first call and the samples, and those of disturbances if there is a watch.
 void set_times(Record& record, const Subject& subject, double first_s, const Samples& samples, const SampleWatch* watch);
-void set_quality(Record& record, const Quality& quality);
 
 }  // namespace attnbench

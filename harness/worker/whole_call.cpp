@@ -9,6 +9,7 @@
 #include "harness/worker/call_checks.h"
 #include "harness/worker/cpu/memory.h"
 #include "harness/worker/decode.h"
+#include "harness/worker/diagnostics.h"
 #include "harness/worker/foreign_method.h"
 #include "harness/worker/quality.h"
 #include "harness/worker/selection.h"
@@ -69,7 +70,7 @@ std::optional<double> checked_first_call(const Subject& subject, const CallInput
   agreement.include(compare(*subject.method, restricted, first, selection));
   if (agreement.verified) record.set("rows_checked", selection.count());
   if (!check_results(subject, agreement, first, record)) return std::nullopt;
-  set_quality(record, assess(*subject.method, restricted, first, selection));
+  set_diagnostics(record, *subject.method, restricted, first, selection);
   return elapsed.wall_s;
 }
 
@@ -122,11 +123,15 @@ void WholeCall::measure(const Subject& subject, const Sampling& sampling, Record
   const auto budget_bytes = subject.c.memory_limit_bytes - bytes_of(inputs);
   const auto first_s = checked_first_call(subject, inputs, budget_bytes, agreement, record);
   if (!first_s) return;
-  const auto bound = subject.device->bound_memory(budget_bytes);
-  const auto samples = time_pass(subject, inputs, sampling);
-  record.set("measured_s", *first_s + samples.total_s);
-  if (!memory_pass(subject, inputs, record)) return;
-  record.set("saved_bytes", measure_saved_bytes(subject, inputs, record));
+  Samples samples;
+  {
+    const auto bound = subject.device->bound_memory(budget_bytes);
+    samples = time_pass(subject, inputs, sampling);
+    record.set("measured_s", *first_s + samples.total_s);
+    if (!memory_pass(subject, inputs, record)) return;
+    record.set("saved_bytes", measure_saved_bytes(subject, inputs, record));
+  }
+  if (subject.takes_quality && !measure_quality(subject, record)) return;
   if (auto* const other = foreign(subject.method.get())) record.set("call_overhead_us", other->call_overhead_us(inputs));
   set_times(record, subject, *first_s, samples, sampling.watch);
   record.set("outcome", outcome::measured);

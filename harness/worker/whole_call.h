@@ -14,6 +14,7 @@ namespace attnbench {
 // 3. Timed samples. The results are freed after each call.
 // 4. Memory pass: a call under a memory meter.
 // 5. For calls that compute gradients: a forward without a backward, to measure what it keeps alive for the backward.
+// 6. In the first process of a case: the quality of the outputs (harness/worker/quality.h).
 //
 // Times are set last, so that a record of a wrong result never carries a time.
 class WholeCall : public MeasuringProtocol {

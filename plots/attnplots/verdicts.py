@@ -29,6 +29,7 @@ QUANTITIES = {
     "phone_error_rate": ("phone error rate", "{:.2%}"),
     "epoch_s": ("s/epoch", "{:.4g}"),
     "time_per_sample_ms": ("time (ms)", "{:.4g}"),
+    "quality_row_error_median": ("error of a row", "{:.3f}"),
     "peak_allocated_bytes": ("peak memory", None),
     "peak_extra_bytes_per_sample": ("peak memory above the inputs", None),
 }

@@ -131,7 +131,7 @@ def method(
             float64 tensors, must be differentiable, and is never timed. If it has a parameter
             `rows` (int64 `[R]`), it returns these rows of the output alone.
         approximates: The registered method that the function approximates. The record then holds
-            the distance from that method's result.
+            how close its results are to those of that method.
         setup: `setup(function, problem)`, called once for each problem before its first call, for
             example to compile. `problem` is a dict with batch, heads, query_len, key_len, head_dim,
             value_dim, dtype, device, causal and protocol. It may return a function to call instead. Its time is not

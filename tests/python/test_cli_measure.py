@@ -28,6 +28,7 @@ OPTIONS = {
     "--value-dim": ("24", 24),
     "--key-lengths": ("uniform", "uniform"),
     "--inputs": ("clustered", "clustered"),
+    "--concentration": ("2.5", 2.5),
     "--threads": ("1", 1),
     "--cache": ("cold", "cold"),
     "--allocation": ("fresh", "fresh"),
@@ -41,6 +42,7 @@ OPTIONS = {
     "--noise-target": ("0.5", 0.5),
     "--time-budget-s": ("0.03", 0.03),
     "--max-disturbance": ("1000", 1000.0),
+    "--quality-seeds": ("2", 2),
 }
 
 

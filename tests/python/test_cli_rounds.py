@@ -65,14 +65,14 @@ def test_a_record_is_made_from_its_processes(attnbench, workers, tmp_path, round
         assert record["host"] == mine[0]["host"]
 
 
-def test_the_small_check_is_made_in_the_first_process_of_a_case(attnbench, workers, tmp_path, rounds):
+def test_the_small_check_and_the_quality_are_those_of_the_first_process_of_a_case(attnbench, workers, tmp_path, rounds):
     worker = workers.make(measure=f'for last; do :; done; echo "$last" >> {tmp_path}/arguments; good')
     attnbench.with_worker(worker)("sweep", rounds, "--out", "out")
     arguments = (tmp_path / "arguments").read_text().splitlines()
-    assert arguments == ["measure"] * 4 + ["--no-small-check"] * 8
+    assert arguments == ["--quality"] * 4 + ["--no-small-check"] * 8
 
 
-def test_the_flag_of_the_small_check_is_one_that_the_worker_knows(quick, tmp_path):
+def test_the_flags_of_first_and_later_processes_are_ones_that_the_worker_knows(quick, tmp_path):
     sweep = write_sweep(tmp_path / "s.toml", method="linear", query_len=16, protocol=["forward", "decode"], timing={"processes": 2})
     quick("sweep", sweep, "--out", "out")
     assert [line["outcome"] for line in processes_in(tmp_path / "out")] == ["measured"] * 4

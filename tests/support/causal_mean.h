@@ -42,7 +42,7 @@ class CausalMean : public AttentionMethod {
     wrong_prefill,       // the output of prefill() is wrong
     prefill_keeps_more,  // as keeps_more, but only after prefill()
     throws_in_step,      // every step throws
-    approximates,        // not a flaw: approximated() is twice the mean, and diagnostics() reports a number
+    approximates,        // not a flaw: exact_attention() is twice the mean, and diagnostics() reports a number
     unknown_diagnostic   // diagnostics() reports a number that diagnostic_specs() does not declare
   };
   explicit CausalMean(Flaw flaw) : flaw_(flaw) {}
@@ -65,9 +65,10 @@ class CausalMean : public AttentionMethod {
     TORCH_CHECK(inputs.mask.causal);
     return means_of(inputs.v).index_select(2, rows);
   }
-  std::optional<at::Tensor> approximated(const Inputs& inputs, const at::Tensor& rows) const override {
-    if (flaw_ != Flaw::approximates) return std::nullopt;
-    return 2 * reference(inputs, rows);
+  std::optional<ExactAttention> exact_attention(const Inputs& inputs, const at::Tensor& rows) const override {
+    auto exact = AttentionMethod::exact_attention(inputs, rows);
+    if (flaw_ == Flaw::approximates) exact->output = 2 * reference(inputs, rows);
+    return exact;
   }
   std::vector<DiagnosticSpec> diagnostic_specs() const override {
     return {{"last_row", "", "largest position among the requested rows"}};

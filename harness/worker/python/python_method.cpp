@@ -171,8 +171,11 @@ at::Tensor PythonMethod::reference(const attn::Inputs& inputs, const at::Tensor&
   });
 }
 
-std::optional<at::Tensor> PythonMethod::approximated(const attn::Inputs& inputs, const at::Tensor& rows) const {
-  return approximated_ ? std::optional(approximated_->reference(inputs, rows)) : std::nullopt;
+std::optional<attn::ExactAttention> PythonMethod::exact_attention(const attn::Inputs& inputs, const at::Tensor& rows) const {
+  if (!approximated_) return std::nullopt;
+  auto exact = approximated_->exact_attention(inputs, rows);
+  if (exact) exact->output = approximated_->reference(inputs, rows);
+  return exact;
 }
 
 double PythonMethod::state_bytes(const attn::Problem&, int64_t) const { return std::nan(""); }

@@ -26,7 +26,7 @@ class PythonMethod final : public ForeignMethod {
   attn::Cost cost(const attn::Problem& problem, attn::Protocol protocol) const override;
   bool has_reference() const override { return exact_ != nullptr || description_.at("has_reference").get<bool>(); }
   at::Tensor reference(const attn::Inputs& inputs, const at::Tensor& rows) const override;
-  std::optional<at::Tensor> approximated(const attn::Inputs& inputs, const at::Tensor& rows) const override;
+  std::optional<attn::ExactAttention> exact_attention(const attn::Inputs& inputs, const at::Tensor& rows) const override;
   std::optional<std::string> why_unsupported(const attn::Problem& problem, attn::Protocol protocol) const override;
   // NaN, because the size of a decoding state of a Python class is not known beforehand.
   double state_bytes(const attn::Problem& problem, int64_t position) const override;

@@ -377,18 +377,25 @@ TEST(ResultFolder, ARecordWithTextThatIsNotUtf8CanBeReadAgain) {
   EXPECT_CONTAINS(read_records(temp.path())[0].text("reason"), "it said: ");
 }
 
-TEST(MethodDigests, OfMethodsThatBothHaveAreCompared) {
-  auto of_plugin = some_record(1), external = some_record(2);
+TEST(FileDigests, OfFilesThatBothHaveAreCompared) {
+  auto of_plugin = some_record(1), external = some_record(2), of_file = some_record(3);
+  of_file.set("inputs", "file:a.npy");
+  of_file.set("inputs_digest", "56ef");
   of_plugin.set("method", "own");
   of_plugin.set("method_digest", "12ab");
   external.set("method", "elsewhere");
   external.set("external_source", "a table");
-  const auto digests = method_digests({some_record(1), of_plugin, external});
-  EXPECT_EQ(digests, (MethodDigests{{"linear", ""}, {"own", "12ab"}}));
+  const auto digests = file_digests({some_record(1), of_plugin, of_file, external});
+  EXPECT_EQ(
+      digests,
+      (FileDigests{{"method_digest of linear", ""}, {"method_digest of own", "12ab"}, {"inputs_digest of file:a.npy", "56ef"}}));
   EXPECT_EQ(digest_differences(digests, digests), "");
-  EXPECT_EQ(digest_differences(digests, {{"other", "34cd"}}), "");
-  EXPECT_EQ(digest_differences(digests, {{"linear", "34cd"}, {"own", ""}}),
-            "\n  method_digest of linear: none there, 34cd here\n  method_digest of own: 12ab there, none here");
+  EXPECT_EQ(digest_differences(digests, {{"method_digest of other", "34cd"}}), "");
+  EXPECT_EQ(
+      digest_differences(
+          digests, {{"method_digest of linear", "34cd"}, {"method_digest of own", ""}, {"inputs_digest of file:a.npy", "0"}}),
+      "\n  inputs_digest of file:a.npy: 56ef there, 0 here\n  method_digest of linear: none there, 34cd here"
+      "\n  method_digest of own: 12ab there, none here");
 }
 
 TEST(RecordsCsv, EscapesFormulasInTextAndLeavesNumbersAsTheyAre) {

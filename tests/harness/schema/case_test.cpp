@@ -144,7 +144,11 @@ TEST(Case, ValuesOutOfRangeAreRefused) {
   EXPECT_EQ(refusal("deadline_s", 0), "deadline_s = 0, expected at least 0.001");
   EXPECT_EQ(refusal("dtype", "float8"), "dtype = 'float8', expected one of float32, float64, bfloat16, float16");
   EXPECT_EQ(refusal("inputs", "uniform"),
-            "inputs = 'uniform', expected one of normal, clustered, repeated, offset, scaled, outliers");
+            "inputs = 'uniform', expected one of normal, clustered, repeated, offset, scaled, outliers, file:PATH");
+  EXPECT_CONTAINS(refusal("inputs", "file:"), "file:PATH");
+  Case with_file;
+  set(with_file, *find_field("inputs"), "file:a b.npy");
+  EXPECT_EQ(with_file.inputs, "file:a b.npy");
   EXPECT_EQ(refusal("device", "CPU"), "device = 'CPU', expected one of cpu, cuda");
   EXPECT_CONTAINS(refusal("query_len", std::numeric_limits<uint64_t>::max()), "query_len = 18446744073709551615, expected");
   EXPECT_CONTAINS(refusal("query_len", uint64_t(std::numeric_limits<int64_t>::max()) + 1), "expected at most 1099511627776");

@@ -79,7 +79,7 @@ TEST_F(CaseRunner, AnAnswerBecomesARecordWithStatistics) {
   const auto when = record.text("finished_at");
   EXPECT_EQ(when.size(), std::string("2026-01-31T12:34:56Z").size()) << when;
   EXPECT_EQ(to_json(case_from_json(Json::parse(folder_.read("request")))), to_json(case_));
-  EXPECT_EQ(folder_.read("arguments"), "--answer-fd=3 measure\n");
+  EXPECT_EQ(folder_.read("arguments"), "--answer-fd=3 measure --quality\n");
 }
 
 TEST_F(CaseRunner, AFailureThatTheWorkerReportsIsRecorded) {

@@ -256,12 +256,14 @@ TEST(SweepOverrides, InvalidOnesAreErrorsThatNameTheOption) {
 TEST(SweepErrors, UnknownKeysAreErrorsThatSuggestTheNearestKey) {
   EXPECT_EQ(refusal("descripton = \"x\"\n" + axes("")),
             ":1:1: unknown key 'descripton'; did you mean 'description'?; known: description, plugins, axes, limits, timing, "
-            "published");
+            "quality, published");
   EXPECT_CONTAINS(refusal(axes("") + "[limit]\ndeadline_s = 3\n"), "unknown key 'limit'; did you mean 'limits'?");
   EXPECT_EQ(
       refusal(axes("  querylen = 512")),
       ":3:3: unknown key 'querylen' in [axes]; did you mean 'query_len'?; known: method, device, dtype, protocol, batch, heads, "
-      "query_len, key_len, head_dim, value_dim, causal, key_lengths, inputs, threads, cache, allocation, graph, seed, baseline");
+      "query_len, key_len, head_dim, value_dim, causal, key_lengths, inputs, concentration, threads, cache, allocation, graph, "
+      "seed, "
+      "baseline");
   EXPECT_EQ(refusal(axes("") + "[limits]\ndeadline = 3\n"),
             ":5:1: unknown key 'deadline' in [limits]; did you mean 'deadline_s'?; known: memory_limit_bytes, deadline_s");
   EXPECT_EQ(

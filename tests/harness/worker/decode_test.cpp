@@ -93,7 +93,7 @@ TEST(MeasureDecode, ACorrectMethodGetsAllColumns) {
   EXPECT_EQ(record.number("min_bytes"), 11);
   EXPECT_EQ(record.number("predicted_peak_bytes"), 13);
   EXPECT_EQ(record.number("predicted_setup_bytes"), double(kStateBytes + (400 + 32) * kTokenBytes));
-  EXPECT_FALSE(record.has("approximation_error"));
+  EXPECT_FALSE(record.has("quality_row_error_median"));
   EXPECT_NO_THROW(Record::parse(Json::parse(record.to_json().dump())));
 }
 
@@ -217,20 +217,24 @@ TEST(VerifyDecoding, ComparesEveryStep) {
   EXPECT_EQ(verify(quick_case("linear-einsum", "decode")).text("failure_kind"), "unsupported");
 }
 
-TEST(Quality, ApproximationErrorAndDiagnosticsAreRecorded) {
+TEST(Measure, QualityAndDiagnosticsAreRecorded) {
   // The output of this method is half of the attention that it approximates.
   for (const auto* protocol : {"forward", "forward_backward", "prefill", "decode"}) {
     auto c = quick_case("test-mean-approximates", protocol, 400);
     c.causal = true;
-    const auto record = measure(c);
+    const auto record = measure(c, {.quality = true});
     ASSERT_TRUE(record.measured()) << record.text("reason");
-    EXPECT_NEAR(record.number("approximation_error"), 0.5, 1e-6) << protocol;
+    if (c.protocol == "decode") {
+      EXPECT_CONTAINS(record.text("quality_not_scored"), "decoding step");
+    } else {
+      EXPECT_NEAR(record.number("quality_row_error_median"), 0.5, 1e-6) << protocol;
+    }
     EXPECT_EQ(record.number("last_row"), c.protocol == "decode" ? 403 : 399) << protocol;
     EXPECT_EQ(record.get("diagnostics").size(), 1u);
   }
 }
 
-TEST(Quality, UndeclaredDiagnosticsAreErrors) {
+TEST(Measure, UndeclaredDiagnosticsAreErrors) {
   for (const auto* protocol : {"forward", "decode"}) {
     auto c = quick_case("test-mean-unknown-diagnostic", protocol);
     c.causal = true;

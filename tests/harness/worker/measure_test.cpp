@@ -398,7 +398,7 @@ TEST(DescribeMethods, ListsTheRegistry) {
     EXPECT_EQ(method["time_order"], registered[i]->time_order);
     EXPECT_EQ(method["memory_order"], registered[i]->memory_order);
     EXPECT_EQ(method["options"].size(), registered[i]->options.size());
-    for (const auto* flag : {"full", "causal", "decoding", "nan_reaches_its_rows_only"})
+    for (const auto* flag : {"full", "causal", "decoding", "learned", "nan_reaches_its_rows_only"})
       EXPECT_TRUE(method["capabilities"][flag].is_boolean()) << flag;
     EXPECT_FALSE(method["capabilities"]["dtypes"].empty());
     if (method["name"] == "linear-chunked") {

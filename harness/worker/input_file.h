@@ -1,0 +1,56 @@
+// InputFile: the tensors q, k and v that a user's file holds, such as those of a layer of a model.
+//
+// A file *.safetensors holds the tensors "q", "k" and "v" [B,H,length,dim] in float32, float16 or bfloat16; it may hold others
+// (https://github.com/huggingface/safetensors, "Format"). A file *.npy holds one array [3,B,H,length,dim] of float32 or float16
+// in C order, which are q, k and v (NumPy's documentation, "numpy.lib.format").
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attn/inputs.h"
+#include "attn/problem.h"
+
+namespace attnbench {
+
+// Where a file holds a tensor: its elements follow each other in row-major order.
+struct StoredTensor {
+  at::ScalarType dtype = at::kFloat;
+  std::vector<int64_t> sizes;  // [B,H,length,dim], each at least 1
+  uint64_t offset = 0;         // of the first element, in bytes from the beginning of the file
+};
+
+struct StoredInputs {
+  StoredTensor q, k, v;
+};
+
+// Each reads the header of a file. Throws c10::ValueError with the path and, if the contents are wrong, the byte, what was found
+// and what was expected. No element is read, and the tensors of the result lie within the file.
+StoredInputs read_safetensors_header(const std::string& path);
+StoredInputs read_npy_header(const std::string& path);
+
+class InputFile {
+ public:
+  // Reads the header of a file *.safetensors or *.npy. Throws as the functions above do, and for any other name.
+  explicit InputFile(std::string path);
+
+  // The digest of the file, as the column inputs_digest describes it. Reads the whole file.
+  std::string digest() const;
+
+  // Throws c10::ValueError that names the first axis of the problem that the tensors do not fit: batch, heads and dimensions must
+  // be equal, and the lengths at least those of the problem.
+  void check(const attn::Problem& problem) const;
+
+  // Reads the first batch entries, heads and positions of each tensor, as many as the problem has, in the dtype of the file, on
+  // the CPU. Throws c10::ValueError if the file has fewer of them, or if it cannot be read any more.
+  attn::Inputs read(const attn::Problem& problem) const;
+
+ private:
+  std::string path_;
+  StoredInputs stored_;
+};
+
+}  // namespace attnbench

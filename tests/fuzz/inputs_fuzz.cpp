@@ -1,0 +1,28 @@
+// Fuzzes the reading of files of inputs. For any bytes, each reader of a header must give three tensors that lie within the file, or
+// throw a c10::ValueError. The first byte of the input chooses the format, and the others are the file.
+#include <c10/core/ScalarType.h>
+#include <c10/util/Exception.h>
+
+#include <cstdlib>
+
+#include "harness/worker/input_file.h"
+#include "tests/fuzz/in_memory_file.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace attnbench;
+  if (size == 0) return 0;
+  const InMemoryFile file(data + 1, size - 1);
+  try {
+    const auto stored = data[0] % 2 == 0 ? read_safetensors_header(file.path()) : read_npy_header(file.path());
+    for (const auto* tensor : {&stored.q, &stored.k, &stored.v}) {
+      uint64_t bytes = c10::elementSize(tensor->dtype);
+      for (const auto length : tensor->sizes) {
+        if (length < 1) std::abort();
+        bytes *= uint64_t(length);
+      }
+      if (tensor->sizes.size() != 4 || tensor->offset > size - 1 || bytes > size - 1 - tensor->offset) std::abort();
+    }
+  } catch (const c10::ValueError&) {
+  }
+  return 0;
+}
