@@ -1,6 +1,6 @@
 """Writes into the project's pages what the records say, so that no number is copied by hand.
 
-README.md has blocks between the lines `<!-- results: NAME -->` and `<!-- results end -->`; docs/claims.md
+README.md and docs/numbers.md have blocks between the lines `<!-- results: NAME -->` and `<!-- results end -->`; docs/claims.md
 is written as a whole.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from attnplots import environment, records, verdicts
 from attnplots.records import Record, RecordsError
 
-README = "README.md"
+PAGES_WITH_BLOCKS = ("README.md", "docs/numbers.md")
 CLAIMS = "docs/claims.md"
 BLOCK = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- results end -->\n)", re.DOTALL)
 # The lengths that the table of Figure 1 shows, and what its times are compared with.
@@ -186,33 +186,87 @@ def rivals_sentences(root: Path) -> list[str]:
     return [f"{'; '.join(parts)}. {where}"]
 
 
-def repeat_sentences(root: Path) -> list[str]:
-    """By how much two runs of one sweep differ."""
+def _runs(root: Path) -> list[str]:
+    """The folders of the two runs of the sweep `repeat`; empty if they are not both there."""
     first = _machine_folder(root, "repeat", "run-1/")
     second = first.parent / "run-2" if first else None
     if first is None or second is None or not (second / records.FILE_NAME).exists():
+        return []
+    return [str(folder.relative_to(root)) for folder in (first, second)]
+
+
+def _compared(root: Path, runs: Sequence[str], quantity: str) -> list[dict[str, Any]]:
+    """The cases of both runs as `attnbench compare` compares them in this quantity."""
+    words = ["compare", *runs, "--within", str(WITHIN)]
+    words += ["--quantity", "time"] if quantity == "time" else []
+    cases = _ask(root, *words)["cases"]
+    return [case for case in cases if case.get("quantity") == quantity and case.get("b_value")]
+
+
+def _changes(cases: Sequence[dict[str, Any]]) -> list[tuple[float, dict[str, Any]]]:
+    """By how many percent each case of the second run differs from the first, the largest first."""
+    changes = [(abs(case["b_value"] / case["a_value"] - 1) * 100, case["case"]) for case in cases]
+    return sorted(changes, key=lambda pair: -pair[0])
+
+
+def repeat_sentences(root: Path) -> list[str]:
+    """By how much the ratios of two runs of one sweep differ."""
+    compared = _compared(root, runs, "ratio") if (runs := _runs(root)) else []
+    if not compared:
         return ["Two runs are not measured yet."]
-    names = [str(folder.relative_to(root)) for folder in (first, second)]
-    cases = _ask(root, "compare", *names, "--within", str(WITHIN))["cases"]
-    compared = [case for case in cases if case.get("quantity") == "ratio" and case.get("b_value")]
-    changes = [(abs(case["b_value"] / case["a_value"] - 1) * 100, case["case"]) for case in compared]
-    if not changes:
-        return ["The two runs have no ratios in common."]
+    changes = _changes(compared)
     close = sum(change <= WITHIN for change, _ in changes)
-    worst, case = max(changes, key=lambda pair: pair[0])
+    worst, case = changes[0]
     equivalent = sum(c["verdict"] == "equivalent" for c in compared)
     different = sum(c["verdict"] in ("regression", "improvement") for c in compared)
-    of = len(compared)
     return [
-        f"Of the {of} ratios of two runs of `sweeps/repeat.toml`, {close} differ by at most {WITHIN} %; the worst, of "
-        f"`{case['method']}` at N = {case['query_len']}, differs by {worst:.1f} %. `attnbench compare` calls "
-        f"{equivalent} equivalent within {WITHIN} % and {different or 'none'} different.",
+        f"Of the {len(compared)} ratios of two runs of `sweeps/repeat.toml`, {close} differ by at most "
+        f"{WITHIN} %; the worst, of `{case['method']}` at N = {case['query_len']}, differs by "
+        f"{worst:.1f} %. `attnbench compare` calls {equivalent} equivalent within {WITHIN} % and "
+        f"{different or 'none'} different.",
     ]
+
+
+def repeat_times(root: Path) -> list[str]:
+    """By how much the times of two runs of one sweep differ, and how sure their exponents are."""
+    compared = _compared(root, runs, "time") if (runs := _runs(root)) else []
+    if not compared:
+        return ["Two runs are not measured yet."]
+    changes = [change for change, _ in _changes(compared)]
+    ratios = [case["b_value"] / case["a_value"] for case in compared]
+    longer = sum(ratio > 1 for ratio in ratios)
+    steps = [
+        value
+        for case in _compared(root, runs, "ratio")
+        if case["case"]["protocol"] == "decode"
+        for value in (case["a_value"], case["b_value"])
+    ]
+    reach: dict[str, float] = {}
+    for run in runs:
+        for order in _ask(root, "analyse", run)["orders"]:
+            if order["quantity"] == "time" and order["interval"]:
+                middle, (low, high) = order["exponent"], order["interval"]
+                name = order["series"]["method"]
+                reach[name] = max(reach.get(name, 0), high - middle, middle - low)
+    exponents = ", ".join(f"`{name}` {value:.2f}" for name, value in reach.items())
+    lines = [
+        f"- Times differ more than ratios: {sum(c <= WITHIN for c in changes)} of {len(changes)} by at "
+        f"most {WITHIN} %, and {sum(c <= 2 * WITHIN for c in changes)} by at most {2 * WITHIN} %; "
+        f"{longer} were longer in the second run. The largest difference is {max(changes):.0f} %.",
+        f"- The intervals of the exponents of times reach so far to either side: {exponents}.",
+    ]
+    if steps:
+        lines.append(
+            f"- Decoding steps of `linear` take {min(steps):.3f} to {max(steps):.3f} of the time of "
+            "those at the shortest length."
+        )
+    return lines
 
 
 BLOCKS: dict[str, Callable[[Path], list[str]]] = {
     "figure1": figure1_table,
     "repeat": repeat_sentences,
+    "repeat-times": repeat_times,
     "rivals": rivals_sentences,
 }
 
@@ -231,8 +285,10 @@ def with_blocks(text: str, root: Path) -> str:
 
 def made(root: Path) -> dict[str, str]:
     """The contents of each page that quotes the results, by its path."""
-    readme = (root / README).read_text("utf-8")
-    return {README: with_blocks(readme, root), CLAIMS: verdicts.page(root)}
+    texts = {name: (root / name).read_text("utf-8") for name in PAGES_WITH_BLOCKS}
+    return {name: with_blocks(text, root) for name, text in texts.items()} | {
+        CLAIMS: verdicts.page(root)
+    }
 
 
 def outdated(root: Path) -> list[str]:
