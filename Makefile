@@ -1,7 +1,7 @@
 # Begin with `make quickstart`; `make help` lists all targets.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build cuda gpu micro quickstart test test-build test-cpp test-python test-sanitize fuzz reproduce figures format lint clean
+.PHONY: help setup build cuda gpu micro quickstart test test-build test-cpp test-python test-sanitize fuzz results reproduce figures check-results format lint clean
 
 PYTHON := .venv/bin/python
 QUICKSTART := results/quickstart/this-machine
@@ -67,16 +67,17 @@ fuzz: setup ## build the fuzzers (clang 16) into build-fuzz/
 	@[ -f build-fuzz/build.ninja ] || cmake --preset fuzz
 	@cmake --build --preset fuzz
 
-reproduce: build ## run the paper's experiments in sizes for two cores (two hours), and draw their figures
-	@experiments/reproduce
+results: build ## measure what is published in results/: all sweeps (two hours); MINUTES=60 begins what fits into an hour
+	@experiments/reproduce sweeps $(if $(MINUTES),--minutes $(MINUTES))
 
-figures: build ## draw all figures again from the records in results/
-	@set -e; for script in plots/*.py; do \
-	  stem=$$(basename $$script .py); \
-	  if compgen -G "results/$$stem/*/records.jsonl" >/dev/null || compgen -G "results/$$stem/*/run-1/records.jsonl" >/dev/null; then \
-	    $(PYTHON) $$script; \
-	  fi; \
-	done
+reproduce: build ## all that `make results` measures, and the paper's experiments in sizes for two cores (two hours more)
+	@experiments/reproduce $(if $(MINUTES),--minutes $(MINUTES))
+
+figures: build ## draw all figures again from the records in results/, and write the numbers that pages quote
+	@$(PYTHON) plots/renew_pages.py
+
+check-results: build ## check that the folders of results/ hold together, and say how to renew one that does not
+	@$(PYTHON) plots/check_results.py
 
 format: setup ## format the C++ sources
 	.venv/bin/clang-format -i $(wildcard $(SOURCES))

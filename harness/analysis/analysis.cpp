@@ -8,7 +8,7 @@ namespace attnbench {
 namespace {
 
 BudgetFit budget_fit(const Series& series, double budget) {
-  BudgetFit fit{&series, budget, std::nullopt, "end of the sweep"};
+  BudgetFit fit{&series, budget, std::nullopt, kEndOfSweep};
   for (const auto* record : series.records) {
     const auto length = record->get("query_len").get<int64_t>();
     const auto peak = record->number("peak_allocated_bytes"), predicted = record->number("predicted_peak_bytes");
@@ -22,7 +22,7 @@ BudgetFit budget_fit(const Series& series, double budget) {
     if (record->text("failure_kind") == kind::unsupported) continue;
     break;
   }
-  if (fit.longest && *fit.longest == series.records.back()->get("query_len").get<int64_t>()) fit.limit = "end of the sweep";
+  if (fit.longest && *fit.longest == series.records.back()->get("query_len").get<int64_t>()) fit.limit = kEndOfSweep;
   return fit;
 }
 

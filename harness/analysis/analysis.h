@@ -17,12 +17,15 @@
 
 namespace attnbench {
 
+// What limits a length that fits if no longer one was planned.
+inline constexpr auto kEndOfSweep = "end of the sweep";
+
 // The longest length that fits a memory budget.
 struct BudgetFit {
   const Series* series = nullptr;
   double budget_bytes = 0;
   std::optional<int64_t> longest;  // the longest length whose measured peak is within the budget
-  std::string limit;               // what prevents a longer one: "N = 8192 took 12.0 GiB", "end of the sweep", …
+  std::string limit;               // what prevents a longer one: "N = 8192 took 12.0 GiB", kEndOfSweep, …
 };
 
 struct Analysis {

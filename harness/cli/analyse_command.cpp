@@ -282,15 +282,41 @@ void print_break_even(const Analysis& analysis, const SeriesNames& names) {
   }
 }
 
-void print_fits(const Analysis& analysis, const SeriesNames& names, Format format) {
+// The rows that fit up to the longest length of the sweep: how many there are, and the names of their methods for each budget.
+void print_fitting_throughout(const std::vector<const BudgetFit*>& fits, Format format) {
+  std::map<double, std::vector<std::string>> methods;
+  for (const auto* fit : fits) {
+    auto& of_budget = methods[fit->budget_bytes];
+    if (std::find(of_budget.begin(), of_budget.end(), fit->series->method) == of_budget.end())
+      of_budget.push_back(fit->series->method);
+  }
+  fmt::print("{} more row{} up to the longest length of the sweep, which --all lists:\n", fits.size(),
+             fits.size() == 1 ? " fits" : "s fit");
+  for (const auto& [budget, of_budget] : methods) {
+    const auto line = fmt::format("{}: {}", format_bytes(budget), fmt::join(of_budget, ", "));
+    print_text(fmt::format("- {}\n", format == Format::markdown ? markdown_text(line) : line));
+  }
+  fmt::print("\n");
+}
+
+void print_fits(const Analysis& analysis, const SeriesNames& names, bool all, Format format) {
   TextTable table;
   for (const auto* header : {"method", "setting", "budget"}) table.add_column(header);
   table.add_column("longest N", TextTable::Align::right);
   table.add_column("limited by");
-  for (const auto& fit : analysis.fits)
+  std::vector<const BudgetFit*> throughout;
+  for (const auto& fit : analysis.fits) {
+    if (!all && fit.limit == kEndOfSweep) {
+      throughout.push_back(&fit);
+      continue;
+    }
     table.add_row({fit.series->method, names.setting(*fit.series), format_bytes(fit.budget_bytes),
                    fit.longest ? std::to_string(*fit.longest) : "–", fit.limit});
-  print_section("Longest N within a memory budget", table, format);
+  }
+  const std::string title = "Longest N within a memory budget";
+  if (all || throughout.size() < analysis.fits.size()) print_section(title, table, format);
+  else fmt::print("{}\n", heading(title, format));
+  if (!throughout.empty()) print_fitting_throughout(throughout, format);
 }
 
 }  // namespace
@@ -334,7 +360,7 @@ Run add_analyse_command(Command& command) {
     print_doubtful(analysis, names, options->all, options->format);
     print_meaning_of_crossovers(analysis);
     print_break_even(analysis, names);
-    print_fits(analysis, names, options->format);
+    print_fits(analysis, names, options->all, options->format);
     fmt::print("Implausible records: {}\n", analysis.implausible.empty() ? "none" : "");
     for (const auto* record : analysis.implausible)
       print_text(fmt::format("  {}: {}\n", record->key(), record->text("implausible")));

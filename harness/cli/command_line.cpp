@@ -161,28 +161,6 @@ void check_given(const std::string& program, const Command& command, const Given
 
 // ---------------------------------------------------------------- help
 
-// Breaks `text` into lines of the help's width; all but the first are indented.
-std::string wrapped(const std::string& text, size_t indent) {
-  std::string lines;
-  size_t column = indent;
-  for (size_t begin = 0; begin < text.size();) {
-    const auto end = std::min(text.find(' ', begin), text.size());
-    const auto word = text.substr(begin, end - begin);
-    const auto width = display_width(word);
-    if (column > indent && column + 1 + width > kHelpWidth) {
-      lines += "\n" + std::string(indent, ' ');
-      column = indent;
-    } else if (column > indent) {
-      lines += ' ';
-      ++column;
-    }
-    lines += word;
-    column += width;
-    begin = end + 1;
-  }
-  return lines;
-}
-
 // Makes a sentence of a description: "list the methods" becomes "List the methods."
 std::string sentence(std::string text) {
   if (!text.empty()) text[0] = char(std::toupper(static_cast<unsigned char>(text[0])));
@@ -195,7 +173,7 @@ std::string entry(const std::string& left, const std::string& right) {
   const auto width = display_width(text);
   if (width + 2 > kDescriptionColumn) text += "\n" + std::string(kDescriptionColumn, ' ');
   else text += std::string(kDescriptionColumn - width, ' ');
-  return text + wrapped(right, kDescriptionColumn) + "\n";
+  return text + wrapped(right, kHelpWidth, kDescriptionColumn) + "\n";
 }
 
 std::string placeholder_of(const Option& option) {
@@ -251,7 +229,7 @@ std::string examples_of(const std::string& program, const Command& command) {
   if (command.examples().empty()) return "";
   std::string text = "\nExamples:\n";
   for (const auto& [words, meaning] : command.examples())
-    text += fmt::format("  {} {}\n      {}\n", program, words, wrapped(meaning, 6));
+    text += fmt::format("  {} {}\n      {}\n", program, words, wrapped(meaning, kHelpWidth, 6));
   return text;
 }
 
@@ -326,13 +304,13 @@ std::string CommandLine::help(const Command* command) const {
   std::string text;
   if (command) {
     text = fmt::format("Usage: {} {}{}\n\n{}\n", name, command->name(), usage_of(*command),
-                       wrapped(sentence(command->description()), 0));
+                       wrapped(sentence(command->description()), kHelpWidth));
     const auto arguments = options_of(*command, /*positional=*/true);
     if (!arguments.empty()) text += "\nArguments:\n" + arguments;
     text += "\nOptions:\n" + options_of(*command, /*positional=*/false) + entry(kHelp, kHelpDescription);
     return text + examples_of(name, *command);
   }
-  text = fmt::format("Usage: {} COMMAND [options]\n\n{}\n\nCommands:\n", name, wrapped(program_.description(), 0));
+  text = fmt::format("Usage: {} COMMAND [options]\n\n{}\n\nCommands:\n", name, wrapped(program_.description(), kHelpWidth));
   for (const auto& each : commands_) text += entry(each->name(), each->description());
   text += "\nOptions:\n" + options_of(program_, /*positional=*/false) + entry(kHelp, kHelpDescription);
   return text + examples_of(name, program_);

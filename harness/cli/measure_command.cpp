@@ -21,6 +21,7 @@ struct Options {
   Case c;
   std::string like;
   Format format = Format::text;
+  bool verbose = false;
 };
 
 std::string option_name(const Field& field) {
@@ -99,6 +100,7 @@ Run add_measure_command(Command& command) {
   add_like_option(command, options->like);
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);
+  command.add("--verbose", &options->verbose, "print every value of the record that is no list", {.short_name = "-v"});
   command.add_example("measure linear --query-len 4096 --causal",
                       "measures one forward pass of linear attention over 4096 tokens");
   command.add_example("measure mine.py:attention --like softmax",
@@ -110,8 +112,8 @@ Run add_measure_command(Command& command) {
     check_baseline(options->c, catalogue);
     const auto record = measure_case(worker, options->c);
     if (options->format == Format::json) print_json(record.to_json(), /*indent=*/-1);
-    else if (options->format == Format::csv) print_records({record}, Format::csv);
-    else print_sheet(sheet_of(record), options->format);
+    else if (options->format == Format::csv) print_records({record}, Format::csv, Rows::all);
+    else print_sheet(options->verbose ? sheet_of(record) : answer_of(record), options->format);
     return record.text("outcome") == outcome::failed ? exit_code::failure : exit_code::success;
   };
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <utility>
 
 #include "harness/cli/record_table.h"
 #include "harness/text/safe_text.h"
@@ -15,16 +16,11 @@ double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock:
 
 }  // namespace
 
-std::string name_of(const Record& record) {
-  return fmt::format("{} {} N={}{}", record.text("method"), record.text("protocol"), record.get("query_len").dump(),
-                     record.get("causal") == true ? " causal" : "");
-}
-
-Progress::Progress(Verbosity verbosity, FILE* out)
-    : verbosity_(verbosity), line_(out, verbosity == Verbosity::quiet), began_s_(now_s()) {}
+Progress::Progress(Verbosity verbosity, CaseNames names, FILE* out)
+    : verbosity_(verbosity), names_(std::move(names)), line_(out, verbosity == Verbosity::quiet), began_s_(now_s()) {}
 
 void Progress::starting(const Place& place, const Record& planned, double rest_s) {
-  line_.show(fmt::format("process {} of {}  {}  elapsed {}  remaining ~{}{}", place.number, place.of, name_of(planned),
+  line_.show(fmt::format("process {} of {}  {}  elapsed {}  remaining ~{}{}", place.number, place.of, names_.of(planned),
                          format_seconds(now_s() - began_s_), format_seconds(rest_s),
                          last_result_.empty() ? "" : "  last: " + last_result_));
 }
@@ -32,7 +28,7 @@ void Progress::starting(const Place& place, const Record& planned, double rest_s
 void Progress::finished(const Place& place, const Record& record) {
   last_result_ = safe_text(result_in_words(record));
   if (line_.rewrites() && verbosity_ == Verbosity::normal) return;
-  auto text = fmt::format("[{}/{}] {}  {}", place.number, place.of, safe_text(name_of(record)), last_result_);
+  auto text = fmt::format("[{}/{}] {}  {}", place.number, place.of, safe_text(names_.of(record)), last_result_);
   if (verbosity_ == Verbosity::verbose && record.measured())
     text += fmt::format("\n        {}, {} samples of {} call(s), stopped by {}, relative error {:.1e}, {:.2f} s in all",
                         record.text("implementation"), record.get("samples").dump(), record.get("calls_per_sample").dump(),

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 
+#include "harness/cli/case_names.h"
 #include "harness/cli/terminal.h"
 #include "harness/sweep/sweep_run.h"
 
@@ -12,18 +13,16 @@ namespace attnbench {
 // `quiet` prints nothing. `verbose` prints a line for each case on a terminal too, and below it how the case was measured.
 enum class Verbosity { quiet, normal, verbose };
 
-// A short name of a case, such as "linear forward N=4096 causal".
-std::string name_of(const Record& record);
-
 class Progress : public SweepObserver {
  public:
-  explicit Progress(Verbosity verbosity, FILE* out = stderr);
+  Progress(Verbosity verbosity, CaseNames names, FILE* out = stderr);
 
   void starting(const Place& place, const Record& planned, double rest_s) override;
   void finished(const Place& place, const Record& record) override;
 
  private:
   Verbosity verbosity_;
+  CaseNames names_;
   StatusLine line_;
   double began_s_;
   std::string last_result_;

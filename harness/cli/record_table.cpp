@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <set>
+#include <utility>
 
+#include "harness/cli/case_names.h"
 #include "harness/statistics/disturbance.h"
 #include "harness/statistics/statistics.h"
 #include "harness/text/errors.h"
@@ -65,6 +68,13 @@ std::string published_text(const Record& r) {
   if (r.has("published_time_ms")) add(format_ms(r.number("published_time_ms")));
   if (r.has("published_memory_bytes")) add(format_bytes(r.number("published_memory_bytes")));
   return text;
+}
+
+// Where the record was measured: "2 threads" or the name of the GPU.
+std::string place_of(const Record& record) {
+  if (record.text("device") == "cuda") return record.has("gpu") ? record.text("gpu") : "the GPU";
+  const auto threads = record.number("threads");
+  return fmt::format("{:.0f} thread{}", threads, threads == 1 ? "" : "s");
 }
 
 std::string value_text(const Record& record, const Column& column) {
@@ -141,6 +151,7 @@ TextTable summary_table(const std::vector<Record>& records) {
   table.add_column("implementation");
   table.add_column("outcome");
   if (published) table.add_column("published");
+  table.leave_out_first({"published", "implementation", "rel. error", "time/sequence", "interval"});
   for (const auto& record : records) {
     std::vector<std::string> cells;
     for (const auto* axis : axes) cells.push_back(plain_text(record.get(axis->name)));
@@ -185,6 +196,57 @@ TextTable column_table(const std::vector<Record>& records, const std::vector<std
   return table;
 }
 
+std::vector<std::string> skipped_in_words(const std::vector<Record>& records) {
+  std::vector<std::string> kinds;
+  std::map<std::string, std::vector<const Record*>> skipped;
+  for (const auto& record : records) {
+    if (record.text("outcome") != outcome::skipped) continue;
+    auto& of_kind = skipped[record.text("failure_kind")];
+    if (of_kind.empty()) kinds.push_back(record.text("failure_kind"));
+    of_kind.push_back(&record);
+  }
+  const CaseNames names(records);
+  std::vector<std::string> lines;
+  for (const auto& kind : kinds) {
+    const auto& cases = skipped.at(kind);
+    const auto reason = cases.front()->text("reason");
+    const bool is_shared = std::all_of(cases.begin(), cases.end(), [&](const auto* r) { return r->text("reason") == reason; });
+    lines.push_back(fmt::format("{} skipped as {}: {}",
+                                cases.size() == 1 ? "1 case is" : fmt::format("{} cases are", cases.size()), kind,
+                                is_shared ? reason : fmt::format("such as {}, {}", names.of(*cases.front()), reason)));
+  }
+  return lines;
+}
+
+Sheet answer_of(const Record& record) {
+  const auto line = [](std::string name, std::string value) { return SheetLine{"", std::move(name), std::move(value)}; };
+  Sheet sheet;
+  if (!record.measured()) {
+    sheet.push_back(line("outcome", fmt::format("{}: {}", record.text("outcome"), record.text("failure_kind"))));
+    sheet.push_back(line("reason", record.text("reason")));
+    return sheet;
+  }
+  const auto batch = record.number("batch");
+  sheet.push_back(line("time", fmt::format("{} {}, in {:.0f} process{} of {} samples", format_ms(record.number("time_median_ms")),
+                                           interval_text(record), record.number("processes"),
+                                           record.number("processes") == 1 ? "" : "es", record.get("samples").dump())));
+  const auto error = record.get("unverified") == true
+                         ? std::string("unverified, without a reference")
+                         : fmt::format("rounding error {} (at most {} accepted)", error_text(record.number("max_rel_error")),
+                                       error_text(record.number("error_tolerance")));
+  sheet.push_back(line("memory", fmt::format("{} above the inputs; {}", format_bytes(record.number("peak_extra_bytes")), error)));
+  sheet.push_back(line("implementation", fmt::format("{} on {}{}", record.text("implementation"), place_of(record),
+                                                     batch > 1 ? fmt::format(", batch {:.0f}", batch) : "")));
+  if (const auto ratio = ratio_text(record); !ratio.empty())
+    sheet.push_back(line("time / " + record.text("baseline"), ratio == "none" ? record.text("ratio_pairing") : ratio));
+  for (const auto* column : {"implausible", "suspect"})
+    if (record.has(column)) sheet.push_back(line(column, record.text(column)));
+  if (const auto warning = warning_about(record); warning == "noisy" || warning == "disturbed")
+    sheet.push_back(line("warning", warning == "noisy" ? "noisier than asked; `attnbench doctor --noise` says what helps"
+                                                       : "disturbed by other load; `attnbench doctor --noise` says what helps"));
+  return sheet;
+}
+
 std::string result_in_words(const Record& record) {
   if (!record.measured())
     return fmt::format("{}: {} ({})", record.text("outcome"), record.text("failure_kind"), record.text("reason"));
@@ -202,7 +264,7 @@ Tone tone_of(const Record& record) {
 std::string text_of(const Sheet& sheet) {
   std::string text, group;
   for (const auto& line : sheet) {
-    if (line.group != group) text += (group.empty() ? "" : "\n") + line.group + "\n";
+    if (line.group != group && !line.group.empty()) text += (group.empty() ? "" : "\n") + line.group + "\n";
     group = line.group;
     text += fmt::format("  {:<28} {}\n", line.name, line.value);
   }

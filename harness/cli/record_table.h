@@ -38,19 +38,28 @@ TextTable summary_table(const std::vector<Record>& records);
 // records has, or a former name of a column. Throws UsageError for an unknown name.
 TextTable column_table(const std::vector<Record>& records, const std::vector<std::string>& names);
 
-// The result of one record, for the end of a progress line: "1.23 ms ±0.5 %, 4.56 MiB above the inputs" or "skipped: …".
-std::string result_in_words(const Record& record);
-
-// The tone in which a record is shown, which depends on whether it failed, was skipped or has a warning.
-Tone tone_of(const Record& record);
-
 // A list of named values in groups, as `measure` and `doctor` print them.
 struct SheetLine {
   std::string group, name, value;
 };
 using Sheet = std::vector<SheetLine>;
 
-// The sheet as text: the name of each group, and below it a line for each value.
+// A line for each kind of reason why cases were skipped: how many were, and the reason, which is that of the first case if they
+// differ.
+std::vector<std::string> skipped_in_words(const std::vector<Record>& records);
+
+// What a reader asks first about a measured case: the time with its interval, the memory with the error, and the implementation,
+// in a line each. Further lines have the ratio to a baseline, if there is one, and whatever makes the numbers doubtful. For a
+// case that was not measured, the outcome and the reason.
+Sheet answer_of(const Record& record);
+
+// The result of one record, for the end of a progress line: "1.23 ms ±0.5 %, 4.56 MiB above the inputs" or "skipped: …".
+std::string result_in_words(const Record& record);
+
+// The tone in which a record is shown, which depends on whether it failed, was skipped or has a warning.
+Tone tone_of(const Record& record);
+
+// The sheet as text: the name of each group, unless it is empty, and below it a line for each value.
 std::string text_of(const Sheet& sheet);
 
 // Every value of one record except its lists of samples.

@@ -1,12 +1,15 @@
 #include "harness/cli/shared_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <cstdio>
 #include <stdexcept>
 #include <utility>
 
 #include "harness/cli/terminal.h"
 #include "harness/records/result_folder.h"
+#include "harness/text/notice.h"
 #include "harness/text/safe_text.h"
 
 namespace attnbench {
@@ -15,6 +18,14 @@ namespace {
 constexpr const char* kFormatNames[] = {"text", "markdown", "csv", "json"};
 
 const char* name_of(Format format) { return kFormatNames[size_t(format)]; }
+
+void print_csv(const std::vector<Record>& records) {
+  fmt::print("{}", records_csv(records));
+  const auto left_out = left_out_of_csv(records);
+  if (left_out.empty()) return;
+  std::fflush(stdout);
+  print_notice(fmt::format("CSV leaves out the lists {}; --format json has them\n", fmt::join(left_out, ", ")));
+}
 
 }  // namespace
 
@@ -46,7 +57,8 @@ TableFormat table_format(Format format) {
 void print_text(std::string_view text) { fmt::print("{}", safe_text(text, LineEnds::kept)); }
 
 void print_table(const TextTable& table, Format format) {
-  fmt::print("{}", table.render(table_format(format), format == Format::text && shows_colours(stdout)));
+  const bool is_text = format == Format::text;
+  fmt::print("{}", table.render(table_format(format), is_text && shows_colours(stdout), is_text ? table_width(stdout) : 0));
 }
 
 void print_json(const Json& json, int indent) {
@@ -59,10 +71,17 @@ Json to_json(const std::vector<Record>& records) {
   return all;
 }
 
-void print_records(const std::vector<Record>& records, Format format) {
-  if (format == Format::json) print_json(to_json(records));
-  else if (format == Format::csv) fmt::print("{}", records_csv(records));
-  else print_table(summary_table(records), format);
+void print_records(const std::vector<Record>& records, Format format, Rows rows) {
+  if (format == Format::json) return print_json(to_json(records));
+  if (format == Format::csv) return print_csv(records);
+  if (rows == Rows::all) return print_table(summary_table(records), format);
+  std::vector<Record> shown;
+  for (const auto& record : records)
+    if (record.text("outcome") != outcome::skipped) shown.push_back(record);
+  if (!shown.empty() || records.empty()) print_table(summary_table(shown), format);
+  for (const auto& line : skipped_in_words(records))
+    print_text(
+        fmt::format("{}{}\n", format == Format::markdown ? "\n" : "", format == Format::markdown ? markdown_text(line) : line));
 }
 
 void print_sheet(const Sheet& sheet, Format format) {

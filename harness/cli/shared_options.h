@@ -25,15 +25,18 @@ void add_former_format_flag(Command& command, Format& format, Format value);
 TableFormat table_format(Format format);
 // Prints text as safe_text() with line ends to standard output.
 void print_text(std::string_view text);
-// Prints a table to standard output, in colours where that is a terminal that shows them.
+// Prints a table to standard output, on a terminal in colours if it shows them, and no wider than it is.
 void print_table(const TextTable& table, Format format = Format::text);
 // Prints JSON to standard output: on several lines, or on one line if `indent` is -1. Invalid UTF-8 is replaced, and characters
 // outside ASCII are escaped.
 void print_json(const Json& json, int indent = 2);
 // The records as a JSON array.
 Json to_json(const std::vector<Record>& records);
-// Prints a table that sums up the records or, as CSV and JSON, every value of them.
-void print_records(const std::vector<Record>& records, Format format);
+// The rows of a table of records: all, or all but those of skipped cases, which are counted below the table.
+enum class Rows { all, without_skipped };
+// Prints a table that sums up the records or, as JSON, every value of them. CSV has every value but lists, such as those of
+// samples; a notice names the lists that it leaves out.
+void print_records(const std::vector<Record>& records, Format format, Rows rows);
 // Prints a sheet in any format but JSON.
 void print_sheet(const Sheet& sheet, Format format);
 

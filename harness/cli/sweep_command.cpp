@@ -7,6 +7,7 @@
 #include <memory>
 #include <random>
 
+#include "harness/cli/case_names.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/progress.h"
@@ -99,21 +100,26 @@ void print_plan(const SweepPlan& plan, const TimePredictor& predictor, Format fo
   const auto& planned = plan.planned;
   if (format == Format::json) return print_json(to_json(planned));
   TextTable table;
-  for (const auto* header : {"method", "protocol"}) table.add_column(header);
-  for (const auto* header : {"batch", "query_len", "predicted time", "predicted memory"})
-    table.add_column(header, TextTable::Align::right);
+  std::vector<const Record*> all;
+  for (const auto& record : planned) all.push_back(&record);
+  const auto axes = distinguishing_axes(all);
+  add_axes(table, axes);
+  for (const auto* header : {"predicted time", "predicted memory"}) table.add_column(header, TextTable::Align::right);
   table.add_column("not run because");
+  table.leave_out_first({"predicted memory"});
   double total_s = 0;
   for (const auto& baseline : plan.baselines)
     if (baseline) total_s += predicted_case_s(baseline->planned, baseline->planned.number("predicted_time_ms"));
   for (const auto& record : planned) {
     const auto call_ms = record.number("predicted_time_ms");
     total_s += predicted_case_s(record, call_ms);
+    std::vector<std::string> cells;
+    for (const auto* axis : axes) cells.push_back(plain_text(record.get(axis->name)));
     // The time is a lower bound unless the method was measured in this setting.
-    table.add_row({record.text("method"), record.text("protocol"), record.get("batch").dump(), record.get("query_len").dump(),
-                   (predictor.has_seen(record) ? "" : "≥ ") + format_ms(call_ms), format_bytes(predicted_need_bytes(record)),
-                   record.has("outcome") ? fmt::format("{}: {}", record.text("failure_kind"), record.text("reason")) : ""},
-                  tone_of(record));
+    cells.push_back((predictor.has_seen(record) ? "" : "≥ ") + format_ms(call_ms));
+    cells.push_back(format_bytes(predicted_need_bytes(record)));
+    cells.push_back(record.has("outcome") ? fmt::format("{}: {}", record.text("failure_kind"), record.text("reason")) : "");
+    table.add_row(std::move(cells), tone_of(record));
   }
   print_table(table, format);
   if (format == Format::csv) return;
@@ -143,7 +149,8 @@ std::string first_names(const std::vector<std::string>& names) {
 
 // Says which "cases" (by their times) or "ratios" have an interval that reaches further than their noise target; empty if none
 // has. `reach_of` gives the relative distance from a value to the farther end of its interval, or NaN.
-std::string noise_in_words(const std::vector<Record>& records, const char* values, double (*reach_of)(const Record&)) {
+std::string noise_in_words(const std::vector<Record>& records, const CaseNames& case_names, const char* values,
+                           double (*reach_of)(const Record&)) {
   std::vector<std::pair<double, std::string>> noisy;
   size_t measured = 0;
   double target = 0;
@@ -152,7 +159,7 @@ std::string noise_in_words(const std::vector<Record>& records, const char* value
     if (!record.measured() || record.has("external_source") || std::isnan(noise)) continue;
     ++measured;
     target = record.number("noise_target");
-    if (noise > target) noisy.emplace_back(noise, fmt::format("{} ±{:.1f} %", name_of(record), 100 * noise));
+    if (noise > target) noisy.emplace_back(noise, fmt::format("{} ±{:.1f} %", case_names.of(record), 100 * noise));
   }
   if (noisy.empty()) return "";
   std::sort(noisy.rbegin(), noisy.rend());
@@ -163,10 +170,10 @@ std::string noise_in_words(const std::vector<Record>& records, const char* value
 }
 
 // Says which cases of the plan stayed disturbed; empty if none did.
-std::string disturbance_in_words(const std::vector<Record>& records) {
+std::string disturbance_in_words(const std::vector<Record>& records, const CaseNames& case_names) {
   std::vector<std::string> names;
   for (const auto& record : records)
-    if (record.measured() && record.number("disturbed_processes") > 0) names.push_back(name_of(record));
+    if (record.measured() && record.number("disturbed_processes") > 0) names.push_back(case_names.of(record));
   if (names.empty()) return "";
   return fmt::format("{} of {} cases have processes that were disturbed (`attnbench doctor --noise` says what helps): {}\n",
                      names.size(), records.size(), first_names(names));
@@ -188,11 +195,12 @@ int run_sweep(const WorkerProgram& own, const Options& options) {
   check_design(design, options);
   if (options.dry_run) return dry_run(std::move(plan), options);
 
+  const CaseNames case_names(plan.planned);
   SweepRun run(worker, std::move(plan), {options.out, options.resume_mode(), options.across_boots, options.order_seed});
   const auto due_cases = run.due_cases();
   size_t failed = 0;
   try {
-    Progress progress(options.verbosity());
+    Progress progress(options.verbosity(), case_names);
     failed = run.measure(progress);
   } catch (const Interrupted&) {
     print_notice(fmt::format("{}: interrupted; the same command continues where this one stopped\n", run.folder().path()));
@@ -203,11 +211,13 @@ int run_sweep(const WorkerProgram& own, const Options& options) {
         "{}: {}{}{}\n", run.folder().path(),
         due_cases == 0 ? fmt::format("all {} cases are recorded", run.cases()) : fmt::format("{} cases recorded", due_cases),
         failed > 0 ? fmt::format(", {} failed", failed) : "", exploratory_in_words(design)));
-    print_notice(noise_in_words(run.folder().records(), "cases", noise_of_time));
-    print_notice(noise_in_words(run.folder().records(), "ratios", relative_reach_of_ratio));
-    print_notice(disturbance_in_words(run.folder().records()));
-    print_notice(speedups_in_words(run.folder().records(), run.folder().path()));
-    if (is_terminal(stdout) || options.format != Format::text) print_records(run.folder().records(), options.format);
+    const auto& records = run.folder().records();
+    print_notice(noise_in_words(records, case_names, "cases", noise_of_time));
+    print_notice(noise_in_words(records, case_names, "ratios", relative_reach_of_ratio));
+    print_notice(disturbance_in_words(records, case_names));
+    print_notice(speedups_in_words(records, run.folder().path()));
+    if (is_terminal(stdout) || options.format != Format::text)
+      print_records(records, options.format, options.verbose ? Rows::all : Rows::without_skipped);
   }
   return failed > 0 ? exit_code::failure : exit_code::success;
 }
@@ -238,7 +248,8 @@ Run add_sweep_command(Command& command) {
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);
   add_quiet_option(command, options->quiet);
-  command.add("--verbose", &options->verbose, "print more about each case", {.short_name = "-v", .excludes = "--quiet"});
+  command.add("--verbose", &options->verbose, "print more about each case, and a row for each skipped one",
+              {.short_name = "-v", .excludes = "--quiet"});
   command.add_example("sweep figure1",
                       "measures the cases of sweeps/figure1.toml; run it again to continue after an interruption");
   command.add_example("sweep quickstart --out /tmp/short --set query_len=512-1024*2 --methods sdpa,linear",

@@ -13,18 +13,21 @@ Run add_table_command(Command& command) {
     std::string folder;
     Format format = Format::text;
     std::vector<std::string> columns;
+    Rows rows = Rows::without_skipped;
   };
   const auto options = std::make_shared<Options>();
   add_records_argument(command, "folder", options->folder);
   command.add("--columns", &options->columns, "columns to show instead of the summary; `attnbench list columns` lists them",
               {.placeholder = "COLUMNS", .separator = ','});
+  command.add(
+      "--all", [options] { options->rows = Rows::all; }, "also show a row for each skipped case");
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);
-  command.add_example("table results/figure1/*/", "shows time, memory, error and outcome of every case");
+  command.add_example("table results/figure1/*/", "shows time, memory, error and outcome of every case that ran");
   command.add_example("table /tmp/short --columns method,query_len,time_median_ms --format csv", "prints three columns as CSV");
   return [options](const WorkerProgram&) {
     const auto records = read_records(options->folder);
-    if (options->columns.empty() || options->format == Format::json) print_records(records, options->format);
+    if (options->columns.empty() || options->format == Format::json) print_records(records, options->format, options->rows);
     else print_table(column_table(records, options->columns), options->format);
     return exit_code::success;
   };

@@ -3,26 +3,26 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdlib>
 #include <string_view>
 
 #include "harness/text/notice.h"
 #include "harness/text/safe_text.h"
+#include "harness/text/units.h"
 
 namespace attnbench {
 namespace {
 
-// The first `width` characters.
-std::string shortened(const std::string& text, size_t width) {
-  size_t shown = 0;
-  for (size_t i = 0; i < text.size(); ++i)
-    if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80 && ++shown > width) return text.substr(0, i);
-  return text;
-}
-
 std::string_view environment_variable(const char* name) {
   const char* const value = std::getenv(name);
   return value ? value : "";
+}
+
+// The width that the terminal reports, or 80 if it reports none.
+size_t reported_width(FILE* terminal) {
+  winsize size{};
+  return ioctl(fileno(terminal), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 }  // namespace
@@ -33,13 +33,20 @@ bool rewrites_lines(FILE* out) { return is_terminal(out) && environment_variable
 
 bool shows_colours(FILE* out) { return rewrites_lines(out) && environment_variable("NO_COLOR").empty(); }
 
+size_t table_width(FILE* out) {
+  if (!is_terminal(out)) return 0;
+  const auto columns = environment_variable("COLUMNS");
+  size_t width = 0;
+  const auto [end, error] = std::from_chars(columns.data(), columns.data() + columns.size(), width);
+  const bool is_number = error == std::errc() && end == columns.data() + columns.size();
+  return is_number && width > 0 ? width : reported_width(out);
+}
+
 std::string toned(const std::string& text, Tone tone, FILE* out) { return shows_colours(out) ? coloured(text, tone) : text; }
 
 void StatusLine::show(const std::string& text) {
   if (quiet_ || !rewrites_) return;
-  winsize size{};
-  const size_t width = ioctl(fileno(out_), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-  print_styled("\r\x1b[2K" + shortened(safe_text(text), width - 1), out_);
+  print_styled("\r\x1b[2K" + shortened(safe_text(text), reported_width(out_) - 1), out_);
 }
 
 void StatusLine::print(const std::string& text, Tone tone) {

@@ -13,6 +13,9 @@ bool is_terminal(FILE* out);
 bool rewrites_lines(FILE* out);
 // Whether the stream shows colours: lines on it can be rewritten, and NO_COLOR is unset or empty (https://no-color.org).
 bool shows_colours(FILE* out);
+// The width that tables on the stream must fit into: that in the environment variable COLUMNS, or otherwise that of the terminal.
+// 0, which stands for any width, if the stream is no terminal.
+size_t table_width(FILE* out);
 // `text` in the colour of the tone, if the stream shows colours.
 std::string toned(const std::string& text, Tone tone, FILE* out);
 

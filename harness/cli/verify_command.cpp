@@ -25,7 +25,7 @@ struct Options {
   std::string like;
   std::string device = "cpu";
   Format format = Format::text;
-  bool quick = false, quiet = false;
+  bool quick = false, quiet = false, verbose = false;
 };
 
 struct Shape {
@@ -217,8 +217,33 @@ class Verification {
 std::string error_text(double error) { return error < 0 ? "–" : fmt::format("{:.1e}", error); }
 Json error_json(double error) { return error < 0 ? Json() : Json(error); }
 
-void print_rows(const std::vector<Row>& rows, Format format) {
+// How many rows agree, how large their errors are, and how many do not agree.
+std::string summary_of(const std::vector<Row>& rows) {
+  size_t agree = 0, unsupported = 0, unverified = 0, failed = 0;
+  double value = -1, gradient = -1, decoding = -1;
+  for (const auto& row : rows) {
+    if (!row.is_complete()) continue;
+    ++(row.failed() ? failed : row.unsupported() ? unsupported : row.unverified() ? unverified : agree);
+    if (row.failed()) continue;
+    value = std::max(value, row.max_error("forward"));
+    gradient = std::max(gradient, row.max_error("forward_backward"));
+    decoding = std::max({decoding, row.max_error("prefill"), row.max_error("decode")});
+  }
+  auto text =
+      fmt::format("{} of {} supported rows agree with the reference, {} disagree", agree, agree + unverified + failed, failed);
+  if (unverified > 0) text += fmt::format(", {} are unverified (the method has no reference; --like names one)", unverified);
+  text += fmt::format("; {} rows are unsupported", unsupported);
+  if (agree > 0)
+    text += fmt::format("; the largest errors of those that agree: values {}, gradients {}, decoding {}", error_text(value),
+                        error_text(gradient), error_text(decoding));
+  return text + "; --verbose shows every row";
+}
+
+// In text and Markdown the rows that disagree and a summary or, if `verbose`, all rows; in other formats always all.
+void print_rows(const std::vector<Row>& rows, Format format, bool verbose) {
+  const bool is_summed_up = !verbose && (format == Format::text || format == Format::markdown);
   TextTable table;
+  table.leave_out_first({"decoding error", "gradient error", "value error", "accepted"});
   for (const auto* header : {"method", "dtype", "causal", "key lengths"}) table.add_column(header);
   for (const auto* header : {"value error", "gradient error", "decoding error", "accepted"})
     table.add_column(header, TextTable::Align::right);
@@ -231,6 +256,7 @@ void print_rows(const std::vector<Row>& rows, Format format) {
     const double tolerance = first.has("error_tolerance") ? first.number("error_tolerance") : -1;
     const auto value = row.max_error("forward"), gradient = row.max_error("forward_backward"),
                decoding = std::max(row.max_error("prefill"), row.max_error("decode"));
+    if (is_summed_up && !row.failed()) continue;
     table.add_row({row.method, row.dtype, row.causal ? "yes" : "no", row.key_lengths, error_text(value), error_text(gradient),
                    error_text(decoding), error_text(tolerance), verdict},
                   row.failed()        ? Tone::bad
@@ -246,8 +272,11 @@ void print_rows(const std::vector<Row>& rows, Format format) {
                     {"error_tolerance", error_json(tolerance)},
                     {"verdict", verdict}});
   }
-  if (format == Format::json) print_json(json);
-  else print_table(table, format);
+  if (format == Format::json) return print_json(json);
+  const bool any_disagrees =
+      std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.is_complete() && row.failed(); });
+  if (!is_summed_up || any_disagrees) print_table(table, format);
+  if (is_summed_up) fmt::print("{}{}\n", format == Format::markdown && any_disagrees ? "\n" : "", summary_of(rows));
 }
 
 int run_verify(const WorkerProgram& worker, const Options& options) {
@@ -264,7 +293,7 @@ int run_verify(const WorkerProgram& worker, const Options& options) {
   try {
     Verification(worker, rows, unique.size(), options.quick, options.quiet).run();
   } catch (const Interrupted&) {
-    print_rows(rows, options.format);
+    print_rows(rows, options.format, options.verbose);
     std::fflush(stdout);
     const auto complete = std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.is_complete(); });
     print_notice(fmt::format("interrupted: {} of {} rows are verified\n", complete, rows.size()));
@@ -274,7 +303,7 @@ int run_verify(const WorkerProgram& worker, const Options& options) {
   if (options.device != "cpu" && std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.unsupported(); }))
     throw UsageError(
         fmt::format("nothing was verified on device {}: {}", options.device, rows.front().records.front().text("reason")));
-  print_rows(rows, options.format);
+  print_rows(rows, options.format, options.verbose);
   if (options.quick && !options.quiet) print_notice(fmt::format("{}\n", kLeftOut));
   return std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.failed(); }) ? exit_code::failure
                                                                                             : exit_code::success;
@@ -292,6 +321,7 @@ Run add_verify_command(Command& command) {
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);
   add_quiet_option(command, options->quiet);
+  command.add("--verbose", &options->verbose, "show the rows that agree and the unsupported ones, too", {.short_name = "-v"});
   command.add_example("verify --quick", "compares every method with the float64 reference in a few seconds");
   command.add_example("verify linear lsh:rounds=4 --device cuda",
                       "verifies two methods in every dtype and shape on the first visible GPU");

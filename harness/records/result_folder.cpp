@@ -26,6 +26,8 @@ namespace fs = std::filesystem;
 constexpr size_t kMaxEnvironmentBytes = size_t{16} << 20;
 constexpr size_t kMaxSchemaBytes = size_t{16} << 20;
 
+bool is_list(const Column& column) { return column.type == ColumnType::numbers; }
+
 // Writes numbers as JSON does, and text as csv_text() does.
 std::string csv_cell(const Json& value) {
   if (value.is_null()) return "";
@@ -245,11 +247,21 @@ std::string digest_differences(const FileDigests& there, const FileDigests& here
   return text;
 }
 
+std::vector<std::string> left_out_of_csv(const std::vector<Record>& records) {
+  std::vector<const Record*> all;
+  for (const auto& record : records) all.push_back(&record);
+  std::vector<std::string> names;
+  for (const auto& column : table_columns(all))
+    if (is_list(column) && std::any_of(all.begin(), all.end(), [&](const Record* r) { return r->has(column.name); }))
+      names.push_back(column.name);
+  return names;
+}
+
 std::string records_csv(const std::vector<Record>& records) {
   std::vector<const Record*> all;
   for (const auto& record : records) all.push_back(&record);
   auto columns = table_columns(all);
-  std::erase_if(columns, [](const Column& column) { return column.type == ColumnType::numbers; });
+  std::erase_if(columns, is_list);
   std::vector<std::string> cells;
   for (const auto& column : columns) cells.push_back(csv_text(column.name));
   auto csv = csv_row(cells);

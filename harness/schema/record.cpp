@@ -224,7 +224,7 @@ std::vector<Column> declare() {
       {"published_outcome", text, "", "published", "outcome published elsewhere for this case"},
       {"published_source", text, "", "published", "where these values were published, and for what machine"},
 
-      {"revision", text, "", "environment", "git revision of the build"},
+      {"revision", text, "", "environment", "git revision of the files that the build was made from"},
       {"dirty", boolean, "", "environment", "whether the working tree differed from that revision"},
       {"build", text, "", "environment", "whether the build has CUDA, and its build type"},
       {"compiler", text, "", "environment", "compiler of the build"},

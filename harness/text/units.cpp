@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <stdexcept>
@@ -69,6 +70,36 @@ size_t display_width(const std::string& text) {
   size_t width = 0;
   for (const char c : text) width += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
   return width;
+}
+
+std::string shortened(const std::string& text, size_t width) {
+  if (display_width(text) <= width) return text;
+  if (width == 0) return "";
+  size_t shown = 0;
+  for (size_t i = 0; i < text.size(); ++i)
+    if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80 && ++shown == width) return text.substr(0, i) + "…";
+  return text;
+}
+
+std::string wrapped(const std::string& text, size_t width, size_t indent) {
+  std::string lines;
+  size_t column = indent;
+  for (size_t begin = 0; begin < text.size();) {
+    const auto end = std::min(text.find(' ', begin), text.size());
+    const auto word = text.substr(begin, end - begin);
+    const auto width_of_word = display_width(word);
+    if (column > indent && column + 1 + width_of_word > width) {
+      lines += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (column > indent) {
+      lines += ' ';
+      ++column;
+    }
+    lines += word;
+    column += width_of_word;
+    begin = end + 1;
+  }
+  return lines;
 }
 
 }  // namespace attnbench

@@ -17,7 +17,10 @@ from attnplots.records import RecordsError
 from attnplots.results import GENERATIONS, PUBLISHED, TRAININGS, Results, Row, method_name
 from attnplots.text import printable
 
-HOLDS, FAILS, UNKNOWN = "holds here", "does not hold here", "not measured"
+HOLDS, FAILS, UNKNOWN = "reproduced", "not reproduced", "cannot tell"
+NEEDS_GPU = "needs a GPU"
+# Stands in tables for a number that the results lack.
+MISSING = "not measured"
 
 # The quantities of tables: their names, and how numbers are written; sizes of memory have units.
 QUANTITIES = {
@@ -49,6 +52,10 @@ class Value:
     rows: list[Row]
     spread: tuple[float, float] | None = None
 
+    def ends(self) -> tuple[float, float]:
+        """The range of the seeds, or the number twice if there are not several."""
+        return self.spread or (self.number, self.number)
+
     def text(self, quantity: str) -> str:
         """The number as tables show it, with the range of the seeds and whether it is estimated."""
         shown = number_text(quantity, self.number)
@@ -78,6 +85,7 @@ class Claims:
     claims: list[dict[str, Any]]
     stand_ins: dict[str, list[str]] = field(default_factory=dict)
     machines: dict[str, str] = field(default_factory=dict)
+    commands: dict[str, str] = field(default_factory=dict)
 
 
 def number_text(quantity: str, number: float) -> str:
@@ -172,7 +180,10 @@ def _ratio(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
     shown = [f"{_side_text(claim[side])} {value.text(quantity)}{_in_setting(value)}"
              for side, value in zip(("top", "bottom"), sides, strict=True)]  # fmt: skip
     numbers = f"{text} ({shown[0]}; {shown[1]}){_equal_batch(claim, rows)}"
-    return Answer(HOLDS if ratio > claim["above"] else FAILS, numbers)
+    (top_low, top_high), (low, high) = top.ends(), bottom.ends()
+    if top_low > claim["above"] * high:
+        return Answer(HOLDS, numbers)
+    return Answer(FAILS if top_high <= claim["above"] * low else UNKNOWN, numbers)
 
 
 def _ratio_text(ratio: float) -> str:
@@ -222,11 +233,19 @@ def _order(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
     values = _values(claim, rows, methods)
     if isinstance(values, str):
         return values
-    numbers = [values[method].number for method in methods]
-    holds = all(a < b for a, b in zip(numbers, numbers[1:], strict=False))
     shown = [f"{m} {values[m].text(claim['quantity'])}" for m in methods]
-    overlaps = _overlaps(values, zip(methods, methods[1:], strict=False))
-    return Answer(HOLDS if holds else FAILS, ", ".join(shown) + overlaps)
+    pairs = list(zip(methods, methods[1:], strict=False))
+    return Answer(_all_below(values, pairs), ", ".join(shown) + _overlaps(values, pairs))
+
+
+def _all_below(values: dict[str, Value], pairs: Iterable[tuple[str, str]]) -> str:
+    """Whether the first value of each pair is below the second, for all seeds. Unknown if ranges of
+    seeds overlap, unless another pair decides."""
+    answers = set()
+    for a, b in pairs:
+        (low_a, high_a), (low_b, high_b) = values[a].ends(), values[b].ends()
+        answers.add(HOLDS if high_a < low_b else FAILS if low_a >= high_b else UNKNOWN)
+    return FAILS if FAILS in answers else UNKNOWN if UNKNOWN in answers else HOLDS
 
 
 def _overlaps(values: dict[str, Value], pairs: Iterable[tuple[str, str]]) -> str:
@@ -244,10 +263,9 @@ def _lowest(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
     values = _values(claim, rows, methods)
     if isinstance(values, str):
         return values
-    holds = all(values[claim["method"]].number < values[m].number for m in claim["others"])
     shown = [f"{m} {values[m].text(claim['quantity'])}" for m in methods]
-    overlaps = _overlaps(values, ((claim["method"], other) for other in claim["others"]))
-    return Answer(HOLDS if holds else FAILS, ", ".join(shown) + overlaps)
+    pairs = [(claim["method"], other) for other in claim["others"]]
+    return Answer(_all_below(values, pairs), ", ".join(shown) + _overlaps(values, pairs))
 
 
 def _by_length(claim: dict[str, Any], rows: Sequence[Row], method: str) -> dict[int, float]:
@@ -324,6 +342,11 @@ def _outcomes(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
     return Answer(HOLDS if holds else FAILS, ", ".join(shown))
 
 
+def _open(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
+    """A claim that no record decides, with the reason."""
+    return Answer(UNKNOWN, claim["why"])
+
+
 Rule = Callable[[dict[str, Any], Sequence[Row]], Answer | str]
 RULES: dict[str, tuple[Rule, tuple[str, ...]]] = {
     "ratio": (_ratio, ("quantity", "top", "bottom", "above")),
@@ -332,12 +355,15 @@ RULES: dict[str, tuple[Rule, tuple[str, ...]]] = {
     "growth": (_growth, ("quantity", "method", "from", "between")),
     "everywhere": (_everywhere, ("quantity", "method", "others")),
     "outcomes": (_outcomes, ("method",)),
+    "open": (_open, ("why",)),
 }
 
 
 def rule_text(claim: dict[str, Any]) -> str:
     """The rule of a claim in words."""
     kind = claim["kind"]
+    if kind == "open":
+        return "none"
     name = quantity_name(claim.get("quantity", ""))
     if kind == "ratio":
         sides = [_side_text(claim[side]) for side in ("top", "bottom")]
@@ -360,7 +386,7 @@ def rule_text(claim: dict[str, Any]) -> str:
 
 def in_paper(claim: dict[str, Any], published: Sequence[Row]) -> Answer | None:
     """What the published numbers say about a claim; None if there are none for it."""
-    if claim["kind"] in ("growth", "everywhere", "outcomes"):
+    if claim["kind"] in ("growth", "everywhere", "outcomes", "open"):
         return None
     where = {"source": claim["source"]}
     if "dataset" in claim.get("where", {}):
@@ -380,6 +406,8 @@ def here(claim: dict[str, Any], found: Results, stand_ins: dict[str, list[str]])
 
     The numbers of a claim about both devices may come from several folders of one machine or run.
     """
+    if claim["kind"] == "open":
+        return [Answer(UNKNOWN, claim["why"])]
     rows = [row for row in found.rows if row["source"] == claim["source"]]
     dataset = claim.get("where", {}).get("dataset")
     answers: list[Answer] = []
@@ -410,11 +438,28 @@ def here(claim: dict[str, Any], found: Results, stand_ins: dict[str, list[str]])
     if answers:
         return answers
     why = "; ".join(dict.fromkeys(missing)) or _nothing(claim, dataset)
-    return [Answer(UNKNOWN, why)]
+    return [Answer(NEEDS_GPU if _names_gpu(claim) else UNKNOWN, why)]
+
+
+def _names_gpu(claim: dict[str, Any]) -> bool:
+    return any(claim.get(part, {}).get("device") == "cuda" for part in ("where", "top", "bottom"))
 
 
 def _names_device(claim: dict[str, Any]) -> bool:
     return any("device" in claim.get(part, {}) for part in ("where", "top", "bottom"))
+
+
+def command_of(claim: dict[str, Any], claims: Claims) -> str:
+    """The command that measures the numbers of a claim."""
+    if claim["kind"] == "open":
+        return "–"
+    source, where = claim["source"], claim.get("where", {})
+    if source in (TRAININGS, GENERATIONS):
+        key = f"{source} {where.get('dataset')}{' batch 1' if where.get('batch') == 1 else ''}"
+        command = claims.commands.get(claim.get("command", key), "none")
+    else:
+        command = f"build/attnbench sweep {source}"
+    return f"`{command}`"
 
 
 def _nothing(claim: dict[str, Any], dataset: str | None) -> str:
@@ -459,7 +504,7 @@ def _ours(row: Row, quantity: str, found: Results, stand_ins: dict[str, list[str
                         _setting(value.rows[0]) if row["source"] == GENERATIONS else str(device),
                     ]
                     shown.append(f"{value.text(quantity)} [{', '.join(where)}]")
-    return "; ".join(shown) or UNKNOWN
+    return "; ".join(shown) or MISSING
 
 
 def numbers_section(published: Sequence[Row], found: Results, claims: Claims) -> list[str]:
@@ -511,8 +556,10 @@ def claims_section(published: Sequence[Row], found: Results, claims: Claims) -> 
             for answer in here(claim, found, claims.stand_ins):
                 shown = f"{answer.numbers} — {answer.where}" if answer.where else answer.numbers
                 said = paper.numbers if paper else "no numbers"
-                body.append([claim["says"], rule_text(claim), said, shown, f"**{answer.verdict}**"])
-        lines += table(["claim", "rule", "published", "here", "verdict"], body)
+                verdict = f"**{answer.verdict}**"
+                command = command_of(claim, claims)
+                body.append([claim["says"], verdict, shown, said, rule_text(claim), command])
+        lines += table(["claim", "verdict", "here", "published", "rule", "command"], body)
     return lines
 
 
@@ -533,14 +580,18 @@ def machines_section(found: Results) -> list[str]:
 
 def markdown(published: Sequence[Row], found: Results, claims: Claims) -> str:
     """The whole report."""
-    lines = ["# The paper's numbers and ours", ""]
+    lines = ["# The paper's claims", ""]
     lines += [
-        "Absolute numbers come from other machines and other software, so only orders, ratios and "
-        "growth are claims.",
+        "`make figures` writes this page from `experiments/published/claims.toml` and the records in "
+        "`results/`; `build/attnbench verdicts` prints it. It lists what the paper Transformers are "
+        "RNNs and four texts about it claim. Absolute numbers come from other machines and other "
+        "software, so only orders, ratios and growth are claims. A claim is **reproduced** or **not "
+        "reproduced** if our numbers decide its rule. We **cannot tell** if the numbers are missing, "
+        "or if the ranges of several seeds overlap. It **needs a GPU** if our machines had none.",
         "",
     ]
-    lines += machines_section(found)
     lines += claims_section(published, found, claims)
+    lines += machines_section(found)
     lines += numbers_section(published, found, claims)
     return "\n".join(printable(line) for line in lines)
 
@@ -571,7 +622,18 @@ def load_claims(path: Path) -> Claims:
                 raise RecordsError(
                     f"{where}: no `{name}`; a claim of kind {claim['kind']} needs it"
                 )
-    return Claims(claims, data.get("stand_ins", {}), data.get("machines", {}))
+    tables = (data.get(name, {}) for name in ("stand_ins", "machines", "commands"))
+    return Claims(claims, *tables)
+
+
+def page(root: Path, found_in: Path | None = None, claims_file: Path | None = None) -> str:
+    """The report about a folder of results, by default that of the project, as Markdown. Paths are
+    relative to the project."""
+    published = root / "experiments" / "published"
+    claims = load_claims(claims_file or published / "claims.toml")
+    files = [*sorted(published.glob("*.csv")), *sorted((root / "sweeps/published").glob("*.csv"))]
+    found = results.load(found_in or root / "results")
+    return markdown(results.load_published(files), found, claims).replace(f"{root}/", "")
 
 
 def main(script: str, arguments: Sequence[str] | None = None) -> int:
@@ -598,13 +660,7 @@ def main(script: str, arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     try:
-        claims = load_claims(options.claims)
-        files = [
-            *sorted(published.glob("*.csv")),
-            *sorted((root / "sweeps/published").glob("*.csv")),
-        ]
-        rows = results.load_published(files)
-        sys.stdout.write(markdown(rows, results.load(options.results), claims))
+        sys.stdout.write(page(root, options.results, options.claims))
     except (RecordsError, OSError) as error:
         return cli.refuse(script, error)
     return 0

@@ -325,6 +325,12 @@ def test_analyse_finds_the_longest_length_that_fits_a_memory_budget(attnbench, g
     longest = {(f["series"]["method"], f["series"]["device"]): (f["longest"], f["limit"]) for f in report["fits"]}
     assert longest["softmax", "cpu"] == (2048, "N = 4096 took 16.0 MiB")
     assert longest["linear", "cpu"] == (8192, "end of the sweep")
+    shown = attnbench("analyse", grown, "--memory", "8MiB").stdout
+    table, folded = shown.split("Longest N within a memory budget")[1].split("more rows fit up to the longest length")
+    assert "end of the sweep" not in shown and "N = 4096 took 16.0 MiB" in table
+    assert "- 8.00 MiB: " in folded and "linear" in folded
+    everything = attnbench("analyse", grown, "--memory", "8MiB", "--all").stdout
+    assert everything.count("end of the sweep") == sum(f["limit"] == "end of the sweep" for f in report["fits"])
     assert "'much'" in attnbench("analyse", grown, "--memory", "much", code=2).stderr
 
 

@@ -192,11 +192,11 @@ PRINTING = {
     "list methods": "text markdown csv json",
     "list columns": "text markdown csv json",
     "list sweeps": "text markdown csv json",
-    "verify softmax --quick -q": "text markdown csv json",
+    "verify softmax --quick -q --verbose": "text markdown csv json",
     "measure linear --query-len=32 --time-budget-s=0.02 --warmup-s=0": "text markdown csv json",
     "sweep small.toml --dry-run --set limits.memory=1GiB": "text markdown csv json",
     "table out": "text markdown csv json",
-    "analyse out": "text markdown json",
+    "analyse out --all": "text markdown json",
     "compare out out": "text markdown csv json",
     "doctor": "text markdown csv json",
 }

@@ -150,7 +150,7 @@ def test_every_documented_option_is_recorded(quick):
     text = quick("measure", "--help").stdout
     documented = set(re.findall(r"^  (?:-\w,)?(--[a-z-]+)", text, re.MULTILINE))
     hidden = {"--injected-slowdown-percent"}  # a test hook
-    others = {"--causal", "--graph", "--format", "--help", "--baseline", "--plugin", "--like"}
+    others = {"--causal", "--graph", "--format", "--verbose", "--help", "--baseline", "--plugin", "--like"}
     assert documented == set(OPTIONS) - hidden | others
 
     given = [word for option, (value, _) in OPTIONS.items() for word in (option, value)]
@@ -338,8 +338,19 @@ def test_noise_target_and_time_budget_stop_the_sampling(quick):
     assert sampled_s >= 0.05 * 0.999
 
 
-def test_text_shows_values_with_units(quick):
-    text = quick("measure", "softmax", *small(memory_limit_bytes="1GiB")).stdout
+def test_text_answers_with_time_memory_error_and_implementation(quick):
+    lines = quick("measure", "softmax", *small(noise_target=1e9)).stdout.splitlines()
+    time, memory, implementation = [line.split(maxsplit=1) for line in lines]
+    assert time[0] == "time" and re.fullmatch(r"[\d.]+ (µs|ms) spread ±[\d.]+ %, in 1 process of \d+ samples", time[1])
+    assert memory[0] == "memory"
+    assert re.fullmatch(r"[\d.]+ KiB above the inputs; rounding error [\d.]+e-\d+ \(at most 5\.0e-04 accepted\)", memory[1])
+    assert implementation == ["implementation", "aten/materialised on 1 thread"]
+    markdown = quick("measure", "softmax", *small(noise_target=1e9), "--format", "markdown").stdout
+    assert len(markdown.splitlines()) == 2 + 3
+
+
+def test_verbose_text_shows_every_value_with_its_unit(quick):
+    text = quick("measure", "softmax", *small(memory_limit_bytes="1GiB"), "--verbose").stdout
     lines = dict(line.split(maxsplit=1) for line in text.splitlines() if line.startswith("  "))
     assert lines["method"] == "softmax"
     assert lines["outcome"] == "measured"

@@ -71,6 +71,8 @@ def test_a_plain_function_is_measured_and_marked_as_unverified(write, measure, a
     assert re.fullmatch(r"3\.\d+\.\d+, torch .*", record["python"])
     assert record["call_overhead_us"] > 0
     text = attnbench("measure", f"{path}:attention", *small()).stdout
+    assert "unverified, without a reference" in text
+    text = attnbench("measure", f"{path}:attention", *small(), "--verbose").stdout
     assert re.search(r"unverified +true", text)
 
 

@@ -377,14 +377,27 @@ def test_dry_run_prints_the_plan_as_text(canned, sweep):
     lines = canned("sweep", sweep, "--dry-run", "--set", "memory_limit_bytes=60 kB").stdout.splitlines()
     planned = dry_run(canned, sweep, "--set", "memory_limit_bytes=60 kB")
     for record, line in zip(planned, lines[2:6], strict=True):
-        assert line.split()[:2] == [record["method"], "forward"]
-        assert f" {record['query_len']} " in line
+        assert line.split()[:2] == [record["method"], str(record["query_len"])]
         assert ("predicted_oom" in line) == (record["failure_kind"] is not None)
         assert "≥ " in line  # Nothing was measured yet, so the time is a lower bound.
     assert lines[-2].startswith("4 cases in 1 round, predicted to take at least ")
     assert lines[-1] == "`attnbench compare` needs 6 processes a case to find one of 3 different"
     lines = canned("sweep", sweep, "--dry-run", "--set", "processes=7").stdout.splitlines()
     assert lines[-1].startswith("4 cases in 7 rounds, predicted to take at least ")
+
+
+def test_cases_that_differ_in_any_axis_have_different_lines(canned, tmp_path):
+    sweep = write_sweep(
+        tmp_path / "s.toml", method="linear", query_len=32, dtype=["float32", "bfloat16"], inputs=["normal", "clustered"]
+    )
+    header, _, *lines = canned("sweep", sweep, "--dry-run").stdout.splitlines()[:6]
+    assert header.split()[:4] == ["method", "dtype", "query_len", "inputs"]
+    assert len({tuple(line.split()[:4]) for line in lines}) == 4
+    names = {line.split("]")[1].split("  ")[0] for line in canned("sweep", sweep, "--out", "out").stderr.splitlines()[:4]}
+    assert names == {
+        f" linear forward N=32 dtype={dtype} inputs={inputs}"
+        for dtype in ("float32", "bfloat16") for inputs in ("normal", "clustered")
+    }  # fmt: skip
 
 
 def test_dry_run_predicts_times_from_recorded_cases(canned, tmp_path, sweep):

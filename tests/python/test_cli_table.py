@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import re
 
 import pytest
@@ -136,6 +137,46 @@ def test_an_unknown_column_or_format_is_an_error_that_suggests_another(attnbench
     assert "'time_medain_ms'" in message and "'time_median_ms'" in message
     message = attnbench("table", folder(), "--format", "html", code=2).stderr
     assert "html" in message and "markdown" in message
+
+
+def skipped(record, **changes):
+    """The record of a skipped case, with these changes."""
+    return failed([record], outcome="skipped", failure_kind="predicted_oom", reason="too large") | changes
+
+
+def test_skipped_cases_are_counted_below_the_table(attnbench, folder, template):
+    first, second, third, fourth = template
+    out = folder([first, skipped(second), skipped(third), skipped(fourth, failure_kind="unsupported", reason="no causal form")])
+    _, _, row, *lines = attnbench("table", out).stdout.splitlines()
+    assert "linear" in row
+    assert lines == ["2 cases are skipped as predicted_oom: too large", "1 case is skipped as unsupported: no causal form"]
+    assert attnbench("table", out, "--all").stdout.count("skipped") == 3
+    markdown = attnbench("table", out, "--format", "markdown").stdout.splitlines()
+    assert markdown[3:] == ["", r"2 cases are skipped as predicted\_oom: too large", "", "1 case is skipped as unsupported: no causal form"]
+    for format in ("csv", "json"):
+        assert attnbench("table", out, "--format", format).stdout.count("predicted_oom") == 2
+    (out / "records.jsonl").write_text(json.dumps(skipped(first)) + "\n")
+    assert attnbench("table", out).stdout == "1 case is skipped as predicted_oom: too large\n"
+
+
+def test_a_table_fits_into_the_terminal(attnbench, folder):
+    out = folder()
+    wide = attnbench("table", out).stdout
+    for width, variables in ((60, {}), (200, {"COLUMNS": "60"})):
+        environment = {k: v for k, v in os.environ.items() if k != "COLUMNS"} | {"NO_COLOR": "1"} | variables
+        _, shown = attnbench.on_terminal("table", out, width=width, env=environment)
+        assert max(map(len, shown.splitlines())) <= 60 < max(map(len, wide.splitlines()))
+        note = " ".join(shown.split("(the terminal has 60 columns; not shown: ")[1].split())
+        assert note == "interval, time/sequence, rel. error, implementation; shortened: outcome)"
+        for header in ("method", "query_len", "time", "memory/sequence", "outcome"):
+            assert header in shown.splitlines()[0]
+    # Whatever reads a pipe gets everything.
+    assert attnbench("table", out, env=os.environ | {"COLUMNS": "60"}).stdout == wide
+
+
+def test_csv_says_which_lists_it_leaves_out(attnbench, folder):
+    message = attnbench("table", folder(), "--format", "csv").stderr
+    assert re.fullmatch(r"CSV leaves out the lists (\w+, )*time_samples_ms(, \w+)*; --format json has them\n", message)
 
 
 def test_failed_cases_are_shown_without_a_time(attnbench, folder, template):

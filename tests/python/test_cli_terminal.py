@@ -57,7 +57,10 @@ def test_a_quiet_sweep_shows_no_table(canned, sweep):
 def test_failed_and_skipped_rows_are_coloured(mixed):
     code, shown = mixed.on_terminal("sweep", "s.toml", "--out", "out", env=environment())
     assert code == 1
-    header, _, measured, failed, skipped = table_of(shown).splitlines()
+    header, _, measured, failed, folded = table_of(shown).splitlines()
+    assert folded.startswith("1 case is skipped as unsupported: ")
+    _, shown = mixed.on_terminal("table", "out", "--all", env=environment())
+    skipped = shown.splitlines()[-1]
     assert header.startswith(BOLD) and header.endswith(RESET)
     assert not COLOUR.search(measured) and "softmax" in measured
     assert failed.startswith(RED + "linear ") and failed.endswith("failed: crashed" + RESET)
@@ -102,10 +105,10 @@ def test_other_formats_have_no_colours(mixed, format):
     [
         (["table", "out"], RED),
         (["list", "columns"], BOLD),
-        (["verify", "linear-einsum", "--quick"], FAINT),
+        (["verify", "linear-einsum", "--quick", "--verbose"], FAINT),
         (["sweep", "s.toml", "--dry-run"], FAINT),
         (["compare", "out", "out"], BOLD),
-        (["analyse", "out"], BOLD),
+        (["analyse", "out", "--all"], BOLD),
     ],
 )
 def test_every_table_has_colours(mixed, words, coloured):

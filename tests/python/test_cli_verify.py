@@ -70,8 +70,33 @@ def test_decoding_is_verified_for_methods_that_decode(everything, attnbench):
             assert row["decoding_error"] is None, row
 
 
-def test_text_has_a_row_for_each_dtype_and_mask(attnbench):
-    lines = attnbench("verify", "linear-einsum", preexec_fn=on_one_processor).stdout.splitlines()
+def test_text_is_a_summary_if_every_row_agrees(attnbench):
+    text = attnbench("verify", "linear-einsum", "--quick", preexec_fn=on_one_processor).stdout
+    assert text.count("\n") == 1
+    assert text.startswith("3 of 3 supported rows agree with the reference, 0 disagree; 3 rows are unsupported; ")
+    assert re.search(r"errors of those that agree: values \d\.\de-\d+, gradients \d\.\de-\d+, decoding –; --verbose", text)
+
+
+def test_text_lists_only_the_rows_that_disagree(attnbench, workers):
+    worker = workers.make(
+        verify=f"""
+        answer '{{"outcome":"failed","failure_kind":"invalid","reason":"gradient of q disagrees"}}'
+        cases=$(printf '%s' "$request" | grep -o '"method"' | wc -l)
+        for i in $(seq 2 $cases); do {AGREES}; done
+        """
+    )
+    attnbench = attnbench.with_worker(worker)
+    header, _, row, summary = attnbench("verify", "linear", "--quick", code=1).stdout.splitlines()
+    assert header.startswith("method") and "gradient of q disagrees" in row
+    assert summary.startswith("5 of 6 supported rows agree with the reference, 1 disagree; 0 rows are unsupported; ")
+    markdown = attnbench("verify", "linear", "--quick", "--format=markdown", code=1).stdout.splitlines()
+    assert len(markdown) == 5 and markdown[3] == "" and "gradient of q disagrees" in markdown[2]
+    # Formats for programs have every row.
+    assert attnbench("verify", "linear", "--quick", "--format=csv", code=1).stdout.count("\n") == 1 + 6
+
+
+def test_verbose_text_has_a_row_for_each_dtype_and_mask(attnbench):
+    lines = attnbench("verify", "linear-einsum", "--verbose", preexec_fn=on_one_processor).stdout.splitlines()
     assert lines[0].startswith("method") and lines[0].endswith("verdict")
     assert "decoding error" in lines[0]
     rows = [line.split() for line in lines[2:]]
@@ -213,7 +238,7 @@ def test_a_line_of_progress_appears_when_a_method_is_verified(attnbench, workers
 
 
 def test_quiet_prints_only_the_table(attnbench):
-    done = attnbench("verify", "softmax", "--quick", "--quiet")
+    done = attnbench("verify", "softmax", "--quick", "--quiet", "--verbose")
     assert done.stderr == "" and done.stdout.count("agrees") == 6
 
 

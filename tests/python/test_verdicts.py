@@ -59,7 +59,7 @@ def test_every_claim_with_published_numbers_holds_for_these():
     found = {c["says"]: verdicts.in_paper(c, PUBLISHED) for c in claims.claims}
     decided = {says: paper for says, paper in found.items() if paper}
     assert len(decided) >= 18
-    assert {says: paper.numbers for says, paper in decided.items() if paper.verdict != "holds here"} == {}
+    assert {says: paper.numbers for says, paper in decided.items() if paper.verdict != "reproduced"} == {}
     by_part = [c["says"] for c in claims.claims if c["part"].startswith("Table")]
     assert set(by_part) <= set(decided), "the tables have numbers for each of their claims"
 
@@ -90,10 +90,10 @@ def test_the_published_files_hold_every_number_of_the_paper():
 def test_an_order_holds_only_if_every_value_is_below_the_next(tmp_path):
     write(tmp_path, "a", "trainings.jsonl", [training("softmax", 1.0), training("linear", 1.5)])
     found = answer(tmp_path, ORDER)
-    assert (found.verdict, found.numbers) == ("holds here", "softmax 1.000, linear 1.500")
+    assert (found.verdict, found.numbers) == ("reproduced", "softmax 1.000, linear 1.500")
     assert found.where == f"{tmp_path}/a/machine, cpu"
     write(tmp_path, "a", "trainings.jsonl", [training("softmax", 1.5), training("linear", 1.5)])
-    assert answer(tmp_path, ORDER).verdict == "does not hold here"
+    assert answer(tmp_path, ORDER).verdict == "not reproduced"
 
 
 def test_the_median_of_the_seeds_counts_and_overlaps_are_named(tmp_path):
@@ -101,45 +101,85 @@ def test_the_median_of_the_seeds_counts_and_overlaps_are_named(tmp_path):
     lines += [training("linear", value, seed) for seed, value in enumerate((2.0, 2.2, 2.1))]
     write(tmp_path, "a", "trainings.jsonl", lines)
     found = answer(tmp_path, ORDER)
-    assert found.verdict == "holds here"
+    assert found.verdict == "cannot tell"
     assert "softmax 1.100 (1.000–9.000, 3 seeds)" in found.numbers
     assert found.numbers.endswith("; the ranges of the seeds overlap for softmax and linear")
     write(tmp_path, "a", "trainings.jsonl", [line for line in lines if line["bits_per_dim"] != 9.0])
-    assert "overlap" not in answer(tmp_path, ORDER).numbers
+    found = answer(tmp_path, ORDER)
+    assert found.verdict == "reproduced" and "overlap" not in found.numbers
+    # One pair that is in the wrong order for all seeds decides, whatever the others do.
+    lines += [training("lsh-1", 0.5, seed) for seed in range(3)]
+    write(tmp_path, "a", "trainings.jsonl", lines)
+    three = ORDER | {"methods": ["softmax", "linear", "lsh-1"]}
+    assert answer(tmp_path, three).verdict == "not reproduced"
+
+
+def test_a_ratio_that_seeds_leave_open_cannot_be_told(tmp_path):
+    lines = [training("softmax", value, seed) for seed, value in enumerate((1.0, 1.2, 1.4))]
+    lines += [training("linear", value, seed) for seed, value in enumerate((1.0, 1.05, 1.1))]
+    write(tmp_path, "a", "trainings.jsonl", lines)
+    one = claim("ratio", "trainings", quantity="bits_per_dim", top={"method": "softmax"}, bottom={"method": "linear"},
+                where={"dataset": "mnist"})  # fmt: skip
+    verdicts_by_bound = {above: answer(tmp_path, one | {"above": above}).verdict for above in (0.9, 1.1, 1.5)}
+    assert verdicts_by_bound == {0.9: "reproduced", 1.1: "cannot tell", 1.5: "not reproduced"}
+
+
+def test_a_claim_about_a_gpu_needs_one(tmp_path):
+    write(tmp_path, "a", "generations.jsonl", [generation("linear", 0.5), generation("softmax", 4.0)])
+    on_gpu = RATIO | {"where": {"dataset": "mnist", "device": "cuda"}}
+    assert answer(tmp_path, RATIO | {"where": {"dataset": "mnist"}, "above": 2}).verdict == "reproduced"
+    assert answer(tmp_path, on_gpu).verdict == "needs a GPU"
+
+
+def test_an_open_claim_says_what_would_decide_it(tmp_path):
+    write(tmp_path, "a", "generations.jsonl", [generation("linear", 0.5)])
+    found = answer(tmp_path, claim("open", "none", why="no model was trained"))
+    assert (found.verdict, found.numbers) == ("cannot tell", "no model was trained")
+
+
+def test_each_claim_names_the_command_that_measures_it():
+    claims = verdicts.load_claims(CLAIMS)
+    for one in claims.claims:
+        command = verdicts.command_of(one, claims)
+        assert command != "`none`", one["says"]
+        known = {"sweep": "sweeps", "train": "experiments/settings", "latency": "experiments/speed", "throughput": "experiments/speed"}
+        if one["kind"] != "open":
+            _, what, name = command.strip("`").split()
+            assert (ROOT / known[what] / f"{name}.toml").exists(), command
 
 
 def test_failed_trainings_do_not_count(tmp_path):
     lines = [training("softmax", 1.0), training("linear", 1.5, outcome="failed")]
     write(tmp_path, "a", "trainings.jsonl", lines)
     found = answer(tmp_path, ORDER)
-    assert found.verdict == "not measured" and found.numbers == f"{tmp_path}/a/machine lacks linear"
+    assert found.verdict == "cannot tell" and found.numbers == f"{tmp_path}/a/machine lacks linear"
 
 
 def test_a_folder_in_which_no_training_has_ended_yet_is_left_out(tmp_path):
     write(tmp_path, "a", "trainings.jsonl", [training("softmax", 1.0), training("linear", 1.5)])
     write(tmp_path, "b", "trainings.jsonl", [])
-    assert [a.verdict for a in answers(tmp_path, ORDER)] == ["holds here"]
+    assert [a.verdict for a in answers(tmp_path, ORDER)] == ["reproduced"]
 
 
 def test_methods_are_compared_within_one_folder(tmp_path):
     write(tmp_path, "a", "trainings.jsonl", [training("softmax", 1.0)])
     write(tmp_path, "b", "trainings.jsonl", [training("linear", 1.5)])
-    assert answer(tmp_path, ORDER).verdict == "not measured"
+    assert answer(tmp_path, ORDER).verdict == "cannot tell"
     write(tmp_path, "c", "trainings.jsonl", [training("softmax", 2.0), training("linear", 1.5)])
     write(tmp_path, "d", "trainings.jsonl", [training("softmax", 1.0), training("linear", 1.5)])
-    assert [a.verdict for a in answers(tmp_path, ORDER)] == ["does not hold here", "holds here"]
+    assert [a.verdict for a in answers(tmp_path, ORDER)] == ["not reproduced", "reproduced"]
 
 
 def test_a_stand_in_for_the_data_is_named(tmp_path):
     lines = [training("softmax", 1.0, data="x/digits"), training("linear", 1.5, data="x/digits")]
     write(tmp_path, "a", "trainings.jsonl", lines)
-    assert answer(tmp_path, ORDER).verdict == "not measured"
-    assert answer(tmp_path, ORDER, {"mnist": ["digits"]}).verdict == "holds here on digits, not mnist"
+    assert answer(tmp_path, ORDER).verdict == "cannot tell"
+    assert answer(tmp_path, ORDER, {"mnist": ["digits"]}).verdict == "reproduced on digits, not mnist"
 
 
 def test_nothing_measured_is_said_in_words(tmp_path):
     found = answer(tmp_path, ORDER)
-    assert (found.verdict, found.numbers) == ("not measured", "no trainings of mnist in the results")
+    assert (found.verdict, found.numbers) == ("cannot tell", "no trainings of mnist in the results")
 
 
 def test_a_ratio_takes_the_best_batch_of_each_method_on_one_device(tmp_path):
@@ -147,16 +187,16 @@ def test_a_ratio_takes_the_best_batch_of_each_method_on_one_device(tmp_path):
     lines += [generation("linear", 0.02, batch=64), generation("softmax", 9.0, "cuda"), generation("linear", 1.0, "cuda")]
     write(tmp_path, "a", "generations.jsonl", lines)
     cpu, cuda = answers(tmp_path, RATIO)
-    assert cpu.verdict == "holds here" and cpu.where.endswith(", cpu")
+    assert cpu.verdict == "reproduced" and cpu.where.endswith(", cpu")
     assert cpu.numbers == (
         "25× (linear 50 [cpu, batch 64, 2 threads]; softmax 2 [cpu, batch 4, 2 threads]); at equal batch 4: 12.5×"
     )
-    assert cuda.verdict == "does not hold here" and cuda.numbers.startswith("9× ")
+    assert cuda.verdict == "not reproduced" and cuda.numbers.startswith("9× ")
 
 
 def test_the_threshold_itself_is_not_above_the_threshold(tmp_path):
     write(tmp_path, "a", "generations.jsonl", [generation("softmax", 1.0), generation("linear", 0.1)])
-    assert answer(tmp_path, RATIO).verdict == "does not hold here"
+    assert answer(tmp_path, RATIO).verdict == "not reproduced"
 
 
 def test_an_extrapolated_number_is_marked(tmp_path):
@@ -167,7 +207,7 @@ def test_an_extrapolated_number_is_marked(tmp_path):
 
 def test_a_training_that_only_timed_an_epoch_says_nothing_about_its_loss(tmp_path):
     write(tmp_path, "a", "trainings.jsonl", [training("softmax", 1.0), training("linear", 2.0)])
-    assert answer(tmp_path, ORDER).verdict == "holds here"
+    assert answer(tmp_path, ORDER).verdict == "reproduced"
     lines = [training("softmax", 1.0, epoch_extrapolated=True), training("linear", 2.0)]
     write(tmp_path, "a", "trainings.jsonl", lines)
     assert "lacks softmax" in answer(tmp_path, ORDER).numbers
@@ -186,20 +226,20 @@ def test_a_ratio_across_devices_takes_them_from_the_folders_of_one_run(tmp_path)
     (tmp_path / "two/gpu/generations.jsonl").write_text(json.dumps(generation("softmax", 9.0, "cuda")) + "\n")
     (tmp_path / "two/cpu/generations.jsonl").write_text(json.dumps(generation("linear", 3.0)) + "\n")
     found = answer(tmp_path / "two", across)
-    assert found.verdict == "holds here" and found.numbers.startswith("3× (softmax on the GPU 9 ")
+    assert found.verdict == "reproduced" and found.numbers.startswith("3× (softmax on the GPU 9 ")
 
 
 def test_lowest_compares_with_each_of_the_others(tmp_path):
     lowest = RATIO | {"kind": "lowest", "quantity": "s_per_image", "method": "linear", "others": ["softmax", "lsh-4"]}
     lines = [generation("linear", 1.0), generation("softmax", 2.0), generation("lsh:rounds=4,chunk=8", 3.0)]
     write(tmp_path, "a", "generations.jsonl", lines)
-    assert answer(tmp_path, lowest).verdict == "holds here"
+    assert answer(tmp_path, lowest).verdict == "reproduced"
     lines[2]["s_per_image"] = 0.5
     write(tmp_path, "a", "generations.jsonl", lines)
-    assert answer(tmp_path, lowest).verdict == "does not hold here"
+    assert answer(tmp_path, lowest).verdict == "not reproduced"
 
 
-@pytest.mark.parametrize(("power", "verdict"), [(1.0, "holds here"), (1.3, "does not hold here"), (0.7, "does not hold here")])
+@pytest.mark.parametrize(("power", "verdict"), [(1.0, "reproduced"), (1.3, "not reproduced"), (0.7, "not reproduced")])
 def test_growth_is_the_fitted_exponent(tmp_path, power, verdict):
     growth = claim("growth", "s", quantity="time_per_sample_ms", method="linear", between=[0.8, 1.2], **{"from": 1024})
     rows = [measured("linear", n, (n / 1024) ** power) for n in (1024, 2048, 4096)]
@@ -209,7 +249,7 @@ def test_growth_is_the_fitted_exponent(tmp_path, power, verdict):
     assert found.verdict == verdict
     assert found.numbers.startswith(f"e = {power:.2f} (3 lengths; N = 1k: 1;")
     write(tmp_path, "s", "records.jsonl", rows[:2])
-    assert answer(tmp_path, growth).verdict == "not measured"
+    assert answer(tmp_path, growth).verdict == "cannot tell"
 
 
 def test_everywhere_compares_at_every_common_length(tmp_path):
@@ -217,10 +257,10 @@ def test_everywhere_compares_at_every_common_length(tmp_path):
     rows = [measured("linear", n, 1.0) for n in (512, 1024)] + [measured("softmax", n, 2.0) for n in (512, 1024, 2048)]
     write(tmp_path, "s", "records.jsonl", rows)
     found = answer(tmp_path, everywhere)
-    assert (found.verdict, found.numbers) == ("holds here", "lower in 2 of 2 comparisons")
+    assert (found.verdict, found.numbers) == ("reproduced", "lower in 2 of 2 comparisons")
     write(tmp_path, "s", "records.jsonl", [*rows, measured("lsh-4", 1024, 0.5)])
     found = answer(tmp_path, everywhere)
-    assert found.verdict == "does not hold here"
+    assert found.verdict == "not reproduced"
     assert found.numbers == "lower in 2 of 3 comparisons; not against lsh-4 at N = 1k: 1 against 0.5"
 
 
@@ -232,12 +272,12 @@ def test_outcomes_must_be_the_published_ones(tmp_path):
     ]
     write(tmp_path, "s", "records.jsonl", rows)
     found = answer(tmp_path, outcomes)
-    assert (found.verdict, found.numbers) == ("holds here", "N = 4k: runs, N = 8k: out of memory")
+    assert (found.verdict, found.numbers) == ("reproduced", "N = 4k: runs, N = 8k: out of memory")
     write(tmp_path, "s", "records.jsonl", [rows[0], measured("softmax", 8192, published_outcome="oom")])
-    assert answer(tmp_path, outcomes).verdict == "does not hold here"
+    assert answer(tmp_path, outcomes).verdict == "not reproduced"
     late = missing("softmax", 8192, "timeout", published_outcome="oom")
     write(tmp_path, "s", "records.jsonl", [rows[0], late])
-    assert answer(tmp_path, outcomes).verdict == "not measured"
+    assert answer(tmp_path, outcomes).verdict == "cannot tell"
 
 
 def test_the_sweep_is_named_by_its_environment(tmp_path):

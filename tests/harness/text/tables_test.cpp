@@ -1,6 +1,7 @@
 // Tests of tables in text, Markdown and CSV, and of the tables of records.
 #include <gtest/gtest.h>
 
+#include "harness/cli/case_names.h"
 #include "harness/cli/record_table.h"
 #include "harness/text/errors.h"
 #include "harness/text/text_table.h"
@@ -66,6 +67,50 @@ TEST(TextTable, ColoursRowsByTheirTone) {
             "\x1b[31mwrong\x1b[0m\n"
             "\x1b[2mnot run\x1b[0m\n");
   EXPECT_EQ(table.render(), "a\n───────\nfine\nwrong\nnot run\n");
+}
+
+TextTable wide_table() {
+  TextTable table;
+  table.add_column("method");
+  table.add_column("time", TextTable::Align::right);
+  table.add_column("error", TextTable::Align::right);
+  table.add_column("reason");
+  table.add_row({"softmax", "12.3 µs", "1.2e-07", "it needs 16.0 GiB and the limit is 11.0 GiB"});
+  table.leave_out_first({"error"});
+  return table;
+}
+
+TEST(TextTable, IsMadeNarrowerInTheStatedOrderAndSaysHow) {
+  const auto rendered = [](size_t width) { return wide_table().render(TableFormat::text, /*colours=*/false, width); };
+  EXPECT_EQ(rendered(0), wide_table().render());
+  EXPECT_EQ(rendered(70), wide_table().render());
+  // First a long text is shortened, then the column is left out that the table names, then texts become very short, and at last
+  // columns are left out from the right.
+  EXPECT_EQ(rendered(60),
+            "method      time    error  reason\n"
+            "────────────────────────────────────────────────────────────\n"
+            "softmax  12.3 µs  1.2e-07  it needs 16.0 GiB and the limit …\n"
+            "(the terminal has 60 columns; shortened: reason)\n");
+  EXPECT_EQ(rendered(42),
+            "method      time  reason\n"
+            "──────────────────────────────────────────\n"
+            "softmax  12.3 µs  it needs 16.0 GiB and t…\n"
+            "(the terminal has 42 columns; not shown:\n"
+            "error; shortened: reason)\n");
+  EXPECT_EQ(rendered(30),
+            "method      time  reason\n"
+            "──────────────────────────────\n"
+            "softmax  12.3 µs  it needs 16…\n"
+            "(the terminal has 30 columns;\n"
+            "not shown: error; shortened:\n"
+            "reason)\n");
+  EXPECT_EQ(rendered(20),
+            "method      time\n"
+            "────────────────\n"
+            "softmax  12.3 µs\n"
+            "(the terminal has 20\n"
+            "columns; not shown:\n"
+            "error, reason)\n");
 }
 
 TEST(TextTable, MarkdownEscapesSpecialCharacters) {
@@ -168,6 +213,54 @@ TEST(ColumnTable, FindsDiagnosticsAndFormerNamesOfColumns) {
             "method,lsh_bucket_mean,depth,gpu_clock_least_mhz,rff_least_denominator\nlinear,,,,\nlsh,12.5,3,1200,\n");
   EXPECT_CONTAINS(message_of<UsageError>([&] { column_table({linear}, {"depth"}); }), "unknown column 'depth'");
   EXPECT_CONTAINS(message_of<UsageError>([&] { column_table({lsh}, {"deph"}); }), "did you mean 'depth'?");
+}
+
+TEST(CaseNames, AreDifferentForDifferentCases) {
+  auto plain = measured("linear", 512), other = plain, longer = measured("linear", 1024), causal = plain;
+  other.set("dtype", "bfloat16");
+  causal.set("causal", true);
+  EXPECT_EQ(CaseNames({plain, longer, causal}).of(plain), "linear forward N=512");
+  EXPECT_EQ(CaseNames({plain, longer, causal}).of(causal), "linear forward N=512 causal");
+  EXPECT_EQ(CaseNames({plain, other}).of(other), "linear forward N=512 dtype=bfloat16");
+  // An axis that follows from those that are named is left out, as the batch of sweeps with a fixed number of tokens.
+  longer.set("batch", 3);
+  EXPECT_EQ(CaseNames({plain, longer}).of(longer), "linear forward N=1024");
+  auto replayed = other;
+  replayed.set("graph", true);
+  EXPECT_EQ(CaseNames({plain, other, replayed}).of(replayed), "linear forward N=512 dtype=bfloat16 graph");
+  EXPECT_EQ(CaseNames({plain, other, replayed}).of(plain), "linear forward N=512 dtype=float32");
+}
+
+TEST(SkippedInWords, CountsTheCasesOfEachReason) {
+  auto first = measured("softmax", 512), second = measured("softmax", 1024), third = measured("rff", 512);
+  first.set_skipped(kind::predicted_oom, "needs 16 GiB");
+  second.set_skipped(kind::predicted_oom, "needs 64 GiB");
+  third.set_skipped(kind::unsupported, "no causal form");
+  EXPECT_EQ(skipped_in_words({measured("linear", 512), third, first, second}),
+            (std::vector<std::string>{"1 case is skipped as unsupported: no causal form",
+                                      "2 cases are skipped as predicted_oom: such as softmax forward N=512, needs 16 GiB"}));
+  EXPECT_TRUE(skipped_in_words({measured("linear", 512)}).empty());
+}
+
+TEST(Answer, IsThreeLinesUnlessSomethingIsWrong) {
+  auto record = measured("linear", 512);
+  record.set("processes", 1);
+  record.set("samples", 57);
+  record.set("threads", 2);
+  record.set("error_tolerance", 5e-4);
+  EXPECT_EQ(text_of(answer_of(record)),
+            "  time                         2.00 ms ±5.0 %, in 1 process of 57 samples\n"
+            "  memory                       3.00 MiB above the inputs; rounding error 1.2e-07 (at most 5.0e-04 accepted)\n"
+            "  implementation               aten/matmul on 2 threads\n");
+  record.set("implausible", "too fast");
+  record.set("baseline", "sdpa");
+  record.set("ratio_pairing", "turns");
+  record.set("ratio_median", 0.125);
+  EXPECT_CONTAINS(text_of(answer_of(record)), "  time / sdpa                  0.125\n  implausible                  too fast\n");
+  Record failed = measured("linear", 512);
+  failed.set_failed(kind::crashed, "signal 11");
+  EXPECT_EQ(text_of(answer_of(failed)),
+            "  outcome                      failed: crashed\n  reason                       signal 11\n");
 }
 
 TEST(ResultInWords, IsTimeAndMemoryOrTheReasonOfTheFailure) {

@@ -1,0 +1,300 @@
+"""Writes into the project's pages what the records say, so that no number is copied by hand.
+
+README.md and docs/numbers.md have blocks between the lines `<!-- results: NAME -->` and `<!-- results end -->`; docs/claims.md
+is written as a whole.
+"""
+
+import json
+import re
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from attnplots import environment, records, verdicts
+from attnplots.records import Record, RecordsError
+
+PAGES_WITH_BLOCKS = ("README.md", "docs/numbers.md")
+CLAIMS = "docs/claims.md"
+BLOCK = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- results end -->\n)", re.DOTALL)
+# The lengths that the table of Figure 1 shows, and what its times are compared with.
+LENGTHS = (4096, 65536)
+BASELINE = "sdpa"
+TIME, MEMORY = "time_per_sample_ms", "peak_extra_bytes_per_sample"
+# Ratios of two runs that differ by at most so many percent are called equal.
+WITHIN = 5
+# What the rivals are called elsewhere.
+PACKAGES = {
+    "rivals/fast-transformers.py": "pytorch-fast-transformers",
+    "rivals/reformer-pytorch.py": "reformer-pytorch",
+    "rivals/performer-pytorch.py": "performer-pytorch",
+    "rivals/flex-attention.py": "PyTorch's flex_attention",
+}
+
+
+def _ask(root: Path, *words: str) -> Any:
+    """What a command of the driver prints as JSON."""
+    program = root / "build/attnbench"
+    command = [str(program), *words, "--format=json"]
+    try:
+        done = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise RecordsError(f"{program}: no such file; expected the program that `make build` builds")
+    except subprocess.CalledProcessError as error:
+        raise RecordsError(f"{' '.join(command)}: {error.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def _machine_folder(root: Path, name: str, inside: str = "") -> Path | None:
+    """The folder of the machine whose results the page quotes: the first one that has records."""
+    found = sorted((root / "results" / name).glob(f"*/{inside}records.jsonl"))
+    return found[0].parent if found else None
+
+
+def _provenance(root: Path, folder: Path, of: Sequence[Record]) -> str:
+    """Where and when records were measured, as the end of a sentence."""
+    known = environment.load(folder, list(of))
+    dates = sorted({str(r["finished_at"])[:10] for r in of if r.get("finished_at")})
+    when = f" on {dates[0]}" if dates else ""
+    when += f" to {dates[-1]}" if len(dates) > 1 else ""
+    link = f"[records]({folder.relative_to(root)}/)"
+    return f"{environment.machine_text(known)}{when}, revision {known.get('revision')} ({link})"
+
+
+def _significant(value: float) -> str:
+    """Three significant digits without an exponent."""
+    digits = f"{value:.3g}"
+    return f"{value:,.0f}" if "e" in digits or abs(value) >= 1000 else digits
+
+
+def _time(record: Record | None) -> str:
+    """The time of one sequence with the reach of its interval, or why there is none."""
+    if record is None:
+        return "not measured"
+    if record["outcome"] != "measured":
+        kind = str(record.get("failure_kind") or record["outcome"])
+        return {"predicted_oom": "out of memory", "oom": "out of memory"}.get(
+            kind, "over the time limit" if "timeout" in kind else kind
+        )
+    middle = record["time_median_ms"]
+    ends = (record.get("time_ci_low_ms"), record.get("time_ci_high_ms"))
+    shown = f"{_significant(record[TIME])} ms"
+    if None in ends:
+        return shown
+    reach = max(ends[1] - middle, middle - ends[0]) / middle
+    return f"{shown} ± {100 * reach:.1f} %"
+
+
+def _against_baseline(crossovers: Sequence[dict[str, Any]], method: str) -> str:
+    """From which length on a method takes less time than the baseline, with the interval."""
+    for pair in crossovers:
+        sides = {pair["one"]["method"]: pair["one"], pair["other"]["method"]: pair["other"]}
+        is_wanted = all(
+            side["protocol"] == "forward_backward" and side["device"] == "cpu"
+            for side in sides.values()
+        )
+        if (
+            pair["quantity"] != "time"
+            or not is_wanted
+            or set(sides) != {method, BASELINE}
+            or pair["differs"] != ["method"]
+        ):
+            continue
+        is_one = pair["one"]["method"] == method
+        starts_lower = pair["other_needs_less_at_first"] != is_one
+        if pair["verdict"] == "never crosses":
+            word = "less" if starts_lower else "more"
+            return f"{word} at every N from {pair['from_length']:.0f} on"
+        if pair["verdict"] == "crosses":
+            low, high = pair["interval"]
+            ends = f"{low:.0f} to {high:.0f}"
+            word = "more" if starts_lower else "less"
+            return f"{word} from N = {pair['length']:.0f} on (95 %: {ends})"
+        return "cannot tell"
+    return "not compared"
+
+
+def figure1_table(root: Path) -> list[str]:
+    """The times of Figure 1 with gradients at two lengths, and from where on they are below sdpa."""
+    folder = _machine_folder(root, "figure1")
+    if folder is None:
+        return ["Nothing is measured yet."]
+    own = [
+        r
+        for r in records.load(folder)
+        if r["protocol"] == "forward_backward" and r.get("device", "cpu") == "cpu"
+    ]
+    crossovers = _ask(root, "analyse", str(folder.relative_to(root)))["crossovers"]
+    by_case = {(r["method"], r["query_len"]): r for r in own}
+    fastest = {}
+    for n in LENGTHS:
+        of_length = [r for (_, k), r in by_case.items() if k == n and r["outcome"] == "measured"]
+        if of_length:
+            fastest[n] = min(of_length, key=lambda r: r[TIME])["method"]
+    head = ["method", *(f"N = {n:,}" for n in LENGTHS), f"time against {BASELINE}"]
+    rows = []
+    for method in dict.fromkeys(r["method"] for r in own):
+        cells = []
+        for n in LENGTHS:
+            text = _time(by_case.get((method, n)))
+            cells.append(f"**{text}**" if fastest.get(n) == method else text)
+        against = "–" if method == BASELINE else _against_baseline(crossovers, method)
+        rows.append([f"`{method}`", *cells, against])
+    processes = sorted({len(r.get("process_medians_ms") or [None]) for r in own})
+    count = " to ".join(map(str, dict.fromkeys((processes[0], processes[-1]))))
+    return [
+        *verdicts.table(head, rows),
+        "Time of one sequence, forward and backward; ± is the distance to the farther end of the interval of the "
+        f"record ({count} process{'' if count == '1' else 'es'} a case). Bold: the fastest that was measured.",
+        f"Measured on {_provenance(root, folder, own)}.",
+    ]
+
+
+def _ratio_words(ratios: Sequence[float]) -> str:
+    low, high = f"{min(ratios):.1f}", f"{max(ratios):.1f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def rivals_sentences(root: Path) -> list[str]:
+    """How many times as long as this project the packages of others take."""
+    folder = _machine_folder(root, "rivals")
+    if folder is None:
+        return ["Nothing is measured yet."]
+    own = records.load(folder)
+    groups: dict[tuple[str, str, bool], dict[str, list[Record]]] = {}
+    for record in own:
+        package = record["method"].rpartition(":")[0]
+        if package in PACKAGES and record.get("ratio_median"):
+            key = (package, record["baseline"], bool(record.get("causal")))
+            groups.setdefault(key, {}).setdefault(record["protocol"], []).append(record)
+    names = {"forward": "forward", "forward_backward": "with gradients"}
+    parts = []
+    for (package, baseline, causal), by_protocol in groups.items():
+        found = [r for protocol in names for r in by_protocol.get(protocol, [])]
+        times = " and ".join(
+            f"{_ratio_words([r['ratio_median'] for r in by_protocol[protocol]])} times {words}"
+            for protocol, words in names.items()
+            if protocol in by_protocol
+        )
+        lengths = [r["query_len"] for r in found]
+        of = f"{'causal ' if causal else ''}`{baseline}`"
+        ends = f"N = {min(lengths):,} to {max(lengths):,}"
+        parts.append(f"{PACKAGES[package]} takes {times} as long as {of} ({ends})")
+    if not parts:
+        return ["No other package was measured."]
+    where = f"Measured by `sweeps/rivals.toml` on {_provenance(root, folder, own)}."
+    return [f"{'; '.join(parts)}. {where}"]
+
+
+def _runs(root: Path) -> list[str]:
+    """The folders of the two runs of the sweep `repeat`; empty if they are not both there."""
+    first = _machine_folder(root, "repeat", "run-1/")
+    second = first.parent / "run-2" if first else None
+    if first is None or second is None or not (second / records.FILE_NAME).exists():
+        return []
+    return [str(folder.relative_to(root)) for folder in (first, second)]
+
+
+def _compared(root: Path, runs: Sequence[str], quantity: str) -> list[dict[str, Any]]:
+    """The cases of both runs as `attnbench compare` compares them in this quantity."""
+    words = ["compare", *runs, "--within", str(WITHIN)]
+    words += ["--quantity", "time"] if quantity == "time" else []
+    cases = _ask(root, *words)["cases"]
+    return [case for case in cases if case.get("quantity") == quantity and case.get("b_value")]
+
+
+def _changes(cases: Sequence[dict[str, Any]]) -> list[tuple[float, dict[str, Any]]]:
+    """By how many percent each case of the second run differs from the first, the largest first."""
+    changes = [(abs(case["b_value"] / case["a_value"] - 1) * 100, case["case"]) for case in cases]
+    return sorted(changes, key=lambda pair: -pair[0])
+
+
+def repeat_sentences(root: Path) -> list[str]:
+    """By how much the ratios of two runs of one sweep differ."""
+    compared = _compared(root, runs, "ratio") if (runs := _runs(root)) else []
+    if not compared:
+        return ["Two runs are not measured yet."]
+    changes = _changes(compared)
+    close = sum(change <= WITHIN for change, _ in changes)
+    worst, case = changes[0]
+    equivalent = sum(c["verdict"] == "equivalent" for c in compared)
+    different = sum(c["verdict"] in ("regression", "improvement") for c in compared)
+    return [
+        f"Of the {len(compared)} ratios of two runs of `sweeps/repeat.toml`, {close} differ by at most "
+        f"{WITHIN} %; the worst, of `{case['method']}` at N = {case['query_len']}, differs by "
+        f"{worst:.1f} %. `attnbench compare` calls {equivalent} equivalent within {WITHIN} % and "
+        f"{different or 'none'} different.",
+    ]
+
+
+def repeat_times(root: Path) -> list[str]:
+    """By how much the times of two runs of one sweep differ, and how sure their exponents are."""
+    compared = _compared(root, runs, "time") if (runs := _runs(root)) else []
+    if not compared:
+        return ["Two runs are not measured yet."]
+    changes = [change for change, _ in _changes(compared)]
+    ratios = [case["b_value"] / case["a_value"] for case in compared]
+    longer = sum(ratio > 1 for ratio in ratios)
+    steps = [
+        value
+        for case in _compared(root, runs, "ratio")
+        if case["case"]["protocol"] == "decode"
+        for value in (case["a_value"], case["b_value"])
+    ]
+    reach: dict[str, float] = {}
+    for run in runs:
+        for order in _ask(root, "analyse", run)["orders"]:
+            if order["quantity"] == "time" and order["interval"]:
+                middle, (low, high) = order["exponent"], order["interval"]
+                name = order["series"]["method"]
+                reach[name] = max(reach.get(name, 0), high - middle, middle - low)
+    exponents = ", ".join(f"`{name}` {value:.2f}" for name, value in reach.items())
+    lines = [
+        f"- Times differ more than ratios: {sum(c <= WITHIN for c in changes)} of {len(changes)} by at "
+        f"most {WITHIN} %, and {sum(c <= 2 * WITHIN for c in changes)} by at most {2 * WITHIN} %; "
+        f"{longer} were longer in the second run. The largest difference is {max(changes):.0f} %.",
+        f"- The intervals of the exponents of times reach so far to either side: {exponents}.",
+    ]
+    if steps:
+        lines.append(
+            f"- Decoding steps of `linear` take {min(steps):.3f} to {max(steps):.3f} of the time of "
+            "those at the shortest length."
+        )
+    return lines
+
+
+BLOCKS: dict[str, Callable[[Path], list[str]]] = {
+    "figure1": figure1_table,
+    "repeat": repeat_sentences,
+    "repeat-times": repeat_times,
+    "rivals": rivals_sentences,
+}
+
+
+def with_blocks(text: str, root: Path) -> str:
+    """The text of a page with what the records say in each of its blocks."""
+
+    def filled(block: re.Match[str]) -> str:
+        name = block[2]
+        if name not in BLOCKS:
+            raise RecordsError(f"unknown block '{name}', expected one of {', '.join(BLOCKS)}")
+        return block[1] + "\n".join(BLOCKS[name](root)) + "\n" + block[3]
+
+    return BLOCK.sub(filled, text)
+
+
+def made(root: Path) -> dict[str, str]:
+    """The contents of each page that quotes the results, by its path."""
+    texts = {name: (root / name).read_text("utf-8") for name in PAGES_WITH_BLOCKS}
+    return {name: with_blocks(text, root) for name, text in texts.items()} | {
+        CLAIMS: verdicts.page(root)
+    }
+
+
+def outdated(root: Path) -> list[str]:
+    """The pages that do not say what the records say."""
+    return [
+        name
+        for name, text in made(root).items()
+        if not (root / name).exists() or (root / name).read_text("utf-8") != text
+    ]

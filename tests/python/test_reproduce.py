@@ -1,0 +1,124 @@
+"""Tests of `experiments/reproduce`, which measures what is published in results/."""
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+from importlib.machinery import SourceFileLoader
+
+import pytest
+from conftest import ROOT
+
+SCRIPT = ROOT / "experiments/reproduce"
+
+
+def dry_run(*lists):
+    """The minutes and the commands of a dry run, and the totals."""
+    done = subprocess.run([SCRIPT, *lists, "--dry-run"], capture_output=True, text=True, check=True)
+    rows = [line.split(maxsplit=1) for line in done.stdout.splitlines() if line.startswith(" ")]
+    return [(int(n), what) for n, what in rows if what != "in all"], [int(n) for n, what in rows if what == "in all"]
+
+
+@pytest.mark.parametrize("name", ["sweeps", "trainings"])
+def test_each_list_takes_at_most_two_hours(name):
+    parts, [total] = dry_run(name)
+    assert total == sum(minutes for minutes, _ in parts) <= 120
+
+
+def test_both_lists_are_run_by_default():
+    commands = [what for _, what in dry_run()[0]]
+    assert "build/attnbench sweep figure1" in commands and "build/attnbench train copy-task-short" in commands
+
+
+def test_every_published_sweep_has_enough_processes(attnbench):
+    names = {re.search(r"sweep (\S+)", what)[1] for _, what in dry_run("sweeps")[0]}
+    for name in names:
+        done = attnbench("sweep", ROOT / f"sweeps/{name}.toml", "--dry-run", cwd=ROOT).stdout
+        rounds = int(re.search(r"cases in (\d+) rounds", done)[1])
+        assert rounds >= 8, name
+        assert "processes a case to find one of" not in done, name
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A committed project with the script, two sweeps, and programs that write down how they are started."""
+    (tmp_path / "experiments").mkdir()
+    shutil.copy(SCRIPT, tmp_path / "experiments/reproduce")
+    (tmp_path / "experiments/parts.toml").write_text(
+        '[[sweeps]]\nname = "one"\nminutes = 50\ncommand = "sweep one"\n'
+        '[[sweeps]]\nname = "two"\nminutes = 20\ncommand = "sweep two --out results/two/{machine}/run-1"\n'
+        '[[trainings]]\nname = "three"\nminutes = 10\ncommand = "train three"\n'
+    )
+    (tmp_path / "build").mkdir()
+    (tmp_path / ".gitignore").write_text("/build/\n/log\n")
+    environment = json.dumps({"cpu_model": "A (R) CPU", "processors": 2})
+    for name, body in {
+        "attnbench-worker": f"echo '{environment}'",
+        "attnbench": f'echo "$*" >> {tmp_path}/log; . {tmp_path}/build/body',
+    }.items():
+        (tmp_path / "build" / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / "build" / name).chmod(0o755)
+    (tmp_path / "build/body").write_text("")
+    (tmp_path / "plots").mkdir()
+    for name in ("renew_pages", "check_results"):
+        (tmp_path / f"plots/{name}.py").write_text(f'open("{tmp_path}/log", "a").write("{name}\\n")\n')
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "all"]):
+        subprocess.run([*git, *words], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def reproduce(project, *arguments, code=0):
+    done = subprocess.run([project / "experiments/reproduce", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    log = project / "log"
+    started = log.read_text().splitlines() if log.exists() else []
+    log.unlink(missing_ok=True)
+    return started, done
+
+
+def test_the_parts_are_run_and_then_figures_pages_and_checks(project):
+    started, done = reproduce(project)
+    assert started == [
+        "sweep one --across-boots", "sweep two --out results/two/a-r-cpu-2-threads/run-1 --across-boots", "train three",
+        "renew_pages", "check_results",
+    ]  # fmt: skip
+    assert "=== train three: 0 min 0 s, exit code 0" in done.stdout
+    assert reproduce(project, "trainings")[0] == ["train three", "renew_pages", "check_results"]
+    assert reproduce(project, "--only", "one")[0] == ["sweep one --across-boots", "renew_pages", "check_results"]
+    assert "expected one of one, three, two" in reproduce(project, "--only", "four", code=2)[1].stderr
+
+
+def test_only_parts_that_fit_into_the_minutes_are_begun(project):
+    started, done = reproduce(project, "--minutes", "61")
+    assert started == ["sweep one --across-boots", "sweep two --out results/two/a-r-cpu-2-threads/run-1 --across-boots",
+                       "train three", "renew_pages", "check_results"]  # fmt: skip
+    started, done = reproduce(project, "--minutes", "30")
+    assert [words.split()[1] for words in started] == ["two", "three"]
+    assert "The same command runs these parts next:\n  sweep one\n" in done.stderr
+
+
+def test_a_stale_sweep_is_begun_again_and_other_failures_are_reported(project):
+    stale = "results/one/x holds records of another build, machine or configuration:"
+    (project / "build/body").write_text(
+        f'case "$*" in *"sweep one"*--resume=all) ;; *"sweep one"*) echo "{stale}" >&2; exit 2 ;; *train*) exit 1 ;; esac\n'
+    )
+    started, done = reproduce(project, code=1)
+    assert started[:2] == ["sweep one --across-boots", "sweep one --across-boots --resume=all"]
+    assert "These parts failed:\n  train three\n" in done.stderr and stale in done.stderr
+    # The words are those of the driver.
+    loader = SourceFileLoader("reproduce", str(SCRIPT))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("reproduce", loader))
+    loader.exec_module(module)
+    assert module.STALE in (ROOT / "harness/sweep/sweep_run.cpp").read_text("utf-8")
+
+
+def test_uncommitted_changes_are_refused_except_those_of_results(project):
+    (project / "results").mkdir()
+    (project / "results/new").write_text("")
+    (project / "README.md").write_text("")
+    assert len(reproduce(project)[0]) == 5
+    (project / "plots/new.py").write_text("")
+    started, done = reproduce(project, code=2)
+    assert started == [] and "plots/new.py" in done.stderr and "commit them" in done.stderr

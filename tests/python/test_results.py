@@ -1,0 +1,197 @@
+"""Tests that the folders of results/ hold together, on the real results and on made ones, and that pages
+and figures say what the records say."""
+
+import importlib
+import json
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+from test_plots import PLOTS, measured
+
+shipped, stamps, pages, parts, schema = (
+    importlib.import_module(f"attnplots.{name}") for name in ("shipped", "stamps", "pages", "parts", "schema")
+)
+RENEWALS = {"one": "renew one", "two": "renew two", "trained": "renew trained"}
+
+
+def record(**changes):
+    """A record of eight processes as check_results expects it, with these changes."""
+    ends = {"time_ci_low_ms": 0.99, "time_ci_high_ms": 1.01, "process_medians_ms": [0.97, 0.98, 0.99, 1.0, 1.0, 1.01, 1.02, 1.03]}
+    own = {"schema_version": schema.KNOWN_VERSION, "revision": "abc", "dirty": False, "finished_at": "2026-01-01T00:00:00Z"}
+    return measured("linear", 512, time_median_ms=1.0, peak_extra_bytes=1 << 20) | ends | own | changes
+
+
+def scaled(factor):
+    """The times of record(), so many times as long."""
+    one = record()
+    times = {name: one[name] * factor for name in ("time_median_ms", "time_ci_low_ms", "time_ci_high_ms")}
+    return times | {"process_medians_ms": [value * factor for value in one["process_medians_ms"]]}
+
+
+def write(root, name, *lines, machine="machine"):
+    folder = root / name / machine
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def found(root):
+    return [problem.text() for problem in shipped.check(root, RENEWALS)]
+
+
+def test_folders_of_one_build_that_agree_have_no_problem(tmp_path):
+    write(tmp_path, "one", record())
+    write(tmp_path, "two", record(**scaled(1.02)))
+    assert found(tmp_path) == []
+
+
+def test_sweeps_of_a_machine_are_of_one_revision(tmp_path):
+    write(tmp_path, "one", record(query_len=1024, key_len=1024))
+    write(tmp_path, "two", record(revision="def", finished_at="2026-01-02T00:00:00Z"))
+    where = "the newest records of this machine, in two, by def"
+    assert found(tmp_path) == [
+        f"{tmp_path.name}/one/machine: measured by revision abc, and {where}; renew with: renew one"
+    ]
+    # Another machine may have results of another build, and so may a training.
+    write(tmp_path, "one", record(revision="def"))
+    write(tmp_path, "one", record(revision="ghi"), machine="other")
+    trained = tmp_path / "trained/machine"
+    trained.mkdir(parents=True)
+    (trained / "trainings.jsonl").write_text("")
+    (trained / "environment.json").write_text(json.dumps({"environment": {"revision": "jkl", "dirty": False}}))
+    assert found(tmp_path) == []
+    (trained / "environment.json").write_text(json.dumps({"environment": {"revision": "jkl", "dirty": True}}))
+    assert found(tmp_path) == [
+        f"{tmp_path.name}/trained/machine: made by a build with uncommitted changes; renew with: renew trained"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"schema_version": 3}, f"schema version 3, expected {schema.KNOWN_VERSION}"),
+        ({"dirty": True}, "measured by a build with uncommitted changes"),
+        ({"process_medians_ms": [1.0, 1.1]}, "1 cases with fewer than 8 processes, such as linear forward N=512 with 2"),
+    ],
+)
+def test_a_folder_that_is_not_fit_to_be_published_is_named(tmp_path, change, what):
+    write(tmp_path, "one", record(**change))
+    assert found(tmp_path) == [f"{tmp_path.name}/one/machine: {what}; renew with: renew one"]
+
+
+def test_two_sweeps_agree_in_the_cases_that_they_share(tmp_path):
+    write(tmp_path, "one", record())
+    write(tmp_path, "two", record(**scaled(3.0), finished_at="2026-01-02T00:00:00Z"))
+    shared = "linear forward N=512 has times of 1 ms and 3 ms in one and two"
+    assert found(tmp_path) == [f"{tmp_path.name}/one/machine: {shared}; renew with: renew one"]
+    # Hours apart, a shared machine may be slower by 30 %.
+    write(tmp_path, "two", record(**scaled(1.25)))
+    assert found(tmp_path) == []
+    # Processes that differ this much say nothing.
+    wide = scaled(3.0)
+    write(tmp_path, "two", record(**wide | {"process_medians_ms": [1.0, *wide["process_medians_ms"][1:]]}))
+    assert found(tmp_path) == []
+    # Memory is counted.
+    write(tmp_path, "two", record(peak_extra_bytes=27 << 20))
+    assert found(tmp_path)[0].startswith(f"{tmp_path.name}/one/machine: linear forward N=512 has memory of 1 MiB and 27 MiB in")
+    # Cases of several axes, machines and devices are different cases.
+    write(tmp_path, "two", record(**scaled(3.0), causal=True))
+    write(tmp_path, "two", record(**scaled(3.0)), machine="other")
+    assert found(tmp_path) == []
+
+
+def test_a_figure_that_was_not_drawn_again_is_found(tmp_path):
+    folder = write(tmp_path, "one", record())
+    (folder / "one.svg").write_text("<svg/>")
+    (folder / "one.png").write_text("png")
+    assert found(tmp_path) == [
+        f"{tmp_path.name}/one/machine: no figures.json says which data its figures show; renew with: make figures"
+    ]
+    stamps.write(folder, 0)
+    assert found(tmp_path) == []
+    write(tmp_path, "one", record(time_median_ms=1.001))
+    assert found(tmp_path)[0].startswith(f"{tmp_path.name}/one/machine: the figures were drawn from other data")
+    stamps.write(folder, 0)
+    (folder / "one.svg").write_text("<svg>changed</svg>")
+    assert found(tmp_path)[0].startswith(f"{tmp_path.name}/one/machine: not drawn with the others: one.svg;")
+    # A figure that is older than the drawing gets no stamp.
+    stamps.write(folder, (folder / "one.svg").stat().st_mtime + 10)
+    assert "one.png, one.svg" in found(tmp_path)[0]
+
+
+def test_the_figure_of_two_runs_shows_the_records_of_both(tmp_path):
+    folder = write(tmp_path, "one", record(), machine="machine/run-1").parent
+    write(tmp_path, "one", record(), machine="machine/run-2")
+    (folder / "one.svg").write_text("<svg/>")
+    stamps.write(folder, 0)
+    assert found(tmp_path) == []
+    write(tmp_path, "one", record(time_median_ms=1.001), machine="machine/run-2")
+    assert len(found(tmp_path)) == 1
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, PLOTS / "check_results.py", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_the_program_prints_a_line_for_each_problem(tmp_path):
+    write(tmp_path, "one", record())
+    done = run(tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1 folders of sweeps checked: no problem\n", "")
+    write(tmp_path, "figure1", record(dirty=True))
+    done = run(tmp_path)
+    assert done.returncode == 1
+    first, last = done.stdout.splitlines()
+    assert first.endswith("uncommitted changes; renew with: experiments/reproduce --only figure1")
+    assert last == "2 folders of sweeps checked: 1 problems"
+    done = run(tmp_path / "none")
+    assert done.returncode == 2 and "expected a folder of results" in done.stderr
+
+
+@pytest.mark.xfail(strict=False, reason="the results are of several builds until they are measured again with `make results`")
+def test_the_results_of_the_project_hold_together():
+    assert [problem.text() for problem in shipped.check(ROOT / "results", parts.renewals(ROOT))] == []
+
+
+def test_every_folder_of_results_has_a_command_that_renews_it():
+    folders = {path.name for path in (ROOT / "results").iterdir() if path.is_dir()}
+    assert folders - set(parts.renewals(ROOT)) <= {"quickstart", "gate"}
+
+
+# ---------------------------------------------------------------- pages
+
+
+def test_the_pages_say_what_the_records_say(build):
+    if build != ROOT / "build":
+        pytest.skip("the pages are made with the program in build/")
+    assert pages.outdated(ROOT) == [], "`plots/renew_pages.py --pages-only` writes them anew"
+
+
+def test_a_block_is_filled_and_the_rest_of_a_page_is_kept(monkeypatch, tmp_path):
+    monkeypatch.setitem(pages.BLOCKS, "figure1", lambda root: ["| a |", "two"])
+    page = "before\n<!-- results: figure1 -->\nold\n<!-- results end -->\nafter\n"
+    filled = "before\n<!-- results: figure1 -->\n| a |\ntwo\n<!-- results end -->\nafter\n"
+    assert pages.with_blocks(page, tmp_path) == filled == pages.with_blocks(filled, tmp_path)
+    with pytest.raises(pages.RecordsError, match="unknown block 'other'"):
+        pages.with_blocks(page.replace("figure1", "other"), tmp_path)
+
+
+def pair(method, verdict, lower_at_first, **other):
+    """A comparison of a method with sdpa, as `attnbench analyse` prints it."""
+    sides = {name: {"method": name, "protocol": "forward_backward", "device": "cpu"} for name in (method, "sdpa")}
+    one = {"one": sides[method], "other": sides["sdpa"], "other_needs_less_at_first": not lower_at_first}
+    return one | {"quantity": "time", "differs": ["method"], "verdict": verdict, "from_length": 64.0} | other
+
+
+def test_the_crossover_is_given_with_its_interval():
+    crosses = pair("linear", "crosses", False, length=93.4, interval=[80.2, 120.0])
+    assert pages._against_baseline([crosses], "linear") == "less from N = 93 on (95 %: 80 to 120)"
+    crosses = pair("linear", "crosses", True, length=93.4, interval=[80.2, 120.0])
+    assert pages._against_baseline([crosses], "linear") == "more from N = 93 on (95 %: 80 to 120)"
+    assert pages._against_baseline([pair("linear", "never crosses", True)], "linear") == "less at every N from 64 on"
+    assert pages._against_baseline([pair("linear", "never crosses", False)], "linear") == "more at every N from 64 on"
+    assert pages._against_baseline([pair("linear", "cannot tell", True)], "linear") == "cannot tell"
+    assert pages._against_baseline([crosses], "lsh-1") == "not compared"
