@@ -1,7 +1,7 @@
 """The machine's measured ceilings, from the `environment.json` beside the records."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -10,26 +10,39 @@ from attnplots.records import RecordsError, short
 
 FILE_NAME = "environment.json"
 NUMBERS = ("read_gb_s", "copy_gb_s", "fma_float32_gflop_s", "fma_float64_gflop_s")
+AVX2 = "fma_float32_avx2_gflop_s"
 
 
 @dataclass(frozen=True)
 class Ceilings:
-    """Bandwidths and rates, the medians of those that each round measured, and the number of
-    threads used."""
+    """Rates, the medians of those that each round measured, and the number of threads used.
+
+    `lowest` and `highest` have the extremes of the rounds by the name of the column, and `rounds` is
+    the number of rounds. The rate of AVX2 is None where it was not measured.
+    """
 
     read_gb_s: float
     copy_gb_s: float
     fma_float32_gflop_s: float
     fma_float64_gflop_s: float
     threads: int
+    fma_float32_avx2_gflop_s: float | None = None
+    rounds: int = 1
+    lowest: dict[str, float] = field(default_factory=dict)
+    highest: dict[str, float] = field(default_factory=dict)
 
     def rate(self, dtype: str) -> float:
         """The highest rate in GFLOP/s; dtypes narrower than float32 have the rate of float32."""
         return self.fma_float64_gflop_s if dtype == "float64" else self.fma_float32_gflop_s
 
-    def roof(self, intensity: float, dtype: str) -> float:
-        """The rate in GFLOP/s that the roofline model allows at `intensity` operations per byte."""
-        return min(self.rate(dtype), self.copy_gb_s * intensity)
+    def words(self, dtype: str) -> str:
+        """Where the rate of a dtype comes from, as the end of a sentence."""
+        name = "fma_float64_gflop_s" if dtype == "float64" else "fma_float32_gflop_s"
+        threads = f"on {self.threads} thread{'' if self.threads == 1 else 's'}"
+        if self.rounds < 2:
+            return f"measured once, before the sweep, {threads}"
+        span = f"{self.lowest[name]:.0f} to {self.highest[name]:.0f} GFLOP/s"
+        return f"the median of those measured in the same {self.rounds} rounds {threads} ({span})"
 
 
 def load(folder: Path) -> Ceilings:
@@ -41,8 +54,14 @@ def load(folder: Path) -> Ceilings:
     for name in (*NUMBERS, "threads"):
         _check(path, f"ceilings.{name}", found.get(name), integer=name == "threads")
     rounds = environment.get("ceilings_of_rounds") or [found]
-    rates = {name: rate_of_rounds(path, rounds, name) for name in NUMBERS}
-    return Ceilings(**rates, threads=found["threads"])
+    values = {name: values_of_rounds(path, rounds, name) for name in NUMBERS}
+    if all(isinstance(one, dict) and one.get(AVX2) is not None for one in rounds):
+        values[AVX2] = values_of_rounds(path, rounds, AVX2)
+    return Ceilings(
+        **{name: median(each) for name, each in values.items()}, threads=found["threads"],
+        rounds=len(rounds), lowest={name: min(each) for name, each in values.items()},
+        highest={name: max(each) for name, each in values.items()},
+    )  # fmt: skip
 
 
 def read_environment(folder: Path) -> tuple[Path, dict[str, Any]]:
@@ -62,6 +81,11 @@ def read_environment(folder: Path) -> tuple[Path, dict[str, Any]]:
 
 def rate_of_rounds(path: Path, rounds: Any, name: str) -> float:
     """The median of a ceiling over the rounds of a sweep, as `ceilings_of_rounds` has them."""
+    return median(values_of_rounds(path, rounds, name))
+
+
+def values_of_rounds(path: Path, rounds: Any, name: str) -> list[float]:
+    """A ceiling in each round of a sweep, as `ceilings_of_rounds` has them."""
     if not isinstance(rounds, list) or not rounds:
         what = "expected a list in `ceilings_of_rounds`"
         raise RecordsError(f"{path}: {what}, found {short(rounds)}")
@@ -69,7 +93,7 @@ def rate_of_rounds(path: Path, rounds: Any, name: str) -> float:
     for index, measured in enumerate(rounds):
         value = measured.get(name) if isinstance(measured, dict) else measured
         values.append(_check(path, f"ceilings_of_rounds[{index}].{name}", value))
-    return median(values)
+    return values
 
 
 def _check(path: Path, name: str, value: Any, *, integer: bool = False) -> float:
