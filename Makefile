@@ -69,7 +69,8 @@ reproduce: build ## run the paper's experiments in sizes for two cores (two hour
 figures: build ## draw all figures again from the records in results/
 	@set -e; for script in plots/*.py; do \
 	  stem=$$(basename $$script .py); \
-	  if compgen -G "results/$$stem/*/records.jsonl" >/dev/null || compgen -G "results/$$stem/*/run-1/records.jsonl" >/dev/null; then \
+	  if compgen -G "results/$$stem/*/records.jsonl" >/dev/null || compgen -G "results/$$stem/*/run-1/records.jsonl" >/dev/null || \
+	      compgen -G "results/$$stem/*/calibration.json" >/dev/null || compgen -G "results/$$stem/*/generations.jsonl" >/dev/null; then \
 	    $(PYTHON) $$script; \
 	  fi; \
 	done

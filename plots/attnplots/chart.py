@@ -213,6 +213,10 @@ INTERVALS: dict[str, tuple[Value, Callable[[Record], list[str]]]] = {
 }
 
 
+# Columns, and those of what others published of the same quantity.
+PUBLISHED = {"time_per_sample_ms": data.TIME.published}
+
+
 def _value(request: Request) -> Value:
     return INTERVALS[request.y][0] if request.y in INTERVALS else _plain(request.y)
 
@@ -242,7 +246,9 @@ def _curves(table: Table, request: Request, facet: Facet, x: str) -> list[Curve]
             doubtful = {line[x] for line in points if doubts(line)}
             ringed = np.array([place in doubtful for place in n])
             gaps = _gaps(table, x, lines, float(n[-1]))
-            found.append(Curve(name, n, y, low, high, ringed, gaps))
+            column = PUBLISHED.get(request.y, "") if x == LENGTH_AXIS else ""
+            published = data.published_of(lines, column)
+            found.append(Curve(name, n, y, low, high, ringed, gaps, published))
     return found
 
 
@@ -287,7 +293,9 @@ def _x_values(drawn: list[list[list[Curve]]], k: int) -> list[float]:
 
 def _y_values(drawn: list[list[list[Curve]]]) -> list[float]:
     every = (curve for row in drawn for curves in row for curve in curves)
-    numbers = [float(v) for curve in every for v in (*curve.y, *curve.low, *curve.high)]
+    numbers = [
+        float(v) for c in every for v in (*c.y, *c.low, *c.high, *(y for _, y in c.published))
+    ]
     return [v for v in numbers if np.isfinite(v)]
 
 
@@ -383,9 +391,9 @@ def _notes(
     if table.is_training and (without := len(table.lines) - len(shown)):
         texts.append(f"Not drawn: {without} lines without `{request.y}`.")
     rows = [Row(facet.title, facet.lines) for facet in facets]
-    texts += data.source_notes(rows, []) if not table.is_training else []
-    build = environment.build_text(table.environment)
-    return [*texts, *table.notes, *([f"Build: {build}."] if build else [])]
+    own = Measure(request.y, "", value, published=PUBLISHED.get(request.y, ""))
+    texts += data.source_notes(rows, [own]) if not table.is_training else []
+    return [*texts, *table.notes]
 
 
 def _repetition_notes(table: Table, request: Request, shown: list[Record]) -> list[str]:

@@ -73,7 +73,8 @@ class Curve:
     are nan where there is no interval, and `ringed` is true where the value is doubtful. Of the
     lengths after the last value, `gaps` has the first of each reason. `published` are lengths and
     values that others published. `crossing` is the length from which on the method is faster than
-    another, with the bounds of its interval.
+    another, with the bounds of its interval. Intervals are bars, and also a band unless `band` is
+    false.
     """
 
     method: str
@@ -85,6 +86,7 @@ class Curve:
     gaps: tuple[Gap, ...] = ()
     published: tuple[tuple[float, float], ...] = ()
     crossing: tuple[float, float, float] | None = None
+    band: bool = True
 
     @property
     def tip(self) -> tuple[float, float]:
@@ -303,7 +305,7 @@ def _curve(method: str, records: list[Record], measure: Measure) -> Curve | None
     ringed = np.array([bool(measure.doubts(r)) for r in records]) & np.isfinite(y)
     return Curve(
         method, n[shown], y[shown], low[shown], high[shown], ringed[shown],
-        gaps_of(records, float(n[seen[-1]])), _published(records, measure),
+        gaps_of(records, float(n[seen[-1]])), published_of(records, measure.published),
     )  # fmt: skip
 
 
@@ -332,9 +334,11 @@ def reason_of(record: Record) -> Reason:
     return REASONS.get(kind, Reason(words, words))
 
 
-def _published(records: list[Record], measure: Measure) -> tuple[tuple[float, float], ...]:
-    values = [(float(r["query_len"]), r.get(measure.published)) for r in records]
-    return tuple((n, value) for n, value in values if value is not None and value > 0)
+def published_of(records: list[Record], column: str) -> tuple[tuple[float, float], ...]:
+    """The lengths and values of a column of published values, such as published_time_ms; nothing if
+    the name is empty."""
+    with_value = [r for r in records if column and (r.get(column) or 0) > 0]
+    return tuple((float(r["query_len"]), r[column]) for r in with_value)
 
 
 def _positive(value: float | None) -> float:

@@ -34,7 +34,7 @@ def draw(records: Records, time: Measure = data.TIME) -> dict[str, Figure]:
         rows = [_row(setting, kind) for kind in KINDS]
         rows = [row for row in rows if row.records]
         if any(data.curves(row, time) for row in rows):
-            drawn[_name(setting.title)] = scaling.draw_rows(rows, measures, more_notes=absent)
+            drawn[file_part(setting.title)] = scaling.draw_rows(rows, measures, more_notes=absent)
     if not drawn:
         raise RecordsError("expected at least one measured record with a time, found none")
     return drawn
@@ -50,7 +50,7 @@ def _sorted(records: list[Record]) -> list[Record]:
     return sorted(records, key=lambda r: (r["method"], r[data.LENGTH_AXIS]))
 
 
-def _name(title: str) -> str:
+def file_part(title: str) -> str:
     """The title of a setting as a part of a file name: "Forward · not causal" is
     "forward-not-causal"."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")

@@ -46,8 +46,9 @@ class Panel:
     """One panel: the titles of its axes, their scales, and its curves.
 
     Curves that end at `reach` or later have their names beside the panel. `lines` are horizontal
-    lines with their names. `growth` is the letter of the axis if the panel shows the slopes of
-    linear and quadratic growth. A panel without curves says `empty`. `more` draws more into the axes.
+    lines with their names, of which the highest has its name above it. `growth` is the letter of the axis if the panel shows the slopes of
+    linear and quadratic growth. If the names are `keyed`, they have marks and no leaders. A panel
+    without curves says `empty`. `more` draws more into the axes.
     """
 
     title: str
@@ -58,6 +59,7 @@ class Panel:
     reach: float
     lines: tuple[tuple[float, str], ...] = ()
     growth: Length | None = None
+    keyed: bool = False
     empty: str = "nothing measured"
     more: Callable[[Figure, Axes, Box], None] | None = None
 
@@ -96,7 +98,7 @@ class _Cell:
 
     @property
     def gap(self) -> float:
-        return WIDE_GAP if len(self.labels) >= CROWD else GAP
+        return WIDE_GAP if len(self.labels) >= CROWD and not self.panel.keyed else GAP + 3 * self.panel.keyed
 
     @property
     def high(self) -> float:
@@ -212,11 +214,14 @@ def _draw_cell(figure: Figure, cell: _Cell, frame: Box, looks: dict[str, Style])
     sheet.text(figure, cell.left, title, shown.title, style.NAME_SIZE, style.TEXT)
     if cell.label:
         sheet.centred(figure, frame, frame.y0 - TICKS - 7, shown.x_label, style.TEXT)
+    _thin_ticks(figure, axes, shown.x)
     for value, name in shown.lines:
         panel.line_at(axes, value)
-        _line_name(figure, axes, frame, value, name)
+        _line_name(figure, axes, frame, value, name, above=(value, name) == max(shown.lines))
     if shown.curves:
-        ink, taken = panel.draw(figure, axes, frame, shown.curves, looks, cell.gap, shown.reach)
+        ink, taken = panel.draw(
+            figure, axes, frame, shown.curves, looks, cell.gap, shown.reach, shown.keyed
+        )
         panel.strip(figure, axes, frame, shown.curves, looks)
         if shown.growth:
             span = float(min(shown.x.ticks[0])), shown.x.limits[1]
@@ -228,9 +233,25 @@ def _draw_cell(figure: Figure, cell: _Cell, frame: Box, looks: dict[str, Style])
         shown.more(figure, axes, frame)
 
 
-def _line_name(figure: Figure, axes: Axes, frame: Box, value: float, name: str) -> None:
-    """Writes the name of a horizontal line above its right end."""
+def _line_name(
+    figure: Figure, axes: Axes, frame: Box, value: float, name: str, above: bool
+) -> None:
+    """Writes the name of a horizontal line at its right end, above it or below it."""
     if name:
         y = float(axes.transData.transform((axes.get_xlim()[0], value))[1])
         more = {"ha": "right", "gid": "line"}
-        sheet.text(figure, frame.x1 - 2, y + 2, name, style.SMALL_SIZE, style.QUIET, **more)
+        place = y + 2 if above else y - 7.5
+        sheet.text(figure, frame.x1 - 2, place, name, style.SMALL_SIZE, style.QUIET, **more)
+
+
+def _thin_ticks(figure: Figure, axes: Axes, scale: Scale) -> None:
+    """Leaves out the texts of ticks that would overlap the text before them."""
+    end = -1e9
+    texts = []
+    for value, words in zip(*scale.ticks, strict=True):
+        middle = float(axes.transData.transform((value, axes.get_ylim()[0]))[0])
+        half = sheet.text_width(figure, words, style.NAME_SIZE) / 2
+        fits = middle - half > end + 2
+        texts.append(words if fits else "")
+        end = middle + half if fits else end
+    axes.set_xticks(scale.ticks[0], texts)

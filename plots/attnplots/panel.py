@@ -116,11 +116,13 @@ def draw(
     looks: dict[str, Style],
     gap: float,
     reach: float,
+    keyed: bool = False,
 ) -> tuple[np.ndarray, list[Box]]:
     """Draws curves and labels. Returns points on the curves, and the boxes of labels in the panel.
 
     Curves that reach the length `reach` have their names `gap` points beside the panel, the others
-    have them inside it.
+    have them inside it. If the names are `keyed`, each has the mark of its curve in front of it, in
+    place of a leader.
     """
     for curve in panel:
         _curve(axes, curve, looks[curve.method])
@@ -133,7 +135,10 @@ def draw(
     centres = spread(wanted, heights, frame.y0 - 8, frame.y1 + 3)
     for curve, label, tip, centre in zip(beside, labels, tips, centres, strict=True):
         look = looks[curve.method]
-        if abs(centre - tip[1]) > 2.5 or frame.x1 - tip[0] > FAR:
+        if keyed:
+            top = centre + label.height / 2 - NAME_LINE / 2
+            _strip_mark(figure, frame.x1 + gap - 5, top - 0.5, look)
+        elif abs(centre - tip[1]) > 2.5 or frame.x1 - tip[0] > FAR:
             leader(figure, (tip[0] + 4, tip[1]), (frame.x1 + gap - 2, centre), look)
         write(figure, label, frame.x1 + gap, centre + label.height / 2, look)
 
@@ -303,7 +308,8 @@ def _curve(axes: Axes, curve: Curve, look: Style) -> None:
         rings(axes, curve.n[curve.ringed], curve.y[curve.ringed], z + 0.4)
     if np.isfinite(curve.low + curve.high).any():
         low, high, colour = curve.low, curve.high, look.colour
-        axes.fill_between(curve.n, low, high, color=colour, alpha=0.2, linewidth=0, zorder=2)
+        if curve.band:
+            axes.fill_between(curve.n, low, high, color=colour, alpha=0.2, linewidth=0, zorder=2)
         # Bars show the interval of a point that has no neighbour to draw a band to. Curves without
         # marks have too many points for bars.
         if look.marker:

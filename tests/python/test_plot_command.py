@@ -113,12 +113,11 @@ def test_a_single_seed_has_no_band_and_the_note_says_so(tmp_path):
     assert "No bands: one seed for each line." in " ".join(texts(figure))
 
 
-def test_the_note_names_build_and_machine_and_failed_trainings(tmp_path):
+def test_the_corner_names_the_machine_and_the_build_and_the_notes_failed_trainings(tmp_path):
     folder = write_curves(tmp_path, points())
     failed = {"task": "copy", "method": "lsh-1", "seed": 3, "outcome": "failed", "failure_kind": "oom"}
     (folder / "trainings.jsonl").write_text(json.dumps(failed) + "\n")
     said = " ".join(texts(drawn(folder)))
-    assert "Build: 0123456789ab with uncommitted changes, CPU Release, GNU 12.2.0, torch 2.11.0." in said
     assert "Some · torch 2.11.0 · 0123456789ab with uncommitted changes" in said
     assert "Failed trainings: lsh-1 with seed 3 failed: oom." in said
     assert "2 threads · 4 layers · 8 heads · batch 64 · radam · learning rate 0.001" in said
