@@ -1,12 +1,12 @@
-"""Draws the roofline of the CPU kernels and of the methods that they are compared with.
+"""Draws the rates of the CPU kernels against the sequence length, below the rate of the machine.
 
-Usage: python plots/cpu-kernels.py [RESULT_DIR ...] [--out DIR]
+Usage: python plots/cpu-kernels.py [RESULT_DIR ...] [--width column|page] [--methods NAME,...] [--out DIR]
 """
 
 import sys
 
-from attnplots import ceilings, cli, roofline
+from attnplots import ceilings, cli, rates
 
 if __name__ == "__main__":
-    about = "Draws the roofline of the CPU kernels from their records."
-    sys.exit(cli.main(__file__, about, roofline.draw, load_more=ceilings.load))
+    about = "Draws the rates of the CPU kernels from their records."
+    sys.exit(cli.main(__file__, about, rates.draw, load_more=ceilings.load))

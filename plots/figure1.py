@@ -1,6 +1,8 @@
-"""Draws figure 1: time and peak memory per sample against the sequence length.
+"""Draws figure 1: time and peak memory per sample against the sequence length, and the lengths from
+which on methods are faster than sdpa.
 
-Usage: python plots/figure1.py [RESULT_DIR ...] [--quantity time|ratio] [--out DIR]
+Usage: python plots/figure1.py [RESULT_DIR ...] [--quantity time|ratio] [--width column|page]
+       [--methods NAME,...] [--out DIR]
 """
 
 import sys
@@ -9,4 +11,4 @@ from attnplots import cli, scaling
 
 if __name__ == "__main__":
     about = "Draws figure 1 from its records."
-    sys.exit(cli.main(__file__, about, scaling.draw, draw_ratio=scaling.draw_ratio))
+    sys.exit(cli.main(__file__, about, scaling.draw_crossovers, draw_ratio=scaling.draw_ratio))

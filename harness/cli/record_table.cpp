@@ -151,7 +151,7 @@ TextTable summary_table(const std::vector<Record>& records) {
   table.add_column("implementation");
   table.add_column("outcome");
   if (published) table.add_column("published");
-  table.leave_out_first({"published", "implementation", "rel. error", "time/sequence", "interval"});
+  table.leave_out_first({"published", "implementation", "rounding error", "time/sequence", "interval"});
   for (const auto& record : records) {
     std::vector<std::string> cells;
     for (const auto* axis : axes) cells.push_back(plain_text(record.get(axis->name)));

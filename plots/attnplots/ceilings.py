@@ -1,7 +1,7 @@
 """The machine's measured ceilings, from the `environment.json` beside the records."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -10,102 +10,74 @@ from attnplots.records import RecordsError, short
 
 FILE_NAME = "environment.json"
 NUMBERS = ("read_gb_s", "copy_gb_s", "fma_float32_gflop_s", "fma_float64_gflop_s")
-# Those of a GPU, in the object `gpu` of the ceilings. Matrix products of float32 may use TF32.
+AVX2 = "fma_float32_avx2_gflop_s"
+# The rate of matrix products of a GPU, in the object `gpu` of the ceilings. Those of float32 may use TF32.
 MATMUL = "matmul_{}_gflop_s"
-GPU_NUMBERS = ("copy_gb_s", *(MATMUL.format(t) for t in ("float64", "float32", "float16", "bfloat16")))
+GPU_DTYPES = ("float64", "float32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True)
 class Ceilings:
-    """Bandwidths and rates, the medians of those that each round measured, and the number of
-    threads used."""
+    """Rates, the medians of those that each round measured, and the number of threads used.
+
+    `lowest` and `highest` have the extremes of the rounds by the name of the column, and `rounds` is
+    the number of rounds. The rate of AVX2 is None where it was not measured.
+    """
 
     read_gb_s: float
     copy_gb_s: float
     fma_float32_gflop_s: float
     fma_float64_gflop_s: float
     threads: int
+    fma_float32_avx2_gflop_s: float | None = None
+    rounds: int = 1
+    lowest: dict[str, float] = field(default_factory=dict)
+    highest: dict[str, float] = field(default_factory=dict)
 
     device = "cpu"
-    prefix, in_gflop_s = "G", 1.0  # of the units of the figure
-    kernels = "CPU kernels of this project"
-
-    @property
-    def bandwidth(self) -> float:
-        """The bandwidth that limits the roof."""
-        return self.copy_gb_s
-
-    @property
-    def bandwidths(self) -> dict[str, float]:
-        """The slopes of the roof by their names."""
-        return {"copy": self.copy_gb_s, "read": self.read_gb_s}
-
-    @property
-    def how(self) -> str:
-        """How the roof was measured."""
-        return (
-            f"The roof was measured on {self.threads} thread{'' if self.threads == 1 else 's'}: the flat top is the "
-            "rate of multiply-adds, the slope the bandwidth of copying (thin line: of reading) data "
-            "much larger than the caches. Short lengths may fit into the caches. Percentages are "
-            "shares of the thick line at the longest length."
-        )
+    operations = "multiply-adds"
 
     def rate(self, dtype: str) -> float:
         """The highest rate in GFLOP/s; dtypes narrower than float32 have the rate of float32."""
         return self.fma_float64_gflop_s if dtype == "float64" else self.fma_float32_gflop_s
 
-    def rate_name(self, dtype: str) -> str:
-        return f"{self.rate_dtype(dtype)} multiply-add"
-
-    def rate_dtype(self, dtype: str) -> str:
-        """The dtype whose rate counts for `dtype`."""
-        return "float64" if dtype == "float64" else "float32"
-
-    def roof(self, intensity: float, dtype: str) -> float:
-        """The rate in GFLOP/s that the roofline model allows at `intensity` operations per byte."""
-        return min(self.rate(dtype), self.copy_gb_s * intensity)
+    def words(self, dtype: str) -> str:
+        """Where the rate of a dtype comes from, as the end of a sentence."""
+        name = "fma_float64_gflop_s" if dtype == "float64" else "fma_float32_gflop_s"
+        threads = f" on {self.threads} thread{'' if self.threads == 1 else 's'}"
+        return _words(self.rounds, self.lowest, self.highest, name, threads)
 
 
 @dataclass(frozen=True)
 class GpuCeilings:
-    """The bandwidth and the rates of matrix products by dtype of a GPU, the medians of the rounds, in
-    TB/s and TFLOP/s."""
+    """Rates of large matrix products of a GPU, as Ceilings has those of the processor, by the name of
+    the column."""
 
-    copy_tb_s: float
-    rates: dict[str, float]
+    median: dict[str, float]
+    lowest: dict[str, float]
+    highest: dict[str, float]
+    rounds: int
 
     device = "cuda"
-    prefix, in_gflop_s = "T", 1e3
-    kernels = "CUDA kernels of this project"
-
-    @property
-    def bandwidths(self) -> dict[str, float]:
-        return {"copy": self.bandwidth}
-
-    @property
-    def bandwidth(self) -> float:
-        """The bandwidth that limits the roof."""
-        return self.copy_tb_s
-
-    @property
-    def how(self) -> str:
-        return (
-            "The roof was measured on the GPU: the flat top is the rate of large matrix products, which for float32 use "
-            "TF32, the slope the bandwidth of copying data much larger than the caches. Percentages are shares of the "
-            "roof at the longest length."
-        )
+    operations = "large matrix products"
+    fma_float32_avx2_gflop_s = None
 
     def rate(self, dtype: str) -> float:
-        return self.rates[dtype]
+        """The highest rate of a dtype in GFLOP/s."""
+        return self.median[MATMUL.format(dtype)]
 
-    def rate_name(self, dtype: str) -> str:
-        return f"{dtype} matrix product"
+    def words(self, dtype: str) -> str:
+        """Where the rate of a dtype comes from, as the end of a sentence."""
+        return _words(self.rounds, self.lowest, self.highest, MATMUL.format(dtype), "")
 
-    def rate_dtype(self, dtype: str) -> str:
-        return dtype
 
-    def roof(self, intensity: float, dtype: str) -> float:
-        return min(self.rate(dtype), self.bandwidth * intensity)
+def _words(
+    rounds: int, lowest: dict[str, float], highest: dict[str, float], name: str, threads: str
+) -> str:
+    if rounds < 2:
+        return f"measured once, before the sweep,{threads}".rstrip(",")
+    span = f"{lowest[name]:.0f} to {highest[name]:.0f} GFLOP/s"
+    return f"the median of those measured in the same {rounds} rounds{threads} ({span})"
 
 
 def load(folder: Path) -> Ceilings:
@@ -113,8 +85,14 @@ def load(folder: Path) -> Ceilings:
     path, found, rounds = _measured(folder)
     for name in (*NUMBERS, "threads"):
         _check(path, f"ceilings.{name}", found.get(name), integer=name == "threads")
-    rates = {name: rate_of_rounds(path, rounds, name) for name in NUMBERS}
-    return Ceilings(**rates, threads=found["threads"])
+    values = {name: values_of_rounds(path, rounds, name) for name in NUMBERS}
+    if all(isinstance(one, dict) and one.get(AVX2) is not None for one in rounds):
+        values[AVX2] = values_of_rounds(path, rounds, AVX2)
+    return Ceilings(
+        **{name: median(each) for name, each in values.items()}, threads=found["threads"],
+        rounds=len(rounds), lowest={name: min(each) for name, each in values.items()},
+        highest={name: max(each) for name, each in values.items()},
+    )  # fmt: skip
 
 
 def load_gpu(folder: Path) -> GpuCeilings:
@@ -125,9 +103,14 @@ def load_gpu(folder: Path) -> GpuCeilings:
         if not isinstance(gpu, dict) or "unavailable" in gpu:
             why = gpu["unavailable"] if isinstance(gpu, dict) else f"found {short(gpu)}"
             raise RecordsError(f"{path}: expected the ceilings of a GPU in `ceilings.gpu`: {why}")
-    rates = {name: rate_of_rounds(path, gpus, name) for name in GPU_NUMBERS}
-    by_dtype = {dtype: rates[MATMUL.format(dtype)] / 1e3 for dtype in ("float64", "float32", "float16", "bfloat16")}
-    return GpuCeilings(rates["copy_gb_s"] / 1e3, by_dtype)
+    names = [MATMUL.format(dtype) for dtype in GPU_DTYPES]
+    values = {name: values_of_rounds(path, gpus, name) for name in names}
+    return GpuCeilings(
+        median={name: median(each) for name, each in values.items()},
+        lowest={name: min(each) for name, each in values.items()},
+        highest={name: max(each) for name, each in values.items()},
+        rounds=len(rounds),
+    )
 
 
 def _measured(folder: Path) -> tuple[Path, dict[str, Any], Any]:
@@ -156,6 +139,11 @@ def read_environment(folder: Path) -> tuple[Path, dict[str, Any]]:
 
 def rate_of_rounds(path: Path, rounds: Any, name: str) -> float:
     """The median of a ceiling over the rounds of a sweep, as `ceilings_of_rounds` has them."""
+    return median(values_of_rounds(path, rounds, name))
+
+
+def values_of_rounds(path: Path, rounds: Any, name: str) -> list[float]:
+    """A ceiling in each round of a sweep, as `ceilings_of_rounds` has them."""
     if not isinstance(rounds, list) or not rounds:
         what = "expected a list in `ceilings_of_rounds`"
         raise RecordsError(f"{path}: {what}, found {short(rounds)}")
@@ -163,7 +151,7 @@ def rate_of_rounds(path: Path, rounds: Any, name: str) -> float:
     for index, measured in enumerate(rounds):
         value = measured.get(name) if isinstance(measured, dict) else measured
         values.append(_check(path, f"ceilings_of_rounds[{index}].{name}", value))
-    return median(values)
+    return values
 
 
 def _check(path: Path, name: str, value: Any, *, integer: bool = False) -> float:

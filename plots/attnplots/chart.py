@@ -6,21 +6,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnplots import certainty, environment, panel, ratios, sheet, style, ticks
+from attnplots import certainty, environment, grid, panel, ratios, sheet, style, ticks
 from attnplots import columns as tables
 from attnplots import curves as data
 from attnplots.columns import Table
-from attnplots.curves import FIRST_IN_TITLE, LENGTH_AXIS, Curve, Row, Value
-from attnplots.labels import Box
+from attnplots.curves import FIRST_IN_TITLE, LENGTH_AXIS, Curve, Measure, Row, Value
+from attnplots.grid import Group, Panel, Scale
 from attnplots.records import Record, RecordsError
-from attnplots.scaling import FOOT, GAP, HEADING, MIDDLE, PANEL, TICKS, TOP, X_LABEL
 from attnplots.schema import Column
-from attnplots.sheet import LEFT, RIGHT, SMALL_LINE, WIDTH
 from attnplots.style import Style
-from attnplots.ticks import Limits, Ticks
 
 # The column that tells repetitions of the same line apart. They become one point with a band.
 REPETITION = "seed"
@@ -57,15 +53,6 @@ class Request:
     y: str
     series: str
     facets: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Scale:
-    """An axis of panels: whether it is logarithmic, its limits and its ticks."""
-
-    logarithmic: bool
-    limits: Limits
-    ticks: Ticks
 
 
 @dataclass(frozen=True)
@@ -128,67 +115,24 @@ def draw(table: Table, request: Request) -> Figure:
     present = [k for k, row in enumerate(whole) if any(row)]
     absent = [facet for k, facet in enumerate(facets) if k not in present]
     facets, drawn = [facets[k] for k in present], [whole[k] for k in present]
-    has_ends = _is_logarithmic(table.columns[request.y], _y_values(drawn))
-    if has_ends:
-        drawn = [[[_with_end(table, request, facet, x, curve) for curve in curves]
-                  for x, curves in zip(request.x, row, strict=True)]
-                 for facet, row in zip(facets, drawn, strict=True)]  # fmt: skip
     x_scales = [
         _scale(table.columns[x], _x_values(drawn, k), is_x=True) for k, x in enumerate(request.x)
     ]
     y_scale = _scale(table.columns[request.y], _y_values(drawn), is_x=False)
+    y_title = column_title(table.columns[request.y])
+    groups = []
+    for facet, row in zip(facets, drawn, strict=True):
+        panels = [
+            Panel(
+                y_title, column_title(table.columns[x]), scale, y_scale, curves, _reach(scale, curves)
+            )
+            for x, scale, curves in zip(request.x, x_scales, row, strict=True)
+        ]
+        groups.append(Group(facet.title, panels))
     looks = _looks(table, request, facets, drawn)
-
-    figure = sheet.figure()
-    header = sheet.wrapped(figure, _setting(table))
-    footer = sheet.wrapped_all(figure, _notes(table, request, facets, absent, has_ends))
-    # The cells of the sheet, two in a row: an x each, or a facet each if there is one x.
-    cells = [(facet, k, curves) for facet, row in zip(facets, drawn, strict=True)
-             for k, curves in enumerate(row)]  # fmt: skip
-    rows = [cells[i : i + 2] for i in range(0, len(cells), 2)]
-    wide_rows = len(rows[0])
-    margins = [
-        GAP + max((label.width for row in rows if len(row) > column
-                   for label in _beside(figure, row[column], x_scales)), default=0.0)
-        for column in range(wide_rows)
-    ]  # fmt: skip
-    # Long texts of ticks, such as 0.000001, need more space than the sheet's margin.
-    widths = (sheet.text_width(figure, text, style.NAME_SIZE) for text in y_scale.ticks[1])
-    edge = max(LEFT, 8 + max(widths, default=0.0))
-    middle = MIDDLE + edge - LEFT
-    wide = (WIDTH - edge - RIGHT - middle * (wide_rows - 1) - sum(margins)) / wide_rows
-    highs = [
-        max(PANEL, *(sum(label.height for label in _beside(figure, c, x_scales)) for c in row))
-        for row in rows
-    ]
-    head = TOP + SMALL_LINE * (len(header) - 1)
-    height = head + sum(HEADING + high + TICKS + X_LABEL for high in highs)
-    height += FOOT + SMALL_LINE * len(footer)
-    sheet.size(figure, height)
-
-    sheet.small_lines(figure, height - 18, header)
-    top = height - head
-    for row, high in zip(rows, highs, strict=True):
-        bottom = top - HEADING - high
-        for column, (facet, k, curves) in enumerate(row):
-            left = edge + column * (wide + margins[0] + middle)
-            frame = Box(left, bottom, left + wide, bottom + high)
-            if k == 0:
-                sheet.heading(figure, left, top - 13, facet.title)
-            title = column_title(table.columns[request.y])
-            sheet.text(figure, left, frame.y1 + 7, title, style.NAME_SIZE, style.TEXT)
-            label = column_title(table.columns[request.x[k]])
-            sheet.centred(figure, frame, bottom - TICKS - 9, label, style.TEXT)
-            axes = _axes(figure, frame, x_scales[k], y_scale)
-            if curves:
-                reach = _reach(x_scales[k], curves)
-                panel.draw(figure, axes, frame, curves, looks, GAP, reach)
-            else:
-                y = (frame.y0 + frame.y1) / 2
-                sheet.centred(figure, frame, y, "nothing measured", style.QUIET)
-        top = bottom - TICKS - X_LABEL
-    sheet.small_lines(figure, top - FOOT, footer)
-    return figure
+    texts = _notes(table, request, facets, absent)
+    stamp = environment.stamp(table.lines, table.environment)
+    return grid.draw(grid.Sheet(groups, looks, _setting(table), texts, stamp))
 
 
 def column_title(column: Column) -> str:
@@ -269,6 +213,10 @@ INTERVALS: dict[str, tuple[Value, Callable[[Record], list[str]]]] = {
 }
 
 
+# Columns, and those of what others published of the same quantity.
+PUBLISHED = {"time_per_sample_ms": data.TIME.published}
+
+
 def _value(request: Request) -> Value:
     return INTERVALS[request.y][0] if request.y in INTERVALS else _plain(request.y)
 
@@ -297,7 +245,10 @@ def _curves(table: Table, request: Request, facet: Facet, x: str) -> list[Curve]
             doubts = INTERVALS[request.y][1] if request.y in INTERVALS else (lambda line: [])
             doubtful = {line[x] for line in points if doubts(line)}
             ringed = np.array([place in doubtful for place in n])
-            found.append(Curve(name, n, y, low, high, ringed, None))
+            gaps = _gaps(table, x, lines, float(n[-1]))
+            column = PUBLISHED.get(request.y, "") if x == LENGTH_AXIS else ""
+            published = data.published_of(lines, column)
+            found.append(Curve(name, n, y, low, high, ringed, gaps, published))
     return found
 
 
@@ -329,22 +280,21 @@ def _point(group: list[Record], x: str, value: Value) -> tuple[float, float, flo
     return place, float(np.median(numbers)), min(numbers), max(numbers)
 
 
-def _with_end(table: Table, request: Request, facet: Facet, x: str, curve: Curve) -> Curve:
-    """The curve of a sweep with its end mark, if x is the length."""
+def _gaps(table: Table, x: str, lines: list[Record], last: float) -> tuple[data.Gap, ...]:
+    """The gaps of the curve of a sweep, if x is the length."""
     if table.is_training or x != LENGTH_AXIS:
-        return curve
-    lines = sorted(_by_series(request, facet)[curve.method], key=lambda line: line[LENGTH_AXIS])
-    return replace(curve, end=data.end_of(lines, curve.n, curve.y))
+        return ()
+    return data.gaps_of(sorted(lines, key=lambda line: line[LENGTH_AXIS]), last)
 
 
 def _x_values(drawn: list[list[list[Curve]]], k: int) -> list[float]:
-    return [float(n) for row in drawn for curve in row[k] for n in (*curve.n, curve.tip[0])]
+    return [float(n) for row in drawn for curve in row[k] for n in curve.lengths]
 
 
 def _y_values(drawn: list[list[list[Curve]]]) -> list[float]:
     every = (curve for row in drawn for curves in row for curve in curves)
     numbers = [
-        float(v) for curve in every for v in (*curve.y, *curve.low, *curve.high, curve.tip[1])
+        float(v) for c in every for v in (*c.y, *c.low, *c.high, *(y for _, y in c.published))
     ]
     return [v for v in numbers if np.isfinite(v)]
 
@@ -365,32 +315,20 @@ def _scale(column: Column, values: list[float], is_x: bool) -> Scale:
     grows = is_x and column.name in LINEAR
     if _is_logarithmic(column, values):
         if is_x and column.name == LENGTH_AXIS:
-            return Scale(True, panel.length_limits((low, high)), ticks.lengths((low, high)))
+            return grid.length_scale((low, high))
         limits = panel.length_limits((low, high)) if is_x else ticks.around(values)
         texts = ticks.sizes(limits) if column.unit == "B" else ticks.times(limits)
-        return Scale(True, limits, texts)
+        return Scale(limits, texts)
     slack = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
     limits = (0.0 if grows else low - slack, high + slack)
-    return Scale(False, limits, ticks.linear(limits))
-
-
-def _axes(figure: Figure, frame: Box, x: Scale, y: Scale) -> Axes:
-    logarithmic = (x.logarithmic, y.logarithmic)
-    return panel.empty_axes(figure, frame, x.limits, y.limits, x.ticks, y.ticks, logarithmic)
+    return Scale(limits, ticks.linear(limits), logarithmic=False)
 
 
 def _reach(scale: Scale, curves: list[Curve]) -> float:
     """The x from which on the end of a curve is so near the panel's edge that its name is beside
     the panel."""
-    longest = max(curve.tip[0] for curve in curves)
+    longest = max((curve.tip[0] for curve in curves), default=0.0)
     return longest if scale.logarithmic else longest - 0.03 * (scale.limits[1] - scale.limits[0])
-
-
-def _beside(
-    figure: Figure, cell: tuple[Facet, int, list[Curve]], x_scales: list[Scale]
-) -> list[panel.Label]:
-    _, k, curves = cell
-    return panel.labels_beside(figure, curves, _reach(x_scales[k], curves)) if curves else []
 
 
 def _looks(
@@ -412,7 +350,6 @@ def _setting(table: Table) -> str:
         return sheet.setting(table.lines)
     lines = table.lines
     parts = [
-        environment.machine_text(table.environment),
         _common(lines, "threads", "thread"),
         _common(lines, "layers", "layer"),
         _common(lines, "heads", "head"),
@@ -433,10 +370,9 @@ def _common(lines: list[Record], name: str, unit: str, before: str = "") -> str:
 
 
 def _notes(
-    table: Table, request: Request, facets: list[Facet], absent: list[Facet], has_ends: bool
+    table: Table, request: Request, facets: list[Facet], absent: list[Facet]
 ) -> list[str]:
-    """The notes below the panels: what lines and bands are, and what is not drawn. `has_ends` says
-    whether curves have end marks, which explain why they end."""
+    """The notes below the panels: what lines and bands are, and what is not drawn."""
     value = _value(request)
     shown = [line for line in table.lines if _is_shown(line) and value(line)[0] is not None]
     texts = _repetition_notes(table, request, shown)
@@ -446,22 +382,18 @@ def _notes(
         texts += certainty.ring_notes([(line, doubts(line)) for line in shown])
     elif not texts:
         texts.append("No bands: a single line of the records for each point.")
-    left_out = [line for facet in facets for line in facet.lines if not _is_shown(line)]
-    if left_out and request.x == (LENGTH_AXIS,) and request.series == data.CURVE_AXIS:
+    if not table.is_training:
+        own = Measure(request.y, "", value, missing=lambda line: "not recorded")
         rows = [Row(facet.title, facet.lines) for facet in facets]
-        texts += data.notes(rows, lambda line: [], data.SEQUENCE, ends=has_ends)
-    elif left_out:
-        count = len(left_out)
-        texts.append(f"Not drawn: {count} case{'' if count == 1 else 's'} that were not measured.")
+        texts += data.left_out(rows, [own], positive=False)
     if absent:
         texts.append(f"Nothing was measured: {'; '.join(facet.title for facet in absent)}.")
-    without = sum(map(_is_shown, table.lines)) - len(shown)
-    if without:
+    if table.is_training and (without := len(table.lines) - len(shown)):
         texts.append(f"Not drawn: {without} lines without `{request.y}`.")
-    sources = {f"{data.method_text(line['method'])}: {line['external_source']}": None
-               for line in table.lines if line.get("external_source")}  # fmt: skip
-    texts += [f"Not measured here: {'; '.join(sources)}."] if sources else []
-    return [*texts, *table.notes, *environment.note(table.environment)]
+    rows = [Row(facet.title, facet.lines) for facet in facets]
+    own = Measure(request.y, "", value, published=PUBLISHED.get(request.y, ""))
+    texts += data.source_notes(rows, [own]) if not table.is_training else []
+    return [*texts, *table.notes]
 
 
 def _repetition_notes(table: Table, request: Request, shown: list[Record]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from attnplots import records, style
+from attnplots.methods import split_method
 from attnplots.records import RecordsError
 from attnplots.text import printable
 
@@ -19,14 +20,18 @@ METADATA: dict[str, dict[str, None]] = {
     "png": {"Software": None},
 }
 
+# Dots per inch of PNG files, which make a page 2025 pixels wide.
+DPI = 300
+
 # Kinds of files that users may ask for, but that are not written.
 OTHER_KINDS = ("jpg", "jpeg", "eps", "gif", "webp", "tif", "tiff", "html")
 
 # The folders of the two runs that a script of two runs draws by default.
 RUNS = ("run-1", "run-2")
 
-# Takes the records and, if a script passes `load_more`, what that returned for the same folder.
-Draw = Callable[..., Figure]
+# Takes the records and, if a script passes `load_more`, what that returned for the same folder. A
+# script that draws several sheets returns them by the ends of their names.
+Draw = Callable[..., Figure | dict[str, Figure]]
 
 
 def main(
@@ -38,19 +43,17 @@ def main(
     file_name: str = records.FILE_NAME,
     load_more: Callable[[Path], Any] | None = None,
     draw_ratio: Draw | None = None,
-    **others: Draw,
 ) -> int:
     """Draws the figures of each result folder; returns 0, or 2 after an error on stderr.
 
-    The figure of `draw` has the name of the script; a further figure, given by the keyword NAME,
-    is called `SCRIPT-NAME`. `load` reads the data of a result folder from the file `file_name`,
-    which every such folder has. `load_more` reads other data from a result folder; every function
-    that draws gets its result as the second argument. `draw_ratio` draws ratios to a baseline
-    instead of times; with it, the script has the option --quantity, whose value `ratio` makes
-    `SCRIPT-ratio` the only figure.
+    The figure of `draw` has the name of the script, and each of several sheets is called
+    `SCRIPT-SHEET`. `load` reads the data of a result folder from the file `file_name`, which every
+    such folder has. `load_more` reads other data from a result folder; `draw` gets its result as
+    the second argument. `draw_ratio` draws ratios to a baseline instead of times; with it, the
+    script has the option --quantity, whose value `ratio` makes `SCRIPT-ratio` the only figure.
+    Scripts that draw records have the option --methods.
     """
     stem = Path(script).stem
-    figures = {stem: draw} | {f"{stem}-{suffix}": other for suffix, other in others.items()}
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument(
         "folders",
@@ -66,11 +69,13 @@ def main(
         help="folder to write the figures to (default: beside the records); with several result "
         "folders, a subfolder of DIR for each, which has the name of the result folder",
     )
+    add_width(parser)
+    draws_records = load is records.load
+    if draws_records:
+        add_methods(parser)
     if draw_ratio:
-        _add_quantity(parser, stem, others)
+        _add_quantity(parser, stem)
     options = parser.parse_args()
-    if draw_ratio and options.quantity == "ratio":
-        figures = {f"{stem}-ratio": draw_ratio}
     try:
         folders = options.folders or _result_folders(
             Path(script).resolve().parent.parent, stem, file_name
@@ -79,15 +84,74 @@ def main(
         # All folders are read before any figure is written, so that a bad file leaves none behind.
         loaded = [(load(folder), *([load_more(folder)] if load_more else [])) for folder in folders]
         for folder, data, target in zip(folders, loaded, targets, strict=True):
-            with style.context():
+            with style.context(options.width):
                 try:
-                    drawn = {name: function(*data) for name, function in figures.items()}
+                    if draws_records:
+                        data = (of_methods(data[0], options.methods), *data[1:])
+                    if draw_ratio and options.quantity == "ratio":
+                        drawn = named(f"{stem}-ratio", draw_ratio(*data))
+                    else:
+                        drawn = named(stem, draw(*data))
                 except RecordsError as error:
                     raise RecordsError(f"{folder / file_name}: {error}")
                 save(drawn, target)
     except (RecordsError, OSError) as error:
         return refuse(script, error)
     return 0
+
+
+def add_width(parser: argparse.ArgumentParser) -> None:
+    """Adds the option --width."""
+    inches = ", ".join(f"{name} {points / 72:g} inches" for name, points in style.WIDTHS.items())
+    parser.add_argument(
+        "--width",
+        choices=tuple(style.WIDTHS),
+        default=style.DEFAULT_WIDTH,
+        help=f"width of the figure in a paper: {inches} (default: %(default)s)",
+    )
+
+
+def add_methods(parser: argparse.ArgumentParser) -> None:
+    """Adds the option --methods."""
+    parser.add_argument(
+        "--methods",
+        metavar="NAME,...",
+        help="draws only these methods, named as in the records; the options of a method may be "
+        "left out (default: all)",
+    )
+
+
+def of_methods(found: records.Records, wanted: str | None) -> records.Records:
+    """The records of the methods that --methods names. Raises RecordsError for an unknown one."""
+    if wanted is None:
+        return found
+    present = list(dict.fromkeys(record["method"] for record in found))
+    chosen: set[str] = set()
+    for name in split_names(wanted):
+        fits = [m for m in present if name in (m, split_method(m)[0])]
+        if not fits:
+            raise RecordsError(f"--methods: no record of {name}; there are {', '.join(present)}")
+        chosen.update([name] if name in fits else fits)
+    return found.where(lambda record: record["method"] in chosen)
+
+
+def split_names(text: str) -> list[str]:
+    """The names of methods in a list with commas, which also separate options: "softmax,
+    lsh:rounds=4,chunk=8" has two names."""
+    names: list[str] = []
+    for part in (part.strip() for part in text.split(",")):
+        if names and ":" in names[-1] and "=" in part and ":" not in part:
+            names[-1] += f",{part}"
+        elif part:
+            names.append(part)
+    return names
+
+
+def named(stem: str, drawn: Figure | dict[str, Figure]) -> dict[str, Figure]:
+    """The figures of a script by their file names."""
+    if isinstance(drawn, Figure):
+        return {stem: drawn}
+    return {f"{stem}-{suffix}": figure for suffix, figure in drawn.items()}
 
 
 def main_of_two_runs(
@@ -111,6 +175,8 @@ def main_of_two_runs(
         metavar="DIR",
         help="folder to write the figure to (default: the folder that contains both runs)",
     )
+    add_width(parser)
+    add_methods(parser)
     options = parser.parse_args()
     try:
         root = Path(script).resolve().parent.parent
@@ -121,9 +187,9 @@ def main_of_two_runs(
         if options.out is None and len(parents) > 1:
             raise RecordsError("the runs are in different folders; expected --out")
         loaded = [records.load(run) for run in runs]
-        with style.context():
+        with style.context(options.width):
             try:
-                figure = draw(*loaded)
+                figure = draw(*(of_methods(found, options.methods) for found in loaded))
             except RecordsError as error:
                 raise RecordsError(f"{runs[0]} and {runs[1]}: {error}")
             save({stem: figure}, options.out or runs[0].resolve().parent)
@@ -155,7 +221,7 @@ def save(figures: dict[str, Figure], target: Path, kinds: Iterable[str] = METADA
     for name, figure in figures.items():
         for kind in kinds:
             path = target / f"{name}.{kind}"
-            figure.savefig(path, metadata=METADATA[kind], dpi=200)
+            figure.savefig(path, metadata=METADATA[kind], dpi=DPI)
             print(printable(str(path)))
 
 
@@ -182,14 +248,13 @@ def refuse(script: str, error: Exception) -> int:
     return 2
 
 
-def _add_quantity(parser: argparse.ArgumentParser, stem: str, others: dict[str, Draw]) -> None:
-    without = "".join(f", and no {stem}-{suffix}" for suffix in others)
+def _add_quantity(parser: argparse.ArgumentParser, stem: str) -> None:
     parser.add_argument(
         "--quantity",
         choices=("time", "ratio"),
         default="time",
         help="what to draw: times, or the ratios of times to those of the baseline that took turns "
-        f"with each case, as the figure {stem}-ratio{without} (default: %(default)s)",
+        f"with each case, as the figure {stem}-ratio (default: %(default)s)",
     )
 
 

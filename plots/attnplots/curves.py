@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -11,13 +12,29 @@ from attnplots import certainty
 from attnplots.methods import short_name, split_method
 from attnplots.records import EXTERNAL, Record, Records, RecordsError
 
-# The failure kinds that end a curve with an end mark, and the words beside the mark.
-END_WORDS = {
-    "oom": "out of memory",
-    "predicted_oom": "out of memory (predicted)",
-    "timeout": "over the time limit",
-    "predicted_timeout": "over the time limit (predicted)",
+@dataclass(frozen=True)
+class Reason:
+    """Why a case has no point: in a note, and shorter in the strip above a panel."""
+
+    text: str
+    short: str
+
+
+# By the kind of failure; what was predicted was never run.
+REASONS = {
+    "oom": Reason("out of memory", "OOM"),
+    "predicted_oom": Reason("predicted to be out of memory", "OOM, predicted"),
+    "timeout": Reason("over the time limit", "time limit"),
+    "predicted_timeout": Reason("predicted to be over the time limit", "time limit, predicted"),
+    "unsupported": Reason("not supported", "not supported"),
+    "invalid": Reason("with a wrong result", "wrong result"),
 }
+# Cases that others published as being out of memory.
+PUBLISHED_OOM = Reason("published as out of memory", "OOM, published")
+STRIP_NOTE = (
+    "Strips above panels mark lengths at which a method has no point: those between its points, and "
+    "the first one after them (OOM: out of memory; predicted: not run)."
+)
 PROTOCOLS = {
     "forward": "Forward",
     "forward_backward": "Forward + backward",
@@ -41,15 +58,11 @@ class Row:
 
 
 @dataclass(frozen=True)
-class End:
-    """The end mark of a curve that stops because longer lengths failed for a reason in END_WORDS.
-
-    `n` is the first of these lengths; `y` continues the curve to it with the curve's last slope.
-    """
+class Gap:
+    """A length at which a method has no point, and the reason."""
 
     n: int
-    y: float
-    words: str
+    reason: Reason
 
 
 @dataclass(frozen=True)
@@ -57,7 +70,11 @@ class Curve:
     """One method in one panel: values `y` at lengths `n` with intervals from `low` to `high`.
 
     The arrays have one entry for each length; `y` is nan where there is no value, `low` and `high`
-    are nan where there is no interval, and `ringed` is true where the value is doubtful.
+    are nan where there is no interval, and `ringed` is true where the value is doubtful. Of the
+    lengths after the last value, `gaps` has the first of each reason. `published` are lengths and
+    values that others published. `crossing` is the length from which on the method is faster than
+    another, with the bounds of its interval. Intervals are bars, and also a band unless `band` is
+    false.
     """
 
     method: str
@@ -66,15 +83,21 @@ class Curve:
     low: np.ndarray
     high: np.ndarray
     ringed: np.ndarray
-    end: End | None
+    gaps: tuple[Gap, ...] = ()
+    published: tuple[tuple[float, float], ...] = ()
+    crossing: tuple[float, float, float] | None = None
+    band: bool = True
 
     @property
     def tip(self) -> tuple[float, float]:
-        """The rightmost point: the end mark, or else the last value."""
-        if self.end:
-            return self.end.n, self.end.y
+        """The last value."""
         last = np.flatnonzero(np.isfinite(self.y))[-1]
         return float(self.n[last]), float(self.y[last])
+
+    @property
+    def lengths(self) -> list[float]:
+        """All lengths that the curve needs space for, also those of gaps and published values."""
+        return [*self.n, *(gap.n for gap in self.gaps), *(n for n, _ in self.published)]
 
 
 # Returns the value, and the lower and upper bound of its interval; each may be None.
@@ -87,7 +110,7 @@ class Measure:
 
     `doubts` says why the value of a measured record is doubtful, in words of certainty.DOUBTS.
     `missing` says why a measured record has no value. Panels have a line at the value `line`;
-    the notes of a figure have `note`.
+    the notes of a figure have `note`. `published` is the column of what others published.
     """
 
     name: str
@@ -97,6 +120,7 @@ class Measure:
     missing: Callable[[Record], str] = lambda record: "not recorded"
     line: float | None = None
     note: str = ""
+    published: str = ""
 
 
 @dataclass(frozen=True)
@@ -134,8 +158,10 @@ def memory_value(record: Record) -> tuple[float | None, float | None, float | No
     return record.get("peak_extra_bytes_per_sample"), None, None
 
 
-TIME = Measure("time", "Time per sample (ms)", time_value, time_doubts)
-MEMORY = Measure("memory", "Peak memory per sample, above the inputs", memory_value)
+TIME = Measure(
+    "time", "Time per sample (ms)", time_value, time_doubts, published="published_time_ms"
+)
+MEMORY = Measure("memory", "Peak memory per sample, above inputs", memory_value)
 
 
 def on_present_devices(records: Records) -> tuple[Records, list[str]]:
@@ -144,8 +170,9 @@ def on_present_devices(records: Records) -> tuple[Records, list[str]]:
     for device in dict.fromkeys(record.get("device") for record in records):
         of_device = [record for record in records if record.get("device") == device]
         if all(record.get("failure_kind") == "unsupported" for record in of_device):
-            reasons = dict.fromkeys(str(r.get("reason") or "not supported") for r in of_device)
-            texts.append(f"Nothing was measured on {device}: {'; '.join(reasons)}.")
+            count = len(of_device)
+            cases = "the case" if count == 1 else f"all {count} cases"
+            texts.append(f"Nothing was measured on {device}, where {cases} could not run.")
             absent.add(device)
     present = records.where(lambda record: record.get("device") not in absent)
     return (present, texts) if present else (records, [])
@@ -243,8 +270,8 @@ def span(columns: list[list[list[Curve]]]) -> tuple[float, float]:
     """
     if not any(columns[0]):
         raise RecordsError("expected at least one measured record with a time, found none")
-    every = [curve for column in columns for panel in column for curve in panel]
-    return min(curve.n[0] for curve in every), max(curve.tip[0] for curve in every)
+    every = [n for column in columns for panel in column for curve in panel for n in curve.lengths]
+    return float(min(every)), float(max(every))
 
 
 def points(rows: list[Row], measure: Measure) -> list[Record]:
@@ -276,37 +303,46 @@ def _curve(method: str, records: list[Record], measure: Measure) -> Curve | None
         return None
     shown = slice(0, seen[-1] + 1)
     ringed = np.array([bool(measure.doubts(r)) for r in records]) & np.isfinite(y)
-    end = end_of(records, n[seen], y[seen])
-    return Curve(method, n[shown], y[shown], low[shown], high[shown], ringed[shown], end)
+    return Curve(
+        method, n[shown], y[shown], low[shown], high[shown], ringed[shown],
+        gaps_of(records, float(n[seen[-1]])), published_of(records, measure.published),
+    )  # fmt: skip
 
 
-def end_of(records: list[Record], n: np.ndarray, y: np.ndarray) -> End | None:
-    """The end mark of the curve of one method, from its records and its points, whose values are
-    above 0; None if no longer length failed for a reason in END_WORDS."""
-    stop = _stop(records)
-    if not stop or stop["query_len"] <= n[-1]:
-        return None
-    # A single point has no slope, so the value is assumed to be proportional to the length.
-    slope = math.log(y[-1] / y[-2]) / math.log(n[-1] / n[-2]) if len(n) > 1 else 1.0
-    at = stop["query_len"]
-    return End(at, y[-1] * (at / n[-1]) ** slope, END_WORDS[stop["failure_kind"]])
+def gaps_of(records: list[Record], last: float) -> tuple[Gap, ...]:
+    """The gaps of the curve of one method whose last value is at the length `last`."""
+    found: dict[tuple[int, Reason], Gap] = {}
+    ended: set[Reason] = set()
+    for record in records:
+        n = record["query_len"]
+        if record["outcome"] != "measured":
+            reason = reason_of(record)
+            if n < last or reason not in ended:
+                found[n, reason] = Gap(n, reason)
+            if n > last:
+                ended.add(reason)
+        if record.get("published_outcome") == "oom" and PUBLISHED_OOM not in ended:
+            found[n, PUBLISHED_OOM] = Gap(n, PUBLISHED_OOM)
+            ended.add(PUBLISHED_OOM)
+    return tuple(found.values())
+
+
+def reason_of(record: Record) -> Reason:
+    """Why a record that is not measured has no values."""
+    kind = str(record.get("failure_kind") or record["outcome"])
+    words = kind.replace("_", " ")
+    return REASONS.get(kind, Reason(words, words))
+
+
+def published_of(records: list[Record], column: str) -> tuple[tuple[float, float], ...]:
+    """The lengths and values of a column of published values, such as published_time_ms; nothing if
+    the name is empty."""
+    with_value = [r for r in records if column and (r.get(column) or 0) > 0]
+    return tuple((float(r["query_len"]), r[column]) for r in with_value)
 
 
 def _positive(value: float | None) -> float:
     return value if value is not None and value > 0 else math.nan
-
-
-def _stop(records: list[Record]) -> Record | None:
-    """The first record whose failure ends the curve, after the last measured length."""
-    measured = [r["query_len"] for r in records if r["outcome"] == "measured"]
-    if not measured:
-        return None
-    beyond = (r for r in records if r["query_len"] > max(measured) and _ends_curve(r))
-    return next(beyond, None)
-
-
-def _ends_curve(record: Record) -> bool:
-    return record["outcome"] != "measured" and record.get("failure_kind") in END_WORDS
 
 
 def method_text(method: str) -> str:
@@ -337,59 +373,72 @@ def size_text(n: float) -> str:
     return f"{n:.0f}"
 
 
-def notes(
-    rows: list[Row],
-    wanted: Callable[[Record], Sequence[Measure]],
-    length: Length,
-    ends: bool = True,
+def left_out(
+    rows: list[Row], measures: Sequence[Measure], positive: bool = True
 ) -> list[str]:
-    """A sentence for each row that lists the records which its panels do not show, with reasons.
+    """One sentence with the number of cases that have no point, by reason, and the methods without
+    any; nothing if every case has one. The command `attnbench table` lists the cases. If values are
+    `positive`, the axes are logarithmic and cannot show others."""
 
-    `wanted` returns the measures that should be drawn of a measured record. If `ends` is true, the
-    panels have end marks, and the records that these explain are not listed.
-    """
-    texts = []
+    def problem_of(record: Record) -> str:
+        return _problem(record, measures, positive)
+
+    counts: Counter[str] = Counter()
+    empty: set[str] = set()
+    asked = 0
     for row in rows:
-        left_out: dict[tuple[str, str], list[int]] = {}
         for method, records in by_method(row).items():
-            stop = _stop(records) if ends else None
-            for record in records:
-                for problem in _problems(record, stop, wanted(record)):
-                    left_out.setdefault((method, problem), []).append(record["query_len"])
-        if left_out:
-            parts = [
-                _left_out(method, problem, lengths, len(by_method(row)[method]), length)
-                for (method, problem), lengths in left_out.items()
-            ]
-            where = f" ({row.title})" if len(rows) > 1 else ""
-            texts.append(f"Not drawn{where}: {'; '.join(parts)}.")
-    return texts
+            problems = [problem for r in records if (problem := problem_of(r))]
+            counts.update(problems)
+            asked += len(records)
+            if len(problems) == len(records):
+                empty.add(method)
+    if not counts:
+        return []
+    several = len(counts) > 1
+    listed = ", ".join(f"{n} {reason}" if several else reason for reason, n in counts.most_common())
+    drawn = {r["method"] for row in rows for r in row.records if not problem_of(r)}
+    everywhere = [method for method in empty if method not in drawn]
+    names = ", ".join(method_text(method) for method in sorted(everywhere))
+    without = f"; no curve: {names}" if names else ""
+    total = counts.total()
+    return [
+        f"Without a point: {total} of {asked} cases ({listed}){without}. "
+        "`attnbench table FOLDER` lists them."
+    ]
 
 
-def _problems(record: Record, stop: Record | None, measures: Sequence[Measure]) -> list[str]:
-    if record["outcome"] == "measured":
-        values = [(measure, measure.value(record)[0]) for measure in measures]
-        # A logarithmic axis cannot show zero.
-        return [
-            f"{measure.name} {measure.missing(record) if value is None else 'is not above 0'}"
-            for measure, value in values
-            if math.isnan(_positive(value))
-        ]
-    kind = str(record.get("failure_kind") or record["outcome"])
-    if _ends_curve(record):
-        has_end_mark = stop is not None and record["query_len"] >= stop["query_len"]
-        return [] if has_end_mark else [END_WORDS[kind]]
-    if kind == "unsupported":
-        return ["not supported"]
-    return [kind.replace("_", " ")]
+def _problem(record: Record, measures: Sequence[Measure], positive: bool) -> str:
+    """Why a record has no point for one of the measures; an empty text if it has all."""
+    if record["outcome"] != "measured":
+        return reason_of(record).text
+    for measure in measures:
+        value = measure.value(record)[0]
+        if value is None:
+            return f"{measure.name} {measure.missing(record)}"
+        if positive and value <= 0:
+            return f"{measure.name} not above 0"
+    return ""
 
 
-def _left_out(method: str, problem: str, lengths: list[int], asked: int, length: Length) -> str:
-    name = method_text(method)
-    if len(lengths) == asked:
-        return f"{name}: {problem}"
-    if len(lengths) > 3:
-        where = f"{size_text(lengths[0])} … {size_text(lengths[-1])}"
-    else:
-        where = ", ".join(size_text(n) for n in lengths)
-    return f"{name} at {length.letter} = {where}: {problem}"
+def source_notes(rows: list[Row], measures: Sequence[Measure]) -> list[str]:
+    """Where numbers come from that were not measured here: published ones and imported ones."""
+    records = [record for row in rows for record in row.records]
+    columns = [measure.published for measure in measures if measure.published]
+    names = {c: "diamonds" for c in columns} | {"published_outcome": "strip"}
+    shown = [(r, name) for r in records for column, name in names.items() if r.get(column)]
+    shown = [(r, name) for r, name in shown if name != "strip" or r["published_outcome"] == "oom"]
+    texts: list[str] = []
+    for name in dict.fromkeys(name for _, name in shown):
+        sources = dict.fromkeys(
+            _common_source(str(r.get("published_source"))) for r, n in shown if n == name
+        )
+        texts.append(f"Published ({name}): {'; '.join(sources)}.")
+    external = {f"{method_text(r['method'])}: {r['external_source']}": None
+                for r in records if r.get("external_source")}  # fmt: skip
+    return [*texts, *([f"Not measured here: {'; '.join(external)}."] if external else [])]
+
+
+def _common_source(source: str) -> str:
+    """A source without what it says of a single case, which follows a colon."""
+    return source.split(": ")[0]

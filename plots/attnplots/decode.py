@@ -3,21 +3,50 @@
 from matplotlib.figure import Figure
 
 from attnplots import curves, ratios, scaling
-from attnplots.curves import Length, Measure
-from attnplots.records import Records
+from attnplots.curves import Length, Measure, Row
+from attnplots.records import Record, Records
 
 POSITION = Length("P", "Position P (tokens before)")
 # A call decodes one token of every sequence in the batch, so the time per sample is per token.
 TIME = Measure("time", "Time per token (ms)", curves.time_value, curves.time_doubts)
 # Unlike the size of the state, this includes the memory that a step needs to recompute or copy.
-MEMORY = Measure("memory", "Peak memory: the state and one step", curves.memory_value)
+MEMORY = Measure("memory", "Peak memory: state and one step", curves.memory_value)
+
+# How the implementations of methods that compute the whole prefix again in every step are called.
+RECOMPUTED = "recomputed-prefix"
+WITH_STATE = "each step continues from a state"
+WITHOUT_STATE = "each step computes the prefix again"
 
 
 def draw(records: Records) -> Figure:
-    """The scaling figure with time per token and the memory of decoding."""
-    return scaling.draw(records, TIME, MEMORY, POSITION)
+    """The scaling figure with time per token and the memory of decoding.
+
+    Methods that compute the prefix again in every step have panels with axes of their own, because
+    they are slower by orders of magnitude.
+    """
+    return _draw(records, TIME)
 
 
 def draw_ratio(records: Records) -> Figure:
     """The figure of draw() with the ratio of the time to that of the baseline."""
-    return scaling.draw(records, ratios.measure(records, TIME, POSITION), MEMORY, POSITION)
+    return _draw(records, ratios.measure(records, TIME, POSITION))
+
+
+def _draw(records: Records, time: Measure) -> Figure:
+    records, absent = curves.on_present_devices(records)
+    again = {r["method"] for r in records if RECOMPUTED in str(r.get("implementation"))}
+    rows = [part for row in curves.split_rows(records) for part in _parts(row, again)]
+    return scaling.draw_rows(rows, (time, MEMORY), POSITION, absent, apart=bool(again))
+
+
+def _parts(row: Row, again: set[str]) -> list[Row]:
+    """The row without and with the methods that compute the prefix again."""
+    if not again:
+        return [row]
+
+    def part(title: str, records: list[Record]) -> list[Row]:
+        return [Row(f"{row.title}: {title}", records)] if records else []
+
+    state = [r for r in row.records if r["method"] not in again]
+    recomputed = [r for r in row.records if r["method"] in again]
+    return part(WITH_STATE, state) + part(WITHOUT_STATE, recomputed)

@@ -1,6 +1,8 @@
 """Reads `environment.json`, which says what build and machine the lines of a folder come from."""
 
 import json
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +65,30 @@ def machine_text(environment: Environment) -> str:
     return ", ".join(str(part) for part in parts if part)
 
 
-def note(environment: Environment) -> list[str]:
-    """What a figure says below it about build and machine; empty if nothing is known."""
-    build, machine = build_text(environment), machine_text(environment)
-    words = [f"Build: {build}." if build else "", f"Machine: {machine}." if machine else ""]
-    return [" ".join(word for word in words if word)] if build or machine else []
+def stamp(lines: Iterable[Record], environment: Environment | None = None) -> str:
+    """The machine, the version of torch, the revision and the date of numbers, which figures show
+    in a corner, such as "Intel Xeon Processor · torch 2.11.0 · 9febb05c769c · 2026-11-22".
+
+    What the lines do not say themselves is taken from `environment`. Lines that were imported
+    instead of measured do not count.
+    """
+    own = [line for line in lines if not line.get("external_source")]
+    known = environment or {}
+
+    def each(name: str) -> list[Any]:
+        found = [line.get(name) for line in own if line.get(name) is not None]
+        return list(dict.fromkeys(found or [known[name]] if found or name in known else []))
+
+    parts = [" / ".join(_short_cpu(model) for model in each("cpu_model"))]
+    parts.append(" / ".join(str(gpu) for gpu in each("gpu")))
+    parts.append(" / ".join(f"torch {version}" for version in each("torch_version")))
+    changed = " with uncommitted changes" if True in each("dirty") else ""
+    revisions = each("revision")
+    parts.append(" / ".join(map(str, revisions)) + changed if revisions else "")
+    dates = sorted({str(when)[:10] for when in each("finished_at")})
+    parts.append(" to ".join(dict.fromkeys([dates[0], dates[-1]])) if dates else "")
+    return " · ".join(part for part in parts if part)
+
+
+def _short_cpu(model: object) -> str:
+    return " ".join(re.sub(r"\((R|TM)\)|\bCPU\b", " ", str(model), flags=re.IGNORECASE).split())

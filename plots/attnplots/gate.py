@@ -12,24 +12,25 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from attnplots import sheet, style
+from attnplots import environment, sheet, style
 from attnplots.labels import Box
 from attnplots.records import RecordsError
-from attnplots.sheet import LEFT, POINT, RIGHT, SMALL_LINE, WIDTH
+from attnplots.sheet import LEFT, RIGHT
 from attnplots.style import Style
 from attnplots.text import drawable
 
 FILE_NAME = "calibration.json"
 VERDICTS = ("regression", "pass", "inconclusive")
 
-TOP = 34.0
-HEADING = 30.0
-PANEL = 170.0
-TICKS = 30.0
-BETWEEN = 22.0
-KEY_LINE = 15.0
+TOP = 16.0
+HEADING = 24.0
+PANEL = 110.0
+TICKS = 26.0
+BETWEEN = 14.0
+KEY_LINE = 10.0
+# The columns of the key on a page; a column has one.
 KEY_COLUMNS = 3
-FOOT = 12.0
+HEAD_LINE = 11.0
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Calibration:
     min_shift: float
     margin: float
     note: str
+    stamp: str
     cases: list[Case]
 
 
@@ -68,11 +70,11 @@ def load(folder: Path) -> Calibration:
         note = (
             f"{data['recordings']:d} recorded pairs of equal builds for each case, with their log "
             f"ratios shifted by the slowdown; {data['trials']:d} resampled gates for each point; "
-            f"looks after {looks} pairs, alpha {data['alpha']:g}, pass alpha {data['pass_alpha']:g} "
-            f"· {data['environment']['cpu_model']}"
+            f"looks after {looks} pairs, alpha {data['alpha']:g}, pass alpha {data['pass_alpha']:g}."
         )
+        stamp = environment.stamp([{**data["environment"], "finished_at": data.get("finished_at")}])
         min_shift, margin = (100 * float(data[name]) for name in ("min_shift", "margin"))
-        return Calibration(min_shift, margin, drawable(note), cases)
+        return Calibration(min_shift, margin, drawable(note), drawable(stamp), cases)
     except KeyError as error:
         raise RecordsError(
             f"{path}: no {error.args[0]}; `attnbench gate --calibrate --from FILE --out FOLDER` "
@@ -97,30 +99,40 @@ def draw(calibration: Calibration) -> Figure:
     looks = _looks(cases)
     names, common = _short_names([case.name for case in cases])
     figure = sheet.figure()
-    notes = sheet.wrapped(figure, calibration.note)
-    rows = -(-len(cases) // KEY_COLUMNS)
-    key = KEY_LINE * rows + 10
-    height = TOP + HEADING + PANEL + TICKS + key + FOOT + SMALL_LINE * len(notes)
-    sheet.size(figure, height)
+    footer = sheet.footer(figure, [calibration.note], calibration.stamp)
+    narrow = sheet.is_narrow(figure)
+    columns, key_columns = (1, 1) if narrow else (len(VERDICTS), KEY_COLUMNS)
+    rows = -(-len(cases) // key_columns)
+    lines = -(-len(VERDICTS) // columns)
+    key = KEY_LINE * rows + 12
     title = f"Verdicts of the gate on a case that is slower{': ' + common if common else ''}"
-    sheet.heading(figure, LEFT, height - 18, title)
-    wide = (WIDTH - LEFT - RIGHT - BETWEEN * (len(VERDICTS) - 1)) / len(VERDICTS)
-    bottom = height - TOP - HEADING - PANEL
+    titles = sheet.wrapped(figure, title, style.HEAD_SIZE, "bold")
+    head = TOP + (len(titles) - 1) * HEAD_LINE
+    height = head + lines * (HEADING + PANEL + TICKS) + key + footer.height
+    sheet.size(figure, height)
+    for k, words in enumerate(titles):
+        sheet.heading(figure, sheet.MARGIN, height - 12 - HEAD_LINE * k, words)
+    between = BETWEEN * (columns - 1)
+    wide = (sheet.width(figure) - LEFT - RIGHT - between) / columns
     for k, verdict in enumerate(VERDICTS):
-        left = LEFT + k * (wide + BETWEEN)
+        line, column = divmod(k, columns)
+        left = LEFT + column * (wide + BETWEEN)
+        bottom = height - head - line * (HEADING + PANEL + TICKS) - HEADING - PANEL
         frame = Box(left, bottom, left + wide, bottom + PANEL)
-        sheet.subheading(figure, left, frame.y1 + 21, f"{verdict} (% of the gates)")
-        axes = _axes(figure, frame, height, cases)
-        axes.tick_params(labelleft=k == 0)
+        sheet.subheading(figure, left, frame.y1 + 13, f"{verdict} (% of the gates)")
+        axes = _axes(figure, frame, cases)
+        axes.tick_params(labelleft=column == 0)
         for bound, words in ((calibration.min_shift, "min shift"), (calibration.margin, "margin")):
             _guide(axes, bound, words)
         for case, look in zip(cases, looks, strict=True):
             _curve(axes, case.slowdowns, case.shares[verdict], look)
-        sheet.centred(figure, frame, bottom - 25, "true slowdown (%)", style.TEXT)
+        if line == lines - 1:
+            sheet.centred(figure, frame, bottom - 21, "true slowdown (%)", style.TEXT)
+    step = (sheet.width(figure) - LEFT) / key_columns
     for n, (name, look) in enumerate(zip(names, looks, strict=True)):
-        x = LEFT + (n // rows) * (WIDTH - LEFT - RIGHT) / KEY_COLUMNS
-        _key(figure, x, bottom - TICKS - 16 - KEY_LINE * (n % rows), name, look)
-    sheet.small_lines(figure, FOOT + SMALL_LINE * (len(notes) - 1), notes)
+        y = footer.height + key - 6 - KEY_LINE * (n % rows + 1)
+        _key(figure, LEFT / 2 + (n // rows) * step, y, name, look)
+    footer.write(figure)
     return figure
 
 
@@ -147,9 +159,8 @@ def _short_names(names: list[str]) -> tuple[list[str], str]:
     return [" ".join(w[:-shared]) for w in words], " ".join(words[0][-shared:])
 
 
-def _axes(figure: Figure, frame: Box, height: float, cases: list[Case]) -> Axes:
-    wide, tall = frame.x1 - frame.x0, frame.y1 - frame.y0
-    axes = figure.add_axes((frame.x0 / WIDTH, frame.y0 / height, wide / WIDTH, tall / height))
+def _axes(figure: Figure, frame: Box, cases: list[Case]) -> Axes:
+    axes = sheet.axes(figure, frame)
     longest = max(max(case.slowdowns) for case in cases)
     axes.set_xlim(0, longest + 0.5)
     axes.set_ylim(-3, 103)
@@ -183,9 +194,9 @@ def _curve(axes: Axes, x: list[float], y: list[float], look: Style) -> None:
 
 def _key(figure: Figure, x: float, y: float, name: str, look: Style) -> None:
     """A short piece of the curve, with the name of its case beside it; y is the baseline."""
-    middle = y + 3
+    middle = y + 2.5
     marks = _marks(look) | {"marker": None}
-    sheet.line(figure, (x, middle), (x + 26, middle), marks.pop("color"), **marks)
+    sheet.line(figure, (x, middle), (x + 20, middle), marks.pop("color"), **marks)
     dot = _marks(look) | {"linewidth": 0}
-    sheet.line(figure, (x + 13, middle), (x + 13, middle), dot.pop("color"), **dot)
-    sheet.text(figure, x + 32, y, name, style.NAME_SIZE, look.text_colour)
+    sheet.line(figure, (x + 10, middle), (x + 10, middle), dot.pop("color"), **dot)
+    sheet.text(figure, x + 25, y, name, style.NAME_SIZE, look.text_colour)

@@ -16,8 +16,9 @@ from matplotlib.figure import Figure
 from attnplots import cli, environment, sheet, style
 from attnplots.curves import method_text
 from attnplots.environment import Environment
+from attnplots.labels import Box
 from attnplots.records import RecordsError
-from attnplots.sheet import LEFT, RIGHT, SMALL_LINE, WIDTH
+from attnplots.sheet import MARGIN
 from attnplots.text import drawable
 
 KINDS = {"samples": 0, "completions": 1}
@@ -31,15 +32,14 @@ ROWS = 4
 # The methods in the order of the paper's figures; others follow in alphabetical order.
 ORDER = ("softmax", "linear", "lsh-1", "lsh-4")
 
-TOP = 18.0
-FOOT = 12.0
+TOP = 12.0
 # The space for the names beside the images.
-NAMES = 96.0
-GAP = 2.0
-APART = 14.0
-HEADING = 22.0
+NAMES = 62.0
+GAP = 1.5
+APART = 9.0
+HEADING = 15.0
 # The largest side of an image in points, so that few small images do not fill the sheet.
-MAX_SIDE = 56.0
+MAX_SIDE = 40.0
 
 
 @dataclass(frozen=True)
@@ -105,26 +105,26 @@ def _grid(kind: str, method: str, array: np.ndarray) -> Grid:
 def draw(grids: list[Grid], found: Environment) -> Figure:
     """Draws a group of rows for each method, first the samples and then the completions."""
     figure = sheet.figure()
-    footer = sheet.wrapped_all(figure, environment.note(found))
-    sides = [_side(grid) for grid in grids]
+    footer = sheet.footer(figure, [], environment.stamp([], found))
+    sides = [_side(figure, grid) for grid in grids]
     kinds = list(dict.fromkeys(grid.kind for grid in grids))
-    height = TOP + FOOT + SMALL_LINE * len(footer) + HEADING * len(kinds)
+    height = TOP + footer.height + HEADING * len(kinds)
     height += sum(len(g.images) * (h + GAP) + APART for g, (_, h) in zip(grids, sides, strict=True))
     sheet.size(figure, height)
     top, before = height - TOP, ""
     for grid, (wide, high) in zip(grids, sides, strict=True):
         if grid.kind != before:
-            sheet.heading(figure, LEFT, top - 8, _title(grids, grid.kind))
+            sheet.heading(figure, MARGIN, top - 5, _title(grids, grid.kind))
             top, before = top - HEADING, grid.kind
         _names(figure, grid, top, high)
         rows, columns = grid.images.shape[:2]
         for row in range(rows):
             bottom = top - (row + 1) * (high + GAP) + GAP
             for column in range(columns if row < rows - 1 else grid.in_last_row):
-                left = LEFT + NAMES + column * (wide + GAP)
-                _image(figure, grid.images[row, column], (left, bottom, wide, high), height)
+                left = MARGIN + NAMES + column * (wide + GAP)
+                _image(figure, grid.images[row, column], Box(left, bottom, left + wide, bottom + high))
         top -= rows * (high + GAP) + APART
-    sheet.small_lines(figure, FOOT + SMALL_LINE * (len(footer) - 1), footer)
+    footer.write(figure)
     return figure
 
 
@@ -137,11 +137,11 @@ def _title(grids: list[Grid], kind: str) -> str:
     return f"{TITLES[kind]} ({high} × {wide} pixels)"
 
 
-def _side(grid: Grid) -> tuple[float, float]:
+def _side(figure: Figure, grid: Grid) -> tuple[float, float]:
     """The width and the height of one image, in points."""
     high, wide = grid.images.shape[2:4]
     columns = max(grid.images.shape[1], 8)
-    space = (WIDTH - LEFT - RIGHT - NAMES) / columns - GAP
+    space = (sheet.width(figure) - 2 * MARGIN - NAMES) / columns - GAP
     scale = min(space / wide, MAX_SIDE / max(high, wide))
     return wide * scale, high * scale
 
@@ -151,19 +151,15 @@ def _names(figure: Figure, grid: Grid, top: float, high: float) -> None:
     colour = style.styles([grid.method])[grid.method].text_colour
     # File names cannot hold every character of a method, so the name is shown as it is.
     name = method_text(grid.method)
-    sheet.text(figure, LEFT, top - 9, name, style.NAME_SIZE, colour, weight="bold", gid="label")
+    sheet.text(figure, MARGIN, top - 7, name, style.NAME_SIZE, colour, weight="bold", gid="label")
     if grid.kind == "completions":
         for row, part in enumerate(PARTS):
-            y = top - row * (high + GAP) - max(high / 2 + 3, 20 if row == 0 else 0)
-            sheet.text(figure, LEFT, y, part, style.SMALL_SIZE, style.QUIET)
+            y = top - row * (high + GAP) - max(high / 2 + 3, 16 if row == 0 else 0)
+            sheet.text(figure, MARGIN, y, part, style.SMALL_SIZE, style.QUIET)
 
 
-def _image(
-    figure: Figure, pixels: np.ndarray, place: tuple[float, float, float, float], height: float
-) -> None:
-    left, bottom, wide, high = place
-    axes = figure.add_axes((left / WIDTH, bottom / height, wide / WIDTH, high / height))
-    # Nearest neighbours show the pixels of small images as they are.
+def _image(figure: Figure, pixels: np.ndarray, frame: Box) -> None:
+    axes = sheet.axes(figure, frame)
     axes.imshow(pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest", aspect="auto")
     axes.set_xticks([])
     axes.set_yticks([])
@@ -189,12 +185,13 @@ def main(script: str, arguments: Sequence[str] | None = None) -> int:
         metavar="FILE_OR_DIR",
         help="file that ends in .pdf, .svg or .png, or folder for all three (default: FOLDER)",
     )
+    cli.add_width(parser)
     options = parser.parse_args(arguments)
     try:
         grids = load(options.folder)
         found = environment.load(options.folder)
         folder, name, kinds = cli.target_of(options.out or options.folder)
-        with style.context():
+        with style.context(options.width):
             cli.save({name or "images": draw(grids, found)}, folder, kinds)
     except (RecordsError, OSError) as error:
         return cli.refuse(script, error)

@@ -1,6 +1,8 @@
-"""Draws one panel of a figure: its axes, its curves and their names."""
+"""Draws one panel of a figure: its axes, its curves, their names, and the strip of cases without a
+point above it."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -8,22 +10,35 @@ from itertools import pairwise
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike
 
 from attnplots import sheet, style, ticks
-from attnplots.curves import Curve, Length, method_text
+from attnplots.curves import PUBLISHED_OOM, REASONS, Curve, Length, Reason, method_text
 from attnplots.labels import LEADER, Box, free_place, place, spread
-from attnplots.sheet import POINT, WIDTH
+from attnplots.sheet import POINT
 from attnplots.style import Style
 from attnplots.ticks import Limits, Ticks
 
-NAME_LINE = 12.0
-WORDS_LINE = 10.0
-LONGEST_NAME = 26
+NAME_LINE = 9.4
+# The longest line of a name and the most lines, in characters; longer names are broken and cut.
+LONGEST_LINE = 19
+MAX_LINES = 3
+
+# A curve whose last point is farther than this from the edge of the panel has a leader to its name.
+FAR = 14.0
+
+# The height of a lane of the strip, the width that a mark in it needs, and its colour.
+LANE = 9.4
+LANE_MARK = 5.0
+# The lane of the lengths from which on methods are faster than another.
+CROSSING = Reason("faster than sdpa", "faster than sdpa")
+LANE_COLOUR = "#f3f3f3"
 
 # The diameter of the ring around a doubtful point, which leaves a gap around every marker.
-RING = 9.6
+RING = 7.4
 
 # The functions that return the ticks of an axis of time and of an axis of memory.
 TICK_FUNCTIONS = (ticks.times, ticks.sizes)
@@ -31,42 +46,36 @@ TICK_FUNCTIONS = (ticks.times, ticks.sizes)
 
 @dataclass(frozen=True)
 class Label:
-    """A method's name and, below it, lines of smaller text; `width` is in points."""
+    """A method's name in one or several lines; `width` is in points."""
 
-    name: str
-    words: list[str]
+    lines: list[str]
     width: float
     weight: str = "bold"
 
     @property
     def height(self) -> float:
         """The height of all its lines, in points."""
-        return NAME_LINE + WORDS_LINE * len(self.words)
+        return NAME_LINE * len(self.lines)
 
 
-def curve_label(figure: Figure, curve: Curve, narrow: bool) -> Label:
-    """The label of a curve: the name of the method, and the words on its end mark if it has any."""
-    return method_label(
-        figure, curve.method, [curve.end.words] if curve.end and curve.end.words else [], narrow
-    )
+def method_label(figure: Figure, method: str) -> Label:
+    """The label of a method; a long name is broken before brackets and after hyphens."""
+    lines = [""]
+    for part in re.split(r"(?= \()|(?<=[-,/: ])", method_text(method)):
+        if lines[-1] and len(lines[-1].strip()) + len(part) > LONGEST_LINE:
+            lines.append("")
+        lines[-1] += part
+    lines = [line.strip() for line in lines]
+    if len(lines) > MAX_LINES:
+        lines = [*lines[: MAX_LINES - 1], lines[MAX_LINES - 1] + "…"]
+    lines = [x if len(x) <= LONGEST_LINE + 1 else x[:LONGEST_LINE] + "…" for x in lines]
+    width = max(sheet.text_width(figure, line, style.NAME_SIZE, "bold") for line in lines)
+    return Label(lines, width)
 
 
-def method_label(figure: Figure, method: str, words: list[str], narrow: bool) -> Label:
-    """A label of a method's name above lines of words; `narrow` breaks lines before brackets,
-    and so does a name that is too long."""
-    name = method_text(method)
-    if narrow or len(name) > LONGEST_NAME:
-        name, *words = "\n".join([name, *words]).replace(" (", "\n(").split("\n")
-    if len(name) > LONGEST_NAME:
-        name = name[: LONGEST_NAME - 1] + "…"
-    widths = [sheet.text_width(figure, name, style.NAME_SIZE, "bold")]
-    widths += [sheet.text_width(figure, line, style.SMALL_SIZE) for line in words]
-    return Label(name, words, max(widths))
-
-
-def labels_beside(figure: Figure, curves: list[Curve], reach: float) -> list[Label]:
+def labels_beside(figure: Figure, curves: Sequence[Curve], reach: float) -> list[Label]:
     """The labels that go beside the panel: those of the curves that reach the length `reach`."""
-    return [curve_label(figure, curve, narrow=True) for curve in curves if curve.tip[0] >= reach]
+    return [method_label(figure, curve.method) for curve in curves if curve.tip[0] >= reach]
 
 
 def length_limits(span: Limits) -> Limits:
@@ -85,9 +94,7 @@ def empty_axes(
 ) -> Axes:
     """Adds empty axes to the figure; `frame` is their place in points. `logarithmic` says of x and
     y whether their scale is logarithmic or linear."""
-    high = figure.get_figheight() / POINT
-    wide, tall = frame.x1 - frame.x0, frame.y1 - frame.y0
-    axes = figure.add_axes((frame.x0 / WIDTH, frame.y0 / high, wide / WIDTH, tall / high))
+    axes = sheet.axes(figure, frame)
     if logarithmic[0]:
         axes.set_xscale("log", base=2)
     if logarithmic[1]:
@@ -109,38 +116,113 @@ def draw(
     looks: dict[str, Style],
     gap: float,
     reach: float,
+    keyed: bool = False,
 ) -> tuple[np.ndarray, list[Box]]:
     """Draws curves and labels. Returns points on the curves, and the boxes of labels in the panel.
 
     Curves that reach the length `reach` have their names `gap` points beside the panel, the others
-    have them inside it.
+    have them inside it. If the names are `keyed`, each has the mark of its curve in front of it, in
+    place of a leader.
     """
     for curve in panel:
         _curve(axes, curve, looks[curve.method])
     beside = [curve for curve in panel if curve.tip[0] >= reach]
     beside.sort(key=lambda curve: curve.tip[1])
-    labels = [curve_label(figure, curve, narrow=True) for curve in beside]
+    labels = [method_label(figure, curve.method) for curve in beside]
     tips = [axes.transData.transform(curve.tip) for curve in beside]
-    longest = max((curve.tip[0] for curve in beside), default=reach)
-    # The name should be level with the tip of the curve; the words are below the name.
-    hang = [(label.height - NAME_LINE) / 2 for label in labels]
-    wanted = [float(tip[1]) - h for tip, h in zip(tips, hang, strict=True)]
+    wanted = [float(tip[1]) for tip in tips]
     heights = [label.height for label in labels]
-    centres = spread(wanted, heights, frame.y0 - 6, frame.y1 + 6)
-    for curve, label, tip, centre, h in zip(beside, labels, tips, centres, hang, strict=True):
+    centres = spread(wanted, heights, frame.y0 - 8, frame.y1 + 3)
+    for curve, label, tip, centre in zip(beside, labels, tips, centres, strict=True):
         look = looks[curve.method]
-        if abs(centre + h - tip[1]) > 2.5 or curve.tip[0] < longest:
-            leader(figure, (tip[0] + 5, tip[1]), (frame.x1 + gap - 3, centre + h), look)
+        if keyed:
+            top = centre + label.height / 2 - NAME_LINE / 2
+            _strip_mark(figure, frame.x1 + gap - 5, top - 0.5, look)
+        elif abs(centre - tip[1]) > 2.5 or frame.x1 - tip[0] > FAR:
+            leader(figure, (tip[0] + 4, tip[1]), (frame.x1 + gap - 2, centre), look)
         write(figure, label, frame.x1 + gap, centre + label.height / 2, look)
 
     ink = np.concatenate([_ink(axes, curve) for curve in panel])
     taken: list[Box] = []
     inside = [curve for curve in panel if curve.tip[0] < reach]
     for curve in sorted(inside, key=lambda curve: -curve.tip[1]):
-        forms = [curve_label(figure, curve, narrow) for narrow in (False, True)]
         x, y = (float(v) for v in axes.transData.transform(curve.tip))
-        name_near(figure, (x, y), forms, looks[curve.method], ink, taken, frame)
+        name_near(
+            figure, (x, y), [method_label(figure, curve.method)], looks[curve.method], ink, taken, frame
+        )
     return ink, taken
+
+
+def lanes(panel: Sequence[Curve]) -> list[Reason]:
+    """The lanes of the strip above a panel, from the top down: the reasons of gaps, and CROSSING if a
+    curve has one."""
+    known = [*REASONS.values(), PUBLISHED_OOM]
+    found = {gap.reason for curve in panel for gap in curve.gaps}
+    others = sorted(found - set(known), key=lambda reason: reason.short)
+    crossing = [CROSSING] if any(curve.crossing for curve in panel) else []
+    return [*(reason for reason in known if reason in found), *others, *crossing]
+
+
+def strip(
+    figure: Figure, axes: Axes, frame: Box, panel: Sequence[Curve], looks: dict[str, Style]
+) -> None:
+    """Draws the strip above a panel: a lane for each reason, with the marks of the methods that have
+    no point at a length for this reason, and a lane with the crossings and their intervals. It is
+    lanes(panel) lanes high."""
+    inches = figure.dpi_scale_trans
+    for k, reason in enumerate(reversed(lanes(panel))):
+        bottom = frame.y1 + 2 + LANE * k
+        middle = bottom + (LANE - 1) / 2
+        corner, size = (frame.x0 * POINT, bottom * POINT), (LANE - 1) * POINT
+        wide = (frame.x1 - frame.x0) * POINT
+        figure.add_artist(
+            Rectangle(corner, wide, size, transform=inches, color=LANE_COLOUR, linewidth=0, zorder=0)
+        )
+        places: list[float] = []
+        if reason == CROSSING:
+            for curve in panel:
+                if curve.crossing:
+                    x, low, high = (_across(axes, n) for n in curve.crossing)
+                    look = looks[curve.method]
+                    low, high = max(low, frame.x0), min(high, frame.x1)
+                    sheet.line(figure, (low, middle), (high, middle), look.colour, linewidth=1.2)
+                    _strip_mark(figure, x, middle, look)
+                    places += [x, low, high]
+        else:
+            marked = [(gap.n, c.method) for c in panel for gap in c.gaps if gap.reason == reason]
+            for n in dict.fromkeys(n for n, _ in marked):
+                methods = [method for m, method in marked if m == n]
+                for i, method in enumerate(methods):
+                    x = _across(axes, n) + LANE_MARK * (i - (len(methods) - 1) / 2)
+                    places.append(x)
+                    _strip_mark(figure, x, middle, looks[method])
+        _lane_text(figure, frame, bottom + 1.7, reason.short, places)
+
+
+def _across(axes: Axes, n: float) -> float:
+    """Where a length is, in points from the left edge of the sheet."""
+    return float(axes.transData.transform((n, axes.get_ylim()[0]))[0])
+
+
+def _strip_mark(figure: Figure, x: float, y: float, look: Style) -> None:
+    marker = look.marker or "o"
+    figure.add_artist(
+        Line2D(
+            [x * POINT], [y * POINT], transform=figure.dpi_scale_trans, gid="gap",
+            linestyle="none", marker=marker, markersize=style.MARKERS[marker],
+            markerfacecolor="white" if look.hollow else look.colour,
+            markeredgecolor=look.colour, markeredgewidth=0.9 if look.hollow else 0.4, zorder=5,
+        )
+    )  # fmt: skip
+
+
+def _lane_text(figure: Figure, frame: Box, y: float, words: str, marks: list[float]) -> None:
+    """Writes the name of a lane where it hides no marks, as far at the left as possible."""
+    wide = sheet.text_width(figure, words, style.SMALL_SIZE)
+    # If there is no space for it in the lane, it is beside it.
+    lefts = [*np.arange(frame.x0 + 2, max(frame.x1 - wide, frame.x0 + 3), 3.0), frame.x1 + 3]
+    x = min(lefts, key=lambda left: sum(left - 4 < mark < left + wide + 4 for mark in marks))
+    sheet.text(figure, float(x), y, words, style.SMALL_SIZE, style.QUIET, gid="lane")
 
 
 def name_near(
@@ -193,7 +275,7 @@ def marks(
         markersize=style.MARKERS[look.marker] * scale,
         markerfacecolor="white" if look.hollow else look.colour,
         markeredgecolor=look.colour if look.hollow else "white",
-        markeredgewidth=1.1 if look.hollow else 0.6 * min(scale, 1.0),
+        markeredgewidth=0.9 if look.hollow else 0.4 * min(scale, 1.0),
         zorder=z,
     )
 
@@ -210,7 +292,7 @@ def rings(axes: Axes, x: ArrayLike, y: ArrayLike, z: float) -> None:
         markersize=RING,
         markerfacecolor="none",
         markeredgecolor=style.GUIDE,
-        markeredgewidth=0.7,
+        markeredgewidth=0.55,
         zorder=z,
     )
 
@@ -226,32 +308,23 @@ def _curve(axes: Axes, curve: Curve, look: Style) -> None:
         rings(axes, curve.n[curve.ringed], curve.y[curve.ringed], z + 0.4)
     if np.isfinite(curve.low + curve.high).any():
         low, high, colour = curve.low, curve.high, look.colour
-        axes.fill_between(curve.n, low, high, color=colour, alpha=0.2, linewidth=0, zorder=2)
+        if curve.band:
+            axes.fill_between(curve.n, low, high, color=colour, alpha=0.2, linewidth=0, zorder=2)
         # Bars show the interval of a point that has no neighbour to draw a band to. Curves without
         # marks have too many points for bars.
         if look.marker:
             axes.vlines(curve.n, low, high, color=colour, linewidth=0.9, zorder=2.5)
-    if curve.end:
-        last = np.flatnonzero(np.isfinite(curve.y))[-1]
-        n, y = [curve.n[last], curve.end.n], [curve.y[last], curve.end.y]
-        axes.plot(n, y, color=look.colour, linestyle=(0, (2, 2)), linewidth=0.9, zorder=z)
+    for n, y in curve.published:
         axes.plot(
-            curve.end.n,
-            curve.end.y,
-            color=look.colour,
-            marker="x",
-            markersize=5.5,
-            markeredgewidth=1.5,
-            zorder=5,
-        )
+            n, y, gid="published", marker="D", markersize=5.0, markerfacecolor="none",
+            markeredgecolor=look.text_colour, markeredgewidth=0.9, linestyle="none", zorder=5,
+        )  # fmt: skip
 
 
 def _ink(axes: Axes, curve: Curve) -> np.ndarray:
     """Points along the curve and around its markers, which labels should avoid."""
     seen = np.isfinite(curve.y)
     corners = list(zip(curve.n[seen], curve.y[seen], strict=True))
-    if curve.end:
-        corners.append((curve.end.n, curve.end.y))
     places = axes.transData.transform(corners)
     points = [places + shift for shift in ((0, 0), (3, 0), (-3, 0), (0, 3), (0, -3))]
     for a, b in pairwise(places):
@@ -263,17 +336,15 @@ def write(
     figure: Figure, label: Label, x: float, top: float, look: Style, right: bool = False
 ) -> None:
     """Writes a label whose upper left corner, or with `right` upper right one, is at (x, top)."""
-    more = {"gid": "label", "ha": "right" if right else "left"}
-    name = {"weight": label.weight, **more}
-    sheet.text(figure, x, top - 9.3, label.name, style.NAME_SIZE, look.text_colour, **name)
-    for k, line in enumerate(label.words):
-        y = top - NAME_LINE - WORDS_LINE * k - 7.5
-        sheet.text(figure, x, y, line, style.SMALL_SIZE, style.QUIET, **more)
+    more = {"gid": "label", "ha": "right" if right else "left", "weight": label.weight}
+    for k, line in enumerate(label.lines):
+        y = top - NAME_LINE * k - 7.3
+        sheet.text(figure, x, y, line, style.NAME_SIZE, look.text_colour, **more)
 
 
 def leader(figure: Figure, start: Sequence[float], stop: Sequence[float], look: Style) -> None:
     """Draws a thin line between a label and what it names."""
-    sheet.line(figure, start, stop, look.text_colour, linewidth=0.6, alpha=0.7)
+    sheet.line(figure, start, stop, look.text_colour, linewidth=0.5, alpha=0.7)
 
 
 def line_at(axes: Axes, value: float) -> None:
@@ -298,7 +369,7 @@ def guides(
         wide, high = run * octave[0], 2 * run * octave[1]
         if wide > 0.4 * (frame.x1 - frame.x0) or high > 0.4 * (frame.y1 - frame.y0):
             continue
-        box = free_place((wide + 24, high + 6), ink, taken, frame)
+        box = free_place((wide + 18, high + 5), ink, taken, frame)
         if box is None:
             continue
         x, y = box.x0, box.y0

@@ -21,7 +21,7 @@ def main(script: str, arguments: Sequence[str] | None = None) -> int:
         if options.filter:
             table = columns.filtered(table, options.filter)
         folder, name, kinds = cli.target_of(options.out or options.folder)
-        with style.context():
+        with style.context(options.width):
             figure = chart.draw(table, _request(table, options))
             usual = TRAINING_NAME if table.is_training else SWEEP_NAME
             cli.save({name or usual: figure}, folder, kinds)
@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE_OR_DIR",
         help="file that ends in .pdf, .svg or .png, or folder for all three (default: FOLDER)",
     )
+    cli.add_width(parser)
     return parser
 
 

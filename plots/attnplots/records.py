@@ -24,15 +24,19 @@ MAX_TEXT = 200
 
 
 class Records(list[Record]):
-    """Records and their schema; records whose axes have equal values belong to the same case."""
+    """Records, their schema, and the folder that they were read from, if any; records whose axes
+    have equal values belong to the same case."""
 
-    def __init__(self, records: Iterable[Record], schema: Schema) -> None:
+    def __init__(
+        self, records: Iterable[Record], schema: Schema, folder: Path | None = None
+    ) -> None:
         super().__init__(records)
         self.schema = schema
+        self.folder = folder
 
     def where(self, wanted: Callable[[Record], bool]) -> "Records":
         """The records for which `wanted` is true."""
-        return Records((record for record in self if wanted(record)), self.schema)
+        return Records((record for record in self if wanted(record)), self.schema, self.folder)
 
 
 def load(folder: Path) -> Records:
@@ -66,7 +70,7 @@ def read(folder: Path) -> Records:
         cases[identity(record, schema)] = record
     if not cases:
         raise RecordsError(f"{path}: no records; expected at least one JSON object on a line")
-    return Records(cases.values(), schema)
+    return Records(cases.values(), schema, folder)
 
 
 def json_lines(path: Path) -> list[tuple[int, Any]]:

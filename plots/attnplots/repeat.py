@@ -8,25 +8,23 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnplots import certainty, decode, panel, ratios, sheet, style, ticks
+from attnplots import (
+    certainty,
+    decode,
+    environment,
+    grid,
+    panel,
+    ratios,
+    scaling,
+    sheet,
+    style,
+    ticks,
+)
 from attnplots import curves as data
 from attnplots.curves import Curve, Measure, Row
-from attnplots.labels import Box
+from attnplots.grid import Group, Panel, Scale
 from attnplots.records import Record, Records, RecordsError, identity
-from attnplots.sheet import LEFT, RIGHT, SMALL_LINE, WIDTH
 from attnplots.style import Style
-
-TOP = 30.0
-HEADING = 50.0
-PANEL = 200.0
-# Rows of one or two methods have low panels.
-LOW_PANEL = 110.0
-TICKS = 24.0
-X_LABEL = 18.0
-SUMMARY = 18.0
-FOOT = 10.0
-GAP = 12.0
-MIDDLE = 46.0
 
 # The marks of the second run are this many octaves to the right of those of the first, and the
 # methods of a panel of differences this many apart, so that none hides another.
@@ -37,6 +35,10 @@ BANDS = {10: "#f4f4f4", 5: "#e6e6e6"}
 # The scale of differences is linear up to this many percent, and logarithmic beyond. Ticks are at
 # least TICK_APART points (1/72 inch) apart.
 LINEAR = 10.0
+KEYS = (
+    "Ratios: the first run has filled marks, the second one open marks beside them.",
+    "Differences: those of ratios have the colours of the methods, those of times are grey.",
+)
 PERCENT_TICKS = (0, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 TICK_APART = 11.0
 WITHIN = 5.0
@@ -69,49 +71,35 @@ def draw(first: Records, second: Records) -> Figure:
     span = data.span([panels])
     looks = style.styles(record["method"] for record in first)
     looks = {method: replace(look, hollow=False) for method, look in looks.items()}
-
-    figure = sheet.figure()
-    header = sheet.wrapped(figure, " · ".join([sheet.setting(first), *_dates(first, second)]))
-    footer = sheet.wrapped_all(figure, _notes(rows, measures, first, second))
-    beside = [panel.labels_beside(figure, curves, span[1]) for curves in panels]
-    names = max((label.width for labels in beside for label in labels), default=0.0)
-    wide = (WIDTH - LEFT - GAP - names - MIDDLE - RIGHT) / 2
-    highs = [PANEL if len(curves) > 2 else LOW_PANEL for curves in panels]
-    head = TOP + SMALL_LINE * (len(header) - 1)
-    height = head + sum(HEADING + high + TICKS for high in highs)
-    height += X_LABEL + SUMMARY + FOOT + SMALL_LINE * len(footer)
-    sheet.size(figure, height)
-
-    sheet.small_lines(figure, height - 18, header)
-    x_limits, x_ticks = panel.length_limits(span), ticks.lengths(span)
-    wider = x_limits[0] / 2 ** (SLOT * len(looks) / 2), x_limits[1] * 2 ** (SLOT * len(looks) / 2)
-    widest = max(abs(v) for change in changes for part in (change.ratio, change.time)
-                 for _, v in part)  # fmt: skip
-    top = height - head
+    reach = max(abs(v) for change in changes for part in (change.ratio, change.time)
+                for _, v in part)  # fmt: skip
+    groups = []
     for i, row in enumerate(rows):
-        sheet.heading(figure, LEFT, top - 13, row.title)
-        bottom = top - HEADING - highs[i]
-        frame = Box(LEFT, bottom, LEFT + wide, bottom + highs[i])
         limits = ticks.limits([panels[i], repeated[i]], 1.0)
-        axes = panel.empty_axes(figure, frame, x_limits, limits, x_ticks, ticks.times(limits))
-        _titles(figure, frame, measures[i].title, "filled: first run · open: second run")
-        panel.line_at(axes, 1.0)
-        panel.draw(figure, axes, frame, panels[i], looks, GAP, span[1])
-        _second(axes, repeated[i], looks)
-        left = LEFT + wide + GAP + names + MIDDLE
-        frame = Box(left, bottom, left + wide, bottom + highs[i])
-        axes = panel.empty_axes(figure, frame, wider, (1.0, 2.0), x_ticks, ([], []))
-        _titles(figure, frame, "Second run / first run − 1 (%)", "colour: ratios · grey: times")
-        _differences(axes, changes[i], looks, widest)
-        if i == len(rows) - 1:
-            for x in (LEFT, left):
-                frame = Box(x, bottom, x + wide, bottom + highs[i])
-                sheet.centred(figure, frame, bottom - TICKS - 9, data.SEQUENCE.label, style.TEXT)
-        top = bottom - TICKS
-    line = top - X_LABEL - SUMMARY
-    sheet.text(figure, LEFT, line, summary(changes), style.NAME_SIZE, style.TEXT)
-    sheet.small_lines(figure, line - FOOT - 4, footer)
-    return figure
+        ratio = Panel(
+            measures[i].title, data.SEQUENCE.label, grid.length_scale(span),
+            Scale(limits, ticks.times(limits)), panels[i], scaling.reach_of(panels[i]), ((1.0, ""),),
+            more=lambda _, axes, __, curves=repeated[i]: _second(axes, curves, looks),
+        )  # fmt: skip
+        groups.append(Group(row.title, [ratio, _difference_panel(changes[i], looks, span, reach)]))
+    header = " · ".join([sheet.setting(first), *_dates(first, second)])
+    notes = [summary(changes), *KEYS, *_notes(rows, measures, first, second)]
+    stamp = environment.stamp([*first, *second])
+    return grid.draw(grid.Sheet(groups, looks, header, notes, stamp))
+
+
+def _difference_panel(
+    changes: Changes, looks: dict[str, Style], span: tuple[float, float], reach: float
+) -> Panel:
+    """The panel of the differences between the runs."""
+    x = grid.length_scale(span)
+    aside = 2 ** (SLOT * len(looks) / 2)
+    wider = Scale((x.limits[0] / aside, x.limits[1] * aside), x.ticks)
+    return Panel(
+        "Second run / first run − 1 (%)", data.SEQUENCE.label, wider,
+        Scale((1.0, 2.0), ([], [])), [], 0.0, empty="",
+        more=lambda _, axes, __: _differences(axes, changes, looks, reach),
+    )  # fmt: skip
 
 
 def summary(changes: Sequence[Changes]) -> str:
@@ -179,11 +167,6 @@ def _dates(first: Records, second: Records) -> list[str]:
     return [f"runs ended {texts[0]} and {texts[1]} UTC"] if all(ends) else []
 
 
-def _titles(figure: Figure, frame: Box, title: str, key: str) -> None:
-    sheet.text(figure, frame.x0, frame.y1 + 20, title, style.NAME_SIZE, style.TEXT)
-    sheet.text(figure, frame.x0, frame.y1 + 8, key, style.SMALL_SIZE, style.QUIET)
-
-
 def _second(axes: Axes, curves: list[Curve], looks: dict[str, Style]) -> None:
     """Draws the second run beside the first: open marks with bars, which no line joins."""
     for curve in curves:
@@ -237,7 +220,7 @@ def _notes(rows: list[Row], measures: list[Measure], first: Records, second: Rec
         + " and ".join(f"±{bound} %" for bound in sorted(BANDS)) + "."
     )  # fmt: skip
     for row, measure in zip(rows, measures, strict=True):
-        notes += data.notes([row], lambda _, measure=measure: [measure], data.SEQUENCE)
+        notes += data.left_out([row], [measure])
     return notes + _alone(first, second)
 
 

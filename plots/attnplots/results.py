@@ -69,7 +69,7 @@ def load(root: Path) -> Results:
     readers = {
         records.FILE_NAME: _sweep,
         trainings.ENDED_FILE_NAME: _trainings,
-        GENERATIONS_FILE_NAME: _generations,
+        GENERATIONS_FILE_NAME: generations,
     }
     rows: list[Row] = []
     environments: dict[str, Environment] = {}
@@ -102,16 +102,21 @@ def _dataset(line: Record) -> str:
     return re.sub(r"[^a-z0-9-]", "", name.lower()).replace("cifar-10", "cifar10")
 
 
-def _generations(folder: Path) -> list[Row]:
-    """One row for each case, with the medians of its processes."""
+def generations(folder: Path) -> list[Row]:
+    """One row for each measured case of the speed of generation, with the medians of its processes,
+    and in `range` their extremes by quantity. Raises RecordsError if a line cannot be used."""
     cases: dict[tuple[Any, ...], list[Row]] = {}
     for row in _generation_processes(folder):
         cases.setdefault(tuple(row.get(name) for name in GENERATION_AXES), []).append(row)
     rows = []
     for processes in cases.values():
         medians = {name: median(row[name] for row in processes) for name in SPEEDS}
+        spans = {
+            name: (min(row[name] for row in processes), max(row[name] for row in processes))
+            for name in SPEEDS
+        }
         extrapolated = any(row.get("extrapolated") for row in processes)
-        rows.append(processes[-1] | medians | {"extrapolated": extrapolated})
+        rows.append(processes[-1] | medians | {"extrapolated": extrapolated, "range": spans})
     return rows
 
 

@@ -1,29 +1,19 @@
 """The scaling figure: time and peak memory per sample against the sequence length."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from matplotlib.figure import Figure
 
 from attnplots import curves as data
-from attnplots import panel, ratios, sheet, style, ticks
-from attnplots.curves import Length, Measure, Row
-from attnplots.labels import Box
+from attnplots import crossovers, environment, grid, ratios, sheet, style, ticks
+from attnplots.crossovers import RIVAL, Crossover
+from attnplots.curves import Curve, Length, Measure, Row
+from attnplots.grid import Group, Panel
 from attnplots.records import Records
-from attnplots.sheet import LEFT, RIGHT, SMALL_LINE, WIDTH
 
-MIDDLE = 54.0
-TOP = 30.0
-HEADING = 38.0
-PANEL = 205.0
-TICKS = 24.0
-X_LABEL = 18.0
-FOOT = 10.0
-
-# The gap between a panel and the names beside it. If a panel has CROWD names or more, the leaders
-# of the names need the wide gap.
-GAP = 12.0
-WIDE_GAP = 28.0
-CROWD = 7
+# The functions that return the ticks of an axis of time and of an axis of memory.
+TICK_FUNCTIONS = (ticks.times, ticks.sizes)
 
 
 def draw(
@@ -34,61 +24,97 @@ def draw(
 ) -> Figure:
     """Draws a row of panels for each setting, with time on the left and memory on the right."""
     records, absent = data.on_present_devices(records)
+    return draw_rows(data.split_rows(records), (time, memory), length, absent)
+
+
+def draw_crossovers(records: Records) -> Figure:
+    """The figure of draw(), also with the lengths from which on methods are faster than sdpa.
+
+    Raises RecordsError if there is no program that computes them.
+    """
+    known = crossovers.of_folder(records)
+    records, absent = data.on_present_devices(records)
     rows = data.split_rows(records)
-    measures = (time, memory)
+    return draw_rows(rows, (data.TIME, data.MEMORY), data.SEQUENCE, absent, known=known)
+
+
+def draw_rows(
+    rows: list[Row],
+    measures: tuple[Measure, Measure],
+    length: Length = data.SEQUENCE,
+    more_notes: Sequence[str] = (),
+    apart: bool = False,
+    known: Sequence[Crossover] = (),
+) -> Figure:
+    """Draws these rows. They share their axes, so that they can be compared by eye; if they are
+    `apart`, each row has vertical axes of its own. The panels of times show the crossovers that are
+    `known`."""
+    records = [record for row in rows for record in row.records]
     columns = [[data.curves(row, measure) for row in rows] for measure in measures]
+    columns[0] = [_with_crossings(row, curves, known)
+                  for row, curves in zip(rows, columns[0], strict=True)]  # fmt: skip
     span = data.span(columns)
-    looks = style.styles(record["method"] for record in records)
-
-    figure = sheet.figure()
-    header = sheet.wrapped(figure, sheet.setting(records))
-    footer = sheet.wrapped_all(figure, notes(rows, measures, length) + absent)
-    beside = [
-        [panel.labels_beside(figure, curves, span[1]) for curves in column] for column in columns
-    ]
-    gaps = [WIDE_GAP if max(map(len, column)) >= CROWD else GAP for column in beside]
-    margins = [
-        gap + max((label.width for labels in column for label in labels), default=0.0)
-        for gap, column in zip(gaps, beside, strict=True)
-    ]
-    wide = (WIDTH - LEFT - MIDDLE - RIGHT - sum(margins)) / 2
-    highs = [
-        max(PANEL, *(sum(label.height for label in column[i]) for column in beside))
-        for i in range(len(rows))
-    ]
-    head = TOP + SMALL_LINE * (len(header) - 1)
-    height = head + sum(HEADING + high + TICKS for high in highs)
-    height += X_LABEL + FOOT + SMALL_LINE * len(footer)
-    sheet.size(figure, height)
-
-    sheet.small_lines(figure, height - 18, header)
-    limits = [ticks.limits(c, m.line) for c, m in zip(columns, measures, strict=True)]
-    top = height - head
+    groups = []
     for i, row in enumerate(rows):
-        sheet.heading(figure, LEFT, top - 13, row.title)
-        bottom = top - HEADING - highs[i]
-        for k, (measure, find_ticks) in enumerate(zip(measures, panel.TICK_FUNCTIONS, strict=True)):
-            left = LEFT + k * (wide + margins[0] + MIDDLE)
-            frame = Box(left, bottom, left + wide, bottom + highs[i])
-            y_ticks = find_ticks(limits[k]) if any(columns[k]) else ([], [])
-            axes = panel.empty_axes(
-                figure, frame, panel.length_limits(span), limits[k], ticks.lengths(span), y_ticks
-            )
-            sheet.text(figure, left, frame.y1 + 7, measure.title, style.NAME_SIZE, style.TEXT)
-            if i == len(rows) - 1:
-                sheet.centred(figure, frame, bottom - TICKS - 9, length.label, style.TEXT)
-            if columns[k][i]:
-                ink, taken = panel.draw(figure, axes, frame, columns[k][i], looks, gaps[k], span[1])
-                if measure.line is None:
-                    panel.guides(figure, axes, frame, ink, taken, span, length)
-                else:
-                    panel.line_at(axes, measure.line)
-            else:
-                middle = (frame.y0 + frame.y1) / 2
-                sheet.centred(figure, frame, middle, "nothing measured", style.QUIET)
-        top = bottom - TICKS
-    sheet.small_lines(figure, top - X_LABEL - FOOT, footer)
-    return figure
+        panels = [
+            _panel(measure, k, column if not apart else [column[i]], column[i], span, length)
+            for k, (measure, column) in enumerate(zip(measures, columns, strict=True))
+        ]
+        groups.append(Group(row.title, panels))
+    looks = style.styles(record["method"] for record in records)
+    texts = [*notes(rows, measures), *_crossing_notes(rows, known), *more_notes]
+    stamp = environment.stamp(records)
+    return grid.draw(grid.Sheet(groups, looks, sheet.setting(records), texts, stamp))
+
+
+def _panel(
+    measure: Measure, k: int, together: list[list[Curve]], shown: list[Curve],
+    span: tuple[float, float], length: Length,
+) -> Panel:  # fmt: skip
+    lines = ((measure.line, ""),) if measure.line is not None else ()
+    return Panel(
+        measure.title, length.label, grid.length_scale(span),
+        grid.value_scale(measure, TICK_FUNCTIONS[k], together), shown, reach_of(shown),
+        lines, None if lines else length,
+    )  # fmt: skip
+
+
+def _with_crossings(row: Row, curves: list[Curve], known: Sequence[Crossover]) -> list[Curve]:
+    mine = crossovers.of_records(known, row.records)
+    return [replace(curve, crossing=_crossing(mine.get(curve.method))) for curve in curves]
+
+
+def _crossing(found: Crossover | None) -> tuple[float, float, float] | None:
+    if not found or found.verdict != crossovers.CROSSES or not found.faster:
+        return None
+    if found.length is None or found.low is None or found.high is None:
+        return None
+    return found.length, found.low, found.high
+
+
+def _crossing_notes(rows: list[Row], known: Sequence[Crossover]) -> list[str]:
+    """What the lane of crossings shows, and the methods that are always faster, or perhaps never."""
+    if not any(record["method"] == RIVAL for row in rows for record in row.records):
+        return []
+    texts = []
+    for row in rows:
+        mine = crossovers.of_records(known, row.records)
+        parts = []
+        for method, found in mine.items():
+            name = data.method_text(method)
+            if at := _crossing(found):
+                parts.append(f"{name} from N = {at[0]:,.0f} ({at[1]:,.0f} to {at[2]:,.0f})")
+            elif found.verdict == crossovers.NEVER and found.faster:
+                parts.append(f"{name} at every N")
+        where = f" ({row.title})" if len(rows) > 1 else ""
+        if parts:
+            texts.append(f"Faster than {RIVAL}{where}, with 95 % intervals: {', '.join(parts)}.")
+    return texts
+
+
+def reach_of(curves: Sequence[Curve]) -> float:
+    """The length from which on the names of curves are beside the panel: the longest with a value."""
+    return max((curve.tip[0] for curve in curves), default=0.0)
 
 
 def draw_ratio(records: Records) -> Figure:
@@ -96,14 +122,10 @@ def draw_ratio(records: Records) -> Figure:
     return draw(records, ratios.measure(records, data.TIME, data.SEQUENCE))
 
 
-def notes(rows: list[Row], measures: Sequence[Measure], length: Length) -> list[str]:
+def notes(rows: list[Row], measures: Sequence[Measure]) -> list[str]:
     """The notes below the figure; the first measure is the time, or a ratio of times."""
     texts = data.certainty_notes(rows, measures[0])
-    texts += data.notes(rows, lambda _: measures, length)
-    sources = {
-        f"{data.method_text(record['method'])}: {record['external_source']}": None
-        for row in rows
-        for record in row.records
-        if record.get("external_source")
-    }
-    return [*texts, *([f"Not measured here: {'; '.join(sources)}."] if sources else [])]
+    texts += data.left_out(rows, measures)
+    return texts + data.source_notes(rows, measures)
+
+

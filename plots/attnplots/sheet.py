@@ -3,10 +3,11 @@
 All positions are in points (1/72 inch), so that labels have the same places in every output format.
 """
 
-import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
@@ -18,22 +19,45 @@ from attnplots.records import Record
 
 POINT = 1 / 72
 
-WIDTH = 720.0
-LEFT = 44.0
-RIGHT = 8.0
-SMALL_LINE = 11.5
+# The margin beside notes and the stamp, and the larger one beside panels, for the texts of ticks.
+MARGIN = 6.0
+LEFT = 36.0
+RIGHT = 5.0
+SMALL_LINE = 9.6
+# The space below the last line of text.
+BOTTOM = 5.0
+# Sheets that are narrower than this have one column of panels.
+NARROW = 360.0
 
 
 def figure() -> Figure:
-    """An empty sheet. Text can be measured on it before its height is known."""
+    """An empty sheet, as wide as style.context() says. Text can be measured on it before its height
+    is known."""
     empty = Figure(dpi=72)
     FigureCanvasAgg(empty)
     return empty
 
 
+def width(figure: Figure) -> float:
+    """The width of the sheet, in points."""
+    return float(figure.get_figwidth()) / POINT
+
+
+def is_narrow(figure: Figure) -> bool:
+    """Whether the sheet has space for one column of panels only."""
+    return width(figure) < NARROW
+
+
 def size(figure: Figure, height: float) -> None:
-    """Sets the height of the sheet, in points; all sheets have the width WIDTH."""
-    figure.set_size_inches(WIDTH * POINT, height * POINT)
+    """Sets the height of the sheet, in points."""
+    figure.set_size_inches(figure.get_figwidth(), height * POINT)
+
+
+def axes(figure: Figure, frame: Box) -> Axes:
+    """Adds axes to a sheet whose height is known; `frame` is their place in points."""
+    high, wide = figure.get_figheight() / POINT, width(figure)
+    place = (frame.x0 / wide, frame.y0 / high)
+    return figure.add_axes((*place, (frame.x1 - frame.x0) / wide, (frame.y1 - frame.y0) / high))
 
 
 def text(
@@ -80,7 +104,33 @@ def centred(figure: Figure, frame: Box, y: float, words: str, colour: str) -> No
 def small_lines(figure: Figure, top: float, lines: list[str]) -> None:
     """Writes lines of small text; `top` is the baseline of the first line."""
     for k, words in enumerate(lines):
-        text(figure, LEFT, top - SMALL_LINE * k, words, style.SMALL_SIZE, style.QUIET)
+        text(figure, MARGIN, top - SMALL_LINE * k, words, style.SMALL_SIZE, style.QUIET)
+
+
+@dataclass(frozen=True)
+class Footer:
+    """What every figure has below its panels: notes at the left, and in the lower right corner the
+    stamp, which says what machine, torch and revision the numbers come from, and of what date."""
+
+    notes: list[str]
+    stamp: list[str]
+
+    @property
+    def height(self) -> float:
+        """The height of the footer, in points."""
+        return SMALL_LINE * (len(self.notes) + len(self.stamp)) + BOTTOM
+
+    def write(self, figure: Figure) -> None:
+        """Writes the footer at the bottom of a sheet whose height is known."""
+        small_lines(figure, self.height - SMALL_LINE + 2, self.notes)
+        for k, words in enumerate(reversed(self.stamp)):
+            place = (width(figure) - MARGIN, BOTTOM + SMALL_LINE * k)
+            text(figure, *place, words, style.SMALL_SIZE, style.QUIET, ha="right", gid="stamp")
+
+
+def footer(figure: Figure, notes: list[str], stamp: str) -> Footer:
+    """The footer of a sheet, with lines that fit its width."""
+    return Footer(wrapped_all(figure, notes), wrapped(figure, stamp) if stamp else [])
 
 
 def wrapped_all(figure: Figure, texts: list[str]) -> list[str]:
@@ -88,12 +138,19 @@ def wrapped_all(figure: Figure, texts: list[str]) -> list[str]:
     return [line for paragraph in texts for line in wrapped(figure, paragraph)]
 
 
-def wrapped(figure: Figure, text: str) -> list[str]:
-    """Breaks a text into lines that fit the sheet."""
+def wrapped(
+    figure: Figure,
+    text: str,
+    size: float = style.SMALL_SIZE,
+    weight: str = "normal",
+    room: float | None = None,
+) -> list[str]:
+    """Breaks a text into lines that fit a width of `room` points, or the sheet."""
+    room = width(figure) - 2 * MARGIN if room is None else room
     lines = [""]
     for word in text.split(" "):
         longer = f"{lines[-1]} {word}" if lines[-1] else word
-        if lines[-1] and text_width(figure, longer, style.SMALL_SIZE) > WIDTH - LEFT - RIGHT:
+        if lines[-1] and text_width(figure, longer, size, weight) > room:
             lines.append(word)
         else:
             lines[-1] = longer
@@ -101,14 +158,11 @@ def wrapped(figure: Figure, text: str) -> list[str]:
 
 
 def setting(records: list[Record]) -> str:
-    """The machines, and the sizes that all records have in common, as one line."""
-    on_cpu = {str(r.get("device") or "cpu").startswith("cpu") for r in records}
+    """The sizes that all records have in common, as one line; the stamp names the machines."""
+    on_cpu = any(str(r.get("device") or "cpu").startswith("cpu") for r in records)
     parts = []
-    if True in on_cpu:
-        parts.append(_joined(records, "cpu_model", _short_cpu))
+    if on_cpu:
         parts.append(_joined(records, "threads", lambda n: f"{n} thread{'' if n == 1 else 's'}"))
-    if False in on_cpu:
-        parts.append(_joined(records, "gpu", str))
     parts.append(_joined(records, "dtype", str))
     heads, dim, value = (_shared(records, a) for a in ("heads", "head_dim", "value_dim"))
     if heads is not None and dim is not None:
@@ -131,7 +185,3 @@ def _shared(records: list[Record], column: str) -> Any:
 def _joined(records: list[Record], column: str, say: Callable[[Any], str]) -> str:
     values = (record.get(column) for record in records)
     return " / ".join(dict.fromkeys(say(value) for value in values if value is not None))
-
-
-def _short_cpu(model: object) -> str:
-    return " ".join(re.sub(r"\((R|TM)\)|\bCPU\b", " ", str(model), flags=re.IGNORECASE).split())

@@ -17,9 +17,14 @@ QUIET = "#6a6a6a"
 GUIDE = "#8c8c8c"
 GRID = "#e7e7e7"
 
-HEAD_SIZE = 10.5
-NAME_SIZE = 9.0
-SMALL_SIZE = 8.0
+# The sizes of text in points, at the widths that figures are drawn for.
+HEAD_SIZE = 8.5
+NAME_SIZE = 7.5
+SMALL_SIZE = 7.0
+
+# The widths of figures in points (1/72 inch): a column and a page of a paper, 3.25 and 6.75 inches.
+WIDTHS = {"column": 234.0, "page": 486.0}
+DEFAULT_WIDTH = "page"
 
 # The hue shows the family of a method, the tone the method within it. The tones of a family, and
 # the first tones of all families, differ in lightness, so that they can be told apart in grey.
@@ -52,8 +57,8 @@ DASHES = (SOLID, DASHED, DASH_DOT, DOTTED)
 
 # The markers, each with the size in points at which it looks as large as the others.
 MARKERS = {
-    "o": 5.2, "s": 4.8, "^": 5.8, "D": 4.6, "v": 5.8, "P": 6.2, "<": 5.8, ">": 5.8,
-    "h": 5.8, "p": 5.8, "d": 6.2, "*": 8.0, "8": 5.4,
+    "o": 3.9, "s": 3.6, "^": 4.4, "D": 3.5, "v": 4.4, "P": 4.7, "<": 4.4, ">": 4.4,
+    "h": 4.4, "p": 4.4, "d": 4.7, "*": 6.0, "8": 4.1,
 }  # fmt: skip
 
 T = TypeVar("T")
@@ -96,7 +101,7 @@ class Style:
     marker: str | None
     hollow: bool
     dash: Dash
-    width: float = 1.5
+    width: float = 1.2
 
 
 def styles(methods: Iterable[str]) -> dict[str, Style]:
@@ -121,7 +126,7 @@ def faint(look: Style) -> Style:
     """The style of a curve that is shown only for comparison: pale, thin and without marks."""
     red, green, blue = (1 - 0.5 * (1 - c) for c in to_rgb(look.colour))
     colour = to_hex((red, green, blue))
-    return Style(colour, _text_colour(colour), None, False, look.dash, width=1.1)
+    return Style(colour, _text_colour(colour), None, False, look.dash, width=0.9)
 
 
 def _style(colour: str, marker: str, hollow: bool, dash: Dash) -> Style:
@@ -168,13 +173,18 @@ def _text_colour(colour: str) -> str:
 
 
 @contextmanager
-def context() -> Iterator[None]:
-    """Draws and saves figures with these settings of Matplotlib instead of the user's own."""
+def context(width: str = DEFAULT_WIDTH) -> Iterator[None]:
+    """Draws and saves figures with these settings of Matplotlib instead of the user's own.
+
+    `width` is a key of WIDTHS. sheet.figure() makes sheets of this width.
+    """
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(
             {
-                "font.family": FONT,
+                "figure.figsize": (WIDTHS[width] / 72, 1.0),
+                # Text of SVG files stays text, so browsers without the font use another one.
+                "font.family": [FONT, "sans-serif"],
                 "font.size": NAME_SIZE,
                 "text.color": TEXT,
                 # A `$` in a name from a file is a dollar sign and does not begin a formula.
@@ -198,7 +208,7 @@ def context() -> Iterator[None]:
                 "ytick.major.size": 0,
                 "xtick.major.width": 0.7,
                 "pdf.fonttype": 42,
-                "svg.fonttype": "path",
+                "svg.fonttype": "none",
                 "svg.hashsalt": "attnplots",
             }
         )

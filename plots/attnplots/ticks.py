@@ -52,7 +52,8 @@ def linear(limits: Limits, max_count: int = 7) -> Ticks:
 
 def limits(panels: list[list[Curve]], line: float | None = None) -> Limits:
     """Limits that fit all panels of a column and `line`, so that rows can be compared by eye."""
-    values = [v for panel in panels for c in panel for v in (*c.y, *c.low, *c.high, c.tip[1])]
+    every = [curve for panel in panels for curve in panel]
+    values = [v for c in every for v in (*c.y, *c.low, *c.high, *(y for _, y in c.published))]
     return around(values if line is None else [*values, line])
 
 

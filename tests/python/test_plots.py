@@ -16,12 +16,18 @@ from matplotlib.text import Text
 ROOT = Path(__file__).resolve().parents[2]
 PLOTS = ROOT / "plots"
 # The scripts that draw the records of a folder; gate.py draws a calibration, repeat.py two folders,
-# images.py arrays, rivals.py ratios, gpu-grid.py the records of a GPU (test_plots_roofline.py), and limits.py and verdicts.py print
-# tables.
-OTHERS = ("gate", "repeat", "images", "rivals", "gpu-grid", "limits", "verdicts")
+# images.py arrays, image-speed.py generations, rivals.py ratios, quality.py errors of rows,
+# gpu-grid.py the records of a GPU (test_plots_rates.py), and
+# limits.py, summary.py and verdicts.py print tables.
+OTHERS = (
+    "gate", "repeat", "images", "image-speed", "rivals", "quality", "gpu-grid", "limits", "summary", "verdicts",
+)  # fmt: skip
 SCRIPTS = sorted(path for path in PLOTS.glob("*.py") if path.stem not in OTHERS)
-# By script that draws several figures: their names.
-STEMS = {"methods": ("methods", "methods-error")}
+# By script that draws several sheets: the ends of their names for every_outcome() in both passes.
+SHEETS = {
+    "methods": ("-forward", "-forward-backward"),
+    "cpu-kernels": ("-forward-float32", "-forward-backward-float32"),
+}
 sys.path.insert(0, str(PLOTS))
 
 certainty, curves, labels, records, scaling, schema, style, ticks = (
@@ -48,7 +54,7 @@ def measured(method="softmax", n=512, ms=1.0, memory=2**20, **other):
     record = {
         "schema_version": 1, "method": method, "device": "cpu", "dtype": "float32",
         "protocol": "forward", "batch": batch, "heads": 8, "query_len": n, "key_len": n,
-        "head_dim": 64, "value_dim": 64, "causal": False, "key_lengths": None, "threads": 4,
+        "head_dim": 64, "value_dim": 64, "causal": False, "key_lengths": "full", "threads": 4,
         "cache": "warm", "seed": 0, "outcome": "measured", "failure_kind": None, "reason": None,
         "time_per_sample_ms": ms, "time_median_ms": ms * batch,
         "time_ci_low_ms": 0.9 * ms * batch, "time_ci_high_ms": 1.1 * ms * batch,
@@ -132,7 +138,9 @@ def clear_labels(figure):
     """The texts of the labels; fails where one overlaps another or leaves the figure."""
     renderer = FigureCanvasAgg(figure).get_renderer()
     names = [text for text in figure.findobj(Text) if text.get_gid() == "label"]
-    boxes = [text.get_window_extent(renderer) for text in names]
+    # Outside this context the letters of a text have other distances.
+    with style.context():
+        boxes = [text.get_window_extent(renderer) for text in names]
     for i, box in enumerate(boxes):
         assert figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1
         assert figure.bbox.y0 <= box.y0 and box.y1 <= figure.bbox.y1
@@ -160,7 +168,7 @@ def test_each_figure_is_written_as_three_files_beside_the_records(script, tmp_pa
         (folder / "environment.json").write_text(json.dumps({"ceilings": CEILINGS}))
     result = run(script, folder)
     assert result.returncode == 0, result.stderr
-    stems = STEMS.get(script.stem, (script.stem,))
+    stems = [f"{script.stem}{end}" for end in SHEETS.get(script.stem, ("",))]
     paths = [folder / f"{stem}.{kind}" for stem in stems for kind in ("pdf", "svg", "png")]
     assert result.stdout.splitlines() == [str(path) for path in paths]
     for path in paths:
@@ -328,61 +336,165 @@ def test_methods_with_a_single_length_are_drawn_as_points():
     assert texts(figure).count("softmax") == 2
 
 
-def test_end_marks_continue_the_slope_and_name_the_reason():
-    rows = [measured("softmax", n, n * n / 512**2, n) for n in (512, 1024)]
-    rows += [missing("softmax", n, "predicted_oom", "skipped") for n in (2048, 4096)]
-    (row,) = split(rows)
-    for measure, y in ((curves.TIME, 16.0), (curves.MEMORY, 2048)):
-        (curve,) = curves.curves(row, measure)
-        assert (curve.end.n, curve.end.words) == (2048, "out of memory (predicted)")
-        assert curve.end.y == pytest.approx(y)
-    figure = drawn(rows)
-    for axes in figure.axes:
-        crosses = [line for line in axes.get_lines() if line.get_marker() == "x"]
-        assert [list(line.get_xdata()) for line in crosses] == [[2048]]
-        assert axes.get_xlim()[1] > 2048 and axes.get_ylim()[1] > crosses[0].get_ydata()[0]
+def lane_texts(figure):
+    return [text.get_text() for text in figure.texts if text.get_gid() == "lane"]
+
+
+def strip_marks(figure):
+    """The places of the marks in strips, in points."""
+    marks = [artist for artist in figure.artists if artist.get_gid() == "gap"]
+    return [(72 * mark.get_xdata()[0], 72 * mark.get_ydata()[0]) for mark in marks]
 
 
 @pytest.mark.parametrize(
     ("kind", "outcome", "words"),
     [
-        ("oom", "failed", "out of memory"),
-        ("predicted_oom", "skipped", "out of memory (predicted)"),
-        ("timeout", "failed", "over the time limit"),
-        ("predicted_timeout", "skipped", "over the time limit (predicted)"),
+        ("oom", "failed", "OOM"),
+        ("predicted_oom", "skipped", "OOM, predicted"),
+        ("timeout", "failed", "time limit"),
+        ("predicted_timeout", "skipped", "time limit, predicted"),
+        ("invalid", "failed", "wrong result"),
+        ("worker_crash", "failed", "worker crash"),
     ],
 )
-def test_end_marks_say_why_a_curve_ends(kind, outcome, words):
-    rows = [measured("softmax"), missing("softmax", 1024, kind, outcome)]
-    shown = " ".join(texts(drawn(rows)))
-    assert words in shown
-    assert ("(predicted)" in shown) == ("(predicted)" in words)
+def test_cases_without_a_point_are_marked_in_a_strip_above_the_axes(kind, outcome, words):
+    rows = [measured("softmax", n, n, n) for n in (512, 1024)]
+    rows += [missing("softmax", n, kind, outcome) for n in (2048, 4096)]
+    figure = drawn(rows)
+    assert lane_texts(figure) == [words, words], "predicted failures are told from real ones"
+    marks = strip_marks(figure)
+    assert len(marks) == 2, "one in each panel, at the first length after the curve"
+    for (x, y), axes in zip(marks, figure.axes, strict=True):
+        assert y > axes.get_window_extent().y1, "no point has a height that was not measured"
+        assert x == pytest.approx(axes.transData.transform((2048, 1))[0], abs=0.01)
+        assert axes.get_xlim()[1] > 2048
+        assert max(x for line in axes.get_lines() for x in line.get_xdata()) == 1024
 
 
-def test_other_failures_are_noted_and_not_drawn():
-    figure = drawn(every_outcome())
-    shown = " ".join(texts(figure))
-    assert "linear at N = 2k: invalid" in shown
-    assert "window: not supported" in shown
-    assert "window" not in texts(figure)
+def test_a_gap_between_points_is_marked_in_the_strip():
+    figure = drawn([r for r in every_outcome() if r["method"] == "linear"])
+    assert lane_texts(figure) == ["wrong result"] * 2
     assert 7.0 not in values(figure.axes[0])
     lines = [line for line in figure.axes[0].get_lines() if np.isnan(line.get_ydata()).any()]
     assert lines, "a line ran across the length that failed"
+    for (x, _), axes in zip(strip_marks(figure), figure.axes, strict=True):
+        assert x == pytest.approx(axes.transData.transform((2048, 1))[0], abs=0.01)
 
 
-def test_values_that_are_missing_or_not_positive_are_noted():
+def test_marks_at_one_length_are_side_by_side():
+    rows = [measured(m, 512, k) for k, m in enumerate(("softmax", "sdpa"), 1)]
+    rows += [missing(m, 1024, "oom") for m in ("softmax", "sdpa")]
+    (a, y), (b, z) = strip_marks(drawn(rows))[:2]
+    assert y == z and abs(a - b) >= 4
+
+
+def test_what_has_no_point_is_one_sentence_with_counts():
+    figure = drawn(every_outcome())
+    notes = [text for text in texts(figure) if text.startswith("Without a point:")]
+    shown = " ".join(texts(figure))
+    assert len(notes) == 1
+    assert "Without a point: 11 of 25 cases (5 not supported, 3 predicted to be out of memory, " in shown
+    assert "no curve: window." in shown and "`attnbench table FOLDER` lists them." in shown
+    assert "window" not in texts(figure)
+
+
+def test_values_that_are_missing_or_not_positive_are_counted():
     rows = [measured("softmax", 512), measured("softmax", 1024, memory=0)]
-    empty = {"time_per_sample_ms": None, "memory": None}
-    rows += [measured("linear", n, **empty) for n in (512, 1024)]
-    rows += [missing("sdpa", n, "oom") for n in (512, 1024)]
+    rows += [measured("linear", n, time_per_sample_ms=None, memory=None) for n in (512, 1024)]
     shown = " ".join(texts(drawn(rows)))
-    for said in (
-        "softmax at N = 1k: memory is not above 0",
-        "linear: time not recorded",
-        "linear: memory not recorded",
-        "sdpa: out of memory",
-    ):
-        assert said in shown
+    assert "Without a point: 3 of 4 cases (2 time not recorded, 1 memory not above 0)" in shown
+    assert "no curve: linear." in shown
+
+
+def test_a_device_without_any_case_is_named_without_the_message_of_a_loader():
+    reason = "no NVIDIA driver here: libcuda.so.1: cannot open shared object file"
+    rows = [measured(n=n) for n in (512, 1024)]
+    rows += [missing("softmax", n, "unsupported", "skipped", device="cuda", reason=reason)
+             for n in (512, 1024)]  # fmt: skip
+    shown = " ".join(texts(drawn(rows)))
+    assert "Nothing was measured on cuda, where all 2 cases could not run." in shown
+    assert "libcuda" not in shown
+
+
+def test_published_values_are_open_diamonds_and_published_failures_are_in_the_strip():
+    source = "a paper, Figure 9: longest that fits"
+    rows = [measured("linear", 512, 1.0, published_time_ms=3.0, published_source=source)]
+    rows += [measured("linear", 1024, 2.0, published_outcome="oom", published_source=source)]
+    figure = drawn(rows)
+    points = [line for line in figure.axes[0].get_lines() if line.get_gid() == "published"]
+    assert [(list(p.get_xdata()), list(p.get_ydata())) for p in points] == [([512], [3.0])]
+    assert not [line for line in figure.axes[1].get_lines() if line.get_gid() == "published"]
+    assert lane_texts(figure) == ["OOM, published"] * 2
+    shown = texts(figure)
+    assert "Published (diamonds): a paper, Figure 9." in shown
+    assert "Published (strip): a paper, Figure 9." in shown
+
+
+@pytest.mark.parametrize("width", ["column", "page"])
+def test_figures_have_the_widths_of_papers_and_text_of_at_least_seven_points(width):
+    rows = every_outcome() + every_outcome("forward_backward")
+    with style.context(width):
+        figure = scaling.draw(records.Records(rows, SCHEMA))
+        figure.draw_without_rendering()
+        shown = [text for text in figure.findobj(Text) if text.get_text()]
+        assert min(text.get_fontsize() for text in shown) >= 7
+        for text in shown:
+            box = text.get_window_extent()
+            assert box.x0 >= 0 and box.x1 <= figure.bbox.x1, text.get_text()
+    assert figure.get_figwidth() == {"column": 3.25, "page": 6.75}[width]
+    lefts = {round(axes.get_position().x0, 3) for axes in figure.axes}
+    assert len(lefts) == (1 if width == "column" else 2)
+    clear_labels(figure)
+
+
+def test_the_width_is_an_option_and_text_of_svg_files_is_text(tmp_path):
+    folder = write(tmp_path / "set", every_outcome())
+    assert run(PLOTS / "quickstart.py", folder, "--width", "column").returncode == 0
+    svg = (folder / "quickstart.svg").read_text()
+    assert 'width="234pt"' in svg
+    assert ">softmax</text>" in svg and "Time per sample (ms)</text>" in svg
+    assert run(PLOTS / "quickstart.py", folder, "--width", "poster").returncode == 2
+
+
+def test_methods_choose_the_curves(tmp_path):
+    rows = every_outcome() + [measured(f"lsh:rounds={k},chunk=8", n) for k in (1, 2) for n in LENGTHS]
+    folder = write(tmp_path / "set", rows)
+    result = run(PLOTS / "quickstart.py", folder, "--methods", "softmax,lsh:rounds=2,chunk=8")
+    assert result.returncode == 0, result.stderr
+    svg = (folder / "quickstart.svg").read_text()
+    assert ">softmax<" in svg and ">lsh-2" in svg and ">lsh-1" not in svg and ">linear<" not in svg
+    said = refusal(PLOTS / "quickstart.py", folder, "--methods", "softmx")
+    assert "--methods: no record of softmx; there are softmax, sdpa" in said
+
+
+def test_methods_may_be_named_without_their_options():
+    cli = importlib.import_module("attnplots.cli")
+    found = records.Records([measured(m) for m in ("lsh:rounds=2", "lsh:rounds=4", "linear")], SCHEMA)
+    assert [r["method"] for r in cli.of_methods(found, "lsh")] == ["lsh:rounds=2", "lsh:rounds=4"]
+    assert [r["method"] for r in cli.of_methods(found, " linear ,")] == ["linear"]
+    assert cli.of_methods(found, None) is found
+
+
+def stamp_of(figure):
+    lines = [text for text in figure.texts if text.get_gid() == "stamp"]
+    return " ".join(text.get_text() for text in sorted(lines, key=lambda t: -t.get_position()[1]))
+
+
+def test_a_corner_names_the_machine_torch_the_revision_and_the_date():
+    known = {"torch_version": "2.11.0", "revision": "0123456789ab"}
+    rows = [measured(n=n, finished_at=f"2026-11-{day}T10:00:00Z", **known)
+            for n, day in ((512, 21), (1024, 23))]  # fmt: skip
+    rows += [measured("x (external)", finished_at="2020-01-01T00:00:00Z", external_source="a paper")]
+    figure = drawn(rows)
+    said = "Some @ 2.00GHz · torch 2.11.0 · 0123456789ab · 2026-11-21 to 2026-11-23"
+    assert stamp_of(figure) == said
+    rows[0] |= {"dirty": True, "gpu": "Some GPU"}
+    assert "· Some GPU ·" in stamp_of(drawn(rows))
+    assert "0123456789ab with uncommitted changes" in stamp_of(drawn(rows))
+    stamps = [text for text in figure.texts if text.get_gid() == "stamp"]
+    assert all(text.get_ha() == "right" for text in stamps)
+    lowest = min(text.get_position()[1] for text in figure.texts)
+    assert stamps[-1].get_position()[1] == lowest
 
 
 def test_intervals_are_divided_by_the_batch_size():
@@ -463,7 +575,8 @@ def test_long_names_leave_room_for_the_panels():
     rows = [measured("linear: " + "very " * 60 + "long", n, n, n) for n in LENGTHS]
     figure = drawn(rows)
     assert all(axes.get_position().width > 0.2 for axes in figure.axes)
-    assert any(text.startswith("linear: very") and text.endswith("…") for text in texts(figure))
+    said = clear_labels(figure)
+    assert said[0].startswith("linear: very") and said[2].endswith("…") and len(said) == 6
 
 
 def test_ticks_have_round_readable_values():
@@ -507,6 +620,7 @@ def committed():
 def test_the_results_of_the_project_can_be_drawn(script, folder, tmp_path):
     result = run(script, folder, "--out", tmp_path)
     assert result.returncode == 0, result.stderr
-    for stem in STEMS.get(script.stem, (script.stem,)):
-        for kind, magic in MAGIC.items():
-            assert (tmp_path / f"{stem}.{kind}").read_bytes().startswith(magic)
+    for kind, magic in MAGIC.items():
+        drawn_files = list(tmp_path.glob(f"{script.stem}*.{kind}"))
+        assert len(drawn_files) == (4 if script.stem in SHEETS else 1)
+        assert all(path.read_bytes().startswith(magic) for path in drawn_files)

@@ -1,4 +1,4 @@
-"""Tests of the figures of all methods, of their errors and of decoding, on made-up records."""
+"""Tests of the figures of all methods and of decoding, on made-up records."""
 
 import importlib
 import math
@@ -9,6 +9,7 @@ import pytest
 from test_plots import (
     MAGIC,
     PLOTS,
+    SCHEMA,
     clear_labels,
     curves,
     drawn,
@@ -23,8 +24,8 @@ from test_plots import (
     write,
 )  # fmt: skip
 
-decode, errors, families = (
-    importlib.import_module(f"attnplots.{name}") for name in ("decode", "errors", "families")
+decode, families, records = (
+    importlib.import_module(f"attnplots.{name}") for name in ("decode", "families", "records")
 )
 
 FAST = "lsh:rounds=4,profile=fast-transformers"
@@ -103,15 +104,13 @@ def decoding():
     return rows
 
 
-def footer(figure, start):
-    """The text of the figure after `start`, without line breaks."""
-    return " ".join(texts(figure)).partition(start)[2]
-
-
-def marks(axes):
-    """The coordinates of the marks of a panel."""
-    lines = [line for line in axes.get_lines() if line.get_linestyle() == "None"]
-    return {(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in lines}
+def sheets(rows, draw=families.draw):
+    """The sheets that `draw` makes of records, by their names."""
+    with style.context():
+        drawn_sheets = draw(records.Records(rows, SCHEMA))
+        for figure in drawn_sheets.values():
+            figure.draw_without_rendering()
+    return drawn_sheets
 
 
 def test_every_method_has_its_own_colour_and_marker():
@@ -138,157 +137,99 @@ def test_methods_with_options_have_short_names():
         assert curves.method_text(method) == text
 
 
-@pytest.mark.parametrize("protocols", [("forward",), ("forward", "forward_backward")])
-def test_every_method_is_named_and_no_names_overlap(protocols):
-    rows = methods(protocols)
-    figure = drawn(rows, families.draw)
-    said = clear_labels(figure)
-    settings = 2 * len(protocols)
-    assert len(figure.axes) == settings * 2 * 3
-    for method in METHODS:
-        wanted = 2 * len(protocols) * (1 if method in ONE_WAY else 2)
-        # The label of FAST has "lsh-4" and its profile on two lines.
-        found = said.count("lsh-4") if method == "lsh-4" else said.count(method)
-        if method == "lsh-4":
-            found -= said.count("(fast-transformers)")
-        if method == FAST:
-            found = said.count("(fast-transformers)")
-        if method in families.REFERENCES:
-            wanted *= 3
-        assert found == wanted, method
-    left_out = footer(figure, "Not drawn (Forward · causal):")
-    for method in ("efficient", "linformer"):
-        assert f"{method}: not supported" in left_out
-    assert "taylor at N = 2k: invalid" in left_out
+def test_each_setting_has_a_sheet_with_a_row_of_panels_for_each_kind_of_method():
+    found = sheets(methods())
+    assert list(found) == [
+        "forward-not-causal", "forward-causal", "forward-backward-not-causal",
+        "forward-backward-causal",
+    ]  # fmt: skip
+    for name, figure in found.items():
+        assert len(figure.axes) == 2 * len(families.KINDS)
+        assert min(axes.get_position().width for axes in figure.axes) * 6.75 > 1.4, "inches"
+        said = clear_labels(figure)
+        causal = "not-causal" not in name
+        for method in METHODS:
+            if method in (FAST, "lsh-4"):
+                continue  # the label of FAST has several lines
+            wanted = 2 if ONE_WAY.get(method, causal) == causal else 0
+            if method in families.REFERENCES:
+                wanted *= 3
+            assert said.count(method) == wanted, (name, method)
+        headings = [text for text in texts(figure) if "attention" in text and ":" in text]
+        assert headings[0].endswith(": linear attention")
 
 
-def test_reference_methods_are_pale_in_panels_of_other_families():
-    figure = drawn(methods(("forward",)), families.draw)
+def test_what_is_not_drawn_takes_one_line():
+    figure = sheets(methods())["forward-backward-causal"]
+    notes = [text for text in texts(figure) if text.startswith("Without a point:")]
+    shown = " ".join(texts(figure))
+    assert len(notes) == 1 and "no curve: efficient, linformer." in shown
+    assert "12 not supported" in shown
+
+
+def test_sdpa_and_linear_are_in_every_row_for_comparison():
+    figure = sheets(methods(("forward",)))["forward-causal"]
     looks = style.styles(METHODS)
-    for axes, home in zip(figure.axes[:3], ("linear", None, "softmax"), strict=True):
+    for axes in figure.axes:
         colours = [line.get_color() for line in axes.get_lines()]
-        for method in families.REFERENCES:
-            assert (looks[method].colour in colours) == (method == home)
-            assert (style.faint(looks[method]).colour in colours) == (method != home)
+        assert all(looks[method].colour in colours for method in families.REFERENCES)
 
 
-def test_the_reason_of_an_end_mark_is_written_once_in_each_row_and_quantity():
-    names = ("softmax", "sdpa", "linear", "favor")
-    figure = drawn(methods(("forward_backward",), names), families.draw)
-    # It is written for time and for memory, causal and not causal.
-    assert texts(figure).count("out of memory") == 4
-    crosses = [
-        line for axes in figure.axes for line in axes.get_lines() if line.get_marker() == "x"
-    ]
-    assert len(crosses) == 3 * 4
-
-
-def test_curves_that_end_early_have_leaders_to_names_beside_the_panel():
-    rows = [measured("linear", n, n, n) for n in (512, 1024, 2048, 4096)]
-    rows += [measured("linear-einsum", n, 30 * n, 30 * n) for n in (512, 1024)]
-    figure = drawn(rows, families.draw)
-    leaders = [line for line in figure.artists if line.get_alpha()]
-    assert len(leaders) == 2
-    edge = figure.axes[0].get_window_extent().x1
-    names = [text for text in figure.texts if text.get_gid() == "label"]
-    assert all(text.get_window_extent().x0 > edge for text in names)
-
-
-def test_unknown_methods_and_families_without_a_measurement_are_drawn():
-    figure = drawn([measured("window", n, n, n) for n in (512, 1024)], families.draw)
+def test_unknown_methods_and_kinds_without_a_record_are_drawn():
+    (figure,) = sheets([measured("window", n, n, n) for n in (512, 1024)]).values()
     assert len(figure.axes) == 2 and clear_labels(figure).count("window") == 2
     rows = [measured("linear"), missing("favor", 512, "unsupported", "skipped")]
-    shown = texts(drawn(rows, families.draw))
-    assert shown.count("nothing measured") == 2
-    assert any("favor: not supported" in text for text in shown)
+    (figure,) = sheets(rows).values()
+    assert texts(figure).count("favor") == 0 and len(figure.axes) == 4
+    assert "no curve: favor." in " ".join(texts(figure))
 
 
-def test_errors_are_drawn_as_marks_at_time_and_error():
-    figure = drawn(methods(), errors.draw)
-    clear_labels(figure)
-    assert len(figure.axes) == 2 * 3, "the forward pass alone is drawn, at three lengths"
-    shown = [text for text in texts(figure) if text.startswith("N = ")]
-    assert shown == ["N = 1k", "N = 4k", "N = 16k"] * 2
-    for i, axes in enumerate(figure.axes):
-        n, causal = errors.LENGTHS[i % 3], i >= 3
-        kept = (one_method(m, n, "forward", causal) for m in METHODS)
-        wanted = {
-            (r["time_per_sample_ms"], r["approximation_error"])
-            for r in kept
-            if r["outcome"] == "measured" and r["approximation_error"]
-        }
-        assert marks(axes) == wanted
-        lines = {line.get_xdata()[0] for line in axes.get_lines() if len(line.get_xdata()) == 2}
-        exact = (one_method(m, n, "forward", causal) for m in errors.EXACT)
-        assert lines == {r["time_per_sample_ms"] for r in exact}
-
-
-def test_errors_note_every_method_without_a_mark():
-    rows = methods(("forward",))
-    rows = [r for r in rows if (r["method"], r["query_len"]) != ("softmax", 16384)]
-    for causal in (False, True):
-        more = {"causal": causal, "inputs": "normal"}
-        rows.append(missing("softmax", 16384, "predicted_oom", "skipped", **more))
-    for name, error in (("rank", 0.0), ("odd", -0.5)):
-        rows.append(measured(name, 1024, approximation_error=error, inputs="normal"))
-    figure = drawn(rows, errors.draw)
-    notes = footer(figure, "approximates no other:")
-    for method, record in METHODS.items():
-        exact = method in errors.EXACT
-        named = f"{method}," in notes or f"{method}." in notes
-        assert named == (record[-1] is None and not exact), method
-    for said in (
-        "softmax at N = 16k: out of memory (predicted)",
-        "rank: approximation error is not above 0",
-        "odd: approximation error is not above 0",
-        "linformer: not supported",
-        "exact methods (sdpa, softmax)",
-    ):
-        assert said in notes or said in " ".join(texts(figure)), said
-    assert "error not recorded" not in notes
-    assert not {"rank", "odd"} & set(clear_labels(figure))
-
-
-def test_errors_are_drawn_without_any_error_and_at_other_lengths():
-    rows = [measured("linear", n, n, approximation_error=None) for n in (64, 128, 256, 512)]
-    figure = drawn(rows, errors.draw)
-    assert len(figure.axes) == 3 and texts(figure).count("nothing measured") == 3
-    assert [t for t in texts(figure) if t.startswith("N = ")] == ["N = 64", "N = 256", "N = 512"]
-    rows += [measured("softmax", n, n) for n in (64, 128, 256, 512)]
-    assert texts(drawn(rows, errors.draw)).count("no approximation measured") == 3
-    rows = [measured("favor", 1024, protocol="forward_backward", approximation_error=0.5)]
-    assert marks(drawn(rows, errors.draw).axes[0]) == {(1.0, 0.5)}
-
-
-def test_names_of_lines_close_together_do_not_overlap():
-    rows = [measured(m, 1024, ms) for m, ms in (("softmax", 5.0), ("sdpa", 5.1))]
-    rows += [measured("favor", 1024, 900.0, approximation_error=0.5)]
-    figure = drawn(rows, errors.draw)
-    assert {"softmax", "sdpa"} <= set(clear_labels(figure))
+def test_settings_that_differ_in_any_axis_have_sheets_and_titles_of_their_own():
+    rows = [measured("linear", n, dtype=t) for t in ("float32", "bfloat16") for n in (512, 1024)]
+    found = sheets(rows)
+    assert sorted(found) == ["forward-bfloat16", "forward-float32"]
+    assert "Forward · bfloat16: linear attention" in texts(found["forward-bfloat16"])
 
 
 def test_decoding_is_drawn_against_the_position():
-    figure = drawn(decoding(), decode.draw)
+    rows = [r for r in decoding() if r["method"] != "softmax"]
+    figure = drawn(rows, decode.draw)
     said = clear_labels(figure)
-    assert all(said.count(method) == 2 for method in DECODING)
+    assert all(said.count(m) == 2 for m in DECODING if m not in ("softmax", "stateful-softmax-concat"))
     shown = texts(figure)
     assert {"Decoding", "Time per token (ms)", "∝ P", "∝ P²"} <= set(shown)
     assert shown.count("Position P (tokens before)") == 2
-    assert not any("N" in text.split() for text in shown)
     linear = next(line for line in figure.axes[0].get_lines() if set(line.get_ydata()) == {0.03})
     assert len(linear.get_xdata()) == 13
-    crosses = [line for line in figure.axes[0].get_lines() if line.get_marker() == "x"]
-    assert [list(line.get_xdata()) for line in crosses] == [[16384]]
-    rows = [*decoding(), missing("favor", 2**17, "invalid", protocol="decode", causal=True)]
-    assert footer(drawn(rows, decode.draw), "Not drawn:").startswith(" favor at P = 128k: invalid")
 
 
-def test_all_text_has_at_least_seven_points():
-    for rows, draw in ((methods(), families.draw), (methods(), errors.draw),
-                       (decoding(), decode.draw)):  # fmt: skip
-        figure = drawn(rows, draw)
-        shown = [text for text in figure.findobj() if hasattr(text, "get_fontsize")]
-        assert min(text.get_fontsize() for text in shown if text.get_text()) >= 7
+def test_methods_that_compute_the_prefix_again_do_not_squeeze_the_others():
+    slow = {"implementation": "aten/recomputed-prefix", "time_per_sample_ms": 1e5}
+    rows = [
+        r | slow if r["method"] == "softmax" and r["outcome"] == "measured" else r for r in decoding()
+    ]
+    rows += [r | {"method": "stateful-sdpa"} for r in rows if r["method"] == "stateful-softmax"]
+    figure = drawn(rows, decode.draw)
+    assert len(figure.axes) == 4
+    state, again = figure.axes[0], figure.axes[2]
+    assert max(values(again)) > 100 * state.get_ylim()[1], "the axes are not shared"
+    fastest = min(v for r in rows if r["method"] == "linear" for v in [r["time_per_sample_ms"]])
+    assert state.get_ylim()[0] > fastest / 10
+    shown = " ".join(texts(figure))
+    assert decode.WITH_STATE in shown and decode.WITHOUT_STATE in shown
+    assert clear_labels(figure).count("stateful-sdpa") == 2
+
+
+@pytest.mark.parametrize("width", ["column", "page"])
+def test_all_text_has_at_least_seven_points(width):
+    with style.context(width):
+        figures = list(families.draw(records.Records(methods(), SCHEMA)).values())
+        figures.append(decode.draw(records.Records(decoding(), SCHEMA)))
+        for figure in figures:
+            figure.draw_without_rendering()
+            shown = [t for t in figure.findobj() if hasattr(t, "get_fontsize") and t.get_text()]
+            assert min(text.get_fontsize() for text in shown) >= 7
+            clear_labels(figure)
 
 
 def test_narrow_panels_have_readable_ticks():
@@ -302,7 +243,7 @@ def test_drawing_several_figures_twice_gives_the_same_bytes(tmp_path):
     folder = write(tmp_path / "set", methods(("forward",), ("softmax", "linear", "favor")))
     for out in ("one", "two"):
         assert run(PLOTS / "methods.py", folder, "--out", tmp_path / out).returncode == 0
-    for stem in ("methods", "methods-error"):
+    for stem in ("methods-forward-causal", "methods-forward-not-causal"):
         for kind in MAGIC:
             one, two = (tmp_path / out / f"{stem}.{kind}" for out in ("one", "two"))
             assert one.read_bytes() == two.read_bytes(), (stem, kind)
@@ -310,18 +251,10 @@ def test_drawing_several_figures_twice_gives_the_same_bytes(tmp_path):
 
 @pytest.mark.parametrize("name", ["methods", "decode"])
 def test_records_that_cannot_be_drawn_are_an_error_of_one_line(name, tmp_path):
-    rows = [missing(m, 512, "unsupported", "skipped") for m in ("linformer", "favor")]
+    rows = [missing(m, 512, "oom") for m in ("linformer", "favor")]
     folder = write(tmp_path / "set", rows)
     assert "at least one measured" in refusal(PLOTS / f"{name}.py", folder)
-    folder = write(tmp_path / "bad", [measured(approximation_error="large")])
+    folder = write(tmp_path / "bad", [measured(max_rel_error="large")])
     assert "records.jsonl:1: " in (said := refusal(PLOTS / f"{name}.py", folder))
-    assert "`approximation_error`" in said
+    assert "`max_rel_error`" in said
     assert not list(tmp_path.glob("*/*.png"))
-
-
-def test_errors_are_taken_from_another_pass_if_the_forward_pass_has_no_time(tmp_path):
-    rows = [missing("favor", 1024, "oom")]
-    rows += [measured("favor", 1024, protocol="forward_backward", approximation_error=0.5)]
-    result = run(PLOTS / "methods.py", write(tmp_path / "set", rows))
-    assert result.returncode == 0, result.stderr
-    assert not {1.0} - values(drawn(rows, families.draw).axes[2])

@@ -29,7 +29,7 @@ def test_each_package_is_named_with_its_mask_and_what_it_is_compared_with(tmp_pa
     write(tmp_path, cases())
     shown = texts(rivals.draw(records.load(tmp_path)))
     assert shown.count("fast-transformers") == 4  # two masks in two panels
-    assert "(causal, against linear)" in shown and "(against linear)" in shown
+    assert "(causal, vs linear)" in shown and "(vs linear)" in shown
     assert "linear" not in shown, "the baseline itself is not drawn"
     assert {"Forward", "Forward + backward"} <= set(shown)
     assert any(text.startswith("Ringed: unverified") for text in shown)

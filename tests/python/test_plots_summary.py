@@ -1,0 +1,124 @@
+"""Tests of the crossovers with sdpa in figure 1, and of the table that sums a sweep up."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+from test_plots import PLOTS, SCHEMA, measured, records, refusal, run, scaling, split, style, texts, write
+from test_plots_certainty import with_ratio
+
+crossovers, summary = (importlib.import_module(f"attnplots.{name}") for name in ("crossovers", "summary"))
+
+ROOT = PLOTS.parent
+METHODS = ("sdpa", "linear", "lsh-1", "favor", "softmax")
+
+
+def pair(method, verdict, length=None, interval=None, faster=True, own_first=False, **axes):
+    """A crossover with sdpa, as `attnbench analyse --format json` prints it."""
+    sides = [{"method": method, **axes}, {"method": "sdpa", **axes}]
+    one, other = sides if own_first else sides[::-1]
+    own_at_long = "one" if own_first else "other"
+    winner = own_at_long if faster else ("other" if own_first else "one")
+    return {
+        "one": one, "other": other, "quantity": "time", "differs": ["method"], "verdict": verdict,
+        "length": length, "interval": interval,
+        "other_needs_less_at_first": (winner == "one") == (length is not None),
+    }  # fmt: skip
+
+
+ANALYSIS = {
+    "crossovers": [
+        pair("linear", "crosses", 700.0, [600.0, 820.0], protocol="forward"),
+        pair("lsh-1", "never crosses", protocol="forward", own_first=True),
+        pair("favor", "cannot tell", 900.0, [100.0, None], protocol="forward"),
+        pair("softmax", "crosses", 1500.0, [1400.0, 1600.0], faster=False, protocol="forward"),
+        pair("linear", "crosses", 5000.0, [4000.0, 6000.0], protocol="forward", own_first=True) | {"quantity": "memory"},
+        pair("linear", "crosses", 5000.0, [4000.0, 6000.0], protocol="forward") | {"differs": ["device"]},
+    ]
+}  # fmt: skip
+
+
+def known():
+    return crossovers.of_analysis(ANALYSIS)
+
+
+def rows():
+    return [measured(m, n, k * n / 512) for k, m in enumerate(METHODS, 1) for n in (512, 1024, 2048, 4096)]
+
+
+def test_the_crossovers_in_time_are_taken_from_the_analysis():
+    found = {c.method: c for c in known()}
+    assert list(found) == ["linear", "lsh-1", "favor", "softmax"]
+    assert (found["linear"].length, found["linear"].low, found["linear"].high) == (700.0, 600.0, 820.0)
+    assert {m: c.faster for m, c in found.items()} == {"linear": True, "lsh-1": True, "favor": True, "softmax": False}
+    assert set(crossovers.of_records(known(), rows())) == set(found)
+    assert not crossovers.of_records(known(), [measured("linear", protocol="decode")])
+
+
+def test_crossovers_are_marked_with_their_intervals_above_the_times_alone(monkeypatch):
+    monkeypatch.setattr(crossovers, "of_folder", lambda _: known())
+    with style.context():
+        figure = scaling.draw_crossovers(records.Records(rows(), SCHEMA))
+        figure.draw_without_rendering()
+    assert texts(figure).count("faster than sdpa") == 1
+    (mark,) = [artist for artist in figure.artists if artist.get_gid() == "gap"]
+    time = figure.axes[0]
+
+    def across(n):
+        return pytest.approx(time.transData.transform((n, 1))[0], abs=0.05)
+
+    assert 72 * mark.get_xdata()[0] == across(700)
+    assert 72 * mark.get_ydata()[0] > time.get_window_extent().y1
+    spans = [[72 * x for x in artist.get_xdata()] for artist in figure.artists
+             if len(getattr(artist, "get_xdata", list)()) == 2]  # fmt: skip
+    assert [across(600), across(820)] in spans, "the interval is a bar"
+    note = "Faster than sdpa, with 95 % intervals: linear from N = 700 (600 to 820), lsh-1 at every N."
+    assert note in " ".join(texts(figure))
+
+
+def test_records_without_sdpa_need_no_program(monkeypatch):
+    monkeypatch.setattr(crossovers, "program", lambda: None)
+    found = records.Records([measured()], SCHEMA, Path("somewhere"))
+    assert crossovers.of_folder(found) == []
+    with pytest.raises(records.RecordsError, match="need the program attnbench; build it with `make build`"):
+        crossovers.of_folder(records.Records([measured("sdpa")], SCHEMA, Path("somewhere")))
+
+
+def test_the_table_names_the_fastest_methods_the_crossovers_the_machine_and_the_date():
+    more = {"torch_version": "2.11.0", "revision": "0123456789ab", "finished_at": "2026-11-24T10:00:00Z"}
+    found = records.Records([r | more for r in rows()], SCHEMA)
+    lines = summary.summary_table(found, known()).splitlines()
+    assert lines[0] == "| | fastest at N = 4k | fastest at N = 64k | faster than `sdpa` from N (95 % interval) |"
+    cells = [cell.strip() for cell in lines[2].strip("|").split("|")]
+    assert cells[0] == "Forward"
+    assert cells[1] == "`sdpa`, 8 (7.2–8.8) ms; `linear` takes 2 times as long"
+    assert cells[2] == "not measured"
+    assert cells[3] == (
+        "`favor`: cannot tell; `linear`: 700 (600–820); `lsh-1`: at every N; `softmax`: slower from 1,500 on"
+    )
+    assert lines[-1] == "Some @ 2.00GHz · torch 2.11.0 · 0123456789ab · 2026-11-24."
+    without = summary.summary_table(records.Records([measured()], SCHEMA), [])
+    assert "`sdpa` was not measured" in without
+
+
+def test_each_setting_has_a_line():
+    found = records.Records([*rows(), *(r | {"dtype": "bfloat16"} for r in rows())], SCHEMA)
+    titles = [row.title for row in split(found)]
+    table = summary.summary_table(found, [])
+    assert len(titles) == 2 and all(f"| {title} |" in table for title in titles)
+
+
+def test_the_program_computes_the_crossovers_of_a_folder(attnbench, build, tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTNBENCH_BUILD", str(build))
+    folder = sorted((ROOT / "results/repeat").glob("*/run-1"))[0]
+    found = {c.method: c for c in crossovers.load(folder)}
+    printed = json.loads(attnbench("analyse", folder, "--format", "json").stdout)
+    assert found["linear"] == {c.method: c for c in crossovers.of_analysis(printed)}["linear"]
+    result = run(PLOTS / "summary.py", folder)
+    assert result.returncode == 0, result.stderr
+    assert "| `linear`, " in result.stdout and "`linear`: at every N" in result.stdout
+    result = run(PLOTS / "figure1.py", folder, "--out", tmp_path)
+    assert result.returncode == 0 and "linear at every N" in (tmp_path / "figure1.svg").read_text()
+    bad = write(tmp_path / "bad", [with_ratio("sdpa", 512, 1.0) | {"key_lengths": None, "head_dim": None}])
+    assert "`attnbench analyse` failed: attnbench: " in refusal(PLOTS / "summary.py", bad)
