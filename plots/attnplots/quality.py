@@ -40,7 +40,7 @@ def _error(record: Record) -> tuple[float | None, float | None, float | None]:
 
 ERROR = Measure(
     "error of rows", "Relative error of rows", _error,
-    missing=lambda record: f"not scored ({record.get(NOT_SCORED) or 'not recorded'})",
+    missing=lambda record: "not scored" if record.get(NOT_SCORED) else "not recorded",
 )  # fmt: skip
 KEYS_LABEL = "Effective number of keys of a row"
 # Names of exact methods may cross lines. A white halo keeps their letters readable.
@@ -236,10 +236,10 @@ def _sheet(
     groups: list[Group], looks: dict[str, Style], setting: str, rows: list[Row], records: Records,
     more: list[str],
 ) -> Figure:  # fmt: skip
-    learned = sorted({data.method_text(r["method"]) for r in records if r.get(NOT_SCORED) == "learned"})
+    reasons = dict.fromkeys(str(r[NOT_SCORED]) for r in records if r.get(NOT_SCORED))
     notes = [NOTE, *more]
-    if learned:
-        notes.append(f"Not scored, because they are learned: {', '.join(learned)}.")
+    if reasons:
+        notes.append(f"Not scored: {'; '.join(reasons)}.")
     notes += data.left_out(rows, [ERROR])
     header = " · ".join(part for part in (setting, sheet.setting(records)) if part)
     stamp = environment.stamp(records)

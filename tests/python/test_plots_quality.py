@@ -32,7 +32,7 @@ def cases(concentrations=(1, 2)):
     for c in concentrations:
         rows += [scored("linear", 0.5 * c, c), scored("favor", 0.2 * c, c, ms=5.0)]
         rows += [scored("softmax", 2e-7, c, ms=9.0)]
-        rows += [scored("linformer", None, c, quality_not_scored="learned")]
+        rows += [scored("linformer", None, c, quality_not_scored="linformer has parameters that a model trains")]
     return rows
 
 
@@ -70,8 +70,9 @@ def test_errors_are_drawn_against_times_with_a_panel_for_each_concentration():
     shown = texts(figure)
     assert shown.count("mean of v") == shown.count("zero") == 2
     said = " ".join(shown)
-    assert "Not scored, because they are learned: linformer." in said
+    assert "Not scored: linformer has parameters that a model trains." in said
     assert "errors are rounding (softmax)" in said
+    assert "2 of 8 cases (error of rows not scored); no curve: linformer." in said
     assert clear_labels(figure).count("linear") == 2
 
 
