@@ -297,7 +297,7 @@ TEST(LinearSplits, CoverEverySequence) {
 // keys and short last chunks are covered too.
 TEST(EmulatedLsh, GradientsOfEveryLookBack) {
   for (const auto* profile : {"trax", "fast-transformers"})
-    for (const auto* rounds : {"1", "2", "3"})
+    for (const auto* rounds : {"1", "3"})
       for (const auto* chunk : {"16", "100", "300"})
         for (const auto masking : {Masking::none, Masking::causal_and_key_lengths})
           check(std::string("lsh:rounds=") + rounds + ",chunk=" + chunk + ",buckets=8,kernel=cuda,profile=" + profile, at::kFloat,
@@ -310,7 +310,9 @@ TEST(EmulatedLsh, GradientsAreTheSameBitsInEveryOrderOfThreadsAndBlocks) {
                              "lsh:rounds=3,chunk=32,buckets=16,profile=fast-transformers,kernel=cuda"}) {
       SCOPED_TRACE(std::string(spec) + " " + dtype_name(dtype));
       const auto method = make_method(spec);
-      const auto problem = problem_of({300, 300, 32, 32}, dtype, Masking::causal_and_key_lengths, 2, 1);
+      // Without hidden keys, which are sorted into the last chunk, the first chunk of a round looks back at keys of another
+      // round.
+      const auto problem = problem_of({300, 300, 32, 32}, dtype, dtype == at::kFloat ? Masking::none : Masking::causal, 2, 1);
       const auto run = [&](emulation::ThreadOrder threads, emulation::ThreadOrder blocks, uint64_t seed) {
         emulation::set_thread_order(threads, seed);
         emulation::set_block_order(blocks, seed);
