@@ -147,7 +147,8 @@ TextTable summary_table(const std::vector<Record>& records) {
   const auto ratio = ratio_header(records);
   for (const auto* header : {"time", "interval"}) table.add_column(header, TextTable::Align::right);
   if (!ratio.empty()) table.add_column(ratio, TextTable::Align::right);
-  for (const auto* header : {"time/sequence", "memory/sequence", "rounding error"}) table.add_column(header, TextTable::Align::right);
+  for (const auto* header : {"time/sequence", "memory/sequence", "rounding error"})
+    table.add_column(header, TextTable::Align::right);
   table.add_column("implementation");
   table.add_column("outcome");
   if (published) table.add_column("published");

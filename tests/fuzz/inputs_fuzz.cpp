@@ -1,5 +1,5 @@
-// Fuzzes the reading of files of inputs. For any bytes, each reader of a header must give three tensors that lie within the file, or
-// throw a c10::ValueError. The first byte of the input chooses the format, and the others are the file.
+// Fuzzes the reading of files of inputs. For any bytes, each reader of a header must give three tensors that lie within the file,
+// or throw a c10::ValueError. The first byte of the input chooses the format, and the others are the file.
 #include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
 
