@@ -72,5 +72,19 @@ TEST(Units, DisplayWidthCountsCharacters) {
   EXPECT_EQ(display_width("µs–O(N²)"), 8u);
 }
 
+TEST(Shortened, CutsByCharactersAndSaysSo) {
+  EXPECT_EQ(shortened("O(N²)", 5), "O(N²)");
+  EXPECT_EQ(shortened("O(N²) time", 5), "O(N²…");
+  EXPECT_EQ(shortened("abc", 1), "…");
+  EXPECT_EQ(shortened("abc", 0), "");
+}
+
+TEST(Wrapped, BreaksLinesAtSpaces) {
+  EXPECT_EQ(wrapped("one two three", 7), "one two\nthree");
+  EXPECT_EQ(wrapped("one two three", 9, 2), "one two\n  three");
+  EXPECT_EQ(wrapped("unbreakable word", 4), "unbreakable\nword");
+  EXPECT_EQ(wrapped("", 4), "");
+}
+
 }  // namespace
 }  // namespace attnbench
