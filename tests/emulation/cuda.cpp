@@ -441,6 +441,7 @@ void allow_shared_bytes(const void* kernel, size_t bytes) {
 void run_grid(dim3 grid, dim3 size, size_t shared_bytes, const std::function<void()>& thread, const void* kernel) {
   check(grid, size, shared_bytes, kernel);
   if (observer) observer->launch_begins({kernel, grid, size, shared_bytes});
+  if (observer && !observer->runs_blocks()) return observer->launch_ends();
   for (unsigned z = 0; z < grid.z; ++z)
     for (unsigned y = 0; y < grid.y; ++y)
       for (unsigned x = 0; x < grid.x; ++x) {

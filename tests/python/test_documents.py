@@ -60,6 +60,7 @@ REDUCED = {
         "measures for minutes; test_package_wheel.py runs the installed program",
     ),
     "attnbench *": ("build/attnbench {rest}", "is installed by the package; test_package_wheel.py runs it"),
+    ".venv/bin/python attn/cuda/model/*": ("{all} --help", "compiles for a minute and overwrites what is checked in"),
     ".venv/bin/python -m pytest *": ("{all} --collect-only", "its tests are run already"),
 }  # fmt: skip
 
