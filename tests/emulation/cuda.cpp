@@ -458,6 +458,7 @@ void allow_shared_bytes(const void* kernel, size_t bytes) {
 void run_grid(dim3 grid, dim3 size, size_t shared_bytes, const std::function<void()>& thread, const void* kernel) {
   check(grid, size, shared_bytes, kernel);
   if (observer) observer->launch_begins({kernel, grid, size, shared_bytes});
+  if (observer && !observer->runs_blocks()) return observer->launch_ends();
   largest_shared = std::max(largest_shared, shared_bytes);
   std::vector<size_t> order(size_t{grid.x} * grid.y * grid.z);
   std::iota(order.begin(), order.end(), size_t{0});
