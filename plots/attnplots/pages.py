@@ -23,12 +23,11 @@ BASELINE = "sdpa"
 TIME, MEMORY = "time_per_sample_ms", "peak_extra_bytes_per_sample"
 # Ratios of two runs that differ by at most so many percent are called equal.
 WITHIN = 5
-# What the rivals are called elsewhere.
+# The rivals of methods that have kernels of this project, and what they are called elsewhere.
 PACKAGES = {
     "rivals/fast-transformers.py": "pytorch-fast-transformers",
     "rivals/reformer-pytorch.py": "reformer-pytorch",
     "rivals/performer-pytorch.py": "performer-pytorch",
-    "rivals/flex-attention.py": "PyTorch's flex_attention",
 }
 
 
@@ -155,35 +154,34 @@ def _ratio_words(ratios: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def rivals_sentences(root: Path) -> list[str]:
-    """How many times as long as this project the packages of others take."""
+def rivals_table(root: Path) -> list[str]:
+    """How many times as long as this project's methods the packages of others take, as a table."""
     folder = _machine_folder(root, "rivals")
     if folder is None:
         return ["Nothing is measured yet."]
     own = records.load(folder)
-    groups: dict[tuple[str, str, bool], dict[str, list[Record]]] = {}
+    groups: dict[tuple[str, str, bool], list[Record]] = {}
     for record in own:
         package = record["method"].rpartition(":")[0]
         if package in PACKAGES and record.get("ratio_median"):
             key = (package, record["baseline"], bool(record.get("causal")))
-            groups.setdefault(key, {}).setdefault(record["protocol"], []).append(record)
-    names = {"forward": "forward", "forward_backward": "with gradients"}
-    parts = []
-    for (package, baseline, causal), by_protocol in groups.items():
-        found = [r for protocol in names for r in by_protocol.get(protocol, [])]
-        times = " and ".join(
-            f"{_ratio_words([r['ratio_median'] for r in by_protocol[protocol]])} times {words}"
-            for protocol, words in names.items()
-            if protocol in by_protocol
-        )
+            groups.setdefault(key, []).append(record)
+    if not groups:
+        return ["No other package was measured."]
+    passes = {"forward": "forward", "forward_backward": "with gradients"}
+    lines = [
+        f"| package | times as long as | N | {' | '.join(passes.values())} |",
+        "| --- " * (3 + len(passes)) + "|",
+    ]
+    for (package, baseline, causal), found in groups.items():
+        ratios = [[r["ratio_median"] for r in found if r["protocol"] == name] for name in passes]
+        words = [_ratio_words(values) if values else "not measured" for values in ratios]
         lengths = [r["query_len"] for r in found]
         of = f"{'causal ' if causal else ''}`{baseline}`"
-        ends = f"N = {min(lengths):,} to {max(lengths):,}"
-        parts.append(f"{PACKAGES[package]} takes {times} as long as {of} ({ends})")
-    if not parts:
-        return ["No other package was measured."]
+        ends = f"{min(lengths):,} to {max(lengths):,}"
+        lines.append(f"| {PACKAGES[package]} | {of} | {ends} | {' | '.join(words)} |")
     where = f"Measured by `sweeps/rivals.toml` on {_provenance(root, folder, own)}."
-    return [f"{'; '.join(parts)}. {where}"]
+    return [*lines, "", where]
 
 
 def _runs(root: Path) -> list[str]:
@@ -267,7 +265,7 @@ BLOCKS: dict[str, Callable[[Path], list[str]]] = {
     "figure1": figure1_table,
     "repeat": repeat_sentences,
     "repeat-times": repeat_times,
-    "rivals": rivals_sentences,
+    "rivals": rivals_table,
 }
 
 
