@@ -127,25 +127,24 @@ TEST(SharedMemory, AutoChoosesKernelsThatFitTheDevice) {
           const auto reason = make_method("linear:kernel=cuda")->why_unsupported(problem, protocol);
           // What does not fit is refused by name, and is computed by the next implementation.
           EXPECT_EQ(chosen("linear", dtype, dim, protocol), reason ? "kernel/cuda-plain" : "kernel/cuda");
-          EXPECT_EQ(reason.has_value(),
-                    kib == 99 && (dim == 128 || (dim == 64 && dtype != at::kBFloat16 && protocol == forward_backward)));
+          EXPECT_EQ(reason.has_value(), kib == 99 && dim == 128 && (dtype != at::kBFloat16 || protocol == forward_backward));
           EXPECT_EQ(chosen("lsh:chunk=32,buckets=4", dtype, dim, protocol), "kernel/cuda");
         }
       }
 }
 
 TEST(SharedMemory, RefusalsSayWhatIsNeededAndWhatRuns) {
-  const auto reason = [](const char* spec, int64_t dim, Protocol protocol) {
-    const auto problem = problem_of({70, 70, dim, dim}, at::kFloat, Masking::causal, 1, 1);
+  const auto reason = [](const char* spec, int64_t dim, Protocol protocol, at::ScalarType dtype = at::kFloat) {
+    const auto problem = problem_of({70, 70, dim, dim}, dtype, Masking::causal, 1, 1);
     return make_method(spec)->why_unsupported(problem, protocol).value_or("");
   };
   {
     const SharedMemoryLimit limit(99);
     EXPECT_CONTAINS(
-        reason("linear:kernel=cuda", 64, Protocol::forward_backward),
-        "linear_attention: kernel 'cuda' needs 103 KiB of shared memory per block in the backward pass, and this device has "
+        reason("linear:kernel=cuda", 128, Protocol::forward_backward, at::kBFloat16),
+        "linear_attention: kernel 'cuda' needs 104 KiB of shared memory per block in the backward pass, and this device has "
         "99 KiB; 'cuda-plain' runs on it");
-    EXPECT_EQ(reason("linear:kernel=cuda", 64, Protocol::forward), "");
+    EXPECT_EQ(reason("linear:kernel=cuda", 128, Protocol::forward, at::kBFloat16), "");
     EXPECT_CONTAINS(reason("linear:kernel=cuda-tf32", 128, Protocol::forward),
                     "KiB of shared memory per block in the forward pass");
   }
@@ -162,7 +161,7 @@ TEST(SharedMemory, RefusalsSayWhatIsNeededAndWhatRuns) {
 // The operator chooses by whether gradients are recorded, and its backward pass as its forward pass.
 TEST(SharedMemory, TheOperatorsChooseOneImplementationForBothPasses) {
   const SharedMemoryLimit limit(99);
-  auto inputs = inputs_of(problem_of({70, 70, 64, 64}, at::kFloat, Masking::causal, 1, 1), Protocol::forward_backward);
+  auto inputs = inputs_of(problem_of({70, 70, 128, 128}, at::kBFloat16, Masking::causal, 1, 1), Protocol::forward_backward);
   const auto run = [&](const char* implementation) {
     return linear_attention(inputs.q, inputs.k, inputs.v, {.causal = true, .implementation = implementation});
   };
