@@ -17,8 +17,8 @@ int64_t parse_bytes(const std::string& text);
 size_t display_width(const std::string& text);
 // UTF-8 text of at most `width` code points: if the text has more, "…" takes the place of the last one that fits.
 std::string shortened(const std::string& text, size_t width);
-// UTF-8 text with line ends in place of spaces, so that no line is wider than `width` code points unless a single word is. The lines
-// after the first begin with `indent` spaces, and the first one is taken to begin after as many characters.
+// UTF-8 text with line ends in place of spaces, so that no line is wider than `width` code points unless a single word is. The
+// lines after the first begin with `indent` spaces, and the first one is taken to begin after as many characters.
 std::string wrapped(const std::string& text, size_t width, size_t indent = 0);
 
 }  // namespace attnbench

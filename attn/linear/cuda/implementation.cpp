@@ -160,8 +160,8 @@ class CudaLinear final : public LinearImplementation {
     if (kind_ == Kind::plain) return double(heads) * double(p.head_dim * (p.value_dim + 1)) * (backward ? 2 : 1);
     const auto bytes =
         bytes_read_twice(p.head_dim, p.value_dim, int64_t(c10::elementSize(p.dtype)), backward ? Pass::backward : Pass::forward);
-    const auto splits =
-        split_positions(heads, std::max(p.query_len, p.key_len), bytes, /*blocks_per_multiprocessor=*/backward ? 2 : 3, gpu_limits());
+    const auto splits = split_positions(heads, std::max(p.query_len, p.key_len), bytes,
+                                        /*blocks_per_multiprocessor=*/backward ? 2 : 3, gpu_limits());
     return double(splits.heads_at_once * splits.count * cuda::state_numbers(dim) * (backward ? 2 : 1));
   }
 
