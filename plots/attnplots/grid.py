@@ -46,7 +46,7 @@ class Panel:
     """One panel: the titles of its axes, their scales, and its curves.
 
     Curves that end at `reach` or later have their names beside the panel. `lines` are horizontal
-    lines with their names, of which the highest has its name above it. `growth` is the letter of the axis if the panel shows the slopes of
+    lines with their names, which stand above them where there is room. `growth` is the letter of the axis if the panel shows the slopes of
     linear and quadratic growth. If the names are `keyed`, they have marks and no leaders. A panel
     without curves says `empty`. `more` draws more into the axes.
     """
@@ -217,7 +217,7 @@ def _draw_cell(figure: Figure, cell: _Cell, frame: Box, looks: dict[str, Style])
     _thin_ticks(figure, axes, shown.x)
     for value, name in shown.lines:
         panel.line_at(axes, value)
-        _line_name(figure, axes, frame, value, name, above=(value, name) == max(shown.lines))
+        _line_name(figure, axes, frame, value, name, [other for other, _ in shown.lines])
     if shown.curves:
         ink, taken = panel.draw(
             figure, axes, frame, shown.curves, looks, cell.gap, shown.reach, shown.keyed
@@ -234,13 +234,14 @@ def _draw_cell(figure: Figure, cell: _Cell, frame: Box, looks: dict[str, Style])
 
 
 def _line_name(
-    figure: Figure, axes: Axes, frame: Box, value: float, name: str, above: bool
+    figure: Figure, axes: Axes, frame: Box, value: float, name: str, lines: list[float]
 ) -> None:
-    """Writes the name of a horizontal line at its right end, above it or below it."""
+    """Writes the name of a horizontal line at its right end: above it, unless another of the `lines` is there."""
     if name:
-        y = float(axes.transData.transform((axes.get_xlim()[0], value))[1])
+        left = axes.get_xlim()[0]
+        y, *others = (float(axes.transData.transform((left, v))[1]) for v in (value, *lines))
         more = {"ha": "right", "gid": "line"}
-        place = y + 2 if above else y - 7.5
+        place = y - 7.5 if any(y < other < y + 10 for other in others) else y + 2
         sheet.text(figure, frame.x1 - 2, place, name, style.SMALL_SIZE, style.QUIET, **more)
 
 
