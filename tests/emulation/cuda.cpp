@@ -379,10 +379,11 @@ void set_thread_order(ThreadOrder order, uint64_t seed) {
 }
 
 namespace {
-int64_t multiprocessor_count = 2;
+int64_t multiprocessor_count = 2, l2_size = 64 << 10;
 }
 int64_t multiprocessors() { return multiprocessor_count; }
-int64_t l2_bytes() { return 64 << 10; }
+int64_t l2_bytes() { return l2_size; }
+void set_l2_bytes(int64_t bytes) { l2_size = bytes; }
 void set_multiprocessors(int64_t count) { multiprocessor_count = count; }
 
 namespace {
@@ -458,6 +459,7 @@ void allow_shared_bytes(const void* kernel, size_t bytes) {
 void run_grid(dim3 grid, dim3 size, size_t shared_bytes, const std::function<void()>& thread, const void* kernel) {
   check(grid, size, shared_bytes, kernel);
   if (observer) observer->launch_begins({kernel, grid, size, shared_bytes});
+  if (observer && !observer->runs_blocks()) return observer->launch_ends();
   largest_shared = std::max(largest_shared, shared_bytes);
   std::vector<size_t> order(size_t{grid.x} * grid.y * grid.z);
   std::iota(order.begin(), order.end(), size_t{0});

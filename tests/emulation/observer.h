@@ -33,6 +33,8 @@ class Observer {
   virtual ~Observer() = default;
   virtual void launch_begins(const Launch&) {}
   virtual void launch_ends() {}
+  // Whether the blocks of launches run at all.
+  virtual bool runs_blocks() const { return true; }
   virtual void block_begins(dim3 /*block*/) {}
   virtual void block_ends() {}
   // All threads of the block have passed a __syncthreads().

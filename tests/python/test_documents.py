@@ -61,6 +61,7 @@ REDUCED = {
     ),
     "attnbench import attnbench-gpu-*": (None, "needs what `make gpu` has packed; test_gpu_command.py imports a pack"),
     "attnbench *": ("build/attnbench {rest}", "is installed by the package; test_package_wheel.py runs it"),
+    ".venv/bin/python attn/cuda/model/*": ("{all} --help", "compiles for a minute and overwrites what is checked in"),
     ".venv/bin/python -m pytest *": ("{all} --collect-only", "its tests are run already"),
 }  # fmt: skip
 

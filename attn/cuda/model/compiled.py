@@ -16,11 +16,15 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "attn/cuda"))
+import count_instructions  # noqa: E402
+
 BUDGETS = Path(__file__).with_name("budgets.csv")
 ARCHITECTURE = "sm_90"
 # float16 is compiled from the same templates as TF32, which differ little from float32.
@@ -39,16 +43,18 @@ class Missing(Exception):
 
 @dataclass
 class Code:
-    """A compiled kernel. The main loop is the loop with the most instructions, with the loops inside it."""
+    """A compiled kernel. The counts of its main loop (see main_loop()) are 0 for kernels without products on the tensor
+    cores."""
 
     registers: int  # of a thread
     local_bytes: int  # of a thread, on its stack and in local memory
     spills: int  # instructions that access local memory
     instructions: int
-    loop_instructions: int
-    loop_divergent: int  # places in the main loop at which the lanes of a warp may part (BSSY)
-    loop_shared: int  # loads from and stores to shared memory in the main loop
-    loop_tensor: int  # products of the tensor cores in the main loop
+    loop_instructions: int  # in the main loop
+    path_instructions: int  # on the longest path through the main loop
+    path_divergent: int  # places on this path at which the lanes of a warp may part (BSSY)
+    path_shared: int  # loads from and stores to shared memory on this path
+    path_tensor: int  # products of the tensor cores on this path
 
 
 LIMITS = [field.name for field in fields(Code)]
@@ -88,30 +94,65 @@ def short_name(demangled):
     return name
 
 
-def loops(instructions):
-    """The loops in a list of (address, text), as pairs of addresses (first, last)."""
-    for address, text in instructions:
-        branch = re.search(r"\bBRA(?:\.\w+)* .*?(0x[0-9a-f]+)$", text)
-        if branch and int(branch[1], 16) < address:
-            yield int(branch[1], 16), address
+def main_loop(instructions):
+    """(kinds of the instructions on the longest path through the main loop, number of all its instructions).
+
+    The main loop is the one with the most products on the tensor cores; a function without products has none. Loops inside it
+    count once, with all of their instructions. Those without products are avoided where there is another way: they are for rare
+    values. Of a branch, the path takes the longer side."""
+    graph = count_instructions.Blocks(instructions)
+    products = [sum(i.opcode == "HMMA" for i in block) for block in graph.blocks]
+    loop = max(graph.components(range(len(graph.blocks))), key=lambda c: sum(products[b] for b in c), default=set())
+    if not sum(products[b] for b in loop):
+        return Counter(), 0
+    entered = {w for v in range(len(graph.blocks)) if v not in loop for w in graph.after[v] if w in loop}
+    head = min(entered or loop)
+    inner = graph.components(loop - {head})
+    node_of = {b: frozenset({b}) for b in loop} | {b: frozenset(c) for c in inner for b in c}
+    size = {node: sum(len(graph.blocks[b]) for b in node) for node in set(node_of.values())}
+
+    def longest_path(avoided):
+        """The nodes of the longest path from the head back to it, or None."""
+        best = {}
+
+        def visit(node):
+            if node not in best:
+                best[node] = None
+                for b in node:
+                    for w in graph.after[b]:
+                        if w == head:
+                            rest = []
+                        elif w in loop and node_of[w] != node and node_of[w] not in avoided:
+                            rest = visit(node_of[w])
+                        else:
+                            continue
+                        if rest is not None:
+                            way = [node, *rest]
+                            if best[node] is None or sum(map(size.get, way)) > sum(map(size.get, best[node])):
+                                best[node] = way
+            return best[node]
+
+        return visit(node_of[head])
+
+    rare = {frozenset(c) for c in inner if not sum(products[b] for b in c)}
+    path = longest_path(rare) or longest_path(set()) or []
+    kinds = Counter(i.opcode for node in path for b in node for i in graph.blocks[b])
+    return kinds, sum(len(graph.blocks[b]) for b in loop)
 
 
 def code_of(instructions, registers, local_bytes):
-    def count(pattern, listed):
-        return sum(bool(re.match(pattern, text)) for _, text in listed)
-
-    instructions = [(a, re.sub(r"^@!?U?P\w+ ", "", t)) for a, t in instructions if t != "NOP"]
-    bodies = [[i for i in instructions if first <= i[0] <= last] for first, last in loops(instructions)]
-    body = max(bodies, key=len, default=[])
+    kinds, static = main_loop(instructions)
+    spills = sum(i.opcode in ("LDL", "STL") for i in instructions)
     return Code(
         registers,
         local_bytes,
-        count("(LDL|STL)", instructions),
-        len(instructions),
-        len(body),
-        count("BSSY", body),
-        count("(LDS|STS|LDSM|STSM)", body),
-        count("(HMMA|HGMMA)", body),
+        spills,
+        sum(i.opcode != "NOP" for i in instructions),
+        static,
+        sum(kinds.values()),
+        kinds["BSSY"],
+        kinds["LDS"] + kinds["STS"] + kinds["LDSM"] + kinds["STSM"],
+        kinds["HMMA"],
     )
 
 
@@ -128,15 +169,10 @@ def inspect(cubin):
             r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:\d+ LOCAL:(\d+)", output(cuobjdump, "-res-usage", cubin)
         )
     }
-    listings = re.split(r"\n\s*Function : (\S+)", output(cuobjdump, "-sass", cubin))[1:]
+    functions = count_instructions.read_functions(output(cuobjdump, "-sass", cubin).splitlines())
     found = {}
-    for mangled, listing in zip(listings[::2], listings[1::2], strict=True):
-        instructions = [
-            (int(address, 16), text.strip())
-            for address, text in re.findall(r"^\s+/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;", listing, re.MULTILINE)
-        ]
-        name = short_name(output("c++filt", mangled).strip())
-        found[name] = code_of(instructions, *usage[mangled])
+    for mangled, instructions in functions:
+        found[short_name(output("c++filt", mangled).strip())] = code_of(instructions, *usage[mangled])
     return found
 
 
