@@ -379,10 +379,11 @@ void set_thread_order(ThreadOrder order, uint64_t seed) {
 }
 
 namespace {
-int64_t multiprocessor_count = 2;
+int64_t multiprocessor_count = 2, l2_size = 64 << 10;
 }
 int64_t multiprocessors() { return multiprocessor_count; }
-int64_t l2_bytes() { return 64 << 10; }
+int64_t l2_bytes() { return l2_size; }
+void set_l2_bytes(int64_t bytes) { l2_size = bytes; }
 void set_multiprocessors(int64_t count) { multiprocessor_count = count; }
 
 namespace {

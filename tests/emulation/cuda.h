@@ -51,6 +51,7 @@ int64_t multiprocessors();
 void set_multiprocessors(int64_t count);
 // The size of its L2 cache. It is small, so that kernels cut small problems into groups that fit it.
 int64_t l2_bytes();
+void set_l2_bytes(int64_t bytes);
 // The largest shared memory in bytes that a block had since the last call.
 size_t take_largest_shared_bytes();
 // Sorts `count` keys by their lowest `bits` bits, in place of CUB's radix sort.

@@ -39,11 +39,22 @@ constexpr double linear_traffic(const LinearTrafficProblem& p, Pass pass) {
   const double key_states = has_states ? key_rows + states : 0;
   if (pass == Pass::forward) return heads * (key_states + (p.causal ? key_rows : 0) + query_rows + queries * number);
   const double normalizers = 2 * queries * number;  // and the gradients of these
-  const double query_states = has_states ? query_rows + normalizers + states : 0;
+  // Up to 64 dimensions, the pass over the queries sums their states too.
+  const double query_states = has_states ? (p.tile_dim <= 64 ? 0 : query_rows + normalizers) + states : 0;
   const double shift = 2 * splits * number * double(p.value_dim);
   const double of_queries = query_rows + (p.causal ? key_rows : 0) + normalizers + queries * of_query;
   const double of_keys = 2 * key_rows + (p.causal ? query_rows + normalizers : 0);
   return heads * (key_states + of_queries + query_states + of_keys + shift);
+}
+
+// Those of these bytes that move to and from the memory if all second reads hit the L2 cache, for which splits.h chooses groups
+// of heads, and if the states stay in it.
+constexpr double linear_memory_bytes(const LinearTrafficProblem& p, Pass pass) {
+  const double queries = double(p.query_len), keys = double(p.key_len), element = double(p.element_bytes);
+  const double of_query = double(p.head_dim) * element, of_value = double(p.value_dim) * element, number = sizeof(float);
+  const double read = (queries + keys) * (of_query + of_value);
+  if (pass == Pass::forward) return double(p.heads) * (read + queries * number);
+  return double(p.heads) * (read + queries * of_query + keys * (of_query + of_value) + 2 * queries * number);
 }
 
 }  // namespace attn::cuda

@@ -27,7 +27,8 @@ struct LshTrafficProblem {
 // position. The radix sort of CUB is not included.
 //
 // Backward: each block reads the same rows, and the output, g, log-sum-exp and shares of its queries. It adds to float32
-// gradients of its queries and of its keys, which are read and written. At last the gradients are read and stored.
+// gradients of its queries, of the keys of its chunk and of those of the chunk before, which are read and written. At last the
+// gradients are read and stored.
 constexpr double lsh_traffic(const LshTrafficProblem& p, Pass pass) {
   const double heads = double(p.heads), length = double(p.length), rounds = double(p.rounds), element = double(p.element_bytes);
   const double of_x = double(p.head_dim) * element, of_v = double(p.value_dim) * element;
@@ -45,7 +46,7 @@ constexpr double lsh_traffic(const LshTrafficProblem& p, Pass pass) {
   const double own = length * (2 * of_v + sizeof(double) + sizeof(float));
   const double query_gradients = length * double(p.head_dim) * sizeof(float);
   const double key_gradients = 2 * tiles * length * double(p.head_dim + p.value_dim) * sizeof(float);
-  const double stored = length * (double(2 * p.head_dim + p.value_dim) * sizeof(float) + 2 * of_x + of_v);
+  const double stored = length * (double(3 * p.head_dim + 2 * p.value_dim) * sizeof(float) + 2 * of_x + of_v);
   return heads * (rounds * (gathered + own + 2 * (query_gradients + key_gradients)) + stored);
 }
 

@@ -22,7 +22,7 @@
 namespace attn {
 namespace {
 
-constexpr int64_t kMultiprocessors = 132, kDim = 64, kLshChunk = 64, kLshBuckets = 64;
+constexpr int64_t kMultiprocessors = 132, kL2Bytes = 50 << 20, kDim = 64, kLshChunk = 64, kLshBuckets = 64;
 
 class LaunchRecorder final : public emulation::Observer {
  public:
@@ -48,16 +48,16 @@ double traffic(const std::string& method, const std::string& protocol, int64_t h
                                 .element_bytes = element_bytes,
                                 .tile_rows = 64},
                                pass);
-    return cuda::linear_traffic({.heads = heads,
-                                 .query_len = length,
-                                 .key_len = length,
-                                 .head_dim = kDim,
-                                 .value_dim = kDim,
-                                 .tile_dim = kDim,
-                                 .element_bytes = element_bytes,
-                                 .causal = true,
-                                 .splits = blocks / heads},
-                                pass);
+    return cuda::linear_memory_bytes({.heads = heads,
+                                      .query_len = length,
+                                      .key_len = length,
+                                      .head_dim = kDim,
+                                      .value_dim = kDim,
+                                      .tile_dim = kDim,
+                                      .element_bytes = element_bytes,
+                                      .causal = true,
+                                      .splits = blocks / heads},
+                                     pass);
   };
   return bytes(cuda::Pass::forward) + (protocol == "forward" ? 0 : bytes(cuda::Pass::backward));
 }
@@ -100,6 +100,7 @@ int main(int count, char** arguments) {
     return 2;
   }
   attn::emulation::set_multiprocessors(attn::kMultiprocessors);
+  attn::emulation::set_l2_bytes(attn::kL2Bytes);
   for (int i = 1; i + 4 < count; i += 5)
     attn::probe(arguments[i], arguments[i + 1], arguments[i + 2], std::stoll(arguments[i + 3]), std::stoll(arguments[i + 4]));
 }

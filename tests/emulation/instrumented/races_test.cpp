@@ -100,7 +100,7 @@ std::map<Barrier, bool> barriers_in_sources() {
   const std::filesystem::path root = ATTN_SOURCES;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(root / "attn")) {
     const auto path = entry.path();
-    if (path.string().find("/cuda/") == std::string::npos || !entry.is_regular_file()) continue;
+    if (path.string().find("/cuda/") == std::string::npos || !entry.is_regular_file() || path.extension() == ".md") continue;
     std::ifstream file(path);
     int number = 1;
     for (std::string line; std::getline(file, line); ++number)
