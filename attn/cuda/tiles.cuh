@@ -105,11 +105,10 @@ __device__ inline void score_rows(Accumulator (&sum)[S::kScoreTiles], typename S
   multiply<typename S::F, S::kScoreTiles, S::kSteps>(sum, own_rows(left, S::kStride), S::kStride, 1, right, 1, S::kStride);
 }
 // Stores the warp's rows of `sum` in the tile `scores`, so that they can be a factor of another product. Entry x is stored as
-// f(row of the tile, column, x).
+// f(row of the tile, column, x). Before it, a barrier is needed after the warp has read the scores for an earlier product.
 template <class S, class Function>
 __device__ inline void store_scores(const Accumulator (&sum)[S::kScoreTiles], typename S::Tile* scores, const Function& f) {
   using Tile = typename S::Tile;
-  __syncwarp();  // lanes may still be reading the scores for the previous product
 #pragma unroll
   for (int t = 0; t < S::kScoreTiles; ++t)
 #pragma unroll

@@ -97,14 +97,21 @@ def short_name(demangled):
 def main_loop(instructions):
     """(kinds of the instructions on the longest path through the main loop, number of all its instructions).
 
-    The main loop is the one with the most products on the tensor cores; a function without products has none. Loops inside it
-    count once, with all of their instructions. Those without products are avoided where there is another way: they are for rare
-    values. Of a branch, the path takes the longer side."""
+    The main loop is the one with the most products on the tensor cores; a function without products has none. The path enters no
+    loop inside it if at least half of the products are outside of these, as count_instructions.py counts: such loops are for rare
+    values. Otherwise loops inside it count once, with all of their instructions, and those without products are avoided where there
+    is another way. Of a branch, the path takes the longer side."""
     graph = count_instructions.Blocks(instructions)
     products = [sum(i.opcode == "HMMA" for i in block) for block in graph.blocks]
     loop = max(graph.components(range(len(graph.blocks))), key=lambda c: sum(products[b] for b in c), default=set())
     if not sum(products[b] for b in loop):
         return Counter(), 0
+    try:
+        kinds, static = count_instructions.count(instructions)
+        if 2 * kinds["HMMA"] >= sum(products[b] for b in loop):
+            return kinds, static
+    except ValueError:
+        pass  # the products are in loops inside the main loop
     entered = {w for v in range(len(graph.blocks)) if v not in loop for w in graph.after[v] if w in loop}
     head = min(entered or loop)
     inner = graph.components(loop - {head})

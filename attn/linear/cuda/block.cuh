@@ -528,7 +528,8 @@ class LinearBlock {
   // ---------------------------------------------------------- stores
 
   // Stores the warp's rows and columns of a chunk that begins with position `first` in a tensor with `dim` columns; positions
-  // from `limit` on are not stored. The sums pass through the warp's own rows and columns of `staging`, whose contents are lost.
+  // from `limit` on are not stored. The sums pass through the warp's own rows and columns of `staging`, whose contents are lost;
+  // before other threads or copies write there, a barrier is needed.
   __device__ void store(const Accumulator (&sum)[L::kColumnTiles], Tile* staging, const StridedTensor& to, int first, int limit,
                         int dim) const {
     Tile* own = own_rows(staging) + column;
@@ -546,7 +547,6 @@ class LinearBlock {
     for_each_vector(first, limit, dim, to, [&](int row, int vector_column, E* out) {
       *reinterpret_cast<Vector*>(out) = staged_vector(own + row * kStride + vector_column);
     });
-    __syncwarp();
   }
   // The same for a gradient that multiply_by_derivatives() has processed, of the entries of x.
   __device__ void store_gradient(const Accumulator (&sum)[L::kColumnTiles], Tile* staging, const StridedTensor& to,

@@ -102,8 +102,8 @@ __global__ void __launch_bounds__(S::kThreads) lsh_forward(LshParams params, int
     }
     block.previous_factor[row] = previous, block.share[row] = share;
   }
-  __syncwarp();  // redundant: store_rows() begins with one
   const auto position_of = [&](int t) { return block.query_positions[warp() * 16 + t]; };
+  // store_rows() has a barrier of the warp before it calls this.
   const auto with_rounds_before = [&](float x, int t, int column) {
     const int row = warp() * 16 + t;
     const float before = round == 0

@@ -13,8 +13,8 @@ std::vector<KernelRun> all_runs() {
     const auto problem = problem_of(shape, dtype, masking, batch, /*heads=*/1);
     if (make_method(spec)->why_unsupported(problem, Protocol::forward_backward)) return;
     runs.push_back({name, [=] {
-                      // Splits of two chunks and more.
-                      set_multiprocessors(1);
+                      // Enough multiprocessors that long sequences have several splits, of two chunks and more.
+                      set_multiprocessors(4);
                       const auto method = make_method(spec);
                       call(*method, inputs_of(problem, Protocol::forward_backward), Protocol::forward_backward);
                     }});
@@ -22,10 +22,11 @@ std::vector<KernelRun> all_runs() {
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble})
     for (const auto* spec : {"linear:kernel=cuda", "linear:kernel=cuda-tf32", "linear:kernel=cuda-plain",
                              "lsh:rounds=2,chunk=80,buckets=4,kernel=cuda"}) {
-      add(spec, dtype, {150, 150, 64, 64}, Masking::causal, 1);
+      add(spec, dtype, {260, 260, 64, 64}, Masking::causal, 1);
       for (const auto masking : {Masking::causal_and_key_lengths, Masking::none})
         add(spec, dtype, {150, 150, 32, 16}, masking, 2);
       add(spec, dtype, {70, 70, 128, 128}, Masking::causal, 1);
+      add(spec, dtype, {70, 70, 128, 128}, Masking::none, 1);
     }
   add("lsh:rounds=2,chunk=40,buckets=8,profile=fast-transformers,kernel=cuda", at::kFloat, {100, 100, 16, 16}, Masking::causal,
       1);
