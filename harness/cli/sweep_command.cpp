@@ -95,8 +95,9 @@ void check_design(const Design& design, const Options& options) {
                   design.processes, design.cases, design.needed(), design.needed(), kMaxExploratoryProcesses));
 }
 
-// Prints the planned cases with their predicted time and memory.
-void print_plan(const SweepPlan& plan, const TimePredictor& predictor, Format format) {
+// Prints the planned cases with their predicted time and memory. As text, cases that will not run are counted by their reasons,
+// unless `all` rows are wanted.
+void print_plan(const SweepPlan& plan, const TimePredictor& predictor, Format format, Rows rows) {
   const auto& planned = plan.planned;
   if (format == Format::json) return print_json(to_json(planned));
   TextTable table;
@@ -105,7 +106,8 @@ void print_plan(const SweepPlan& plan, const TimePredictor& predictor, Format fo
   const auto axes = distinguishing_axes(all);
   add_axes(table, axes);
   for (const auto* header : {"predicted time", "predicted memory"}) table.add_column(header, TextTable::Align::right);
-  table.add_column("not run because");
+  const bool folds = format == Format::text && rows == Rows::without_skipped;
+  if (!folds) table.add_column("not run because");
   table.leave_out_first({"predicted memory"});
   double total_s = 0;
   for (const auto& baseline : plan.baselines)
@@ -113,17 +115,21 @@ void print_plan(const SweepPlan& plan, const TimePredictor& predictor, Format fo
   for (const auto& record : planned) {
     const auto call_ms = record.number("predicted_time_ms");
     total_s += predicted_case_s(record, call_ms);
+    if (folds && record.has("outcome")) continue;
     std::vector<std::string> cells;
     for (const auto* axis : axes) cells.push_back(plain_text(record.get(axis->name)));
     // The time is a lower bound unless the method was measured in this setting.
     cells.push_back((predictor.has_seen(record) ? "" : "≥ ") + format_ms(call_ms));
     cells.push_back(format_bytes(predicted_need_bytes(record)));
-    cells.push_back(record.has("outcome") ? fmt::format("{}: {}", record.text("failure_kind"), record.text("reason")) : "");
+    if (!folds)
+      cells.push_back(record.has("outcome") ? fmt::format("{}: {}", record.text("failure_kind"), record.text("reason")) : "");
     table.add_row(std::move(cells), tone_of(record));
   }
   print_table(table, format);
   if (format == Format::csv) return;
   const auto design = design_of(plan, planned);
+  if (folds)
+    for (const auto& line : skipped_in_words(planned)) fmt::print("{}\n", line);
   fmt::print("\n{} cases in {} round{}, predicted to take at least {}\n", planned.size(), design.processes,
              design.processes == 1 ? "" : "s", format_seconds(total_s));
   if (!design.can_decide())
@@ -135,7 +141,7 @@ int dry_run(SweepPlan plan, const Options& options) {
   if (!options.out.empty() && std::filesystem::exists(std::filesystem::path(options.out) / "records.jsonl"))
     recorded = read_records(options.out);
   const auto predictor = predict_without_ceilings(plan, recorded);
-  print_plan(plan, predictor, options.format);
+  print_plan(plan, predictor, options.format, options.verbose ? Rows::all : Rows::without_skipped);
   return exit_code::success;
 }
 

@@ -33,7 +33,7 @@ def test_both_lists_are_run_by_default():
 
 def test_every_published_sweep_has_enough_processes(attnbench):
     names = {re.search(r"sweep (\S+)", what)[1] for _, what in dry_run("sweeps")[0]}
-    for name in names:
+    for name in names - {"quality"}:  # whose times need not be exact
         done = attnbench("sweep", ROOT / f"sweeps/{name}.toml", "--dry-run", cwd=ROOT).stdout
         rounds = int(re.search(r"cases in (\d+) rounds", done)[1])
         assert rounds >= 8, name
