@@ -258,7 +258,7 @@ TEST(Inputs, HaveTheDistributionOfTheCase) {
   auto c = quick_case("softmax", "forward");
   c.inputs = "skewed";
   EXPECT_CONTAINS(expect_failure(c, kind::error).text("reason"),
-                  "inputs = 'skewed', expected normal, clustered, repeated, offset, scaled or outliers");
+                  "inputs = 'skewed', expected normal, clustered, repeated, offset, scaled, outliers or file:PATH");
 }
 
 }  // namespace
