@@ -71,13 +71,13 @@ __device__ inline void load_rows(typename S::Tile* to, int dim, const Row& row, 
 }
 
 // Stores the warp's 16 rows of sums: entry x of row t < 16 is stored as f(x, t, column) at the address row(t); a row whose
-// address is null is not stored. The sums pass through the warp's own rows of `staging`, whose contents are lost.
+// address is null is not stored. The sums pass through the warp's own rows of `staging`, whose contents are lost; before it, a
+// barrier is needed after the warp has read them.
 template <class S, class To = typename S::E, class Row, class Function>
 __device__ inline void store_rows(const Accumulator (&sum)[S::kTiles], typename S::Tile* staging, int dim, const Row& row,
                                   const Function& f) {
   using Tile = typename S::Tile;
   Tile* rows = own_rows(staging, S::kStride);
-  __syncwarp();
 #pragma unroll
   for (int t = 0; t < S::kTiles; ++t)
 #pragma unroll

@@ -131,7 +131,8 @@ TEST(CudaEmulation, RefusesMoreSharedMemoryThanTheArchitectureHas) {
     const auto launch = [&](size_t bytes) { emulation::launch(kernel, 1, 32, bytes); };
     launch(48 << 10);
     expect_refusal("more than cudaFuncSetAttribute has allowed", [&] { launch((48 << 10) + 1); });
-    expect_refusal("more than the " + std::to_string(most) + " of sm_" + std::to_string(architecture), [&] { launch(most + 1); });
+    expect_refusal("more than the " + std::to_string(most) + " that the emulated sm_" + std::to_string(architecture),
+                   [&] { launch(most + 1); });
     expect_refusal("more than the " + std::to_string(most), [&] {
       static_cast<void>(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(most + 1)));
     });
