@@ -182,7 +182,7 @@ def wait_for(condition, what, seconds=HANG_S, driver=None):
 def measuring_worker(driver):
     """Waits until this driver has a worker that measures a case, and returns that worker."""
     return wait_for(
-        lambda: next((p for p in children(driver.pid) if p.command.endswith(" measure")), None),
+        lambda: next((p for p in children(driver.pid) if "measure" in p.command.split()), None),
         "a worker that measures",
         driver=driver,
     )

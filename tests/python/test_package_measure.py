@@ -125,7 +125,7 @@ def test_an_interrupt_ends_the_program_and_its_worker(build):
     try:
         (program,) = wait_for(lambda: children(kernel.pid), "the program", driver=kernel)
         worker = wait_for(
-            lambda: next((p for p in children(program.pid) if p.command.endswith(" measure")), None), "the worker"
+            lambda: next((p for p in children(program.pid) if "measure" in p.command.split()), None), "the worker"
         )
         kernel.send_signal(signal.SIGINT)
         _, said = kernel.communicate(timeout=HANG_S)
