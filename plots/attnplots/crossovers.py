@@ -36,8 +36,9 @@ class Crossover:
     high: float | None
 
     def fits(self, record: Record) -> bool:
-        """Whether a record belongs to the setting of the crossover."""
-        return all(record.get(name) == value for name, value in self.axes.items())
+        """Whether a record belongs to the setting of the crossover. Records of an older schema lack
+        axes that are newer."""
+        return all(record.get(name) in (None, value) for name, value in self.axes.items())
 
 
 def program() -> Path | None:

@@ -107,7 +107,7 @@ def test_more_processes_continue_the_cases_and_fewer_are_refused(canned, tmp_pat
 
 
 def test_a_case_that_fails_in_a_later_round_has_failed(attnbench, workers, canned_worker, tmp_path, rounds):
-    fails = 'for last; do :; done; case "$request" in *softmax*) [ "$last" = measure ] || exit 9;; esac; good'
+    fails = 'for last; do :; done; case "$request" in *softmax*) [ "$last" = --quality ] || exit 9;; esac; good'
     attnbench.with_worker(workers.make(measure=fails))("sweep", rounds, "--out", "out", code=1)
     lines = processes_in(tmp_path / "out")
     assert len(lines) == 2 * 3 + 2 * 2, "a case that failed is not visited again"

@@ -376,10 +376,14 @@ def test_dry_run_prints_the_planned_records_as_json(canned, sweep):
 def test_dry_run_prints_the_plan_as_text(canned, sweep):
     lines = canned("sweep", sweep, "--dry-run", "--set", "memory_limit_bytes=60 kB").stdout.splitlines()
     planned = dry_run(canned, sweep, "--set", "memory_limit_bytes=60 kB")
-    for record, line in zip(planned, lines[2:6], strict=True):
+    runs = [record for record in planned if record["failure_kind"] is None]
+    assert len(runs) == 3
+    for record, line in zip(runs, lines[2:5], strict=True):
         assert line.split()[:2] == [record["method"], str(record["query_len"])]
-        assert ("predicted_oom" in line) == (record["failure_kind"] is not None)
         assert "≥ " in line  # Nothing was measured yet, so the time is a lower bound.
+    assert lines[5].startswith("1 case is skipped as predicted_oom: ")
+    all_rows = canned("sweep", sweep, "--dry-run", "-v", "--set", "memory_limit_bytes=60 kB").stdout.splitlines()
+    assert [("predicted_oom: " in line) for line in all_rows[2:6]] == [r["failure_kind"] is not None for r in planned]
     assert lines[-2].startswith("4 cases in 1 round, predicted to take at least ")
     assert lines[-1] == "`attnbench compare` needs 6 processes a case to find one of 3 different"
     lines = canned("sweep", sweep, "--dry-run", "--set", "processes=7").stdout.splitlines()

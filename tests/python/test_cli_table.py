@@ -167,7 +167,7 @@ def test_a_table_fits_into_the_terminal(attnbench, folder):
         _, shown = attnbench.on_terminal("table", out, width=width, env=environment)
         assert max(map(len, shown.splitlines())) <= 60 < max(map(len, wide.splitlines()))
         note = " ".join(shown.split("(the terminal has 60 columns; not shown: ")[1].split())
-        assert note == "interval, time/sequence, rel. error, implementation; shortened: outcome)"
+        assert note == "interval, time/sequence, rounding error, implementation; shortened: outcome)"
         for header in ("method", "query_len", "time", "memory/sequence", "outcome"):
             assert header in shown.splitlines()[0]
     # Whatever reads a pipe gets everything.

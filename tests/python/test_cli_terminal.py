@@ -12,9 +12,10 @@ COLOUR = re.compile(r"\x1b\[\d*m")
 
 
 def environment(**changes):
-    """The environment variables with these changes, without those that switch colours off."""
+    """The environment variables with these changes, without those that switch colours off, for a
+    terminal that is wide enough for all columns."""
     plain = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM")}
-    return plain | {"TERM": "xterm"} | changes
+    return plain | {"TERM": "xterm", "COLUMNS": "300"} | changes
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ def test_other_formats_have_no_colours(mixed, format):
         (["table", "out"], RED),
         (["list", "columns"], BOLD),
         (["verify", "linear-einsum", "--quick", "--verbose"], FAINT),
-        (["sweep", "s.toml", "--dry-run"], FAINT),
+        (["sweep", "s.toml", "--dry-run", "--verbose"], FAINT),
         (["compare", "out", "out"], BOLD),
         (["analyse", "out", "--all"], BOLD),
     ],

@@ -69,7 +69,7 @@ def test_an_installed_driver_plots_with_the_python_in_the_path(installed, tmp_pa
 
 def test_the_verdicts_of_an_installation_use_its_published_values(installed):
     shown = installed("verdicts", ROOT / "results", "--python", sys.executable).stdout
-    assert "holds here" in shown
+    assert "**reproduced**" in shown
 
 
 def test_installed_programs_do_not_depend_on_the_folders_of_the_build(prefix, build):

@@ -17,10 +17,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PLOTS = ROOT / "plots"
 # The scripts that draw the records of a folder; gate.py draws a calibration, repeat.py two folders,
 # images.py arrays, image-speed.py generations, rivals.py ratios, quality.py errors of rows,
-# gpu-grid.py the records of a GPU (test_plots_rates.py), and
-# limits.py, summary.py and verdicts.py print tables.
+# gpu-grid.py the records of a GPU (test_plots_rates.py); limits.py, summary.py and verdicts.py print tables, and check_results.py
+# and renew_pages.py read all of results/.
 OTHERS = (
     "gate", "repeat", "images", "image-speed", "rivals", "quality", "gpu-grid", "limits", "summary", "verdicts",
+    "check_results", "renew_pages",
 )  # fmt: skip
 SCRIPTS = sorted(path for path in PLOTS.glob("*.py") if path.stem not in OTHERS)
 # By script that draws several sheets: the ends of their names for every_outcome() in both passes.
