@@ -115,48 +115,71 @@ class Blocks:
         return found
 
 
+class MainLoop:
+    """The loop with the most products on the tensor cores.
+
+    `blocks` are its basic blocks, none if no loop has products. `products` counts those of a block, and `inner` are the loops inside.
+    """
+
+    def __init__(self, instructions):
+        self.graph = Blocks(instructions)
+        self.products = [sum(i.opcode == "HMMA" for i in block) for block in self.graph.blocks]
+        loops = self.graph.components(range(len(self.graph.blocks)))
+        self.blocks = max(loops, key=self.products_of, default=set())
+        if not self.products_of(self.blocks):
+            self.blocks, self.inner = set(), []
+            return
+        # The loop begins at the block that is entered from outside.
+        outside = (v for v in range(len(self.graph.blocks)) if v not in self.blocks)
+        self.head = min({w for v in outside for w in self.graph.after[v] if w in self.blocks} or self.blocks)
+        self.inner = [frozenset(c) for c in self.graph.components(self.blocks - {self.head})]
+
+    def products_of(self, blocks):
+        return sum(self.products[b] for b in blocks)
+
+    def instructions_of(self, blocks):
+        """How many instructions the blocks have."""
+        return sum(len(self.graph.blocks[b]) for b in blocks)
+
+    def kinds_of(self, blocks):
+        return collections.Counter(i.opcode for b in blocks for i in self.graph.blocks[b])
+
+    def longest_path(self, avoided):
+        """The blocks of the longest path from the head back to it that enters no loop of `avoided`; None if there is none. Other loops
+        inside count once, with all of their blocks."""
+        node_of = {b: frozenset({b}) for b in self.blocks} | {b: c for c in self.inner for b in c}
+        best = {}
+
+        def visit(node):
+            if node not in best:
+                best[node] = None
+                for w in (w for b in node for w in self.graph.after[b]):
+                    if w == self.head:
+                        rest = []
+                    elif w in self.blocks and node_of[w] != node and node_of[w] not in avoided:
+                        rest = visit(node_of[w])
+                    else:
+                        continue
+                    if rest is not None:
+                        way = [*node, *rest]
+                        if best[node] is None or self.instructions_of(way) > self.instructions_of(best[node]):
+                            best[node] = way
+            return best[node]
+
+        return visit(node_of[self.head])
+
+
 def count(instructions):
     """(kinds on the longest path through the main loop, all instructions of the loop). Raises ValueError if there is no such path."""
-    graph = Blocks(instructions)
-    products = [sum(i.opcode == "HMMA" for i in block) for block in graph.blocks]
-    loops = [c for c in graph.components(range(len(graph.blocks))) if sum(products[b] for b in c) > 0]
-    if not loops:
+    loop = MainLoop(instructions)
+    if not loop.blocks:
         raise ValueError("no loop with tensor products")
-    loop = max(loops, key=lambda c: sum(products[b] for b in c))
-    # The loop begins at the block that is entered from outside.
-    entered = {w for v in range(len(graph.blocks)) if v not in loop for w in graph.after[v] if w in loop}
-    head = min(entered)
-    inner = set().union(*graph.components(loop - {head}))
-    walked, longest = {}, {}
-
-    def visit(v):
-        """The longest way from v back to the head; None if there is none."""
-        if v in longest:
-            return longest[v]
-        longest[v] = None
-        best = None
-        for w in graph.after[v]:
-            if w == head:
-                way = (len(graph.blocks[v]), None)
-            elif w in loop and w not in inner:
-                rest = visit(w)
-                way = None if rest is None else (len(graph.blocks[v]) + rest[0], w)
-            else:
-                way = None
-            if way and (best is None or way[0] > best[0]):
-                best = way
-        longest[v] = best
-        return best
-
-    if visit(head) is None:
+    path = loop.longest_path(avoided=loop.inner)
+    if path is None:
         raise ValueError("every path through the main loop enters an inner loop")
-    kinds, v = collections.Counter(), head
-    while v is not None:
-        kinds.update(i.opcode for i in graph.blocks[v])
-        v = longest[v][1]
-    if kinds["HMMA"] == 0:
+    if not loop.products_of(path):
         raise ValueError("the tensor products are in inner loops")
-    return kinds, sum(len(graph.blocks[b]) for b in loop)
+    return loop.kinds_of(path), loop.instructions_of(loop.blocks)
 
 
 def main():

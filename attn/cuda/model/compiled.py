@@ -101,50 +101,14 @@ def main_loop(instructions):
     loop inside it if at least half of the products are outside of these, as count_instructions.py counts: such loops are for rare
     values. Otherwise loops inside it count once, with all of their instructions, and those without products are avoided where there
     is another way. Of a branch, the path takes the longer side."""
-    graph = count_instructions.Blocks(instructions)
-    products = [sum(i.opcode == "HMMA" for i in block) for block in graph.blocks]
-    loop = max(graph.components(range(len(graph.blocks))), key=lambda c: sum(products[b] for b in c), default=set())
-    if not sum(products[b] for b in loop):
+    loop = count_instructions.MainLoop(instructions)
+    if not loop.blocks:
         return Counter(), 0
-    try:
-        kinds, static = count_instructions.count(instructions)
-        if 2 * kinds["HMMA"] >= sum(products[b] for b in loop):
-            return kinds, static
-    except ValueError:
-        pass  # the products are in loops inside the main loop
-    entered = {w for v in range(len(graph.blocks)) if v not in loop for w in graph.after[v] if w in loop}
-    head = min(entered or loop)
-    inner = graph.components(loop - {head})
-    node_of = {b: frozenset({b}) for b in loop} | {b: frozenset(c) for c in inner for b in c}
-    size = {node: sum(len(graph.blocks[b]) for b in node) for node in set(node_of.values())}
-
-    def longest_path(avoided):
-        """The nodes of the longest path from the head back to it, or None."""
-        best = {}
-
-        def visit(node):
-            if node not in best:
-                best[node] = None
-                for b in node:
-                    for w in graph.after[b]:
-                        if w == head:
-                            rest = []
-                        elif w in loop and node_of[w] != node and node_of[w] not in avoided:
-                            rest = visit(node_of[w])
-                        else:
-                            continue
-                        if rest is not None:
-                            way = [node, *rest]
-                            if best[node] is None or sum(map(size.get, way)) > sum(map(size.get, best[node])):
-                                best[node] = way
-            return best[node]
-
-        return visit(node_of[head])
-
-    rare = {frozenset(c) for c in inner if not sum(products[b] for b in c)}
-    path = longest_path(rare) or longest_path(set()) or []
-    kinds = Counter(i.opcode for node in path for b in node for i in graph.blocks[b])
-    return kinds, sum(len(graph.blocks[b]) for b in loop)
+    path = loop.longest_path(avoided=loop.inner)
+    if path is None or 2 * loop.products_of(path) < loop.products_of(loop.blocks):
+        rare = [inner for inner in loop.inner if not loop.products_of(inner)]
+        path = loop.longest_path(avoided=rare) or loop.longest_path(avoided=[]) or []
+    return loop.kinds_of(path), loop.instructions_of(loop.blocks)
 
 
 def code_of(instructions, registers, local_bytes):
