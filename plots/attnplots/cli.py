@@ -121,6 +121,18 @@ def add_methods(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_results(parser: argparse.ArgumentParser, root: Path) -> None:
+    """Adds the argument `results`, the folder of all results, for scripts that read more than one."""
+    parser.add_argument(
+        "results",
+        nargs="?",
+        type=Path,
+        default=root / "results",
+        metavar="RESULTS",
+        help="folder of results (default: results/ of the project)",
+    )
+
+
 def of_methods(found: records.Records, wanted: str | None) -> records.Records:
     """The records of the methods that --methods names. Raises RecordsError for an unknown one."""
     if wanted is None:

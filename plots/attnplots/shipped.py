@@ -222,14 +222,7 @@ def main(script: str, arguments: Sequence[str] | None = None) -> int:
 
     root = Path(script).resolve().parent.parent
     parser = argparse.ArgumentParser(description="Checks that the results hold together.")
-    parser.add_argument(
-        "results",
-        nargs="?",
-        type=Path,
-        default=root / "results",
-        metavar="RESULTS",
-        help="folder of results (default: results/ of the project)",
-    )
+    cli.add_results(parser, root)
     options = parser.parse_args(arguments)
     try:
         found = check(options.results.resolve(), parts.renewals(root))

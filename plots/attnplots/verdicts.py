@@ -643,14 +643,7 @@ def main(script: str, arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description="Prints the paper's numbers beside ours, and which of its claims hold here."
     )
-    parser.add_argument(
-        "results",
-        nargs="?",
-        type=Path,
-        default=root / "results",
-        metavar="RESULTS",
-        help="folder of results (default: results/ of the project)",
-    )
+    cli.add_results(parser, root)
     parser.add_argument(
         "--claims",
         type=Path,
