@@ -93,7 +93,7 @@ class CudaLinear final : public LinearImplementation {
     const auto problem = why_not_tiles(r.dtype, r.head_dim, r.value_dim);
     if (!problem.empty()) return problem + "; 'cuda-plain' supports any dimensions";
     const auto why_not_pass = [&](Pass pass, const char* name) {
-      return why_not_shared_memory(shared_bytes(*element, tile_dim(r.head_dim, r.value_dim), pass),
+      return why_not_shared_memory(tile_kernels(*element).shared_bytes(tile_dim(r.head_dim, r.value_dim), pass),
                                    gpu_properties(r.device_index).shared_bytes_per_block, name);
     };
     auto memory = why_not_pass(Pass::forward, "forward");
@@ -170,13 +170,6 @@ class CudaLinear final : public LinearImplementation {
     const auto gpu = gpu_properties();
     return {gpu.multiprocessors, gpu.l2_bytes};
   }
-  // What the kernels with tensor cores need.
-  size_t shared_bytes(ElementType element, int dim, Pass pass) const {
-    if (kind_ == Kind::tf32) return shared_bytes_of_linear_tf32(dim, pass);
-    if (element == ElementType::float32) return shared_bytes_of_linear_float32(dim, pass);
-    if (element == ElementType::bfloat16) return shared_bytes_of_linear_bfloat16(dim, pass);
-    return shared_bytes_of_linear_float16(dim, pass);
-  }
 
   void run(LinearTensors& tensors, Pass pass) const {
     auto& params = tensors.params;
@@ -203,12 +196,14 @@ class CudaLinear final : public LinearImplementation {
   struct TileKernels {
     void (*run)(const LinearParams&, int dim, Pass, cudaStream_t);
     int64_t (*blocks_per_multiprocessor)(int dim, Pass);
+    size_t (*shared_bytes)(int dim, Pass);
   };
   TileKernels tile_kernels(ElementType element) const {
-    if (kind_ == Kind::tf32) return {run_linear_tf32, blocks_of_linear_tf32};
-    if (element == ElementType::float32) return {run_linear_float32, blocks_of_linear_float32};
-    if (element == ElementType::bfloat16) return {run_linear_bfloat16, blocks_of_linear_bfloat16};
-    return {run_linear_float16, blocks_of_linear_float16};
+    if (kind_ == Kind::tf32) return {run_linear_tf32, blocks_of_linear_tf32, shared_bytes_of_linear_tf32};
+    if (element == ElementType::float32) return {run_linear_float32, blocks_of_linear_float32, shared_bytes_of_linear_float32};
+    if (element == ElementType::bfloat16)
+      return {run_linear_bfloat16, blocks_of_linear_bfloat16, shared_bytes_of_linear_bfloat16};
+    return {run_linear_float16, blocks_of_linear_float16, shared_bytes_of_linear_float16};
   }
   // The bytes of a position of one head that should stay in the L2 cache between the kernels of a pass: q, k and v, and the
   // gradient of the output.
