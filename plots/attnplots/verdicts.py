@@ -538,27 +538,52 @@ def _on(row: Row) -> str:
     return device if row.get("batch") == 1 else ""
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """A claim of a part of a text, the verdict on it, and the numbers here and in the text."""
+
+    part: str
+    claim: str
+    verdict: str
+    here: str
+    published: str
+    rule: str
+    command: str
+
+
+def decided(published: Sequence[Row], found: Results, claims: Claims) -> list[Verdict]:
+    """A verdict for each claim and each folder that decides it, in the order of the claims."""
+    verdicts = []
+    for claim in claims.claims:
+        paper = in_paper(claim, published)
+        for answer in here(claim, found, claims.stand_ins):
+            shown = f"{answer.numbers} — {answer.where}" if answer.where else answer.numbers
+            said = paper.numbers if paper else "no numbers"
+            verdicts.append(
+                Verdict(
+                    claim["part"], claim["says"], answer.verdict, shown, said, rule_text(claim),
+                    command_of(claim, claims),
+                )
+            )  # fmt: skip
+    return verdicts
+
+
 def claims_section(published: Sequence[Row], found: Results, claims: Claims) -> list[str]:
     """Tables of the claims with their rules, the numbers that decide them, and the verdicts."""
     lines = ["## Claims", ""]
-    for part in dict.fromkeys(claim["part"] for claim in claims.claims):
+    verdicts = decided(published, found, claims)
+    for part in dict.fromkeys(verdict.part for verdict in verdicts):
         lines += [
             f"### {part}",
             "",
             f"Published for: {claims.machines.get(part, 'not stated')}.",
             "",
         ]
-        body = []
-        for claim in claims.claims:
-            if claim["part"] != part:
-                continue
-            paper = in_paper(claim, published)
-            for answer in here(claim, found, claims.stand_ins):
-                shown = f"{answer.numbers} — {answer.where}" if answer.where else answer.numbers
-                said = paper.numbers if paper else "no numbers"
-                verdict = f"**{answer.verdict}**"
-                command = command_of(claim, claims)
-                body.append([claim["says"], verdict, shown, said, rule_text(claim), command])
+        body = [
+            [v.claim, f"**{v.verdict}**", v.here, v.published, v.rule, v.command]
+            for v in verdicts
+            if v.part == part
+        ]
         lines += table(["claim", "verdict", "here", "published", "rule", "command"], body)
     return lines
 
