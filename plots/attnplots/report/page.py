@@ -15,7 +15,7 @@ import altair
 import jinja2
 import vl_convert
 
-from attnplots import cli, environment, images, results, style, verdicts
+from attnplots import claims, cli, environment, images, quantities, results, style
 from attnplots.curves import method_text, size_text
 from attnplots.records import Records, RecordsError
 from attnplots.report import answers, changes, charts, folders, lines
@@ -187,10 +187,10 @@ def _ended(line: dict[str, Any]) -> dict[str, str]:
     """How a training ended: its method, seed, updates and the quantities that it has."""
     found = {"method": method_text(line["method"]), "seed": str(line.get("seed", "")),
              "updates": str(line.get("update", ""))}  # fmt: skip
-    for name in verdicts.QUANTITIES:
+    for name in quantities.QUANTITIES:
         if line.get(name) is not None:
-            extra = " (extrapolated)" if line.get(verdicts.EXTRAPOLATED.get(name, "")) else ""
-            found[verdicts.quantity_name(name)] = verdicts.number_text(name, line[name]) + extra
+            extra = " (extrapolated)" if line.get(quantities.EXTRAPOLATED.get(name, "")) else ""
+            found[quantities.quantity_name(name)] = quantities.number_text(name, line[name]) + extra
     if line.get("outcome") not in (None, "measured", "finished"):
         found["outcome"] = f"{line['outcome']} {line.get('failure_kind') or ''}".strip()
     return found
@@ -204,8 +204,8 @@ def _speed(row: results.Row) -> dict[str, str]:
         "method": method_text(row["method"]),
         "device": str(row["device"]),
         "batch": str(row["batch"]),
-        "s/image": verdicts.number_text("s_per_image", row["s_per_image"]) + extra,
-        "images/s": verdicts.number_text("images_per_s", row["images_per_s"]) + extra,
+        "s/image": quantities.number_text("s_per_image", row["s_per_image"]) + extra,
+        "images/s": quantities.number_text("images_per_s", row["images_per_s"]) + extra,
     }
 
 
@@ -218,7 +218,7 @@ def _picture(folder: Path) -> str:
     return "data:image/png;base64," + base64.b64encode(target.getvalue()).decode()
 
 
-def _paper(found: folders.Found) -> list[verdicts.Verdict]:
+def _paper(found: folders.Found) -> list[claims.Verdict]:
     """What the experiments say about the paper's claims."""
     root = COPY.resolve().parents[2]
     published = root / "experiments" / "published"
@@ -230,9 +230,9 @@ def _paper(found: folders.Found) -> list[verdicts.Verdict]:
         of_folder = results.of_folder(one.path)
         rows += of_folder
         known[str(one.path)] = one.environment
-    claims = verdicts.load_claims(published / "claims.toml")
+    made = claims.load_claims(published / "claims.toml")
     numbers = results.load_published(sorted(published.glob("*.csv")))
-    return verdicts.decided(numbers, results.Results(rows, known), claims)
+    return claims.decided(numbers, results.Results(rows, known), made)
 
 
 # ---------------------------------------------------------------- the command
