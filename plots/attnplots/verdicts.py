@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from attnplots import cli, environment, results
@@ -51,19 +52,31 @@ def _ours(row: Row, quantity: str, found: Results, stand_ins: dict[str, list[str
     return "; ".join(shown) or MISSING
 
 
-def numbers_section(published: Sequence[Row], found: Results, claims: Claims) -> list[str]:
-    """Tables of each published number beside ours, by the text that it comes from."""
-    lines = ["## Published numbers and ours", ""]
+# The columns of a table of published numbers beside ours.
+NUMBERS_HEAD = ("case", "method", "quantity", "published", "ours")
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A published table: the text that it is in, its number there (empty if it has none), the
+    machine that it was published for, and its rows with the columns of NUMBERS_HEAD."""
+
+    said_in: str
+    table: str
+    machine: str
+    rows: list[list[str]]
+
+
+def numbers(published: Sequence[Row], found: Results, claims: Claims) -> list[Numbers]:
+    """Each published number beside ours, by the text that it comes from."""
     parts: dict[str, list[Row]] = {}
     for row in sorted(published, key=lambda row: row["said_in"]):
         if any(row.get(quantity) is not None for quantity in QUANTITIES):
             parts.setdefault(row["said_in"], []).append(row)
+    tables = []
     for said_in, rows in parts.items():
-        short_name = (
-            f"Table {rows[0]['table']}" if "table" in rows[0] else "Notes on kernelised attention"
-        )
-        machine = claims.machines.get(short_name, "not stated")
-        lines += [f"### {said_in}", "", f"Published for: {machine}.", ""]
+        number = str(rows[0].get("table", ""))
+        name = f"Table {number}" if number else "Notes on kernelised attention"
         body = []
         for row in rows:
             for quantity in QUANTITIES:
@@ -73,7 +86,16 @@ def numbers_section(published: Sequence[Row], found: Results, claims: Claims) ->
                     what = [row.get("dataset") or f"N = {row['query_len']}, d = {row['head_dim']}"]
                     what += [row["method"], quantity_name(quantity) + _on(row)]
                     body.append([*what, published_text, ours])
-        lines += table(["case", "method", "quantity", "published", "ours"], body)
+        tables.append(Numbers(said_in, number, claims.machines.get(name, "not stated"), body))
+    return tables
+
+
+def numbers_section(published: Sequence[Row], found: Results, claims: Claims) -> list[str]:
+    """Tables of each published number beside ours, by the text that it comes from."""
+    lines = ["## Published numbers and ours", ""]
+    for one in numbers(published, found, claims):
+        lines += [f"### {one.said_in}", "", f"Published for: {one.machine}.", ""]
+        lines += table(NUMBERS_HEAD, one.rows)
     return lines
 
 
