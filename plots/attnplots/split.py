@@ -4,11 +4,12 @@ forward keeps for backward, and workspace."""
 from matplotlib.figure import Figure
 
 from attnplots import curves as data
-from attnplots import environment, sheet, style, ticks
+from attnplots import environment, sheet, style
 from attnplots.curves import Row
 from attnplots.labels import Box
 from attnplots.records import Record, Records, RecordsError
 from attnplots.sheet import LEFT, MARGIN, RIGHT
+from attnplots.words import bytes_text
 
 # The parts from the bottom up, with their names and greys that differ in lightness; the workspace is
 # what remains of the peak.
@@ -19,7 +20,6 @@ PARTS = {
     "saved_bytes": ("kept for backward", "#58aee8"),
     "workspace": ("workspace", "#0b4a91"),
 }
-# The lengths that are shown: the longest at which most methods were measured.
 BAR = 13.0
 BETWEEN = 4.0
 TOP = 34.0
@@ -89,7 +89,7 @@ def _panel(figure: Figure, row: Row, top: float, height: float) -> None:
         for name, value in parts_of(record).items():
             axes.barh(place, value, left=left, height=0.72, color=PARTS[name][1], linewidth=0)
             left += value
-        axes.text(left, place, f" {ticks.size_text(left)}", va="center", fontsize=style.SMALL_SIZE, color=style.QUIET)
+        axes.text(left, place, f" {bytes_text(left)}", va="center", fontsize=style.SMALL_SIZE, color=style.QUIET)
     axes.set_yticks(range(len(shown)), [data.method_text(r["method"]) for r in reversed(shown)])
     axes.set_xticks([])
     axes.grid(False)

@@ -20,7 +20,7 @@ PLOTS = ROOT / "plots"
 # gpu-grid.py the records of a GPU (test_plots_rates.py); limits.py, summary.py and verdicts.py print tables, report.py writes a page, and check_results.py
 # and renew_pages.py read all of results/.
 OTHERS = (
-    "gate", "repeat", "images", "image-speed", "rivals", "quality", "gpu-grid", "limits", "report", "summary", "verdicts",
+    "gate", "repeat", "images", "image-speed", "rivals", "quality", "gpu-grid", "limits", "paper", "report", "summary", "verdicts",
     "check_results", "renew_pages",
 )  # fmt: skip
 SCRIPTS = sorted(path for path in PLOTS.glob("*.py") if path.stem not in OTHERS)

@@ -12,7 +12,7 @@ from attnplots.crossovers import CROSSES, NEVER, RIVAL, Crossover
 from attnplots.curves import Row
 from attnplots.records import Record, Records
 from attnplots.report.folders import Folder
-from attnplots.report.words import amount, case_text, share, time_text
+from attnplots.words import amount, case_text, share, time_text
 
 # The lengths at which the fastest method is named, if they were measured; if fewer than SHOWN of
 # them were, all lengths count.

@@ -7,7 +7,7 @@ from typing import Any
 
 from attnplots import driver
 from attnplots.report.folders import Folder
-from attnplots.report.words import amount, case_text, share, time_text
+from attnplots.words import amount, case_text, share, time_text
 from attnplots.records import identity_of
 
 # The verdicts of `attnbench compare`, those first that a reader looks for.

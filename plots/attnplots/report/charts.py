@@ -14,7 +14,7 @@ import altair as alt
 from attnplots import ratios, style
 from attnplots import curves as data
 from attnplots.records import Record, Records
-from attnplots.report.words import varying
+from attnplots.words import varying
 
 # The height of a panel in pixels; its width is that of the page.
 HEIGHT = 300

@@ -15,7 +15,7 @@ from attnplots import curves as data
 from attnplots.columns import LIST_TYPES
 from attnplots.records import Record, Records, identity
 from attnplots.report.folders import Folder
-from attnplots.report.words import case_text, varying
+from attnplots.words import case_text, varying
 from attnplots.schema import Axis, Schema
 from attnplots.text import printable
 

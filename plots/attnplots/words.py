@@ -1,4 +1,4 @@
-"""Numbers and cases as a report says them."""
+"""Numbers and cases as reports and figures say them."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
