@@ -261,8 +261,31 @@ def repeat_times(root: Path) -> list[str]:
     return lines
 
 
+def _picture(name: str, about: str, inside: str = "") -> Callable[[Path], list[str]]:
+    """The figure of a sweep, of the machine whose results the page quotes; `inside` is the folder of
+    one of its runs."""
+
+    def link(root: Path) -> list[str]:
+        folder = _machine_folder(root, name, inside)
+        if folder is None:
+            return ["Nothing is measured yet."]
+        beside = folder.parent if inside else folder
+        return [f"![{about}]({beside.relative_to(root)}/{name}.png)"]
+
+    return link
+
+
 BLOCKS: dict[str, Callable[[Path], list[str]]] = {
     "figure1": figure1_table,
+    "figure1-picture": _picture(
+        "figure1", "Time and peak memory per sample against the sequence length"
+    ),
+    "repeat-picture": _picture(
+        "repeat", "Ratios to sdpa of two runs an hour apart, and by how much they differ", "run-1/"
+    ),
+    "rivals-picture": _picture(
+        "rivals", "Times of other packages as multiples of those of this project"
+    ),
     "repeat": repeat_sentences,
     "repeat-times": repeat_times,
     "rivals": rivals_table,
