@@ -139,7 +139,8 @@ def figure1_table(root: Path) -> list[str]:
             cells.append(f"**{text}**" if fastest.get(n) == method else text)
         against = "–" if method == BASELINE else _against_baseline(crossovers, method)
         rows.append([f"`{method}`", *cells, against])
-    processes = sorted({len(r.get("process_medians_ms") or [None]) for r in own})
+    measured = [r for r in own if r["outcome"] == "measured"]
+    processes = sorted({len(r.get("process_medians_ms") or [None]) for r in measured})
     count = " to ".join(map(str, dict.fromkeys((processes[0], processes[-1]))))
     return [
         *verdicts.table(head, rows),
@@ -248,8 +249,8 @@ def repeat_times(root: Path) -> list[str]:
                 reach[name] = max(reach.get(name, 0), high - middle, middle - low)
     exponents = ", ".join(f"`{name}` {value:.2f}" for name, value in reach.items())
     lines = [
-        f"- Times differ more than ratios: {sum(c <= WITHIN for c in changes)} of {len(changes)} by at "
-        f"most {WITHIN} %, and {sum(c <= 2 * WITHIN for c in changes)} by at most {2 * WITHIN} %; "
+        f"- Of the times, {sum(c <= WITHIN for c in changes)} of {len(changes)} differ by at most "
+        f"{WITHIN} %, and {sum(c <= 2 * WITHIN for c in changes)} by at most {2 * WITHIN} %; "
         f"{longer} were longer in the second run. The largest difference is {max(changes):.0f} %.",
         f"- The intervals of the exponents of times reach so far to either side: {exponents}.",
     ]
