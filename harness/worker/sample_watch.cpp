@@ -120,6 +120,19 @@ void SampleWatch::begin() {
   began_at_ = std::chrono::steady_clock::now();
 }
 
+void SampleWatch::leave_out(const std::function<void()>& work) {
+  const auto before = files_->read();
+  const auto before_at = std::chrono::steady_clock::now();
+  work();
+  began_at_ += std::chrono::steady_clock::now() - before_at;
+  const auto after = files_->read();
+  const auto shift = [&](auto SystemCounters::*counter) { began_.*counter += after.*counter - before.*counter; };
+  shift(&SystemCounters::processor_s), shift(&SystemCounters::system_s), shift(&SystemCounters::steal_s);
+  shift(&SystemCounters::involuntary_switches), shift(&SystemCounters::page_faults);
+  for (size_t i = 0; i < after.run_delays_s.size(); ++i)
+    began_.run_delays_s[i] += after.run_delays_s[i] - before.run_delays_s[i];
+}
+
 void SampleWatch::end(int64_t calls, size_t samples) {
   const auto wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_at_).count();
   const auto now = files_->read();

@@ -40,6 +40,9 @@ class SampleWatch {
   void begin();
   void end(int64_t calls, size_t samples);
   void pause() { probed_ = false; }
+  // Does work between begin() and end() that is no part of a call, such as making a decoding state. What the system counts and
+  // the time that passes meanwhile are left out.
+  void leave_out(const std::function<void()>& work);
 
   // For each sample: by what share the machine was slower than at its best, the largest share by any of these signs: the probes
   // before and after it, the time that its threads waited for a processor, and the time that the hypervisor took.

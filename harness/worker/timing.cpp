@@ -165,7 +165,11 @@ Samples take_rounds(const SamplingPlan& plan, const Stopwatch& stopwatch, const 
                     const std::function<void()>& before_sample) {
   Samples samples;
   double spent_s = 0;
-  const auto set_up = [&] { spent_s += time_on_host(begin_round).wall_s; };
+  const auto set_up = [&](SampleWatch* watch) {
+    const auto work = [&] { spent_s += time_on_host(begin_round).wall_s; };
+    if (watch) watch->leave_out(work);
+    else work();
+  };
   // The steps that warm up come after the watch's probe as well, which also uses the caches.
   const auto take_steps = [&](Samples& taken) {
     spent_s += time_on_host([&] {
@@ -184,7 +188,7 @@ Samples take_rounds(const SamplingPlan& plan, const Stopwatch& stopwatch, const 
       const auto begin_s = spent_s;
       if (watch) watch->begin();
       do {
-        set_up();
+        set_up(watch);
         take_steps(turn);
       } while (spent_s < begin_s + std::max(kMinTurnS, length_s));
       if (watch) watch->end((steps.warm_up + steps.timed) * int64_t(turn.ms.size()) / steps.timed, 1);
@@ -194,7 +198,7 @@ Samples take_rounds(const SamplingPlan& plan, const Stopwatch& stopwatch, const 
   StoppingRule rule(plan);
   while (samples.stop_reason.empty()) {
     watched(plan.watch, steps.warm_up + steps.timed, size_t(steps.timed), [&] {
-      set_up();
+      set_up(plan.watch);
       take_steps(samples);
     });
     samples.stop_reason = stop_reason(rule, plan, samples, spent_s);

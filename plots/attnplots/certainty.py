@@ -1,6 +1,6 @@
 """How sure the numbers of a record are: what intervals cover, and what makes a value doubtful."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from attnplots.records import Record
 
@@ -62,6 +62,32 @@ def _reach(value: float, bounds: list[float]) -> float:
     return max((abs(bound - value) for bound in bounds), default=0.0) / value
 
 
+def common(points: Sequence[tuple[Record, list[str]]]) -> list[str]:
+    """The doubts that more than half of the points have, each with its doubts. A ring around nearly
+    every point would not tell any of them from the others."""
+    return [
+        name for name in DOUBTS if 2 * sum(name in names for _, names in points) > len(points)
+    ]
+
+
+def common_note(points: Sequence[tuple[Record, list[str]]]) -> str:
+    """What more than half of the points have in common, so that they have no rings; empty if there is
+    nothing."""
+    names = common(points)
+    if not names:
+        return ""
+    targets = {record.get("noise_target") for record, _ in points}
+    parts = [f"{_in_words(name, targets)} ({sum(name in own for _, own in points)} of {len(points)} points)"
+             for name in names]  # fmt: skip
+    return f"Without rings, because most points are: {', '.join(parts)}."
+
+
+def _in_words(name: str, targets: set[float | None]) -> str:
+    """A doubt as notes name it; `targets` are the noise targets of the points that have it."""
+    target = next(iter(targets)) if len(targets) == 1 else None
+    return f"noisier than the ±{100 * target:g} % asked for" if name == NOISY and target is not None else name
+
+
 def band_notes(records: Iterable[Record], has_interval: Callable[[Record], bool]) -> list[str]:
     """What the bands of these points are, and why some points have none.
 
@@ -84,8 +110,7 @@ def ring_notes(points: list[tuple[Record, list[str]]]) -> list[str]:
     if not doubtful:
         return []
     present = [name for name in DOUBTS if any(name in names for _, names in doubtful)]
-    targets = {record["noise_target"] for record, names in doubtful if NOISY in names}
-    words = [f"noisier than the ±{100 * min(targets):g} % asked for" if n == NOISY and len(targets) == 1 else n
-             for n in present]  # fmt: skip
+    targets = {record.get("noise_target") for record, names in doubtful if NOISY in names}
+    words = [_in_words(name, targets) for name in present]
     listed = " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
     return [f"Ringed: {listed} ({len(doubtful)} of {len(points)} points)."]

@@ -230,8 +230,25 @@ def _is_shown(line: Record) -> bool:
     return line.get("outcome") in (None, "measured")
 
 
+def _all_doubts(table: Table, request: Request) -> list[tuple[Record, list[str]]]:
+    """The lines that have a value, each with why it is doubtful."""
+    if request.y not in INTERVALS:
+        return []
+    value, doubts = INTERVALS[request.y]
+    return [(x, doubts(x)) for x in table.lines if _is_shown(x) and value(x)[0] is not None]
+
+
+def _ring_doubts(table: Table, request: Request) -> Callable[[Record], list[str]]:
+    """Why a line has a ring. Doubts that most lines have are left out, and are in the notes."""
+    if request.y not in INTERVALS:
+        return lambda line: []
+    doubts = INTERVALS[request.y][1]
+    left_out = certainty.common(_all_doubts(table, request))
+    return lambda line: [name for name in doubts(line) if name not in left_out]
+
+
 def _curves(table: Table, request: Request, facet: Facet, x: str) -> list[Curve]:
-    value = _value(request)
+    value, doubts = _value(request), _ring_doubts(table, request)
     found = []
     for name, lines in _by_series(request, facet).items():
         points = [line for line in lines if _is_shown(line) and line.get(x) is not None]
@@ -242,7 +259,6 @@ def _curves(table: Table, request: Request, facet: Facet, x: str) -> list[Curve]
         rows = sorted(row for row in rows if np.isfinite(row[1]))
         if rows:
             n, y, low, high = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
-            doubts = INTERVALS[request.y][1] if request.y in INTERVALS else (lambda line: [])
             doubtful = {line[x] for line in points if doubts(line)}
             ringed = np.array([place in doubtful for place in n])
             gaps = _gaps(table, x, lines, float(n[-1]))
@@ -378,7 +394,8 @@ def _notes(
     texts = _repetition_notes(table, request, shown)
     if request.y in INTERVALS:
         texts += certainty.band_notes(shown, lambda line: None not in value(line)[1:])
-        doubts = INTERVALS[request.y][1]
+        doubts = _ring_doubts(table, request)
+        texts += [note for note in [certainty.common_note(_all_doubts(table, request))] if note]
         texts += certainty.ring_notes([(line, doubts(line)) for line in shown])
     elif not texts:
         texts.append("No bands: a single line of the records for each point.")

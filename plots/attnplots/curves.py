@@ -4,7 +4,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -282,6 +282,20 @@ def points(rows: list[Row], measure: Measure) -> list[Record]:
         for record in row.records
         if record["outcome"] == "measured" and not math.isnan(_positive(measure.value(record)[0]))
     ]
+
+
+def with_rare_rings(rows: list[Row], measure: Measure) -> Measure:
+    """The measure without those doubts that most points have, of which its note speaks instead."""
+    doubtful = [(record, measure.doubts(record)) for record in points(rows, measure)]
+    left_out = certainty.common(doubtful)
+    if not left_out:
+        return measure
+    note = " ".join(text for text in (measure.note, certainty.common_note(doubtful)) if text)
+
+    def rare(record: Record) -> list[str]:
+        return [name for name in measure.doubts(record) if name not in left_out]
+
+    return replace(measure, doubts=rare, note=note)
 
 
 def certainty_notes(rows: list[Row], measure: Measure) -> list[str]:

@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from attnplots import curves, ratios, scaling
+from attnplots import curves, ratios, scaling, style
 from attnplots.curves import Length, Measure, Row
 from attnplots.records import Record, Records
 
@@ -12,8 +12,10 @@ TIME = Measure("time", "Time per token (ms)", curves.time_value, curves.time_dou
 # Unlike the size of the state, this includes the memory that a step needs to recompute or copy.
 MEMORY = Measure("memory", "Peak memory: state and one step", curves.memory_value)
 
-# How the implementations of methods that compute the whole prefix again in every step are called.
+# What the implementations of exact methods that compute the whole prefix again in every step are
+# called. Those of LSH attention, which has no decoding state, have the names of its kernels.
 RECOMPUTED = "recomputed-prefix"
+WITHOUT_DECODING_STATE = "lsh"
 WITH_STATE = "each step continues from a state"
 WITHOUT_STATE = "each step computes the prefix again"
 
@@ -34,9 +36,14 @@ def draw_ratio(records: Records) -> Figure:
 
 def _draw(records: Records, time: Measure) -> Figure:
     records, absent = curves.on_present_devices(records)
-    again = {r["method"] for r in records if RECOMPUTED in str(r.get("implementation"))}
+    again = {r["method"] for r in records if _recomputes(r)}
     rows = [part for row in curves.split_rows(records) for part in _parts(row, again)]
     return scaling.draw_rows(rows, (time, MEMORY), POSITION, absent, apart=bool(again))
+
+
+def _recomputes(record: Record) -> bool:
+    is_lsh = style.family(record["method"]) == WITHOUT_DECODING_STATE
+    return is_lsh or RECOMPUTED in str(record.get("implementation"))
 
 
 def _parts(row: Row, again: set[str]) -> list[Row]:

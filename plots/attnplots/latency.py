@@ -29,7 +29,8 @@ def draw(records: Records) -> Figure:
         for row in data.split_rows(Records(named, records.schema)):
             rows.append(row)
             titles.append(" · ".join([data.method_text(method), *row.title.split(" · ")[1:]]))
-    panels = [data.curves(row, TIME) for row in rows]
+    time = data.with_rare_rings(rows, TIME)
+    panels = [data.curves(row, time) for row in rows]
     span = data.span([panels])
     y = grid.value_scale(TIME, ticks.times, panels)
     groups = [
@@ -38,7 +39,7 @@ def draw(records: Records) -> Figure:
         for title, curves in zip(titles, panels, strict=True)
     ]  # fmt: skip
     looks = style.styles(curve.method for curves in panels for curve in curves) | DEVICES
-    notes = data.certainty_notes(rows, TIME) + data.left_out(rows, [TIME])
+    notes = data.certainty_notes(rows, time) + data.left_out(rows, [TIME])
     header = f"{data.protocol_text(present[0]).lower()} · {sheet.setting(present)}"
     stamp = environment.stamp(present)
     return grid.draw(grid.Sheet(groups, looks, header, [*notes, *absent], stamp))

@@ -124,7 +124,8 @@ def figure1_table(root: Path) -> list[str]:
             cells.append(f"**{text}**" if fastest.get(n) == method else text)
         against = "–" if method == BASELINE else _against_baseline(crossovers, method)
         rows.append([f"`{method}`", *cells, against])
-    processes = sorted({len(r.get("process_medians_ms") or [None]) for r in own})
+    measured = [r for r in own if r["outcome"] == "measured"]
+    processes = sorted({len(r.get("process_medians_ms") or [None]) for r in measured})
     count = " to ".join(map(str, dict.fromkeys((processes[0], processes[-1]))))
     return [
         *verdicts.table(head, rows),
@@ -233,8 +234,8 @@ def repeat_times(root: Path) -> list[str]:
                 reach[name] = max(reach.get(name, 0), high - middle, middle - low)
     exponents = ", ".join(f"`{name}` {value:.2f}" for name, value in reach.items())
     lines = [
-        f"- Times differ more than ratios: {sum(c <= WITHIN for c in changes)} of {len(changes)} by at "
-        f"most {WITHIN} %, and {sum(c <= 2 * WITHIN for c in changes)} by at most {2 * WITHIN} %; "
+        f"- Of the times, {sum(c <= WITHIN for c in changes)} of {len(changes)} differ by at most "
+        f"{WITHIN} %, and {sum(c <= 2 * WITHIN for c in changes)} by at most {2 * WITHIN} %; "
         f"{longer} were longer in the second run. The largest difference is {max(changes):.0f} %.",
         f"- The intervals of the exponents of times reach so far to either side: {exponents}.",
     ]
@@ -246,8 +247,31 @@ def repeat_times(root: Path) -> list[str]:
     return lines
 
 
+def _picture(name: str, about: str, inside: str = "") -> Callable[[Path], list[str]]:
+    """The figure of a sweep, of the machine whose results the page quotes; `inside` is the folder of
+    one of its runs."""
+
+    def link(root: Path) -> list[str]:
+        folder = _machine_folder(root, name, inside)
+        if folder is None:
+            return ["Nothing is measured yet."]
+        beside = folder.parent if inside else folder
+        return [f"![{about}]({beside.relative_to(root)}/{name}.png)"]
+
+    return link
+
+
 BLOCKS: dict[str, Callable[[Path], list[str]]] = {
     "figure1": figure1_table,
+    "figure1-picture": _picture(
+        "figure1", "Time and peak memory per sample against the sequence length"
+    ),
+    "repeat-picture": _picture(
+        "repeat", "Ratios to sdpa of two runs an hour apart, and by how much they differ", "run-1/"
+    ),
+    "rivals-picture": _picture(
+        "rivals", "Times of other packages as multiples of those of this project"
+    ),
     "repeat": repeat_sentences,
     "repeat-times": repeat_times,
     "rivals": rivals_table,

@@ -137,7 +137,7 @@ def draw(
         look = looks[curve.method]
         if keyed:
             top = centre + label.height / 2 - NAME_LINE / 2
-            _strip_mark(figure, frame.x1 + gap - 5, top - 0.5, look)
+            _key(figure, frame.x1 + gap - 5, top - 0.5, look)
         elif abs(centre - tip[1]) > 2.5 or frame.x1 - tip[0] > FAR:
             leader(figure, (tip[0] + 4, tip[1]), (frame.x1 + gap - 2, centre), look)
         write(figure, label, frame.x1 + gap, centre + label.height / 2, look)
@@ -202,6 +202,14 @@ def strip(
 def _across(axes: Axes, n: float) -> float:
     """Where a length is, in points from the left edge of the sheet."""
     return float(axes.transData.transform((n, axes.get_ylim()[0]))[0])
+
+
+def _key(figure: Figure, x: float, y: float, look: Style) -> None:
+    """Draws what stands for a curve in front of its name: its mark or, if it has none, its line."""
+    if look.marker:
+        _strip_mark(figure, x, y, look)
+    else:
+        sheet.line(figure, (x - 4, y), (x + 3, y), look.colour, linestyle=look.dash, linewidth=look.width)
 
 
 def _strip_mark(figure: Figure, x: float, y: float, look: Style) -> None:

@@ -115,8 +115,9 @@ def _against_time(
         def more(
             figure: Figure, axes: Axes, frame: Box,
             lines: list[Record] = [r for r in scored if r["method"] in exact],  # noqa: B006
+            lowest: float = min((_error(r)[0] or np.inf for r in found), default=np.inf),
         ) -> None:  # fmt: skip
-            _exact_lines(figure, axes, frame, lines, looks)
+            _exact_lines(figure, axes, frame, lines, looks, lowest)
 
         groups.append(Group(" · ".join(names), [
             Panel(ERROR.title, data.TIME.title, x, y, curves, 0.0, _lines(found), keyed=True, more=more)
@@ -130,10 +131,13 @@ def _time(record: Record) -> float:
 
 
 def _exact_lines(
-    figure: Figure, axes: Axes, frame: Box, exact: list[Record], looks: dict[str, Style]
+    figure: Figure, axes: Axes, frame: Box, exact: list[Record], looks: dict[str, Style], lowest: float
 ) -> None:
-    """Draws the times of exact methods as vertical lines with their names at the lower end."""
-    bottom = frame.y0 + 2
+    """Draws the times of exact methods as vertical lines. Their names are at the lower end or, if the
+    `lowest` error of the other methods is near it, at the upper end."""
+    height = len(exact) * panel.NAME_LINE + 4
+    is_low = float(axes.transData.transform((1, lowest))[1]) < frame.y0 + height + panel.NAME_LINE
+    bottom = frame.y1 - height if is_low else frame.y0 + 2
     for record in sorted(exact, key=_time):
         time, look = _time(record), looks[record["method"]]
         axes.axvline(time, color=look.colour, linestyle=look.dash, linewidth=0.9, zorder=1.8)
@@ -159,7 +163,8 @@ def _against_keys(
     records: Records, settings: dict[str, list[Record]], exact: set[str], absent: list[str]
 ) -> Figure:
     shown = {title: [r for r in found if _is_scored(r) and _keys(r)] for title, found in settings.items()}
-    shown = {title: found for title, found in shown.items() if found}
+    # A setting whose methods have one number of keys each has nothing to show against it.
+    shown = {title: found for title, found in shown.items() if _most_points(found) > 1}
     keys = [float(_keys(r) or 0.0) for found in shown.values() for r in found]
     limits = panel.length_limits((min(keys), max(keys)))
     x = Scale(limits, ticks.times(limits))
@@ -173,11 +178,19 @@ def _against_keys(
             if method not in exact
         ]
         curves += _reference_lines(found)
-        groups.append(Group(title, [Panel(ERROR.title, KEYS_LABEL, x, y, curves, 0.0)]))
+        groups.append(Group(title, [Panel(ERROR.title, KEYS_LABEL, x, y, curves, 0.0, keyed=True)]))
     looks |= {name: Style(style.QUIET, style.QUIET, None, False, style.DOTTED)
               for name in REFERENCES.values()}  # fmt: skip
     rows = [Row(title, found) for title, found in settings.items()]
     return _sheet(groups, looks, "", rows, records, absent)
+
+
+def _most_points(found: list[Record]) -> int:
+    """At how many numbers of keys the method with the most of them was measured."""
+    keys: dict[str, set[float | None]] = {}
+    for record in found:
+        keys.setdefault(record["method"], set()).add(_keys(record))
+    return max(map(len, keys.values()), default=0)
 
 
 def _reference_lines(found: list[Record]) -> list[Curve]:

@@ -88,7 +88,8 @@ def _formula(record: Record) -> str:
 
 
 def _sheet(rows: list[Row], dtype: str, ceilings: Ceilings | GpuCeilings, left_out: int) -> Figure:
-    panels = [data.curves(row, RATE) for row in rows]
+    rate = data.with_rare_rings(rows, RATE)
+    panels = [data.curves(row, rate) for row in rows]
     span = data.span([panels])
     highest = max([ceilings.rate(dtype), *(float(v) for curves in panels for c in curves for v in c.y if v == v)])
     limits = (0.0, 1.12 * highest)
@@ -103,7 +104,7 @@ def _sheet(rows: list[Row], dtype: str, ceilings: Ceilings | GpuCeilings, left_o
         f"Lines: the rate of {ceilings.operations} of the machine, {ceilings.words(dtype)}.",
         "Operations are counted by the formula in the heading (column `flops` of the records). Rates "
         "by different formulas do not say which method is faster.",
-        *data.certainty_notes(rows, RATE), *data.left_out(rows, [RATE]),
+        *data.certainty_notes(rows, rate), *data.left_out(rows, [RATE]),
     ]  # fmt: skip
     if ceilings.device == "cpu" and dtype not in ("float32", "float64"):
         notes.append(f"The line is that of float32, in which {dtype} is computed.")

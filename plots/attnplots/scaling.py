@@ -50,6 +50,7 @@ def draw_rows(
     `apart`, each row has vertical axes of its own. The panels of times show the crossovers that are
     `known`."""
     records = [record for row in rows for record in row.records]
+    measures = (data.with_rare_rings(rows, measures[0]), measures[1])
     columns = [[data.curves(row, measure) for row in rows] for measure in measures]
     columns[0] = [_with_crossings(row, curves, known)
                   for row, curves in zip(rows, columns[0], strict=True)]  # fmt: skip

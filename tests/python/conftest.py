@@ -74,6 +74,11 @@ def strict_json(text):
     return json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
 
 
+def results_of(name, inside=""):
+    """The folder of the results of a sweep that the pages quote: of the first machine that has records."""
+    return sorted((ROOT / "results" / name).glob(f"*/{inside}records.jsonl"))[0].parent
+
+
 def log_of(folder):
     """The bytes of the folder's records.jsonl."""
     return (Path(folder) / "records.jsonl").read_bytes()

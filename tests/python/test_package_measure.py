@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import HANG_S, ROOT, children, processes, wait_for
+from conftest import HANG_S, ROOT, children, processes, results_of, wait_for
 
 import attnbench
 from attnbench import _installation, _measuring, _program
@@ -241,7 +241,7 @@ def test_a_program_of_a_checkout_needs_no_folders_of_libraries(monkeypatch):
 def test_plots_use_the_python_that_the_environment_names(attnbench, tmp_path):
     """`attnbench plot` of the wheel draws with the Python that the wheel is installed for."""
     wrong = tmp_path / "no-python"
-    records = ROOT / "results/decode/intel-r-xeon-r-processor-2-threads"
+    records = results_of("decode")
     refused = attnbench("plot", records, "--out", "x", code=2, env=os.environ | {"ATTNBENCH_PYTHON": str(wrong)})
     assert f"no Python at {wrong}" in refused.stderr
 

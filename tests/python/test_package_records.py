@@ -8,12 +8,12 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import HANG_S, ROOT, change_json, change_records, records_in
+from conftest import HANG_S, ROOT, change_json, change_records, records_in, results_of
 
 import attnbench
 
-FIGURE1 = ROOT / "results/figure1/intel-r-xeon-r-processor-2-threads"
-METHODS = ROOT / "results/methods/intel-r-xeon-r-processor-2-threads"
+FIGURE1 = results_of("figure1")
+METHODS = results_of("methods")
 REPEAT = ROOT / "results/repeat"
 
 

@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from conftest import HANG_S, ROOT, strict_json
+from conftest import HANG_S, ROOT, results_of, strict_json
 
 SMALL = ["--heads=2", "--head-dim=16", "--threads=1", "--warmup-s=0", "--time-budget-s=0.05"]
 
@@ -121,7 +121,7 @@ print(json.dumps([record.outcome, record.method, record.method_digest]))
 
 
 def test_figures_and_tables_need_no_checkout(venv, tmp_path):
-    records = ROOT / "results/decode/intel-r-xeon-r-processor-2-threads"
+    records = results_of("decode")
     shutil.copytree(records, tmp_path / "out", ignore=shutil.ignore_patterns("decode.*"))
     drawn = run(venv / "bin/attnbench", "plot", "out", "--out", "figure.svg", cwd=tmp_path).stdout
     assert "figure.svg" in drawn and (tmp_path / "figure.svg").stat().st_size > 1000
@@ -130,14 +130,14 @@ def test_figures_and_tables_need_no_checkout(venv, tmp_path):
 
 def test_a_python_without_matplotlib_is_refused_with_how_to_install_it(venv, tmp_path):
     run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare")
-    records = ROOT / "results/decode/intel-r-xeon-r-processor-2-threads"
+    records = results_of("decode")
     python = tmp_path / "bare/bin/python"
     refused = run(venv / "bin/attnbench", "plot", records, "--python", python, "--out", tmp_path, code=2).stderr
     assert "No module named" in refused and "install numpy and matplotlib for this Python" in refused and "make setup" not in refused
 
 
 def test_the_package_computes_reads_records_and_measures(venv, tmp_path):
-    records = ROOT / "results/decode/intel-r-xeon-r-processor-2-threads"
+    records = results_of("decode")
     shutil.copytree(records, tmp_path / "records", ignore=shutil.ignore_patterns("*.p*", "*.svg"))
     program = """
 import attnbench, torch

@@ -100,11 +100,21 @@ def test_a_figure_without_doubtful_points_has_no_ring_and_no_note():
 
 def test_the_note_lists_the_doubts_that_occur_and_counts_each_point_once():
     rows = [quiet(n=512, reach=0.5, suspect="page faults"), quiet(n=1024, disturbed_processes=2)]
-    rows += [quiet(n=2048, ms=3.0), missing("linear", 4096, "oom", suspect="page faults")]
-    note = "Ringed: noisier than the ±2 % asked for, disturbed or suspect (2 of 3 points)."
+    rows += [quiet(n=n, ms=3.0) for n in (256, 2048)] + [missing("linear", 4096, "oom", suspect="page faults")]
+    note = "Ringed: noisier than the ±2 % asked for, disturbed or suspect (2 of 4 points)."
     assert note in " ".join(texts(drawn(rows)))
     rows[1] |= {"noise_target": 0.001}
     assert "Ringed: noisier than asked, disturbed or" in " ".join(texts(drawn(rows)))
+
+
+@pytest.mark.parametrize("draw", [scaling.draw, decode.draw])
+def test_a_doubt_of_most_points_is_in_a_note_and_has_no_rings(draw):
+    rows = [quiet(n=n, ms=n, reach=0.5) for n in LENGTHS[:3]] + [quiet(n=4096, ms=7.0, suspect="page faults")]
+    figure = drawn(rows, draw)
+    assert [ring for ring in rings(figure) if ring] == [{(4096.0, 7.0)}]
+    shown = " ".join(texts(figure))
+    assert "Without rings, because most points are: noisier than the ±2 % asked for (3 of 4 points)." in shown
+    assert "Ringed: suspect (1 of 4 points)." in shown
 
 
 def only(draw):

@@ -151,7 +151,6 @@ def test_the_program_prints_a_line_for_each_problem(tmp_path):
     assert done.returncode == 2 and "expected a folder of results" in done.stderr
 
 
-@pytest.mark.xfail(strict=False, reason="the results are of several builds until they are measured again with `make results`")
 def test_the_results_of_the_project_hold_together():
     assert [problem.text() for problem in shipped.check(ROOT / "results", parts.renewals(ROOT))] == []
 

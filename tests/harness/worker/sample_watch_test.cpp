@@ -99,17 +99,22 @@ TEST(SampleWatch, WaitingForAProcessorIsADisturbance) {
   sched_setaffinity(0, sizeof before, &before);
 }
 
+constexpr size_t kPages = 5000;
+
+// Causes a page fault for each of kPages pages.
+void touch_new_pages() {
+  constexpr size_t kPage = 4096;
+  auto* memory =
+      static_cast<volatile char*>(mmap(nullptr, kPages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  madvise(const_cast<char*>(memory), kPages * kPage, MADV_NOHUGEPAGE);
+  for (size_t i = 0; i < kPages; ++i) memory[i * kPage] = 1;
+  munmap(const_cast<char*>(memory), kPages * kPage);
+}
+
 TEST(SampleWatch, CountsPageFaultsAndTheirSystemTime) {
   SampleWatch watch(1, 0, 0.25);
-  constexpr size_t kPages = 5000, kPage = 4096;
   watch.begin();
-  for (int call = 0; call < 2; ++call) {
-    auto* memory =
-        static_cast<volatile char*>(mmap(nullptr, kPages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    madvise(const_cast<char*>(memory), kPages * kPage, MADV_NOHUGEPAGE);
-    for (size_t i = 0; i < kPages; ++i) memory[i * kPage] = 1;
-    munmap(const_cast<char*>(memory), kPages * kPage);
-  }
+  for (int call = 0; call < 2; ++call) touch_new_pages();
   watch.end(2, 1);
   Record record;
   watch.set_columns(record);
@@ -117,6 +122,19 @@ TEST(SampleWatch, CountsPageFaultsAndTheirSystemTime) {
   EXPECT_LT(record.number("page_faults_per_call"), 1.5 * double(kPages));
   EXPECT_GT(record.number("system_share"), 0);
   EXPECT_GT(record.number("processor_share"), 0);
+}
+
+// A decoding state that takes in a long prompt is made between the samples, and its page faults are none of a step.
+TEST(SampleWatch, LeavesOutWorkThatIsNoPartOfACall) {
+  SampleWatch watch(1, 0, 0.25);
+  watch.begin();
+  watch.leave_out([] { touch_new_pages(); });
+  spin(0.002);
+  watch.leave_out([] { touch_new_pages(); });
+  watch.end(1, 1);
+  Record record;
+  watch.set_columns(record);
+  EXPECT_LT(record.number("page_faults_per_call"), 0.5 * double(kPages));
 }
 
 TEST(SampleWatch, AThrottledDeviceIsADisturbance) {
