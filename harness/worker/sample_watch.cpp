@@ -129,8 +129,7 @@ void SampleWatch::leave_out(const std::function<void()>& work) {
   const auto shift = [&](auto SystemCounters::*counter) { began_.*counter += after.*counter - before.*counter; };
   shift(&SystemCounters::processor_s), shift(&SystemCounters::system_s), shift(&SystemCounters::steal_s);
   shift(&SystemCounters::involuntary_switches), shift(&SystemCounters::page_faults);
-  for (size_t i = 0; i < after.run_delays_s.size(); ++i)
-    began_.run_delays_s[i] += after.run_delays_s[i] - before.run_delays_s[i];
+  for (size_t i = 0; i < after.run_delays_s.size(); ++i) began_.run_delays_s[i] += after.run_delays_s[i] - before.run_delays_s[i];
 }
 
 void SampleWatch::end(int64_t calls, size_t samples) {

@@ -95,6 +95,22 @@ def test_each_length_and_mask_has_a_sheet():
     ]  # fmt: skip
 
 
+def test_settings_with_one_number_of_keys_are_not_on_the_sheet_of_keys():
+    clustered = [scored(m, 0.5, inputs="clustered", quality_effective_keys=k) for m, k in (("linear", 40), ("favor", 41))]
+    normal = [row | {"inputs": "normal"} for row in cases((1, 2, 4))]
+    shown = texts(sheets([*normal, *clustered])["keys"])
+    assert any("normal inputs" in t for t in shown) and not any("clustered" in t for t in shown)
+
+
+@pytest.mark.parametrize(("lowest", "above"), [(0.2, False), (0.002, True)])
+def test_the_names_of_exact_methods_do_not_hide_low_errors(lowest, above):
+    rows = [scored("linear", 0.5), scored("favor", lowest, ms=5.0), scored("softmax", 2e-7, ms=9.0)]
+    figure = sheets(rows)["time-forward-n-512"]
+    (name,) = [t for t in figure.texts if t.get_text() == "softmax"]
+    box = figure.axes[0].get_window_extent()
+    assert (72 * name.get_position()[1] > (box.y0 + box.y1) / 2) == above
+
+
 def test_one_concentration_has_no_sheet_of_keys():
     assert list(sheets(cases((1,)))) == ["time-forward-n-512"]
 

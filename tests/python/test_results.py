@@ -178,6 +178,15 @@ def test_a_block_is_filled_and_the_rest_of_a_page_is_kept(monkeypatch, tmp_path)
         pages.with_blocks(page.replace("figure1", "other"), tmp_path)
 
 
+def test_pictures_are_of_the_machine_whose_results_a_page_quotes(tmp_path):
+    one, two = (pages._picture(*words) for words in (("one", "About one"), ("two", "About two", "run-1/")))
+    assert one(tmp_path) == two(tmp_path) == ["Nothing is measured yet."]
+    write(tmp_path / "results", "one", record())
+    write(tmp_path / "results", "two", record(), machine="machine/run-1")
+    assert one(tmp_path) == ["![About one](results/one/machine/one.png)"]
+    assert two(tmp_path) == ["![About two](results/two/machine/two.png)"]
+
+
 def pair(method, verdict, lower_at_first, **other):
     """A comparison of a method with sdpa, as `attnbench analyse` prints it."""
     sides = {name: {"method": name, "protocol": "forward_backward", "device": "cpu"} for name in (method, "sdpa")}
