@@ -12,7 +12,7 @@ from attnplots.crossovers import CROSSES, NEVER, RIVAL, Crossover
 from attnplots.curves import Row
 from attnplots.records import Record, Records
 from attnplots.report.folders import Folder
-from attnplots.words import amount, case_text, share, time_text
+from attnplots.words import amount, case_text, listed, share, time_text
 
 # The lengths at which the fastest method is named, if they were measured; if fewer than SHOWN of
 # them were, all lengths count.
@@ -20,6 +20,8 @@ LENGTHS = (512, 1024, 4096, 16384, 65536)
 SHOWN = 3
 # How many examples a sentence about many cases names.
 EXAMPLES = 3
+# In place of an exponent where fewer than three lengths were measured.
+NO_EXPONENT = "–"
 ENDS = ("oom", "predicted_oom", "timeout", "predicted_timeout")
 
 
@@ -38,8 +40,8 @@ class Fastest:
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting: the fastest methods by length, and from which length on others are faster than
-    RIVAL, in words."""
+    """A setting: the fastest methods by length, and sentences about from which length on methods are
+    faster than RIVAL."""
 
     title: str
     fastest: dict[int, Fastest]
@@ -108,7 +110,7 @@ def _lengths(records: Iterable[Record]) -> list[int]:
 def _setting(row: Row, lengths: Sequence[int], known: Sequence[Crossover]) -> Setting:
     fastest = {n: found for n in lengths if (found := _fastest(row.records, n))}
     mine = crossovers.of_records(known, row.records)
-    return Setting(row.title, fastest, [_crossing(c) for c in mine.values() if _is_said(c)])
+    return Setting(row.title, fastest, _crossings([c for c in mine.values() if _is_said(c)]))
 
 
 def _fastest(records: Iterable[Record], n: int) -> Fastest | None:
@@ -133,17 +135,24 @@ def _is_said(crossover: Crossover) -> bool:
     return crossover.verdict in (CROSSES, NEVER)
 
 
+def _crossings(crossovers: Iterable[Crossover]) -> list[str]:
+    """From which length on methods are faster than RIVAL; those of which the same is said share a
+    sentence."""
+    methods: dict[str, list[str]] = {}
+    for crossover in crossovers:
+        methods.setdefault(_crossing(crossover), []).append(data.method_text(crossover.method))
+    return [f"{listed(names)} {'is' if len(names) == 1 else 'are'} {said}" for said, names in methods.items()]
+
+
 def _crossing(crossover: Crossover) -> str:
-    """From which length on a method is faster than RIVAL, in words."""
-    name = data.method_text(crossover.method)
-    if crossover.verdict == NEVER:
-        return f"{name} is {'faster' if crossover.faster else 'slower'} than {RIVAL} at every length"
-    assert crossover.length is not None
+    """What is said of a method: from which length on it is faster or slower than RIVAL."""
+    which = f"{'faster' if crossover.faster else 'slower'} than {RIVAL}"
+    if crossover.verdict == NEVER or crossover.length is None:
+        return f"{which} at every length"
     ends = ""
     if crossover.low is not None and crossover.high is not None:
         ends = f" (95 % interval: {crossover.low:,.0f} to {crossover.high:,.0f})"
-    which = "faster" if crossover.faster else "slower"
-    return f"{name} is {which} than {RIVAL} from N = {crossover.length:,.0f} on{ends}"
+    return f"{which} from N = {crossover.length:,.0f} on{ends}"
 
 
 def _growths(orders: Iterable[dict[str, Any]]) -> tuple[list[Growth], list[str]]:
@@ -160,7 +169,7 @@ def _growths(orders: Iterable[dict[str, Any]]) -> tuple[list[Growth], list[str]]
     for order in orders:
         series = order["series"]
         parts = [data.protocol_text(series), *(data.setting_text(series, a) for a in varying)]
-        exponent = "–"
+        exponent = NO_EXPONENT
         if order.get("exponent") is not None:
             exponent = f"{order['exponent']:.2f}"
             if order.get("interval"):
@@ -172,7 +181,7 @@ def _growths(orders: Iterable[dict[str, Any]]) -> tuple[list[Growth], list[str]]
                 order.get("declared") or "", order.get("verdict") or "",
             )
         )  # fmt: skip
-    unclear = [g for g in growths if g.verdict == "cannot tell"]
+    unclear = [g for g in growths if g.verdict == "cannot tell" and g.exponent != NO_EXPONENT]
     if not unclear:
         return growths, []
     named = [f"the {g.quantity} of {g.method} ({g.setting}, N^{g.exponent})" for g in unclear]
@@ -231,7 +240,8 @@ def noise(records: Records) -> list[str]:
         with_doubt = [r for r in own if doubt in data.time_doubts(r)]
         if with_doubt:
             named = [case_text(record, records) for record in with_doubt]
-            texts.append(f"{doubt.capitalize()}: {len(with_doubt)} of {len(own)} cases, such as {_some(named)}.")
+            examples = f", such as {_some(named)}" if 2 * len(with_doubt) <= len(own) else ""
+            texts.append(f"{doubt.capitalize()}: {len(with_doubt)} of {len(own)} cases{examples}.")
     counts = sorted({len(r.get("process_medians_ms") or [None]) for r in own})
     per_case = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     texts.append(f"Each case was measured in {per_case} process{'' if per_case == '1' else 'es'}.")

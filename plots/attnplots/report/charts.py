@@ -142,8 +142,9 @@ def of_records(records: Records, folders: Sequence[str], columns: Iterable[str])
     if len(baselines) == 1:
         title = f"Time / that of {ratios.baseline_text(baselines[0], data.SEQUENCE)}"
         y = [Quantity(q.column, title, q.form, q.low, q.high) if q.column == "ratio_median" else q for q in y]
+    shown, _ = data.on_present_devices(records)
     return Chart(
-        x, y, looks(r["method"] for r in records), facets(records), list(folders), [c for c in TOLD if c in present],
+        x, y, looks(r["method"] for r in shown), facets(shown), list(folders), [c for c in TOLD if c in present],
         "_panel", "_folder" if len(folders) > 1 else "",
     )  # fmt: skip
 
@@ -156,8 +157,9 @@ def of_history(records: Records, folders: Sequence[str]) -> Chart:
     ])  # fmt: skip
     told = ["_folder", "query_len", "time_median_ms", "_interval"]
     times = Quantity("time_median_ms", "Time", "time", "_time_low", "_time_high", "batch")
-    return Chart([RUN], [RELATIVE, times], looks(r["method"] for r in records),
-                 [*facets(records), lengths], list(folders), told, "_panel", "")  # fmt: skip
+    shown, _ = data.on_present_devices(records)
+    return Chart([RUN], [RELATIVE, times], looks(r["method"] for r in shown),
+                 [*facets(shown), lengths], list(folders), told, "_panel", "")  # fmt: skip
 
 
 def _values(lines: Iterable[Record], column: str) -> set[str]:

@@ -59,11 +59,15 @@ def of_folders(folders: Sequence[Folder]) -> Lines:
     names = _names([record for _, record in everything], schema)
     columns = [_column(name, schema) for name in names]
     together = Records([record for _, record in everything], schema)
-    panels = {id(r): row.title for row in data.split_rows(together) for r in row.records}
+    # Devices on which nothing could run do not count when panels get their titles.
+    present, _ = data.on_present_devices(together)
+    panels = {id(r): row.title for row in data.split_rows(present) for r in row.records}
+    # Cases without a number stand below the others.
+    everything.sort(key=lambda found: found[1]["outcome"] != "measured")
     rows = []
     first: dict[str, float] = {}
     for folder, record in everything:
-        derived = _derived(folder, record, panels[id(record)])
+        derived = _derived(folder, record, panels.get(id(record), str(record.get("device"))))
         if len(folders) > 1:
             derived |= _over_runs(folders.index(folder), record, derived, first, schema)
         rows.append([_plain(derived.get(name, record.get(name))) for name in names])

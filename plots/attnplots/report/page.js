@@ -286,16 +286,18 @@ class Chart {
     const yTitle = ratio ? `${this.y.title} / that of ${this.nameOf(ratio)}`
       : this.y.title + (this.y.divided && state.divided ? " per sequence" : "");
     const yForm = ratio ? "number" : this.y.form;
-    const scale = (log, form, span) => ({type: log ? "log" : "linear", nice: false, zero: false, domain: span,
-      ...(log ? {base: form === "bytes" || form === "length" ? 2 : 10} : {})});
+    const scale = (log, form, span) => ({type: log ? "log" : "linear", nice: false, domain: span,
+      ...(log ? {base: form === "bytes" || form === "length" ? 2 : 10} : {zero: false})});
     const isLogX = this.isLogX(points);
     const lengths = [...new Set([...points, ...gaps].map((p) => p.x))].sort((a, b) => a - b);
     const xAxis = {title: this.x.title, labelExpr: LABELS[this.x.form], grid: false, labelOverlap: true,
-      ...(lengths.length <= 12 && this.x.form !== "time" ? {values: lengths} : {tickCount: 6})};
+      ...(lengths.length <= 12 && this.x.form !== "time" ? {values: lengths}
+        : isLogX ? {values: logTicks(domain.x, this.x.form)} : {tickCount: 6})};
     for (const layer of spec.layer) {
       Object.assign(layer.encoding.x, {scale: scale(isLogX, this.x.form, domain.x), axis: xAxis});
       if (layer.encoding.y) Object.assign(layer.encoding.y, {
-        scale: scale(state.logarithmic, yForm, domain.y), axis: {title: yTitle, labelExpr: LABELS[yForm], tickCount: 6}});
+        scale: scale(state.logarithmic, yForm, domain.y), axis: {title: yTitle, labelExpr: LABELS[yForm],
+        ...(state.logarithmic ? {values: logTicks(domain.y, yForm)} : {tickCount: 6})}});
       for (const [channel, range] of Object.entries(ranges))
         if (layer.encoding[channel]) layer.encoding[channel].scale = {domain: names, range};
     }
@@ -343,6 +345,19 @@ function spanOf(values, logarithmic) {
   if (low > 0 && low < 0.6 * high) low = 0;
   const room = (high - low || Math.abs(high) || 1) * 0.04;
   return [low === 0 ? 0 : low - room, high + room];
+}
+
+// The ticks of a logarithmic axis: powers of 2 for sizes and lengths; otherwise powers of 10, and where these are few, also 2 and 5.
+function logTicks([low, high], form) {
+  const base = form === "bytes" || form === "length" ? 2 : 10;
+  const exponents = [Math.ceil(Math.log(low) / Math.log(base) - 1e-9), Math.floor(Math.log(high) / Math.log(base) + 1e-9)];
+  const step = Math.max(1, Math.ceil((exponents[1] - exponents[0] + 1) / 8));
+  const ticks = [];
+  for (let e = exponents[0]; e <= exponents[1]; e += step) ticks.push(base ** e);
+  if (base === 10 && ticks.length < 3)
+    for (let e = exponents[0] - 1; e <= exponents[1]; ++e)
+      for (const k of [2, 5]) if (k * 10 ** e >= low && k * 10 ** e <= high) ticks.push(k * 10 ** e);
+  return ticks.sort((a, b) => a - b);
 }
 
 const SHAPES = {
@@ -395,7 +410,7 @@ class Table {
     this.controls.replaceChildren(
       element("label", {}, element("span", {}, "Only records with these words (- leaves out)"), search),
       element("label", {}, element("span", {}, "Outcome"), list),
-      element("label", {className: "box"}, all, "all columns"));
+      element("label", {className: "box"}, all, "a column for each of them"));
   }
 
   // The text of a row that the search looks at.
@@ -438,7 +453,7 @@ class Table {
       const sorted = state.sort === name ? (state.descending ? "descending" : "ascending") : "none";
       return element("th", {scope: "col", "data-column": name, "aria-sort": sorted}, button);
     });
-    this.table.tHead.replaceChildren(element("tr", {}, ...heads, element("th", {scope: "col"}, "")));
+    this.table.tHead.replaceChildren(element("tr", {}, element("th", {scope: "col"}, "all columns"), ...heads));
     const rows = this.chosen();
     this.table.caption.textContent = rows.length === lines.rows.length ? `${rows.length} records` : `${rows.length} of ${lines.rows.length} records`;
     this.table.tBodies[0].replaceChildren(...rows.slice(0, state.count).map((row) => this.rowOf(row, names)));
@@ -453,7 +468,7 @@ class Table {
     });
     const details = element("button", {type: "button"}, "Details");
     details.addEventListener("click", () => showDetails(lines, row));
-    return element("tr", {}, ...cells, element("td", {}, details));
+    return element("tr", {}, element("td", {className: "action"}, details), ...cells);
   }
 }
 
