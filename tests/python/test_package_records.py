@@ -65,7 +65,7 @@ def test_a_folder_without_records_stands_for_those_below_it():
 
 
 def test_a_folder_with_records_stands_for_itself_alone(copy):
-    shutil.copytree(REPEAT / "intel-r-xeon-r-processor-2-threads/run-1", copy / "older")
+    shutil.copytree(results_of("repeat", "run-1/"), copy / "older")
     assert set(attnbench.records(copy)["folder"]) == {str(copy)}
 
 
