@@ -5,8 +5,7 @@ import shutil
 from contextlib import contextmanager
 
 import pytest
-from test_plots import missing
-from test_report import HOSTILE, LENGTHS, certain, folder, report, rows
+from test_report import HOSTILE, LENGTHS, absent, certain, folder, report, rows
 
 sync_api = pytest.importorskip("playwright.sync_api")
 
@@ -190,7 +189,7 @@ def test_everything_can_be_reached_with_the_keyboard(chromium, tmp_path):
 
 def test_hostile_texts_run_nothing(chromium, tmp_path):
     found = [certain(f"mine.py:{HOSTILE}", n, n / 1e3) for n in LENGTHS]
-    found.append(missing(f"mine.py:{HOSTILE}", 32768, "invalid", reason=HOSTILE))
+    found.append(absent(f"mine.py:{HOSTILE}", 32768, "invalid", reason=HOSTILE))
     made = folder(tmp_path, sweep=HOSTILE, description=HOSTILE, found=found)
     with opened(chromium, tmp_path, report(tmp_path, made, "--title", HOSTILE)) as page:
         page.on("dialog", lambda dialog: pytest.fail(f"a script ran: {dialog.message}"))
