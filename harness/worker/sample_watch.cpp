@@ -54,6 +54,28 @@ double load_average() {
   return getloadavg(&load, 1) == 1 ? load : 0;
 }
 
+SystemCounters& operator+=(SystemCounters& to, const SystemCounters& more) {
+  to.processor_s += more.processor_s;
+  to.system_s += more.system_s;
+  to.steal_s += more.steal_s;
+  to.involuntary_switches += more.involuntary_switches;
+  to.page_faults += more.page_faults;
+  to.run_delays_s.resize(more.run_delays_s.size());
+  for (size_t i = 0; i < more.run_delays_s.size(); ++i) to.run_delays_s[i] += more.run_delays_s[i];
+  return to;
+}
+
+// What was counted from `before` on.
+SystemCounters operator-(SystemCounters now, const SystemCounters& before) {
+  now.processor_s -= before.processor_s;
+  now.system_s -= before.system_s;
+  now.steal_s -= before.steal_s;
+  now.involuntary_switches -= before.involuntary_switches;
+  now.page_faults -= before.page_faults;
+  for (size_t i = 0; i < now.run_delays_s.size(); ++i) now.run_delays_s[i] -= before.run_delays_s[i];
+  return now;
+}
+
 }  // namespace
 
 // Reads the counters. The threads are those that exist when it is made; the threads that compute have been started by then.
@@ -125,38 +147,27 @@ void SampleWatch::leave_out(const std::function<void()>& work) {
   const auto before_at = std::chrono::steady_clock::now();
   work();
   began_at_ += std::chrono::steady_clock::now() - before_at;
-  const auto after = files_->read();
-  const auto shift = [&](auto SystemCounters::*counter) { began_.*counter += after.*counter - before.*counter; };
-  shift(&SystemCounters::processor_s), shift(&SystemCounters::system_s), shift(&SystemCounters::steal_s);
-  shift(&SystemCounters::involuntary_switches), shift(&SystemCounters::page_faults);
-  for (size_t i = 0; i < after.run_delays_s.size(); ++i) began_.run_delays_s[i] += after.run_delays_s[i] - before.run_delays_s[i];
+  began_ += files_->read() - before;
 }
 
 void SampleWatch::end(int64_t calls, size_t samples) {
   const auto wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_at_).count();
-  const auto now = files_->read();
+  const auto spent = files_->read() - began_;
   auto& reading = readings_.back();
   reading.after = probe();
   probes_.push_back(reading.after);
   reading.samples = samples;
   reading.throttled = is_throttled_ && is_throttled_();
-  const auto add = [&](auto SystemCounters::*counter) {
-    const auto difference = now.*counter - began_.*counter;
-    sum_.*counter += difference;
-    return difference;
-  };
-  add(&SystemCounters::processor_s), add(&SystemCounters::system_s);
-  add(&SystemCounters::involuntary_switches), add(&SystemCounters::page_faults);
-  const auto steal_s = add(&SystemCounters::steal_s);
+  sum_ += spent;
   // The threads wait for each other, so the one that waited longest for a processor delays the work.
   double delay_s = 0;
-  for (size_t i = 0; i < now.run_delays_s.size(); ++i) delay_s = std::max(delay_s, now.run_delays_s[i] - began_.run_delays_s[i]);
+  for (const auto of_thread : spent.run_delays_s) delay_s = std::max(delay_s, of_thread);
   run_delay_s_ += delay_s;
   // A delay of a quarter of the wall time means that the work took a third longer than it would have without the delay. Stolen
   // time is counted in steps of 10 ms, so a single step in a short sample tells little.
   const auto longer = [&](double lost_s) { return lost_s / std::max(wall_s - lost_s, wall_s / 100); };
   reading.waited = longer(delay_s);
-  if (steal_s > 0.01 || wall_s > 0.1) reading.waited = std::max(reading.waited, longer(steal_s / processors_));
+  if (spent.steal_s > 0.01 || wall_s > 0.1) reading.waited = std::max(reading.waited, longer(spent.steal_s / processors_));
   wall_s_ += wall_s;
   calls_ += calls;
 }
