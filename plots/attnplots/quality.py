@@ -73,9 +73,9 @@ def draw(records: Records) -> dict[str, Figure]:
         if any(_is_scored(r) and r["method"] not in exact for r in found):
             name = f"time-{families.file_part(title)}"
             drawn[name] = _against_time(Records(found, records.schema), title, exact, absent)
-    several = any(len({_keys(r) for r in group} - {None}) > 1 for group in settings.values())
-    if several:
-        drawn["keys"] = _against_keys(records, settings, exact, absent)
+    peaked = _of_several_keys(settings)
+    if peaked:
+        drawn["keys"] = _against_keys(records, settings, peaked, exact, absent)
     return drawn
 
 
@@ -160,11 +160,10 @@ def _exact_note(records: Records, exact: set[str]) -> list[str]:
 
 
 def _against_keys(
-    records: Records, settings: dict[str, list[Record]], exact: set[str], absent: list[str]
-) -> Figure:
-    shown = {title: [r for r in found if _is_scored(r) and _keys(r)] for title, found in settings.items()}
-    # A setting whose methods have one number of keys each has nothing to show against it.
-    shown = {title: found for title, found in shown.items() if _most_points(found) > 1}
+    records: Records, settings: dict[str, list[Record]], shown: dict[str, list[Record]], exact: set[str],
+    absent: list[str],
+) -> Figure:  # fmt: skip
+    """The figure of the settings in `shown`; the notes count the cases of all settings."""
     keys = [float(_keys(r) or 0.0) for found in shown.values() for r in found]
     limits = panel.length_limits((min(keys), max(keys)))
     x = Scale(limits, ticks.times(limits))
@@ -185,12 +184,15 @@ def _against_keys(
     return _sheet(groups, looks, "", rows, records, absent)
 
 
-def _most_points(found: list[Record]) -> int:
-    """At how many numbers of keys the method with the most of them was measured."""
-    keys: dict[str, set[float | None]] = {}
-    for record in found:
-        keys.setdefault(record["method"], set()).add(_keys(record))
-    return max(map(len, keys.values()), default=0)
+def _of_several_keys(settings: dict[str, list[Record]]) -> dict[str, list[Record]]:
+    """The settings in which a method was scored at several numbers of keys, with their scored records;
+    the others have nothing to show against that number."""
+    shown = {}
+    for title, found in settings.items():
+        scored = [r for r in found if _is_scored(r) and _keys(r)]
+        if len({(r["method"], _keys(r)) for r in scored}) > len({r["method"] for r in scored}):
+            shown[title] = scored
+    return shown
 
 
 def _reference_lines(found: list[Record]) -> list[Curve]:

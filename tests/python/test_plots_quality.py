@@ -102,6 +102,11 @@ def test_settings_with_one_number_of_keys_are_not_on_the_sheet_of_keys():
     assert any("normal inputs" in t for t in shown) and not any("clustered" in t for t in shown)
 
 
+def test_methods_with_different_numbers_of_keys_make_no_sheet_of_keys():
+    rows = [scored(m, 0.5, quality_effective_keys=k) for m, k in (("linear", 40), ("lsh-1", 41))]
+    assert list(sheets(rows)) == ["time-forward-n-512"]
+
+
 @pytest.mark.parametrize(("lowest", "above"), [(0.2, False), (0.002, True)])
 def test_the_names_of_exact_methods_do_not_hide_low_errors(lowest, above):
     rows = [scored("linear", 0.5), scored("favor", lowest, ms=5.0), scored("softmax", 2e-7, ms=9.0)]
