@@ -62,30 +62,32 @@ def _reach(value: float, bounds: list[float]) -> float:
     return max((abs(bound - value) for bound in bounds), default=0.0) / value
 
 
-def common(points: Sequence[tuple[Record, list[str]]]) -> list[str]:
-    """The doubts that more than half of the points have, each with its doubts. A ring around nearly
-    every point would not tell any of them from the others."""
-    return [
-        name for name in DOUBTS if 2 * sum(name in names for _, names in points) > len(points)
-    ]
+# Says why the value of a record is doubtful, in words of DOUBTS.
+Doubts = Callable[[Record], list[str]]
 
 
-def common_note(points: Sequence[tuple[Record, list[str]]]) -> str:
-    """What more than half of the points have in common, so that they have no rings; empty if there is
-    nothing."""
-    names = common(points)
-    if not names:
-        return ""
-    targets = {record.get("noise_target") for record, _ in points}
-    parts = [f"{_in_words(name, targets)} ({sum(name in own for _, own in points)} of {len(points)} points)"
-             for name in names]  # fmt: skip
-    return f"Without rings, because most points are: {', '.join(parts)}."
+def rare(points: Sequence[Record], doubts: Doubts) -> tuple[Doubts, str]:
+    """The function of the doubts without those that more than half of the points have, and a note on
+    these, which is empty if there are none.
+
+    A ring around nearly every point would not tell any of them from the others.
+    """
+    found = [(record, doubts(record)) for record in points]
+    counts = {name: sum(name in names for _, names in found) for name in DOUBTS}
+    common = [name for name, count in counts.items() if 2 * count > len(found)]
+    if not common:
+        return doubts, ""
+    words = [f"{text} ({counts[name]} of {len(found)} points)"
+             for name, text in zip(common, _in_words(common, found), strict=True)]  # fmt: skip
+    note = f"Without rings, because most points are: {', '.join(words)}."
+    return lambda record: [name for name in doubts(record) if name not in common], note
 
 
-def _in_words(name: str, targets: set[float | None]) -> str:
-    """A doubt as notes name it; `targets` are the noise targets of the points that have it."""
-    target = next(iter(targets)) if len(targets) == 1 else None
-    return f"noisier than the ±{100 * target:g} % asked for" if name == NOISY and target is not None else name
+def _in_words(names: Iterable[str], points: Sequence[tuple[Record, list[str]]]) -> list[str]:
+    """Doubts as notes name them; what was asked is said if it was the same for all noisy points."""
+    targets = {record["noise_target"] for record, own in points if NOISY in own}
+    return [f"noisier than the ±{100 * min(targets):g} % asked for" if name == NOISY and len(targets) == 1 else name
+            for name in names]  # fmt: skip
 
 
 def band_notes(records: Iterable[Record], has_interval: Callable[[Record], bool]) -> list[str]:
@@ -110,7 +112,6 @@ def ring_notes(points: list[tuple[Record, list[str]]]) -> list[str]:
     if not doubtful:
         return []
     present = [name for name in DOUBTS if any(name in names for _, names in doubtful)]
-    targets = {record.get("noise_target") for record, names in doubtful if NOISY in names}
-    words = [_in_words(name, targets) for name in present]
+    words = _in_words(present, doubtful)
     listed = " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
     return [f"Ringed: {listed} ({len(doubtful)} of {len(points)} points)."]

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from attnplots import certainty, environment, grid, panel, ratios, sheet, style, ticks
 from attnplots import columns as tables
 from attnplots import curves as data
+from attnplots.certainty import Doubts
 from attnplots.columns import Table
 from attnplots.curves import FIRST_IN_TITLE, LENGTH_AXIS, Curve, Measure, Row, Value
 from attnplots.grid import Group, Panel, Scale
@@ -107,7 +108,8 @@ def draw(table: Table, request: Request) -> Figure:
             f"{table.path}: {len(facets)} panels, one for each combination of {names}; expected "
             f"at most {MAX_PANELS}; choose fewer lines with --filter"
         )
-    whole = [[_curves(table, request, facet, x) for x in request.x] for facet in facets]
+    doubts, common = _rare_doubts(table, request)
+    whole = [[_curves(table, request, facet, x, doubts) for x in request.x] for facet in facets]
     for k, x in enumerate(request.x):
         if not any(row[k] for row in whole):
             both = f"`{request.y}` and `{x}`"
@@ -130,7 +132,7 @@ def draw(table: Table, request: Request) -> Figure:
         ]
         groups.append(Group(facet.title, panels))
     looks = _looks(table, request, facets, drawn)
-    texts = _notes(table, request, facets, absent)
+    texts = _notes(table, request, facets, absent, doubts, common)
     stamp = environment.stamp(table.lines, table.environment)
     return grid.draw(grid.Sheet(groups, looks, _setting(table), texts, stamp))
 
@@ -230,25 +232,16 @@ def _is_shown(line: Record) -> bool:
     return line.get("outcome") in (None, "measured")
 
 
-def _all_doubts(table: Table, request: Request) -> list[tuple[Record, list[str]]]:
-    """The lines that have a value, each with why it is doubtful."""
+def _rare_doubts(table: Table, request: Request) -> tuple[Doubts, str]:
+    """What certainty.rare() says about the lines that have a value of the vertical axis."""
     if request.y not in INTERVALS:
-        return []
+        return lambda line: [], ""
     value, doubts = INTERVALS[request.y]
-    return [(x, doubts(x)) for x in table.lines if _is_shown(x) and value(x)[0] is not None]
+    return certainty.rare([x for x in table.lines if _is_shown(x) and value(x)[0] is not None], doubts)
 
 
-def _ring_doubts(table: Table, request: Request) -> Callable[[Record], list[str]]:
-    """Why a line has a ring. Doubts that most lines have are left out, and are in the notes."""
-    if request.y not in INTERVALS:
-        return lambda line: []
-    doubts = INTERVALS[request.y][1]
-    left_out = certainty.common(_all_doubts(table, request))
-    return lambda line: [name for name in doubts(line) if name not in left_out]
-
-
-def _curves(table: Table, request: Request, facet: Facet, x: str) -> list[Curve]:
-    value, doubts = _value(request), _ring_doubts(table, request)
+def _curves(table: Table, request: Request, facet: Facet, x: str, doubts: Doubts) -> list[Curve]:
+    value = _value(request)
     found = []
     for name, lines in _by_series(request, facet).items():
         points = [line for line in lines if _is_shown(line) and line.get(x) is not None]
@@ -386,16 +379,16 @@ def _common(lines: list[Record], name: str, unit: str, before: str = "") -> str:
 
 
 def _notes(
-    table: Table, request: Request, facets: list[Facet], absent: list[Facet]
+    table: Table, request: Request, facets: list[Facet], absent: list[Facet], doubts: Doubts, common: str
 ) -> list[str]:
-    """The notes below the panels: what lines and bands are, and what is not drawn."""
+    """The notes below the panels: what lines and bands are, and what is not drawn. `doubts` says which
+    lines have rings, and `common` is the note on doubts that have none."""
     value = _value(request)
     shown = [line for line in table.lines if _is_shown(line) and value(line)[0] is not None]
     texts = _repetition_notes(table, request, shown)
     if request.y in INTERVALS:
         texts += certainty.band_notes(shown, lambda line: None not in value(line)[1:])
-        doubts = _ring_doubts(table, request)
-        texts += [note for note in [certainty.common_note(_all_doubts(table, request))] if note]
+        texts += [common] if common else []
         texts += certainty.ring_notes([(line, doubts(line)) for line in shown])
     elif not texts:
         texts.append("No bands: a single line of the records for each point.")

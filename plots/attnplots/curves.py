@@ -286,16 +286,8 @@ def points(rows: list[Row], measure: Measure) -> list[Record]:
 
 def with_rare_rings(rows: list[Row], measure: Measure) -> Measure:
     """The measure without those doubts that most points have, of which its note speaks instead."""
-    doubtful = [(record, measure.doubts(record)) for record in points(rows, measure)]
-    left_out = certainty.common(doubtful)
-    if not left_out:
-        return measure
-    note = " ".join(text for text in (measure.note, certainty.common_note(doubtful)) if text)
-
-    def rare(record: Record) -> list[str]:
-        return [name for name in measure.doubts(record) if name not in left_out]
-
-    return replace(measure, doubts=rare, note=note)
+    doubts, note = certainty.rare(points(rows, measure), measure.doubts)
+    return replace(measure, doubts=doubts, note=" ".join(filter(None, (measure.note, note))))
 
 
 def certainty_notes(rows: list[Row], measure: Measure) -> list[str]:
