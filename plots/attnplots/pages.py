@@ -17,6 +17,8 @@ from attnplots.records import Record, RecordsError
 PAGES_WITH_BLOCKS = ("README.md", "docs/numbers.md")
 CLAIMS = "docs/claims.md"
 BLOCK = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- results end -->\n)", re.DOTALL)
+# A link to the figure of a sweep, which is in the folder of a machine.
+PICTURE = re.compile(r"\(results/([\w-]+)/[\w-]+/\1\.png\)")
 # The lengths that the table of Figure 1 shows, and what its times are compared with.
 LENGTHS = (4096, 65536)
 BASELINE = "sdpa"
@@ -140,12 +142,14 @@ def figure1_table(root: Path) -> list[str]:
         against = "–" if method == BASELINE else _against_baseline(crossovers, method)
         rows.append([f"`{method}`", *cells, against])
     measured = [r for r in own if r["outcome"] == "measured"]
+    if not measured:
+        return ["Nothing is measured yet."]
     processes = sorted({len(r.get("process_medians_ms") or [None]) for r in measured})
     count = " to ".join(map(str, dict.fromkeys((processes[0], processes[-1]))))
     return [
         *verdicts.table(head, rows),
         "Time of one sequence, forward and backward; ± is the distance to the farther end of the interval of the "
-        f"record ({count} process{'' if count == '1' else 'es'} a case). Bold: the fastest that was measured.",
+        f"record ({count} process{'' if count == '1' else 'es'} a case). Bold: the fastest that was measured. "
         f"Measured on {_provenance(root, folder, own)}.",
     ]
 
@@ -262,35 +266,23 @@ def repeat_times(root: Path) -> list[str]:
     return lines
 
 
-def _picture(name: str, about: str, inside: str = "") -> Callable[[Path], list[str]]:
-    """The figure of a sweep, of the machine whose results the page quotes; `inside` is the folder of
-    one of its runs."""
-
-    def link(root: Path) -> list[str]:
-        folder = _machine_folder(root, name, inside)
-        if folder is None:
-            return ["Nothing is measured yet."]
-        beside = folder.parent if inside else folder
-        return [f"![{about}]({beside.relative_to(root)}/{name}.png)"]
-
-    return link
-
-
 BLOCKS: dict[str, Callable[[Path], list[str]]] = {
     "figure1": figure1_table,
-    "figure1-picture": _picture(
-        "figure1", "Time and peak memory per sample against the sequence length"
-    ),
-    "repeat-picture": _picture(
-        "repeat", "Ratios to sdpa of two runs an hour apart, and by how much they differ", "run-1/"
-    ),
-    "rivals-picture": _picture(
-        "rivals", "Times of other packages as multiples of those of this project"
-    ),
     "repeat": repeat_sentences,
     "repeat-times": repeat_times,
     "rivals": rivals_table,
 }
+
+
+def with_pictures(text: str, root: Path) -> str:
+    """The text of a page with the figures of sweeps of the first machine that has them."""
+
+    def link(found: re.Match[str]) -> str:
+        name = found[1]
+        pictures = sorted((root / "results" / name).glob(f"*/{name}.png"))
+        return f"({pictures[0].relative_to(root)})" if pictures else found[0]
+
+    return PICTURE.sub(link, text)
 
 
 def with_blocks(text: str, root: Path) -> str:
@@ -308,7 +300,7 @@ def with_blocks(text: str, root: Path) -> str:
 def made(root: Path) -> dict[str, str]:
     """The contents of each page that quotes the results, by its path."""
     texts = {name: (root / name).read_text("utf-8") for name in PAGES_WITH_BLOCKS}
-    return {name: with_blocks(text, root) for name, text in texts.items()} | {
+    return {name: with_pictures(with_blocks(text, root), root) for name, text in texts.items()} | {
         CLAIMS: verdicts.page(root)
     }
 

@@ -178,13 +178,12 @@ def test_a_block_is_filled_and_the_rest_of_a_page_is_kept(monkeypatch, tmp_path)
         pages.with_blocks(page.replace("figure1", "other"), tmp_path)
 
 
-def test_pictures_are_of_the_machine_whose_results_a_page_quotes(tmp_path):
-    one, two = (pages._picture(*words) for words in (("one", "About one"), ("two", "About two", "run-1/")))
-    assert one(tmp_path) == two(tmp_path) == ["Nothing is measured yet."]
-    write(tmp_path / "results", "one", record())
-    write(tmp_path / "results", "two", record(), machine="machine/run-1")
-    assert one(tmp_path) == ["![About one](results/one/machine/one.png)"]
-    assert two(tmp_path) == ["![About two](results/two/machine/two.png)"]
+def test_pictures_are_of_the_machine_that_has_them(tmp_path):
+    page = "![a](results/one/old/one.png) ![b](results/two/old/two.png) [c](results/one/old/)"
+    assert pages.with_pictures(page, tmp_path) == page
+    folder = write(tmp_path / "results", "one", record())
+    (folder / "one.png").write_bytes(b"")
+    assert pages.with_pictures(page, tmp_path) == page.replace("results/one/old/one.png", "results/one/machine/one.png")
 
 
 def pair(method, verdict, lower_at_first, **other):
