@@ -7,14 +7,15 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "experiments/data/file_error.h"
 #include "experiments/data/gzip.h"
+#include "harness/worker/npy_description.h"
 
 namespace experiments {
 namespace {
@@ -31,24 +32,12 @@ struct Header {
   uint64_t element_bytes = 0;  // of all elements
 };
 
-// The sizes in a description such as "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 40), }". Nothing if it is another
-// one.
-std::optional<MatrixSizes> parse_description(std::string_view description) {
-  std::string text;
-  for (const auto character : description) {
-    if (character != ' ' && character != '\n') text += character;
-  }
-  constexpr std::string_view kBegin = "{'descr':'<f4','fortran_order':False,'shape':(";
-  if (!text.starts_with(kBegin)) return std::nullopt;
-  MatrixSizes sizes;
-  const auto* const end = text.data() + text.size();
-  const auto rows = std::from_chars(text.data() + kBegin.size(), end, sizes.rows);
-  if (rows.ec != std::errc() || rows.ptr == end || *rows.ptr != ',') return std::nullopt;
-  const auto columns = std::from_chars(rows.ptr + 1, end, sizes.columns);
-  if (columns.ec != std::errc()) return std::nullopt;
-  const std::string_view rest(columns.ptr, size_t(end - columns.ptr));
-  if (rest != ")}" && rest != "),}") return std::nullopt;
-  return sizes;
+// The sizes in a description of a float32 matrix in C order. Nothing if it describes another array.
+std::optional<MatrixSizes> parse_description(std::string_view text) {
+  const auto description = attnbench::parse_npy_description(text);
+  if (!description || description->dtype != "<f4" || description->column_major || description->sizes.size() != 2)
+    return std::nullopt;
+  return MatrixSizes{description->sizes[0], description->sizes[1]};
 }
 
 Header read_header(ByteReader& reader) {

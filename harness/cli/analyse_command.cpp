@@ -5,12 +5,13 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <set>
 #include <tuple>
 
 #include "harness/analysis/analysis.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
+#include "harness/cli/record_charts.h"
+#include "harness/cli/series_names.h"
 #include "harness/cli/shared_options.h"
 #include "harness/records/result_folder.h"
 #include "harness/sweep/catalogue.h"
@@ -20,36 +21,6 @@
 
 namespace attnbench {
 namespace {
-
-// Describes a series by those axes in which the series of an analysis differ. The method is not part of the description.
-class SeriesNames {
- public:
-  explicit SeriesNames(const std::vector<Series>& all) {
-    for (const auto& series : all)
-      for (const auto& [axis, value] : series.setting)
-        if (axis != "method" && value != all.front().setting.at(axis)) varying_.insert(axis);
-  }
-  // The description by all of these axes except those in `left_out`.
-  std::string setting(const Series& series, const std::vector<std::string>& left_out = {}) const {
-    std::vector<std::string> axes;
-    for (const auto& axis : varying_)
-      if (std::find(left_out.begin(), left_out.end(), axis) == left_out.end()) axes.push_back(axis);
-    return of(series, axes, "not");
-  }
-  // The description by these axes. `negation` is put before the name of a flag that is false.
-  static std::string of(const Series& series, const std::vector<std::string>& axes, const std::string& negation = "no") {
-    std::vector<std::string> parts;
-    for (const auto& axis : axes) {
-      const auto& value = series.setting.at(axis);
-      if (value.is_boolean()) parts.push_back(value.get<bool>() ? axis : negation + " " + axis);
-      else parts.push_back(value.is_string() ? value.get<std::string>() : axis + " " + value.dump());
-    }
-    return fmt::format("{}", fmt::join(parts, ", "));
-  }
-
- private:
-  std::set<std::string> varying_;
-};
 
 std::string length_text(double length) {
   if (!std::isfinite(length) || length == 0) return "–";
@@ -327,6 +298,7 @@ Run add_analyse_command(Command& command) {
     std::vector<std::string> memory = {"11 GiB", "24 GiB"};
     bool all = false;
     Format format = Format::text;
+    Charts charts = Charts::on_terminals;
   };
   const auto options = std::make_shared<Options>();
   add_records_argument(command, "folder", options->folder);
@@ -335,6 +307,7 @@ Run add_analyse_command(Command& command) {
   command.add("--all", &options->all, "also show every row and every comparison that cannot tell, and why");
   add_format_option(command, options->format, {Format::text, Format::markdown, Format::json});
   add_former_format_flag(command, options->format, Format::json);
+  add_charts_option(command, options->charts);
   command.add_example("analyse results/figure1/*/",
                       "shows how time and memory grow, from which length on a method needs less than another, "
                       "and which lengths fit in 11 and 24 GiB");
@@ -354,6 +327,7 @@ Run add_analyse_command(Command& command) {
       return exit_code::success;
     }
     const SeriesNames names(analysis.series);
+    if (options->format == Format::text) print_charts(records, options->charts);
     print_orders(analysis, names, options->all, options->format);
     print_crossings(analysis, names, options->format);
     print_never_crossing(analysis, names, options->format);

@@ -23,6 +23,8 @@ Run add_latency_command(Command& command);
 Run add_throughput_command(Command& command);
 Run add_table_command(Command& command);
 Run add_plot_command(Command& command);
+Run add_report_command(Command& command);
+Run add_paper_command(Command& command);
 Run add_verdicts_command(Command& command);
 Run add_analyse_command(Command& command);
 Run add_compare_command(Command& command);

@@ -41,6 +41,8 @@ constexpr CommandEntry kCommands[] = {
     {"throughput", "measure how many images per second models generate", add_throughput_command},
     {"table", "show a folder of records as a table", add_table_command},
     {"plot", "draw a folder of records or of trainings", add_plot_command},
+    {"report", "write a page of HTML about folders of records, trainings or images", add_report_command},
+    {"paper", "draw a figure of the paper, or print one of its tables with our numbers", add_paper_command},
     {"verdicts", "show the paper's numbers beside those measured here, and which of its claims hold here", add_verdicts_command},
     {"analyse", "show how time and memory grow with the length, where methods cross over, and what fits in memory",
      add_analyse_command},

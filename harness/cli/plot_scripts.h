@@ -12,6 +12,7 @@ struct Script {
   std::string name;                    // such as "plot", which is plots/plot.py
   std::vector<std::string> arguments;  // as on the command line
   std::string python = {};             // the program; empty for that of the project
+  std::string packages = "numpy and matplotlib";  // what it needs, for the message that one of them is missing
 };
 
 // The Python of the project, which runs the scripts unless they name another: the one whose packages this build uses.

@@ -74,14 +74,19 @@ Json to_json(const std::vector<Record>& records) {
 void print_records(const std::vector<Record>& records, Format format, Rows rows) {
   if (format == Format::json) return print_json(to_json(records));
   if (format == Format::csv) return print_csv(records);
-  if (rows == Rows::all) return print_table(summary_table(records), format);
+  const auto text = text_of_records(records, rows);
+  if (text.has_table) print_table(text.table, format);
+  for (const auto& line : text.lines)
+    print_text(
+        fmt::format("{}{}\n", format == Format::markdown ? "\n" : "", format == Format::markdown ? markdown_text(line) : line));
+}
+
+RecordText text_of_records(const std::vector<Record>& records, Rows rows) {
+  if (rows == Rows::all) return {.table = summary_table(records), .has_table = true, .lines = {}};
   std::vector<Record> shown;
   for (const auto& record : records)
     if (record.text("outcome") != outcome::skipped) shown.push_back(record);
-  if (!shown.empty() || records.empty()) print_table(summary_table(shown), format);
-  for (const auto& line : skipped_in_words(records))
-    print_text(
-        fmt::format("{}{}\n", format == Format::markdown ? "\n" : "", format == Format::markdown ? markdown_text(line) : line));
+  return {.table = summary_table(shown), .has_table = !shown.empty() || records.empty(), .lines = skipped_in_words(records)};
 }
 
 void print_sheet(const Sheet& sheet, Format format) {

@@ -37,6 +37,13 @@ enum class Rows { all, without_skipped };
 // Prints a table that sums up the records or, as JSON, every value of them. CSV has every value but lists, such as those of
 // samples; a notice names the lists that it leaves out.
 void print_records(const std::vector<Record>& records, Format format, Rows rows);
+// The table of records that print_records() prints, and the lines that it prints below it.
+struct RecordText {
+  TextTable table;
+  bool has_table = true;
+  std::vector<std::string> lines;
+};
+RecordText text_of_records(const std::vector<Record>& records, Rows rows);
 // Prints a sheet in any format but JSON.
 void print_sheet(const Sheet& sheet, Format format);
 

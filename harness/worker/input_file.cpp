@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +16,7 @@
 #include <utility>
 
 #include "harness/schema/json.h"
+#include "harness/worker/npy_description.h"
 
 namespace attnbench {
 namespace {
@@ -145,46 +145,6 @@ StoredTensor stored_tensor(const std::string& path, const Json& header, const st
            "at most byte " + std::to_string(file_size - data) + ", where the file ends");
   tensor.offset = data + begin;
   return tensor;
-}
-
-// ------------------------------------------------------------ npy
-
-// What a description such as "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 1, 8, 1024, 64), }" says; nothing if it is of
-// another form.
-struct NpyDescription {
-  std::string dtype;
-  bool column_major = false;
-  std::vector<int64_t> sizes;
-};
-std::optional<NpyDescription> parse_npy_description(std::string_view written) {
-  std::string text;
-  for (const auto c : written)
-    if (c != ' ' && c != '\n') text += c;
-  std::string_view rest(text);
-  const auto skip = [&](std::string_view expected) {
-    if (!rest.starts_with(expected)) return false;
-    rest.remove_prefix(expected.size());
-    return true;
-  };
-  NpyDescription description;
-  if (!skip("{'descr':'")) return std::nullopt;
-  const auto quote = rest.find('\'');
-  if (quote == std::string_view::npos) return std::nullopt;
-  description.dtype = rest.substr(0, quote);
-  rest.remove_prefix(quote);
-  if (!skip("','fortran_order':")) return std::nullopt;
-  description.column_major = rest.starts_with("True");
-  if (!skip(description.column_major ? "True,'shape':(" : "False,'shape':(")) return std::nullopt;
-  while (!rest.starts_with(")")) {
-    int64_t size = 0;
-    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), size);
-    if (error != std::errc()) return std::nullopt;
-    rest.remove_prefix(size_t(end - rest.data()));
-    description.sizes.push_back(size);
-    if (!skip(",") && !rest.starts_with(")")) return std::nullopt;
-  }
-  if (rest != ")}" && rest != "),}") return std::nullopt;
-  return description;
 }
 
 void check_finite(const std::string& path, const char* name, const at::Tensor& x) {

@@ -13,6 +13,7 @@ from attnplots.records import Record, RecordsError
 from attnplots.schema import TYPES, Axis, Column
 
 NUMBERS = (TYPES["integer"], TYPES["number"])
+LIST_TYPES = (TYPES["numbers"], TYPES["numbers by name"])
 # The groups of columns that hold what the user asked for.
 ASKED = ("case", "setting", "training", "process")
 # How many names an error lists.

@@ -1,21 +1,16 @@
 """From which length on a method is faster than another, as `attnbench analyse` computes it."""
 
-import json
-import os
-import shutil
-import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnplots.records import Record, Records, RecordsError
+from attnplots import driver
+from attnplots.records import Record, Records
 
 # The method that others are compared with: PyTorch's fused softmax attention.
 RIVAL = "sdpa"
 CROSSES, NEVER = "crosses", "never crosses"
-# What a driver that was built, or installed with the Python package, is called.
-PROGRAM = "attnbench"
 
 
 @dataclass(frozen=True)
@@ -41,17 +36,6 @@ class Crossover:
         return all(record.get(name) in (None, value) for name, value in self.axes.items())
 
 
-def program() -> Path | None:
-    """The driver of this checkout or this installed package, else one in PATH; None if there is
-    none."""
-    here = Path(__file__).resolve()
-    build = Path(os.environ.get("ATTNBENCH_BUILD") or here.parents[2] / "build")
-    # An installed package has bin/ beside share/attnbench/plots/attnplots.
-    places = [build / PROGRAM, here.parents[4] / "bin" / PROGRAM]
-    found = next((str(path) for path in places if path.is_file()), shutil.which(PROGRAM))
-    return Path(found) if found else None
-
-
 def of_folder(records: Records) -> list[Crossover]:
     """load() of the folder of the records; empty if they have no folder or no case of RIVAL."""
     has_rival = any(r["method"] == RIVAL and r["outcome"] == "measured" for r in records)
@@ -61,19 +45,9 @@ def of_folder(records: Records) -> list[Crossover]:
 def load(folder: Path) -> list[Crossover]:
     """The crossovers in time of each method with RIVAL in the records of a folder.
 
-    Raises RecordsError if the program is not there or refuses the folder.
+    Raises RecordsError if the driver is not there or refuses the folder.
     """
-    found = program()
-    if found is None:
-        raise RecordsError(
-            f"{folder}: the crossovers need the program {PROGRAM}; build it with `make build`"
-        )
-    command = [str(found), "analyse", str(folder), "--format", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        said = done.stderr.strip().splitlines()
-        raise RecordsError(f"{folder}: `attnbench analyse` failed: {said[-1] if said else ''}")
-    return of_analysis(json.loads(done.stdout))
+    return of_analysis(driver.ask("analyse", folder))
 
 
 def of_analysis(analysis: dict[str, Any]) -> list[Crossover]:

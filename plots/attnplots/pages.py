@@ -4,14 +4,12 @@ README.md and docs/numbers.md have blocks between the lines `<!-- results: NAME 
 is written as a whole.
 """
 
-import json
 import re
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnplots import environment, records, verdicts
+from attnplots import driver, environment, records, verdicts
 from attnplots.records import Record, RecordsError
 
 PAGES_WITH_BLOCKS = ("README.md", "docs/numbers.md")
@@ -31,19 +29,6 @@ PACKAGES = {
     "rivals/reformer-pytorch.py": "reformer-pytorch",
     "rivals/performer-pytorch.py": "performer-pytorch",
 }
-
-
-def _ask(root: Path, *words: str) -> Any:
-    """What a command of the driver prints as JSON."""
-    program = root / "build/attnbench"
-    command = [str(program), *words, "--format=json"]
-    try:
-        done = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True)
-    except FileNotFoundError:
-        raise RecordsError(f"{program}: no such file; expected the program that `make build` builds")
-    except subprocess.CalledProcessError as error:
-        raise RecordsError(f"{' '.join(command)}: {error.stderr.strip()}")
-    return json.loads(done.stdout)
 
 
 def _machine_folder(root: Path, name: str, inside: str = "") -> Path | None:
@@ -125,7 +110,7 @@ def figure1_table(root: Path) -> list[str]:
         for r in records.load(folder)
         if r["protocol"] == "forward_backward" and r.get("device", "cpu") == "cpu"
     ]
-    crossovers = _ask(root, "analyse", str(folder.relative_to(root)))["crossovers"]
+    crossovers = driver.ask("analyse", folder)["crossovers"]
     by_case = {(r["method"], r["query_len"]): r for r in own}
     fastest = {}
     for n in LENGTHS:
@@ -202,7 +187,7 @@ def _compared(root: Path, runs: Sequence[str], quantity: str) -> list[dict[str, 
     """The cases of both runs as `attnbench compare` compares them in this quantity."""
     words = ["compare", *runs, "--within", str(WITHIN)]
     words += ["--quantity", "time"] if quantity == "time" else []
-    cases = _ask(root, *words)["cases"]
+    cases = driver.ask(*words, folder=root)["cases"]
     return [case for case in cases if case.get("quantity") == quantity and case.get("b_value")]
 
 
@@ -246,7 +231,7 @@ def repeat_times(root: Path) -> list[str]:
     ]
     reach: dict[str, float] = {}
     for run in runs:
-        for order in _ask(root, "analyse", run)["orders"]:
+        for order in driver.ask("analyse", run, folder=root)["orders"]:
             if order["quantity"] == "time" and order["interval"]:
                 middle, (low, high) = order["exponent"], order["interval"]
                 name = order["series"]["method"]

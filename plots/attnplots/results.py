@@ -7,7 +7,7 @@ A row has the columns of its line, and these: `folder`, where it was found; `sou
 import csv
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -66,19 +66,33 @@ def load(root: Path) -> Results:
     """The rows of all folders in `root`; raises RecordsError if a file cannot be used."""
     if not root.is_dir():
         raise RecordsError(f"{root}: no such folder; expected a folder of results")
-    readers = {
+    rows: list[Row] = []
+    environments: dict[str, Environment] = {}
+    for file_name in _readers():
+        for path in sorted(root.rglob(file_name)):
+            found = _read(path.parent, file_name)
+            rows += found
+            environments[str(path.parent)] = environment.load(path.parent, found)
+    return Results(rows, environments)
+
+
+def of_folder(folder: Path) -> list[Row]:
+    """The rows of one folder; raises RecordsError if a file cannot be used."""
+    present = [name for name in _readers() if (folder / name).exists()]
+    return [row for name in present for row in _read(folder, name)]
+
+
+def _readers() -> dict[str, Callable[[Path], list[Row]]]:
+    """The functions that read a folder, by the file that they read."""
+    return {
         records.FILE_NAME: _sweep,
         trainings.ENDED_FILE_NAME: _trainings,
         GENERATIONS_FILE_NAME: generations,
     }
-    rows: list[Row] = []
-    environments: dict[str, Environment] = {}
-    for file_name, read in readers.items():
-        for path in sorted(root.rglob(file_name)):
-            found = read(path.parent)
-            rows += [row | {"folder": str(path.parent)} for row in found]
-            environments[str(path.parent)] = environment.load(path.parent, found)
-    return Results(rows, environments)
+
+
+def _read(folder: Path, file_name: str) -> list[Row]:
+    return [row | {"folder": str(folder)} for row in _readers()[file_name](folder)]
 
 
 def _sweep(folder: Path) -> list[Row]:

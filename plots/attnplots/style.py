@@ -16,6 +16,8 @@ TEXT = "#222222"
 QUIET = "#6a6a6a"
 GUIDE = "#8c8c8c"
 GRID = "#e7e7e7"
+# The background of a report in dark mode, as report/page.css has it.
+DARK_PAGE = "#15171b"
 
 # The sizes of text in points, at the widths that figures are drawn for.
 HEAD_SIZE = 8.5
@@ -169,6 +171,14 @@ def _text_colour(colour: str) -> str:
     while 1.05 / (luminance(colour) + 0.05) < 4.5:
         red, green, blue = to_rgb(colour)
         colour = to_hex((0.95 * red, 0.95 * green, 0.95 * blue))
+    return colour
+
+
+def on_dark(colour: str) -> str:
+    """The colour, lightened until its contrast with the page of a dark report is at least 3 to 1."""
+    while (luminance(colour) + 0.05) / (luminance(DARK_PAGE) + 0.05) < 3.0:
+        red, green, blue = to_rgb(colour)
+        colour = to_hex((red + 0.08 * (1 - red), green + 0.08 * (1 - green), blue + 0.08 * (1 - blue)))
     return colour
 
 

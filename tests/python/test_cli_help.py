@@ -8,7 +8,7 @@ import pytest
 from conftest import ROOT, strict_json, write_sweep
 
 COMMANDS = (
-    "list verify measure sweep train table plot verdicts analyse compare gate merge import export doctor completion".split()
+    "list verify measure sweep train table plot report paper verdicts analyse compare gate merge import export doctor completion".split()
 )
 
 

@@ -17,10 +17,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PLOTS = ROOT / "plots"
 # The scripts that draw the records of a folder; gate.py draws a calibration, repeat.py two folders,
 # images.py arrays, image-speed.py generations, rivals.py ratios, quality.py errors of rows,
-# gpu-grid.py the records of a GPU (test_plots_rates.py); limits.py, summary.py and verdicts.py print tables, and check_results.py
+# gpu-grid.py the records of a GPU (test_plots_rates.py); limits.py, summary.py and verdicts.py print tables, report.py writes a page, and check_results.py
 # and renew_pages.py read all of results/.
 OTHERS = (
-    "gate", "repeat", "images", "image-speed", "rivals", "quality", "gpu-grid", "limits", "summary", "verdicts",
+    "gate", "repeat", "images", "image-speed", "rivals", "quality", "gpu-grid", "limits", "paper", "report", "summary", "verdicts",
     "check_results", "renew_pages",
 )  # fmt: skip
 SCRIPTS = sorted(path for path in PLOTS.glob("*.py") if path.stem not in OTHERS)

@@ -7,7 +7,7 @@ import pytest
 from conftest import ROOT
 from test_plots import PLOTS, measured, missing, refusal
 
-results, verdicts = (importlib.import_module(f"attnplots.{name}") for name in ("results", "verdicts"))
+claims_module, quantities, results = (importlib.import_module(f"attnplots.{name}") for name in ("claims", "quantities", "results"))
 SCRIPT = PLOTS / "verdicts.py"
 CLAIMS = ROOT / "experiments/published/claims.toml"
 FILES = [*sorted((ROOT / "experiments/published").glob("*.csv")), *sorted((ROOT / "sweeps/published").glob("*.csv"))]
@@ -43,7 +43,7 @@ RATIO = claim(
 
 
 def answers(root, one, stand_ins=None):
-    return verdicts.here(one, results.load(root), stand_ins or {})
+    return claims_module.here(one, results.load(root), stand_ins or {})
 
 
 def answer(root, one, stand_ins=None):
@@ -55,8 +55,8 @@ def answer(root, one, stand_ins=None):
 
 
 def test_every_claim_with_published_numbers_holds_for_these():
-    claims = verdicts.load_claims(CLAIMS)
-    found = {c["says"]: verdicts.in_paper(c, PUBLISHED) for c in claims.claims}
+    claims = claims_module.load_claims(CLAIMS)
+    found = {c["says"]: claims_module.in_paper(c, PUBLISHED) for c in claims.claims}
     decided = {says: paper for says, paper in found.items() if paper}
     assert len(decided) >= 18
     assert {says: paper.numbers for says, paper in decided.items() if paper.verdict != "reproduced"} == {}
@@ -65,7 +65,7 @@ def test_every_claim_with_published_numbers_holds_for_these():
 
 
 def test_the_two_speedups_of_table_5_are_both_there():
-    said = [p.numbers for c in verdicts.load_claims(CLAIMS).claims if (p := verdicts.in_paper(c, PUBLISHED))]
+    said = [p.numbers for c in claims_module.load_claims(CLAIMS).claims if (p := claims_module.in_paper(c, PUBLISHED))]
     assert any(text.startswith("6.65× (softmax on the GPU 300.1; linear on the CPU 45.1)") for text in said)
     assert any(text.startswith("4.9× (softmax 300.1; linear 61.3)") for text in said)
 
@@ -138,9 +138,9 @@ def test_an_open_claim_says_what_would_decide_it(tmp_path):
 
 
 def test_each_claim_names_the_command_that_measures_it():
-    claims = verdicts.load_claims(CLAIMS)
+    claims = claims_module.load_claims(CLAIMS)
     for one in claims.claims:
-        command = verdicts.command_of(one, claims)
+        command = claims_module.command_of(one, claims)
         assert command != "`none`", one["says"]
         known = {"sweep": "sweeps", "train": "experiments/settings", "latency": "experiments/speed", "throughput": "experiments/speed"}
         if one["kind"] != "open":
@@ -211,7 +211,7 @@ def test_a_training_that_only_timed_an_epoch_says_nothing_about_its_loss(tmp_pat
     lines = [training("softmax", 1.0, epoch_extrapolated=True), training("linear", 2.0)]
     write(tmp_path, "a", "trainings.jsonl", lines)
     assert "lacks softmax" in answer(tmp_path, ORDER).numbers
-    assert verdicts.value_of(results.load(tmp_path).rows, "epoch_s") is not None
+    assert quantities.value_of(results.load(tmp_path).rows, "epoch_s") is not None
 
 
 def test_a_ratio_across_devices_takes_them_from_the_folders_of_one_run(tmp_path):
@@ -304,7 +304,7 @@ def test_the_report_has_every_claim_and_every_published_number(attnbench, tmp_pa
     (folder / "environment.json").write_text(json.dumps({"environment": {"cpu_model": "Some | CPU", "processors": 2}}))
     report = attnbench("verdicts").stdout
     assert report == attnbench("verdicts", tmp_path / "results").stdout.replace(f"{tmp_path}/", "")
-    for one in verdicts.load_claims(CLAIMS).claims:
+    for one in claims_module.load_claims(CLAIMS).claims:
         assert f"| {one['says']} |" in report
     assert "| mnist | linear | s/image on the CPU | 5.5 | 0.5 [cpu, batch 1, 2 threads] |" in report
     assert "| mnist | linear | s/image on the GPU | 7.3 | not measured |" in report

@@ -1,0 +1,51 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "harness/cli/commands.h"
+#include "harness/cli/exit_codes.h"
+#include "harness/cli/plot_scripts.h"
+#include "harness/cli/shared_options.h"
+
+namespace attnbench {
+
+Run add_paper_command(Command& command) {
+  struct Options {
+    std::string what, results, out, width, format, python;
+  };
+  const auto options = std::make_shared<Options>();
+  command.add("what", &options->what, "figure or table of the paper; memory: what the peak memory consists of; break-even: from "
+                                      "which length on a GPU is faster than the CPU",
+              {.choices = {"figure1", "figure2", "figure3", "figure4", "figure5", "table1", "table2", "table3", "table4", "table5",
+                           "memory", "break-even"},
+               .required = true});
+  command.add("--results", &options->results, "folder of results",
+              {.placeholder = "DIR", .default_text = "results of the project", .completion = Completion::files});
+  command.add("--out", &options->out, "folder for the files of a figure",
+              {.placeholder = "DIR", .default_text = "the current one", .completion = Completion::files});
+  command.add("--width", &options->width, "width of a figure: of a column or of a page of a paper",
+              {.choices = {"column", "page"}, .default_text = "a file for each"});
+  command.add("--format", &options->format, "format of a table",
+              {.choices = {"markdown", "latex"}, .default_text = "markdown"});
+  command.add("--python", &options->python, "Python that has matplotlib and pandas",
+              {.placeholder = "FILE",
+               .default_text = "that of the project or, if attnbench is installed, python3",
+               .completion = Completion::files});
+  command.add_example("paper figure1 --out /tmp/paper", "draws Figure 1 of the paper from results/, as PDF, SVG and PNG");
+  command.add_example("paper table5 --format latex", "prints Table 5 with our numbers beside those of the paper");
+  return [options](const WorkerProgram&) {
+    Script script = {
+        .name = "paper", .arguments = {options->what}, .python = options->python, .packages = "numpy, matplotlib and pandas"};
+    const auto add = [&](const std::string& name, const std::string& value) {
+      if (!value.empty()) script.arguments.push_back(fmt::format("--{}={}", name, value));
+    };
+    add("results", options->results);
+    add("out", options->out);
+    add("width", options->width);
+    add("format", options->format);
+    print_text(run_script(script));
+    return exit_code::success;
+  };
+}
+
+}  // namespace attnbench

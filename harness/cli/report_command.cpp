@@ -1,0 +1,45 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "harness/cli/commands.h"
+#include "harness/cli/exit_codes.h"
+#include "harness/cli/plot_scripts.h"
+#include "harness/cli/shared_options.h"
+
+namespace attnbench {
+
+Run add_report_command(Command& command) {
+  struct Options {
+    std::vector<std::string> folders;
+    std::string out = "report.html", title, python;
+  };
+  const auto options = std::make_shared<Options>();
+  command.add("folders", &options->folders,
+              "folder of a sweep, of trainings or of generated images, or a folder that contains such folders; two folders of "
+              "one sweep are compared, and more are shown as a history",
+              {.required = true, .completion = Completion::files});
+  command.add("-o,--out", &options->out, "file to write", {.placeholder = "FILE", .completion = Completion::files});
+  command.add("--title", &options->title, "title of the page",
+              {.placeholder = "TEXT", .default_text = "the names of what it shows"});
+  command.add("--python", &options->python, "Python that has matplotlib, altair and vl-convert-python",
+              {.placeholder = "FILE",
+               .default_text = "that of the project or, if attnbench is installed, python3",
+               .completion = Completion::files});
+  command.add_example("report results/figure1 --out /tmp/figure1.html",
+                      "writes a page that answers what the records say, with charts and a table of all records");
+  command.add_example("report results/repeat --out /tmp/two-runs.html", "compares two runs of one sweep");
+  return [options](const WorkerProgram&) {
+    Script script = {.name = "report",
+                     .arguments = {fmt::format("--out={}", options->out)},
+                     .python = options->python,
+                     .packages = "numpy, matplotlib, altair and vl-convert-python"};
+    if (!options->title.empty()) script.arguments.push_back(fmt::format("--title={}", options->title));
+    script.arguments.emplace_back("--");
+    script.arguments.insert(script.arguments.end(), options->folders.begin(), options->folders.end());
+    print_text(run_script(script));
+    return exit_code::success;
+  };
+}
+
+}  // namespace attnbench

@@ -1,0 +1,1 @@
+"""One self-contained page of HTML about folders of results: `attnbench report`."""

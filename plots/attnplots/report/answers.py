@@ -1,0 +1,274 @@
+"""What a report says first about a sweep: which method is the fastest at which length, how time and
+memory grow, where methods end, and how exact the numbers are."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attnplots import certainty, crossovers, driver
+from attnplots import curves as data
+from attnplots.crossovers import CROSSES, NEVER, RIVAL, Crossover
+from attnplots.curves import Row
+from attnplots.records import Record, Records
+from attnplots.report.folders import Folder
+from attnplots.words import amount, case_text, listed, share, time_text
+
+# The lengths at which the fastest method is named, if they were measured; if fewer than SHOWN of
+# them were, all lengths count.
+LENGTHS = (512, 1024, 4096, 16384, 65536)
+SHOWN = 3
+# How many examples a sentence about many cases names.
+EXAMPLES = 3
+# In place of an exponent where fewer than three lengths were measured.
+NO_EXPONENT = "–"
+ENDS = ("oom", "predicted_oom", "timeout", "predicted_timeout")
+
+
+@dataclass(frozen=True)
+class Fastest:
+    """The fastest method at one length of a setting: its time and the interval of it in words, the
+    next method, and whether the intervals of the two overlap."""
+
+    method: str
+    time: str
+    interval: str
+    next_method: str
+    times_as_long: str
+    is_close: bool
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting: the fastest methods by length, and sentences about from which length on methods are
+    faster than RIVAL."""
+
+    title: str
+    fastest: dict[int, Fastest]
+    crossings: list[str]
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How the time or the memory of a method grows with the length: an exponent with its interval,
+    what the method declares, and the verdict of `attnbench analyse`."""
+
+    setting: str
+    method: str
+    quantity: str
+    exponent: str
+    declared: str
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Answers:
+    """All answers about the records of one folder.
+
+    `noise` are sentences about how exact the times are, `ends` name the lengths from which on
+    methods have no numbers, and `undecided` say what the records cannot tell.
+    """
+
+    lengths: list[int]
+    settings: list[Setting]
+    growths: list[Growth]
+    ends: list[str]
+    noise: list[str]
+    undecided: list[str]
+
+
+def of_folder(folder: Folder) -> Answers:
+    """The answers that the records of a folder give. Raises RecordsError if there is no driver."""
+    present, absent = data.on_present_devices(folder.records)
+    analysis = driver.ask("analyse", folder.path)
+    rows = data.split_rows(present)
+    lengths = _lengths(present)
+    known = crossovers.of_analysis(analysis)
+    settings = [_setting(row, lengths, known) for row in rows]
+    growths, unclear = _growths(analysis["orders"])
+    return Answers(
+        lengths,
+        [setting for setting in settings if setting.fastest],
+        growths,
+        [*_ends(rows), *absent],
+        noise(present),
+        [*_close(settings), *_uncertain(rows, known), *unclear],
+    )
+
+
+def _lengths(records: Iterable[Record]) -> list[int]:
+    """The lengths of the table: those of LENGTHS at which two methods or more have times."""
+    methods: dict[int, set[str]] = {}
+    for record in records:
+        if record["outcome"] == "measured":
+            methods.setdefault(record["query_len"], set()).add(record["method"])
+    several = sorted(n for n, found in methods.items() if len(found) > 1) or sorted(methods)
+    usual = [n for n in several if n in LENGTHS]
+    return usual if len(usual) >= SHOWN else several[:: max(1, math.ceil(len(several) / 6))]
+
+
+def _setting(row: Row, lengths: Sequence[int], known: Sequence[Crossover]) -> Setting:
+    fastest = {n: found for n in lengths if (found := _fastest(row.records, n))}
+    mine = crossovers.of_records(known, row.records)
+    return Setting(row.title, fastest, _crossings([c for c in mine.values() if _is_said(c)]))
+
+
+def _fastest(records: Iterable[Record], n: int) -> Fastest | None:
+    times = []
+    for record in records:
+        value, low, high = data.TIME.value(record)
+        if record["query_len"] == n and record["outcome"] == "measured" and value:
+            times.append((value, low, high, record["method"]))
+    if not times:
+        return None
+    times.sort(key=lambda found: found[0])
+    value, low, high, method = times[0]
+    shown = f"{time_text(low)} to {time_text(high)}" if low is not None and high is not None else ""
+    if len(times) == 1:
+        return Fastest(method, time_text(value), shown, "", "", False)
+    second, second_low, _, second_method = times[1]
+    close = (high if high is not None else value) >= (second_low if second_low is not None else second)
+    return Fastest(method, time_text(value), shown, second_method, amount(second / value), close)
+
+
+def _is_said(crossover: Crossover) -> bool:
+    return crossover.verdict in (CROSSES, NEVER)
+
+
+def _crossings(crossovers: Iterable[Crossover]) -> list[str]:
+    """From which length on methods are faster than RIVAL; those of which the same is said share a
+    sentence."""
+    methods: dict[str, list[str]] = {}
+    for crossover in crossovers:
+        methods.setdefault(_crossing(crossover), []).append(data.method_text(crossover.method))
+    return [f"{listed(names)} {'is' if len(names) == 1 else 'are'} {said}" for said, names in methods.items()]
+
+
+def _crossing(crossover: Crossover) -> str:
+    """What is said of a method: from which length on it is faster or slower than RIVAL."""
+    which = f"{'faster' if crossover.faster else 'slower'} than {RIVAL}"
+    if crossover.verdict == NEVER or crossover.length is None:
+        return f"{which} at every length"
+    ends = ""
+    if crossover.low is not None and crossover.high is not None:
+        ends = f" (95 % interval: {crossover.low:,.0f} to {crossover.high:,.0f})"
+    return f"{which} from N = {crossover.length:,.0f} on{ends}"
+
+
+def _growths(orders: Iterable[dict[str, Any]]) -> tuple[list[Growth], list[str]]:
+    """The exponents that `attnbench analyse` computes, and sentences about those that it cannot
+    tell."""
+    orders = list(orders)
+    varying = [
+        name
+        for name in (orders[0]["series"] if orders else {})
+        if name not in ("method", "protocol")
+        and len({str(order["series"].get(name)) for order in orders}) > 1
+    ]
+    growths = []
+    for order in orders:
+        series = order["series"]
+        parts = [data.protocol_text(series), *(data.setting_text(series, a) for a in varying)]
+        exponent = NO_EXPONENT
+        if order.get("exponent") is not None:
+            exponent = f"{order['exponent']:.2f}"
+            if order.get("interval"):
+                low, high = order["interval"]
+                exponent += f" ({low:.2f} to {high:.2f})"
+        growths.append(
+            Growth(
+                " · ".join(parts), data.method_text(series["method"]), order["quantity"], exponent,
+                order.get("declared") or "", order.get("verdict") or "",
+            )
+        )  # fmt: skip
+    unclear = [g for g in growths if g.verdict == "cannot tell" and g.exponent != NO_EXPONENT]
+    if not unclear:
+        return growths, []
+    named = [f"the {g.quantity} of {g.method} ({g.setting}, N^{g.exponent})" for g in unclear]
+    return growths, [f"Whether these grow as declared: {_some(named)}."]
+
+
+def _some(texts: Sequence[str]) -> str:
+    """The first texts of a list, and how many more there are."""
+    more = len(texts) - EXAMPLES
+    return ", ".join(texts[:EXAMPLES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _ends(rows: Iterable[Row]) -> list[str]:
+    """From which length on methods were out of memory or over the time limit, and in what setting."""
+    found: dict[tuple[str, str, int], list[str]] = {}
+    for row in rows:
+        for method, records in data.by_method(row).items():
+            failed = [r for r in records if r.get("failure_kind") in ENDS]
+            if failed:
+                first = min(failed, key=lambda r: r["query_len"])
+                key = (row.title, data.reason_of(first).text, first["query_len"])
+                found.setdefault(key, []).append(data.method_text(method))
+    return [
+        f"{', '.join(methods)}: {reason} from N = {n:,} on ({title})."
+        for (title, reason, n), methods in found.items()
+    ]
+
+
+def noise(records: Records) -> list[str]:
+    """How exact the times of records are: sentences."""
+    own = [r for r in records if r["outcome"] == "measured" and not r.get("external_source")]
+    reaches = []
+    for record in own:
+        low, high = certainty.interval(record, *data.TIME_COLUMNS[1:])
+        middle = record.get(data.TIME_COLUMNS[0])
+        if middle and low is not None and high is not None:
+            reaches.append((max(high - middle, middle - low) / middle, record))
+    if not own:
+        return ["No case was measured."]
+    texts = []
+    if reaches:
+        ordered = sorted(reach for reach, _ in reaches)
+        worst, record = max(reaches, key=lambda found: found[0])
+        kinds = {certainty.scope(record) for _, record in reaches}
+        what = " and ".join(sorted(certainty.INTERVALS[kind] for kind in kinds if kind in certainty.INTERVALS))
+        texts.append(
+            f"Half of the {len(ordered)} times are known to ± {share(_quantile(ordered, 0.5))}, nine of ten to "
+            f"± {share(_quantile(ordered, 0.9))}; the least exact to ± {share(worst)} "
+            f"({case_text(record, records)}). These are {what}."
+        )
+    if len(reaches) < len(own):
+        texts.append(
+            f"{len(own) - len(reaches)} of {len(own)} times come from a single process and have no interval."
+        )
+    for doubt in certainty.DOUBTS:
+        with_doubt = [r for r in own if doubt in data.time_doubts(r)]
+        if with_doubt:
+            named = [case_text(record, records) for record in with_doubt]
+            examples = f", such as {_some(named)}" if 2 * len(with_doubt) <= len(own) else ""
+            texts.append(f"{doubt.capitalize()}: {len(with_doubt)} of {len(own)} cases{examples}.")
+    counts = sorted({len(r.get("process_medians_ms") or [None]) for r in own})
+    per_case = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    texts.append(f"Each case was measured in {per_case} process{'' if per_case == '1' else 'es'}.")
+    return texts
+
+
+def _quantile(ordered: Sequence[float], part: float) -> float:
+    return ordered[min(len(ordered) - 1, math.ceil(part * len(ordered)) - 1 if part else 0)]
+
+
+def _close(settings: Iterable[Setting]) -> list[str]:
+    """The lengths at which the intervals of the two fastest methods overlap."""
+    found = [
+        f"N = {n:,} ({setting.title}): {data.method_text(fastest.method)} or {data.method_text(fastest.next_method)}"
+        for setting in settings
+        for n, fastest in setting.fastest.items()
+        if fastest.is_close
+    ]
+    return [f"Which method is the fastest at {text}; their intervals overlap." for text in found]
+
+
+def _uncertain(rows: Iterable[Row], known: Sequence[Crossover]) -> list[str]:
+    """The methods of which the records cannot tell from which length on they are faster."""
+    texts = []
+    for row in rows:
+        mine = crossovers.of_records(known, row.records)
+        names = [data.method_text(c.method) for c in mine.values() if not _is_said(c)]
+        if names:
+            texts.append(f"From which length on {', '.join(names)} takes less time than {RIVAL} ({row.title}).")
+    return texts

@@ -1,0 +1,123 @@
+"""How the records of one folder differ from those of another: what `attnbench compare` says."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attnplots import driver
+from attnplots.report.folders import Folder
+from attnplots.words import amount, case_text, share, time_text
+from attnplots.records import identity_of
+
+# The verdicts of `attnbench compare`, those first that a reader looks for.
+VERDICTS = ("regression", "improvement", "cannot tell", "equivalent")
+WORDS = {"regression": "slower", "improvement": "faster"}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One case: its values in both folders, and by how much the second differs."""
+
+    case: str
+    identity: str
+    one: str
+    other: str
+    change: str
+    interval: str
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two folders: how many cases have each verdict, in what the builds and machines differ, and the
+    changes, those first that are certain."""
+
+    one: str
+    other: str
+    counts: dict[str, int]
+    differences: list[str]
+    changes: list[Change]
+
+
+def between(one: Folder, other: Folder) -> Comparison | None:
+    """The comparison of two folders; None if they have no case in common."""
+    said = driver.ask("compare", one.path, other.path)
+    changes = [_change(case, other) for case in said["cases"] if case.get("log_ratio") is not None]
+    if not changes:
+        return None
+    changes.sort(key=lambda change: VERDICTS.index(change[0]) if change[0] in VERDICTS else len(VERDICTS))
+    return Comparison(
+        one.label,
+        other.label,
+        {WORDS.get(name, name): count for name, count in said["counts"].items() if count},
+        [f"{d['column'].replace('_', ' ')}: {d['a']} and {d['b']}" for d in said["differences"]],
+        [change for _, change in changes],
+    )
+
+
+def _change(case: dict[str, Any], other: Folder) -> tuple[str, Change]:
+    low, high = case.get("interval") or (None, None)
+    is_ratio = case.get("quantity") == "ratio"
+    shown = (amount if is_ratio else time_text)
+    ends = "" if low is None else f"{_percent(low)} to {_percent(high)}"
+    verdict = case["verdict"]
+    return verdict, Change(
+        case_text(case["case"], other.records),
+        identity_of(case["case"], sorted(case["case"])),
+        shown(case["a_value"]) if case.get("a_value") is not None else "–",
+        shown(case["b_value"]) if case.get("b_value") is not None else "–",
+        _percent(case["log_ratio"]),
+        ends,
+        WORDS.get(verdict, verdict),
+    )
+
+
+def _percent(log_ratio: float | None) -> str:
+    """A ratio as a change with its sign."""
+    if log_ratio is None:
+        return "–"
+    change = math.expm1(log_ratio)
+    return f"{'+' if change >= 0 else '−'}{share(abs(change))}"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A case in a history: its verdict at each run after the first."""
+
+    case: str
+    verdicts: list[str]
+
+
+@dataclass(frozen=True)
+class History:
+    """The comparisons of each run with the one before it, and the cases that ever changed."""
+
+    comparisons: list[Comparison]
+    changed: list[Step]
+    unchanged: int
+
+
+def over_time(folders: Sequence[Folder]) -> History:
+    """The history of folders in the order of their times."""
+    pairs = zip(folders, folders[1:], strict=False)
+    comparisons = [c for one, other in pairs if (c := between(one, other))]
+    verdicts: dict[str, dict[int, Change]] = {}
+    for k, comparison in enumerate(comparisons):
+        for change in comparison.changes:
+            verdicts.setdefault(change.identity, {})[k] = change
+    steps, unchanged = [], 0
+    for by_run in verdicts.values():
+        if not _has_changed(by_run.values()):
+            unchanged += 1
+            continue
+        cells = [
+            f"{by_run[k].verdict} ({by_run[k].change})" if k in by_run else "–"
+            for k in range(len(comparisons))
+        ]
+        steps.append(Step(next(iter(by_run.values())).case, cells))
+    return History(comparisons, steps, unchanged)
+
+
+def _has_changed(changes: Iterable[Change]) -> bool:
+    return any(change.verdict in WORDS.values() for change in changes)

@@ -1,0 +1,146 @@
+"""Finds what a report shows: folders of sweeps, grouped by the name of the sweep, and folders of
+experiments."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attnplots import environment, images, records, results, trainings
+from attnplots.environment import Environment
+from attnplots.records import Record, Records, RecordsError
+from attnplots.schema import Schema
+from attnplots.text import printable
+
+# A folder that has one of these files is a folder of results.
+EXPERIMENT_FILES = (trainings.FILE_NAME, trainings.ENDED_FILE_NAME, results.GENERATIONS_FILE_NAME)
+FILES = (records.FILE_NAME, *EXPERIMENT_FILES)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder of a sweep. `label` tells it from the other folders of the report."""
+
+    label: str
+    path: Path
+    sweep: str
+    description: str
+    settings: dict[str, Any]
+    records: Records
+    environment: Environment
+
+    def dates(self) -> tuple[str, str]:
+        """The first and the last day on which a record was finished; empty if that is unknown."""
+        days = sorted(str(r["finished_at"])[:10] for r in self.records if r.get("finished_at"))
+        return (days[0], days[-1]) if days else ("", "")
+
+    def finished(self) -> str:
+        """When the last record was finished; folders are in the order of these times."""
+        return max((str(r["finished_at"]) for r in self.records if r.get("finished_at")), default="")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A folder of trainings or of generated images. `points` are those of the curves, `ended` the
+    last line of each training, and `generations` the rows of the speed of generation."""
+
+    label: str
+    path: Path
+    points: list[Record]
+    schema: Schema | None
+    ended: list[Record]
+    generations: list[results.Row]
+    has_images: bool
+    environment: Environment
+
+
+@dataclass(frozen=True)
+class Found:
+    """All that a report shows: the folders of each sweep in the order of their times, and the
+    experiments."""
+
+    sweeps: dict[str, list[Folder]]
+    experiments: list[Experiment]
+
+
+def load(paths: Sequence[Path]) -> Found:
+    """What is in these folders and below them.
+
+    Raises RecordsError if a path has no results, or if a file cannot be used.
+    """
+    found = list(dict.fromkeys(folder for path in paths for folder in _below(path)))
+    labels = _labels(found)
+    sweeps: dict[str, list[Folder]] = {}
+    experiments = []
+    for folder in found:
+        if (folder / records.FILE_NAME).exists():
+            one = _sweep(folder, labels[folder])
+            sweeps.setdefault(one.sweep, []).append(one)
+        else:
+            experiments.append(_experiment(folder, labels[folder]))
+    for folders in sweeps.values():
+        folders.sort(key=Folder.finished)
+    return Found(sweeps, experiments)
+
+
+def _below(path: Path) -> list[Path]:
+    """The folders of results at or below a path."""
+    if not path.is_dir():
+        problem = "not a folder" if path.exists() else "no such folder"
+        raise RecordsError(f"{path}: {problem}; expected a folder of results")
+    found = sorted({file.parent for name in FILES for file in path.rglob(name)})
+    if not found:
+        raise RecordsError(f"{path}: no results; expected {' or '.join(FILES)} in it or below it")
+    return found
+
+
+def _labels(folders: Sequence[Path]) -> dict[Path, str]:
+    """For each folder the part of its path that tells it from the others."""
+    if len(folders) == 1:
+        return {folders[0]: printable(str(folders[0]))}
+    absolute = {folder: folder.resolve() for folder in folders}
+    common = Path(os.path.commonpath(list(absolute.values())))
+    return {folder: printable(str(path.relative_to(common))) for folder, path in absolute.items()}
+
+
+def _sweep(folder: Path, label: str) -> Folder:
+    found = records.read(folder)
+    said = _told(folder)
+    # The file is named after the folder if environment.json does not say so: results/SWEEP/MACHINE.
+    name = str(said.get("sweep") or folder.resolve().parent.name)
+    return Folder(
+        label,
+        folder,
+        printable(name),
+        printable(str(said.get("description") or "")),
+        {k: v for k, v in (said.get("settings") or {}).items() if not isinstance(v, dict | list)},
+        found,
+        environment.load(folder, found),
+    )
+
+
+def _told(folder: Path) -> dict[str, Any]:
+    """What environment.json says; environment.load() complains about a file that cannot be read."""
+    try:
+        said = json.loads((folder / environment.FILE_NAME).read_bytes().decode())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _experiment(folder: Path, label: str) -> Experiment:
+    points, schema = [], None
+    if (folder / trainings.FILE_NAME).exists():
+        points, schema = trainings.load_points(folder)
+    ended = []
+    if (folder / trainings.ENDED_FILE_NAME).exists():
+        ended, schema = trainings.load_ended(folder)
+    rows = []
+    if (folder / results.GENERATIONS_FILE_NAME).exists():
+        rows = results.generations(folder)
+    has_images = any(True for kind in images.KINDS for _ in folder.glob(f"{kind}-*.npy"))
+    lines = [*points, *ended, *rows]
+    known = environment.load(folder, lines or None)
+    return Experiment(label, folder, points, schema, ended, rows, has_images, known)

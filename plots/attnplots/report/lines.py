@@ -1,0 +1,197 @@
+"""The lines of a report's table and charts, as plain values for the page.
+
+The page gets columns and rows instead of an object for each line, so that thousands of lines stay
+small. Besides the columns of the records there are some that a chart needs, whose names begin with
+an underscore: they are never names of recorded columns.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attnplots import certainty, methods
+from attnplots import curves as data
+from attnplots.columns import LIST_TYPES
+from attnplots.records import Record, Records, identity
+from attnplots.report.folders import Folder
+from attnplots.words import case_text, varying
+from attnplots.schema import Axis, Schema
+from attnplots.text import printable
+
+# The columns of a table before the reader asks for all of them; axes with several values follow the
+# first two.
+FIRST = ("method", "protocol")
+USUAL = ("query_len", "time_median_ms", "_interval", "ratio_median", "peak_extra_bytes",
+         "quality_row_error_median", "max_row_error", "implementation", "outcome")  # fmt: skip
+# What a chart needs of a line beside the recorded columns.
+DERIVED = {
+    "_folder": "label of the folder",
+    "_panel": "the setting, as the title of a panel",
+    "_name": "the method, as figures show it",
+    "_interval": "half the width of the interval of the time, over the time",
+    "_time_low": "low end of the interval of the time, in ms",
+    "_time_high": "high end of the interval of the time, in ms",
+    "_rate": "floating-point operations by the method's formula in a second, in GFLOP/s",
+    "_doubts": "why the time is doubtful",
+    "_missing": "why there is no value",
+    "_run": "number of the run, in the order of their dates",
+    "_relative": "the time over that of the same case in the first run",
+    "_relative_low": "low end of the interval of the time, over the time in the first run",
+    "_relative_high": "high end of the interval of the time, over the time in the first run",
+    "_command": "the command that measures the case again",
+}
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Columns with their descriptions and units, and the rows of values."""
+
+    columns: list[dict[str, str]]
+    usual: list[str]
+    rows: list[list[Any]]
+
+
+def of_folders(folders: Sequence[Folder]) -> Lines:
+    """The lines of the records of some folders of one sweep."""
+    everything: list[tuple[Folder, Record]] = [(f, r) for f in folders for r in f.records]
+    schema = folders[-1].records.schema
+    names = _names([record for _, record in everything], schema)
+    columns = [_column(name, schema) for name in names]
+    together = Records([record for _, record in everything], schema)
+    # Devices on which nothing could run do not count when panels get their titles.
+    present, _ = data.on_present_devices(together)
+    panels = {id(r): row.title for row in data.split_rows(present) for r in row.records}
+    # Cases without a number stand below the others.
+    everything.sort(key=lambda found: found[1]["outcome"] != "measured")
+    rows = []
+    first: dict[str, float] = {}
+    for folder, record in everything:
+        derived = _derived(folder, record, panels.get(id(record), str(record.get("device"))))
+        if len(folders) > 1:
+            derived |= _over_runs(folders.index(folder), record, derived, first, schema)
+        rows.append([_plain(derived.get(name, record.get(name))) for name in names])
+    axes = varying(together)
+    usual = [*FIRST, *(name for name in axes if name != "key_len"), *USUAL]
+    several = ["_folder"] if len(folders) > 1 else []
+    return Lines(columns, [name for name in (*several, *usual) if name in names], rows)
+
+
+def _names(lines: Sequence[Record], schema: Schema) -> list[str]:
+    """The columns that have a value in any line and are no lists, and the derived ones."""
+    scalars = [c.name for c in schema.columns.values() if c.type not in LIST_TYPES]
+    present = [name for name in scalars if any(line.get(name) is not None for line in lines)]
+    return [*DERIVED, *present]
+
+
+def _column(name: str, schema: Schema) -> dict[str, str]:
+    if name in DERIVED:
+        return {"name": name, "unit": "", "about": DERIVED[name]}
+    column = schema.columns[name]
+    return {"name": name, "unit": column.unit, "about": column.description}
+
+
+def _derived(folder: Folder, record: Record, panel: str) -> dict[str, Any]:
+    middle = record.get(data.TIME_COLUMNS[0])
+    low, high = certainty.interval(record, *data.TIME_COLUMNS[1:])
+    found: dict[str, Any] = {
+        "_folder": folder.label,
+        "_panel": panel,
+        "_name": data.method_text(record["method"]),
+        "_doubts": ", ".join(data.time_doubts(record)) or None,
+        "_command": command_of(record, folder.records.schema.axes),
+    }
+    if middle and low is not None and high is not None:
+        found |= {"_time_low": low, "_time_high": high}
+        found["_interval"] = max(high - middle, middle - low) / middle
+    if middle and record.get("flops"):
+        found["_rate"] = record["flops"] / middle / 1e6
+    if record["outcome"] != "measured":
+        found["_missing"] = data.reason_of(record).text
+    return found
+
+
+def _over_runs(
+    run: int, record: Record, derived: dict[str, Any], first: dict[str, float], schema: Schema
+) -> dict[str, Any]:
+    """The columns that show how a case changes from run to run; `first` holds the times of the first
+    runs by case."""
+    middle = record.get(data.TIME_COLUMNS[0])
+    if not middle:
+        return {"_run": run + 1}
+    before = first.setdefault(identity(record, schema), middle)
+    ends = (derived.get("_time_low"), derived.get("_time_high"))
+    low, high = (None if end is None else end / before for end in ends)
+    return {"_run": run + 1, "_relative": middle / before, "_relative_low": low, "_relative_high": high}
+
+
+def _plain(value: Any) -> Any:
+    """A value as the page gets it: texts that are safe to show, numbers with six digits."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return value
+
+
+def command_of(record: Record, axes: Iterable[Axis]) -> str:
+    """The command that measures the case of a record again: `attnbench measure` with the axes that
+    differ from their defaults."""
+    words = ["attnbench measure", shell_word(record["method"])]
+    for axis in axes:
+        value = record.get(axis.name)
+        follows = axis.follows and value == record.get(axis.follows)
+        if axis.name == "method" or value is None or value == axis.default or follows:
+            continue
+        option = f"--{axis.name.replace('_', '-')}"
+        words.append(option if value is True else f"{option} {shell_word(str(value))}")
+    return " ".join(words)
+
+
+def shell_word(word: str) -> str:
+    """A word as a shell reads it back."""
+    plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@"
+    if word and all(c in plain for c in word):
+        return word
+    return "'" + word.replace("'", "'\\''") + "'"
+
+
+@dataclass(frozen=True)
+class Absent:
+    """Cases without a number: why, how many, and some of them in words."""
+
+    what: str
+    count: int
+    cases: list[str]
+    reasons: list[str]
+
+
+def absent(folder: Folder) -> list[Absent]:
+    """The cases of a folder that were skipped or failed, by the kind of the reason."""
+    groups: dict[str, list[Record]] = {}
+    for record in folder.records:
+        if record["outcome"] != "measured":
+            kind = f"{record['outcome']}: {data.reason_of(record).text}"
+            groups.setdefault(kind, []).append(record)
+    return [
+        Absent(
+            kind,
+            len(found),
+            [case_text(record, folder.records) for record in found],
+            list(dict.fromkeys(printable(str(r["reason"])) for r in found if r.get("reason"))),
+        )
+        for kind, found in groups.items()
+    ]
+
+
+def method_groups(names: Iterable[str]) -> list[str]:
+    """The methods in the order in which legends list them: families together."""
+    from attnplots import style  # Matplotlib is needed for the colours only.
+
+    order = list(style.FAMILIES)
+
+    def place(name: str) -> tuple[int, str]:
+        family = style.family(methods.short_name(name))
+        return (order.index(family) if family in order else len(order), name)
+
+    return sorted(dict.fromkeys(names), key=place)

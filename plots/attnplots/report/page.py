@@ -1,0 +1,266 @@
+"""Writes the page of `attnbench report`: HTML with its data, its style and its program inside, so that
+it can be read without a network."""
+
+import argparse
+import base64
+import io
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import altair
+import jinja2
+import vl_convert
+
+from attnplots import claims, cli, environment, images, quantities, results, style
+from attnplots.curves import method_text, size_text
+from attnplots.records import Records, RecordsError
+from attnplots.report import answers, changes, charts, folders, lines
+from attnplots.report.folders import Experiment, Folder
+from attnplots.schema import COPY
+from attnplots.text import printable
+
+FOLDER = Path(__file__).parent
+# Nothing may be loaded from anywhere. Vega compiles expressions, for which it needs `unsafe-eval`.
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; base-uri 'none'; form-action 'none'"
+)
+# Settings that the page shows, with what they are called there.
+SETTINGS = {
+    "processes": "processes for each case", "noise_target": "noise target", "time_budget_s": "time budget of a process, s",
+    "warmup_s": "warm-up, s", "deadline_s": "time limit of a case, s", "memory_limit_bytes": "memory budget, bytes",
+    "max_disturbance": "a sample is disturbed from", "injected_slowdown_percent": "injected slowdown, %",
+}  # fmt: skip
+
+
+@dataclass
+class Sweep:
+    """What the page shows of a sweep. `chart` and `history_chart` are names of members of the data."""
+
+    id: str
+    title: str
+    folders: list[dict[str, Any]]
+    answers: answers.Answers
+    of: str
+    absent: list[lines.Absent]
+    chart: str
+    comparison: changes.Comparison | None = None
+    history: changes.History | None = None
+    history_chart: str = ""
+
+
+@dataclass
+class Training:
+    """What the page shows of a folder of an experiment."""
+
+    id: str
+    title: str
+    folder: dict[str, Any]
+    chart: str = ""
+    ended: list[dict[str, str]] = field(default_factory=list)
+    speeds: list[dict[str, str]] = field(default_factory=list)
+    picture: str = ""
+
+
+def render(found: folders.Found, title: str) -> str:
+    """The page of HTML about what was found."""
+    data: dict[str, Any] = {"specification": charts.specification(), "charts": {}, "lines": {}}
+    sweeps = [_sweep(k, name, of, data) for k, (name, of) in enumerate(found.sweeps.items())]
+    experiments = [_experiment(k, one, data) for k, one in enumerate(found.experiments)]
+    place = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )  # fmt: skip
+    place.filters["size"] = size_text
+    place.filters["method"] = method_text
+    return place.get_template("page.html").render(
+        title=title,
+        policy=POLICY,
+        sweeps=sweeps,
+        experiments=experiments,
+        paper=_paper(found) if experiments else [],
+        css=_inside("page.css", "style"),
+        bundle=_closed(vl_convert.javascript_bundle(vl_version=_vega_lite()), "script"),
+        program=_inside("page.js", "script"),
+        data=_json(data),
+    )
+
+
+def _vega_lite() -> str:
+    """The version of Vega-Lite that Altair writes, as vl_convert names it."""
+    return ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+
+
+def _inside(name: str, element: str) -> str:
+    return _closed((FOLDER / name).read_text("utf-8"), element)
+
+
+def _closed(text: str, element: str) -> str:
+    """The text, which is trusted, for the inside of an element that only its end tag ends."""
+    return text.replace(f"</{element}", f"<\\/{element}")
+
+
+def _json(value: Any) -> str:
+    """A value as JSON for the inside of a script element, where `<` could begin an end tag."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+# ---------------------------------------------------------------- sweeps
+
+
+def _sweep(number: int, name: str, of: list[Folder], data: dict[str, Any]) -> Sweep:
+    """What the page shows of a sweep; its lines and charts are added to the data."""
+    newest = of[-1]
+    told = lines.of_folders(of)
+    key = f"sweep-{number}"
+    columns = [column["name"] for column in told.columns]
+    together = Records([record for folder in of for record in folder.records], newest.records.schema)
+    labels = [folder.label for folder in of]
+    data["lines"][key] = asdict(told)
+    data["charts"][key] = charts.for_page(charts.of_records(together, labels, columns)) | {"lines": key}
+    shown = Sweep(
+        key, name, [_folder(folder, name) for folder in of], answers.of_folder(newest),
+        newest.label if len(of) > 1 else "", lines.absent(newest), key,
+    )  # fmt: skip
+    if len(of) == 2:
+        shown.comparison = changes.between(*of)
+    elif len(of) > 2:
+        shown.history = changes.over_time(of)
+        shown.history_chart = f"{key}-history"
+        data["charts"][shown.history_chart] = charts.for_page(charts.of_history(together, labels)) | {"lines": key}
+    return shown
+
+
+def _folder(folder: Folder, sweep: str) -> dict[str, Any]:
+    first, last = folder.dates()
+    revision = folder.environment.get("revision")
+    settings = {words: folder.settings[name] for name, words in SETTINGS.items() if folder.settings.get(name)}
+    return {
+        "label": folder.label,
+        "description": folder.description,
+        "machine": environment.machine_text(folder.environment) or "unknown",
+        "build": environment.build_text(folder.environment) or "unknown",
+        "date": first if first == last else f"{first} to {last}",
+        "settings": settings,
+        "commands": [
+            *([f"git checkout {revision} && make build"] if revision and not folder.environment.get("dirty") else []),
+            f"build/attnbench sweep {lines.shell_word(sweep)}",
+        ],
+    }
+
+
+# ---------------------------------------------------------------- experiments
+
+
+def _experiment(number: int, one: Experiment, data: dict[str, Any]) -> Training:
+    key = f"experiment-{number}"
+    shown = Training(key, one.label, {
+        "machine": environment.machine_text(one.environment) or "unknown",
+        "build": environment.build_text(one.environment) or "unknown",
+    })  # fmt: skip
+    if one.points:
+        chart = charts.of_curves(one.points)
+        names = ["method", "seed", "_name", *(q.column for q in (*chart.x, *chart.y))]
+        rows = [[method_text(p["method"]) if n == "_name" else _plain(p.get(n)) for n in names] for p in one.points]
+        data["lines"][key] = {"columns": [{"name": n, "unit": "", "about": ""} for n in names], "usual": [], "rows": rows}
+        data["charts"][key] = charts.for_page(chart) | {"lines": key}
+        shown.chart = key
+    shown.ended = [_ended(line) for line in one.ended]
+    shown.speeds = [_speed(row) for row in one.generations]
+    if one.has_images:
+        shown.picture = _picture(one.path)
+    return shown
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return value
+
+
+def _ended(line: dict[str, Any]) -> dict[str, str]:
+    """How a training ended: its method, seed, updates and the quantities that it has."""
+    found = {"method": method_text(line["method"]), "seed": str(line.get("seed", "")),
+             "updates": str(line.get("update", ""))}  # fmt: skip
+    for name in quantities.QUANTITIES:
+        if line.get(name) is not None:
+            extra = " (extrapolated)" if line.get(quantities.EXTRAPOLATED.get(name, "")) else ""
+            found[quantities.quantity_name(name)] = quantities.number_text(name, line[name]) + extra
+    if line.get("outcome") not in (None, "measured", "finished"):
+        found["outcome"] = f"{line['outcome']} {line.get('failure_kind') or ''}".strip()
+    return found
+
+
+def _speed(row: results.Row) -> dict[str, str]:
+    """The speed of generation of one case."""
+    extra = " (extrapolated)" if row.get("extrapolated") else ""
+    return {
+        "data": str(row["dataset"]),
+        "method": method_text(row["method"]),
+        "device": str(row["device"]),
+        "batch": str(row["batch"]),
+        "s/image": quantities.number_text("s_per_image", row["s_per_image"]) + extra,
+        "images/s": quantities.number_text("images_per_s", row["images_per_s"]) + extra,
+    }
+
+
+def _picture(folder: Path) -> str:
+    """The grids of images of a folder as the URL of a PNG file that is inside the URL."""
+    with style.context():
+        figure = images.draw(images.load(folder), environment.load(folder))
+        target = io.BytesIO()
+        figure.savefig(target, format="png", dpi=150, metadata=cli.METADATA["png"])
+    return "data:image/png;base64," + base64.b64encode(target.getvalue()).decode()
+
+
+def _paper(found: folders.Found) -> list[claims.Verdict]:
+    """What the experiments say about the paper's claims."""
+    root = COPY.resolve().parents[2]
+    published = root / "experiments" / "published"
+    if not (published / "claims.toml").exists():
+        return []
+    rows: list[results.Row] = []
+    known = {}
+    for one in found.experiments:
+        of_folder = results.of_folder(one.path)
+        rows += of_folder
+        known[str(one.path)] = one.environment
+    made = claims.load_claims(published / "claims.toml")
+    numbers = results.load_published(sorted(published.glob("*.csv")))
+    return claims.decided(numbers, results.Results(rows, known), made)
+
+
+# ---------------------------------------------------------------- the command
+
+
+def main(script: str, arguments: Sequence[str] | None = None) -> int:
+    """Writes the page; returns 0, or 2 after an error on stderr."""
+    parser = argparse.ArgumentParser(description="Writes one page of HTML about folders of results.")
+    parser.add_argument(
+        "folders", nargs="+", type=Path, metavar="DIR",
+        help="folder of a sweep or an experiment, or a folder that contains such folders. Two folders of one "
+        "sweep are compared, and more are shown as a history",
+    )  # fmt: skip
+    parser.add_argument(
+        "-o", "--out", type=Path, default=Path("report.html"), metavar="FILE",
+        help="file to write (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--title", help="title of the page (default: the names of what it shows)")
+    options = parser.parse_args(arguments)
+    try:
+        found = folders.load(options.folders)
+        names = [*found.sweeps, *(one.label for one in found.experiments)]
+        text = render(found, printable(options.title or ", ".join(names)))
+        if options.out.is_dir():
+            raise RecordsError(f"--out {options.out}: a folder; expected the name of a file such as report.html")
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(text, "utf-8")
+        print(printable(f"{options.out}: {len(text.encode()) / 1e6:.1f} MB"))
+    except (RecordsError, OSError) as error:
+        return cli.refuse(script, error)
+    return 0

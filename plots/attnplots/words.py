@@ -1,0 +1,69 @@
+"""Numbers and cases as reports and figures say them."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from attnplots import curves as data
+from attnplots.records import Record, Records
+
+# The axes that the text of a case does not repeat.
+NAMED = ("method", "protocol", "query_len")
+
+
+def amount(value: float) -> str:
+    """Three significant digits without an exponent."""
+    digits = f"{value:.3g}"
+    return f"{value:,.0f}" if "e" in digits or abs(value) >= 1000 else digits
+
+
+def time_text(ms: float | None) -> str:
+    """A time in µs, ms or s."""
+    if ms is None:
+        return "–"
+    for unit, scale in (("s", 1e3), ("ms", 1.0)):
+        if ms >= scale:
+            return f"{amount(ms / scale)} {unit}"
+    return f"{amount(ms * 1e3)} µs"
+
+
+def bytes_text(count: float | None) -> str:
+    """A size in B, KiB, MiB or GiB."""
+    if count is None:
+        return "–"
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= scale:
+            return f"{amount(count / scale)} {unit}"
+    return f"{count:.0f} B"
+
+
+def share(part: float) -> str:
+    """A share in percent."""
+    return f"{amount(100 * part)} %"
+
+
+def varying(records: Records) -> list[str]:
+    """The axes that have several values among records, other than those that are always named."""
+    axes = [axis.name for axis in records.schema.axes if axis.name not in NAMED]
+    return [name for name in axes if len({str(record.get(name)) for record in records}) > 1]
+
+
+def case_text(record: Record, among: Records) -> str:
+    """A case in words: the method, the protocol, the length, and the axes that vary."""
+    parts = [data.method_text(record["method"]), data.protocol_text(record).lower()]
+    parts.append(f"N = {record['query_len']:,}")
+    # The number of keys and the batch size usually follow from the length.
+    parts += [data.setting_text(record, name) for name in varying(among) if not _follows(name, among)]
+    return " · ".join(parts)
+
+
+def _follows(name: str, among: Iterable[Record]) -> bool:
+    """Whether the value of an axis is determined by the length."""
+    seen: dict[int, Any] = {}
+    return all(seen.setdefault(r["query_len"], r.get(name)) == r.get(name) for r in among)
+
+
+def listed(texts: Sequence[str]) -> str:
+    """Texts as a list in a sentence."""
+    if len(texts) < 2:
+        return "".join(texts)
+    return f"{', '.join(texts[:-1])} and {texts[-1]}"

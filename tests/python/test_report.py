@@ -1,0 +1,254 @@
+"""Tests of the page that `attnbench report` writes: what it says, what it refuses, and that nothing in it
+is loaded from elsewhere. test_report_browser.py opens it in a browser."""
+
+import html
+import importlib
+import json
+import re
+import subprocess
+
+import pytest
+from conftest import HANG_S, ROOT
+from test_plots import PLOTS, measured, missing, run, write
+
+answers, charts, folders, lines = (importlib.import_module(f"attnplots.report.{name}") for name in ("answers", "charts", "folders", "lines"))
+schema = importlib.import_module("attnplots.schema")
+REPORT = PLOTS / "report.py"
+LENGTHS = (512, 1024, 4096, 16384)
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+def certain(method, n, ms, **more):
+    """A record of eight processes whose interval reaches 1 % to either side."""
+    medians = [ms * batch_of(n) * (1 + k / 1000) for k in range(-4, 4)]
+    ends = {"time_ci_low_ms": 0.99 * ms * batch_of(n), "time_ci_high_ms": 1.01 * ms * batch_of(n)}
+    known = {"time_ci_scope": "across processes", "processes": 8, "process_medians_ms": medians, "noise_target": 0.02}
+    own = {"schema_version": schema.KNOWN_VERSION, "revision": "abc123", "dirty": False, "finished_at": "2026-01-02T00:00:00Z",
+           "processors": 2, "build": "CPU Release", "torch_version": "2.11.0", "implementation": "kernel/avx512"}  # fmt: skip
+    return complete(measured(method, n, ms) | ends | known | own | more)
+
+
+def absent(method, n, kind, **more):
+    """A record without a number."""
+    return complete(missing(method, n, kind, "skipped", schema_version=schema.KNOWN_VERSION, **more))
+
+
+def complete(record):
+    """The record with the defaults of the axes that it lacks, which the driver insists on."""
+    axes = schema.read(schema.COPY).axes
+    return {axis.name: axis.default for axis in axes} | record
+
+
+def batch_of(n):
+    return max(1, 4096 // n)
+
+
+def rows(**more):
+    """sdpa, whose time grows with the square, and linear, which is faster from N = 1000 on."""
+    found = [certain("sdpa", n, n * n / 1e6, **more) for n in LENGTHS]
+    found += [certain("linear", n, n / 1e3, **more) for n in LENGTHS]
+    return [*found, absent("sdpa", 65536, "predicted_oom", **{"reason": "needs 40 GiB", **more})]
+
+
+def folder(tmp_path, name="machine", sweep="demo", description="A sweep for the tests", found=None):
+    made = write(tmp_path / name, rows() if found is None else found)
+    told = {"sweep": sweep, "description": description, "settings": {"processes": 8, "noise_target": 0.02}}
+    (made / "environment.json").write_text(json.dumps(told | {"environment": {"revision": "abc123", "cpu_model": "Some CPU", "processors": 2}}))
+    return made
+
+
+def report(tmp_path, *arguments):
+    out = tmp_path / "report.html"
+    done = run(REPORT, *arguments, "-o", out)
+    assert done.returncode == 0, done.stderr
+    return out.read_text("utf-8")
+
+
+def words(page):
+    """The text of a page without its elements, its scripts and its styles."""
+    body = re.sub(r"<(script|style)\b.*?</\1>", " ", page, flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def data_of(page):
+    return json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)[1])
+
+
+# ---------------------------------------------------------------- what the page says
+
+
+def test_the_answers_name_the_fastest_methods_the_crossover_the_ends_and_the_noise(tmp_path):
+    page = words(report(tmp_path, folder(tmp_path)))
+    assert "A sweep for the tests." in page
+    assert "N = 16k" in page and re.search(r"linear 16\.4 ms sdpa takes 16\.4 times as long", page)
+    assert re.search(r"linear is faster than sdpa from N = (9\d\d|1,0\d\d) on \(95 % interval: ", page)
+    assert "sdpa: predicted to be out of memory from N = 65,536 on (Forward)." in page
+    assert "Half of the 8 times are known to ± 1 %, nine of ten to ± 1 %" in page
+    assert "measured 2026-01-02 machine Some CPU, 2 processors" in page
+    assert "git checkout abc123 && make build" in page and "build/attnbench sweep demo" in page
+
+
+def test_fastest_methods_whose_intervals_overlap_are_both_named(tmp_path):
+    found = [certain("sdpa", n, n / 1e3) for n in LENGTHS] + [certain("linear", n, n / 1.01e3) for n in LENGTHS]
+    page = words(report(tmp_path, folder(tmp_path, found=found)))
+    assert "linear or sdpa" in page
+    assert "Which method is the fastest at N = 512 (Forward): linear or sdpa; their intervals overlap." in page
+
+
+def test_noisy_times_are_named(tmp_path):
+    noisy = certain("linear", 1024, 2.0) | {"time_ci_high_ms": 12.0}
+    page = words(report(tmp_path, folder(tmp_path, found=[certain("linear", 512, 1.0), noisy])))
+    assert "the least exact to ± 50 % (linear · forward · N = 1,024)" in page
+    assert "Noisier than asked: 1 of 2 cases" in page
+
+
+def test_records_of_one_process_have_no_interval(tmp_path):
+    found = [complete(measured("linear", n, 1.0, time_ci_scope="spread within process")) for n in (512, 1024)]
+    assert "2 of 2 times come from a single process and have no interval." in words(report(tmp_path, folder(tmp_path, found=found)))
+
+
+def test_every_record_is_in_the_data_with_the_command_that_measures_it_again(tmp_path):
+    found = [*rows(), certain("lsh:rounds=4", 512, 1.0, causal=True, heads=2)]
+    data = data_of(report(tmp_path, folder(tmp_path, found=found)))
+    told = data["lines"]["sweep-0"]
+    names = [column["name"] for column in told["columns"]]
+    table = [dict(zip(names, row, strict=True)) for row in told["rows"]]
+    assert len(table) == len(found)
+    assert table[-1]["_command"] == "attnbench measure lsh:rounds=4 --batch 8 --heads 2 --query-len 512 --causal --threads 4"
+    about = {column["name"]: column["about"] for column in told["columns"]}
+    assert about["peak_extra_bytes_per_sample"] == "peak_extra_bytes divided by the batch size"
+    assert not [name for name in names if name.endswith("samples_ms") or name == "process_medians_ms"], "lists are left out"
+
+
+def test_the_commands_of_records_are_accepted_by_measure(tmp_path, attnbench):
+    data = data_of(report(tmp_path, folder(tmp_path)))
+    told = data["lines"]["sweep-0"]
+    at = [column["name"] for column in told["columns"]].index("_command")
+    command = told["rows"][0][at].split()
+    assert command[0] == "attnbench"
+    changed = ["--query-len=64" if word == "--query-len" else word for word in command[1:] if word != "512"]
+    attnbench(*changed, "--time-budget-s=0.01", "--warmup-s=0")
+
+
+def test_at_first_few_panels_are_shown():
+    found = [certain("linear", n, 1.0, protocol=p, causal=c, dtype=d, heads=h)
+             for n in (512, 1024) for p in ("forward", "forward_backward") for c in (False, True)
+             for d in ("float32", "bfloat16") for h in (1, 2, 4)]  # fmt: skip
+    records = importlib.import_module("attnplots.records").Records(found, schema.read(schema.COPY))
+    chosen = charts.facets(records)
+    assert {facet.column for facet in chosen} == {"protocol", "causal", "dtype", "heads"}
+    panels = 1
+    for facet in chosen:
+        panels *= sum(value["on"] for value in facet.values)
+    assert 1 <= panels <= charts.PANELS
+    assert sum(value["on"] for value in chosen[0].values) == 2, "both protocols are shown beside each other"
+
+
+def test_methods_have_the_looks_of_the_figures():
+    looks = {look.name: look for look in charts.looks(["linear", "softmax", "favor", "taylor", "rff"])}
+    assert looks["linear"].colour == "#0b4a91" and looks["linear"].shape == "triangle-up"
+    assert len({(look.colour, look.shape) for look in looks.values()}) == len(looks)
+    style = importlib.import_module("attnplots.style")
+    for look in looks.values():
+        contrast = (style.luminance(look.dark) + 0.05) / (style.luminance(style.DARK_PAGE) + 0.05)
+        assert contrast >= 3, f"{look.name} can be seen on a dark page"
+
+
+# ---------------------------------------------------------------- several folders
+
+
+def test_two_folders_of_a_sweep_are_compared(tmp_path):
+    folder(tmp_path, "before")
+    slower = [{**r, **{k: 1.2 * r[k] for k in ("time_median_ms", "time_per_sample_ms", "time_ci_low_ms", "time_ci_high_ms")},
+               "process_medians_ms": [1.2 * v for v in r["process_medians_ms"]], "finished_at": "2026-01-03T00:00:00Z"}
+              if r["method"] == "linear" else r | {"finished_at": "2026-01-03T00:00:00Z"} for r in rows()]  # fmt: skip
+    folder(tmp_path, "after", found=slower)
+    page = report(tmp_path, tmp_path / "before", tmp_path / "after")
+    assert "From before to after: 4 slower" in words(page)
+    assert re.search(r"linear · forward · N = 512.*?\+20 % .*? slower", words(page))
+    assert "These answers are about the newest folder, after." in words(page)
+
+
+def test_three_folders_of_a_sweep_are_a_history(tmp_path):
+    for k, factor in enumerate((1.0, 1.0, 0.7)):
+        changed = [
+            r | {"finished_at": f"2026-01-0{k + 1}T00:00:00Z"}
+            | ({n: factor * r[n] for n in ("time_median_ms", "time_per_sample_ms", "time_ci_low_ms", "time_ci_high_ms")}
+               | {"process_medians_ms": [factor * v for v in r["process_medians_ms"]]} if r["outcome"] == "measured" else {})
+            for r in rows()
+        ]  # fmt: skip
+        folder(tmp_path, f"run-{k}", found=changed)
+    page = words(report(tmp_path, tmp_path))
+    assert "History" in page and re.search(r"linear · forward · N = 512 equivalent \([+−][\d.]+ %\) faster \(−30 %\)", page)
+    assert "0 cases were never found faster or slower." in page
+
+
+def test_sweeps_of_other_names_have_sections_of_their_own(tmp_path):
+    folder(tmp_path, "one/m", "one")
+    folder(tmp_path, "two/m", "two")
+    page = report(tmp_path, tmp_path)
+    assert '<a href="#sweep-0">one</a>' in page and '<a href="#sweep-1">two</a>' in page
+    assert "What changed" not in page
+
+
+def test_experiments_are_shown_with_their_curves_images_and_claims(tmp_path):
+    page = report(tmp_path, ROOT / "results/digits", ROOT / "results/copy-task-short")
+    text = words(page)
+    assert "How each training ended" in text and "Time of an image" in text and "Beside the paper" in text
+    assert "On the copy task, linear attention reaches a lower loss than Reformer with 4 rounds. reproduced" in text
+    assert page.count("data:image/png;base64,") == 1
+    assert len(data_of(page)["charts"]) == 2
+
+
+# ---------------------------------------------------------------- safety
+
+
+def test_hostile_texts_stay_texts(tmp_path):
+    found = [certain(f"mine.py:{HOSTILE}", 512, 1.0), certain("linear\x1b[31m", 512, 1.0),
+             absent("linear", 1024, "invalid", reason=HOSTILE)]  # fmt: skip
+    page = report(tmp_path, folder(tmp_path, name="x'\"<b>", sweep=HOSTILE, description=HOSTILE, found=found), "--title", HOSTILE)
+    outside = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
+    assert "<script>alert" not in page and "<img src=x" not in outside and "\x1b" not in page
+    assert HOSTILE in words(page)
+
+
+def test_nothing_is_loaded_from_elsewhere(tmp_path):
+    page = report(tmp_path, folder(tmp_path))
+    assert "default-src 'none'" in page
+    elements = re.sub(r"<script\b.*?</script>", "", page, flags=re.DOTALL)
+    assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!#|data:)""", elements)
+    assert not re.findall(r"url\((?!data:)", elements)
+
+
+# ---------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda path: path / "none", "no such folder; expected a folder of results"),
+        (lambda path: path, "no results; expected records.jsonl or curves.jsonl or trainings.jsonl or generations.jsonl in it or below it"),
+        (lambda path: write(path / "bad", ["{"]), "records.jsonl: no records; expected at least one JSON object"),
+        (lambda path: write(path / "bad", ["[]"]), "records.jsonl:1: expected a JSON object"),
+    ],
+)
+def test_what_is_no_folder_of_results_is_refused(tmp_path, make, expected):
+    done = run(REPORT, make(tmp_path), "-o", tmp_path / "report.html")
+    assert done.returncode == 2 and expected in done.stderr and not (tmp_path / "report.html").exists()
+
+
+def test_a_folder_in_place_of_the_file_is_refused(tmp_path):
+    done = run(REPORT, folder(tmp_path), "-o", tmp_path)
+    assert done.returncode == 2 and "a folder; expected the name of a file such as report.html" in done.stderr
+
+
+def test_the_command_writes_the_page_and_says_how_large_it_is(tmp_path, attnbench):
+    done = attnbench("report", folder(tmp_path), "-o", tmp_path / "page.html", "--title", "Mine")
+    assert re.fullmatch(rf"{re.escape(str(tmp_path))}/page\.html: \d\.\d MB\n", done.stdout)
+    assert "<h1>Mine</h1>" in (tmp_path / "page.html").read_text("utf-8")
+
+
+def test_a_python_without_the_packages_is_refused_with_their_names(tmp_path, attnbench):
+    subprocess.run(["python3", "-m", "venv", "--without-pip", tmp_path / "bare"], check=True, timeout=HANG_S)
+    done = attnbench("report", folder(tmp_path), "--python", tmp_path / "bare/bin/python", code=2)
+    assert "No module named" in done.stderr and "make setup" in done.stderr

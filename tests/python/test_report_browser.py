@@ -1,0 +1,216 @@
+"""Tests of the page of `attnbench report` in a browser: headless Chromium, which `make setup` installs."""
+
+import os
+import shutil
+from contextlib import contextmanager
+
+import pytest
+from test_report import HOSTILE, LENGTHS, absent, certain, folder, report, rows
+
+sync_api = pytest.importorskip("playwright.sync_api")
+
+# Milliseconds after which an action counts as failed, also on a slow and busy machine.
+PATIENCE_MS = 120_000
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    program = os.environ.get("ATTNBENCH_CHROMIUM") or shutil.which("chromium")
+    assert program, "there is no chromium; `make setup` installs it"
+    with sync_api.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def opened(chromium, tmp_path, text, **context):
+    """The page in a browser. Fails at the end if the page has said anything on the console, or asked for anything
+    but itself."""
+    path = tmp_path / "opened.html"
+    path.write_text(text, "utf-8")
+    place = chromium.new_context(**{"viewport": {"width": 1200, "height": 900}, **context})
+    page = place.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    said, asked = [], []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(path.as_uri())
+    page.wait_for_selector(".panel svg .mark-symbol path")
+    yield page
+    place.close()
+    assert not said
+    assert [url for url in asked if not url.startswith(("data:", "blob:"))] == [path.as_uri()]
+
+
+def marks(page, panel=0):
+    return page.locator(".chart").first.locator(".panel").nth(panel).locator(".mark-symbol path")
+
+
+def choose(page, label, text):
+    page.get_by_label(label, exact=True).first.select_option(label=text)
+
+
+def titles(page):
+    """The titles of the axes of the first panel."""
+    return page.locator(".panel").first.locator(".role-axis-title text").all_text_contents()
+
+
+def test_charts_are_drawn_with_a_mark_for_each_record_and_a_cross_for_each_gap(chromium, tmp_path):
+    with opened(chromium, tmp_path, report(tmp_path, folder(tmp_path))) as page:
+        page.wait_for_function("document.querySelectorAll('.panel .mark-symbol path').length === 9")
+        assert titles(page) == ["Sequence length N", "Time per sequence"]
+
+
+def test_a_point_tells_its_case(chromium, tmp_path):
+    with opened(chromium, tmp_path, report(tmp_path, folder(tmp_path))) as page:
+        marks(page).first.hover(force=True)
+        told = page.locator("#vg-tooltip-element.visible")
+        told.wait_for()
+        text = told.inner_text()
+        assert "Method" in text and "kernel/avx512" in text and "± 1 %" in text
+
+
+def test_methods_are_switched_off_and_on_with_the_keyboard(chromium, tmp_path):
+    with opened(chromium, tmp_path, report(tmp_path, folder(tmp_path))) as page:
+        box = page.locator(".legend label", has_text="linear").locator("input")
+        box.focus()
+        page.keyboard.press("Space")
+        page.wait_for_function("document.querySelectorAll('.panel .mark-symbol path').length === 5")
+        page.keyboard.press("Space")
+        page.wait_for_function("document.querySelectorAll('.panel .mark-symbol path').length === 9")
+
+
+def test_quantities_ratios_and_scales_are_chosen(chromium, tmp_path):
+    with opened(chromium, tmp_path, report(tmp_path, folder(tmp_path))) as page:
+        choose(page, "Vertical axis", "Peak memory above the inputs")
+        page.wait_for_function("[...document.querySelectorAll('.panel text')].some(t => t.textContent === 'Peak memory above the inputs per sequence')")
+        choose(page, "Vertical axis", "Time")
+        choose(page, "As a ratio to", "sdpa")
+        page.wait_for_function("[...document.querySelectorAll('.panel text')].some(t => t.textContent === 'Time / that of sdpa')")
+        page.get_by_label("logarithmic").first.uncheck()
+        page.get_by_label("per sequence").first.uncheck()
+        page.wait_for_function("document.querySelectorAll('.panel .mark-symbol path').length === 9")
+
+
+def test_settings_have_panels_that_are_switched_off(chromium, tmp_path):
+    found = [*rows(), *rows(protocol="forward_backward")]
+    with opened(chromium, tmp_path, report(tmp_path, folder(tmp_path, found=found))) as page:
+        assert page.locator(".panel h4").all_text_contents() == ["Forward", "Forward + backward"]
+        page.get_by_label("Forward + backward").first.uncheck()
+        page.wait_for_function("document.querySelectorAll('.panel').length === 1")
+        page.get_by_label("Forward", exact=True).first.uncheck()
+        page.get_by_text("Nothing that is chosen has a value.").wait_for()
+
+
+def test_the_table_is_sorted_and_filtered(chromium, tmp_path):
+    with opened(chromium, tmp_path, report(tmp_path, folder(tmp_path))) as page:
+        table = page.locator(".records")
+        button = table.locator("thead").get_by_role("button", name="time", exact=True)
+        button.focus()
+        page.keyboard.press("Enter")
+        assert table.locator('th[aria-sort="ascending"]').inner_text().startswith("time")
+        assert "262 µs" in table.locator("tbody tr").first.inner_text().replace(",", "")
+        button.press("Enter")
+        assert "268" in table.locator("tbody tr").first.inner_text()
+        assert "skipped" in table.locator("tbody tr").last.inner_text(), "rows without a value are last"
+        table.get_by_role("searchbox").fill("linear -16384")
+        assert table.locator("tbody tr").count() == 3
+        assert table.locator("caption").inner_text() == "3 of 9 records"
+        table.get_by_role("searchbox").fill("")
+        table.get_by_label("Outcome").select_option("skipped")
+        assert table.locator("tbody tr").count() == 1
+
+
+def test_the_details_of_a_record_have_every_column_and_the_command(chromium, tmp_path):
+    with opened(chromium, tmp_path, report(tmp_path, folder(tmp_path))) as page:
+        page.get_by_role("button", name="Details").first.click()
+        dialog = page.get_by_role("dialog")
+        assert "attnbench measure sdpa" in dialog.inner_text()
+        assert "median of the samples, for one call" in dialog.inner_text()
+        page.keyboard.press("Escape")
+        assert not dialog.is_visible()
+
+
+def test_thousands_of_records_are_shown_in_parts(chromium, tmp_path):
+    found = [certain(f"linear:chunk={k}", n, n / 1e3) for k in range(1, 151) for n in LENGTHS]
+    with opened(chromium, tmp_path, report(tmp_path, folder(tmp_path, found=found))) as page:
+        table = page.locator(".records")
+        assert table.locator("tbody tr").count() == 200
+        page.get_by_role("button", name="Show more records").click()
+        assert table.locator("tbody tr").count() == 400
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_needs_no_sideways_scrolling_and_texts_have_contrast(chromium, tmp_path, scheme):
+    small = {"viewport": {"width": 360, "height": 740}, "color_scheme": scheme}
+    found = [*rows(), *rows(protocol="forward_backward")]
+    with opened(chromium, tmp_path, report(tmp_path, folder(tmp_path, found=found)), **small) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert page.evaluate(CONTRAST) >= 4.5
+
+
+# The smallest contrast of any text outside charts with the background behind it.
+CONTRAST = """() => {
+  const parse = (colour) => (colour.match(/[\\d.]+/g) || []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((c) => { c /= 255; return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4; })
+    .reduce((sum, c, k) => sum + c * [0.2126, 0.7152, 0.0722][k], 0);
+  const behind = (element) => {
+    for (let e = element; e; e = e.parentElement) {
+      const colour = parse(getComputedStyle(e).backgroundColor);
+      if (colour.length && (colour.length < 4 || colour[3] > 0)) return colour;
+    }
+    return [255, 255, 255];
+  };
+  let least = 21;
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement;
+    if (!walker.currentNode.textContent.trim() || element.closest("svg, script, style, noscript, dialog") || !element.checkVisibility()) continue;
+    const [a, b] = [light(parse(getComputedStyle(element).color)), light(behind(element))].sort((x, y) => y - x);
+    least = Math.min(least, (a + 0.05) / (b + 0.05));
+  }
+  return least;
+}"""
+
+
+def test_everything_can_be_reached_with_the_keyboard(chromium, tmp_path):
+    with opened(chromium, tmp_path, report(tmp_path, folder(tmp_path))) as page:
+        reached = set()
+        for _ in range(200):
+            page.keyboard.press("Tab")
+            name = page.evaluate("document.activeElement.tagName + ' ' + (document.activeElement.textContent || document.activeElement.type)")
+            if name.startswith("BODY"):
+                break
+            reached.add(name)
+        assert {"A Skip to the results", "BUTTON Copy", "BUTTON all", "BUTTON Details", "INPUT search"} <= reached
+
+
+def test_hostile_texts_run_nothing(chromium, tmp_path):
+    found = [certain(f"mine.py:{HOSTILE}", n, n / 1e3) for n in LENGTHS]
+    found.append(absent(f"mine.py:{HOSTILE}", 32768, "invalid", reason=HOSTILE))
+    made = folder(tmp_path, sweep=HOSTILE, description=HOSTILE, found=found)
+    with opened(chromium, tmp_path, report(tmp_path, made, "--title", HOSTILE)) as page:
+        page.on("dialog", lambda dialog: pytest.fail(f"a script ran: {dialog.message}"))
+        marks(page).first.hover(force=True)
+        page.locator("#vg-tooltip-element.visible").wait_for()
+        page.get_by_role("button", name="Details").first.click()
+        assert page.locator("img").count() == 0
+        assert HOSTILE in page.locator("h1").inner_text()
+
+
+def test_two_folders_are_drawn_over_each_other(chromium, tmp_path):
+    folder(tmp_path, "before")
+    folder(tmp_path, "after", found=[r | {"finished_at": "2026-01-03T00:00:00Z"} for r in rows()])
+    with opened(chromium, tmp_path, report(tmp_path, tmp_path / "before", tmp_path / "after")) as page:
+        page.wait_for_function("document.querySelectorAll('.panel .mark-symbol path').length === 18")
+        page.get_by_label("before", exact=True).first.uncheck()
+        page.wait_for_function("document.querySelectorAll('.panel .mark-symbol path').length === 9")
+
+
+def test_a_history_is_drawn_over_its_runs(chromium, tmp_path):
+    for k in range(3):
+        folder(tmp_path, f"run-{k}", found=[r | {"finished_at": f"2026-01-0{k + 1}T00:00:00Z"} for r in rows()])
+    with opened(chromium, tmp_path, report(tmp_path, tmp_path)) as page:
+        assert "Run, in the order of their dates" in titles(page)
