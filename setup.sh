@@ -79,11 +79,11 @@ if [ "$installed" != "$wanted" ] && [ "$installed" != "$everything" ]; then
     pip --index-url "$TORCH_INDEX" "$(grep '^torch==' requirements-build.txt)"
   fi
   if [ "$part" = build ]; then
-    echo "setup: installing LibTorch (the torch wheel, without most of its CUDA libraries) and matplotlib into .venv"
+    echo "setup: installing LibTorch (the torch wheel, without most of its CUDA libraries) and what the figures and the report need into .venv"
     if [ -z "${TORCH_INDEX:-}" ]; then
       pip --no-deps -r requirements-build.txt
     fi
-    pip $(grep -E '^(numpy|matplotlib)==' requirements.txt)
+    pip $(grep -E '^(numpy|matplotlib|altair|vl-convert-python|Jinja2)==' requirements.txt)
   else
     echo "setup: installing Python packages into .venv (torch with its CUDA libraries is 4.8 GB)"
     pip -r requirements.txt
