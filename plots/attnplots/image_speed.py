@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from attnplots import environment, grid, results, ticks
 from attnplots.grid import Group, Panel, Scale
 from attnplots.labels import Box
+from attnplots.methods import method_name
 from attnplots.records import RecordsError
-from attnplots.results import GENERATIONS, PUBLISHED, Row, method_name
+from attnplots.results import GENERATIONS, PUBLISHED, Row
 
 FILE_NAME = results.GENERATIONS_FILE_NAME
 # The published numbers of a checkout and of an installed package, which have the same folders.

@@ -1,5 +1,6 @@
 """The parts of the text that names a method with its options."""
 
+import re
 from pathlib import PurePath
 
 PYTHON = ".py:"
@@ -18,3 +19,11 @@ def split_method(method: str) -> tuple[str, str]:
 def short_name(name: str) -> str:
     """The name as figures show it: of a Python function its file without folders is enough."""
     return PurePath(name).name if PYTHON in name else name
+
+
+def method_name(method: str) -> str:
+    """The name of a method without its options, except the number of rounds: "lsh:rounds=4,chunk=8"
+    and "lsh-4:chunk=8" are both lsh-4."""
+    name, options = split_method(method)
+    rounds = re.search(r"(?:^|,)rounds=(\d+)", options)
+    return f"{name}-{rounds[1]}" if name == "lsh" and rounds else name

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from attnplots.results import GENERATIONS, TRAININGS, Row, method_name
+from attnplots.methods import method_name
+from attnplots.results import GENERATIONS, TRAININGS, Row
 
 # The quantities of tables: their names, and how numbers are written; sizes of memory have units.
 QUANTITIES = {

@@ -15,7 +15,6 @@ from typing import Any
 
 from attnplots import environment, records, trainings
 from attnplots.environment import Environment
-from attnplots.methods import split_method
 from attnplots.records import Record, RecordsError, json_lines, short
 from attnplots.text import drawable
 
@@ -157,7 +156,8 @@ def load_published(files: Iterable[Path]) -> list[Row]:
     """The rows of published files; raises RecordsError for a file that cannot be used.
 
     `source` is the sweep for a file of sweeps/published, and for the others what their quantities
-    come from. `said_in` is the text that the numbers come from, as the file has it.
+    come from. `said_in` is the text that the numbers come from, and `as_printed` a number with the
+    digits that the file has.
     """
     rows = []
     for path in files:
@@ -183,16 +183,8 @@ def _published(path: Path, line: dict[str, str]) -> list[Row]:
     rows = []
     for name, quantity in PUBLISHED_NUMBERS.items():
         if line.get(name):
-            row = shared | {quantity: float(line[name])}
+            row = shared | {quantity: float(line[name]), "as_printed": line[name]}
             if "dataset" in row:
                 row["source"] = GENERATIONS if quantity in SPEEDS else TRAININGS
             rows.append(row)
     return rows
-
-
-def method_name(method: str) -> str:
-    """The name of a method without its options, except the number of rounds: "lsh:rounds=4,chunk=8"
-    and "lsh-4:chunk=8" are both lsh-4."""
-    name, options = split_method(method)
-    rounds = re.search(r"(?:^|,)rounds=(\d+)", options)
-    return f"{name}-{rounds[1]}" if name == "lsh" and rounds else name

@@ -2,6 +2,7 @@
 
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import TypeVar
 import matplotlib
 from matplotlib.colors import to_hex, to_rgb
 
+from attnplots.methods import method_name
 from attnplots.text import FONT
 
 TEXT = "#222222"
@@ -38,11 +40,12 @@ FAMILIES = {
     "kernel": ("#7b3aa6", "#c58be6", "#d6409f", "#6e1145"),
     "efficient": ("#0f8f98", "#57bcc4", "#07484e"),
     "linformer": ("#a87b00", "#d3ad33", "#6b4e00"),
+    "recurrent": ("#b3235f", "#e07aa4"),
 }
 # The families of methods whose names do not begin with the name of their family.
 MEMBERS = {
     "favor": "kernel", "rff": "kernel", "polynomial": "kernel", "taylor": "kernel",
-    "stateful": "softmax",
+    "stateful": "softmax", "bi": "recurrent",
 }  # fmt: skip
 OTHER_FAMILIES = (
     ("#b3235f", "#e07aa4", "#7c0f3c"),
@@ -91,12 +94,14 @@ KNOWN: dict[str, tuple[int, str, bool, Dash]] = {
     "taylor": (3, "*", False, SOLID),
     "efficient": (0, "s", True, SOLID),
     "linformer": (0, "D", True, SOLID),
+    "bi-lstm": (0, "*", True, DASH_DOT),
 }
 
 
 @dataclass(frozen=True)
 class Style:
-    """The look of one method; `text_colour` is `colour` made dark enough for small text."""
+    """The look of one method; `text_colour` is `colour` made dark enough for small text. The last point
+    of a curve and each point `every` places before it have marks."""
 
     colour: str
     text_colour: str
@@ -104,16 +109,21 @@ class Style:
     hollow: bool
     dash: Dash
     width: float = 1.2
+    every: int = 1
 
 
 def styles(methods: Iterable[str]) -> dict[str, Style]:
-    """A style for each method: its name determines it, unless two methods would look alike."""
+    """A style for each method: its name determines it, unless two methods would look alike. A method
+    with options looks like the one without them, if neither that nor others with options are there."""
     names = sorted(set(methods))
+    plain = {name: name if name in KNOWN else method_name(name) for name in names}
+    counts = Counter(plain.values())
+    known = [name for name in names if plain[name] in KNOWN and (name in KNOWN or counts[plain[name]] == 1)]
     chosen: dict[str, Style] = {}
-    for name in [n for n in names if n in KNOWN]:
-        tone, marker, hollow, dash = KNOWN[name]
+    for name in known:
+        tone, marker, hollow, dash = KNOWN[plain[name]]
         chosen[name] = _style(FAMILIES[family(name)][tone], marker, hollow, dash)
-    for name in [n for n in names if n not in KNOWN]:
+    for name in [n for n in names if n not in known]:
         code = zlib.crc32(name.encode())
         colours = {look.colour for look in chosen.values()}
         shapes = {(look.marker or "", look.hollow) for look in chosen.values()}

@@ -7,7 +7,9 @@ import pytest
 from conftest import ROOT
 from test_plots import PLOTS, measured, missing, refusal
 
-claims_module, quantities, results = (importlib.import_module(f"attnplots.{name}") for name in ("claims", "quantities", "results"))
+claims_module, methods, quantities, results = (
+    importlib.import_module(f"attnplots.{name}") for name in ("claims", "methods", "quantities", "results")
+)
 SCRIPT = PLOTS / "verdicts.py"
 CLAIMS = ROOT / "experiments/published/claims.toml"
 FILES = [*sorted((ROOT / "experiments/published").glob("*.csv")), *sorted((ROOT / "sweeps/published").glob("*.csv"))]
@@ -292,7 +294,7 @@ def test_the_sweep_is_named_by_its_environment(tmp_path):
     [("lsh:rounds=4,chunk=8", "lsh-4"), ("lsh-1:chunk=8", "lsh-1"), ("linear", "linear"), ("favor:rounds=2", "favor")],
 )
 def test_a_method_is_compared_by_its_name_without_options(method, name):
-    assert results.method_name(method) == name
+    assert methods.method_name(method) == name
 
 
 # ---------------------------------------------------------------- the report
