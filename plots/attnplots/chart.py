@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ LINEAR = (UPDATE, "training_s", "epoch")
 FACTORS = ("ms", "s", "us", "B")
 # Curves with more points than this are drawn without marks.
 MAX_MARKS = 24
+FEW_MARKS = 5
 MAX_PANELS = 40
 # Panels side by side, one for each x.
 MAX_X = 2
@@ -48,12 +50,15 @@ TITLES = {
 @dataclass(frozen=True)
 class Request:
     """What to draw: the column `y` against each of the columns `x`, a line for each value of the
-    column `series`, and a panel for each combination of values of the columns `facets`."""
+    column `series`, and a panel for each combination of values of the columns `facets`. If lines have
+    too many points for marks at each, they have none. With `marked` they have FEW_MARKS, and so have
+    their names, all of which are beside the panels."""
 
     x: tuple[str, ...]
     y: str
     series: str
     facets: tuple[str, ...]
+    marked: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,8 @@ def draw(table: Table, request: Request) -> Figure:
     for facet, row in zip(facets, drawn, strict=True):
         panels = [
             Panel(
-                y_title, column_title(table.columns[x]), scale, y_scale, curves, _reach(scale, curves)
+                y_title, column_title(table.columns[x]), scale, y_scale, curves,
+                0.0 if request.marked else _reach(scale, curves), keyed=request.marked,
             )
             for x, scale, curves in zip(request.x, x_scales, row, strict=True)
         ]
@@ -192,7 +198,8 @@ def split(table: Table, request: Request) -> list[Facet]:
 def _title(table: Table, names: Sequence[str], line: Record) -> str:
     first = "task" if table.is_training else "protocol"
     words = [data.setting_text(line, name) for name in names if name != first]
-    begin = f"Task {line['task']}" if table.is_training else data.protocol_text(line)
+    trained_on = f", data {PurePath(line['data']).name}" if line.get("data") else ""
+    begin = f"Task {line['task']}{trained_on}" if table.is_training else data.protocol_text(line)
     return " · ".join([begin, *words])
 
 
@@ -343,13 +350,14 @@ def _reach(scale: Scale, curves: list[Curve]) -> float:
 def _looks(
     table: Table, request: Request, facets: list[Facet], drawn: list[list[list[Curve]]]
 ) -> dict[str, Style]:
-    """The styles of the series. Curves of trainings, and those with many points, have no marks,
+    """The styles of the series. Curves of trainings, and those with many points, have no marks or few,
     unless a curve has too few points to be a line."""
     names = {name for facet in facets for name in _by_series(request, facet)}
     looks = style.styles(names)
     lengths = [len(curve.n) for row in drawn for curves in row for curve in curves]
     if min(lengths) > 1 and (table.is_training or max(lengths) > MAX_MARKS):
-        looks = {name: replace(look, marker=None) for name, look in looks.items()}
+        few = {"every": -(-max(lengths) // FEW_MARKS)} if request.marked else {"marker": None}
+        looks = {name: replace(look, **few) for name, look in looks.items()}
     return looks
 
 

@@ -120,7 +120,7 @@ def draw(content: Sheet) -> Figure:
     """Draws a sheet. On a page two panels are side by side: those of a group, or groups of one
     panel; in a column each panel has a row of its own."""
     figure = sheet.figure()
-    header = sheet.wrapped(figure, content.header)
+    header = sheet.wrapped_parts(figure, content.header)
     every = [shown for group in content.groups for shown in group.panels]
     strips = [STRIP_NOTE] if any(c.gaps for shown in every for c in shown.curves) else []
     footer = sheet.footer(figure, [*content.notes, *strips], content.stamp)
@@ -246,7 +246,11 @@ def _line_name(
 
 
 def _thin_ticks(figure: Figure, axes: Axes, scale: Scale) -> None:
-    """Leaves out the texts of ticks that would overlap the text before them."""
+    """Leaves out the texts of ticks that would overlap the text before them. On a linear axis every
+    second text stays then, or every third and so on."""
+    if not scale.logarithmic:
+        _thin_evenly(axes, scale, lambda words: sheet.text_width(figure, words, style.NAME_SIZE))
+        return
     end = -1e9
     texts = []
     for value, words in zip(*scale.ticks, strict=True):
@@ -256,3 +260,16 @@ def _thin_ticks(figure: Figure, axes: Axes, scale: Scale) -> None:
         texts.append(words if fits else "")
         end = middle + half if fits else end
     axes.set_xticks(scale.ticks[0], texts)
+
+
+def _thin_evenly(axes: Axes, scale: Scale, wide: Callable[[str], float]) -> None:
+    values, texts = scale.ticks
+    places = [float(axes.transData.transform((v, axes.get_ylim()[0]))[0]) for v in values]
+    spans = [(x - wide(t) / 2, x + wide(t) / 2) for x, t in zip(places, texts, strict=True)]
+
+    def fits(step: int) -> bool:
+        kept = spans[::step]
+        return all(b[0] > a[1] + 2 for a, b in zip(kept, kept[1:], strict=False))
+
+    step = next((k for k in range(1, len(texts)) if fits(k)), max(1, len(texts)))
+    axes.set_xticks(values, [t if k % step == 0 else "" for k, t in enumerate(texts)])

@@ -213,10 +213,15 @@ def _key(figure: Figure, x: float, y: float, look: Style) -> None:
 
 
 def _strip_mark(figure: Figure, x: float, y: float, look: Style) -> None:
+    mark(figure, x, y, look, "gap")
+
+
+def mark(figure: Figure, x: float, y: float, look: Style, gid: str) -> None:
+    """Draws the mark of a method at a place in points."""
     marker = look.marker or "o"
     figure.add_artist(
         Line2D(
-            [x * POINT], [y * POINT], transform=figure.dpi_scale_trans, gid="gap",
+            [x * POINT], [y * POINT], transform=figure.dpi_scale_trans, gid=gid,
             linestyle="none", marker=marker, markersize=style.MARKERS[marker],
             markerfacecolor="white" if look.hollow else look.colour,
             markeredgecolor=look.colour, markeredgewidth=0.9 if look.hollow else 0.4, zorder=5,
@@ -312,15 +317,16 @@ def _curve(axes: Axes, curve: Curve, look: Style) -> None:
         curve.n, curve.y, color=look.colour, linestyle=look.dash, linewidth=look.width, zorder=z
     )
     if look.marker:
-        marks(axes, curve.n, curve.y, look, z + 0.5)
+        few = slice(None, None, -look.every)
+        marks(axes, curve.n[few], curve.y[few], look, z + 0.5)
         rings(axes, curve.n[curve.ringed], curve.y[curve.ringed], z + 0.4)
     if np.isfinite(curve.low + curve.high).any():
         low, high, colour = curve.low, curve.high, look.colour
         if curve.band:
             axes.fill_between(curve.n, low, high, color=colour, alpha=0.2, linewidth=0, zorder=2)
         # Bars show the interval of a point that has no neighbour to draw a band to. Curves without
-        # marks have too many points for bars.
-        if look.marker:
+        # marks at each point have too many points for bars.
+        if look.marker and look.every == 1:
             axes.vlines(curve.n, low, high, color=colour, linewidth=0.9, zorder=2.5)
     for n, y in curve.published:
         axes.plot(

@@ -157,6 +157,16 @@ def wrapped(
     return lines
 
 
+def wrapped_parts(figure: Figure, text: str) -> list[str]:
+    """wrapped(), with breaks only between parts that " · " separates, unless a part is too long."""
+    joined = [part.replace(" ", "\u00a0") for part in text.split(" · ")]
+    room = width(figure) - 2 * MARGIN
+    if any(text_width(figure, part + " ·", style.SMALL_SIZE) > room for part in joined):
+        return wrapped(figure, text)
+    lines = wrapped(figure, "\u00a0· ".join(joined))
+    return [line.replace("\u00a0", " ") for line in lines]
+
+
 def setting(records: list[Record]) -> str:
     """The sizes that all records have in common, as one line; the stamp names the machines."""
     on_cpu = any(str(r.get("device") or "cpu").startswith("cpu") for r in records)
