@@ -19,7 +19,7 @@ Run add_paper_command(Command& command) {
               {.choices = {"figure1", "figure2", "figure3", "figure4", "figure5", "table1", "table2", "table3", "table4", "table5",
                            "memory", "break-even"},
                .required = true});
-  command.add("--results", &options->results, "folder of results",
+  command.add("--results", &options->results, "folder with folders of results, or one of these",
               {.placeholder = "DIR", .default_text = "results of the project", .completion = Completion::files});
   command.add("--out", &options->out, "folder for the files of a figure",
               {.placeholder = "DIR", .default_text = "the current one", .completion = Completion::files});
@@ -27,15 +27,14 @@ Run add_paper_command(Command& command) {
               {.choices = {"column", "page"}, .default_text = "a file for each"});
   command.add("--format", &options->format, "format of a table",
               {.choices = {"markdown", "latex"}, .default_text = "markdown"});
-  command.add("--python", &options->python, "Python that has matplotlib and pandas",
+  command.add("--python", &options->python, "Python that has numpy and matplotlib",
               {.placeholder = "FILE",
                .default_text = "that of the project or, if attnbench is installed, python3",
                .completion = Completion::files});
   command.add_example("paper figure1 --out /tmp/paper", "draws Figure 1 of the paper from results/, as PDF, SVG and PNG");
   command.add_example("paper table5 --format latex", "prints Table 5 with our numbers beside those of the paper");
   return [options](const WorkerProgram&) {
-    Script script = {
-        .name = "paper", .arguments = {options->what}, .python = options->python, .packages = "numpy, matplotlib and pandas"};
+    Script script = {.name = "paper", .arguments = {options->what}, .python = options->python};
     const auto add = [&](const std::string& name, const std::string& value) {
       if (!value.empty()) script.arguments.push_back(fmt::format("--{}={}", name, value));
     };

@@ -102,10 +102,11 @@ def _grid(kind: str, method: str, array: np.ndarray) -> Grid:
     return Grid(kind, method, images.reshape(rows, columns, *shown.shape[1:]), in_last_row)
 
 
-def draw(grids: list[Grid], found: Environment) -> Figure:
-    """Draws a group of rows for each method, first the samples and then the completions."""
+def draw(grids: list[Grid], found: Environment, notes: Sequence[str] = ()) -> Figure:
+    """Draws a group of rows for each method, first the samples and then the completions, with notes
+    below them."""
     figure = sheet.figure()
-    footer = sheet.footer(figure, [], environment.stamp([], found))
+    footer = sheet.footer(figure, list(notes), environment.stamp([], found))
     sides = [_side(figure, grid) for grid in grids]
     kinds = list(dict.fromkeys(grid.kind for grid in grids))
     height = TOP + footer.height + HEADING * len(kinds)

@@ -1,149 +1,195 @@
-"""Every figure and every table of the paper by its name, drawn from a folder of results: `attnbench paper`."""
+"""Every figure and every table of the paper by its name, from a folder of results: `attnbench paper`."""
 
 import argparse
+import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
 from matplotlib.figure import Figure
 
-from attnplots import chart, claims, cli, columns, driver, environment, images, records, results, scaling, style, verdicts
-from attnplots.curves import method_text
+from attnplots import chart, cli, columns, environment, images, paper_tables, records, scaling, split, style, trainings
 from attnplots.records import RecordsError
-from attnplots.split import draw as draw_split
+from attnplots.text import printable
 
-TABLES = ("1", "2", "3", "4", "5")
-KINDS = ("markdown", "latex")
+MEMORY, BREAK_EVEN = "memory", "break-even"
+TRAIN, SWEEP = "attnbench train {}", "attnbench sweep {}"
+GENERATE = "attnbench train {0}` and `attnbench generate results/{0}/MACHINE"
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure: what it shows, the sweeps or trainings whose folders it may be drawn from, of which
-    the first that was measured counts, and the function that draws a folder."""
+    """A figure: what it shows, and the function that draws folders of results.
+
+    It is drawn from the first of `sources`, which are names of sweeps or of settings files, that has a
+    folder with files such as `needs`; if there are several `parts` of sources, each part is a figure of
+    its own. `command` makes the files. Folders of `also`, if there are any, are in the same figure.
+    """
 
     about: str
-    sources: tuple[str, ...]
-    draw: Callable[[Path], Figure]
+    parts: tuple[tuple[str, ...], ...]
+    needs: str
+    command: str
+    draw: Callable[..., Figure]
+    also: tuple[str, ...] = ()
 
 
 def _images(kind: str) -> Callable[[Path], Figure]:
     def draw(folder: Path) -> Figure:
         found = [grid for grid in images.load(folder) if grid.kind == kind]
-        if not found:
-            raise RecordsError(f"{folder}: no files {kind}-METHOD.npy; `attnbench generate` writes them")
-        return images.draw(found, environment.load(folder))
+        return images.draw(found, environment.load(folder), [f"Models of `{TRAIN.format(_source(folder))}`."])
 
     return draw
 
 
-def _curves(x: Sequence[str]) -> Callable[[Path], Figure]:
+def _curves(*x: str) -> Callable[[Path], Figure]:
+    """Draws the loss of a training against columns, with a few marks on each line."""
+
     def draw(folder: Path) -> Figure:
         table = columns.load(folder)
         usual = chart.default_request(table)
-        return chart.draw(table, chart.Request(tuple(x), usual.y, usual.series, usual.facets))
+        return chart.draw(table, chart.Request(x, usual.y, usual.series, usual.facets, marked=True))
 
     return draw
 
 
+def _sweep(draw: Callable[..., Figure]) -> Callable[..., Figure]:
+    return lambda *folders: draw(*map(records.load, folders))
+
+
 FIGURES = {
-    "figure1": Drawing("time and memory against the sequence length", ("figure1",), lambda f: scaling.draw_crossovers(records.load(f))),
-    "figure2": Drawing("loss of the copy task against updates", ("copy-task", "copy-task-short"), _curves(["update"])),
-    "figure3": Drawing("images that the models draw", ("mnist", "digits"), _images("samples")),
-    "figure4": Drawing("completions of images", ("mnist", "digits"), _images("completions")),
-    "figure5": Drawing("loss of image generation and of speech against wall time", ("cifar10", "mnist", "digits", "speech", "speech-short"),
-                       _curves(["training_s"])),
-    "memory": Drawing("what the peak memory consists of", ("figure1", "methods"), lambda f: draw_split(records.load(f))),
+    "figure1": Drawing(
+        "time and memory against the sequence length", (("figure1",),), records.FILE_NAME, SWEEP,
+        _sweep(scaling.draw_crossovers),
+    ),
+    "figure2": Drawing(
+        "loss of the copy task against updates", (("copy-task", "copy-task-short"),), trainings.FILE_NAME, TRAIN,
+        _curves("update"),
+    ),
+    "figure3": Drawing(
+        "images that the models draw", (("mnist", "digits"),), "samples-*.npy", GENERATE, _images("samples"),
+    ),
+    "figure4": Drawing(
+        "completions of images", (("cifar10", "mnist", "digits"),), "completions-*.npy", GENERATE,
+        _images("completions"),
+    ),
+    "figure5": Drawing(
+        "loss of image generation and of speech against epochs and wall time",
+        (("cifar10",), ("mnist", "digits"), ("speech", "speech-short")), trainings.FILE_NAME, TRAIN,
+        _curves("epoch", "training_s"),
+    ),
+    MEMORY: Drawing(
+        "what the peak memory consists of", (("figure1", "methods"),), records.FILE_NAME, SWEEP, _sweep(split.draw),
+        also=("decode",),
+    ),
 }  # fmt: skip
-# Figures that have a file for each of their sources.
-SEVERAL = ("figure5",)
-BREAK_EVEN = "break-even"
+NAMES = (
+    *(name for name in FIGURES if name != MEMORY),
+    *(f"table{number}" for number in paper_tables.NUMBERS), MEMORY, BREAK_EVEN,
+)  # fmt: skip
 
 
-def folders_of(root: Path, source: str) -> list[Path]:
-    """The folders of the machines that have results of a sweep or a training."""
-    names = (records.FILE_NAME, "curves.jsonl")
-    return sorted({path.parent for name in names for path in (root / source).glob(f"*/{name}")})
+def _source(folder: Path) -> str:
+    """The name of the sweep or of the settings file that a folder of results is of."""
+    try:
+        found = json.loads((folder / environment.FILE_NAME).read_bytes())
+        return str(found.get("sweep") or found["experiment"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return folder.parent.name  # of results/SWEEP/MACHINE
 
 
-def drawn(name: str, root: Path) -> dict[str, Figure]:
-    """The figures of this name, by the ends of their file names. Raises RecordsError if nothing that
-    it shows was measured."""
-    drawing = FIGURES[name]
-    present = [source for source in drawing.sources if folders_of(root, source)]
-    if not present:
-        commands = " or ".join(f"`attnbench {_verb(source)} {source}`" for source in drawing.sources)
-        raise RecordsError(f"{root}: {name} needs the results of {commands}")
-    chosen = present if name in SEVERAL else present[:1]
-    return {
-        f"-{source}" if name in SEVERAL else "": drawing.draw(folders_of(root, source)[0])
-        for source in chosen
-    }
+def _size(folder: Path) -> int:
+    """The number of measured cases, or of points of curves."""
+    if (folder / records.FILE_NAME).exists():
+        return sum(record["outcome"] == "measured" for record in records.load(folder))
+    if (folder / trainings.FILE_NAME).exists():
+        return len(trainings.load_points(folder)[0])
+    return 0
 
 
-def _verb(source: str) -> str:
-    return "sweep" if source in ("figure1", "methods") else "train"
+def folder_of(root: Path, source: str, needs: str) -> Path | None:
+    """The folder of the results of a source that has files such as `needs`; None if there is none.
+
+    Of several it is the one with the most measured cases, or points of curves, and of equal ones the
+    first by name.
+    """
+    found = sorted({path.parent for path in root.rglob(needs) if _source(path.parent) == source})
+    return max(found, key=_size, default=None)
 
 
-def table_text(number: str, kind: str, root: Path, project: Path) -> str:
-    """A table of the paper, with its numbers beside ours."""
-    published = project / "experiments" / "published"
-    rows = results.load_published(sorted(published.glob("*.csv")))
-    made = claims.load_claims(published / "claims.toml")
-    (one,) = (t for t in verdicts.numbers(rows, results.load(root), made) if t.table == number)
-    caption = f"{one.said_in}: published numbers and ours. Published for: {one.machine}."
-    if kind == "markdown":
-        return "\n".join([caption, "", *verdicts.table(verdicts.NUMBERS_HEAD, one.rows)])
-    frame = pd.DataFrame(one.rows, columns=list(verdicts.NUMBERS_HEAD))
-    return frame.to_latex(index=False, escape=True, caption=caption, label=f"tab:paper-{number}")
+def sources_of(name: str, root: Path) -> dict[str, list[Path]]:
+    """The folders that each figure of this name is drawn from, by the end of its file name. Raises
+    RecordsError, which says what measures them, if there are none."""
+    drawing, chosen = FIGURES[name], {}
+    for sources in drawing.parts:
+        folders = (folder_of(root, source, drawing.needs) for source in sources)
+        first = next((folder for folder in folders if folder), None)
+        if first:
+            end = f"-{_source(first)}" if len(drawing.parts) > 1 else ""
+            more = (folder_of(root, source, drawing.needs) for source in drawing.also)
+            chosen[end] = [first, *(folder for folder in more if folder)]
+    if not chosen:
+        names = [source for sources in drawing.parts for source in sources]
+        commands = " or ".join(f"`{drawing.command.format(source)}`" for source in names)
+        raise RecordsError(f"{root}: {name} needs {drawing.needs} of {commands}, found none")
+    return chosen
 
 
-def break_even(root: Path) -> str:
-    """From which length on the GPU is faster than the CPU, as a table in Markdown."""
-    body = []
-    for folder in folders_of(root, "figure1"):
-        for pair in driver.ask("analyse", folder)["crossovers"]:
-            if pair["quantity"] != "time" or "device" not in pair["differs"]:
-                continue
-            if pair["one"]["method"] != pair["other"]["method"]:
-                continue
-            low, high = pair.get("interval") or (None, None)
-            at = pair.get("length")
-            text = pair["verdict"] if at is None else f"{at:,.0f} ({low:,.0f} to {high:,.0f})"
-            body.append([method_text(pair["one"]["method"]), pair["one"]["protocol"], text])
-    if not body:
-        raise RecordsError(f"{root}: the break-even needs cases of figure1 on a CPU and on a GPU; `make gpu` measures them")
-    return "\n".join(verdicts.table(("method", "protocol", "GPU faster from N on (95 %)"), body))
+def drawn(name: str, chosen: dict[str, list[Path]], widths: Sequence[str]) -> Iterator[tuple[str, str, Figure]]:
+    """The name of the file, the width and the figure of each that `chosen` has folders for."""
+    for width in widths:
+        for end, folders in chosen.items():
+            with style.context(width):
+                try:
+                    yield f"{name}{end}-{width}", width, FIGURES[name].draw(*folders)
+                except RecordsError as error:
+                    raise RecordsError(f"{' and '.join(map(str, folders))}: {error}")
+
+
+def _draw(name: str, root: Path, widths: Sequence[str], out: Path, script: str) -> None:
+    chosen = sources_of(name, root)
+    told = [f"{name}{end} is drawn from {' and '.join(map(str, folders))}" for end, folders in chosen.items()]
+    print(f"{Path(script).name}: " + "\n".join(map(printable, told)), file=sys.stderr)
+    # All figures are drawn before the first is written, so that an error leaves no files behind.
+    for stem, width, figure in list(drawn(name, chosen, widths)):
+        with style.context(width):
+            cli.save({stem: figure}, out)
 
 
 def main(script: str, arguments: Sequence[str] | None = None) -> int:
     """Draws or prints what was asked for; returns 0, or 2 after an error on stderr."""
     project = Path(script).resolve().parent.parent
-    names = [*FIGURES, *(f"table{n}" for n in TABLES), BREAK_EVEN]
-    parser = argparse.ArgumentParser(description="Draws the figures of the paper and prints its tables, with our numbers.")
-    parser.add_argument("what", choices=names, help="; ".join(f"{n}: {d.about}" for n, d in FIGURES.items()))
-    parser.add_argument("--results", type=Path, default=project / "results", metavar="DIR", help="folder of results (default: results/ of the project)")
-    parser.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="folder for the files of a figure (default: the current one)")
-    parser.add_argument("--width", choices=tuple(style.WIDTHS), help="width of the figure (default: a file for each width)")
-    parser.add_argument("--format", choices=KINDS, default=KINDS[0], help="format of a table (default: %(default)s)")
+    parser = argparse.ArgumentParser(
+        description="Draws a figure of the paper, or prints one of its tables, with our numbers."
+    )
+    about = "; ".join(f"{name}: {drawing.about}" for name, drawing in FIGURES.items())
+    parser.add_argument("what", choices=NAMES, metavar="NAME", help=f"one of {', '.join(NAMES)}; {about}")
+    parser.add_argument(
+        "--results", type=Path, default=project / "results", metavar="DIR",
+        help="folder with folders of results, or one of these (default: results/ of the project)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--out", type=Path, default=Path(), metavar="DIR",
+        help="folder for the files of a figure (default: the current one)",
+    )  # fmt: skip
+    parser.add_argument("--width", choices=tuple(style.WIDTHS), help="width of a figure (default: a file for each)")
+    parser.add_argument(
+        "--format", choices=paper_tables.KINDS, default=paper_tables.KINDS[0],
+        help="format of a table (default: %(default)s)",
+    )  # fmt: skip
     options = parser.parse_args(arguments)
+    root = options.results
     try:
-        if not options.results.is_dir():
-            raise RecordsError(f"{options.results}: no such folder; expected a folder of results")
+        if not root.is_dir():
+            raise RecordsError(f"{root}: no such folder; expected a folder of results")
         if options.what in FIGURES:
-            for width in [options.width] if options.width else style.WIDTHS:
-                with style.context(width):
-                    made = drawn(options.what, options.results)
-                    cli.save({f"{options.what}{end}-{width}": figure for end, figure in made.items()}, options.out)
+            _draw(options.what, root, [options.width] if options.width else list(style.WIDTHS), options.out, script)
         elif options.what == BREAK_EVEN:
-            print(break_even(options.results))
+            sys.stdout.write(paper_tables.break_even(root).text(options.format))
         else:
-            print(table_text(options.what.removeprefix("table"), options.format, options.results, project))
+            number = options.what.removeprefix("table")
+            sys.stdout.write(paper_tables.of_paper(number, root, project).text(options.format))
     except (RecordsError, OSError) as error:
         return cli.refuse(script, error)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(__file__))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from attnplots import cli, environment, results
 from attnplots.claims import Claims, decided, load_claims
-from attnplots.quantities import QUANTITIES, matching, number_text, quantity_name, setting_text, value_of
+from attnplots.quantities import QUANTITIES, Value, matching, number_text, quantity_name, setting_text, value_of
 from attnplots.records import RecordsError
 from attnplots.results import GENERATIONS, Results, Row
 from attnplots.text import printable
@@ -24,13 +24,29 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [lines[0], "|" + " --- |" * len(header), *lines[1:], ""]
 
 
-def _ours(row: Row, quantity: str, found: Results, stand_ins: dict[str, list[str]]) -> str:
+@dataclass(frozen=True)
+class Ours:
+    """A number of ours: its value, what it was measured with in words, its folder, and the data in
+    place of those of the published number, if they are others."""
+
+    value: Value
+    where: str
+    folder: str
+    stand_in: str = ""
+
+    def text(self, quantity: str) -> str:
+        """The number with all that is known of it."""
+        data = f"{self.stand_in}, " if self.stand_in else ""
+        return f"{self.value.text(quantity)} [{data}{self.where}]"
+
+
+def ours(row: Row, quantity: str, found: Results, stand_ins: dict[str, list[str]]) -> list[Ours]:
     """Our numbers beside a published one, one for each folder and device that has some."""
     same = {name: row[name] for name in ("query_len", "head_dim", "protocol") if name in row}
     datasets = [row["dataset"], *stand_ins.get(row["dataset"], [])] if "dataset" in row else [None]
     if row.get("batch") == 1:
         same |= {"batch": 1, "device": row["device"]}
-    shown = []
+    numbers = []
     for dataset in datasets:
         wanted = same | {"source": row["source"], "method": row["method"]}
         rows = [
@@ -43,13 +59,16 @@ def _ours(row: Row, quantity: str, found: Results, stand_ins: dict[str, list[str
             for device in dict.fromkeys(r.get("device") for r in of_folder):
                 value = value_of([r for r in of_folder if r.get("device") == device], quantity)
                 if value:
-                    data = [str(dataset)] if dataset not in (None, row.get("dataset")) else []
-                    where = [
-                        *data,
-                        setting_text(value.rows[0]) if row["source"] == GENERATIONS else str(device),
-                    ]
-                    shown.append(f"{value.text(quantity)} [{', '.join(where)}]")
-    return "; ".join(shown) or MISSING
+                    stand_in = str(dataset) if dataset not in (None, row.get("dataset")) else ""
+                    of_images = row["source"] == GENERATIONS
+                    where = setting_text(value.rows[0]) if of_images else str(device)
+                    numbers.append(Ours(value, where, folder, stand_in))
+    return numbers
+
+
+def _ours_text(row: Row, quantity: str, found: Results, stand_ins: dict[str, list[str]]) -> str:
+    numbers = ours(row, quantity, found, stand_ins)
+    return "; ".join(one.text(quantity) for one in numbers) or MISSING
 
 
 # The columns of a table of published numbers beside ours.
@@ -82,10 +101,10 @@ def numbers(published: Sequence[Row], found: Results, claims: Claims) -> list[Nu
             for quantity in QUANTITIES:
                 if row.get(quantity) is not None:
                     published_text = number_text(quantity, row[quantity])
-                    ours = _ours(row, quantity, found, claims.stand_ins)
                     what = [row.get("dataset") or f"N = {row['query_len']}, d = {row['head_dim']}"]
-                    what += [row["method"], quantity_name(quantity) + _on(row)]
-                    body.append([*what, published_text, ours])
+                    what += [row["method"], quantity_name(quantity) + on_device(row)]
+                    ours_text = _ours_text(row, quantity, found, claims.stand_ins)
+                    body.append([*what, published_text, ours_text])
         tables.append(Numbers(said_in, number, claims.machines.get(name, "not stated"), body))
     return tables
 
@@ -99,7 +118,8 @@ def numbers_section(published: Sequence[Row], found: Results, claims: Claims) ->
     return lines
 
 
-def _on(row: Row) -> str:
+def on_device(row: Row) -> str:
+    """The device of a published number of a single image, as a name of a quantity ends."""
     device = {"cpu": " on the CPU", "cuda": " on the GPU"}.get(row.get("device", ""), "")
     return device if row.get("batch") == 1 else ""
 
