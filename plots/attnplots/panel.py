@@ -317,7 +317,7 @@ def _curve(axes: Axes, curve: Curve, look: Style) -> None:
         curve.n, curve.y, color=look.colour, linestyle=look.dash, linewidth=look.width, zorder=z
     )
     if look.marker:
-        few = slice(None, None, -look.every)
+        few = slice((len(curve.n) - 1) % look.every, None, look.every)
         marks(axes, curve.n[few], curve.y[few], look, z + 0.5)
         rings(axes, curve.n[curve.ringed], curve.y[curve.ringed], z + 0.4)
     if np.isfinite(curve.low + curve.high).any():
