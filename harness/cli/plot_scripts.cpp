@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include "harness/text/errors.h"
 #include "harness/text/installation.h"
 #include "harness/text/notice.h"
+#include "harness/text/shell_words.h"
 #include "harness/text/text_file.h"
 
 namespace attnbench {
@@ -45,18 +45,6 @@ std::string python_of(const Script& script) {
   return access(of_project.c_str(), X_OK) == 0 ? of_project : python_of_build();
 }
 
-// The word as a shell reads it back.
-std::string shell_word(const std::string& word) {
-  constexpr std::string_view kPlain = "_-./=:,+@";
-  const auto is_plain = [&](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || kPlain.find(c) != std::string_view::npos;
-  };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return word;
-  std::string quoted_word = "'";
-  for (const char c : word) quoted_word += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted_word + "'";
-}
-
 std::vector<std::string> words_of(const Script& script) {
   std::vector<std::string> words = {python_of(script), path_of(script)};
   words.insert(words.end(), script.arguments.begin(), script.arguments.end());
@@ -74,11 +62,7 @@ std::string message_in(std::string text, const Script& script) {
 
 std::string project_python() { return python_of({}); }
 
-std::string command_text(const Script& script) {
-  std::string text;
-  for (const auto& word : words_of(script)) text += (text.empty() ? "" : " ") + shell_word(word);
-  return text;
-}
+std::string command_text(const Script& script) { return shell_text(words_of(script)); }
 
 std::string run_script(const Script& script) {
   const auto path = path_of(script), python = python_of(script);

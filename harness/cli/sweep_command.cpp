@@ -21,6 +21,7 @@
 #include "harness/text/errors.h"
 #include "harness/text/known_files.h"
 #include "harness/text/notice.h"
+#include "harness/text/shell_words.h"
 #include "harness/text/units.h"
 
 namespace attnbench {
@@ -36,6 +37,21 @@ struct Options {
   Resume resume_mode() const { return resume == "all" ? Resume::all : resume == "failed" ? Resume::failed : Resume::missing; }
   Verbosity verbosity() const { return quiet ? Verbosity::quiet : verbose ? Verbosity::verbose : Verbosity::normal; }
 };
+
+// The command that measures the same cases into another folder.
+std::string command_of(const Options& options, const std::vector<std::string>& plugins) {
+  std::vector<std::string> words = {"attnbench", "sweep", options.file};
+  const auto add = [&](const char* option, const std::string& value) {
+    words.emplace_back(option);
+    words.push_back(value);
+  };
+  if (!options.methods.empty()) add("--methods", fmt::format("{}", fmt::join(options.methods, ",")));
+  for (const auto& setting : options.settings) add("--set", setting);
+  if (!options.like.empty()) add("--like", options.like);
+  for (const auto& plugin : plugins) add("--plugin", plugin);
+  if (options.exploratory) words.emplace_back("--exploratory");
+  return shell_text(words);
+}
 
 // The methods in the values of --methods, such as "softmax,linear:chunk=64". A comma also separates the options of a method: a
 // piece that has an equals sign but no colon belongs to the method before it.
@@ -202,7 +218,8 @@ int run_sweep(const WorkerProgram& own, const Options& options) {
   if (options.dry_run) return dry_run(std::move(plan), options);
 
   const CaseNames case_names(plan.planned);
-  SweepRun run(worker, std::move(plan), {options.out, options.resume_mode(), options.across_boots, options.order_seed});
+  SweepRun run(worker, std::move(plan), {options.out, options.resume_mode(), options.across_boots, options.order_seed,
+                                               command_of(options, own.plugins)});
   const auto due_cases = run.due_cases();
   size_t failed = 0;
   try {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "harness/schema/case.h"
+#include "harness/sweep/case_runner.h"
 #include "harness/text/json_numbers.h"
 #include "harness/text/nearest.h"
 #include "harness/text/toml_file.h"
@@ -72,7 +73,8 @@ const char* result_name(GateResult result) {
 }
 
 Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& plan) {
-  Json json = {{"result", result_name(report.result)},
+  Json json = {{"finished_at", now_utc()},
+               {"result", result_name(report.result)},
                {"measure", suite.options().instructions ? "instructions on AVX2 kernels" : "time"},
                {"alpha", plan.criteria.alpha},
                {"min_shift", plan.criteria.min_shift},

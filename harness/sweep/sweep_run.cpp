@@ -135,6 +135,7 @@ SweepRun::SweepRun(WorkerProgram worker, SweepPlan plan, const SweepRunOptions& 
   for (const auto& line : folder_.processes())
     if (const auto found = index.find(line.key()); found != index.end()) states_[found->second].processes.push_back(line);
   restore_records();
+  record_command(options.command);
   for (size_t i = 0; i < states_.size(); ++i) {
     auto& state = states_[i];
     const auto key = plan_.planned[i].key();
@@ -148,6 +149,16 @@ SweepRun::SweepRun(WorkerProgram worker, SweepPlan plan, const SweepRunOptions& 
     state.is_due = !existing || measured_anew.contains(key) || (is_planned && (measured_in_part || has_too_few));
   }
   if (!options.across_boots) check_boots();
+}
+
+// Several commands may have added cases to the folder; environment.json holds each of them once.
+void SweepRun::record_command(const std::string& command) {
+  if (command.empty()) return;
+  const auto environment = folder_.environment();
+  auto commands = environment.is_object() ? environment.value("commands", Json()) : Json();
+  if (!commands.is_array()) commands = Json::array();
+  if (std::find(commands.begin(), commands.end(), command) == commands.end()) commands.push_back(command);
+  provenance_["commands"] = std::move(commands);
 }
 
 // Makes the records that a killed run could not write after the last process of their case.

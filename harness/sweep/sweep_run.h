@@ -50,6 +50,7 @@ struct SweepRunOptions {
   Resume resume = Resume::missing;
   bool across_boots = false;  // continue cases whose first processes ran on another host or before a reboot
   uint64_t order_seed = 0;    // seed of the order of the cases in each round
+  std::string command = {};   // what the user types to measure the same cases again; environment.json holds it
 };
 
 // Is told of the progress of a sweep.
@@ -100,6 +101,7 @@ class SweepRun {
   double best_arithmetic_us() const;
   void check_boots() const;
   void restore_records();
+  void record_command(const std::string& command);
   void measure_ceilings();
   SweepObserver::Place next_place();
   void run_round(const std::vector<size_t>& order, int64_t round, TimePredictor& predictor, SweepObserver& observer);

@@ -1,5 +1,6 @@
 """Numbers and cases as reports and figures say them."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -8,6 +9,8 @@ from attnplots.records import Record, Records
 
 # The axes that the text of a case does not repeat.
 NAMED = ("method", "protocol", "query_len")
+# The axes that a reader must know even if they have their defaults.
+COMMON = ("device", "dtype", "heads", "head_dim", "causal", "threads")
 
 
 def amount(value: float) -> str:
@@ -41,10 +44,27 @@ def share(part: float) -> str:
     return f"{amount(100 * part)} %"
 
 
+def change_text(log_ratio: float | None) -> str:
+    """A ratio, given by its logarithm, as a change in percent with its sign."""
+    if log_ratio is None:
+        return "–"
+    part = math.expm1(log_ratio)
+    return f"{'+' if part >= 0 else '−'}{share(abs(part))}"
+
+
 def varying(records: Records) -> list[str]:
     """The axes that have several values among records, other than those that are always named."""
     axes = [axis.name for axis in records.schema.axes if axis.name not in NAMED]
     return [name for name in axes if len({str(record.get(name)) for record in records}) > 1]
+
+
+def common_text(records: Records) -> str:
+    """What all cases have in common: the axes of COMMON with one value, and others whose only value
+    is not the default."""
+    varied = varying(records)
+    axes = [a for a in records.schema.axes if a.name not in (*NAMED, *varied)]
+    told = [a for a in axes if a.name in COMMON or (records[0].get(a.name) != a.default and not a.follows)]
+    return ", ".join(data.setting_text(records[0], axis.name) for axis in told if records[0].get(axis.name) is not None)
 
 
 def case_text(record: Record, among: Records) -> str:

@@ -48,6 +48,16 @@ def test_a_sweep_writes_records_environment_schema_and_csv(attnbench, tmp_path, 
     check_csv(out, columns, records)
 
 
+def test_the_folder_holds_each_command_that_measured_into_it(attnbench, tmp_path, sweep):
+    words = ("sweep", sweep, "--set", "query_len=32")
+    for method in ("linear", "softmax", "linear"):
+        attnbench(*words, "--methods", method, "--out", "out", "--quiet")
+    environment = strict_json((tmp_path / "out/environment.json").read_text())
+    assert environment["commands"] == [
+        f"attnbench sweep {sweep} --methods {method} --set query_len=32" for method in ("linear", "softmax")
+    ]
+
+
 def check_csv(out, columns, records):
     with open(out / "records.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))

@@ -4,6 +4,7 @@ is loaded from elsewhere. test_report_browser.py opens it in a browser."""
 import html
 import importlib
 import json
+import math
 import re
 import subprocess
 
@@ -11,7 +12,7 @@ import pytest
 from conftest import HANG_S, ROOT
 from test_plots import PLOTS, measured, missing, run, write
 
-answers, charts, folders, lines = (importlib.import_module(f"attnplots.report.{name}") for name in ("answers", "charts", "folders", "lines"))
+charts, maker = (importlib.import_module(f"attnplots.report.{name}") for name in ("charts", "page"))
 schema = importlib.import_module("attnplots.schema")
 REPORT = PLOTS / "report.py"
 LENGTHS = (512, 1024, 4096, 16384)
@@ -24,7 +25,8 @@ def certain(method, n, ms, **more):
     ends = {"time_ci_low_ms": 0.99 * ms * batch_of(n), "time_ci_high_ms": 1.01 * ms * batch_of(n)}
     known = {"time_ci_scope": "across processes", "processes": 8, "process_medians_ms": medians, "noise_target": 0.02}
     own = {"schema_version": schema.KNOWN_VERSION, "revision": "abc123", "dirty": False, "finished_at": "2026-01-02T00:00:00Z",
-           "processors": 2, "build": "CPU Release", "torch_version": "2.11.0", "implementation": "kernel/avx512"}  # fmt: skip
+           "processors": 2, "build": "CPU Release", "torch_version": "2.11.0", "implementation": "kernel/avx512",
+           "peak_extra_bytes": 2**20 * batch_of(n)}  # fmt: skip
     return complete(measured(method, n, ms) | ends | known | own | more)
 
 
@@ -58,9 +60,9 @@ def folder(tmp_path, name="machine", sweep="demo", description="A sweep for the 
 
 
 def report(tmp_path, *arguments):
+    """The page about these arguments. It is made in this process, which is faster than a process for each page."""
     out = tmp_path / "report.html"
-    done = run(REPORT, *arguments, "-o", out)
-    assert done.returncode == 0, done.stderr
+    assert maker.main(str(REPORT), [*map(str, arguments), "-o", str(out)]) == 0
     return out.read_text("utf-8")
 
 
@@ -99,7 +101,7 @@ def test_noisy_times_are_named(tmp_path):
     noisy = certain("linear", 1024, 2.0) | {"time_ci_high_ms": 12.0}
     page = words(report(tmp_path, folder(tmp_path, found=[certain("linear", 512, 1.0), noisy])))
     assert "the least exact to ± 50 % (linear · forward · N = 1,024)" in page
-    assert "Noisier than asked: 1 of 2 cases" in page
+    assert "Noisier than asked (± 2 %): 1 of 2 cases" in page
 
 
 def test_records_of_one_process_have_no_interval(tmp_path):
@@ -114,7 +116,8 @@ def test_every_record_is_in_the_data_with_the_command_that_measures_it_again(tmp
     names = [column["name"] for column in told["columns"]]
     table = [dict(zip(names, row, strict=True)) for row in told["rows"]]
     assert len(table) == len(found)
-    assert table[-1]["_command"] == "attnbench measure lsh:rounds=4 --batch 8 --heads 2 --query-len 512 --causal --threads 4"
+    (lsh,) = (line for line in table if line["method"] == "lsh:rounds=4")
+    assert lsh["_command"] == "attnbench measure lsh:rounds=4 --batch 8 --heads 2 --query-len 512 --causal --threads 4"
     about = {column["name"]: column["about"] for column in told["columns"]}
     assert about["peak_extra_bytes_per_sample"] == "peak_extra_bytes divided by the batch size"
     assert not [name for name in names if name.endswith("samples_ms") or name == "process_medians_ms"], "lists are left out"
@@ -128,6 +131,15 @@ def test_the_commands_of_records_are_accepted_by_measure(tmp_path, attnbench):
     assert command[0] == "attnbench"
     changed = ["--query-len=64" if word == "--query-len" else word for word in command[1:] if word != "512"]
     attnbench(*changed, "--time-budget-s=0.01", "--warmup-s=0")
+
+
+def test_the_commands_of_a_folder_are_those_that_measured_it(tmp_path):
+    made = folder(tmp_path)
+    path = made / "environment.json"
+    told = json.loads(path.read_text())
+    path.write_text(json.dumps(told | {"commands": ["attnbench sweep demo --methods linear", "attnbench sweep demo --methods sdpa"]}))
+    page = words(report(tmp_path, made))
+    assert "build/attnbench sweep demo --methods linear Copy build/attnbench sweep demo --methods sdpa Copy" in page
 
 
 def test_at_first_few_panels_are_shown():
@@ -200,6 +212,48 @@ def test_experiments_are_shown_with_their_curves_images_and_claims(tmp_path):
     assert len(data_of(page)["charts"]) == 2
 
 
+def gate(tmp_path, name, finished, ratios, verdicts=("pass", "pass"), result="pass", **more):
+    """A folder with what a run of the gate leaves: the cases `linear forward N=1024` and `sdpa forward N=1024`."""
+    side = {"revision": f"base-of-{name}", "dirty": False, "cpu_model": "Some CPU", "processors": 2}
+    cases = [
+        {"name": f"{method} forward N=1024", "verdict": verdict, "waived": None, "log_ratio": math.log(ratio),
+         "interval": [math.log(ratio) - 0.01, math.log(ratio) + 0.01]}
+        for method, ratio, verdict in zip(("linear", "sdpa"), ratios, verdicts, strict=True)
+    ]  # fmt: skip
+    told = {"finished_at": finished, "result": result, "base": side, "candidate": side | {"revision": name}, "cases": cases}
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "gate.json").write_text(json.dumps(told | more))
+
+
+def test_runs_of_the_gate_are_a_history_with_its_verdicts(tmp_path):
+    gate(tmp_path, "second", "2026-02-02T00:00:00Z", (1.2, 1.0), ("regression", "pass"), "regression")
+    gate(tmp_path, "third", "2026-03-02T00:00:00Z", (0.99, 1.0))
+    gate(tmp_path, "first", "2026-01-02T00:00:00Z", (1.0, 1.0))
+    page = report(tmp_path, tmp_path)
+    text = words(page)
+    assert re.search(r"first 2026-01-02T00:00:00Z base-of-first first pass 2 pass Some CPU, 2 processors second .* third ", text)
+    assert "1 regression, 1 pass" in text
+    assert "linear forward N=1024 pass (+0 %) regression (+20 %) pass (−1 %) sdpa forward N=1024 pass" in text
+    told = data_of(page)
+    assert len(told["lines"]["gate"]["rows"]) == 6 and told["charts"]["gate"]["y"][0]["title"] == "Candidate / base"
+
+
+def test_a_waived_regression_says_why(tmp_path):
+    gate(tmp_path, "one", "2026-02-02T00:00:00Z", (1.2, 1.0), ("regression", "pass"))
+    path = tmp_path / "one/gate.json"
+    told = json.loads(path.read_text())
+    told["cases"][0]["waived"] = "checks its inputs"
+    path.write_text(json.dumps(told))
+    assert "regression (+20 %); waived: checks its inputs" in words(report(tmp_path, tmp_path))
+
+
+@pytest.mark.parametrize("changed", [{"cases": 1}, {"base": None}, {"cases": [{"name": "a"}]}, {"result": "pass", "candidate": []}])
+def test_a_file_that_the_gate_did_not_write_is_refused(tmp_path, changed):
+    gate(tmp_path, "one", "2026-02-02T00:00:00Z", (1.2, 1.0), **changed)
+    done = run(REPORT, tmp_path, "-o", tmp_path / "report.html")
+    assert done.returncode == 2 and "one/gate.json: expected what `attnbench gate --out` writes" in done.stderr
+
+
 # ---------------------------------------------------------------- safety
 
 
@@ -214,7 +268,7 @@ def test_hostile_texts_stay_texts(tmp_path):
 
 def test_nothing_is_loaded_from_elsewhere(tmp_path):
     page = report(tmp_path, folder(tmp_path))
-    assert "default-src 'none'" in page
+    assert "default-src 'none'" in html.unescape(page)
     elements = re.sub(r"<script\b.*?</script>", "", page, flags=re.DOTALL)
     assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!#|data:)""", elements)
     assert not re.findall(r"url\((?!data:)", elements)
@@ -227,8 +281,7 @@ def test_nothing_is_loaded_from_elsewhere(tmp_path):
     ("make", "expected"),
     [
         (lambda path: path / "none", "no such folder; expected a folder of results"),
-        (lambda path: path, "no results; expected records.jsonl or curves.jsonl or trainings.jsonl or generations.jsonl in it or below it"),
-        (lambda path: write(path / "bad", ["{"]), "records.jsonl: no records; expected at least one JSON object"),
+        (lambda path: path, "no results; expected records.jsonl or curves.jsonl or trainings.jsonl or generations.jsonl or gate.json in it or below it"),
         (lambda path: write(path / "bad", ["[]"]), "records.jsonl:1: expected a JSON object"),
     ],
 )

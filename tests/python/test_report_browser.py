@@ -5,7 +5,8 @@ import shutil
 from contextlib import contextmanager
 
 import pytest
-from test_report import HOSTILE, LENGTHS, absent, certain, folder, report, rows
+from conftest import ROOT
+from test_report import HOSTILE, LENGTHS, absent, certain, folder, gate, report, rows
 
 sync_api = pytest.importorskip("playwright.sync_api")
 
@@ -111,7 +112,7 @@ def test_the_table_is_sorted_and_filtered(chromium, tmp_path):
         button.focus()
         page.keyboard.press("Enter")
         assert table.locator('th[aria-sort="ascending"]').inner_text().startswith("time")
-        assert "262 µs" in table.locator("tbody tr").first.inner_text().replace(",", "")
+        assert "2.1 ms" in table.locator("tbody tr").first.inner_text()
         button.press("Enter")
         assert "268" in table.locator("tbody tr").first.inner_text()
         assert "skipped" in table.locator("tbody tr").last.inner_text(), "rows without a value are last"
@@ -184,7 +185,7 @@ def test_everything_can_be_reached_with_the_keyboard(chromium, tmp_path):
             if name.startswith("BODY"):
                 break
             reached.add(name)
-        assert {"A Skip to the results", "BUTTON Copy", "BUTTON all", "BUTTON Details", "INPUT search"} <= reached
+        assert {"A Skip to the results", "BUTTON Copy", "INPUT checkbox", "BUTTON time", "BUTTON Details", "INPUT search"} <= reached
 
 
 def test_hostile_texts_run_nothing(chromium, tmp_path):
@@ -214,3 +215,29 @@ def test_a_history_is_drawn_over_its_runs(chromium, tmp_path):
         folder(tmp_path, f"run-{k}", found=[r | {"finished_at": f"2026-01-0{k + 1}T00:00:00Z"} for r in rows()])
     with opened(chromium, tmp_path, report(tmp_path, tmp_path)) as page:
         assert "Run, in the order of their dates" in titles(page)
+
+
+def test_the_ratios_of_the_gate_are_drawn_over_its_runs(chromium, tmp_path):
+    gate(tmp_path, "first", "2026-01-02T00:00:00Z", (1.0, 1.0))
+    gate(tmp_path, "second", "2026-02-02T00:00:00Z", (1.2, 1.0), ("regression", "pass"), "regression")
+    with opened(chromium, tmp_path, report(tmp_path, tmp_path)) as page:
+        page.wait_for_function("document.querySelectorAll('.panel .mark-symbol path').length === 4")
+        marks(page).last.hover(force=True)
+        told = page.locator("#vg-tooltip-element.visible")
+        told.wait_for()
+        assert "second" in told.inner_text()
+        assert titles(page) == ["Run, in the order of their dates", "Candidate / base"]
+
+
+def test_the_curves_and_the_images_of_an_experiment_are_shown(chromium, tmp_path):
+    with opened(chromium, tmp_path, report(tmp_path, ROOT / "results/digits")) as page:
+        assert page.locator("img").evaluate("image => image.naturalWidth") > 500
+        choose(page, "Horizontal axis", "Seconds of training")
+        page.wait_for_function("[...document.querySelectorAll('.panel text')].some(t => t.textContent === 'Seconds of training')")
+
+
+def test_a_print_has_the_answers_and_no_controls(chromium, tmp_path):
+    with opened(chromium, tmp_path, report(tmp_path, folder(tmp_path))) as page:
+        page.emulate_media(media="print")
+        assert page.get_by_text("The fastest method, and the time of one sequence").is_visible()
+        assert not page.locator(".controls").first.is_visible() and not page.locator(".copy").first.is_visible()

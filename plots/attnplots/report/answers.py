@@ -110,7 +110,7 @@ def _lengths(records: Iterable[Record]) -> list[int]:
 def _setting(row: Row, lengths: Sequence[int], known: Sequence[Crossover]) -> Setting:
     fastest = {n: found for n in lengths if (found := _fastest(row.records, n))}
     mine = crossovers.of_records(known, row.records)
-    return Setting(row.title, fastest, _crossings([c for c in mine.values() if _is_said(c)]))
+    return Setting(row.title, fastest, _crossings([c for c in mine.values() if _is_said(c)], row.records))
 
 
 def _fastest(records: Iterable[Record], n: int) -> Fastest | None:
@@ -135,24 +135,33 @@ def _is_said(crossover: Crossover) -> bool:
     return crossover.verdict in (CROSSES, NEVER)
 
 
-def _crossings(crossovers: Iterable[Crossover]) -> list[str]:
+def _crossings(crossovers: Iterable[Crossover], records: Sequence[Record]) -> list[str]:
     """From which length on methods are faster than RIVAL; those of which the same is said share a
     sentence."""
     methods: dict[str, list[str]] = {}
     for crossover in crossovers:
-        methods.setdefault(_crossing(crossover), []).append(data.method_text(crossover.method))
+        methods.setdefault(_crossing(crossover, records), []).append(data.method_text(crossover.method))
     return [f"{listed(names)} {'is' if len(names) == 1 else 'are'} {said}" for said, names in methods.items()]
 
 
-def _crossing(crossover: Crossover) -> str:
+def _crossing(crossover: Crossover, records: Sequence[Record]) -> str:
     """What is said of a method: from which length on it is faster or slower than RIVAL."""
     which = f"{'faster' if crossover.faster else 'slower'} than {RIVAL}"
     if crossover.verdict == NEVER or crossover.length is None:
-        return f"{which} at every length"
+        first, last = _common_lengths(crossover.method, records)
+        return f"{which} at every length measured, N = {first:,} to {last:,}"
     ends = ""
     if crossover.low is not None and crossover.high is not None:
         ends = f" (95 % interval: {crossover.low:,.0f} to {crossover.high:,.0f})"
     return f"{which} from N = {crossover.length:,.0f} on{ends}"
+
+
+def _common_lengths(method: str, records: Sequence[Record]) -> tuple[int, int]:
+    """The smallest and the largest length at which a method and RIVAL have times."""
+    timed = [r for r in records if r["outcome"] == "measured"]
+    lengths = [{r["query_len"] for r in timed if r["method"] == name} for name in (method, RIVAL)]
+    common = lengths[0] & lengths[1] or lengths[0] | lengths[1]
+    return min(common), max(common)
 
 
 def _growths(orders: Iterable[dict[str, Any]]) -> tuple[list[Growth], list[str]]:
@@ -239,9 +248,11 @@ def noise(records: Records) -> list[str]:
     for doubt in certainty.DOUBTS:
         with_doubt = [r for r in own if doubt in data.time_doubts(r)]
         if with_doubt:
+            asked = {r.get("noise_target") for r in with_doubt} if doubt == certainty.NOISY else set()
+            target = f" (± {share(asked.pop())})" if len(asked) == 1 else ""
             named = [case_text(record, records) for record in with_doubt]
             examples = f", such as {_some(named)}" if 2 * len(with_doubt) <= len(own) else ""
-            texts.append(f"{doubt.capitalize()}: {len(with_doubt)} of {len(own)} cases{examples}.")
+            texts.append(f"{doubt.capitalize()}{target}: {len(with_doubt)} of {len(own)} cases{examples}.")
     counts = sorted({len(r.get("process_medians_ms") or [None]) for r in own})
     per_case = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     texts.append(f"Each case was measured in {per_case} process{'' if per_case == '1' else 'es'}.")

@@ -1,14 +1,13 @@
 """How the records of one folder differ from those of another: what `attnbench compare` says."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from attnplots import driver
 from attnplots.report.folders import Folder
-from attnplots.words import amount, case_text, share, time_text
 from attnplots.records import identity_of
+from attnplots.words import amount, case_text, change_text, time_text
 
 # The verdicts of `attnbench compare`, those first that a reader looks for.
 VERDICTS = ("regression", "improvement", "cannot tell", "equivalent")
@@ -60,25 +59,17 @@ def _change(case: dict[str, Any], other: Folder) -> tuple[str, Change]:
     low, high = case.get("interval") or (None, None)
     is_ratio = case.get("quantity") == "ratio"
     shown = (amount if is_ratio else time_text)
-    ends = "" if low is None else f"{_percent(low)} to {_percent(high)}"
+    ends = "" if low is None else f"{change_text(low)} to {change_text(high)}"
     verdict = case["verdict"]
     return verdict, Change(
         case_text(case["case"], other.records),
         identity_of(case["case"], sorted(case["case"])),
         shown(case["a_value"]) if case.get("a_value") is not None else "–",
         shown(case["b_value"]) if case.get("b_value") is not None else "–",
-        _percent(case["log_ratio"]),
+        change_text(case["log_ratio"]),
         ends,
         WORDS.get(verdict, verdict),
     )
-
-
-def _percent(log_ratio: float | None) -> str:
-    """A ratio as a change with its sign."""
-    if log_ratio is None:
-        return "–"
-    change = math.expm1(log_ratio)
-    return f"{'+' if change >= 0 else '−'}{share(abs(change))}"
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ panel. The fields of a point are those of POINT.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from math import cos, pi, sin
 from typing import Any
 
 import altair as alt
@@ -14,6 +15,7 @@ import altair as alt
 from attnplots import ratios, style
 from attnplots import curves as data
 from attnplots.records import Record, Records
+from attnplots.report.gates import Gate
 from attnplots.words import varying
 
 # The height of a panel in pixels; its width is that of the page.
@@ -59,6 +61,7 @@ SWEEP_Y = (
 )  # fmt: skip
 RUN = Quantity("_run", "Run, in the order of their dates", "number")
 RELATIVE = Quantity("_relative", "Time / that of the first run", "number", "_relative_low", "_relative_high")
+CHANGE = Quantity("_ratio", "Candidate / base", "number", "_low", "_high")
 SWEEP_X = (
     Quantity("query_len", "Sequence length N", "length"),
     Quantity("batch", "Batch size", "number"),
@@ -162,6 +165,12 @@ def of_history(records: Records, folders: Sequence[str]) -> Chart:
                  [*facets(shown), lengths], list(folders), told, "_panel", "")  # fmt: skip
 
 
+def of_gates(gates: Sequence[Gate]) -> Chart:
+    """The chart of the ratios that runs of the gate found."""
+    methods = dict.fromkeys(case.name.split(" ")[0] for gate in gates for case in gate.cases)
+    return Chart([RUN], [CHANGE], looks(methods), [], [], ["_label", "_verdict"], "_panel", "")
+
+
 def _values(lines: Iterable[Record], column: str) -> set[str]:
     return {str(line.get(column)) for line in lines if line.get(column) is not None}
 
@@ -190,8 +199,6 @@ def shape_of(marker: str) -> str:
 
 def _path(corners: Sequence[tuple[float, float]]) -> str:
     """A closed path through corners, each with its distance from the middle and its turn."""
-    from math import cos, pi, sin
-
     points = [f"{r * sin(2 * pi * t):.3f},{-r * cos(2 * pi * t):.3f}" for r, t in corners]
     return f"M{'L'.join(points)}Z"
 

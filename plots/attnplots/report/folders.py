@@ -1,8 +1,9 @@
-"""Finds what a report shows: folders of sweeps, grouped by the name of the sweep, and folders of
-experiments."""
+"""Finds what a report shows: folders of sweeps, grouped by the name of the sweep, folders of
+experiments, and folders with the result of a run of the gate."""
 
 import json
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,23 +12,27 @@ from typing import Any
 from attnplots import environment, images, records, results, trainings
 from attnplots.environment import Environment
 from attnplots.records import Record, Records, RecordsError
+from attnplots.report import gates
+from attnplots.report.gates import Gate
 from attnplots.schema import Schema
 from attnplots.text import printable
 
 # A folder that has one of these files is a folder of results.
 EXPERIMENT_FILES = (trainings.FILE_NAME, trainings.ENDED_FILE_NAME, results.GENERATIONS_FILE_NAME)
-FILES = (records.FILE_NAME, *EXPERIMENT_FILES)
+FILES = (records.FILE_NAME, *EXPERIMENT_FILES, gates.FILE_NAME)
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of a sweep. `label` tells it from the other folders of the report."""
+    """A folder of a sweep. `label` tells it from the other folders of the report, and `commands`
+    measured what is in it."""
 
     label: str
     path: Path
     sweep: str
     description: str
     settings: dict[str, Any]
+    commands: list[str]
     records: Records
     environment: Environment
 
@@ -58,11 +63,12 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Found:
-    """All that a report shows: the folders of each sweep in the order of their times, and the
-    experiments."""
+    """All that a report shows: the folders of each sweep in the order of their times, the experiments,
+    and the runs of the gate in the order of their times."""
 
     sweeps: dict[str, list[Folder]]
     experiments: list[Experiment]
+    gates: list[Gate]
 
 
 def load(paths: Sequence[Path]) -> Found:
@@ -73,16 +79,19 @@ def load(paths: Sequence[Path]) -> Found:
     found = list(dict.fromkeys(folder for path in paths for folder in _below(path)))
     labels = _labels(found)
     sweeps: dict[str, list[Folder]] = {}
-    experiments = []
+    experiments, runs = [], []
     for folder in found:
+        if (folder / gates.FILE_NAME).exists():
+            runs.append(gates.load(folder, labels[folder]))
         if (folder / records.FILE_NAME).exists():
             one = _sweep(folder, labels[folder])
             sweeps.setdefault(one.sweep, []).append(one)
-        else:
+        if any((folder / name).exists() for name in EXPERIMENT_FILES):
             experiments.append(_experiment(folder, labels[folder]))
     for folders in sweeps.values():
         folders.sort(key=Folder.finished)
-    return Found(sweeps, experiments)
+    runs.sort(key=lambda run: run.finished)
+    return Found(sweeps, experiments, runs)
 
 
 def _below(path: Path) -> list[Path]:
@@ -106,7 +115,7 @@ def _labels(folders: Sequence[Path]) -> dict[Path, str]:
 
 
 def _sweep(folder: Path, label: str) -> Folder:
-    found = records.read(folder)
+    found = _shown(records.read(folder))
     said = _told(folder)
     # The file is named after the folder if environment.json does not say so: results/SWEEP/MACHINE.
     name = str(said.get("sweep") or folder.resolve().parent.name)
@@ -116,9 +125,16 @@ def _sweep(folder: Path, label: str) -> Folder:
         printable(name),
         printable(str(said.get("description") or "")),
         {k: v for k, v in (said.get("settings") or {}).items() if not isinstance(v, dict | list)},
+        [printable(str(c)) for c in said.get("commands") or [f"attnbench sweep {shlex.quote(str(name))}"]],
         found,
         environment.load(folder, found),
     )
+
+
+def _shown(found: Records) -> Records:
+    """The records with texts that are safe to show."""
+    safe = [{k: printable(v) if isinstance(v, str) and not v.isprintable() else v for k, v in r.items()} for r in found]
+    return Records(safe, found.schema)
 
 
 def _told(folder: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ an underscore: they are never names of recorded columns.
 """
 
 import math
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +16,10 @@ from attnplots import curves as data
 from attnplots.columns import LIST_TYPES
 from attnplots.records import Record, Records, identity
 from attnplots.report.folders import Folder
-from attnplots.words import case_text, varying
+from attnplots.report.gates import Gate
 from attnplots.schema import Axis, Schema
 from attnplots.text import printable
+from attnplots.words import case_text, varying
 
 # The columns of a table before the reader asks for all of them; axes with several values follow the
 # first two.
@@ -40,6 +42,18 @@ DERIVED = {
     "_relative_low": "low end of the interval of the time, over the time in the first run",
     "_relative_high": "high end of the interval of the time, over the time in the first run",
     "_command": "the command that measures the case again",
+}
+# The columns of the lines of runs of the gate.
+OF_GATES = {
+    "method": "the method",
+    "_name": "the method, as figures show it",
+    "_panel": "the case without its method",
+    "_run": DERIVED["_run"],
+    "_label": "the run",
+    "_ratio": "time of the candidate over that of the base",
+    "_low": "low end of the interval of the ratio",
+    "_high": "high end of the interval of the ratio",
+    "_verdict": "what the gate decided",
 }
 
 
@@ -75,6 +89,17 @@ def of_folders(folders: Sequence[Folder]) -> Lines:
     usual = [*FIRST, *(name for name in axes if name != "key_len"), *USUAL]
     several = ["_folder"] if len(folders) > 1 else []
     return Lines(columns, [name for name in (*several, *usual) if name in names], rows)
+
+
+def of_gates(gates: Sequence[Gate]) -> Lines:
+    """The lines of all cases of some runs of the gate."""
+    rows = []
+    for number, gate in enumerate(gates, 1):
+        for case in gate.cases:
+            method, _, setting = case.name.partition(" ")
+            ratio = [_plain(value) for value in case.ratio]
+            rows.append([method, data.method_text(method), setting, number, gate.label, *ratio, case.verdict])
+    return Lines([{"name": name, "unit": "", "about": about} for name, about in OF_GATES.items()], [], rows)
 
 
 def _names(lines: Sequence[Record], schema: Schema) -> list[str]:
@@ -137,23 +162,15 @@ def _plain(value: Any) -> Any:
 def command_of(record: Record, axes: Iterable[Axis]) -> str:
     """The command that measures the case of a record again: `attnbench measure` with the axes that
     differ from their defaults."""
-    words = ["attnbench measure", shell_word(record["method"])]
+    words = ["attnbench measure", shlex.quote(record["method"])]
     for axis in axes:
         value = record.get(axis.name)
         follows = axis.follows and value == record.get(axis.follows)
         if axis.name == "method" or value is None or value == axis.default or follows:
             continue
         option = f"--{axis.name.replace('_', '-')}"
-        words.append(option if value is True else f"{option} {shell_word(str(value))}")
+        words.append(option if value is True else f"{option} {shlex.quote(str(value))}")
     return " ".join(words)
-
-
-def shell_word(word: str) -> str:
-    """A word as a shell reads it back."""
-    plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@"
-    if word and all(c in plain for c in word):
-        return word
-    return "'" + word.replace("'", "'\\''") + "'"
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ class Chart {
   get y() { return this.config.y[this.state.y]; }
 
   select(label, options, chosen, change) {
-    const list = element("select", {}, ...options.map((text, k) => element("option", {value: k, selected: k === chosen}, text)));
+    const list = element("select", {"aria-label": label}, ...options.map((text, k) => element("option", {value: k, selected: k === chosen}, text)));
     list.addEventListener("change", () => { change(Number(list.value)); this.draw(); });
     return element("label", {}, element("span", {}, label), list);
   }
@@ -257,9 +257,11 @@ class Chart {
     const more = groups.length > drawn.length && drawn.length === MAX_PANELS
       ? [element("p", {}, `${groups.length - drawn.length} more panels are not drawn; choose fewer settings.`)] : [];
     this.panels.replaceChildren(...made.map((m) => m.panel), ...more);
+    // Panels beside each other have the same room above them, so that their axes are at one height.
+    const lanes = Math.max(...drawn.map((group) => new Set(group.gaps.map((gap) => gap.series)).size));
     for (const {group, plot} of made) {
       const options = {renderer: "svg", actions: {export: true, source: false, compiled: false, editor: false}, tooltip: {theme: isDark.matches ? "dark" : "light"}};
-      vegaEmbed(plot, this.specification(group, domain), options).catch((error) => {
+      vegaEmbed(plot, this.specification(group, domain, lanes), options).catch((error) => {
         if (token === this.token) plot.replaceChildren(element("p", {}, `The chart could not be drawn: ${error.message}`));
       });
     }
@@ -271,7 +273,7 @@ class Chart {
     return this.x.form === "length" || (this.state.logarithmic && points.every((p) => p.x > 0));
   }
 
-  specification({title, points, gaps}, domain) {
+  specification({title, points, gaps}, domain, room) {
     const {state} = this;
     const theme = themeOf();
     const looks = this.config.series;
@@ -307,10 +309,9 @@ class Chart {
     marks.encoding.tooltip = tooltip(told);
     // The folders of an overlay differ in how strong their lines are.
     if (this.config.part === "_folder") for (const layer of spec.layer)
-      layer.encoding.opacity = {field: "part", type: "nominal", legend: null, scale: {domain: this.config.parts,
+      layer.encoding.opacity = {field: "part", type: "ordinal", sort: this.config.parts, legend: null, scale: {domain: this.config.parts,
         range: this.config.parts.map((_, k) => 0.4 + 0.6 * (k + 1) / this.config.parts.length)}};
-    const lanes = [...new Set(gaps.map((gap) => gap.series))];
-    lanes.forEach((series, k) => {
+    [...new Set(gaps.map((gap) => gap.series))].forEach((series, k) => {
       const look = looks[names.indexOf(series)];
       spec.layer.push({
         data: {values: gaps.filter((gap) => gap.series === series)},
@@ -321,9 +322,9 @@ class Chart {
     });
     spec.datasets = {points};
     spec.description = `${yTitle} against ${this.x.title}${title ? `, ${title}` : ""}: ${points.length} points of ${new Set(points.map((p) => p.series)).size} methods`;
-    spec.padding = {left: 5, right: 8, bottom: 5, top: 8 + 11 * lanes.length};
+    spec.padding = {left: 5, right: 8, bottom: 5, top: 8 + 11 * room};
     spec.autosize = {type: "fit", contains: "padding", resize: true};
-    spec.height += 11 * lanes.length;
+    spec.height += 11 * room;
     spec.background = null;
     spec.config = {
       view: {stroke: null}, font: "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif",
@@ -403,7 +404,7 @@ class Table {
     const search = element("input", {type: "search", placeholder: "such as: linear 4096 -backward"});
     search.addEventListener("input", () => { state.words = search.value; state.count = ROWS; this.fill(); });
     const outcomes = [...new Set(this.lines.rows.map((row) => this.lines.get(row, "outcome")))];
-    const list = element("select", {}, element("option", {value: ""}, "all"), ...outcomes.map((o) => element("option", {value: o}, o)));
+    const list = element("select", {"aria-label": "Outcome"}, element("option", {value: ""}, "all"), ...outcomes.map((o) => element("option", {value: o}, o)));
     list.addEventListener("change", () => { state.outcome = list.value; state.count = ROWS; this.fill(); });
     const all = element("input", {type: "checkbox"});
     all.addEventListener("change", () => { state.all = all.checked; this.fill(); });
@@ -453,7 +454,7 @@ class Table {
       const sorted = state.sort === name ? (state.descending ? "descending" : "ascending") : "none";
       return element("th", {scope: "col", "data-column": name, "aria-sort": sorted}, button);
     });
-    this.table.tHead.replaceChildren(element("tr", {}, element("th", {scope: "col"}, "all columns"), ...heads));
+    this.table.tHead.replaceChildren(element("tr", {}, element("th", {scope: "col"}, "record"), ...heads));
     const rows = this.chosen();
     this.table.caption.textContent = rows.length === lines.rows.length ? `${rows.length} records` : `${rows.length} of ${lines.rows.length} records`;
     this.table.tBodies[0].replaceChildren(...rows.slice(0, state.count).map((row) => this.rowOf(row, names)));

@@ -6,7 +6,8 @@ import base64
 import io
 import json
 import math
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,14 @@ import altair
 import jinja2
 import vl_convert
 
-from attnplots import claims, cli, environment, images, quantities, results, style
+from attnplots import claims, cli, curves, environment, images, quantities, results, style
 from attnplots.curves import method_text, size_text
 from attnplots.records import Records, RecordsError
-from attnplots.report import answers, changes, charts, folders, lines
+from attnplots.report import answers, changes, charts, folders, gates, lines
 from attnplots.report.folders import Experiment, Folder
 from attnplots.schema import COPY
 from attnplots.text import printable
+from attnplots.words import bytes_text, common_text, share
 
 FOLDER = Path(__file__).parent
 # Nothing may be loaded from anywhere. Vega compiles expressions, for which it needs `unsafe-eval`.
@@ -29,12 +31,21 @@ POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
     "img-src data: blob:; base-uri 'none'; form-action 'none'"
 )
-# Settings that the page shows, with what they are called there.
-SETTINGS = {
-    "processes": "processes for each case", "noise_target": "noise target", "time_budget_s": "time budget of a process, s",
-    "warmup_s": "warm-up, s", "deadline_s": "time limit of a case, s", "memory_limit_bytes": "memory budget, bytes",
-    "max_disturbance": "a sample is disturbed from", "injected_slowdown_percent": "injected slowdown, %",
-}  # fmt: skip
+def _seconds(value: float) -> str:
+    return f"{value:g} s"
+
+
+# Settings that the page shows: what they are called there, and how their values are written.
+SETTINGS: dict[str, tuple[str, Callable[[float], str]]] = {
+    "processes": ("processes for each case", str),
+    "noise_target": ("interval asked for", lambda part: f"± {share(part)}"),
+    "time_budget_s": ("time for the samples of a process", _seconds),
+    "warmup_s": ("warm-up", _seconds),
+    "deadline_s": ("time limit of a case", _seconds),
+    "memory_limit_bytes": ("memory limit", bytes_text),
+    "max_disturbance": ("a sample counts as disturbed if the machine was slower than at its best by more than", share),
+    "injected_slowdown_percent": ("injected slowdown", lambda percent: f"{percent:g} %"),
+}
 
 
 @dataclass
@@ -71,9 +82,12 @@ def render(found: folders.Found, title: str) -> str:
     data: dict[str, Any] = {"specification": charts.specification(), "charts": {}, "lines": {}}
     sweeps = [_sweep(k, name, of, data) for k, (name, of) in enumerate(found.sweeps.items())]
     experiments = [_experiment(k, one, data) for k, one in enumerate(found.experiments)]
+    if found.gates:
+        data["lines"]["gate"] = asdict(lines.of_gates(found.gates))
+        data["charts"]["gate"] = charts.for_page(charts.of_gates(found.gates)) | {"lines": "gate"}
     place = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, trim_blocks=True, lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
+        undefined=jinja2.StrictUndefined, finalize=_safe,
     )  # fmt: skip
     place.filters["size"] = size_text
     place.filters["method"] = method_text
@@ -82,12 +96,19 @@ def render(found: folders.Found, title: str) -> str:
         policy=POLICY,
         sweeps=sweeps,
         experiments=experiments,
+        gates=found.gates,
+        gate_history=gates.history(found.gates),
         paper=_paper(found) if experiments else [],
         css=_inside("page.css", "style"),
         bundle=_closed(vl_convert.javascript_bundle(vl_version=_vega_lite()), "script"),
         program=_inside("page.js", "script"),
         data=_json(data),
     )
+
+
+def _safe(value: Any) -> Any:
+    """What the template shows of a value: texts without characters that cannot be printed."""
+    return printable(value) if type(value) is str else value
 
 
 def _vega_lite() -> str:
@@ -124,7 +145,7 @@ def _sweep(number: int, name: str, of: list[Folder], data: dict[str, Any]) -> Sw
     data["lines"][key] = asdict(told)
     data["charts"][key] = charts.for_page(charts.of_records(together, labels, columns)) | {"lines": key}
     shown = Sweep(
-        key, name, [_folder(folder, name) for folder in of], answers.of_folder(newest),
+        key, name, [_folder(folder) for folder in of], answers.of_folder(newest),
         newest.label if len(of) > 1 else "", lines.absent(newest), key,
     )  # fmt: skip
     if len(of) == 2:
@@ -136,22 +157,33 @@ def _sweep(number: int, name: str, of: list[Folder], data: dict[str, Any]) -> Sw
     return shown
 
 
-def _folder(folder: Folder, sweep: str) -> dict[str, Any]:
+def _folder(folder: Folder) -> dict[str, Any]:
     first, last = folder.dates()
-    revision = folder.environment.get("revision")
-    settings = {words: folder.settings[name] for name, words in SETTINGS.items() if folder.settings.get(name)}
+    settings = {
+        words: shown(folder.settings[name])
+        for name, (words, shown) in SETTINGS.items()
+        if isinstance(folder.settings.get(name), int | float) and folder.settings[name]
+    }
+    present, _ = curves.on_present_devices(folder.records)
     return {
         "label": folder.label,
+        "common": common_text(present) if len(present) else "",
         "description": folder.description,
         "machine": environment.machine_text(folder.environment) or "unknown",
         "build": environment.build_text(folder.environment) or "unknown",
         "date": first if first == last else f"{first} to {last}",
         "settings": settings,
-        "commands": [
-            *([f"git checkout {revision} && make build"] if revision and not folder.environment.get("dirty") else []),
-            f"build/attnbench sweep {lines.shell_word(sweep)}",
-        ],
+        "commands": _commands(folder),
     }
+
+
+def _commands(folder: Folder) -> list[str]:
+    """The commands that measure a folder again, with the build that measured it if that is known."""
+    revision = folder.environment.get("revision")
+    if not revision or folder.environment.get("dirty"):
+        return folder.commands
+    built = [command.replace("attnbench ", "build/attnbench ", 1) for command in folder.commands]
+    return [f"git checkout {shlex.quote(str(revision))} && make build", *built]
 
 
 # ---------------------------------------------------------------- experiments
@@ -159,7 +191,10 @@ def _folder(folder: Folder, sweep: str) -> dict[str, Any]:
 
 def _experiment(number: int, one: Experiment, data: dict[str, Any]) -> Training:
     key = f"experiment-{number}"
+    days = sorted({str(line["finished_at"])[:10] for line in (*one.points, *one.ended, *one.generations) if line.get("finished_at")})
     shown = Training(key, one.label, {
+        "common": "",
+        "date": " to ".join(dict.fromkeys([days[0], days[-1]])) if days else "",
         "machine": environment.machine_text(one.environment) or "unknown",
         "build": environment.build_text(one.environment) or "unknown",
     })  # fmt: skip
@@ -254,7 +289,7 @@ def main(script: str, arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         found = folders.load(options.folders)
-        names = [*found.sweeps, *(one.label for one in found.experiments)]
+        names = [*found.sweeps, *(one.label for one in found.experiments), *(["gate"] if found.gates else [])]
         text = render(found, printable(options.title or ", ".join(names)))
         if options.out.is_dir():
             raise RecordsError(f"--out {options.out}: a folder; expected the name of a file such as report.html")
