@@ -20,6 +20,8 @@ grid, images, paper, paper_tables, panel, split = (
 SCRIPT = str(PLOTS / "paper.py")
 # By figure: the ends of its file names with the results of the project.
 ENDS = {name: ("",) for name in paper.FIGURES} | {"figure5": ("-digits", "-speech-short")}
+# The widths of a column and of a page of a paper, 3.25 and 6.75 inches, in points.
+WIDTHS = {"column": 234, "page": 486}
 SVG = "{http://www.w3.org/2000/svg}"
 TABLES = [f"table{number}" for number in paper_tables.NUMBERS]
 
@@ -32,7 +34,7 @@ def files_of(build, made_once):
     def drawn(name):
         def make(folder):
             done = Cli(build / "attnbench", folder=folder)("paper", name, "--out", "out")
-            stems = [f"{name}{end}-{width}" for width in style.WIDTHS for end in ENDS[name]]
+            stems = [f"{name}{end}-{width}" for width in WIDTHS for end in ENDS[name]]
             expected = [f"out/{stem}.{kind}" for stem in stems for kind in ("pdf", "svg", "png")]
             assert done.stdout.splitlines() == expected
             (folder / "told.txt").write_text(done.stderr)
@@ -56,7 +58,7 @@ def refused(capsys, *words):
 @pytest.mark.parametrize("name", paper.FIGURES)
 def test_a_figure_is_written_in_three_formats_at_two_widths(files_of, name):
     folder = files_of(name)
-    for width, points in style.WIDTHS.items():
+    for width, points in WIDTHS.items():
         for end in ENDS[name]:
             pdf, svg, png = (
                 (folder / f"out/{name}{end}-{width}.{kind}").read_bytes() for kind in ("pdf", "svg", "png")
@@ -218,7 +220,7 @@ def drawn_split(rows, width="page"):
     return figure
 
 
-@pytest.mark.parametrize("width", style.WIDTHS)
+@pytest.mark.parametrize("width", WIDTHS)
 def test_bars_show_shares_of_the_peak_at_the_longest_length_of_most_methods(width):
     rows = [split_record(method, n) for method in ("linear", "softmax") for n in (512, 1024)]
     rows += [split_record("linear", 2048), missing("lsh-1", 1024, "oom")]
