@@ -14,10 +14,11 @@ Run add_paper_command(Command& command) {
     std::string what, results, out, width, format, python;
   };
   const auto options = std::make_shared<Options>();
-  command.add("what", &options->what, "figure or table of the paper; memory: what the peak memory consists of; break-even: from "
-                                      "which length on a GPU is faster than the CPU",
-              {.choices = {"figure1", "figure2", "figure3", "figure4", "figure5", "table1", "table2", "table3", "table4", "table5",
-                           "memory", "break-even"},
+  command.add("what", &options->what,
+              "figure or table of the paper; memory: what the peak memory consists of; break-even: from "
+              "which length on a GPU is faster than the CPU",
+              {.choices = {"figure1", "figure2", "figure3", "figure4", "figure5", "table1", "table2", "table3", "table4",
+                           "table5", "memory", "break-even"},
                .required = true});
   command.add("--results", &options->results, "folder with folders of results, or one of these",
               {.placeholder = "DIR", .default_text = "results of the project", .completion = Completion::files});
@@ -25,8 +26,7 @@ Run add_paper_command(Command& command) {
               {.placeholder = "DIR", .default_text = "the current one", .completion = Completion::files});
   command.add("--width", &options->width, "width of a figure: of a column or of a page of a paper",
               {.choices = {"column", "page"}, .default_text = "a file for each"});
-  command.add("--format", &options->format, "format of a table",
-              {.choices = {"markdown", "latex"}, .default_text = "markdown"});
+  command.add("--format", &options->format, "format of a table", {.choices = {"markdown", "latex"}, .default_text = "markdown"});
   command.add("--python", &options->python, "Python that has numpy and matplotlib",
               {.placeholder = "FILE",
                .default_text = "that of the project or, if attnbench is installed, python3",
