@@ -62,6 +62,19 @@ void list_sweeps(const WorkerProgram& worker, Format format) {
   else print_table(table, format);
 }
 
+void list_keys(Format format) {
+  const auto keys = sweep_keys();
+  if (format == Format::json) return print_json(keys);
+  TextTable table;
+  for (const auto* header : {"key", "table", "type", "unit", "default", "description"}) table.add_column(header);
+  for (const auto& key : keys) {
+    const auto& value = key.at("default");
+    table.add_row({key.at("key"), key.at("table"), key.at("type"), key.at("unit"), value.is_null() ? "" : value.dump(),
+                   key.at("description")});
+  }
+  print_table(table, format);
+}
+
 void list_trainings(const WorkerProgram& worker, Format format) {
   const auto catalogue = Catalogue::load(worker);
   auto all = Json::array();
@@ -88,8 +101,9 @@ Run add_list_command(Command& command) {
   };
   const auto options = std::make_shared<Options>();
   command.add("what", &options->what,
-              "what to list; `schema` prints the content of schema.json, which is written beside records, and always as JSON",
-              {.choices = {"methods", "sweeps", "trainings", "columns", "schema"}});
+              "what to list; `keys` are those of a sweep file; `schema` prints the content of schema.json, which is written "
+              "beside records, and always as JSON",
+              {.choices = {"methods", "sweeps", "trainings", "columns", "keys", "schema"}});
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);
   command.add_example("list", "shows the attention methods and their options");
@@ -98,6 +112,7 @@ Run add_list_command(Command& command) {
     if (options->what == "methods") list_methods(worker, options->format);
     else if (options->what == "columns") list_columns(worker, options->format);
     else if (options->what == "schema") list_schema(worker);
+    else if (options->what == "keys") list_keys(options->format);
     else if (options->what == "trainings") list_trainings(worker, options->format);
     else list_sweeps(worker, options->format);
     return exit_code::success;

@@ -13,16 +13,16 @@ Json json_of(const Column& column) {
           {"description", column.description}};
 }
 
-// The default of a field. Null where it is no valid value, but stands for one that a user or complete() supplies: empty text, or
-// a number below the minimum.
-Json default_of(const Field& field) {
+}  // namespace
+
+// A default that is no valid value, which is empty text or a number below the minimum, stands for one that a user or complete()
+// supplies.
+Json default_json(const Field& field) {
   const auto value = get(Case(), field);
   const bool is_placeholder =
       value.is_string() ? value.get_ref<const std::string&>().empty() : value.is_number() && value.get<double>() < field.min;
   return is_placeholder ? Json() : value;
 }
-
-}  // namespace
 
 Json columns_json(const Json& diagnostics) {
   auto all = Json::array();
@@ -45,7 +45,7 @@ Json schema_json(const Json& diagnostics) {
                             {"unit", field.unit},
                             {"description", field.description},
                             {"choices", field.also_number ? Json::array() : Json(field.choices)},
-                            {"default", default_of(field)},
+                            {"default", default_json(field)},
                             {"kind", kind_name(field.kind)},
                             {"compared", field.compared},
                             {"follows", field.follows.empty() ? Json() : Json(field.follows)},

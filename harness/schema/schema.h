@@ -13,6 +13,9 @@ inline constexpr auto kSchemaFile = "schema.json";
 // members that schema_json() documents. `diagnostics` as for schema_json().
 Json columns_json(const Json& diagnostics);
 
+// The default of a field. Null where the value must be given, follows another field or depends on the machine.
+Json default_json(const Field& field);
+
 // {"schema_version": 4,
 //  "axes": [{"name", "type", "unit", "description", "choices", "default", "kind", "compared", "follows", "before"}, …],
 //  "columns": [{"name", "type", "unit", "group", "description"}, …],

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "harness/process/interrupts.h"
+#include "harness/schema/schema.h"
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"
 #include "harness/text/toml_file.h"
@@ -28,8 +29,12 @@ void SweepOverrides::add_setting(const std::string& text) {
 namespace {
 
 constexpr size_t kMaxCases = 100'000;
+constexpr std::string_view kDescription = "description";
 constexpr std::string_view kPlugins = "plugins";
+constexpr std::string_view kAxes = "axes";
 constexpr std::string_view kBaseline = "baseline";  // a setting that a table of axes may have, too
+constexpr std::string_view kPublished = "published";
+constexpr std::string_view kPublishedFile = "file";  // the key of [published]
 
 // The sections that hold settings, in the order in which fields() declares them.
 std::vector<std::string> setting_sections() {
@@ -106,7 +111,34 @@ std::vector<std::string> plugins_in(const std::string& path, const toml::node& v
   return plugins;
 }
 
+Json described_key(std::string_view table, std::string_view key, std::string_view description, const Field* field = nullptr) {
+  return {{"key", key},
+          {"table", table},
+          {"type", field ? type_name(find_column(field->name)->type) : type_name(ColumnType::text)},
+          {"unit", field ? field->unit : std::string_view()},
+          {"default", field ? default_json(*field) : Json()},
+          {"choices", field ? Json(field->choices) : Json::array()},
+          {"description", description}};
+}
+
 }  // namespace
+
+Json sweep_keys() {
+  Json keys = {described_key("", kDescription, "what the sweep measures; lists of sweeps and result folders show it"),
+               described_key("", kPlugins, "list of libraries with further methods, by paths from the folder of the sweep file")};
+  for (const auto& field : fields())
+    if (field.role == FieldRole::axis) keys.push_back(described_key(kAxes, field.name, field.description, &field));
+  const auto* baseline = find_field(kBaseline);
+  keys.push_back(described_key(
+      kAxes, kBaseline, fmt::format("for the cases of this table, in place of that of [{}]", baseline->section), baseline));
+  for (const auto& field : fields())
+    if (field.role == FieldRole::setting && !field.test_hook)
+      keys.push_back(described_key(field.section, field.name, field.description, &field));
+  keys.push_back(described_key(kPublished, kPublishedFile,
+                               "CSV file of values published elsewhere, which are shown beside the measured ones, by its path "
+                               "from the folder of the sweep file"));
+  return keys;
+}
 
 std::vector<std::string> plugins_of(const std::string& path) {
   const auto file = read_toml(path);
@@ -136,11 +168,11 @@ class SweepParser {
     const auto file = read_toml(path_);
     for (const auto& [key, value] : file) {
       const std::string name(key.str());
-      if (name == "description") sweep_.description_ = text_of(value, name);
-      else if (name == "axes") parse_blocks(value);
+      if (name == kDescription) sweep_.description_ = text_of(value, name);
+      else if (name == kAxes) parse_blocks(value);
       else if (is_setting_section(name)) parse_settings(name, table_of(value, name));
       else if (name == kPlugins) plugins_in(path_, value);
-      else if (name == "published") parse_published(table_of(value, name));
+      else if (name == kPublished) parse_published(table_of(value, name));
       else fail_unknown_section(name, key.source());
     }
     if (sweep_.blocks_.empty()) sweep_.blocks_.emplace_back();
@@ -183,9 +215,9 @@ class SweepParser {
   }
 
   [[noreturn]] void fail_unknown_section(const std::string& name, const toml::source_region& where) const {
-    std::vector<std::string> known = {"description", std::string(kPlugins), "axes"};
+    std::vector<std::string> known = {std::string(kDescription), std::string(kPlugins), std::string(kAxes)};
     for (auto& section : setting_sections()) known.push_back(std::move(section));
-    known.emplace_back("published");
+    known.emplace_back(kPublished);
     fail(where, fmt::format("unknown key '{}'{}", name, suggestion(name, known)));
   }
 
@@ -340,7 +372,9 @@ class SweepParser {
   void parse_published(const toml::table& table) {
     for (const auto& [key, value] : table) {
       const std::string name(key.str());
-      if (name != "file") fail(key.source(), fmt::format("unknown key '{}' in [published]{}", name, suggestion(name, {"file"})));
+      if (name != kPublishedFile)
+        fail(key.source(),
+             fmt::format("unknown key '{}' in [{}]{}", name, kPublished, suggestion(name, {std::string(kPublishedFile)})));
       sweep_.published_ = Published((std::filesystem::path(path_).parent_path() / text_of(value, name)).string());
     }
   }

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "harness/records/published.h"
+#include "harness/schema/json.h"
 #include "harness/sweep/catalogue.h"
 #include "harness/text/errors.h"
 
@@ -46,6 +47,11 @@ std::vector<std::string> plugins_of(const std::string& path);
 // The worker with the plug-ins that this sweep file names besides its own. Throws UsageError with the place in the file for one
 // that does not exist.
 WorkerProgram with_plugins_of(const std::string& path, WorkerProgram worker);
+
+// The keys that a sweep file may have, in the order of the sections above:
+// [{"key", "table", "type", "unit", "default", "choices", "description"}, …]. `table` is empty for a key before the first table.
+// `default` is null where there is none, or where it depends on other keys or on the machine.
+Json sweep_keys();
 
 class SweepFile {
  public:

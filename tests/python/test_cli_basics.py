@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import tomllib
 
 import pytest
 from conftest import ROOT, Cli, write_sweep
@@ -183,6 +184,39 @@ def test_list_columns_as_text_agrees_with_json(attnbench):
         name, kind = re.split(r"  +", line)[:2]
         assert (name, kind) == (column["name"], column["type"])
         assert line.endswith(column["description"])
+
+
+def test_list_keys_has_every_key_of_a_sweep_file_and_no_other(attnbench, tmp_path):
+    """A file with all keys is accepted, and each key is refused in another table."""
+    published = ROOT / "sweeps/published/figure1.csv"
+    values = {"method": "linear", "description": "all keys", "plugins": [], "file": str(published), "baseline": "linear"}
+    values |= {"threads": 1, "key_len": 1024, "value_dim": 64}
+    keys = attnbench.json("list", "keys")
+    tables = {}
+    for key in keys:
+        value = values.get(key["key"], key["default"])
+        assert value is not None and key["description"], key["key"]
+        tables.setdefault(key["table"], []).append(f"{key['key']} = {json.dumps(value)}\n")
+    text = "".join((f"[{name}]\n" if name else "") + "".join(lines) for name, lines in tables.items())
+    (tmp_path / "all.toml").write_text(text)
+    assert "1 case" in attnbench("sweep", "all.toml", "--dry-run").stdout
+
+    schema = attnbench.json("list", "schema")
+    axes = [axis["name"] for axis in schema["axes"]]
+    assert [key["key"] for key in keys if key["table"] == "axes"] == [*axes, "baseline"]
+    hooks = {"injected_slowdown_percent"}
+    settings = {column["name"] for column in schema["columns"] if column["group"] == "setting"} - hooks
+    assert {key["key"] for key in keys if key["table"] in ("limits", "timing", "quality")} == settings
+    # No sweep of the project has a key that is not listed.
+    known = {(key["table"], key["key"]) for key in keys}
+    for path in (ROOT / "sweeps").glob("*.toml"):
+        for name, value in tomllib.loads(path.read_text("utf-8")).items():
+            inside = value if isinstance(value, list) else [value]
+            used = {(name, key) for table in inside if isinstance(table, dict) for key in table} or {("", name)}
+            assert used <= known, path.name
+    lines = attnbench("list", "keys").stdout.splitlines()
+    assert lines[0].split() == ["key", "table", "type", "unit", "default", "description"]
+    assert len(lines) == 2 + len(keys)
 
 
 def test_list_sweeps_has_those_of_the_current_folder_and_of_the_project(attnbench, tmp_path):
