@@ -73,4 +73,7 @@ def of_analysis(analysis: dict[str, Any]) -> list[Crossover]:
 
 def of_records(crossovers: Iterable[Crossover], records: list[Record]) -> dict[str, Crossover]:
     """The crossovers of the setting that the records have in common, by method."""
-    return {c.method: c for c in crossovers if any(c.fits(record) for record in records)}
+    by_method: dict[str, list[Record]] = {}
+    for record in records:
+        by_method.setdefault(record["method"], []).append(record)
+    return {c.method: c for c in crossovers if any(map(c.fits, by_method.get(c.method, [])))}

@@ -236,8 +236,8 @@ def setting_text(record: Record, axis: str) -> str:
     value, name = record.get(axis), axis.replace("_", " ")
     if axis == "graph":
         return "in a CUDA graph" if value else "launched"
-    if axis == "threads" and value == 1:
-        return "1 thread"
+    if axis in ("heads", "threads") and value == 1:
+        return f"1 {axis[:-1]}"
     if axis in ("heads", "threads"):
         return f"{value} {axis}"
     if axis in ("device", "dtype"):

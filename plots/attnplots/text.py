@@ -21,6 +21,8 @@ def _characters() -> frozenset[int]:
 def printable(text: str) -> str:
     """The text with an escape such as \\x1b in place of each character that controls a terminal or
     changes the direction of the text."""
+    if text.isprintable():  # which is true of most texts, and much faster
+        return text
     return "".join(_escaped(c) if _is_unsafe(c) else c for c in text)
 
 

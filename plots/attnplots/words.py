@@ -67,13 +67,17 @@ def common_text(records: Records) -> str:
     return ", ".join(data.setting_text(records[0], axis.name) for axis in told if records[0].get(axis.name) is not None)
 
 
-def case_text(record: Record, among: Records) -> str:
-    """A case in words: the method, the protocol, the length, and the axes that vary."""
-    parts = [data.method_text(record["method"]), data.protocol_text(record).lower()]
-    parts.append(f"N = {record['query_len']:,}")
-    # The number of keys and the batch size usually follow from the length.
-    parts += [data.setting_text(record, name) for name in varying(among) if not _follows(name, among)]
-    return " · ".join(parts)
+class CaseTexts:
+    """Names cases in words: the method, the protocol, the length, and the axes that vary among
+    `records`, except those that the length determines, as it often does the batch size."""
+
+    def __init__(self, records: Records) -> None:
+        self._axes = [name for name in varying(records) if not _follows(name, records)]
+
+    def __call__(self, record: Record) -> str:
+        parts = [data.method_text(record["method"]), data.protocol_text(record).lower()]
+        parts.append(f"N = {record['query_len']:,}")
+        return " · ".join(parts + [data.setting_text(record, name) for name in self._axes])
 
 
 def _follows(name: str, among: Iterable[Record]) -> bool:

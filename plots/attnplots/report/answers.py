@@ -12,7 +12,7 @@ from attnplots.crossovers import CROSSES, NEVER, RIVAL, Crossover
 from attnplots.curves import Row
 from attnplots.records import Record, Records
 from attnplots.report.folders import Folder
-from attnplots.words import amount, case_text, listed, share, time_text
+from attnplots.words import CaseTexts, amount, listed, share, time_text
 
 # The lengths at which the fastest method is named, if they were measured; if fewer than SHOWN of
 # them were, all lengths count.
@@ -84,7 +84,8 @@ def of_folder(folder: Folder) -> Answers:
     rows = data.split_rows(present)
     lengths = _lengths(present)
     known = crossovers.of_analysis(analysis)
-    settings = [_setting(row, lengths, known) for row in rows]
+    of_rows = [crossovers.of_records(known, row.records) for row in rows]
+    settings = [_setting(row, lengths, mine) for row, mine in zip(rows, of_rows, strict=True)]
     growths, unclear = _growths(analysis["orders"])
     return Answers(
         lengths,
@@ -92,7 +93,7 @@ def of_folder(folder: Folder) -> Answers:
         growths,
         [*_ends(rows), *absent],
         noise(present),
-        [*_close(settings), *_uncertain(rows, known), *unclear],
+        [*_close(settings), *_uncertain(rows, of_rows), *unclear],
     )
 
 
@@ -107,9 +108,8 @@ def _lengths(records: Iterable[Record]) -> list[int]:
     return usual if len(usual) >= SHOWN else several[:: max(1, math.ceil(len(several) / 6))]
 
 
-def _setting(row: Row, lengths: Sequence[int], known: Sequence[Crossover]) -> Setting:
+def _setting(row: Row, lengths: Sequence[int], mine: dict[str, Crossover]) -> Setting:
     fastest = {n: found for n in lengths if (found := _fastest(row.records, n))}
-    mine = crossovers.of_records(known, row.records)
     return Setting(row.title, fastest, _crossings([c for c in mine.values() if _is_said(c)], row.records))
 
 
@@ -231,6 +231,7 @@ def noise(records: Records) -> list[str]:
     if not own:
         return ["No case was measured."]
     texts = []
+    case_text = CaseTexts(records)
     if reaches:
         ordered = sorted(reach for reach, _ in reaches)
         worst, record = max(reaches, key=lambda found: found[0])
@@ -239,7 +240,7 @@ def noise(records: Records) -> list[str]:
         texts.append(
             f"Half of the {len(ordered)} times are known to ± {share(_quantile(ordered, 0.5))}, nine of ten to "
             f"± {share(_quantile(ordered, 0.9))}; the least exact to ± {share(worst)} "
-            f"({case_text(record, records)}). These are {what}."
+            f"({case_text(record)}). These are {what}."
         )
     if len(reaches) < len(own):
         texts.append(
@@ -250,7 +251,7 @@ def noise(records: Records) -> list[str]:
         if with_doubt:
             asked = {r.get("noise_target") for r in with_doubt} if doubt == certainty.NOISY else set()
             target = f" (± {share(asked.pop())})" if len(asked) == 1 else ""
-            named = [case_text(record, records) for record in with_doubt]
+            named = [case_text(record) for record in with_doubt]
             examples = f", such as {_some(named)}" if 2 * len(with_doubt) <= len(own) else ""
             texts.append(f"{doubt.capitalize()}{target}: {len(with_doubt)} of {len(own)} cases{examples}.")
     counts = sorted({len(r.get("process_medians_ms") or [None]) for r in own})
@@ -274,11 +275,10 @@ def _close(settings: Iterable[Setting]) -> list[str]:
     return [f"Which method is the fastest at {text}; their intervals overlap." for text in found]
 
 
-def _uncertain(rows: Iterable[Row], known: Sequence[Crossover]) -> list[str]:
+def _uncertain(rows: Iterable[Row], of_rows: Iterable[dict[str, Crossover]]) -> list[str]:
     """The methods of which the records cannot tell from which length on they are faster."""
     texts = []
-    for row in rows:
-        mine = crossovers.of_records(known, row.records)
+    for row, mine in zip(rows, of_rows, strict=True):
         names = [data.method_text(c.method) for c in mine.values() if not _is_said(c)]
         if names:
             texts.append(f"From which length on {', '.join(names)} takes less time than {RIVAL} ({row.title}).")

@@ -7,7 +7,7 @@ from typing import Any
 from attnplots import driver
 from attnplots.report.folders import Folder
 from attnplots.records import identity_of
-from attnplots.words import amount, case_text, change_text, time_text
+from attnplots.words import CaseTexts, amount, change_text, time_text
 
 # The verdicts of `attnbench compare`, those first that a reader looks for.
 VERDICTS = ("regression", "improvement", "cannot tell", "equivalent")
@@ -42,7 +42,8 @@ class Comparison:
 def between(one: Folder, other: Folder) -> Comparison | None:
     """The comparison of two folders; None if they have no case in common."""
     said = driver.ask("compare", one.path, other.path)
-    changes = [_change(case, other) for case in said["cases"] if case.get("log_ratio") is not None]
+    case_text = CaseTexts(other.records)
+    changes = [_change(case, case_text) for case in said["cases"] if case.get("log_ratio") is not None]
     if not changes:
         return None
     changes.sort(key=lambda change: VERDICTS.index(change[0]) if change[0] in VERDICTS else len(VERDICTS))
@@ -55,14 +56,14 @@ def between(one: Folder, other: Folder) -> Comparison | None:
     )
 
 
-def _change(case: dict[str, Any], other: Folder) -> tuple[str, Change]:
+def _change(case: dict[str, Any], case_text: CaseTexts) -> tuple[str, Change]:
     low, high = case.get("interval") or (None, None)
     is_ratio = case.get("quantity") == "ratio"
     shown = (amount if is_ratio else time_text)
     ends = "" if low is None else f"{change_text(low)} to {change_text(high)}"
     verdict = case["verdict"]
     return verdict, Change(
-        case_text(case["case"], other.records),
+        case_text(case["case"]),
         identity_of(case["case"], sorted(case["case"])),
         shown(case["a_value"]) if case.get("a_value") is not None else "–",
         shown(case["b_value"]) if case.get("b_value") is not None else "–",

@@ -19,7 +19,7 @@ from attnplots.report.folders import Folder
 from attnplots.report.gates import Gate
 from attnplots.schema import Axis, Schema
 from attnplots.text import printable
-from attnplots.words import case_text, varying
+from attnplots.words import CaseTexts, varying
 
 # The columns of a table before the reader asks for all of them; axes with several values follow the
 # first two.
@@ -185,6 +185,7 @@ class Absent:
 
 def absent(folder: Folder) -> list[Absent]:
     """The cases of a folder that were skipped or failed, by the kind of the reason."""
+    case_text = CaseTexts(folder.records)
     groups: dict[str, list[Record]] = {}
     for record in folder.records:
         if record["outcome"] != "measured":
@@ -194,7 +195,7 @@ def absent(folder: Folder) -> list[Absent]:
         Absent(
             kind,
             len(found),
-            [case_text(record, folder.records) for record in found],
+            [case_text(record) for record in found],
             list(dict.fromkeys(printable(str(r["reason"])) for r in found if r.get("reason"))),
         )
         for kind, found in groups.items()

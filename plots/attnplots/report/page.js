@@ -249,7 +249,7 @@ class Chart {
       return;
     }
     const domain = {x: spanOf([...all, ...drawn.flatMap((g) => g.gaps)].map((p) => p.x), this.isLogX(all)),
-                    y: spanOf(all.flatMap((p) => [p.y, p.low, p.high]), this.state.logarithmic)};
+                    y: spanOf(all.flatMap((p) => [p.y, p.low, p.high]), this.state.logarithmic, true)};
     const made = drawn.map((group) => {
       const plot = element("div", {className: "plot"});
       return {group, plot, panel: element("div", {className: "panel"}, ...(group.title ? [element("h4", {}, group.title)] : []), plot)};
@@ -335,30 +335,37 @@ class Chart {
   }
 }
 
-// The span of an axis with a little room at both ends.
-function spanOf(values, logarithmic) {
+// The span of an axis with a little room at both ends. With `fromZero`, a linear axis begins at zero unless that wasted its room.
+function spanOf(values, logarithmic, fromZero = false) {
   const finite = values.filter((v) => Number.isFinite(v) && (!logarithmic || v > 0));
   let low = Math.min(...finite), high = Math.max(...finite);
   if (logarithmic) {
     const room = low === high ? 2 : (high / low) ** 0.04;
     return [low / room, high * room];
   }
-  if (low > 0 && low < 0.6 * high) low = 0;
+  if (fromZero && low > 0 && low < 0.6 * high) low = 0;
   const room = (high - low || Math.abs(high) || 1) * 0.04;
   return [low === 0 ? 0 : low - room, high + room];
 }
 
-// The ticks of a logarithmic axis: powers of 2 for sizes and lengths; otherwise powers of 10, and where these are few, also 2 and 5.
+// The ticks of a logarithmic axis: powers of 2 for sizes and lengths; otherwise powers of 10, where these are few also 2 and 5, and
+// where these are few, too, values at equal distances.
 function logTicks([low, high], form) {
   const base = form === "bytes" || form === "length" ? 2 : 10;
   const exponents = [Math.ceil(Math.log(low) / Math.log(base) - 1e-9), Math.floor(Math.log(high) / Math.log(base) + 1e-9)];
   const step = Math.max(1, Math.ceil((exponents[1] - exponents[0] + 1) / 8));
-  const ticks = [];
-  for (let e = exponents[0]; e <= exponents[1]; e += step) ticks.push(base ** e);
-  if (base === 10 && ticks.length < 3)
-    for (let e = exponents[0] - 1; e <= exponents[1]; ++e)
-      for (const k of [2, 5]) if (k * 10 ** e >= low && k * 10 ** e <= high) ticks.push(k * 10 ** e);
-  return ticks.sort((a, b) => a - b);
+  const powers = [];
+  for (let e = exponents[0]; e <= exponents[1]; e += step) powers.push(base ** e);
+  if (base === 2 || powers.length >= 3) return powers;
+  const finer = [];
+  for (let e = exponents[0] - 1; e <= exponents[1]; ++e)
+    for (const k of [1, 2, 5]) if (k * 10 ** e >= low && k * 10 ** e <= high) finer.push(k * 10 ** e);
+  if (finer.length >= 3) return finer;
+  const room = (high - low) / 5, unit = 10 ** Math.floor(Math.log10(room));
+  const distance = unit * [1, 2, 5, 10].find((k) => k * unit >= room);
+  const equal = [];
+  for (let k = Math.ceil(low / distance); k * distance <= high; ++k) equal.push(k * distance);
+  return equal;
 }
 
 const SHAPES = {

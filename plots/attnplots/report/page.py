@@ -8,7 +8,7 @@ import json
 import math
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import altair
 import jinja2
 import vl_convert
 
-from attnplots import claims, cli, curves, environment, images, quantities, results, style
+from attnplots import claims, cli, curves, environment, images, quantities, results, style, verdicts
 from attnplots.curves import method_text, size_text
 from attnplots.records import Records, RecordsError
 from attnplots.report import answers, changes, charts, folders, gates, lines
@@ -63,6 +63,12 @@ class Sweep:
     history: changes.History | None = None
     history_chart: str = ""
 
+    @property
+    def crossings(self) -> list[str]:
+        """For each setting the sentence about the lengths from which on methods are faster."""
+        said = [setting for setting in self.answers.settings if setting.crossings]
+        return [f"{setting.title}: {'; '.join(setting.crossings)}." for setting in said]
+
 
 @dataclass
 class Training:
@@ -83,7 +89,7 @@ def render(found: folders.Found, title: str) -> str:
     sweeps = [_sweep(k, name, of, data) for k, (name, of) in enumerate(found.sweeps.items())]
     experiments = [_experiment(k, one, data) for k, one in enumerate(found.experiments)]
     if found.gates:
-        data["lines"]["gate"] = asdict(lines.of_gates(found.gates))
+        data["lines"]["gate"] = vars(lines.of_gates(found.gates))
         data["charts"]["gate"] = charts.for_page(charts.of_gates(found.gates)) | {"lines": "gate"}
     place = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, trim_blocks=True, lstrip_blocks=True,
@@ -98,7 +104,8 @@ def render(found: folders.Found, title: str) -> str:
         experiments=experiments,
         gates=found.gates,
         gate_history=gates.history(found.gates),
-        paper=_paper(found) if experiments else [],
+        paper=_paper(found),
+        numbers_head=verdicts.NUMBERS_HEAD,
         css=_inside("page.css", "style"),
         bundle=_closed(vl_convert.javascript_bundle(vl_version=_vega_lite()), "script"),
         program=_inside("page.js", "script"),
@@ -142,7 +149,7 @@ def _sweep(number: int, name: str, of: list[Folder], data: dict[str, Any]) -> Sw
     columns = [column["name"] for column in told.columns]
     together = Records([record for folder in of for record in folder.records], newest.records.schema)
     labels = [folder.label for folder in of]
-    data["lines"][key] = asdict(told)
+    data["lines"][key] = vars(told)
     data["charts"][key] = charts.for_page(charts.of_records(together, labels, columns)) | {"lines": key}
     shown = Sweep(
         key, name, [_folder(folder) for folder in of], answers.of_folder(newest),
@@ -206,7 +213,8 @@ def _experiment(number: int, one: Experiment, data: dict[str, Any]) -> Training:
         data["charts"][key] = charts.for_page(chart) | {"lines": key}
         shown.chart = key
     shown.ended = [_ended(line) for line in one.ended]
-    shown.speeds = [_speed(row) for row in one.generations]
+    order = ("dataset", "method", "device", "batch")
+    shown.speeds = [_speed(row) for row in sorted(one.generations, key=lambda row: [row[name] for name in order])]
     if one.has_images:
         shown.picture = _picture(one.path)
     return shown
@@ -253,21 +261,32 @@ def _picture(folder: Path) -> str:
     return "data:image/png;base64," + base64.b64encode(target.getvalue()).decode()
 
 
-def _paper(found: folders.Found) -> list[claims.Verdict]:
-    """What the experiments say about the paper's claims."""
-    root = COPY.resolve().parents[2]
-    published = root / "experiments" / "published"
-    if not (published / "claims.toml").exists():
-        return []
-    rows: list[results.Row] = []
-    known = {}
-    for one in found.experiments:
-        of_folder = results.of_folder(one.path)
-        rows += of_folder
-        known[str(one.path)] = one.environment
+@dataclass
+class Paper:
+    """What the experiments say about the paper: the claims that they decide, how many claims need
+    other results, and the published tables of which they have numbers."""
+
+    decided: list[claims.Verdict] = field(default_factory=list)
+    others: int = 0
+    tables: list[verdicts.Numbers] = field(default_factory=list)
+
+
+def _paper(found: folders.Found) -> Paper:
+    published = COPY.resolve().parents[2] / "experiments" / "published"
+    if not found.experiments or not (published / "claims.toml").exists():
+        return Paper()
+    rows = [row for one in found.experiments for row in results.of_folder(one.path)]
+    here = results.Results(rows, {str(one.path): one.environment for one in found.experiments})
     made = claims.load_claims(published / "claims.toml")
-    numbers = results.load_published(sorted(published.glob("*.csv")))
-    return claims.decided(numbers, results.Results(rows, known), made)
+    texts = results.load_published(sorted(published.glob("*.csv")))
+    verdicts_here = claims.decided(texts, here, made)
+    decided = [verdict for verdict in verdicts_here if verdict.verdict.startswith((claims.HOLDS, claims.FAILS))]
+    tables = []
+    for table in verdicts.numbers(texts, here, made):
+        ours = [row for row in table.rows if row[-1] != verdicts.MISSING]
+        if ours:
+            tables.append(replace(table, rows=ours))
+    return Paper(decided, len(verdicts_here) - len(decided), tables)
 
 
 # ---------------------------------------------------------------- the command
