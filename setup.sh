@@ -22,7 +22,7 @@ esac
 if [ "$part" = all ] && [ "$(uname -m)" = x86_64 ]; then packages+=(g++-aarch64-linux-gnu qemu-user); fi
 
 what_is_needed() {
-  cat <<TEXT
+  cat <<'TEXT'
 attnbench needs, besides make:
   g++ 12 or newer, CMake 3.25 or newer, Ninja, git
   Python 3.11 or newer with its venv module
