@@ -5,6 +5,7 @@ import fcntl
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import statistics
@@ -233,6 +234,7 @@ def test_out_gets_a_report_of_every_measurement(gate, build_of, tmp_path):
     report = strict_json((tmp_path / "out/gate.json").read_text())
     assert report["result"] == "pass" and len(report["cases"][0]["base"]) >= 8
     assert report["base"]["revision"] and report["looks"] == [8, 12, 20]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", report["finished_at"])
 
 
 def test_the_report_can_be_printed_as_markdown(gate, build_of):
