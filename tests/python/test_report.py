@@ -305,3 +305,7 @@ def test_a_python_without_the_packages_is_refused_with_their_names(tmp_path, att
     subprocess.run(["python3", "-m", "venv", "--without-pip", tmp_path / "bare"], check=True, timeout=HANG_S)
     done = attnbench("report", folder(tmp_path), "--python", tmp_path / "bare/bin/python", code=2)
     assert "No module named" in done.stderr and "make setup" in done.stderr
+
+
+def test_the_page_of_figure1_is_small_enough_to_send(tmp_path):
+    assert len(report(tmp_path, ROOT / "results/figure1").encode()) <= 3e6

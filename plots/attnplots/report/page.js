@@ -20,6 +20,7 @@ function element(name, attributes = {}, ...children) {
 }
 
 function digits(value) {
+  if (value !== 0 && Math.abs(value) < 1e-3) return value.toExponential(2);
   const text = value.toPrecision(3);
   if (text.includes("e")) return Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : text;
   return Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(text));
