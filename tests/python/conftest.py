@@ -5,6 +5,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import shlex
 import signal
 import struct
@@ -72,6 +73,16 @@ def strict_json(text):
         return dict(pairs)
 
     return json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
+
+
+def shown_pattern(text):
+    """A regular expression for lines that a document shows. "…" stands for any text in a line, and for any lines where a line has
+    nothing else."""
+    lines = ""
+    for line in text.splitlines():
+        anything = line.strip() == "…"
+        lines += r"(?:.*\n)*?" if anything else ".*".join(map(re.escape, line.split("…"))) + "\n"
+    return re.compile("^" + lines.removesuffix("\n") + "$", re.MULTILINE)
 
 
 def results_of(name, inside=""):
