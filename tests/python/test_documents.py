@@ -2,7 +2,8 @@
 
 Commands are the lines of ```sh blocks, and are run in the order of the document. A command that
 takes more than a minute, or needs what a test does not have, is replaced as REDUCED says. Paths
-under /tmp lead into the folder of the test instead."""
+under /tmp lead into the folder of the test instead. Files that a document shows are written there.
+test_faq.py tests what the commands of docs/faq.md print."""
 
 import os
 import re
@@ -11,7 +12,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import HANG_S, ROOT
+from conftest import HANG_S, ROOT, shown_pattern
 
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()
@@ -50,6 +51,10 @@ REDUCED = {
         "{all} --set query_len=256 --set timing.time_budget_s=0.05 --set timing.processes=1",
         "measures three rounds of long sequences, for half a minute",
     ),
+    "build/attnbench sweep pooled.toml --out *": (
+        "{all} --set query_len=[256,512] --set timing.time_budget_s=0.05 --set timing.processes=1",
+        "measures seven rounds, for minutes",
+    ),
     "build/attnbench doctor --noise": ("{all} --seconds 1", "measures for a minute"),
     "build/attnbench_micro *": ("{all} --benchmark_min_time=0.001 --benchmark_filter=linear/forward/none", "measures for minutes"),
     "build/attnbench verify mean*": ("build/attnbench verify linear{rest}", "the page's method is built into an example alone"),
@@ -83,11 +88,11 @@ def commands(document):
 
 
 def write_files(document, folder):
-    """Writes the Python files that a document shows, which are the blocks that begin with the name of
-    a file as a comment, and returns the names."""
+    """Writes the Python files and sweep files that a document shows, which are the blocks that begin
+    with the name of a file as a comment, and returns the names."""
     names = []
-    for block in blocks(document, "python"):
-        if name := re.match(r"# (\w+\.py)\n", block):
+    for block in blocks(document, "(?:python|toml)"):
+        if name := re.match(r"# (\w+\.(?:py|toml))\n", block):
             (folder / name[1]).write_text(block)
             names.append(name[1])
     return names
@@ -124,6 +129,24 @@ def test_every_command_of_a_document_works(document, build, tmp_path):
             f"{document}: `{command}` (run as `{run}`) ended with {done.returncode}\n"
             f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
         )
+
+
+def test_the_tutorial_shows_what_its_commands_print(build, tmp_path):
+    """A block of text shows some lines of what the last command before it prints."""
+    if build != ROOT / "build":
+        pytest.skip("documents name the programs in build/")
+    document = "docs/tutorial.md"
+    write_files(document, tmp_path)
+    (tmp_path / "build").symlink_to(build)
+    text = (ROOT / document).read_text("utf-8")
+    shown = re.findall(r"^```sh\n(?:.*\n)*?(.*)\n```\n\n```text\n((?:.*\n)*?)```", text, re.MULTILINE)
+    assert len(shown) == text.count("```text")
+    for command, lines in shown:
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S, check=True,
+            env=os.environ | {"NO_COLOR": "1"},
+        )  # fmt: skip
+        assert shown_pattern(lines).search(done.stdout), f"{command}\nshown:\n{lines}\nprinted:\n{done.stdout}"
 
 
 def test_commands_are_reduced_as_listed(tmp_path):
