@@ -1,7 +1,7 @@
 # Begin with `make quickstart`; `make help` lists all targets.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build cuda gpu micro quickstart test test-build test-cpp test-python test-sanitize fuzz results reproduce figures check-results format lint clean
+.PHONY: help setup build cuda gpu micro quickstart test test-build test-cpp test-python test-sanitize fuzz results reproduce figures check-results site format lint clean
 
 PYTHON := .venv/bin/python
 QUICKSTART := results/quickstart/this-machine
@@ -78,6 +78,11 @@ figures: build ## draw all figures again from the records in results/, and write
 
 check-results: build ## check that the folders of results/ hold together, and say how to renew one that does not
 	@$(PYTHON) plots/check_results.py
+
+site: setup ## build the documents as a site: build/site/index.html
+	@[ -f build/build.ninja ] || cmake --preset release
+	@cmake --build build --target attnbench
+	@$(PYTHON) tools/site.py
 
 format: setup ## format the C++ sources
 	.venv/bin/clang-format -i $(wildcard $(SOURCES))

@@ -4,69 +4,103 @@ Usage: python tools/site.py [--out FOLDER] [--program FILE]
 
 Copies the pages of the project, with the pictures and the files that they link to, into a folder of the same
 structure, so that their links hold. Adds the reference, which `attnbench` prints, and the gallery of the figures in
-results/. MkDocs then checks every link between pages, and fails if one leads nowhere.
+results/. A link that leads nowhere, also to a heading, is an error, and so is a page that the navigation lacks and a
+page that loads something from another host.
 """
 
 import argparse
-import html
+import html.parser
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
+import urllib.parse
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-CONFIGURATION = ROOT / "docs" / "site" / "mkdocs.yml"
+SITE = ROOT / "docs" / "site"
 # A link or a picture in Markdown: what is shown, and where it leads to.
 LINK = re.compile(r"(!?\[[^\]]*\])\(([^)\s]+)\)")
-# The end of the address of every page.
-MORE = ("LICENSE", "CITATION.cff")
 # Files that are shown as text, in their folder, with this ending added.
 SHOWN_AS_TEXT = ".txt"
 GALLERY = "docs/gallery.md"
+HOME = Path("README.md")
+# A figure is shown as wide as a page of a paper is, in pixels of CSS.
+FIGURE_WIDTH = 648
+# Longer tables of records are not shown.
+MAX_RECORDS = 40
 
 
-def tracked(pattern):
-    """The files of the project that fit a pattern, as git knows them."""
-    found = subprocess.run(["git", "ls-files", pattern], cwd=ROOT, check=True, capture_output=True, text=True)
+class SiteError(Exception):
+    """Something that a maintainer of the pages has to mend. The message names the page."""
+
+
+def tracked(*patterns):
+    """The files of the project that fit one of the patterns, as git knows them."""
+    found = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, check=True, capture_output=True, text=True)
     return [Path(line) for line in found.stdout.splitlines()]
 
 
-class Site:
+def cell(value):
+    """Text as the cell of a table in Markdown."""
+    text = html.escape(str(value), quote=False).replace("|", "\\|").replace("\n", " ")
+    return re.sub(r"([*_`\[\]])", r"\\\1", text)
+
+
+def code(text):
+    """Text as code in the cell of a table, which may break after an underscore; a dash for no text."""
+    return f"<code>{html.escape(text).replace('|', '&#124;').replace('_', '_<wbr>')}</code>" if text else "–"
+
+
+def table(headers, rows):
+    """The lines of a table in Markdown, whose cells are Markdown."""
+    lines = ["| " + " | ".join(headers) + " |", "|" + " --- |" * len(headers)]
+    return [*lines, *("| " + " | ".join(row) + " |" for row in rows), ""]
+
+
+class Source:
     """The folder that MkDocs makes the site from."""
 
-    def __init__(self, source, program):
-        self.source, self.program = source, program
+    def __init__(self, folder, program, pages=None):
+        self.folder, self.program = folder, Path(program).resolve()
+        # By the name of a page, the file that it is copied from.
+        self.pages = pages or {page: ROOT / page for page in tracked("*.md") if "tests" not in page.parts}
 
-    def build(self):
-        shutil.rmtree(self.source, ignore_errors=True)
-        pages = [page for page in tracked("*.md") if "tests" not in page.parts]
-        for page in pages:
-            self.add_page(page)
+    def write_all(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+        for page, file in self.pages.items():
+            self.add_page(page, file)
         for page, text in self.reference().items():
             self.write(page, text)
         self.write(GALLERY, self.gallery())
+        shutil.copytree(SITE / "assets", self.folder / "site-assets")
 
     def write(self, page, text):
-        target = self.source / page
+        target = self.folder / page
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, "utf-8")
 
-    def add_page(self, page):
+    def copy(self, file, target):
+        (self.folder / target).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / file, self.folder / target)
+
+    def add_page(self, page, file):
         """Copies a page and the files that it links to."""
-        text = (ROOT / page).read_text("utf-8")
+        text = file.read_text("utf-8")
+        if page == HOME:
+            text = f"---\nhide: [navigation]\n---\n{text}"
         self.write(page, LINK.sub(lambda found: f"{found[1]}({self.target_of(page, found[2])})", text))
 
     def target_of(self, page, link):
-        """Where a link of a page leads to in the site. Links out of the project stay as they are."""
+        """Where a link of a page leads to in the site. Links out of the project stay as they are, and so do those that
+        lead nowhere, which MkDocs finds."""
         path, hash_sign, anchor = link.partition("#")
-        if not path or "://" in path or path.startswith("mailto:"):
-            return link
         target = (ROOT / page.parent / path).resolve()
-        if not target.exists():
-            raise SystemExit(f"site: {page}: the link {link} leads nowhere")
+        if not path or "://" in path or path.startswith("mailto:") or not target.exists():
+            return link
         inside = target.relative_to(ROOT)
         if inside.suffix == ".md":
             return link
@@ -81,16 +115,12 @@ class Site:
         self.copy(inside, shown)
         return os.path.relpath(shown, page.parent) + hash_sign + anchor
 
-    def copy(self, file, target):
-        (self.source / target).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / file, self.source / target)
-
     def add_listing(self, folder):
         """A page that lists the files of a folder, which are shown as text."""
         page = folder / "README.md"
         if (ROOT / page).exists():
             return page
-        lines = [f"# {folder}", ""]
+        lines = [f"# {folder}", "", f"The files of the folder `{folder}`.", ""]
         for file in tracked(f"{folder}/*"):
             shown = file.with_name(file.name + SHOWN_AS_TEXT)
             self.copy(file, shown)
@@ -101,64 +131,223 @@ class Site:
     # ------------------------------------------------------------ what the program says
 
     def ask(self, *words):
-        said = subprocess.run([self.program, *words], cwd=ROOT, check=True, capture_output=True, text=True)
-        return said.stdout
+        done = subprocess.run([self.program, *words], cwd=ROOT, check=False, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise SiteError(f"attnbench {' '.join(words)} ended with {done.returncode}: {done.stderr.strip()}")
+        return done.stdout
+
+    def ask_json(self, *words):
+        return json.loads(self.ask(*words, "--format", "json"))
 
     def reference(self):
         """The pages of the reference, by their paths."""
-        commands = re.findall(r"^  ([a-z]+) {2,}\S", self.ask("--help").partition("Commands:")[2], re.MULTILINE)
-        parts = ["# Commands", "", "What `attnbench --help` prints for each command.", ""]
-        for words in ([], *([name] for name in commands)):
-            parts += [f"## {' '.join(['attnbench', *words])}", "", "```text", self.ask(*words, "--help").rstrip(), "```", ""]
-        schema = json.loads(self.ask("list", "schema"))
         return {
-            "docs/reference/commands.md": "\n".join(parts),
-            "docs/reference/methods.md": self.page("Methods", "What `attnbench list methods` prints.", "methods"),
-            "docs/reference/columns.md": self.page("Columns of a record", "What `attnbench list columns` prints.", "columns"),
-            "docs/reference/sweep-keys.md": sweep_keys(schema),
+            "docs/reference/commands.md": self.commands(),
+            "docs/reference/methods.md": methods(self.ask_json("list", "methods")),
+            "docs/reference/columns.md": columns(self.ask_json("list", "columns")),
+            "docs/reference/sweep-keys.md": sweep_keys(self.ask_json("list", "keys")),
         }
 
-    def page(self, title, about, what):
-        return f"# {title}\n\n{about}\n\n{self.ask('list', what, '--format', 'markdown')}"
+    def commands(self):
+        said = self.ask("--help")
+        names = re.findall(r"^  ([a-z]+) {2,}\S", said.partition("Commands:")[2].partition("\nOptions:")[0], re.MULTILINE)
+        lines = ["---", "hide: [toc]", "---", "# Commands", "", "What `attnbench --help` and the `--help` of each command print.", ""]
+        lines += ["[attnbench](#attnbench)", *(f"· [{name}](#attnbench-{name})" for name in names), ""]
+        for words in ([], *([name] for name in names)):
+            text = said if not words else self.ask(*words, "--help")
+            lines += [f"## {' '.join(['attnbench', *words])}", "", "```text", text.rstrip(), "```", ""]
+        return "\n".join(lines)
 
     # ------------------------------------------------------------ results
 
     def gallery(self):
-        """The page of all figures in results/."""
-        lines = ["# Gallery", "", "The figures of the results that the project ships, and the command that measures each again.", ""]
-        for name in sorted({path.parts[1] for path in tracked("results/*.png")}):
-            lines += [f"## {name}", ""]
-            for picture in tracked(f"results/{name}/**/*.png"):
-                self.copy(picture, picture)
-                told = said(picture.parent)
-                lines += [f"![{picture.stem} of {name}]({os.path.relpath(picture, 'docs')})", ""]
-                lines += [f"{told}", ""] if told else []
+        """The page of the results that the project ships."""
+        about = tomllib.loads((SITE / "gallery.toml").read_text("utf-8"))
+        names = {path.parts[1] for path in tracked("results/*") if len(path.parts) > 2}
+        if missing := names ^ about.keys():
+            raise SiteError(f"docs/site/gallery.toml and results/ differ in {', '.join(sorted(missing))}")
+        parts = tomllib.loads((ROOT / "experiments/parts.toml").read_text("utf-8"))
+        commands = {}
+        for part in [*parts["sweeps"], *parts["trainings"]]:
+            commands.setdefault(part["name"], []).append(f"build/attnbench {part['command']}")
+        lines = ["# Gallery", "", "The results that the project ships: what they show, which machine and revision they come from, and"]
+        lines += ["the command that measures them again. `{machine}` stands for the name of your machine's folder.", ""]
+        for name, entry in about.items():
+            again = [f"build/attnbench {entry['command']}"] if "command" in entry else commands[name]
+            lines += [f"## {entry['title']} {{ #{name} }}", "", f"{entry['shows']} [More]({entry['page']})", ""]
+            for machine in sorted({path.parts[2] for path in tracked(f"results/{name}/*")}):
+                lines += self.result(Path("results") / name / machine)
+            lines += ["Measured again by:", "", "```text", *again, "```", ""]
         return "\n".join(lines)
 
+    def result(self, folder):
+        """The lines of the gallery about what one machine has measured."""
+        figures = tracked(f"{folder}/*.png")
+        shown = [line for figure in figures[:1] for line in self.figure(figure)]
+        if figures[1:]:
+            shown += [f'??? note "{len(figures) - 1} more"', ""]
+            shown += ["    " + line if line else "" for figure in figures[1:] for line in self.figure(figure)]
+        if not figures and (ROOT / folder / "records.jsonl").exists():
+            said = self.ask("table", str(folder), "--format", "markdown").splitlines()
+            if len(said) <= MAX_RECORDS:
+                shown += ['??? note "The records"', "", *("    " + line for line in said if line.startswith("|")), ""]
+        return [*shown, provenance(folder), ""]
 
-def said(folder):
-    """What a folder of results is, and which machine and build made it, in a sentence."""
-    for place in (folder, *sorted((ROOT / folder).glob("run-*"))):
-        path = ROOT / place / "environment.json"
-        if path.exists():
-            told = json.loads(path.read_text("utf-8"))
-            build = told.get("environment", {})
-            about = html.escape(told.get("description") or "")
-            return f"{about}{'. ' if about else ''}{build.get('cpu_model')}, revision {build.get('revision')}."
-    return ""
+    def figure(self, picture):
+        """A picture, as a link to itself in a form that stays sharp."""
+        self.copy(picture, picture)
+        sharp = picture.with_suffix(".svg")
+        self.copy(sharp, sharp)
+        here, there = (os.path.relpath(path, "docs") for path in (picture, sharp))
+        attributes = f'{{ width="{FIGURE_WIDTH}" loading="lazy" }}'
+        return [f"[![{picture.stem.replace('-', ' ')}]({here}){attributes}]({there})", ""]
 
 
-def sweep_keys(schema):
-    """The page of the keys of sweep files: the axes and the settings of the schema."""
-    lines = ["# Keys of a sweep file", "", "The axes, which `[[axes]]` lists values of, and the settings of the other tables.", ""]
-    for title, wanted in (("Axes", "axes"), ("Settings", "settings")):
-        lines += [f"## {title}", "", "| key | type | unit | default | meaning |", "| --- | --- | --- | --- | --- |"]
-        for key in schema.get(wanted, []):
-            default = json.dumps(key["default"]) if key.get("default") is not None else (key.get("follows") or "–")
-            cells = [f"`{key['name']}`", key["type"], key.get("unit") or "–", f"`{default}`", key["description"]]
-            lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |")
-        lines.append("")
+def provenance(folder):
+    """Which machine and build measured a folder of results, as a line."""
+    for path in sorted((ROOT / folder).glob("**/*.json")):
+        build = json.loads(path.read_text("utf-8")).get("environment")
+        if build and build.get("revision"):
+            return f"*{cell(build['cpu_model'])}, {build['processors']} processors, revision {build['revision']}.*"
+    raise SiteError(f"{folder} does not say which machine and revision it comes from")
+
+
+def methods(listed):
+    """The page of the methods."""
+    lines = ["# Methods", "", "What `attnbench list methods` says. [Using attnbench](../using.md#methods) groups them by what they compute.", ""]
+    yes = {True: "yes", False: "no"}
+    rows = [
+        (f"[`{one['name']}`](#{one['name']})", one["time_order"], one["memory_order"], yes[one["capabilities"]["causal"]],
+         yes[one["capabilities"]["full"]], yes[one["capabilities"]["decoding"]], yes[one["capabilities"]["gradients"]])
+        for one in listed
+    ]  # fmt: skip
+    lines += table(("method", "time", "memory", "causal", "not causal", "decoding", "gradients"), rows)
+    for one in listed:
+        can = one["capabilities"]
+        lines += [f"## `{one['name']}` {{ #{one['name']} }}", "", f"{cell(one['description'])}.", ""]
+        lines += [f"Devices: {', '.join(can['devices'])}. Dtypes: {', '.join(can['dtypes'])}.", ""]
+        if one["options"]:
+            lines += table(("option", "default", "values", "meaning"), map(option_row, one["options"]))
+        if one["diagnostics"]:
+            lines += table(("diagnostic", "unit", "meaning"), map(diagnostic_row, one["diagnostics"]))
     return "\n".join(lines)
+
+
+def option_row(option):
+    """A row of the options of a method."""
+    values = ", ".join(option["choices"])
+    if option["max"] is not None:
+        values = f"{option['min']} to {option['max']}"
+    return code(option["name"]), code(shown(option["default"])), cell(values or option["type"]), cell(option["description"])
+
+
+def diagnostic_row(diagnostic):
+    return code(diagnostic["name"]), cell(diagnostic["unit"] or "–"), cell(diagnostic["description"])
+
+
+def shown(value):
+    """A value as it is written in a sweep file."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def columns(listed):
+    """The page of the columns of a record, by their groups."""
+    lines = ["# Columns of a record", "", "What `attnbench list columns` says, in the order of the columns of `records.csv`.", ""]
+    for group in dict.fromkeys(one["group"] for one in listed):
+        lines += [f"## {group.upper() if group == 'gpu' else group.capitalize()}", ""]
+        rows = []
+        for one in listed:
+            if one["group"] == group:
+                kind = f"{one['type']}, {one['unit']}" if one["unit"] else one["type"]
+                only = f" Of {', '.join(one['methods'])}." if one.get("methods") else ""
+                rows.append((code(one["name"]), cell(kind), cell(one["description"] + only)))
+        lines += table(("column", "type, unit", "meaning"), rows)
+    return "\n".join(lines)
+
+
+def sweep_keys(listed):
+    """The page of the keys of sweep files, by the tables that they are in."""
+    lines = ["# Keys of a sweep file", "", "What `attnbench list keys` says. [Writing a sweep](../sweeps.md) has examples, and says how", ""]
+    lines[-1:] = ["ranges and ratios of an axis are written. Each axis may also be a list of values.", ""]
+    for name in dict.fromkeys(one["table"] for one in listed):
+        lines += [f"## `[{name}]` {{ #{name} }}" if name else "## Before the first table { #top }", ""]
+        rows = []
+        for one in listed:
+            if one["table"] == name:
+                kind = f"{one['type']}, {one['unit']}" if one["unit"] else one["type"]
+                kind = f"{kind}: {', '.join(one['choices'])}" if one["choices"] else kind
+                rows.append((code(one["key"]), cell(kind), code(shown(one["default"])), cell(one["description"])))
+        lines += table(("key", "type, unit, values", "default", "meaning"), rows)
+    return "\n".join(lines)
+
+
+# ---------------------------------------------------------------- checks of what was built
+
+
+class Page(html.parser.HTMLParser):
+    """What a page of the site links to, what it loads, and the places in it that can be linked to."""
+
+    # By element, the attribute with the address of what the browser loads.
+    LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href", "object": "data"}  # fmt: skip
+
+    def __init__(self, text):
+        super().__init__()
+        self.links, self.loaded, self.places = [], [], set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        self.places |= {given[name] for name in ("id", "name") if given.get(name)}
+        if tag == "a" and given.get("href"):
+            self.links.append(given["href"])
+        # <link rel="canonical"> and the like load nothing.
+        if address := given.get(self.LOADED.get(tag, "")):
+            if tag != "link" or {"stylesheet", "icon", "preload"} & set((given.get("rel") or "").split()):
+                self.loaded.append(address)
+            else:
+                self.links.append(address)
+
+
+def is_elsewhere(address):
+    return bool(urllib.parse.urlsplit(address).scheme) or address.startswith("//")
+
+
+def problems_of(out):
+    """What is wrong with the links of a built site, a line each."""
+    pages = {path: Page(path.read_text("utf-8")) for path in sorted(out.rglob("*.html"))}
+    problems = []
+    for path, page in pages.items():
+        name = path.relative_to(out)
+        problems += [f"{name} loads {address} from elsewhere" for address in page.loaded if is_elsewhere(address)]
+        for address in [*page.links, *page.loaded]:
+            # The page of errors has links from the root of the server.
+            if is_elsewhere(address) or name == Path("404.html"):
+                continue
+            there, _, anchor = address.partition("#")
+            target = (path.parent / urllib.parse.unquote(there.partition("?")[0])).resolve() if there else path
+            target = target / "index.html" if target.is_dir() else target
+            if not target.exists():
+                problems.append(f"{name} links to {address}, which does not exist")
+            elif anchor and target in pages and urllib.parse.unquote(anchor) not in pages[target].places | {"__tabbed"}:
+                problems.append(f"{name} links to {address}, but there is no such place on that page")
+    return problems
+
+
+def build(out, program, pages=None):
+    """Builds the site into a folder. Raises SiteError that says what is wrong."""
+    source = out.with_name(out.name + "-source")
+    Source(source, program, pages).write_all()
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", SITE / "mkdocs.yml", "--site-dir", out]
+    # Without --quiet, which would also keep MkDocs from counting its warnings.
+    variables = os.environ | {"ATTNBENCH_SITE_SOURCE": str(source), "NO_MKDOCS_2_WARNING": "1", "NO_COLOR": "1"}
+    done = subprocess.run(words, env=variables, check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        said = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith(("INFO", "DEBUG"))]
+        raise SiteError("\n".join(said))
+    if problems := problems_of(out):
+        raise SiteError("\n".join(problems))
 
 
 def main():
@@ -167,13 +356,13 @@ def main():
     parser.add_argument("--program", type=Path, default=ROOT / "build/attnbench", help="the driver (default: build/attnbench)")
     options = parser.parse_args()
     out = options.out.resolve()
-    source = out.with_name(out.name + "-source")
-    Site(source, options.program).build()
-    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", CONFIGURATION, "--site-dir", out]
-    done = subprocess.run(words, env=os.environ | {"ATTNBENCH_SITE_SOURCE": str(source)}, check=False)
-    if done.returncode == 0:
-        print(f"{out}/index.html")
-    return done.returncode
+    try:
+        build(out, options.program)
+    except SiteError as error:
+        print(f"site: {error}", file=sys.stderr)
+        return 1
+    print(f"{out}/index.html")
+    return 0
 
 
 if __name__ == "__main__":
