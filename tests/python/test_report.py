@@ -226,12 +226,12 @@ def gate(tmp_path, name, finished, ratios, verdicts=("pass", "pass"), result="pa
 
 
 def test_runs_of_the_gate_are_a_history_with_its_verdicts(tmp_path):
-    gate(tmp_path, "second", "2026-02-02T00:00:00Z", (1.2, 1.0), ("regression", "pass"), "regression")
-    gate(tmp_path, "third", "2026-03-02T00:00:00Z", (0.99, 1.0))
-    gate(tmp_path, "first", "2026-01-02T00:00:00Z", (1.0, 1.0))
+    gate(tmp_path, "mid", "2026-02-02T00:00:00Z", (1.2, 1.0), ("regression", "pass"), "regression")
+    gate(tmp_path, "new", "2026-03-02T00:00:00Z", (0.99, 1.0))
+    gate(tmp_path, "old", "2026-01-02T00:00:00Z", (1.0, 1.0))
     page = report(tmp_path, tmp_path)
     text = words(page)
-    assert re.search(r"first 2026-01-02T00:00:00Z base-of-first first pass 2 pass Some CPU, 2 processors second .* third ", text)
+    assert re.search(r"old 2026-01-02T00:00:00Z base-of-old old pass 2 pass Some CPU, 2 processors mid .* new ", text)
     assert "1 regression, 1 pass" in text
     assert "linear forward N=1024 pass (+0 %) regression (+20 %) pass (−1 %) sdpa forward N=1024 pass" in text
     told = data_of(page)
