@@ -312,6 +312,7 @@ Run add_analyse_command(Command& command) {
                       "shows how time and memory grow, from which length on a method needs less than another, "
                       "and which lengths fit in 11 and 24 GiB");
   return [options](const WorkerProgram& worker) {
+    check_charts(options->charts, options->format == Format::text);
     const auto records = read_records(options->folder);
     std::vector<double> budgets;
     for (const auto& budget : options->memory) {
