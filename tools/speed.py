@@ -4,8 +4,8 @@ Usage: python tools/speed.py [--only NAME] [--records 10000] [--runs 2] [--progr
 
 The records are copies of those in results/ with other numbers of heads, head dimensions and seeds, so that there
 are many series of several methods, protocols and lengths, of measured and of skipped cases. Of several runs the
-fastest counts, because other programs on the machine can only make a run slower. The load of the machine is
-printed, since it says how far the times can be trusted.
+fastest counts, because other programs on the machine can only make a run slower. The load of the machine and the
+time of processors are printed, since they say how far the times can be trusted.
 
 A row is a function with the decorator @row, which names it and says how many seconds it may take.
 """
@@ -13,6 +13,7 @@ A row is a function with the decorator @row, which names it and says how many se
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -47,9 +48,16 @@ def row(name: str, *, at_most_s: float):
 
 
 def templates() -> list[dict]:
-    """The records of the sweeps that are copied."""
+    """The records of the sweeps that are copied. Each sweep has a seed of its own, so that no two are of the same case."""
     paths = [path for pattern in COPIED for path in sorted((ROOT / "results").glob(pattern))]
-    return [json.loads(line) for path in paths for line in path.read_text("utf-8").splitlines()]
+    return [
+        json.loads(line) | {"seed": seed} for seed, path in enumerate(paths) for line in path.read_text("utf-8").splitlines()
+    ]
+
+
+def processor_s_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def slower(record: dict, factor: float) -> dict:
@@ -70,8 +78,8 @@ def many_records(count: int, factor: float = 1) -> list[dict]:
     originals = [slower(record, factor) for record in templates()]
     records = []
     for copy in range(-(-count // len(originals))):
-        axes = {"heads": 1 + copy % 4, "head_dim": 16 * (1 + copy // 4 % 4), "value_dim": 16, "seed": copy // 16}
-        records += [record | axes for record in originals]
+        axes = {"heads": 1 + copy % 4, "head_dim": 16 * (1 + copy // 4 % 4), "value_dim": 16}
+        records += [record | axes | {"seed": record["seed"] + 100 * (copy // 16)} for record in originals]
     return records[:count]
 
 
@@ -89,23 +97,24 @@ class Bench:
             made.mkdir()
             with open(made / "records.jsonl", "w", encoding="utf-8") as file:
                 for record in many_records(records, factor):
-                    file.write(json.dumps(record, separators=(",", ":")) + "\n")
+                    file.write(json.dumps(record, separators=(",", ":"), ensure_ascii=False) + "\n")
         return made
 
     def time(self, *words) -> tuple[float, str]:
-        """The seconds that the program takes with these arguments, and a remark about its output."""
-        seconds = []
+        """The seconds that the program takes with these arguments, and a remark about its processor time and its output."""
+        seconds, processor = [], []
         for _ in range(self.runs):
             with open(self.scratch / "output", "wb") as output:
-                begin = time.perf_counter()
+                used, begin = processor_s_of_children(), time.perf_counter()
                 done = subprocess.run(
                     [self.program, *map(str, words)], stdin=subprocess.DEVNULL, stdout=output,
                     stderr=subprocess.PIPE, check=False, cwd=self.scratch,
                 )  # fmt: skip
                 seconds.append(time.perf_counter() - begin)
+                processor.append(processor_s_of_children() - used)
             if done.returncode != 0:
                 sys.exit(f"speed: attnbench {words[0]} ended with {done.returncode}: {done.stderr.decode()}")
-        return min(seconds), f"prints {(self.scratch / 'output').stat().st_size / 1e6:.1f} MB"
+        return min(seconds), f"{min(processor):.2f} s of processors; prints {(self.scratch / 'output').stat().st_size / 1e6:.1f} MB"
 
 
 @row("table", at_most_s=2)
