@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
 
 #include "harness/process/interrupts.h"
 #include "harness/schema/case.h"
@@ -124,6 +125,14 @@ void judge_order(Crossover& found, const std::vector<Difference>& differences) {
   else found.doubt = Doubt::noise;
 }
 
+// Equal for series that differ in compared axes only.
+std::string key_of_comparable(const Series& series) {
+  std::string key;
+  for (const auto& [axis, value] : series.setting)
+    if (const auto* field = find_axis(axis); !field->compared) append_to_setting_key(key, *field, value);
+  return key;
+}
+
 // The pair without a verdict; nothing for series that differ in an axis that is not compared.
 std::optional<Crossover> pair_of(const Series& one, const Series& other, const std::string& quantity) {
   Crossover pair;
@@ -193,12 +202,20 @@ std::string_view basis_name(RatioBasis basis) {
 }
 
 std::vector<Crossover> crossovers_of(const std::vector<Series>& series, const Json& methods) {
+  std::unordered_map<std::string, std::vector<size_t>> comparable;
+  std::vector<const std::vector<size_t>*> others;  // of each series, those that may be compared with it, and itself
+  for (size_t i = 0; i < series.size(); ++i) {
+    auto& group = comparable[key_of_comparable(series[i])];
+    group.push_back(i);
+    others.push_back(&group);
+  }
   std::vector<Crossover> all;
   for (size_t i = 0; i < series.size(); ++i) {
     throw_if_interrupted();
-    for (size_t j = i + 1; j < series.size(); ++j)
+    for (const auto j : *others[i])
       for (const auto* quantity : {"time", "memory"})
-        if (auto found = crossover_of(series[i], series[j], quantity, methods)) all.push_back(std::move(*found));
+        if (j > i)
+          if (auto found = crossover_of(series[i], series[j], quantity, methods)) all.push_back(std::move(*found));
   }
   return all;
 }

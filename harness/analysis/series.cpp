@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <unordered_map>
 
 #include "attn/method_name.h"
 #include "harness/schema/case.h"
@@ -27,7 +28,33 @@ Point memory_of(const Record& record, double batch) {
   return {.value = value, .interval = {value, value}};
 }
 
+bool is_in_setting(const Field& field) { return field.role == FieldRole::axis && field.kind != AxisKind::length; }
+
+// Equal for records of the same series.
+std::string setting_key(const Record& record, const std::string& method) {
+  std::string key = method;
+  for (const auto& field : fields())
+    if (is_in_setting(field) && field.name != "method") append_to_setting_key(key, field, record.get(field.name));
+  return key;
+}
+
+Series empty_series(const Record& record, const std::string& method) {
+  Series series{.method = method, .setting = {}, .records = {}};
+  for (const auto& field : fields())
+    if (is_in_setting(field)) series.setting[std::string(field.name)] = record.get(field.name);
+  series.setting["method"] = method;
+  return series;
+}
+
 }  // namespace
+
+void append_to_setting_key(std::string& key, const Field& axis, const Json& value) {
+  constexpr double kMaxWhole = 0x1p53;
+  const auto number = value.is_number_float() ? value.get<double>() : 0.5;
+  const bool is_whole = number == std::floor(number) && std::abs(number) < kMaxWhole;
+  key += '\n';
+  append_to_case_key(key, axis, is_whole ? Json(int64_t(number)) : value);
+}
 
 std::vector<Point> Series::points(const std::string& quantity) const {
   std::vector<Point> found;
@@ -80,15 +107,12 @@ std::vector<std::vector<double>> values_of_same_rounds(const std::vector<const R
 
 std::vector<Series> series_of(const std::vector<Record>& records) {
   std::vector<Series> all;
+  std::unordered_map<std::string, size_t> index;
   for (const auto& record : records) {
-    Series found;
-    found.method = record.text("method") + (record.has("external_source") ? " (external)" : "");
-    for (const auto& field : fields())
-      if (field.role == FieldRole::axis && field.kind != AxisKind::length)
-        found.setting[std::string(field.name)] = record.get(field.name);
-    found.setting["method"] = found.method;
-    const auto same = std::find_if(all.begin(), all.end(), [&](const Series& s) { return s.setting == found.setting; });
-    (same == all.end() ? all.emplace_back(std::move(found)) : *same).records.push_back(&record);
+    const auto method = record.text("method") + (record.has("external_source") ? " (external)" : "");
+    const auto [place, is_new] = index.emplace(setting_key(record, method), all.size());
+    if (is_new) all.push_back(empty_series(record, method));
+    all[place->second].records.push_back(&record);
   }
   for (auto& series : all)
     std::stable_sort(series.records.begin(), series.records.end(),

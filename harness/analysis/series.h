@@ -40,6 +40,10 @@ std::vector<double> process_values(const Record& record, std::string_view column
 // the same length. Empty if fewer than kMinValuesOfInterval rounds remain.
 std::vector<std::vector<double>> values_of_same_rounds(const std::vector<const Record*>& records, std::string_view column);
 
+// Appends what an axis of a setting with this value is to a text that is equal exactly for equal settings. A whole number is the
+// same with and without a decimal point.
+void append_to_setting_key(std::string& key, const Field& axis, const Json& value);
+
 // The series of these records, in the order of their first records, with pointers to the records.
 std::vector<Series> series_of(const std::vector<Record>& records);
 

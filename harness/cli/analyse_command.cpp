@@ -120,13 +120,19 @@ std::string interval_text(const Interval& interval) {
 
 // The comparisons with this verdict: times first, and those of a setting together.
 std::vector<const Crossover*> with_verdict(const Analysis& analysis, const SeriesNames& names, CrossoverVerdict verdict) {
-  std::vector<const Crossover*> found;
+  struct Named {
+    const Crossover* pair;
+    std::string setting;
+  };
+  std::vector<Named> named;
   for (const auto& pair : analysis.crossovers)
-    if (pair.verdict == verdict) found.push_back(&pair);
-  std::stable_sort(found.begin(), found.end(), [&](const auto* a, const auto* b) {
-    if (a->quantity != b->quantity) return a->quantity == "time";
-    return names.setting(a->winner(), a->differs) < names.setting(b->winner(), b->differs);
+    if (pair.verdict == verdict) named.push_back({&pair, names.setting(pair.winner(), pair.differs)});
+  std::stable_sort(named.begin(), named.end(), [](const Named& a, const Named& b) {
+    if (a.pair->quantity != b.pair->quantity) return a.pair->quantity == "time";
+    return a.setting < b.setting;
   });
+  std::vector<const Crossover*> found;
+  for (const auto& [pair, setting] : named) found.push_back(pair);
   return found;
 }
 
@@ -160,22 +166,20 @@ struct BelowOthers {
   std::string quantity, setting, name;
   double from = 0;                                     // the first common length with any of them
   std::vector<std::pair<std::string, double>> others;  // each with the first common length
-
-  bool is_of(const BelowOthers& other) const {
-    return std::tie(quantity, setting, name) == std::tie(other.quantity, other.setting, other.name);
-  }
 };
 
 // Within a setting, the series that is below most others comes first.
 std::vector<BelowOthers> series_below_others(const Analysis& analysis, const SeriesNames& names) {
   std::vector<BelowOthers> rows;
+  std::map<std::tuple<std::string, std::string, std::string>, size_t> index;  // by quantity, setting and name
   for (const auto* pair : with_verdict(analysis, names, CrossoverVerdict::never)) {
     BelowOthers mine{
         pair->quantity, names.setting(pair->winner(), pair->differs), name_in(*pair, pair->winner()), pair->from, {}};
-    auto row = std::find_if(rows.begin(), rows.end(), [&](const BelowOthers& other) { return other.is_of(mine); });
-    if (row == rows.end()) row = rows.insert(rows.end(), std::move(mine));
-    row->from = std::min(row->from, pair->from);
-    row->others.emplace_back(name_in(*pair, pair->loser()), pair->from);
+    const auto [place, is_new] = index.emplace(std::tie(mine.quantity, mine.setting, mine.name), rows.size());
+    if (is_new) rows.push_back(std::move(mine));
+    auto& row = rows[place->second];
+    row.from = std::min(row.from, pair->from);
+    row.others.emplace_back(name_in(*pair, pair->loser()), pair->from);
   }
   std::stable_sort(rows.begin(), rows.end(), [](const BelowOthers& a, const BelowOthers& b) {
     if (a.quantity != b.quantity) return a.quantity == "time";
@@ -312,6 +316,7 @@ Run add_analyse_command(Command& command) {
                       "shows how time and memory grow, from which length on a method needs less than another, "
                       "and which lengths fit in 11 and 24 GiB");
   return [options](const WorkerProgram& worker) {
+    check_charts(options->charts, options->format == Format::text);
     const auto records = read_records(options->folder);
     std::vector<double> budgets;
     for (const auto& budget : options->memory) {

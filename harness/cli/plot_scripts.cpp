@@ -73,8 +73,7 @@ std::string run_script(const Script& script) {
     throw UsageError(fmt::format("{}: no such script; expected the folder {} of attnbench there", path, script.folder));
   const bool is_path = python.find('/') != std::string::npos;
   if (is_path && access(python.c_str(), X_OK) != 0)
-    missing(fmt::format("no Python at {}", python),
-            "install it with `make setup`, or name another with --python");
+    missing(fmt::format("no Python at {}", python), "install it with `make setup`, or name another with --python");
 
   std::string printed, told;
   const auto receive_into = [](std::string& text) {
@@ -94,9 +93,8 @@ std::string run_script(const Script& script) {
   if (result.end == ChildEnd::exited && result.code == kRefused) throw UsageError(message);
   if (result.end == ChildEnd::exited && result.code == kMissingPackage)
     missing(fmt::format("{}: {}", python, message),
-            is_installed()
-                ? fmt::format("install {} for this Python, or name another one with --python", script.packages)
-                : "install the packages of requirements.txt with `make setup`, or name another Python with --python");
+            is_installed() ? fmt::format("install {} for this Python, or name another one with --python", script.packages)
+                           : "install the packages of requirements.txt with `make setup`, or name another Python with --python");
   throw UsageError(fmt::format("{} ended {}; it said: {}", path,
                                result.end == ChildEnd::signalled ? fmt::format("by signal {}", result.code)
                                                                  : fmt::format("with exit code {}", result.code),

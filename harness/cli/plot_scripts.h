@@ -8,10 +8,10 @@ namespace attnbench {
 
 // A script and what it is started with.
 struct Script {
-  std::string folder = "plots";        // in the project
-  std::string name;                    // such as "plot", which is plots/plot.py
-  std::vector<std::string> arguments;  // as on the command line
-  std::string python = {};             // the program; empty for that of the project
+  std::string folder = "plots";                   // in the project
+  std::string name;                               // such as "plot", which is plots/plot.py
+  std::vector<std::string> arguments;             // as on the command line
+  std::string python = {};                        // the program; empty for that of the project
   std::string packages = "numpy and matplotlib";  // what it needs, for the message that one of them is missing
 };
 

@@ -45,10 +45,10 @@ std::string ratio_text(const Record& r) {
 }
 
 // The header of the column of ratios; empty if no record has one.
-std::string ratio_header(const std::vector<Record>& records) {
+std::string ratio_header(const std::vector<const Record*>& records) {
   std::set<std::string> baselines;
-  for (const auto& record : records)
-    if (record.has("ratio_pairing")) baselines.insert(record.text("baseline"));
+  for (const auto* record : records)
+    if (record->has("ratio_pairing")) baselines.insert(record->text("baseline"));
   if (baselines.empty()) return "";
   return baselines.size() == 1 ? "time / " + *baselines.begin() : "time / baseline";
 }
@@ -138,12 +138,16 @@ void add_axes(TextTable& table, const std::vector<const Column*>& axes) {
 }
 
 TextTable summary_table(const std::vector<Record>& records) {
-  TextTable table;
   std::vector<const Record*> all;
   for (const auto& record : records) all.push_back(&record);
-  const auto axes = distinguishing_axes(all);
+  return summary_table_of(all);
+}
+
+TextTable summary_table_of(const std::vector<const Record*>& records) {
+  TextTable table;
+  const auto axes = distinguishing_axes(records);
   add_axes(table, axes);
-  const bool published = std::any_of(records.begin(), records.end(), [](const Record& r) { return !published_text(r).empty(); });
+  const bool published = std::any_of(records.begin(), records.end(), [](const auto* r) { return !published_text(*r).empty(); });
   const auto ratio = ratio_header(records);
   for (const auto* header : {"time", "interval"}) table.add_column(header, TextTable::Align::right);
   if (!ratio.empty()) table.add_column(ratio, TextTable::Align::right);
@@ -153,7 +157,8 @@ TextTable summary_table(const std::vector<Record>& records) {
   table.add_column("outcome");
   if (published) table.add_column("published");
   table.leave_out_first({"published", "implementation", "rounding error", "time/sequence", "interval"});
-  for (const auto& record : records) {
+  for (const auto* each : records) {
+    const auto& record = *each;
     std::vector<std::string> cells;
     for (const auto* axis : axes) cells.push_back(plain_text(record.get(axis->name)));
     cells.push_back(format_ms(record.number("time_median_ms")));

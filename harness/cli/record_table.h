@@ -33,6 +33,7 @@ void add_axes(TextTable& table, const std::vector<const Column*>& axes);
 
 // A table with a row for each record: the distinguishing axes, then time, memory, error and outcome.
 TextTable summary_table(const std::vector<Record>& records);
+TextTable summary_table_of(const std::vector<const Record*>& records);
 
 // A table of the named columns, with the values as they are stored. A name may also be that of a diagnostic which one of the
 // records has, or a former name of a column. Throws UsageError for an unknown name.

@@ -83,10 +83,10 @@ void print_records(const std::vector<Record>& records, Format format, Rows rows)
 
 RecordText text_of_records(const std::vector<Record>& records, Rows rows) {
   if (rows == Rows::all) return {.table = summary_table(records), .has_table = true, .lines = {}};
-  std::vector<Record> shown;
+  std::vector<const Record*> shown;
   for (const auto& record : records)
-    if (record.text("outcome") != outcome::skipped) shown.push_back(record);
-  return {.table = summary_table(shown), .has_table = !shown.empty() || records.empty(), .lines = skipped_in_words(records)};
+    if (record.text("outcome") != outcome::skipped) shown.push_back(&record);
+  return {.table = summary_table_of(shown), .has_table = !shown.empty() || records.empty(), .lines = skipped_in_words(records)};
 }
 
 void print_sheet(const Sheet& sheet, Format format) {

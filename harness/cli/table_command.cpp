@@ -29,6 +29,7 @@ Run add_table_command(Command& command) {
   command.add_example("table results/figure1/*/", "shows time, memory, error and outcome of every case that ran");
   command.add_example("table /tmp/short --columns method,query_len,time_median_ms --format csv", "prints three columns as CSV");
   return [options](const WorkerProgram&) {
+    check_charts(options->charts, options->format == Format::text && options->columns.empty());
     const auto records = read_records(options->folder);
     if (!options->columns.empty() && options->format != Format::json)
       print_table(column_table(records, options->columns), options->format);

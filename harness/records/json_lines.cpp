@@ -5,9 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <filesystem>
+#include <future>
+#include <span>
 #include <string_view>
+#include <thread>
 
 #include "harness/process/interrupts.h"
 #include "harness/records/replace_file.h"
@@ -18,29 +23,65 @@ namespace attnbench {
 namespace {
 
 constexpr size_t kMaxFileBytes = size_t{1} << 30;
+// The lines that are parsed at once. Files with fewer lines than kLinesOfThread are parsed by one thread.
+constexpr size_t kLinesAtOnce = 4096, kLinesOfThread = 128;
+
+// The value of a line, or why it has none.
+struct ParsedLine {
+  Json value;
+  std::exception_ptr error;
+};
+
+// The lines of the text that have a line end.
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string_view::npos; begin = end + 1)
+    lines.push_back(text.substr(begin, end - begin));
+  return lines;
+}
+
+// Parsing takes most of the time of commands that read many records, so threads share the lines.
+std::vector<ParsedLine> parse_lines(std::span<const std::string_view> lines) {
+  std::vector<ParsedLine> parsed(lines.size());
+  const auto parse_range = [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) try {
+        parsed[i].value = parse_json(lines[i]);
+      } catch (...) {
+        parsed[i].error = std::current_exception();
+      }
+  };
+  const auto threads = std::clamp<size_t>(lines.size() / kLinesOfThread, 1, std::max(1U, std::thread::hardware_concurrency()));
+  std::vector<std::future<void>> others;
+  for (size_t t = 1; t < threads; ++t)
+    others.push_back(std::async(std::launch::async, parse_range, lines.size() * t / threads, lines.size() * (t + 1) / threads));
+  parse_range(0, lines.size() / threads);
+  for (auto& other : others) other.get();
+  return parsed;
+}
 
 }  // namespace
 
 size_t read_json_lines(const std::string& path, const std::string& what, const ReadLine& read) {
   const auto text = read_text_file(path, kMaxFileBytes);
-  size_t number = 0, complete_bytes = 0;
-  for (size_t begin = 0; begin < text.size();) {
+  // The writer of a last line without a line end was killed. What the line would have said is done again.
+  const auto lines = lines_of(text);
+  for (size_t begin = 0; begin < lines.size(); begin += kLinesAtOnce) {
     throw_if_interrupted();
-    ++number;
-    const auto end = text.find('\n', begin);
-    // The writer was killed before it wrote the line end. What the line would have said is done again.
-    if (end == std::string::npos) break;
-    try {
-      read(parse_json(std::string_view(text).substr(begin, end - begin)));
-    } catch (const JsonError& error) {
-      const auto column = error.position > 0 ? fmt::format(":{}", error.position) : "";
-      throw UsageError(fmt::format("{}:{}{}: not {}: {}", path, number, column, what, error.what()));
-    } catch (const std::exception& error) {
-      throw UsageError(fmt::format("{}:{}: not {}: {}", path, number, what, error_text(error)));
+    auto parsed = parse_lines(std::span(lines).subspan(begin, std::min(kLinesAtOnce, lines.size() - begin)));
+    for (size_t i = 0; i < parsed.size(); ++i) {
+      const auto number = begin + i + 1;
+      try {
+        if (parsed[i].error) std::rethrow_exception(parsed[i].error);
+        read(std::move(parsed[i].value));
+      } catch (const JsonError& error) {
+        const auto column = error.position > 0 ? fmt::format(":{}", error.position) : "";
+        throw UsageError(fmt::format("{}:{}{}: not {}: {}", path, number, column, what, error.what()));
+      } catch (const std::exception& error) {
+        throw UsageError(fmt::format("{}:{}: not {}: {}", path, number, what, error_text(error)));
+      }
     }
-    complete_bytes = begin = end + 1;
   }
-  return complete_bytes;
+  return lines.empty() ? 0 : size_t(lines.back().data() + lines.back().size() - text.data()) + 1;
 }
 
 JsonLines::JsonLines(const std::string& folder, const std::string& name, const std::string& what, const ReadLine& read)

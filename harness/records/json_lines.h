@@ -12,7 +12,7 @@
 namespace attnbench {
 
 // Called with the value of each line, in order. Throws std::exception for a value that cannot be used.
-using ReadLine = std::function<void(const Json& line)>;
+using ReadLine = std::function<void(Json line)>;
 
 // Calls `read` with each line of the file. Ignores a last line without a line end, which a killed program leaves behind. Throws
 // UsageError that names the file and, where a line is malformed or `read` throws, also the line; `what` says what a line should

@@ -34,8 +34,8 @@ void check_usable(const Record& record) {
 
 // Returns a function that appends the record of each line to `lines`.
 ReadLine reader_into(std::vector<Record>& lines) {
-  return [&lines](const Json& line) {
-    auto record = Record::parse(line);
+  return [&lines](Json line) {
+    auto record = Record::parse(std::move(line));
     check_usable(record);
     lines.push_back(std::move(record));
   };

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include "harness/records/replace_file.h"
 #include "harness/schema/schema.h"
@@ -41,7 +42,7 @@ std::string joined(const std::string& folder, const char* name) { return (fs::pa
 std::vector<Record> read_records(const std::string& folder_or_file) {
   const auto path = fs::is_directory(folder_or_file) ? joined(folder_or_file, kRecordsFile) : folder_or_file;
   if (!fs::exists(path)) throw UsageError(fmt::format("{}: no such file, expected records of a sweep", path));
-  return RecordsByCase(read_log(path)).records();
+  return RecordsByCase(read_log(path)).take_records();
 }
 
 std::vector<Record> read_processes(const std::string& folder) {
@@ -49,14 +50,20 @@ std::vector<Record> read_processes(const std::string& folder) {
   return fs::exists(path) ? read_log(path) : std::vector<Record>{};
 }
 
-RecordsByCase::RecordsByCase(const std::vector<Record>& lines) {
-  for (const auto& line : lines) put(line);
+RecordsByCase::RecordsByCase(std::vector<Record> lines) {
+  records_.reserve(lines.size());
+  for (auto& line : lines) put(std::move(line));
 }
 
-void RecordsByCase::put(const Record& record) {
+void RecordsByCase::put(Record record) {
   const auto [at, fresh] = index_.emplace(record.key(), records_.size());
-  if (fresh) records_.push_back(record);
-  else records_[at->second] = record;
+  if (fresh) records_.push_back(std::move(record));
+  else records_[at->second] = std::move(record);
+}
+
+std::vector<Record> RecordsByCase::take_records() {
+  index_.clear();
+  return std::exchange(records_, {});
 }
 
 const Record* RecordsByCase::find(const std::string& key) const {

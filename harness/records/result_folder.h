@@ -50,13 +50,15 @@ void make_folder(const std::string& path);
 class RecordsByCase {
  public:
   RecordsByCase() = default;
-  explicit RecordsByCase(const std::vector<Record>& lines);
+  explicit RecordsByCase(std::vector<Record> lines);
 
   const std::vector<Record>& records() const { return records_; }
+  // The records, after which this has none.
+  std::vector<Record> take_records();
   // The record with this Record::key(), or null.
   const Record* find(const std::string& key) const;
   // Adds the record, or replaces the record of the same case.
-  void put(const Record& record);
+  void put(Record record);
 
  private:
   std::vector<Record> records_;

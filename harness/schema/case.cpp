@@ -309,9 +309,20 @@ std::string case_key(const Json& case_or_record) {
   for (const auto& field : fields()) {
     if (field.role != FieldRole::axis) continue;
     const auto found = case_or_record.find(field.name);
-    if (found != case_or_record.end()) key += std::string(field.name) + "=" + found->dump() + " ";
+    if (found != case_or_record.end()) append_to_case_key(key, field, *found);
   }
   return key;
+}
+
+void append_to_case_key(std::string& key, const Field& axis, const Json& value) {
+  key += axis.name;
+  key += '=';
+  // dump() takes long for values as short as these.
+  if (value.is_boolean()) key += value.get<bool>() ? "true" : "false";
+  else if (value.is_number_integer() && !value.is_number_unsigned()) key += std::to_string(value.get<int64_t>());
+  else if (value.is_number_unsigned()) key += std::to_string(value.get<uint64_t>());
+  else key += value.dump();
+  key += ' ';
 }
 
 }  // namespace attnbench

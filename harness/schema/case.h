@@ -117,5 +117,7 @@ Case case_from_json(const Json& json);
 // The axes in the JSON of a case or of a record as one line of text, without its other members. Two lines are equal exactly when
 // all axes are.
 std::string case_key(const Json& case_or_record);
+// Appends what case_key() says about the axis with this value.
+void append_to_case_key(std::string& key, const Field& axis, const Json& value);
 
 }  // namespace attnbench

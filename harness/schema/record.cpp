@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <stdexcept>
 #include <unordered_map>
+#include <utility>
 
 namespace attnbench {
 namespace {
@@ -261,6 +263,40 @@ const std::vector<Column>& test_hooks() {
   return all;
 }
 
+constexpr size_t kNoColumn = SIZE_MAX;
+
+// A column by its index in columns(), which the test hooks follow.
+const Column& column_at(size_t at) {
+  const auto count = columns().size();
+  return at < count ? columns()[at] : test_hooks()[at - count];
+}
+
+// The index of the column with this name, or kNoColumn.
+size_t index_of(std::string_view name) {
+  static const auto index = [] {
+    std::unordered_map<std::string_view, size_t> map;
+    for (size_t at = 0; at < columns().size() + test_hooks().size(); ++at) map.emplace(column_at(at).name, at);
+    return map;
+  }();
+  const auto found = index.find(name);
+  return found == index.end() ? kNoColumn : found->second;
+}
+
+// The axes in the order of fields(), with the indices of their columns.
+struct Axis {
+  const Field* field;
+  size_t column;
+};
+const std::vector<Axis>& axes() {
+  static const auto all = [] {
+    std::vector<Axis> found;
+    for (const auto& field : fields())
+      if (field.role == FieldRole::axis) found.push_back({&field, index_of(field.name)});
+    return found;
+  }();
+  return all;
+}
+
 bool has_type(const Json& value, ColumnType type) {
   const auto all_numbers = [&] {
     for (const auto& item : value)
@@ -300,14 +336,8 @@ const std::vector<Column>& columns() {
 }
 
 const Column* find_column(std::string_view name) {
-  static const auto index = [] {
-    std::unordered_map<std::string_view, const Column*> map;
-    for (const auto* list : {&columns(), &test_hooks()})
-      for (const auto& column : *list) map.emplace(column.name, &column);
-    return map;
-  }();
-  const auto found = index.find(name);
-  return found == index.end() ? nullptr : found->second;
+  const auto at = index_of(name);
+  return at == kNoColumn ? nullptr : &column_at(at);
 }
 
 const std::vector<FormerName>& former_names() {
@@ -332,7 +362,7 @@ Record::Record(const Case& c) {
   if (c.memory_limit_bytes == 0) set("memory_limit_bytes", nullptr);  // the worker finds it out
 }
 
-Record Record::parse(const Json& json) {
+Record Record::parse(Json json) {
   if (!json.is_object()) throw std::invalid_argument("a record is " + std::string(json.type_name()) + ", expected an object");
   const auto found = json.find("schema_version");
   if (found != json.end() && !found->is_null() && !found->is_number_integer())
@@ -343,41 +373,44 @@ Record Record::parse(const Json& json) {
                                 std::to_string(kSchemaVersion) + ", which this build understands");
   Record record;
   auto moved = Json::object();  // the diagnostics that were columns of their own in earlier schema versions
-  for (const auto& [name, value] : json.items()) {
-    const auto* former = find_former_name(name);
+  for (auto& [name, value] : json.get_ref<Json::object_t&>()) {
+    const auto* former = find_column(name) ? nullptr : find_former_name(name);
     if (former && former->is_diagnostic) {
       if (!value.is_null() && !value.is_number()) refuse(name, value, ColumnType::number);
       moved[former->current] = value;
       continue;
     }
-    const auto& current = former ? former->current : name;
-    record.set(current, value);
+    record.set(former ? std::string_view(former->current) : name, std::move(value));
   }
   if (record.has("diagnostics")) moved.update(record.get("diagnostics"));
   record.set("diagnostics", moved);
-  for (const auto& field : fields())
-    if (version < field.since && !record.has(field.name)) record.set(field.name, field.before);
+  for (const auto& axis : fields())
+    if (version < axis.since && !record.has(axis.name)) record.set(axis.name, axis.before);
   return record;
 }
 
-void Record::set(std::string_view name, const Json& value) {
-  const auto* column = find_column(name);
-  if (!column) throw std::invalid_argument("a record has no column '" + std::string(name) + "'");
+void Record::set(std::string_view name, Json value) {
+  const auto at = index_of(name);
+  if (at == kNoColumn) throw std::invalid_argument("a record has no column '" + std::string(name) + "'");
+  const auto& column = column_at(at);
+  values_.resize(columns().size() + test_hooks().size());
   if (value.is_null() || is_not_finite(value)) {
-    values_.erase(column->name);
+    values_[at] = nullptr;
     return;
   }
-  if (!has_type(value, column->type)) refuse(name, value, column->type);
-  auto stored = value;
-  if (column->type == ColumnType::named_numbers)
-    for (const auto& [key, item] : value.items()) {
+  if (!has_type(value, column.type)) refuse(name, value, column.type);
+  if (column.type == ColumnType::named_numbers) {
+    auto& numbers = value.get_ref<Json::object_t&>();
+    for (const auto& [key, item] : numbers)
       if (find_column(key)) throw std::invalid_argument("the diagnostic '" + key + "' has the name of a column");
-      if (item.is_null() || is_not_finite(item)) stored.erase(key);
-    }
-  const auto* field = find_field(name);
-  const bool is_unset_hook = field && field->test_hook && stored == attnbench::get(Case(), *field);
-  if (is_unset_hook || (stored.is_object() && stored.empty())) values_.erase(column->name);
-  else values_[column->name] = std::move(stored);
+    auto finite = Json::object();
+    for (auto& [key, item] : numbers)
+      if (!item.is_null() && !is_not_finite(item)) finite[key] = std::move(item);
+    value = std::move(finite);
+  }
+  const bool is_unset_hook = at >= columns().size() && value == attnbench::get(Case(), *find_field(name));
+  if (is_unset_hook || (value.is_object() && value.empty())) values_[at] = nullptr;
+  else values_[at] = std::move(value);
 }
 
 void Record::set_failed(std::string_view failure_kind, std::string reason) {
@@ -393,15 +426,17 @@ void Record::set_skipped(std::string_view skip_kind, std::string reason) {
 }
 
 void Record::merge(const Record& other) {
-  for (const auto& [name, value] : other.values_.items()) values_[name] = value;
+  values_.resize(std::max(values_.size(), other.values_.size()));
+  for (size_t at = 0; at < other.values_.size(); ++at)
+    if (!other.values_[at].is_null()) values_[at] = other.values_[at];
 }
 
 const Json& Record::get(std::string_view name) const {
-  if (const auto found = values_.find(name); found != values_.end()) return *found;
-  const auto diagnostics = values_.find("diagnostics");
-  if (diagnostics == values_.end() || find_column(name)) return kNull;
-  const auto found = diagnostics->find(name);
-  return found == diagnostics->end() ? kNull : *found;
+  if (values_.empty()) return kNull;
+  if (const auto at = index_of(name); at != kNoColumn) return values_[at];
+  static const auto diagnostics = index_of("diagnostics");
+  const auto found = values_[diagnostics].find(name);
+  return found == values_[diagnostics].end() ? kNull : *found;
 }
 
 double Record::number(std::string_view column) const {
@@ -423,18 +458,33 @@ std::vector<double> Record::numbers(std::string_view name) const {
   return numbers;
 }
 
+std::string Record::key_without(const std::vector<std::string>& left_out) const {
+  std::string key;
+  for (const auto& [field, column] : axes())
+    if (std::find(left_out.begin(), left_out.end(), field->name) == left_out.end()) append_axis(key, *field, column);
+  return key;
+}
+
 std::string Record::series_key() const {
-  auto axes = values_;
-  for (const auto& field : fields())
-    if (field.role == FieldRole::axis && field.kind == AxisKind::length) axes.erase(std::string(field.name));
-  return case_key(axes);
+  std::string key;
+  for (const auto& [field, column] : axes())
+    if (field->kind != AxisKind::length) append_axis(key, *field, column);
+  return key;
+}
+
+void Record::append_axis(std::string& key, const Field& field, size_t column) const {
+  if (column < values_.size() && !values_[column].is_null()) append_to_case_key(key, field, values_[column]);
 }
 
 Json Record::to_json() const {
-  Json json;
-  for (const auto& column : columns()) json[column.name] = get(column.name);
-  for (const auto& column : test_hooks())
-    if (has(column.name)) json[column.name] = get(column.name);
+  auto json = Json::object();
+  // The names differ, so that none has to be looked for before it is added.
+  auto& members = json.get_ref<Json::object_t&>();
+  members.reserve(columns().size() + test_hooks().size());
+  for (size_t at = 0; at < columns().size() + test_hooks().size(); ++at) {
+    const auto& value = values_.empty() ? kNull : values_[at];
+    if (at < columns().size() || !value.is_null()) members.emplace_back(column_at(at).name, value);
+  }
   return json;
 }
 

@@ -71,12 +71,12 @@ class Record {
   // Reads a record of this schema version or of another one. Columns of earlier versions get their current names, and axes that
   // did not exist yet get the value Field::before. Unknown columns of a record from a newer version are ignored. Throws
   // std::invalid_argument that names any other unknown column, or the column whose value has another type.
-  static Record parse(const Json& json);
+  static Record parse(Json json);
 
   // Null erases the value. So do a number that is not finite, an empty object of named numbers, and the default of a test hook.
   // Throws std::invalid_argument for an undeclared column, a value of another type, or a diagnostic that has the name of a
   // column.
-  void set(std::string_view column, const Json& value);
+  void set(std::string_view column, Json value);
   // Both set the outcome, the column failure_kind (one of namespace kind) and the reason.
   void set_failed(std::string_view failure_kind, std::string reason);
   void set_skipped(std::string_view skip_kind, std::string reason);
@@ -94,12 +94,18 @@ class Record {
   // Every column of columns() in order, null where there is no value, and then the test hooks that were set.
   Json to_json() const;
   // Equal for records of the same case.
-  std::string key() const { return case_key(values_); }
+  std::string key() const { return key_without({}); }
+  // The same without these axes. Equal for records that differ in these axes alone.
+  std::string key_without(const std::vector<std::string>& axes) const;
   // Equal for records of one series, which differ only in axes of the kind `length`.
   std::string series_key() const;
 
  private:
-  Json values_ = Json::object();
+  void append_axis(std::string& key, const Field& field, size_t column) const;
+
+  // The value of each column, first those of columns() and then the test hooks; null where there is none. A record without any
+  // value may have an empty list.
+  std::vector<Json> values_;
 };
 
 // The columns of a table of these records: those of columns(), where the column `diagnostics` is replaced by a column for each

@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "harness/text/utf8.h"
+
 namespace attnbench {
 namespace {
 
@@ -68,17 +70,26 @@ int64_t parse_bytes(const std::string& text) {
 
 size_t display_width(const std::string& text) {
   size_t width = 0;
-  for (const char c : text) width += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  for (size_t i = 0; i < text.size();) {
+    const auto [value, bytes] = code_point_at(text, i);
+    width += columns_of(value);
+    i += bytes;
+  }
   return width;
 }
 
 std::string shortened(const std::string& text, size_t width) {
   if (display_width(text) <= width) return text;
   if (width == 0) return "";
-  size_t shown = 0;
-  for (size_t i = 0; i < text.size(); ++i)
-    if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80 && ++shown == width) return text.substr(0, i) + "…";
-  return text;
+  // One column is left for the ellipsis.
+  size_t end = 0;
+  for (size_t shown = 0; end < text.size();) {
+    const auto [value, bytes] = code_point_at(text, end);
+    shown += columns_of(value);
+    if (shown >= width) break;
+    end += bytes;
+  }
+  return text.substr(0, end) + "…";
 }
 
 std::string wrapped(const std::string& text, size_t width, size_t indent) {

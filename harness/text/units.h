@@ -13,11 +13,11 @@ std::string format_seconds(double s);    // "42 s", "3 min 07 s", "2 h 05 min"; 
 // The number of bytes in text such as "11 GiB", "500MB" or "4096". Throws std::invalid_argument that quotes any other text.
 int64_t parse_bytes(const std::string& text);
 
-// The width of UTF-8 text in a table, where each code point counts as one column.
+// The number of columns of a terminal that UTF-8 text without control characters takes, as columns_of() in utf8.h counts them.
 size_t display_width(const std::string& text);
-// UTF-8 text of at most `width` code points: if the text has more, "…" takes the place of the last one that fits.
+// UTF-8 text of at most `width` columns: if the text has more, "…" takes the place of the end that does not fit.
 std::string shortened(const std::string& text, size_t width);
-// UTF-8 text with line ends in place of spaces, so that no line is wider than `width` code points unless a single word is. The
+// UTF-8 text with line ends in place of spaces, so that no line is wider than `width` columns unless a single word is. The
 // lines after the first begin with `indent` spaces, and the first one is taken to begin after as many characters.
 std::string wrapped(const std::string& text, size_t width, size_t indent = 0);
 

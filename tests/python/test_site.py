@@ -3,7 +3,9 @@ its reference is what the program says."""
 
 import html
 import importlib.util
+import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -196,3 +198,24 @@ def test_the_index_of_the_search_has_every_page(built):
     assert pages <= found
     # As a script, for pages that are read from a folder.
     assert (built / "search/search_index.js").read_text("utf-8").startswith("var __index = {")
+
+
+def test_the_search_works_where_pages_are_read_from_a_folder(built):
+    sync_api = pytest.importorskip("playwright.sync_api")
+    program = os.environ.get("ATTNBENCH_CHROMIUM") or shutil.which("chromium")
+    assert program, "there is no chromium; `make setup` installs it"
+    with sync_api.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 1400, "height": 900})
+        asked = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto((built / "docs/tutorial.html").as_uri())
+        # The index has been loaded by the time that the list of results says what to do.
+        page.get_by_text("Type to start searching").wait_for(state="attached")
+        page.click("input.md-search__input")
+        page.keyboard.type("concentration")
+        page.wait_for_selector(".md-search-result__link")
+        found = page.eval_on_selector_all(".md-search-result__link", "links => links.map(link => link.href)")
+        browser.close()
+    assert any("numbers.html" in link for link in found)
+    assert asked and all(url.startswith(("file:", "data:")) for url in asked)

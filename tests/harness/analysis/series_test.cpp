@@ -20,6 +20,13 @@ TEST_F(SeriesTest, RecordsOfASeriesDifferOnlyInLengths) {
   EXPECT_FALSE(all[0].setting.contains("batch"));
 }
 
+TEST_F(SeriesTest, AWholeNumberIsTheSameWithAndWithoutADecimalPoint) {
+  add("linear", 512, 1, 1).set("concentration", 2);
+  add("linear", 1024, 1, 1).set("concentration", 2.0);
+  add("linear", 2048, 1, 1).set("concentration", 2.5);
+  EXPECT_EQ(series_of(records_).size(), 2u);
+}
+
 TEST_F(SeriesTest, PointsAreValuesPerSampleOfEachLengthAndBatchSize) {
   add("linear", 512, 2, 10, 0.5, 8);
   add("linear", 512, 3, 20, 0.5, 4);

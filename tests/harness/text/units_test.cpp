@@ -70,11 +70,16 @@ TEST(Units, DisplayWidthCountsCharacters) {
   EXPECT_EQ(display_width(""), 0u);
   EXPECT_EQ(display_width("abc"), 3u);
   EXPECT_EQ(display_width("µs–O(N²)"), 8u);
+  EXPECT_EQ(display_width("注意"), 4u);
+  EXPECT_EQ(display_width("cafe\u0301"), 4u) << "a combining accent";
+  EXPECT_EQ(display_width("\xff"), 1u) << "not UTF-8";
 }
 
 TEST(Shortened, CutsByCharactersAndSaysSo) {
   EXPECT_EQ(shortened("O(N²)", 5), "O(N²)");
   EXPECT_EQ(shortened("O(N²) time", 5), "O(N²…");
+  EXPECT_EQ(shortened("注意長", 5), "注意…");
+  EXPECT_EQ(shortened("注意長", 4), "注…");
   EXPECT_EQ(shortened("abc", 1), "…");
   EXPECT_EQ(shortened("abc", 0), "");
 }

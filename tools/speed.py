@@ -1,0 +1,164 @@
+"""Measures how long attnbench takes for folders of many records, and prints a row for each command.
+
+Usage: python tools/speed.py [--only NAME] [--records 10000] [--runs 2] [--program build/attnbench]
+
+The records are copies of those in results/ with other numbers of heads, head dimensions and seeds, so that there
+are many series of several methods, protocols and lengths, of measured and of skipped cases. Of several runs the
+fastest counts, because other programs on the machine can only make a run slower. The load of the machine and the
+time of processors are printed, since they say how far the times can be trusted.
+
+A row is a function with the decorator @row, which names it and says how many seconds it may take.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable
+
+ROOT = Path(__file__).resolve().parent.parent
+# The sweeps whose records are copied: several methods, lengths, protocols and outcomes.
+COPIED = ("figure1/*/records.jsonl", "methods/*/records.jsonl", "repeat/*/run-1/records.jsonl")
+
+
+@dataclass
+class Row:
+    name: str
+    at_most_s: float
+    run: Callable  # takes a Bench, and returns the seconds and a remark
+
+
+ROWS: list[Row] = []
+
+
+def row(name: str, *, at_most_s: float):
+    """Makes a function a row of the benchmark."""
+
+    def add(run):
+        ROWS.append(Row(name, at_most_s, run))
+        return run
+
+    return add
+
+
+def templates() -> list[dict]:
+    """The records of the sweeps that are copied. Each sweep has a seed of its own, so that no two are of the same case."""
+    paths = [path for pattern in COPIED for path in sorted((ROOT / "results").glob(pattern))]
+    return [
+        json.loads(line) | {"seed": seed} for seed, path in enumerate(paths) for line in path.read_text("utf-8").splitlines()
+    ]
+
+
+def processor_s_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def slower(record: dict, factor: float) -> dict:
+    """The record with all its times multiplied by the factor."""
+    changed = dict(record)
+    for name, value in record.items():
+        if not name.endswith("_ms") or not name.startswith(("time_", "process_")):
+            continue
+        if isinstance(value, list):
+            changed[name] = [number * factor for number in value]
+        elif value is not None:
+            changed[name] = value * factor
+    return changed
+
+
+def many_records(count: int, factor: float = 1) -> list[dict]:
+    """So many records of different cases."""
+    originals = [slower(record, factor) for record in templates()]
+    records = []
+    for copy in range(-(-count // len(originals))):
+        axes = {"heads": 1 + copy % 4, "head_dim": 16 * (1 + copy // 4 % 4), "value_dim": 16}
+        records += [record | axes | {"seed": record["seed"] + 100 * (copy // 16)} for record in originals]
+    return records[:count]
+
+
+class Bench:
+    """The program, the folders of records that the rows share, and the clock."""
+
+    def __init__(self, program: Path, folder: Path, records: int, runs: int):
+        self.program, self.scratch, self.records, self.runs = program, folder, records, runs
+
+    def folder(self, name: str = "a", records: int | None = None, factor: float = 1) -> Path:
+        """A folder of so many records, which is made when it is first asked for."""
+        records = records or self.records
+        made = self.scratch / f"{name}-{records}"
+        if not made.exists():
+            made.mkdir()
+            with open(made / "records.jsonl", "w", encoding="utf-8") as file:
+                for record in many_records(records, factor):
+                    file.write(json.dumps(record, separators=(",", ":"), ensure_ascii=False) + "\n")
+        return made
+
+    def time(self, *words) -> tuple[float, str]:
+        """The seconds that the program takes with these arguments, and a remark about its processor time and its output."""
+        seconds, processor = [], []
+        for _ in range(self.runs):
+            with open(self.scratch / "output", "wb") as output:
+                used, begin = processor_s_of_children(), time.perf_counter()
+                done = subprocess.run(
+                    [self.program, *map(str, words)], stdin=subprocess.DEVNULL, stdout=output,
+                    stderr=subprocess.PIPE, check=False, cwd=self.scratch,
+                )  # fmt: skip
+                seconds.append(time.perf_counter() - begin)
+                processor.append(processor_s_of_children() - used)
+            if done.returncode != 0:
+                sys.exit(f"speed: attnbench {words[0]} ended with {done.returncode}: {done.stderr.decode()}")
+        return min(seconds), f"{min(processor):.2f} s of processors; prints {(self.scratch / 'output').stat().st_size / 1e6:.1f} MB"
+
+
+@row("table", at_most_s=2)
+def time_of_table(bench: Bench) -> tuple[float, str]:
+    return bench.time("table", bench.folder())
+
+
+@row("table-charts", at_most_s=2)
+def time_of_table_with_charts(bench: Bench) -> tuple[float, str]:
+    return bench.time("table", bench.folder(), "--charts", "always")
+
+
+@row("analyse", at_most_s=2)
+def time_of_analyse(bench: Bench) -> tuple[float, str]:
+    return bench.time("analyse", bench.folder())
+
+
+@row("compare", at_most_s=2)
+def time_of_compare(bench: Bench) -> tuple[float, str]:
+    return bench.time("compare", bench.folder("a"), bench.folder("b", factor=1.1))
+
+
+def load_of_machine() -> str:
+    return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=[known.name for known in ROWS], action="append", help="the row to measure")
+    parser.add_argument("--records", type=int, default=10_000, help="how many records a folder has")
+    parser.add_argument("--runs", type=int, default=2, help="how often each command runs; the fastest counts")
+    parser.add_argument("--program", type=Path, default=ROOT / "build/attnbench")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="attnbench-speed-") as scratch:
+        bench = Bench(options.program.resolve(), Path(scratch), options.records, options.runs)
+        size = (bench.folder() / "records.jsonl").stat().st_size
+        print(f"{options.records} records of {size / options.records / 1e3:.1f} kB; {load_of_machine()}")
+        for known in ROWS:
+            if options.only and known.name not in options.only:
+                continue
+            seconds, remark = known.run(bench)
+            verdict = "" if seconds <= known.at_most_s else "  TOO SLOW"
+            print(f"{known.name:<14} {seconds:6.2f} s of {known.at_most_s:g} s  {remark}; {load_of_machine()}{verdict}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
