@@ -210,11 +210,9 @@ def test_the_search_works_where_pages_are_read_from_a_folder(built):
         asked = []
         page.on("request", lambda request: asked.append(request.url))
         page.goto((built / "docs/tutorial.html").as_uri())
-        # The index has been loaded by the time that the list of results says what to do.
-        page.get_by_text("Type to start searching").wait_for(state="attached")
         page.click("input.md-search__input")
         page.keyboard.type("concentration")
-        page.wait_for_selector(".md-search-result__link")
+        page.wait_for_selector(".md-search-result__link", timeout=120_000)
         found = page.eval_on_selector_all(".md-search-result__link", "links => links.map(link => link.href)")
         browser.close()
     assert any("numbers.html" in link for link in found)
