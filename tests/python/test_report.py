@@ -82,12 +82,25 @@ def data_of(page):
 def test_the_answers_name_the_fastest_methods_the_crossover_the_ends_and_the_noise(tmp_path):
     page = words(report(tmp_path, folder(tmp_path)))
     assert "A sweep for the tests." in page
-    assert "N = 16k" in page and re.search(r"linear 16\.4 ms sdpa takes 16\.4 times as long", page)
+    assert "N = 16k" in page and re.search(r"linear 16\.4 ms of 2 methods; sdpa takes 16\.4 times as long", page)
     assert re.search(r"linear is faster than sdpa from N = (9\d\d|1,0\d\d) on \(95 % interval: ", page)
     assert "sdpa: predicted to be out of memory from N = 65,536 on (Forward)." in page
-    assert "Half of the 8 times are known to ± 1 %, nine of ten to ± 1 %" in page
+    assert "Half of the 8 times are known to ± 1 % or better, 90 % of them to ± 1 %" in page
     assert "measured 2026-01-02 machine Some CPU, 2 processors" in page
     assert "git checkout abc123 && make build" in page and "build/attnbench sweep demo" in page
+
+
+def test_the_answers_say_what_was_not_measured(tmp_path):
+    more = [absent("linear", n, "unsupported", device="cuda", reason="no kernels") for n in LENGTHS]
+    kept = [r for r in rows() if r["outcome"] == "measured" and not (r["method"] == "sdpa" and r["query_len"] > 1024)]
+    page = words(report(tmp_path, folder(tmp_path, found=[*kept, *more])))
+    assert "sdpa: the sweep does not go beyond N = 1,024 (Forward)." in page
+    assert "None of the 4 cases on cuda was measured: no kernels." in page
+
+
+def test_the_answers_say_how_far_methods_are_from_exact_attention(tmp_path):
+    found = [r | {"quality_row_error_median": 0.5 if r["method"] == "linear" else 1e-7} for r in rows() if r["outcome"] == "measured"]
+    assert "from that of exact attention: linear 0.5 (0 is exact" in words(report(tmp_path, folder(tmp_path, found=found)))
 
 
 def test_fastest_methods_whose_intervals_overlap_are_both_named(tmp_path):

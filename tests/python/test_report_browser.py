@@ -88,7 +88,7 @@ def test_quantities_ratios_and_scales_are_chosen(chromium, tmp_path):
         choose(page, "Vertical axis", "Peak memory above the inputs")
         page.wait_for_function("[...document.querySelectorAll('.panel text')].some(t => t.textContent === 'Peak memory above the inputs per sequence')")
         choose(page, "Vertical axis", "Time")
-        choose(page, "As a ratio to", "sdpa")
+        choose(page, "Divided by", "sdpa")
         page.wait_for_function("[...document.querySelectorAll('.panel text')].some(t => t.textContent === 'Time / that of sdpa')")
         page.get_by_label("logarithmic").first.uncheck()
         page.get_by_label("per sequence").first.uncheck()
@@ -108,10 +108,10 @@ def test_settings_have_panels_that_are_switched_off(chromium, tmp_path):
 def test_the_table_is_sorted_and_filtered(chromium, tmp_path):
     with opened(chromium, tmp_path, report(tmp_path, folder(tmp_path))) as page:
         table = page.locator(".records")
-        button = table.locator("thead").get_by_role("button", name="time", exact=True)
+        button = table.locator("thead").get_by_role("button", name="time of a call", exact=True)
         button.focus()
         page.keyboard.press("Enter")
-        assert table.locator('th[aria-sort="ascending"]').inner_text().startswith("time")
+        assert table.locator('th[aria-sort="ascending"]').inner_text().startswith("time of a call")
         assert "2.1 ms" in table.locator("tbody tr").first.inner_text()
         button.press("Enter")
         assert "268" in table.locator("tbody tr").first.inner_text()
@@ -185,7 +185,7 @@ def test_everything_can_be_reached_with_the_keyboard(chromium, tmp_path):
             if name.startswith("BODY"):
                 break
             reached.add(name)
-        assert {"A Skip to the results", "BUTTON Copy", "INPUT checkbox", "BUTTON time", "BUTTON Details", "INPUT search"} <= reached
+        assert {"A Skip to the results", "BUTTON Copy", "INPUT checkbox", "BUTTON time of a call", "BUTTON Details", "INPUT search"} <= reached
 
 
 def test_hostile_texts_run_nothing(chromium, tmp_path):
@@ -239,5 +239,5 @@ def test_the_curves_and_the_images_of_an_experiment_are_shown(chromium, tmp_path
 def test_a_print_has_the_answers_and_no_controls(chromium, tmp_path):
     with opened(chromium, tmp_path, report(tmp_path, folder(tmp_path))) as page:
         page.emulate_media(media="print")
-        assert page.get_by_text("The fastest method, and the time of one sequence").is_visible()
+        assert page.get_by_text("The fastest of the methods that were measured at a length, and the time of one sequence").is_visible()
         assert not page.locator(".controls").first.is_visible() and not page.locator(".copy").first.is_visible()

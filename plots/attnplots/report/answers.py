@@ -2,6 +2,7 @@
 memory grow, where methods end, and how exact the numbers are."""
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,15 +23,18 @@ SHOWN = 3
 EXAMPLES = 3
 # In place of an exponent where fewer than three lengths were measured.
 NO_EXPONENT = "–"
+# The distance from exact attention up to which a method counts as exact.
+EXACT = 1e-2
 ENDS = ("oom", "predicted_oom", "timeout", "predicted_timeout")
 
 
 @dataclass(frozen=True)
 class Fastest:
-    """The fastest method at one length of a setting: its time and the interval of it in words, the
-    next method, and whether the intervals of the two overlap."""
+    """The fastest method at one length of a setting: of how many methods, its time and the interval of
+    it in words, the next method, and whether the intervals of the two overlap."""
 
     method: str
+    methods: int
     time: str
     interval: str
     next_method: str
@@ -66,11 +70,12 @@ class Answers:
     """All answers about the records of one folder.
 
     `noise` are sentences about how exact the times are, `ends` name the lengths from which on
-    methods have no numbers, and `undecided` say what the records cannot tell.
+    methods have no numbers, `approximate` says how far methods are from exact attention, and `undecided` say what the records cannot tell.
     """
 
     lengths: list[int]
     settings: list[Setting]
+    approximate: str
     growths: list[Growth]
     ends: list[str]
     noise: list[str]
@@ -79,7 +84,7 @@ class Answers:
 
 def of_folder(folder: Folder) -> Answers:
     """The answers that the records of a folder give. Raises RecordsError if there is no driver."""
-    present, absent = data.on_present_devices(folder.records)
+    present, _ = data.on_present_devices(folder.records)
     analysis = driver.ask("analyse", folder.path)
     rows = data.split_rows(present)
     lengths = _lengths(present)
@@ -90,8 +95,9 @@ def of_folder(folder: Folder) -> Answers:
     return Answers(
         lengths,
         [setting for setting in settings if setting.fastest],
+        _approximate(present),
         growths,
-        [*_ends(rows), *absent],
+        [*_ends(rows), *_not_planned(rows), *_absent_devices(folder.records, present)],
         noise(present),
         [*_close(settings), *_uncertain(rows, of_rows), *unclear],
     )
@@ -125,10 +131,10 @@ def _fastest(records: Iterable[Record], n: int) -> Fastest | None:
     value, low, high, method = times[0]
     shown = f"{time_text(low)} to {time_text(high)}" if low is not None and high is not None else ""
     if len(times) == 1:
-        return Fastest(method, time_text(value), shown, "", "", False)
+        return Fastest(method, 1, time_text(value), shown, "", "", False)
     second, second_low, _, second_method = times[1]
     close = (high if high is not None else value) >= (second_low if second_low is not None else second)
-    return Fastest(method, time_text(value), shown, second_method, amount(second / value), close)
+    return Fastest(method, len(times), time_text(value), shown, second_method, amount(second / value), close)
 
 
 def _is_said(crossover: Crossover) -> bool:
@@ -149,7 +155,7 @@ def _crossing(crossover: Crossover, records: Sequence[Record]) -> str:
     which = f"{'faster' if crossover.faster else 'slower'} than {RIVAL}"
     if crossover.verdict == NEVER or crossover.length is None:
         first, last = _common_lengths(crossover.method, records)
-        return f"{which} at every length measured, N = {first:,} to {last:,}"
+        return f"{which} at every length that both were measured at, N = {first:,} to {last:,}"
     ends = ""
     if crossover.low is not None and crossover.high is not None:
         ends = f" (95 % interval: {crossover.low:,.0f} to {crossover.high:,.0f})"
@@ -190,11 +196,13 @@ def _growths(orders: Iterable[dict[str, Any]]) -> tuple[list[Growth], list[str]]
                 order.get("declared") or "", order.get("verdict") or "",
             )
         )  # fmt: skip
-    unclear = [g for g in growths if g.verdict == "cannot tell" and g.exponent != NO_EXPONENT]
-    if not unclear:
-        return growths, []
-    named = [f"the {g.quantity} of {g.method} ({g.setting}, N^{g.exponent})" for g in unclear]
-    return growths, [f"Whether these grow as declared: {_some(named)}."]
+    undecided = [g for g in growths if g.verdict == "cannot tell"]
+    wide = [f"the {g.quantity} of {g.method} ({g.setting}, N^{g.exponent})" for g in undecided if g.exponent != NO_EXPONENT]
+    texts = [f"Whether these grow as declared, because their intervals are too wide: {_some(wide)}."] if wide else []
+    few = list(dict.fromkeys(g.method for g in undecided if g.exponent == NO_EXPONENT))
+    if few:
+        texts.append(f"How {listed(few)} {'grows' if len(few) == 1 else 'grow'}, where fewer than three lengths were measured.")
+    return growths, texts
 
 
 def _some(texts: Sequence[str]) -> str:
@@ -219,6 +227,48 @@ def _ends(rows: Iterable[Row]) -> list[str]:
     ]
 
 
+def _not_planned(rows: Iterable[Row]) -> list[str]:
+    """The last lengths of methods that the sweep does not run further, while it runs others."""
+    found: dict[tuple[str, int], list[str]] = {}
+    for row in rows:
+        longest = max(r["query_len"] for r in row.records)
+        for method, records in data.by_method(row).items():
+            last = max(r["query_len"] for r in records)
+            if last < longest and any(r["outcome"] == "measured" for r in records):
+                found.setdefault((row.title, last), []).append(data.method_text(method))
+    return [
+        f"{listed(methods)}: the sweep does not go beyond N = {last:,} ({title})."
+        for (title, last), methods in found.items()
+    ]
+
+
+def _absent_devices(records: Records, present: Records) -> list[str]:
+    """Why nothing was measured on devices that the sweep names."""
+    shown = {record.get("device") for record in present}
+    texts = []
+    for device in dict.fromkeys(r.get("device") for r in records if r.get("device") not in shown):
+        of_device = [r for r in records if r.get("device") == device]
+        reasons = list(dict.fromkeys(str(r["reason"]) for r in of_device if r.get("reason")))
+        texts.append(f"None of the {len(of_device)} cases on {device} was measured: {_some(reasons) or 'no reason is recorded'}.")
+    return texts
+
+
+def _approximate(records: Records) -> str:
+    """How far from exact attention the methods are that do not compute it."""
+    found: dict[str, list[float]] = {}
+    for record in records:
+        error = record.get("quality_row_error_median")
+        if error is not None and error > EXACT:
+            found.setdefault(data.method_text(record["method"]), []).append(error)
+    if not found:
+        return ""
+    told = [f"{name} {amount(statistics.median(errors))}" for name, errors in found.items()]
+    return (
+        f"Not exact attention, with the median distance of a row of the output from that of exact attention: {listed(told)} "
+        "(0 is exact; a row of zeros has 1)."
+    )
+
+
 def noise(records: Records) -> list[str]:
     """How exact the times of records are: sentences."""
     own = [r for r in records if r["outcome"] == "measured" and not r.get("external_source")]
@@ -238,7 +288,7 @@ def noise(records: Records) -> list[str]:
         kinds = {certainty.scope(record) for _, record in reaches}
         what = " and ".join(sorted(certainty.INTERVALS[kind] for kind in kinds if kind in certainty.INTERVALS))
         texts.append(
-            f"Half of the {len(ordered)} times are known to ± {share(_quantile(ordered, 0.5))}, nine of ten to "
+            f"Half of the {len(ordered)} times are known to ± {share(_quantile(ordered, 0.5))} or better, 90 % of them to "
             f"± {share(_quantile(ordered, 0.9))}; the least exact to ± {share(worst)} "
             f"({case_text(record)}). These are {what}."
         )
@@ -281,5 +331,5 @@ def _uncertain(rows: Iterable[Row], of_rows: Iterable[dict[str, Crossover]]) -> 
     for row, mine in zip(rows, of_rows, strict=True):
         names = [data.method_text(c.method) for c in mine.values() if not _is_said(c)]
         if names:
-            texts.append(f"From which length on {', '.join(names)} takes less time than {RIVAL} ({row.title}).")
+            texts.append(f"Whether {RIVAL} or {' or '.join(names)} takes less time ({row.title}): the intervals are too wide.")
     return texts

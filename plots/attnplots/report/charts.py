@@ -51,13 +51,13 @@ SWEEP_Y = (
     Quantity("peak_extra_bytes", "Peak memory above the inputs", "bytes", divided="batch", has_ratio=True),
     Quantity("ratio_median", "Time / that of the baseline beside it", "number", "ratio_ci_low", "ratio_ci_high"),
     Quantity("_rate", "GFLOP/s", "number"),
-    Quantity("quality_row_error_median", "Error of a row against exact attention", "number",
+    Quantity("quality_row_error_median", "Distance of a row from exact attention", "number",
              "quality_row_error_p5", "quality_row_error_p95"),
     Quantity("state_bytes", "Decoding state", "bytes", divided="batch"),
     Quantity("peak_allocated_bytes", "Peak memory with the inputs", "bytes", divided="batch", has_ratio=True),
     Quantity("peak_rss_bytes", "Resident memory of the process", "bytes"),
-    Quantity("_interval", "Reach of the interval of the time", "share"),
-    Quantity("max_row_error", "Rounding error of a row against the own float64 reference", "number"),
+    Quantity("_interval", "Uncertainty of the time (farther end of its interval)", "share"),
+    Quantity("max_row_error", "Rounding error of a row, against the same method in float64", "number"),
 )  # fmt: skip
 RUN = Quantity("_run", "Run, in the order of their dates", "number")
 RELATIVE = Quantity("_relative", "Time / that of the first run", "number", "_relative_low", "_relative_high")

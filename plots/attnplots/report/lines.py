@@ -31,7 +31,7 @@ DERIVED = {
     "_folder": "label of the folder",
     "_panel": "the setting, as the title of a panel",
     "_name": "the method, as figures show it",
-    "_interval": "half the width of the interval of the time, over the time",
+    "_interval": "distance from the time to the farther end of its interval, over the time",
     "_time_low": "low end of the interval of the time, in ms",
     "_time_high": "high end of the interval of the time, in ms",
     "_rate": "floating-point operations by the method's formula in a second, in GFLOP/s",

@@ -58,8 +58,8 @@ function shown(column, value) {
   return typeof value === "boolean" ? (value ? "yes" : "no") : String(value);
 }
 
-const HEADS = {_folder: "folder", _interval: "± interval", time_median_ms: "time", peak_extra_bytes: "memory", query_len: "N",
-               max_row_error: "rounding error", quality_row_error_median: "error", ratio_median: "ratio to baseline",
+const HEADS = {_folder: "folder", _interval: "± interval", time_median_ms: "time of a call", peak_extra_bytes: "memory", query_len: "N",
+               max_row_error: "rounding error", quality_row_error_median: "distance from exact", ratio_median: "ratio to baseline",
                _rate: "GFLOP/s", _doubts: "doubts", _name: "method"};
 const head = (name) => HEADS[name] || name.replace(/^_/, "").replaceAll("_", " ");
 
@@ -130,7 +130,7 @@ class Chart {
     if (config.x.length > 1) made.push(this.select("Horizontal axis", config.x.map((q) => q.title), state.x, (k) => { state.x = k; }));
     if (config.y.some((q) => q.has_ratio)) {
       const names = config.series.map((look) => look.name);
-      made.push(this.select("As a ratio to", ["nothing", ...names], 0, (k) => { state.ratioTo = k ? names[k - 1] : ""; }));
+      made.push(this.select("Divided by", ["nothing", ...names], 0, (k) => { state.ratioTo = k ? names[k - 1] : ""; }));
     }
     made.push(this.box("logarithmic", true, (on) => { state.logarithmic = on; }));
     if (config.y.some((q) => q.divided)) made.push(this.box("per sequence", true, (on) => { state.divided = on; }));
@@ -409,7 +409,7 @@ class Table {
 
   makeControls() {
     const {state} = this;
-    const search = element("input", {type: "search", placeholder: "such as: linear 4096 -backward"});
+    const search = element("input", {type: "search", placeholder: "linear 4096 -backward"});
     search.addEventListener("input", () => { state.words = search.value; state.count = ROWS; this.fill(); });
     const outcomes = [...new Set(this.lines.rows.map((row) => this.lines.get(row, "outcome")))];
     const list = element("select", {"aria-label": "Outcome"}, element("option", {value: ""}, "all"), ...outcomes.map((o) => element("option", {value: o}, o)));
@@ -417,9 +417,9 @@ class Table {
     const all = element("input", {type: "checkbox"});
     all.addEventListener("change", () => { state.all = all.checked; this.fill(); });
     this.controls.replaceChildren(
-      element("label", {}, element("span", {}, "Only records with these words (- leaves out)"), search),
+      element("label", {}, element("span", {}, "Only records with these words (-word leaves out)"), search),
       element("label", {}, element("span", {}, "Outcome"), list),
-      element("label", {className: "box"}, all, "a column for each of them"));
+      element("label", {className: "box"}, all, "show all columns"));
   }
 
   // The text of a row that the search looks at.

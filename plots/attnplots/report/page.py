@@ -39,7 +39,7 @@ def _seconds(value: float) -> str:
 SETTINGS: dict[str, tuple[str, Callable[[float], str]]] = {
     "processes": ("processes for each case", str),
     "noise_target": ("interval asked for", lambda part: f"± {share(part)}"),
-    "time_budget_s": ("time for the samples of a process", _seconds),
+    "time_budget_s": ("sampling time of a process", _seconds),
     "warmup_s": ("warm-up", _seconds),
     "deadline_s": ("time limit of a case", _seconds),
     "memory_limit_bytes": ("memory limit", bytes_text),
@@ -65,9 +65,8 @@ class Sweep:
 
     @property
     def crossings(self) -> list[str]:
-        """For each setting the sentence about the lengths from which on methods are faster."""
-        said = [setting for setting in self.answers.settings if setting.crossings]
-        return [f"{setting.title}: {'; '.join(setting.crossings)}." for setting in said]
+        """Sentences about the lengths from which on methods are faster, with their settings."""
+        return [f"{setting.title}: {text}." for setting in self.answers.settings for text in setting.crossings]
 
 
 @dataclass
