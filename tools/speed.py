@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -135,6 +136,39 @@ def time_of_analyse(bench: Bench) -> tuple[float, str]:
 @row("compare", at_most_s=2)
 def time_of_compare(bench: Bench) -> tuple[float, str]:
     return bench.time("compare", bench.folder("a"), bench.folder("b", factor=1.1))
+
+
+def page_of(bench: Bench) -> tuple[float, Path]:
+    """The seconds that a report of half as many records takes, since a page holds all of them, and its file."""
+    page = bench.scratch / "report.html"
+    seconds, _ = bench.time("report", bench.folder(records=bench.records // 2), "--out", page)
+    return seconds, page
+
+
+@row("report", at_most_s=8)
+def time_of_report(bench: Bench) -> tuple[float, str]:
+    seconds, page = page_of(bench)
+    return seconds, f"{bench.records // 2} records, {page.stat().st_size / 1e6:.1f} MB of 15 MB"
+
+
+@row("report-shown", at_most_s=2)
+def time_of_report_in_chromium(bench: Bench) -> tuple[float, str]:
+    """The time from opening the page to its first drawn chart."""
+    from playwright.sync_api import sync_playwright
+
+    _, page = page_of(bench)
+    seconds = []
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
+        for _ in range(bench.runs):
+            tab = browser.new_page()
+            begin = time.perf_counter()
+            tab.goto(page.as_uri())
+            tab.wait_for_selector(".panel svg .mark-symbol path")
+            seconds.append(time.perf_counter() - begin)
+            tab.close()
+        browser.close()
+    return min(seconds), f"{bench.records // 2} records in Chromium"
 
 
 def load_of_machine() -> str:

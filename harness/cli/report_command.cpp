@@ -19,7 +19,8 @@ Run add_report_command(Command& command) {
               "folder of a sweep, of trainings or of generated images, or a folder that contains such folders; two folders of "
               "one sweep are compared, and more are shown as a history",
               {.required = true, .completion = Completion::files});
-  command.add("-o,--out", &options->out, "file to write", {.placeholder = "FILE", .completion = Completion::files});
+  command.add("--out", &options->out, "file to write",
+              {.short_name = "-o", .placeholder = "FILE", .completion = Completion::files});
   command.add("--title", &options->title, "title of the page",
               {.placeholder = "TEXT", .default_text = "the names of what it shows"});
   command.add("--python", &options->python, "Python that has matplotlib, altair and vl-convert-python",
