@@ -218,8 +218,8 @@ int run_sweep(const WorkerProgram& own, const Options& options) {
   if (options.dry_run) return dry_run(std::move(plan), options);
 
   const CaseNames case_names(plan.planned);
-  SweepRun run(worker, std::move(plan), {options.out, options.resume_mode(), options.across_boots, options.order_seed,
-                                               command_of(options, own.plugins)});
+  SweepRun run(worker, std::move(plan),
+               {options.out, options.resume_mode(), options.across_boots, options.order_seed, command_of(options, own.plugins)});
   const auto due_cases = run.due_cases();
   size_t failed = 0;
   try {

@@ -8,7 +8,7 @@ import pytest
 from test_plots import PLOTS, SCHEMA, measured, records, refusal, run, scaling, split, style, texts, write
 from test_plots_certainty import with_ratio
 
-crossovers, summary = (importlib.import_module(f"attnplots.{name}") for name in ("crossovers", "summary"))
+crossovers, driver, summary = (importlib.import_module(f"attnplots.{name}") for name in ("crossovers", "driver", "summary"))
 
 ROOT = PLOTS.parent
 METHODS = ("sdpa", "linear", "lsh-1", "favor", "softmax")
@@ -78,10 +78,10 @@ def test_crossovers_are_marked_with_their_intervals_above_the_times_alone(monkey
 
 
 def test_records_without_sdpa_need_no_program(monkeypatch):
-    monkeypatch.setattr(crossovers, "program", lambda: None)
+    monkeypatch.setattr(driver, "program", lambda: None)
     found = records.Records([measured()], SCHEMA, Path("somewhere"))
     assert crossovers.of_folder(found) == []
-    with pytest.raises(records.RecordsError, match="need the program attnbench; build it with `make build`"):
+    with pytest.raises(records.RecordsError, match="needs the program attnbench; build it with `make build`"):
         crossovers.of_folder(records.Records([measured("sdpa")], SCHEMA, Path("somewhere")))
 
 
@@ -121,4 +121,4 @@ def test_the_program_computes_the_crossovers_of_a_folder(attnbench, build, tmp_p
     result = run(PLOTS / "figure1.py", folder, "--out", tmp_path)
     assert result.returncode == 0 and "linear at every N" in (tmp_path / "figure1.svg").read_text()
     bad = write(tmp_path / "bad", [with_ratio("sdpa", 512, 1.0) | {"key_lengths": None, "head_dim": None}])
-    assert "`attnbench analyse` failed: attnbench: " in refusal(PLOTS / "summary.py", bad)
+    assert f"`attnbench analyse {bad}` failed: attnbench: " in refusal(PLOTS / "summary.py", bad)
