@@ -10,12 +10,15 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 part="${1:-all}"
+# Ubuntu has Chromium under another name.
+chromium=chromium
+if grep -qs '^ID=ubuntu' /etc/os-release; then chromium=chromium-browser; fi
 packages=(g++ cmake ninja-build git python3 python3-venv libfmt-dev libcli11-dev libtomlplusplus-dev
           nlohmann-json3-dev libgtest-dev libbenchmark-dev zlib1g-dev python3-dev)
 case "$part" in
   build) ;;
-  all) packages+=(valgrind chromium) ;;
-  lint) packages+=(valgrind chromium clang-tidy-16); part=all ;;
+  all) packages+=(valgrind "$chromium") ;;
+  lint) packages+=(valgrind "$chromium" clang-tidy-16); part=all ;;
   *) echo "setup: unknown part '$part', expected build, lint, or nothing" >&2; exit 2 ;;
 esac
 # The tests run the kernels for ARM in an emulator.

@@ -156,10 +156,13 @@ def time_of_report_in_chromium(bench: Bench) -> tuple[float, str]:
     """The time from opening the page to its first drawn chart."""
     from playwright.sync_api import sync_playwright
 
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if not program:
+        sys.exit("speed: there is no chromium; `make setup` installs it")
     _, page = page_of(bench)
     seconds = []
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
+        browser = play.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
         for _ in range(bench.runs):
             tab = browser.new_page()
             begin = time.perf_counter()

@@ -16,7 +16,7 @@ PATIENCE_MS = 120_000
 
 @pytest.fixture(scope="module")
 def chromium():
-    program = os.environ.get("ATTNBENCH_CHROMIUM") or shutil.which("chromium")
+    program = os.environ.get("ATTNBENCH_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     assert program, "there is no chromium; `make setup` installs it"
     with sync_api.sync_playwright() as play:
         browser = play.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
