@@ -202,7 +202,7 @@ def test_the_index_of_the_search_has_every_page(built):
 
 def test_the_search_works_where_pages_are_read_from_a_folder(built):
     sync_api = pytest.importorskip("playwright.sync_api")
-    program = os.environ.get("ATTNBENCH_CHROMIUM") or shutil.which("chromium")
+    program = os.environ.get("ATTNBENCH_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     assert program, "there is no chromium; `make setup` installs it"
     with sync_api.sync_playwright() as play:
         browser = play.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
