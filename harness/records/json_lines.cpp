@@ -35,7 +35,7 @@ struct ParsedLine {
 // The lines of the text that have a line end.
 std::vector<std::string_view> lines_of(std::string_view text) {
   std::vector<std::string_view> lines;
-  for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string_view::npos; begin = end + 1)
+  for (size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string_view::npos; begin = end + 1)
     lines.push_back(text.substr(begin, end - begin));
   return lines;
 }
