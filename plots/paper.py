@@ -7,13 +7,7 @@ Usage: python plots/paper.py figure1|figure2|figure3|figure4|figure5|table1|...|
 
 import sys
 
-# What `attnbench` takes as the sign that Python lacks a package.
-MISSING_PACKAGE = 3
+from attnplots.start import start
 
 if __name__ == "__main__":
-    try:
-        from attnplots import paper
-    except ModuleNotFoundError as error:
-        print(f"paper.py: {error}", file=sys.stderr)
-        sys.exit(MISSING_PACKAGE)
-    sys.exit(paper.main(__file__))
+    sys.exit(start(__file__, "paper"))

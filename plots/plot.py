@@ -6,13 +6,7 @@ Usage: python plots/plot.py FOLDER [--x COLUMN] [--y COLUMN] [--series COLUMN] [
 
 import sys
 
-# What `attnbench` takes as the sign that Python lacks a package.
-MISSING_PACKAGE = 3
+from attnplots.start import start
 
 if __name__ == "__main__":
-    try:
-        from attnplots import plot
-    except ModuleNotFoundError as error:
-        print(f"plot.py: {error}", file=sys.stderr)
-        sys.exit(MISSING_PACKAGE)
-    sys.exit(plot.main(__file__))
+    sys.exit(start(__file__, "plot"))

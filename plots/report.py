@@ -5,13 +5,7 @@ Usage: python plots/report.py DIR... [-o FILE] [--title TEXT]
 
 import sys
 
-# What `attnbench` takes as the sign that Python lacks a package.
-MISSING_PACKAGE = 3
+from attnplots.start import start
 
 if __name__ == "__main__":
-    try:
-        from attnplots.report import page
-    except ModuleNotFoundError as error:
-        print(f"report.py: {error}", file=sys.stderr)
-        sys.exit(MISSING_PACKAGE)
-    sys.exit(page.main(__file__))
+    sys.exit(start(__file__, "report.page"))

@@ -5,13 +5,7 @@ Usage: python plots/verdicts.py [RESULTS] [--claims FILE]; `attnbench verdicts` 
 
 import sys
 
-# What `attnbench` takes as the sign that Python lacks a package.
-MISSING_PACKAGE = 3
+from attnplots.start import start
 
 if __name__ == "__main__":
-    try:
-        from attnplots import verdicts
-    except ModuleNotFoundError as error:
-        print(f"verdicts.py: {error}", file=sys.stderr)
-        sys.exit(MISSING_PACKAGE)
-    sys.exit(verdicts.main(__file__))
+    sys.exit(start(__file__, "verdicts"))

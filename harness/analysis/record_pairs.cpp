@@ -18,14 +18,12 @@ std::string outcome_of(const Record* record) {
   return record->measured() ? outcome::measured : record->text("failure_kind");
 }
 
-std::string case_key_without(const Record& record, const std::vector<std::string>& axes) { return record.key_without(axes); }
-
 std::vector<RecordPair> pair_records(const Sides& sides, const std::vector<std::string>& apart) {
   std::vector<RecordPair> pairs;
   std::map<std::string, size_t> index;
   const auto take = [&](const std::vector<Record>& records, const Record* RecordPair::*side, const std::string& name) {
     for (const auto& record : records) {
-      const auto [place, is_new] = index.emplace(case_key_without(record, apart), pairs.size());
+      const auto [place, is_new] = index.emplace(record.key_without(apart), pairs.size());
       if (is_new) pairs.emplace_back();
       auto& mine = pairs[place->second].*side;
       if (mine)

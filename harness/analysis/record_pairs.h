@@ -24,9 +24,6 @@ struct RecordPair {
 // What a record ended as: "measured", its failure_kind, "external" for an imported record, or "missing" for null.
 std::string outcome_of(const Record* record);
 
-// The key of the case without these axes. Equal for records that differ in these axes alone.
-std::string case_key_without(const Record& record, const std::vector<std::string>& axes);
-
 // The records of two sides.
 struct Sides {
   const std::vector<Record>&a, &b;

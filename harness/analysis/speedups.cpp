@@ -73,11 +73,11 @@ std::vector<Speedup> speedups(const std::vector<Record>& records, const std::str
     throw UsageError(fmt::format("no record is of the baseline '{}'{}", baseline, suggestion(baseline, known)));
   std::map<std::string, const Record*> baselines;
   for (const auto& record : records)
-    if (record.text("method") == baseline) baselines[case_key_without(record, {"method"})] = &record;
+    if (record.text("method") == baseline) baselines[record.key_without({"method"})] = &record;
   std::vector<Speedup> all;
   for (const auto& record : records) {
     if (record.text("method") == baseline) continue;
-    const auto found = baselines.find(case_key_without(record, {"method"}));
+    const auto found = baselines.find(record.key_without({"method"}));
     all.push_back(speedup_of(record, found == baselines.end() ? nullptr : found->second, baseline, within));
   }
   return all;

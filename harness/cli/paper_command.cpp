@@ -27,21 +27,15 @@ Run add_paper_command(Command& command) {
   command.add("--width", &options->width, "width of a figure: of a column or of a page of a paper",
               {.choices = {"column", "page"}, .default_text = "a file for each"});
   command.add("--format", &options->format, "format of a table", {.choices = {"markdown", "latex"}, .default_text = "markdown"});
-  command.add("--python", &options->python, "Python that has numpy and matplotlib",
-              {.placeholder = "FILE",
-               .default_text = "that of the project or, if attnbench is installed, python3",
-               .completion = Completion::files});
+  add_python_option(command, options->python);
   command.add_example("paper figure1 --out /tmp/paper", "draws Figure 1 of the paper from results/, as PDF, SVG and PNG");
   command.add_example("paper table5 --format latex", "prints Table 5 with our numbers beside those of the paper");
   return [options](const WorkerProgram&) {
     Script script = {.name = "paper", .arguments = {options->what}, .python = options->python};
-    const auto add = [&](const std::string& name, const std::string& value) {
-      if (!value.empty()) script.arguments.push_back(fmt::format("--{}={}", name, value));
-    };
-    add("results", options->results);
-    add("out", options->out);
-    add("width", options->width);
-    add("format", options->format);
+    script.add_option("results", options->results);
+    script.add_option("out", options->out);
+    script.add_option("width", options->width);
+    script.add_option("format", options->format);
     print_text(run_script(script));
     return exit_code::success;
   };

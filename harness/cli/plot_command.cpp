@@ -35,24 +35,18 @@ Run add_plot_command(Command& command) {
               {.placeholder = "COLUMN=VALUE"});
   command.add("--out", &options->out, "file that ends in .pdf, .svg or .png, or folder for all three",
               {.placeholder = "FILE_OR_DIR", .default_text = "the folder that is drawn", .completion = Completion::files});
-  command.add("--python", &options->python, "Python that has matplotlib",
-              {.placeholder = "FILE",
-               .default_text = "that of the project or, if attnbench is installed, python3",
-               .completion = Completion::files});
+  add_python_option(command, options->python);
   command.add_example("plot results/figure1/*/ --out /tmp/figure", "draws time against length for every method");
   command.add_example("plot results/figure1/*/ --y peak_rss_bytes --filter method=linear --out /tmp/memory.svg",
                       "draws another column of one method");
   return [options](const WorkerProgram&) {
     Script script = {.name = "plot", .arguments = {}, .python = options->python};
-    const auto add = [&](const std::string& name, const std::string& value) {
-      if (!value.empty()) script.arguments.push_back(fmt::format("--{}={}", name, value));
-    };
-    for (const auto& x : options->x) add("x", x);
-    add("y", options->y);
-    add("series", options->series);
-    for (const auto& facet : options->facets) add("facet", facet);
-    for (const auto& filter : options->filters) add("filter", filter);
-    add("out", options->out);
+    for (const auto& x : options->x) script.add_option("x", x);
+    script.add_option("y", options->y);
+    script.add_option("series", options->series);
+    for (const auto& facet : options->facets) script.add_option("facet", facet);
+    for (const auto& filter : options->filters) script.add_option("filter", filter);
+    script.add_option("out", options->out);
     script.arguments.insert(script.arguments.end(), {"--", options->folder});
     print_text(run_script(script));
     return exit_code::success;

@@ -60,6 +60,17 @@ std::string message_in(std::string text, const Script& script) {
 
 }  // namespace
 
+void Script::add_option(const std::string& option, const std::string& value) {
+  if (!value.empty()) arguments.push_back(fmt::format("--{}={}", option, value));
+}
+
+void add_python_option(Command& command, std::string& python, const std::string& packages) {
+  command.add("--python", &python, fmt::format("Python that has {}", packages),
+              {.placeholder = "FILE",
+               .default_text = "that of the project or, if attnbench is installed, python3",
+               .completion = Completion::files});
+}
+
 std::string project_python() { return python_of({}); }
 
 std::string command_text(const Script& script) { return shell_text(words_of(script)); }

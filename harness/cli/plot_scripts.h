@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/cli/command_line.h"
+
 namespace attnbench {
 
 // A script and what it is started with.
@@ -12,8 +14,14 @@ struct Script {
   std::string name;                               // such as "plot", which is plots/plot.py
   std::vector<std::string> arguments;             // as on the command line
   std::string python = {};                        // the program; empty for that of the project
-  std::string packages = "numpy and matplotlib";  // what it needs, for the message that one of them is missing
+  std::string packages = "numpy and matplotlib";  // what it needs, for the help and for the message that one of them is missing
+
+  // Appends --NAME=VALUE to the arguments, unless the value is empty.
+  void add_option(const std::string& option, const std::string& value);
 };
+
+// Adds the option --python, which names the Python that runs a script that needs `packages`.
+void add_python_option(Command& command, std::string& python, const std::string& packages = Script().packages);
 
 // The Python of the project, which runs the scripts unless they name another: the one whose packages this build uses.
 std::string project_python();

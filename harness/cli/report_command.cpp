@@ -8,6 +8,11 @@
 #include "harness/cli/shared_options.h"
 
 namespace attnbench {
+namespace {
+
+constexpr const char* kReportPackages = "numpy, matplotlib, altair, vl-convert-python and Jinja2";
+
+}  // namespace
 
 Run add_report_command(Command& command) {
   struct Options {
@@ -23,10 +28,7 @@ Run add_report_command(Command& command) {
               {.short_name = "-o", .placeholder = "FILE", .completion = Completion::files});
   command.add("--title", &options->title, "title of the page",
               {.placeholder = "TEXT", .default_text = "the names of what it shows"});
-  command.add("--python", &options->python, "Python that has matplotlib, altair and vl-convert-python",
-              {.placeholder = "FILE",
-               .default_text = "that of the project or, if attnbench is installed, python3",
-               .completion = Completion::files});
+  add_python_option(command, options->python, kReportPackages);
   command.add_example("report results/figure1 --out /tmp/figure1.html",
                       "writes a page that answers what the records say, with charts and a table of all records");
   command.add_example("report results/repeat --out /tmp/two-runs.html", "compares two runs of one sweep");
@@ -34,8 +36,8 @@ Run add_report_command(Command& command) {
     Script script = {.name = "report",
                      .arguments = {fmt::format("--out={}", options->out)},
                      .python = options->python,
-                     .packages = "numpy, matplotlib, altair and vl-convert-python"};
-    if (!options->title.empty()) script.arguments.push_back(fmt::format("--title={}", options->title));
+                     .packages = kReportPackages};
+    script.add_option("title", options->title);
     script.arguments.emplace_back("--");
     script.arguments.insert(script.arguments.end(), options->folders.begin(), options->folders.end());
     print_text(run_script(script));

@@ -20,14 +20,11 @@ Run add_verdicts_command(Command& command) {
               {.placeholder = "FILE",
                .default_text = "experiments/published/claims.toml of the project",
                .completion = Completion::files});
-  command.add("--python", &options->python, "Python that has matplotlib",
-              {.placeholder = "FILE",
-               .default_text = "that of the project or, if attnbench is installed, python3",
-               .completion = Completion::files});
+  add_python_option(command, options->python);
   command.add_example("verdicts", "prints each published number beside ours, and a verdict on each claim, as Markdown");
   return [options](const WorkerProgram&) {
     Script script = {.name = "verdicts", .arguments = {}, .python = options->python};
-    if (!options->claims.empty()) script.arguments.push_back(fmt::format("--claims={}", options->claims));
+    script.add_option("claims", options->claims);
     script.arguments.insert(script.arguments.end(), {"--", options->results});
     print_text(run_script(script));
     return exit_code::success;

@@ -65,6 +65,23 @@ def machine_text(environment: Environment) -> str:
     return ", ".join(str(part) for part in parts if part)
 
 
+def dates_text(lines: Iterable[Record]) -> str:
+    """The first and the last day on which lines were finished, such as "2026-11-22 to 2026-11-25"; one
+    day if they are the same, and empty if no line says it."""
+    dates = sorted({str(line["finished_at"])[:10] for line in lines if line.get("finished_at")})
+    return " to ".join(dict.fromkeys([dates[0], dates[-1]])) if dates else ""
+
+
+def told(folder: Path) -> dict[str, Any]:
+    """All that the file of a folder says; empty if it is missing or cannot be read, about which load()
+    complains."""
+    try:
+        said = json.loads((folder / FILE_NAME).read_bytes().decode())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
 def stamp(lines: Iterable[Record], environment: Environment | None = None) -> str:
     """The machine, the version of torch, the revision and the date of numbers, which figures show
     in a corner, such as "Intel Xeon Processor · torch 2.11.0 · 9febb05c769c · 2026-11-22".
@@ -85,8 +102,7 @@ def stamp(lines: Iterable[Record], environment: Environment | None = None) -> st
     changed = " with uncommitted changes" if True in each("dirty") else ""
     revisions = each("revision")
     parts.append(" / ".join(map(str, revisions)) + changed if revisions else "")
-    dates = sorted({str(when)[:10] for when in each("finished_at")})
-    parts.append(" to ".join(dict.fromkeys([dates[0], dates[-1]])) if dates else "")
+    parts.append(dates_text(own) or dates_text([known]))
     return " · ".join(part for part in parts if part)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from attnplots import driver, environment, records, verdicts
 from attnplots.records import Record, RecordsError
+from attnplots.words import amount
 
 PAGES_WITH_BLOCKS = ("README.md", "docs/numbers.md")
 CLAIMS = "docs/claims.md"
@@ -40,17 +41,10 @@ def _machine_folder(root: Path, name: str, inside: str = "") -> Path | None:
 def _provenance(root: Path, folder: Path, of: Sequence[Record]) -> str:
     """Where and when records were measured, as the end of a sentence."""
     known = environment.load(folder, list(of))
-    dates = sorted({str(r["finished_at"])[:10] for r in of if r.get("finished_at")})
-    when = f" on {dates[0]}" if dates else ""
-    when += f" to {dates[-1]}" if len(dates) > 1 else ""
+    dates = environment.dates_text(of)
+    when = f" on {dates}" if dates else ""
     link = f"[records]({folder.relative_to(root)}/)"
     return f"{environment.machine_text(known)}{when}, revision {known.get('revision')} ({link})"
-
-
-def _significant(value: float) -> str:
-    """Three significant digits without an exponent."""
-    digits = f"{value:.3g}"
-    return f"{value:,.0f}" if "e" in digits or abs(value) >= 1000 else digits
 
 
 def _time(record: Record | None) -> str:
@@ -64,7 +58,7 @@ def _time(record: Record | None) -> str:
         )
     middle = record["time_median_ms"]
     ends = (record.get("time_ci_low_ms"), record.get("time_ci_high_ms"))
-    shown = f"{_significant(record[TIME])} ms"
+    shown = f"{amount(record[TIME])} ms"
     if None in ends:
         return shown
     reach = max(ends[1] - middle, middle - ends[0]) / middle

@@ -1,7 +1,6 @@
 """Every figure and every table of the paper by its name, from a folder of results: `attnbench paper`."""
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -92,11 +91,8 @@ NAMES = (
 
 def _source(folder: Path) -> str:
     """The name of the sweep or of the settings file that a folder of results is of."""
-    try:
-        found = json.loads((folder / environment.FILE_NAME).read_bytes())
-        return str(found.get("sweep") or found["experiment"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return folder.parent.name  # of results/SWEEP/MACHINE
+    told = environment.told(folder)
+    return str(told.get("sweep") or told.get("experiment") or folder.parent.name)  # of results/SWEEP/MACHINE
 
 
 def _size(folder: Path) -> int:

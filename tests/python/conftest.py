@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import struct
 import subprocess
@@ -303,6 +304,18 @@ def build():
                 " ATTNBENCH_BUILD", pytrace=False,
             )  # fmt: skip
     return folder
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A browser without a window: the Chromium that `make setup` installs."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    program = os.environ.get("ATTNBENCH_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    assert program, "there is no chromium; `make setup` installs it"
+    with sync_api.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

@@ -1,27 +1,13 @@
 """Tests of the page of `attnbench report` in a browser: headless Chromium, which `make setup` installs."""
 
-import os
-import shutil
 from contextlib import contextmanager
 
 import pytest
 from conftest import ROOT
 from test_report import HOSTILE, LENGTHS, absent, certain, folder, gate, report, rows
 
-sync_api = pytest.importorskip("playwright.sync_api")
-
 # Milliseconds after which an action counts as failed, also on a slow and busy machine.
 PATIENCE_MS = 120_000
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    program = os.environ.get("ATTNBENCH_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    assert program, "there is no chromium; `make setup` installs it"
-    with sync_api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
 
 
 @contextmanager

@@ -3,9 +3,7 @@ its reference is what the program says."""
 
 import html
 import importlib.util
-import os
 import re
-import shutil
 import subprocess
 import sys
 
@@ -200,20 +198,14 @@ def test_the_index_of_the_search_has_every_page(built):
     assert (built / "search/search_index.js").read_text("utf-8").startswith("var __index = {")
 
 
-def test_the_search_works_where_pages_are_read_from_a_folder(built):
-    sync_api = pytest.importorskip("playwright.sync_api")
-    program = os.environ.get("ATTNBENCH_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    assert program, "there is no chromium; `make setup` installs it"
-    with sync_api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": 1400, "height": 900})
-        asked = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto((built / "docs/tutorial.html").as_uri())
-        page.click("input.md-search__input")
-        page.keyboard.type("concentration")
-        page.wait_for_selector(".md-search-result__link", timeout=120_000)
-        found = page.eval_on_selector_all(".md-search-result__link", "links => links.map(link => link.href)")
-        browser.close()
+def test_the_search_works_where_pages_are_read_from_a_folder(built, chromium):
+    page = chromium.new_page(viewport={"width": 1400, "height": 900})
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((built / "docs/tutorial.html").as_uri())
+    page.click("input.md-search__input")
+    page.keyboard.type("concentration")
+    page.wait_for_selector(".md-search-result__link", timeout=120_000)
+    found = page.eval_on_selector_all(".md-search-result__link", "links => links.map(link => link.href)")
     assert any("numbers.html" in link for link in found)
     assert asked and all(url.startswith(("file:", "data:")) for url in asked)

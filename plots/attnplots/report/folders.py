@@ -1,7 +1,6 @@
 """Finds what a report shows: folders of sweeps, grouped by the name of the sweep, folders of
 experiments, and folders with the result of a run of the gate."""
 
-import json
 import os
 import shlex
 from collections.abc import Sequence
@@ -35,11 +34,6 @@ class Folder:
     commands: list[str]
     records: Records
     environment: Environment
-
-    def dates(self) -> tuple[str, str]:
-        """The first and the last day on which a record was finished; empty if that is unknown."""
-        days = sorted(str(r["finished_at"])[:10] for r in self.records if r.get("finished_at"))
-        return (days[0], days[-1]) if days else ("", "")
 
     def finished(self) -> str:
         """When the last record was finished; folders are in the order of these times."""
@@ -116,7 +110,7 @@ def _labels(folders: Sequence[Path]) -> dict[Path, str]:
 
 def _sweep(folder: Path, label: str) -> Folder:
     found = _shown(records.read(folder))
-    said = _told(folder)
+    said = environment.told(folder)
     # The file is named after the folder if environment.json does not say so: results/SWEEP/MACHINE.
     name = str(said.get("sweep") or folder.resolve().parent.name)
     return Folder(
@@ -135,15 +129,6 @@ def _shown(found: Records) -> Records:
     """The records with texts that are safe to show."""
     safe = [{k: printable(v) if isinstance(v, str) and not v.isprintable() else v for k, v in r.items()} for r in found]
     return Records(safe, found.schema)
-
-
-def _told(folder: Path) -> dict[str, Any]:
-    """What environment.json says; environment.load() complains about a file that cannot be read."""
-    try:
-        said = json.loads((folder / environment.FILE_NAME).read_bytes().decode())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return said if isinstance(said, dict) else {}
 
 
 def _experiment(folder: Path, label: str) -> Experiment:

@@ -84,7 +84,7 @@ def of_folders(folders: Sequence[Folder]) -> Lines:
         derived = _derived(folder, record, panels.get(id(record), str(record.get("device"))))
         if len(folders) > 1:
             derived |= _over_runs(folders.index(folder), record, derived, first, schema)
-        rows.append([_plain(derived.get(name, record.get(name))) for name in names])
+        rows.append([plain(derived.get(name, record.get(name))) for name in names])
     axes = varying(together)
     usual = [*FIRST, *(name for name in axes if name != "key_len"), *USUAL]
     several = ["_folder"] if len(folders) > 1 else []
@@ -97,7 +97,7 @@ def of_gates(gates: Sequence[Gate]) -> Lines:
     for number, gate in enumerate(gates, 1):
         for case in gate.cases:
             method, _, setting = case.name.partition(" ")
-            ratio = [_plain(value) for value in case.ratio]
+            ratio = [plain(value) for value in case.ratio]
             rows.append([method, data.method_text(method), setting, number, gate.label, *ratio, case.verdict])
     return Lines([{"name": name, "unit": "", "about": about} for name, about in OF_GATES.items()], [], rows)
 
@@ -150,7 +150,7 @@ def _over_runs(
     return {"_run": run + 1, "_relative": middle / before, "_relative_low": low, "_relative_high": high}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A value as the page gets it: texts that are safe to show, numbers with six digits."""
     if isinstance(value, str):
         return printable(value)

@@ -5,7 +5,6 @@ import argparse
 import base64
 import io
 import json
-import math
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -164,7 +163,6 @@ def _sweep(number: int, name: str, of: list[Folder], data: dict[str, Any]) -> Sw
 
 
 def _folder(folder: Folder) -> dict[str, Any]:
-    first, last = folder.dates()
     settings = {
         words: shown(folder.settings[name])
         for name, (words, shown) in SETTINGS.items()
@@ -177,7 +175,7 @@ def _folder(folder: Folder) -> dict[str, Any]:
         "description": folder.description,
         "machine": environment.machine_text(folder.environment) or "unknown",
         "build": environment.build_text(folder.environment) or "unknown",
-        "date": first if first == last else f"{first} to {last}",
+        "date": environment.dates_text(folder.records),
         "settings": settings,
         "commands": _commands(folder),
     }
@@ -197,17 +195,16 @@ def _commands(folder: Folder) -> list[str]:
 
 def _experiment(number: int, one: Experiment, data: dict[str, Any]) -> Training:
     key = f"experiment-{number}"
-    days = sorted({str(line["finished_at"])[:10] for line in (*one.points, *one.ended, *one.generations) if line.get("finished_at")})
     shown = Training(key, one.label, {
         "common": "",
-        "date": " to ".join(dict.fromkeys([days[0], days[-1]])) if days else "",
+        "date": environment.dates_text([*one.points, *one.ended, *one.generations]),
         "machine": environment.machine_text(one.environment) or "unknown",
         "build": environment.build_text(one.environment) or "unknown",
     })  # fmt: skip
     if one.points:
         chart = charts.of_curves(one.points)
         names = ["method", "seed", "_name", *(q.column for q in (*chart.x, *chart.y))]
-        rows = [[method_text(p["method"]) if n == "_name" else _plain(p.get(n)) for n in names] for p in one.points]
+        rows = [[method_text(p["method"]) if n == "_name" else lines.plain(p.get(n)) for n in names] for p in one.points]
         data["lines"][key] = {"columns": [{"name": n, "unit": "", "about": ""} for n in names], "usual": [], "rows": rows}
         data["charts"][key] = charts.for_page(chart) | {"lines": key}
         shown.chart = key
@@ -217,12 +214,6 @@ def _experiment(number: int, one: Experiment, data: dict[str, Any]) -> Training:
     if one.has_images:
         shown.picture = _picture(one.path)
     return shown
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
-    return value
 
 
 def _ended(line: dict[str, Any]) -> dict[str, str]:
