@@ -14,7 +14,7 @@ part="${1:-all}"
 chromium=chromium
 if grep -qs '^ID=ubuntu' /etc/os-release; then chromium=chromium-browser; fi
 packages=(g++ cmake ninja-build git python3 python3-venv libfmt-dev libcli11-dev libtomlplusplus-dev
-          nlohmann-json3-dev libgtest-dev libbenchmark-dev zlib1g-dev python3-dev)
+          nlohmann-json3-dev rapidjson-dev libgtest-dev libbenchmark-dev zlib1g-dev python3-dev)
 case "$part" in
   build) ;;
   all) packages+=(valgrind "$chromium") ;;
@@ -32,7 +32,7 @@ attnbench needs, besides make:
   for the tests also valgrind ('attnbench gate --instructions' counts instructions with it), and g++-aarch64-linux-gnu and qemu-user
     (without them the kernels for ARM are not tested), and chromium (the pages of `attnbench report` are opened in it);
     for lint clang-tidy 16
-  fmt 9, CLI11 2.1, toml++ 3.3, nlohmann-json 3.11, GoogleTest 1.12, Google Benchmark 1.7, or newer
+  fmt 9, CLI11 2.1, toml++ 3.3, nlohmann-json 3.11, RapidJSON of 2017 or newer, GoogleTest 1.12, Google Benchmark 1.7, or newer
     (CMake fetches these libraries itself if they are missing)
   zlib 1.2 or newer, and for methods in Python also Python, each with its headers
 TEXT

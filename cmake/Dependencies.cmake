@@ -33,6 +33,16 @@ add_library(tomlplusplus_headers INTERFACE)
 target_include_directories(tomlplusplus_headers SYSTEM INTERFACE
   $<TARGET_PROPERTY:tomlplusplus::tomlplusplus,INTERFACE_INCLUDE_DIRECTORIES>)
 attnbench_dependency(nlohmann_json nlohmann_json::nlohmann_json nlohmann/json v3.11.3)
+find_path(RAPIDJSON_INCLUDE rapidjson/reader.h)
+if(NOT RAPIDJSON_INCLUDE)
+  # Only its headers are used. SOURCE_SUBDIR names a folder without a CMakeLists.txt, so that nothing of it is built.
+  FetchContent_Declare(rapidjson GIT_REPOSITORY https://github.com/Tencent/rapidjson.git
+    GIT_TAG ab1842a2dae061284c0a62dca1cc6d5e7e37e346 SOURCE_SUBDIR include)
+  FetchContent_MakeAvailable(rapidjson)
+  set(RAPIDJSON_INCLUDE ${rapidjson_SOURCE_DIR}/include)
+endif()
+add_library(rapidjson_headers INTERFACE)
+target_include_directories(rapidjson_headers SYSTEM INTERFACE ${RAPIDJSON_INCLUDE})
 attnbench_dependency(benchmark benchmark::benchmark google/benchmark v1.8.3)
 if(ATTNBENCH_TESTS)
   attnbench_dependency(GTest GTest::gtest google/googletest v1.14.0)

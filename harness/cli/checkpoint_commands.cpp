@@ -147,7 +147,9 @@ int run_generate(const WorkerProgram& worker, Options options) {
   }
   status.show("");
   if (options.samples > 0) {
-    JsonLines log(options.folder, kGenerationsFile, "a record of a generation", [](const Json&) {});
+    std::vector<Json> replaced;
+    JsonLines log(options.folder, kGenerationsFile, "a record of a generation",
+                  reader_into(replaced, [](Json line) { return line; }));
     log.rewrite(records);
   }
   if (options.format == Format::json) {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <future>
 #include <memory>
 #include <optional>
 
@@ -80,7 +81,8 @@ int compare_folders(const Options& options) {
   for (const auto& axis : options.apart)
     if (std::find(known.begin(), known.end(), axis) == known.end())
       throw UsageError(fmt::format("--apart: unknown axis '{}'{}", axis, suggestion(axis, known)));
-  const auto a = records_of(options.a), b = records_of(options.b);
+  auto reading_b = std::async(std::launch::async, records_of, options.b);
+  const auto a = records_of(options.a), b = reading_b.get();
   const auto pairs = pair_records({a, b, options.a, options.b}, options.apart);
   if (std::none_of(pairs.begin(), pairs.end(), [](const RecordPair& pair) { return pair.a && pair.b; }))
     throw UsageError(

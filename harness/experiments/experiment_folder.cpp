@@ -17,12 +17,12 @@ namespace fs = std::filesystem;
 
 WorkerProgram experiments_beside_this_program() { return {internal_program(program_folder(), "attnbench-experiments").string()}; }
 
-ReadLine lines_into(std::vector<Json>& lines, std::function<void(const Json& line)> check) {
-  return [&lines, check = std::move(check)](const Json& line) {
+LineReader lines_into(std::vector<Json>& lines, std::function<void(const Json& line)> check) {
+  return reader_into(lines, [check = std::move(check)](Json line) {
     if (!line.is_object()) throw std::invalid_argument(fmt::format("it is {}, expected an object", line.type_name()));
     check(line);
-    lines.push_back(line);
-  };
+    return line;
+  });
 }
 
 ExperimentFolder::ExperimentFolder(const WorkerProgram& worker, const std::string& name, const std::string& out)

@@ -13,8 +13,9 @@ namespace attnbench {
 // The program attnbench-experiments that belongs to the running program (installation.h).
 WorkerProgram experiments_beside_this_program();
 
-// Adds each line to `lines`. Its errors are std::invalid_argument: a line that is no object, or what `check` throws for it.
-ReadLine lines_into(std::vector<Json>& lines, std::function<void(const Json& line)> check);
+// Makes each line an element of `lines`. Its errors are std::invalid_argument: a line that is no object, or what `check` throws
+// for it. Several threads call `check` at once.
+LineReader lines_into(std::vector<Json>& lines, std::function<void(const Json& line)> check);
 
 class ExperimentFolder {
  public:

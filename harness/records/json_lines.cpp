@@ -10,6 +10,7 @@
 #include <exception>
 #include <filesystem>
 #include <future>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <thread>
@@ -23,14 +24,8 @@ namespace attnbench {
 namespace {
 
 constexpr size_t kMaxFileBytes = size_t{1} << 30;
-// The lines that are parsed at once. Files with fewer lines than kLinesOfThread are parsed by one thread.
+// The lines that are read between two looks for Ctrl-C. Files with fewer lines than kLinesOfThread are read by one thread.
 constexpr size_t kLinesAtOnce = 4096, kLinesOfThread = 128;
-
-// The value of a line, or why it has none.
-struct ParsedLine {
-  Json value;
-  std::exception_ptr error;
-};
 
 // The lines of the text that have a line end.
 std::vector<std::string_view> lines_of(std::string_view text) {
@@ -40,54 +35,64 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
-// Parsing takes most of the time of commands that read many records, so threads share the lines.
-std::vector<ParsedLine> parse_lines(std::span<const std::string_view> lines) {
-  std::vector<ParsedLine> parsed(lines.size());
-  const auto parse_range = [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) try {
-        parsed[i].value = parse_json(lines[i]);
+// A line that is malformed, or that the reader refuses.
+struct RefusedLine {
+  size_t index;
+  std::exception_ptr error;
+};
+
+// Reads the lines with the indices from `begin` to `end` - 1, and returns the first that is refused. Reading takes most of the
+// time of commands that need many records, so threads share the lines.
+std::optional<RefusedLine> read_range(std::span<const std::string_view> lines, size_t begin, size_t end,
+                                      const LineReader& reader) {
+  const auto read = [&](size_t from, size_t to) -> std::optional<RefusedLine> {
+    for (size_t i = from; i < to; ++i) try {
+        reader.read(i, parse_json(lines[i]));
       } catch (...) {
-        parsed[i].error = std::current_exception();
+        return RefusedLine{i, std::current_exception()};
       }
+    return std::nullopt;
   };
-  const auto threads = std::clamp<size_t>(lines.size() / kLinesOfThread, 1, std::max(1U, std::thread::hardware_concurrency()));
-  std::vector<std::future<void>> others;
+  const auto count = end - begin;
+  const auto threads = std::clamp<size_t>(count / kLinesOfThread, 1, std::max(1U, std::thread::hardware_concurrency()));
+  std::vector<std::future<std::optional<RefusedLine>>> others;
   for (size_t t = 1; t < threads; ++t)
-    others.push_back(std::async(std::launch::async, parse_range, lines.size() * t / threads, lines.size() * (t + 1) / threads));
-  parse_range(0, lines.size() / threads);
-  for (auto& other : others) other.get();
-  return parsed;
+    others.push_back(std::async(std::launch::async, read, begin + count * t / threads, begin + count * (t + 1) / threads));
+  auto first = read(begin, begin + count / threads);
+  for (auto& other : others) {
+    const auto refused = other.get();
+    if (!first) first = refused;
+  }
+  return first;
 }
 
 }  // namespace
 
-size_t read_json_lines(const std::string& path, const std::string& what, const ReadLine& read) {
+size_t read_json_lines(const std::string& path, const std::string& what, const LineReader& reader) {
   const auto text = read_text_file(path, kMaxFileBytes);
   // The writer of a last line without a line end was killed. What the line would have said is done again.
   const auto lines = lines_of(text);
+  reader.begin(lines.size());
   for (size_t begin = 0; begin < lines.size(); begin += kLinesAtOnce) {
     throw_if_interrupted();
-    auto parsed = parse_lines(std::span(lines).subspan(begin, std::min(kLinesAtOnce, lines.size() - begin)));
-    for (size_t i = 0; i < parsed.size(); ++i) {
-      const auto number = begin + i + 1;
-      try {
-        if (parsed[i].error) std::rethrow_exception(parsed[i].error);
-        read(std::move(parsed[i].value));
-      } catch (const JsonError& error) {
-        const auto column = error.position > 0 ? fmt::format(":{}", error.position) : "";
-        throw UsageError(fmt::format("{}:{}{}: not {}: {}", path, number, column, what, error.what()));
-      } catch (const std::exception& error) {
-        throw UsageError(fmt::format("{}:{}: not {}: {}", path, number, what, error_text(error)));
-      }
+    const auto refused = read_range(lines, begin, std::min(begin + kLinesAtOnce, lines.size()), reader);
+    if (!refused) continue;
+    try {
+      std::rethrow_exception(refused->error);
+    } catch (const JsonError& error) {
+      const auto column = error.position > 0 ? fmt::format(":{}", error.position) : "";
+      throw UsageError(fmt::format("{}:{}{}: not {}: {}", path, refused->index + 1, column, what, error.what()));
+    } catch (const std::exception& error) {
+      throw UsageError(fmt::format("{}:{}: not {}: {}", path, refused->index + 1, what, error_text(error)));
     }
   }
   return lines.empty() ? 0 : size_t(lines.back().data() + lines.back().size() - text.data()) + 1;
 }
 
-JsonLines::JsonLines(const std::string& folder, const std::string& name, const std::string& what, const ReadLine& read)
+JsonLines::JsonLines(const std::string& folder, const std::string& name, const std::string& what, const LineReader& reader)
     : folder_(folder), name_(name), path_((std::filesystem::path(folder) / name).string()) {
   open();
-  const auto complete_bytes = read_json_lines(path_, what, read);
+  const auto complete_bytes = read_json_lines(path_, what, reader);
   if (ftruncate(file_, off_t(complete_bytes)) != 0) fail_on(path_, "remove the incomplete last line");
 }
 

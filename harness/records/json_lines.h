@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/schema/json.h"
@@ -11,20 +12,31 @@
 
 namespace attnbench {
 
-// Called with the value of each line, in order. Throws std::exception for a value that cannot be used.
-using ReadLine = std::function<void(Json line)>;
+// Where the lines of a file go.
+struct LineReader {
+  std::function<void(size_t lines)> begin;  // called first, with the number of lines
+  // Called once for each line, by several threads at once. Throws std::exception for a value that cannot be used.
+  std::function<void(size_t index, Json line)> read;
+};
 
-// Calls `read` with each line of the file. Ignores a last line without a line end, which a killed program leaves behind. Throws
-// UsageError that names the file and, where a line is malformed or `read` throws, also the line; `what` says what a line should
-// have been, such as "a record". Returns the number of bytes up to the end of the last line that has a line end.
-size_t read_json_lines(const std::string& path, const std::string& what, const ReadLine& read);
+// Makes each line an element of `lines`, in order. `convert` is called by several threads at once.
+template <class Line, class Convert>
+LineReader reader_into(std::vector<Line>& lines, Convert convert) {
+  return {[&lines](size_t count) { lines.resize(count); },
+          [&lines, convert](size_t index, Json line) { lines[index] = convert(std::move(line)); }};
+}
+
+// Reads the lines of the file. Ignores a last line without a line end, which a killed program leaves behind. Throws UsageError
+// that names the file and, where a line is malformed or the reader throws, also the first such line; `what` says what a line
+// should have been, such as "a record". Returns the number of bytes up to the end of the last line that has a line end.
+size_t read_json_lines(const std::string& path, const std::string& what, const LineReader& reader);
 
 // A file of JSON lines that this process writes to.
 class JsonLines {
  public:
-  // Makes the file where it is missing, calls `read` with each line, and removes a last line that has no line end. Throws as
+  // Makes the file where it is missing, reads its lines, and removes a last line that has no line end. Throws as
   // read_json_lines() does, and UsageError if the file cannot be written.
-  JsonLines(const std::string& folder, const std::string& name, const std::string& what, const ReadLine& read);
+  JsonLines(const std::string& folder, const std::string& name, const std::string& what, const LineReader& reader);
 
   const std::string& path() const { return path_; }
 

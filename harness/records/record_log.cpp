@@ -32,13 +32,10 @@ void check_usable(const Record& record) {
     throw std::invalid_argument(fmt::format("process_medians_ms has {} values, expected at most {}", processes, kMaxProcesses));
 }
 
-// Returns a function that appends the record of each line to `lines`.
-ReadLine reader_into(std::vector<Record>& lines) {
-  return [&lines](Json line) {
-    auto record = Record::parse(std::move(line));
-    check_usable(record);
-    lines.push_back(std::move(record));
-  };
+Record record_of(Json line) {
+  auto record = Record::parse(std::move(line));
+  check_usable(record);
+  return record;
 }
 
 constexpr auto kRecord = "a record";
@@ -47,11 +44,12 @@ constexpr auto kRecord = "a record";
 
 std::vector<Record> read_log(const std::string& path) {
   std::vector<Record> lines;
-  read_json_lines(path, kRecord, reader_into(lines));
+  read_json_lines(path, kRecord, reader_into(lines, record_of));
   return lines;
 }
 
-RecordLog::RecordLog(const std::string& folder, const std::string& name) : file_(folder, name, kRecord, reader_into(lines_)) {}
+RecordLog::RecordLog(const std::string& folder, const std::string& name)
+    : file_(folder, name, kRecord, reader_into(lines_, record_of)) {}
 
 void RecordLog::append(const Record& record) {
   file_.append(record.to_json());

@@ -373,8 +373,16 @@ Record Record::parse(Json json) {
                                 std::to_string(kSchemaVersion) + ", which this build understands");
   Record record;
   auto moved = Json::object();  // the diagnostics that were columns of their own in earlier schema versions
+  // Records are written in the order of the columns, so that most names need not be looked for.
+  size_t next = 0;
   for (auto& [name, value] : json.get_ref<Json::object_t&>()) {
-    const auto* former = find_column(name) ? nullptr : find_former_name(name);
+    const auto at = next < columns().size() && columns()[next].name == name ? next : index_of(name);
+    if (at != kNoColumn) {
+      record.set_at(at, std::move(value));
+      next = at + 1;
+      continue;
+    }
+    const auto* former = find_former_name(name);
     if (former && former->is_diagnostic) {
       if (!value.is_null() && !value.is_number()) refuse(name, value, ColumnType::number);
       moved[former->current] = value;
@@ -392,13 +400,17 @@ Record Record::parse(Json json) {
 void Record::set(std::string_view name, Json value) {
   const auto at = index_of(name);
   if (at == kNoColumn) throw std::invalid_argument("a record has no column '" + std::string(name) + "'");
+  set_at(at, std::move(value));
+}
+
+void Record::set_at(size_t at, Json value) {
   const auto& column = column_at(at);
   values_.resize(columns().size() + test_hooks().size());
   if (value.is_null() || is_not_finite(value)) {
     values_[at] = nullptr;
     return;
   }
-  if (!has_type(value, column.type)) refuse(name, value, column.type);
+  if (!has_type(value, column.type)) refuse(column.name, value, column.type);
   if (column.type == ColumnType::named_numbers) {
     auto& numbers = value.get_ref<Json::object_t&>();
     for (const auto& [key, item] : numbers)
@@ -408,7 +420,7 @@ void Record::set(std::string_view name, Json value) {
       if (!item.is_null() && !is_not_finite(item)) finite[key] = std::move(item);
     value = std::move(finite);
   }
-  const bool is_unset_hook = at >= columns().size() && value == attnbench::get(Case(), *find_field(name));
+  const bool is_unset_hook = at >= columns().size() && value == attnbench::get(Case(), *find_field(column.name));
   if (is_unset_hook || (value.is_object() && value.empty())) values_[at] = nullptr;
   else values_[at] = std::move(value);
 }

@@ -68,9 +68,9 @@ class Record {
   Record() = default;
   // A record that holds the schema version and the fields of this case, and nothing else.
   explicit Record(const Case& c);
-  // Reads a record of this schema version or of another one. Columns of earlier versions get their current names, and axes that
-  // did not exist yet get the value Field::before. Unknown columns of a record from a newer version are ignored. Throws
-  // std::invalid_argument that names any other unknown column, or the column whose value has another type.
+  // Reads a record of this schema version or of an earlier one, whose columns get their current names; axes that did not exist
+  // yet get the value Field::before. Throws std::invalid_argument that names a version from the future, an unknown column, or the
+  // column whose value has another type.
   static Record parse(Json json);
 
   // Null erases the value. So do a number that is not finite, an empty object of named numbers, and the default of a test hook.
@@ -101,6 +101,7 @@ class Record {
   std::string series_key() const;
 
  private:
+  void set_at(size_t column, Json value);
   void append_axis(std::string& key, const Field& field, size_t column) const;
 
   // The value of each column, first those of columns() and then the test hooks; null where there is none. A record without any

@@ -26,6 +26,7 @@ std::string read_text_file(const std::string& path, size_t max_bytes) {
   };
   check_size(size_t(status.st_size));
   std::string text;
+  text.reserve(size_t(status.st_size) + 1);
   std::array<char, size_t{1} << 16> piece;
   // The file is read up to its end rather than to its size, since it may grow, and files in /proc have size 0.
   for (;;) {

@@ -73,7 +73,11 @@ def of_analysis(analysis: dict[str, Any]) -> list[Crossover]:
 
 def of_records(crossovers: Iterable[Crossover], records: list[Record]) -> dict[str, Crossover]:
     """The crossovers of the setting that the records have in common, by method."""
-    by_method: dict[str, list[Record]] = {}
+    crossovers = list(crossovers)
+    names = sorted({name for crossover in crossovers for name in crossover.axes})
+    # One record for each setting, since there are many of the same setting.
+    of_method: dict[str, dict[tuple[Any, ...], Record]] = {}
     for record in records:
-        by_method.setdefault(record["method"], []).append(record)
-    return {c.method: c for c in crossovers if any(map(c.fits, by_method.get(c.method, [])))}
+        setting = tuple(record.get(name) for name in names)
+        of_method.setdefault(record["method"], {})[setting] = record
+    return {c.method: c for c in crossovers if any(map(c.fits, of_method.get(c.method, {}).values()))}

@@ -100,6 +100,8 @@ def _with_current_names(record: Record, schema: Schema) -> Record:
 
     Diagnostics that had columns of their own move into the column `diagnostics`.
     """
+    if schema.former_names.keys().isdisjoint(record):
+        return record
     current: Record = {}
     diagnostics: dict[str, Any] = {}
     for name, value in record.items():

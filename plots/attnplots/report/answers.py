@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attnplots import certainty, crossovers, driver
+from attnplots import certainty, crossovers
 from attnplots import curves as data
 from attnplots.crossovers import CROSSES, NEVER, RIVAL, Crossover
 from attnplots.curves import Row
@@ -82,10 +82,9 @@ class Answers:
     undecided: list[str]
 
 
-def of_folder(folder: Folder) -> Answers:
-    """The answers that the records of a folder give. Raises RecordsError if there is no driver."""
+def of_folder(folder: Folder, analysis: dict[str, Any]) -> Answers:
+    """The answers that the records of a folder and the output of `attnbench analyse` for it give."""
     present, _ = data.on_present_devices(folder.records)
-    analysis = driver.ask("analyse", folder.path)
     rows = data.split_rows(present)
     lengths = _lengths(present)
     known = crossovers.of_analysis(analysis)

@@ -138,8 +138,7 @@ def for_page(chart: Chart) -> dict[str, Any]:
 def of_records(records: Records, folders: Sequence[str], columns: Iterable[str]) -> Chart:
     """The chart of the records of a sweep, which may come from several folders."""
     present = set(columns)
-    numbers = {c for c in present if len(_values(records, c)) > 1} | {"query_len"}
-    x = [q for q in SWEEP_X if q.column in present & numbers]
+    x = [q for q in SWEEP_X if q.column in present and (q.column == "query_len" or len(_values(records, q.column)) > 1)]
     y = [q for q in SWEEP_Y if q.column in present]
     baselines = sorted({r["baseline"] for r in records if r.get("baseline")})
     if len(baselines) == 1:

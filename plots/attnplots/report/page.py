@@ -3,11 +3,14 @@ it can be read without a network."""
 
 import argparse
 import base64
+import gc
 import io
 import json
 import shlex
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ import altair
 import jinja2
 import vl_convert
 
-from attnplots import claims, cli, curves, environment, images, quantities, results, style, verdicts
+from attnplots import claims, cli, curves, driver, environment, images, quantities, results, style, verdicts
 from attnplots.curves import method_text, size_text
 from attnplots.records import Records, RecordsError
 from attnplots.report import answers, changes, charts, folders, gates, lines
@@ -83,8 +86,15 @@ class Training:
 
 def render(found: folders.Found, title: str) -> str:
     """The page of HTML about what was found."""
+    # The bundle of Vega and the analyses of the folders take seconds, so other processes make them meanwhile.
+    with ProcessPoolExecutor(2, mp_context=get_context("fork")) as others:
+        return _render(found, title, others)
+
+
+def _render(found: folders.Found, title: str, others: Executor) -> str:
+    bundle = others.submit(_bundle)
     data: dict[str, Any] = {"specification": charts.specification(), "charts": {}, "lines": {}}
-    sweeps = [_sweep(k, name, of, data) for k, (name, of) in enumerate(found.sweeps.items())]
+    sweeps = [_sweep(k, name, of, data, others) for k, (name, of) in enumerate(found.sweeps.items())]
     experiments = [_experiment(k, one, data) for k, one in enumerate(found.experiments)]
     if found.gates:
         data["lines"]["gate"] = vars(lines.of_gates(found.gates))
@@ -105,7 +115,7 @@ def render(found: folders.Found, title: str) -> str:
         paper=_paper(found),
         numbers_head=verdicts.NUMBERS_HEAD,
         css=_inside("page.css", "style"),
-        bundle=_closed(vl_convert.javascript_bundle(vl_version=_vega_lite()), "script"),
+        bundle=_closed(bundle.result(), "script"),
         program=_inside("page.js", "script"),
         data=_json(data),
     )
@@ -116,9 +126,10 @@ def _safe(value: Any) -> Any:
     return printable(value) if type(value) is str else value
 
 
-def _vega_lite() -> str:
-    """The version of Vega-Lite that Altair writes, as vl_convert names it."""
-    return ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+def _bundle() -> str:
+    """Vega with the version of Vega-Lite that Altair writes, as a program for the browser."""
+    version = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+    return str(vl_convert.javascript_bundle(vl_version=version))
 
 
 def _inside(name: str, element: str) -> str:
@@ -139,9 +150,10 @@ def _json(value: Any) -> str:
 # ---------------------------------------------------------------- sweeps
 
 
-def _sweep(number: int, name: str, of: list[Folder], data: dict[str, Any]) -> Sweep:
+def _sweep(number: int, name: str, of: list[Folder], data: dict[str, Any], others: Executor) -> Sweep:
     """What the page shows of a sweep; its lines and charts are added to the data."""
     newest = of[-1]
+    analysis = others.submit(driver.ask, "analyse", newest.path)
     told = lines.of_folders(of)
     key = f"sweep-{number}"
     columns = [column["name"] for column in told.columns]
@@ -150,7 +162,7 @@ def _sweep(number: int, name: str, of: list[Folder], data: dict[str, Any]) -> Sw
     data["lines"][key] = vars(told)
     data["charts"][key] = charts.for_page(charts.of_records(together, labels, columns)) | {"lines": key}
     shown = Sweep(
-        key, name, [_folder(folder) for folder in of], answers.of_folder(newest),
+        key, name, [_folder(folder) for folder in of], answers.of_folder(newest, analysis.result()),
         newest.label if len(of) > 1 else "", lines.absent(newest), key,
     )  # fmt: skip
     if len(of) == 2:
@@ -296,6 +308,8 @@ def main(script: str, arguments: Sequence[str] | None = None) -> int:
     )  # fmt: skip
     parser.add_argument("--title", help="title of the page (default: the names of what it shows)")
     options = parser.parse_args(arguments)
+    # Looking for garbage among millions of values would take a tenth of the time, and there is little of it.
+    gc.disable()
     try:
         found = folders.load(options.folders)
         names = [*found.sweeps, *(one.label for one in found.experiments), *(["gate"] if found.gates else [])]
