@@ -153,7 +153,7 @@ TEST(LinearGradients, DoNotLoseDigitsToTheMeanOfTheValues) {
     for (const auto masking : kMaskings)
       for (const double mean : {0.0, 1.0, 30.0, 100.0}) {
         SCOPED_TRACE(spec + " " + name_of(masking) + " mean " + std::to_string(mean));
-        const auto problem = problem_of({1024, 1024, 32, 32}, at::kFloat, masking);
+        const auto problem = problem_of({1024, 1024, 32, 32}, at::kFloat, masking, 2, 1);
         auto inputs = inputs_of(problem, Protocol::forward_backward);
         inputs.v = (inputs.v.detach() + mean).set_requires_grad(true);
         const auto method = make_method(spec);

@@ -172,6 +172,9 @@ TEST(Quality, OfTheMeanOfVIsPerfectForUniformAttentionAndPoorForPeakedAttention)
   EXPECT_LT(record.number("quality_of_mean_row_error_median"), 1e-12);
   EXPECT_NEAR(record.number("quality_of_mean_cosine_median"), 1, 1e-12);
   EXPECT_NEAR(record.number("quality_effective_share"), 1, 1e-12);
+  c.causal = true;  // each row has its own number of keys
+  EXPECT_NEAR(quality_of(c).number("quality_effective_share"), 1, 1e-12);
+  c.causal = false;
   c.concentration = 8;
   record = quality_of(c);
   EXPECT_GT(record.number("quality_of_mean_row_error_median"), 0.8);
@@ -207,27 +210,29 @@ TEST(Quality, IsLeftOutWhereItWouldSayNothing) {
 TEST(Quality, OfLshIsMeasuredAgainstItsOwnExactAttention) {
   const auto record = quality_of(quick_case("lsh-1:chunk=512"));  // a single chunk
   EXPECT_LT(record.number("quality_row_error_p95"), 1e-4);
-  EXPECT_GT(quality_of(quick_case("lsh-1:chunk=16")).number("quality_row_error_median"), 0.05);
+  const auto chunks = quality_of(quick_case("lsh-1:chunk=16"));
+  EXPECT_GT(chunks.number("quality_row_error_median"), 0.05);
+  EXPECT_LT(chunks.number("quality_row_error_p5"), chunks.number("quality_row_error_median"));
+  EXPECT_GT(chunks.number("quality_row_error_p95"), chunks.number("quality_row_error_median"));
 }
 
-TEST(Quality, SeedsGiveTheMethodOtherRandomNumbers) {
-  // All rows are compared, so that only the random numbers differ between the seeds if the inputs do not.
-  auto subject_of = [](const std::string& method) {
-    auto c = quick_case(method, 40);
-    Record record;
-    auto subject = prepare(c, record);
-    EXPECT_TRUE(subject);
-    return *subject;
-  };
-  const auto errors = [&](const std::string& method) {
-    Record record;
-    EXPECT_TRUE(measure_quality(subject_of(method), record));
-    return record.numbers("quality_seed_row_errors");
-  };
-  const auto first = errors("favor:features=16"), other = errors("favor:features=16,seed=1");
-  ASSERT_EQ(first.size(), 5U);
-  // The inputs of both are the same, and the random numbers are not.
-  for (size_t i = 0; i < first.size(); ++i) EXPECT_NE(first[i], other[i]);
+TEST(Quality, SeedsAreThoseOfTheInputsAndOfTheMethod) {
+  auto c = quick_case("favor:features=16", 40);
+  const auto of_seeds = quality_of(c).numbers("quality_seed_row_errors");
+  ASSERT_EQ(of_seeds.size(), 5U);
+  c.quality_seeds = 1;
+  for (int64_t i = 0; i < 5; ++i) {
+    c.seed = i;
+    c.method = i == 0 ? "favor:features=16" : "favor:features=16,seed=" + std::to_string(i);
+    EXPECT_EQ(quality_of(c).numbers("quality_seed_row_errors"), std::vector{of_seeds[size_t(i)]}) << i;
+    for (int64_t j = 0; j < i; ++j) EXPECT_NE(of_seeds[size_t(i)], of_seeds[size_t(j)]);
+  }
+  // The random numbers differ where the inputs are the same, and the other way round.
+  c.seed = 0;
+  EXPECT_NE(quality_of(c).numbers("quality_seed_row_errors"), std::vector{of_seeds[0]});
+  c.seed = 4;
+  c.method = "favor:features=16";
+  EXPECT_NE(quality_of(c).numbers("quality_seed_row_errors"), std::vector{of_seeds[4]});
 }
 
 }  // namespace
