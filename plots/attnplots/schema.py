@@ -75,14 +75,18 @@ class Schema:
     training_columns: dict[str, Column]
 
 
+# Numbers in records are smaller than this.
+_LIMIT = 1e300
+
+
 def _is_number(value: object) -> bool:
-    return type(value) in (int, float) and abs(value) < 1e300
+    return type(value) in (int, float) and abs(value) < _LIMIT
 
 
 def _are_numbers(values: Iterable[Any], types: set[type]) -> bool:
     """Whether all values have one of these types, and are numbers if they are not None. Records hold
     hundreds of numbers, so the loops are those of the interpreter."""
-    return types.issuperset(map(type, values)) and max(map(abs, filter(None, values)), default=0) < 1e300
+    return types.issuperset(map(type, values)) and max(map(abs, filter(None, values)), default=0) < _LIMIT
 
 
 TYPES = {
