@@ -85,7 +85,11 @@ __device__ inline float from_float<float>(float x) {
 }
 template <>
 __device__ inline BFloat16 from_float<BFloat16>(float x) {
-#ifdef __CUDACC__
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  uint32_t word;  // a conversion of two numbers takes fewer cycles than one of a single number
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;\n" : "=r"(word) : "f"(0.0f), "f"(x));
+  return {uint16_t(word)};
+#elif defined(__CUDACC__)
   return {__bfloat16_as_ushort(__float2bfloat16_rn(x))};
 #else
   const uint32_t bits = float_to_bits(x);
@@ -169,41 +173,49 @@ __device__ inline float fast_exp2(float x) {
   return exp2f(x);
 #endif
 }
-// Two bfloat16 numbers in one word: the smaller and the larger of each and 0, or NaN for NaN; and rounded sums.
-__device__ inline uint32_t min_with_zero(uint32_t pair) {
+// Functions of two bfloat16 numbers in one word. Results are rounded once.
+constexpr uint32_t kOnes = 0x3f803f80, kMinusOnes = 0xbf80bf80, kMinusZeros = 0x80008000;
+// The smaller and the larger numbers of two pairs; NaN if one of two numbers is NaN.
+__device__ inline uint32_t min_of_pairs(uint32_t a, uint32_t b) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   uint32_t result;
-  asm("min.NaN.bf16x2 %0, %1, %2;\n" : "=r"(result) : "r"(pair), "r"(0));
+  asm("min.NaN.bf16x2 %0, %1, %2;\n" : "=r"(result) : "r"(a), "r"(b));
   return result;
 #else
-  return pair_of<BFloat16>(min_or_nan(first_of_pair<BFloat16>(pair), 0), min_or_nan(second_of_pair<BFloat16>(pair), 0));
+  return pair_of<BFloat16>(min_or_nan(first_of_pair<BFloat16>(a), first_of_pair<BFloat16>(b)),
+                           min_or_nan(second_of_pair<BFloat16>(a), second_of_pair<BFloat16>(b)));
 #endif
 }
-__device__ inline uint32_t max_with_zero(uint32_t pair) {
+__device__ inline uint32_t max_of_pairs(uint32_t a, uint32_t b) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   uint32_t result;
-  asm("max.NaN.bf16x2 %0, %1, %2;\n" : "=r"(result) : "r"(pair), "r"(0));
+  asm("max.NaN.bf16x2 %0, %1, %2;\n" : "=r"(result) : "r"(a), "r"(b));
   return result;
 #else
-  return pair_of<BFloat16>(max_or_nan(first_of_pair<BFloat16>(pair), 0), max_or_nan(second_of_pair<BFloat16>(pair), 0));
+  return pair_of<BFloat16>(max_or_nan(first_of_pair<BFloat16>(a), first_of_pair<BFloat16>(b)),
+                           max_or_nan(second_of_pair<BFloat16>(a), second_of_pair<BFloat16>(b)));
 #endif
 }
-__device__ inline uint32_t add_pairs(uint32_t a, uint32_t b) {
+// a · b + c
+__device__ inline uint32_t multiply_add_pairs(uint32_t a, uint32_t b, uint32_t c) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  constexpr uint32_t kOnes = 0x3f803f80;
   uint32_t result;
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;\n" : "=r"(result) : "r"(a), "r"(kOnes), "r"(b));
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;\n" : "=r"(result) : "r"(a), "r"(b), "r"(c));
   return result;
 #else
-  return pair_of<BFloat16>(first_of_pair<BFloat16>(a) + first_of_pair<BFloat16>(b),
-                           second_of_pair<BFloat16>(a) + second_of_pair<BFloat16>(b));
+  return pair_of<BFloat16>(fmaf(first_of_pair<BFloat16>(a), first_of_pair<BFloat16>(b), first_of_pair<BFloat16>(c)),
+                           fmaf(second_of_pair<BFloat16>(a), second_of_pair<BFloat16>(b), second_of_pair<BFloat16>(c)));
 #endif
 }
-// 1/x, with an error of one unit in the last place.
+__device__ inline uint32_t add_pairs(uint32_t a, uint32_t b) { return multiply_add_pairs(a, kOnes, b); }
+__device__ inline uint32_t multiply_pairs(uint32_t a, uint32_t b) { return multiply_add_pairs(a, b, kMinusZeros); }
+// a − b
+__device__ inline uint32_t subtract_pairs(uint32_t a, uint32_t b) { return multiply_add_pairs(b, kMinusOnes, a); }
+// 1/x, with an error of one unit in the last place. Numbers and results below 2⁻¹²⁶ count as zeros.
 __device__ inline float fast_reciprocal(float x) {
 #ifdef __CUDA_ARCH__
   float result;
-  asm("rcp.approx.f32 %0, %1;\n" : "=f"(result) : "f"(x));
+  asm("rcp.approx.ftz.f32 %0, %1;\n" : "=f"(result) : "f"(x));
   return result;
 #else
   return 1 / x;
@@ -211,6 +223,25 @@ __device__ inline float fast_reciprocal(float x) {
 }
 
 // ------------------------------------------------------------ memory
+
+// address + count · bytes, in one instruction.
+__device__ inline uintptr_t advance(uintptr_t address, int count, int bytes) {
+#ifdef __CUDA_ARCH__
+  asm("mad.wide.s32 %0, %1, %2, %0;\n" : "+l"(address) : "r"(count), "r"(bytes));
+  return address;
+#else
+  return address + uintptr_t(int64_t(count) * bytes);
+#endif
+}
+// A pointer to global memory, of which the compiler then knows that it is one.
+template <class T>
+__device__ inline T* global_pointer(uintptr_t address) {
+#ifdef __CUDA_ARCH__
+  return static_cast<T*>(__cvta_global_to_generic(address));
+#else
+  return reinterpret_cast<T*>(address);
+#endif
+}
 
 // The block's dynamic shared memory, 128-byte aligned.
 __device__ inline char* shared_memory() {
@@ -238,6 +269,17 @@ __device__ inline void end_copy_group() {
   asm volatile("cp.async.commit_group;\n" ::: "memory");
 #elif !defined(__CUDACC__)
   emulation::end_copy_group();
+#endif
+}
+// Waits until the kernel that was launched on the stream before this one has ended, and lets the next one begin. A kernel that is
+// launched with Begin::early (launch.cuh) may begin before the other has ended: each of its threads must call this before it
+// accesses global memory.
+__device__ inline void wait_for_previous_kernel() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;\n" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;\n" ::: "memory");
+#elif !defined(__CUDACC__)
+  emulation::wait_for_previous_kernel();
 #endif
 }
 // Waits until at most kGroups groups of this thread's copies are unfinished.

@@ -59,6 +59,23 @@ __device__ inline void load_transposed_matrices(uint32_t (&x)[4], const void* ro
 #endif
 }
 
+// Stores a matrix of 16 × 16 16-bit numbers, whose rows begin at multiples of 16 bytes that are `stride` numbers apart. x has the
+// lane's part of its four quarters, as load_matrices() loads them: x[i] is of rows i % 2 · 8 and columns i / 2 · 8 and the
+// following ones. All lanes of the warp must call it.
+template <class E>
+__device__ inline void store_matrix(const uint32_t (&x)[4], E* tile, int stride) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};\n" ::"r"(
+                   uint32_t(__cvta_generic_to_shared(tile + lane() % 16 * stride + lane() / 16 * 8))),
+               "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+               : "memory");
+#else
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    *reinterpret_cast<uint32_t*>(tile + (lane() / 4 + i % 2 * 8) * stride + i / 2 * 8 + lane() % 4 * 2) = x[i];
+#endif
+}
+
 // How the numbers of the tiles are converted before they are multiplied.
 enum class Precision {
   half_precision,  // 16-bit elements are not converted

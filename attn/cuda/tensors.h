@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <limits>
 #include <string>
 
 #include "attn/cuda/strided_tensor.h"
@@ -18,12 +19,13 @@ inline StridedTensor strided(const at::Tensor& x) {
   return {x.data_ptr(), x.stride(0), x.stride(1), x.stride(2)};
 }
 
-// The tensor [B,H,T,dim] itself if each of its rows is contiguous and begins at a multiple of kVectorBytes, otherwise a
-// contiguous copy.
+// The tensor [B,H,T,dim] itself if each of its rows is contiguous and begins at a multiple of kVectorBytes, and if the bytes from
+// one row to the next fit an int; otherwise a contiguous copy.
 inline at::Tensor with_aligned_rows(const at::Tensor& x) {
   const auto aligned = [&](int64_t elements) { return elements * int64_t(x.element_size()) % kVectorBytes == 0; };
   const bool fits = x.stride(3) == 1 && reinterpret_cast<uintptr_t>(x.const_data_ptr()) % kVectorBytes == 0 &&
-                    aligned(x.stride(0)) && aligned(x.stride(1)) && aligned(x.stride(2));
+                    aligned(x.stride(0)) && aligned(x.stride(1)) && aligned(x.stride(2)) &&
+                    x.stride(2) <= std::numeric_limits<int>::max() / int64_t(x.element_size());
   return fits ? x : x.clone(at::MemoryFormat::Contiguous);
 }
 

@@ -456,9 +456,10 @@ void allow_shared_bytes(const void* kernel, size_t bytes) {
   allowed_shared_bytes[kernel] = std::max(bytes, kDefaultSharedBytes);
 }
 
-void run_grid(dim3 grid, dim3 size, size_t shared_bytes, const std::function<void()>& thread, const void* kernel) {
+void run_grid(dim3 grid, dim3 size, size_t shared_bytes, const std::function<void()>& thread, const void* kernel,
+              bool begins_early) {
   check(grid, size, shared_bytes, kernel);
-  if (observer) observer->launch_begins({kernel, grid, size, shared_bytes});
+  if (observer) observer->launch_begins({kernel, grid, size, shared_bytes, begins_early});
   if (observer && !observer->runs_blocks()) return observer->launch_ends();
   largest_shared = std::max(largest_shared, shared_bytes);
   std::vector<size_t> order(size_t{grid.x} * grid.y * grid.z);
@@ -482,6 +483,9 @@ char* shared_bytes() { return block().shared(); }
 void wait_for_block(const std::source_location& at) { block().wait_for_block(at); }
 void wait_for_warp(unsigned mask, const std::source_location& at) { block().wait_for_warp(mask, at); }
 void check_source_lane(unsigned mask, unsigned lane) { block().check_source_lane(mask, lane); }
+void wait_for_previous_kernel() {
+  if (observer) observer->previous_kernel_ended();
+}
 void atomic_access(void* to, size_t bytes) {
   if (observer) observer->atomic_access(to, bytes);
 }

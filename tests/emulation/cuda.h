@@ -76,15 +76,18 @@ void allow_shared_bytes(const void* kernel, size_t bytes);
 
 // Runs `thread` once for each thread of each block. Throws std::runtime_error for a launch that a GPU refuses, and when threads
 // wait for others that never arrive. The functions below may be called only from within `thread`. `kernel` is the kernel's
-// address, which identifies it; a launch without it may have the most shared memory without asking for it.
-void run_grid(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& thread, const void* kernel = nullptr);
+// address, which identifies it; a launch without it may have the most shared memory without asking for it. `begins_early` says
+// that a GPU may begin it before the kernel before it has ended; here it always begins after it.
+void run_grid(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& thread, const void* kernel = nullptr,
+              bool begins_early = false);
 
 // Runs a kernel with these arguments.
 template <class... Parameters, class... Arguments>
-void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes, const Arguments&... arguments) {
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes, bool begins_early,
+            const Arguments&... arguments) {
   const auto thread = [&] { kernel(arguments...); };
   // The reference keeps the function's captures on the stack, where accesses to them are not taken for those to global memory.
-  run_grid(grid, block, shared_bytes, std::ref(thread), reinterpret_cast<const void*>(kernel));
+  run_grid(grid, block, shared_bytes, std::ref(thread), reinterpret_cast<const void*>(kernel), begins_early);
 }
 
 // Where the current thread is in the grid.
@@ -102,6 +105,8 @@ constexpr size_t kMaxExchanged = 64;
 const char* exchange(unsigned mask, const void* value, size_t bytes);
 // Throws std::runtime_error if a lane of this number does not exist or is not in the mask.
 void check_source_lane(unsigned mask, unsigned lane);
+// Says that the current thread waits for the kernel before this one.
+void wait_for_previous_kernel();
 // Says that the current thread reads and writes these bytes as one atomic operation.
 void atomic_access(void* to, size_t bytes);
 

@@ -128,7 +128,7 @@ TEST(CudaEmulation, RefusesMoreSharedMemoryThanTheArchitectureHas) {
   for (const auto& [architecture, kib] : {Limit{80, 163}, {86, 99}, {89, 99}, {90, 227}, {120, 99}}) {
     emulation::set_architecture(architecture);
     const auto most = kib << 10;
-    const auto launch = [&](size_t bytes) { emulation::launch(kernel, 1, 32, bytes); };
+    const auto launch = [&](size_t bytes) { emulation::launch(kernel, 1, 32, bytes, /*begins_early=*/false); };
     launch(48 << 10);
     expect_refusal("more than cudaFuncSetAttribute has allowed", [&] { launch((48 << 10) + 1); });
     expect_refusal("more than the " + std::to_string(most) + " that the emulated sm_" + std::to_string(architecture),

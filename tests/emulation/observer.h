@@ -13,6 +13,7 @@ struct Launch {
   const void* kernel;  // the address of the kernel's function; null if run_grid() was called without it
   dim3 grid, block;
   size_t shared_bytes;
+  bool begins_early;  // a GPU may begin it before the kernel before it has ended
 };
 
 // Where the memory of the running thread is. Kernels also access memory that is neither shared nor global: a thread's stack,
@@ -45,6 +46,8 @@ class Observer {
   // The running thread has begun an asynchronous copy to shared memory, or has waited for one. `from` is null for zeros.
   virtual void copy_begins(const void* /*to*/, const void* /*from*/, size_t /*bytes*/) {}
   virtual void copy_ends(const void* /*to*/, const void* /*from*/, size_t /*bytes*/) {}
+  // The running thread has waited for the end of the kernel before this one.
+  virtual void previous_kernel_ended() {}
   virtual void atomic_access(const void* /*to*/, size_t /*bytes*/) {}
   // Whether the running thread goes on at this __syncthreads() or __syncwarp() as if it were not there.
   virtual bool skips(const std::source_location&) { return false; }

@@ -78,7 +78,7 @@ def test_names_of_kernels_are_short():
 
 
 CALL = {"method": "linear", "dtype": "bfloat16", "protocol": "forward", "heads": 132, "length": 6400, "bytes": 3.35e9}
-LAUNCH = {"kernel": "forward<X>", "blocks": 132, "threads": 128, "shared_bytes": 50000}
+LAUNCH = {"kernel": "forward<X>", "blocks": 132, "threads": 128, "shared_bytes": 50000, "begins_early": False}
 CODE = compiled.Code(64, 0, 0, 5000, 4000, 1755, 0, 100, 0)
 
 
@@ -88,6 +88,8 @@ def test_predictions_are_the_larger_of_memory_and_instructions():
     assert by_bytes["issue"] == 0
     assert by_bytes["best"] == pytest.approx(1e-3 + 2e-6)
     assert by_bytes["expected"] == pytest.approx(1e-3 / 0.9 + 2e-6)
+    early = predict.predict(call | {"launches": [LAUNCH | {"begins_early": True}]}, {})
+    assert early["best"] == pytest.approx(1e-3 + 1e-6)
     # A block for each multiprocessor: 100 chunks of 4 warps, so 100 µs of instructions at 4 a cycle.
     code = replace(CODE, path_tensor=1)
     few_bytes = predict.predict(call | {"bytes": 1}, {("attn/linear/cuda/bfloat16.cu", "forward<X>"): code})

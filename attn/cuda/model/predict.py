@@ -108,7 +108,7 @@ def predict(call, kernels):
         if of_launch[2]:
             waves.append(of_launch[2])
     memory = call["bytes"] / GPU["memory_bytes_per_s"]
-    launches = len(call["launches"]) * GPU["launch_s"]
+    launches = sum(GPU["early_launch_s" if launch["begins_early"] else "launch_s"] for launch in call["launches"])
     issue, tensor = issue / GPU["clock_hz"], tensor / GPU["clock_hz"]
     return {
         "floor": floor_bytes(call) / GPU["memory_bytes_per_s"],

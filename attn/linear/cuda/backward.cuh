@@ -16,16 +16,20 @@ constexpr bool kQueriesSumStates = S::kDim <= 64;
 template <class S>
 constexpr int kMinBackwardBlocks = S::kDim < 128 || S::kSixteenBits ? 2 : 1;
 
+// How many float32 numbers take as much memory as the weights of a chunk's rows.
+template <class S>
+constexpr int kWeightNumbers = LinearBlock<S>::kWeights * int(sizeof(typename S::Tile)) / int(sizeof(float));
+
 // What the kernels need for a block.
 template <class S>
 struct BackwardNeeds {
   using L = LinearShape<S>;
-  static constexpr int kTiles = 4, kStates = 1, kNumbers = L::kRows * (2 + L::kColumnGroups) + L::kDim;
+  static constexpr int kTiles = 4, kStates = 1, kNumbers = L::kDim + L::kRows * (1 + L::kColumnGroups) + kWeightNumbers<S>;
   static constexpr size_t kSharedBytes = linear_shared_bytes<S>(kTiles, kStates, kNumbers);
 };
 template <class S>
 struct SumQueryStatesNeeds {
-  static constexpr int kTiles = 2, kNumbers = LinearShape<S>::kRows;
+  static constexpr int kTiles = 2, kNumbers = kWeightNumbers<S>;
   static constexpr size_t kSharedBytes = linear_shared_bytes<S>(kTiles, /*states=*/0, kNumbers);
 };
 
@@ -38,17 +42,18 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBackwardBlocks<S
   LinearBlock<S> block(params);
   using Needs = BackwardNeeds<S>;
   Tile* state = block.state(Needs::kTiles, 0);
-  float* z = block.numbers(Needs::kTiles, Needs::kStates);             // Z of the keys before the chunk
-  float *reciprocal = z + L::kDim, *delta_of = reciprocal + L::kRows;  // 1/normalizer and δ of the chunk's rows
-  [[maybe_unused]] float* parts = delta_of + L::kRows;                 // φ(q)·grad_phi of each column group
+  float* z = block.numbers(Needs::kTiles, Needs::kStates);                    // Z of the keys before the chunk
+  float* reciprocal = z + L::kDim;                                            // 1/normalizer of the chunk's rows
+  auto* weights = reinterpret_cast<Tile*>(reciprocal + L::kRows);             // δ of the chunk's rows
+  [[maybe_unused]] float* parts = reciprocal + L::kRows + kWeightNumbers<S>;  // φ(q)·grad_phi of each column group
   const int end = block.positions(params.query_len);
   typename LinearBlock<S>::Reciprocals reciprocals;
   const auto begin_loads = [&](int first, int buffer) {
-    block.begin_load(block.tile(0, buffer), params.q, first, end, params.head_dim);
-    block.begin_load(block.tile(3, buffer), params.grad_output, first, end, params.value_dim);
+    block.begin_load(block.tile(0, buffer), kQ, first, end);
+    block.begin_load(block.tile(3, buffer), kGradOutput, first, end);
     if (params.causal) {
-      block.begin_load(block.tile(1, buffer), params.k, first, block.visible, params.head_dim);
-      block.begin_load(block.tile(2, buffer), params.v, first, block.visible, params.value_dim);
+      block.begin_load(block.tile(1, buffer), kK, first, block.visible);
+      block.begin_load(block.tile(2, buffer), kV, first, block.visible);
     }
     end_copy_group();
     block.load(reciprocals, first, end);
@@ -72,10 +77,10 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBackwardBlocks<S
     Tile *q = block.tile(0, buffer), *k = block.tile(1, buffer), *v = block.tile(2, buffer), *g = block.tile(3, buffer);
     const bool more = first + L::kRows < end;
     wait_for_copies<0>();
-    block.finish_features(q, params.q, first, end);
+    block.finish_features(q, kQ, first, end);
     block.finish_scaled_gradients(g, first, end, reciprocals, reciprocal);
     if (params.causal) {
-      block.finish_features(k, params.k, first, block.visible);
+      block.finish_features(k, kK, first, block.visible);
       block.template finish_values</*kShifted=*/true>(v, first, block.visible);
     }
     __syncthreads();
@@ -86,7 +91,7 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBackwardBlocks<S
       const typename LinearBlock<S>::Left left(block.own_rows(g));
       if (params.causal)
         one_by_one = block.template multiply_seen</*kLater=*/false, /*kTotals=*/false>(grad_phi, total, left, g, v, k,
-                                                                                       [](float score, int) { return score; });
+                                                                                       [](int) { return 0.0f; });
       block.template multiply_state</*kTotals=*/true>(grad_phi, total, left, state);
     }
     // δ = (ε c·g′ − φ·grad_phi) / normalizer of the lane's two rows, computed before the contribution of δ is added to grad_phi.
@@ -109,8 +114,8 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBackwardBlocks<S
       const int row = block.row_of(2 * half);
       delta[half] = (total.x[2 * half] + total.x[2 * half + 1] - delta[half]) * reciprocal[row];
       if (lane() % 4 == 0 && block.column == 0) {
-        delta_of[row] = delta[half];
-        if (first + row < end) block.by_query(params.grad_normalizer)[first + row] = delta[half];
+        block.set_weight(weights, row, delta[half]);
+        if (first + row < end) *block.of_query(kGradNormalizer, first + row) = delta[half];
       }
     }
     // Each key that the row sees contributes δ·φ(k) to grad_phi.
@@ -119,12 +124,11 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBackwardBlocks<S
 #pragma unroll
       for (int i = 0; i < 4; ++i) grad_phi[t].x[i] += delta[i / 2] * z[block.column_of(t, i)];
     if (params.causal) block.add_seen_rows(grad_phi, delta, k, one_by_one);
-    block.multiply_by_derivatives(grad_phi, q);
     if (params.causal) block.add_to_matrix(own, v, k);
     __syncthreads();  // all warps have written δ, and have read v, T and Z
     if constexpr (kQueriesSumStates<S>)
-      block.add_to_state(queries, q, g, [&](int row) { return block.weights_of(delta_of, row); });
-    block.store_gradient(grad_phi, v, params.grad_q, params.q, first, end);
+      block.add_to_state(queries, q, g, [&](int row) { return block.weights_of(weights, row); });
+    block.template store_gradients</*kKeys=*/false>(grad_phi, q, v, first, end);
     if (params.causal) block.publish_matrix(own, state), block.add_rows(z, k);
     if (L::kBuffers == 2) {
       buffer = 1 - buffer;
@@ -143,22 +147,23 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBlocks<S>) sum_q
   using L = LinearShape<S>;
   LinearBlock<S> block(params);
   const int end = block.positions(params.query_len);
-  float* delta_of = block.numbers(SumQueryStatesNeeds<S>::kTiles, 0);
+  auto* weights = reinterpret_cast<typename S::Tile*>(block.numbers(SumQueryStatesNeeds<S>::kTiles, 0));  // δ of the chunk's rows
   OwnState<S> own;
   for (int first = 0; first < end; first += L::kRows) {
     block.begin_chunk();
     auto *q = block.tile(0), *g = block.tile(1);
     typename LinearBlock<S>::Reciprocals reciprocals;
-    block.begin_load(q, params.q, first, end, params.head_dim);
-    block.begin_load(g, params.grad_output, first, end, params.value_dim);
+    block.begin_load(q, kQ, first, end);
+    block.begin_load(g, kGradOutput, first, end);
     end_copy_group();
     block.load(reciprocals, first, end);
-    block.load_grad_normalizers(delta_of, first, end);
+    const float delta = block.grad_normalizer(first, end);
+    if (thread() < L::kRows) block.set_weight(weights, thread(), delta);
     wait_for_copies<0>();
-    block.finish_features(q, params.q, first, end);
+    block.finish_features(q, kQ, first, end);
     block.finish_scaled_gradients(g, first, end, reciprocals, nullptr);
     __syncthreads();
-    block.add_to_state(own, q, g, [&](int row) { return block.weights_of(delta_of, row); });
+    block.add_to_state(own, q, g, [&](int row) { return block.weights_of(weights, row); });
     __syncthreads();
   }
   block.store_state(own, block.global_state(params.query_states, block.split));
@@ -173,16 +178,19 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBackwardBlocks<S
   using Needs = BackwardNeeds<S>;
   LinearBlock<S> block(params);
   Tile* state = block.state(Needs::kTiles, 0);
-  float *y = block.numbers(Needs::kTiles, Needs::kStates), *delta_of = y + L::kDim;
+  float *y = block.numbers(Needs::kTiles, Needs::kStates), *delta_of = y + L::kDim;  // Y, and δ of the chunk's rows
+  auto* weights = reinterpret_cast<Tile*>(delta_of + L::kRows);                      // δ again
   const int end = block.positions(params.key_len);
   typename LinearBlock<S>::Reciprocals reciprocals;
+  float delta = 0;
   const auto begin_loads = [&](int first, int buffer) {
-    block.begin_load(block.tile(1, buffer), params.k, first, block.visible, params.head_dim);
-    block.begin_load(block.tile(2, buffer), params.v, first, block.visible, params.value_dim);
+    block.begin_load(block.tile(1, buffer), kK, first, block.visible);
+    block.begin_load(block.tile(2, buffer), kV, first, block.visible);
     if (params.causal) {
-      block.begin_load(block.tile(0, buffer), params.q, first, end, params.head_dim);
-      block.begin_load(block.tile(3, buffer), params.grad_output, first, end, params.value_dim);
+      block.begin_load(block.tile(0, buffer), kQ, first, end);
+      block.begin_load(block.tile(3, buffer), kGradOutput, first, end);
       block.load(reciprocals, first, end);
+      delta = block.grad_normalizer(first, end);
     }
     end_copy_group();
   };
@@ -198,12 +206,12 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBackwardBlocks<S
     block.begin_chunk();
     Tile *q = block.tile(0, buffer), *k = block.tile(1, buffer), *v = block.tile(2, buffer), *g = block.tile(3, buffer);
     const bool more = first >= L::kRows;
-    if (params.causal) block.load_grad_normalizers(delta_of, first, end);
+    if (params.causal && thread() < L::kRows) delta_of[thread()] = delta, block.set_weight(weights, thread(), delta);
     wait_for_copies<0>();
-    block.finish_features(k, params.k, first, block.visible);
+    block.finish_features(k, kK, first, block.visible);
     block.template finish_values</*kShifted=*/true>(v, first, block.visible);
     if (params.causal) {
-      block.finish_features(q, params.q, first, end);
+      block.finish_features(q, kQ, first, end);
       block.finish_scaled_gradients(g, first, end, reciprocals, nullptr);
     }
     __syncthreads();
@@ -214,30 +222,26 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBackwardBlocks<S
       Accumulator grad_phi[L::kColumnTiles];
       const typename LinearBlock<S>::Left left(block.own_rows(v));
       if (params.causal)
-        block.template multiply_seen</*kLater=*/true, /*kTotals=*/false>(
-            grad_phi, none, left, v, g, q, [&](float score, int query) { return score + delta_of[query]; });
+        block.template multiply_seen</*kLater=*/true, /*kTotals=*/false>(grad_phi, none, left, v, g, q,
+                                                                         [&](int query) { return delta_of[query]; });
 #pragma unroll
       for (int t = 0; t < L::kColumnTiles; ++t)
 #pragma unroll
         for (int i = 0; i < 4; ++i) grad_phi[t].x[i] += y[block.column_of(t, i)];
       block.multiply_transposed_state(grad_phi, left, state);
-      block.multiply_by_derivatives(grad_phi, k);
-      block.zero_hidden(grad_phi, first);
       if (L::kColumnGroups > 1) __syncthreads();  // all warps have read v
-      block.store_gradient(grad_phi, v, params.grad_k, params.k, first, end);
+      block.template store_gradients</*kKeys=*/true>(grad_phi, k, v, first, end);
     }
     {
       // grad_v = Rᵀ φ(k) + Σ (φ(q)·φ(k)) g′
       Accumulator grad_v[L::kColumnTiles];
       const typename LinearBlock<S>::Left left(block.own_rows(k));
       if (params.causal)
-        block.template multiply_seen</*kLater=*/true, /*kTotals=*/false>(grad_v, none, left, k, q, g,
-                                                                         [](float score, int) { return score; });
+        block.template multiply_seen</*kLater=*/true, /*kTotals=*/false>(grad_v, none, left, k, q, g, [](int) { return 0.0f; });
       block.template multiply_state</*kTotals=*/false>(grad_v, none, left, state);
-      block.zero_hidden(grad_v, first);
-      if (params.causal) block.add_to_state(own, q, g, [&](int row) { return block.weights_of(delta_of, row); });
+      if (params.causal) block.add_to_state(own, q, g, [&](int row) { return block.weights_of(weights, row); });
       __syncthreads();  // all warps have read k, R, Y and δ
-      block.store(grad_v, k, params.grad_v, first, end, params.value_dim);
+      block.store_visible(grad_v, k, kGradV, first, end);
     }
     if (params.causal) block.publish_matrix(own, state), block.publish_vector(own.vector, y);
     if (L::kBuffers == 2) {

@@ -7,6 +7,7 @@
 // After each chunk the warps write it to shared memory, rounded as a factor of products is. A block owns this shared memory,
 // where kDim is the tile dimension that head_dim and value_dim are padded to:
 //
+//   addresses  [kArrays]                 where the block's part of each array begins; there are too few registers for them
 //   tiles      [kBuffers][kRows, kDim]   rows of φ(q), φ(k), v or g′ in S::Tile (bfloat16 or float32); 2 to 4 tiles, by kernel
 //   states     [kStateBuffers]           S = Σ φ(k)vᵀ or another state in S::Tile: by rows in 16 bits, by columns in float32
 //   numbers    [count]                   float32, by kernel
@@ -25,8 +26,11 @@ namespace attn::cuda {
 template <class S>
 constexpr size_t linear_shared_bytes(int tiles, int states, int numbers) {
   using L = LinearShape<S>;
-  return tiles * L::kBuffers * L::kTileBytes + states * L::kStateBytes + sizeof(float) * numbers;
+  return L::kAddressBytes + tiles * L::kBuffers * L::kTileBytes + states * L::kStateBytes + sizeof(float) * numbers;
 }
+
+// The arrays of a call of which every block reads or writes a part.
+enum Array { kQ, kK, kV, kOutput, kGradOutput, kGradQ, kGradK, kGradV, kNormalizer, kGradNormalizer, kArrays };
 
 // The part of a state that a warp owns.
 template <class S>
@@ -45,6 +49,7 @@ class LinearBlock {
   using Tile = typename S::Tile;
   using F = typename S::F;
   static constexpr int kStride = L::kStride;
+  static_assert(!L::kSixteenBits || std::is_same<E, BFloat16>::value, "16-bit tiles are computed as pairs of bfloat16");
 
   // 16 bytes of a row of a tensor, and the same entries in a tile.
   static constexpr int kVector = 16 / int(sizeof(E)), kRowVectors = L::kDim / kVector;
@@ -58,7 +63,8 @@ class LinearBlock {
     uint32_t word[4 * sizeof(Tile) / sizeof(E)];
   };
 
-  // The index of the block is (head − first_head) · splits + split, where heads are counted over all batch entries.
+  // All threads of the block must call it, because it has a barrier. The index of the block is (head − first_head) · splits +
+  // split, where heads are counted over all batch entries.
   __device__ explicit LinearBlock(const LinearParams& all_params)
       : params(all_params),
         map(all_params.map),
@@ -66,6 +72,7 @@ class LinearBlock {
         index(all_params.first_head + int64_t(blockIdx.x) / all_params.splits),
         batch(index / all_params.heads),
         head(index % all_params.heads) {
+    wait_for_previous_kernel();
     // Blocks differ in which warp processes which rows, because a chunk's later rows take longer, and warps with the same number
     // share a scheduler.
     row_group = int((warp() + blockIdx.x) % L::kRowGroups);
@@ -74,6 +81,17 @@ class LinearBlock {
     base = split * params.split_len;
     const int64_t keys = params.key_lengths ? params.key_lengths[batch] : params.key_len;
     visible = positions(keys < params.key_len ? keys : params.key_len);
+    if (thread() == 0) {
+      for (int array = kQ; array <= kGradV; ++array) {
+        const StridedTensor& x = tensor(Array(array));
+        const int64_t offset = batch * x.batch_stride + head * x.head_stride + base * x.row_stride;
+        addresses()[array] = reinterpret_cast<uintptr_t>(x.data) + uintptr_t(offset * int64_t(sizeof(E)));
+      }
+      const uintptr_t first_query = uintptr_t(index * params.query_len + base) * sizeof(float);
+      addresses()[kNormalizer] = reinterpret_cast<uintptr_t>(params.normalizer) + first_query;
+      addresses()[kGradNormalizer] = reinterpret_cast<uintptr_t>(params.grad_normalizer) + first_query;
+    }
+    __syncthreads();
   }
 
   // Must be called for each chunk. Addresses that depend on the warp's rows take more registers than there are, if they are kept.
@@ -85,11 +103,11 @@ class LinearBlock {
   // ---------------------------------------------------------- shared memory and positions
 
   __device__ static Tile* tile(int i, int buffer = 0) {
-    return reinterpret_cast<Tile*>(shared_memory() + (i * L::kBuffers + buffer) * L::kTileBytes);
+    return reinterpret_cast<Tile*>(shared_memory() + L::kAddressBytes + (i * L::kBuffers + buffer) * L::kTileBytes);
   }
   // State i of a kernel that has this number of tiles.
   __device__ static Tile* state(int tiles, int i) {
-    return reinterpret_cast<Tile*>(shared_memory() + tiles * L::kBuffers * L::kTileBytes + i * L::kStateBytes);
+    return reinterpret_cast<Tile*>(shared_memory() + L::kAddressBytes + tiles * L::kBuffers * L::kTileBytes + i * L::kStateBytes);
   }
   __device__ static float* numbers(int tiles, int states) { return reinterpret_cast<float*>(state(tiles, states)); }
 
@@ -111,61 +129,94 @@ class LinearBlock {
   __device__ int row_of(int i) const { return row_group * 16 + Accumulator::row(i); }
   __device__ int column_of(int t, int i) const { return column + t * 8 + Accumulator::column(i); }
 
-  // The row of the split's first position.
-  __device__ E* rows(const StridedTensor& x) const {
-    return static_cast<E*>(x.data) + batch * x.batch_stride + head * x.head_stride + base * x.row_stride;
+  __device__ const StridedTensor& tensor(Array array) const {
+    switch (array) {
+      case kQ: return params.q;
+      case kK: return params.k;
+      case kV: return params.v;
+      case kOutput: return params.output;
+      case kGradOutput: return params.grad_output;
+      case kGradQ: return params.grad_q;
+      case kGradK: return params.grad_k;
+      default: return params.grad_v;
+    }
   }
-  // The entry of the split's first query in an array [batch·heads, query_len].
-  __device__ float* by_query(void* all) const { return static_cast<float*>(all) + index * params.query_len + base; }
+  // The columns of a tensor.
+  __device__ int dim(Array array) const {
+    return array == kQ || array == kK || array == kGradQ || array == kGradK ? params.head_dim : params.value_dim;
+  }
+  // The rows of a tensor, from a column on. at() counts them from the split's first position; with_aligned_rows() sees to it that
+  // the bytes from one row to the next fit an int.
+  class Rows {
+   public:
+    __device__ Rows(uintptr_t first, int row_bytes) : first_(first), row_bytes_(row_bytes) {}
+    __device__ E* at(int row) const { return global_pointer<E>(advance(first_, row, row_bytes_)); }
+
+   private:
+    uintptr_t first_;
+    int row_bytes_;
+  };
+  __device__ Rows rows(Array array, int first_column) const {
+    return {advance(addresses()[array], first_column, sizeof(E)), int(tensor(array).row_stride) * int(sizeof(E))};
+  }
+  // The normalizer of a query, or its gradient. Queries are counted from the split's first one.
+  __device__ float* of_query(Array array, int query) const {
+    return global_pointer<float>(advance(addresses()[array], query, sizeof(float)));
+  }
 
   // ---------------------------------------------------------- loads
 
   // A tile is filled in two steps: begin_load(), and after wait_for_copies() finish_load() with the same arguments. After that a
-  // barrier is needed. The tile's rows are the positions of x that begin with `first`. Rows of positions from `limit` on, and
-  // columns from `dim` on, become zeros. Each thread fills the same entries in both steps.
-  __device__ void begin_load(Tile* to, const StridedTensor& x, int first, int limit, int dim) const {
+  // barrier is needed. The tile's rows are the positions of a tensor that begin with `first`. Rows of positions from `limit` on,
+  // and columns from dim(array) on, become zeros. Each thread fills the same entries in both steps.
+  __device__ void begin_load(Tile* to, Array array, int first, int limit) const {
     if constexpr (L::kAsync) {
-      const E* from = rows(x) + (first + vector_row(0)) * x.row_stride + vector_column();
+      const Rows from = rows(array, vector_column());
       Tile* own = to + vector_row(0) * kStride + vector_column();
-      const int rest = vector_column() < dim ? limit - first : 0;
+      const int rest = vector_column() < dim(array) ? limit - first : 0;
 #pragma unroll
-      for (int round = 0; round < kRounds; ++round, from += kRoundRows * x.row_stride)
-        copy_async(own + round * kRoundRows * kStride, from, vector_row(round) < rest);
+      for (int round = 0; round < kRounds; ++round)
+        copy_async(own + round * kRoundRows * kStride, from.at(first + vector_row(round)), vector_row(round) < rest);
     }
   }
-  // Each entry e of row t becomes f(e, t, column).
+  // Entry x of the thread's vectors becomes f(x, round, its place in the vector).
   template <class Function>
-  __device__ void finish_load(Tile* to, const StridedTensor& x, int first, int limit, int dim, const Function& f) const {
-    finish_vectors(to, x, first, limit, dim, [&](const Vector& in, int t) {
+  __device__ void finish_load(Tile* to, Array array, int first, int limit, const Function& f) const {
+    finish_vectors(to, array, first, limit, [&](const Vector& in, int round) {
       TileVector out;
-      const int c = vector_column();
       if constexpr (L::kSixteenBits) {
 #pragma unroll
         for (int w = 0; w < 4; ++w)
           out.word[w] =
-              pair_of<Tile>(f(first_of_pair<E>(in.word[w]), t, c + 2 * w), f(second_of_pair<E>(in.word[w]), t, c + 2 * w + 1));
+              pair_of<Tile>(f(first_of_pair<E>(in.word[w]), round, 2 * w), f(second_of_pair<E>(in.word[w]), round, 2 * w + 1));
       } else {
 #pragma unroll
         for (int e = 0; e < kVector; ++e) {
           float entry;
           if constexpr (sizeof(E) == 4) entry = bits_to_float(in.word[e]);
           else entry = e % 2 == 0 ? first_of_pair<E>(in.word[e / 2]) : second_of_pair<E>(in.word[e / 2]);
-          out.word[e] = float_to_bits(F::round_to_tile(f(entry, t, c + e)));
+          out.word[e] = float_to_bits(F::round_to_tile(f(entry, round, e)));
         }
       }
       return out;
     });
   }
-  __device__ void finish_features(Tile* to, const StridedTensor& x, int first, int limit) const {
-    if constexpr (std::is_same<E, BFloat16>::value) {
-      finish_vectors(to, x, first, limit, params.head_dim, [&](const Vector& in, int) {
-        TileVector out;
+  // The same for pairs of bfloat16 numbers: pair w of the thread's vectors becomes f(pair, round, w).
+  template <class Function>
+  __device__ void finish_pairs(Tile* to, Array array, int first, int limit, const Function& f) const {
+    finish_vectors(to, array, first, limit, [&](const Vector& in, int round) {
+      TileVector out;
 #pragma unroll
-        for (int w = 0; w < 4; ++w) out.word[w] = map.fast_pair(in.word[w]);
-        return out;
-      });
+      for (int w = 0; w < 4; ++w) out.word[w] = f(in.word[w], round, w);
+      return out;
+    });
+  }
+  // Makes φ of the rows of q or k.
+  __device__ void finish_features(Tile* to, Array array, int first, int limit) const {
+    if constexpr (L::kSixteenBits) {
+      finish_pairs(to, array, first, limit, [&](uint32_t pair, int, int) { return map.fast_pair(pair); });
     } else {
-      finish_load(to, x, first, limit, params.head_dim, [&](float entry, int, int) {
+      finish_load(to, array, first, limit, [&](float entry, int, int) {
         if constexpr (S::kPrecision == Precision::tf32_three) return map.exact(entry);
         else return map.fast(entry);
       });
@@ -175,11 +226,23 @@ class LinearBlock {
   template <bool kShifted>
   __device__ void finish_values(Tile* to, int first, int limit) const {
     if constexpr (kShifted) {
-      const float* shift = value_shift();
-      finish_load(to, params.v, first, limit, params.value_dim,
-                  [&](float entry, int, int value_column) { return entry - shift[value_column]; });
+      struct alignas(16) Four {
+        float x[4];
+      };
+      Four shift[kVector / 4];
+#pragma unroll
+      for (int i = 0; i < kVector / 4; ++i) shift[i] = *reinterpret_cast<const Four*>(value_shift() + vector_column() + 4 * i);
+      if constexpr (L::kSixteenBits) {
+        // implementation.cpp rounds the shift to bfloat16.
+        uint32_t pairs[4];
+#pragma unroll
+        for (int w = 0; w < 4; ++w) pairs[w] = pair_of<E>(shift[w / 2].x[w % 2 * 2], shift[w / 2].x[w % 2 * 2 + 1]);
+        finish_pairs(to, kV, first, limit, [&](uint32_t pair, int, int w) { return subtract_pairs(pair, pairs[w]); });
+      } else {
+        finish_load(to, kV, first, limit, [&](float entry, int, int e) { return entry - shift[e / 4].x[e % 4]; });
+      }
     } else if constexpr (!L::kAsync || S::kPrecision == Precision::tf32) {
-      finish_load(to, params.v, first, limit, params.value_dim, [](float entry, int, int) { return entry; });
+      finish_load(to, kV, first, limit, [](float entry, int, int) { return entry; });
     }
   }
   // What the backward pass takes off the columns of v; null in the forward pass.
@@ -193,24 +256,37 @@ class LinearBlock {
     float x[LinearBlock::kRounds];
   };
   __device__ void load(Reciprocals& reciprocals, int first, int limit) const {
-    const float* from = by_query(params.normalizer) + first;
+    const float* from = of_query(kNormalizer, first + vector_row(0));
 #pragma unroll
     for (int round = 0; round < kRounds; ++round)
-      reciprocals.x[round] = first + vector_row(round) < limit ? fast_reciprocal(from[vector_row(round)]) : 0;
+      reciprocals.x[round] = first + vector_row(round) < limit ? fast_reciprocal(from[round * kRoundRows]) : 0;
   }
   // Makes g′ = grad_output / normalizer, and writes the reciprocals to `to_rows` [kRows] unless it is null.
   __device__ void finish_scaled_gradients(Tile* to, int first, int limit, const Reciprocals& reciprocals, float* to_rows) const {
-    finish_load(to, params.grad_output, first, limit, params.value_dim,
-                [&](float entry, int t, int) { return entry * reciprocals.x[(t - vector_row(0)) / kRoundRows]; });
+    if constexpr (L::kSixteenBits) {
+      // A reciprocal is the sum of two bfloat16 numbers, with an error of 2⁻¹⁷.
+      uint32_t rounded[kRounds], remainder[kRounds];
+#pragma unroll
+      for (int round = 0; round < kRounds; ++round) {
+        const float x = reciprocals.x[round];
+        rounded[round] = pair_of<E>(x, x);
+        const float rest = x - second_of_pair<E>(rounded[round]);
+        remainder[round] = pair_of<E>(rest, rest);
+      }
+      finish_pairs(to, kGradOutput, first, limit, [&](uint32_t pair, int round, int) {
+        return multiply_add_pairs(pair, rounded[round], multiply_pairs(pair, remainder[round]));
+      });
+    } else {
+      finish_load(to, kGradOutput, first, limit, [&](float entry, int round, int) { return entry * reciprocals.x[round]; });
+    }
     if (to_rows == nullptr || vector_column() != 0) return;
 #pragma unroll
     for (int round = 0; round < kRounds; ++round) to_rows[vector_row(round)] = reciprocals.x[round];
   }
 
-  // Loads δ of the kRows positions that begin with `first`; zeros from `limit` on.
-  __device__ void load_grad_normalizers(float* to, int first, int limit) const {
-    for (int t = thread(); t < L::kRows; t += L::kThreads)
-      to[t] = first + t < limit ? by_query(params.grad_normalizer)[first + t] : 0;
+  // δ of the position `first` + thread(), for threads of the first kRows; zero from `limit` on. It is read a chunk ahead.
+  __device__ float grad_normalizer(int first, int limit) const {
+    return thread() < L::kRows && first + thread() < limit ? *of_query(kGradNormalizer, first + thread()) : 0;
   }
 
   // ---------------------------------------------------------- products of a chunk
@@ -242,15 +318,15 @@ class LinearBlock {
   };
 
   // out += weights · values for the warp's 16 rows and its columns, where the weights are the scores of `left` with the rows of
-  // `right` that a row of the chunk sees: those up to its own row or, if kLater, those from its own row on. A score s with row c
-  // of `right` becomes the weight adjust(s, c). If kTotals, the sum of the weights of a row is added to both rows of `total`, in
-  // even columns. `out` must be zeros before. Returns whether it multiplied pair by pair, because of a value that is not finite.
-  template <bool kLater, bool kTotals, class Adjust>
+  // `right` that a row of the chunk sees: those up to its own row or, if kLater, those from its own row on. The weight of row c
+  // of `right` is start(c) + its score. If kTotals, the sum of the weights of a row is added to both rows of `total`, in even
+  // columns. `out` must be zeros before. Returns whether it multiplied pair by pair, because of a value that is not finite.
+  template <bool kLater, bool kTotals, class Start>
   __device__ bool multiply_seen(Accumulator (&out)[L::kColumnTiles], Accumulator& total, const Left& left, const Tile* left_tile,
-                                const Tile* right, const Tile* values, const Adjust& adjust) const {
+                                const Tile* right, const Tile* values, const Start& start) const {
     // The 16 rows of `right` that belong to the warp's own rows come first, because a row sees only some of them.
     Accumulator scores[2];
-    score(scores, left, own_rows(right));
+    score(scores, left, own_rows(right), row_group * 16, start);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int difference = Accumulator::column(i) - Accumulator::row(i) % 8;
@@ -258,7 +334,7 @@ class LinearBlock {
       for (int t = 0; t < 2; ++t) {
         const int half = i / 2;
         const bool seen = t == half ? (kLater ? difference >= 0 : difference <= 0) : kLater ? t > half : t < half;
-        scores[t].x[i] = seen ? adjust(scores[t].x[i], row_group * 16 + t * 8 + Accumulator::column(i)) : 0;
+        if (!seen) scores[t].x[i] = 0;
       }
     }
     weigh<kTotals>(out, total, scores, own_rows(values));
@@ -268,8 +344,8 @@ class LinearBlock {
 #pragma unroll
     for (int t = 0; t < L::kColumnTiles; ++t) sum += out[t].x[kLater ? 2 : 0] + out[t].x[kLater ? 3 : 1];
     const bool one_by_one = __any_sync(kAllLanes, sum != sum);
-    if (one_by_one) weigh_one_by_one<kLater>(out, left_tile, right, values, adjust);
-    unroll_others<kLater, kTotals>(out, total, left, right, values, adjust);
+    if (one_by_one) weigh_one_by_one<kLater>(out, left_tile, right, values, start);
+    unroll_others<kLater, kTotals>(out, total, left, right, values, start);
     return one_by_one;
   }
 
@@ -396,18 +472,19 @@ class LinearBlock {
 #pragma unroll
       for (int half = 0; half < 2; ++half) sums[state_row() + m * 16 + Accumulator::row(2 * half)] += vector_entry(sum[m], half);
   }
-  // Weights of the kDepth rows of a tile from `row` on, given those of all rows: rounded in even columns, the remainders in odd
-  // ones.
-  __device__ static typename F::B weights_of(const float* weights, int row) {
-    const float* own = weights + row + lane() % 4 * 2;
-    const bool remainder = lane() / 4 % 2 != 0;
-    const auto part = [&](float x) {
-      const float rounded = to_float(from_float<Tile>(F::round_to_tile(x)));
-      return remainder ? x - rounded : rounded;
-    };
+  // Weights of the rows of a chunk, in the form of factors of products: the rounded numbers, then the remainders. Their distance
+  // keeps weights_of() from reading the same bank twice.
+  static constexpr int kRemainders = L::kRows + 8, kWeights = kRemainders + L::kRows;
+  __device__ static void set_weight(Tile* weights, int row, float x) {
+    weights[row] = from_float<Tile>(F::round_to_tile(x));
+    weights[kRemainders + row] = from_float<Tile>(x - to_float(weights[row]));
+  }
+  // The weights of the kDepth rows from `row` on: rounded in even columns, the remainders in odd ones.
+  __device__ static typename F::B weights_of(const Tile* weights, int row) {
+    const Tile* own = weights + lane() / 4 % 2 * kRemainders + row + lane() % 4 * 2;
     if constexpr (L::kSixteenBits)
-      return F::from_words(pair_of<Tile>(part(own[0]), part(own[1])), pair_of<Tile>(part(own[8]), part(own[9])));
-    else return F::from_words(float_to_bits(part(own[0])), float_to_bits(part(own[1])));
+      return F::from_words(*reinterpret_cast<const uint32_t*>(own), *reinterpret_cast<const uint32_t*>(own + 8));
+    else return F::from_words(float_to_bits(own[0]), float_to_bits(own[1]));
   }
   // Weights of 1, in even columns.
   __device__ static typename F::B ones() {
@@ -478,22 +555,19 @@ class LinearBlock {
   }
   __device__ void publish_matrix(const OwnState<S>& own, Tile* state) const {
     if (!owns_state()) return;
+    if constexpr (L::kSixteenBits) {
 #pragma unroll
-    for (int m = 0; m < L::kStateTiles; ++m)
+      for (int m = 0; m < L::kStateTiles; ++m) write_pairs(own.matrix[m], state + (state_row() + m * 16) * kStride + column);
+    } else {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = state_row() + m * 16 + Accumulator::row(2 * half);
+      for (int m = 0; m < L::kStateTiles; ++m)
 #pragma unroll
-        for (int t = 0; t < L::kColumnTiles; ++t) {
-          const float first = own.matrix[m][t].x[2 * half], second = own.matrix[m][t].x[2 * half + 1];
-          if constexpr (L::kSixteenBits) {
-            *reinterpret_cast<uint32_t*>(state + row * kStride + column_of(t, 0)) = pair_of<Tile>(first, second);
-          } else {
-            state[column_of(t, 0) * kStride + row] = F::round_to_tile(first);
-            state[column_of(t, 1) * kStride + row] = F::round_to_tile(second);
-          }
-        }
-      }
+        for (int i = 0; i < 4; ++i)
+#pragma unroll
+          for (int t = 0; t < L::kColumnTiles; ++t)
+            state[column_of(t, i) * kStride + state_row() + m * 16 + Accumulator::row(i)] =
+                F::round_to_tile(own.matrix[m][t].x[i]);
+    }
   }
   // The vector as fragments of a right factor: the rounded numbers are its even columns, and the remainders its odd ones.
   __device__ void publish_fragments(const OwnState<S>& own, Tile* state) const {
@@ -527,61 +601,72 @@ class LinearBlock {
 
   // ---------------------------------------------------------- stores
 
-  // Stores the warp's rows and columns of a chunk that begins with position `first` in a tensor with `dim` columns; positions
-  // from `limit` on are not stored. The sums pass through the warp's own rows and columns of `staging`, whose contents are lost;
-  // before other threads or copies write there, a barrier is needed.
-  __device__ void store(const Accumulator (&sum)[L::kColumnTiles], Tile* staging, const StridedTensor& to, int first, int limit,
-                        int dim) const {
+  // Stores the warp's rows and columns of a chunk that begins with position `first`; positions from `limit` on are not stored.
+  // The sums pass through the warp's own rows and columns of `staging`, whose contents are lost; before other threads or copies
+  // write there, a barrier is needed. change(vector, position, column) is called for each vector before it is stored.
+  template <class Change>
+  __device__ void store(const Accumulator (&sum)[L::kColumnTiles], Tile* staging, Array array, int first, int limit,
+                        const Change& change) const {
     Tile* own = own_rows(staging) + column;
     __syncwarp();
+    if constexpr (L::kSixteenBits) {
+      write_pairs(sum, own);
+    } else {
 #pragma unroll
-    for (int t = 0; t < L::kColumnTiles; ++t)
+      for (int t = 0; t < L::kColumnTiles; ++t)
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        Tile* at = own + Accumulator::row(2 * half) * kStride + t * 8 + Accumulator::column(0);
-        if constexpr (L::kSixteenBits)
-          *reinterpret_cast<uint32_t*>(at) = pair_of<Tile>(sum[t].x[2 * half], sum[t].x[2 * half + 1]);
-        else *reinterpret_cast<Two*>(at) = {sum[t].x[2 * half], sum[t].x[2 * half + 1]};
-      }
+        for (int half = 0; half < 2; ++half)
+          *reinterpret_cast<Two*>(own + Accumulator::row(2 * half) * kStride + t * 8 + Accumulator::column(0)) = {
+              sum[t].x[2 * half], sum[t].x[2 * half + 1]};
+    }
     __syncwarp();
-    for_each_vector(first, limit, dim, to, [&](int row, int vector_column, E* out) {
-      *reinterpret_cast<Vector*>(out) = staged_vector(own + row * kStride + vector_column);
-    });
+    constexpr int kVectors = L::kColumns / kVector, kRowsAtOnce = kWarp / kVectors;
+    const int own_lane = own_thread % kWarp, own_row = own_lane / kVectors, own_column = own_lane % kVectors * kVector;
+    if (column + own_column >= dim(array)) return;
+    const int begin = first + row_group * 16 + own_row;
+    const Rows to = rows(array, column + own_column);
+    own += own_row * kStride + own_column;
+#pragma unroll
+    for (int row = 0; row < 16; row += kRowsAtOnce) {
+      if (begin + row >= limit) continue;
+      Vector vector = staged_vector(own + row * kStride);
+      change(vector, begin + row, column + own_column);
+      *reinterpret_cast<Vector*>(to.at(begin + row)) = vector;
+    }
   }
-  // The same for a gradient that multiply_by_derivatives() has processed, of the entries of x.
-  __device__ void store_gradient(const Accumulator (&sum)[L::kColumnTiles], Tile* staging, const StridedTensor& to,
-                                 const StridedTensor& x, int first, int limit) const {
-    store(sum, staging, to, first, limit, params.head_dim);
-    if (params.map != FeatureMapKind::elu01) return;
-    const E* from = rows(x);
-    for_each_vector(first, limit, params.head_dim, to, [&](int row, int vector_column, E* out) {
-      const int64_t position = first + row_group * 16 + row;
-      Vector vector = *reinterpret_cast<const Vector*>(out);
-      const Vector entries = *reinterpret_cast<const Vector*>(from + position * x.row_stride + column + vector_column);
+  __device__ void store(const Accumulator (&sum)[L::kColumnTiles], Tile* staging, Array array, int first, int limit) const {
+    store(sum, staging, array, first, limit, [](Vector&, int, int) {});
+  }
+  // The same for gradients of keys or values: those of hidden keys are zeros, whatever was computed for them.
+  __device__ void store_visible(const Accumulator (&sum)[L::kColumnTiles], Tile* staging, Array array, int first,
+                                int limit) const {
+    store(sum, staging, array, first, limit, [&](Vector& vector, int position, int) { hide(vector, position); });
+  }
+  // The same for gradients of the features of q or k, of which `features` is the tile: multiplies them by the derivatives of φ.
+  // For elu0.1, whose features are rounded too far to tell the derivatives, these are computed from q or k.
+  template <bool kKeys>
+  __device__ void store_gradients(Accumulator (&sum)[L::kColumnTiles], const Tile* features, Tile* staging, int first,
+                                  int limit) const {
+    constexpr Array kTo = kKeys ? kGradK : kGradQ;
+    if (params.map != FeatureMapKind::elu01) {
+      multiply_by_derivatives(sum, features);
+      if constexpr (kKeys) store_visible(sum, staging, kTo, first, limit);
+      else store(sum, staging, kTo, first, limit);
+      return;
+    }
+    store(sum, staging, kTo, first, limit, [&](Vector& vector, int position, int vector_column) {
+      const auto entries = *reinterpret_cast<const Vector*>(rows(kKeys ? kK : kQ, vector_column).at(position));
 #pragma unroll
       for (int w = 0; w < 4; ++w) {
-        if constexpr (sizeof(E) == 4)
+        if constexpr (L::kSixteenBits) vector.word[w] = multiply_pairs(vector.word[w], map.derivatives_at(entries.word[w]));
+        else if constexpr (sizeof(E) == 4)
           vector.word[w] = float_to_bits(bits_to_float(vector.word[w]) * map.derivative_at(bits_to_float(entries.word[w])));
         else
           vector.word[w] = pair_of<E>(first_of_pair<E>(vector.word[w]) * map.derivative_at(first_of_pair<E>(entries.word[w])),
                                       second_of_pair<E>(vector.word[w]) * map.derivative_at(second_of_pair<E>(entries.word[w])));
       }
-      *reinterpret_cast<Vector*>(out) = vector;
+      if constexpr (kKeys) hide(vector, position);
     });
-  }
-  // Multiplies gradients of features by the derivatives of φ, given the features: the warp's rows and columns of a chunk. For
-  // elu0.1, whose feature is rounded too far to tell the derivative, store_gradient() does.
-  __device__ void multiply_by_derivatives(Accumulator (&grad)[L::kColumnTiles], const Tile* features) const {
-    if (params.map == FeatureMapKind::elu01) return;
-    const bool relu = params.map == FeatureMapKind::relu;
-#pragma unroll
-    for (int t = 0; t < L::kColumnTiles; ++t)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const auto two = *reinterpret_cast<const TwoEntries*>(features + row_of(2 * half) * kStride + column_of(t, 0));
-#pragma unroll
-        for (int i = 0; i < 2; ++i) grad[t].x[2 * half + i] *= derivative_of_feature(relu, to_float(two.x[i]));
-      }
   }
   // The products of the lane's two rows of x and of `sums`, over the warp's columns.
   __device__ void multiply_rows(float (&products)[2], const Accumulator (&sums)[L::kColumnTiles], const Tile* x) const {
@@ -590,21 +675,11 @@ class LinearBlock {
       float product = 0;
 #pragma unroll
       for (int t = 0; t < L::kColumnTiles; ++t) {
-        const auto two = *reinterpret_cast<const TwoEntries*>(x + row_of(2 * half) * kStride + column_of(t, 0));
-#pragma unroll
-        for (int i = 0; i < 2; ++i) product += to_float(two.x[i]) * sums[t].x[2 * half + i];
+        const auto two = two_entries(x + row_of(2 * half) * kStride + column_of(t, 0));
+        product += two.x[0] * sums[t].x[2 * half], product += two.x[1] * sums[t].x[2 * half + 1];
       }
       products[half] = sum_over_lanes(product, 4);
     }
-  }
-  // Sets the rows of hidden keys to zeros, whatever was computed for them.
-  __device__ void zero_hidden(Accumulator (&sums)[L::kColumnTiles], int first) const {
-    if (visible - first >= L::kRows) return;
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-      if (first + row_of(2 * half) >= visible)
-#pragma unroll
-        for (int t = 0; t < L::kColumnTiles; ++t) sums[t].x[2 * half] = sums[t].x[2 * half + 1] = 0;
   }
 
   const LinearParams& params;
@@ -620,33 +695,53 @@ class LinearBlock {
   struct alignas(8) Two {
     float x[2];
   };
-  struct alignas(2 * sizeof(Tile)) TwoEntries {
-    Tile x[2];
-  };
+  // Two neighbouring entries of a tile.
+  __device__ static Two two_entries(const Tile* at) {
+    if constexpr (L::kSixteenBits) {
+      const uint32_t pair = *reinterpret_cast<const uint32_t*>(at);
+      return {first_of_pair<Tile>(pair), second_of_pair<Tile>(pair)};
+    } else {
+      return *reinterpret_cast<const Two*>(at);
+    }
+  }
+  // Writes sums rounded to 16 bits to a tile in shared memory: row r and column tile t of the warp's rows and columns.
+  __device__ static void write_pairs(const Accumulator (&sum)[L::kColumnTiles], Tile* to) {
+#pragma unroll
+    for (int t = 0; t < L::kColumnTiles; t += 2) {
+      uint32_t x[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const auto& from = sum[t + i / 2];
+        x[i] = pair_of<Tile>(from.x[i % 2 * 2], from.x[i % 2 * 2 + 1]);
+      }
+      store_matrix(x, to + t * 8, kStride);
+    }
+  }
   // The wider the tiles, the fewer steps can be unrolled without running out of registers.
   static constexpr int kUnroll = L::kSixteenBits && L::kDim <= 64 ? 4 : 1;
   static constexpr int kUnrolledGroups = L::kSixteenBits && L::kDim <= 64 ? L::kRowGroups : 1;
 
-  // Applies f(vector, row) to the vectors of the tile that the thread loads.
+  static __device__ uintptr_t* addresses() { return reinterpret_cast<uintptr_t*>(shared_memory()); }
+
+  // Applies f(vector, round) to the vectors of the tile that the thread loads.
   template <class Function>
-  __device__ void finish_vectors(Tile* to, const StridedTensor& x, int first, int limit, int dim, const Function& f) const {
+  __device__ void finish_vectors(Tile* to, Array array, int first, int limit, const Function& f) const {
     Tile* own = to + vector_row(0) * kStride + vector_column();
-    const int rest = vector_column() < dim ? limit - first : 0;
+    const int rest = vector_column() < dim(array) ? limit - first : 0;
     Vector in[kRounds];
     if constexpr (L::kAsync) {
 #pragma unroll
       for (int round = 0; round < kRounds; ++round) in[round] = *reinterpret_cast<Vector*>(own + round * kRoundRows * kStride);
     } else {
-      const E* from = rows(x) + (first + vector_row(0)) * x.row_stride + vector_column();
+      const Rows from = rows(array, vector_column());
 #pragma unroll
       for (int round = 0; round < kRounds; ++round)
-        in[round] =
-            vector_row(round) < rest ? *reinterpret_cast<const Vector*>(from + round * kRoundRows * x.row_stride) : Vector{};
+        in[round] = vector_row(round) < rest ? *reinterpret_cast<const Vector*>(from.at(first + vector_row(round))) : Vector{};
     }
 #pragma unroll
     for (int round = 0; round < kRounds; ++round)
-      *reinterpret_cast<TileVector*>(own + round * kRoundRows * kStride) = f(in[round], vector_row(round));
-    if (limit - first >= L::kRows && dim == L::kDim) return;
+      *reinterpret_cast<TileVector*>(own + round * kRoundRows * kStride) = f(in[round], round);
+    if (limit - first >= L::kRows && dim(array) == L::kDim) return;
 #pragma unroll
     for (int round = 0; round < kRounds; ++round)
       if (vector_row(round) >= rest) *reinterpret_cast<TileVector*>(own + round * kRoundRows * kStride) = TileVector{};
@@ -660,18 +755,27 @@ class LinearBlock {
     else return 0;
   }
 
-  // Calls work(row, column, address in the tensor) for each vector of the warp's rows and columns of a chunk that this lane
-  // stores.
-  template <class Work>
-  __device__ void for_each_vector(int first, int limit, int dim, const StridedTensor& to, const Work& work) const {
-    constexpr int kVectors = L::kColumns / kVector, kRowsAtOnce = kWarp / kVectors;
-    const int own_lane = own_thread % kWarp, own_row = own_lane / kVectors, own_column = own_lane % kVectors * kVector;
-    if (column + own_column >= dim) return;
-    const int rest = limit - first - row_group * 16;
-    E* out = rows(to) + (first + row_group * 16 + own_row) * to.row_stride + column + own_column;
+  // Multiplies gradients of features by the derivatives of φ, given the features: the warp's rows and columns of a chunk.
+  __device__ void multiply_by_derivatives(Accumulator (&grad)[L::kColumnTiles], const Tile* features) const {
+    const bool relu = params.map == FeatureMapKind::relu;
 #pragma unroll
-    for (int row = own_row; row < 16 + own_row; row += kRowsAtOnce, out += kRowsAtOnce * to.row_stride)
-      if (row < rest) work(row, own_column, out);
+    for (int t = 0; t < L::kColumnTiles; ++t)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const Tile* at = features + row_of(2 * half) * kStride + column_of(t, 0);
+        if constexpr (L::kSixteenBits) {
+          const uint32_t two = derivatives_of_features(relu, *reinterpret_cast<const uint32_t*>(at));
+          grad[t].x[2 * half] *= first_of_pair<Tile>(two), grad[t].x[2 * half + 1] *= second_of_pair<Tile>(two);
+        } else {
+          const auto two = two_entries(at);
+#pragma unroll
+          for (int i = 0; i < 2; ++i) grad[t].x[2 * half + i] *= derivative_of_feature(relu, two.x[i]);
+        }
+      }
+  }
+  // Sets a vector of the gradient of a hidden key to zeros.
+  __device__ void hide(Vector& vector, int position) const {
+    if (position >= visible) vector = Vector{};
   }
   // A vector of a tensor, given its entries in a tile.
   __device__ static Vector staged_vector(const Tile* at) {
@@ -684,8 +788,13 @@ class LinearBlock {
       return vector;
     }
   }
-  // scores += the warp's rows of left · 16 rows of rightᵀ
-  __device__ void score(Accumulator (&scores)[2], const Left& left, const Tile* right) const {
+  // scores = start + the warp's rows of left · 16 rows of rightᵀ, which are the rows of the chunk from `row` on.
+  template <class Start>
+  __device__ void score(Accumulator (&scores)[2], const Left& left, const Tile* right, int row, const Start& start) const {
+#pragma unroll
+    for (int t = 0; t < 2; ++t)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scores[t].x[i] = start(row + t * 8 + Accumulator::column(i));
 #pragma unroll kUnroll
     for (int k = 0; k < L::kSteps; ++k) {
       const auto a = left.step(k);
@@ -714,27 +823,23 @@ class LinearBlock {
     }
   }
   // The part of multiply_seen() for the rows of `right` of other warps.
-  template <bool kLater, bool kTotals, class Adjust>
+  template <bool kLater, bool kTotals, class Start>
   __device__ void unroll_others(Accumulator (&out)[L::kColumnTiles], Accumulator& total, const Left& left, const Tile* right,
-                                const Tile* values, const Adjust& adjust) const {
+                                const Tile* values, const Start& start) const {
 #pragma unroll kUnrolledGroups
     for (int i = 0; i < L::kRowGroups - 1; ++i) {
       const int group = kLater ? L::kRowGroups - 1 - i : i;
       if (kLater ? group <= row_group : group >= row_group) break;
       Accumulator scores[2];
-      score(scores, left, right + group * 16 * kStride);
-#pragma unroll
-      for (int t = 0; t < 2; ++t)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) scores[t].x[e] = adjust(scores[t].x[e], group * 16 + t * 8 + Accumulator::column(e));
+      score(scores, left, right + group * 16 * kStride, group * 16, start);
       weigh<kTotals>(out, total, scores, values + group * 16 * kStride);
     }
   }
   // Sets `out` to what weigh() computes for the rows of `right` that belong to the warp's rows, but leaves out the pairs that are
   // not seen.
-  template <bool kLater, class Adjust>
+  template <bool kLater, class Start>
   __device__ void weigh_one_by_one(Accumulator (&out)[L::kColumnTiles], const Tile* left, const Tile* right, const Tile* values,
-                                   const Adjust& adjust) const {
+                                   const Start& start) const {
 #pragma unroll
     for (int t = 0; t < L::kColumnTiles; ++t) out[t] = Accumulator();
     for (int other = row_group * 16; other < row_group * 16 + 16; ++other) {
@@ -746,7 +851,7 @@ class LinearBlock {
           weights[half] += to_float(left[row_of(2 * half) * kStride + d]) * to_float(right[other * kStride + d]);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        weights[half] = to_float(from_float<Tile>(F::round_to_tile(adjust(sum_over_lanes(weights[half], 4), other))));
+        weights[half] = to_float(from_float<Tile>(F::round_to_tile(start(other) + sum_over_lanes(weights[half], 4))));
         if (kLater ? other < row_of(2 * half) : other > row_of(2 * half)) continue;
 #pragma unroll
         for (int t = 0; t < L::kColumnTiles; ++t)

@@ -23,6 +23,9 @@ __device__ inline T feature_map_gradient(FeatureMapKind map, T x, T grad_phi) {
   return grad_phi * exp(x) * (map == FeatureMapKind::elu ? T(1) : T(0.1));
 }
 
+// 2¹²⁷ as two bfloat16 numbers in one word. A positive number times this is at least 1.
+constexpr uint32_t kLarge = 0x7f007f00;
+
 // The maps as one formula without branches, for tiles: φ(x) = max(x, 0) + scale · exp(min(x, 0)) + offset.
 struct BranchFreeFeatureMap {
   __device__ explicit BranchFreeFeatureMap(FeatureMapKind map)
@@ -42,11 +45,17 @@ struct BranchFreeFeatureMap {
   // φ of two bfloat16 numbers in one word, rounded to bfloat16 once: of the two terms, either the first is 0 or the second is 1
   // (for relu, 0).
   __device__ uint32_t fast_pair(uint32_t x) const {
-    const uint32_t low = min_with_zero(x);
-    return add_pairs(max_with_zero(x),
+    const uint32_t low = min_of_pairs(x, 0);
+    return add_pairs(max_of_pairs(x, 0),
                      pair_of<BFloat16>(exp_term(first_of_pair<BFloat16>(low)), exp_term(second_of_pair<BFloat16>(low))));
   }
 
+  // The derivatives at two bfloat16 numbers in one word: at positive numbers 1.
+  __device__ uint32_t derivatives_at(uint32_t x) const {
+    const uint32_t low = min_of_pairs(x, 0);
+    return max_of_pairs(min_of_pairs(multiply_pairs(x, kLarge), kOnes),
+                        pair_of<BFloat16>(scaled_exp(first_of_pair<BFloat16>(low)), scaled_exp(second_of_pair<BFloat16>(low))));
+  }
   // The derivative at x.
   __device__ float derivative_at(float x) const { return x > 0 ? 1 : scaled_exp(x); }
 
@@ -60,6 +69,10 @@ struct BranchFreeFeatureMap {
 // The derivative of elu or relu at an entry, given φ of it.
 __device__ inline float derivative_of_feature(bool relu, float feature) {
   return relu ? feature > 0 ? 1.0f : 0.0f : min_or_nan(feature, 1);
+}
+// The same for two bfloat16 features in one word.
+__device__ inline uint32_t derivatives_of_features(bool relu, uint32_t features) {
+  return min_of_pairs(multiply_pairs(features, relu ? kLarge : kOnes), kOnes);
 }
 
 }  // namespace attn::cuda

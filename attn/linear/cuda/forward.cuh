@@ -23,13 +23,11 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBlocks<S>) forwa
   LinearBlock<S> block(params);
   constexpr int kTiles = ForwardNeeds<S>::kTiles;
   const int end = block.positions(params.query_len);
-  const auto begin_queries = [&](int first, int buffer) {
-    block.begin_load(block.tile(0, buffer), params.q, first, end, params.head_dim);
-  };
+  const auto begin_queries = [&](int first, int buffer) { block.begin_load(block.tile(0, buffer), kQ, first, end); };
   const auto begin_keys = [&](int first, int buffer) {
     if (!params.causal) return;
-    block.begin_load(block.tile(1, buffer), params.k, first, block.visible, params.head_dim);
-    block.begin_load(block.tile(2, buffer), params.v, first, block.visible, params.value_dim);
+    block.begin_load(block.tile(1, buffer), kK, first, block.visible);
+    block.begin_load(block.tile(2, buffer), kV, first, block.visible);
   };
   if (end > 0) begin_queries(0, 0), begin_keys(0, 0), end_copy_group();
   OwnState<S> own;
@@ -42,9 +40,9 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBlocks<S>) forwa
     typename S::Tile *q = block.tile(0, buffer), *k = block.tile(1, buffer), *v = block.tile(2, buffer);
     const bool more = first + L::kRows < end;
     wait_for_copies<0>();
-    block.finish_features(q, params.q, first, end);
+    block.finish_features(q, kQ, first, end);
     if (params.causal) {
-      block.finish_features(k, params.k, first, block.visible);
+      block.finish_features(k, kK, first, block.visible);
       block.template finish_values</*kShifted=*/false>(v, first, block.visible);
     }
     __syncthreads();
@@ -55,8 +53,7 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBlocks<S>) forwa
     Accumulator out[L::kColumnTiles], total;
     const typename LinearBlock<S>::Left left(block.own_rows(q));
     if (params.causal) {
-      block.template multiply_seen</*kLater=*/false, /*kTotals=*/true>(out, total, left, q, k, v,
-                                                                       [](float score, int) { return score; });
+      block.template multiply_seen</*kLater=*/false, /*kTotals=*/true>(out, total, left, q, k, v, [](int) { return 0.0f; });
       block.add_to_state(own, k, v, [&](int) { return block.ones(); });
     }
     block.template multiply_state<true>(out, total, left, block.state(kTiles, state));
@@ -68,12 +65,12 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBlocks<S>) forwa
     for (int half = 0; half < 2; ++half) {
       const float normalizer = total.x[2 * half] + total.x[2 * half + 1] + params.epsilon;
       const int position = first + block.row_of(2 * half);
-      if (lane() % 4 == 0 && block.column == 0 && position < end) block.by_query(params.normalizer)[position] = normalizer;
+      if (lane() % 4 == 0 && block.column == 0 && position < end) *block.of_query(kNormalizer, position) = normalizer;
       const float inverse = fast_reciprocal(normalizer);
 #pragma unroll
       for (int t = 0; t < L::kColumnTiles; ++t) out[t].x[2 * half] *= inverse, out[t].x[2 * half + 1] *= inverse;
     }
-    block.store(out, q, params.output, first, end, params.value_dim);
+    block.store(out, q, kOutput, first, end);
     if (params.causal) block.publish(own, block.state(kTiles, state = L::kStateBuffers - 1 - state));
     if (L::kBuffers == 1) {
       __syncthreads();  // all warps have stored their rows

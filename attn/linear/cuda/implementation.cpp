@@ -45,8 +45,10 @@ struct LinearTensors {
   // Sets what the backward pass takes off v.
   void set_value_shift() {
     constexpr int64_t kMaxTileDim = 128;
-    const auto shift = attn::value_shift(v, key_lengths.defined() ? std::optional(key_lengths) : std::nullopt,
-                                         accumulator_dtype(v.scalar_type()));
+    auto shift = attn::value_shift(v, key_lengths.defined() ? std::optional(key_lengths) : std::nullopt,
+                                   accumulator_dtype(v.scalar_type()));
+    // The kernels subtract it from pairs of bfloat16 numbers.
+    if (v.scalar_type() == at::kBFloat16) shift = shift.to(at::kBFloat16).to(shift.scalar_type());
     const auto columns = shift.size(2), width = (columns + kMaxTileDim - 1) / kMaxTileDim * kMaxTileDim;
     value_shift = at::zeros({shift.size(0), shift.size(1), width}, shift.options());
     value_shift.narrow(2, 0, columns).copy_(shift);

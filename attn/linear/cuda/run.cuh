@@ -8,7 +8,7 @@ namespace attn::cuda {
 
 template <class E, Precision kPrecision>
 void run_linear(const LinearParams& params, int dim, Pass pass, cudaStream_t stream) {
-  const StreamLauncher launch(stream);
+  const StreamLauncher launch(stream, Begin::early);
   with_tile_shape<E, kPrecision>(dim, [&](auto shape) {
     const LinearLaunch<decltype(shape)> linear(params, launch);
     if (pass == Pass::forward) linear.forward();

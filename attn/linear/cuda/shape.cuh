@@ -36,6 +36,8 @@ struct LinearShape {
   // next.
   static constexpr int kStateBuffers = kBuffers;
 
+  static constexpr size_t kAddressBytes = 128;  // room for one address of each array
+
   static constexpr int kStateEntries = kDim * kStride;
   // The vector that belongs to a state, as fragments: 2 parts × 4 places × 2 · kSteps words, with padding against bank conflicts.
   static constexpr int kPartWords = 4 * 2 * kSteps + 4, kVectorWords = 2 * kPartWords;

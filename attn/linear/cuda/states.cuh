@@ -24,8 +24,8 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBlocks<S>) sum_s
   LinearBlock<S> block(params);
   const int end = block.visible;
   const auto begin_loads = [&](int first, int buffer) {
-    block.begin_load(block.tile(0, buffer), params.k, first, end, params.head_dim);
-    block.begin_load(block.tile(1, buffer), params.v, first, end, params.value_dim);
+    block.begin_load(block.tile(0, buffer), kK, first, end);
+    block.begin_load(block.tile(1, buffer), kV, first, end);
     end_copy_group();
   };
   if (end > 0) begin_loads(0, 0);
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(LinearShape<S>::kThreads, kMinBlocks<S>) sum_s
     block.begin_chunk();
     auto *k = block.tile(0, buffer), *v = block.tile(1, buffer);
     wait_for_copies<0>();
-    block.finish_features(k, params.k, first, end);
+    block.finish_features(k, kK, first, end);
     block.template finish_values<kShifted>(v, first, end);
     __syncthreads();
     const bool more = first + L::kRows < end;
@@ -58,6 +58,7 @@ enum class Scan { before, after, all };
 // Adds the states up along the splits, in place. A state has `size` numbers, and `numbers` = heads · size; each thread
 // adds up one of them.
 inline __global__ void scan_states(float* states, int64_t size, int64_t splits, int64_t numbers, Scan scan) {
+  wait_for_previous_kernel();
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, index = i / size;
   if (i >= numbers) return;
   states += index * splits * size + i % size;

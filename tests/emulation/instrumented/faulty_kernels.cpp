@@ -18,7 +18,7 @@ void use(int value) { asm volatile("" : : "r"(value)); }
 
 template <class... Parameters, class... Arguments>
 void start(void (*kernel)(Parameters...), int blocks, const Arguments&... arguments) {
-  launch(kernel, unsigned(blocks), kThreads, kSharedBytes, arguments...);
+  launch(kernel, unsigned(blocks), kThreads, kSharedBytes, /*begins_early=*/false, arguments...);
 }
 
 __global__ void barrier_kernel(bool has_barrier) {
@@ -39,6 +39,10 @@ __global__ void warp_kernel(Between between, int distance) {
 }
 __global__ void write_kernel(int* x) {
   if (thread() == 0) *x = int(blockIdx.x);
+}
+__global__ void early_kernel(int* x, bool waits) {
+  if (waits || thread() != 5) cuda::wait_for_previous_kernel();
+  x[thread()] = 1;
 }
 __global__ void add_kernel(int* x, bool reads) {
   atomicAdd(x, 1);
@@ -79,6 +83,10 @@ void blocks_write_the_same_element() {
   std::vector<int> x(1);
   start(write_kernel, 2, x.data());
 }
+void writes_early(bool waits, bool begins_early) {
+  std::vector<int> x(kThreads);
+  launch(early_kernel, 1, kThreads, kSharedBytes, begins_early, x.data(), waits);
+}
 void blocks_add_atomically() {
   std::vector<int> x(1);
   start(add_kernel, 2, x.data(), false);
@@ -97,7 +105,7 @@ void reads_a_copy_before_waiting() {
 }
 void loads_a_misaligned_vector() { start(vector_kernel, 1); }
 
-void reads_with_stride(int stride) { launch(stride_kernel, 1U, 32U, size_t(4 * 32 * stride), stride); }
+void reads_with_stride(int stride) { launch(stride_kernel, 1U, 32U, size_t(4 * 32 * stride), false, stride); }
 void reads_and_writes_global_memory() {
   const std::vector<int> from(kThreads);
   std::vector<int16_t> to(2 * kThreads);

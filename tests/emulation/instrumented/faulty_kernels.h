@@ -19,6 +19,9 @@ void reads_a_copy_after_waiting();
 void reads_a_copy_before_waiting();
 void loads_a_misaligned_vector();
 
+// Each thread writes 4 bytes of global memory; thread 5 only waits for the kernel before if `waits`.
+void writes_early(bool waits, bool begins_early);
+
 // Each thread reads and writes shared memory once, its 4 bytes `stride` elements after those of the thread before.
 void reads_with_stride(int stride);
 // Each of 2 blocks of 64 threads reads 4 bytes a thread of the same 256 bytes, twice, and writes 2 bytes a thread of its own.

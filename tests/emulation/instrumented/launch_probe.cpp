@@ -87,7 +87,8 @@ void probe(const std::string& name, const std::string& dtype, const std::string&
     line["launches"].push_back({{"kernel", emulation::kernel_name(launch.kernel)},
                                 {"blocks", launch.grid.x},
                                 {"threads", launch.block.x},
-                                {"shared_bytes", launch.shared_bytes}});
+                                {"shared_bytes", launch.shared_bytes},
+                                {"begins_early", launch.begins_early}});
   std::cout << line.dump() << std::endl;
 }
 

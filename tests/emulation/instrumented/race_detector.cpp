@@ -25,7 +25,10 @@ void RaceDetector::launch_begins(const Launch& launch) {
   shared_reads_.assign(granules * warps_, {});
 }
 
-void RaceDetector::block_begins(dim3) { ++block_, ++block_epoch_; }
+void RaceDetector::block_begins(dim3) {
+  ++block_, ++block_epoch_;
+  waits_.assign(size_t{launch_.block.x} * launch_.block.y * launch_.block.z, launch_.begins_early);
+}
 
 void RaceDetector::warp_exchanged(unsigned warp, bool orders_memory, bool whole) {
   if (orders_memory && whole) ++warp_epochs_[warp];
@@ -112,6 +115,7 @@ void RaceDetector::accessed(const Access& access) {
     }
     return;
   }
+  if (waits_[access.thread]) report_early(access);
   for (auto granule = access.address / kGranule; granule <= (access.address + access.bytes - 1) / kGranule; ++granule) {
     auto& cell = global_cell(granule);
     check(granule * kGranule, cell.write, cell.reads, kGlobalReads);
@@ -124,6 +128,13 @@ void RaceDetector::accessed(const Access& access) {
     if (own == cell.reads + kGlobalReads) own = cell.reads + cell.next++ % kGlobalReads;
     add_read(*own, access);
   }
+}
+
+void RaceDetector::report_early(const Access& access) {
+  const auto text = kernel_name(launch_.kernel) + ": thread " + std::to_string(access.thread) +
+                    (access.write ? " writes" : " reads") + " global memory at " + source_of(access.code) +
+                    ", before it has waited for the kernel before this one";
+  if (reported_.insert(text).second) reports_.push_back(text);
 }
 
 void RaceDetector::misaligned(const Access& access) {

@@ -8,6 +8,9 @@
 // Nothing orders accesses of different blocks in one launch. For every two bytes of shared memory (no element is smaller), the
 // detector stores the last write, and the last reads of each warp. For global memory it stores the same of up to four warps.
 //
+// A kernel that may begin before the one before it has ended must wait for that: each access of a thread to global memory before
+// it has waited is reported too.
+//
 // An asynchronous copy writes to shared memory at some time between its begin and the wait for it, so that any other access in
 // between is a race.
 #pragma once
@@ -40,6 +43,7 @@ class RaceDetector final : public AccessObserver {
 
   void launch_begins(const Launch& launch) override;
   void block_begins(dim3 block) override;
+  void previous_kernel_ended() override { waits_[running->thread] = false; }
   void block_synchronised() override { ++block_epoch_; }
   void warp_exchanged(unsigned warp, bool orders_memory, bool whole) override;
   void copy_begins(const void* to, const void* from, size_t bytes) override;
@@ -74,10 +78,12 @@ class RaceDetector final : public AccessObserver {
   Write as_write(const Access& access) const;
   void add_read(Reads& reads, const Access& access) const;
   GlobalCell& global_cell(uintptr_t granule);
+  void report_early(const Access& access);
   void report(const Access& access, uintptr_t byte, bool before_writes, uint32_t before_code, unsigned before_thread,
               uint32_t before_block);
 
   Launch launch_{};
+  std::vector<bool> waits_;               // whether a thread has yet to wait for the kernel before this one
   uint32_t block_ = 0, first_block_ = 0;  // blocks are counted over all launches
   uint32_t block_epoch_ = 1;
   std::vector<uint32_t> warp_epochs_;

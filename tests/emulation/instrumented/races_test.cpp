@@ -28,12 +28,12 @@ std::vector<std::string> reports_of(const std::function<void()>& run, const Barr
   set_observer(nullptr);
   return detector.reports();
 }
-void expect_report(void (*run)(), const std::string& pattern) {
+void expect_report(const std::function<void()>& run, const std::string& pattern) {
   const auto reports = reports_of(run);
   ASSERT_FALSE(reports.empty()) << "expected: " << pattern;
   EXPECT_TRUE(std::regex_search(reports[0], std::regex(pattern))) << reports[0] << "\nexpected: " << pattern;
 }
-void expect_none(void (*run)()) {
+void expect_none(const std::function<void()>& run) {
   const auto reports = reports_of(run);
   EXPECT_TRUE(reports.empty()) << reports[0];
 }
@@ -62,6 +62,13 @@ TEST(RaceDetector, NothingOrdersBlocks) {
 TEST(RaceDetector, AsynchronousCopiesWriteUntilTheyAreWaitedFor) {
   expect_none(reads_a_copy_after_waiting);
   expect_report(reads_a_copy_before_waiting, "reads byte 4 of shared memory.*thread 0 .* wrote it");
+}
+
+TEST(RaceDetector, FindsAccessesBeforeTheKernelBeforeHasEnded) {
+  expect_none([] { writes_early(/*waits=*/true, /*begins_early=*/true); });
+  expect_none([] { writes_early(/*waits=*/false, /*begins_early=*/false); });
+  expect_report([] { writes_early(/*waits=*/false, /*begins_early=*/true); },
+                "^early_kernel: thread 5 writes global memory at .*, before it has waited for the kernel before this one$");
 }
 
 TEST(RaceDetector, FindsMisalignedVectors) {
