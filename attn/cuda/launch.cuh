@@ -8,20 +8,22 @@
 #endif
 #include <c10/util/Exception.h>
 
+#include <optional>
+
 #include "attn/cuda/tiles.cuh"
 #include "attn/element_type.h"
 
 namespace attn::cuda {
 
+// When kernels begin. Those that begin early must call wait_for_previous_kernel(): on sm_90 and later, their blocks take their
+// places on the multiprocessors while the kernel before them ends (programmatic dependent launch), which shortens the time from
+// one kernel to the next.
+enum class Begin { after_previous, early };
+
 // Launches kernels on a stream; in the emulation it runs them at once.
 //
 //   const StreamLauncher launch(stream);
 //   launch(kernel, blocks, threads per block, bytes of dynamic shared memory, arguments…);
-//
-// Begin::early launches kernels that call wait_for_previous_kernel(). On sm_90 and later, their blocks take their places on the
-// multiprocessors while the kernel before them ends (programmatic dependent launch), so that the time between kernels is shorter.
-enum class Begin { after_previous, early };
-
 class StreamLauncher {
  public:
   static constexpr int64_t kMaxBlocks = 0x7fffffff;  // the largest first dimension of a grid
@@ -46,7 +48,7 @@ class StreamLauncher {
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(unsigned(blocks)), config.blockDim = dim3(unsigned(threads));
     config.dynamicSmemBytes = shared_bytes, config.stream = stream_;
-    if (begin_ == Begin::early && waits_for_previous_kernel(kernel)) config.attrs = &early, config.numAttrs = 1;
+    if (begin_ == Begin::early && compiled_to_wait(kernel)) config.attrs = &early, config.numAttrs = 1;
     C10_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
 #endif
   }
@@ -67,13 +69,19 @@ class StreamLauncher {
 
  private:
 #ifndef ATTN_CUDA_EMULATION
-  // Whether the code of the kernel that runs on the current GPU was compiled with what wait_for_previous_kernel() needs.
+  // Whether the code that runs on the current GPU was compiled for an architecture on which wait_for_previous_kernel() waits. This
+  // is asked for one kernel of a launcher, since all kernels of a source are compiled for the same architectures.
   template <class... Parameters>
-  static bool waits_for_previous_kernel(void (*kernel)(Parameters...)) {
-    cudaFuncAttributes attributes{};
-    C10_CUDA_CHECK(cudaFuncGetAttributes(&attributes, kernel));
-    return attributes.ptxVersion >= 90;
+  bool compiled_to_wait(void (*kernel)(Parameters...)) const {
+    if (!compiled_to_wait_) {
+      cudaFuncAttributes attributes{};
+      C10_CUDA_CHECK(cudaFuncGetAttributes(&attributes, kernel));
+      compiled_to_wait_ = attributes.ptxVersion >= 90;
+    }
+    return *compiled_to_wait_;
   }
+
+  mutable std::optional<bool> compiled_to_wait_;
 #endif
 
   [[maybe_unused]] cudaStream_t stream_;
