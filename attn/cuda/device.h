@@ -173,6 +173,8 @@ __device__ inline float fast_exp2(float x) {
   return exp2f(x);
 #endif
 }
+// eˣ, with an error of a few units in the last place if x is near 0; results below 2⁻¹²⁶ become zeros.
+__device__ inline float fast_exp(float x) { return fast_exp2(x * 1.4426950f); }  // 1.4426950 = log2(e)
 // Functions of two bfloat16 numbers in one word. Results are rounded once.
 constexpr uint32_t kOnes = 0x3f803f80, kMinusOnes = 0xbf80bf80, kMinusZeros = 0x80008000;
 // The smaller and the larger numbers of two pairs; NaN if one of two numbers is NaN.
@@ -219,6 +221,17 @@ __device__ inline float fast_reciprocal(float x) {
   return result;
 #else
   return 1 / x;
+#endif
+}
+
+// 1/√x, with an error of two units in the last place. Numbers below 2⁻¹²⁶ count as zeros.
+__device__ inline float fast_rsqrt(float x) {
+#ifdef __CUDA_ARCH__
+  float result;
+  asm("rsqrt.approx.ftz.f32 %0, %1;\n" : "=f"(result) : "f"(x));
+  return result;
+#else
+  return 1 / sqrtf(x);
 #endif
 }
 

@@ -69,8 +69,8 @@ class StreamLauncher {
 
  private:
 #ifndef ATTN_CUDA_EMULATION
-  // Whether the code that runs on the current GPU was compiled for an architecture on which wait_for_previous_kernel() waits. This
-  // is asked for one kernel of a launcher, since all kernels of a source are compiled for the same architectures.
+  // Whether the code that runs on the current GPU was compiled for an architecture on which wait_for_previous_kernel() waits.
+  // This is asked for one kernel of a launcher, since all kernels of a source are compiled for the same architectures.
   template <class... Parameters>
   bool compiled_to_wait(void (*kernel)(Parameters...)) const {
     if (!compiled_to_wait_) {

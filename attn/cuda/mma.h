@@ -76,6 +76,14 @@ __device__ inline void store_matrix(const uint32_t (&x)[4], E* tile, int stride)
 #endif
 }
 
+// Stores two neighbouring tiles of d, rounded to 16 bits, as 16 rows of a tile in shared memory.
+template <class E>
+__device__ inline void store_pairs(const Accumulator& left, const Accumulator& right, E* tile, int stride) {
+  const uint32_t x[4] = {pair_of<E>(left.x[0], left.x[1]), pair_of<E>(left.x[2], left.x[3]), pair_of<E>(right.x[0], right.x[1]),
+                         pair_of<E>(right.x[2], right.x[3])};
+  store_matrix(x, tile, stride);
+}
+
 // How the numbers of the tiles are converted before they are multiplied.
 enum class Precision {
   half_precision,  // 16-bit elements are not converted
@@ -98,41 +106,7 @@ struct Fragments {
     uint32_t x[kWords][2];
   };
 
-  // Loads a, whose entry (r, k) is tile[r·row_stride + k·depth_stride].
-  __device__ static A load_a(const E* tile, int row_stride, int depth_stride) {
-    const int lane = int(threadIdx.x) % kWarp, group = lane / 4, place = lane % 4;
-    A a;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int r = group + (i % 2) * 8;
-      if constexpr (sizeof(E) == 2) {
-        const E* p = tile + r * row_stride + (place * 2 + (i / 2) * 8) * depth_stride;
-        a.x[0][i] = pair(p[0], p[depth_stride]);
-      } else {
-        set(a.x, i, tile[r * row_stride + (place + (i / 2) * 4) * depth_stride]);
-      }
-    }
-    return a;
-  }
-  // Loads b, whose entry (k, c) is tile[k·depth_stride + c·column_stride]. A float32 source is rounded to E.
-  template <class Source>
-  __device__ static B load_b(const Source* tile, int depth_stride, int column_stride) {
-    const int lane = int(threadIdx.x) % kWarp, group = lane / 4, place = lane % 4;
-    B b;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      if constexpr (sizeof(E) == 2) {
-        const Source* p = tile + (place * 2 + i * 8) * depth_stride + group * column_stride;
-        b.x[0][i] = pair(rounded(p[0]), rounded(p[depth_stride]));
-      } else {
-        set(b.x, i, tile[(place + i * 4) * depth_stride + group * column_stride]);
-      }
-    }
-    return b;
-  }
-
-  // The functions below read what the ones above do with fewer instructions. `tile` is 16-byte aligned, and `stride` is the
-  // number of entries from one row of it to the next, a multiple of 16 bytes.
+  // `tile` is 16-byte aligned, and `stride` is the number of entries from one row of it to the next, a multiple of 16 bytes.
 
   // Loads a, whose entry (r, k) is tile[r·stride + k], in the natural order.
   __device__ static A load_a_of_rows(const E* tile, int stride) {
@@ -239,11 +213,6 @@ struct Fragments {
   }
 
  private:
-  __device__ static E rounded(E x) { return x; }
-  template <class Source>
-  __device__ static E rounded(Source x) {
-    return from_float<E>(x);
-  }
   // Sets an entry from a word of a tile, whose numbers are rounded already.
   template <int kCount>
   __device__ static void set_word(uint32_t (&x)[kWords][kCount], int i, uint32_t word) {
@@ -254,11 +223,6 @@ struct Fragments {
     } else {
       x[0][i] = word;
     }
-  }
-  __device__ static uint32_t pair(E low, E high) { return uint32_t(low.bits) | uint32_t(high.bits) << 16; }
-  template <int kCount>
-  __device__ static void set(uint32_t (&x)[kWords][kCount], int i, float value) {
-    set_word(x, i, float_to_bits(round_to_tile(value)));
   }
   __device__ static uint32_t to_tf32(float x) {
 #ifdef __CUDA_ARCH__
@@ -310,21 +274,5 @@ struct Fragments {
     else return to_float(E{uint16_t(k % 2 == 0 ? word : word >> 16)});
   }
 };
-
-// sum [16, 8·kTiles] += a [16, kSteps·kDepth] · b [kSteps·kDepth, 8·kTiles], by one warp; a and b are in shared memory, with
-// strides as for Fragments.
-template <class F, int kTiles, int kSteps, class A, class B>
-__device__ inline void multiply(Accumulator (&sum)[kTiles], const A* a, int a_row, int a_depth, const B* b, int b_depth,
-                                int b_column) {
-  // The wider the rows, the fewer steps can be unrolled without running out of registers.
-  [[maybe_unused]] constexpr int kUnroll = kTiles >= 16 ? 1 : kSteps > 4 ? 2 : 4;
-#pragma unroll kUnroll
-  for (int k = 0; k < kSteps; ++k) {
-    const auto a_fragment = F::load_a(a + k * F::kDepth * a_depth, a_row, a_depth);
-#pragma unroll
-    for (int t = 0; t < kTiles; ++t)
-      F::multiply_add(sum[t], a_fragment, F::load_b(b + k * F::kDepth * b_depth + t * 8 * b_column, b_depth, b_column));
-  }
-}
 
 }  // namespace attn::cuda

@@ -704,18 +704,10 @@ class LinearBlock {
       return *reinterpret_cast<const Two*>(at);
     }
   }
-  // Writes sums rounded to 16 bits to a tile in shared memory: row r and column tile t of the warp's rows and columns.
+  // Writes the warp's 16 rows and its columns, rounded to 16 bits, to a tile in shared memory.
   __device__ static void write_pairs(const Accumulator (&sum)[L::kColumnTiles], Tile* to) {
 #pragma unroll
-    for (int t = 0; t < L::kColumnTiles; t += 2) {
-      uint32_t x[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const auto& from = sum[t + i / 2];
-        x[i] = pair_of<Tile>(from.x[i % 2 * 2], from.x[i % 2 * 2 + 1]);
-      }
-      store_matrix(x, to + t * 8, kStride);
-    }
+    for (int t = 0; t < L::kColumnTiles; t += 2) store_pairs(sum[t], sum[t + 1], to + t * 8, kStride);
   }
   // The wider the tiles, the fewer steps can be unrolled without running out of registers.
   static constexpr int kUnroll = L::kSixteenBits && L::kDim <= 64 ? 4 : 1;

@@ -54,7 +54,7 @@ __device__ inline void add_transposed_product(const typename S::Tile* scores, co
     Accumulator sum[kTiles];
     for_each_pair<kTiles>(row_of, first, dim, to,
                           [&](int t, int i, const ColumnPair& p) { sum[t].x[i] = p.x, sum[t].x[i + 1] = p.y; });
-    multiply<typename S::F, kTiles, S::kScoreSteps>(sum, scores + warp() * 16, 1, S::kScoreStride, right + first, S::kStride, 1);
+    add_transposed_scores<S>(sum, scores, right + first);
     for_each_pair<kTiles>(row_of, first, dim, to, [&](int t, int i, ColumnPair& p) { p = {sum[t].x[i], sum[t].x[i + 1]}; });
   }
 }
@@ -62,22 +62,26 @@ __device__ inline void add_transposed_product(const typename S::Tile* scores, co
 // Adds the contributions of a tile of queries to the accumulators. Weights are share · exp(logit − log-sum-exp).
 template <class S>
 __global__ void __launch_bounds__(S::kThreads) lsh_backward(LshParams params, int64_t round, int64_t query_tile) {
-  const LshBlock<S> block(params, 4, round, int64_t(blockIdx.x), query_tile);
+  const LshBlock<S, Pass::backward> block(params, round, int64_t(blockIdx.x), query_tile);
   auto *q = block.tile[0], *k = block.tile[1], *v = block.tile[2], *g = block.tile[3];
   block.load_queries(q);
-  block.gather(g, params.grad_output, block.query_positions, params.value_dim);
+  block.begin_gather(g, params.grad_output, block.query_positions, params.value_dim);
+  finish_loads();
   __syncthreads();
-  // Of the lane's two rows: the log-sum-exp and the share of the round, and the sum Σ w (g·v) in the softmax's derivative.
-  double log_sum[2];
-  float share[2], delta[2] = {0, 0};
+  // Of the lane's two rows: the log-sum-exp as a float32 number and what this leaves of it, the share of the round, and the sum
+  // Σ w (g·v) in the softmax's derivative. Near −1e5, a single float32 number has no digits left for the logarithm of a sum.
+  auto queries = block.queries();
+  float log_sum[2], log_sum_rest[2], share[2], delta[2] = {0, 0};
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int row = warp() * 16 + lane() / 4 + half * 8;
+    const int row = block.query_row(half);
     const int32_t position = block.query_positions[row];
     // If the query of a hidden position is not finite, its row of the output is NaN. That row contributes no gradient.
     const bool no_gradient = position < 0 || (block.query_not_finite[row] && position >= block.visible_keys);
-    log_sum[half] = no_gradient ? 0 : params.log_sum_exp[block.by_position(position)];
+    const double all = no_gradient ? 0 : params.log_sum_exp[block.by_position(position)];
+    log_sum[half] = float(all), log_sum_rest[half] = float(all - double(log_sum[half]));
     share[half] = no_gradient ? 0 : params.shares[block.by_position(position)];
+    if (share[half] == 0) queries.limit[half] = 0;  // all weights are zeros
     if (params.trax && !no_gradient) {
       // Over all rounds, Σ w (g·v) equals g·output.
       const auto* out = block.rows(params.output) + position * params.output.row_stride;
@@ -91,22 +95,15 @@ __global__ void __launch_bounds__(S::kThreads) lsh_backward(LshParams params, in
   const auto compute_weights = [&](Accumulator(&scores)[S::kScoreTiles]) {
     score_rows<S>(scores, q, k);
 #pragma unroll
-    for (int t = 0; t < S::kScoreTiles; ++t)
+    for (int t = 0; t < S::kScoreTiles; ++t) {
+      const auto keys = block.keys(t);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int row = warp() * 16 + Accumulator::row(i), column = t * 8 + Accumulator::column(i);
         float& x = scores[t].x[i];
-        if (!block.sees(row, column)) {
-          x = 0;
-          continue;
-        }
-        float logit = x * block.key_scales[column];
-        // Near −1e5 float32 has no digits left for the logarithm of a sum, so the log-sum-exp is subtracted in float64. The logit
-        // itself is rounded to float32 as in the forward pass.
-        if (block.is_own(row, column)) logit = float(double(logit - float(kOwnPositionPenalty)) - log_sum[i / 2]);
-        else logit -= float(log_sum[i / 2]);
-        x = share[i / 2] == 0 ? 0.0f : share[i / 2] * expf(logit);
+        const float weight = share[i / 2] * fast_exp(block.logit(x, queries, keys, i) - log_sum[i / 2] - log_sum_rest[i / 2]);
+        x = block.sees(queries, keys, i) ? weight : 0;
       }
+    }
   };
   if (!params.trax) {
     float sums[2] = {0, 0};
@@ -122,7 +119,7 @@ __global__ void __launch_bounds__(S::kThreads) lsh_backward(LshParams params, in
     for (int half = 0; half < 2; ++half) delta[half] = sum_over_lanes(sums[half], 4) * float(params.rounds);
   }
   Accumulator grad_query[S::kTiles];
-  const bool first_chunk = block.chunk % params.chunks == 0;
+  const bool first_chunk = block.number == 0;
   block.for_each_key_tile(k, v, [&](bool before, int64_t first) {
     const bool wraps = before && first_chunk && params.wrapped_key != nullptr;
     const auto row_of = [&](int t) {
@@ -134,7 +131,7 @@ __global__ void __launch_bounds__(S::kThreads) lsh_backward(LshParams params, in
     };
     Accumulator weights[S::kScoreTiles];
     compute_weights(weights);
-    store_scores<S>(weights, block.scores, [](int, int, float x) { return x; });
+    store_scores<S>(weights, block.scores);
     __syncthreads();
     add_transposed_product<S>(block.scores, g, row_of, params.value_dim,
                               rows_of_head(params.grad_value, params.grad_value_before, params.wrapped_value, params.value_dim));
@@ -143,15 +140,16 @@ __global__ void __launch_bounds__(S::kThreads) lsh_backward(LshParams params, in
       Accumulator grad_weights[S::kScoreTiles];
       score_rows<S>(grad_weights, g, v);
 #pragma unroll
-      for (int t = 0; t < S::kScoreTiles; ++t)
+      for (int t = 0; t < S::kScoreTiles; ++t) {
+        const auto keys = block.keys(t);
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
-          weights[t].x[i] *= (grad_weights[t].x[i] - delta[i / 2]) * block.key_scales[t * 8 + Accumulator::column(i)];
+        for (int i = 0; i < 4; ++i) weights[t].x[i] *= (grad_weights[t].x[i] - delta[i / 2]) * keys.scale[i % 2];
+      }
     }
     __syncthreads();
-    store_scores<S>(weights, block.scores, [](int, int, float x) { return x; });
+    store_scores<S>(weights, block.scores);
     __syncthreads();
-    apply_scores<S>(grad_query, block.scores, k);
+    weigh_rows<S>(grad_query, weights, k);
     add_transposed_product<S>(block.scores, q, row_of, params.head_dim,
                               rows_of_head(params.grad_key, params.grad_key_before, params.wrapped_key, params.head_dim));
   });
@@ -164,6 +162,7 @@ __global__ void __launch_bounds__(S::kThreads) lsh_backward(LshParams params, in
 // Adds the accumulators by place of the keys that the first chunk of `round` looked back at to those by position, and makes them
 // zero again. A warp takes a place.
 inline __global__ void lsh_add_wrapped(LshParams params, int64_t round) {
+  wait_for_previous_kernel();
   const int64_t row = int64_t(blockIdx.x) * (blockDim.x / kWarp) + warp(), index = row / params.chunk, place = row % params.chunk;
   const int64_t first = (params.chunks - 1) * params.chunk;  // of the last chunk
   if (index >= params.batch * params.heads || first + place >= params.length) return;
@@ -182,6 +181,7 @@ inline __global__ void lsh_add_wrapped(LshParams params, int64_t round) {
 // scale depends on x too. A warp takes a position.
 template <class E>
 __global__ void lsh_store_gradients(LshParams params) {
+  wait_for_previous_kernel();
   const int64_t row = int64_t(blockIdx.x) * (blockDim.x / kWarp) + warp();
   if (row >= params.batch * params.heads * params.length) return;  // true for all lanes of a warp or for none
   const int64_t index = row / params.length, position = row % params.length;

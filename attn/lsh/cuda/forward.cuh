@@ -37,55 +37,62 @@ struct RoundShares {
 template <class S>
 __global__ void __launch_bounds__(S::kThreads) lsh_forward(LshParams params, int64_t round) {
   const int64_t query_tiles = (params.chunk + S::kRows - 1) / S::kRows;
-  const LshBlock<S> block(params, 3, round, int64_t(blockIdx.x) / query_tiles, int64_t(blockIdx.x) % query_tiles);
+  const LshBlock<S, Pass::forward> block(params, round, int64_t(blockIdx.x) / query_tiles, int64_t(blockIdx.x) % query_tiles);
   auto *q = block.tile[0], *k = block.tile[1], *v = block.tile[2];
   block.load_queries(q);
+  const auto queries = block.queries();
   Accumulator out[S::kTiles];
-  // Of the lane's two rows: the largest logit, the sum of the exponentials, and 1 if the row sees a key that is not finite.
+  // Of the lane's two rows: the largest logit, the sum of the exponentials of the lane's keys, and 1 if the row sees a key that
+  // is not finite.
   float largest[2] = {-HUGE_VALF, -HUGE_VALF}, sum[2] = {0, 0}, not_finite[2] = {0, 0};
   block.for_each_key_tile(k, v, [&](bool, int64_t) {
     Accumulator scores[S::kScoreTiles];
     score_rows<S>(scores, q, k);
+    float max[2] = {largest[0], largest[1]};
+#pragma unroll
+    for (int t = 0; t < S::kScoreTiles; ++t) {
+      const auto keys = block.keys(t);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float& x = scores[t].x[i];
+        x = block.sees(queries, keys, i) ? block.logit(x, queries, keys, i) : -HUGE_VALF;
+        max[i / 2] = fmaxf(max[i / 2], x);
+      }
+    }
+    if (block.any_key_not_finite())
+#pragma unroll 1
+      for (int t = 0; t < S::kScoreTiles; ++t) {
+        const auto keys = block.keys(t);
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          if (block.sees(queries, keys, i) && block.key_not_finite[t * 8 + Accumulator::column(i)]) not_finite[i / 2] = 1;
+      }
+    float factor[2], origin[2];  // a row that has seen no key has exponentials relative to 0
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = warp() * 16 + lane() / 4 + half * 8;
-      float max = largest[half];
-#pragma unroll
-      for (int t = 0; t < S::kScoreTiles; ++t)
-#pragma unroll
-        for (int i = half * 2; i < half * 2 + 2; ++i) {
-          const int column = t * 8 + Accumulator::column(i);
-          float& x = scores[t].x[i];
-          if (!block.sees(row, column)) {
-            x = -HUGE_VALF;
-            continue;
-          }
-          x = x * block.key_scales[column] - (block.is_own(row, column) ? float(kOwnPositionPenalty) : 0.0f);
-          if (block.key_not_finite[column]) not_finite[half] = 1;
-          max = x > max ? x : max;
-        }
-      max = max_over_lanes(max, 4);
-      const float factor = max == -HUGE_VALF ? 1.0f : expf(largest[half] - max);
-      float added = 0;
-#pragma unroll
-      for (int t = 0; t < S::kScoreTiles; ++t)
-#pragma unroll
-        for (int i = half * 2; i < half * 2 + 2; ++i) {
-          float& x = scores[t].x[i];
-          x = x == -HUGE_VALF ? 0.0f : expf(x - max);
-          added += x;
-        }
-      sum[half] = sum[half] * factor + sum_over_lanes(added, 4);
-      largest[half] = max;
-#pragma unroll
-      for (int t = 0; t < S::kTiles; ++t) out[t].x[half * 2] *= factor, out[t].x[half * 2 + 1] *= factor;
+      max[half] = max_over_lanes(max[half], 4);
+      origin[half] = max[half] == -HUGE_VALF ? 0 : max[half];
+      factor[half] = fast_exp(largest[half] - origin[half]);
+      largest[half] = max[half], sum[half] *= factor[half];
     }
-    store_scores<S>(scores, block.scores, [](int, int, float x) { return x; });
-    apply_scores<S>(out, block.scores, v);
+#pragma unroll
+    for (int t = 0; t < S::kScoreTiles; ++t)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float& x = scores[t].x[i];
+        x = fast_exp(x - origin[i / 2]), sum[i / 2] += x;
+      }
+#pragma unroll
+    for (int t = 0; t < S::kTiles; ++t)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) out[t].x[i] *= factor[i / 2];
+    weigh_rows<S>(out, scores, v);
   });
 #pragma unroll
+  for (int half = 0; half < 2; ++half) sum[half] = sum_over_lanes(sum[half], 4);
+#pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int row = warp() * 16 + lane() / 4 + half * 8;
+    const int row = block.query_row(half);
     const bool sees_not_finite = max_over_lanes(not_finite[half], 4) > 0;
     const int32_t position = block.query_positions[row];
     if (lane() % 4 != 0 || position < 0) continue;
@@ -103,7 +110,7 @@ __global__ void __launch_bounds__(S::kThreads) lsh_forward(LshParams params, int
     block.previous_factor[row] = previous, block.share[row] = share;
   }
   const auto position_of = [&](int t) { return block.query_positions[warp() * 16 + t]; };
-  // store_rows() has a barrier of the warp before it calls this.
+  // store_rows() has barriers of the warp before it calls this.
   const auto with_rounds_before = [&](float x, int t, int column) {
     const int row = warp() * 16 + t;
     const float before = round == 0

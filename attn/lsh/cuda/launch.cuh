@@ -11,7 +11,7 @@ namespace attn::cuda {
 // The shared memory in bytes of a block in a pass.
 template <class S>
 constexpr size_t pass_shared_bytes(Pass pass) {
-  return lsh_shared_bytes<S>(pass == Pass::forward ? 3 : 4);
+  return pass == Pass::forward ? LshNeeds<S, Pass::forward>::kSharedBytes : LshNeeds<S, Pass::backward>::kSharedBytes;
 }
 
 template <class S>

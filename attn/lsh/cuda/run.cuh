@@ -8,7 +8,7 @@ namespace attn::cuda {
 
 template <class E, Precision kPrecision>
 void run_lsh(const LshParams& params, int dim, Pass pass, cudaStream_t stream) {
-  const StreamLauncher launch(stream);
+  const StreamLauncher launch(stream, Begin::early);
   with_tile_shape<E, kPrecision>(dim, [&](auto shape) {
     using S = decltype(shape);
     if (pass == Pass::forward) launch_lsh_forward<S>(params, launch);
