@@ -223,36 +223,44 @@ TEST(CudaEmulation, ElementsRoundToNearestEven) {
   EXPECT_TRUE(std::isnan(to_float(from_float<Half>(NAN))));
 }
 
-// Multiplies a [16,K] and b [K,8] twice, once stored by rows and once by columns, and compares the results with a plain product.
+// Multiplies a [16,K] and b [K,16] twice, with all ways to load them, and compares the results with a plain product.
 template <class E, Precision kPrecision>
 void check_product(double tolerance) {
   using F = Fragments<E, kPrecision>;
   constexpr int kDepth = F::kDepth;
-  std::vector<E> a(16 * kDepth), b(kDepth * 8), a_turned(a.size()), b_turned(b.size());
+  std::vector<E> a(16 * kDepth), b(kDepth * 16), a_turned(a.size()), b_turned(b.size());
+  const auto rounded = [](float x) { return from_float<E>(F::round_to_tile(x)); };
   for (int r = 0; r < 16; ++r)
     for (int k = 0; k < kDepth; ++k)
-      a[size_t(r * kDepth + k)] = a_turned[size_t(k * 16 + r)] = from_float<E>(std::sin(float(r * 31 + k * 7)));
+      a[size_t(r * kDepth + k)] = a_turned[size_t(k * 16 + r)] = rounded(std::sin(float(r * 31 + k * 7)));
   for (int k = 0; k < kDepth; ++k)
-    for (int c = 0; c < 8; ++c)
-      b[size_t(k * 8 + c)] = b_turned[size_t(c * kDepth + k)] = from_float<E>(std::cos(float(k * 13 + c * 5)));
+    for (int c = 0; c < 16; ++c)
+      b[size_t(k * 16 + c)] = b_turned[size_t(c * kDepth + k)] = rounded(std::cos(float(k * 13 + c * 5)));
+  enum class Way { rows, columns, rows_and_columns };
   for (const auto order : kOrders) {
     set_thread_order(order, 2);
-    for (const bool turned : {false, true}) {
-      std::vector<float> d(16 * 8, -1);
+    for (const auto way : {Way::rows, Way::columns, Way::rows_and_columns}) {
+      std::vector<float> d(16 * 16, -1);
       run_grid(1, 32, 0, [&] {
-        Accumulator sum;
-        const auto of_a = turned ? F::load_a(a_turned.data(), 1, 16) : F::load_a(a.data(), kDepth, 1);
-        const auto of_b = turned ? F::load_b(b_turned.data(), 1, kDepth) : F::load_b(b.data(), 8, 1);
-        F::multiply_add(sum, of_a, of_b);
-        F::multiply_add(sum, of_a, of_b);
-        for (int i = 0; i < 4; ++i) d[size_t(Accumulator::row(i) * 8 + Accumulator::column(i))] = sum.x[i];
+        Accumulator sums[2];
+        const auto of_a = way == Way::rows      ? F::load_a_of_rows(a.data(), kDepth)
+                          : way == Way::columns ? F::load_a_of_columns(a_turned.data(), 16)
+                                                : F::load_a_of_rows_for_columns(a.data(), kDepth);
+        typename F::B of_b[2];
+        if (way == Way::rows) F::load_b_of_rows(of_b, b_turned.data(), kDepth);
+        else F::load_b_of_columns(of_b, b.data(), 16);
+        for (int t = 0; t < 2; ++t) {
+          F::multiply_add(sums[t], of_a, of_b[t]);
+          F::multiply_add(sums[t], of_a, of_b[t]);
+          for (int i = 0; i < 4; ++i) d[size_t(Accumulator::row(i) * 16 + t * 8 + Accumulator::column(i))] = sums[t].x[i];
+        }
       });
       for (int r = 0; r < 16; ++r)
-        for (int c = 0; c < 8; ++c) {
+        for (int c = 0; c < 16; ++c) {
           double exact = 0;
           for (int k = 0; k < kDepth; ++k)
-            exact += 2 * double(to_float(a[size_t(r * kDepth + k)])) * double(to_float(b[size_t(k * 8 + c)]));
-          EXPECT_NEAR(d[size_t(r * 8 + c)], exact, tolerance) << r << " " << c;
+            exact += 2 * double(to_float(a[size_t(r * kDepth + k)])) * double(to_float(b[size_t(k * 16 + c)]));
+          EXPECT_NEAR(d[size_t(r * 16 + c)], exact, tolerance) << r << " " << c;
         }
     }
   }
@@ -260,8 +268,45 @@ void check_product(double tolerance) {
 TEST(MatrixFragments, MultiplyAgreesWithAPlainProduct) {
   check_product<BFloat16, Precision::half_precision>(1e-5);
   check_product<Half, Precision::half_precision>(1e-5);
-  check_product<float, Precision::tf32>(1e-2);
+  check_product<float, Precision::tf32>(1e-5);  // the numbers are rounded before
   check_product<float, Precision::tf32_three>(1e-5);
+}
+
+TEST(MatrixFragments, StoresOfSixteenBitsAreReadBackAsTheyWere) {
+  constexpr int kStride = 24;
+  std::vector<BFloat16> tile(16 * kStride);
+  run_grid(1, 32, 0, [&] {
+    Accumulator left, right;
+    for (int i = 0; i < 4; ++i) {
+      const int at = Accumulator::row(i) * 16 + Accumulator::column(i);
+      left.x[i] = float(at), right.x[i] = float(at + 8);
+    }
+    store_pairs(left, right, tile.data(), kStride);
+  });
+  for (int r = 0; r < 16; ++r)
+    for (int c = 0; c < 16; ++c) EXPECT_EQ(to_float(tile[size_t(r * kStride + c)]), float(r * 16 + c)) << r << " " << c;
+}
+
+// The pairs are of numbers, zeros and infinities of both signs, and NaN.
+TEST(Pairs, AreComputedLikeSingleNumbers) {
+  const float numbers[] = {0.0f, -0.0f, 1.0f, -1.5f, 3.25f, -INFINITY, INFINITY, NAN, 1e-30f, -7e20f};
+  const auto rounded = [](float x) { return to_float(from_float<BFloat16>(x)); };
+  const auto expect = [&](uint32_t pair, float first, float second) {
+    const auto same = [](float x, float y) { return std::isnan(x) ? std::isnan(y) : x == y; };
+    EXPECT_TRUE(same(rounded(first), first_of_pair<BFloat16>(pair))) << first;
+    EXPECT_TRUE(same(rounded(second), second_of_pair<BFloat16>(pair))) << second;
+  };
+  for (const float x : numbers)
+    for (const float y : numbers) {
+      const float a = rounded(x), b = rounded(y);
+      const uint32_t p = pair_of<BFloat16>(a, b), q = pair_of<BFloat16>(b, a);
+      expect(add_pairs(p, q), a + b, b + a);
+      expect(subtract_pairs(p, q), a - b, b - a);
+      expect(multiply_pairs(p, q), a * b, b * a);
+      expect(multiply_add_pairs(p, q, p), std::fma(a, b, a), std::fma(b, a, b));
+      expect(min_of_pairs(p, q), min_or_nan(a, b), min_or_nan(b, a));
+      expect(max_of_pairs(p, q), max_or_nan(a, b), max_or_nan(b, a));
+    }
 }
 
 }  // namespace

@@ -117,8 +117,8 @@ class LshBlock {
     constexpr int kVector = 16 / int(sizeof(Tile)), kVectors = S::kDim / kVector;
     const int row = warp() * 16 + lane() / 2, part = lane() % 2;
     const auto vector = [&](int i) {
-      const int number = kVectors >= 8 ? i % 4 + 4 * part + i / 4 * 8 : i + part * (kVectors / 2);
-      return reinterpret_cast<Vector*>(x + row * S::kStride + number * kVector);
+      const int place = kVectors >= 8 ? i % 4 + 4 * part + i / 4 * 8 : i + part * (kVectors / 2);
+      return reinterpret_cast<Vector*>(x + row * S::kStride + place * kVector);
     };
     uint32_t zeros = 0;  // two bfloat16 numbers or a float32 number: the sum of all entries times 0
     float sum = 0;
