@@ -209,6 +209,40 @@ TEST(EmulatedLinear, EveryFeatureMap) {
     for (const auto dtype : kDtypes) check(spec, dtype, {100, 100, 16, 32}, Masking::causal);
 }
 
+// Hidden keys and their values are NaN here. Their gradients are zeros, and those of the others are as if there were no hidden
+// keys.
+TEST(EmulatedLinear, HiddenKeysGetNoGradientWithAnyFeatureMap) {
+  constexpr int64_t kLength = 100, kVisible = 37, kDim = 32;
+  const at::Tensor exact[] = {at::randn({1, 2, kLength, kDim}, at::kDouble), at::randn({1, 2, kLength, kDim}, at::kDouble),
+                              at::randn({1, 2, kLength, kDim}, at::kDouble), at::randn({1, 2, kLength, kDim}, at::kDouble)};
+  const auto gradients = [&](const LinearAttentionOptions& options, at::ScalarType dtype, double hidden) {
+    std::vector<at::Tensor> qkv;
+    for (int i = 0; i < 3; ++i) {
+      qkv.push_back(exact[i].to(dtype, /*non_blocking=*/false, /*copy=*/true));
+      if (i > 0) qkv.back().narrow(2, kVisible, kLength - kVisible).fill_(hidden);
+      qkv.back().set_requires_grad(true);
+    }
+    linear_attention(qkv[0], qkv[1], qkv[2], options).backward(exact[3].to(dtype));
+    return std::vector{qkv[0].grad(), qkv[1].grad(), qkv[2].grad()};
+  };
+  for (const auto* map : {"elu", "elu0.1", "relu"})
+    for (const bool causal : {false, true})
+      for (const auto& [dtype, tolerance] : {std::pair{at::kFloat, 1e-5}, {at::kBFloat16, 2e-2}, {at::kHalf, 5e-3}}) {
+        SCOPED_TRACE(std::string(map) + (causal ? " causal " : " ") + dtype_name(dtype));
+        LinearAttentionOptions options{.causal = causal, .key_lengths = at::tensor({kVisible}), .feature_map = map};
+        options.implementation = "composed";
+        const auto expected = gradients(options, at::kDouble, 0);
+        options.implementation = "cuda";
+        const auto found = gradients(options, dtype, NAN);
+        for (int i = 0; i < 3; ++i) {
+          const auto error = (found[i].to(at::kDouble) - expected[i]).norm() / expected[i].norm();
+          EXPECT_LE(error.item<double>(), tolerance) << "gradient " << i;
+          if (i == 0) continue;
+          EXPECT_TRUE(found[i].narrow(2, kVisible, kLength - kVisible).eq(0).all().item<bool>()) << "gradient " << i;
+        }
+      }
+}
+
 TEST(EmulatedLinear, StepsOfEveryDimension) {
   // These include few columns for one warp, more columns than a block's warps process at once, and more rows than a lane loads at
   // once.
