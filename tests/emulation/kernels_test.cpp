@@ -383,17 +383,22 @@ TEST(EmulatedLsh, PredictsThePeakOfTheBackwardPass) {
   }
 }
 
-TEST(EmulatedLsh, ANaNReachesTheRowsThatSeeIt) {
-  const auto problem = problem_of({200, 200, 16, 16}, at::kFloat, Masking::none);
-  const auto inputs = inputs_of(problem, Protocol::forward);
-  inputs.v.select(0, 1).select(0, 1)[70][3].fill_(NAN);
-  const auto reached = [&](const char* spec) {
-    return call(*make_method(spec), inputs, Protocol::forward).output.isnan().any(3);
-  };
-  const auto expected = reached("lsh-composed:rounds=2,chunk=32,buckets=4");
-  EXPECT_TRUE(at::equal(reached("lsh:rounds=2,chunk=32,buckets=4,kernel=cuda"), expected));
-  EXPECT_GT(expected.sum().item<int64_t>(), 32);
-  EXPECT_LT(expected.sum().item<int64_t>(), 200);
+TEST(EmulatedLsh, AValueThatIsNotFiniteReachesTheRowsThatSeeIt) {
+  for (const auto masking : {Masking::none, Masking::causal})
+    for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf})
+      for (const int64_t dim : {16, 64})
+        for (const double value : {double(NAN), double(INFINITY)}) {
+          SCOPED_TRACE(std::string(name_of(masking)) + " " + dtype_name(dtype) + " " + std::to_string(dim));
+          const auto inputs = inputs_of(problem_of({200, 200, dim, dim}, dtype, masking), Protocol::forward);
+          inputs.v.select(0, 1).select(0, 1)[70][3].fill_(value);
+          const auto reached = [&](const char* spec) {
+            return call(*make_method(spec), inputs, Protocol::forward).output.isfinite().logical_not().any(3);
+          };
+          const auto expected = reached("lsh-composed:rounds=2,chunk=32,buckets=4");
+          EXPECT_TRUE(at::equal(reached("lsh:rounds=2,chunk=32,buckets=4,kernel=cuda"), expected));
+          EXPECT_GT(expected.sum().item<int64_t>(), 16);
+          EXPECT_LT(expected.sum().item<int64_t>(), 200);
+        }
 }
 
 TEST(EmulatedLsh, BucketsAreThoseOfFloat64) {
