@@ -79,6 +79,9 @@ __device__ inline float to_float(Half x) {
 // Converts to an element type, rounding to nearest, ties to even.
 template <class E>
 __device__ inline E from_float(float x);
+// Two numbers, converted to 16-bit elements in one word; the first one is in the lower half.
+template <class E>
+__device__ inline uint32_t pair_of(float first, float second);
 template <>
 __device__ inline float from_float<float>(float x) {
   return x;
@@ -86,9 +89,7 @@ __device__ inline float from_float<float>(float x) {
 template <>
 __device__ inline BFloat16 from_float<BFloat16>(float x) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  uint32_t word;  // a conversion of two numbers takes fewer cycles than one of a single number
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;\n" : "=r"(word) : "f"(0.0f), "f"(x));
-  return {uint16_t(word)};
+  return {uint16_t(pair_of<BFloat16>(x, 0))};  // converting two numbers takes fewer cycles than converting a single one
 #elif defined(__CUDACC__)
   return {__bfloat16_as_ushort(__float2bfloat16_rn(x))};
 #else
@@ -109,7 +110,6 @@ __device__ inline Half from_float<Half>(float x) {
 #endif
 }
 
-// Two numbers, converted to 16-bit elements in one word; the first one is in the lower half.
 template <class E>
 __device__ inline uint32_t pair_of(float first, float second) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -174,7 +174,8 @@ __device__ inline float fast_exp2(float x) {
 #endif
 }
 // eˣ, with an error of a few units in the last place if x is near 0; results below 2⁻¹²⁶ become zeros.
-__device__ inline float fast_exp(float x) { return fast_exp2(x * 1.4426950f); }  // 1.4426950 = log2(e)
+constexpr float kLog2OfE = 1.4426950f;
+__device__ inline float fast_exp(float x) { return fast_exp2(x * kLog2OfE); }
 // Functions of two bfloat16 numbers in one word. Results are rounded once.
 constexpr uint32_t kOnes = 0x3f803f80, kMinusOnes = 0xbf80bf80, kMinusZeros = 0x80008000;
 // The smaller and the larger numbers of two pairs; NaN if one of two numbers is NaN.

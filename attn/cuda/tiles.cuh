@@ -30,7 +30,7 @@ struct TileShape {
   static constexpr int kWarps = kRows / 16, kThreads = kWarps * kWarp;
   static constexpr int kPad = 16 / int(sizeof(Tile));  // keeps rows 16-byte aligned and spreads them over the memory banks
   static constexpr int kStride = kDim + kPad, kScoreStride = kRows + kPad;
-  static constexpr int kSteps = kDim / F::kDepth, kScoreSteps = kRows / F::kDepth;
+  static constexpr int kSteps = kDim / F::kDepth;
   static constexpr int kTiles = kDim / 8, kScoreTiles = kRows / 8;
   // The wider the tiles, the fewer steps of a product can be unrolled without running out of registers.
   static constexpr int kUnroll = kSixteenBits && kDim <= 64 ? 4 : 1;

@@ -179,29 +179,22 @@ class LinearBlock {
         copy_async(own + round * kRoundRows * kStride, from.at(first + vector_row(round)), vector_row(round) < rest);
     }
   }
-  // Entry x of the thread's vectors becomes f(x, round, its place in the vector).
+  // Entry x of the thread's vectors becomes f(x, round, its place in the vector). For tiles of float32.
   template <class Function>
   __device__ void finish_load(Tile* to, Array array, int first, int limit, const Function& f) const {
     finish_vectors(to, array, first, limit, [&](const Vector& in, int round) {
       TileVector out;
-      if constexpr (L::kSixteenBits) {
 #pragma unroll
-        for (int w = 0; w < 4; ++w)
-          out.word[w] =
-              pair_of<Tile>(f(first_of_pair<E>(in.word[w]), round, 2 * w), f(second_of_pair<E>(in.word[w]), round, 2 * w + 1));
-      } else {
-#pragma unroll
-        for (int e = 0; e < kVector; ++e) {
-          float entry;
-          if constexpr (sizeof(E) == 4) entry = bits_to_float(in.word[e]);
-          else entry = e % 2 == 0 ? first_of_pair<E>(in.word[e / 2]) : second_of_pair<E>(in.word[e / 2]);
-          out.word[e] = float_to_bits(F::round_to_tile(f(entry, round, e)));
-        }
+      for (int e = 0; e < kVector; ++e) {
+        float entry;
+        if constexpr (sizeof(E) == 4) entry = bits_to_float(in.word[e]);
+        else entry = e % 2 == 0 ? first_of_pair<E>(in.word[e / 2]) : second_of_pair<E>(in.word[e / 2]);
+        out.word[e] = float_to_bits(F::round_to_tile(f(entry, round, e)));
       }
       return out;
     });
   }
-  // The same for pairs of bfloat16 numbers: pair w of the thread's vectors becomes f(pair, round, w).
+  // The same for tiles of bfloat16: pair w of the thread's vectors becomes f(pair, round, w).
   template <class Function>
   __device__ void finish_pairs(Tile* to, Array array, int first, int limit, const Function& f) const {
     finish_vectors(to, array, first, limit, [&](const Vector& in, int round) {
@@ -709,9 +702,7 @@ class LinearBlock {
 #pragma unroll
     for (int t = 0; t < L::kColumnTiles; t += 2) store_pairs(sum[t], sum[t + 1], to + t * 8, kStride);
   }
-  // The wider the tiles, the fewer steps can be unrolled without running out of registers.
-  static constexpr int kUnroll = L::kSixteenBits && L::kDim <= 64 ? 4 : 1;
-  static constexpr int kUnrolledGroups = L::kSixteenBits && L::kDim <= 64 ? L::kRowGroups : 1;
+  static constexpr int kUnroll = S::kUnroll, kUnrolledGroups = kUnroll > 1 ? L::kRowGroups : 1;
 
   static __device__ uintptr_t* addresses() { return reinterpret_cast<uintptr_t*>(shared_memory()); }
 

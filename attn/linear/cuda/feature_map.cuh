@@ -23,8 +23,15 @@ __device__ inline T feature_map_gradient(FeatureMapKind map, T x, T grad_phi) {
   return grad_phi * exp(x) * (map == FeatureMapKind::elu ? T(1) : T(0.1));
 }
 
-// 2¹²⁷ as two bfloat16 numbers in one word. A positive number times this is at least 1.
-constexpr uint32_t kLarge = 0x7f007f00;
+// The derivative of elu or relu at an entry, given φ of it.
+__device__ inline float derivative_of_feature(bool relu, float feature) {
+  return relu ? feature > 0 ? 1.0f : 0.0f : min_or_nan(feature, 1);
+}
+// The same for two bfloat16 features in one word.
+__device__ inline uint32_t derivatives_of_features(bool relu, uint32_t features) {
+  constexpr uint32_t kLarge = 0x7f007f00;  // 2¹²⁷: a positive number times this is at least 1
+  return min_of_pairs(multiply_pairs(features, relu ? kLarge : kOnes), kOnes);
+}
 
 // The maps as one formula without branches, for tiles: φ(x) = max(x, 0) + scale · exp(min(x, 0)) + offset.
 struct BranchFreeFeatureMap {
@@ -53,7 +60,7 @@ struct BranchFreeFeatureMap {
   // The derivatives at two bfloat16 numbers in one word: at positive numbers 1.
   __device__ uint32_t derivatives_at(uint32_t x) const {
     const uint32_t low = min_of_pairs(x, 0);
-    return max_of_pairs(min_of_pairs(multiply_pairs(x, kLarge), kOnes),
+    return max_of_pairs(derivatives_of_features(/*relu=*/true, x),
                         pair_of<BFloat16>(scaled_exp(first_of_pair<BFloat16>(low)), scaled_exp(second_of_pair<BFloat16>(low))));
   }
   // The derivative at x.
@@ -62,17 +69,8 @@ struct BranchFreeFeatureMap {
   float scale, log2_scale, offset;
 
  private:
-  __device__ float scaled_exp(float x) const { return fast_exp2(fmaf(x, 1.4426950f, log2_scale)); }  // 1.4426950 = log2(e)
+  __device__ float scaled_exp(float x) const { return fast_exp2(fmaf(x, kLog2OfE, log2_scale)); }
   __device__ float exp_term(float x) const { return scaled_exp(x) + offset; }
 };
-
-// The derivative of elu or relu at an entry, given φ of it.
-__device__ inline float derivative_of_feature(bool relu, float feature) {
-  return relu ? feature > 0 ? 1.0f : 0.0f : min_or_nan(feature, 1);
-}
-// The same for two bfloat16 features in one word.
-__device__ inline uint32_t derivatives_of_features(bool relu, uint32_t features) {
-  return min_of_pairs(multiply_pairs(features, relu ? kLarge : kOnes), kOnes);
-}
 
 }  // namespace attn::cuda
