@@ -108,7 +108,11 @@ class ValueBuilder {
 std::optional<Json> parse_fast(std::string_view text) {
   using namespace rapidjson;
   constexpr unsigned kFlags = kParseInsituFlag | kParseNumbersAsStringsFlag | kParseValidateEncodingFlag;
-  std::string copy(text);  // the reader writes into it
+  // The reader writes into the text. It ends at a byte of value 0, but at the first byte of a character of UTF-8 it reads the up
+  // to three that should follow, whether or not the text ends before them, so that three more bytes of value 0 are needed.
+  std::string copy;
+  copy.reserve(text.size() + 3);
+  copy.append(text).append(3, '\0');
   InsituStringStream stream(copy.data());
   ValueBuilder builder;
   const auto result = Reader().Parse<kFlags>(stream, builder);

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <set>
+#include <string>
 #include <vector>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
@@ -62,9 +64,12 @@ Bytes changed(Bytes bytes, const std::vector<Bytes>& corpus, std::mt19937_64& ra
 
 int main(int argc, char** argv) {
   if (argc != 3) return std::fprintf(stderr, "usage: %s CORPUS_FOLDER CHANGES\n", argv[0]), 2;
+  // File systems list files in different orders. They are sorted, so that every machine tries the same changes.
+  const std::filesystem::directory_iterator entries(argv[1]);
+  std::set<std::filesystem::path> paths(begin(entries), end(entries));
   std::vector<Bytes> corpus;
-  for (const auto& entry : std::filesystem::directory_iterator(argv[1])) {
-    std::ifstream file(entry.path(), std::ios::binary);
+  for (const auto& path : paths) {
+    std::ifstream file(path, std::ios::binary);
     corpus.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
   }
   if (corpus.empty()) return std::fprintf(stderr, "%s: the corpus folder contains no files\n", argv[1]), 2;

@@ -101,6 +101,16 @@ TEST(ParseJson, RefusesWhatTheLibraryOfJsonRefuses) {
   }
 }
 
+// AddressSanitizer reports an access beyond the end of the text.
+TEST(ParseJson, RefusesTextsThatEndWithinACharacter) {
+  for (const auto& character : {"\u00e9"s, "\u0800"s, "\u4e2d"s, "\ud7ff"s, "\U00010000"s, "\U0001f600"s, "\U0010ffff"s})
+    for (size_t bytes = 1; bytes < character.size(); ++bytes) {
+      // The text is so long that a std::string holds it in memory of its own, of exactly its size.
+      const auto text = "\"" + std::string(40, 'a') + character.substr(0, bytes);
+      EXPECT_THROW(parse_json(text), JsonError) << text;
+    }
+}
+
 TEST(ParseJson, RefusesNumbersThatAreTooLarge) {
   for (const auto* text : {"1e400", "-1e400", "[1, 1e999]"}) EXPECT_THROW(parse_json(text), JsonError) << text;
 }
