@@ -43,9 +43,10 @@ class LinearStep : public LinearChunk<V, E, Map> {
     }
     const auto factor = V::all(1 / (V::sum(total) + epsilon));
     const RowStore<V, E> to(p_.output, 0, 1, p_.value_dim, 0);
+    const auto every = V::first(V::kLanes);
     int64_t m = 0;
-    for (; m + 4 * V::kLanes <= p_.value_dim; m += 4 * V::kLanes)
-      step_columns<4>(s, m, V::first(V::kLanes), V::all(shrink), factor, to);
+    for (; m + 4 * V::kLanes <= p_.value_dim; m += 4 * V::kLanes) step_columns<4>(s, m, every, V::all(shrink), factor, to);
+    for (; m + 2 * V::kLanes <= p_.value_dim; m += 2 * V::kLanes) step_columns<2>(s, m, every, V::all(shrink), factor, to);
     for (; m < p_.value_dim; m += V::kLanes) step_columns<1>(s, m, lanes_before<V>(p_.value_dim, m), V::all(shrink), factor, to);
   }
 

@@ -24,19 +24,46 @@ void linear(const LinearLayerParams& p, int64_t begin, int64_t end) {
   }
 }
 
-void layer_norm(const float* x, int64_t width, const float* weight, const float* bias, float epsilon, float* y) {
+void linear_columns(const LinearLayerParams& p, int64_t begin, int64_t end) {
+  for (int64_t o = begin; o < end; ++o) {
+    float* const y = p.y + o * p.y_stride;
+    for (int64_t b = 0; b < p.batch; ++b) y[b] = p.bias[o] + (p.residual ? p.residual[o * p.residual_stride + b] : 0);
+    for (int64_t i = 0; i < p.depth; ++i) {
+      const float* const x = p.x + i * p.x_stride;
+      const float weight = p.weight[o * p.depth + i];
+      for (int64_t b = 0; b < p.batch; ++b) y[b] += weight * x[b];
+    }
+    for (int64_t b = 0; p.relu && b < p.batch; ++b) y[b] = y[b] < 0 ? 0 : y[b];
+  }
+}
+
+// The numbers of a sequence are `step` apart.
+void normalise(const NormParams& p, const float* x, float* y, int64_t step) {
   float sum = 0, squares = 0;
-  for (int64_t i = 0; i < width; ++i) sum += x[i];
-  const float mean = sum / float(width);
-  for (int64_t i = 0; i < width; ++i) squares += (x[i] - mean) * (x[i] - mean);
-  const float factor = 1 / std::sqrt(squares / float(width) + epsilon);
-  for (int64_t i = 0; i < width; ++i) y[i] = (x[i] - mean) * factor * weight[i] + bias[i];
+  for (int64_t i = 0; i < p.width; ++i) sum += x[i * step];
+  const float mean = sum / float(p.width);
+  for (int64_t i = 0; i < p.width; ++i) squares += (x[i * step] - mean) * (x[i * step] - mean);
+  const float factor = 1 / std::sqrt(squares / float(p.width) + p.epsilon);
+  for (int64_t i = 0; i < p.width; ++i) y[i * step] = (x[i * step] - mean) * factor * p.weight[i] + p.bias[i];
+}
+
+void layer_norm(const NormParams& p, int64_t begin, int64_t end) {
+  for (int64_t b = begin; b < end; ++b) normalise(p, p.x + b * p.stride, p.y + b * p.stride, 1);
+}
+
+void layer_norm_columns(const NormParams& p, int64_t begin, int64_t end) {
+  for (int64_t b = begin; b < end; ++b) normalise(p, p.x + b, p.y + b, p.stride);
+}
+
+void transpose(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to, int64_t to_stride) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) to[c * to_stride + r] = from[r * from_stride + c];
 }
 
 }  // namespace
 
 const DecoderKernels* decoder_kernels_portable(attn::ElementType element) {
-  static constexpr DecoderKernels float32{"portable", linear, layer_norm};
+  static constexpr DecoderKernels float32{"portable", linear, linear_columns, layer_norm, layer_norm_columns, transpose};
   return attn::cpu::by_element_type<DecoderKernels>(element, &float32, nullptr, nullptr);
 }
 

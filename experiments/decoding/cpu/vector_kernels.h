@@ -4,9 +4,12 @@
 // row of x. A tile computes it for kOutputs rows of the weights and kBatch rows of x, whose sums stay in registers. One sequence
 // needs every weight once, so it is limited by the memory, and prefetches. A batch needs them more than once. Its rows of x are
 // divided into blocks that fit the first-level cache together with the weights of a tile.
+//
+// A product of activations by columns is attn::cpu's product of matrices, a row of whose result is an output.
 #pragma once
 
 #include "attn/cpu/kernel_table.h"
+#include "attn/cpu/products.h"
 #include "attn/cpu/simd.h"
 #include "experiments/decoding/cpu/kernels.h"
 
@@ -18,11 +21,14 @@ class DecoderTable {
   using F = typename V::F;
   static constexpr int kOutputs = 4;
   static constexpr int kBatch = V::kLanes == 16 ? 6 : 2;  // 4·6 sums leave 8 of 32 registers, 4·2 leave 8 of 16
+  static constexpr int64_t kPart = 64;                    // numbers of each sequence by columns that tiles multiply at once
   static constexpr int64_t kBlock = 6144;                 // numbers of x in a block: 24 KiB
   static constexpr int64_t kAhead = 1024;                 // how many numbers ahead one sequence prefetches the weights
 
  public:
-  static constexpr DecoderKernels kernels(const char* name) { return {name, linear, layer_norm}; }
+  static constexpr DecoderKernels kernels(const char* name) {
+    return {name, linear, linear_columns, layer_norm, layer_norm_columns, transpose};
+  }
 
   static void linear(const LinearLayerParams& p, int64_t begin, int64_t end) {
     if (p.batch == 1) return outputs<true>(p, 0, 1, begin, end);
@@ -30,25 +36,122 @@ class DecoderTable {
     for (int64_t b = 0; b < p.batch; b += block) outputs<false>(p, b, p.batch - b < block ? p.batch : b + block, begin, end);
   }
 
-  static void layer_norm(const float* x, int64_t width, const float* weight, const float* bias, float epsilon, float* y) {
-    F sum = V::zero(), squares = V::zero();
-    for (int64_t i = 0; i < width; i += V::kLanes) sum = V::add(sum, V::load(x + i, lanes(width - i)));
-    const F mean = V::all(V::sum(sum) / float(width));
-    for (int64_t i = 0; i < width; i += V::kLanes) {
-      const auto mask = lanes(width - i);
-      const F centred = V::keep(V::sub(V::load(x + i, mask), mean), mask);
-      squares = V::fma(centred, centred, squares);
+  static void linear_columns(const LinearLayerParams& p, int64_t begin, int64_t end) {
+    for_each_vector(p, begin, end, [&](int64_t o, int64_t b) {
+      const F bias = V::all(p.bias[o]);
+      return p.residual ? V::add(V::load(p.residual + o * p.residual_stride + b), bias) : bias;
+    });
+    for (int64_t i = 0; i < p.depth; i += kPart) {
+      const auto part = p.depth - i < kPart ? p.depth - i : kPart;
+      constexpr int kVectors = attn::cpu::kTileColumns<V>;
+      int64_t b = 0;
+      for (; b + kVectors * V::kLanes <= p.batch; b += kVectors * V::kLanes) column_tiles<kVectors>(p, i, part, b, begin, end);
+      rest_of_columns<kVectors - 1>(p, i, part, b, begin, end);
     }
-    const F factor = V::all(1 / __builtin_sqrtf(V::sum(squares) / float(width) + epsilon));
-    for (int64_t i = 0; i < width; i += V::kLanes) {
-      const auto mask = lanes(width - i);
-      const F normal = V::mul(V::sub(V::load(x + i, mask), mean), factor);
-      V::store(y + i, V::fma(normal, V::load(weight + i, mask), V::load(bias + i, mask)), mask);
+    if (p.relu)
+      for_each_vector(p, begin, end, [&](int64_t o, int64_t b) { return V::max(V::zero(), V::load(p.y + o * p.y_stride + b)); });
+  }
+
+  static void layer_norm(const NormParams& p, int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) normalise_row(p, p.x + b * p.stride, p.y + b * p.stride);
+  }
+
+  static void layer_norm_columns(const NormParams& p, int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; b += V::kLanes) {
+      const float* const x = p.x + b;
+      float* const y = p.y + b;
+      F sum = V::zero(), squares = V::zero();
+      for (int64_t i = 0; i < p.width; ++i) sum = V::add(sum, V::load(x + i * p.stride));
+      const F mean = V::mul(sum, V::all(1 / float(p.width)));
+      for (int64_t i = 0; i < p.width; ++i) {
+        const F centred = V::sub(V::load(x + i * p.stride), mean);
+        squares = V::fma(centred, centred, squares);
+      }
+      const F variance = V::fma(squares, V::all(1 / float(p.width)), V::all(p.epsilon));
+      const F factor = V::div(V::all(1), V::sqrt(variance));
+      for (int64_t i = 0; i < p.width; ++i) {
+        const F normal = V::mul(V::sub(V::load(x + i * p.stride), mean), factor);
+        V::store(y + i * p.stride, V::fma(normal, V::all(p.weight[i]), V::all(p.bias[i])));
+      }
     }
+  }
+
+  static void transpose(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to, int64_t to_stride) {
+    const auto whole_rows = rows / kDecoderColumns * kDecoderColumns, whole_columns = columns / kDecoderColumns * kDecoderColumns;
+    attn::cpu::transpose<V>(from, from_stride, whole_rows, whole_columns, to, to_stride);
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = r < whole_rows ? whole_columns : 0; c < columns; ++c) to[c * to_stride + r] = from[r * from_stride + c];
   }
 
  private:
   static typename V::Mask lanes(int64_t rest) { return V::first(rest < V::kLanes ? rest : int64_t{V::kLanes}); }
+
+  static void normalise_row(const NormParams& p, const float* x, float* y) {
+    F sum = V::zero(), squares = V::zero();
+    for (int64_t i = 0; i < p.width; i += V::kLanes) sum = V::add(sum, V::load(x + i, lanes(p.width - i)));
+    const F mean = V::all(V::sum(sum) / float(p.width));
+    for (int64_t i = 0; i < p.width; i += V::kLanes) {
+      const auto mask = lanes(p.width - i);
+      const F centred = V::keep(V::sub(V::load(x + i, mask), mean), mask);
+      squares = V::fma(centred, centred, squares);
+    }
+    const F factor = V::all(1 / __builtin_sqrtf(V::sum(squares) / float(p.width) + p.epsilon));
+    for (int64_t i = 0; i < p.width; i += V::kLanes) {
+      const auto mask = lanes(p.width - i);
+      const F normal = V::mul(V::sub(V::load(x + i, mask), mean), factor);
+      V::store(y + i, V::fma(normal, V::load(p.weight + i, mask), V::load(p.bias + i, mask)), mask);
+    }
+  }
+
+  // y = number(o, b) for each vector of the outputs begin ≤ o < end by columns.
+  template <class Number>
+  static void for_each_vector(const LinearLayerParams& p, int64_t begin, int64_t end, const Number& number) {
+    for (int64_t o = begin; o < end; ++o)
+      for (int64_t b = 0; b < p.batch; b += V::kLanes) V::store(p.y + o * p.y_stride + b, number(o, b));
+  }
+
+  // Adds the products of `part` numbers from i on, for kVectors vectors of sequences from b on.
+  template <int kVectors>
+  static void column_tiles(const LinearLayerParams& p, int64_t i, int64_t part, int64_t b, int64_t begin, int64_t end) {
+    constexpr int kRows = attn::cpu::kTileRows;
+    int64_t o = begin;
+    for (; o + kRows <= end; o += kRows) {
+      if (b == 0) prefetch_weights(p, i, part, o + kRows, end);
+      column_tile<kRows, kVectors>(p, i, part, b, o);
+    }
+    rest_of_outputs<kRows - 1, kVectors>(p, i, part, b, o, end);
+  }
+
+  template <int kRows, int kVectors>
+  static void column_tile(const LinearLayerParams& p, int64_t i, int64_t part, int64_t b, int64_t o) {
+    attn::cpu::product_tile<V, kRows, kVectors, true>(p.weight + o * p.depth + i, p.depth, 1, p.x + i * p.x_stride + b,
+                                                      p.x_stride, part, p.y + o * p.y_stride + b, p.y_stride);
+  }
+
+  // The tile of the last outputs, of which there are at most kRows.
+  template <int kRows, int kVectors>
+  static void rest_of_outputs(const LinearLayerParams& p, int64_t i, int64_t part, int64_t b, int64_t o, int64_t end) {
+    if constexpr (kRows > 0) {
+      if (end - o == kRows) column_tile<kRows, kVectors>(p, i, part, b, o);
+      else rest_of_outputs<kRows - 1, kVectors>(p, i, part, b, o, end);
+    }
+  }
+
+  // The tiles of the last vectors of sequences, of which there are at most kVectors.
+  template <int kVectors>
+  static void rest_of_columns(const LinearLayerParams& p, int64_t i, int64_t part, int64_t b, int64_t begin, int64_t end) {
+    if constexpr (kVectors > 0) {
+      if (p.batch - b == kVectors * V::kLanes) column_tiles<kVectors>(p, i, part, b, begin, end);
+      else rest_of_columns<kVectors - 1>(p, i, part, b, begin, end);
+    }
+  }
+
+  // Fetches the weights of a tile, which the memory or a lower cache holds.
+  static void prefetch_weights(const LinearLayerParams& p, int64_t i, int64_t part, int64_t o, int64_t end) {
+    const auto rows = end - o < attn::cpu::kTileRows ? end - o : int64_t{attn::cpu::kTileRows};
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < part; c += 16) __builtin_prefetch(p.weight + (o + r) * p.depth + i + c);
+  }
 
   // All outputs begin ≤ o < end for the rows first ≤ b < last of x.
   template <bool kPrefetch>

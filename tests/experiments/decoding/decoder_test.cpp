@@ -90,7 +90,8 @@ TEST(Decoder, GivesTheOutputsOfTheModelInFloat64) {
     const auto options = small_model(method);
     const auto model = model_of(options);
     const auto reference = model_of(options, at::kDouble);
-    for (const int64_t batch : {1, 3, 64}) {
+    // Activations are stored by rows for the first three, and by columns for the others.
+    for (const int64_t batch : {1, 3, 17, 16, 30, 64}) {
       const auto tokens = random_tokens(model, batch, 13);
       const auto expected = SequenceModel(reference)(tokens);
       for (const auto& kernel : kernels()) {
@@ -145,21 +146,23 @@ TEST(Decoder, RunsFloat64ByModules) {
 
 TEST(Decoder, OutputsDoNotDependOnTheNumberOfThreads) {
   const auto model = model_of(small_model("linear"));
-  const auto tokens = random_tokens(model, 3, 5);
   const auto threads = at::get_num_threads();
-  std::vector<at::Tensor> outputs;
-  for (const int count : {1, 2, 5}) {
-    at::set_num_threads(count);
-    const auto decoder = make_decoder(model, {.batch = 3, .max_tokens = 5});
-    outputs.push_back(decoded(*decoder, tokens));
-    // A decoder that was made for more threads than there are now.
-    at::set_num_threads(1);
-    decoder->reset();
-    EXPECT_TRUE(at::equal(decoded(*decoder, tokens), outputs.back())) << count;
+  for (const int64_t batch : {3, 50}) {
+    const auto tokens = random_tokens(model, batch, 5);
+    std::vector<at::Tensor> outputs;
+    for (const int count : {1, 2, 5}) {
+      at::set_num_threads(count);
+      const auto decoder = make_decoder(model, {.batch = batch, .max_tokens = 5});
+      outputs.push_back(decoded(*decoder, tokens));
+      // A decoder that was made for more threads than there are now.
+      at::set_num_threads(1);
+      decoder->reset();
+      EXPECT_TRUE(at::equal(decoded(*decoder, tokens), outputs.back())) << count;
+    }
+    at::set_num_threads(threads);
+    EXPECT_TRUE(at::equal(outputs[1], outputs[0])) << batch;
+    EXPECT_TRUE(at::equal(outputs[2], outputs[0])) << batch;
   }
-  at::set_num_threads(threads);
-  EXPECT_TRUE(at::equal(outputs[1], outputs[0]));
-  EXPECT_TRUE(at::equal(outputs[2], outputs[0]));
 }
 
 TEST(Decoder, RunsInsideAParallelRegion) {
@@ -370,18 +373,105 @@ TEST(DecoderKernels, ComputeALinearLayerForAnyRange) {
         }
 }
 
-TEST(DecoderKernels, NormaliseARow) {
+TEST(DecoderKernels, ComputeALinearLayerByColumnsForAnyRange) {
   for (const auto set : attn::cpu::available_instruction_sets())
-    for (const int64_t width : {1, 7, 16, 44, 256}) {
-      const auto x = at::randn({width}) * 3 + 50, weight = at::randn({width}), bias = at::randn({width});
-      const auto y = at::full({width + 1}, 7.0f);
-      decoder_kernels(set).layer_norm(x.const_data_ptr<float>(), width, weight.const_data_ptr<float>(),
-                                      bias.const_data_ptr<float>(), 1e-3f, y.mutable_data_ptr<float>());
-      const auto expected =
-          at::layer_norm(x.to(at::kDouble), {width}, weight.to(at::kDouble), bias.to(at::kDouble), double(1e-3f));
-      EXPECT_TRUE(at::allclose(y.narrow(0, 0, width).to(at::kDouble), expected, 1e-4, 1e-4)) << attn::cpu::name_of(set) << width;
-      EXPECT_EQ(y[width].item<float>(), 7);
+    for (const int64_t batch : {16, 32, 48, 64, 80})
+      for (const int64_t depth : {1, 44, 64, 200})
+        for (const int64_t outputs : {1, 3, 6, 23}) {
+          SCOPED_TRACE(testing::Message() << attn::cpu::name_of(set) << " " << batch << " " << depth << " " << outputs);
+          const auto x = at::randn({depth, batch + 3}), weight = at::randn({outputs, depth}), bias = at::randn({outputs});
+          const auto residual = at::randn({outputs, batch + 5}), y = at::full({outputs, batch + 2}, 7.0f);
+          LinearLayerParams params{.x = x.const_data_ptr<float>(),
+                                   .weight = weight.const_data_ptr<float>(),
+                                   .bias = bias.const_data_ptr<float>(),
+                                   .residual = residual.const_data_ptr<float>(),
+                                   .y = y.mutable_data_ptr<float>(),
+                                   .batch = batch,
+                                   .depth = depth,
+                                   .x_stride = batch + 3,
+                                   .y_stride = batch + 2,
+                                   .residual_stride = batch + 5,
+                                   .relu = true};
+          const auto& kernels = decoder_kernels(set);
+          const auto middle = outputs / 2;
+          kernels.linear_columns(params, middle, outputs);
+          EXPECT_TRUE(y.narrow(0, 0, middle).eq(7).all().item<bool>()) << "outputs outside the range are not written";
+          kernels.linear_columns(params, 0, middle);
+          const auto product =
+              at::matmul(weight.to(at::kDouble), x.narrow(1, 0, batch).to(at::kDouble)) + bias.to(at::kDouble).unsqueeze(1);
+          const auto tolerance = 1e-5 * std::sqrt(double(depth)) + 1e-6;
+          const auto expected = at::relu(product + residual.narrow(1, 0, batch));
+          EXPECT_TRUE(at::allclose(y.narrow(1, 0, batch).to(at::kDouble), expected, 0, tolerance));
+          EXPECT_TRUE(y.narrow(1, batch, 2).eq(7).all().item<bool>()) << "sequences beyond the batch are not written";
+          params.relu = false, params.residual = nullptr;
+          kernels.linear_columns(params, 0, outputs);
+          EXPECT_TRUE(at::allclose(y.narrow(1, 0, batch).to(at::kDouble), product, 0, tolerance));
+          y.narrow(1, 0, batch).copy_(residual.narrow(1, 0, batch));
+          params.residual = y.const_data_ptr<float>(), params.residual_stride = batch + 2;
+          kernels.linear_columns(params, 0, outputs);
+          EXPECT_TRUE(at::allclose(y.narrow(1, 0, batch).to(at::kDouble), product + residual.narrow(1, 0, batch), 0, tolerance))
+              << "the result may be stored where the residual was";
+        }
+}
+
+TEST(DecoderKernels, KeepNaNWhereNegativeNumbersBecomeZero) {
+  for (const auto set : attn::cpu::available_instruction_sets())
+    for (const bool by_columns : {false, true}) {
+      const auto x = at::tensor({-1.0f, NAN, 2.0f, 3.0f}).repeat({4}), y = at::zeros({16}), ones = at::ones({1}),
+                 zeros = at::zeros({1});
+      const auto stride = by_columns ? 16 : 1;
+      const LinearLayerParams params{.x = x.const_data_ptr<float>(),
+                                     .weight = ones.const_data_ptr<float>(),
+                                     .bias = zeros.const_data_ptr<float>(),
+                                     .y = y.mutable_data_ptr<float>(),
+                                     .batch = 16,
+                                     .depth = 1,
+                                     .x_stride = stride,
+                                     .y_stride = stride,
+                                     .relu = true};
+      const auto& kernels = decoder_kernels(set);
+      (by_columns ? kernels.linear_columns : kernels.linear)(params, 0, 1);
+      EXPECT_TRUE(at::allclose(y, at::relu(x), 0, 0, /*equal_nan=*/true)) << attn::cpu::name_of(set) << " " << by_columns;
     }
+}
+
+TEST(DecoderKernels, NormaliseSequences) {
+  for (const auto set : attn::cpu::available_instruction_sets())
+    for (const bool by_columns : {false, true})
+      for (const int64_t width : {1, 7, 16, 44, 256}) {
+        SCOPED_TRACE(testing::Message() << attn::cpu::name_of(set) << " " << width << (by_columns ? " by columns" : " by rows"));
+        constexpr int64_t kBatch = 48, kFirst = 16, kLast = 32;
+        const auto x = at::randn({kBatch, width}) * 3 + 50, weight = at::randn({width}), bias = at::randn({width});
+        const auto stored = by_columns ? x.t().contiguous() : x, y = at::full_like(stored, 7.0f);
+        const auto& kernels = decoder_kernels(set);
+        (by_columns ? kernels.layer_norm_columns : kernels.layer_norm)({.x = stored.const_data_ptr<float>(),
+                                                                        .y = y.mutable_data_ptr<float>(),
+                                                                        .width = width,
+                                                                        .stride = by_columns ? kBatch : width,
+                                                                        .weight = weight.const_data_ptr<float>(),
+                                                                        .bias = bias.const_data_ptr<float>(),
+                                                                        .epsilon = 1e-3f},
+                                                                       kFirst, kLast);
+        const auto expected =
+            at::layer_norm(x.to(at::kDouble), {width}, weight.to(at::kDouble), bias.to(at::kDouble), double(1e-3f));
+        const auto result = by_columns ? y.t() : y;
+        EXPECT_TRUE(at::allclose(result.slice(0, kFirst, kLast).to(at::kDouble), expected.slice(0, kFirst, kLast), 1e-4, 1e-4));
+        EXPECT_TRUE(result.slice(0, 0, kFirst).eq(7).all().item<bool>()) << "sequences before the range are not written";
+        EXPECT_TRUE(result.slice(0, kLast, kBatch).eq(7).all().item<bool>()) << "sequences after the range are not written";
+      }
+}
+
+TEST(DecoderKernels, Transpose) {
+  for (const auto set : attn::cpu::available_instruction_sets())
+    for (const int64_t rows : {1, 15, 16, 40})
+      for (const int64_t columns : {1, 12, 16, 53}) {
+        const auto from = at::randn({rows, columns + 1}), to = at::full({columns, rows + 2}, 7.0f);
+        decoder_kernels(set).transpose(from.const_data_ptr<float>(), columns + 1, rows, columns, to.mutable_data_ptr<float>(),
+                                       rows + 2);
+        SCOPED_TRACE(testing::Message() << attn::cpu::name_of(set) << " " << rows << " " << columns);
+        EXPECT_TRUE(at::equal(to.narrow(1, 0, rows), from.narrow(1, 0, columns).t()));
+        EXPECT_TRUE(to.narrow(1, rows, 2).eq(7).all().item<bool>()) << "columns beyond the rows are not written";
+      }
 }
 
 // ---------------------------------------------------------------- mistakes
