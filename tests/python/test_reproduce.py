@@ -63,10 +63,15 @@ def project(tmp_path):
     (tmp_path / "plots").mkdir()
     for name in ("renew_pages", "check_results"):
         (tmp_path / f"plots/{name}.py").write_text(f'open("{tmp_path}/log", "a").write("{name}\\n")\n')
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
-    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "all"]):
-        subprocess.run([*git, *words], cwd=tmp_path, check=True)
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    commit_all(tmp_path)
     return tmp_path
+
+
+def commit_all(project):
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["add", "-A"], ["commit", "-qm", "all"]):
+        subprocess.run([*git, *words], cwd=project, check=True)
 
 
 def reproduce(project, *arguments, code=0):
@@ -107,11 +112,30 @@ def test_a_stale_sweep_is_begun_again_and_other_failures_are_reported(project):
     started, done = reproduce(project, code=1)
     assert started[:2] == ["sweep one --across-boots", "sweep one --across-boots --resume=all"]
     assert "These parts failed:\n  train three\n" in done.stderr and stale in done.stderr
-    # The words are those of the driver.
+
+
+def test_a_stale_training_is_begun_again_in_an_empty_folder_if_its_records_are_committed(project):
+    folder = project / "results/three/a-r-cpu-2-threads"
+    folder.mkdir(parents=True)
+    (folder / "curves.jsonl").write_text("{}\n")
+    stale = f"{folder} holds results of another build or machine:"
+    (project / "build/body").write_text(f'case "$*" in *train*) [ ! -e {folder} ] || {{ echo "{stale}" >&2; exit 2; }} ;; esac\n')
+    started, done = reproduce(project, "trainings", code=1)
+    assert started[0] == "train three" and "These parts failed:\n  train three\n" in done.stderr
+    assert "results/three/a-r-cpu-2-threads holds records that are not committed" in done.stderr
+    assert (folder / "curves.jsonl").exists()
+    commit_all(project)
+    started, _ = reproduce(project, "trainings")
+    assert started[:2] == ["train three", "train three"]
+    assert not folder.exists()
+
+
+def test_the_words_about_stale_records_are_those_of_the_driver():
     loader = SourceFileLoader("reproduce", str(SCRIPT))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("reproduce", loader))
     loader.exec_module(module)
-    assert module.STALE in (ROOT / "harness/sweep/sweep_run.cpp").read_text("utf-8")
+    assert module.STALE_SWEEP in (ROOT / "harness/sweep/sweep_run.cpp").read_text("utf-8")
+    assert module.STALE_TRAININGS in (ROOT / "harness/experiments/experiment_folder.cpp").read_text("utf-8")
 
 
 def test_uncommitted_changes_are_refused_except_those_of_results(project):
