@@ -103,6 +103,22 @@ def test_the_answers_say_how_far_methods_are_from_exact_attention(tmp_path):
     assert "from that of exact attention: linear 0.5 (0 is exact" in words(report(tmp_path, folder(tmp_path, found=found)))
 
 
+def test_the_answers_say_which_methods_need_the_least_memory(tmp_path):
+    def needs(method, n, mebibytes):
+        size = round(mebibytes * 2**20)
+        return certain(method, n, 1.0, peak_extra_bytes=size * batch_of(n), peak_extra_bytes_per_sample=size)
+
+    found = [needs("linear", 512, 1), needs("sdpa", 512, 9), needs("linear", 1024, 2), needs("favor", 1024, 2.01)]
+    found += [needs("lsh-1", 1024, 3), needs("sdpa", 1024, 6), needs("linear", 4096, 1)]
+    page = words(report(tmp_path, folder(tmp_path, found=found)))
+    assert "Forward: linear and favor need the least at N = 1,024, 2 MiB a sequence; sdpa needs 3 times as much." in page
+    found = [r for r in found if r["method"] in ("linear", "lsh-1")]
+    page = words(report(tmp_path, folder(tmp_path, "other", found=found)))
+    assert "Forward: linear needs the least at N = 1,024, 2 MiB a sequence; lsh-1 needs 1.5 times as much." in page
+    found = [r for r in found if r["method"] == "linear"]
+    assert "needs the least" not in words(report(tmp_path, folder(tmp_path, "alone", found=found)))
+
+
 def test_fastest_methods_whose_intervals_overlap_are_both_named(tmp_path):
     found = [certain("sdpa", n, n / 1e3) for n in LENGTHS] + [certain("linear", n, n / 1.01e3) for n in LENGTHS]
     page = words(report(tmp_path, folder(tmp_path, found=found)))

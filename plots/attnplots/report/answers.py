@@ -13,7 +13,7 @@ from attnplots.crossovers import CROSSES, NEVER, RIVAL, Crossover
 from attnplots.curves import Row
 from attnplots.records import Record, Records
 from attnplots.report.folders import Folder
-from attnplots.words import CaseTexts, amount, listed, share, time_text
+from attnplots.words import CaseTexts, amount, bytes_text, listed, share, time_text
 
 # The lengths at which the fastest method is named, if they were measured; if fewer than SHOWN of
 # them were, all lengths count.
@@ -23,6 +23,8 @@ SHOWN = 3
 EXAMPLES = 3
 # In place of an exponent where fewer than three lengths were measured.
 NO_EXPONENT = "–"
+# Methods whose memory differs by at most this factor need the same.
+ALIKE = 1.02
 # The distance from exact attention up to which a method counts as exact.
 EXACT = 1e-2
 ENDS = ("oom", "predicted_oom", "timeout", "predicted_timeout")
@@ -44,12 +46,13 @@ class Fastest:
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting: the fastest methods by length, and sentences about from which length on methods are
-    faster than RIVAL."""
+    """A setting: the fastest methods by length, sentences about from which length on methods are
+    faster than RIVAL, and which methods need the least memory."""
 
     title: str
     fastest: dict[int, Fastest]
     crossings: list[str]
+    least_memory: str
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,30 @@ def _lengths(records: Iterable[Record]) -> list[int]:
 
 def _setting(row: Row, lengths: Sequence[int], mine: dict[str, Crossover]) -> Setting:
     fastest = {n: found for n in lengths if (found := _fastest(row.records, n))}
-    return Setting(row.title, fastest, _crossings([c for c in mine.values() if _is_said(c)], row.records))
+    crossings = _crossings([c for c in mine.values() if _is_said(c)], row.records)
+    return Setting(row.title, fastest, crossings, _least_memory(row.records))
+
+
+def _least_memory(records: Iterable[Record]) -> str:
+    """Which methods need the least memory at the longest length at which two or more have numbers,
+    and how many times as much others need; empty if there is no such length."""
+    by_length: dict[int, dict[str, float]] = {}
+    for record in records:
+        value, _, _ = data.MEMORY.value(record)
+        if record["outcome"] == "measured" and value:
+            by_length.setdefault(record["query_len"], {})[record["method"]] = value
+    compared = {n: found for n, found in by_length.items() if len(found) > 1}
+    if not compared:
+        return ""
+    n = max(compared)
+    found = sorted(compared[n].items(), key=lambda pair: pair[1])
+    least = found[0][1]
+    same = [method for method, value in found if value <= ALIKE * least]
+    others = [(method, value) for method, value in found if value > ALIKE * least]
+    named = [pair for pair in others if pair[0] == RIVAL] or others[:1]
+    more = "".join(f"; {data.method_text(method)} needs {amount(value / least)} times as much" for method, value in named)
+    what = f"{listed([data.method_text(method) for method in same])} need{'s' if len(same) == 1 else ''}"
+    return f"{what} the least at N = {n:,}, {bytes_text(least)} a sequence{more}"
 
 
 def _fastest(records: Iterable[Record], n: int) -> Fastest | None:

@@ -70,6 +70,11 @@ class Sweep:
         """Sentences about the lengths from which on methods are faster, with their settings."""
         return [f"{setting.title}: {text}." for setting in self.answers.settings for text in setting.crossings]
 
+    @property
+    def least_memory(self) -> list[str]:
+        """Sentences about the methods that need the least memory, with their settings."""
+        return [f"{setting.title}: {setting.least_memory}." for setting in self.answers.settings if setting.least_memory]
+
 
 @dataclass
 class Training:
