@@ -1,7 +1,7 @@
 """Writes into the project's pages what the records say, so that no number is copied by hand.
 
-README.md and docs/numbers.md have blocks between the lines `<!-- results: NAME -->` and `<!-- results end -->`; docs/claims.md
-is written as a whole.
+README.md, docs/numbers.md and docs/experiments.md have blocks between the lines `<!-- results: NAME -->` and
+`<!-- results end -->`; docs/claims.md is written as a whole.
 """
 
 import re
@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnplots import driver, environment, records, verdicts
+from attnplots import driver, experiment_tables, records, verdicts
+from attnplots.quoted import machine_folder, provenance
 from attnplots.records import Record, RecordsError
 from attnplots.words import amount
 
-PAGES_WITH_BLOCKS = ("README.md", "docs/numbers.md")
+PAGES_WITH_BLOCKS = ("README.md", "docs/numbers.md", "docs/experiments.md")
 CLAIMS = "docs/claims.md"
 BLOCK = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- results end -->\n)", re.DOTALL)
 # A link to the figure of a sweep, which is in the folder of a machine.
@@ -32,19 +33,9 @@ PACKAGES = {
 }
 
 
-def _machine_folder(root: Path, name: str, inside: str = "") -> Path | None:
-    """The folder of the machine whose results the page quotes: the first one that has records."""
-    found = sorted((root / "results" / name).glob(f"*/{inside}records.jsonl"))
-    return found[0].parent if found else None
-
-
 def _provenance(root: Path, folder: Path, of: Sequence[Record]) -> str:
-    """Where and when records were measured, as the end of a sentence."""
-    known = environment.load(folder, list(of))
-    dates = environment.dates_text(of)
-    when = f" on {dates}" if dates else ""
-    link = f"[records]({folder.relative_to(root)}/)"
-    return f"{environment.machine_text(known)}{when}, revision {known.get('revision')} ({link})"
+    """Where and when records were measured, with a link to them, as the end of a sentence."""
+    return f"{provenance(folder, of)} ([records]({folder.relative_to(root)}/))"
 
 
 def _time(record: Record | None) -> str:
@@ -96,7 +87,7 @@ def _against_baseline(crossovers: Sequence[dict[str, Any]], method: str) -> str:
 
 def figure1_table(root: Path) -> list[str]:
     """The times of Figure 1 with gradients at two lengths, and from where on they are below sdpa."""
-    folder = _machine_folder(root, "figure1")
+    folder = machine_folder(root, "figure1")
     if folder is None:
         return ["Nothing is measured yet."]
     own = [
@@ -140,7 +131,7 @@ def _ratio_words(ratios: Sequence[float]) -> str:
 
 def rivals_table(root: Path) -> list[str]:
     """How many times as long as this project's methods the packages of others take, as a table."""
-    folder = _machine_folder(root, "rivals")
+    folder = machine_folder(root, "rivals")
     if folder is None:
         return ["Nothing is measured yet."]
     own = records.load(folder)
@@ -170,7 +161,7 @@ def rivals_table(root: Path) -> list[str]:
 
 def _runs(root: Path) -> list[str]:
     """The folders of the two runs of the sweep `repeat`; empty if they are not both there."""
-    first = _machine_folder(root, "repeat", "run-1/")
+    first = machine_folder(root, "repeat", f"run-1/{records.FILE_NAME}")
     second = first.parent / "run-2" if first else None
     if first is None or second is None or not (second / records.FILE_NAME).exists():
         return []
@@ -250,6 +241,11 @@ BLOCKS: dict[str, Callable[[Path], list[str]]] = {
     "repeat": repeat_sentences,
     "repeat-times": repeat_times,
     "rivals": rivals_table,
+    "copy-task-short": experiment_tables.copy_table,
+    "digits": experiment_tables.digits_table,
+    "image-speed": experiment_tables.image_speed_table,
+    "speech-short": experiment_tables.speech_table,
+    "speech-epoch": experiment_tables.epoch_table,
 }
 
 

@@ -5,7 +5,8 @@
 // needs every weight once, so it is limited by the memory, and prefetches. A batch needs them more than once. Its rows of x are
 // divided into blocks that fit the first-level cache together with the weights of a tile.
 //
-// A product of activations by columns is attn::cpu's product of matrices, a row of whose result is an output.
+// Activations by columns are multiplied by the tiles of attn/cpu/products.h, [outputs, depth] · [depth, batch], for kPart numbers
+// of each sequence at once, which stay in the first-level cache while the outputs are gone through.
 #pragma once
 
 #include "attn/cpu/kernel_table.h"
