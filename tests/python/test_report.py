@@ -109,9 +109,13 @@ def test_the_answers_say_which_methods_need_the_least_memory(tmp_path):
         return certain(method, n, 1.0, peak_extra_bytes=size * batch_of(n), peak_extra_bytes_per_sample=size)
 
     found = [needs("linear", 512, 1), needs("sdpa", 512, 9), needs("linear", 1024, 2), needs("favor", 1024, 2.01)]
-    found += [needs("lsh-1", 1024, 3), needs("sdpa", 1024, 6), needs("linear", 4096, 1)]
+    found += [needs("lsh-1", 1024, 3), needs("sdpa", 1024, 6)]
     page = words(report(tmp_path, folder(tmp_path, found=found)))
     assert "Forward: linear and favor need the least at N = 1,024, 2 MiB a sequence; sdpa needs 3 times as much." in page
+    longer = [*found, needs("linear", 4096, 4), needs("favor", 4096, 6)]
+    page = words(report(tmp_path, folder(tmp_path, "longer", found=longer)))
+    assert "at N = 1,024, 2 MiB a sequence; sdpa needs 3 times as much." in page
+    assert "Forward: linear needs the least at N = 4,096, 4 MiB a sequence; favor needs 1.5 times as much." in page
     found = [r for r in found if r["method"] in ("linear", "lsh-1")]
     page = words(report(tmp_path, folder(tmp_path, "other", found=found)))
     assert "Forward: linear needs the least at N = 1,024, 2 MiB a sequence; lsh-1 needs 1.5 times as much." in page

@@ -47,12 +47,12 @@ class Fastest:
 @dataclass(frozen=True)
 class Setting:
     """A setting: the fastest methods by length, sentences about from which length on methods are
-    faster than RIVAL, and which methods need the least memory."""
+    faster than RIVAL, and about which methods need the least memory."""
 
     title: str
     fastest: dict[int, Fastest]
     crossings: list[str]
-    least_memory: str
+    least_memory: list[str]
 
 
 @dataclass(frozen=True)
@@ -122,19 +122,23 @@ def _setting(row: Row, lengths: Sequence[int], mine: dict[str, Crossover]) -> Se
     return Setting(row.title, fastest, crossings, _least_memory(row.records))
 
 
-def _least_memory(records: Iterable[Record]) -> str:
-    """Which methods need the least memory at the longest length at which two or more have numbers,
-    and how many times as much others need; empty if there is no such length."""
+def _least_memory(records: Iterable[Record]) -> list[str]:
+    """Which methods need the least memory, and how many times as much others need: at the longest
+    length at which RIVAL and another method have numbers, and at the longest at which two methods
+    have."""
     by_length: dict[int, dict[str, float]] = {}
     for record in records:
         value, _, _ = data.MEMORY.value(record)
         if record["outcome"] == "measured" and value:
             by_length.setdefault(record["query_len"], {})[record["method"]] = value
-    compared = {n: found for n, found in by_length.items() if len(found) > 1}
-    if not compared:
-        return ""
-    n = max(compared)
-    found = sorted(compared[n].items(), key=lambda pair: pair[1])
+    several = [n for n, found in by_length.items() if len(found) > 1]
+    with_rival = [n for n in several if RIVAL in by_length[n]]
+    lengths = dict.fromkeys(max(of) for of in (with_rival, several) if of)
+    return [_least_memory_at(n, by_length[n]) for n in lengths]
+
+
+def _least_memory_at(n: int, bytes_of: dict[str, float]) -> str:
+    found = sorted(bytes_of.items(), key=lambda pair: pair[1])
     least = found[0][1]
     same = [method for method, value in found if value <= ALIKE * least]
     others = [(method, value) for method, value in found if value > ALIKE * least]

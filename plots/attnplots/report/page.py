@@ -73,7 +73,7 @@ class Sweep:
     @property
     def least_memory(self) -> list[str]:
         """Sentences about the methods that need the least memory, with their settings."""
-        return [f"{setting.title}: {setting.least_memory}." for setting in self.answers.settings if setting.least_memory]
+        return [f"{setting.title}: {text}." for setting in self.answers.settings for text in setting.least_memory]
 
 
 @dataclass
