@@ -8,7 +8,7 @@ from attnplots.methods import method_name
 from attnplots.quoted import machine_folder, provenance
 from attnplots.records import Record
 from attnplots.results import Row
-from attnplots.words import amount, share
+from attnplots.words import amount, share, span
 
 NOTHING = ["Nothing is measured yet."]
 
@@ -22,105 +22,102 @@ def _by_method(lines: Iterable[Record]) -> dict[str, list[Record]]:
     return dict(sorted(found.items(), key=lambda pair: order.index(pair[0])))
 
 
-def _range(values: Sequence[float], text: Callable[[float], str]) -> str:
-    return " to ".join(dict.fromkeys((text(min(values)), text(max(values)))))
+# The cells of a method after its name, given the ends of its trainings.
+Cells = Callable[[str, list[Record]], list[str]]
 
 
-def _trained(root: Path, name: str) -> tuple[Path, dict[str, list[Record]]] | None:
-    """The folder of a training and the ends of its trainings, by method."""
-    folder = machine_folder(root, name, trainings.ENDED_FILE_NAME)
-    if folder is None:
-        return None
-    ended = [line for line in trainings.load_ended(folder)[0] if line.get("outcome") == "measured"]
-    return (folder, _by_method(ended)) if ended else None
-
-
-def _measured(folder: Path, by_method: dict[str, list[Record]]) -> str:
-    """How long all trainings took, and where they ran."""
-    lines = [line for of_method in by_method.values() for line in of_method]
+def _training_table(
+    root: Path, name: str, head: Sequence[str], cells: Cells, note: Callable[[list[Record]], str]
+) -> list[str]:
+    """A table with a line for each method of a training, a note on all trainings, which may be empty,
+    and how long they took and where they ran."""
+    folder = _training_folder(root, name)
+    ended = trainings.load_ended(folder)[0] if folder else []
+    lines = [line for line in ended if line.get("outcome") == "measured"]
+    if folder is None or not lines:
+        return NOTHING
+    rows = [[f"`{method}`", *cells(method, own)] for method, own in _by_method(lines).items()]
+    said = note(lines)
     minutes = sum(line["training_s"] for line in lines) / 60
     count = "The training" if len(lines) == 1 else f"The {len(lines)} trainings"
-    return f"{count} took {amount(minutes)} minutes on {provenance(folder, lines)}."
+    measured = f"{count} took {amount(minutes)} minutes on {provenance(folder, lines)}."
+    return [*verdicts.table(["method", *head], rows), *([said] if said else []), measured]
+
+
+def _training_folder(root: Path, name: str) -> Path | None:
+    return machine_folder(root, name, trainings.ENDED_FILE_NAME)
 
 
 def copy_table(root: Path) -> list[str]:
     """Losses and correct symbols of the copy task in short, over the seeds."""
-    if (found := _trained(root, "copy-task-short")) is None:
-        return NOTHING
-    folder, by_method = found
-    rows = [
-        [
-            f"`{method}`",
-            _range([line["validation_loss"] for line in lines], lambda x: f"{x:.2g}"),
-            _range([line["validation_accuracy"] for line in lines], share),
-            _range([1e3 / line["updates_per_s"] for line in lines], amount),
+
+    def cells(_: str, lines: list[Record]) -> list[str]:
+        return [
+            span((line["validation_loss"] for line in lines), "{:.2g}".format),
+            span((line["validation_accuracy"] for line in lines), share),
+            span((1e3 / line["updates_per_s"] for line in lines), amount),
         ]
-        for method, lines in by_method.items()
-    ]
-    head = ["method", "validation loss", "symbols that are right", "an update, ms"]
-    seeds = {len(lines) for lines in by_method.values()}
-    notes = [f"Lowest to highest of {max(seeds)} seeds."] if max(seeds) > 1 else []
-    return [*verdicts.table(head, rows), *notes, _measured(folder, by_method)]
+
+    def note(lines: list[Record]) -> str:
+        seeds = len({line["seed"] for line in lines})
+        return f"Lowest to highest of {seeds} seeds." if seeds > 1 else ""
+
+    head = ("validation loss", "symbols that are right", "an update, ms")
+    return _training_table(root, "copy-task-short", head, cells, note)
 
 
 def digits_table(root: Path) -> list[str]:
     """Bits per dimension of the digits, times of epochs, and how fast images are generated."""
-    if (found := _trained(root, "digits")) is None:
+    if (folder := _training_folder(root, "digits")) is None:
         return NOTHING
-    folder, by_method = found
     points = _by_method(trainings.load_points(folder)[0])
     is_generated = (folder / results.GENERATIONS_FILE_NAME).exists()
-    speeds = _by_method(results.generations(folder)) if is_generated else {}
-    rows = []
-    for method, lines in by_method.items():
+    speeds = results.generations(folder) if is_generated else []
+    speeds_of = _by_method(speeds)
+
+    def cells(method: str, lines: list[Record]) -> list[str]:
         best = min(points[method], key=lambda point: point["bits_per_dim"])
-        fastest = max((row["images_per_s"] for row in speeds.get(method, [])), default=None)
-        rows.append(
-            [
-                f"`{method}`",
-                f"{best['bits_per_dim']:.3f}",
-                f"{best['update']:,} of {lines[0]['updates']:,}",
-                amount(min(line["epoch_s"] for line in lines)),
-                "not measured" if fastest is None else amount(fastest),
-            ]
-        )
-    head = ["method", "bits per dimension", "after updates", "an epoch, s", "images/s"]
-    batches = {row["batch"] for of_method in speeds.values() for row in of_method}
-    notes = [f"Images are generated {max(batches)} at a time."] if batches else []
-    return [*verdicts.table(head, rows), *notes, _measured(folder, by_method)]
+        fastest = max((row["images_per_s"] for row in speeds_of.get(method, [])), default=None)
+        return [
+            f"{best['bits_per_dim']:.3f}",
+            f"{best['update']:,} of {lines[0]['updates']:,}",
+            amount(min(line["epoch_s"] for line in lines)),
+            "not measured" if fastest is None else amount(fastest),
+        ]
+
+    def note(_: list[Record]) -> str:
+        return f"Images are generated {max(row['batch'] for row in speeds)} at a time." if speeds else ""
+
+    head = ("bits per dimension", "after updates", "an epoch, s", "images/s")
+    return _training_table(root, "digits", head, cells, note)
 
 
 def speech_table(root: Path) -> list[str]:
     """Phone error rates of the short speech training, and times of epochs."""
-    if (found := _trained(root, "speech-short")) is None:
-        return NOTHING
-    folder, by_method = found
-    rows = [
-        [
-            f"`{method}`",
-            _range([line["phone_error_rate"] for line in lines], share),
-            _range([line["epoch_s"] for line in lines], amount),
+
+    def cells(_: str, lines: list[Record]) -> list[str]:
+        return [
+            span((line["phone_error_rate"] for line in lines), share),
+            span((line["epoch_s"] for line in lines), amount),
         ]
-        for method, lines in by_method.items()
-    ]
-    chance = max(line["chance_error_rate"] for lines in by_method.values() for line in lines)
-    notes = [f"By chance, {share(chance)} of the phones would be wrong."]
-    head = ["method", "phones that are wrong", "an epoch, s"]
-    return [*verdicts.table(head, rows), *notes, _measured(folder, by_method)]
+
+    def note(lines: list[Record]) -> str:
+        chance = max(line["chance_error_rate"] for line in lines)
+        return f"By chance, {share(chance)} of the phones would be wrong."
+
+    return _training_table(root, "speech-short", ("phones that are wrong", "an epoch, s"), cells, note)
 
 
 def epoch_table(root: Path) -> list[str]:
     """How long an epoch of the full size would take."""
-    if (found := _trained(root, "speech-epoch")) is None:
-        return NOTHING
-    folder, by_method = found
-    rows = [
-        [f"`{method}`", amount(min(line["epoch_s"] for line in lines) / 3600)]
-        for method, lines in by_method.items()
-    ]
-    updates = max(line["updates"] for lines in by_method.values() for line in lines)
-    notes = [f"Extrapolated from {updates} updates."]
-    return [*verdicts.table(["method", "an epoch, hours"], rows), *notes, _measured(folder, by_method)]
+
+    def cells(_: str, lines: list[Record]) -> list[str]:
+        return [amount(min(line["epoch_s"] for line in lines) / 3600)]
+
+    def note(lines: list[Record]) -> str:
+        return f"Extrapolated from {max(line['updates'] for line in lines)} updates."
+
+    return _training_table(root, "speech-epoch", ("an epoch, hours",), cells, note)
 
 
 def image_speed_table(root: Path) -> list[str]:

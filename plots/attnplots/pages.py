@@ -12,7 +12,7 @@ from typing import Any
 from attnplots import driver, experiment_tables, records, verdicts
 from attnplots.quoted import machine_folder, provenance
 from attnplots.records import Record, RecordsError
-from attnplots.words import amount
+from attnplots.words import amount, span
 
 PAGES_WITH_BLOCKS = ("README.md", "docs/numbers.md", "docs/experiments.md")
 CLAIMS = "docs/claims.md"
@@ -114,19 +114,13 @@ def figure1_table(root: Path) -> list[str]:
     measured = [r for r in own if r["outcome"] == "measured"]
     if not measured:
         return ["Nothing is measured yet."]
-    processes = sorted({len(r.get("process_medians_ms") or [None]) for r in measured})
-    count = " to ".join(map(str, dict.fromkeys((processes[0], processes[-1]))))
+    count = span(len(r.get("process_medians_ms") or [None]) for r in measured)
     return [
         *verdicts.table(head, rows),
         "Time of one sequence, forward and backward; ± is the distance to the farther end of the interval of the "
         f"record ({count} process{'' if count == '1' else 'es'} a case). Bold: the fastest that was measured. "
         f"Measured on {_provenance(root, folder, own)}.",
     ]
-
-
-def _ratio_words(ratios: Sequence[float]) -> str:
-    low, high = f"{min(ratios):.1f}", f"{max(ratios):.1f}"
-    return low if low == high else f"{low} to {high}"
 
 
 def rivals_table(root: Path) -> list[str]:
@@ -150,7 +144,7 @@ def rivals_table(root: Path) -> list[str]:
     ]
     for (package, baseline, causal), found in groups.items():
         ratios = [[r["ratio_median"] for r in found if r["protocol"] == name] for name in passes]
-        words = [_ratio_words(values) if values else "not measured" for values in ratios]
+        words = [span(values, "{:.1f}".format) if values else "not measured" for values in ratios]
         lengths = [r["query_len"] for r in found]
         of = f"{'causal ' if causal else ''}`{baseline}`"
         ends = f"{min(lengths):,} to {max(lengths):,}"

@@ -1,7 +1,7 @@
 """Numbers and cases as reports and figures say them."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from attnplots import curves as data
@@ -84,6 +84,12 @@ def _follows(name: str, among: Iterable[Record]) -> bool:
     """Whether the value of an axis is determined by the length."""
     seen: dict[int, Any] = {}
     return all(seen.setdefault(r["query_len"], r.get(name)) == r.get(name) for r in among)
+
+
+def span(values: Iterable[float], text: Callable[[float], str] = str) -> str:
+    """The smallest and the largest of several numbers, such as "3 to 8"; one if both read the same."""
+    found = list(values)
+    return " to ".join(dict.fromkeys((text(min(found)), text(max(found)))))
 
 
 def listed(texts: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from attnplots.crossovers import CROSSES, NEVER, RIVAL, Crossover
 from attnplots.curves import Row
 from attnplots.records import Record, Records
 from attnplots.report.folders import Folder
-from attnplots.words import CaseTexts, amount, bytes_text, listed, share, time_text
+from attnplots.words import CaseTexts, amount, bytes_text, listed, share, span, time_text
 
 # The lengths at which the fastest method is named, if they were measured; if fewer than SHOWN of
 # them were, all lengths count.
@@ -333,8 +333,7 @@ def noise(records: Records) -> list[str]:
             named = [case_text(record) for record in with_doubt]
             examples = f", such as {_some(named)}" if 2 * len(with_doubt) <= len(own) else ""
             texts.append(f"{doubt.capitalize()}{target}: {len(with_doubt)} of {len(own)} cases{examples}.")
-    counts = sorted({len(r.get("process_medians_ms") or [None]) for r in own})
-    per_case = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    per_case = span(len(r.get("process_medians_ms") or [None]) for r in own)
     texts.append(f"Each case was measured in {per_case} process{'' if per_case == '1' else 'es'}.")
     return texts
 
