@@ -39,24 +39,29 @@ constexpr int kTileRows = 6;
 template <class V>
 constexpr int kTileColumns = V::kLanes == 16 ? 4 : 2;
 
-// Calls tile<kRows>(r) for tiles of kTileRows rows, and for the rest of the rows, whose number is even.
+// Calls tile<kRows>(r) for tiles of kTileRows rows, and for the rest of the rows.
 template <class Tile>
 [[gnu::always_inline]] inline void for_each_tile_row(int64_t rows, const Tile& tile) {
   static_assert(kTileRows == 6);
   int64_t r = 0;
   for (; r + 6 <= rows; r += 6) tile.template operator()<6>(r);
-  if (rows - r == 4) tile.template operator()<4>(r);
-  if (rows - r == 2) tile.template operator()<2>(r);
+  if (rows - r >= 4) tile.template operator()<4>(r), r += 4;
+  if (rows - r >= 2) tile.template operator()<2>(r), r += 2;
+  if (rows - r == 1) tile.template operator()<1>(r);
 }
 
-// The same for r < rows, an even number, and c < columns, a multiple of 16.
-template <class V, bool kAdd>
+// The same for r < rows and c < columns, a multiple of 16. With kPrefetch, each tile fetches the rows of `a` of the next one,
+// whose numbers must be contiguous.
+template <class V, bool kAdd, bool kPrefetch>
 [[gnu::always_inline]] inline void product_part(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride,
                                                 int64_t rows, int64_t depth, int64_t columns, float* to, int64_t to_stride) {
   constexpr int kColumns = kTileColumns<V>;
   const auto tiles = [&]<int kVectors>(int64_t c) __attribute__((always_inline)) {
     for_each_tile_row(
         rows, [&]<int kRows>(int64_t r) __attribute__((always_inline)) {
+          if constexpr (kPrefetch)
+            for (int64_t next = r + kRows; c == 0 && next < rows && next < r + kRows + kTileRows; ++next)
+              for (int64_t k = 0; k < depth; k += 16) __builtin_prefetch(a + next * a_row + k);
           product_tile<V, kRows, kVectors, kAdd>(a + r * a_row, a_row, a_depth, b + c, b_stride, depth, to + r * to_stride + c,
                                                  to_stride);
         });
@@ -71,16 +76,17 @@ template <class V, bool kAdd>
   }
 }
 
-// Does the same. Every row of tiles reads all of `b`, so a large `b` is read in parts that fit the first-level cache.
-template <class V, bool kAdd>
+// Does the same. Every row of tiles reads all of `b`, so a large `b` is read in parts that fit the first-level cache. kPrefetch
+// is for an `a` that is read from the memory or a lower cache.
+template <class V, bool kAdd, bool kPrefetch = false>
 inline void product(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride, int64_t rows, int64_t depth,
                     int64_t columns, float* to, int64_t to_stride) {
   constexpr int64_t kPart = 64;  // rows of `b`
   const auto part = depth < kPart ? depth : kPart;
-  product_part<V, kAdd>(a, a_row, a_depth, b, b_stride, rows, part, columns, to, to_stride);
+  product_part<V, kAdd, kPrefetch>(a, a_row, a_depth, b, b_stride, rows, part, columns, to, to_stride);
   for (int64_t k = part; k < depth; k += kPart)
-    product_part<V, true>(a + k * a_depth, a_row, a_depth, b + k * b_stride, b_stride, rows,
-                          depth - k < kPart ? depth - k : kPart, columns, to, to_stride);
+    product_part<V, true, kPrefetch>(a + k * a_depth, a_row, a_depth, b + k * b_stride, b_stride, rows,
+                                     depth - k < kPart ? depth - k : kPart, columns, to, to_stride);
 }
 
 // to[c][r] = from[r][c] for r < rows and c < columns, which are multiples of 16.

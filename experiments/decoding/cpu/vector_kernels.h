@@ -5,8 +5,7 @@
 // needs every weight once, so it is limited by the memory, and prefetches. A batch needs them more than once. Its rows of x are
 // divided into blocks that fit the first-level cache together with the weights of a tile.
 //
-// Activations by columns are multiplied by the tiles of attn/cpu/products.h, [outputs, depth] · [depth, batch], for kPart numbers
-// of each sequence at once, which stay in the first-level cache while the outputs are gone through.
+// Activations by columns are multiplied as matrices, [outputs, depth] · [depth, batch], by attn/cpu/products.h.
 #pragma once
 
 #include "attn/cpu/kernel_table.h"
@@ -22,7 +21,6 @@ class DecoderTable {
   using F = typename V::F;
   static constexpr int kOutputs = 4;
   static constexpr int kBatch = V::kLanes == 16 ? 6 : 2;  // 4·6 sums leave 8 of 32 registers, 4·2 leave 8 of 16
-  static constexpr int64_t kPart = 64;                    // numbers of each sequence by columns that tiles multiply at once
   static constexpr int64_t kBlock = 6144;                 // numbers of x in a block: 24 KiB
   static constexpr int64_t kAhead = 1024;                 // how many numbers ahead one sequence prefetches the weights
 
@@ -42,13 +40,8 @@ class DecoderTable {
       const F bias = V::all(p.bias[o]);
       return p.residual ? V::add(V::load(p.residual + o * p.residual_stride + b), bias) : bias;
     });
-    for (int64_t i = 0; i < p.depth; i += kPart) {
-      const auto part = p.depth - i < kPart ? p.depth - i : kPart;
-      constexpr int kVectors = attn::cpu::kTileColumns<V>;
-      int64_t b = 0;
-      for (; b + kVectors * V::kLanes <= p.batch; b += kVectors * V::kLanes) column_tiles<kVectors>(p, i, part, b, begin, end);
-      rest_of_columns<kVectors - 1>(p, i, part, b, begin, end);
-    }
+    attn::cpu::product<V, true, /*kPrefetch=*/true>(p.weight + begin * p.depth, p.depth, 1, p.x, p.x_stride, end - begin, p.depth,
+                                                    p.batch, p.y + begin * p.y_stride, p.y_stride);
     if (p.relu)
       for_each_vector(p, begin, end, [&](int64_t o, int64_t b) { return V::max(V::zero(), V::load(p.y + o * p.y_stride + b)); });
   }
@@ -109,49 +102,6 @@ class DecoderTable {
   static void for_each_vector(const LinearLayerParams& p, int64_t begin, int64_t end, const Number& number) {
     for (int64_t o = begin; o < end; ++o)
       for (int64_t b = 0; b < p.batch; b += V::kLanes) V::store(p.y + o * p.y_stride + b, number(o, b));
-  }
-
-  // Adds the products of `part` numbers from i on, for kVectors vectors of sequences from b on.
-  template <int kVectors>
-  static void column_tiles(const LinearLayerParams& p, int64_t i, int64_t part, int64_t b, int64_t begin, int64_t end) {
-    constexpr int kRows = attn::cpu::kTileRows;
-    int64_t o = begin;
-    for (; o + kRows <= end; o += kRows) {
-      if (b == 0) prefetch_weights(p, i, part, o + kRows, end);
-      column_tile<kRows, kVectors>(p, i, part, b, o);
-    }
-    rest_of_outputs<kRows - 1, kVectors>(p, i, part, b, o, end);
-  }
-
-  template <int kRows, int kVectors>
-  static void column_tile(const LinearLayerParams& p, int64_t i, int64_t part, int64_t b, int64_t o) {
-    attn::cpu::product_tile<V, kRows, kVectors, true>(p.weight + o * p.depth + i, p.depth, 1, p.x + i * p.x_stride + b,
-                                                      p.x_stride, part, p.y + o * p.y_stride + b, p.y_stride);
-  }
-
-  // The tile of the last outputs, of which there are at most kRows.
-  template <int kRows, int kVectors>
-  static void rest_of_outputs(const LinearLayerParams& p, int64_t i, int64_t part, int64_t b, int64_t o, int64_t end) {
-    if constexpr (kRows > 0) {
-      if (end - o == kRows) column_tile<kRows, kVectors>(p, i, part, b, o);
-      else rest_of_outputs<kRows - 1, kVectors>(p, i, part, b, o, end);
-    }
-  }
-
-  // The tiles of the last vectors of sequences, of which there are at most kVectors.
-  template <int kVectors>
-  static void rest_of_columns(const LinearLayerParams& p, int64_t i, int64_t part, int64_t b, int64_t begin, int64_t end) {
-    if constexpr (kVectors > 0) {
-      if (p.batch - b == kVectors * V::kLanes) column_tiles<kVectors>(p, i, part, b, begin, end);
-      else rest_of_columns<kVectors - 1>(p, i, part, b, begin, end);
-    }
-  }
-
-  // Fetches the weights of a tile, which the memory or a lower cache holds.
-  static void prefetch_weights(const LinearLayerParams& p, int64_t i, int64_t part, int64_t o, int64_t end) {
-    const auto rows = end - o < attn::cpu::kTileRows ? end - o : int64_t{attn::cpu::kTileRows};
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t c = 0; c < part; c += 16) __builtin_prefetch(p.weight + (o + r) * p.depth + i + c);
   }
 
   // All outputs begin ≤ o < end for the rows first ≤ b < last of x.

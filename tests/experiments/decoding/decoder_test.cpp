@@ -339,79 +339,63 @@ TEST(Decoder, AStepOfStatefulSdpaAllocatesOnlyWhatItsOperatorReturns) {
 
 // ---------------------------------------------------------------- kernels
 
-TEST(DecoderKernels, ComputeALinearLayerForAnyRange) {
-  for (const auto set : attn::cpu::available_instruction_sets())
-    for (const int64_t batch : {1, 2, 5, 6, 13, 64})
-      for (const int64_t depth : {1, 8, 16, 44, 256, 1000})
-        for (const int64_t outputs : {1, 3, 4, 30}) {
-          SCOPED_TRACE(testing::Message() << attn::cpu::name_of(set) << " " << batch << " " << depth << " " << outputs);
-          const auto x = at::randn({batch, depth + 3}), weight = at::randn({outputs, depth}), bias = at::randn({outputs});
-          const auto residual = at::randn({batch, outputs + 5}), y = at::full({batch, outputs + 2}, 7.0f);
-          LinearLayerParams params{.x = x.const_data_ptr<float>(),
-                                   .weight = weight.const_data_ptr<float>(),
-                                   .bias = bias.const_data_ptr<float>(),
-                                   .residual = residual.const_data_ptr<float>(),
-                                   .y = y.mutable_data_ptr<float>(),
-                                   .batch = batch,
-                                   .depth = depth,
-                                   .x_stride = depth + 3,
-                                   .y_stride = outputs + 2,
-                                   .residual_stride = outputs + 5,
-                                   .relu = true};
-          const auto& kernels = decoder_kernels(set);
-          const auto middle = outputs / 2;
-          kernels.linear(params, middle, outputs);
-          EXPECT_TRUE(y.narrow(1, 0, middle).eq(7).all().item<bool>()) << "outputs outside the range are not written";
-          kernels.linear(params, 0, middle);
-          const auto product = at::linear(x.narrow(1, 0, depth).to(at::kDouble), weight.to(at::kDouble), bias.to(at::kDouble));
-          const auto expected = at::relu(product + residual.narrow(1, 0, outputs));
-          EXPECT_TRUE(at::allclose(y.narrow(1, 0, outputs).to(at::kDouble), expected, 0, 1e-5 * std::sqrt(double(depth)) + 1e-6));
-          EXPECT_TRUE(y.narrow(1, outputs, 2).eq(7).all().item<bool>()) << "columns beyond the outputs are not written";
-          params.relu = false, params.residual = nullptr;
-          kernels.linear(params, 0, outputs);
-          EXPECT_TRUE(at::allclose(y.narrow(1, 0, outputs).to(at::kDouble), product, 0, 1e-5 * std::sqrt(double(depth)) + 1e-6));
-        }
+// Computes a linear layer with activations by rows or by columns, in parts of the outputs, and compares it with PyTorch's.
+void expect_linear_layer(attn::cpu::InstructionSet set, bool by_columns, int64_t batch, int64_t depth, int64_t outputs) {
+  SCOPED_TRACE(testing::Message() << attn::cpu::name_of(set) << (by_columns ? " by columns " : " by rows ") << batch << " "
+                                  << depth << " " << outputs);
+  // Activations with `more` numbers between rows, or between columns.
+  const auto shape = [&](int64_t width, int64_t more) {
+    return by_columns ? std::vector<int64_t>{width, batch + more} : std::vector<int64_t>{batch, width + more};
+  };
+  const auto x = at::randn(shape(depth, 3)), weight = at::randn({outputs, depth}), bias = at::randn({outputs});
+  const auto residual = at::randn(shape(outputs, 5)), y = at::full(shape(outputs, 2), 7.0f);
+  // The activations as a tensor [batch, width], which shares their memory.
+  const auto by_rows = [&](const at::Tensor& stored, int64_t width) {
+    return (by_columns ? stored.t() : stored).slice(0, 0, batch).slice(1, 0, width);
+  };
+  LinearLayerParams params{.x = x.const_data_ptr<float>(),
+                           .weight = weight.const_data_ptr<float>(),
+                           .bias = bias.const_data_ptr<float>(),
+                           .residual = residual.const_data_ptr<float>(),
+                           .y = y.mutable_data_ptr<float>(),
+                           .batch = batch,
+                           .depth = depth,
+                           .x_stride = x.size(1),
+                           .y_stride = y.size(1),
+                           .residual_stride = residual.size(1),
+                           .relu = true};
+  const auto linear = by_columns ? decoder_kernels(set).linear_columns : decoder_kernels(set).linear;
+  const auto result = by_rows(y, outputs), added = by_rows(residual, outputs);
+  const auto expect_result = [&](const at::Tensor& expected, const char* what) {
+    const auto tolerance = 1e-5 * std::sqrt(double(depth)) + 1e-6;
+    EXPECT_TRUE(at::allclose(result.to(at::kDouble), expected, 0, tolerance)) << what;
+  };
+  const auto product = at::linear(by_rows(x, depth).to(at::kDouble), weight.to(at::kDouble), bias.to(at::kDouble));
+
+  const auto middle = outputs / 2;
+  linear(params, middle, outputs);
+  EXPECT_TRUE(result.narrow(1, 0, middle).eq(7).all().item<bool>()) << "outputs outside the range are not written";
+  linear(params, 0, middle);
+  expect_result(at::relu(product + added), "with a residual and relu");
+  EXPECT_TRUE(y.slice(1, y.size(1) - 2).eq(7).all().item<bool>()) << "what lies between rows or columns is not written";
+  params.relu = false, params.residual = nullptr;
+  linear(params, 0, outputs);
+  expect_result(product, "alone");
+  result.copy_(added);
+  params.residual = y.const_data_ptr<float>(), params.residual_stride = params.y_stride;
+  linear(params, 0, outputs);
+  expect_result(product + added, "the result may be stored where the residual was");
 }
 
-TEST(DecoderKernels, ComputeALinearLayerByColumnsForAnyRange) {
-  for (const auto set : attn::cpu::available_instruction_sets())
+TEST(DecoderKernels, ComputeALinearLayerForAnyRange) {
+  for (const auto set : attn::cpu::available_instruction_sets()) {
+    for (const int64_t batch : {1, 2, 5, 6, 13, 64})
+      for (const int64_t depth : {1, 8, 16, 44, 256, 1000})
+        for (const int64_t outputs : {1, 3, 4, 30}) expect_linear_layer(set, /*by_columns=*/false, batch, depth, outputs);
     for (const int64_t batch : {16, 32, 48, 64, 80})
       for (const int64_t depth : {1, 44, 64, 200})
-        for (const int64_t outputs : {1, 3, 6, 23}) {
-          SCOPED_TRACE(testing::Message() << attn::cpu::name_of(set) << " " << batch << " " << depth << " " << outputs);
-          const auto x = at::randn({depth, batch + 3}), weight = at::randn({outputs, depth}), bias = at::randn({outputs});
-          const auto residual = at::randn({outputs, batch + 5}), y = at::full({outputs, batch + 2}, 7.0f);
-          LinearLayerParams params{.x = x.const_data_ptr<float>(),
-                                   .weight = weight.const_data_ptr<float>(),
-                                   .bias = bias.const_data_ptr<float>(),
-                                   .residual = residual.const_data_ptr<float>(),
-                                   .y = y.mutable_data_ptr<float>(),
-                                   .batch = batch,
-                                   .depth = depth,
-                                   .x_stride = batch + 3,
-                                   .y_stride = batch + 2,
-                                   .residual_stride = batch + 5,
-                                   .relu = true};
-          const auto& kernels = decoder_kernels(set);
-          const auto middle = outputs / 2;
-          kernels.linear_columns(params, middle, outputs);
-          EXPECT_TRUE(y.narrow(0, 0, middle).eq(7).all().item<bool>()) << "outputs outside the range are not written";
-          kernels.linear_columns(params, 0, middle);
-          const auto product =
-              at::matmul(weight.to(at::kDouble), x.narrow(1, 0, batch).to(at::kDouble)) + bias.to(at::kDouble).unsqueeze(1);
-          const auto tolerance = 1e-5 * std::sqrt(double(depth)) + 1e-6;
-          const auto expected = at::relu(product + residual.narrow(1, 0, batch));
-          EXPECT_TRUE(at::allclose(y.narrow(1, 0, batch).to(at::kDouble), expected, 0, tolerance));
-          EXPECT_TRUE(y.narrow(1, batch, 2).eq(7).all().item<bool>()) << "sequences beyond the batch are not written";
-          params.relu = false, params.residual = nullptr;
-          kernels.linear_columns(params, 0, outputs);
-          EXPECT_TRUE(at::allclose(y.narrow(1, 0, batch).to(at::kDouble), product, 0, tolerance));
-          y.narrow(1, 0, batch).copy_(residual.narrow(1, 0, batch));
-          params.residual = y.const_data_ptr<float>(), params.residual_stride = batch + 2;
-          kernels.linear_columns(params, 0, outputs);
-          EXPECT_TRUE(at::allclose(y.narrow(1, 0, batch).to(at::kDouble), product + residual.narrow(1, 0, batch), 0, tolerance))
-              << "the result may be stored where the residual was";
-        }
+        for (const int64_t outputs : {1, 3, 6, 23}) expect_linear_layer(set, /*by_columns=*/true, batch, depth, outputs);
+  }
 }
 
 TEST(DecoderKernels, KeepNaNWhereNegativeNumbersBecomeZero) {
