@@ -16,17 +16,18 @@ help: ## list the targets
 setup: ## install everything that the builds, figures and tests need: system packages (with apt) and .venv
 	@./setup.sh
 
-build/build.ninja:
-	@./setup.sh build
-	cmake --preset release
+# Configures the build folder with the kernels of all instruction sets. `make quickstart` configures it with those of this machine
+# alone; what is compiled already stays.
+configure = @grep -qs '^ATTNBENCH_KERNELS:STRING=all$$' build/CMakeCache.txt || cmake --preset release -DATTNBENCH_KERNELS=all
 
-build: build/build.ninja ## build the programs for the CPU (attnbench, attnbench-worker, libattn.so) into build/
+build: ## build the programs for the CPU, with the kernels of all instruction sets, into build/
 	@./setup.sh build
-	@cmake --build build --target attnbench
+	$(configure)
+	@cmake --build build --target programs
 
 cuda: setup ## build the programs with the CUDA kernels and the worker's GPU module (needs nvcc)
-	cmake --preset release -DATTNBENCH_CUDA=ON $(if $(CUDA_ARCHITECTURES),-DCMAKE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES))
-	@cmake --build build --target attnbench cuda
+	cmake --preset release -DATTNBENCH_KERNELS=all -DATTNBENCH_CUDA=ON $(if $(CUDA_ARCHITECTURES),-DCMAKE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES))
+	@cmake --build build --target programs cuda
 
 # For example: make gpu GPU_OPTIONS=--quick, or make gpu GPU_OPTIONS=--dry-run
 gpu: ## on a machine with a GPU: check, build, verify and measure everything, and pack the results into one file to send back
@@ -35,10 +36,12 @@ gpu: ## on a machine with a GPU: check, build, verify and measure everything, an
 micro: build ## build the micro-benchmarks of the kernels: build/attnbench_micro
 	@cmake --build build --target attnbench_micro
 
-# Cases that an older build recorded are measured again. Records of this build are reused.
-quickstart: build ## measure softmax against linear attention on this machine and draw the figure
-	@resume=missing; [ build/attnbench-worker -nt $(QUICKSTART)/environment.json ] && resume=all; \
-	  build/attnbench sweep quickstart --out $(QUICKSTART) --resume $$resume >/dev/null
+# Builds no more than it runs: the programs that measure, with the fastest kernels of this machine.
+quickstart: ## measure softmax against linear attention on this machine and draw the figure
+	@./setup.sh build
+	@[ -f build/build.ninja ] || cmake --preset release -DATTNBENCH_KERNELS=native
+	@cmake --build build --target attnbench
+	@build/attnbench sweep quickstart --out $(QUICKSTART) --resume stale >/dev/null
 	@build/attnbench table $(QUICKSTART)
 	@[ $(QUICKSTART)/quickstart.png -nt $(QUICKSTART)/records.jsonl ] || $(PYTHON) plots/quickstart.py $(QUICKSTART) >/dev/null
 	@echo; echo "Every case was measured in three rounds. The interval is the range of the three processes."
@@ -48,7 +51,7 @@ quickstart: build ## measure softmax against linear attention on this machine an
 test: test-cpp test-python ## install what is missing, build, and run all tests: C++, emulated CUDA kernels, Python
 
 test-build: setup ## build the programs, the tests and the examples
-	@[ -f build/build.ninja ] || cmake --preset release
+	$(configure)
 	@echo "build of the tests:"; time cmake --build build
 
 test-cpp: test-build ## build and run the C++ tests and the CUDA kernels under emulation
@@ -80,8 +83,8 @@ check-results: build ## check that the folders of results/ hold together, and sa
 	@$(PYTHON) plots/check_results.py
 
 site: setup ## build the documents as a site: build/site/index.html
-	@[ -f build/build.ninja ] || cmake --preset release
-	@cmake --build build --target attnbench
+	$(configure)
+	@cmake --build build --target programs
 	@$(PYTHON) tools/site.py
 
 format: setup ## format the C++ sources

@@ -27,20 +27,12 @@ struct CachedAttentionKernels {
   void (*attend)(const CachedAttentionParams&);
 };
 
-// The kernels of each instruction set; null for element types other than float32, and if this build has none.
+// The kernels of each instruction set; null for element types other than float32. The functions of the vector kernels are weak
+// symbols: in a build without the kernels of an instruction set, the address of its function is null.
 const CachedAttentionKernels* cached_attention_portable(ElementType element);
-#ifdef __x86_64__
-const CachedAttentionKernels* cached_attention_avx2(ElementType element);
-const CachedAttentionKernels* cached_attention_avx512(ElementType element);
-#else
-inline const CachedAttentionKernels* cached_attention_avx2(ElementType) { return nullptr; }
-inline const CachedAttentionKernels* cached_attention_avx512(ElementType) { return nullptr; }
-#endif
-#ifdef __aarch64__
-const CachedAttentionKernels* cached_attention_neon(ElementType element);
-#else
-inline const CachedAttentionKernels* cached_attention_neon(ElementType) { return nullptr; }
-#endif
+[[gnu::weak]] const CachedAttentionKernels* cached_attention_avx2(ElementType element);
+[[gnu::weak]] const CachedAttentionKernels* cached_attention_avx512(ElementType element);
+[[gnu::weak]] const CachedAttentionKernels* cached_attention_neon(ElementType element);
 
 // The kernels of this instruction set for float32, never null for an available one.
 const CachedAttentionKernels& cached_attention_kernels(InstructionSet set);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#if defined(__x86_64__) && defined(__linux__)
+#if defined(ATTN_BUILT_AMX) && defined(__linux__)
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -22,7 +22,22 @@ const char* name_of(InstructionSet set) {
   return "";
 }
 
-const std::vector<InstructionSet>& available_instruction_sets() {
+const std::vector<InstructionSet>& built_instruction_sets() {
+  static const std::vector<InstructionSet> sets{InstructionSet::portable,
+#ifdef ATTN_BUILT_NEON
+                                                InstructionSet::neon,
+#endif
+#ifdef ATTN_BUILT_AVX2
+                                                InstructionSet::avx2,
+#endif
+#ifdef ATTN_BUILT_AVX512
+                                                InstructionSet::avx512,
+#endif
+  };
+  return sets;
+}
+
+const std::vector<InstructionSet>& processor_instruction_sets() {
   static const auto sets = [] {
     std::vector<InstructionSet> found{InstructionSet::portable};
 #ifdef __x86_64__
@@ -40,8 +55,27 @@ const std::vector<InstructionSet>& available_instruction_sets() {
   return sets;
 }
 
+const std::vector<InstructionSet>& available_instruction_sets() {
+  static const auto sets = [] {
+    std::vector<InstructionSet> found;
+    const auto& built = built_instruction_sets();
+    for (const auto set : processor_instruction_sets())
+      if (std::find(built.begin(), built.end(), set) != built.end()) found.push_back(set);
+    return found;
+  }();
+  return sets;
+}
+
+bool amx_is_built() {
+#ifdef ATTN_BUILT_AMX
+  return true;
+#else
+  return false;
+#endif
+}
+
 bool amx_is_available() {
-#if defined(__x86_64__) && defined(__linux__)
+#if defined(ATTN_BUILT_AMX) && defined(__linux__)
   static const bool available = [] {
     unsigned a = 0, b = 0, c = 0, d = 0;
     constexpr unsigned kTiles = 1u << 24, kTilesOfBFloat16 = 1u << 22, kConversions = 1u << 5;
@@ -66,6 +100,9 @@ InstructionSet choose_instruction_set(const std::string& wanted) {
     if (wanted == name_of(set)) return set;
     names += (names.empty() ? "" : ", ") + std::string(name_of(set));
   }
+  for (const auto set : processor_instruction_sets())
+    TORCH_CHECK_VALUE(wanted != name_of(set), "kernel '", wanted, "' is not in this build, which has ", names,
+                      "; `make build` adds the kernels of all instruction sets");
   TORCH_CHECK_VALUE(false, "kernel '", wanted, "' is not available here; expected auto or one of: ", names);
 }
 

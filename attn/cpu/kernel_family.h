@@ -14,7 +14,8 @@
 namespace attn::cpu {
 
 // `Kernels` is a struct of function pointers. The functions portable, neon, avx2 and avx512 return the table of their
-// instruction set for an element type, or null if there are no kernels for the type or for the processor of this build.
+// instruction set for an element type, or null if there are no kernels for the type. Except for `portable` they may be null
+// themselves: this build then has no kernels for the instruction set.
 template <class Kernels>
 struct KernelFamily {
   const char* operator_name;  // the beginning of error messages
@@ -24,10 +25,11 @@ struct KernelFamily {
   const Kernels* (*avx512)(ElementType);
 
   const Kernels* table(InstructionSet set, ElementType element) const {
+    const auto of = [&](const Kernels* (*tables)(ElementType)) { return tables ? tables(element) : nullptr; };
     switch (set) {
-      case InstructionSet::neon: return neon(element);
-      case InstructionSet::avx2: return avx2(element);
-      case InstructionSet::avx512: return avx512(element);
+      case InstructionSet::neon: return of(neon);
+      case InstructionSet::avx2: return of(avx2);
+      case InstructionSet::avx512: return of(avx512);
       case InstructionSet::portable: break;
     }
     return portable(element);

@@ -34,7 +34,11 @@ struct Options {
   bool dry_run = false, quiet = false, verbose = false, across_boots = false, exploratory = false;
   uint64_t order_seed = std::random_device()();
 
-  Resume resume_mode() const { return resume == "all" ? Resume::all : resume == "failed" ? Resume::failed : Resume::missing; }
+  Resume resume_mode() const {
+    if (resume == "all") return Resume::all;
+    if (resume == "failed") return Resume::failed;
+    return resume == "stale" ? Resume::stale : Resume::missing;
+  }
   Verbosity verbosity() const { return quiet ? Verbosity::quiet : verbose ? Verbosity::verbose : Verbosity::normal; }
 };
 
@@ -253,8 +257,9 @@ Run add_sweep_command(Command& command) {
   command.add("--out", &options->out, "folder that the records are written to",
               {.placeholder = "FOLDER", .default_text = "results/SWEEP/MACHINE", .completion = Completion::files});
   command.add("--resume", &options->resume,
-              "which cases run if the folder holds records: those without a record, these and the failed ones, or all",
-              {.choices = {"missing", "failed", "all"}});
+              "which cases run if the folder holds records: those without a record (missing), all if the records are of another "
+              "build, machine or configuration and otherwise the missing ones (stale), the missing and the failed ones, or all",
+              {.choices = {"missing", "stale", "failed", "all"}});
   command.add("--methods", &options->methods, "methods that replace those of the file, such as softmax,linear:chunk=64",
               {.placeholder = "METHODS", .completion = Completion::methods});
   add_like_option(command, options->like);

@@ -1,14 +1,14 @@
 #include "harness/cli/version.h"
 
-// This header changes with every commit, so no other file of the driver includes it.
-#include "build_info.h"
+#include "harness/schema/build_info.h"
 
 namespace attnbench {
 
 std::string version_text() {
-  return std::string("attnbench " ATTNBENCH_VERSION "\nrevision " ATTNBENCH_REVISION) +
-         (ATTNBENCH_DIRTY ? " with uncommitted changes" : "") +
-         "\nbuild " ATTNBENCH_BUILD ", " ATTNBENCH_COMPILER ", " ATTNBENCH_COMPILER_FLAGS "\n";
+  const auto& info = kBuildInfo;
+  return std::string("attnbench ") + info.version + "\nrevision " + info.revision +
+         (info.dirty ? " with uncommitted changes" : "") + "\nbuild " + info.build + ", " + info.compiler + ", " +
+         info.compiler_flags + "\n";
 }
 
 }  // namespace attnbench

@@ -17,7 +17,7 @@ namespace {
 
 constexpr auto kRecord = "a record of a generation";
 
-void check_line(const Json& line) { generation_of(line); }
+void check_generation(const Json& line) { generation_of(line); }
 
 bool is_of(const Json& record, const std::string& key) { return generation_key(generation_of(record)) == key; }
 
@@ -27,7 +27,7 @@ bool is_measured(const Json& record) { return record.value("outcome", "") == out
 
 std::vector<Json> read_generations(const std::string& folder) {
   std::vector<Json> lines;
-  read_json_lines((std::filesystem::path(folder) / kGenerationsFile).string(), kRecord, lines_into(lines, check_line));
+  read_json_lines((std::filesystem::path(folder) / kGenerationsFile).string(), kRecord, lines_into(lines, check_generation));
   return lines;
 }
 
@@ -62,7 +62,7 @@ GenerationRun::GenerationRun(const WorkerProgram& worker, WorkerProgram experime
     : experiments_(std::move(experiments)),
       cases_(std::move(cases)),
       folder_(worker, name, out),
-      file_(folder(), kGenerationsFile, kRecord, lines_into(records_, check_line)) {
+      file_(folder(), kGenerationsFile, kRecord, lines_into(records_, check_generation)) {
   if (anew) {
     std::erase_if(records_, [&](const Json& record) {
       return std::any_of(cases_.begin(), cases_.end(), [&](const auto& c) { return is_of(record, generation_key(c)); });

@@ -21,11 +21,11 @@ constexpr double kNoDeadlineS = 1e9;
 constexpr double kCheckpointGraceS = 60;
 constexpr auto kPoint = "a point of a curve", kEnded = "a training";
 
-void check_line(const Json& line) { training_of(line); }
+void check_training(const Json& line) { training_of(line); }
 
 std::vector<Json> read_lines(const std::string& folder, const char* name, const char* what) {
   std::vector<Json> lines;
-  read_json_lines((fs::path(folder) / name).string(), what, lines_into(lines, check_line));
+  read_json_lines((fs::path(folder) / name).string(), what, lines_into(lines, check_training));
   return lines;
 }
 
@@ -67,8 +67,8 @@ TrainingRun::TrainingRun(const WorkerProgram& worker, WorkerProgram trainer, Tra
     : trainer_(std::move(trainer)),
       file_(std::move(file)),
       folder_(worker, file_.stem(), out),
-      curve_file_(folder(), kCurvesFile, kPoint, lines_into(points_, check_line)),
-      ended_file_(folder(), kTrainingsFile, kEnded, lines_into(ended_, check_line)),
+      curve_file_(folder(), kCurvesFile, kPoint, lines_into(points_, check_training)),
+      ended_file_(folder(), kTrainingsFile, kEnded, lines_into(ended_, check_training)),
       anew_(anew) {
   if (!anew_) check_settings();
   folder_.write_environment(file_.description(), !anew_ && !(points_.empty() && ended_.empty()),

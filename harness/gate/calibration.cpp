@@ -49,7 +49,7 @@ double interquartile_range(std::vector<double> values) {
   return quantile(values, 0.75) - quantile(values, 0.25);
 }
 
-std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
+std::string share_text(double share) { return fmt::format("{:.2f} %", 100 * share); }
 
 // The relative slowdown that was measured on the slowed build.
 double measured_slowdown(const OfCase& c) { return std::expm1(median(c.slowed_log_ratios)); }
@@ -169,9 +169,9 @@ TextTable table_of(const Calibration& calibration) {
     const auto& c = calibration.recordings.cases[i];
     const auto &equal = calibration.equal, &slowed = calibration.slowed;
     const double middle = median(c.medians_ms);
-    table.add_row({c.name, format_ms(middle), percent(interquartile_range(c.medians_ms) / middle),
-                   percent(interquartile_range(c.log_ratios)), percent(equal.regression[i]), percent(equal.inconclusive[i]),
-                   percent(measured_slowdown(c)), percent(slowed.regression[i]), percent(slowed.inconclusive[i])});
+    table.add_row({c.name, format_ms(middle), share_text(interquartile_range(c.medians_ms) / middle),
+                   share_text(interquartile_range(c.log_ratios)), share_text(equal.regression[i]), share_text(equal.inconclusive[i]),
+                   share_text(measured_slowdown(c)), share_text(slowed.regression[i]), share_text(slowed.inconclusive[i])});
   }
   return table;
 }
@@ -202,7 +202,7 @@ std::string summary_of(const Calibration& calibration) {
   return fmt::format(
       "false alarms per suite: {}, of {} resampled suites of equal builds\n"
       "mean number of pairs per case: {:.1f} for equal builds, {:.1f} for builds slowed down by {:g} %\n",
-      percent(calibration.equal.any_regression), calibration.trials, calibration.equal.mean_pairs, calibration.slowed.mean_pairs,
+      share_text(calibration.equal.any_regression), calibration.trials, calibration.equal.mean_pairs, calibration.slowed.mean_pairs,
       calibration.recordings.slowdown_percent);
 }
 

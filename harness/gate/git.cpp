@@ -9,7 +9,7 @@ namespace attnbench {
 namespace {
 
 // Time for git to remove its lock files.
-constexpr double kGraceS = 10;
+constexpr double kGitGraceS = 10;
 
 // git as this program calls it.
 std::vector<std::string> git_words() {
@@ -39,7 +39,7 @@ CapturedOutput ask_git(const std::string& folder, const std::vector<std::string>
   auto all = git_words();
   all.insert(all.end(), {"-C", folder});
   all.insert(all.end(), words.begin(), words.end());
-  return run_captured({.words = std::move(all), .input = input, .grace_s = kGraceS});
+  return run_captured({.words = std::move(all), .input = input, .grace_s = kGitGraceS});
 }
 
 std::string git_output(const std::string& folder, const std::vector<std::string>& words, const std::string& input) {

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Time for what the command has started to end after SIGTERM.
-constexpr double kGraceS = 10;
+constexpr double kCommandGraceS = 10;
 
 // The path of the suite from the top of the repository.
 fs::path path_in_repository(const fs::path& root, const std::string& suite) {
@@ -44,7 +44,7 @@ void run_prepare(const std::string& name, const std::string& command, const Pyth
                  const fs::path& work) {
   auto words = environment.launcher(work);
   words.insert(words.end(), {"PIP_DISABLE_PIP_VERSION_CHECK=1", "sh", "-c", command});
-  const auto captured = run_captured({.words = std::move(words), .grace_s = kGraceS, .ends_as_group = true});
+  const auto captured = run_captured({.words = std::move(words), .grace_s = kCommandGraceS, .ends_as_group = true});
   if (!captured.succeeded())
     throw UsageError(fmt::format("--prepare: `{}` in the copy of the {} {}", command, name, captured.failure()));
 }

@@ -228,6 +228,7 @@ std::vector<Column> declare() {
 
       {"revision", text, "", "environment", "git revision of the files that the build was made from"},
       {"dirty", boolean, "", "environment", "whether the working tree differed from that revision"},
+      {"changes_digest", text, "", "environment", "if it did, the digest of the differences"},
       {"build", text, "", "environment", "whether the build has CUDA, and its build type"},
       {"compiler", text, "", "environment", "compiler of the build"},
       {"compiler_flags", text, "", "environment", "flags of that compiler"},

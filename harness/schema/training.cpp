@@ -9,7 +9,7 @@
 namespace attnbench {
 namespace {
 
-constexpr double kMaxSize = 1 << 24;
+constexpr double kMaxModelSize = 1 << 24;
 constexpr double kMaxUpdates = 1e9;
 constexpr double kMaxRate = 1e30;
 
@@ -64,7 +64,7 @@ const std::vector<TrainingField>& training_fields() {
        .member = &Training::length,
        .description = "copy: number of tokens of a sequence",
        .min = 4,
-       .max = kMaxSize,
+       .max = kMaxModelSize,
        .section = "task"},
       {.name = "symbols",
        .role = setting,
@@ -78,14 +78,14 @@ const std::vector<TrainingField>& training_fields() {
        .member = &Training::min_copied,
        .description = "copy: smallest number of symbols in a sequence that are copied",
        .min = 1,
-       .max = kMaxSize,
+       .max = kMaxModelSize,
        .section = "task"},
       {.name = "max_copied",
        .role = setting,
        .member = &Training::max_copied,
        .description = "copy: largest number of symbols in a sequence that are copied",
        .min = 1,
-       .max = kMaxSize,
+       .max = kMaxModelSize,
        .section = "task"},
       {.name = "training_utterances",
        .role = setting,
@@ -150,7 +150,7 @@ const std::vector<TrainingField>& training_fields() {
        .member = &Training::batch,
        .description = "number of sequences of an update",
        .min = 1,
-       .max = kMaxSize,
+       .max = kMaxModelSize,
        .section = "training"},
       {.name = "optimizer",
        .role = setting,

@@ -116,10 +116,10 @@ SweepRun::SweepRun(WorkerProgram worker, SweepPlan plan, const SweepRunOptions& 
       order_seed_(options.order_seed),
       states_(plan_.cases.size()) {
   if (const auto different = differences(folder_, provenance_) + differences_of_files(folder_, plan_); !different.empty()) {
-    if (options.resume != Resume::all)
+    if (options.resume != Resume::all && options.resume != Resume::stale)
       throw UsageError(fmt::format(
           "{} holds records of another build, machine or configuration:{}\nchoose another folder with --out, or measure "
-          "every case again with --resume all",
+          "every case again with --resume stale",
           folder_.path(), different));
     folder_.set_aside();
   }

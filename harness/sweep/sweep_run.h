@@ -40,7 +40,8 @@ TimePredictor predict_without_ceilings(SweepPlan& plan, const std::vector<Record
 // Which cases are due when the folder holds records already. Records that were imported do not count.
 enum class Resume {
   missing,  // the cases without a record, and those with too few processes
-  failed,   // these, and the cases that failed
+  stale,    // every case if the records are of another build, machine or configuration, and otherwise as missing
+  failed,   // as missing, and the cases that failed
   all,      // every case
 };
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "attn/registry.h"
-#include "build_info.h"
+#include "harness/schema/build_info.h"
 #include "harness/schema/machine.h"
 
 namespace attnbench {
@@ -64,11 +64,12 @@ DecodeOrders decode_orders(const attn::AttentionMethod& method) {
 
 Record environment() {
   Record record;
-  record.set("revision", ATTNBENCH_REVISION);
-  record.set("dirty", bool(ATTNBENCH_DIRTY));
-  record.set("build", ATTNBENCH_BUILD);
-  record.set("compiler", ATTNBENCH_COMPILER);
-  record.set("compiler_flags", ATTNBENCH_COMPILER_FLAGS);
+  record.set("revision", kBuildInfo.revision);
+  record.set("dirty", kBuildInfo.dirty);
+  if (kBuildInfo.dirty) record.set("changes_digest", kBuildInfo.changes);
+  record.set("build", kBuildInfo.build);
+  record.set("compiler", kBuildInfo.compiler);
+  record.set("compiler_flags", kBuildInfo.compiler_flags);
   record.set("torch_version", TORCH_VERSION);
   record.set("cpu_model", cpu_model());
   record.set("processors", available_processors());

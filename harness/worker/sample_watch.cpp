@@ -17,29 +17,6 @@
 namespace attnbench {
 namespace {
 
-// A file of /proc that is read again and again.
-class ProcFile {
- public:
-  explicit ProcFile(const std::string& path) : file_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
-  ~ProcFile() {
-    if (file_ >= 0) close(file_);
-  }
-  ProcFile(ProcFile&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
-  ProcFile(const ProcFile&) = delete;
-  ProcFile& operator=(const ProcFile&) = delete;
-  ProcFile& operator=(ProcFile&&) = delete;
-
-  // The beginning of the file; empty if it cannot be read.
-  std::string text() const {
-    char buffer[512];
-    const auto count = file_ < 0 ? -1 : pread(file_, buffer, sizeof buffer, 0);
-    return count <= 0 ? "" : std::string(buffer, size_t(count));
-  }
-
- private:
-  int file_;
-};
-
 double seconds(const timeval& time) { return double(time.tv_sec) + double(time.tv_usec) / 1e6; }
 
 // The clock of a processor in MHz, where the system tells it; 0 elsewhere.
@@ -80,6 +57,29 @@ SystemCounters operator-(SystemCounters now, const SystemCounters& before) {
 
 // Reads the counters. The threads are those that exist when it is made; the threads that compute have been started by then.
 class SampleWatch::CounterFiles {
+  // A file of /proc that is read again and again.
+  class ProcFile {
+   public:
+    explicit ProcFile(const std::string& path) : file_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+    ~ProcFile() {
+      if (file_ >= 0) close(file_);
+    }
+    ProcFile(ProcFile&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
+    ProcFile(const ProcFile&) = delete;
+    ProcFile& operator=(const ProcFile&) = delete;
+    ProcFile& operator=(ProcFile&&) = delete;
+
+    // The beginning of the file; empty if it cannot be read.
+    std::string text() const {
+      char buffer[512];
+      const auto count = file_ < 0 ? -1 : pread(file_, buffer, sizeof buffer, 0);
+      return count <= 0 ? "" : std::string(buffer, size_t(count));
+    }
+
+   private:
+    int file_;
+  };
+
  public:
   CounterFiles() : stat_("/proc/stat") {
     std::error_code error;

@@ -64,13 +64,13 @@ def test_the_completed_options_are_those_of_the_help(complete, attnbench, comman
 
 
 def test_choices_of_options_and_arguments_are_completed(complete):
-    assert complete("sweep", "x", "--resume", "") == ["all", "failed", "missing"]
+    assert complete("sweep", "x", "--resume", "") == ["all", "failed", "missing", "stale"]
     assert complete("measure", "linear", "--dtype", "b") == ["bfloat16"]
     assert complete("analyse", "x", "--format", "") == ["json", "markdown", "text"]
     assert complete("list", "") == ["columns", "keys", "methods", "schema", "sweeps", "trainings"]
     assert complete("completion", "z") == ["zsh"]
     # bash makes the equals sign a word of its own.
-    assert complete(divided=["sweep", "x", "--resume", "="]) == ["all", "failed", "missing"]
+    assert complete(divided=["sweep", "x", "--resume", "="]) == ["all", "failed", "missing", "stale"]
     assert complete(divided=["sweep", "x", "--resume", "=", "fa"]) == ["failed"]
 
 
@@ -111,7 +111,7 @@ def test_the_script_for_zsh_has_every_option_of_the_help(script, attnbench):
             r"^  (?:-\w,)?(--[a-z-]+)", attnbench(command, "--help").stdout, re.MULTILINE
         ):
             assert re.search(rf"'\*?{option}[=\[]", branch), f"{command} {option}"
-    assert "'--resume=[" in text and ":(missing failed all)'" in text
+    assert "'--resume=[" in text and ":(missing stale failed all)'" in text
 
 
 def test_an_unknown_shell_is_refused(attnbench):

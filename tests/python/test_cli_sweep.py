@@ -215,7 +215,7 @@ def test_records_of_other_settings_are_not_mixed(canned, tmp_path, sweep, settin
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     message = canned("sweep", sweep, "--out", "out", "--set", setting, code=2).stderr
     assert difference in message
-    assert "--out" in message and "--resume all" in message
+    assert "--out" in message and "--resume stale" in message
     for name in ("records.jsonl", "records.csv", "environment.json"):
         assert (tmp_path / "out" / name).read_bytes() == before[name]
 
@@ -230,8 +230,20 @@ def test_records_of_another_build_are_not_mixed(attnbench, canned, workers, tmp_
     revision = workers.environment["revision"]
     assert f'revision: "{revision}" there, "fedcba987654" here' in message
     assert log_of(tmp_path / "out") == before
-    newer("sweep", sweep, "--out", "out", "--resume", "all")
+    newer("sweep", sweep, "--out", "out", "--resume", "stale")
     assert all(r["revision"] == "fedcba987654" for r in attnbench.json("table", "out"))
+    # Records of the same build are not measured again.
+    after = log_of(tmp_path / "out")
+    newer("sweep", sweep, "--out", "out", "--resume", "stale")
+    assert log_of(tmp_path / "out") == after
+
+
+def test_records_of_two_states_of_a_working_tree_are_not_mixed(attnbench, canned, workers, tmp_path, sweep):
+    edited = {"dirty": True, "changes_digest": "0123456789ab"}
+    attnbench.with_worker(workers.make(measure="good", environment=edited))("sweep", sweep, "--out", "out")
+    again = attnbench.with_worker(workers.make(measure="good", environment=edited | {"changes_digest": "ba9876543210"}))
+    message = again("sweep", sweep, "--out", "out", code=2).stderr
+    assert 'changes_digest: "0123456789ab" there, "ba9876543210" here' in message
 
 
 def test_records_of_another_environment_are_not_mixed(canned, tmp_path, sweep):

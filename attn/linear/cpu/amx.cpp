@@ -1,6 +1,5 @@
 #include "attn/linear/cpu/amx_backward.h"
 #include "attn/linear/cpu/amx_forward.h"
-#include "attn/linear/cpu/vector_kernels.h"
 
 namespace attn::cpu {
 namespace {
@@ -22,8 +21,9 @@ class AmxTable {
 
  public:
   // There is no decoding step: it reads and writes the state once, and has no product of matrices.
-  static constexpr LinearKernels kernels(const char* name) {
-    auto all = LinearTable<Avx512, BFloat16>::kernels(name);
+  static LinearKernels kernels(const char* name) {
+    auto all = *linear_kernels_avx512(ElementType::bfloat16);
+    all.name = name;
     all.scratch_size = [](const LinearHeadParams& params) {
       const auto own = AmxScratch::size(params), of_vectors = LinearScratch::size(params);
       return own > of_vectors ? own : of_vectors;
@@ -60,12 +60,12 @@ class AmxTable {
 }  // namespace
 
 const LinearKernels* linear_kernels_amx() {
-  static constexpr LinearKernels table = AmxTable<AmxTiles>::kernels("amx");
+  static const LinearKernels table = AmxTable<AmxTiles>::kernels("amx");
   return &table;
 }
 
 const LinearKernels* linear_kernels_amx_emulated() {
-  static constexpr LinearKernels table = AmxTable<EmulatedTiles>::kernels("amx-emulated");
+  static const LinearKernels table = AmxTable<EmulatedTiles>::kernels("amx-emulated");
   return &table;
 }
 

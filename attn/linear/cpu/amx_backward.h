@@ -3,7 +3,6 @@
 #pragma once
 
 #include "attn/linear/cpu/amx_chunk.h"
-#include "attn/linear/cpu/backward.h"
 
 namespace attn::cpu {
 namespace {
@@ -33,8 +32,8 @@ class AmxBackward : public AmxChunk<Tiles, Map> {
   using Base::set_transposed;
   using Base::set_transposed_pairs;
   using Base::set_transposed_state_pairs;
+  using Base::vector_kernels;
   using Base::write;
-  using Vectors = LinearBackward<V, BFloat16, Map>;
 
  public:
   AmxBackward(const LinearHeadParams& params, void* memory) : Base(params, memory) {}
@@ -68,7 +67,7 @@ class AmxBackward : public AmxChunk<Tiles, Map> {
       load_gradients(first, count);
       if (causal) load_values(first, count);
       if (causal && !(all_finite(b_.gradients) && all_finite(b_.values))) {
-        Vectors(p_, memory_).backward_queries(first, first + count, causal, t, z);
+        vector_kernels().backward_queries(p_, first, first + count, causal, t, z, memory_);
         return;
       }
       load_queries(first, count);
@@ -95,7 +94,7 @@ class AmxBackward : public AmxChunk<Tiles, Map> {
       load_values(first, count);
       if (causal) load_gradients(first, count);
       if (causal && !(all_finite(b_.gradients) && all_finite(b_.values))) {
-        Vectors(p_, memory_).backward_keys(first, first + count, causal, r, y);
+        vector_kernels().backward_keys(p_, first, first + count, causal, r, y, memory_);
         continue;
       }
       load_keys(first, count);

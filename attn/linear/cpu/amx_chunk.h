@@ -90,6 +90,9 @@ class AmxChunk {
   AmxChunk& operator=(const AmxChunk&) = delete;
 
  protected:
+  // The kernels for AVX-512, which process the chunks that AMX cannot process.
+  static const LinearKernels& vector_kernels() { return *linear_kernels_avx512(ElementType::bfloat16); }
+
   template <class Work>
   static void for_each_chunk(int64_t begin, int64_t end, const Work& work) {
     for (int64_t first = begin; first < end; first += kAmxChunk) work(first, end - first < kAmxChunk ? end - first : kAmxChunk);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "attn/linear/cpu/amx_chunk.h"
-#include "attn/linear/cpu/forward.h"
 
 namespace attn::cpu {
 namespace {
@@ -29,6 +28,7 @@ class AmxForward : public AmxChunk<Tiles, Map> {
   using Base::set_transposed;
   using Base::set_transposed_pairs;
   using Base::store;
+  using Base::vector_kernels;
 
  public:
   AmxForward(const LinearHeadParams& params, void* memory) : Base(params, memory) {}
@@ -39,7 +39,7 @@ class AmxForward : public AmxChunk<Tiles, Map> {
     for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
       load_values(first, count);
       if (!all_finite(b_.values)) {  // the kernels that leave out pairs with weight zero process this chunk
-        LinearForward<V, BFloat16, Map>(p_, memory_).forward(first, first + count, s, z);
+        vector_kernels().forward(p_, first, first + count, s, z, memory_);
         set_ones();
         return;
       }

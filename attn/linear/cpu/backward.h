@@ -44,9 +44,7 @@ class LinearBackward : public LinearChunk<V, E, Map> {
       transpose<V>(b_.g, b_.values, kChunk, b_.values, b_.left, kChunk);
       float shifted[kChunk];  // the product of g′ and the value shift
       dot_rows<V>(b_.left, static_cast<const float*>(p_.value_shift), p_.value_dim, shifted);
-      const auto store = [&](int row, int64_t column, typename V::F sum) __attribute__((always_inline)) {
-        V::store(b_.products + row * b_.features + column, sum);
-      };
+      const ReadTarget target{b_.products, b_.features};
       if (causal) {
         load_keys(first, count);
         scores_of<V>(b_.left, b_.v, b_.values, p_.value_dim, b_.scores);
@@ -58,9 +56,9 @@ class LinearBackward : public LinearChunk<V, E, Map> {
         }
         keep_triangle<V, Triangle::lower>(b_.scores);
         read_rows<V, Triangle::lower>({b_.left, t, p_.value_dim, b_.features, b_.scores, b_.kappa, b_.features, b_.partial},
-                                      store);
+                                      target);
       } else {
-        read_rows<V, Triangle::lower>({b_.left, t, p_.value_dim, b_.features, nullptr, nullptr, 0, b_.partial}, store);
+        read_rows<V, Triangle::lower>({b_.left, t, p_.value_dim, b_.features, nullptr, nullptr, 0, b_.partial}, target);
       }
       // The share of each normalizer that is ε. A normalizer beyond the range of float32 is ε alone.
       float epsilon_share[kChunk];
@@ -79,7 +77,7 @@ class LinearBackward : public LinearChunk<V, E, Map> {
         multiply(t, b_.features * b_.values, raise_scale(z, b_.state_scales[kChunk]));
         scale_keys(b_.state_scales[kChunk]);
       }
-      product<V, true>(b_.v, 1, b_.values, b_.kappa, b_.features, b_.values, kChunk, b_.features, t, b_.features);
+      add_products_of_chunk<V>(b_.v, b_.values, b_.kappa, b_.features, b_.values, b_.features, t);
     });
   }
 
@@ -107,9 +105,8 @@ class LinearBackward : public LinearChunk<V, E, Map> {
         set_factors([&](int c) { return V::add(V::load(b_.key_scales + c), V::all(scale_of(y))); });
         multiply_by_factors(b_.left, f);
       }
-      write_gradient(p_.grad_v, first, count, visible, m,
-                     {b_.left, r, f, b_.values, causal ? b_.scores : nullptr, b_.g, b_.values, b_.partial},
-                     [](int64_t, int64_t, typename V::F x) { return x; });
+      write_value_gradients(first, count, visible,
+                            {b_.left, r, f, b_.values, causal ? b_.scores : nullptr, b_.g, b_.values, b_.partial});
       // The gradient of k. The normalizer contributes as if v had a column of ones, and g′ a column of δ.
       transpose<V>(b_.v, b_.values, kChunk, b_.values, b_.left, kChunk);
       if (causal) score_values();
@@ -117,21 +114,8 @@ class LinearBackward : public LinearChunk<V, E, Map> {
       read_transposed(r, m);
       const ReadTile tile{b_.left, nullptr,     0,          b_.features,     causal ? b_.scores : nullptr,
                           b_.phi,  b_.features, b_.partial, /*resumed=*/true};
-      if constexpr (Map::kEntrywise) {
-        write_gradient(
-            p_.grad_k, first, count, visible, p_.head_dim,
-            tile, [&](int64_t row, int64_t column, typename V::F x) __attribute__((always_inline)) {
-              const auto i = row * b_.features + column;
-              return Map::gradient(entries(p_.k, first + row, column), V::load(b_.kappa + i), V::add(x, V::load(y + column)));
-            });
-      } else {
-        read_rows<V, Triangle::upper>(
-            tile, [&](int row, int64_t column, typename V::F sum) __attribute__((always_inline)) {
-              const auto factor = V::all(kScales ? b_.factors[row] : 1);
-              V::store(b_.products + row * b_.features + column, V::fma(factor, V::load(y + column), sum));
-            });
-        write_row_gradients({p_.grad_k, first, count, p_.head_dim, ahead_}, count, visible, b_.k, b_.kappa);
-      }
+      read_rows<V, Triangle::upper>(tile, {b_.products, b_.features});
+      write_key_gradients(first, count, visible, y);
       if (causal) add_chunk_queries(r, y);
     }
   }
@@ -185,15 +169,7 @@ class LinearBackward : public LinearChunk<V, E, Map> {
   // b_.partial[i][f] = Σ_m b_.left[m][i] · r[f][m]. The sum is along the rows of R, so the product is computed in transposed
   // form, with the 16 positions as lanes, like scores, and then transposed.
   void read_transposed(const float* r, int64_t m) {
-    if constexpr (V::kLanes == 16) {
-      for (int64_t f = 0; f < b_.features; f += kChunk)
-        score_rows<V, kChunk>(b_.left, r + f * b_.values, b_.values, m, b_.products + f * kChunk);
-    } else {
-      for_each_tile_row(
-          b_.features, [&]<int kRows>(int64_t f) __attribute__((always_inline)) {
-            score_rows<V, kRows>(b_.left, r + f * b_.values, b_.values, m, b_.products + f * kChunk);
-          });
-    }
+    scores_of_rows<V>(b_.left, r, b_.values, b_.features, m, b_.products);
     for (int64_t f = 0; f < b_.features; f += V::kLanes)
       for (int t = 0; t < kChunk; t += V::kLanes)
         V::transpose(b_.products + f * kChunk + t, kChunk, b_.partial + t * b_.features + f, b_.features);
@@ -211,15 +187,29 @@ class LinearBackward : public LinearChunk<V, E, Map> {
     keep_triangle<V, Triangle::upper>(b_.scores);
   }
 
-  // Computes the products x of a tile and stores finish(row, column, x) in rows of grad_k or grad_v. Rows from `visible` on are
-  // hidden and become zeros.
-  template <class Finish>
-  void write_gradient(const Rows& rows, int64_t first, int64_t count, int64_t visible, int64_t dim, const ReadTile& tile,
-                      const Finish& finish) {
-    const RowStore<V, E> to(rows, first, count, dim, ahead_);
-    read_rows<V, Triangle::upper>(
-        tile, [&](int row, int64_t column, typename V::F sum)
-                  __attribute__((always_inline)) { to(row, column, row < visible ? finish(row, column, sum) : V::zero()); });
+  // Stores the sums of a tile in rows of grad_v. Rows from `visible` on are hidden and become zeros.
+  void write_value_gradients(int64_t first, int64_t count, int64_t visible, const ReadTile& tile) {
+    const RowStore<V, E> to(p_.grad_v, first, count, p_.value_dim, ahead_);
+    if (to.takes_whole_chunk() && visible == kChunk) return read_rows<V, Triangle::upper>(tile, {to.floats(), to.stride});
+    read_rows<V, Triangle::upper>(tile, {b_.products, b_.values});
+    to.store_rows(b_.products, b_.values, visible);
+  }
+
+  // Adds the vector of the state, y, to the gradients of φ(k) in b_.products, and stores the gradients of k. Rows from `visible`
+  // on are hidden and become zeros.
+  void write_key_gradients(int64_t first, int64_t count, int64_t visible, const float* y) {
+    const RowStore<V, E> to(p_.grad_k, first, count, p_.head_dim, ahead_);
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t c = 0; c < b_.features; c += V::kLanes) {
+        const auto at = i * b_.features + c;
+        auto g = V::load(b_.products + at);
+        if constexpr (kScales) g = V::fma(V::all(b_.factors[i]), V::load(y + c), g);
+        else g = V::add(g, V::load(y + c));
+        if constexpr (Map::kEntrywise)
+          to(i, c, i < visible ? Map::gradient(entries(p_.k, first + i, c), V::load(b_.kappa + at), g) : V::zero());
+        else V::store(b_.products + at, g);
+      }
+    if constexpr (!Map::kEntrywise) write_row_gradients(to, count, visible, b_.k, b_.kappa);
   }
 
   // Stores the gradients of rows of q or k, given the gradients of their features in b_.products. Rows from `visible` on become

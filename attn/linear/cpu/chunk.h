@@ -7,6 +7,7 @@
 #include "attn/linear/cpu/features.h"
 #include "attn/linear/cpu/rows.h"
 #include "attn/linear/cpu/scales.h"
+#include "attn/linear/cpu/tiles.h"
 
 namespace attn::cpu {
 namespace {
@@ -147,8 +148,8 @@ class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
       scale_keys(scale_of(z));
     }
     if constexpr (kTransposed)
-      product<V, true>(b_.v, 1, b_.values, b_.kappa, b_.features, b_.values, kChunk, b_.features, state, b_.features);
-    else product<V, true>(b_.kappa, 1, b_.features, values, value_stride, b_.features, kChunk, b_.values, state, b_.values);
+      add_products_of_chunk<V>(b_.v, b_.values, b_.kappa, b_.features, b_.values, b_.features, state);
+    else add_products_of_chunk<V>(b_.kappa, b_.features, values, value_stride, b_.features, b_.values, state);
     add_sum_of_rows<V>(b_.kappa, b_.features, z);
   }
 
@@ -163,7 +164,7 @@ class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
       for (int i = 0; i < kChunk; ++i)
         scale_row<V>(b_.phi + i * b_.features, b_.features, scalar_exp(-b_.state_scales[i + 1] - scale));
     }
-    product<V, true>(b_.phi, 1, b_.features, b_.g, b_.values, b_.features, kChunk, b_.values, r, b_.values);
+    add_products_of_chunk<V>(b_.phi, b_.features, b_.g, b_.values, b_.features, b_.values, r);
     for (int64_t c = 0; c < b_.features; c += V::kLanes) {
       auto even = V::load(y + c), odd = V::zero();
       for (int t = 0; t < kChunk; t += 2) {

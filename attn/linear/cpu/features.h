@@ -112,8 +112,8 @@ struct Favor {
 // on and in rows from `count` on. Maps of whole rows also store the rows themselves in x[height][x_width]. Prefetches the rows
 // that are `ahead` positions further on.
 template <class V, class E, class Map>
-inline void apply_map(const Rows& rows, int64_t begin, int64_t count, int64_t dim, int64_t features, int64_t width, int64_t ahead,
-                      float* x, int64_t x_width, float* phi, int64_t height = kChunk) {
+[[gnu::noinline]] void apply_map(const Rows& rows, int64_t begin, int64_t count, int64_t dim, int64_t features, int64_t width,
+                                 int64_t ahead, float* x, int64_t x_width, float* phi, int64_t height = kChunk) {
   if constexpr (!Map::kEntrywise) load_rows<V, E>(rows, begin, count, dim, x, x_width, ahead, height);
   const E* from = static_cast<const E*>(rows.data) + begin * rows.stride;
   const int64_t whole = features / V::kLanes * V::kLanes;

@@ -83,9 +83,9 @@ class LinearForward : public LinearChunk<V, E, Map> {
     }
     for (int c = 0; c < kChunk; c += V::kLanes) V::store(b_.lanes + c, V::div(V::all(1), V::load(b_.lanes + c)));
     const RowStore<V, E> to(p_.output, first, count, p_.value_dim, ahead_);
-    read_rows<V, kTriangle>(
-        tile, [&](int row, int64_t column, typename V::F sum)
-                  __attribute__((always_inline)) { to(row, column, V::mul(sum, V::all(b_.lanes[row]))); });
+    if (to.takes_whole_chunk()) return read_rows<V, kTriangle>(tile, {to.floats(), to.stride, b_.lanes});
+    read_rows<V, kTriangle>(tile, {b_.products, b_.values, b_.lanes});
+    to.store_rows(b_.products, b_.values, count);
   }
 };
 

@@ -173,6 +173,8 @@ const LinearKernels* find_linear_kernels(const LinearRequest& request) {
   if (request.wanted == "auto" || request.wanted == "amx") {
     const bool possible = is_entrywise(request.map) && request.dtype == at::kBFloat16 && request.device == c10::DeviceType::CPU;
     if (possible && amx_is_available()) return linear_kernels_amx();
+    TORCH_CHECK_VALUE(request.wanted == "auto" || amx_is_built(),
+                      "kernel 'amx' is not in this build; `make build` adds the kernels of all instruction sets");
     TORCH_CHECK_VALUE(request.wanted == "auto" || amx_is_available(),
                       "kernel 'amx' is not available here: this processor or system has no AMX for bfloat16");
     TORCH_CHECK_VALUE(request.wanted == "auto",
@@ -187,7 +189,7 @@ const LinearKernels* find_linear_kernels(const LinearRequest& request) {
 
 const LinearImplementation* find_linear(const LinearRequest& request) {
   const auto* kernels = find_linear_kernels(request);
-  if (kernels && kernels == linear_kernels_amx()) {
+  if (kernels && amx_is_built() && kernels == linear_kernels_amx()) {
     static const CpuLinear amx(*kernels, *linear_kernels_avx512(ElementType::bfloat16));
     return &amx;
   }

@@ -71,28 +71,15 @@ struct LinearKernels {
   void (*step)(const LinearHeadParams&, void* s, void* z, void* scratch);
 };
 
-// The vector kernels, for float32 and bfloat16. Null for other types, and if this build has none.
-#ifdef __x86_64__
-const LinearKernels* linear_kernels_avx512(ElementType element);
-const LinearKernels* linear_kernels_avx2(ElementType element);
-#else
-inline const LinearKernels* linear_kernels_avx512(ElementType) { return nullptr; }
-inline const LinearKernels* linear_kernels_avx2(ElementType) { return nullptr; }
-#endif
-// The kernels with AMX, for bfloat16 and feature maps of single entries, without `step`. Null if this build has none. The
+// The vector kernels, for float32 and bfloat16. Null for other types. These functions are weak symbols: in a build without the
+// kernels of an instruction set, the address of its function is null.
+[[gnu::weak]] const LinearKernels* linear_kernels_avx512(ElementType element);
+[[gnu::weak]] const LinearKernels* linear_kernels_avx2(ElementType element);
+[[gnu::weak]] const LinearKernels* linear_kernels_neon(ElementType element);
+// The kernels with AMX, for bfloat16 and feature maps of single entries, without `step`. They need the kernels for AVX-512. The
 // emulated ones compute the same without AMX, for tests.
-#ifdef __x86_64__
-const LinearKernels* linear_kernels_amx();
-const LinearKernels* linear_kernels_amx_emulated();
-#else
-inline const LinearKernels* linear_kernels_amx() { return nullptr; }
-inline const LinearKernels* linear_kernels_amx_emulated() { return nullptr; }
-#endif
-#ifdef __aarch64__
-const LinearKernels* linear_kernels_neon(ElementType element);
-#else
-inline const LinearKernels* linear_kernels_neon(ElementType) { return nullptr; }
-#endif
+[[gnu::weak]] const LinearKernels* linear_kernels_amx();
+[[gnu::weak]] const LinearKernels* linear_kernels_amx_emulated();
 // The portable kernels, for float32, bfloat16 and float64. Null for float16.
 const LinearKernels* linear_kernels_portable(ElementType element);
 

@@ -38,8 +38,8 @@ inline void load_changed_rows(const Rows& rows, int64_t begin, int64_t count, in
 
 // The same, without a change.
 template <class V, class E>
-inline void load_rows(const Rows& rows, int64_t begin, int64_t count, int64_t dim, float* to, int64_t width, int64_t ahead,
-                      int64_t height = kChunk) {
+[[gnu::noinline]] void load_rows(const Rows& rows, int64_t begin, int64_t count, int64_t dim, float* to, int64_t width,
+                                 int64_t ahead, int64_t height = kChunk) {
   load_changed_rows<V, E>(
       rows, begin, count, dim, to, width, ahead, height,
       [](int64_t, int64_t, typename V::F x) __attribute__((always_inline)) { return x; });
@@ -62,11 +62,21 @@ struct RowStore {
     if (column + V::kLanes <= dim) V::store(to + row * stride + column, x);
     else if (column < dim) V::store(to + row * stride + column, x, V::first(dim - column));
   }
+
+  // Whether products of a whole chunk can be stored in the tensor without a buffer, because they need no conversion and no mask.
+  bool takes_whole_chunk() const { return sizeof(E) == sizeof(float) && count == kChunk && dim == padded(dim); }
+  float* floats() const { return reinterpret_cast<float*>(to); }
+
+  // Stores the first `visible` rows of from[16][width], and zeros in the rows after them.
+  void store_rows(const float* from, int64_t width, int64_t visible) const {
+    for (int64_t row = 0; row < count; ++row)
+      for (int64_t c = 0; c < dim; c += V::kLanes) (*this)(row, c, row < visible ? V::load(from + row * width + c) : V::zero());
+  }
 };
 
 // to[c] += Σ_t x[t][c] for the kChunk rows t and c < width, a multiple of V::kLanes.
 template <class V>
-inline void add_sum_of_rows(const float* x, int64_t width, float* to) {
+[[gnu::noinline]] void add_sum_of_rows(const float* x, int64_t width, float* to) {
   for (int64_t c = 0; c < width; c += V::kLanes) {
     auto even = V::load(to + c), odd = V::zero();
     for (int t = 0; t < kChunk; t += 2) {

@@ -10,7 +10,7 @@ namespace {
 // scores[j][i] = Σ_d left[d][i] · right[j][d] over d < depth, for i < 16 and j < kRows. With kExtra, `extra_right` is one more
 // row of `right`, and its scores are extra_scores[i] = Σ_d left[d][i] · extra_right[d].
 template <class V, int kRows, bool kExtra = false>
-inline void score_rows(const float* left, const float* right, int64_t right_stride, int64_t depth, float* scores,
+[[gnu::always_inline]] inline void score_rows(const float* left, const float* right, int64_t right_stride, int64_t depth, float* scores,
                        const float* extra_right = nullptr, float* extra_scores = nullptr) {
   constexpr int kVectors = kChunk / V::kLanes;
   typename V::F sum[kRows + kExtra][kVectors];
@@ -41,26 +41,42 @@ inline void score_rows(const float* left, const float* right, int64_t right_stri
 // if i is a key and j a query.
 enum class Triangle { lower, upper };
 
-// The 16 × 16 scores of a chunk with itself, scores[j][i] as score_rows() computes them, and extra_scores if extra_right is not
-// null.
+// The scores of so many rows of `right`, scores[j][i] as score_rows() computes them. `rows` is a multiple of 16.
 template <class V>
-inline void scores_of(const float* left, const float* right, int64_t right_stride, int64_t depth, float* scores,
-                      const float* extra_right = nullptr, float* extra_scores = nullptr) {
+[[gnu::noinline]] void scores_of_rows(const float* left, const float* right, int64_t right_stride, int64_t rows, int64_t depth,
+                                      float* scores) {
   if constexpr (V::kLanes == 16) {
-    if (extra_right) score_rows<V, 16, true>(left, right, right_stride, depth, scores, extra_right, extra_scores);
-    else score_rows<V, 16>(left, right, right_stride, depth, scores);
+    for (int64_t j = 0; j < rows; j += 16)
+      score_rows<V, 16>(left, right + j * right_stride, right_stride, depth, scores + j * kChunk);
   } else {
     for_each_tile_row(
-        kChunk, [&]<int kRows>(int64_t j) __attribute__((always_inline)) {
+        rows, [&]<int kRows>(int64_t j) __attribute__((always_inline)) {
           score_rows<V, kRows>(left, right + j * right_stride, right_stride, depth, scores + j * kChunk);
         });
-    if (extra_right) score_rows<V, 1>(left, extra_right, 0, depth, extra_scores);
+  }
+}
+
+// The 16 × 16 scores of a chunk with itself, scores[j][i] as score_rows() computes them.
+template <class V>
+inline void scores_of(const float* left, const float* right, int64_t right_stride, int64_t depth, float* scores) {
+  scores_of_rows<V>(left, right, right_stride, kChunk, depth, scores);
+}
+
+// The same, and extra_scores as score_rows() computes them from `extra_right`.
+template <class V>
+[[gnu::noinline]] void scores_of(const float* left, const float* right, int64_t right_stride, int64_t depth, float* scores,
+                                 const float* extra_right, float* extra_scores) {
+  if constexpr (V::kLanes == 16) {
+    score_rows<V, 16, true>(left, right, right_stride, depth, scores, extra_right, extra_scores);
+  } else {
+    scores_of_rows<V>(left, right, right_stride, kChunk, depth, scores);
+    score_rows<V, 1>(left, extra_right, 0, depth, extra_scores);
   }
 }
 
 // Sets the scores outside the triangle to zero.
 template <class V, Triangle kTriangle>
-inline void keep_triangle(float* scores) {
+[[gnu::noinline]] void keep_triangle(float* scores) {
 #pragma GCC unroll 16
   for (int j = 0; j < kChunk; ++j)
     for (int c = 0; c < kChunk; c += V::kLanes) {
@@ -73,7 +89,7 @@ inline void keep_triangle(float* scores) {
 
 // out[i] = Σ_d left[d][i] · x[d] for i < 16. There are several sums for a vector, because an addition waits for the one before.
 template <class V>
-inline void dot_rows(const float* left, const float* x, int64_t depth, float* out) {
+[[gnu::noinline]] void dot_rows(const float* left, const float* x, int64_t depth, float* out) {
   constexpr int kSums = 4;
   for (int c = 0; c < kChunk; c += V::kLanes) {
     typename V::F sum[kSums] = {V::zero(), V::zero(), V::zero(), V::zero()};

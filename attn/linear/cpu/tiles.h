@@ -1,5 +1,8 @@
 // Multiplies a chunk of 16 positions by a state, and adds the products of the chunk with itself, in tiles of 6 positions × up to
 // 64 columns whose sums stay in registers.
+//
+// These functions know neither the tensors' element type nor the feature map, and are not inlined, so that an instruction set
+// compiles each of them once and not once for every kernel that calls it.
 #pragma once
 
 #include "attn/cpu/products.h"
@@ -20,10 +23,18 @@ struct ReadTile {
   bool resumed = false;  // whether the sums begin with `partial` rather than zero
 };
 
+// Where the sums of a ReadTile are stored: the sum of position i and column m at to[i · stride + m], multiplied by factors[i]
+// unless `factors` is null.
+struct ReadTarget {
+  float* to;
+  int64_t stride;
+  const float* factors = nullptr;  // [16]
+};
+
 // Computes the positions i0 … i0 + kRows − 1 and kColumns vectors of columns, beginning with column m. Pairs outside the triangle
 // are left out, not multiplied by zero, because 0 · NaN is NaN.
-template <class V, int kRows, int kColumns, Triangle kTriangle, class Store>
-inline void read_tile(const ReadTile& t, int i0, int64_t m, const Store& store) {
+template <class V, int kRows, int kColumns, Triangle kTriangle>
+[[gnu::always_inline]] inline void read_tile(const ReadTile& t, const ReadTarget& target, int i0, int64_t m) {
   typename V::F sum[kRows][kColumns];
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i)
@@ -65,20 +76,25 @@ inline void read_tile(const ReadTile& t, int i0, int64_t m, const Store& store) 
       }
     }
   }
+  if (target.factors)
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; ++c) sum[i][c] = V::mul(sum[i][c], V::all(target.factors[i0 + i]));
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 8
-    for (int c = 0; c < kColumns; ++c) store(i0 + i, m + c * V::kLanes, sum[i][c]);
+    for (int c = 0; c < kColumns; ++c) V::store(target.to + (i0 + i) * target.stride + m + c * V::kLanes, sum[i][c]);
 }
 
-// Computes all 16 positions and all columns. store(i, m, x) receives the vector x of position i from column m on.
-template <class V, Triangle kTriangle, class Store>
-inline void read_all_tiles(const ReadTile& t, const Store& store) {
+// Computes all 16 positions and all columns.
+template <class V, Triangle kTriangle>
+[[gnu::noinline]] void read_all_tiles(const ReadTile& t, const ReadTarget& target) {
   constexpr int kColumns = kTileColumns<V>;
   const auto tiles = [&]<int kVectors>(int64_t m) __attribute__((always_inline)) {
     for_each_tile_row(
         kChunk, [&]<int kRows>(int64_t i)
-                    __attribute__((always_inline)) { read_tile<V, kRows, kVectors, kTriangle>(t, int(i), m, store); });
+                    __attribute__((always_inline)) { read_tile<V, kRows, kVectors, kTriangle>(t, target, int(i), m); });
   };
   int64_t m = 0;
   for (; m + kColumns * V::kLanes <= t.width; m += kColumns * V::kLanes) tiles.template operator()<kColumns>(m);
@@ -92,19 +108,25 @@ inline void read_all_tiles(const ReadTile& t, const Store& store) {
 
 // Computes the same as read_all_tiles(). A state larger than the first-level cache is read in parts that fit it, and all tiles
 // use a part before the next one is read.
-template <class V, Triangle kTriangle, class Store>
-inline void read_rows(ReadTile t, const Store& store) {
+template <class V, Triangle kTriangle>
+void read_rows(ReadTile t, const ReadTarget& target) {
   constexpr int64_t kPartRows = 128;
   while (t.depth > 2 * kPartRows) {
     auto part = t;
     part.depth = kPartRows, part.scores = nullptr;
-    read_all_tiles<V, kTriangle>(
-        part, [&](int64_t row, int64_t column, typename V::F sum)
-                  __attribute__((always_inline)) { V::store(t.partial + row * t.width + column, sum); });
+    read_all_tiles<V, kTriangle>(part, {t.partial, t.width});
     t.left += kPartRows * kChunk, t.state += kPartRows * t.width, t.depth -= kPartRows;
     t.resumed = true;
   }
-  read_all_tiles<V, kTriangle>(t, store);
+  read_all_tiles<V, kTriangle>(t, target);
+}
+
+// to[r][c] += Σ_t a[t · a_stride + r] · b[t · b_stride + c] over the 16 positions t of a chunk, for r < rows and c < columns, a
+// multiple of 16.
+template <class V>
+[[gnu::noinline]] void add_products_of_chunk(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t rows,
+                                             int64_t columns, float* to) {
+  product_part<V, true, false>(a, 1, a_stride, b, b_stride, rows, kChunk, columns, to, columns);
 }
 
 }  // namespace

@@ -90,19 +90,11 @@ struct RoundShares {
 
 }  // namespace
 
-// The vector kernels, for float32 and bfloat16. Null for other types, and if this build has none.
-#ifdef __x86_64__
-const LshKernels* lsh_kernels_avx512(ElementType element);
-const LshKernels* lsh_kernels_avx2(ElementType element);
-#else
-inline const LshKernels* lsh_kernels_avx512(ElementType) { return nullptr; }
-inline const LshKernels* lsh_kernels_avx2(ElementType) { return nullptr; }
-#endif
-#ifdef __aarch64__
-const LshKernels* lsh_kernels_neon(ElementType element);
-#else
-inline const LshKernels* lsh_kernels_neon(ElementType) { return nullptr; }
-#endif
+// The vector kernels, for float32 and bfloat16. Null for other types. These functions are weak symbols: in a build without the
+// kernels of an instruction set, the address of its function is null.
+[[gnu::weak]] const LshKernels* lsh_kernels_avx512(ElementType element);
+[[gnu::weak]] const LshKernels* lsh_kernels_avx2(ElementType element);
+[[gnu::weak]] const LshKernels* lsh_kernels_neon(ElementType element);
 // The portable kernels, for float32, bfloat16 and float64. Null for float16.
 const LshKernels* lsh_kernels_portable(ElementType element);
 

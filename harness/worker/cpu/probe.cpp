@@ -20,7 +20,7 @@ constexpr int64_t kFmaRounds = 1000;  // takes about 3 µs
 constexpr int kReads = 32;            // of each chain; takes about 8 µs
 constexpr size_t kBytes = 32 << 20;   // of all lines: larger than a second-level cache
 
-std::atomic<double> sink;  // stores the results, so that the compiler cannot drop the work
+std::atomic<double> probe_sink;  // stores the results, so that the compiler cannot drop the work
 
 }  // namespace
 
@@ -48,7 +48,7 @@ ProbeTimes Probe::take() {
       auto& thread = of_threads_[size_t(i)];
       thread.best = {infinity, infinity};
       for (int repeat = 0; repeat < kRepeats; ++repeat) {
-        const auto arithmetic = time_on_host([&] { sink = narrow_fma(kFmaRounds); });
+        const auto arithmetic = time_on_host([&] { probe_sink = narrow_fma(kFmaRounds); });
         const auto memory = time_on_host([&] { follow(lines_, thread); });
         thread.best.arithmetic_us = std::min(thread.best.arithmetic_us, arithmetic.s * 1e6);
         thread.best.memory_us = std::min(thread.best.memory_us, memory.s * 1e6);

@@ -1,0 +1,33 @@
+# Most sources are small, and reading the headers of LibTorch or of the JSON library takes longer than compiling them. So the sources
+# of a folder are compiled together, a few at a time. clang-tidy needs a build folder where each source stands alone (.ci/lint).
+option(ATTNBENCH_COMPILE_TOGETHER "Compile several sources of a folder together, which takes less time" ON)
+
+# Compiles the sources of `target` together, up to `count` of one folder. Sources with options of their own stay alone, and so do
+# those of a folder after EXCEPT, whose files have names of their own that other files use, too.
+function(attnbench_compile_together target count)
+  if(NOT ATTNBENCH_COMPILE_TOGETHER)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    if(NOT source MATCHES "\\.cpp$")
+      continue()
+    endif()
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" OUTPUT_VARIABLE path)
+    cmake_path(RELATIVE_PATH path BASE_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    cmake_path(GET path PARENT_PATH folder)
+    cmake_path(GET folder FILENAME name)
+    if("EXCEPT" IN_LIST ARGN AND name IN_LIST ARGN)
+      set_source_files_properties("${source}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+      continue()
+    endif()
+    string(MAKE_C_IDENTIFIER "${folder}" folder)
+    if(NOT DEFINED place_in_${folder})
+      set(place_in_${folder} 0)
+    endif()
+    math(EXPR group "${place_in_${folder}} / ${count}")
+    math(EXPR place_in_${folder} "${place_in_${folder}} + 1")
+    set_source_files_properties("${source}" PROPERTIES UNITY_GROUP "${folder}_${group}")
+  endforeach()
+endfunction()
