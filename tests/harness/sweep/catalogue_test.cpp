@@ -13,7 +13,7 @@ namespace attnbench {
 namespace {
 
 // The message of the error that checking this method with its options leads to.
-std::string refusal(const std::string& spec) {
+std::string refusal_of_method(const std::string& spec) {
   const auto catalogue = test_catalogue();
   return message_of<UsageError>([&] { catalogue.check(spec); });
 }
@@ -26,13 +26,13 @@ TEST(Catalogue, AcceptsKnownMethodsAndOptions) {
 }
 
 TEST(Catalogue, UnknownMethodsAndOptionsAreRefusedAndTheNearestIsSuggested) {
-  EXPECT_EQ(refusal("Linear"), "unknown method 'Linear'; did you mean 'linear'?; known: linear, lsh-4, sdpa, softmax");
-  EXPECT_EQ(refusal(""), "unknown method ''; known: linear, lsh-4, sdpa, softmax");
-  EXPECT_EQ(refusal("lsh-4:buckets=8,profil=trax"),
+  EXPECT_EQ(refusal_of_method("Linear"), "unknown method 'Linear'; did you mean 'linear'?; known: linear, lsh-4, sdpa, softmax");
+  EXPECT_EQ(refusal_of_method(""), "unknown method ''; known: linear, lsh-4, sdpa, softmax");
+  EXPECT_EQ(refusal_of_method("lsh-4:buckets=8,profil=trax"),
             "method 'lsh-4' has no option 'profil'; did you mean 'profile'?; known: buckets, profile");
-  EXPECT_EQ(refusal("linear:"), "method 'linear:': '' is not of the form option=value");
-  EXPECT_EQ(refusal("linear:chunk=3,"), "method 'linear:chunk=3,': '' is not of the form option=value");
-  EXPECT_CONTAINS(refusal("linear:=3"), "method 'linear' has no option ''");
+  EXPECT_EQ(refusal_of_method("linear:"), "method 'linear:': '' is not of the form option=value");
+  EXPECT_EQ(refusal_of_method("linear:chunk=3,"), "method 'linear:chunk=3,': '' is not of the form option=value");
+  EXPECT_CONTAINS(refusal_of_method("linear:=3"), "method 'linear' has no option ''");
 }
 
 // If the worker or libattn.so is newer than methods.json, the file may describe another build, and the worker is asked instead.

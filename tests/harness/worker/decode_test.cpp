@@ -45,7 +45,7 @@ Case quick_case(const std::string& method, const std::string& protocol, int64_t 
   return c;
 }
 
-Record expect_failure(const Case& c, const char* failure_kind) {
+Record expect_failed_decoding(const Case& c, const char* failure_kind) {
   auto record = measure(c);
   EXPECT_EQ(record.text("outcome"), "failed") << c.method;
   EXPECT_EQ(record.text("failure_kind"), failure_kind) << record.text("reason");
@@ -128,7 +128,7 @@ TEST(MeasureDecode, StopsAtItsNoiseTarget) {
 
 TEST(MeasureDecode, AStateOfAnotherSizeThanItsFormulaGivesIsInvalid) {
   for (const auto* protocol : {"decode", "prefill"}) {
-    const auto record = expect_failure(quick_case("test-mean-larger-state", protocol, 400), kind::invalid);
+    const auto record = expect_failed_decoding(quick_case("test-mean-larger-state", protocol, 400), kind::invalid);
     // The small check finds this; it has two batch entries and two heads.
     EXPECT_CONTAINS(record.text("reason"), "the decoding state holds 84 bytes after ");
     EXPECT_CONTAINS(record.text("reason"), "tokens, but the method's formula gives 72");
@@ -136,25 +136,25 @@ TEST(MeasureDecode, AStateOfAnotherSizeThanItsFormulaGivesIsInvalid) {
 }
 
 TEST(MeasureDecode, AStateThatKeepsMoreMemoryInUseThanItReportsIsInvalid) {
-  auto reason = expect_failure(quick_case("test-mean-keeps-more", "decode"), kind::invalid).text("reason");
+  auto reason = expect_failed_decoding(quick_case("test-mean-keeps-more", "decode"), kind::invalid).text("reason");
   EXPECT_EQ(reason, "the decoding state holds 104 bytes after 65 tokens by its own account, but keeps 4104 in use");
-  reason = expect_failure(quick_case("test-mean-prefill-keeps-more", "prefill"), kind::invalid).text("reason");
+  reason = expect_failed_decoding(quick_case("test-mean-prefill-keeps-more", "prefill"), kind::invalid).text("reason");
   EXPECT_EQ(reason, "the decoding state holds 104 bytes after 64 tokens by its own account, but keeps 4104 in use");
   // A view of q keeps the memory of the whole tensor q in use.
-  reason = expect_failure(quick_case("test-mean-keeps-the-inputs", "decode"), kind::invalid).text("reason");
+  reason = expect_failed_decoding(quick_case("test-mean-keeps-the-inputs", "decode"), kind::invalid).text("reason");
   EXPECT_CONTAINS(reason, "but keeps " + std::to_string(kStateBytes + 2 * 3 * 8 * 4 * (64 + 32)) + " in use");
 }
 
 TEST(MeasureDecode, WrongStepsAreInvalid) {
   for (const auto* method : {"test-mean-wrong-step", "test-mean-wrong-late-step", "test-mean-wrong-extend"}) {
-    const auto record = expect_failure(quick_case(method, "decode", 400), kind::invalid);
+    const auto record = expect_failed_decoding(quick_case(method, "decode", 400), kind::invalid);
     EXPECT_CONTAINS(record.text("reason"), "output disagrees with the float64 reference: relative error 0.");
   }
   for (const auto* method : {"test-mean-wrong-late-step", "test-mean-wrong-extend"})
     EXPECT_TRUE(measure(quick_case(method, "decode", 300)).measured()) << method;
-  EXPECT_EQ(expect_failure(quick_case("test-mean-nan-step", "decode"), kind::invalid).text("reason"),
+  EXPECT_EQ(expect_failed_decoding(quick_case("test-mean-nan-step", "decode"), kind::invalid).text("reason"),
             "NaN or infinity in the results");
-  EXPECT_EQ(expect_failure(quick_case("test-mean-throws-in-step", "decode"), kind::error).text("reason"),
+  EXPECT_EQ(expect_failed_decoding(quick_case("test-mean-throws-in-step", "decode"), kind::error).text("reason"),
             "no luck with this token");
 }
 
@@ -165,7 +165,7 @@ TEST(MeasureDecode, APrefixBeyondTheBudgetIsOutOfMemory) {
   auto c = quick_case("test-mean", "decode", 100'000);
   c.head_dim = c.value_dim = 64;  // The tokens take 460 MB.
   c.memory_limit_bytes = 64 << 20;
-  expect_failure(c, kind::oom);
+  expect_failed_decoding(c, kind::oom);
 }
 
 TEST(MeasurePrefill, ACorrectMethodGetsAllColumns) {
@@ -179,7 +179,7 @@ TEST(MeasurePrefill, ACorrectMethodGetsAllColumns) {
   EXPECT_GE(record.number("peak_extra_bytes"), kStateBytes + 400 * kOutputBytes);
   EXPECT_EQ(record.get("rows_checked"), 64);
   EXPECT_GE(record.number("samples"), 5);
-  EXPECT_EQ(expect_failure(quick_case("test-mean-wrong-prefill", "prefill"), kind::invalid).get("rows_checked"), nullptr);
+  EXPECT_EQ(expect_failed_decoding(quick_case("test-mean-wrong-prefill", "prefill"), kind::invalid).get("rows_checked"), nullptr);
   EXPECT_TRUE(measure(quick_case("test-mean-wrong-step", "prefill")).measured());
   EXPECT_TRUE(measure(quick_case("test-mean-wrong-prefill", "decode")).measured());
 }
@@ -238,7 +238,7 @@ TEST(Measure, UndeclaredDiagnosticsAreErrors) {
   for (const auto* protocol : {"forward", "decode"}) {
     auto c = quick_case("test-mean-unknown-diagnostic", protocol);
     c.causal = true;
-    EXPECT_EQ(expect_failure(c, kind::error).text("reason"),
+    EXPECT_EQ(expect_failed_decoding(c, kind::error).text("reason"),
               "test-mean-unknown-diagnostic reports the diagnostic 'last_rwo', which it does not declare");
   }
 }
@@ -257,7 +257,7 @@ TEST(Inputs, HaveTheDistributionOfTheCase) {
   error("decode", "clustered");
   auto c = quick_case("softmax", "forward");
   c.inputs = "skewed";
-  EXPECT_CONTAINS(expect_failure(c, kind::error).text("reason"),
+  EXPECT_CONTAINS(expect_failed_decoding(c, kind::error).text("reason"),
                   "inputs = 'skewed', expected normal, clustered, repeated, offset, scaled, outliers or file:PATH");
 }
 

@@ -17,7 +17,7 @@
 namespace attnbench {
 namespace {
 
-void spin(double seconds) {
+void keep_busy(double seconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (std::chrono::steady_clock::now() < end) {
   }
@@ -31,10 +31,10 @@ void watched_sample(SampleWatch& watch, const std::function<void()>& work) {
 
 TEST(SampleWatch, HasAShareForEverySample) {
   SampleWatch watch(1, 0, 0.25);
-  for (int i = 0; i < 3; ++i) watched_sample(watch, [] { spin(0.002); });
+  for (int i = 0; i < 3; ++i) watched_sample(watch, [] { keep_busy(0.002); });
   watch.pause();
   watch.begin();
-  spin(0.002);
+  keep_busy(0.002);
   watch.end(32, 32);
   EXPECT_EQ(watch.shares().size(), 35u);
   for (const auto share : watch.shares()) EXPECT_GE(share, 0);
@@ -43,7 +43,7 @@ TEST(SampleWatch, HasAShareForEverySample) {
 // A machine that was faster in earlier processes makes every sample of this one count as disturbed.
 TEST(SampleWatch, ComparesItsProbesWithTheBestOfEarlierProcesses) {
   SampleWatch watch(1, 1e-3, 0.25);
-  watched_sample(watch, [] { spin(0.001); });
+  watched_sample(watch, [] { keep_busy(0.001); });
   EXPECT_GT(watch.shares().at(0), 10);
 }
 
@@ -54,7 +54,7 @@ TEST(SampleWatch, AMethodWithTwoModesIsNotMadeToLookSteady) {
   SampleWatch of_two_modes(1, 0, 0.25), of_one_mode(1, 0, 0.25);
   std::vector<double> two_modes, one_mode;
   const auto take = [](SampleWatch& watch, std::vector<double>& samples, double seconds) {
-    watched_sample(watch, [&] { spin(seconds); });
+    watched_sample(watch, [&] { keep_busy(seconds); });
     samples.push_back(seconds);
   };
   // The order is random, because the time slices of a busy processor would always end in the same sample of a fixed order.
@@ -87,7 +87,7 @@ TEST(SampleWatch, WaitingForAProcessorIsADisturbance) {
   });
   {
     SampleWatch watch(1, 0, 0.25);
-    watched_sample(watch, [] { spin(0.2); });
+    watched_sample(watch, [] { keep_busy(0.2); });
     EXPECT_GT(watch.shares().at(0), 0.3) << "half of the processor was taken away";
     Record record;
     watch.set_columns(record);
@@ -129,7 +129,7 @@ TEST(SampleWatch, LeavesOutWorkThatIsNoPartOfACall) {
   SampleWatch watch(1, 0, 0.25);
   watch.begin();
   watch.leave_out([] { touch_new_pages(); });
-  spin(0.002);
+  keep_busy(0.002);
   watch.leave_out([] { touch_new_pages(); });
   watch.end(1, 1);
   Record record;
