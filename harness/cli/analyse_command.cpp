@@ -61,8 +61,8 @@ void print_unfitted(const std::vector<const Order*>& unfitted, const SeriesNames
     auto& of_setting = methods[names.setting(*order->series)];
     if (of_setting.empty() || of_setting.back() != order->series->method) of_setting.push_back(order->series->method);
   }
-  print_paragraph(fmt::format("Cannot tell for {} more rows, because fewer than three lengths have the same batch size:",
-                              unfitted.size()));
+  print_paragraph(
+      fmt::format("Cannot tell for {} more rows, because fewer than three lengths have the same batch size:", unfitted.size()));
   for (const auto& [setting, of_setting] : methods)
     print_item(fmt::format("{}{}{}", setting, setting.empty() ? "" : ": ", fmt::join(of_setting, ", ")), format);
   fmt::print("\n");
@@ -81,7 +81,8 @@ void print_meaning_of_orders(const Growth& growth) {
   if (growth.tests > 0)
     text += fmt::format(
         "Over all rows together, a verdict on a time is wrong with a probability of at most {:.0f} %: the number of such rows is "
-        "{}, and each of their intervals has the level {:.2f} %. An order is contradicted if the whole interval, and the exponent "
+        "{}, and each of their intervals has the level {:.2f} %. An order is contradicted if the whole interval, and the "
+        "exponent "
         "of every step between neighbouring lengths, is more than {} above the declared exponent. ",
         100 * kErrorRate, growth.tests, 100 * growth.confidence(), kExponentMargin);
   if (from_points > 0)
@@ -201,8 +202,7 @@ void print_never_crossing(const Analysis& analysis, const SeriesNames& names, Fo
     std::vector<std::string> others;
     for (const auto& [name, from] : row.others)
       others.push_back(from == row.from ? name : fmt::format("{} (from {} on)", name, length_text(from)));
-    table.add_row(
-        {row.quantity, row.setting, row.name, length_text(row.from), fmt::format("{}", fmt::join(others, ", "))});
+    table.add_row({row.quantity, row.setting, row.name, length_text(row.from), fmt::format("{}", fmt::join(others, ", "))});
   }
   if (!rows.empty()) print_section("Never crossing: one needs less from the first common length on", table, format);
 }
@@ -318,11 +318,12 @@ std::vector<std::string> verdicts_in_words(const Analysis& analysis) {
   std::sort(contradicted.begin(), contradicted.end());
   contradicted.erase(std::unique(contradicted.begin(), contradicted.end()), contradicted.end());
   if (judged > 0)
-    sentences.push_back(fmt::format("Growth: of {} declared orders, {} are consistent with the records, {} cannot be told, and {}.",
-                                    judged, consistent, doubtful,
-                                    contradicted.empty() ? "none is contradicted"
-                                                         : fmt::format("{} are contradicted ({})", judged - consistent - doubtful,
-                                                                       fmt::join(contradicted, ", "))));
+    sentences.push_back(fmt::format(
+        "Growth: of {} declared orders, {} are consistent with the records, {} cannot be told, and {}.", judged, consistent,
+        doubtful,
+        contradicted.empty()
+            ? "none is contradicted"
+            : fmt::format("{} are contradicted ({})", judged - consistent - doubtful, fmt::join(contradicted, ", "))));
   const auto& pairs = analysis.crossovers;
   const auto count = [&](CrossoverVerdict verdict) {
     return std::count_if(pairs.begin(), pairs.end(), [&](const Crossover& pair) { return pair.verdict == verdict; });

@@ -75,7 +75,9 @@ std::string exponent_text(const Growth& growth, const Record& like, const std::s
 std::string growth_in_words(const Growth& growth, const Record& like, const std::string& method, const std::string& baseline) {
   const auto mine = exponent_text(growth, like, method), theirs = exponent_text(growth, like, baseline);
   if (mine.empty() && theirs.empty()) return "";
-  const auto of = [](const std::string& exponent, const std::string& name) { return fmt::format("as {} for {}", exponent, name); };
+  const auto of = [](const std::string& exponent, const std::string& name) {
+    return fmt::format("as {} for {}", exponent, name);
+  };
   if (mine.empty() || theirs.empty())
     return fmt::format(" The time grows {}.", mine.empty() ? of(theirs, baseline) : of(mine, method));
   return fmt::format(" The time grows {} and {}.", of(mine, method), of(theirs, baseline));
@@ -97,12 +99,13 @@ std::string sentence_of(const Setting& setting, const std::string& baseline, dou
   std::string text = setting.name.empty() ? "" : setting.name + ": ";
   switch (finding_of(*best)) {
     case Finding::faster:
-      text += fmt::format("{} is {} as {} at N = {} ({}){}.", method, speed, baseline, longest, sure, faster_from(setting, *best));
+      text +=
+          fmt::format("{} is {} as {} at N = {} ({}){}.", method, speed, baseline, longest, sure, faster_from(setting, *best));
       break;
     case Finding::slower:
-      text += others == 1 ? fmt::format("{} is {} as {} at N = {} ({}).", method, speed, baseline, longest, sure)
-                          : fmt::format("{} is the fastest at N = {}; the next, {}, is {} ({}).", baseline, longest, method,
-                                        speed, sure);
+      text += others == 1
+                  ? fmt::format("{} is {} as {} at N = {} ({}).", method, speed, baseline, longest, sure)
+                  : fmt::format("{} is the fastest at N = {}; the next, {}, is {} ({}).", baseline, longest, method, speed, sure);
       break;
     case Finding::equivalent:
       text += fmt::format("{} is as fast as {} within {:g} % at N = {}: {} ({}).", method, baseline, 100 * within, longest, speed,

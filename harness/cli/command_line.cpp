@@ -54,7 +54,8 @@ Number parse_number(const Option& option, const std::string& text) {
 void check_choice(const Option& option, const std::string& text) {
   const auto& choices = option.traits.choices;
   if (choices.empty() || option.traits.takes_others ||
-      std::any_of(choices.begin(), choices.end(), [&](const auto& c) { return matches(c, text); })) return;
+      std::any_of(choices.begin(), choices.end(), [&](const auto& c) { return matches(c, text); }))
+    return;
   refuse(option, text, fmt::format("one of {}", fmt::join(choices, ", ")));
 }
 

@@ -257,8 +257,8 @@ Json json_of(const ComparisonReport& report) {
 }
 
 void print_report(const ComparisonReport& report, Format format) {
-  if (format != Format::csv) print_answers({format == Format::markdown ? markdown_text(answer_in_words(report))
-                                                                       : answer_in_words(report)});
+  if (format != Format::csv)
+    print_answers({format == Format::markdown ? markdown_text(answer_in_words(report)) : answer_in_words(report)});
   print_differences(report, format);
   print_cases(report, format);
   if (format == Format::csv) return;

@@ -40,7 +40,8 @@ ComparisonReport compare_records(const std::vector<RecordPair>& pairs, const std
                                  std::optional<Quantity> quantity, const EquivalenceCriteria& criteria);
 
 Json json_of(const ComparisonReport& report);
-// Prints, except in CSV, the answer and the verdicts in a sentence, then the differences and the cases as tables. `format` is any but JSON.
+// Prints, except in CSV, the answer and the verdicts in a sentence, then the differences and the cases as tables. `format` is any
+// but JSON.
 void print_report(const ComparisonReport& report, Format format);
 // Says that some case has too few processes to be found different, how many are needed, and how to add them; empty if all have
 // enough.

@@ -7,6 +7,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/shared_options.h"
+#include "harness/cli/terminal.h"
 #include "harness/experiments/settings_file.h"
 #include "harness/schema/schema.h"
 #include "harness/sweep/catalogue.h"
@@ -39,7 +40,9 @@ void list_methods(const WorkerProgram& worker, Format format) {
   table.answer_with({"method", "time", "description"});
   table.leave_out_first({"options", "decoding", "memory", "causal"});
   print_table(table, format);
-  if (format == Format::text) print_paragraph("\n`attnbench list METHOD` shows one of them in full, with its options.");
+  if (format != Format::text || !is_terminal(stdout)) return;
+  print_text("\n");
+  print_paragraph("`attnbench list METHOD` shows one of them in full, with its options.");
 }
 
 std::string joined(const Json& texts) { return fmt::format("{}", fmt::join(texts.get<std::vector<std::string>>(), ", ")); }
@@ -80,7 +83,8 @@ void list_method(const Json& method, Format format) {
   print_sheet(sheet, format);
   if (format != Format::text || method.at("options").empty()) return;
   const auto& option = method.at("options").front();
-  print_paragraph(fmt::format("\nOptions follow the name: `attnbench measure {}:{}={}`.", method.at("name").get<std::string>(),
+  print_text("\n");
+  print_paragraph(fmt::format("Options follow the name: `attnbench measure {}:{}={}`.", method.at("name").get<std::string>(),
                               option.at("name").get<std::string>(), plain_text(option.at("default"))));
 }
 
@@ -170,7 +174,8 @@ Run add_list_command(Command& command) {
   };
   const auto options = std::make_shared<Options>();
   command.add("what", &options->what,
-              "what to list, or the name of a method, which is shown in full; `keys` are those of a sweep file; `schema` prints the content of schema.json, which is written "
+              "what to list, or the name of a method, which is shown in full; `keys` are those of a sweep file; `schema` prints "
+              "the content of schema.json, which is written "
               "beside records, and always as JSON",
               {.choices = listed_things(), .takes_others = true});
   add_format_option(command, options->format);

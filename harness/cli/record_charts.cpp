@@ -156,8 +156,11 @@ RecordCharts charts_of(const std::vector<Record>& records, size_t width, bool co
     std::vector<std::string> title = {"time/sequence against N"};
     if (!all[i].name.empty()) title.push_back(all[i].name);
     const auto columns = std::min(kMaxArea, width - kMaxMargin);
-    found.charts.push_back(log_chart(
-        all[i].lines, {.title = title, .x_text = length_text, .y_text = [](double ms) { return format_ms(ms); }, .columns = columns, .colours = colours}));
+    found.charts.push_back(log_chart(all[i].lines, {.title = title,
+                                                    .x_text = length_text,
+                                                    .y_text = [](double ms) { return format_ms(ms); },
+                                                    .columns = columns,
+                                                    .colours = colours}));
   }
   if (all.size() > shown) found.note = fmt::format("({} more settings have no chart)", all.size() - shown);
   return found;

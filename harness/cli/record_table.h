@@ -65,8 +65,8 @@ std::string result_in_words(const Record& record);
 // The tone in which a record is shown, which depends on whether it failed, was skipped or has a warning.
 Tone tone_of(const Record& record);
 
-// The sheet as text: the name of each group, unless it is empty, and below it each value on a line or, if `max_width` is not 0, on
-// lines of at most so many columns.
+// The sheet as text: the name of each group, unless it is empty, and below it each value on a line or, if `max_width` is not 0,
+// on lines of at most so many columns.
 std::string text_of(const Sheet& sheet, size_t max_width = 0);
 
 // Every value of one record except its lists of samples.

@@ -60,7 +60,7 @@ void print_text(std::string_view text) { fmt::print("{}", safe_text(text, LineEn
 void print_paragraph(const std::string& text) {
   constexpr size_t kUsualWidth = 120;
   const auto width = table_width(stdout);
-  print_text(wrapped(text, width > 0 ? width : kUsualWidth) + "\n");
+  print_text(wrapped(safe_text(text), width > 0 ? width : kUsualWidth) + "\n");
 }
 
 void print_table(const TextTable& table, Format format) {

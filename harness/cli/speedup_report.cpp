@@ -70,8 +70,8 @@ std::string counts_in_words(const std::vector<Speedup>& all, const std::string& 
   const auto known = size_t(std::count_if(all.begin(), all.end(), [](const Speedup& s) { return s.is_known; }));
   const auto judged = size_t(std::count_if(all.begin(), all.end(), [](const Speedup& s) { return s.has_verdict(); }));
   if (judged == 0)
-    return fmt::format("{} of {} cases can be compared with {}, none with a verdict, which needs {} processes.", known, all.size(),
-                       baseline, kMinValuesOfInterval);
+    return fmt::format("{} of {} cases can be compared with {}, none with a verdict, which needs {} processes.", known,
+                       all.size(), baseline, kMinValuesOfInterval);
   const auto count = [&](Finding finding) {
     return std::count_if(all.begin(), all.end(), [&](const Speedup& s) { return s.has_verdict() && s.finding == finding; });
   };
@@ -153,8 +153,8 @@ std::string speedups_in_words(const std::vector<Record>& records, const std::str
     const auto method = speedup.record->text("method");
     const auto interval = speedup.ratio.scope == IntervalScope::none ? "" : fmt::format(" ({})", interval_text(speedup));
     text += fmt::format("{}{}  {} ×{} as fast as {} at N = {}{}\n", method, std::string(width - display_width(method), ' '),
-                        speed_text(speed_of(speedup)), interval, baseline,
-                        speedup.record->get("query_len").dump(), setting_text(speedup, axes));
+                        speed_text(speed_of(speedup)), interval, baseline, speedup.record->get("query_len").dump(),
+                        setting_text(speedup, axes));
   }
   if (longest.size() > kMaxLines)
     text += fmt::format("… and {} more; `attnbench compare {} --baseline {}` shows all\n", longest.size() - kMaxLines, folder,

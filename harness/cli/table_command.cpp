@@ -27,7 +27,8 @@ Run add_table_command(Command& command) {
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);
   add_charts_option(command, options->charts);
-  command.add_example("table results/figure1/*/", "says which method is faster, and shows time, memory, error and outcome of every case that ran");
+  command.add_example("table results/figure1/*/",
+                      "says which method is faster, and shows time, memory, error and outcome of every case that ran");
   command.add_example("table /tmp/short --columns method,query_len,time_median_ms --format csv", "prints three columns as CSV");
   return [options](const WorkerProgram&) {
     check_charts(options->charts, options->format == Format::text && options->columns.empty());

@@ -48,8 +48,8 @@ RatioEstimate estimate_ratio(const TwoSides& sides);
 // The same from the logarithms of the ratios that single processes measured (signed-rank). It may not be empty.
 RatioEstimate estimate_paired_ratio(std::span<const double> log_ratios);
 
-// Two values whose ratio b / a is the estimate, for tables that show both beside it: the medians of both sides, one multiplied and
-// the other divided by the same factor. The ratio of the medians themselves can differ from the estimate.
+// Two values whose ratio b / a is the estimate, for tables that show both beside it: the medians of both sides, one multiplied
+// and the other divided by the same factor. The ratio of the medians themselves can differ from the estimate.
 struct ValuesOfEstimate {
   double a = 0, b = 0;
 };

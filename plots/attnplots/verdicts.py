@@ -180,18 +180,21 @@ def markdown(published: Sequence[Row], found: Results, claims: Claims) -> str:
 
 
 def counts(verdicts: Sequence[Verdict]) -> str:
-    """How many verdicts there are of each kind, as a sentence."""
-    by_name = Counter(verdict.verdict for verdict in verdicts)
+    """How many verdicts there are of each kind, as a sentence. A verdict that names the data set that
+    stands in for the paper's, such as "reproduced on digits, not mnist", counts as its first words."""
+    kinds = Counter(verdict.verdict.partition(" on ")[0] for verdict in verdicts)
+    stand_ins = sum(" on " in verdict.verdict for verdict in verdicts)
     known = ("reproduced", "not reproduced", "cannot tell", "needs a GPU")
-    names = [*known, *(name for name in by_name if name not in known)]
-    said = ", ".join(f"{by_name[name]} {name}" for name in names if by_name[name])
-    return f"Of {len(verdicts)} verdicts on claims: {said}."
+    names = [*known, *(name for name in kinds if name not in known)]
+    said = ", ".join(f"{kinds[name]} {name}" for name in names if kinds[name])
+    of_others = f"; {stand_ins} rest on another data set than the paper's" if stand_ins else ""
+    return f"Of {len(verdicts)} verdicts on claims: {said}{of_others}."
 
 
 def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
     """The text in lines of at most `width` columns, which begin with `indent`.
-    The lines after the first begin with as many spaces after a "- ", and with two more after spaces."""
-    following = " " * len(indent) if indent.strip() else f"{indent}  "
+    The lines after the first begin with as many spaces, or with two more if `indent` is spaces."""
+    following = f"{indent}  " if indent and not indent.strip() else " " * len(indent)
     return textwrap.wrap(
         text, width, initial_indent=indent, subsequent_indent=following, break_on_hyphens=False
     )

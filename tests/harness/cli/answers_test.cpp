@@ -37,8 +37,9 @@ TEST_F(AnswersTest, NameTheFastestMethodByHowMuchHowSureAndFromWhichLengthOn) {
   }
   const auto sentences = speed_answers(records_);
   ASSERT_EQ(sentences.size(), 1u);
-  EXPECT_CONTAINS(sentences[0], "linear is 4.10 × as fast as sdpa at N = 4096 (95 %: 4.09 … 4.10), and faster at every measured N from "
-                                "1024 on, not at 512. The time grows as N^1.00 for linear and N^2.00 for sdpa.");
+  EXPECT_CONTAINS(sentences[0],
+                  "linear is 4.10 × as fast as sdpa at N = 4096 (95 %: 4.09 … 4.10), and faster at every measured N from "
+                  "1024 on, not at 512. The time grows as N^1.00 for linear and N^2.00 for sdpa.");
 }
 
 TEST_F(AnswersTest, SayWhatTheRecordsDoNotShow) {
@@ -55,7 +56,8 @@ TEST_F(AnswersTest, SayWhatTheRecordsDoNotShow) {
   records_.clear();
   add("sdpa", 512, 10, 8, 0.1);
   add("linear", 512, 9.5, 8, 0.1);
-  EXPECT_CONTAINS(speed_answers(records_)[0], "it is not certain whether linear or sdpa is faster at N = 512: linear is 1.05 × as fast (95 %: ");
+  EXPECT_CONTAINS(speed_answers(records_)[0],
+                  "it is not certain whether linear or sdpa is faster at N = 512: linear is 1.05 × as fast (95 %: ");
   records_.clear();
   EXPECT_TRUE(speed_answers(records_).empty());
   add("sdpa", 512, 10);

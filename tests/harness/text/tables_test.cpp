@@ -100,13 +100,10 @@ TEST(TextTable, IsMadeNarrowerInTheStatedOrderAndSaysHow) {
             "────────────────────────────────────────────────────────\n"
             "softmax  12.3 µs  1.2e-07  it needs 16.0 GiB and  here\n"
             "                           the limit is 11.0 GiB\n");
-  EXPECT_EQ(rendered(50),
-            "");
+  EXPECT_EQ(rendered(50), "");
   // The answer is never left out: its texts become narrower, and at last each row is a list.
-  EXPECT_EQ(rendered(30),
-            "");
-  EXPECT_EQ(rendered(20),
-            "");
+  EXPECT_EQ(rendered(30), "");
+  EXPECT_EQ(rendered(20), "");
 }
 
 TEST(TextTable, NamesWhatAllRowsShareAboveItself) {
@@ -131,8 +128,7 @@ TEST(TextTable, WrapsAListOfNamesAtItsLimit) {
   table.add_column("than");
   table.limit_width("than", 12);
   table.add_row({"softmax, linear, lsh:rounds=4,profile=fast-transformers"});
-  EXPECT_EQ(table.render(),
-            "");
+  EXPECT_EQ(table.render(), "");
 }
 
 TEST(TextTable, MarkdownEscapesSpecialCharacters) {
