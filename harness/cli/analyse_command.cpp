@@ -396,8 +396,9 @@ Run add_analyse_command(Command& command) {
     print_meaning_of_crossovers(analysis);
     print_break_even(analysis, names);
     print_fits(analysis, names, options->all, options->format);
-    const CaseNames case_names(records);
     fmt::print("Implausible records: {}\n", analysis.implausible.empty() ? "none" : "");
+    if (analysis.implausible.empty()) return exit_code::success;
+    const CaseNames case_names(records);
     for (const auto* record : analysis.implausible)
       print_paragraph(fmt::format("- {}: {}", case_names.of(*record), record->text("implausible")));
     return exit_code::success;

@@ -8,7 +8,6 @@
 #include <set>
 
 #include "harness/cli/answers.h"
-#include "harness/cli/case_names.h"
 #include "harness/cli/record_table.h"
 #include "harness/process/interrupts.h"
 #include "harness/text/errors.h"
@@ -78,18 +77,27 @@ std::string decisive_interval_text(const CaseComparison& comparison) {
 
 std::string cases_text(std::ptrdiff_t count) { return fmt::format("{} case{}", count, count == 1 ? "" : "s"); }
 
+// The name of a case among others, such as "linear N=512 protocol=forward".
+std::string name_of(const Record& record, const std::vector<std::string>& axes) {
+  auto name = fmt::format("{} N={}", record.text("method"), record.get("query_len").dump());
+  for (const auto& axis : axes)
+    if (axis != "method" && axis != "query_len") name += fmt::format(" {}={}", axis, plain_text(record.get(axis)));
+  return name;
+}
+
 // The case with this finding that is the furthest from equality, with its ratio, such as
-// "most in linear forward N=512, where b / a is 1.200× (95 %: 1.198 … 1.202)".
+// "most in linear N=512, where b / a is 1.200× (95 %: 1.198 … 1.202)".
 std::string furthest_in_words(const ComparisonReport& report, Finding finding) {
-  std::vector<Record> records;
+  std::vector<const Record*> records;
   const ComparedPair* furthest = nullptr;
   for (const auto& c : report.cases) {
-    records.push_back(c.pair.either());
+    records.push_back(&c.pair.either());
     if (!c.quantity || c.comparison.finding != finding) continue;
     const auto distance = [](const ComparedPair& pair) { return std::abs(pair.comparison.estimate.ratio.estimate); };
     if (!furthest || distance(c) > distance(*furthest)) furthest = &c;
   }
-  return fmt::format("most in {}, where b / a is {} ({})", CaseNames(records).of(furthest->pair.either()),
+  const auto axes = identifying_axes(records, distinguishing_axes(records, report.apart));
+  return fmt::format("most in {}, where b / a is {} ({})", name_of(furthest->pair.either(), axes),
                      ratio_text(furthest->comparison.estimate.ratio.estimate), decisive_interval_text(furthest->comparison));
 }
 

@@ -71,7 +71,7 @@ def test_several_processes_give_verdicts(attnbench, folders):
     assert {c["interval_scope"] for c in report["cases"]} == {"across processes"}
     assert compared(attnbench, b, a)["verdict"] == "improvement"
     answer = words(attnbench("compare", a, b).stdout)
-    assert answer.startswith("Over all: regression. b is slower than a in 2 of 4 cases, most in linear forward N=32, where b / a is 1.200× (95 %: ")
+    assert answer.startswith("Over all: regression. b is slower than a in 2 of 4 cases, most in linear N=32, where b / a is 1.200× (95 %: ")
     assert "; 2 equivalent within 3 %, 0 cannot be told." in answer
     assert "b is faster than a in 2 of 4 cases" in words(attnbench("compare", b, a).stdout)
 
