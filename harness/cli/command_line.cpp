@@ -53,7 +53,9 @@ Number parse_number(const Option& option, const std::string& text) {
 
 void check_choice(const Option& option, const std::string& text) {
   const auto& choices = option.traits.choices;
-  if (choices.empty() || std::any_of(choices.begin(), choices.end(), [&](const auto& c) { return matches(c, text); })) return;
+  if (choices.empty() || option.traits.takes_others ||
+      std::any_of(choices.begin(), choices.end(), [&](const auto& c) { return matches(c, text); }))
+    return;
   refuse(option, text, fmt::format("one of {}", fmt::join(choices, ", ")));
 }
 

@@ -25,6 +25,7 @@ struct OptionTraits {
   std::string placeholder = {};           // stands for the value in the help, such as "FOLDER"; by default made from the type
   std::string unit = {};                  // of a number, such as "s"
   std::vector<std::string> choices = {};  // the accepted values; empty: any value
+  bool takes_others = false;              // whether the command itself checks values that are none of the choices
   double min = -std::numeric_limits<double>::infinity();  // of a number
   double max = std::numeric_limits<double>::infinity();   // of a number; the help shows it only together with min
   std::string default_text = {};  // the default in words, if the initial value of the target does not say it

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "harness/cli/answers.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/comparison_report.h"
 #include "harness/cli/exit_codes.h"
@@ -102,7 +103,8 @@ int compare_folders(const Options& options) {
 int compare_methods(const Options& options) {
   const auto records = records_of(options.a);
   const SpeedupReport report{options.baseline, options.criteria().within,
-                             speedups(records, options.baseline, options.criteria().within)};
+                             speedups(records, options.baseline, options.criteria().within),
+                             speed_answers(records, options.baseline, options.criteria().within)};
   if (report.speedups.empty())
     throw UsageError(
         fmt::format("{} has no method besides the baseline {}, expected one to compare it with", options.a, options.baseline));

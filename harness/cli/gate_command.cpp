@@ -68,7 +68,9 @@ int measure_and_report(const SuiteOptions& suite_options, std::vector<Side> side
     replace_file(options.comment, comment_of(report, suite, options.gate, options.suite.file, options.base));
   const bool colours = options.format == Format::text && shows_colours(stdout);
   if (options.format == Format::json) print_json(json);
-  else fmt::print("{}", text_of(report, suite, table_format(options.format), colours));
+  else
+    fmt::print("{}", text_of(report, suite, table_format(options.format), colours,
+                             options.format == Format::text ? table_width(stdout) : 0));
   return exit_code_of(report.result);
 }
 

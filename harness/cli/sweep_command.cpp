@@ -7,6 +7,7 @@
 #include <memory>
 #include <random>
 
+#include "harness/cli/answers.h"
 #include "harness/cli/case_names.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
@@ -128,7 +129,11 @@ void print_plan(const SweepPlan& plan, const TimePredictor& predictor, Format fo
   for (const auto* header : {"predicted time", "predicted memory"}) table.add_column(header, TextTable::Align::right);
   const bool folds = format == Format::text && rows == Rows::without_skipped;
   if (!folds) table.add_column("not run because");
+  auto answers = identifying_axes(all, axes);
+  answers.emplace_back("predicted time");
+  table.answer_with(std::move(answers));
   table.leave_out_first({"predicted memory"});
+  add_common_axes(table, all, axes);
   double total_s = 0;
   for (const auto& baseline : plan.baselines)
     if (baseline) total_s += predicted_case_s(baseline->planned, baseline->planned.number("predicted_time_ms"));
@@ -149,7 +154,7 @@ void print_plan(const SweepPlan& plan, const TimePredictor& predictor, Format fo
   if (format == Format::csv) return;
   const auto design = design_of(plan, planned);
   if (folds)
-    for (const auto& line : skipped_in_words(planned)) fmt::print("{}\n", line);
+    for (const auto& line : skipped_in_words(planned)) print_paragraph(line);
   fmt::print("\n{} cases in {} round{}, predicted to take at least {}\n", planned.size(), design.processes,
              design.processes == 1 ? "" : "s", format_seconds(total_s));
   if (!design.can_decide())
@@ -243,6 +248,7 @@ int run_sweep(const WorkerProgram& own, const Options& options) {
     print_notice(noise_in_words(records, case_names, "ratios", relative_reach_of_ratio));
     print_notice(disturbance_in_words(records, case_names));
     print_notice(speedups_in_words(records, run.folder().path()));
+    if (is_terminal(stdout) && options.format == Format::text) print_answers(speed_answers(records));
     if (is_terminal(stdout) || options.format != Format::text)
       print_records(records, options.format, options.verbose ? Rows::all : Rows::without_skipped);
   }

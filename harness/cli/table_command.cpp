@@ -1,5 +1,6 @@
 #include <memory>
 
+#include "harness/cli/answers.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/record_charts.h"
@@ -26,15 +27,18 @@ Run add_table_command(Command& command) {
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);
   add_charts_option(command, options->charts);
-  command.add_example("table results/figure1/*/", "shows time, memory, error and outcome of every case that ran");
+  command.add_example("table results/figure1/*/",
+                      "says which method is faster, and shows time, memory, error and outcome of every case that ran");
   command.add_example("table /tmp/short --columns method,query_len,time_median_ms --format csv", "prints three columns as CSV");
   return [options](const WorkerProgram&) {
     check_charts(options->charts, options->format == Format::text && options->columns.empty());
     const auto records = read_records(options->folder);
     if (!options->columns.empty() && options->format != Format::json)
       print_table(column_table(records, options->columns), options->format);
-    else if (options->format == Format::text) print_records_beside_charts(records, options->rows, options->charts);
-    else print_records(records, options->format, options->rows);
+    else if (options->format == Format::text) {
+      print_answers(speed_answers(records));
+      print_records_beside_charts(records, options->rows, options->charts);
+    } else print_records(records, options->format, options->rows);
     return exit_code::success;
   };
 }

@@ -96,6 +96,11 @@ void print_trainings(const std::vector<Json>& ended, Format format) {
   for (const auto& measure : measures) table.add_column(measure.header, TextTable::Align::right);
   for (const auto* header : {"time", "updates/s"}) table.add_column(header, TextTable::Align::right);
   table.add_column("failed because");
+  std::vector<std::string> answers = {"method", "validation loss"};
+  for (const auto& measure : measures) answers.emplace_back(measure.header);
+  table.answer_with(std::move(answers));
+  table.keep({"task", "seed", "failed because"});
+  table.leave_out_first({"updates/s", "training loss", "updates"});
   for (const auto& line : ended) {
     const bool failed = line.value("outcome", "") != outcome::measured;
     const auto updates = number_in(line, "update"), s = number_in(line, "training_s");

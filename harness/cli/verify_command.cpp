@@ -243,6 +243,8 @@ std::string summary_of(const std::vector<Row>& rows) {
 void print_rows(const std::vector<Row>& rows, Format format, bool verbose) {
   const bool is_summed_up = !verbose && (format == Format::text || format == Format::markdown);
   TextTable table;
+  table.answer_with({"method", "verdict"});
+  table.keep({"dtype", "causal", "key lengths"});
   table.leave_out_first({"decoding error", "gradient error", "value error", "accepted"});
   for (const auto* header : {"method", "dtype", "causal", "key lengths"}) table.add_column(header);
   for (const auto* header : {"value error", "gradient error", "decoding error", "accepted"})
@@ -276,7 +278,10 @@ void print_rows(const std::vector<Row>& rows, Format format, bool verbose) {
   const bool any_disagrees =
       std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.is_complete() && row.failed(); });
   if (!is_summed_up || any_disagrees) print_table(table, format);
-  if (is_summed_up) fmt::print("{}{}\n", format == Format::markdown && any_disagrees ? "\n" : "", summary_of(rows));
+  if (!is_summed_up) return;
+  if (format == Format::markdown && any_disagrees) fmt::print("\n");
+  if (format == Format::markdown) fmt::print("{}\n", summary_of(rows));
+  else print_paragraph(summary_of(rows));
 }
 
 int run_verify(const WorkerProgram& worker, const Options& options) {

@@ -79,9 +79,9 @@ std::string comment_of(const GateReport& report, const GateSuite& suite, const G
                       after.environment.get("processors").dump(), markdown_text(after.environment.text("torch_version")));
   text += fmt::format(
       "\n<details><summary>What the columns mean</summary>\n\n"
-      "`base` and `candidate` are the medians of the processes of each side, and `change` estimates how much slower the "
-      "candidate is, "
-      "with its 95 % interval. A case is a regression if it is slower by more than {:.3g} % with significance (level {:.3g} over "
+      "`change` estimates from the ratios of the pairs how much slower the candidate is, with its 95 % interval. `base` and "
+      "`candidate` are the medians of the processes of each side, moved by the same factor so that one divided by the other is "
+      "this change. A case is a regression if it is slower by more than {:.3g} % with significance (level {:.3g} over "
       "all "
       "cases), or if it needs over {:.3g} % more memory. It passes if a slowdown of {:.3g} % or "
       "more can be excluded. A new case has no counterpart in the base.\n\n</details>\n",

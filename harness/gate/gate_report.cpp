@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "harness/schema/case.h"
+#include "harness/statistics/equivalence.h"
 #include "harness/sweep/case_runner.h"
 #include "harness/text/json_numbers.h"
 #include "harness/text/nearest.h"
@@ -34,13 +35,17 @@ TextTable table_of(const GateReport& report, const GateSuite& suite) {
   for (const auto* header : {"base", "candidate", "change", "95 %", "p (slower)", "p (margin)", "processes"})
     table.add_column(header, TextTable::Align::right);
   table.add_column("verdict");
-  const auto value = [&](double x) { return instructions ? fmt::format("{:.4g}", x) : format_ms(x); };
+  table.answer_with({"case", "change", "95 %", "verdict"});
+  table.leave_out_first({"p (margin)", "p (slower)", "processes", "base", "candidate"});
+  const auto value = [&](double x) { return instructions ? fmt::format("{:.6g}", x) : format_ms(x, 4); };
   for (size_t i = 0; i < report.lines.size(); ++i) {
     const auto& line = report.lines[i];
     const auto& [estimate, interval] = line.judgement.ratio;
     const auto &base = suite.cases()[i].sides[0].medians, &candidate = suite.cases()[i].sides[1].medians;
     const bool judged = !base.empty() && !candidate.empty();
-    table.add_row({line.name, value(median_or_nan(base)), value(median_or_nan(candidate)), judged ? percent(estimate) : "–",
+    ValuesOfEstimate shown = {median_or_nan(base), median_or_nan(candidate)};
+    if (judged && std::isfinite(estimate)) shown = values_of_estimate(shown.a, shown.b, estimate);
+    table.add_row({line.name, value(shown.a), value(shown.b), judged ? percent(estimate) : "–",
                    judged && !instructions ? percent(interval.low) + " … " + percent(interval.high) : "–",
                    judged && !instructions ? fmt::format("{:.2g}", line.judgement.slower_p) : "–",
                    judged && !instructions ? fmt::format("{:.2g}", line.judgement.margin_p) : "–", std::to_string(line.processes),
@@ -111,8 +116,8 @@ Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& p
   return json;
 }
 
-std::string text_of(const GateReport& report, const GateSuite& suite, TableFormat format, bool colours) {
-  auto text = table_of(report, suite).render(format, colours) + "\n";
+std::string text_of(const GateReport& report, const GateSuite& suite, TableFormat format, bool colours, size_t max_width) {
+  auto text = table_of(report, suite).render(format, colours, max_width) + "\n";
   if (std::all_of(report.lines.begin(), report.lines.end(), [](const auto& line) { return line.is_new; }))
     text += "nothing was compared, because every case is new\n";
   if (suite.options().instructions)

@@ -46,7 +46,9 @@ const char* result_name(GateResult result);
 Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& plan);
 // The tone in which a verdict is shown.
 Tone tone_of(Verdict verdict);
-// A table with a row for each case, and a line with the result.
-std::string text_of(const GateReport& report, const GateSuite& suite, TableFormat format, bool colours = false);
+// A table with a row for each case, as TextTable::render() makes it, and a line with the result. The values of base and candidate
+// are those whose ratio is the estimated change (values_of_estimate()).
+std::string text_of(const GateReport& report, const GateSuite& suite, TableFormat format, bool colours = false,
+                    size_t max_width = 0);
 
 }  // namespace attnbench

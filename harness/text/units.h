@@ -6,7 +6,8 @@
 
 namespace attnbench {
 
-std::string format_ms(double ms);        // "12.3 µs", "4.56 ms", "7.89 s"; "–" for NaN
+// "12.3 µs", "4.56 ms", "7.89 s", with so many digits, and all those before the decimal point; "–" for NaN
+std::string format_ms(double ms, int digits = 3);
 std::string format_bytes(double bytes);  // "12.3 MiB"; "–" for NaN
 std::string format_seconds(double s);    // "42 s", "3 min 07 s", "2 h 05 min"; "–" for NaN, negative and huge values
 

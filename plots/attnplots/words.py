@@ -13,20 +13,20 @@ NAMED = ("method", "protocol", "query_len")
 COMMON = ("device", "dtype", "heads", "head_dim", "causal", "threads")
 
 
-def amount(value: float) -> str:
-    """Three significant digits without an exponent."""
-    digits = f"{value:.3g}"
-    return f"{value:,.0f}" if "e" in digits or abs(value) >= 1000 else digits
+def amount(value: float, digits: int = 3) -> str:
+    """So many significant digits without an exponent."""
+    text = f"{value:.{digits}g}"
+    return f"{value:,.0f}" if "e" in text or abs(value) >= 1000 else text
 
 
-def time_text(ms: float | None) -> str:
-    """A time in µs, ms or s."""
+def time_text(ms: float | None, digits: int = 3) -> str:
+    """A time in µs, ms or s, with so many significant digits."""
     if ms is None:
         return "–"
     for unit, scale in (("s", 1e3), ("ms", 1.0)):
         if ms >= scale:
-            return f"{amount(ms / scale)} {unit}"
-    return f"{amount(ms * 1e3)} µs"
+            return f"{amount(ms / scale, digits)} {unit}"
+    return f"{amount(ms * 1e3, digits)} µs"
 
 
 def bytes_text(count: float | None) -> str:

@@ -61,7 +61,7 @@ def test_merging_different_sweeps_is_refused(canned, shards, tmp_path):
 def test_equal_records_of_a_case_are_reported_and_merged_into_one(canned, shards, tmp_path):
     done = canned("merge", *shards, shards[1], "--out", "all")
     assert "2 cases have two equal records" in done.stderr
-    assert done.stderr.count("query_len=") == 2
+    assert done.stderr.count(" N=") == 2 and f"in {shards[1]} and in {shards[1]}: " in done.stderr
     assert len(lengths(tmp_path / "all")) == 7
 
 
@@ -71,7 +71,7 @@ def test_different_records_of_a_case_are_refused_without_keep_latest(canned, sha
     with open(shards[0] / "records.jsonl", "a") as log:
         log.write(json.dumps(later) + "\n")
     failed = canned("merge", *shards, "--out", "all", code=2).stderr
-    assert "1 cases have two different records" in failed and "nothing was written" in failed
+    assert "1 case has two different records" in failed and "nothing was written" in failed
     assert not (tmp_path / "all").exists()
     done = canned("merge", *shards, "--out", "all", "--keep-latest")
     assert "the later is kept" in done.stderr

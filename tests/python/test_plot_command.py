@@ -360,7 +360,7 @@ def test_the_script_gets_every_option(attnbench, tmp_path):
     done = attnbench("plot", "folder", "--python", python, *[f"--{option}" for option in options])
     assert done.stdout.splitlines() == [f"{ROOT}/plots/plot.py", *[f"--{option}" for option in options], "--", "folder"]
     done = attnbench("verdicts", "folder", "--python", python, "--claims=a")
-    assert done.stdout.splitlines() == [f"{ROOT}/plots/verdicts.py", "--claims=a", "--", "folder"]
+    assert done.stdout.splitlines() == [f"{ROOT}/plots/verdicts.py", "--claims=a", "--format=text", "--", "folder"]
 
 
 def test_without_python_the_command_to_run_is_printed(attnbench, tmp_path):

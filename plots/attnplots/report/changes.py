@@ -16,7 +16,8 @@ WORDS = {"regression": "slower", "improvement": "faster"}
 
 @dataclass(frozen=True)
 class Change:
-    """One case: its values in both folders, and by how much the second differs."""
+    """One case: its values in both folders, whose ratio is the estimate, by how much the second
+    differs, and the interval that decides the verdict, with its level."""
 
     case: str
     identity: str
@@ -57,16 +58,17 @@ def between(one: Folder, other: Folder) -> Comparison | None:
 
 
 def _change(case: dict[str, Any], case_text: CaseTexts) -> tuple[str, Change]:
-    low, high = case.get("interval") or (None, None)
-    is_ratio = case.get("quantity") == "ratio"
-    shown = (amount if is_ratio else time_text)
-    ends = "" if low is None else f"{change_text(low)} to {change_text(high)}"
+    low, high = case.get("decisive_interval") or (None, None)
+    text_of = amount if case.get("quantity") == "ratio" else time_text
+    level = case.get("decisive_level")
+    kind = "range" if level is None else f"{100 * level:.0f} %"
+    ends = "" if low is None else f"{kind}: {change_text(low)} to {change_text(high)}"
     verdict = case["verdict"]
     return verdict, Change(
         case_text(case["case"]),
         identity_of(case["case"], sorted(case["case"])),
-        shown(case["a_value"]) if case.get("a_value") is not None else "–",
-        shown(case["b_value"]) if case.get("b_value") is not None else "–",
+        text_of(case["a_estimate"], 4) if case.get("a_estimate") is not None else "–",
+        text_of(case["b_estimate"], 4) if case.get("b_estimate") is not None else "–",
         change_text(case["log_ratio"]),
         ends,
         WORDS.get(verdict, verdict),

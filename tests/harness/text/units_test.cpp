@@ -27,6 +27,10 @@ TEST(Units, FormatMs) {
   EXPECT_EQ(format_ms(7890), "7.89 s");
   EXPECT_EQ(format_ms(123456), "123 s");
   EXPECT_EQ(format_ms(kNan), "–");
+  EXPECT_EQ(format_ms(4.5644, 4), "4.564 ms");
+  EXPECT_EQ(format_ms(9.9996, 4), "10.00 ms");
+  EXPECT_EQ(format_ms(345.42, 4), "345.4 ms");
+  EXPECT_EQ(format_ms(1234567, 4), "1235 s");
 }
 
 TEST(Units, FormatBytes) {
