@@ -67,7 +67,7 @@ std::string counts_in_words(const std::vector<Finding>& findings) {
   for (const auto finding : {Finding::slower, Finding::faster, Finding::equivalent, Finding::cannot_tell})
     if (const auto count = std::count(findings.begin(), findings.end(), finding); count > 0)
       parts.push_back(fmt::format("{} {}", count, verdict_name(finding)));
-  return fmt::format("{} case{} compared: {}", findings.size(), findings.size() == 1 ? "" : "s",
+  return fmt::format("{} compared: {}", count_of(findings.size(), "case"),
                      parts.empty() ? "none" : fmt::format("{}", fmt::join(parts, ", ")));
 }
 
@@ -207,9 +207,9 @@ std::string shortage_in_words(const ComparisonReport& report) {
   if (fewest == 0) return "";
   const auto needed = processes_to_decide(cases, report.criteria.alpha);
   return fmt::format(
-      "{} process{} a side cannot find any of {} case{} different at the level {:g}; at least {} are needed, which "
+      "{} a side cannot find any of {} different at the level {:g}; at least {} are needed, which "
       "`attnbench sweep SWEEP --out FOLDER --set timing.processes={}` adds to a folder\n",
-      fewest, fewest == 1 ? "" : "es", cases, cases == 1 ? "" : "s", report.criteria.alpha, needed, needed);
+      count_of(fewest, "process"), count_of(cases, "case"), report.criteria.alpha, needed, needed);
 }
 
 std::string verdict_name(Finding finding) {

@@ -13,6 +13,7 @@
 #include "harness/sweep/shard.h"
 #include "harness/text/errors.h"
 #include "harness/text/notice.h"
+#include "harness/text/units.h"
 
 namespace attnbench {
 namespace {
@@ -20,7 +21,7 @@ namespace {
 struct Part {
   std::string folder;
   std::vector<Record> records;
-  Json environment;
+  Json environment;  // null for a folder of external records alone, which no sweep has measured
 };
 
 struct Options {
@@ -29,14 +30,26 @@ struct Options {
   bool keep_latest = false, quiet = false;
 };
 
+// The first part that a sweep has measured; null if there is none.
+const Part* first_measured(const std::vector<Part>& parts) {
+  const auto found = std::find_if(parts.begin(), parts.end(), [](const Part& part) { return !part.environment.is_null(); });
+  return found == parts.end() ? nullptr : &*found;
+}
+
 std::vector<Part> parts_of(const Options& options) {
   std::vector<Part> parts;
   FileDigests digests;  // of all parts so far
   for (const auto& folder : options.folders) {
     parts.push_back({folder, read_records(folder), read_environment(folder)});
-    const auto &first = parts.front(), &part = parts.back();
-    if (part.environment.is_null())
+    const auto& part = parts.back();
+    if (part.environment.is_null()) {
+      const bool is_external =
+          !part.records.empty() && std::all_of(part.records.begin(), part.records.end(),
+                                               [](const Record& record) { return record.has("external_source"); });
+      if (is_external) continue;
       throw UsageError(fmt::format("{} has no environment.json, which says how its records were measured", folder));
+    }
+    const auto& first = *first_measured(parts);
     const auto sweep_of = [](const Part& p) { return p.environment.value("sweep", Json()).dump(); };
     auto different = provenance_differences(first.environment, part.environment, ComparedNames::both);
     if (sweep_of(first) != sweep_of(part))
@@ -56,6 +69,7 @@ std::vector<std::string> missing_shards(const std::vector<Part>& parts) {
   std::vector<Shard> seen;
   size_t count = 0;
   for (const auto& part : parts) {
+    if (part.environment.is_null()) continue;
     const auto text = part.environment.value("shard", Json());
     if (text.is_null()) continue;
     if (!text.is_string())
@@ -90,7 +104,9 @@ int run_merge(const Options& options, const WorkerProgram& worker) {
       from = &part;
     }
   const auto list = [&](const char* what, const std::vector<std::string>& cases) {
-    if (!cases.empty()) print_notice(fmt::format("{} cases have {}:\n  {}\n", cases.size(), what, fmt::join(cases, "\n  ")));
+    if (!cases.empty())
+      print_notice(fmt::format("{} {} {}:\n  {}\n", count_of(cases.size(), "case"), has_or_have(cases.size()), what,
+                               fmt::join(cases, "\n  ")));
   };
   list("two equal records", duplicates);
   list(options.keep_latest ? "two different records, of which the later is kept" : "two different records", conflicts);
@@ -102,10 +118,12 @@ int run_merge(const Options& options, const WorkerProgram& worker) {
   const auto diagnostics = Catalogue::load(worker).diagnostics();
   ResultFolder folder(options.out);
   if (!folder.records().empty()) throw UsageError(fmt::format("{} already holds records; merge into a new folder", options.out));
-  auto environment = parts.front().environment;
-  environment.erase("shard");
-  environment["merged_from"] = options.folders;
-  folder.write_environment(environment);
+  if (const auto* const measured = first_measured(parts)) {
+    auto environment = measured->environment;
+    environment.erase("shard");
+    environment["merged_from"] = options.folders;
+    folder.write_environment(environment);
+  }
   folder.write_schema(diagnostics);
   for (const auto& part : parts)
     for (const auto& process : read_processes(part.folder))
@@ -113,7 +131,8 @@ int run_merge(const Options& options, const WorkerProgram& worker) {
         folder.append_process(process);
   for (const auto& record : merged) folder.append(record);
   folder.write_csv();
-  if (!options.quiet) print_text(fmt::format("{}: {} cases from {} folders\n", options.out, merged.size(), parts.size()));
+  if (!options.quiet)
+    print_text(fmt::format("{}: {} from {}\n", options.out, count_of(merged.size(), "case"), count_of(parts.size(), "folder")));
   return missing.empty() ? exit_code::success : exit_code::failure;
 }
 
