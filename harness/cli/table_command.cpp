@@ -60,8 +60,9 @@ Run add_table_command(Command& command) {
     std::vector<std::vector<Record>> records;
     for (const auto& folder : folders) records.push_back(read_records(folder));  // all, before anything is printed
     for (size_t i = 0; i < folders.size(); ++i) {
-      print_text(fmt::format(options->format == Format::markdown ? "{}**{}**\n\n" : "{}{}:\n", i == 0 ? "" : "\n",
-                             options->format == Format::markdown ? markdown_text(folders[i]) : folders[i]));
+      const auto heading =
+          options->format == Format::markdown ? fmt::format("**{}**\n\n", markdown_text(folders[i])) : folders[i] + ":\n";
+      print_text((i == 0 ? "" : "\n") + heading);
       print(*options, records[i]);
     }
     return exit_code::success;
