@@ -211,7 +211,8 @@ void print_doubtful(const Analysis& analysis, const SeriesNames& names, bool all
   const auto doubtful = with_verdict(analysis, names, CrossoverVerdict::cannot_tell);
   if (doubtful.empty()) return;
   if (!all) {
-    fmt::print("Cannot tell for {} of {} comparisons, which --all lists:\n", doubtful.size(), analysis.crossovers.size());
+    fmt::print("Cannot tell for {} of {}, which --all lists:\n", doubtful.size(),
+               count_of(analysis.crossovers.size(), "comparison"));
     for (const auto doubt : {Doubt::noise, Doubt::wide, Doubt::equal_work, Doubt::returns}) {
       const auto count = std::count_if(doubtful.begin(), doubtful.end(), [&](const auto* pair) { return pair->doubt == doubt; });
       if (count > 0) fmt::print("- {}: {}\n", count, reason_of(doubt));
@@ -274,8 +275,8 @@ void print_fitting_throughout(const std::vector<const BudgetFit*>& fits, Format 
     if (std::find(of_budget.begin(), of_budget.end(), fit->series->method) == of_budget.end())
       of_budget.push_back(fit->series->method);
   }
-  print_paragraph(fmt::format("{} more row{} up to the longest length of the sweep, which --all lists:", fits.size(),
-                              fits.size() == 1 ? " fits" : "s fit"));
+  print_paragraph(fmt::format("{} {} up to the longest length of the sweep, which --all lists:", count_of(fits.size(), "more row"),
+                              fits.size() == 1 ? "fits" : "fit"));
   for (const auto& [budget, of_budget] : methods)
     print_item(fmt::format("{}: {}", format_bytes(budget), fmt::join(of_budget, ", ")), format);
   fmt::print("\n");
@@ -369,7 +370,7 @@ Run add_analyse_command(Command& command) {
                       "and which lengths fit in 11 and 24 GiB");
   return [options](const WorkerProgram& worker) {
     check_charts(options->charts, options->format == Format::text);
-    const auto records = read_records(options->folder);
+    const auto records = read_records(record_folder(options->folder));
     std::vector<double> budgets;
     for (const auto& budget : options->memory) {
       try {

@@ -14,10 +14,12 @@
 #include <variant>
 #include <vector>
 
+#include "harness/text/errors.h"
+
 namespace attnbench {
 
 // What a shell offers as the value of an option that has no choices.
-enum class Completion { nothing, files, methods, sweeps };
+enum class Completion { nothing, files, methods, sweeps, trainings, commands };
 
 // What is declared of an option besides its name, its target and its description.
 struct OptionTraits {
@@ -99,10 +101,14 @@ class CommandLine {
   // the user writes it.
   Choice parse(int argc, const char* const* argv) const;
 
+  // The command of this name. Throws UsageError that suggests the nearest one if there is none.
+  const Command& find_command(const std::string& name) const;
   // The help of one of the commands or, if `command` is null, of the program.
   std::string help(const Command* command) const;
 
  private:
+  UsageError unknown_command(const std::string& name) const;
+
   Command program_;
   std::vector<std::unique_ptr<Command>> commands_;
 };

@@ -75,8 +75,6 @@ std::string decisive_interval_text(const CaseComparison& comparison) {
   return fmt::format("{}: {} … {}", percent > 0 ? fmt::format("{} %", percent) : "range", end(interval.low), end(interval.high));
 }
 
-std::string cases_text(std::ptrdiff_t count) { return fmt::format("{} case{}", count, count == 1 ? "" : "s"); }
-
 // The name of a case among others, such as "linear N=512 protocol=forward".
 std::string name_of(const Record& record, const std::vector<std::string>& axes) {
   auto name = fmt::format("{} N={}", record.text("method"), record.get("query_len").dump());
@@ -110,9 +108,9 @@ std::string answer_in_words(const ComparisonReport& report) {
   std::vector<std::string> parts;
   for (const auto& [finding, word] : {std::pair(Finding::slower, "slower"), std::pair(Finding::faster, "faster")})
     if (count(finding) > 0)
-      parts.push_back(fmt::format("b is {} than a in {} of {}, {}", word, count(finding), cases_text(std::ssize(findings)),
+      parts.push_back(fmt::format("b is {} than a in {} of {}, {}", word, count(finding), count_of(findings.size(), "case"),
                                   furthest_in_words(report, finding)));
-  if (parts.empty()) parts.push_back(fmt::format("none of {} is slower or faster in b", cases_text(std::ssize(findings))));
+  if (parts.empty()) parts.push_back(fmt::format("none of {} is slower or faster in b", count_of(findings.size(), "case")));
   text += fmt::format("{}; ", fmt::join(parts, "; "));
   text += fmt::format("{} equivalent within {:g} %, {} cannot be told.", count(Finding::equivalent), 100 * report.criteria.within,
                       count(Finding::cannot_tell));
@@ -288,9 +286,9 @@ std::string shortage_in_words(const ComparisonReport& report) {
   if (fewest == 0) return "";
   const auto needed = processes_to_decide(cases, report.criteria.alpha);
   return fmt::format(
-      "{} process{} a side cannot find any of {} case{} different at the level {:g}; at least {} are needed, which "
+      "{} a side cannot find any of {} different at the level {:g}; at least {} are needed, which "
       "`attnbench sweep SWEEP --out FOLDER --set timing.processes={}` adds to a folder\n",
-      fewest, fewest == 1 ? "" : "es", cases, cases == 1 ? "" : "s", report.criteria.alpha, needed, needed);
+      count_of(fewest, "process"), count_of(cases, "case"), report.criteria.alpha, needed, needed);
 }
 
 std::string verdict_name(Finding finding) {

@@ -8,7 +8,8 @@ inline constexpr int failure = 1;
 inline constexpr int usage = 2;
 inline constexpr int inconclusive = 3;
 inline constexpr int unusable = 4;
-// SIGINT (130) or SIGTERM (143) ended the command. Records that were written before stay.
+// SIGINT (130), SIGTERM (143) or SIGPIPE (141: nobody reads what the command prints) ended the command. Records that were written
+// before stay.
 constexpr int interrupted(int signal) { return 128 + signal; }
 
 struct Meaning {

@@ -147,7 +147,7 @@ int run_speed(const WorkerProgram& worker, const Options& options, MakeTable mak
     if (std::any_of(cases.begin(), cases.end(),
                     [&](const auto& c) { return generation_key(c) == generation_key(generation_of(record)); }))
       records.push_back(record);
-  if (!options.quiet) print_notice(fmt::format("{}: {} processes recorded\n", run.folder(), records.size()));
+  if (!options.quiet) print_notice(fmt::format("{}: {} recorded\n", run.folder(), count_of(records.size(), "process")));
   if (options.format == Format::json) {
     print_json(Json(records));
   } else {

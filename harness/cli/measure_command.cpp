@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <memory>
+#include <utility>
 
+#include "harness/cli/case_names.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/record_table.h"
@@ -92,6 +95,36 @@ Record measure_case(const WorkerProgram& worker, const Case& c) {
   return run_case(worker, {{c, planned}, plan_baselines(worker, {c})[0]}, ask_environment(worker), std::nullopt);
 }
 
+// What one call of the measured case did in a second: operations and memory traffic by the method's cost, and tokens. Empty where
+// there is no time.
+std::string rates_in_words(const Record& record) {
+  const auto call_s = record.number("time_median_ms") / 1e3;
+  if (!(call_s > 0)) return "";
+  std::string text;
+  const auto add = [&](const char* bound, double amount, const char* unit) {
+    if (!std::isnan(amount))
+      text += fmt::format("{}{}{} {}", text.empty() ? "" : ", ", bound, format_rounded(amount / call_s), unit);
+  };
+  add("", record.number("flops") / 1e9, "GFLOP/s");  // NaN where a method does not say how many operations it takes
+  add("at least ", record.number("min_bytes") / 1e9, "GB/s");
+  // A decoding step takes in one token of each sequence.
+  const auto tokens = record.number("batch") * (record.text("protocol") == "decode" ? 1 : record.number("query_len"));
+  add("", tokens, "tokens/s");
+  return text;
+}
+
+// The answer to the measurement of one case: what was measured, and what came out.
+Sheet answer_with_case(const Record& record) {
+  Sheet sheet = {{"", "case", case_in_words(record)}};
+  for (auto& line : answer_of(record)) {
+    const bool is_time = line.name == "time";
+    sheet.push_back(std::move(line));
+    if (!is_time) continue;
+    if (auto rates = rates_in_words(record); !rates.empty()) sheet.push_back({"", "rate", std::move(rates)});
+  }
+  return sheet;
+}
+
 }  // namespace
 
 Run add_measure_command(Command& command) {
@@ -113,7 +146,7 @@ Run add_measure_command(Command& command) {
     const auto record = measure_case(worker, options->c);
     if (options->format == Format::json) print_json(record.to_json(), /*indent=*/-1);
     else if (options->format == Format::csv) print_records({record}, Format::csv, Rows::all);
-    else print_sheet(options->verbose ? sheet_of(record) : answer_of(record), options->format);
+    else print_sheet(options->verbose ? sheet_of(record) : answer_with_case(record), options->format);
     return record.text("outcome") == outcome::failed ? exit_code::failure : exit_code::success;
   };
 }

@@ -24,7 +24,7 @@ namespace {
 struct Part {
   std::string folder;
   std::vector<Record> records;
-  Json environment;
+  Json environment;  // null for a folder of external records alone, which no sweep has measured
 };
 
 struct Options {
@@ -33,14 +33,26 @@ struct Options {
   bool keep_latest = false, quiet = false;
 };
 
+// The first part that a sweep has measured; null if there is none.
+const Part* first_measured(const std::vector<Part>& parts) {
+  const auto found = std::find_if(parts.begin(), parts.end(), [](const Part& part) { return !part.environment.is_null(); });
+  return found == parts.end() ? nullptr : &*found;
+}
+
 std::vector<Part> parts_of(const Options& options) {
   std::vector<Part> parts;
   FileDigests digests;  // of all parts so far
   for (const auto& folder : options.folders) {
     parts.push_back({folder, read_records(folder), read_environment(folder)});
-    const auto &first = parts.front(), &part = parts.back();
-    if (part.environment.is_null())
+    const auto& part = parts.back();
+    if (part.environment.is_null()) {
+      const bool is_external =
+          !part.records.empty() && std::all_of(part.records.begin(), part.records.end(),
+                                               [](const Record& record) { return record.has("external_source"); });
+      if (is_external) continue;
       throw UsageError(fmt::format("{} has no environment.json, which says how its records were measured", folder));
+    }
+    const auto& first = *first_measured(parts);
     const auto sweep_of = [](const Part& p) { return p.environment.value("sweep", Json()).dump(); };
     auto different = provenance_differences(first.environment, part.environment, ComparedNames::both);
     if (sweep_of(first) != sweep_of(part))
@@ -60,6 +72,7 @@ std::vector<std::string> missing_shards(const std::vector<Part>& parts) {
   std::vector<Shard> seen;
   size_t count = 0;
   for (const auto& part : parts) {
+    if (part.environment.is_null()) continue;
     const auto text = part.environment.value("shard", Json());
     if (text.is_null()) continue;
     if (!text.is_string())
@@ -128,10 +141,12 @@ int run_merge(const Options& options, const WorkerProgram& worker) {
   const auto diagnostics = Catalogue::load(worker).diagnostics();
   ResultFolder folder(options.out);
   if (!folder.records().empty()) throw UsageError(fmt::format("{} already holds records; merge into a new folder", options.out));
-  auto environment = parts.front().environment;
-  environment.erase("shard");
-  environment["merged_from"] = options.folders;
-  folder.write_environment(environment);
+  if (const auto* const measured = first_measured(parts)) {
+    auto environment = measured->environment;
+    environment.erase("shard");
+    environment["merged_from"] = options.folders;
+    folder.write_environment(environment);
+  }
   folder.write_schema(diagnostics);
   for (const auto& part : parts)
     for (const auto& process : read_processes(part.folder))
@@ -139,7 +154,8 @@ int run_merge(const Options& options, const WorkerProgram& worker) {
         folder.append_process(process);
   for (const auto& record : merged) folder.append(record);
   folder.write_csv();
-  if (!options.quiet) print_text(fmt::format("{}: {} cases from {} folders\n", options.out, merged.size(), parts.size()));
+  if (!options.quiet)
+    print_text(fmt::format("{}: {} from {}\n", options.out, count_of(merged.size(), "case"), count_of(parts.size(), "folder")));
   return missing.empty() ? exit_code::success : exit_code::failure;
 }
 

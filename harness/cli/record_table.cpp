@@ -73,8 +73,7 @@ std::string published_text(const Record& r) {
 // Where the record was measured: "2 threads" or the name of the GPU.
 std::string place_of(const Record& record) {
   if (record.text("device") == "cuda") return record.has("gpu") ? record.text("gpu") : "the GPU";
-  const auto threads = record.number("threads");
-  return fmt::format("{:.0f} thread{}", threads, threads == 1 ? "" : "s");
+  return count_of(int64_t(record.number("threads")), "thread");
 }
 
 std::string value_text(const Record& record, const Column& column) {
@@ -263,8 +262,7 @@ std::vector<std::string> skipped_in_words(const std::vector<Record>& records) {
     const auto& cases = skipped.at(kind);
     const auto reason = cases.front()->text("reason");
     const bool is_shared = std::all_of(cases.begin(), cases.end(), [&](const auto* r) { return r->text("reason") == reason; });
-    lines.push_back(fmt::format("{} skipped as {}: {}",
-                                cases.size() == 1 ? "1 case is" : fmt::format("{} cases are", cases.size()), kind,
+    lines.push_back(fmt::format("{} {} skipped as {}: {}", count_of(cases.size(), "case"), is_or_are(cases.size()), kind,
                                 is_shared ? reason : fmt::format("such as {}, {}", names.of(*cases.front()), reason)));
   }
   return lines;
@@ -279,9 +277,9 @@ Sheet answer_of(const Record& record) {
     return sheet;
   }
   const auto batch = record.number("batch");
-  sheet.push_back(line("time", fmt::format("{} {}, in {:.0f} process{} of {} samples", format_ms(record.number("time_median_ms")),
-                                           interval_text(record), record.number("processes"),
-                                           record.number("processes") == 1 ? "" : "es", record.get("samples").dump())));
+  sheet.push_back(line("time", fmt::format("{} {}, in {} of {}", format_ms(record.number("time_median_ms")),
+                                           interval_text(record), count_of(int64_t(record.number("processes")), "process"),
+                                           count_of(int64_t(record.number("samples")), "sample"))));
   const auto error = record.get("unverified") == true
                          ? std::string("unverified, without a reference")
                          : fmt::format("rounding error {} (at most {} accepted)", error_text(record.number("max_rel_error")),

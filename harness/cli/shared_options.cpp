@@ -106,7 +106,8 @@ void print_sheet(const Sheet& sheet, Format format) {
 }
 
 void add_records_argument(Command& command, std::string name, std::string& folder) {
-  command.add(std::move(name), &folder, "folder that holds records.jsonl, or the path of such a file",
+  command.add(std::move(name), &folder,
+              "folder that holds records.jsonl, the path of such a file, or a folder that contains one such folder",
               {.required = true, .completion = Completion::files});
 }
 

@@ -110,10 +110,10 @@ Design design_of(SweepPlan plan) {
 void check_design(const Design& design, const Options& options) {
   if (options.exploratory || design.can_decide() || design.processes <= kMaxExploratoryProcesses) return;
   throw UsageError(
-      fmt::format("processes = {} cannot decide: `attnbench compare` of two such runs could not find one of {} cases different, "
+      fmt::format("processes = {} cannot decide: `attnbench compare` of two such runs could not find one of {} different, "
                   "whatever they measure; expected at least {} (--set timing.processes={}), at most {} for a first look, or the "
                   "option --exploratory",
-                  design.processes, design.cases, design.needed(), design.needed(), kMaxExploratoryProcesses));
+                  design.processes, count_of(design.cases, "case"), design.needed(), design.needed(), kMaxExploratoryProcesses));
 }
 
 // Prints the planned cases with their predicted time and memory. As text, cases that will not run are counted by their reasons,
@@ -134,17 +134,14 @@ void print_plan(const SweepPlan& plan, const TimePredictor& predictor, Format fo
   table.answer_with(std::move(answers));
   table.leave_out_first({"predicted memory"});
   add_common_axes(table, all, axes);
-  double total_s = 0;
-  for (const auto& baseline : plan.baselines)
-    if (baseline) total_s += predicted_case_s(baseline->planned, baseline->planned.number("predicted_time_ms"));
+  std::vector<const Record*> baselines;
+  for (const auto& baseline : plan.baselines) baselines.push_back(baseline ? &baseline->planned : nullptr);
   for (const auto& record : planned) {
-    const auto call_ms = record.number("predicted_time_ms");
-    total_s += predicted_case_s(record, call_ms);
     if (folds && record.has("outcome")) continue;
     std::vector<std::string> cells;
     for (const auto* axis : axes) cells.push_back(plain_text(record.get(axis->name)));
-    // The time is a lower bound unless the method was measured in this setting.
-    cells.push_back((predictor.has_seen(record) ? "" : "≥ ") + format_ms(call_ms));
+    // The time rests on typical rates unless the method was measured in this setting.
+    cells.push_back((predictor.has_seen(record) ? "" : "~ ") + format_ms(record.number("predicted_time_ms")));
     cells.push_back(format_bytes(predicted_need_bytes(record)));
     if (!folds)
       cells.push_back(record.has("outcome") ? fmt::format("{}: {}", record.text("failure_kind"), record.text("reason")) : "");
@@ -155,10 +152,11 @@ void print_plan(const SweepPlan& plan, const TimePredictor& predictor, Format fo
   const auto design = design_of(plan, planned);
   if (folds)
     for (const auto& line : skipped_in_words(planned)) print_paragraph(line);
-  fmt::print("\n{} cases in {} round{}, predicted to take at least {}\n", planned.size(), design.processes,
-             design.processes == 1 ? "" : "s", format_seconds(total_s));
+  fmt::print("\n{} in {}, predicted to take about {}\n", count_of(planned.size(), "case"), count_of(design.processes, "round"),
+              format_seconds(predicted_sweep_s(planned, baselines)));
   if (!design.can_decide())
-    fmt::print("`attnbench compare` needs {} processes a case to find one of {} different\n", design.needed(), design.cases);
+    fmt::print("`attnbench compare` needs {} a case to find one of {} different\n", count_of(design.needed(), "process"),
+               design.cases);
 }
 
 int dry_run(SweepPlan plan, const Options& options) {
@@ -178,9 +176,10 @@ std::string first_names(const std::vector<std::string>& names) {
                      names.size() > shown ? ", …" : "");
 }
 
-// Says which "cases" (by their times) or "ratios" have an interval that reaches further than their noise target; empty if none
-// has. `reach_of` gives the relative distance from a value to the farther end of its interval, or NaN.
-std::string noise_in_words(const std::vector<Record>& records, const CaseNames& case_names, const char* values,
+// Says which of the values, which are called "case" (by their times) or "ratio", have an interval that reaches further than their
+// noise target; empty if none has. `reach_of` gives the relative distance from a value to the farther end of its interval, or
+// NaN.
+std::string noise_in_words(const std::vector<Record>& records, const CaseNames& case_names, const char* value,
                            double (*reach_of)(const Record&)) {
   std::vector<std::pair<double, std::string>> noisy;
   size_t measured = 0;
@@ -196,8 +195,8 @@ std::string noise_in_words(const std::vector<Record>& records, const CaseNames& 
   std::sort(noisy.rbegin(), noisy.rend());
   std::vector<std::string> names;
   for (auto& [noise, name] : noisy) names.push_back(std::move(name));
-  return fmt::format("{} of {} {} are noisier than asked (±{:g} %): {}\n", noisy.size(), measured, values, 100 * target,
-                     first_names(names));
+  return fmt::format("{} of {} {} noisier than asked (±{:g} %): {}\n", noisy.size(), count_of(measured, value),
+                     is_or_are(noisy.size()), 100 * target, first_names(names));
 }
 
 // Says which cases of the plan stayed disturbed; empty if none did.
@@ -206,14 +205,15 @@ std::string disturbance_in_words(const std::vector<Record>& records, const CaseN
   for (const auto& record : records)
     if (record.measured() && record.number("disturbed_processes") > 0) names.push_back(case_names.of(record));
   if (names.empty()) return "";
-  return fmt::format("{} of {} cases have processes that were disturbed (`attnbench doctor --noise` says what helps): {}\n",
-                     names.size(), records.size(), first_names(names));
+  return fmt::format("{} of {} {} processes that were disturbed (`attnbench doctor --noise` says what helps): {}\n", names.size(),
+                     count_of(records.size(), "case"), has_or_have(names.size()), first_names(names));
 }
 
 // Says that the run cannot decide a comparison; empty if it can.
 std::string exploratory_in_words(const Design& design) {
   if (design.can_decide()) return "";
-  return fmt::format("; exploratory: `attnbench compare` needs {} processes a case, not {}", design.needed(), design.processes);
+  return fmt::format("; exploratory: `attnbench compare` needs {} a case, not {}", count_of(design.needed(), "process"),
+                     design.processes);
 }
 
 int run_sweep(const WorkerProgram& own, const Options& options) {
@@ -239,13 +239,14 @@ int run_sweep(const WorkerProgram& own, const Options& options) {
     throw;
   }
   if (!options.quiet) {
-    print_notice(fmt::format(
-        "{}: {}{}{}\n", run.folder().path(),
-        due_cases == 0 ? fmt::format("all {} cases are recorded", run.cases()) : fmt::format("{} cases recorded", due_cases),
-        failed > 0 ? fmt::format(", {} failed", failed) : "", exploratory_in_words(design)));
+    print_notice(fmt::format("{}: {}{}{}\n", run.folder().path(),
+                             due_cases == 0 ? run.cases() == 1 ? "the only case is recorded"
+                                                               : fmt::format("all {} are recorded", count_of(run.cases(), "case"))
+                                            : fmt::format("{} recorded", count_of(due_cases, "case")),
+                             failed > 0 ? fmt::format(", {} failed", failed) : "", exploratory_in_words(design)));
     const auto& records = run.folder().records();
-    print_notice(noise_in_words(records, case_names, "cases", noise_of_time));
-    print_notice(noise_in_words(records, case_names, "ratios", relative_reach_of_ratio));
+    print_notice(noise_in_words(records, case_names, "case", noise_of_time));
+    print_notice(noise_in_words(records, case_names, "ratio", relative_reach_of_ratio));
     print_notice(disturbance_in_words(records, case_names));
     print_notice(speedups_in_words(records, run.folder().path()));
     if (is_terminal(stdout) && options.format == Format::text) print_answers(speed_answers(records));

@@ -9,6 +9,7 @@
 
 #include "harness/process/interrupts.h"
 #include "harness/text/errors.h"
+#include "harness/text/units.h"
 
 namespace attnbench {
 
@@ -32,14 +33,14 @@ void check_plan(size_t cases, const GatePlan& plan) {
   const int first = pairs_to_reject(looks.size(), plan.pass_alpha), last = pairs_to_reject(cases, plan.criteria.alpha);
   if (looks.front() < first)
     throw UsageError(
-        fmt::format("--looks: no case can pass after {} pairs, because the smallest p value of n pairs is 2^-n; "
-                    "expected at least {} pairs at the first of {} looks with --pass-alpha {}",
-                    looks.front(), first, looks.size(), plan.pass_alpha));
+        fmt::format("--looks: no case can pass after {}, because the smallest p value of n pairs is 2^-n; "
+                    "expected at least {} at the first of {} with --pass-alpha {}",
+                    count_of(looks.front(), "pair"), count_of(first, "pair"), count_of(looks.size(), "look"), plan.pass_alpha));
   if (looks.back() < last)
     throw UsageError(
-        fmt::format("--looks: after {} pairs none of {} cases can be found slower, because the smallest p value of n "
-                    "pairs is 2^-n; expected at least {} pairs at the last look with --alpha {}",
-                    looks.back(), cases, last, plan.criteria.alpha));
+        fmt::format("--looks: after {} none of {} can be found slower, because the smallest p value of n "
+                    "pairs is 2^-n; expected at least {} at the last look with --alpha {}",
+                    count_of(looks.back(), "pair"), count_of(cases, "case"), count_of(last, "pair"), plan.criteria.alpha));
 }
 
 }  // namespace
@@ -101,8 +102,8 @@ GateJudgement Gate::judgement_of(const PairTests& tests, double slower_p, double
 
 void check_recordings(size_t recordings, const GatePlan& plan) {
   if (recordings < size_t(plan.looks.back()))
-    throw UsageError(fmt::format("a case has {} recordings, expected at least {}, the number of pairs at the last look",
-                                 recordings, plan.looks.back()));
+    throw UsageError(fmt::format("a case has {}, expected at least {}, the number of pairs at the last look",
+                                 count_of(recordings, "recording"), plan.looks.back()));
 }
 
 ErrorRates resample_gate(const std::vector<std::vector<double>>& log_ratios, const GatePlan& plan, int trials, uint64_t seed) {

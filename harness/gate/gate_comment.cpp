@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "harness/text/safe_text.h"
+#include "harness/text/units.h"
 
 namespace attnbench {
 namespace {
@@ -74,9 +75,10 @@ std::string comment_of(const GateReport& report, const GateSuite& suite, const G
   text += fmt::format("{} Suite {}, compared with {}.\n\n", result_in_words(report.result, criteria.margin), code(suite_name),
                       code(base));
   text += text_of(report, suite, TableFormat::markdown);
-  text += fmt::format("\nThe base is {}, the candidate is {}. Measured on {} ({} processors) with torch {}.\n",
-                      side_in_words(before), side_in_words(after), markdown_text(after.environment.text("cpu_model")),
-                      after.environment.get("processors").dump(), markdown_text(after.environment.text("torch_version")));
+  text += fmt::format("\nThe base is {}, the candidate is {}. Measured on {} ({}) with torch {}.\n", side_in_words(before),
+                      side_in_words(after), markdown_text(after.environment.text("cpu_model")),
+                      count_of(int64_t(after.environment.number("processors")), "processor"),
+                      markdown_text(after.environment.text("torch_version")));
   text += fmt::format(
       "\n<details><summary>What the columns mean</summary>\n\n"
       "`change` estimates from the ratios of the pairs how much slower the candidate is, with its 95 % interval. `base` and "

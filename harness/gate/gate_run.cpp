@@ -6,6 +6,8 @@
 #include <cmath>
 #include <vector>
 
+#include "harness/text/units.h"
+
 namespace attnbench {
 namespace {
 
@@ -33,7 +35,9 @@ std::vector<GateJudgement> judge_times(GateSuite& suite, const GatePlan& plan) {
     std::erase_if(cases, [&](size_t i) { return !suite.cases()[i].is_compared(); });
     if (cases.empty()) break;
     for (; done < gate.next_look(); ++done) {
-      suite.note(fmt::format("pair {} of {}: {} cases", done + 1, gate.next_look(), cases.size()));
+      // At each look there may be cases that are still undecided, for which the number of pairs then grows.
+      suite.note(fmt::format("pair {} of {}: {}{}", done + 1, gate.next_look(), count_of(cases.size(), "case"),
+                             done >= plan.looks.front() ? " still undecided" : ""));
       suite.measure(cases);
     }
     std::vector<std::vector<double>> log_ratios;

@@ -18,6 +18,7 @@
 #include "harness/process/pipe.h"
 #include "harness/text/errors.h"
 #include "harness/text/installation.h"
+#include "harness/text/units.h"
 
 namespace attnbench {
 namespace {
@@ -152,7 +153,7 @@ std::string fault_of(const WorkerAnswer& answer, size_t expected_lines) {
       if (answer.code != 0) fault = fmt::format("the worker ended with exit code {}", answer.code);
       else if (!answer.unreadable.empty()) return fmt::format("the worker's answer is not JSON: {}", trimmed(answer.unreadable));
       else if (answer.lines.size() != expected_lines)
-        fault = fmt::format("the worker gave {} answers, expected {}", answer.lines.size(), expected_lines);
+        fault = fmt::format("the worker gave {}, expected {}", count_of(answer.lines.size(), "answer"), expected_lines);
       else return "";
   }
   const auto said = trimmed(answer.diagnostics);

@@ -195,6 +195,16 @@ size_t SweepRun::missing_processes(size_t i) const {
   return plan_.planned[i].has("outcome") ? 1 : open_processes(i);  // a record is written in place of a process
 }
 
+// The number of processes, ended or due, that replace disturbed ones.
+size_t SweepRun::replacing_processes() const {
+  size_t sum = 0;
+  for (size_t i = 0; i < states_.size(); ++i) {
+    const auto all = states_[i].processes.size() + (states_[i].is_due ? open_processes(i) : 0);
+    sum += all - std::min(all, size_t(plan_.cases[i].processes));
+  }
+  return sum;
+}
+
 size_t SweepRun::due_cases() const {
   return size_t(std::count_if(states_.begin(), states_.end(), [](const State& state) { return state.is_due; }));
 }
@@ -223,11 +233,12 @@ void SweepRun::check_boots() const {
 
 namespace {
 
-// The predicted seconds of so many processes of a planned case.
-double predicted_s(Record planned, int64_t processes, const TimePredictor& predictor) {
+// The predicted seconds of so many processes of a planned case and its baseline.
+double predicted_s(Record planned, std::optional<PlannedCase> baseline, int64_t processes, const TimePredictor& predictor) {
   planned.set("processes", processes);
   predict(planned, predictor);
-  return predicted_case_s(planned, planned.number("predicted_time_ms"));
+  if (baseline) predict(baseline->planned, predictor);
+  return predicted_case_s(planned, baseline ? &baseline->planned : nullptr);
 }
 
 // The larger value of each number of two answers of `attnbench-worker ceilings`: what disturbs the machine makes ceilings lower.
@@ -278,8 +289,7 @@ double SweepRun::remaining_s(const TimePredictor& predictor) const {
   for (size_t i = 0; i < states_.size(); ++i) {
     if (!states_[i].is_due || plan_.planned[i].has("outcome")) continue;
     const auto processes = int64_t(missing_processes(i));
-    sum_s += predicted_s(plan_.planned[i], processes, predictor);
-    if (plan_.baselines[i]) sum_s += predicted_s(plan_.baselines[i]->planned, processes, predictor);
+    sum_s += predicted_s(plan_.planned[i], plan_.baselines[i], processes, predictor);
   }
   return sum_s;
 }
@@ -295,8 +305,8 @@ void SweepRun::record(size_t i, Record record) {
 
 // Counts a process that is about to start.
 SweepObserver::Place SweepRun::next_place() {
-  const auto of = started_ + due();
-  return {++started_, of};
+  const auto of = started_ + due(), replacing = replacing_processes();
+  return {++started_, of, replacing - std::min(replacing, replacing_at_first_)};
 }
 
 // Runs the next process of the case. Returns its record with the columns of the environment.
@@ -367,6 +377,7 @@ size_t SweepRun::measure(SweepObserver& observer) {
     return 0;
   }
   provenance_["order_seed"] = order_seed_;
+  replacing_at_first_ = replacing_processes();
   measure_ceilings();
   folder_.write_schema(plan_.diagnostics);
   TimePredictor predictor(*ceilings_);

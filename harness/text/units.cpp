@@ -48,6 +48,20 @@ std::string format_seconds(double s) {
   return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
 }
 
+std::string format_rounded(double value) {
+  if (std::isnan(value)) return kMissing;
+  if (value < 1e3) return value > 0 && value < 0.1 ? fmt::format("{:.2g}", value) : three_digits(value);
+  const auto unit = std::pow(10.0, std::floor(std::log10(value)) - 2);
+  auto text = fmt::format("{:.0f}", std::round(value / unit) * unit);
+  for (auto at = std::ptrdiff_t(text.size()) - 3; at > 0; at -= 3) text.insert(size_t(at), ",");
+  return text;
+}
+
+std::string singular_or_plural(bool is_one, std::string_view singular) {
+  const bool hisses = singular.ends_with('s') || singular.ends_with('x') || singular.ends_with("ch");
+  return fmt::format("{}{}", singular, is_one ? "" : hisses ? "es" : "s");
+}
+
 int64_t parse_bytes(const std::string& text) {
   constexpr std::array<std::pair<const char*, double>, 10> units{{{"", 1},
                                                                   {"B", 1},

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from attnplots.records import Record
+from attnplots.text import count_of
 
 # What an interval covers, by the value of the column `time_ci_scope`, as notes say it.
 INTERVALS = {
@@ -77,7 +78,7 @@ def rare(points: Sequence[Record], doubts: Doubts) -> tuple[Doubts, str]:
     common = [name for name, count in counts.items() if 2 * count > len(found)]
     if not common:
         return doubts, ""
-    words = [f"{text} ({counts[name]} of {len(found)} points)"
+    words = [f"{text} ({counts[name]} of {count_of(len(found), 'point')})"
              for name, text in zip(common, _in_words(common, found), strict=True)]  # fmt: skip
     note = f"Without rings, because most points are: {', '.join(words)}."
     return lambda record: [name for name in doubts(record) if name not in common], note
@@ -114,4 +115,4 @@ def ring_notes(points: list[tuple[Record, list[str]]]) -> list[str]:
     present = [name for name in DOUBTS if any(name in names for _, names in doubtful)]
     words = _in_words(present, doubtful)
     listed = " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
-    return [f"Ringed: {listed} ({len(doubtful)} of {len(points)} points)."]
+    return [f"Ringed: {listed} ({len(doubtful)} of {count_of(len(points), 'point')})."]

@@ -19,6 +19,7 @@ from attnplots.grid import Group, Panel, Scale
 from attnplots.records import Record, RecordsError
 from attnplots.schema import Column
 from attnplots.style import Style
+from attnplots.text import count_of
 
 # The column that tells repetitions of the same line apart. They become one point with a band.
 REPETITION = "seed"
@@ -99,7 +100,7 @@ def check(table: Table, request: Request) -> None:
     if count > MAX_SERIES:
         advice = "expected at most {}; choose another --series, or fewer lines with --filter"
         raise RecordsError(
-            f"{table.path}: `{request.series}` has {count} values; {advice.format(MAX_SERIES)}"
+            f"{table.path}: `{request.series}` has {count_of(count, 'value')}; {advice.format(MAX_SERIES)}"
         )
 
 
@@ -407,7 +408,7 @@ def _notes(
     if absent:
         texts.append(f"Nothing was measured: {'; '.join(facet.title for facet in absent)}.")
     if table.is_training and (without := len(table.lines) - len(shown)):
-        texts.append(f"Not drawn: {without} lines without `{request.y}`.")
+        texts.append(f"Not drawn: {count_of(without, 'line')} without `{request.y}`.")
     rows = [Row(facet.title, facet.lines) for facet in facets]
     own = Measure(request.y, "", value, published=PUBLISHED.get(request.y, ""))
     texts += data.source_notes(rows, [own]) if not table.is_training else []

@@ -11,6 +11,7 @@ import numpy as np
 from attnplots import certainty
 from attnplots.methods import short_name, split_method
 from attnplots.records import EXTERNAL, Record, Records, RecordsError
+from attnplots.text import count_of
 
 @dataclass(frozen=True)
 class Reason:
@@ -138,7 +139,7 @@ TIME_COLUMNS = ("time_median_ms", "time_ci_low_ms", "time_ci_high_ms")
 
 
 def time_value(record: Record) -> tuple[float | None, float | None, float | None]:
-    """Time per sample in ms with its interval; records hold the interval of the whole batch."""
+    """Time per sequence in ms with its interval; records hold the interval of the whole batch."""
     low, high = certainty.interval(record, *TIME_COLUMNS[1:])
     batch = record["batch"]
     return (
@@ -154,14 +155,14 @@ def time_doubts(record: Record) -> list[str]:
 
 
 def memory_value(record: Record) -> tuple[float | None, float | None, float | None]:
-    """Peak memory per sample above the inputs, in bytes."""
+    """Peak memory per sequence above the inputs, in bytes."""
     return record.get("peak_extra_bytes_per_sample"), None, None
 
 
 TIME = Measure(
-    "time", "Time per sample (ms)", time_value, time_doubts, published="published_time_ms"
+    "time", "Time per sequence (ms)", time_value, time_doubts, published="published_time_ms"
 )
-MEMORY = Measure("memory", "Peak memory per sample, above inputs", memory_value)
+MEMORY = Measure("memory", "Peak memory per sequence, above inputs", memory_value)
 
 
 def on_present_devices(records: Records) -> tuple[Records, list[str]]:
@@ -409,7 +410,7 @@ def left_out(
     without = f"; no curve: {names}" if names else ""
     total = counts.total()
     return [
-        f"Without a point: {total} of {asked} cases ({listed}){without}. "
+        f"Without a point: {total} of {count_of(asked, 'case')} ({listed}){without}. "
         "`attnbench table FOLDER` lists them."
     ]
 

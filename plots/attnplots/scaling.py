@@ -1,4 +1,4 @@
-"""The scaling figure: time and peak memory per sample against the sequence length."""
+"""The scaling figure: time and peak memory per sequence against the sequence length."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -8,7 +8,7 @@ import pytest
 from conftest import ROOT, strict_json, write_sweep
 
 COMMANDS = (
-    "list verify measure sweep train table plot report paper verdicts analyse compare gate merge import export doctor completion".split()
+    "list verify measure sweep train table plot report paper verdicts analyse compare gate merge import export doctor help completion".split()
 )
 
 
@@ -64,6 +64,14 @@ def test_help_contains_no_type_names_and_no_long_lines(attnbench, command):
     for word in ("TEXT:", "INT", "FLOAT", "UINT", "ENUM", "REQUIRED", "Excludes", "Needs"):
         assert word not in text
     assert all(len(line) <= 110 for line in text.splitlines())
+
+
+def test_the_command_help_prints_what_the_option_prints(attnbench):
+    assert attnbench("help").stdout == attnbench("--help").stdout
+    for command in ("measure", "help"):
+        assert attnbench("help", command).stdout == attnbench(command, "--help").stdout
+    message = attnbench("help", "mesure", code=2).stderr
+    assert message.startswith("attnbench: unknown command 'mesure'; did you mean 'measure'?; known: list, verify, measure, ")
 
 
 def test_help_shows_choices_defaults_and_units(attnbench):

@@ -219,6 +219,46 @@ def test_a_folder_without_records_gives_an_empty_table(attnbench, folder):
     assert len(rows_of(attnbench("table", out, "--format", "csv").stdout)) == 1
 
 
+# ---------------------------------------------------------------- a folder of machines
+
+
+@pytest.fixture
+def machines(tmp_path, template):
+    """A folder that holds one folder of records for each machine."""
+    for name, records in (("b-machine", template[:2]), ("a-machine/run-1", template[2:])):
+        (tmp_path / "all" / name).mkdir(parents=True)
+        (tmp_path / "all" / name / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return "all"
+
+
+def test_a_folder_of_machines_has_a_table_for_each(attnbench, machines):
+    one, other = (attnbench("table", f"all/{name}").stdout for name in ("a-machine/run-1", "b-machine"))
+    assert attnbench("table", machines).stdout == f"all/a-machine/run-1:\n{one}\nall/b-machine:\n{other}"
+    markdown = attnbench("table", machines, "--format", "markdown").stdout
+    assert markdown.startswith("**all/a-machine/run-1**\n\n| method") and "\n\n**all/b-machine**\n\n| method" in markdown
+    columns = attnbench("table", machines, "--columns", "method,query_len").stdout
+    assert columns.count("query_len") == 2 and "all/b-machine:\n" in columns
+
+
+def test_csv_and_json_hold_the_records_of_all_machines(attnbench, machines, template):
+    assert attnbench.json("table", machines) == [*template[2:], *template[:2]]
+    rows = rows_of(attnbench("table", machines, "--format", "csv").stdout)
+    assert len(rows) == 5 and len({len(row) for row in rows}) == 1
+    assert [row[0] for row in rows_of(attnbench("table", machines, "--columns", "method", "--format", "csv").stdout)].count("method") == 1
+
+
+def test_the_folder_of_a_single_machine_needs_not_be_named(attnbench, folder, tmp_path):
+    out = folder()
+    for command in (["table"], ["analyse"], ["compare", out], ["table", "--columns", "method"]):
+        assert attnbench(*command, tmp_path).stdout == attnbench(*command, out).stdout
+
+
+def test_commands_that_take_one_machine_name_those_that_there_are(attnbench, machines):
+    for command in (["analyse", machines], ["compare", machines, "all/b-machine"]):
+        message = attnbench(*command, code=2).stderr
+        assert "all holds several folders of records: all/a-machine/run-1, all/b-machine; expected one of them" in message
+
+
 # ---------------------------------------------------------------- what cannot be read
 
 

@@ -52,7 +52,7 @@ MANY = [
 
 
 def measured(method="softmax", n=512, ms=1.0, memory=2**20, **other):
-    """The record of a case with this time and memory per sample; `other` replaces columns of it."""
+    """The record of a case with this time and memory per sequence; `other` replaces columns of it."""
     batch = max(1, 4096 // n)
     record = {
         "schema_version": 1, "method": method, "device": "cpu", "dtype": "float32",
@@ -455,7 +455,7 @@ def test_the_width_is_an_option_and_text_of_svg_files_is_text(tmp_path):
     assert run(PLOTS / "quickstart.py", folder, "--width", "column").returncode == 0
     svg = (folder / "quickstart.svg").read_text()
     assert 'width="234pt"' in svg
-    assert ">softmax</text>" in svg and "Time per sample (ms)</text>" in svg
+    assert ">softmax</text>" in svg and "Time per sequence (ms)</text>" in svg
     assert run(PLOTS / "quickstart.py", folder, "--width", "poster").returncode == 2
 
 

@@ -73,7 +73,7 @@ def test_sweeps_of_a_machine_are_of_one_revision(tmp_path):
     [
         ({"schema_version": 3}, f"schema version 3, expected {schema.KNOWN_VERSION}"),
         ({"dirty": True}, "measured by a build with uncommitted changes"),
-        ({"process_medians_ms": [1.0, 1.1]}, "1 cases with fewer than 8 processes, such as linear forward N=512 with 2"),
+        ({"process_medians_ms": [1.0, 1.1]}, "1 case with fewer than 8 processes, such as linear forward N=512 with 2"),
     ],
 )
 def test_a_folder_that_is_not_fit_to_be_published_is_named(tmp_path, change, what):
@@ -140,7 +140,7 @@ def run(*arguments):
 def test_the_program_prints_a_line_for_each_problem(tmp_path):
     write(tmp_path, "one", record())
     done = run(tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "1 folders of sweeps checked: no problem\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1 folder of sweeps checked: no problem\n", "")
     write(tmp_path, "figure1", record(dirty=True))
     done = run(tmp_path)
     assert done.returncode == 1

@@ -186,8 +186,10 @@ bool PythonMethod::set_up(const attn::Problem& problem, attn::Protocol protocol)
     bound_->attr("set_up")(problem_json(problem, protocol).dump());
     forward_ = shared_object(bound_->attr("forward"));
   });
-  return description_.at("has_setup");
+  return has_setup();
 }
+
+bool PythonMethod::has_setup() const { return description_.at("has_setup"); }
 
 at::Tensor PythonMethod::checked_output(PyObject* output, const attn::Inputs& inputs) const {
   TORCH_CHECK_VALUE(THPVariable_Check(output), label(), " returned ", type_text(output), ", expected a tensor");

@@ -13,6 +13,7 @@ from attnplots.crossovers import CROSSES, NEVER, RIVAL, Crossover
 from attnplots.curves import Row
 from attnplots.records import Record, Records
 from attnplots.report.folders import Folder
+from attnplots.text import count_of
 from attnplots.words import CaseTexts, amount, bytes_text, listed, share, span, time_text
 
 # The lengths at which the fastest method is named, if they were measured; if fewer than SHOWN of
@@ -278,7 +279,7 @@ def _absent_devices(records: Records, present: Records) -> list[str]:
     for device in dict.fromkeys(r.get("device") for r in records if r.get("device") not in shown):
         of_device = [r for r in records if r.get("device") == device]
         reasons = list(dict.fromkeys(str(r["reason"]) for r in of_device if r.get("reason")))
-        texts.append(f"None of the {len(of_device)} cases on {device} was measured: {_some(reasons) or 'no reason is recorded'}.")
+        texts.append(f"None of the {count_of(len(of_device), 'case')} on {device} was measured: {_some(reasons) or 'no reason is recorded'}.")
     return texts
 
 
@@ -317,13 +318,14 @@ def noise(records: Records) -> list[str]:
         kinds = {certainty.scope(record) for _, record in reaches}
         what = " and ".join(sorted(certainty.INTERVALS[kind] for kind in kinds if kind in certainty.INTERVALS))
         texts.append(
-            f"Half of the {len(ordered)} times are known to ± {share(_quantile(ordered, 0.5))} or better, 90 % of them to "
+            f"Half of the {count_of(len(ordered), 'time')} are known to ± {share(_quantile(ordered, 0.5))} or better, 90 % of them to "
             f"± {share(_quantile(ordered, 0.9))}; the least exact to ± {share(worst)} "
             f"({case_text(record)}). These are {what}."
         )
-    if len(reaches) < len(own):
+    if single := len(own) - len(reaches):
         texts.append(
-            f"{len(own) - len(reaches)} of {len(own)} times come from a single process and have no interval."
+            f"{single} of {count_of(len(own), 'time')} {'comes' if single == 1 else 'come'} from a single process and "
+            f"{'has' if single == 1 else 'have'} no interval."
         )
     for doubt in certainty.DOUBTS:
         with_doubt = [r for r in own if doubt in data.time_doubts(r)]
@@ -332,7 +334,7 @@ def noise(records: Records) -> list[str]:
             target = f" (± {share(asked.pop())})" if len(asked) == 1 else ""
             named = [case_text(record) for record in with_doubt]
             examples = f", such as {_some(named)}" if 2 * len(with_doubt) <= len(own) else ""
-            texts.append(f"{doubt.capitalize()}{target}: {len(with_doubt)} of {len(own)} cases{examples}.")
+            texts.append(f"{doubt.capitalize()}{target}: {len(with_doubt)} of {count_of(len(own), 'case')}{examples}.")
     per_case = span(len(r.get("process_medians_ms") or [None]) for r in own)
     texts.append(f"Each case was measured in {per_case} process{'' if per_case == '1' else 'es'}.")
     return texts
