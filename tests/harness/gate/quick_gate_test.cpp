@@ -110,13 +110,15 @@ TEST(QuickGate, ACaseThatIsTooNoisyStaysInconclusiveAfterTheLastLook) {
 }
 
 TEST(QuickGate, ACaseThatMayFailStopsNothing) {
-  auto cases = equal_cases(2);
-  cases[0] = Ratios(15).around(1.3, 0.01, 20);
-  GateOnPairs run(cases);
+  // The second case passes at its last look only.
+  GateOnPairs run({Ratios(15).around(1.3, 0.01, 20), Ratios(14).around(1.035, 0.008, 20)});
   run.gate.let_fail(0);
   run.go_on();
   EXPECT_EQ(run.verdict(0), Verdict::regression);
-  EXPECT_EQ(run.verdict(1), Verdict::pass) << "the other case is measured, too";
+  EXPECT_EQ(run.verdict(1), Verdict::pass) << "the other case is measured to its end";
+  GateOnPairs beside_equal({Ratios(15).around(1.3, 0.01, 20), equal_cases(1)[0]});
+  beside_equal.gate.let_fail(0);
+  EXPECT_EQ(beside_equal.go_on(8).taken, (std::vector<size_t>{4, 4})) << "the case that may fail is not followed";
 }
 
 TEST(QuickGate, ACaseThatIsGivenUpIsNotMeasuredFurther) {

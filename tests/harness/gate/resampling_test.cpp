@@ -94,6 +94,14 @@ TEST(QuickGatePower, FalseAlarmsAreRareAndLargeSlowdownsAreFoundWithFewPairs) {
   EXPECT_LT(pairs[4], 26) << "two or three pairs of each case, and the rest of the ten pairs of the slower one";
 }
 
+TEST(QuickGatePower, EveryCaseIsTheSlowerOneInTurn) {
+  Ratios draw(22);
+  GatePlan plan;
+  plan.is_quick = true;
+  const auto curve = suite_curve({draw.around(1, 0.8, 200), draw.around(1, 0.01, 200)}, plan, {20}, 100, 1);
+  EXPECT_NEAR(curve.regression[0], 0.5, 0.02) << "the noise of the first case hides its slowdown";
+}
+
 TEST(QuickGatePower, AFullGateCanBeAskedForTheSameCurve) {
   Ratios draw(21);
   const std::vector<std::vector<double>> equal(2, draw.around(1, 0.01, 200));
