@@ -23,7 +23,7 @@ inline constexpr Meaning meanings[] = {
      "a case failed, a shard is missing, a method does not verify, a worker broke, a build is slower, or a case has a verdict "
      "that compare --fail-on names"},
     {usage, "the command line, an input file or the environment is wrong; standard error says what was expected"},
-    {inconclusive, "gate: the measurements are too noisy to tell whether a case is slower"},
+    {inconclusive, "gate: the measurements are too noisy or, with --quick, too few to tell whether a case is slower"},
     {unusable, "gate: a build does not verify, cannot run a case, or breaks while it measures one"},
 };
 

@@ -39,6 +39,10 @@ REDUCED = {
         f"build/attnbench gate sweeps/ci.toml --base build {ONE_CASE}",
         "builds a revision and measures for minutes",
     ),
+    "build/attnbench gate sweeps/ci.toml --base origin/main --quick": (
+        f"build/attnbench gate sweeps/ci.toml --base build --quick {ONE_CASE.removeprefix('--looks 8 ')}",
+        "builds a revision",
+    ),
     "build/attnbench gate sweeps/ci.toml --calibrate --out /tmp/calibration": (
         f"{{all}} --recordings 8 --trials 50 {ONE_CASE}",
         "measures for most of an hour",
