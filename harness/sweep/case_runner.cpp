@@ -12,11 +12,13 @@
 #include <random>
 #include <set>
 
+#include "attn/method_name.h"
 #include "harness/schema/machine.h"
 #include "harness/statistics/disturbance.h"
 #include "harness/statistics/equivalence.h"
 #include "harness/statistics/statistics.h"
 #include "harness/sweep/plausibility.h"
+#include "harness/sweep/python_files.h"
 #include "harness/text/errors.h"
 #include "harness/text/units.h"
 
@@ -188,6 +190,12 @@ void add_processes(Record& record, const std::vector<Record>& processes, size_t 
   add_suspicion(record);
 }
 
+// The error about a case that makes no sense.
+UsageError refusal(const Case& c, const std::string& reason, const OriginOf& origin_of) {
+  const auto origin = origin_of ? origin_of(c, reason) : "";
+  return UsageError(origin.empty() ? reason : fmt::format("{}: {}", origin, reason));
+}
+
 // The record of a case with the worker's plan for it.
 Record planned_record(const Case& c, const Json& plan, const OriginOf& origin_of) {
   const auto broken = [&](const std::string& how) {
@@ -200,10 +208,7 @@ Record planned_record(const Case& c, const Json& plan, const OriginOf& origin_of
     throw broken(error.what());
   }
   const auto reason = record.text("reason");
-  if (record.text("failure_kind") == kind::usage) {
-    const auto origin = origin_of ? origin_of(c, reason) : "";
-    throw UsageError(origin.empty() ? reason : fmt::format("{}: {}", origin, reason));
-  }
+  if (record.text("failure_kind") == kind::usage) throw refusal(c, reason, origin_of);
   if (record.text("outcome") == outcome::failed) throw broken(reason);
   return record;
 }
@@ -442,6 +447,10 @@ std::vector<std::optional<PlannedCase>> plan_baselines(const WorkerProgram& work
 std::vector<Record> plan_cases(const WorkerProgram& worker, const std::vector<Case>& cases, const OriginOf& origin_of) {
   // One worker plans so few cases that it ends long before its deadline.
   constexpr size_t kCasesPerWorker = 2000;
+  const auto mistakes = mistakes_in_python_files(worker, cases);
+  for (const auto& c : cases)
+    if (const auto found = mistakes.find(std::string(attn::method_name(c.method))); found != mistakes.end())
+      throw refusal(c, found->second, origin_of);
   std::vector<Record> planned;
   while (planned.size() < cases.size()) {
     const auto begin = planned.size(), end = std::min(cases.size(), begin + kCasesPerWorker);
