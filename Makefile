@@ -1,7 +1,7 @@
 # Begin with `make quickstart`; `make help` lists all targets.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build cuda gpu micro quickstart test test-build test-cpp test-python test-sanitize fuzz results reproduce figures check-results site format lint clean
+.PHONY: help setup build python cuda gpu micro quickstart test test-build test-cpp test-python test-sanitize fuzz results reproduce figures check-results site format lint clean
 
 PYTHON := .venv/bin/python
 QUICKSTART := results/quickstart/this-machine
@@ -24,6 +24,9 @@ build: build/build.ninja ## build the programs for the CPU (attnbench, attnbench
 	@./setup.sh build
 	@cmake --build build --target attnbench
 
+python: build ## build the module with which attnbench runs methods in Python (a minute; downloads nothing more)
+	@cmake --build build --target attnbench-python
+
 cuda: setup ## build the programs with the CUDA kernels and the worker's GPU module (needs nvcc)
 	cmake --preset release -DATTNBENCH_CUDA=ON $(if $(CUDA_ARCHITECTURES),-DCMAKE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES))
 	@cmake --build build --target attnbench cuda
@@ -44,6 +47,8 @@ quickstart: build ## measure softmax against linear attention on this machine an
 	@echo; echo "Every case was measured in three rounds. The interval is the range of the three processes."
 	@echo "figure:   $(QUICKSTART)/quickstart.png (also .svg and .pdf)"
 	@echo "try next: build/attnbench measure linear --query-len 4096 --causal"
+	@echo; echo "Methods in Python (docs/tutorial.md) need a module, which is built now unless it is there:"
+	@cmake --build build --target attnbench-python || echo "quickstart: only methods in Python will not run"
 
 test: test-cpp test-python ## install what is missing, build, and run all tests: C++, emulated CUDA kernels, Python
 

@@ -13,4 +13,7 @@ if(Python3_Development.Embed_FOUND AND EXISTS "${TORCH_ROOT}/lib/libtorch_python
 else()
   set(ATTNBENCH_PYTHON_METHODS OFF)
   message(STATUS "attnbench: no headers of Python (Debian: python3-dev), so methods in Python will not run")
+  add_custom_target(attnbench-python
+    COMMAND "${CMAKE_COMMAND}" -E echo "attnbench: the headers of Python (Debian: python3-dev) were missing when this build was configured, so methods in Python will not run; install them, run `cmake --preset release`, and then `make python`"
+    COMMAND "${CMAKE_COMMAND}" -E false VERBATIM)
 endif()
