@@ -10,6 +10,9 @@ SOURCES = $(shell git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
 ctest = ctest --test-dir $(1) -j$$(nproc) --output-on-failure || { echo "Failed:"; \
   grep -hE '^\[  FAILED  \]|: Failure$$' $(1)/Testing/Temporary/LastTest.log | sort -u | head -30; exit 1; }
 
+build_python_module = if [ -s build/python-methods ]; then echo "methods in Python cannot run, because $$(cat build/python-methods)"; \
+  false; else cmake --build build --target attnbench-python; fi
+
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -25,7 +28,7 @@ build: build/build.ninja ## build the programs for the CPU (attnbench, attnbench
 	@cmake --build build --target attnbench
 
 python: build ## build the module with which attnbench runs methods in Python (a minute; downloads nothing more)
-	@cmake --build build --target attnbench-python
+	@$(build_python_module)
 
 cuda: setup ## build the programs with the CUDA kernels and the worker's GPU module (needs nvcc)
 	cmake --preset release -DATTNBENCH_CUDA=ON $(if $(CUDA_ARCHITECTURES),-DCMAKE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES))
@@ -48,7 +51,7 @@ quickstart: build ## measure softmax against linear attention on this machine an
 	@echo "figure:   $(QUICKSTART)/quickstart.png (also .svg and .pdf)"
 	@echo "try next: build/attnbench measure linear --query-len 4096 --causal"
 	@echo; echo "Methods in Python (docs/tutorial.md) need a module, which is built now unless it is there:"
-	@cmake --build build --target attnbench-python || echo "quickstart: only methods in Python will not run"
+	@$(build_python_module) || echo "make quickstart: everything else works"
 
 test: test-cpp test-python ## install what is missing, build, and run all tests: C++, emulated CUDA kernels, Python
 

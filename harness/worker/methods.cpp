@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 #include <type_traits>
@@ -35,11 +36,12 @@ struct PythonModule {
 
 // How the user gets the module for Python methods, as the end of a message.
 std::string why_no_module(const fs::path& folder) {
-  if (!fs::exists(folder / "CMakeCache.txt")) return "; install attnbench again from a build that has the module";
-  if (!ATTNBENCH_PYTHON_METHODS)
-    return ", because the headers of Python (Debian: python3-dev) were missing when this build was configured; install them, run "
-           "`cmake --preset release`, and then `make python`";
-  return ", because it has not been built; `make python` builds it";
+  // The build writes this file when it is configured. It says why there can be no module, and is empty if there can be one.
+  std::ifstream build(folder / "python-methods");
+  if (!build) return "; install attnbench again from a build that has it";
+  std::string reason;
+  std::getline(build, reason);
+  return ", because " + (reason.empty() ? "it has not been built; `make python` builds it" : reason);
 }
 
 // The folder of the LibTorch library that this program has loaded.
@@ -59,7 +61,8 @@ void load_cuda_libraries(const fs::path& stand_ins) {
     const std::string error = dlerror();
     const auto missing = fs::path(error.substr(0, error.find(':'))).filename();  // "libcublas.so.13: cannot open …"
     const auto stand_in = stand_ins / missing;
-    TORCH_CHECK_VALUE(fs::exists(stand_in) && loaded.insert(stand_in).second,
+    const bool is_missing = error.find("cannot open shared object file") != std::string::npos;
+    TORCH_CHECK_VALUE(is_missing && fs::exists(stand_in) && loaded.insert(stand_in).second,
                       "torch needs a library that cannot be loaded, although it is not called on a CPU: ", error,
                       "; `make setup` installs torch with all of its libraries");
     TORCH_CHECK_VALUE(dlopen(stand_in.c_str(), RTLD_LAZY | RTLD_LOCAL),
