@@ -24,7 +24,7 @@ struct Options {
   Case c;
   std::string like;
   Format format = Format::text;
-  bool verbose = false;
+  bool verbose = false, fresh = false;
 };
 
 std::string option_name(const Field& field) {
@@ -83,7 +83,8 @@ void check_baseline(const Case& c, const Catalogue& catalogue) {
 
 // Plans and runs one case. A case that would take longer than its deadline is not skipped, because without measured ceilings its
 // predicted time is only a rough lower bound; a case that needs too much memory is.
-Record measure_case(const WorkerProgram& worker, const Case& c) {
+Record measure_case(const WorkerProgram& own, const Case& c) {
+  const auto worker = worker_for(own, {c});
   Record planned;
   try {
     planned = plan_cases(worker, {c})[0];
@@ -92,7 +93,7 @@ Record measure_case(const WorkerProgram& worker, const Case& c) {
   }
   if (!planned.has("outcome") && predicted_need_bytes(planned) > planned.number("memory_limit_bytes"))
     predict(planned, TimePredictor(Ceilings::nominal(c.threads)));
-  return run_case(worker, {{c, planned}, plan_baselines(worker, {c})[0]}, ask_environment(worker), std::nullopt);
+  return run_case(worker, {{c, planned}, plan_baselines(worker, {c})[0]}, ask_environment(own), std::nullopt);
 }
 
 // What one call of the measured case did in a second: operations and memory traffic by the method's cost, and tokens. Empty where
@@ -134,11 +135,13 @@ Run add_measure_command(Command& command) {
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);
   command.add("--verbose", &options->verbose, "print every value of the record that is no list", {.short_name = "-v"});
+  add_fresh_option(command, options->fresh);
   command.add_example("measure linear --query-len 4096 --causal",
                       "measures one forward pass of linear attention over 4096 tokens");
   command.add_example("measure mine.py:attention --like softmax",
                       "measures the function attention of the file mine.py, after comparing it with softmax attention");
-  return [options](const WorkerProgram& worker) {
+  return [options](WorkerProgram worker) {
+    worker.forks = !options->fresh;
     const auto catalogue = Catalogue::load(worker);
     options->c.method = catalogue.with_like(options->c.method, options->like);
     options->c.complete();

@@ -127,6 +127,13 @@ void add_like_option(Command& command, std::string& like) {
               {.placeholder = "METHOD", .completion = Completion::methods});
 }
 
+void add_fresh_option(Command& command, bool& fresh) {
+  command.add(
+      "--fresh", &fresh,
+      "start every process as a program, even if a method is in Python; otherwise they are forked from one that has imported "
+      "torch");
+}
+
 void add_quiet_option(Command& command, bool& quiet, std::string description) {
   command.add("--quiet", &quiet, std::move(description), {.short_name = "-q"});
 }

@@ -86,13 +86,14 @@ void learn_from(const std::vector<Record>& records, TimePredictor& predictor) {
 SweepPlan plan_sweep(const WorkerProgram& worker, const std::string& file, const SweepOverrides& overrides,
                      const std::string& shard) {
   const auto catalogue = Catalogue::load(worker);
-  SweepPlan plan{SweepFile(file, catalogue, overrides), Shard::parse(shard), {}, {}, {}, catalogue.diagnostics()};
+  SweepPlan plan{SweepFile(file, catalogue, overrides), Shard::parse(shard), {}, {}, {}, catalogue.diagnostics(), worker};
   for (size_t i = 0; const auto& c : plan.sweep.cases())
     if (plan.shard.has(i++)) plan.cases.push_back(c);
   if (plan.cases.empty()) throw UsageError(fmt::format("shard {} of sweep {} has no case", shard, plan.sweep.stem()));
   const auto origin_of = [&](const Case& c, const std::string& reason) { return plan.sweep.origin_of(c, reason); };
-  plan.planned = plan_cases(worker, plan.cases, origin_of);
-  plan.baselines = plan_baselines(worker, plan.cases, origin_of);
+  plan.worker = worker_for(worker, plan.cases);
+  plan.planned = plan_cases(plan.worker, plan.cases, origin_of);
+  plan.baselines = plan_baselines(plan.worker, plan.cases, origin_of);
   for (auto& record : plan.planned) plan.sweep.published().annotate(record);
   return plan;
 }
@@ -108,6 +109,7 @@ TimePredictor predict_without_ceilings(SweepPlan& plan, const std::vector<Record
 
 SweepRun::SweepRun(WorkerProgram worker, SweepPlan plan, const SweepRunOptions& options)
     : worker_(std::move(worker)),
+      worker_of_round_(plan.worker),
       plan_(std::move(plan)),
       environment_(ask_environment(worker_)),
       folder_(options.out.empty() ? folder_of(plan_, environment_) : options.out),
@@ -318,7 +320,7 @@ Record SweepRun::run_next_process(size_t i, const Record& planned, const TimePre
   options.best_arithmetic_us = best_arithmetic_us();
   options.random = random_();
   options.why_no_baseline = state.baseline_failure;
-  auto process = run_process(worker_, measured, options);
+  auto process = run_process(worker_of_round_, measured, options);
   // A predicted time may be better in the next round; other failures would repeat.
   const auto failure = why_without_baseline(process);
   if (!failure.empty() && !failure.starts_with(kind::predicted_timeout)) state.baseline_failure = failure;
@@ -391,7 +393,11 @@ size_t SweepRun::measure(SweepObserver& observer) {
       if (process.has("round")) round = std::max(round, process.get("round").get<int64_t>());
     for (auto order = measured; !order.empty();) {
       std::shuffle(order.begin(), order.end(), random_);
+      if (!worker_of_round_.server) worker_of_round_ = worker_for(worker_, plan_.cases);
       run_round(order, ++round, predictor, observer);
+      // Processes that are forked from the same server have the same addresses. The processes of a case are independent samples
+      // of these, too, because each round has a server of its own.
+      worker_of_round_.server.reset();
       std::erase_if(order, [&](size_t i) { return !states_[i].is_due; });
       if (!order.empty()) measure_ceilings();
     }

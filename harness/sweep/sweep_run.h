@@ -26,6 +26,8 @@ struct SweepPlan {
   std::vector<Record> planned;
   std::vector<std::optional<PlannedCase>> baselines;  // of each case, if it has one
   Json diagnostics;                                   // those that any method declares, for ResultFolder::write_schema
+  // The worker that planned the cases and measures the first round (worker_for of case_runner.h).
+  WorkerProgram worker = {};
 };
 
 // Reads the sweep file and lets the worker plan its cases. `shard` is the text given to --shard; empty text stands for every
@@ -115,6 +117,7 @@ class SweepRun {
   void finish();
 
   WorkerProgram worker_;
+  WorkerProgram worker_of_round_;
   SweepPlan plan_;
   Record environment_;
   ResultFolder folder_;
