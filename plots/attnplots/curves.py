@@ -32,8 +32,8 @@ REASONS = {
 # Cases that others published as being out of memory.
 PUBLISHED_OOM = Reason("published as out of memory", "OOM, published")
 STRIP_NOTE = (
-    "Strips above panels mark lengths at which a method has no point: those between its points, and "
-    "the first one after them (OOM: out of memory; predicted: not run)."
+    "Marks above a panel: lengths without a point; after a method's last point, the first of them "
+    "(OOM: out of memory; predicted: not run)."
 )
 PROTOCOLS = {
     "forward": "Forward",
@@ -294,8 +294,9 @@ def certainty_notes(rows: list[Row], measure: Measure) -> list[str]:
     """Notes on a measure, and on the bands and the rings of its points."""
     shown = points(rows, measure)
     notes = certainty.band_notes(shown, lambda record: None not in measure.value(record)[1:])
+    notes += [measure.note] if measure.note else []
     notes += certainty.ring_notes([(record, measure.doubts(record)) for record in shown])
-    return [measure.note, *notes] if measure.note else notes
+    return [" ".join(notes)] if notes else []
 
 
 def _curve(method: str, records: list[Record], measure: Measure) -> Curve | None:
