@@ -33,7 +33,9 @@ def of(content: Sheet) -> Sheet:
     header = " · ".join(part for part in (content.header, at) if part)
     narrow = sheet.is_narrow(sheet.figure())
     groups = [Group(group.heading, _panels(group.panels, content.looks, narrow)) for group in content.groups]
-    return replace(content, groups=groups, header=header)
+    # Intervals of dots are bars.
+    notes = [note.replace("Bands: ", "Bars: ", 1) for note in content.notes]
+    return replace(content, groups=groups, header=header, notes=notes)
 
 
 def _panels(panels: Sequence[Panel], looks: dict[str, Style], narrow: bool) -> list[Panel]:

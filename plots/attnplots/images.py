@@ -6,6 +6,7 @@ three are the occluded image, its completion and the original.
 """
 
 import argparse
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,7 +181,7 @@ def _names(figure: Figure, grid: Grid, top: float, high: float) -> None:
         bottom = top - len(grid.images) * (high + GAP) + GAP
         x = MARGIN + NAMES - 5
         sheet.line(figure, (x, bottom), (x, top), colour, linewidth=1.4, gid="bracket")
-        lines = sheet.wrapped(figure, method_text(grid.method), style.HEAD_SIZE, "bold", NAMES - 8)
+        lines = _name_lines(figure, method_text(grid.method))
         # Beside a single row the name is in its middle; above the names of rows it is at the top.
         y = top - 8 if len(grid.images) > 1 else (top + bottom) / 2 - 3 + NAME_LINE * (len(lines) - 1) / 2
         for k, words in enumerate(lines):
@@ -189,6 +190,16 @@ def _names(figure: Figure, grid: Grid, top: float, high: float) -> None:
         below = row == 0 and grid.method != NO_METHOD
         y = top - row * (high + GAP) - (max(high / 2 + 3, 18) if below else high / 2 + 3)
         sheet.text(figure, MARGIN, y, part, style.NAME_SIZE, style.QUIET)
+
+
+def _name_lines(figure: Figure, name: str) -> list[str]:
+    """The name in lines that fit the space beside the images, broken after spaces and hyphens."""
+    lines = [""]
+    for part in re.split(r"(?<=[-,/: ])", name):
+        if lines[-1] and sheet.text_width(figure, lines[-1] + part, style.HEAD_SIZE, "bold") > NAMES - 8:
+            lines.append("")
+        lines[-1] += part
+    return [line.strip() for line in lines]
 
 
 def _image(figure: Figure, pixels: np.ndarray, frame: Box) -> None:
