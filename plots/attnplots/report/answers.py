@@ -34,8 +34,8 @@ ENDS = ("oom", "predicted_oom", "timeout", "predicted_timeout")
 @dataclass(frozen=True)
 class Fastest:
     """The fastest method at one length of a setting: of how many methods, its time and the interval of
-    it in words, the next method, whether the intervals of the two overlap, and how many times as fast as the reference
-    of the sweep it is."""
+    it in words, the next method and how many times as long that takes (empty if that is the reference), whether the
+    intervals of the two overlap, and how many times as fast as the reference of the sweep it is."""
 
     method: str
     methods: int
@@ -171,7 +171,9 @@ def _fastest(records: Iterable[Record], n: int, factors: Factors) -> Fastest | N
     against = times_as_fast(ratio, data.method_text(factors.name)) if ratio else ""
     second, second_low, _, second_method = times[1]
     close = (high if high is not None else value) >= (second_low if second_low is not None else second)
-    return Fastest(method, len(times), time_text(value), shown, second_method, amount(second / value), close, against)
+    # Of the reference, `against` says it already.
+    longer = "" if against and second_method == factors.name else amount(second / value)
+    return Fastest(method, len(times), time_text(value), shown, second_method, longer, close, against)
 
 
 def _is_said(crossover: Crossover) -> bool:
