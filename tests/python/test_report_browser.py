@@ -255,7 +255,7 @@ def test_the_charts_are_on_the_first_screen_and_on_a_phone_on_the_second(chromiu
 def test_with_two_runs_what_changed_is_before_the_charts_which_are_on_the_first_screen(chromium, tmp_path):
     made = report(tmp_path, ROOT / "results/repeat")
     with opened(chromium, tmp_path, made, viewport={"width": 1280, "height": 800}) as page:
-        assert top_of(page, "h3") < top_of(page, ".panel .plot") <= 700
+        assert top_of(page, "h3") < top_of(page, ".panel .plot") <= 600
         assert page.locator("h3").first.inner_text() == "What changed"
 
 

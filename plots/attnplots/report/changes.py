@@ -65,8 +65,9 @@ def between(one: Folder, other: Folder) -> Comparison | None:
 
 def _what(quantities: set[str]) -> str:
     """What of a case is compared, in words."""
-    words = {"time": "time of a call", "ratio": "time divided by that of the baseline beside it"}
-    return " or ".join(words.get(name, name) for name in sorted(quantities))
+    words = {"time": "time", "ratio": "time / that of the baseline"}
+    text = " or ".join(words.get(name, name) for name in sorted(quantities))
+    return text[:1].upper() + text[1:]
 
 
 def _change(case: dict[str, Any], case_text: CaseTexts) -> tuple[str, Change]:

@@ -103,8 +103,8 @@ class Chart {
       facets: this.config.facets.map((facet) => new Set(facet.values.filter((v) => v.on).map((v) => JSON.stringify(v.value)))),
     };
     this.controls.addEventListener("submit", (event) => event.preventDefault());
-    // On a small screen, the charts come before the choices.
-    place.querySelector(".choices").open = matchMedia("(min-width: 50rem)").matches;
+    // The choices are folded where they would push the charts off the first screen: on a small one, and below what changed.
+    place.querySelector(".choices").open = !this.isOfTwoRuns && matchMedia("(min-width: 50rem)").matches;
     this.makeControls();
     this.makeLegend();
     this.draw();
@@ -326,6 +326,9 @@ class Chart {
       for (const channel of ["color", "stroke", "fill"])
         if (layer.encoding[channel])
           layer.encoding[channel] = {field: "part", type: "nominal", legend: null, scale: {domain: this.config.parts, range: [theme.one, theme.other]}};
+    // Where both have the same values, the first run is seen around the second.
+    if (state.byRun) for (const [layer, channel, range] of [[spec.layer[0], "strokeWidth", [5, 1.7]], [marks, "size", [150, 45]]])
+      layer.encoding[channel] = {field: "part", type: "nominal", legend: null, scale: {domain: this.config.parts, range}};
     if (this.config.part === "_folder" && !state.byRun) for (const layer of spec.layer)
       layer.encoding.opacity = {field: "part", type: "ordinal", sort: this.config.parts, legend: null, scale: {domain: this.config.parts,
         range: this.config.parts.map((_, k) => 0.4 + 0.6 * (k + 1) / this.config.parts.length)}};
