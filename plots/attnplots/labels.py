@@ -70,6 +70,8 @@ SHIFTS = (8.0, 14.0, 22.0, 30.0, 42.0, 56.0)
 RISES = np.arange(-150.0, 150.1, 3.0)
 # Tips that are nearer to each other than this are at the same place for a reader.
 SAME = 6.0
+# Tips whose heights differ by less than this have no order that a reader sees.
+LEVEL = 2.0
 # Labels of tips that are at most so far apart across the panel have the order of the tips.
 NEIGHBOURS = 48.0
 # The cost of what misleads a reader, in points that a label may be moved instead.
@@ -187,7 +189,7 @@ def _confusion(tip: Place, box: Box, taken: list[Placed], others: list[Place]) -
 def is_out_of_order(one: Placed, other: Placed) -> bool:
     """Whether two labels above each other have not the order of their tips, which are neighbours."""
     above = one.tip[1] - other.tip[1]
-    if abs(above) < 1 or abs(one.tip[0] - other.tip[0]) > NEIGHBOURS:
+    if abs(above) < LEVEL or abs(one.tip[0] - other.tip[0]) > NEIGHBOURS:
         return False
     beside = one.box.x0 > other.box.x1 or other.box.x0 > one.box.x1
     middles = (one.box.y0 + one.box.y1) / 2 - (other.box.y0 + other.box.y1) / 2

@@ -27,8 +27,8 @@ NAME_LINE = 9.4
 LONGEST_LINE = 19
 MAX_LINES = 3
 
-# A curve whose last point is farther than this from the edge of the panel has a leader to its name.
-FAR = 14.0
+# A curve whose last point is farther than this from its name beside the panel has a leader to it.
+FAR = 24.0
 
 # The height of a lane of the strip, the width that a mark in it needs, and its colour.
 LANE = 9.4
@@ -140,7 +140,7 @@ def draw(
         if keyed:
             top = centre + label.height / 2 - NAME_LINE / 2
             _key(figure, left - 5, top - 0.5, look)
-        elif abs(centre - tip[1]) > 2.5 or frame.x1 - tip[0] > FAR:
+        elif abs(centre - tip[1]) > 2.5 or left - tip[0] > FAR:
             leader(figure, (tip[0] + 4, tip[1]), (left - 2, centre), look)
         write(figure, label, left, centre + label.height / 2, look)
         half = label.height / 2

@@ -60,8 +60,11 @@ def names_of(figure, axes, frame, shown):
         tip = tuple(float(v) for v in axes.transData.transform(curve.tip))
         with style.context():
             label = panel.method_label(figure, curve.method)
-            own = [t for t in texts if t.get_text() == label.lines[0]]
-            boxes = [t.get_window_extent(renderer) for t in own]
+            places = {line: [t.get_window_extent(renderer) for t in texts if t.get_text() == line] for line in label.lines}
+        # Several names may begin with the same line, so the lines below it count.
+        boxes = [first for first in places[label.lines[0]]
+                 if all(any(abs(b.x0 - first.x0) < 1 and abs(first.y0 - b.y0 - k * panel.NAME_LINE) < 3 for b in places[line])
+                        for k, line in enumerate(label.lines))]  # fmt: skip
         # The first line of the name that is in or beside this panel, and not in another one.
         inside = [b for b in boxes if frame.x0 - 2 <= b.x0 <= frame.x1 + 30 and frame.y0 - 30 <= b.y0 <= frame.y1 + 30]
         assert inside, f"{curve.method} has no name in its panel"

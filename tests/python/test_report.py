@@ -136,13 +136,14 @@ def test_a_row_of_what_changed_has_one_estimate(tmp_path, monkeypatch):
     the ratio."""
     case = {axis.name: axis.default for axis in schema.read(schema.COPY).axes} | {"method": "linear", "query_len": 512, "protocol": "forward"}
     said = {"differences": [], "counts": {"regression": 1}, "cases": [
-        {"case": case, "a_ms": 99.0, "b_ms": 98.0, "a_value": 1.234, "b_value": 1.3574, "quantity": "time",
-         "log_ratio": math.log(1.1), "interval": [math.log(1.08), math.log(1.12)], "verdict": "regression"}]}  # fmt: skip
+        {"case": case, "a_ms": 99.0, "b_ms": 98.0, "a_value": 1.2, "b_value": 1.3, "a_estimate": 1.234, "b_estimate": 1.3574,
+         "quantity": "time", "log_ratio": math.log(1.1), "interval": [0.0, 1.0], "decisive_interval": [math.log(1.08), math.log(1.12)],
+         "decisive_level": 0.9, "verdict": "regression"}]}  # fmt: skip
     folder(tmp_path, "a")
     folder(tmp_path, "b", found=[r | {"finished_at": "2026-01-03T00:00:00Z"} for r in rows()])
     monkeypatch.setattr(maker.changes, "driver", SimpleNamespace(ask=lambda *words: said))
     page = words(report(tmp_path, tmp_path / "a", tmp_path / "b"))
-    row = re.search(r"linear · forward · N = 512 ([\d.]+) ms ([\d.]+) ms ([\d.]+) (\+[\d.]+) % (\+[\d.]+) % to (\+[\d.]+) % slower", page)
+    row = re.search(r"linear · forward · N = 512 ([\d.]+) ms ([\d.]+) ms ([\d.]+) (\+[\d.]+) % 90 %: (\+[\d.]+) % to (\+[\d.]+) % slower", page)
     one, other, ratio, change, low, high = map(float, row.groups())
     assert (one, other, ratio) == (1.234, 1.357, 1.1)
     assert other / one == pytest.approx(ratio, rel=1e-3) and change == pytest.approx(100 * (ratio - 1), rel=1e-2)

@@ -8,7 +8,7 @@ from typing import Any
 from attnplots import driver
 from attnplots.report.folders import Folder
 from attnplots.records import identity_of
-from attnplots.words import CaseTexts, amount, change_text, time_text
+from attnplots.words import CaseTexts, amount, change_text, share, time_text
 
 # The verdicts of `attnbench compare`, those first that a reader looks for.
 VERDICTS = ("regression", "improvement", "cannot tell", "equivalent")
@@ -71,19 +71,21 @@ def _what(quantities: set[str]) -> str:
 
 
 def _change(case: dict[str, Any], case_text: CaseTexts) -> tuple[str, Change]:
-    low, high = case.get("interval") or (None, None)
-    is_ratio = case.get("quantity") == "ratio"
-    shown = amount if is_ratio else time_text
+    # The values that the estimate relates, and the interval from which the verdict follows.
+    one, other = (case.get(f"{side}_estimate", case.get(f"{side}_value")) for side in ("a", "b"))
+    low, high = case.get("decisive_interval", case.get("interval")) or (None, None)
+    level = case.get("decisive_level")
+    shown = amount if case.get("quantity") == "ratio" else time_text
     ends = "" if low is None else f"{change_text(low)} to {change_text(high)}"
     verdict = case["verdict"]
     return verdict, Change(
         case_text(case["case"]),
         identity_of(case["case"], sorted(case["case"])),
-        shown(case["a_value"], DIGITS) if case.get("a_value") is not None else "–",
-        shown(case["b_value"], DIGITS) if case.get("b_value") is not None else "–",
+        shown(one, DIGITS) if one is not None else "–",
+        shown(other, DIGITS) if other is not None else "–",
         amount(math.exp(case["log_ratio"]), DIGITS),
         change_text(case["log_ratio"]),
-        ends,
+        f"{share(level)}: {ends}" if ends and level else ends,
         WORDS.get(verdict, verdict),
     )
 
