@@ -328,7 +328,7 @@ class Chart {
           layer.encoding[channel] = {field: "part", type: "nominal", legend: null, scale: {domain: this.config.parts, range: [theme.one, theme.other]}};
     // Where both have the same values, the first run is seen around the second.
     if (state.byRun) for (const [layer, channel, range] of [[spec.layer[0], "strokeWidth", [5, 1.7]], [marks, "size", [150, 45]]])
-      layer.encoding[channel] = {field: "part", type: "nominal", legend: null, scale: {domain: this.config.parts, range}};
+      layer.encoding[channel] = {field: "part", type: "ordinal", sort: this.config.parts, legend: null, scale: {domain: this.config.parts, range}};
     if (this.config.part === "_folder" && !state.byRun) for (const layer of spec.layer)
       layer.encoding.opacity = {field: "part", type: "ordinal", sort: this.config.parts, legend: null, scale: {domain: this.config.parts,
         range: this.config.parts.map((_, k) => 0.4 + 0.6 * (k + 1) / this.config.parts.length)}};
