@@ -41,6 +41,7 @@ Json provenance_of(const SweepPlan& plan, const Record& environment) {
   Json provenance = {{"sweep", plan.sweep.stem()},
                      {"description", plan.sweep.description()},
                      {"environment", common_columns(environment, plan.planned)},
+                     {"machine", {{"system", system_name()}, {"memory_bytes", total_memory_bytes()}}},
                      {"settings", plan.sweep.settings()},
                      {"baselines", plan.sweep.baselines()}};
   if (!plan.shard.is_all()) provenance["shard"] = fmt::format("{}/{}", plan.shard.number, plan.shard.count);

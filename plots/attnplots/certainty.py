@@ -80,7 +80,7 @@ def rare(points: Sequence[Record], doubts: Doubts) -> tuple[Doubts, str]:
         return doubts, ""
     words = [f"{text} ({counts[name]} of {count_of(len(found), 'point')})"
              for name, text in zip(common, _in_words(common, found), strict=True)]  # fmt: skip
-    note = f"Without rings, because most points are: {', '.join(words)}."
+    note = f"Most points are {', '.join(words)}, and have no rings for it."
     return lambda record: [name for name in doubts(record) if name not in common], note
 
 
@@ -99,7 +99,7 @@ def band_notes(records: Iterable[Record], has_interval: Callable[[Record], bool]
     own = [record for record in records if not record.get("external_source")]
     scopes = {scope(record) for record in own if has_interval(record)}
     kinds = [text for name, text in INTERVALS.items() if name in scopes]
-    texts = [f"Bands: {'; '.join(kinds)}; often narrower than the marks."] if kinds else []
+    texts = [f"Bands: {'; '.join(kinds)}, often narrower than the marks."] if kinds else []
     if any(scope(record) == SPREAD for record in own):
         which = "points of a single process" if kinds else "every point is of a single process"
         why = "whose samples do not say how processes differ"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from attnplots import curves as data
-from attnplots import environment, grid, scaling, sheet, style, ticks
+from attnplots import dots, environment, grid, scaling, sheet, style, ticks
 from attnplots.ceilings import Ceilings, GpuCeilings
 from attnplots.curves import Curve, Measure, Row
 from attnplots.grid import Group, Panel, Scale
@@ -115,7 +115,7 @@ def _sheet(rows: list[Row], dtype: str, ceilings: Ceilings | GpuCeilings, left_o
     protocol = data.protocol_text(records[0]).lower()
     header = f"{protocol} · {sheet.setting(records)}"
     stamp = environment.stamp(records)
-    return grid.draw(grid.Sheet(groups, looks, header, notes, stamp))
+    return grid.draw(dots.of(grid.Sheet(groups, looks, header, notes, stamp)))
 
 
 def _lines(

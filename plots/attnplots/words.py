@@ -14,7 +14,7 @@ COMMON = ("device", "dtype", "heads", "head_dim", "causal", "threads")
 
 
 def amount(value: float, digits: int = 3) -> str:
-    """So many significant digits without an exponent."""
+    """So many significant digits without an exponent, and whole numbers from 1000 on."""
     text = f"{value:.{digits}g}"
     return f"{value:,.0f}" if "e" in text or abs(value) >= 1000 else text
 
@@ -84,6 +84,19 @@ def _follows(name: str, among: Iterable[Record]) -> bool:
     """Whether the value of an axis is determined by the length."""
     seen: dict[int, Any] = {}
     return all(seen.setdefault(r["query_len"], r.get(name)) == r.get(name) for r in among)
+
+
+def factor(value: float) -> str:
+    """A factor with two significant digits: "94", "5.6", "1.0"."""
+    text = amount(float(f"{value:.2g}"))
+    return f"{text}.0" if len(text) == 1 else text
+
+
+def times_as_fast(ratio: float, than: str = "") -> str:
+    """A time over that of another method, in words such as "94 × as fast" or "takes 1.6 × as long"; with `than`, the
+    name of the other method, "94 × as fast as sdpa" or "takes 1.6 × as long as sdpa"."""
+    end = f" as {than}" if than else ""
+    return f"{factor(1 / ratio)} × as fast{end}" if ratio <= 1 else f"takes {factor(ratio)} × as long{end}"
 
 
 def span(values: Iterable[float], text: Callable[[float], str] = str) -> str:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 
 import pytest
@@ -41,6 +42,8 @@ def test_a_sweep_writes_records_environment_schema_and_csv(attnbench, tmp_path, 
     assert environment["description"] == "a test"
     assert environment["settings"]["time_budget_s"] == 0.02
     assert environment["ceilings"]["read_gb_s"] > 0
+    assert environment["machine"]["system"].endswith(f"Linux {os.uname().release}")
+    assert environment["machine"]["memory_bytes"] == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for name, value in environment["environment"].items():
         assert all(record[name] == value for record in records), name
 
