@@ -1,7 +1,7 @@
 # Begin with `make quickstart`; `make help` lists all targets.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build cuda gpu micro quickstart test test-build test-cpp test-python test-sanitize fuzz results reproduce figures check-results site format lint clean
+.PHONY: help setup build python cuda gpu micro quickstart test test-build test-cpp test-python test-sanitize fuzz results reproduce figures check-results site format lint clean
 
 PYTHON := .venv/bin/python
 QUICKSTART := results/quickstart/this-machine
@@ -9,6 +9,9 @@ SOURCES = $(shell git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
 # Runs the tests of a build folder. If any fails, the last lines name them and the lines of source that found it.
 ctest = ctest --test-dir $(1) -j$$(nproc) --output-on-failure || { echo "Failed:"; \
   grep -hE '^\[  FAILED  \]|: Failure$$' $(1)/Testing/Temporary/LastTest.log | sort -u | head -30; exit 1; }
+
+build_python_module = if [ -s build/python-methods ]; then echo "methods in Python cannot run, because $$(cat build/python-methods)"; \
+  false; else cmake --build build --target attnbench-python; fi
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +27,9 @@ build: ## build the programs for the CPU, with the kernels of all instruction se
 	@./setup.sh build
 	$(configure)
 	@cmake --build build --target programs
+
+python: build ## build the module with which attnbench runs methods in Python (a minute; downloads nothing more)
+	@$(build_python_module)
 
 cuda: setup ## build the programs with the CUDA kernels and the worker's GPU module (needs nvcc)
 	cmake --preset release -DATTNBENCH_KERNELS=all -DATTNBENCH_CUDA=ON $(if $(CUDA_ARCHITECTURES),-DCMAKE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES))
@@ -47,6 +53,8 @@ quickstart: ## measure softmax against linear attention on this machine and draw
 	@echo; echo "Every case was measured in three rounds. The interval is the range of the three processes."
 	@echo "figure:   $(QUICKSTART)/quickstart.png (also .svg and .pdf)"
 	@echo "try next: build/attnbench measure linear --query-len 4096 --causal"
+	@echo; echo "Methods in Python (docs/tutorial.md) need a module, which is built now unless it is there:"
+	@$(build_python_module) || echo "make quickstart: everything else works"
 
 test: test-cpp test-python ## install what is missing, build, and run all tests: C++, emulated CUDA kernels, Python
 

@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # Installs what is missing: system packages with apt, and Python packages into .venv.
 #
-#   ./setup.sh build    what the programs and the figures need, with only the two CUDA libraries that LibTorch loads on a CPU
-#   ./setup.sh          also what the tests, the Python operators and the CUDA build need
+#   ./setup.sh build    what the programs, methods in Python and the figures need: 630 MB of Python packages to download, 1.5 GB on
+#                       the disk. Of the CUDA libraries these are only the two that LibTorch calls on a CPU. `import torch` loads
+#                       ten more, which are 1.7 GB to download and are never called on a CPU; for methods in Python the build makes
+#                       stand-ins for them (cmake/cuda_stand_ins.py).
+#   ./setup.sh          also what the tests, the Python operators and the CUDA build need: another 2.3 GB to download
 #   ./setup.sh lint     also clang-tidy
 #
 # Set TORCH_INDEX to install torch from another package index, for example from one of CPU-only wheels.
@@ -82,7 +85,7 @@ if [ "$installed" != "$wanted" ] && [ "$installed" != "$everything" ]; then
     pip --index-url "$TORCH_INDEX" "$(grep '^torch==' requirements-build.txt)"
   fi
   if [ "$part" = build ]; then
-    echo "setup: installing LibTorch (the torch wheel, without most of its CUDA libraries) and what the figures and the report need into .venv"
+    echo "setup: installing torch without most of its CUDA libraries, and what the figures and the report need, into .venv (630 MB to download)"
     if [ -z "${TORCH_INDEX:-}" ]; then
       pip --no-deps -r requirements-build.txt
     fi

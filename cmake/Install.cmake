@@ -41,6 +41,10 @@ foreach(module IN ITEMS attnbench-gpu attnbench-python)
     install(TARGETS ${module} LIBRARY DESTINATION "${internal_folder}" COMPONENT programs)
   endif()
 endforeach()
+if(TARGET attnbench-python AND NOT SKBUILD)  # pip installs a wheel's torch with all of its libraries
+  install(DIRECTORY "${PROJECT_BINARY_DIR}/cuda-stand-ins" DESTINATION "${internal_folder}" COMPONENT programs
+          FILES_MATCHING PATTERN "*.so.*" PATTERN sources EXCLUDE)
+endif()
 install(FILES "${PROJECT_BINARY_DIR}/methods.json" DESTINATION "${internal_folder}" COMPONENT programs)
 install(DIRECTORY sweeps plots rivals DESTINATION "${data_folder}" COMPONENT programs PATTERN __pycache__ EXCLUDE)
 # `attnbench import` reads packs with it.

@@ -1,4 +1,4 @@
-"""Draws figure 1: time and peak memory per sample against the sequence length, and the lengths from
+"""Draws figure 1: time and peak memory per sequence against the sequence length, and the lengths from
 which on methods are faster than sdpa.
 
 Usage: python plots/figure1.py [RESULT_DIR ...] [--quantity time|ratio] [--width column|page]

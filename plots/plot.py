@@ -1,7 +1,7 @@
 """Draws any folder of records or of trainings; `attnbench plot` starts this script.
 
 Usage: python plots/plot.py FOLDER [--x COLUMN] [--y COLUMN] [--series COLUMN] [--facet COLUMN]
-       [--filter COLUMN=VALUE] [--out FILE_OR_DIR]
+       [--methods NAME,...] [--filter COLUMN=VALUE] [--out FILE_OR_DIR] [--width column|page]
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Draws the quickstart sweep: time and peak memory per sample against the sequence length.
+"""Draws the quickstart sweep: time and peak memory per sequence against the sequence length.
 
 Usage: python plots/quickstart.py [RESULT_DIR ...] [--quantity time|ratio] [--out DIR]
 """

@@ -1,6 +1,6 @@
-"""Prints the paper's numbers beside ours, and which of its claims hold here, as Markdown.
+"""Prints the paper's numbers beside ours, and which of its claims hold here, as Markdown or text.
 
-Usage: python plots/verdicts.py [RESULTS] [--claims FILE]; `attnbench verdicts` starts it.
+Usage: python plots/verdicts.py [RESULTS] [--claims FILE] [--format FORMAT] [--width COLUMNS]; `attnbench verdicts` starts it.
 """
 
 import sys

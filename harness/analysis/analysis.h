@@ -1,7 +1,7 @@
 // Analyses the records of a sweep together: how time and memory grow with the length, at which length two series cross, and up
 // to which length the memory fits a budget. Each statement has a verdict that says whether the records support it.
 //
-// Growth and crossovers are computed from values per sample, which are divided by the batch size as in the figures, and without
+// Growth and crossovers are computed from values per sequence, which are divided by the batch size as in the figures, and without
 // implausible records, which are listed instead. A budget is compared with the peak memory of the whole batch.
 #pragma once
 

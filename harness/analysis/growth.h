@@ -1,7 +1,7 @@
 // How time and memory grow with the length, and whether that agrees with the orders that the methods declare.
 //
 // The exponent of a row is the slope of a line through the logarithms of lengths and values. It uses records of one batch size
-// only, because a call with fewer samples shares its fixed costs among fewer of them, so that the time per sample would also
+// only, because a call with fewer sequences shares its fixed costs among fewer of them, so that the time of each would also
 // grow where the batch shrinks.
 //
 // The interval of an exponent rests on what the records hold:

@@ -105,7 +105,8 @@ std::string default_baseline(const std::vector<Record>& records) {
   }
   const bool several = std::any_of(records.begin(), records.end(),
                                    [&](const Record& r) { return r.text("method") != records.front().text("method"); });
-  return several ? records.front().text("method") : "";
+  if (!several) return "";
+  return std::find(known.begin(), known.end(), "sdpa") != known.end() ? "sdpa" : records.front().text("method");
 }
 
 }  // namespace attnbench

@@ -45,7 +45,8 @@ std::vector<Speedup> speedups(const std::vector<Record>& records, const std::str
 std::vector<Speedup> at_longest_lengths(const std::vector<Speedup>& all);
 
 // The method that a sweep's results are shown relative to: the method of the column `baseline` if it can be the baseline of
-// speedups(), otherwise the method of the first record if there are two methods or more, otherwise empty text.
+// speedups(); otherwise, if there are two methods or more, sdpa, which is what users of PyTorch have, or the method of the first
+// record if sdpa is not among them; otherwise empty text.
 std::string default_baseline(const std::vector<Record>& records);
 
 }  // namespace attnbench

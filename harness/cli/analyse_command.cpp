@@ -8,6 +8,8 @@
 #include <tuple>
 
 #include "harness/analysis/analysis.h"
+#include "harness/cli/answers.h"
+#include "harness/cli/case_names.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/record_charts.h"
@@ -46,6 +48,12 @@ std::string verdict_text(const Order& order) {
   }
 }
 
+// Prints an item of a list, whose text Markdown is not to interpret.
+void print_item(const std::string& text, Format format) {
+  if (format == Format::markdown) print_text("- " + markdown_text(text) + "\n");
+  else print_paragraph("- " + text);
+}
+
 // The rows without an exponent: how many there are, and the names of their methods in each setting.
 void print_unfitted(const std::vector<const Order*>& unfitted, const SeriesNames& names, Format format) {
   std::map<std::string, std::vector<std::string>> methods;
@@ -53,11 +61,10 @@ void print_unfitted(const std::vector<const Order*>& unfitted, const SeriesNames
     auto& of_setting = methods[names.setting(*order->series)];
     if (of_setting.empty() || of_setting.back() != order->series->method) of_setting.push_back(order->series->method);
   }
-  fmt::print("Cannot tell for {} more rows, because fewer than three lengths have the same batch size:\n", unfitted.size());
-  for (const auto& [setting, of_setting] : methods) {
-    const auto line = fmt::format("{}{}{}", setting, setting.empty() ? "" : ": ", fmt::join(of_setting, ", "));
-    print_text(fmt::format("- {}\n", format == Format::markdown ? markdown_text(line) : line));
-  }
+  print_paragraph(
+      fmt::format("Cannot tell for {} more rows, because fewer than three lengths have the same batch size:", unfitted.size()));
+  for (const auto& [setting, of_setting] : methods)
+    print_item(fmt::format("{}{}{}", setting, setting.empty() ? "" : ": ", fmt::join(of_setting, ", ")), format);
   fmt::print("\n");
 }
 
@@ -70,19 +77,20 @@ void print_meaning_of_orders(const Growth& growth) {
   const auto from_points = size_t(std::count_if(growth.orders.begin(), growth.orders.end(), [](const Order& order) {
     return order.exponent && order.declared_exponent && order.quantity == "time" && order.basis == ExponentBasis::points;
   }));
+  std::string text;
   if (growth.tests > 0)
-    fmt::print(
+    text += fmt::format(
         "Over all rows together, a verdict on a time is wrong with a probability of at most {:.0f} %: the number of such rows is "
-        "{},\n"
-        "and each of their intervals has the level {:.2f} %. An order is contradicted if the whole interval, and the "
-        "exponent\n"
-        "of every step between neighbouring lengths, is more than {} above the declared exponent.\n",
+        "{}, and each of their intervals has the level {:.2f} %. An order is contradicted if the whole interval, and the "
+        "exponent "
+        "of every step between neighbouring lengths, is more than {} above the declared exponent. ",
         100 * kErrorRate, growth.tests, 100 * growth.confidence(), kExponentMargin);
   if (from_points > 0)
-    fmt::print(
-        "For {}, the interval rests on the scatter of the points alone, because there are not {} processes of each case.\n",
+    text += fmt::format(
+        "For {}, the interval rests on the scatter of the points alone, because there are not {} processes of each case. ",
         share_text(from_points, growth.tests), kMinValuesOfInterval);
-  fmt::print("Memory is counted; its interval is the range of the exponents between neighbouring lengths.\n\n");
+  print_paragraph(text + "Memory is counted; its interval is the range of the exponents between neighbouring lengths.");
+  fmt::print("\n");
 }
 
 void print_orders(const Analysis& analysis, const SeriesNames& names, bool all, Format format) {
@@ -90,6 +98,9 @@ void print_orders(const Analysis& analysis, const SeriesNames& names, bool all, 
   for (const auto* header : {"method", "setting", "quantity", "range of N"}) table.add_column(header);
   for (const auto* header : {"batch", "exponent", "interval"}) table.add_column(header, TextTable::Align::right);
   table.add_column("declared order");
+  table.answer_with({"method", "exponent", "interval", "declared order"});
+  table.keep({"setting", "quantity"});
+  table.leave_out_first({"batch", "range of N"});
   std::vector<const Order*> unfitted;
   for (const auto& order : analysis.growth.orders) {
     if (!order.exponent) unfitted.push_back(&order);
@@ -139,6 +150,8 @@ std::vector<const Crossover*> with_verdict(const Analysis& analysis, const Serie
 void print_crossings(const Analysis& analysis, const SeriesNames& names, Format format) {
   TextTable table;
   for (const auto* header : {"quantity", "setting", "needs less", "from N on", "95 %", "than"}) table.add_column(header);
+  table.answer_with({"needs less", "from N on", "95 %", "than"});
+  table.keep({"quantity", "setting"});
   const auto crossings = with_verdict(analysis, names, CrossoverVerdict::crosses);
   for (const auto* pair : crossings)
     table.add_row({pair->quantity, names.setting(pair->winner(), pair->differs), name_in(*pair, pair->winner()),
@@ -146,19 +159,6 @@ void print_crossings(const Analysis& analysis, const SeriesNames& names, Format 
   const std::string title = "Crossovers: the first length from which one needs less than the other";
   if (!crossings.empty()) print_section(title, table, format);
   else fmt::print("{}\nnone that the records support\n\n", heading(title, format));
-}
-
-// Splits names into lines of at most about 80 columns. Markdown wraps long cells by itself, so there it is one line.
-std::vector<std::string> lines_of(const std::vector<std::string>& parts, Format format) {
-  std::vector<std::string> lines(1);
-  for (const auto& part : parts) {
-    if (format == Format::text && !lines.back().empty() && display_width(lines.back()) + display_width(part) > 78) {
-      lines.back() += ",";
-      lines.emplace_back();
-    }
-    lines.back() += (lines.back().empty() ? "" : ", ") + part;
-  }
-  return lines;
 }
 
 // A series that needs less than others at every length that both have.
@@ -188,17 +188,21 @@ std::vector<BelowOthers> series_below_others(const Analysis& analysis, const Ser
   return rows;
 }
 
+// The width of a list of names in a table.
+constexpr size_t kWidthOfNames = 78;
+
 void print_never_crossing(const Analysis& analysis, const SeriesNames& names, Format format) {
   TextTable table;
   for (const auto* header : {"quantity", "setting", "needs less", "from N on", "than"}) table.add_column(header);
+  table.answer_with({"needs less", "from N on", "than"});
+  table.keep({"quantity", "setting"});
+  table.limit_width("than", kWidthOfNames);
   const auto rows = series_below_others(analysis, names);
   for (const auto& row : rows) {
     std::vector<std::string> others;
     for (const auto& [name, from] : row.others)
       others.push_back(from == row.from ? name : fmt::format("{} (from {} on)", name, length_text(from)));
-    const auto lines = lines_of(others, format);
-    table.add_row({row.quantity, row.setting, row.name, length_text(row.from), lines.front()});
-    for (size_t i = 1; i < lines.size(); ++i) table.add_row({"", "", "", "", lines[i]});
+    table.add_row({row.quantity, row.setting, row.name, length_text(row.from), fmt::format("{}", fmt::join(others, ", "))});
   }
   if (!rows.empty()) print_section("Never crossing: one needs less from the first common length on", table, format);
 }
@@ -207,7 +211,8 @@ void print_doubtful(const Analysis& analysis, const SeriesNames& names, bool all
   const auto doubtful = with_verdict(analysis, names, CrossoverVerdict::cannot_tell);
   if (doubtful.empty()) return;
   if (!all) {
-    fmt::print("Cannot tell for {} of {} comparisons, which --all lists:\n", doubtful.size(), analysis.crossovers.size());
+    fmt::print("Cannot tell for {} of {}, which --all lists:\n", doubtful.size(),
+               count_of(analysis.crossovers.size(), "comparison"));
     for (const auto doubt : {Doubt::noise, Doubt::wide, Doubt::equal_work, Doubt::returns}) {
       const auto count = std::count_if(doubtful.begin(), doubtful.end(), [&](const auto* pair) { return pair->doubt == doubt; });
       if (count > 0) fmt::print("- {}: {}\n", count, reason_of(doubt));
@@ -217,6 +222,8 @@ void print_doubtful(const Analysis& analysis, const SeriesNames& names, bool all
   }
   TextTable table;
   for (const auto* header : {"quantity", "setting", "one", "other", "crossover", "95 %", "why"}) table.add_column(header);
+  table.answer_with({"one", "other", "crossover", "95 %", "why"});
+  table.keep({"quantity", "setting"});
   for (const auto* pair : doubtful)
     table.add_row({pair->quantity, names.setting(*pair->one, pair->differs), name_in(*pair, *pair->one),
                    name_in(*pair, *pair->other), pair->length ? length_text(*pair->length) : "–",
@@ -233,13 +240,14 @@ void print_meaning_of_crossovers(const Analysis& analysis) {
     if (pair.basis == RatioBasis::records) ++recorded;
   }
   if (times == 0) return;
-  fmt::print("The interval of each comparison of times has the level 95 %.");
+  std::string text = "The interval of each comparison of times has the level 95 %.";
   if (recorded > 0)
-    fmt::print(
-        " For {}, it combines the intervals of the records, because\n"
-        "there are not {} processes of each case; another run can then differ by more.",
+    text += fmt::format(
+        " For {}, it combines the intervals of the records, because there are not {} processes of each case; another run can "
+        "then differ by more.",
         share_text(recorded, times), kMinValuesOfInterval);
-  fmt::print("\n\n");
+  print_paragraph(text);
+  fmt::print("\n");
 }
 
 void print_break_even(const Analysis& analysis, const SeriesNames& names) {
@@ -248,12 +256,14 @@ void print_break_even(const Analysis& analysis, const SeriesNames& names) {
     if (pair.quantity != "time" || std::find(differs.begin(), differs.end(), "device") == differs.end()) continue;
     const auto* const faster = pair.winner().setting.at("device") == "cuda" ? "GPU" : "CPU";
     const auto where = names.setting(pair.winner(), {"device"});
-    print_text(fmt::format("break-even of {}{}: ", pair.winner().method, where.empty() ? "" : " (" + where + ")"));
+    auto text = fmt::format("break-even of {}{}: ", pair.winner().method, where.empty() ? "" : " (" + where + ")");
     if (pair.verdict == CrossoverVerdict::crosses)
-      fmt::print("the {} is faster from N = {} on (95 %: {})\n", faster, length_text(*pair.length), interval_text(pair.interval));
+      text += fmt::format("the {} is faster from N = {} on (95 %: {})", faster, length_text(*pair.length),
+                          interval_text(pair.interval));
     else if (pair.verdict == CrossoverVerdict::never)
-      fmt::print("the {} is faster at every length, from N = {} on\n", faster, length_text(pair.from));
-    else fmt::print("cannot tell, because {}\n", reason_of(pair.doubt));
+      text += fmt::format("the {} is faster at every length, from N = {} on", faster, length_text(pair.from));
+    else text += fmt::format("cannot tell, because {}", reason_of(pair.doubt));
+    print_paragraph(text);
   }
 }
 
@@ -265,12 +275,10 @@ void print_fitting_throughout(const std::vector<const BudgetFit*>& fits, Format 
     if (std::find(of_budget.begin(), of_budget.end(), fit->series->method) == of_budget.end())
       of_budget.push_back(fit->series->method);
   }
-  fmt::print("{} more row{} up to the longest length of the sweep, which --all lists:\n", fits.size(),
-             fits.size() == 1 ? " fits" : "s fit");
-  for (const auto& [budget, of_budget] : methods) {
-    const auto line = fmt::format("{}: {}", format_bytes(budget), fmt::join(of_budget, ", "));
-    print_text(fmt::format("- {}\n", format == Format::markdown ? markdown_text(line) : line));
-  }
+  print_paragraph(fmt::format("{} {} up to the longest length of the sweep, which --all lists:", count_of(fits.size(), "more row"),
+                              fits.size() == 1 ? "fits" : "fit"));
+  for (const auto& [budget, of_budget] : methods)
+    print_item(fmt::format("{}: {}", format_bytes(budget), fmt::join(of_budget, ", ")), format);
   fmt::print("\n");
 }
 
@@ -279,6 +287,8 @@ void print_fits(const Analysis& analysis, const SeriesNames& names, bool all, Fo
   for (const auto* header : {"method", "setting", "budget"}) table.add_column(header);
   table.add_column("longest N", TextTable::Align::right);
   table.add_column("limited by");
+  table.answer_with({"method", "longest N", "limited by"});
+  table.keep({"setting", "budget"});
   std::vector<const BudgetFit*> throughout;
   for (const auto& fit : analysis.fits) {
     if (!all && fit.limit == kEndOfSweep) {
@@ -292,6 +302,49 @@ void print_fits(const Analysis& analysis, const SeriesNames& names, bool all, Fo
   if (all || throughout.size() < analysis.fits.size()) print_section(title, table, format);
   else fmt::print("{}\n", heading(title, format));
   if (!throughout.empty()) print_fitting_throughout(throughout, format);
+}
+
+// How many declared orders and how many comparisons have which verdict, in two sentences.
+std::vector<std::string> verdicts_in_words(const Analysis& analysis) {
+  std::vector<std::string> sentences;
+  std::vector<std::string> contradicted;
+  size_t consistent = 0, doubtful = 0;
+  for (const auto& order : analysis.growth.orders) switch (order.verdict()) {
+      case GrowthVerdict::contradicts: contradicted.push_back(order.quantity + " of " + order.series->method); break;
+      case GrowthVerdict::cannot_tell: ++doubtful; break;
+      case GrowthVerdict::none: break;
+      default: ++consistent;
+    }
+  const auto judged = consistent + doubtful + contradicted.size();
+  std::sort(contradicted.begin(), contradicted.end());
+  contradicted.erase(std::unique(contradicted.begin(), contradicted.end()), contradicted.end());
+  if (judged > 0)
+    sentences.push_back(fmt::format(
+        "Growth: of {} declared orders, {} are consistent with the records, {} cannot be told, and {}.", judged, consistent,
+        doubtful,
+        contradicted.empty()
+            ? "none is contradicted"
+            : fmt::format("{} are contradicted ({})", judged - consistent - doubtful, fmt::join(contradicted, ", "))));
+  const auto& pairs = analysis.crossovers;
+  const auto count = [&](CrossoverVerdict verdict) {
+    return std::count_if(pairs.begin(), pairs.end(), [&](const Crossover& pair) { return pair.verdict == verdict; });
+  };
+  if (!pairs.empty())
+    sentences.push_back(fmt::format(
+        "Crossovers: of {} comparisons, {} cross at a known length, in {} one needs less at every length, {} are equal, and {} "
+        "cannot be told.",
+        pairs.size(), count(CrossoverVerdict::crosses), count(CrossoverVerdict::never), count(CrossoverVerdict::equal),
+        count(CrossoverVerdict::cannot_tell)));
+  return sentences;
+}
+
+// The answers that come before all tables.
+std::vector<std::string> answers_of(const std::vector<Record>& records, const Analysis& analysis) {
+  const auto baseline = records.empty() ? "" : default_baseline(records);
+  std::vector<std::string> sentences;
+  if (!baseline.empty()) sentences = speed_answers(records, baseline, EquivalenceCriteria{}.within, &analysis.growth);
+  for (auto& sentence : verdicts_in_words(analysis)) sentences.push_back(std::move(sentence));
+  return sentences;
 }
 
 }  // namespace
@@ -317,7 +370,7 @@ Run add_analyse_command(Command& command) {
                       "and which lengths fit in 11 and 24 GiB");
   return [options](const WorkerProgram& worker) {
     check_charts(options->charts, options->format == Format::text);
-    const auto records = read_records(options->folder);
+    const auto records = read_records(record_folder(options->folder));
     std::vector<double> budgets;
     for (const auto& budget : options->memory) {
       try {
@@ -332,6 +385,10 @@ Run add_analyse_command(Command& command) {
       return exit_code::success;
     }
     const SeriesNames names(analysis.series);
+    auto answers = answers_of(records, analysis);
+    if (options->format == Format::markdown)
+      for (auto& sentence : answers) sentence = "- " + markdown_text(sentence);
+    print_answers(answers);
     if (options->format == Format::text) print_charts(records, options->charts);
     print_orders(analysis, names, options->all, options->format);
     print_crossings(analysis, names, options->format);
@@ -341,8 +398,10 @@ Run add_analyse_command(Command& command) {
     print_break_even(analysis, names);
     print_fits(analysis, names, options->all, options->format);
     fmt::print("Implausible records: {}\n", analysis.implausible.empty() ? "none" : "");
+    if (analysis.implausible.empty()) return exit_code::success;
+    const CaseNames case_names(records);
     for (const auto* record : analysis.implausible)
-      print_text(fmt::format("  {}: {}\n", record->key(), record->text("implausible")));
+      print_paragraph(fmt::format("- {}: {}", case_names.of(*record), record->text("implausible")));
     return exit_code::success;
   };
 }

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "harness/cli/record_table.h"
+#include "harness/text/units.h"
 
 namespace attnbench {
 namespace {
@@ -41,6 +43,25 @@ std::string CaseNames::of(const Record& record) const {
                           part_of_name(record, "causal"));
   for (const auto& axis : others_) name += part_of_name(record, axis);
   return name;
+}
+
+std::string case_in_words(const Record& record) {
+  const auto number = [&](std::string_view axis) { return int64_t(record.number(axis)); };
+  auto text = fmt::format("{} {}: N = {}", record.text("method"), record.text("protocol"), number("query_len"));
+  if (number("key_len") != number("query_len")) text += fmt::format(", {}", count_of(number("key_len"), "key"));
+  text += fmt::format(", batch {}, {} of {}", number("batch"), count_of(number("heads"), "head"), number("head_dim"));
+  if (number("value_dim") != number("head_dim")) text += fmt::format(" with values of {}", number("value_dim"));
+  text += fmt::format(", {}, {}, {}", record.text("dtype"), record.get("causal") == true ? "causal" : "not causal",
+                      record.text("device") == "cpu" ? count_of(number("threads"), "thread") : record.text("device"));
+  const auto in_words = {"method",    "device",  "dtype",    "protocol",  "batch",  "heads",
+                         "query_len", "key_len", "head_dim", "value_dim", "causal", "threads"};
+  const Case defaults;
+  for (const auto& field : fields()) {
+    const bool has_word = std::find(in_words.begin(), in_words.end(), field.name) != in_words.end();
+    if (field.role != FieldRole::axis || has_word || record.get(field.name) == get(defaults, field)) continue;
+    text += "," + part_of_name(record, std::string(field.name));
+  }
+  return text;
 }
 
 }  // namespace attnbench

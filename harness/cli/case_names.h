@@ -1,4 +1,4 @@
-// Short names of cases that tell each from the others of a sweep.
+// Names of cases: short ones that tell each from the others of a sweep, and a full description of one case.
 #pragma once
 
 #include <string>
@@ -19,5 +19,9 @@ class CaseNames {
  private:
   std::vector<std::string> others_;  // the axes besides those that every name has
 };
+
+// The whole case in a line: "linear forward: N = 1024, batch 1, 8 heads of 64, float32, not causal, 2 threads". Axes that the
+// line has no word for follow where they do not have their default, such as "cache=cold".
+std::string case_in_words(const Record& record);
 
 }  // namespace attnbench

@@ -79,6 +79,8 @@ int run_evaluate(const WorkerProgram& worker, Options options) {
   for (const auto* header : {"task", "method"}) table.add_column(header);
   for (const auto* header : {"seed", "update", "loss", "accuracy", "bits/dim", "phone errors", "by chance"})
     table.add_column(header, TextTable::Align::right);
+  table.answer_with({"method", "loss", "accuracy", "bits/dim", "phone errors", "by chance"});
+  table.keep({"task", "seed"});
   for (auto& line : results)
     table.add_row(
         {line.value("task", ""), line.value("method", ""), line.at("seed").dump(), line.at("update").dump(),

@@ -53,7 +53,9 @@ Number parse_number(const Option& option, const std::string& text) {
 
 void check_choice(const Option& option, const std::string& text) {
   const auto& choices = option.traits.choices;
-  if (choices.empty() || std::any_of(choices.begin(), choices.end(), [&](const auto& c) { return matches(c, text); })) return;
+  if (choices.empty() || option.traits.takes_others ||
+      std::any_of(choices.begin(), choices.end(), [&](const auto& c) { return matches(c, text); }))
+    return;
   refuse(option, text, fmt::format("one of {}", fmt::join(choices, ", ")));
 }
 
@@ -257,11 +259,7 @@ CommandLine::Choice CommandLine::parse(int argc, const char* const* argv) const 
   app.fallthrough();
   app.require_subcommand(0, 1);
   set_up(app, program_, given);
-  std::vector<std::string> names;
-  for (const auto& command : commands_) {
-    names.push_back(command->name());
-    set_up(*app.add_subcommand(command->name()), *command, given);
-  }
+  for (const auto& command : commands_) set_up(*app.add_subcommand(command->name()), *command, given);
   Choice choice;
   const auto find_chosen = [&] {
     for (const auto& command : commands_)
@@ -285,7 +283,7 @@ CommandLine::Choice CommandLine::parse(int argc, const char* const* argv) const 
       const auto name = word.substr(0, word.find('='));
       throw UsageError(fmt::format("unknown option '{}'{}", name, suggestion(name, known)));
     }
-    if (!choice.command) throw UsageError(fmt::format("unknown command '{}'{}", word, suggestion(word, names)));
+    if (!choice.command) throw unknown_command(word);
     throw UsageError(fmt::format("{0} does not take '{1}'; `{2} {0} --help` says what it takes", choice.command->name(), word,
                                  program_.name()));
   } catch (const CLI::ArgumentMismatch& error) {
@@ -297,6 +295,18 @@ CommandLine::Choice CommandLine::parse(int argc, const char* const* argv) const 
   check_given(program_.name(), program_, given);
   if (choice.command) check_given(program_.name(), *choice.command, given);
   return choice;
+}
+
+const Command& CommandLine::find_command(const std::string& name) const {
+  for (const auto& command : commands_)
+    if (command->name() == name) return *command;
+  throw unknown_command(name);
+}
+
+UsageError CommandLine::unknown_command(const std::string& name) const {
+  std::vector<std::string> names;
+  for (const auto& command : commands_) names.push_back(command->name());
+  return UsageError(fmt::format("unknown command '{}'{}", name, suggestion(name, names)));
 }
 
 std::string CommandLine::help(const Command* command) const {

@@ -14,10 +14,12 @@
 #include <variant>
 #include <vector>
 
+#include "harness/text/errors.h"
+
 namespace attnbench {
 
 // What a shell offers as the value of an option that has no choices.
-enum class Completion { nothing, files, methods, sweeps };
+enum class Completion { nothing, files, methods, sweeps, trainings, commands };
 
 // What is declared of an option besides its name, its target and its description.
 struct OptionTraits {
@@ -25,6 +27,7 @@ struct OptionTraits {
   std::string placeholder = {};           // stands for the value in the help, such as "FOLDER"; by default made from the type
   std::string unit = {};                  // of a number, such as "s"
   std::vector<std::string> choices = {};  // the accepted values; empty: any value
+  bool takes_others = false;              // whether the command itself checks values that are none of the choices
   double min = -std::numeric_limits<double>::infinity();  // of a number
   double max = std::numeric_limits<double>::infinity();   // of a number; the help shows it only together with min
   std::string default_text = {};  // the default in words, if the initial value of the target does not say it
@@ -98,10 +101,14 @@ class CommandLine {
   // the user writes it.
   Choice parse(int argc, const char* const* argv) const;
 
+  // The command of this name. Throws UsageError that suggests the nearest one if there is none.
+  const Command& find_command(const std::string& name) const;
   // The help of one of the commands or, if `command` is null, of the program.
   std::string help(const Command* command) const;
 
  private:
+  UsageError unknown_command(const std::string& name) const;
+
   Command program_;
   std::vector<std::unique_ptr<Command>> commands_;
 };

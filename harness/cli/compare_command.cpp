@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "harness/cli/answers.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/comparison_report.h"
 #include "harness/cli/exit_codes.h"
@@ -14,6 +15,7 @@
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"
 #include "harness/text/notice.h"
+#include "harness/text/units.h"
 
 namespace attnbench {
 namespace {
@@ -64,14 +66,14 @@ int exit_code_of(const std::vector<std::optional<Finding>>& findings, const std:
       return std::find(known.findings.begin(), known.findings.end(), finding) != known.findings.end();
     });
     if (count == 0) continue;
-    print_notice(fmt::format("--fail-on {}: {} of {} cases\n", known.name, count, findings.size()));
+    print_notice(fmt::format("--fail-on {}: {} of {}\n", known.name, count, count_of(findings.size(), "case")));
     code = exit_code::failure;
   }
   return code;
 }
 
 std::vector<Record> records_of(const std::string& folder) {
-  auto records = read_records(folder);
+  auto records = read_records(record_folder(folder));
   if (records.empty()) throw UsageError(folder + " holds no records");
   return records;
 }
@@ -102,7 +104,8 @@ int compare_folders(const Options& options) {
 int compare_methods(const Options& options) {
   const auto records = records_of(options.a);
   const SpeedupReport report{options.baseline, options.criteria().within,
-                             speedups(records, options.baseline, options.criteria().within)};
+                             speedups(records, options.baseline, options.criteria().within),
+                             speed_answers(records, options.baseline, options.criteria().within)};
   if (report.speedups.empty())
     throw UsageError(
         fmt::format("{} has no method besides the baseline {}, expected one to compare it with", options.a, options.baseline));

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "harness/cli/answers.h"
 #include "harness/cli/record_table.h"
 #include "harness/process/interrupts.h"
 #include "harness/text/errors.h"
@@ -61,23 +62,75 @@ std::string verdict_text(const ComparedPair& c) {
 
 double number_of(const Record* record, const char* column) { return record ? record->number(column) : std::nan(""); }
 
-// How many of the findings there are of each kind, such as "3 of 4 cases equivalent, 1 cannot tell".
-std::string counts_in_words(const std::vector<Finding>& findings) {
+// The value that was compared: a time, or how many times that of the baseline a case takes.
+std::string value_text(double value, Quantity quantity) {
+  return quantity == Quantity::time ? format_ms(value, 4) : fmt::format("{:#.4g}", value);
+}
+
+// The interval that decides, after its level: "95 %: 1.100 … 1.300".
+std::string decisive_interval_text(const CaseComparison& comparison) {
+  if (comparison.estimate.scope == IntervalScope::none) return "–";
+  const auto [interval, percent] = decisive_interval(comparison.estimate, comparison.finding);
+  const auto end = [](double log_ratio) { return std::isfinite(log_ratio) ? fmt::format("{:.3f}", std::exp(log_ratio)) : "–"; };
+  return fmt::format("{}: {} … {}", percent > 0 ? fmt::format("{} %", percent) : "range", end(interval.low), end(interval.high));
+}
+
+// The name of a case among others, such as "linear N=512 protocol=forward".
+std::string name_of(const Record& record, const std::vector<std::string>& axes) {
+  auto name = fmt::format("{} N={}", record.text("method"), record.get("query_len").dump());
+  for (const auto& axis : axes)
+    if (axis != "method" && axis != "query_len") name += fmt::format(" {}={}", axis, plain_text(record.get(axis)));
+  return name;
+}
+
+// The case with this finding that is the furthest from equality, with its ratio, such as
+// "most in linear N=512, where b / a is 1.200× (95 %: 1.198 … 1.202)".
+std::string furthest_in_words(const ComparisonReport& report, Finding finding) {
+  std::vector<const Record*> records;
+  const ComparedPair* furthest = nullptr;
+  for (const auto& c : report.cases) {
+    records.push_back(&c.pair.either());
+    if (!c.quantity || c.comparison.finding != finding) continue;
+    const auto distance = [](const ComparedPair& pair) { return std::abs(pair.comparison.estimate.ratio.estimate); };
+    if (!furthest || distance(c) > distance(*furthest)) furthest = &c;
+  }
+  const auto axes = identifying_axes(records, distinguishing_axes(records, report.apart));
+  return fmt::format("most in {}, where b / a is {} ({})", name_of(furthest->pair.either(), axes),
+                     ratio_text(furthest->comparison.estimate.ratio.estimate), decisive_interval_text(furthest->comparison));
+}
+
+// The verdict over all cases, the largest differences, and how many cases have which verdict.
+std::string answer_in_words(const ComparisonReport& report) {
+  const auto findings = report.findings();
+  if (findings.empty()) return "No case can be compared, because none was measured on both sides.";
+  const auto count = [&](Finding finding) { return std::count(findings.begin(), findings.end(), finding); };
+  auto text = fmt::format("Over all: {}. ", verdict_name(overall_finding(findings)));
   std::vector<std::string> parts;
-  for (const auto finding : {Finding::slower, Finding::faster, Finding::equivalent, Finding::cannot_tell})
-    if (const auto count = std::count(findings.begin(), findings.end(), finding); count > 0)
-      parts.push_back(fmt::format("{} {}", count, verdict_name(finding)));
-  return fmt::format("{} case{} compared: {}", findings.size(), findings.size() == 1 ? "" : "s",
-                     parts.empty() ? "none" : fmt::format("{}", fmt::join(parts, ", ")));
+  for (const auto& [finding, word] : {std::pair(Finding::slower, "slower"), std::pair(Finding::faster, "faster")})
+    if (count(finding) > 0)
+      parts.push_back(fmt::format("b is {} than a in {} of {}, {}", word, count(finding), count_of(findings.size(), "case"),
+                                  furthest_in_words(report, finding)));
+  if (parts.empty()) parts.push_back(fmt::format("none of {} is slower or faster in b", count_of(findings.size(), "case")));
+  text += fmt::format("{}; ", fmt::join(parts, "; "));
+  text += fmt::format("{} equivalent within {:g} %, {} cannot be told.", count(Finding::equivalent), 100 * report.criteria.within,
+                      count(Finding::cannot_tell));
+  return text;
 }
 
 void print_differences(const ComparisonReport& report, Format format) {
   if (report.differences.empty()) return;
   TextTable table;
   for (const auto* header : {"what differs", "a", "b"}) table.add_column(header);
+  table.answer_with({"what differs", "a", "b"});
   for (const auto& [column, a, b] : report.differences) table.add_row({column, a, b});
   print_table(table, format);
   fmt::print("\n");
+}
+
+// What was compared, such as "time" or "time / sdpa".
+std::string compared_text(const ComparedPair& c) {
+  if (!c.quantity) return "–";
+  return *c.quantity == Quantity::time ? "time" : "time / " + c.pair.a->text("baseline");
 }
 
 void print_cases(const ComparisonReport& report, Format format) {
@@ -85,36 +138,54 @@ void print_cases(const ComparisonReport& report, Format format) {
   std::vector<const Record*> records;
   for (const auto& c : report.cases) records.push_back(&c.pair.either());
   const auto axes = distinguishing_axes(records, report.apart);
-  const bool shows_ratios =
-      std::any_of(report.cases.begin(), report.cases.end(), [](const ComparedPair& c) { return c.quantity == Quantity::ratio; });
   add_axes(table, axes);
-  const auto add_numbers = [&](std::initializer_list<const char*> headers) {
-    for (const auto* header : headers) table.add_column(header, TextTable::Align::right);
-  };
-  add_numbers({"time a", "time b"});
-  if (shows_ratios) add_numbers({"time b / a", "ratio a", "ratio b"});
-  if (shows_ratios) table.add_column("compared");
-  add_numbers({"b / a", "interval", "memory a", "memory b"});
+  table.add_column("compared");
+  for (const auto* header : {"a", "b", "b / a"}) table.add_column(header, TextTable::Align::right);
+  table.add_column("interval");
   table.add_column("verdict on b");
+  for (const auto* header : {"memory a", "memory b"}) table.add_column(header, TextTable::Align::right);
+  auto answers = identifying_axes(records, axes);
+  answers.insert(answers.end(), {"b / a", "interval", "verdict on b"});
+  table.answer_with(std::move(answers));
+  std::vector<std::string> others = {"memory a", "memory b"};
+  for (const auto* axis : axes) others.push_back(axis->name);
+  others.insert(others.end(), {"compared", "a", "b"});
+  table.leave_out_first(std::move(others));
+  auto shown_apart = axes;
+  for (const auto& axis : report.apart) shown_apart.push_back(find_column(axis));
+  add_common_axes(table, records, shown_apart);
   for (const auto& c : report.cases) {
     std::vector<std::string> cells;
     for (const auto* axis : axes) cells.push_back(plain_text(c.pair.either().get(axis->name)));
-    const double time_a = number_of(c.pair.a, "time_median_ms"), time_b = number_of(c.pair.b, "time_median_ms");
-    cells.insert(cells.end(), {format_ms(time_a), format_ms(time_b)});
-    if (shows_ratios) {
-      cells.push_back(ratio_text(std::log(time_b / time_a)));
-      for (const auto* values : {&c.values.a, &c.values.b})
-        cells.push_back(c.quantity == Quantity::ratio ? fmt::format("{:.4g}", median(*values)) : "–");
-      cells.push_back(c.quantity ? quantity_name(*c.quantity) : "–");
+    cells.push_back(compared_text(c));
+    if (c.quantity) {
+      const auto log_ratio = c.comparison.estimate.ratio.estimate;
+      const auto [a, b] = values_of_estimate(median(c.values.a), median(c.values.b), log_ratio);
+      cells.insert(cells.end(), {value_text(a, *c.quantity), value_text(b, *c.quantity), ratio_text(log_ratio),
+                                 decisive_interval_text(c.comparison)});
+    } else {
+      for (const auto* record : {c.pair.a, c.pair.b}) cells.push_back(format_ms(number_of(record, "time_median_ms"), 4));
+      cells.insert(cells.end(), {"–", "–"});
     }
-    cells.push_back(c.quantity ? ratio_text(c.comparison.estimate.ratio.estimate) : "–");
-    cells.push_back(c.quantity ? interval_text(c.comparison.estimate) : "–");
-    for (const auto* record : {c.pair.a, c.pair.b}) cells.push_back(format_bytes(number_of(record, "peak_extra_bytes")));
     cells.push_back(verdict_text(c));
+    for (const auto* record : {c.pair.a, c.pair.b}) cells.push_back(format_bytes(number_of(record, "peak_extra_bytes")));
     const bool is_judged = c.quantity && c.comparison.estimate.processes > 1;
     table.add_row(std::move(cells), is_judged ? tone_of(c.comparison.finding) : Tone::plain);
   }
   print_table(table, format);
+}
+
+// By how much the times of the cases whose ratios were compared differ, which the ratios leave out; empty if there are none.
+std::string drift_in_words(const ComparisonReport& report) {
+  std::vector<double> factors;
+  for (const auto& c : report.cases)
+    if (c.quantity == Quantity::ratio) factors.push_back(c.pair.b->number("time_median_ms") / c.pair.a->number("time_median_ms"));
+  if (factors.empty()) return "";
+  const auto [least, most] = std::minmax_element(factors.begin(), factors.end());
+  return fmt::format(
+      "Ratios to the baseline are compared, so that what slowed a case and its baseline alike does not count: the times of these "
+      "cases are {:.3f}× as long in b (median; from {:.3f}× to {:.3f}×). --quantity time compares the times.",
+      median(factors), *least, *most);
 }
 
 }  // namespace
@@ -172,11 +243,17 @@ Json json_of(const ComparisonReport& report) {
       item["quantity"] = quantity_name(*c.quantity);
       item["a_value"] = median(c.values.a);
       item["b_value"] = median(c.values.b);
+      const auto [a, b] = values_of_estimate(median(c.values.a), median(c.values.b), estimate.ratio.estimate);
+      item["a_estimate"] = finite_or_null(a);
+      item["b_estimate"] = finite_or_null(b);
       item["processes"] = estimate.processes;
       item["log_ratio"] = finite_or_null(estimate.ratio.estimate);
       item["interval"] = json_of(estimate.ratio.interval);
       item["interval_scope"] = estimate.scope == IntervalScope::none ? Json() : Json(scope_name(estimate.scope));
       item["equivalence_interval"] = json_of(estimate.equivalence);
+      const auto decisive = decisive_interval(estimate, c.comparison.finding);
+      item["decisive_interval"] = json_of(decisive.interval);
+      item["decisive_level"] = decisive.percent > 0 ? Json(decisive.percent / 100.0) : Json();
       item["adjusted_p"] = c.comparison.adjusted_p;
       item["verdict"] = verdict_name(c.comparison.finding);
     }
@@ -186,16 +263,18 @@ Json json_of(const ComparisonReport& report) {
 }
 
 void print_report(const ComparisonReport& report, Format format) {
+  if (format != Format::csv)
+    print_answers({format == Format::markdown ? markdown_text(answer_in_words(report)) : answer_in_words(report)});
   print_differences(report, format);
   print_cases(report, format);
   if (format == Format::csv) return;
-  const auto findings = report.findings();
-  fmt::print(
-      "\nover all: {}; {}\n"
-      "A case is different if its Holm-adjusted p is below {:g} and its ratio is beyond ±{:g} %, and equivalent if the 90 % "
-      "interval of its ratio lies within ±{:g} %.\n",
-      verdict_name(overall_finding(findings)), counts_in_words(findings), report.criteria.alpha, 100 * report.criteria.within,
-      100 * report.criteria.within);
+  fmt::print("\n");
+  print_paragraph(fmt::format(
+      "b / a is the estimate from all processes, and a and b are the medians of both sides, moved by the same factor so that one "
+      "divided by the other is this estimate. A case is different if its Holm-adjusted p is below {:g} and its ratio is beyond "
+      "±{:g} %, and equivalent if the 90 % interval of its ratio, which is shown then, lies within ±{:g} %.",
+      report.criteria.alpha, 100 * report.criteria.within, 100 * report.criteria.within));
+  if (const auto drift = drift_in_words(report); !drift.empty()) print_paragraph(drift);
 }
 
 std::string shortage_in_words(const ComparisonReport& report) {
@@ -207,9 +286,9 @@ std::string shortage_in_words(const ComparisonReport& report) {
   if (fewest == 0) return "";
   const auto needed = processes_to_decide(cases, report.criteria.alpha);
   return fmt::format(
-      "{} process{} a side cannot find any of {} case{} different at the level {:g}; at least {} are needed, which "
+      "{} a side cannot find any of {} different at the level {:g}; at least {} are needed, which "
       "`attnbench sweep SWEEP --out FOLDER --set timing.processes={}` adds to a folder\n",
-      fewest, fewest == 1 ? "" : "es", cases, cases == 1 ? "" : "s", report.criteria.alpha, needed, needed);
+      count_of(fewest, "process"), count_of(cases, "case"), report.criteria.alpha, needed, needed);
 }
 
 std::string verdict_name(Finding finding) {
@@ -233,11 +312,5 @@ Tone tone_of(Finding finding) {
 }
 
 std::string ratio_text(double log_ratio) { return std::isfinite(log_ratio) ? fmt::format("{:.3f}×", std::exp(log_ratio)) : "–"; }
-
-std::string interval_text(const RatioEstimate& estimate) {
-  if (estimate.scope == IntervalScope::none) return "–";
-  return fmt::format("{}{} … {}", estimate.scope == IntervalScope::range_of_processes ? "range " : "",
-                     ratio_text(estimate.ratio.interval.low), ratio_text(estimate.ratio.interval.high));
-}
 
 }  // namespace attnbench

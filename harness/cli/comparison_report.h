@@ -40,7 +40,8 @@ ComparisonReport compare_records(const std::vector<RecordPair>& pairs, const std
                                  std::optional<Quantity> quantity, const EquivalenceCriteria& criteria);
 
 Json json_of(const ComparisonReport& report);
-// Prints the differences and the cases as tables and, except in CSV, a summary. `format` is any but JSON.
+// Prints, except in CSV, the answer and the verdicts in a sentence, then the differences and the cases as tables. `format` is any
+// but JSON.
 void print_report(const ComparisonReport& report, Format format);
 // Says that some case has too few processes to be found different, how many are needed, and how to add them; empty if all have
 // enough.
@@ -52,7 +53,5 @@ Tone tone_of(Finding finding);
 
 // A ratio with its logarithm given: "1.234×", or "–" if it is not finite.
 std::string ratio_text(double log_ratio);
-// The interval of ratios with their logarithms given: "1.1× … 1.3×", after "range" if it is that; "–" for one process.
-std::string interval_text(const RatioEstimate& estimate);
 
 }  // namespace attnbench

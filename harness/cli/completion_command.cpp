@@ -9,21 +9,31 @@
 namespace attnbench {
 namespace {
 
+// The accepted values of the option, as a shell offers them: of "file:PATH" what precedes the path.
+std::string offered_choices(const Option& option) {
+  std::vector<std::string> offered;
+  for (const auto& choice : option.traits.choices)
+    offered.push_back(choice.ends_with(":PATH") ? choice.substr(0, choice.find(':') + 1) : choice);
+  return fmt::format("{}", fmt::join(offered, " "));
+}
+
 // ---------------------------------------------------------------- bash
 
 // Shell code that completes $word with the choices of the option, or with what its `completion` stands for.
 std::string bash_reply(const Option& option) {
-  if (!option.traits.choices.empty())
-    return fmt::format("COMPREPLY=($(compgen -W '{}' -- \"$word\"))", fmt::join(option.traits.choices, " "));
+  if (!option.traits.choices.empty()) return fmt::format("_attnbench_offer -W '{}'", offered_choices(option));
   switch (option.traits.completion) {
-    case Completion::methods: return "COMPREPLY=($(compgen -W \"$(_attnbench_names methods)\" -- \"$word\"))";
+    case Completion::methods:
+      return "_attnbench_offer -W \"$(_attnbench_names methods)\" -d; _attnbench_offer -f -X '!*.py'; _attnbench_as_files";
     case Completion::sweeps:
-      return "COMPREPLY=($(compgen -W \"$(_attnbench_names sweeps)\" -d -- \"$word\") $(compgen -f -X '!*.toml' -- \"$word\"))"
-             "; _attnbench_as_files";
-    case Completion::files: return "COMPREPLY=($(compgen -f -- \"$word\")); _attnbench_as_files";
+      return "_attnbench_offer -W \"$(_attnbench_names sweeps)\" -d; _attnbench_offer -f -X '!*.toml'; _attnbench_as_files";
+    case Completion::trainings:
+      return "_attnbench_offer -W \"$(_attnbench_names trainings)\" -d; _attnbench_offer -f -X '!*.toml'; _attnbench_as_files";
+    case Completion::commands: return "_attnbench_offer -W \"$commands\"";
+    case Completion::files: return "_attnbench_offer -f; _attnbench_as_files";
     case Completion::nothing: break;
   }
-  return "COMPREPLY=()";
+  return ":";
 }
 
 // Branches of `case "$command $before"` for the values of the command's options.
@@ -31,7 +41,8 @@ std::string bash_value_branches(const Command& command, const std::string& name)
   std::string text;
   for (const auto& option : command.options())
     if (!option.is_positional() && !option.is_flag() && !option.traits.hidden)
-      text += fmt::format("    {}\\ {}) {}; return ;;\n", name, option.name, bash_reply(option));
+      for (const auto& written : {option.name, option.traits.short_name})
+        if (!written.empty()) text += fmt::format("    {}\\ {}) {}; return ;;\n", name, written, bash_reply(option));
   return text;
 }
 
@@ -39,7 +50,7 @@ std::string bash_value_branches(const Command& command, const std::string& name)
 std::string bash_argument(const Command& command) {
   for (const auto& option : command.options())
     if (option.is_positional()) return bash_reply(option);
-  return "COMPREPLY=()";
+  return ":";
 }
 
 std::string bash_script(const CommandLine& line) {
@@ -57,12 +68,22 @@ std::string bash_script(const CommandLine& line) {
   return fmt::format(R"script(# Completion of {0} for bash. To load it: source <({0} completion bash)
 _attnbench_names() {{ "$program" list "$1" --format csv 2>/dev/null | tail -n +2 | cut -d, -f1; }}
 _attnbench_as_files() {{ compopt -o filenames 2>/dev/null; }}
+# Adds what compgen makes of these options to the completions, one from each line, since names of files may have spaces.
+_attnbench_offer() {{
+  local line
+  while IFS= read -r line; do COMPREPLY+=("$line"); done < <(compgen "$@" -- "$word")
+}}
 _attnbench() {{
   local program=${{COMP_WORDS[0]}} word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} command= options at
+  local commands='{5}'
+  COMPREPLY=()
   # bash divides "--option=value" into three words.
   if [[ $word == = ]]; then word=
   elif [[ $before == = ]]; then before=${{COMP_WORDS[COMP_CWORD-2]}}
   fi
+  # It also divides "file:PATH", which is a value of --inputs.
+  if [[ $before == file && $word == : ]]; then word=; before=:; fi
+  if [[ $before == : && " ${{COMP_WORDS[*]}} " == *" file : "* ]]; then _attnbench_offer -f; _attnbench_as_files; return; fi
   for ((at = 1; at < COMP_CWORD; ++at)); do
     case ${{COMP_WORDS[at]}} in
       {1}) command=${{COMP_WORDS[at]}}; break ;;
@@ -74,11 +95,11 @@ _attnbench() {{
     case $command in
       '') options='{3}' ;;
 {4}    esac
-    COMPREPLY=($(compgen -W "$options" -- "$word"))
+    _attnbench_offer -W "$options"
     return
   fi
   case $command in
-    '') COMPREPLY=($(compgen -W '{5}' -- "$word")) ;;
+    '') _attnbench_offer -W "$commands" ;;
 {6}  esac
 }}
 complete -F _attnbench {0}
@@ -101,10 +122,12 @@ std::string zsh_text(const std::string& text) {
 }
 
 std::string zsh_action(const Option& option) {
-  if (!option.traits.choices.empty()) return fmt::format("({})", fmt::join(option.traits.choices, " "));
+  if (!option.traits.choices.empty()) return fmt::format("({})", zsh_text(offered_choices(option)));
   switch (option.traits.completion) {
-    case Completion::methods: return "_attnbench_names methods";
-    case Completion::sweeps: return "_attnbench_sweeps";
+    case Completion::methods: return "_attnbench_names_or_files methods \"*.py\"";
+    case Completion::sweeps: return "_attnbench_names_or_files sweeps \"*.toml\"";
+    case Completion::trainings: return "_attnbench_names_or_files trainings \"*.toml\"";
+    case Completion::commands: return "_attnbench_commands";
     case Completion::files: return "_files";
     case Completion::nothing: break;
   }
@@ -118,9 +141,12 @@ std::string zsh_specifications(const Command& command) {
     const auto description = zsh_text(option.description), action = zsh_action(option);
     if (option.is_positional()) text += fmt::format(" \\\n        '{}:{}:{}'", option.is_list() ? "*" : "", option.name, action);
     else if (option.is_flag()) text += fmt::format(" \\\n        '{}[{}]'", option.name, description);
-    else
+    else {
       text += fmt::format(" \\\n        '{}{}=[{}]:{}:{}'", option.is_list() ? "*" : "", option.name, description,
                           option.name.substr(2), action);
+      if (const auto& name = option.traits.short_name; !name.empty())
+        text += fmt::format(" \\\n        '{}[{}]:{}:{}'", name, description, option.name.substr(2), action);
+    }
   }
   return text;
 }
@@ -139,20 +165,23 @@ _attnbench_names() {{
   names=(${{(f)"$($attnbench_program list $1 --format csv 2>/dev/null | tail -n +2 | cut -d, -f1)"}})
   compadd -a names
 }}
-_attnbench_sweeps() {{
-  _attnbench_names sweeps
-  _files
+_attnbench_names_or_files() {{
+  _attnbench_names $1
+  _files -g "$2"
 }}
-_attnbench() {{
-  local attnbench_program=$words[1] curcontext=$curcontext state line
+_attnbench_commands() {{
   local -a commands
   commands=(
 {1}  )
+  _describe command commands
+}}
+_attnbench() {{
+  local attnbench_program=$words[1] curcontext=$curcontext state line
   _arguments -C{2} \
         '1: :->command' '*:: :->arguments'
   case $state in
     command)
-      _describe command commands
+      _attnbench_commands
       return
       ;;
   esac

@@ -25,7 +25,7 @@ void add_rate(Sheet& sheet, const std::string& group, const std::string& name, c
 }
 
 void add_ceilings(Sheet& sheet, const Json& ceilings) {
-  const auto group = fmt::format("ceilings, measured on {} threads", ceilings.at("threads").get<int>());
+  const auto group = fmt::format("ceilings, measured on {}", count_of(ceilings.at("threads").get<int>(), "thread"));
   add_rate(sheet, group, "streaming read", ceilings, "read_gb_s", "GB/s");
   add_rate(sheet, group, "copy (read + written)", ceilings, "copy_gb_s", "GB/s");
   add_rate(sheet, group, "multiply-add, float32", ceilings, "fma_float32_gflop_s", "GFLOP/s");

@@ -8,7 +8,8 @@ inline constexpr int failure = 1;
 inline constexpr int usage = 2;
 inline constexpr int inconclusive = 3;
 inline constexpr int unusable = 4;
-// SIGINT (130) or SIGTERM (143) ended the command. Records that were written before stay.
+// SIGINT (130), SIGTERM (143) or SIGPIPE (141: nobody reads what the command prints) ended the command. Records that were written
+// before stay.
 constexpr int interrupted(int signal) { return 128 + signal; }
 
 struct Meaning {
@@ -22,7 +23,7 @@ inline constexpr Meaning meanings[] = {
      "a case failed, a shard is missing, a method does not verify, a worker broke, a build is slower, or a case has a verdict "
      "that compare --fail-on names"},
     {usage, "the command line, an input file or the environment is wrong; standard error says what was expected"},
-    {inconclusive, "gate: the measurements are too noisy to tell whether a case is slower"},
+    {inconclusive, "gate: the measurements are too noisy or, with --quick, too few to tell whether a case is slower"},
     {unusable, "gate: a build does not verify, cannot run a case, or breaks while it measures one"},
 };
 

@@ -11,6 +11,7 @@
 #include "harness/records/result_folder.h"
 #include "harness/text/errors.h"
 #include "harness/text/notice.h"
+#include "harness/text/units.h"
 
 namespace attnbench {
 namespace {
@@ -23,15 +24,17 @@ struct Options {
 
 int run_export(const Options& options) {
   std::vector<RecordsOfFolder> folders;
-  for (const auto& folder : options.folders)
-    folders.push_back(
-        {folder, read_records(folder), std::filesystem::is_directory(folder) ? read_processes(folder) : std::vector<Record>()});
+  for (const auto& given : options.folders)
+    for (const auto& folder : record_folders(given))
+      folders.push_back(
+          {folder, read_records(folder), std::filesystem::is_directory(folder) ? read_processes(folder) : std::vector<Record>()});
   const auto made = google_benchmark_export(folders, options.google_benchmark);
   if (made.json.at("benchmarks").empty())
     throw UsageError(fmt::format("{} holds no case that was measured, expected at least one to export", options.folders.front()));
   if (made.left_out > 0)
-    print_notice(
-        fmt::format("{} records are left out, because they were not measured, or were measured elsewhere\n", made.left_out));
+    print_notice(fmt::format("{} {} left out, because {} not measured, or measured elsewhere\n",
+                             count_of(made.left_out, "record"), is_or_are(made.left_out),
+                             made.left_out == 1 ? "it was" : "they were"));
   if (options.out.empty()) print_json(made.json);
   else replace_file(options.out, made.json.dump(2, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace) + "\n");
   return exit_code::success;
@@ -41,7 +44,8 @@ int run_export(const Options& options) {
 
 Run add_export_command(Command& command) {
   const auto options = std::make_shared<Options>();
-  command.add("folders", &options->folders, "folders of records, which have no case in common",
+  command.add("folders", &options->folders,
+              "folders of records, or folders that contain such folders; no two may have a case in common",
               {.required = true, .completion = Completion::files});
   command.add("--format", &options->format,
               "google-benchmark: the JSON that Google Benchmark writes, which dashboards such as github-action-benchmark read",

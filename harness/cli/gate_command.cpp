@@ -62,13 +62,19 @@ int measure_and_report(const SuiteOptions& suite_options, std::vector<Side> side
   sides.back().injected_slowdown_percent = options.inject.value_or(0);
   GateSuite suite(suite_options, std::move(sides));
   const auto report = run_gate(suite, options.gate);
-  const auto json = json_of(report, suite, options.gate.plan);
+  const auto json = json_of(report, suite, options.gate);
   write_out(options.out, "gate.json", json);
   if (!options.comment.empty())
     replace_file(options.comment, comment_of(report, suite, options.gate, options.suite.file, options.base));
-  const bool colours = options.format == Format::text && shows_colours(stdout);
-  if (options.format == Format::json) print_json(json);
-  else fmt::print("{}", text_of(report, suite, table_format(options.format), colours));
+  if (options.format == Format::json) {
+    print_json(json);
+  } else {
+    const bool is_text = options.format == Format::text;
+    fmt::print("{}", text_of(report, suite, options.gate,
+                             {.format = table_format(options.format),
+                              .colours = is_text && shows_colours(stdout),
+                              .max_width = is_text ? table_width(stdout) : 0}));
+  }
   return exit_code_of(report.result);
 }
 
@@ -123,8 +129,8 @@ Recordings recordings_of(const WorkerProgram& own, const Options& options) {
       if (is_given) throw UsageError(fmt::format("--from reads recordings from a file, so {} cannot be given with it", name));
     return read_recordings(options.from);
   }
-  check_recordings(size_t(std::max(0, options.recordings)), options.gate.plan);
-  return record_suite(candidate_of(own, options), options.suite, options.recordings, options.inject.value_or(10));
+  return record_suite(candidate_of(own, options), options.suite, options.gate.plan, options.recordings,
+                      options.inject.value_or(10));
 }
 
 int run_calibration(const WorkerProgram& own, const Options& options) {
@@ -135,8 +141,7 @@ int run_calibration(const WorkerProgram& own, const Options& options) {
     print_json(json);
   } else {
     print_table(table_of(calibration), options.format);
-    fmt::print("\n{}\nverdicts on a case that is slower while the others are not, as the mean of all cases:\n\n",
-               summary_of(calibration));
+    fmt::print("\n{}\n", summary_of(calibration));
     print_table(power_table_of(calibration), options.format);
   }
   return exit_code::success;
@@ -165,9 +170,16 @@ Run add_gate_command(Command& command) {
               {.placeholder = "COMMAND", .needs = "--root"});
   command.add("--waivers", &options->gate.waivers, "TOML file of cases that are allowed to fail, each with the reason",
               {.placeholder = "FILE", .completion = Completion::files});
+  command.add(
+      "--quick", &options->gate.plan.is_quick,
+      "decide from fewer pairs of processes with the same error rates: measure first what seems slower, and stop at the first "
+      "regression, as soon as every case passes, or at the time limit",
+      {.excludes = "--instructions"});
+  command.add("--time-limit", &options->gate.time_limit_s, "time for checking and measuring with --quick",
+              {.unit = "s", .min = 0, .needs = "--quick"});
   add_set_option(command, suite.settings);
   command.add("--looks", &options->gate.plan.looks, "numbers of pairs of processes after which the cases are judged",
-              {.separator = ','});
+              {.separator = ',', .excludes = "--quick"});
   add_criteria_options(command, options->gate.plan.criteria);
   command.add("--pass-alpha", &options->gate.plan.pass_alpha,
               "max probability that a case passes although it is slower by the margin or more", {.min = 0, .max = 1});
@@ -199,6 +211,7 @@ Run add_gate_command(Command& command) {
   add_former_format_flag(command, options->format, Format::json);
   add_quiet_option(command, suite.quiet);
   command.add_example("gate ci --base origin/main", "compares this build with a git revision, which is built first");
+  command.add_example("gate ci --base origin/main --quick", "the same in less than a minute, where that is enough to decide");
   command.add_example("gate suite.toml --root . --base origin/main --prepare \"pip install -e .\"",
                       "compares the files of any repository with those of a revision of it");
   return [options](const WorkerProgram& own) {

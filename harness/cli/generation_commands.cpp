@@ -64,6 +64,8 @@ TextTable latency_table(const std::vector<GenerationSummary>& summaries) {
   for (const auto* header : {"dataset", "method"}) table.add_column(header);
   for (const auto* header : {"CPU s/image", "GPU s/image", "CPU/GPU"}) table.add_column(header, TextTable::Align::right);
   table.add_column("note");
+  table.answer_with({"method", "CPU s/image", "GPU s/image", "CPU/GPU"});
+  table.keep({"dataset"});
   for (const auto& cpu : summaries) {
     if (cpu.generation.device != "cpu") continue;
     const auto gpu = std::find_if(summaries.begin(), summaries.end(), [&](const auto& other) {
@@ -102,6 +104,9 @@ TextTable throughput_table(const std::vector<GenerationSummary>& summaries) {
   for (const auto* header : {"batch", "images/s", "s/batch", "state", "memory"})
     table.add_column(header, TextTable::Align::right);
   table.add_column("note");
+  table.answer_with({"method", "batch", "images/s"});
+  table.keep({"dataset", "device"});
+  table.leave_out_first({"state", "s/batch", "memory"});
   for (const auto& summary : summaries) {
     const auto& g = summary.generation;
     const auto rate = summary.median("images_per_s");
@@ -142,7 +147,7 @@ int run_speed(const WorkerProgram& worker, const Options& options, MakeTable mak
     if (std::any_of(cases.begin(), cases.end(),
                     [&](const auto& c) { return generation_key(c) == generation_key(generation_of(record)); }))
       records.push_back(record);
-  if (!options.quiet) print_notice(fmt::format("{}: {} processes recorded\n", run.folder(), records.size()));
+  if (!options.quiet) print_notice(fmt::format("{}: {} recorded\n", run.folder(), count_of(records.size(), "process")));
   if (options.format == Format::json) {
     print_json(Json(records));
   } else {

@@ -13,6 +13,7 @@
 #include "harness/text/csv.h"
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"
+#include "harness/text/units.h"
 
 namespace attnbench {
 namespace {
@@ -43,7 +44,8 @@ Json value_of(const Column& column, const std::string& cell) {
 // Makes a record of one row. Throws std::invalid_argument, which says what is wrong with the row.
 Record record_of(const std::vector<std::string>& cells, const std::vector<std::string>& header, const std::string& source) {
   if (cells.size() != header.size())
-    throw std::invalid_argument(fmt::format("{} cells, expected {} as in the first row", cells.size(), header.size()));
+    throw std::invalid_argument(
+        fmt::format("{}, expected {} as in the first row", count_of(cells.size(), "cell"), header.size()));
   Case c;
   for (size_t i = 0; i < header.size(); ++i)
     if (!cells[i].empty() && find_axis(header[i])) set_text(c, *find_axis(header[i]), cells[i]);
@@ -103,7 +105,7 @@ int import_csv(const Options& options, const WorkerProgram& worker) {
   for (const auto& record : records) folder.append(record);
   folder.write_schema(diagnostics);
   folder.write_csv();
-  if (!options.quiet) print_text(fmt::format("{}: {} external records\n", options.out, records.size()));
+  if (!options.quiet) print_text(fmt::format("{}: {}\n", options.out, count_of(records.size(), "external record")));
   return exit_code::success;
 }
 

@@ -13,6 +13,7 @@
 #include "harness/sweep/catalogue.h"
 #include "harness/text/errors.h"
 #include "harness/text/text_file.h"
+#include "harness/text/units.h"
 
 namespace attnbench {
 namespace {
@@ -142,8 +143,8 @@ std::string import_pack(const std::string& path, const std::string& out, const W
     for (const auto& process : sweep.processes) folder.append_process(process);
     for (const auto& record : sweep.records) folder.append(record);
     folder.write_csv();
-    summary += fmt::format("{}: {} records of {}, revision {}\n", sweep.destination, sweep.records.size(), manifest.gpu,
-                           manifest.revision);
+    summary += fmt::format("{}: {} of {}, revision {}\n", sweep.destination, count_of(sweep.records.size(), "record"),
+                           manifest.gpu, manifest.revision);
   }
   if (sweeps.empty()) summary += fmt::format("{}: no records\n", path);
   for (const auto& failure : manifest.failed) summary += fmt::format("on that machine, {}\n", failure);

@@ -1,18 +1,25 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/shared_options.h"
+#include "harness/cli/terminal.h"
 #include "harness/experiments/settings_file.h"
 #include "harness/schema/schema.h"
 #include "harness/sweep/catalogue.h"
 #include "harness/sweep/sweep_file.h"
+#include "harness/text/errors.h"
 #include "harness/text/known_files.h"
+#include "harness/text/nearest.h"
 
 namespace attnbench {
 namespace {
+
+std::vector<std::string> listed_things() { return {"methods", "sweeps", "trainings", "columns", "keys", "schema"}; }
 
 void list_methods(const WorkerProgram& worker, Format format) {
   const auto catalogue = Catalogue::load(worker);
@@ -30,7 +37,65 @@ void list_methods(const WorkerProgram& worker, Format format) {
     table.add_row({method.at("name"), method.at("time_order"), method.at("memory_order"), yes_or_no(can.at("causal")),
                    yes_or_no(can.at("decoding")), options, method.at("description")});
   }
+  table.answer_with({"method", "time", "description"});
+  table.leave_out_first({"options", "decoding", "memory", "causal"});
   print_table(table, format);
+  if (format != Format::text || !is_terminal(stdout)) return;
+  print_text("\n");
+  print_paragraph("`attnbench list METHOD` shows one of them in full, with its options.");
+}
+
+std::string joined(const Json& texts) { return fmt::format("{}", fmt::join(texts.get<std::vector<std::string>>(), ", ")); }
+
+// What an option takes, its default and its meaning.
+std::string option_text(const Json& option) {
+  auto text = fmt::format("{}, default {}", option.at("type").get<std::string>(), plain_text(option.at("default")));
+  if (!option.at("choices").empty()) text += ", one of " + joined(option.at("choices"));
+  if (!option.at("min").is_null()) text += fmt::format(", {} to {}", option.at("min").dump(), option.at("max").dump());
+  return text + "; " + option.at("description").get<std::string>();
+}
+
+void list_method(const Json& method, Format format) {
+  if (format == Format::json) return print_json(method);
+  Sheet sheet;
+  const auto add_text = [&](const char* group, const std::string& name, const char* key) {
+    if (const auto value = method.at(key).get<std::string>(); !value.empty()) sheet.push_back({group, name, value});
+  };
+  add_text("method", "name", "name");
+  add_text("method", "description", "description");
+  add_text("growth with the length N", "time", "time_order");
+  add_text("growth with the length N", "memory", "memory_order");
+  add_text("growth with the length N", "time of a decoding step", "decode_time_order");
+  add_text("growth with the length N", "memory of a decoding step", "decode_memory_order");
+  for (const auto& [name, value] : method.at("capabilities").items()) {
+    auto words = name;
+    std::replace(words.begin(), words.end(), '_', ' ');
+    sheet.push_back({"capabilities", words,
+                     value.is_boolean() ? (value.get<bool>() ? "yes" : "no")
+                     : value.is_array() ? joined(value)
+                                        : plain_text(value)});
+  }
+  for (const auto& option : method.at("options"))
+    sheet.push_back({"options", option.at("name").get<std::string>(), option_text(option)});
+  for (const auto& diagnostic : method.at("diagnostics"))
+    sheet.push_back({"diagnostics in its records", diagnostic.at("name").get<std::string>(),
+                     diagnostic.at("description").get<std::string>()});
+  print_sheet(sheet, format);
+  if (format != Format::text || method.at("options").empty()) return;
+  const auto& option = method.at("options").front();
+  print_text("\n");
+  print_paragraph(fmt::format("Options follow the name: `attnbench measure {}:{}={}`.", method.at("name").get<std::string>(),
+                              option.at("name").get<std::string>(), plain_text(option.at("default"))));
+}
+
+// Lists the method of this name, which is none of `others`.
+void list_method_named(const WorkerProgram& worker, const std::string& name, std::vector<std::string> others, Format format) {
+  const auto catalogue = Catalogue::load(worker);
+  for (const auto& method : catalogue.methods())
+    if (method.at("name") == name) return list_method(method, format);
+  const auto methods = catalogue.names();
+  others.insert(others.end(), methods.begin(), methods.end());
+  throw UsageError(fmt::format("cannot list '{}'{}", name, suggestion(name, others)));
 }
 
 void list_columns(const WorkerProgram& worker, Format format) {
@@ -38,6 +103,8 @@ void list_columns(const WorkerProgram& worker, Format format) {
   if (format == Format::json) return print_json(all);
   TextTable table;
   for (const auto* header : {"column", "type", "unit", "group", "description"}) table.add_column(header);
+  table.answer_with({"column", "unit", "description"});
+  table.leave_out_first({"group", "type"});
   for (const auto& c : all) table.add_row({c.at("name"), c.at("type"), c.at("unit"), c.at("group"), c.at("description")});
   print_table(table, format);
 }
@@ -51,6 +118,8 @@ void list_sweeps(const WorkerProgram& worker, Format format) {
   table.add_column("sweep");
   table.add_column("cases", TextTable::Align::right);
   for (const auto* header : {"file", "description"}) table.add_column(header);
+  table.answer_with({"sweep", "description"});
+  table.leave_out_first({"file"});
   for (const auto& file : known_files(kSweeps)) {
     const auto with = with_plugins_of(file.string(), worker);
     const SweepFile sweep(file.string(), with == worker ? catalogue : Catalogue::load(with));
@@ -67,6 +136,8 @@ void list_keys(Format format) {
   if (format == Format::json) return print_json(keys);
   TextTable table;
   for (const auto* header : {"key", "table", "type", "unit", "default", "description"}) table.add_column(header);
+  table.answer_with({"key", "table", "description"});
+  table.leave_out_first({"unit", "type", "default"});
   for (const auto& key : keys) {
     const auto& value = key.at("default");
     table.add_row({key.at("key"), key.at("table"), key.at("type"), key.at("unit"), value.is_null() ? "" : value.dump(),
@@ -82,6 +153,8 @@ void list_trainings(const WorkerProgram& worker, Format format) {
   table.add_column("training");
   table.add_column("models", TextTable::Align::right);
   for (const auto* header : {"file", "description"}) table.add_column(header);
+  table.answer_with({"training", "description"});
+  table.leave_out_first({"file"});
   for (const auto& path : known_files(kTrainings)) {
     const TrainingFile file(path.string(), catalogue);
     const auto models = file.items().size();
@@ -101,12 +174,14 @@ Run add_list_command(Command& command) {
   };
   const auto options = std::make_shared<Options>();
   command.add("what", &options->what,
-              "what to list; `keys` are those of a sweep file; `schema` prints the content of schema.json, which is written "
+              "what to list, or the name of a method, which is shown in full; `keys` are those of a sweep file; `schema` prints "
+              "the content of schema.json, which is written "
               "beside records, and always as JSON",
-              {.choices = {"methods", "sweeps", "trainings", "columns", "keys", "schema"}});
+              {.choices = listed_things(), .takes_others = true});
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);
   command.add_example("list", "shows the attention methods and their options");
+  command.add_example("list linear", "shows a method in full: its options, what it can do, and how it grows");
   command.add_example("list columns --format csv", "prints the columns of a record, with units and descriptions, as CSV");
   return [options](const WorkerProgram& worker) {
     if (options->what == "methods") list_methods(worker, options->format);
@@ -114,7 +189,8 @@ Run add_list_command(Command& command) {
     else if (options->what == "schema") list_schema(worker);
     else if (options->what == "keys") list_keys(options->format);
     else if (options->what == "trainings") list_trainings(worker, options->format);
-    else list_sweeps(worker, options->format);
+    else if (options->what == "sweeps") list_sweeps(worker, options->format);
+    else list_method_named(worker, options->what, listed_things(), options->format);
     return exit_code::success;
   };
 }

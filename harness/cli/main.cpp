@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,12 +60,24 @@ constexpr CommandEntry kCommands[] = {
 std::string exit_codes_text() {
   std::string text = "\nExit codes:\n";
   for (const auto& [code, meaning] : exit_code::meanings) text += fmt::format("  {:<6}{}\n", code, meaning);
-  return text + fmt::format("  {:<6}ended by a signal: {} after SIGINT, {} after SIGTERM\n", "128+n", exit_code::interrupted(2),
-                            exit_code::interrupted(15));
+  return text + fmt::format("  {:<6}ended by a signal: {} after SIGINT, {} after SIGTERM, {} where nobody reads the output\n",
+                            "128+n", exit_code::interrupted(SIGINT), exit_code::interrupted(SIGTERM),
+                            exit_code::interrupted(SIGPIPE));
 }
 
 std::string help_text(const CommandLine& line, const Command* command) {
   return line.help(command) + (command ? "" : exit_codes_text());
+}
+
+// Adds the command `help`. `line` must live as long as the returned function.
+Run add_help_command(Command& command, const CommandLine& line) {
+  const auto name = std::make_shared<std::string>();
+  command.add("command", name.get(), "command that the help is about", {.completion = Completion::commands});
+  command.add_example("help measure", "shows the arguments and options of a command, as `attnbench measure --help` does");
+  return [name, &line](const WorkerProgram&) {
+    fmt::print("{}", help_text(line, name->empty() ? nullptr : &line.find_command(*name)));
+    return exit_code::success;
+  };
 }
 
 // Writes out what is still in the buffer of standard output, and returns `code`. Throws UsageError if any output could not be
@@ -95,6 +109,8 @@ int run(int argc, char** argv) {
       command.add("--plugin", &plugins, "shared library with methods of your own",
                   {.placeholder = "FILE", .completion = Completion::files});
   }
+  auto& help_command = line.add_command("help", "print the help of attnbench or of one of its commands");
+  commands.emplace_back(&help_command, add_help_command(help_command, line));
   auto& completion = line.add_command("completion", "print a script that lets bash or zsh complete command lines");
   commands.emplace_back(&completion, add_completion_command(completion, line));
 
@@ -127,6 +143,8 @@ int main(int argc, char** argv) {
     print_error(error);
     return exit_code::failure;
   } catch (const std::exception& error) {
+    // Whoever closes the pipe that a command prints into, such as `head`, has seen enough.
+    if (std::ferror(stdout) != 0 && stdout_has_no_reader()) end_without_reader();
     print_error(error);
     return exit_code::usage;
   }

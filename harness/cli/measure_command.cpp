@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <memory>
+#include <utility>
 
+#include "harness/cli/case_names.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/record_table.h"
@@ -21,7 +24,7 @@ struct Options {
   Case c;
   std::string like;
   Format format = Format::text;
-  bool verbose = false;
+  bool verbose = false, fresh = false;
 };
 
 std::string option_name(const Field& field) {
@@ -80,7 +83,8 @@ void check_baseline(const Case& c, const Catalogue& catalogue) {
 
 // Plans and runs one case. A case that would take longer than its deadline is not skipped, because without measured ceilings its
 // predicted time is only a rough lower bound; a case that needs too much memory is.
-Record measure_case(const WorkerProgram& worker, const Case& c) {
+Record measure_case(const WorkerProgram& own, const Case& c) {
+  const auto worker = worker_for(own, {c});
   Record planned;
   try {
     planned = plan_cases(worker, {c})[0];
@@ -89,7 +93,37 @@ Record measure_case(const WorkerProgram& worker, const Case& c) {
   }
   if (!planned.has("outcome") && predicted_need_bytes(planned) > planned.number("memory_limit_bytes"))
     predict(planned, TimePredictor(Ceilings::nominal(c.threads)));
-  return run_case(worker, {{c, planned}, plan_baselines(worker, {c})[0]}, ask_environment(worker), std::nullopt);
+  return run_case(worker, {{c, planned}, plan_baselines(worker, {c})[0]}, ask_environment(own), std::nullopt);
+}
+
+// What one call of the measured case did in a second: operations and memory traffic by the method's cost, and tokens. Empty where
+// there is no time.
+std::string rates_in_words(const Record& record) {
+  const auto call_s = record.number("time_median_ms") / 1e3;
+  if (!(call_s > 0)) return "";
+  std::string text;
+  const auto add = [&](const char* bound, double amount, const char* unit) {
+    if (!std::isnan(amount))
+      text += fmt::format("{}{}{} {}", text.empty() ? "" : ", ", bound, format_rounded(amount / call_s), unit);
+  };
+  add("", record.number("flops") / 1e9, "GFLOP/s");  // NaN where a method does not say how many operations it takes
+  add("at least ", record.number("min_bytes") / 1e9, "GB/s");
+  // A decoding step takes in one token of each sequence.
+  const auto tokens = record.number("batch") * (record.text("protocol") == "decode" ? 1 : record.number("query_len"));
+  add("", tokens, "tokens/s");
+  return text;
+}
+
+// The answer to the measurement of one case: what was measured, and what came out.
+Sheet answer_with_case(const Record& record) {
+  Sheet sheet = {{"", "case", case_in_words(record)}};
+  for (auto& line : answer_of(record)) {
+    const bool is_time = line.name == "time";
+    sheet.push_back(std::move(line));
+    if (!is_time) continue;
+    if (auto rates = rates_in_words(record); !rates.empty()) sheet.push_back({"", "rate", std::move(rates)});
+  }
+  return sheet;
 }
 
 }  // namespace
@@ -101,11 +135,13 @@ Run add_measure_command(Command& command) {
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);
   command.add("--verbose", &options->verbose, "print every value of the record that is no list", {.short_name = "-v"});
+  add_fresh_option(command, options->fresh);
   command.add_example("measure linear --query-len 4096 --causal",
                       "measures one forward pass of linear attention over 4096 tokens");
   command.add_example("measure mine.py:attention --like softmax",
                       "measures the function attention of the file mine.py, after comparing it with softmax attention");
-  return [options](const WorkerProgram& worker) {
+  return [options](WorkerProgram worker) {
+    worker.forks = !options->fresh;
     const auto catalogue = Catalogue::load(worker);
     options->c.method = catalogue.with_like(options->c.method, options->like);
     options->c.complete();
@@ -113,7 +149,7 @@ Run add_measure_command(Command& command) {
     const auto record = measure_case(worker, options->c);
     if (options->format == Format::json) print_json(record.to_json(), /*indent=*/-1);
     else if (options->format == Format::csv) print_records({record}, Format::csv, Rows::all);
-    else print_sheet(options->verbose ? sheet_of(record) : answer_of(record), options->format);
+    else print_sheet(options->verbose ? sheet_of(record) : answer_with_case(record), options->format);
     return record.text("outcome") == outcome::failed ? exit_code::failure : exit_code::success;
   };
 }

@@ -26,6 +26,7 @@ class Progress : public SweepObserver {
   StatusLine line_;
   double began_s_;
   std::string last_result_;
+  size_t told_added_ = 0;  // the number of added processes that a printed line has told
 };
 
 }  // namespace attnbench

@@ -156,8 +156,11 @@ RecordCharts charts_of(const std::vector<Record>& records, size_t width, bool co
     std::vector<std::string> title = {"time/sequence against N"};
     if (!all[i].name.empty()) title.push_back(all[i].name);
     const auto columns = std::min(kMaxArea, width - kMaxMargin);
-    found.charts.push_back(log_chart(
-        all[i].lines, {.title = title, .x_text = length_text, .y_text = format_ms, .columns = columns, .colours = colours}));
+    found.charts.push_back(log_chart(all[i].lines, {.title = title,
+                                                    .x_text = length_text,
+                                                    .y_text = [](double ms) { return format_ms(ms); },
+                                                    .columns = columns,
+                                                    .colours = colours}));
   }
   if (all.size() > shown) found.note = fmt::format("({} more settings have no chart)", all.size() - shown);
   return found;
@@ -177,7 +180,7 @@ void print_records_beside_charts(const std::vector<Record>& records, Rows rows, 
   const auto found = are_shown(charts) ? charts_of(records, width, shows_colours(stdout)) : RecordCharts{};
   if (found.charts.empty()) return print_records(records, Format::text, rows);
   const auto text = text_of_records(records, rows);
-  auto table = text.has_table ? lines_of(text.table.render(TableFormat::text, shows_colours(stdout))) : Block{};
+  auto table = text.has_table ? lines_of(text.table.body(shows_colours(stdout))) : Block{};
   const auto used = width_of(table) + kGap;
   if (table.empty() || used + width_of(found.charts.front()) > width) {
     print_records(records, Format::text, rows);
@@ -185,11 +188,12 @@ void print_records_beside_charts(const std::vector<Record>& records, Rows rows, 
     return print_charts(found, width);
   }
   auto beside_table = arranged(found.charts, width - used);
+  fmt::print("{}", text.table.heading(width));
   // Of a long table, a terminal shows the end.
   if (table.size() > beside_table.size()) beside_table.insert(beside_table.begin(), table.size() - beside_table.size(), "");
   print_rows(beside({table, beside_table}));
-  for (const auto& line : text.lines) print_text(line + "\n");
-  if (!found.note.empty()) print_text(found.note + "\n");
+  for (const auto& line : text.lines) print_paragraph(line);
+  if (!found.note.empty()) print_paragraph(found.note);
 }
 
 void check_charts(Charts charts, bool has_charts) {

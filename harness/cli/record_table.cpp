@@ -73,8 +73,7 @@ std::string published_text(const Record& r) {
 // Where the record was measured: "2 threads" or the name of the GPU.
 std::string place_of(const Record& record) {
   if (record.text("device") == "cuda") return record.has("gpu") ? record.text("gpu") : "the GPU";
-  const auto threads = record.number("threads");
-  return fmt::format("{:.0f} thread{}", threads, threads == 1 ? "" : "s");
+  return count_of(int64_t(record.number("threads")), "thread");
 }
 
 std::string value_text(const Record& record, const Column& column) {
@@ -132,6 +131,39 @@ std::vector<const Column*> distinguishing_axes(const std::vector<const Record*>&
   return axes;
 }
 
+std::vector<std::string> identifying_axes(const std::vector<const Record*>& records, const std::vector<const Column*>& axes) {
+  std::vector<std::string> names, keys(records.size());
+  const auto add = [&](const Column& axis) {
+    names.push_back(axis.name);
+    for (size_t i = 0; i < records.size(); ++i) keys[i] += plain_text(records[i]->get(axis.name)) + "\n";
+  };
+  const auto always = [](const Column& axis) { return axis.name == "method" || axis.name == "query_len"; };
+  for (const auto* axis : axes)
+    if (always(*axis)) add(*axis);
+  for (const auto* axis : axes) {
+    if (always(*axis)) continue;
+    std::map<std::string, std::string> value_by_key;
+    bool is_needed = false;
+    for (size_t i = 0; i < records.size(); ++i) {
+      const auto value = plain_text(records[i]->get(axis->name));
+      is_needed = is_needed || value_by_key.emplace(keys[i], value).first->second != value;
+    }
+    if (is_needed) add(*axis);
+  }
+  return names;
+}
+
+void add_common_axes(TextTable& table, const std::vector<const Record*>& records, const std::vector<const Column*>& shown) {
+  if (records.empty()) return;
+  for (const auto* name : {"device", "dtype", "protocol", "batch", "heads", "head_dim", "causal", "threads"}) {
+    const auto is_this = [&](const Column* column) { return column->name == name; };
+    const auto& value = records.front()->get(name);
+    const bool is_common = std::all_of(records.begin(), records.end(), [&](const auto* r) { return r->get(name) == value; });
+    if (is_common && !value.is_null() && std::none_of(shown.begin(), shown.end(), is_this))
+      table.add_common(name, plain_text(value));
+  }
+}
+
 void add_axes(TextTable& table, const std::vector<const Column*>& axes) {
   for (const auto* axis : axes)
     table.add_column(axis->name, axis->type == ColumnType::integer ? TextTable::Align::right : TextTable::Align::left);
@@ -147,6 +179,7 @@ TextTable summary_table_of(const std::vector<const Record*>& records) {
   TextTable table;
   const auto axes = distinguishing_axes(records);
   add_axes(table, axes);
+  add_common_axes(table, records, axes);
   const bool published = std::any_of(records.begin(), records.end(), [](const auto* r) { return !published_text(*r).empty(); });
   const auto ratio = ratio_header(records);
   for (const auto* header : {"time", "interval"}) table.add_column(header, TextTable::Align::right);
@@ -156,7 +189,18 @@ TextTable summary_table_of(const std::vector<const Record*>& records) {
   table.add_column("implementation");
   table.add_column("outcome");
   if (published) table.add_column("published");
-  table.leave_out_first({"published", "implementation", "rounding error", "time/sequence", "interval"});
+  // Of different batches, only the times of a sequence can be compared. Of one sequence a call, both times are the same.
+  const auto has_any = [&](const auto& is) { return std::any_of(records.begin(), records.end(), is); };
+  const bool per_sequence = has_any([](const auto* r) { return r->number("batch") != 1; });
+  auto answers = identifying_axes(records, axes);
+  if (per_sequence) std::erase(answers, "batch");
+  answers.insert(answers.end(), {per_sequence ? "time/sequence" : "time", "interval"});
+  if (!ratio.empty()) answers.push_back(ratio);
+  if (has_any([&](const auto* r) { return outcome_text(*r) != outcome_text(*records.front()); })) answers.emplace_back("outcome");
+  std::vector<std::string> others = {"published", "implementation", "rounding error", per_sequence ? "time" : "time/sequence"};
+  for (const auto* axis : axes) others.push_back(axis->name);
+  table.answer_with(std::move(answers));
+  table.leave_out_first(std::move(others));
   for (const auto* each : records) {
     const auto& record = *each;
     std::vector<std::string> cells;
@@ -194,6 +238,7 @@ TextTable column_table(const std::vector<Record>& records, const std::vector<std
     const bool number = !column || column->type == ColumnType::integer || column->type == ColumnType::number;
     table.add_column(name, number ? TextTable::Align::right : TextTable::Align::left);
   }
+  table.answer_with(names);
   for (const auto* record : all) {
     std::vector<std::string> cells;
     for (const auto& name : current_names) cells.push_back(plain_text(record->get(name)));
@@ -217,8 +262,7 @@ std::vector<std::string> skipped_in_words(const std::vector<Record>& records) {
     const auto& cases = skipped.at(kind);
     const auto reason = cases.front()->text("reason");
     const bool is_shared = std::all_of(cases.begin(), cases.end(), [&](const auto* r) { return r->text("reason") == reason; });
-    lines.push_back(fmt::format("{} skipped as {}: {}",
-                                cases.size() == 1 ? "1 case is" : fmt::format("{} cases are", cases.size()), kind,
+    lines.push_back(fmt::format("{} {} skipped as {}: {}", count_of(cases.size(), "case"), is_or_are(cases.size()), kind,
                                 is_shared ? reason : fmt::format("such as {}, {}", names.of(*cases.front()), reason)));
   }
   return lines;
@@ -233,9 +277,9 @@ Sheet answer_of(const Record& record) {
     return sheet;
   }
   const auto batch = record.number("batch");
-  sheet.push_back(line("time", fmt::format("{} {}, in {:.0f} process{} of {} samples", format_ms(record.number("time_median_ms")),
-                                           interval_text(record), record.number("processes"),
-                                           record.number("processes") == 1 ? "" : "es", record.get("samples").dump())));
+  sheet.push_back(line("time", fmt::format("{} {}, in {} of {}", format_ms(record.number("time_median_ms")),
+                                           interval_text(record), count_of(int64_t(record.number("processes")), "process"),
+                                           count_of(int64_t(record.number("samples")), "sample"))));
   const auto error = record.get("unverified") == true
                          ? std::string("unverified, without a reference")
                          : fmt::format("rounding error {} (at most {} accepted)", error_text(record.number("max_rel_error")),
@@ -267,12 +311,15 @@ Tone tone_of(const Record& record) {
   return warning.empty() || warning == "noisy" ? Tone::plain : Tone::warning;
 }
 
-std::string text_of(const Sheet& sheet) {
+std::string text_of(const Sheet& sheet, size_t max_width) {
+  constexpr size_t kIndent = 31;
   std::string text, group;
   for (const auto& line : sheet) {
     if (line.group != group && !line.group.empty()) text += (group.empty() ? "" : "\n") + line.group + "\n";
     group = line.group;
-    text += fmt::format("  {:<28} {}\n", line.name, line.value);
+    // A terminal that leaves the values too little space beside their names wraps the lines itself.
+    const auto value = max_width >= 2 * kIndent ? wrapped(line.value, max_width, kIndent) : line.value;
+    text += fmt::format("  {:<28} {}\n", line.name, value);
   }
   return text;
 }

@@ -28,8 +28,13 @@ std::string plain_text(const Json& value);
 // out the axes in `left_out`, and an axis that has in every record the value of the axis that it follows (Field::follows).
 std::vector<const Column*> distinguishing_axes(const std::vector<const Record*>& records,
                                                const std::vector<std::string>& left_out = {});
+// The names of those of these axes without which two of the records could not be told apart: the method, the length, and others
+// as far as they are needed, in the order of `axes`.
+std::vector<std::string> identifying_axes(const std::vector<const Record*>& records, const std::vector<const Column*>& axes);
 // Adds a column to the table for each of these axes.
 void add_axes(TextTable& table, const std::vector<const Column*>& axes);
+// Names above the table the main axes, such as device and dtype, that no column shows because all records agree in them.
+void add_common_axes(TextTable& table, const std::vector<const Record*>& records, const std::vector<const Column*>& shown);
 
 // A table with a row for each record: the distinguishing axes, then time, memory, error and outcome.
 TextTable summary_table(const std::vector<Record>& records);
@@ -60,8 +65,9 @@ std::string result_in_words(const Record& record);
 // The tone in which a record is shown, which depends on whether it failed, was skipped or has a warning.
 Tone tone_of(const Record& record);
 
-// The sheet as text: the name of each group, unless it is empty, and below it a line for each value.
-std::string text_of(const Sheet& sheet);
+// The sheet as text: the name of each group, unless it is empty, and below it each value on a line or, if `max_width` is not 0,
+// on lines of at most so many columns.
+std::string text_of(const Sheet& sheet, size_t max_width = 0);
 
 // Every value of one record except its lists of samples.
 Sheet sheet_of(const Record& record);

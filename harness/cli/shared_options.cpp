@@ -11,6 +11,7 @@
 #include "harness/records/result_folder.h"
 #include "harness/text/notice.h"
 #include "harness/text/safe_text.h"
+#include "harness/text/units.h"
 
 namespace attnbench {
 namespace {
@@ -56,6 +57,12 @@ TableFormat table_format(Format format) {
 
 void print_text(std::string_view text) { fmt::print("{}", safe_text(text, LineEnds::kept)); }
 
+void print_paragraph(const std::string& text) {
+  constexpr size_t kUsualWidth = 120;
+  const auto width = table_width(stdout);
+  print_text(wrapped(safe_text(text), width > 0 ? width : kUsualWidth) + "\n");
+}
+
 void print_table(const TextTable& table, Format format) {
   const bool is_text = format == Format::text;
   fmt::print("{}", table.render(table_format(format), is_text && shows_colours(stdout), is_text ? table_width(stdout) : 0));
@@ -76,9 +83,10 @@ void print_records(const std::vector<Record>& records, Format format, Rows rows)
   if (format == Format::csv) return print_csv(records);
   const auto text = text_of_records(records, rows);
   if (text.has_table) print_table(text.table, format);
-  for (const auto& line : text.lines)
-    print_text(
-        fmt::format("{}{}\n", format == Format::markdown ? "\n" : "", format == Format::markdown ? markdown_text(line) : line));
+  for (const auto& line : text.lines) {
+    if (format == Format::markdown) print_text("\n" + markdown_text(line) + "\n");
+    else print_paragraph(line);
+  }
 }
 
 RecordText text_of_records(const std::vector<Record>& records, Rows rows) {
@@ -90,7 +98,7 @@ RecordText text_of_records(const std::vector<Record>& records, Rows rows) {
 }
 
 void print_sheet(const Sheet& sheet, Format format) {
-  if (format == Format::text) return print_text(text_of(sheet));
+  if (format == Format::text) return print_text(text_of(sheet, table_width(stdout)));
   TextTable table;
   for (const auto* header : {"group", "name", "value"}) table.add_column(header);
   for (const auto& [group, name, value] : sheet) table.add_row({group, name, value});
@@ -98,7 +106,8 @@ void print_sheet(const Sheet& sheet, Format format) {
 }
 
 void add_records_argument(Command& command, std::string name, std::string& folder) {
-  command.add(std::move(name), &folder, "folder that holds records.jsonl, or the path of such a file",
+  command.add(std::move(name), &folder,
+              "folder that holds records.jsonl, the path of such a file, or a folder that contains one such folder",
               {.required = true, .completion = Completion::files});
 }
 
@@ -116,6 +125,13 @@ void add_like_option(Command& command, std::string& like) {
   command.add("--like", &like,
               "method whose reference the results of Python functions are compared with that declare none, such as softmax",
               {.placeholder = "METHOD", .completion = Completion::methods});
+}
+
+void add_fresh_option(Command& command, bool& fresh) {
+  command.add(
+      "--fresh", &fresh,
+      "start every process as a program, even if a method is in Python; otherwise they are forked from one that has imported "
+      "torch");
 }
 
 void add_quiet_option(Command& command, bool& quiet, std::string description) {

@@ -25,6 +25,8 @@ void add_former_format_flag(Command& command, Format& format, Format value);
 TableFormat table_format(Format format);
 // Prints text as safe_text() with line ends to standard output.
 void print_text(std::string_view text);
+// Prints a paragraph to standard output, wrapped to the terminal, or to 120 columns where standard output is none.
+void print_paragraph(const std::string& text);
 // Prints a table to standard output, on a terminal in colours if it shows them, and no wider than it is.
 void print_table(const TextTable& table, Format format = Format::text);
 // Prints JSON to standard output: on several lines, or on one line if `indent` is -1. Invalid UTF-8 is replaced, and characters
@@ -56,6 +58,8 @@ void add_sweep_argument(Command& command, std::string& file, bool required = tru
 void add_set_option(Command& command, std::vector<std::string>& settings);
 // Adds --like.
 void add_like_option(Command& command, std::string& like);
+// Adds --fresh.
+void add_fresh_option(Command& command, bool& fresh);
 // Adds --quiet.
 void add_quiet_option(Command& command, bool& quiet, std::string description = "print no progress");
 // Adds --alpha.

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "harness/analysis/record_pairs.h"
+#include "harness/cli/answers.h"
 #include "harness/cli/record_table.h"
 #include "harness/text/json_numbers.h"
 #include "harness/text/units.h"
@@ -13,22 +14,8 @@
 namespace attnbench {
 namespace {
 
-// The baseline's time divided by the case's, which is larger for a faster case.
-double speed_of(double log_time_ratio) { return std::exp(-log_time_ratio); }
-Interval speeds_of(const Interval& log_time_ratios) { return {speed_of(log_time_ratios.high), speed_of(log_time_ratios.low)}; }
-
-// Three digits, and all those before the decimal point.
-std::string speed_text(double speed) {
-  if (speed >= 100) return fmt::format("{:.0f}", speed);
-  return speed >= 10 ? fmt::format("{:.1f}", speed) : fmt::format("{:#.3g}", speed);
-}
-
-std::string interval_text(const Speedup& speedup) {
-  if (speedup.ratio.scope == IntervalScope::none) return "–";
-  const auto [low, high] = speeds_of(speedup.ratio.ratio.interval);
-  return fmt::format("{}{} … {}", speedup.ratio.scope == IntervalScope::range_of_processes ? "range " : "", speed_text(low),
-                     speed_text(high));
-}
+// The ends of the interval of speed_of().
+Interval speeds_of(const Interval& log_time_ratios) { return {std::exp(-log_time_ratios.high), std::exp(-log_time_ratios.low)}; }
 
 std::string finding_name(Finding finding) {
   switch (finding) {
@@ -60,7 +47,7 @@ Json json_of(const Speedup& speedup) {
   if (!speedup.is_known) return item;
   const auto scope = scope_name(speedup.ratio.scope);
   item["baseline_ms"] = finite_or_null(speedup.baseline_ms);
-  item["speedup"] = finite_or_null(speed_of(speedup.ratio.ratio.estimate));
+  item["speedup"] = finite_or_null(speed_of(speedup));
   item["interval"] = scope.empty() ? Json() : json_of(speeds_of(speedup.ratio.ratio.interval));
   item["interval_scope"] = scope.empty() ? Json() : Json(scope);
   item["processes"] = speedup.ratio.processes;
@@ -78,6 +65,22 @@ std::string setting_text(const Speedup& speedup, const std::vector<const Column*
   return text;
 }
 
+// How many of the cases have which verdict, as a sentence.
+std::string counts_in_words(const std::vector<Speedup>& all, const std::string& baseline, double within) {
+  const auto known = size_t(std::count_if(all.begin(), all.end(), [](const Speedup& s) { return s.is_known; }));
+  const auto judged = size_t(std::count_if(all.begin(), all.end(), [](const Speedup& s) { return s.has_verdict(); }));
+  if (judged == 0)
+    return fmt::format("{} of {} cases can be compared with {}, none with a verdict, which needs {} processes.", known,
+                       all.size(), baseline, kMinValuesOfInterval);
+  const auto count = [&](Finding finding) {
+    return std::count_if(all.begin(), all.end(), [&](const Speedup& s) { return s.has_verdict() && s.finding == finding; });
+  };
+  return fmt::format(
+      "Of {} cases with a verdict, {} are faster than {}, {} slower, {} equivalent within {:g} %, and {} cannot be told.", judged,
+      count(Finding::faster), baseline, count(Finding::slower), count(Finding::equivalent), 100 * within,
+      count(Finding::cannot_tell));
+}
+
 }  // namespace
 
 Json json_of(const SpeedupReport& report) {
@@ -92,31 +95,44 @@ void print_report(const SpeedupReport& report, Format format) {
   for (const auto& speedup : report.speedups) records.push_back(speedup.record);
   const auto axes = distinguishing_axes(records);
   add_axes(table, axes);
-  for (const auto& header : {std::string("time"), "time of " + report.baseline, std::string("times as fast"),
+  for (const auto& header : {std::string("time"), std::string("time of ") + report.baseline, std::string("times as fast"),
                              std::string("interval"), std::string("processes")})
     table.add_column(header, TextTable::Align::right);
   table.add_column("from");
   table.add_column("verdict");
+  auto answers = identifying_axes(records, axes);
+  answers.insert(answers.end(), {"times as fast", "interval", "verdict"});
+  table.answer_with(std::move(answers));
+  table.leave_out_first({"from", "processes"});
   for (const auto& speedup : report.speedups) {
     std::vector<std::string> cells;
     for (const auto* axis : axes) cells.push_back(plain_text(speedup.record->get(axis->name)));
-    cells.push_back(format_ms(speedup.record->number("time_median_ms")));
+    const auto time = speedup.record->number("time_median_ms");
     if (speedup.is_known) {
-      cells.insert(cells.end(), {format_ms(speedup.baseline_ms), speed_text(speed_of(speedup.ratio.ratio.estimate)),
+      const auto [baseline_ms, ms] = values_of_estimate(speedup.baseline_ms, time, speedup.ratio.ratio.estimate);
+      cells.insert(cells.end(), {format_ms(ms, 4), format_ms(baseline_ms, 4), speed_text(speed_of(speedup)),
                                  interval_text(speedup), std::to_string(speedup.ratio.processes), source_name(speedup.source)});
     } else {
       const auto* baseline = speedup.baseline;
-      cells.insert(cells.end(), {format_ms(baseline ? baseline->number("time_median_ms") : std::nan("")), "–", "–", "–", "–"});
+      cells.insert(cells.end(), {format_ms(time, 4), format_ms(baseline ? baseline->number("time_median_ms") : std::nan(""), 4),
+                                 "–", "–", "–", "–"});
     }
     cells.push_back(verdict_text(speedup, report.baseline));
     table.add_row(std::move(cells), tone_of(*speedup.record));
   }
+  if (format == Format::text) {
+    auto answers_in_words = report.answers;
+    answers_in_words.push_back(counts_in_words(report.speedups, report.baseline, report.within));
+    print_answers(answers_in_words);
+  }
   print_table(table, format);
   if (format == Format::csv) return;
-  fmt::print(
-      "\nThe interval covers {} with 95 % for each case by itself; a range, of fewer than {} processes, has no verdict. "
-      "Equivalent means within ±{:g} %.\n",
-      "the speedup", kMinValuesOfInterval, 100 * report.within);
+  fmt::print("\n");
+  print_paragraph(fmt::format(
+      "The interval covers the speedup with 95 % for each case by itself; a range, of fewer than {} processes, has no verdict. "
+      "Equivalent means within ±{:g} %. The times are the medians of both methods, each moved by the same factor so that one "
+      "divided by the other is the speedup.",
+      kMinValuesOfInterval, 100 * report.within));
 }
 
 std::string speedups_in_words(const std::vector<Record>& records, const std::string& folder) {
@@ -137,8 +153,8 @@ std::string speedups_in_words(const std::vector<Record>& records, const std::str
     const auto method = speedup.record->text("method");
     const auto interval = speedup.ratio.scope == IntervalScope::none ? "" : fmt::format(" ({})", interval_text(speedup));
     text += fmt::format("{}{}  {} ×{} as fast as {} at N = {}{}\n", method, std::string(width - display_width(method), ' '),
-                        speed_text(speed_of(speedup.ratio.ratio.estimate)), interval, baseline,
-                        speedup.record->get("query_len").dump(), setting_text(speedup, axes));
+                        speed_text(speed_of(speedup)), interval, baseline, speedup.record->get("query_len").dump(),
+                        setting_text(speedup, axes));
   }
   if (longest.size() > kMaxLines)
     text += fmt::format("… and {} more; `attnbench compare {} --baseline {}` shows all\n", longest.size() - kMaxLines, folder,

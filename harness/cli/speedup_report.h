@@ -13,10 +13,11 @@ struct SpeedupReport {
   std::string baseline;
   double within = EquivalenceCriteria{}.within;
   std::vector<Speedup> speedups;
+  std::vector<std::string> answers = {};  // the sentences of speed_answers()
 };
 
 Json json_of(const SpeedupReport& report);
-// Prints a table and, except in CSV, what its columns mean. `format` is any but JSON.
+// Prints the answers as text, a table and, except in CSV, what its columns mean. `format` is any but JSON.
 void print_report(const SpeedupReport& report, Format format);
 
 // A line for each method and setting at the longest length that it has in common with default_baseline(), such as

@@ -7,6 +7,7 @@
 #include <memory>
 #include <random>
 
+#include "harness/cli/answers.h"
 #include "harness/cli/case_names.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
@@ -31,7 +32,7 @@ struct Options {
   std::string file, out, shard, resume = "missing", like;
   std::vector<std::string> methods, settings;
   Format format = Format::text;
-  bool dry_run = false, quiet = false, verbose = false, across_boots = false, exploratory = false;
+  bool dry_run = false, quiet = false, verbose = false, across_boots = false, exploratory = false, fresh = false;
   uint64_t order_seed = std::random_device()();
 
   Resume resume_mode() const {
@@ -54,6 +55,7 @@ std::string command_of(const Options& options, const std::vector<std::string>& p
   if (!options.like.empty()) add("--like", options.like);
   for (const auto& plugin : plugins) add("--plugin", plugin);
   if (options.exploratory) words.emplace_back("--exploratory");
+  if (options.fresh) words.emplace_back("--fresh");
   return shell_text(words);
 }
 
@@ -109,10 +111,10 @@ Design design_of(SweepPlan plan) {
 void check_design(const Design& design, const Options& options) {
   if (options.exploratory || design.can_decide() || design.processes <= kMaxExploratoryProcesses) return;
   throw UsageError(
-      fmt::format("processes = {} cannot decide: `attnbench compare` of two such runs could not find one of {} cases different, "
+      fmt::format("processes = {} cannot decide: `attnbench compare` of two such runs could not find one of {} different, "
                   "whatever they measure; expected at least {} (--set timing.processes={}), at most {} for a first look, or the "
                   "option --exploratory",
-                  design.processes, design.cases, design.needed(), design.needed(), kMaxExploratoryProcesses));
+                  design.processes, count_of(design.cases, "case"), design.needed(), design.needed(), kMaxExploratoryProcesses));
 }
 
 // Prints the planned cases with their predicted time and memory. As text, cases that will not run are counted by their reasons,
@@ -128,18 +130,19 @@ void print_plan(const SweepPlan& plan, const TimePredictor& predictor, Format fo
   for (const auto* header : {"predicted time", "predicted memory"}) table.add_column(header, TextTable::Align::right);
   const bool folds = format == Format::text && rows == Rows::without_skipped;
   if (!folds) table.add_column("not run because");
+  auto answers = identifying_axes(all, axes);
+  answers.emplace_back("predicted time");
+  table.answer_with(std::move(answers));
   table.leave_out_first({"predicted memory"});
-  double total_s = 0;
-  for (const auto& baseline : plan.baselines)
-    if (baseline) total_s += predicted_case_s(baseline->planned, baseline->planned.number("predicted_time_ms"));
+  add_common_axes(table, all, axes);
+  std::vector<const Record*> baselines;
+  for (const auto& baseline : plan.baselines) baselines.push_back(baseline ? &baseline->planned : nullptr);
   for (const auto& record : planned) {
-    const auto call_ms = record.number("predicted_time_ms");
-    total_s += predicted_case_s(record, call_ms);
     if (folds && record.has("outcome")) continue;
     std::vector<std::string> cells;
     for (const auto* axis : axes) cells.push_back(plain_text(record.get(axis->name)));
-    // The time is a lower bound unless the method was measured in this setting.
-    cells.push_back((predictor.has_seen(record) ? "" : "≥ ") + format_ms(call_ms));
+    // The time rests on typical rates unless the method was measured in this setting.
+    cells.push_back((predictor.has_seen(record) ? "" : "~ ") + format_ms(record.number("predicted_time_ms")));
     cells.push_back(format_bytes(predicted_need_bytes(record)));
     if (!folds)
       cells.push_back(record.has("outcome") ? fmt::format("{}: {}", record.text("failure_kind"), record.text("reason")) : "");
@@ -149,11 +152,12 @@ void print_plan(const SweepPlan& plan, const TimePredictor& predictor, Format fo
   if (format == Format::csv) return;
   const auto design = design_of(plan, planned);
   if (folds)
-    for (const auto& line : skipped_in_words(planned)) fmt::print("{}\n", line);
-  fmt::print("\n{} cases in {} round{}, predicted to take at least {}\n", planned.size(), design.processes,
-             design.processes == 1 ? "" : "s", format_seconds(total_s));
+    for (const auto& line : skipped_in_words(planned)) print_paragraph(line);
+  fmt::print("\n{} in {}, predicted to take about {}\n", count_of(planned.size(), "case"), count_of(design.processes, "round"),
+              format_seconds(predicted_sweep_s(planned, baselines)));
   if (!design.can_decide())
-    fmt::print("`attnbench compare` needs {} processes a case to find one of {} different\n", design.needed(), design.cases);
+    fmt::print("`attnbench compare` needs {} a case to find one of {} different\n", count_of(design.needed(), "process"),
+               design.cases);
 }
 
 int dry_run(SweepPlan plan, const Options& options) {
@@ -173,9 +177,10 @@ std::string first_names(const std::vector<std::string>& names) {
                      names.size() > shown ? ", …" : "");
 }
 
-// Says which "cases" (by their times) or "ratios" have an interval that reaches further than their noise target; empty if none
-// has. `reach_of` gives the relative distance from a value to the farther end of its interval, or NaN.
-std::string noise_in_words(const std::vector<Record>& records, const CaseNames& case_names, const char* values,
+// Says which of the values, which are called "case" (by their times) or "ratio", have an interval that reaches further than their
+// noise target; empty if none has. `reach_of` gives the relative distance from a value to the farther end of its interval, or
+// NaN.
+std::string noise_in_words(const std::vector<Record>& records, const CaseNames& case_names, const char* value,
                            double (*reach_of)(const Record&)) {
   std::vector<std::pair<double, std::string>> noisy;
   size_t measured = 0;
@@ -191,8 +196,8 @@ std::string noise_in_words(const std::vector<Record>& records, const CaseNames& 
   std::sort(noisy.rbegin(), noisy.rend());
   std::vector<std::string> names;
   for (auto& [noise, name] : noisy) names.push_back(std::move(name));
-  return fmt::format("{} of {} {} are noisier than asked (±{:g} %): {}\n", noisy.size(), measured, values, 100 * target,
-                     first_names(names));
+  return fmt::format("{} of {} {} noisier than asked (±{:g} %): {}\n", noisy.size(), count_of(measured, value),
+                     is_or_are(noisy.size()), 100 * target, first_names(names));
 }
 
 // Says which cases of the plan stayed disturbed; empty if none did.
@@ -201,19 +206,21 @@ std::string disturbance_in_words(const std::vector<Record>& records, const CaseN
   for (const auto& record : records)
     if (record.measured() && record.number("disturbed_processes") > 0) names.push_back(case_names.of(record));
   if (names.empty()) return "";
-  return fmt::format("{} of {} cases have processes that were disturbed (`attnbench doctor --noise` says what helps): {}\n",
-                     names.size(), records.size(), first_names(names));
+  return fmt::format("{} of {} {} processes that were disturbed (`attnbench doctor --noise` says what helps): {}\n", names.size(),
+                     count_of(records.size(), "case"), has_or_have(names.size()), first_names(names));
 }
 
 // Says that the run cannot decide a comparison; empty if it can.
 std::string exploratory_in_words(const Design& design) {
   if (design.can_decide()) return "";
-  return fmt::format("; exploratory: `attnbench compare` needs {} processes a case, not {}", design.needed(), design.processes);
+  return fmt::format("; exploratory: `attnbench compare` needs {} a case, not {}", count_of(design.needed(), "process"),
+                     design.processes);
 }
 
 int run_sweep(const WorkerProgram& own, const Options& options) {
   const auto file = find_file(kSweeps, options.file);
   auto worker = with_plugins_of(file, own);
+  worker.forks = !options.fresh;
   if (const auto folder = std::filesystem::path(file).parent_path(); !folder.empty())
     worker.methods_folders.insert(worker.methods_folders.begin(), folder.string());
   auto plan = plan_sweep(worker, file, overrides_of(options), options.shard);
@@ -234,15 +241,17 @@ int run_sweep(const WorkerProgram& own, const Options& options) {
     throw;
   }
   if (!options.quiet) {
-    print_notice(fmt::format(
-        "{}: {}{}{}\n", run.folder().path(),
-        due_cases == 0 ? fmt::format("all {} cases are recorded", run.cases()) : fmt::format("{} cases recorded", due_cases),
-        failed > 0 ? fmt::format(", {} failed", failed) : "", exploratory_in_words(design)));
+    print_notice(fmt::format("{}: {}{}{}\n", run.folder().path(),
+                             due_cases == 0 ? run.cases() == 1 ? "the only case is recorded"
+                                                               : fmt::format("all {} are recorded", count_of(run.cases(), "case"))
+                                            : fmt::format("{} recorded", count_of(due_cases, "case")),
+                             failed > 0 ? fmt::format(", {} failed", failed) : "", exploratory_in_words(design)));
     const auto& records = run.folder().records();
-    print_notice(noise_in_words(records, case_names, "cases", noise_of_time));
-    print_notice(noise_in_words(records, case_names, "ratios", relative_reach_of_ratio));
+    print_notice(noise_in_words(records, case_names, "case", noise_of_time));
+    print_notice(noise_in_words(records, case_names, "ratio", relative_reach_of_ratio));
     print_notice(disturbance_in_words(records, case_names));
     print_notice(speedups_in_words(records, run.folder().path()));
+    if (is_terminal(stdout) && options.format == Format::text) print_answers(speed_answers(records));
     if (is_terminal(stdout) || options.format != Format::text)
       print_records(records, options.format, options.verbose ? Rows::all : Rows::without_skipped);
   }
@@ -272,6 +281,7 @@ Run add_sweep_command(Command& command) {
   command.add("--order-seed", &options->order_seed, "seed of the order of the cases in each round", {.default_text = "random"});
   command.add("--exploratory", &options->exploratory,
               "accept more than 3 processes a case even if they are too few for a comparison with another run");
+  add_fresh_option(command, options->fresh);
   command.add("--dry-run", &options->dry_run, "list the cases with their predicted time and memory, and run none");
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);

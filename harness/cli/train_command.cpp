@@ -96,6 +96,11 @@ void print_trainings(const std::vector<Json>& ended, Format format) {
   for (const auto& measure : measures) table.add_column(measure.header, TextTable::Align::right);
   for (const auto* header : {"time", "updates/s"}) table.add_column(header, TextTable::Align::right);
   table.add_column("failed because");
+  std::vector<std::string> answers = {"method", "validation loss"};
+  for (const auto& measure : measures) answers.emplace_back(measure.header);
+  table.answer_with(std::move(answers));
+  table.keep({"task", "seed", "failed because"});
+  table.leave_out_first({"updates/s", "training loss", "updates"});
   for (const auto& line : ended) {
     const bool failed = line.value("outcome", "") != outcome::measured;
     const auto updates = number_in(line, "update"), s = number_in(line, "training_s");
@@ -132,9 +137,10 @@ int run_training(const WorkerProgram& worker, const Options& options) {
     throw;
   }
   if (!options.quiet)
-    print_notice(fmt::format("{}: {}{}\n", run.folder(),
-                             due == 0 ? "all trainings have ended" : fmt::format("{} trainings have ended", due),
-                             failed > 0 ? fmt::format(", {} of them failed", failed) : ""));
+    print_notice(fmt::format(
+        "{}: {}{}\n", run.folder(),
+        due == 0 ? "all trainings have ended" : fmt::format("{} {} ended", count_of(due, "training"), has_or_have(due)),
+        failed > 0 ? fmt::format(", {} of them failed", failed) : ""));
   print_trainings(run.ended(), options.format);
   // Standard output may be a pipe that someone waits for the end of; drawing takes seconds.
   std::fflush(stdout);
@@ -148,7 +154,7 @@ int run_training(const WorkerProgram& worker, const Options& options) {
 Run add_train_command(Command& command) {
   const auto options = std::make_shared<Options>();
   command.add("file", &options->file, "settings file, or the name of a training that `attnbench list trainings` shows",
-              {.required = true, .completion = Completion::files});
+              {.required = true, .completion = Completion::trainings});
   command.add("--out", &options->out, "folder that the curves are written to",
               {.placeholder = "FOLDER", .default_text = "results/TRAINING/MACHINE", .completion = Completion::files});
   command.add("--resume", &options->resume,

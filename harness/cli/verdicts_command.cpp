@@ -6,12 +6,14 @@
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/plot_scripts.h"
 #include "harness/cli/shared_options.h"
+#include "harness/cli/terminal.h"
 
 namespace attnbench {
 
 Run add_verdicts_command(Command& command) {
   struct Options {
     std::string results = "results", claims, python;
+    Format format = Format::text;
   };
   const auto options = std::make_shared<Options>();
   command.add("results", &options->results, "folder in which the folders of sweeps, trainings and generations are looked for",
@@ -21,10 +23,13 @@ Run add_verdicts_command(Command& command) {
                .default_text = "experiments/published/claims.toml of the project",
                .completion = Completion::files});
   add_python_option(command, options->python);
-  command.add_example("verdicts", "prints each published number beside ours, and a verdict on each claim, as Markdown");
+  add_format_option(command, options->format, {Format::text, Format::markdown});
+  command.add_example("verdicts", "counts the verdicts on the claims, then prints each, and each published number beside ours");
   return [options](const WorkerProgram&) {
     Script script = {.name = "verdicts", .arguments = {}, .python = options->python};
     script.add_option("claims", options->claims);
+    script.add_option("format", options->format == Format::text ? "text" : "markdown");
+    if (const auto width = table_width(stdout); width > 0) script.add_option("width", std::to_string(width));
     script.arguments.insert(script.arguments.end(), {"--", options->results});
     print_text(run_script(script));
     return exit_code::success;

@@ -14,6 +14,7 @@
 #include "harness/sweep/catalogue.h"
 #include "harness/text/errors.h"
 #include "harness/text/notice.h"
+#include "harness/text/units.h"
 
 namespace attnbench {
 namespace {
@@ -198,7 +199,8 @@ class Verification {
         ++(row.failed() ? failed : row.unsupported() ? unsupported : row.unverified() ? unverified : agree);
     ++reported_;
     if (line_.rewrites() && failed == 0) return;
-    line_.print(fmt::format("[{}/{}] {}: {} rows agree, {} unsupported{}{}", reported_, methods_, method, agree, unsupported,
+    line_.print(fmt::format("[{}/{}] {}: {} {}, {} unsupported{}{}", reported_, methods_, method, count_of(agree, "row"),
+                            agree == 1 ? "agrees" : "agree", unsupported,
                             unverified > 0 ? fmt::format(", {} unverified", unverified) : "",
                             failed > 0 ? fmt::format(", {} FAILED", failed) : ""),
                 failed > 0 ? Tone::bad : Tone::plain);
@@ -229,10 +231,11 @@ std::string summary_of(const std::vector<Row>& rows) {
     gradient = std::max(gradient, row.max_error("forward_backward"));
     decoding = std::max({decoding, row.max_error("prefill"), row.max_error("decode")});
   }
-  auto text =
-      fmt::format("{} of {} supported rows agree with the reference, {} disagree", agree, agree + unverified + failed, failed);
-  if (unverified > 0) text += fmt::format(", {} are unverified (the method has no reference; --like names one)", unverified);
-  text += fmt::format("; {} rows are unsupported", unsupported);
+  auto text = fmt::format("{} of {} {} with the reference, {} {}", agree, count_of(agree + unverified + failed, "supported row"),
+                          agree == 1 ? "agrees" : "agree", failed, failed == 1 ? "disagrees" : "disagree");
+  if (unverified > 0)
+    text += fmt::format(", {} {} unverified (the method has no reference; --like names one)", unverified, is_or_are(unverified));
+  text += fmt::format("; {} {} unsupported", count_of(unsupported, "row"), is_or_are(unsupported));
   if (agree > 0)
     text += fmt::format("; the largest errors of those that agree: values {}, gradients {}, decoding {}", error_text(value),
                         error_text(gradient), error_text(decoding));
@@ -243,6 +246,8 @@ std::string summary_of(const std::vector<Row>& rows) {
 void print_rows(const std::vector<Row>& rows, Format format, bool verbose) {
   const bool is_summed_up = !verbose && (format == Format::text || format == Format::markdown);
   TextTable table;
+  table.answer_with({"method", "verdict"});
+  table.keep({"dtype", "causal", "key lengths"});
   table.leave_out_first({"decoding error", "gradient error", "value error", "accepted"});
   for (const auto* header : {"method", "dtype", "causal", "key lengths"}) table.add_column(header);
   for (const auto* header : {"value error", "gradient error", "decoding error", "accepted"})
@@ -276,7 +281,10 @@ void print_rows(const std::vector<Row>& rows, Format format, bool verbose) {
   const bool any_disagrees =
       std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.is_complete() && row.failed(); });
   if (!is_summed_up || any_disagrees) print_table(table, format);
-  if (is_summed_up) fmt::print("{}{}\n", format == Format::markdown && any_disagrees ? "\n" : "", summary_of(rows));
+  if (!is_summed_up) return;
+  if (format == Format::markdown && any_disagrees) fmt::print("\n");
+  if (format == Format::markdown) fmt::print("{}\n", summary_of(rows));
+  else print_paragraph(summary_of(rows));
 }
 
 int run_verify(const WorkerProgram& worker, const Options& options) {
@@ -296,7 +304,7 @@ int run_verify(const WorkerProgram& worker, const Options& options) {
     print_rows(rows, options.format, options.verbose);
     std::fflush(stdout);
     const auto complete = std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.is_complete(); });
-    print_notice(fmt::format("interrupted: {} of {} rows are verified\n", complete, rows.size()));
+    print_notice(fmt::format("interrupted: {} of {} {} verified\n", complete, count_of(rows.size(), "row"), is_or_are(complete)));
     throw;
   }
   // A machine without a GPU must not look like one on which everything agrees.

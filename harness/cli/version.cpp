@@ -6,7 +6,8 @@ namespace attnbench {
 
 std::string version_text() {
   const auto& info = kBuildInfo;
-  return std::string("attnbench ") + info.version + "\nrevision " + info.revision +
+  const std::string why = info.why_unknown;
+  return std::string("attnbench ") + info.version + "\nrevision " + info.revision + (why.empty() ? "" : " (" + why + ")") +
          (info.dirty ? " with uncommitted changes" : "") + "\nbuild " + info.build + ", " + info.compiler + ", " +
          info.compiler_flags + "\n";
 }

@@ -5,7 +5,7 @@
 
 namespace attnbench {
 
-// Three lines of text: the version, the git revision, and the build type with the compiler and its flags.
+// Three lines of text: the version, the git revision or why it is unknown, and the build type with the compiler and its flags.
 std::string version_text();
 
 }  // namespace attnbench

@@ -99,11 +99,17 @@ class RevisionBuild {
 };
 
 std::string build_revision(const std::string& revision) {
-  const auto commit = find_commit(".", revision);
-  const auto root = first_line(ask_git(".", {"rev-parse", "--show-toplevel"}).output);
-  if (root.empty() || commit.empty())
+  std::string root, commit;
+  try {
+    root = first_line(git_output(".", {"rev-parse", "--show-toplevel"}));
+    commit = find_commit(".", revision);
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("'{}' is neither a build folder nor a program, and git finds no revision of that name. {}",
+                                 revision, error.what()));
+  }
+  if (commit.empty())
     throw UsageError(
-        fmt::format("'{}' is neither a build folder nor a program nor a git revision of the current repository", revision));
+        fmt::format("'{}' is neither a build folder nor a program nor a git revision of the repository {}", revision, root));
   return RevisionBuild(revision, root, commit).worker();
 }
 

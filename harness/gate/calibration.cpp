@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "harness/gate/quick_gate.h"
 #include "harness/schema/json.h"
 #include "harness/statistics/statistics.h"
 #include "harness/text/errors.h"
@@ -49,7 +50,11 @@ double interquartile_range(std::vector<double> values) {
   return quantile(values, 0.75) - quantile(values, 0.25);
 }
 
-std::string share_text(double share) { return fmt::format("{:.2f} %", 100 * share); }
+// The true slowdowns of one case, in percent, for which the results of a quick gate are estimated.
+const std::vector<double> kSlowdownsOfQuickGate = {0, 3, 5, 10, 20};
+
+std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
+std::string rounded_percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 // The relative slowdown that was measured on the slowed build.
 double measured_slowdown(const OfCase& c) { return std::expm1(median(c.slowed_log_ratios)); }
@@ -75,8 +80,10 @@ Json environment_of(const Record& record) {
 
 }  // namespace
 
-Recordings record_suite(const WorkerProgram& build, const SuiteOptions& options, int count, double slowdown_percent) {
+Recordings record_suite(const WorkerProgram& build, const SuiteOptions& options, const GatePlan& plan, int count,
+                        double slowdown_percent) {
   GateSuite suite(options, {{"base", build}, {"same", build}, {"slowed", build, slowdown_percent}});
+  check_recordings(size_t(std::max(0, count)), suite.cases().size(), plan);
   measure_all(suite, count);
   Recordings recordings{slowdown_percent, environment_of(suite.sides()[0].environment), {}};
   for (const auto& c : suite.cases())
@@ -109,22 +116,25 @@ Recordings read_recordings(const std::string& path) {
 }
 
 Calibration calibrate(Recordings recordings, const GatePlan& plan, int trials, uint64_t seed) {
-  Calibration calibration{plan, trials, seed, std::move(recordings), {}, {}, {}};
+  Calibration calibration{plan, trials, seed, std::move(recordings), {}, {}, {}, {}};
   const auto& cases = calibration.recordings.cases;
-  std::vector<std::vector<double>> equal, slowed;
+  std::vector<std::vector<double>> recorded, equal, slowed;
   for (const auto& c : cases) {
-    check_recordings(std::min(c.log_ratios.size(), c.slowed_log_ratios.size()), plan);
+    check_recordings(std::min(c.log_ratios.size(), c.slowed_log_ratios.size()), cases.size(), plan);
+    recorded.push_back(c.log_ratios);
     equal.push_back(slowed_log_ratios(c.log_ratios, 0));
     slowed.push_back(c.slowed_log_ratios);
   }
   calibration.equal = resample_gate(equal, plan, trials, seed);
   calibration.slowed = resample_gate(slowed, plan, trials, seed + 1);
-  for (const auto& c : cases) calibration.curves.push_back(power_curve(c.log_ratios, cases.size(), plan, trials, seed + 2));
+  if (plan.is_quick) calibration.suite_curve = suite_curve(recorded, plan, kSlowdownsOfQuickGate, trials, seed + 2);
+  else
+    for (const auto& c : cases) calibration.curves.push_back(power_curve(c.log_ratios, cases.size(), plan, trials, seed + 2));
   return calibration;
 }
 
 Json json_of(const Calibration& calibration) {
-  const auto& [plan, trials, seed, recordings, equal, slowed, curves] = calibration;
+  const auto& [plan, trials, seed, recordings, equal, slowed, curves, suites] = calibration;
   Json json = {{"recordings", recordings.cases.at(0).log_ratios.size()},
                {"trials", trials},
                {"seed", seed},
@@ -133,26 +143,34 @@ Json json_of(const Calibration& calibration) {
                {"min_shift", plan.criteria.min_shift},
                {"margin", plan.criteria.margin},
                {"pass_alpha", plan.pass_alpha},
-               {"looks", plan.looks},
+               {"looks", looks_of(recordings.cases.size(), plan)},
+               {"quick", plan.is_quick},
                {"false_alarms_a_suite", equal.any_regression},
                {"inconclusive_suites_of_equal_builds", equal.any_inconclusive},
                {"mean_pairs_of_equal_builds", equal.mean_pairs},
                {"mean_pairs_of_slowed_builds", slowed.mean_pairs},
                {"environment", recordings.environment},
                {"cases", Json::array()}};
-  for (size_t i = 0; i < curves.size(); ++i) {
+  if (plan.is_quick)
+    json["suites_with_one_slower_case"] = {{"slowdown_percent", suites.slowdown_percent},
+                                           {"regression", suites.regression},
+                                           {"pass", suites.pass},
+                                           {"inconclusive", suites.inconclusive},
+                                           {"mean_pairs", suites.mean_pairs}};
+  for (size_t i = 0; i < recordings.cases.size(); ++i) {
     const auto& c = recordings.cases[i];
     Json item = {{"name", c.name},
                  {"false_alarms", equal.regression[i]},
                  {"inconclusive", equal.inconclusive[i]},
-                 {"caught", slowed.regression[i]},
-                 {"inconclusive_when_slowed", slowed.inconclusive[i]},
-                 {"measured_slowdown_percent", 100 * measured_slowdown(c)},
-                 {"power",
-                  {{"slowdown_percent", curves[i].slowdown_percent},
-                   {"regression", curves[i].regression},
-                   {"pass", curves[i].pass},
-                   {"inconclusive", curves[i].inconclusive}}}};
+                 {"measured_slowdown_percent", 100 * measured_slowdown(c)}};
+    if (!plan.is_quick) {
+      item["caught"] = slowed.regression[i];
+      item["inconclusive_when_slowed"] = slowed.inconclusive[i];
+      item["power"] = {{"slowdown_percent", curves[i].slowdown_percent},
+                       {"regression", curves[i].regression},
+                       {"pass", curves[i].pass},
+                       {"inconclusive", curves[i].inconclusive}};
+    }
     for (const auto& [name, list] : kLists) item[name] = c.*list;
     json["cases"].push_back(std::move(item));
   }
@@ -162,21 +180,45 @@ Json json_of(const Calibration& calibration) {
 TextTable table_of(const Calibration& calibration) {
   TextTable table;
   table.add_column("case");
-  for (const auto* header : {"median", "IQR of medians", "IQR of ratios", "false alarms", "inconclusive", "measured slowdown",
-                             "slowdown found", "inconclusive when slowed"})
+  for (const auto* header : {"median", "IQR of medians", "IQR of ratios", "false alarms", "inconclusive", "measured slowdown"})
     table.add_column(header, TextTable::Align::right);
-  for (size_t i = 0; i < calibration.curves.size(); ++i) {
+  const bool is_quick = calibration.plan.is_quick;
+  if (!is_quick)
+    for (const auto* header : {"slowdown found", "inconclusive when slowed"}) table.add_column(header, TextTable::Align::right);
+  for (size_t i = 0; i < calibration.recordings.cases.size(); ++i) {
     const auto& c = calibration.recordings.cases[i];
     const auto &equal = calibration.equal, &slowed = calibration.slowed;
     const double middle = median(c.medians_ms);
-    table.add_row({c.name, format_ms(middle), share_text(interquartile_range(c.medians_ms) / middle),
-                   share_text(interquartile_range(c.log_ratios)), share_text(equal.regression[i]), share_text(equal.inconclusive[i]),
-                   share_text(measured_slowdown(c)), share_text(slowed.regression[i]), share_text(slowed.inconclusive[i])});
+    std::vector<std::string> row = {c.name,
+                                    format_ms(middle),
+                                    percent(interquartile_range(c.medians_ms) / middle),
+                                    percent(interquartile_range(c.log_ratios)),
+                                    percent(equal.regression[i]),
+                                    percent(equal.inconclusive[i]),
+                                    percent(measured_slowdown(c))};
+    if (!is_quick) row.insert(row.end(), {percent(slowed.regression[i]), percent(slowed.inconclusive[i])});
+    table.add_row(std::move(row));
   }
   return table;
 }
 
+namespace {
+
+TextTable suite_table_of(const SuiteCurve& curve) {
+  TextTable table;
+  for (const auto* header : {"true slowdown", "regression", "pass", "inconclusive", "pairs"})
+    table.add_column(header, TextTable::Align::right);
+  for (size_t k = 0; k < curve.slowdown_percent.size(); ++k)
+    table.add_row({fmt::format("{:g} %", curve.slowdown_percent[k]), rounded_percent(curve.regression[k]),
+                   rounded_percent(curve.pass[k]), rounded_percent(curve.inconclusive[k]),
+                   fmt::format("{:.0f}", curve.mean_pairs[k])});
+  return table;
+}
+
+}  // namespace
+
 TextTable power_table_of(const Calibration& calibration) {
+  if (calibration.plan.is_quick) return suite_table_of(calibration.suite_curve);
   TextTable table;
   for (const auto* header : {"true slowdown", "regression", "pass", "inconclusive", "regression in the cases"})
     table.add_column(header, TextTable::Align::right);
@@ -190,10 +232,10 @@ TextTable power_table_of(const Calibration& calibration) {
       inconclusive += curve.inconclusive[k] / double(curves.size());
     }
     const auto [lowest, highest] = std::minmax_element(regression.begin(), regression.end());
-    const auto share = [](double x) { return fmt::format("{:.1f} %", 100 * x); };
     table.add_row({fmt::format("{:g} %", curves[0].slowdown_percent[k]),
-                   share(std::accumulate(regression.begin(), regression.end(), 0.0) / double(curves.size())), share(pass),
-                   share(inconclusive), share(*lowest) + " … " + share(*highest)});
+                   rounded_percent(std::accumulate(regression.begin(), regression.end(), 0.0) / double(curves.size())),
+                   rounded_percent(pass), rounded_percent(inconclusive),
+                   rounded_percent(*lowest) + " … " + rounded_percent(*highest)});
   }
   return table;
 }
@@ -201,9 +243,12 @@ TextTable power_table_of(const Calibration& calibration) {
 std::string summary_of(const Calibration& calibration) {
   return fmt::format(
       "false alarms per suite: {}, of {} resampled suites of equal builds\n"
-      "mean number of pairs per case: {:.1f} for equal builds, {:.1f} for builds slowed down by {:g} %\n",
-      share_text(calibration.equal.any_regression), calibration.trials, calibration.equal.mean_pairs, calibration.slowed.mean_pairs,
-      calibration.recordings.slowdown_percent);
+      "mean number of pairs per case: {:.1f} for equal builds, {:.1f} for builds slowed down by {:g} %\n"
+      "\n{}:\n",
+      percent(calibration.equal.any_regression), calibration.trials, calibration.equal.mean_pairs, calibration.slowed.mean_pairs,
+      calibration.recordings.slowdown_percent,
+      calibration.plan.is_quick ? "results of suites with one case that is slower, another one in turn"
+                                : "verdicts on a case that is slower while the others are not, as the mean of all cases");
 }
 
 }  // namespace attnbench

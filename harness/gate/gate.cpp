@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <random>
 
-#include "harness/process/interrupts.h"
 #include "harness/text/errors.h"
+#include "harness/text/units.h"
 
 namespace attnbench {
 
@@ -23,26 +22,30 @@ size_t first_rejecting_look(size_t cases, const GatePlan& plan) {
 }
 
 void check_plan(size_t cases, const GatePlan& plan) {
+  check_levels(plan);
   const auto& looks = plan.looks;
-  if (!(plan.criteria.alpha > 0)) throw UsageError("--alpha is 0, expected a probability above 0");
-  if (!(plan.pass_alpha > 0)) throw UsageError("--pass-alpha is 0, expected a probability above 0");
   if (looks.empty() || !std::is_sorted(looks.begin(), looks.end()) ||
       std::adjacent_find(looks.begin(), looks.end()) != looks.end())
     throw UsageError("--looks expects ascending numbers of pairs, such as 8,12,20");
   const int first = pairs_to_reject(looks.size(), plan.pass_alpha), last = pairs_to_reject(cases, plan.criteria.alpha);
   if (looks.front() < first)
     throw UsageError(
-        fmt::format("--looks: no case can pass after {} pairs, because the smallest p value of n pairs is 2^-n; "
-                    "expected at least {} pairs at the first of {} looks with --pass-alpha {}",
-                    looks.front(), first, looks.size(), plan.pass_alpha));
+        fmt::format("--looks: no case can pass after {}, because the smallest p value of n pairs is 2^-n; "
+                    "expected at least {} at the first of {} with --pass-alpha {}",
+                    count_of(looks.front(), "pair"), count_of(first, "pair"), count_of(looks.size(), "look"), plan.pass_alpha));
   if (looks.back() < last)
     throw UsageError(
-        fmt::format("--looks: after {} pairs none of {} cases can be found slower, because the smallest p value of n "
-                    "pairs is 2^-n; expected at least {} pairs at the last look with --alpha {}",
-                    looks.back(), cases, last, plan.criteria.alpha));
+        fmt::format("--looks: after {} none of {} can be found slower, because the smallest p value of n "
+                    "pairs is 2^-n; expected at least {} at the last look with --alpha {}",
+                    count_of(looks.back(), "pair"), count_of(cases, "case"), count_of(last, "pair"), plan.criteria.alpha));
 }
 
 }  // namespace
+
+void check_levels(const GatePlan& plan) {
+  if (!(plan.criteria.alpha > 0)) throw UsageError("--alpha is 0, expected a probability above 0");
+  if (!(plan.pass_alpha > 0)) throw UsageError("--pass-alpha is 0, expected a probability above 0");
+}
 
 Gate::Gate(size_t cases, GatePlan plan) : plan_(std::move(plan)), judgements_(cases) {
   check_plan(cases, plan_);
@@ -97,87 +100,6 @@ GateJudgement Gate::judgement_of(const PairTests& tests, double slower_p, double
   else if (judged.faster_p < plan_.criteria.alpha) judged.verdict = Verdict::improvement;
   else if (is_last || !is_shifted) judged.verdict = Verdict::pass;
   return judged;
-}
-
-void check_recordings(size_t recordings, const GatePlan& plan) {
-  if (recordings < size_t(plan.looks.back()))
-    throw UsageError(fmt::format("a case has {} recordings, expected at least {}, the number of pairs at the last look",
-                                 recordings, plan.looks.back()));
-}
-
-ErrorRates resample_gate(const std::vector<std::vector<double>>& log_ratios, const GatePlan& plan, int trials, uint64_t seed) {
-  const auto max_pairs = size_t(plan.looks.back());
-  for (const auto& recorded : log_ratios) check_recordings(recorded.size(), plan);
-  const auto cases = log_ratios.size();
-  std::mt19937_64 random(seed);
-  ErrorRates rates;
-  rates.trials = trials;
-  rates.regression.resize(cases);
-  rates.pass.resize(cases);
-  rates.inconclusive.resize(cases);
-  double pairs = 0;
-  for (int trial = 0; trial < trials; ++trial) {
-    throw_if_interrupted();
-    std::vector<std::vector<double>> drawn(cases);
-    for (size_t i = 0; i < cases; ++i) {
-      auto from = log_ratios[i];
-      for (size_t j = 0; j < max_pairs; ++j)
-        std::swap(from[j], from[j + std::uniform_int_distribution<size_t>(0, from.size() - 1 - j)(random)]);
-      drawn[i].assign(from.begin(), from.begin() + std::ptrdiff_t(max_pairs));
-    }
-    Gate gate(cases, plan);
-    int before = 0;
-    while (!gate.has_ended()) {
-      const int count = gate.next_look();
-      pairs += double(gate.undecided().size()) * (count - before);
-      before = count;
-      auto seen = drawn;
-      for (auto& all : seen) all.resize(size_t(count));
-      gate.look(seen);
-    }
-    bool any_regression = false, any_inconclusive = false;
-    for (size_t i = 0; i < cases; ++i) {
-      const auto verdict = gate.judgements()[i].verdict;
-      rates.regression[i] += verdict == Verdict::regression ? 1 : 0;
-      rates.inconclusive[i] += verdict == Verdict::inconclusive ? 1 : 0;
-      rates.pass[i] += verdict == Verdict::pass || verdict == Verdict::improvement ? 1 : 0;
-      any_regression = any_regression || verdict == Verdict::regression;
-      any_inconclusive = any_inconclusive || verdict == Verdict::inconclusive;
-    }
-    rates.any_regression += any_regression ? 1 : 0;
-    rates.any_inconclusive += any_inconclusive ? 1 : 0;
-  }
-  const auto share = [&](double& count) { count /= double(trials); };
-  share(rates.any_regression);
-  share(rates.any_inconclusive);
-  std::for_each(rates.regression.begin(), rates.regression.end(), share);
-  std::for_each(rates.pass.begin(), rates.pass.end(), share);
-  std::for_each(rates.inconclusive.begin(), rates.inconclusive.end(), share);
-  rates.mean_pairs = pairs / double(trials) / double(std::max<size_t>(1, cases));
-  return rates;
-}
-
-std::vector<double> slowed_log_ratios(const std::vector<double>& equal_log_ratios, double slowdown) {
-  std::vector<double> slowed;
-  for (const auto log_ratio : equal_log_ratios)
-    for (const double sign : {1, -1}) slowed.push_back(sign * log_ratio + std::log1p(slowdown));
-  return slowed;
-}
-
-PowerCurve power_curve(const std::vector<double>& equal_log_ratios, size_t cases, const GatePlan& plan, int trials,
-                       uint64_t seed) {
-  // Holm's procedure compares the only case that is slower with this share of the level.
-  auto plan_of_case = plan;
-  plan_of_case.criteria.alpha /= double(cases);
-  PowerCurve curve;
-  for (int percent = 1; percent <= 15; ++percent) {
-    const auto rates = resample_gate({slowed_log_ratios(equal_log_ratios, percent / 100.0)}, plan_of_case, trials, seed);
-    curve.slowdown_percent.push_back(percent);
-    curve.regression.push_back(rates.regression[0]);
-    curve.pass.push_back(rates.pass[0]);
-    curve.inconclusive.push_back(rates.inconclusive[0]);
-  }
-  return curve;
 }
 
 }  // namespace attnbench

@@ -24,7 +24,6 @@
 // interchangeable. A slowdown that multiplies all times only moves that distribution.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "harness/statistics/comparison.h"
@@ -34,8 +33,11 @@ namespace attnbench {
 struct GatePlan {
   Criteria criteria;
   double pass_alpha = 0.025;             // max probability that a case that is slower by the margin or more passes
-  std::vector<int> looks = {8, 12, 20};  // numbers of pairs after which the gate looks, ascending
+  std::vector<int> looks = {8, 12, 20};  // numbers of pairs after which a full gate looks, ascending
+  bool is_quick = false;                 // whether the procedure of quick_gate.h decides instead, which has looks of its own
 };
+// Throws UsageError if alpha or pass_alpha is not above 0.
+void check_levels(const GatePlan& plan);
 
 struct GateJudgement {
   LogRatio ratio;  // log(candidate/base)
@@ -70,33 +72,5 @@ class Gate {
   size_t looks_taken_ = 0;
   std::vector<GateJudgement> judgements_;
 };
-
-// How often the gate reaches each verdict, estimated from suites that are resampled from recorded pairs.
-struct ErrorRates {
-  int trials = 0;                                   // number of resampled suites
-  double any_regression = 0, any_inconclusive = 0;  // share of the suites in which any case has this verdict
-  // For each case, the share of the suites in which it has this verdict; an improvement counts as a pass.
-  std::vector<double> regression, pass, inconclusive;
-  double mean_pairs = 0;  // mean number of pairs per case
-};
-// Throws UsageError if a case has fewer recorded pairs than the last look needs.
-void check_recordings(size_t recordings, const GatePlan& plan);
-// Runs the gate `trials` times. Each time it draws the pairs of each case from the recorded log ratios of the case, without
-// replacement. Throws UsageError as check_recordings and the constructor of Gate do.
-ErrorRates resample_gate(const std::vector<std::vector<double>>& log_ratios, const GatePlan& plan, int trials, uint64_t seed);
-
-// The log ratios that pairs would have if the candidate were slower by the share `slowdown`, made from recorded log ratios of
-// equal builds. Each is there with both signs, because either process of such a pair might have been the base, and is shifted by
-// log(1 + slowdown), which is exact for a slowdown that multiplies the time.
-std::vector<double> slowed_log_ratios(const std::vector<double>& equal_log_ratios, double slowdown);
-
-// The gate's verdicts on a case, for true slowdowns from 1 to 15 %.
-struct PowerCurve {
-  std::vector<double> slowdown_percent, regression, pass, inconclusive;  // one share of the trials for each slowdown
-};
-// Estimates the curve by resampling the recorded log ratios of equal builds of one case. The case is judged as one of `cases` of
-// which no other is slower, which is the hardest for Holm's procedure.
-PowerCurve power_curve(const std::vector<double>& equal_log_ratios, size_t cases, const GatePlan& plan, int trials,
-                       uint64_t seed);
 
 }  // namespace attnbench

@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "harness/text/safe_text.h"
+#include "harness/text/units.h"
 
 namespace attnbench {
 namespace {
@@ -21,13 +22,14 @@ std::string marker_of(const std::string& suite_name) {
   return fmt::format("<!-- attnbench gate: {} -->", name);
 }
 
-std::string result_in_words(GateResult result, double margin) {
+std::string result_in_words(GateResult result, const GatePlan& plan) {
   switch (result) {
     case GateResult::pass:
       return fmt::format("No case was found slower or needs more memory, and a slowdown of {:.3g} % or more can be excluded.",
-                         100 * margin);
+                         100 * plan.criteria.margin);
     case GateResult::regression: return "At least one case is slower or needs more memory.";
-    case GateResult::inconclusive: return "The measurements are too noisy to decide.";
+    case GateResult::inconclusive:
+      return plan.is_quick ? "Not every case could be decided." : "The measurements are too noisy to decide.";
     case GateResult::unusable: return "At least one case cannot be compared.";
   }
   return "";
@@ -67,25 +69,22 @@ std::string side_in_words(const Side& side) {
 
 std::string comment_of(const GateReport& report, const GateSuite& suite, const GateOptions& options,
                        const std::string& suite_name, const std::string& base) {
-  const auto& criteria = options.plan.criteria;
+  const auto explanation = explanation_of(suite, options);
   const auto &before = suite.sides()[0], &after = suite.sides()[1];
   auto text = marker_of(suite_name) + "\n";
   text += fmt::format("### attnbench gate: {}\n\n", result_name(report.result));
-  text += fmt::format("{} Suite {}, compared with {}.\n\n", result_in_words(report.result, criteria.margin), code(suite_name),
+  text += fmt::format("{} Suite {}, compared with {}.\n\n", result_in_words(report.result, options.plan), code(suite_name),
                       code(base));
-  text += text_of(report, suite, TableFormat::markdown);
-  text += fmt::format("\nThe base is {}, the candidate is {}. Measured on {} ({} processors) with torch {}.\n",
+  text += findings_of(report, suite, options, {.format = TableFormat::markdown});
+  text += fmt::format("The base is {}, the candidate is {}. Measured on {} ({}) with torch {}.\n",
                       side_in_words(before), side_in_words(after), markdown_text(after.environment.text("cpu_model")),
-                      after.environment.get("processors").dump(), markdown_text(after.environment.text("torch_version")));
+                      count_of(int64_t(after.environment.number("processors")), "processor"), markdown_text(after.environment.text("torch_version")));
   text += fmt::format(
       "\n<details><summary>What the columns mean</summary>\n\n"
-      "`base` and `candidate` are the medians of the processes of each side, and `change` estimates how much slower the "
-      "candidate is, "
-      "with its 95 % interval. A case is a regression if it is slower by more than {:.3g} % with significance (level {:.3g} over "
-      "all "
-      "cases), or if it needs over {:.3g} % more memory. It passes if a slowdown of {:.3g} % or "
-      "more can be excluded. A new case has no counterpart in the base.\n\n</details>\n",
-      100 * criteria.min_shift, criteria.alpha, 100 * options.memory_shift, 100 * criteria.margin);
+      "`change` estimates from the ratios of the pairs how much slower the candidate is. `base` and `candidate` are the medians "
+      "of the processes of each side, moved by the same factor so that one divided by the other is this change. {}A case that needs over {:.3g} % more memory is a regression, too. A new case has no counterpart in the "
+      "base.\n\n</details>\n",
+      explanation.empty() ? "" : explanation + " ", 100 * options.memory_shift);
   return text;
 }
 

@@ -5,49 +5,130 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/gate/case_labels.h"
+#include "harness/gate/quick_gate.h"
 #include "harness/schema/case.h"
+#include "harness/statistics/equivalence.h"
 #include "harness/sweep/case_runner.h"
 #include "harness/text/json_numbers.h"
 #include "harness/text/nearest.h"
+#include "harness/text/safe_text.h"
 #include "harness/text/toml_file.h"
 #include "harness/text/units.h"
 
 namespace attnbench {
 namespace {
 
+// The verdict of a quick gate on a case for which it has too few pairs.
+constexpr const char* kNotDecided = "not decided";
+
 std::string percent(double log_ratio) {
   if (!std::isfinite(log_ratio)) return "–";
   return fmt::format("{:+.1f} %", 100 * std::expm1(log_ratio));
+}
+// Such as "−1.2 % … +0.9 %"; a dash for the interval of too few pairs, which has no ends.
+std::string range(const Interval& interval) {
+  if (!std::isfinite(interval.low) && !std::isfinite(interval.high)) return "–";
+  return percent(interval.low) + " … " + percent(interval.high);
 }
 double median_or_nan(const std::vector<double>& values) { return values.empty() ? std::nan("") : median(values); }
 
 Tone tone_of_line(const GateReport::Line& line) {
   if (!line.waived.empty() || line.is_new) return Tone::faint;
-  return line.verdict.starts_with("unusable") || line.memory_regression ? Tone::bad : tone_of(line.judgement.verdict);
+  return line.verdict == "unusable" || line.memory_regression ? Tone::bad : tone_of(line.judgement.verdict);
 }
 
-// A table with a row for each case.
+// The p value of the verdict: the probability of ratios as clear as these if it were wrong. NaN for a case without a verdict.
+double p_of(const GateJudgement& judgement) {
+  switch (judgement.verdict) {
+    case Verdict::regression: return judgement.slower_p;
+    case Verdict::improvement: return judgement.faster_p;
+    case Verdict::pass: return judgement.margin_p;
+    case Verdict::inconclusive: break;
+  }
+  return std::nan("");
+}
+
+// A table with a row for each case. A build executes the same number of instructions every time, so that a count has neither an
+// interval nor a p value.
 TextTable table_of(const GateReport& report, const GateSuite& suite) {
   const bool instructions = suite.options().instructions;
   TextTable table;
   table.add_column("case");
-  for (const auto* header : {"base", "candidate", "change", "95 %", "p (slower)", "p (margin)", "processes"})
-    table.add_column(header, TextTable::Align::right);
+  for (const auto* header : {"base", "candidate", "change"}) table.add_column(header, TextTable::Align::right);
+  if (!instructions)
+    for (const auto* header : {"95 % interval", "p", "pairs"}) table.add_column(header, TextTable::Align::right);
   table.add_column("verdict");
-  const auto value = [&](double x) { return instructions ? fmt::format("{:.4g}", x) : format_ms(x); };
+  table.answer_with({"case", "change", "95 % interval", "verdict"});
+  table.leave_out_first({"pairs", "base", "candidate"});
+  const auto value = [&](double x) { return instructions ? number_text(x, "{:.6g}") : format_ms(x, 4); };
   for (size_t i = 0; i < report.lines.size(); ++i) {
     const auto& line = report.lines[i];
     const auto& [estimate, interval] = line.judgement.ratio;
     const auto &base = suite.cases()[i].sides[0].medians, &candidate = suite.cases()[i].sides[1].medians;
     const bool judged = !base.empty() && !candidate.empty();
-    table.add_row({line.name, value(median_or_nan(base)), value(median_or_nan(candidate)), judged ? percent(estimate) : "–",
-                   judged && !instructions ? percent(interval.low) + " … " + percent(interval.high) : "–",
-                   judged && !instructions ? fmt::format("{:.2g}", line.judgement.slower_p) : "–",
-                   judged && !instructions ? fmt::format("{:.2g}", line.judgement.margin_p) : "–", std::to_string(line.processes),
-                   line.verdict + (line.waived.empty() ? "" : " (waived: " + line.waived + ")")},
-                  tone_of_line(line));
+    ValuesOfEstimate shown = {median_or_nan(base), median_or_nan(candidate)};
+    if (judged && std::isfinite(estimate)) shown = values_of_estimate(shown.a, shown.b, estimate);
+    std::vector<std::string> row = {line.label, value(shown.a), value(shown.b), judged ? percent(estimate) : "–"};
+    if (!instructions)
+      row.insert(row.end(),
+                 {judged ? range(interval) : "–", number_text(p_of(line.judgement), "{:.2g}"), std::to_string(line.processes)});
+    row.push_back(line.verdict + (line.waived.empty() ? "" : ", waived"));
+    table.add_row(std::move(row), tone_of_line(line));
   }
   return table;
+}
+
+// Sentences, each of which begins a line or, in Markdown, a paragraph.
+class Sentences {
+ public:
+  explicit Sentences(const TextStyle& style) : style_(style) {}
+  void add(std::string sentence) {
+    sentence = safe_text(sentence, LineEnds::kept);
+    const bool is_markdown = style_.format == TableFormat::markdown;
+    if (is_markdown) sentence = markdown_text(sentence);
+    else if (style_.max_width > 0) sentence = wrapped(sentence, style_.max_width, 2);
+    text_ += sentence + (is_markdown ? "\n\n" : "\n");
+  }
+  // Lines that are shown as they are.
+  void add_block(const std::string& lines) {
+    text_ += style_.format == TableFormat::markdown ? "```toml\n" + lines + "```\n\n" : "\n" + lines + "\n";
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  TextStyle style_;
+  std::string text_;
+};
+
+const char* cases_word(size_t count) { return count == 1 ? "case" : "cases"; }
+
+// What a quick gate left open, and how it can be decided.
+void add_undecided(Sentences& sentences, const GateReport& report, const GateOptions& options) {
+  const auto& lines = report.lines;
+  const auto undecided =
+      std::count_if(lines.begin(), lines.end(), [](const auto& line) { return line.verdict.starts_with(kNotDecided); });
+  if (!options.plan.is_quick || undecided == 0) return;
+  auto sentence =
+      fmt::format("{} of {} {} {} not decided", undecided, lines.size(), cases_word(lines.size()), undecided == 1 ? "is" : "are");
+  if (std::any_of(lines.begin(), lines.end(),
+                  [](const auto& line) { return line.failed && line.judgement.verdict == Verdict::regression; }))
+    sentence += ", because a quick gate stops at the first regression";
+  sentences.add(sentence + (std::isnan(report.full_gate_s)
+                                ? "; a full gate, without --quick, has no time limit"
+                                : "; a full gate, without --quick, would take at most " + format_seconds(report.full_gate_s)));
+}
+
+// How the regressions can be accepted.
+void add_waivers(Sentences& sentences, const GateReport& report, const GateOptions& options) {
+  std::string tables;
+  for (const auto& line : report.lines)
+    if (line.failed) tables += fmt::format("[[waive]]\ncase = {}\nreason = \"WHY\"\n", Json(line.name).dump());
+  if (tables.empty()) return;
+  sentences.add(options.waivers.empty()
+                    ? "To accept this knowingly, write these lines with your reason into a file, and give its name to --waivers:"
+                    : fmt::format("To accept this knowingly, add these lines with your reason to {}:", options.waivers));
+  sentences.add_block(tables);
 }
 
 }  // namespace
@@ -72,7 +153,10 @@ const char* result_name(GateResult result) {
   return "";
 }
 
-Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& plan) {
+Json json_of(const GateReport& report, const GateSuite& suite, const GateOptions& options) {
+  const auto& plan = options.plan;
+  const auto compared =
+      size_t(std::count_if(suite.cases().begin(), suite.cases().end(), [](const SuiteCase& c) { return c.is_compared(); }));
   Json json = {{"finished_at", now_utc()},
                {"result", result_name(report.result)},
                {"measure", suite.options().instructions ? "instructions on AVX2 kernels" : "time"},
@@ -80,7 +164,12 @@ Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& p
                {"min_shift", plan.criteria.min_shift},
                {"margin", plan.criteria.margin},
                {"pass_alpha", plan.pass_alpha},
-               {"looks", plan.looks}};
+               {"looks", looks_of(compared, plan)},
+               {"quick", plan.is_quick}};
+  if (plan.is_quick) {
+    json["time_limit_s"] = options.time_limit_s;
+    json["full_gate_s"] = finite_or_null(report.full_gate_s);
+  }
   for (const auto& side : suite.sides()) {
     json[side.name] = {{"revision", side.environment.get("revision")},
                        {"dirty", side.environment.get("dirty")},
@@ -94,7 +183,7 @@ Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& p
     const auto &base = suite.cases()[i].sides[0], &candidate = suite.cases()[i].sides[1];
     const auto& line = report.lines[i];
     json["cases"].push_back({{"name", line.name},
-                             {"verdict", line.verdict},
+                             {"verdict", line.reason.empty() ? line.verdict : line.verdict + ": " + line.reason},
                              {"waived", line.waived.empty() ? Json() : Json(line.waived)},
                              {"log_ratio", finite_or_null(line.judgement.ratio.estimate)},
                              {"interval", json_of(line.judgement.ratio.interval)},
@@ -111,13 +200,40 @@ Json json_of(const GateReport& report, const GateSuite& suite, const GatePlan& p
   return json;
 }
 
-std::string text_of(const GateReport& report, const GateSuite& suite, TableFormat format, bool colours) {
-  auto text = table_of(report, suite).render(format, colours) + "\n";
-  if (std::all_of(report.lines.begin(), report.lines.end(), [](const auto& line) { return line.is_new; }))
-    text += "nothing was compared, because every case is new\n";
+std::string findings_of(const GateReport& report, const GateSuite& suite, const GateOptions& options, const TextStyle& style) {
+  const auto& lines = report.lines;
+  Sentences before(style), after(style);
+  if (!report.shared.empty()) before.add(fmt::format("{}: {}", count_of(lines.size(), "case"), report.shared));
+  for (const auto& line : lines) {
+    if (!line.reason.empty()) after.add(fmt::format("{}: {}: {}", line.label, line.verdict, line.reason));
+    if (!line.waived.empty()) after.add(fmt::format("{}: waived: {}", line.label, line.waived));
+  }
+  if (std::all_of(lines.begin(), lines.end(), [](const auto& line) { return line.is_new; }))
+    after.add("nothing was compared, because every case is new");
   if (suite.options().instructions)
-    text += fmt::format("instructions of {} calls on one thread, by callgrind, on the AVX2 kernels\n", kCountedCalls);
-  return text + fmt::format("gate: {}\n", result_name(report.result));
+    after.add(fmt::format("instructions of {} calls on one thread, by callgrind, on the AVX2 kernels", kCountedCalls));
+  add_undecided(after, report, options);
+  add_waivers(after, report, options);
+  return before.text() + table_of(report, suite).render(style.format, style.colours, style.max_width) + "\n" + after.text();
+}
+
+std::string explanation_of(const GateSuite& suite, const GateOptions& options) {
+  if (suite.options().instructions) return "";
+  const auto& criteria = options.plan.criteria;
+  return fmt::format(
+      "A regression is slower by more than {:.3g} %, a pass by less than {:.3g} %. p is the probability of ratios as clear as "
+      "these "
+      "if the verdict were wrong: below {:.3g} over all cases for a regression, below {:.3g} for a pass.",
+      100 * criteria.min_shift, 100 * criteria.margin, criteria.alpha, options.plan.pass_alpha);
+}
+
+std::string text_of(const GateReport& report, const GateSuite& suite, const GateOptions& options, const TextStyle& style) {
+  const auto& lines = report.lines;
+  Sentences end(style);
+  // A table without a p value needs no explanation.
+  if (std::any_of(lines.begin(), lines.end(), [](const auto& line) { return line.processes > 0; }))
+    if (const auto explanation = explanation_of(suite, options); !explanation.empty()) end.add(explanation);
+  return findings_of(report, suite, options, style) + end.text() + fmt::format("gate: {}\n", result_name(report.result));
 }
 
 Waivers read_waivers(const std::string& path, const std::vector<std::string>& names) {
@@ -145,28 +261,36 @@ Waivers read_waivers(const std::string& path, const std::vector<std::string>& na
 }
 
 GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<GateJudgement>& judgements, const Waivers& waivers,
-                     double memory_shift) {
+                     const GateOptions& options) {
   GateReport report;
+  std::vector<Case> cases;
+  for (const auto& suite_case : suite) cases.push_back(suite_case.c);
+  auto labels = label_cases(cases);
+  report.shared = std::move(labels.shared);
   bool any[4] = {};
   for (size_t i = 0; i < suite.size(); ++i) {
     const auto& c = suite[i];
     auto& line = report.lines.emplace_back();
     line.name = c.name;
+    line.label = labels.names[i];
     line.judgement = judgements.at(i);
     line.processes = std::max(c.sides[0].medians.size(), c.sides[1].medians.size());
     const auto &before = c.sides[0].peak_extra_bytes, &after = c.sides[1].peak_extra_bytes;
     if (!before.empty() && !after.empty())
-      line.memory_regression =
-          *std::min_element(after.begin(), after.end()) > *std::max_element(before.begin(), before.end()) * (1 + memory_shift);
+      line.memory_regression = *std::min_element(after.begin(), after.end()) >
+                               *std::max_element(before.begin(), before.end()) * (1 + options.memory_shift);
     auto result = GateResult::pass;
     if (!c.unusable.empty()) {
       result = GateResult::unusable;
-      line.verdict = "unusable: " + c.unusable;
+      line.verdict = "unusable";
+      line.reason = c.unusable;
     } else if (c.is_new()) {
       line.is_new = true;
-      line.verdict = "new: " + c.lacking;
+      line.verdict = "new";
+      line.reason = c.lacking;
     } else {
-      line.verdict = verdict_name(line.judgement.verdict);
+      const bool is_decided = line.judgement.verdict != Verdict::inconclusive;
+      line.verdict = is_decided || !options.plan.is_quick ? verdict_name(line.judgement.verdict) : kNotDecided;
       if (line.judgement.verdict == Verdict::inconclusive) result = GateResult::inconclusive;
       if (line.judgement.verdict == Verdict::regression || line.memory_regression) result = GateResult::regression;
       if (line.memory_regression)
@@ -175,6 +299,7 @@ GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<Gate
     const auto waiver = waivers.find(c.name);
     if (waiver != waivers.end() && result != GateResult::pass) line.waived = waiver->second;
     else any[size_t(result)] = true;
+    line.failed = result == GateResult::regression && line.waived.empty();
   }
   // A regression outweighs unusable and inconclusive cases, because it is certain whatever those cases would have shown.
   for (const auto result : {GateResult::regression, GateResult::unusable, GateResult::inconclusive})

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "attn/method_name.h"
+#include "harness/gate/case_labels.h"
 #include "harness/statistics/statistics.h"
 #include "harness/sweep/case_runner.h"
 #include "harness/sweep/sweep_file.h"
@@ -20,21 +21,6 @@
 
 namespace attnbench {
 namespace {
-
-// The name of a case, such as "linear forward N=4096 causal": method, protocol, length, and every other axis that does not have
-// its default. The number of threads is left out, because its default depends on the machine.
-std::string case_name(const Case& c) {
-  auto name = fmt::format("{} {} N={}", c.method, c.protocol, c.query_len);
-  const auto left_out = {"method", "protocol", "query_len", "threads"};
-  for (const auto& field : fields()) {
-    const bool left = std::find(left_out.begin(), left_out.end(), field.name) != left_out.end();
-    if (field.role != FieldRole::axis || left || is_default(c, field)) continue;
-    const auto value = get(c, field);
-    if (value.is_boolean()) name += fmt::format(" {}{}", value.get<bool>() ? "" : "not ", field.name);
-    else name += fmt::format(" {}={}", field.name, value.is_string() ? value.get<std::string>() : value.dump());
-  }
-  return name;
-}
 
 // The median of log(b/a) over the turns, where a and b are the samples of two processes that took turns.
 double median_log_ratio(const std::vector<double>& a, const std::vector<double>& b) {
@@ -183,8 +169,9 @@ GateSuite::GateSuite(SuiteOptions options, std::vector<Side> sides)
     c.baseline.clear();  // the other side takes turns with the case
     check_place(python_file_of(c.method), sides_[1], options_.file);
     if (options_.instructions) force_avx2(c, catalogue);
-    cases_.push_back({.c = c, .name = case_name(c), .sides = std::vector<SuiteCase::OfSide>(sides_.size())});
+    cases_.push_back({.c = c, .sides = std::vector<SuiteCase::OfSide>(sides_.size())});
   }
+  name_cases();
   // The worker of an older base may not know how to look for Python files.
   const bool has_python = std::any_of(cases_.begin(), cases_.end(),
                                       [](const auto& suite_case) { return !python_file_of(suite_case.c.method).empty(); });
@@ -194,6 +181,13 @@ GateSuite::GateSuite(SuiteOptions options, std::vector<Side> sides)
     if (has_python) side.worker.methods_folders = {(folder / ".").string(), "."};
     side.environment = ask_environment(side.worker);
   }
+}
+
+void GateSuite::name_cases() {
+  std::vector<Case> all;
+  for (const auto& suite_case : cases_) all.push_back(suite_case.c);
+  const auto names = full_names(all);
+  for (size_t i = 0; i < cases_.size(); ++i) cases_[i].name = names[i];
 }
 
 void GateSuite::check() {
@@ -288,6 +282,10 @@ void GateSuite::measure(SuiteCase& suite_case) {
     side.peak_extra_bytes.push_back(records[s].number("peak_extra_bytes"));
     side.implementation = records[s].text("implementation");
   }
+}
+
+void GateSuite::measure_one(size_t index) {
+  if (cases_.at(index).is_compared()) measure(cases_[index]);
 }
 
 void GateSuite::count_instructions() {

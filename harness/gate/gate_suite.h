@@ -34,7 +34,7 @@ struct Side {
 
 struct SuiteCase {
   Case c;
-  std::string name;
+  std::string name = {};      // in full, as full_names() makes it
   std::string unusable = {};  // why the sides cannot be compared on this case; empty when they can
   std::string lacking = {};   // what the base lacks, so that the case counts as new
   bool is_new() const { return !lacking.empty(); }
@@ -73,6 +73,8 @@ class GateSuite {
   // Takes the cases with these indices in random order. For each it runs one process of each side, all at the same time, and adds
   // what they measured to the case. A case becomes unusable if one of its processes fails.
   void measure(std::vector<size_t> cases);
+  // Measures the case with this index only.
+  void measure_one(size_t index);
   // Counts the instructions of each case once on each side, with callgrind.
   void count_instructions();
 
@@ -84,6 +86,7 @@ class GateSuite {
   const std::vector<Side>& sides() const { return sides_; }
 
  private:
+  void name_cases();
   void check(size_t side, std::vector<bool>& supported);
   bool has_file(size_t side, SuiteCase& suite_case) const;
   bool has_method(size_t side, SuiteCase& suite_case, const Record& plan) const;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <filesystem>
+
 #include "harness/text/errors.h"
 
 namespace attnbench {
@@ -65,7 +67,11 @@ std::string find_commit(const std::string& folder, const std::string& revision) 
     throw UsageError(
         fmt::format("the revision '{}' looks like an option, expected a git revision such as origin/main", revision));
   const auto answer = ask_git(folder, {"rev-parse", "--verify", "--quiet", revision + "^{commit}"});
-  return answer.succeeded() ? first_line(answer.output) : "";
+  if (answer.succeeded()) return first_line(answer.output);
+  // For a revision that does not exist, git ends with 1 or, because of --quiet, says nothing.
+  if (answer.result.end == ChildEnd::exited && (answer.result.code == 1 || answer.errors.empty())) return "";
+  throw UsageError(fmt::format("git cannot look for the revision '{}' in {}: it {}", revision,
+                               std::filesystem::absolute(folder).lexically_normal().string(), answer.failure()));
 }
 
 }  // namespace attnbench

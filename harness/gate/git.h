@@ -25,7 +25,8 @@ std::string first_line(const std::string& text);
 std::vector<std::string> nul_separated(const std::string& text);
 
 // The full id of the commit that a revision names; empty if it names none. Throws UsageError for a revision that git would take
-// for an option.
+// for an option, and with git's message if git does not answer, such as for a folder outside of any repository, or for a
+// repository that belongs to another user.
 std::string find_commit(const std::string& folder, const std::string& revision);
 
 }  // namespace attnbench

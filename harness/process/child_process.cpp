@@ -99,11 +99,37 @@ pid_t spawn(const ChildCommand& command, const Pipe& input, const std::vector<Pi
   return child;
 }
 
+// A child of this process.
+class OwnChild final : public GroupLeader {
+ public:
+  explicit OwnChild(pid_t id) : id_(id) {}
+  pid_t id() const override { return id_; }
+  // Does not reap the child (WNOWAIT), because no other process group can get its id until it is reaped.
+  bool has_ended() override {
+    siginfo_t info{};
+    return waitid(P_PID, id_t(id_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
+  }
+  int reap() override {
+    int status = 0;
+    while (waitpid(id_, &status, 0) < 0 && errno == EINTR) {
+    }
+    return status;
+  }
+
+ private:
+  pid_t id_;
+};
+
 }  // namespace
 
 ChildProcess::ChildProcess(ChildCommand command) : command_(std::move(command)), outputs_(command_.outputs.size()) {
   throw_if_interrupted();
-  leader_ = spawn(command_, input_, outputs_);
+  if (command_.start) {
+    ChildStreams streams{input_.read_end(), {}};
+    for (const auto& output : outputs_) streams.outputs.push_back(output.write_end());
+    leader_ = command_.start(streams);
+  }
+  if (!leader_) leader_ = std::make_unique<OwnChild>(spawn(command_, input_, outputs_));
   input_.close_read();
   for (auto& output : outputs_) output.close_write();
   fcntl(input_.write_end(), F_SETFL, O_NONBLOCK);
@@ -116,7 +142,7 @@ ChildResult ChildProcess::finish(double deadline_s) {
   ChildResult result;
   for (;;) {
     throw_if_interrupted();
-    if (flooded_ || leader_has_ended()) break;
+    if (flooded_ || leader_->has_ended()) break;
     const double left_s = deadline_s - elapsed_s();
     if (left_s <= 0) {
       result.end = ChildEnd::deadline;
@@ -132,12 +158,6 @@ ChildResult ChildProcess::finish(double deadline_s) {
   if (WIFSIGNALED(status_)) result.end = ChildEnd::signalled;
   result.code = WIFSIGNALED(status_) ? WTERMSIG(status_) : WEXITSTATUS(status_);
   return result;
-}
-
-// Does not reap the leader (WNOWAIT), because no other process group can get its id until it is reaped.
-bool ChildProcess::leader_has_ended() const {
-  siginfo_t info{};
-  return waitid(P_PID, id_t(leader_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
 }
 
 bool ChildProcess::outputs_are_open() const {
@@ -177,19 +197,18 @@ void ChildProcess::drain() {
 }
 
 void ChildProcess::end_group() {
-  if (leader_ < 0) return;
+  if (!leader_) return;
   // The outputs close when the last process that holds them has ended. That process may be in another group, which the signals
   // below do not reach and only its parent can end: ninja, for example, puts each compiler into a group of its own.
-  const auto any_left = [&] { return outputs_are_open() || !leader_has_ended(); };
+  const auto any_left = [&] { return outputs_are_open() || !leader_->has_ended(); };
   if (command_.grace_s > 0 && any_left()) {
-    kill(-leader_, SIGTERM);
+    kill(-leader_->id(), SIGTERM);
     const double end_s = elapsed_s() + command_.grace_s;
     while (any_left() && elapsed_s() < end_s) transfer(kPollS);
   }
-  kill(-leader_, SIGKILL);
-  while (waitpid(leader_, &status_, 0) < 0 && errno == EINTR) {
-  }
-  leader_ = -1;
+  kill(-leader_->id(), SIGKILL);
+  status_ = leader_->reap();
+  leader_.reset();
 }
 
 }  // namespace attnbench

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,23 @@ struct ChildOutput {
   std::function<bool(std::string_view)> receive;
 };
 
+// A process that leads a process group, while it runs and until it is reaped.
+class GroupLeader {
+ public:
+  virtual ~GroupLeader() = default;
+  // The number of the process and of its group. No other group gets it before reap() has returned.
+  virtual pid_t id() const = 0;
+  virtual bool has_ended() = 0;
+  // Waits for the end of the process. Returns its status as waitpid() does.
+  virtual int reap() = 0;
+};
+
+// The ends of the pipes that a child gets: its standard input, and an end for each of ChildCommand::outputs.
+struct ChildStreams {
+  int input;
+  std::vector<int> outputs;
+};
+
 struct ChildCommand {
   std::vector<std::string> words;  // the program, which is looked up in PATH, and its arguments
   std::string input = {};          // written to the child's standard input, which is then closed
@@ -33,6 +51,8 @@ struct ChildCommand {
   // For a program that has children of its own and reads no standard input: if this program is killed, the child's whole group
   // gets SIGTERM. Otherwise only the child itself gets SIGKILL.
   bool ends_as_group = false;
+  // Starts the child in another way than as a program. If it returns null, the program is started.
+  std::function<std::unique_ptr<GroupLeader>(const ChildStreams&)> start = {};
 };
 
 // How a child ended.
@@ -65,7 +85,6 @@ class ChildProcess {
 
  private:
   double elapsed_s() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
-  bool leader_has_ended() const;
   bool outputs_are_open() const;
   bool transfer(double timeout_s);
   void drain();
@@ -75,10 +94,10 @@ class ChildProcess {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   Pipe input_;
   std::vector<Pipe> outputs_;
-  size_t sent_ = 0;       // bytes of the input that were written
-  bool flooded_ = false;  // whether a `receive` returned false
-  pid_t leader_ = -1;     // the child, which leads its process group; -1 before it starts and after it was reaped
-  int status_ = 0;        // the status that waitpid returned
+  size_t sent_ = 0;                      // bytes of the input that were written
+  bool flooded_ = false;                 // whether a `receive` returned false
+  std::unique_ptr<GroupLeader> leader_;  // the child; null before it starts and after it was reaped
+  int status_ = 0;                       // the status that waitpid returned
 };
 
 }  // namespace attnbench

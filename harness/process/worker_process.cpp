@@ -11,6 +11,7 @@
 #include <future>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "harness/process/pipe.h"
 #include "harness/text/errors.h"
 #include "harness/text/installation.h"
+#include "harness/text/units.h"
 
 namespace attnbench {
 namespace {
@@ -30,6 +32,8 @@ constexpr size_t kMinDiagnosticsBytes = 4096;
 constexpr double kAskDeadlineS = 600;
 // Answers have a descriptor of their own, because libraries print to standard output.
 constexpr int kAnswerDescriptor = 3;
+// How a process began, as the column process_start says it.
+constexpr const char *kFresh = "fresh", *kForked = "forked";
 
 // Makes what a worker wrote fit for a message or a record: valid UTF-8 without spaces and line ends around it.
 std::string trimmed(const std::string& text) {
@@ -38,12 +42,19 @@ std::string trimmed(const std::string& text) {
   return begin == std::string::npos ? "" : valid.substr(begin, valid.find_last_not_of(" \n") + 1 - begin);
 }
 
+// Threads of libgomp that wait for their next loop spin for up to ten milliseconds, which would fall into another worker's turn.
+void let_waiting_threads_sleep() { setenv("GOMP_SPINCOUNT", "10000", /*overwrite=*/0); }
+
 // A running worker, and what it has written so far.
 class Worker {
  public:
-  Worker(const WorkerProgram& program, std::vector<std::string> arguments, const Json& request, std::vector<int> inherited = {},
-         OnLine on_line = {}, double grace_s = 0)
-      : on_line_(std::move(on_line)), process_(command(program, std::move(arguments), request, std::move(inherited), grace_s)) {}
+  Worker(const WorkerProgram& program, std::vector<std::string> arguments, const Json& request,
+         std::optional<std::pair<int, int>> turns = {}, OnLine on_line = {}, double grace_s = 0)
+      : on_line_(std::move(on_line)), process_(command(program, std::move(arguments), request, turns, grace_s)) {
+    if (!program.server) return;
+    const auto& refusal = program.server->refusal();
+    start_ = refusal.empty() ? kForked : fmt::format("{}: {}", kFresh, refusal);
+  }
 
   WorkerAnswer finish(double deadline_s) {
     const auto [end, code, wall_s] = process_.finish(deadline_s);
@@ -54,17 +65,30 @@ class Worker {
             .unreadable = std::move(unreadable_),
             .diagnostics = std::move(diagnostics_),
             .wall_s = wall_s,
-            .deadline_s = deadline_s};
+            .deadline_s = deadline_s,
+            .start = start_};
   }
 
  private:
   ChildCommand command(const WorkerProgram& program, std::vector<std::string> arguments, const Json& request,
-                       std::vector<int> inherited, double grace_s) {
-    auto words = program.launcher;
-    words.insert(words.end(), {program.path, fmt::format("--answer-fd={}", kAnswerDescriptor)});
+                       const std::optional<std::pair<int, int>>& turns, double grace_s) {
+    std::vector<std::string> words;
     for (const auto& folder : program.methods_folders) words.push_back(fmt::format("--methods-folder={}", folder));
     for (const auto& plugin : program.plugins) words.push_back(fmt::format("--plugin={}", plugin));
     words.insert(words.end(), std::make_move_iterator(arguments.begin()), std::make_move_iterator(arguments.end()));
+    std::function<std::unique_ptr<GroupLeader>(const ChildStreams&)> start;
+    if (program.server && program.server->refusal().empty())
+      start = [server = program.server, words, turns](const ChildStreams& streams) {
+        return server->fork(words, streams, turns);
+      };
+    auto fresh = program.launcher;
+    fresh.insert(fresh.end(), {program.path, fmt::format("--answer-fd={}", kAnswerDescriptor)});
+    fresh.insert(fresh.end(), std::make_move_iterator(words.begin()), std::make_move_iterator(words.end()));
+    std::vector<int> inherited;
+    if (turns) {
+      fresh.push_back(fmt::format("--turns={},{}", turns->first, turns->second));
+      inherited = {turns->first, turns->second};
+    }
     const auto receive_answer = [this](std::string_view text) {
       received_bytes_ += text.size();
       if (unreadable_.empty()) take_lines(text);
@@ -75,11 +99,12 @@ class Worker {
       if (diagnostics_.size() > kMaxDiagnosticsBytes) diagnostics_.erase(0, diagnostics_.size() - kMinDiagnosticsBytes);
       return true;
     };
-    return {.words = std::move(words),
+    return {.words = std::move(fresh),
             .input = request.dump(),
             .outputs = {{{kAnswerDescriptor}, receive_answer}, {{STDOUT_FILENO, STDERR_FILENO}, receive_diagnostics}},
             .inherited = std::move(inherited),
-            .grace_s = grace_s};
+            .grace_s = grace_s,
+            .start = std::move(start)};
   }
 
   // Appends `text` to the answer and parses the lines that it completes.
@@ -103,6 +128,7 @@ class Worker {
   std::vector<Json> lines_;
   std::string rest_;  // the line that is not complete yet
   std::string unreadable_, diagnostics_;
+  std::string start_ = kFresh;
   size_t received_bytes_ = 0;  // of the answer
   ChildProcess process_;       // declared last, because it writes to the members above as long as it exists
 };
@@ -112,6 +138,13 @@ class Worker {
 WorkerProgram worker_beside_this_program() {
   return {.path = internal_program(program_folder(), "attnbench-worker").string(),
           .methods_folders = {".", project_folder().string()}};
+}
+
+WorkerProgram forking(WorkerProgram worker, bool takes_turns) {
+  // The OpenMP library reads the variable when it is loaded, which the server does.
+  if (takes_turns) let_waiting_threads_sleep();
+  worker.server = std::make_shared<ForkServer>(worker.path);
+  return worker;
 }
 
 WorkerProgram with_plugins(WorkerProgram worker, const std::vector<std::string>& paths) {
@@ -152,7 +185,7 @@ std::string fault_of(const WorkerAnswer& answer, size_t expected_lines) {
       if (answer.code != 0) fault = fmt::format("the worker ended with exit code {}", answer.code);
       else if (!answer.unreadable.empty()) return fmt::format("the worker's answer is not JSON: {}", trimmed(answer.unreadable));
       else if (answer.lines.size() != expected_lines)
-        fault = fmt::format("the worker gave {} answers, expected {}", answer.lines.size(), expected_lines);
+        fault = fmt::format("the worker gave {}, expected {}", count_of(answer.lines.size(), "answer"), expected_lines);
       else return "";
   }
   const auto said = trimmed(answer.diagnostics);
@@ -172,9 +205,7 @@ std::vector<Json> ask_worker(const WorkerProgram& worker, const std::string& com
 }
 
 std::vector<WorkerAnswer> run_in_turns(const std::vector<WorkerRequest>& requests, int processor, double deadline_s) {
-  // Threads of libgomp that wait for their next loop spin for up to ten milliseconds, which would fall into another worker's
-  // turn.
-  setenv("GOMP_SPINCOUNT", "10000", /*overwrite=*/0);
+  let_waiting_threads_sleep();
   std::vector<std::future<WorkerAnswer>> answers;
   {
     // Worker i waits for its turn on pipe i and passes it on through pipe i + 1. This process closes its own ends before it waits
@@ -183,11 +214,11 @@ std::vector<WorkerAnswer> run_in_turns(const std::vector<WorkerRequest>& request
     std::vector<std::shared_ptr<Worker>> workers;
     for (size_t i = 0; i < requests.size(); ++i) {
       const int from = ring[i].read_end(), to = ring[(i + 1) % ring.size()].write_end();
-      std::vector<std::string> arguments = {"measure", fmt::format("--turns={},{}", from, to)};
+      std::vector<std::string> arguments = {"measure"};
       if (processor >= 0) arguments.push_back(fmt::format("--processor={}", processor));
       const auto& [worker, request, more] = requests[i];
       arguments.insert(arguments.end(), more.begin(), more.end());
-      workers.push_back(std::make_shared<Worker>(worker, std::move(arguments), request, std::vector{from, to}));
+      workers.push_back(std::make_shared<Worker>(worker, std::move(arguments), request, std::pair{from, to}));
     }
     const char turn = 0;
     if (write(ring.front().write_end(), &turn, 1) != 1)

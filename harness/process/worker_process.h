@@ -2,11 +2,13 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "harness/process/child_process.h"
+#include "harness/process/fork_server.h"
 #include "harness/schema/case.h"
 #include "harness/text/errors.h"
 
@@ -21,12 +23,18 @@ struct WorkerProgram {
   std::vector<std::string> methods_folders = {};
   // Absolute paths of shared libraries with further methods (attn/plugin.h).
   std::vector<std::string> plugins = {};
+  // If not null, workers are forked from this process instead of being started as programs, if it can fork. Records say how each
+  // process began.
+  std::shared_ptr<ForkServer> server = {};
+  bool forks = true;  // whether such a process may be used; false if the user wants each process to start as a program
 
   bool operator==(const WorkerProgram&) const = default;
 };
 // The worker that belongs to the running program (installation.h). It finds the Python files that attnbench ships, such as
 // "rivals/fast-transformers.py", unless the current folder has a file of that name.
 WorkerProgram worker_beside_this_program();
+// The worker with a new server. `takes_turns` says whether workers take their samples in turns (run_in_turns).
+WorkerProgram forking(WorkerProgram worker, bool takes_turns);
 // The worker with further plug-ins, of which none is taken twice. Throws UsageError for a path at which there is no file.
 WorkerProgram with_plugins(WorkerProgram worker, const std::vector<std::string>& paths);
 
@@ -39,6 +47,7 @@ struct WorkerAnswer {
   std::string diagnostics = {};  // the end of what it wrote to standard output and standard error
   double wall_s = 0;             // from its start to its end
   double deadline_s = 0;         // the wall time that it was allowed
+  std::string start = {};        // how the process began, as the column process_start says it
 };
 
 // Called with each line of an answer as it arrives.

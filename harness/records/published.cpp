@@ -7,6 +7,7 @@
 #include "harness/text/csv.h"
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"
+#include "harness/text/units.h"
 
 namespace attnbench {
 
@@ -22,7 +23,8 @@ Published::Published(const std::string& path) {
   for (size_t i = 1; i < file.size(); ++i) {
     const auto& [line, cells] = file[i];
     if (cells.size() != header.size())
-      throw UsageError(fmt::format("{}:{}: {} cells, expected {} as in the first row", path, line, cells.size(), header.size()));
+      throw UsageError(
+          fmt::format("{}:{}: {}, expected {} as in the first row", path, line, count_of(cells.size(), "cell"), header.size()));
     Row row;
     for (size_t c = 0; c < cells.size(); ++c) {
       if (cells[c].empty()) continue;

@@ -1,12 +1,14 @@
 #include "harness/schema/machine.h"
 
 #include <sched.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <fstream>
 #include <string>
+#include <string_view>
 
 namespace attnbench {
 
@@ -36,6 +38,30 @@ int64_t available_memory_bytes() {
   if (std::ifstream("/sys/fs/cgroup/memory.max") >> limit && std::ifstream("/sys/fs/cgroup/memory.current") >> used)
     bytes = std::min(bytes, limit - used);
   return std::max<int64_t>(bytes, 1);
+}
+
+int64_t total_memory_bytes() {
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string word; meminfo >> word;) {
+    int64_t kib = 0;
+    if (word == "MemTotal:" && meminfo >> kib) return kib * 1024;
+  }
+  return 0;
+}
+
+std::string system_name() {
+  std::string name;
+  utsname kernel{};
+  if (uname(&kernel) == 0) name = std::string(kernel.sysname) + " " + kernel.release;
+  constexpr std::string_view kKey = "PRETTY_NAME=";
+  std::ifstream release("/etc/os-release");
+  for (std::string line; std::getline(release, line);) {
+    if (!line.starts_with(kKey)) continue;
+    auto distribution = line.substr(kKey.size());
+    std::erase_if(distribution, [](char c) { return c == '"' || c == '\''; });
+    return name.empty() ? distribution : distribution + ", " + name;
+  }
+  return name;
 }
 
 std::string host_name() {

@@ -1,4 +1,4 @@
-// The processors and the memory that this process may use.
+// The machine: its processors, memory and system, and what this process may use of them.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,12 @@ std::vector<int> available_processor_numbers();
 
 // The bytes that can be allocated without swapping and within the memory limit of the control group; at least 1.
 int64_t available_memory_bytes();
+
+// All memory of the machine in bytes, however much of it this process may use; 0 where the system does not report it.
+int64_t total_memory_bytes();
+
+// The distribution and the kernel in words, such as "Debian GNU/Linux 12 (bookworm), Linux 6.1.0-18-amd64".
+std::string system_name();
 
 // The name of this machine.
 std::string host_name();

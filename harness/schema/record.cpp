@@ -55,6 +55,9 @@ std::vector<Column> declare() {
 
       {"process", integer, "", "process",
        "in processes.jsonl: which process of its case this was, from 1; in records.jsonl: how many there were"},
+      {"process_start", text, "", "process",
+       "how the process began: fresh, as a program; or forked, from a process that has loaded Python and torch, which those of a "
+       "sweep with a Python method are; after 'fresh: ' stands why it was not forked there"},
       {"round", integer, "", "process", "in processes.jsonl: the round of the sweep, from 1; a round visits each case once"},
       {"place", integer, "", "process", "in processes.jsonl: the place of the case in the random order of that round, from 1"},
       {"host", text, "", "process", "name of the machine; several names are separated by commas"},
@@ -87,7 +90,8 @@ std::vector<Column> declare() {
       {"warmup_calls", integer, "", "time", "number of calls before the first sample"},
       {"stop_reason", text, "", "time",
        "why sampling stopped: noise_target, time_budget, or turns (when the process took turns with another one)"},
-      {"time_per_sample_ms", number, "ms", "time", "time_median_ms divided by the batch size"},
+      {"time_per_sample_ms", number, "ms", "time",
+       "time for one sequence of the batch: time_median_ms divided by the batch size"},
       {"time_samples_ms", numbers, "ms", "time", "every sample, in order; on a GPU the time between CUDA events"},
       {"wall_median_ms", number, "ms", "time",
        "on a GPU: median by the host's clock, from before the launch of a call until the GPU is idle; launching and running "
@@ -147,7 +151,8 @@ std::vector<Column> declare() {
        "peak memory of all tensors alive at once, with the inputs and the decoding state"},
       {"peak_extra_bytes", integer, "B", "memory",
        "the part of peak_allocated_bytes above the inputs; for decode the state and what one step needs above it"},
-      {"peak_extra_bytes_per_sample", number, "B", "memory", "peak_extra_bytes divided by the batch size"},
+      {"peak_extra_bytes_per_sample", number, "B", "memory",
+       "memory for one sequence of the batch: peak_extra_bytes divided by the batch size"},
       {"largest_allocation_bytes", integer, "B", "memory", "largest single allocation"},
       {"peak_reserved_bytes", integer, "B", "memory", "peak memory that the GPU's caching allocator held, with the inputs"},
       {"peak_rss_bytes", integer, "B", "memory", "largest resident set of the process during the memory pass"},
@@ -220,6 +225,7 @@ std::vector<Column> declare() {
       {"min_calls", integer, "", "prediction", "minimum number of calls of the method that the case makes"},
       {"min_timed_calls", integer, "", "prediction", "how many of these calls are inside samples"},
       {"predicted_time_ms", number, "ms", "prediction", "predicted time of a call"},
+      {"sets_up", boolean, "", "prediction", "of a method in Python: whether it prepares its calls, such as by compiling them"},
 
       {"published_time_ms", number, "ms", "published", "time published elsewhere for this case"},
       {"published_memory_bytes", number, "B", "published", "memory published elsewhere for this case"},

@@ -45,6 +45,16 @@ RatioEstimate estimate_paired_ratio(std::span<const double> log_ratios) {
                     log_ratios.size(), {*low, *high});
 }
 
+ValuesOfEstimate values_of_estimate(double median_a, double median_b, double log_ratio) {
+  const double middle = std::sqrt(median_a) * std::sqrt(median_b);
+  return {middle * std::exp(-log_ratio / 2), middle * std::exp(log_ratio / 2)};
+}
+
+DecisiveInterval decisive_interval(const RatioEstimate& estimate, Finding finding) {
+  if (finding == Finding::equivalent) return {estimate.equivalence, int(100 * kEquivalenceConfidence)};
+  return {estimate.ratio.interval, estimate.scope == IntervalScope::across_processes ? 95 : 0};
+}
+
 Finding finding_of(const RatioEstimate& estimate, bool is_significant, double within) {
   const double bound = std::log1p(within);
   if (estimate.scope == IntervalScope::none) return Finding::cannot_tell;

@@ -48,6 +48,20 @@ RatioEstimate estimate_ratio(const TwoSides& sides);
 // The same from the logarithms of the ratios that single processes measured (signed-rank). It may not be empty.
 RatioEstimate estimate_paired_ratio(std::span<const double> log_ratios);
 
+// Two values whose ratio b / a is the estimate, for tables that show both beside it: the medians of both sides, one multiplied
+// and the other divided by the same factor. The ratio of the medians themselves can differ from the estimate.
+struct ValuesOfEstimate {
+  double a = 0, b = 0;
+};
+ValuesOfEstimate values_of_estimate(double median_a, double median_b, double log_ratio);
+
+// The interval from which a finding follows: for `equivalent` the 90 % interval, otherwise the one of the estimate.
+struct DecisiveInterval {
+  Interval interval;
+  int percent = 0;  // the level; 0 for a range of processes, or without an interval
+};
+DecisiveInterval decisive_interval(const RatioEstimate& estimate, Finding finding);
+
 // The finding from an estimate whose difference from no difference is significant or not.
 Finding finding_of(const RatioEstimate& estimate, bool is_significant, double within);
 // Whether the 95 % interval excludes equal sides, for one case by itself. A range never does.

@@ -12,11 +12,13 @@
 #include <random>
 #include <set>
 
+#include "attn/method_name.h"
 #include "harness/schema/machine.h"
 #include "harness/statistics/disturbance.h"
 #include "harness/statistics/equivalence.h"
 #include "harness/statistics/statistics.h"
 #include "harness/sweep/plausibility.h"
+#include "harness/sweep/python_files.h"
 #include "harness/text/errors.h"
 #include "harness/text/units.h"
 
@@ -188,6 +190,12 @@ void add_processes(Record& record, const std::vector<Record>& processes, size_t 
   add_suspicion(record);
 }
 
+// The error about a case that makes no sense.
+UsageError refusal(const Case& c, const std::string& reason, const OriginOf& origin_of) {
+  const auto origin = origin_of ? origin_of(c, reason) : "";
+  return UsageError(origin.empty() ? reason : fmt::format("{}: {}", origin, reason));
+}
+
 // The record of a case with the worker's plan for it.
 Record planned_record(const Case& c, const Json& plan, const OriginOf& origin_of) {
   const auto broken = [&](const std::string& how) {
@@ -200,10 +208,7 @@ Record planned_record(const Case& c, const Json& plan, const OriginOf& origin_of
     throw broken(error.what());
   }
   const auto reason = record.text("reason");
-  if (record.text("failure_kind") == kind::usage) {
-    const auto origin = origin_of ? origin_of(c, reason) : "";
-    throw UsageError(origin.empty() ? reason : fmt::format("{}: {}", origin, reason));
-  }
+  if (record.text("failure_kind") == kind::usage) throw refusal(c, reason, origin_of);
   if (record.text("outcome") == outcome::failed) throw broken(reason);
   return record;
 }
@@ -246,6 +251,7 @@ std::vector<Record> run_in_turns(const std::vector<CaseOfBuild>& sides, uint64_t
     if (record.text("failure_kind") == kind::timeout)
       record.set("reason", record.text("reason") + "; this worker, or one that it took turns with, hung");
     record.set("worker_s", answers[i].wall_s);
+    record.set("process_start", answers[i].start);
     if (record.measured()) add_statistics(record);
   }
   return records;
@@ -282,6 +288,7 @@ Record run_alone(const WorkerProgram& worker, const PlannedCase& planned, const 
       run_worker(worker, "measure", to_json(asked_case(planned)), planned.c.deadline_s, {}, measure_arguments_of_case(options));
   take_answer(record, answer);
   record.set("worker_s", answer.wall_s);
+  record.set("process_start", answer.start);
   if (record.measured()) add_statistics(record);
   return record;
 }
@@ -350,14 +357,16 @@ Record record_of_processes(const std::vector<Record>& processes, size_t wanted, 
   auto record = processes.back().measured() ? processes.front() : processes.back();
   for (const auto* column : {"round", "place", "boot"}) record.set(column, nullptr);
   record.set("process", int64_t(processes.size()));
-  std::set<std::string> hosts, boots;
+  std::set<std::string> hosts, boots, starts;
   double worker_s = 0;
   for (const auto& process : processes) {
     hosts.insert(process.text("host"));
     boots.insert(process.text("boot"));
+    if (process.has("process_start")) starts.insert(process.text("process_start"));
     worker_s += process.number("worker_s");
   }
   record.set("host", fmt::format("{}", fmt::join(hosts, ", ")));
+  if (!starts.empty()) record.set("process_start", fmt::format("{}", fmt::join(starts, "; ")));
   if (boots.size() > 1) record.set("boots", int64_t(boots.size()));
   record.set("worker_s", worker_s);
   record.set("finished_at", processes.back().get("finished_at"));
@@ -374,16 +383,31 @@ Record run_case(const WorkerProgram& worker, const MeasuredCase& measured, const
     const auto wanted = size_t(measured.c.processes);
     std::vector<Record> processes;
     std::random_device random;
+    auto used = worker;
     do {
+      // Processes that are forked from the same server have the same addresses, and are no independent samples of these.
+      if (worker.server && !processes.empty()) used = worker_for(worker, {measured.c});
       auto options = next_process(processes);
       options.random = random();
-      processes.push_back(run_process(worker, measured, options));
+      processes.push_back(run_process(used, measured, options));
     } while (processes.back().measured() && processes.size() < wanted);
     record = record_of_processes(processes, wanted, ceilings);
   }
   record.merge(environment);
   record.set("finished_at", now_utc());
   return record;
+}
+
+WorkerProgram worker_for(const WorkerProgram& worker, const std::vector<Case>& cases) {
+  bool takes_turns = false;
+  auto methods = cases;
+  for (const auto& c : cases)
+    if (const auto baseline = baseline_of(c)) {
+      takes_turns = true;
+      methods.push_back(*baseline);
+    }
+  const bool on_cpu = std::all_of(cases.begin(), cases.end(), [](const Case& c) { return c.device == "cpu"; });
+  return worker.forks && on_cpu && any_python_method(methods) ? forking(worker, takes_turns) : worker;
 }
 
 ProcessOptions next_process(const std::vector<Record>& processes) {
@@ -442,6 +466,10 @@ std::vector<std::optional<PlannedCase>> plan_baselines(const WorkerProgram& work
 std::vector<Record> plan_cases(const WorkerProgram& worker, const std::vector<Case>& cases, const OriginOf& origin_of) {
   // One worker plans so few cases that it ends long before its deadline.
   constexpr size_t kCasesPerWorker = 2000;
+  const auto mistakes = mistakes_in_python_files(worker, cases);
+  for (const auto& c : cases)
+    if (const auto found = mistakes.find(std::string(attn::method_name(c.method))); found != mistakes.end())
+      throw refusal(c, found->second, origin_of);
   std::vector<Record> planned;
   while (planned.size() < cases.size()) {
     const auto begin = planned.size(), end = std::min(cases.size(), begin + kCasesPerWorker);

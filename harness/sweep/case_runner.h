@@ -12,6 +12,11 @@
 
 namespace attnbench {
 
+// The worker, with a server from which processes are forked if any of these cases, or a baseline, has a Python method. All
+// processes of a sweep must begin in the same way, so that their times can be compared: C++ methods beside Python methods are
+// forked, too. Cases on a GPU are never forked.
+WorkerProgram worker_for(const WorkerProgram& worker, const std::vector<Case>& cases);
+
 // Asks the worker for its build and machine, and returns them as columns of a record. Throws WorkerError if it does not answer.
 Record ask_environment(const WorkerProgram& worker);
 

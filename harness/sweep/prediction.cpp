@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "harness/text/units.h"
 
 namespace attnbench {
 namespace {
-
-// The seconds that any process takes to start, to check the agreement with the reference, and to draw the inputs.
-constexpr double kOverheadS = 0.6;
 
 // The min number of calls of the method that a case makes, and how many of them are timed, from the worker's plan. Plans of older
 // builds do not say; then each sample counts as one call.
@@ -49,7 +47,7 @@ Ceilings Ceilings::from_json(const Json& json) {
 Ceilings Ceilings::nominal(int64_t threads) {
   const auto cores = double(threads);
   Ceilings machine;
-  machine.devices_["cpu"] = {5 * cores, 0, {{"float32", 50 * cores}, {"float64", 25 * cores}}};
+  machine.devices_["cpu"] = {10 * cores, 0, {{"float32", 100 * cores}, {"float64", 50 * cores}}};
   machine.devices_["cuda"] = machine.devices_["cpu"];
   return machine;
 }
@@ -95,13 +93,92 @@ std::string TimePredictor::group(const Record& record) {
   return name;
 }
 
-double predicted_case_s(const Record& planned, double call_ms) {
-  if (planned.has("outcome")) return 0;
-  const auto call_s = std::isnan(call_ms) ? 0 : call_ms / 1e3;
+namespace {
+
+double element_bytes(const std::string& dtype) { return dtype == "float64" ? 8 : dtype == "float32" ? 4 : 2; }
+
+// The gigabytes of the inputs that a process draws; those of decode are the tokens before the one that is timed.
+double inputs_gb(const Record& planned) {
+  const auto queries = planned.number("query_len"), keys = planned.number("key_len");
+  const auto head_dim = planned.number("head_dim"), value_dim = planned.number("value_dim");
+  auto row = queries * head_dim + keys * (head_dim + value_dim);
+  if (planned.text("protocol") == "forward_backward") row += queries * value_dim;
+  return planned.number("batch") * planned.number("heads") * row * element_bytes(planned.text("dtype")) / 1e9;
+}
+
+double call_s(const Record& planned) {
+  const auto ms = planned.number("predicted_time_ms");
+  return std::isnan(ms) ? 0 : ms / 1e3;
+}
+
+// The number of samples after which the noise target is typically reached. The narrower the interval has to be, the more samples
+// it takes.
+double typical_samples(double noise_target) {
+  constexpr double kFewest = 8, kScatter = 0.003;
+  return noise_target > 0 ? kFewest + kScatter / (noise_target * noise_target) : std::numeric_limits<double>::infinity();
+}
+
+// The seconds from the start of a process to its first call.
+double seconds_before_calls(const Record& planned) {
+  const auto& costs = kProcessCosts;
+  return costs.start_s + (planned.has("python") ? costs.python_s : 0) + (planned.get("sets_up") == true ? costs.setup_s : 0) +
+         costs.inputs_s_per_gb * inputs_gb(planned);
+}
+
+// The seconds of the calls that are no samples: the first call, the warm-up, the memory pass and so on.
+double seconds_of_other_calls(const Record& planned) {
   const auto calls = min_calls(planned);
-  const auto sampling_s = std::max(calls.timed * call_s, std::min(planned.number("time_budget_s"), 1000 * call_s));
-  const auto processes = std::max(1.0, planned.has("processes") ? planned.number("processes") : 1.0);
-  return processes * std::min(kOverheadS + (calls.all - calls.timed) * call_s + sampling_s, planned.number("deadline_s"));
+  const auto warmup_calls_s = std::max(planned.number("warmup_s"), call_s(planned));
+  const auto others = std::max(0.0, calls.all - calls.timed - 1);  // without that of the warm-up
+  const auto intermediate_gb = planned.number("predicted_peak_bytes") / 1e9 - inputs_gb(planned);
+  return others * call_s(planned) + (calls.all > calls.timed ? warmup_calls_s : 0) +
+         (intermediate_gb > 0 ? kProcessCosts.pages_s_per_gb * intermediate_gb : 0);
+}
+
+constexpr double kMinSampleS = 1e-3;  // shorter calls are repeated within a sample
+
+double sampling_s(const Record& planned) {
+  const auto min_s = min_calls(planned).timed * call_s(planned);
+  const auto noise_s = typical_samples(planned.number("noise_target")) * std::max(kMinSampleS, call_s(planned));
+  return std::max(min_s, std::min(planned.number("time_budget_s"), noise_s));
+}
+
+// The seconds in which a case and its baseline take their samples in turns, until one of them has spent its time budget.
+double sampling_in_turns_s(const Record& planned, const Record& baseline) {
+  constexpr double kMinTurnS = 0.01;
+  const auto turn_s = std::max(kMinTurnS, call_s(planned)), other_turn_s = std::max(kMinTurnS, call_s(baseline));
+  const auto turns = planned.number("time_budget_s") / std::max(turn_s, other_turn_s);
+  return (1 + std::max(planned.number("min_samples"), turns)) * (turn_s + other_turn_s);  // the first turn of each warms up
+}
+
+double process_s(const Record& planned, const Record* baseline) {
+  const auto own_s = seconds_before_calls(planned) + seconds_of_other_calls(planned);
+  if (!baseline || baseline->has("outcome")) return own_s + sampling_s(planned);
+  // The two start side by side, and what each does before and after its turns takes its processors from the other.
+  return std::max(seconds_before_calls(planned), seconds_before_calls(*baseline)) + kProcessCosts.beside_baseline_s +
+         seconds_of_other_calls(planned) + seconds_of_other_calls(*baseline) + sampling_in_turns_s(planned, *baseline);
+}
+
+double process_count(const Record& planned) {
+  return std::max(1.0, planned.has("processes") ? planned.number("processes") : 1.0);
+}
+
+}  // namespace
+
+double predicted_case_s(const Record& planned, const Record* baseline) {
+  if (planned.has("outcome")) return 0;
+  const auto seeds = planned.has("quality_seeds") ? planned.number("quality_seeds") : 0;
+  const auto first_s = kProcessCosts.small_check_s + kProcessCosts.quality_s_per_gb * seeds * inputs_gb(planned);
+  return process_count(planned) * std::min(process_s(planned, baseline), planned.number("deadline_s")) + first_s;
+}
+
+double predicted_sweep_s(const std::vector<Record>& planned, const std::vector<const Record*>& baselines) {
+  double sum_s = 0, rounds = 0;
+  for (size_t i = 0; i < planned.size(); ++i) {
+    sum_s += predicted_case_s(planned[i], baselines[i]);
+    if (!planned[i].has("outcome")) rounds = std::max(rounds, process_count(planned[i]));
+  }
+  return sum_s + rounds * kProcessCosts.ceilings_s;
 }
 
 double predicted_need_bytes(const Record& planned) {

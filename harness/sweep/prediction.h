@@ -26,7 +26,8 @@ class Ceilings {
  public:
   // Reads the answer of `attnbench-worker ceilings`.
   static Ceilings from_json(const Json& json);
-  // Typical ceilings of a CPU with `threads` cores, for predictions before any ceiling was measured. Every device gets them.
+  // Rates that methods typically reach on a CPU with `threads` cores, for predictions before any ceiling was measured: they make
+  // a bound an estimate, which is usually right within a factor of 2. Every device gets them.
   static Ceilings nominal(int64_t threads);
 
   // The ceilings of the device that the record's case runs on; null if they were not measured.
@@ -65,9 +66,28 @@ class TimePredictor {
   std::map<std::string, std::vector<Learned>> learned_;  // by group
 };
 
-// The seconds that a planned case takes if one call takes `call_ms` milliseconds, where NaN counts as 0. 0 if the plan says that
-// the case does not run.
-double predicted_case_s(const Record& planned, double call_ms);
+// What the processes of a sweep take besides the calls of their methods, in seconds. The values come from the recorded sweeps in
+// results/, as worker_s less measured_s; a test compares the predictions with those records.
+struct ProcessCosts {
+  double start_s = 0.24;           // to start a worker, load LibTorch, probe the machine, and end
+  double python_s = 0.65;          // to start Python in the worker, and import torch there, for a method in Python
+  double setup_s = 9;              // for a method in Python that prepares its calls, which most do with torch.compile
+  double inputs_s_per_gb = 3;      // to draw the inputs, compare with the reference, and free them
+  double pages_s_per_gb = 0.9;     // to get memory for intermediate results from the system: three times, since the caches of
+                                   // memory are empty in the first call, the first warm-up call, and the memory pass
+  double small_check_s = 0.03;     // of the first process of a case: the agreement at a small size
+  double quality_s_per_gb = 1.2;   // of the first process of a case: to draw the inputs of each of the quality_seeds
+  double beside_baseline_s = 0.1;  // by which a worker starts more slowly beside that of the baseline
+  double ceilings_s = 2.3;         // of each round of a sweep: to measure the ceilings of the machine
+};
+inline constexpr ProcessCosts kProcessCosts;
+
+// The predicted seconds of a planned case: of all its `processes`, together with those of its baseline, if it has one. Calls take
+// the predicted_time_ms of the plan, where a missing time counts as 0. 0 if the plan says that the case does not run.
+double predicted_case_s(const Record& planned, const Record* baseline = nullptr);
+
+// The predicted seconds of a sweep: of all cases, each with its baseline or null, and of measuring the ceilings in each round.
+double predicted_sweep_s(const std::vector<Record>& planned, const std::vector<const Record*>& baselines);
 
 // The max bytes that a planned case needs at any time, including its preparation. NaN without a prediction.
 double predicted_need_bytes(const Record& planned);

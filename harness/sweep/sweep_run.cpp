@@ -41,6 +41,7 @@ Json provenance_of(const SweepPlan& plan, const Record& environment) {
   Json provenance = {{"sweep", plan.sweep.stem()},
                      {"description", plan.sweep.description()},
                      {"environment", common_columns(environment, plan.planned)},
+                     {"machine", {{"system", system_name()}, {"memory_bytes", total_memory_bytes()}}},
                      {"settings", plan.sweep.settings()},
                      {"baselines", plan.sweep.baselines()}};
   if (!plan.shard.is_all()) provenance["shard"] = fmt::format("{}/{}", plan.shard.number, plan.shard.count);
@@ -86,13 +87,14 @@ void learn_from(const std::vector<Record>& records, TimePredictor& predictor) {
 SweepPlan plan_sweep(const WorkerProgram& worker, const std::string& file, const SweepOverrides& overrides,
                      const std::string& shard) {
   const auto catalogue = Catalogue::load(worker);
-  SweepPlan plan{SweepFile(file, catalogue, overrides), Shard::parse(shard), {}, {}, {}, catalogue.diagnostics()};
+  SweepPlan plan{SweepFile(file, catalogue, overrides), Shard::parse(shard), {}, {}, {}, catalogue.diagnostics(), worker};
   for (size_t i = 0; const auto& c : plan.sweep.cases())
     if (plan.shard.has(i++)) plan.cases.push_back(c);
   if (plan.cases.empty()) throw UsageError(fmt::format("shard {} of sweep {} has no case", shard, plan.sweep.stem()));
   const auto origin_of = [&](const Case& c, const std::string& reason) { return plan.sweep.origin_of(c, reason); };
-  plan.planned = plan_cases(worker, plan.cases, origin_of);
-  plan.baselines = plan_baselines(worker, plan.cases, origin_of);
+  plan.worker = worker_for(worker, plan.cases);
+  plan.planned = plan_cases(plan.worker, plan.cases, origin_of);
+  plan.baselines = plan_baselines(plan.worker, plan.cases, origin_of);
   for (auto& record : plan.planned) plan.sweep.published().annotate(record);
   return plan;
 }
@@ -108,6 +110,7 @@ TimePredictor predict_without_ceilings(SweepPlan& plan, const std::vector<Record
 
 SweepRun::SweepRun(WorkerProgram worker, SweepPlan plan, const SweepRunOptions& options)
     : worker_(std::move(worker)),
+      worker_of_round_(plan.worker),
       plan_(std::move(plan)),
       environment_(ask_environment(worker_)),
       folder_(options.out.empty() ? folder_of(plan_, environment_) : options.out),
@@ -195,6 +198,16 @@ size_t SweepRun::missing_processes(size_t i) const {
   return plan_.planned[i].has("outcome") ? 1 : open_processes(i);  // a record is written in place of a process
 }
 
+// The number of processes, ended or due, that replace disturbed ones.
+size_t SweepRun::replacing_processes() const {
+  size_t sum = 0;
+  for (size_t i = 0; i < states_.size(); ++i) {
+    const auto all = states_[i].processes.size() + (states_[i].is_due ? open_processes(i) : 0);
+    sum += all - std::min(all, size_t(plan_.cases[i].processes));
+  }
+  return sum;
+}
+
 size_t SweepRun::due_cases() const {
   return size_t(std::count_if(states_.begin(), states_.end(), [](const State& state) { return state.is_due; }));
 }
@@ -223,11 +236,12 @@ void SweepRun::check_boots() const {
 
 namespace {
 
-// The predicted seconds of so many processes of a planned case.
-double predicted_s(Record planned, int64_t processes, const TimePredictor& predictor) {
+// The predicted seconds of so many processes of a planned case and its baseline.
+double predicted_s(Record planned, std::optional<PlannedCase> baseline, int64_t processes, const TimePredictor& predictor) {
   planned.set("processes", processes);
   predict(planned, predictor);
-  return predicted_case_s(planned, planned.number("predicted_time_ms"));
+  if (baseline) predict(baseline->planned, predictor);
+  return predicted_case_s(planned, baseline ? &baseline->planned : nullptr);
 }
 
 // The larger value of each number of two answers of `attnbench-worker ceilings`: what disturbs the machine makes ceilings lower.
@@ -278,8 +292,7 @@ double SweepRun::remaining_s(const TimePredictor& predictor) const {
   for (size_t i = 0; i < states_.size(); ++i) {
     if (!states_[i].is_due || plan_.planned[i].has("outcome")) continue;
     const auto processes = int64_t(missing_processes(i));
-    sum_s += predicted_s(plan_.planned[i], processes, predictor);
-    if (plan_.baselines[i]) sum_s += predicted_s(plan_.baselines[i]->planned, processes, predictor);
+    sum_s += predicted_s(plan_.planned[i], plan_.baselines[i], processes, predictor);
   }
   return sum_s;
 }
@@ -295,8 +308,8 @@ void SweepRun::record(size_t i, Record record) {
 
 // Counts a process that is about to start.
 SweepObserver::Place SweepRun::next_place() {
-  const auto of = started_ + due();
-  return {++started_, of};
+  const auto of = started_ + due(), replacing = replacing_processes();
+  return {++started_, of, replacing - std::min(replacing, replacing_at_first_)};
 }
 
 // Runs the next process of the case. Returns its record with the columns of the environment.
@@ -308,7 +321,7 @@ Record SweepRun::run_next_process(size_t i, const Record& planned, const TimePre
   options.best_arithmetic_us = best_arithmetic_us();
   options.random = random_();
   options.why_no_baseline = state.baseline_failure;
-  auto process = run_process(worker_, measured, options);
+  auto process = run_process(worker_of_round_, measured, options);
   // A predicted time may be better in the next round; other failures would repeat.
   const auto failure = why_without_baseline(process);
   if (!failure.empty() && !failure.starts_with(kind::predicted_timeout)) state.baseline_failure = failure;
@@ -367,6 +380,7 @@ size_t SweepRun::measure(SweepObserver& observer) {
     return 0;
   }
   provenance_["order_seed"] = order_seed_;
+  replacing_at_first_ = replacing_processes();
   measure_ceilings();
   folder_.write_schema(plan_.diagnostics);
   TimePredictor predictor(*ceilings_);
@@ -380,7 +394,11 @@ size_t SweepRun::measure(SweepObserver& observer) {
       if (process.has("round")) round = std::max(round, process.get("round").get<int64_t>());
     for (auto order = measured; !order.empty();) {
       std::shuffle(order.begin(), order.end(), random_);
+      if (!worker_of_round_.server) worker_of_round_ = worker_for(worker_, plan_.cases);
       run_round(order, ++round, predictor, observer);
+      // Processes that are forked from the same server have the same addresses. The processes of a case are independent samples
+      // of these, too, because each round has a server of its own.
+      worker_of_round_.server.reset();
       std::erase_if(order, [&](size_t i) { return !states_[i].is_due; });
       if (!order.empty()) measure_ceilings();
     }

@@ -26,6 +26,8 @@ struct SweepPlan {
   std::vector<Record> planned;
   std::vector<std::optional<PlannedCase>> baselines;  // of each case, if it has one
   Json diagnostics;                                   // those that any method declares, for ResultFolder::write_schema
+  // The worker that planned the cases and measures the first round (worker_for of case_runner.h).
+  WorkerProgram worker = {};
 };
 
 // Reads the sweep file and lets the worker plan its cases. `shard` is the text given to --shard; empty text stands for every
@@ -33,8 +35,9 @@ struct SweepPlan {
 SweepPlan plan_sweep(const WorkerProgram& worker, const std::string& file, const SweepOverrides& overrides,
                      const std::string& shard);
 
-// Calls predict() on every planned case, without measuring the ceilings of the machine. A predicted time is a lower bound, unless
-// `measured` has a record of the method in the same setting; TimePredictor::has_seen of the returned predictor tells which.
+// Calls predict() on every planned case, without measuring the ceilings of the machine. A predicted time rests on typical rates,
+// unless `measured` has a record of the method in the same setting; TimePredictor::has_seen of the returned predictor tells
+// which.
 TimePredictor predict_without_ceilings(SweepPlan& plan, const std::vector<Record>& measured);
 
 // Which cases are due when the folder holds records already. Records that were imported do not count.
@@ -62,6 +65,7 @@ class SweepObserver {
   // disturbed are measured again.
   struct Place {
     size_t number = 0, of = 0;
+    size_t added = 0;  // how many of these processes were not due at first, but are to replace disturbed ones
   };
   // Called before a process starts. `rest_s` is the predicted time of this process and all later ones, in seconds.
   virtual void starting(const Place& place, const Record& planned, double rest_s) = 0;
@@ -99,6 +103,7 @@ class SweepRun {
 
   size_t open_processes(size_t i) const;
   size_t missing_processes(size_t i) const;
+  size_t replacing_processes() const;
   double best_arithmetic_us() const;
   void check_boots() const;
   void restore_records();
@@ -112,6 +117,7 @@ class SweepRun {
   void finish();
 
   WorkerProgram worker_;
+  WorkerProgram worker_of_round_;
   SweepPlan plan_;
   Record environment_;
   ResultFolder folder_;
@@ -119,8 +125,9 @@ class SweepRun {
   std::optional<Ceilings> ceilings_;
   std::mt19937_64 random_;
   uint64_t order_seed_;
-  std::vector<State> states_;  // in the order of the plan's cases
-  size_t started_ = 0;         // the number of processes that were started, or cases that were skipped
+  std::vector<State> states_;      // in the order of the plan's cases
+  size_t replacing_at_first_ = 0;  // the value of replacing_processes() when measuring began
+  size_t started_ = 0;             // the number of processes that were started, or cases that were skipped
 };
 
 }  // namespace attnbench

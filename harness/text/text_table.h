@@ -21,17 +21,37 @@ class TextTable {
   enum class Align { left, right };
   void add_column(std::string header, Align align = Align::left);
   void add_row(std::vector<std::string> cells, Tone tone = Tone::plain);  // missing cells at the end are empty
+  // The columns that answer the question for which the table is printed, by their headers. A table never leaves them out, however
+  // narrow it has to be, and never names them above itself. Without a call, this is the first column alone.
+  void answer_with(std::vector<std::string> headers) { answers_ = std::move(headers); }
+  // The columns that tell rows apart, by their headers. A table never leaves them out if they differ.
+  void keep(std::vector<std::string> headers) { kept_ = std::move(headers); }
   // The columns that a table leaves out if it is too wide, by their headers, and the order in which it does.
   void leave_out_first(std::vector<std::string> headers) { left_out_first_ = std::move(headers); }
+  // The column's texts are wrapped to so many columns of text, also where the table may be of any width.
+  void limit_width(std::string header, size_t width) { limits_.emplace_back(std::move(header), width); }
+  // Names a value above the table that all rows have and no column shows.
+  void add_common(std::string name, std::string value) { common_.emplace_back(std::move(name), std::move(value)); }
+
   // With `colours`, the header is bold and rows have the colours of their tones; CSV never has colours.
   //
+  // Text begins with heading(), and leaves out the columns that it names, and those that are empty or "–" in all of several rows.
+  // Markdown and CSV have every column.
+  //
   // Text fits into `max_width` columns, unless that is 0. A table that is too wide is made narrower in these steps until it fits,
-  // and a note below it names the columns that were changed:
-  //  1. texts longer than 24 characters are shortened to 24, those of the widest column first;
+  // and a note below it names the columns that were left out:
+  //  1. headers are wrapped, then texts longer than 24 characters, those of the widest column first;
   //  2. the columns of leave_out_first() are left out, in that order;
-  //  3. texts longer than 8 characters are shortened to 8, those of the widest column first;
-  //  4. columns are left out from the right, down to the first one.
+  //  3. texts longer than 12 characters are wrapped;
+  //  4. columns are left out from the right, except those of answer_with() and keep();
+  //  5. texts longer than 8 characters are wrapped;
+  //  6. each row is printed as a list, with a line for each column that is left.
   std::string render(TableFormat format = TableFormat::text, bool colours = false, size_t max_width = 0) const;
+  // What text has above the table: the values that are the same in all of several rows, such as
+  // "In all rows: device = cpu, heads = 8". Empty text if there are none.
+  std::string heading(size_t max_width = 0) const;
+  // What text has below heading().
+  std::string body(bool colours = false, size_t max_width = 0) const;
 
  private:
   struct Column {
@@ -39,14 +59,20 @@ class TextTable {
     Align align;
   };
   using Rows = std::vector<std::vector<std::string>>;
+  Rows safe_rows() const;
+  bool is_answer(size_t column) const;
+  bool is_kept(size_t column) const;
+  // Whether the column tells rows apart, or answers the question.
+  bool is_in_body(size_t column) const;
   std::string render_csv(Rows rows) const;
   std::string render_markdown(Rows rows) const;
-  std::string render_text(Rows rows, bool colours, size_t max_width) const;
 
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
   std::vector<Tone> tones_;  // one for each row
-  std::vector<std::string> left_out_first_;
+  std::vector<std::string> answers_, kept_, left_out_first_;
+  std::vector<std::pair<std::string, size_t>> limits_;
+  std::vector<std::pair<std::string, std::string>> common_;
 };
 
 // `text` with a backslash before every character that Markdown would interpret.

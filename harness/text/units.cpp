@@ -15,17 +15,21 @@ namespace {
 
 constexpr auto kMissing = "–";
 
-std::string three_digits(double value) {
+// So many digits, and all those before the decimal point.
+std::string with_digits(double value, int digits) {
   if (value == 0) return "0";
-  return fmt::format("{:.{}f}", value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2);
+  int decimals = digits - 1;
+  // A value that would be rounded up to 10, 100 and so on has one digit more before the point.
+  for (double bound = 10; decimals > 0 && value >= bound - 0.5 * std::pow(10, -decimals); bound *= 10) --decimals;
+  return fmt::format("{:.{}f}", value, decimals);
 }
 
 }  // namespace
 
-std::string format_ms(double ms) {
+std::string format_ms(double ms, int digits) {
   if (std::isnan(ms)) return kMissing;
-  if (ms < 1) return three_digits(ms * 1e3) + " µs";
-  return ms < 1e3 ? three_digits(ms) + " ms" : three_digits(ms / 1e3) + " s";
+  if (ms < 1) return with_digits(ms * 1e3, digits) + " µs";
+  return ms < 1e3 ? with_digits(ms, digits) + " ms" : with_digits(ms / 1e3, digits) + " s";
 }
 
 std::string format_bytes(double bytes) {
@@ -33,7 +37,7 @@ std::string format_bytes(double bytes) {
   constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   size_t unit = 0;
   for (; bytes >= 1024 && unit + 1 < units.size(); ++unit) bytes /= 1024;
-  return (unit == 0 ? fmt::format("{:.0f}", bytes) : three_digits(bytes)) + " " + units[unit];
+  return (unit == 0 ? fmt::format("{:.0f}", bytes) : with_digits(bytes, 3)) + " " + units[unit];
 }
 
 std::string format_seconds(double s) {
@@ -42,6 +46,20 @@ std::string format_seconds(double s) {
   if (whole < 60) return fmt::format("{} s", whole);
   if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
   return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
+}
+
+std::string format_rounded(double value) {
+  if (std::isnan(value)) return kMissing;
+  if (value < 1e3) return value > 0 && value < 0.1 ? fmt::format("{:.2g}", value) : three_digits(value);
+  const auto unit = std::pow(10.0, std::floor(std::log10(value)) - 2);
+  auto text = fmt::format("{:.0f}", std::round(value / unit) * unit);
+  for (auto at = std::ptrdiff_t(text.size()) - 3; at > 0; at -= 3) text.insert(size_t(at), ",");
+  return text;
+}
+
+std::string singular_or_plural(bool is_one, std::string_view singular) {
+  const bool hisses = singular.ends_with('s') || singular.ends_with('x') || singular.ends_with("ch");
+  return fmt::format("{}{}", singular, is_one ? "" : hisses ? "es" : "s");
 }
 
 int64_t parse_bytes(const std::string& text) {

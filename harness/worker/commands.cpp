@@ -18,6 +18,7 @@
 #include "harness/worker/cpu/probe.h"
 #include "harness/worker/device.h"
 #include "harness/worker/environment.h"
+#include "harness/worker/fork_server.h"
 #include "harness/worker/inputs.h"
 #include "harness/worker/measure.h"
 #include "harness/worker/methods.h"
@@ -93,6 +94,13 @@ Json ceilings_of_machine() {
           {"gpu", gpu_ceilings()}};
 }
 
+int run_words(std::vector<std::string> words) {
+  std::vector<char*> pointers;
+  for (auto& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return run_worker_command(int(words.size()), pointers.data());
+}
+
 }  // namespace
 
 int run_worker_command(int argc, char** argv) {
@@ -136,7 +144,11 @@ int run_worker_command(int argc, char** argv) {
   measure_command->add_option("--best-probe", best_probe_us, "best time of the arithmetic probe so far, in microseconds");
   int processor = -1;
   measure_command->add_option("--processor", processor, "processor on which a case of one thread takes its turns");
+  auto* const serve_command = app.add_subcommand("serve", "load Python, and fork a process for each request");
+  int requests = -1;
+  serve_command->add_option("--requests", requests, "file descriptor of the socket that requests come from")->required();
   CLI11_PARSE(app, argc, argv);
+  if (*serve_command) return serve(requests, run_words);
   if (descriptor != 1 && !end_with_driver(descriptor, SIGKILL)) return 1;
 
   try {

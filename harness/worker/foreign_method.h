@@ -17,6 +17,9 @@ class ForeignMethod : public attn::AttentionMethod {
   // and is no part of the samples. Returns whether there was anything to prepare.
   virtual bool set_up(const attn::Problem& problem, attn::Protocol protocol) = 0;
 
+  // Whether set_up() prepares anything.
+  virtual bool has_setup() const = 0;
+
   // How much longer a call takes than one of the same operators from C++, in microseconds: the median time of calls of a function
   // that does nothing.
   virtual double call_overhead_us(const attn::Inputs& inputs) = 0;

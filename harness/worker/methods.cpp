@@ -1,11 +1,15 @@
 #include "harness/worker/methods.h"
 
+#include <ATen/Context.h>
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
+#include <set>
+#include <type_traits>
 
 #include "attn/method_name.h"
 #include "attn/registry.h"
@@ -26,22 +30,65 @@ std::map<std::string, std::string>& digests() {  // by the name of the method
 struct PythonModule {
   decltype(&attnbench_python_entry) entry = nullptr;
   decltype(&attnbench_python_version) version = nullptr;
+  decltype(&attnbench_python_start) start = nullptr;
+  decltype(&attnbench_python_fork) fork = nullptr;
 };
+
+// How the user gets the module for Python methods, as the end of a message.
+std::string why_no_module(const fs::path& folder) {
+  // The build writes this file when it is configured. It says why there can be no module, and is empty if there can be one.
+  std::ifstream build(folder / "python-methods");
+  if (!build) return "; install attnbench again from a build that has it";
+  std::string reason;
+  std::getline(build, reason);
+  return ", because " + (reason.empty() ? "it has not been built; `make python` builds it" : reason);
+}
+
+// The folder of the LibTorch library that this program has loaded.
+fs::path torch_folder() {
+  Dl_info info;
+  const bool found = dladdr(reinterpret_cast<const void*>(&at::globalContext), &info) != 0 && info.dli_fname;
+  return found ? fs::path(info.dli_fname).parent_path() : fs::path();
+}
+
+// Loads the CUDA library of LibTorch, which Python's torch needs even on a CPU, and a stand-in for each library that it needs and
+// that is missing (cmake/cuda_stand_ins.py). A LibTorch without CUDA has no such library.
+void load_cuda_libraries(const fs::path& stand_ins) {
+  const auto library = torch_folder() / "libtorch_cuda.so";
+  if (!fs::exists(library)) return;
+  std::set<fs::path> loaded;
+  while (!dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL)) {
+    const std::string error = dlerror();
+    const auto missing = fs::path(error.substr(0, error.find(':'))).filename();  // "libcublas.so.13: cannot open …"
+    const auto stand_in = stand_ins / missing;
+    const bool is_missing = error.find("cannot open shared object file") != std::string::npos;
+    TORCH_CHECK_VALUE(is_missing && fs::exists(stand_in) && loaded.insert(stand_in).second,
+                      "torch needs a library that cannot be loaded, although it is not called on a CPU: ", error,
+                      "; `make setup` installs torch with all of its libraries");
+    TORCH_CHECK_VALUE(dlopen(stand_in.c_str(), RTLD_LAZY | RTLD_LOCAL),
+                      "the stand-in for a CUDA library cannot be loaded: ", dlerror());
+  }
+}
 
 // Loads the module when the first Python method is named, so that other cases spend neither time nor memory on Python.
 const PythonModule& python_module() {
   static const auto loaded = [] {
-    const auto path = fs::read_symlink("/proc/self/exe").parent_path() / "libattnbench-python.so";
-    TORCH_CHECK_VALUE(fs::exists(path),
-                      "this build cannot run Python methods, because the headers of Python (Debian: python3-dev) "
-                      "were missing when it was built; ",
-                      path.string(), " does not exist");
+    const auto folder = fs::read_symlink("/proc/self/exe").parent_path();
+    const auto path = folder / "libattnbench-python.so";
+    TORCH_CHECK_VALUE(fs::exists(path), "methods in Python need the file ", path.string(), ", which does not exist",
+                      why_no_module(folder));
+    load_cuda_libraries(folder / "cuda-stand-ins");
     auto* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     TORCH_CHECK_VALUE(library, "the module for Python methods cannot be loaded: ", dlerror());
     PythonModule module;
-    module.entry = reinterpret_cast<decltype(module.entry)>(dlsym(library, "attnbench_python_entry"));
-    module.version = reinterpret_cast<decltype(module.version)>(dlsym(library, "attnbench_python_version"));
-    TORCH_CHECK_VALUE(module.entry && module.version, path.string(), " is not the module of attnbench for Python methods");
+    const auto find = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+      TORCH_CHECK_VALUE(function, path.string(), " is not the module of attnbench for Python methods, because it lacks ", name);
+    };
+    find(module.entry, "attnbench_python_entry");
+    find(module.version, "attnbench_python_version");
+    find(module.start, "attnbench_python_start");
+    find(module.fork, "attnbench_python_fork");
     return module;
   }();
   return loaded;
@@ -84,5 +131,9 @@ std::string method_digest(const std::string& text) {
 bool python_in_use() { return !digests().empty(); }
 
 std::string python_version() { return python_module().version(); }
+
+void start_python() { python_module().start(); }
+
+pid_t fork_with_python() { return python_module().fork(); }
 
 }  // namespace attnbench

@@ -2,6 +2,8 @@
 // first named.
 #pragma once
 
+#include <sys/types.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,7 +28,14 @@ std::string method_digest(const std::string& text);
 // The version of the Python interpreter and of its torch, such as "3.11.7, torch 2.11.0". Only if python_in_use().
 std::string python_version();
 
-// Whether a Python interpreter runs in this process.
+// Whether this process has opened the file of a Python method.
 bool python_in_use();
+
+// Starts the Python interpreter and imports torch, but no file of a method. Throws c10::ValueError if that is not possible; the
+// message is meant for the user.
+void start_python();
+
+// Forks this process, in which start_python() has returned, and returns what fork() does.
+pid_t fork_with_python();
 
 }  // namespace attnbench

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from attnplots.records import Record
+from attnplots.text import count_of
 
 # What an interval covers, by the value of the column `time_ci_scope`, as notes say it.
 INTERVALS = {
@@ -77,9 +78,9 @@ def rare(points: Sequence[Record], doubts: Doubts) -> tuple[Doubts, str]:
     common = [name for name, count in counts.items() if 2 * count > len(found)]
     if not common:
         return doubts, ""
-    words = [f"{text} ({counts[name]} of {len(found)} points)"
+    words = [f"{text} ({counts[name]} of {count_of(len(found), 'point')})"
              for name, text in zip(common, _in_words(common, found), strict=True)]  # fmt: skip
-    note = f"Without rings, because most points are: {', '.join(words)}."
+    note = f"Most points are {', '.join(words)}, and have no rings for it."
     return lambda record: [name for name in doubts(record) if name not in common], note
 
 
@@ -98,7 +99,7 @@ def band_notes(records: Iterable[Record], has_interval: Callable[[Record], bool]
     own = [record for record in records if not record.get("external_source")]
     scopes = {scope(record) for record in own if has_interval(record)}
     kinds = [text for name, text in INTERVALS.items() if name in scopes]
-    texts = [f"Bands: {'; '.join(kinds)}; often narrower than the marks."] if kinds else []
+    texts = [f"Bands: {'; '.join(kinds)}, often narrower than the marks."] if kinds else []
     if any(scope(record) == SPREAD for record in own):
         which = "points of a single process" if kinds else "every point is of a single process"
         why = "whose samples do not say how processes differ"
@@ -114,4 +115,4 @@ def ring_notes(points: list[tuple[Record, list[str]]]) -> list[str]:
     present = [name for name in DOUBTS if any(name in names for _, names in doubtful)]
     words = _in_words(present, doubtful)
     listed = " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
-    return [f"Ringed: {listed} ({len(doubtful)} of {len(points)} points)."]
+    return [f"Ringed: {listed} ({len(doubtful)} of {count_of(len(points), 'point')})."]

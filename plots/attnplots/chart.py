@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from attnplots import certainty, environment, grid, panel, ratios, sheet, style, ticks
+from attnplots import certainty, dots, environment, grid, panel, ratios, sheet, style, ticks
 from attnplots import columns as tables
 from attnplots import curves as data
 from attnplots.certainty import Doubts
@@ -19,6 +19,8 @@ from attnplots.grid import Group, Panel, Scale
 from attnplots.records import Record, RecordsError
 from attnplots.schema import Column
 from attnplots.style import Style
+from attnplots.text import count_of
+from attnplots.words import amount, bytes_text
 
 # The column that tells repetitions of the same line apart. They become one point with a band.
 REPETITION = "seed"
@@ -99,7 +101,7 @@ def check(table: Table, request: Request) -> None:
     if count > MAX_SERIES:
         advice = "expected at most {}; choose another --series, or fewer lines with --filter"
         raise RecordsError(
-            f"{table.path}: `{request.series}` has {count} values; {advice.format(MAX_SERIES)}"
+            f"{table.path}: `{request.series}` has {count_of(count, 'value')}; {advice.format(MAX_SERIES)}"
         )
 
 
@@ -133,6 +135,7 @@ def draw(table: Table, request: Request) -> Figure:
             Panel(
                 y_title, column_title(table.columns[x]), scale, y_scale, curves,
                 0.0 if request.marked else _reach(scale, curves), keyed=request.marked,
+                text=bytes_text if table.columns[request.y].unit == "B" else amount,
             )
             for x, scale, curves in zip(request.x, x_scales, row, strict=True)
         ]
@@ -140,7 +143,7 @@ def draw(table: Table, request: Request) -> Figure:
     looks = _looks(table, request, facets, drawn)
     texts = _notes(table, request, facets, absent, doubts, common)
     stamp = environment.stamp(table.lines, table.environment)
-    return grid.draw(grid.Sheet(groups, looks, _setting(table), texts, stamp))
+    return grid.draw(dots.of(grid.Sheet(groups, looks, _setting(table), texts, stamp)))
 
 
 def column_title(column: Column) -> str:
@@ -407,7 +410,7 @@ def _notes(
     if absent:
         texts.append(f"Nothing was measured: {'; '.join(facet.title for facet in absent)}.")
     if table.is_training and (without := len(table.lines) - len(shown)):
-        texts.append(f"Not drawn: {without} lines without `{request.y}`.")
+        texts.append(f"Not drawn: {count_of(without, 'line')} without `{request.y}`.")
     rows = [Row(facet.title, facet.lines) for facet in facets]
     own = Measure(request.y, "", value, published=PUBLISHED.get(request.y, ""))
     texts += data.source_notes(rows, [own]) if not table.is_training else []

@@ -137,14 +137,20 @@ def of_methods(found: records.Records, wanted: str | None) -> records.Records:
     """The records of the methods that --methods names. Raises RecordsError for an unknown one."""
     if wanted is None:
         return found
-    present = list(dict.fromkeys(record["method"] for record in found))
+    chosen = chosen_methods((record["method"] for record in found), wanted)
+    return found.where(lambda record: record["method"] in chosen)
+
+
+def chosen_methods(methods: Iterable[str], wanted: str) -> set[str]:
+    """Those of the methods that --methods names. Raises RecordsError for a name that is none."""
+    present = list(dict.fromkeys(methods))
     chosen: set[str] = set()
     for name in split_names(wanted):
         fits = [m for m in present if name in (m, split_method(m)[0])]
         if not fits:
             raise RecordsError(f"--methods: no record of {name}; there are {', '.join(present)}")
         chosen.update([name] if name in fits else fits)
-    return found.where(lambda record: record["method"] in chosen)
+    return chosen
 
 
 def split_names(text: str) -> list[str]:

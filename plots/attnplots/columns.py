@@ -59,6 +59,16 @@ def load(folder: Path) -> Table:
     return _training(folder)
 
 
+def only_folder(path: Path) -> Path:
+    """The folder to draw at a path: the only one below it that has records or trainings, such as that
+    of the only machine in results/figure1, or else the path itself."""
+    names = (records.FILE_NAME, trainings.FILE_NAME)
+    if any((path / name).exists() for name in names):
+        return path
+    inside = {file.parent for name in names for file in path.glob(f"*/**/{name}")}
+    return inside.pop() if len(inside) == 1 else path
+
+
 def _contents(folder: Path) -> str:
     """What is in a folder that has nothing to draw, as the end of an error message."""
     expected = f"expected {records.FILE_NAME} or {trainings.FILE_NAME}"

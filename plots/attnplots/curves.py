@@ -11,6 +11,7 @@ import numpy as np
 from attnplots import certainty
 from attnplots.methods import short_name, split_method
 from attnplots.records import EXTERNAL, Record, Records, RecordsError
+from attnplots.text import count_of
 
 @dataclass(frozen=True)
 class Reason:
@@ -32,8 +33,8 @@ REASONS = {
 # Cases that others published as being out of memory.
 PUBLISHED_OOM = Reason("published as out of memory", "OOM, published")
 STRIP_NOTE = (
-    "Strips above panels mark lengths at which a method has no point: those between its points, and "
-    "the first one after them (OOM: out of memory; predicted: not run)."
+    "Marks above a panel: lengths without a point; after a method's last point, the first of them "
+    "(OOM: out of memory; predicted: not run)."
 )
 PROTOCOLS = {
     "forward": "Forward",
@@ -110,7 +111,8 @@ class Measure:
 
     `doubts` says why the value of a measured record is doubtful, in words of certainty.DOUBTS.
     `missing` says why a measured record has no value. Panels have a line at the value `line`;
-    the notes of a figure have `note`. `published` is the column of what others published.
+    the notes of a figure have `note`. `published` is the column of what others published, and `rare` a note on the doubts
+    that so many values have that none of them has a ring for it.
     """
 
     name: str
@@ -121,6 +123,7 @@ class Measure:
     line: float | None = None
     note: str = ""
     published: str = ""
+    rare: str = ""
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,7 @@ TIME_COLUMNS = ("time_median_ms", "time_ci_low_ms", "time_ci_high_ms")
 
 
 def time_value(record: Record) -> tuple[float | None, float | None, float | None]:
-    """Time per sample in ms with its interval; records hold the interval of the whole batch."""
+    """Time per sequence in ms with its interval; records hold the interval of the whole batch."""
     low, high = certainty.interval(record, *TIME_COLUMNS[1:])
     batch = record["batch"]
     return (
@@ -154,14 +157,14 @@ def time_doubts(record: Record) -> list[str]:
 
 
 def memory_value(record: Record) -> tuple[float | None, float | None, float | None]:
-    """Peak memory per sample above the inputs, in bytes."""
+    """Peak memory per sequence above the inputs, in bytes."""
     return record.get("peak_extra_bytes_per_sample"), None, None
 
 
 TIME = Measure(
-    "time", "Time per sample (ms)", time_value, time_doubts, published="published_time_ms"
+    "time", "Time per sequence (ms)", time_value, time_doubts, published="published_time_ms"
 )
-MEMORY = Measure("memory", "Peak memory per sample, above inputs", memory_value)
+MEMORY = Measure("memory", "Peak memory per sequence, above inputs", memory_value)
 
 
 def on_present_devices(records: Records) -> tuple[Records, list[str]]:
@@ -287,15 +290,16 @@ def points(rows: list[Row], measure: Measure) -> list[Record]:
 def with_rare_rings(rows: list[Row], measure: Measure) -> Measure:
     """The measure without those doubts that most points have, of which its note speaks instead."""
     doubts, note = certainty.rare(points(rows, measure), measure.doubts)
-    return replace(measure, doubts=doubts, note=" ".join(filter(None, (measure.note, note))))
+    return replace(measure, doubts=doubts, rare=note)
 
 
 def certainty_notes(rows: list[Row], measure: Measure) -> list[str]:
     """Notes on a measure, and on the bands and the rings of its points."""
     shown = points(rows, measure)
     notes = certainty.band_notes(shown, lambda record: None not in measure.value(record)[1:])
+    notes += [measure.rare] if measure.rare else []
     notes += certainty.ring_notes([(record, measure.doubts(record)) for record in shown])
-    return [measure.note, *notes] if measure.note else notes
+    return [text for text in (measure.note, " ".join(notes)) if text]
 
 
 def _curve(method: str, records: list[Record], measure: Measure) -> Curve | None:
@@ -409,7 +413,7 @@ def left_out(
     without = f"; no curve: {names}" if names else ""
     total = counts.total()
     return [
-        f"Without a point: {total} of {asked} cases ({listed}){without}. "
+        f"Without a point: {total} of {count_of(asked, 'case')} ({listed}){without}. "
         "`attnbench table FOLDER` lists them."
     ]
 

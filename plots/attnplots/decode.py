@@ -7,7 +7,7 @@ from attnplots.curves import Length, Measure, Row
 from attnplots.records import Record, Records
 
 POSITION = Length("P", "Position P (tokens before)")
-# A call decodes one token of every sequence in the batch, so the time per sample is per token.
+# A call decodes one token of every sequence in the batch, so the time per sequence is per token.
 TIME = Measure("time", "Time per token (ms)", curves.time_value, curves.time_doubts)
 # Unlike the size of the state, this includes the memory that a step needs to recompute or copy.
 MEMORY = Measure("memory", "Peak memory: state and one step", curves.memory_value)

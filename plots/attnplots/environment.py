@@ -18,6 +18,7 @@ COLUMNS = (
     "torch_version",
     "cpu_model",
     "processors",
+    "instruction_set",
     "gpu",
 )
 

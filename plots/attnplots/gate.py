@@ -17,7 +17,7 @@ from attnplots.labels import Box
 from attnplots.records import RecordsError
 from attnplots.sheet import LEFT, RIGHT
 from attnplots.style import Style
-from attnplots.text import drawable
+from attnplots.text import count_of, drawable
 
 FILE_NAME = "calibration.json"
 VERDICTS = ("regression", "pass", "inconclusive")
@@ -68,8 +68,8 @@ def load(folder: Path) -> Calibration:
             raise RecordsError(f"{path}: no cases, expected at least one")
         looks = ", ".join(f"{look:d}" for look in data["looks"])
         note = (
-            f"{data['recordings']:d} recorded pairs of equal builds for each case, with their log "
-            f"ratios shifted by the slowdown; {data['trials']:d} resampled gates for each point; "
+            f"{count_of(data['recordings'], 'recorded pair')} of equal builds for each case, with their log "
+            f"ratios shifted by the slowdown; {count_of(data['trials'], 'resampled gate')} for each point; "
             f"looks after {looks} pairs, alpha {data['alpha']:g}, pass alpha {data['pass_alpha']:g}."
         )
         stamp = environment.stamp([{**data["environment"], "finished_at": data.get("finished_at")}])

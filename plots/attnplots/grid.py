@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -28,6 +29,8 @@ GAP = 9.0
 # A panel with CROWD names or more needs the wide gap for the leaders of the names.
 WIDE_GAP = 18.0
 CROWD = 6
+# The height of the name of a horizontal line.
+LINE_NAME = 7.5
 # Names beside a panel may stick out above and below it by this much together.
 STICK_OUT = 11.0
 
@@ -46,9 +49,10 @@ class Panel:
     """One panel: the titles of its axes, their scales, and its curves.
 
     Curves that end at `reach` or later have their names beside the panel. `lines` are horizontal
-    lines with their names, which stand above them where there is room. `growth` is the letter of the axis if the panel shows the slopes of
-    linear and quadratic growth. If the names are `keyed`, they have marks and no leaders. A panel
-    without curves says `empty`. `more` draws more into the axes.
+    lines with their names, which stand where they hide the least. `growth` is the letter of the axis if the panel shows
+    the slopes of linear and quadratic growth. If the names are `keyed`, they have marks and no leaders. A panel
+    without curves says `empty`. `more` draws more into the axes. A panel is `high` points high if that is given. `text`
+    writes a value where a figure shows it in words.
     """
 
     title: str
@@ -62,6 +66,8 @@ class Panel:
     keyed: bool = False
     empty: str = "nothing measured"
     more: Callable[[Figure, Axes, Box], None] | None = None
+    high: float = 0.0
+    text: Callable[[float], str] = lambda value: f"{value:,.4g}"
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,7 @@ class _Cell:
 
     @property
     def high(self) -> float:
-        return max(self.least, sum(label.height for label in self.labels) - STICK_OUT)
+        return self.panel.high or max(self.least, sum(label.height for label in self.labels) - STICK_OUT)
 
 
 def length_scale(span: Limits, max_count: int = 8) -> Scale:
@@ -215,34 +221,45 @@ def _draw_cell(figure: Figure, cell: _Cell, frame: Box, looks: dict[str, Style])
     if cell.label:
         sheet.centred(figure, frame, frame.y0 - TICKS - 7, shown.x_label, style.TEXT)
     _thin_ticks(figure, axes, shown.x)
-    for value, name in shown.lines:
+    for value, _ in shown.lines:
         panel.line_at(axes, value)
-        _line_name(figure, axes, frame, value, name, [other for other, _ in shown.lines])
     if shown.curves:
         ink, taken = panel.draw(
-            figure, axes, frame, shown.curves, looks, cell.gap, shown.reach, shown.keyed
+            figure, axes, frame, shown.curves, looks, cell.gap, shown.reach, shown.keyed, cell.names - cell.gap
         )
         panel.strip(figure, axes, frame, shown.curves, looks)
+        _line_names(figure, axes, frame, shown.lines, ink, taken)
         if shown.growth:
             span = float(min(shown.x.ticks[0])), shown.x.limits[1]
             panel.guides(figure, axes, frame, ink, taken, span, shown.growth)
     else:
+        _line_names(figure, axes, frame, shown.lines, np.empty((0, 2)), [])
         middle = (frame.y0 + frame.y1) / 2
         sheet.centred(figure, frame, middle, shown.empty, style.QUIET)
     if shown.more:
         shown.more(figure, axes, frame)
 
 
-def _line_name(
-    figure: Figure, axes: Axes, frame: Box, value: float, name: str, lines: list[float]
+def _line_names(
+    figure: Figure, axes: Axes, frame: Box, lines: Sequence[tuple[float, str]], ink: np.ndarray, taken: list[Box]
 ) -> None:
-    """Writes the name of a horizontal line at its right end: above it, unless another of the `lines` is there."""
-    if name:
-        left = axes.get_xlim()[0]
-        y, *others = (float(axes.transData.transform((left, v))[1]) for v in (value, *lines))
-        more = {"ha": "right", "gid": "line"}
-        place = y - 7.5 if any(y < other < y + 10 for other in others) else y + 2
-        sheet.text(figure, frame.x1 - 2, place, name, style.SMALL_SIZE, style.QUIET, **more)
+    """Writes the names of horizontal lines, each at that end of its line, above or below it, where it hides the least; if
+    nothing hides anything, above the right end. Adds their boxes to `taken`."""
+    left = axes.get_xlim()[0]
+    heights = [float(axes.transData.transform((left, value))[1]) for value, _ in lines]
+    for y, (_, name) in zip(heights, lines, strict=True):
+        if not name:
+            continue
+        wide = sheet.text_width(figure, name, style.SMALL_SIZE)
+        places = [Box(x, low, x + wide, low + LINE_NAME) for x in (frame.x1 - 2 - wide, frame.x0 + 4) for low in (y + 1, y - 1 - LINE_NAME)]
+        others = [np.array([(x, other) for x in (frame.x1 - 2 - wide / 2, frame.x0 + 4 + wide / 2)]) for other in heights if other != y]
+
+        def hidden(box: Box, others: list[np.ndarray] = others) -> float:
+            return box.grown(1.0).holds(ink) + 100 * sum(map(box.holds, others)) + sum(map(box.overlap, taken))
+
+        box = min(places, key=hidden)
+        taken.append(box)
+        sheet.text(figure, box.x0, box.y0 + 1.5, name, style.SMALL_SIZE, style.QUIET, gid="line")
 
 
 def _thin_ticks(figure: Figure, axes: Axes, scale: Scale) -> None:

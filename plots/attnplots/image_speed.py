@@ -14,6 +14,7 @@ from attnplots.labels import Box
 from attnplots.methods import method_name
 from attnplots.records import RecordsError
 from attnplots.results import GENERATIONS, PUBLISHED, Row
+from attnplots.text import count_of
 
 FILE_NAME = results.GENERATIONS_FILE_NAME
 # The published numbers of a checkout and of an installed package, which have the same folders.
@@ -68,8 +69,8 @@ def draw(speeds: Speeds) -> Figure:
     extrapolated = [row for row in speeds.ours if row.get("extrapolated")]
     if extrapolated:
         notes.append(
-            f"{len(extrapolated)} of {len(speeds.ours)} times are extrapolated from some positions "
-            "of an image."
+            f"{len(extrapolated)} of {count_of(len(speeds.ours), 'time')} "
+            f"{'is' if len(extrapolated) == 1 else 'are'} extrapolated from some positions of an image."
         )
     if not any(row["device"] != "cpu" for row in speeds.ours):
         notes.append("Nothing was measured on a GPU.")

@@ -6,6 +6,7 @@ three are the occluded image, its completion and the original.
 """
 
 import argparse
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +23,12 @@ from attnplots.sheet import MARGIN
 from attnplots.text import drawable
 
 KINDS = {"samples": 0, "completions": 1}
-# The rows of images of one method that completions have.
+# The rows of images that completions have. Where the first and the last are the same for all methods, they are shown
+# once, above and below the completions of all methods.
 PARTS = ("occluded", "completed", "original")
+OCCLUDED, COMPLETED, ORIGINAL = range(3)
+# In place of the method, for rows that belong to none.
+NO_METHOD = ""
 
 TITLES = {"samples": "Unconditional samples", "completions": "Completions of occluded images"}
 # The most images in a row, and of samples the most rows for a method.
@@ -34,8 +39,9 @@ ORDER = ("softmax", "linear", "lsh-1", "lsh-4")
 
 TOP = 12.0
 # The space for the names beside the images.
-NAMES = 62.0
+NAMES = 66.0
 GAP = 1.5
+NAME_LINE = 9.6
 APART = 9.0
 HEADING = 15.0
 # The largest side of an image in points, so that few small images do not fill the sheet.
@@ -44,13 +50,15 @@ MAX_SIDE = 40.0
 
 @dataclass(frozen=True)
 class Grid:
-    """The images of one method: bytes of shape [rows, columns, H, W] or [rows, columns, H, W, 3],
-    and the number of columns that have an image in the last row."""
+    """The images of one method: bytes of shape [rows, columns, H, W] or [rows, columns, H, W, 3], the number of columns
+    that have an image in the last row, and the names of the rows if they differ from that of the method. Rows that
+    belong to no method have the name NO_METHOD in its place."""
 
     kind: str
     method: str
     images: np.ndarray
     in_last_row: int
+    parts: tuple[str, ...] = ()
 
 
 def load(folder: Path) -> list[Grid]:
@@ -63,7 +71,25 @@ def load(folder: Path) -> list[Grid]:
     if not found:
         names = ", ".join(f"{kind}-METHOD.npy" for kind in KINDS)
         raise RecordsError(f"{folder}: no images; expected files {names}")
-    return sorted(found, key=lambda grid: (KINDS[grid.kind], _place(grid.method)))
+    found.sort(key=lambda grid: (KINDS[grid.kind], _place(grid.method)))
+    samples = [grid for grid in found if grid.kind == "samples"]
+    return samples + _with_common_rows([grid for grid in found if grid.kind == "completions"])
+
+
+def _with_common_rows(grids: list[Grid]) -> list[Grid]:
+    """The completions of several methods with the occluded and the original images once, if these are the same for
+    all; else the same grids."""
+    common = [
+        np.array_equal(grid.images[part], grids[0].images[part]) for grid in grids[1:] for part in (OCCLUDED, ORIGINAL)
+    ]
+    if not common or not all(common):
+        return grids
+
+    def row(grid: Grid, part: int, method: str, parts: tuple[str, ...]) -> Grid:
+        return Grid(grid.kind, method, grid.images[part : part + 1], grid.in_last_row, parts)
+
+    first, last = (row(grids[0], part, NO_METHOD, (PARTS[part],)) for part in (OCCLUDED, ORIGINAL))
+    return [first, *(row(grid, COMPLETED, grid.method, ()) for grid in grids), last]
 
 
 def _place(method: str) -> tuple[int, str]:
@@ -92,7 +118,7 @@ def _array(path: Path, kind: str) -> np.ndarray:
 def _grid(kind: str, method: str, array: np.ndarray) -> Grid:
     if kind == "completions":
         shown = array[:COLUMNS].swapaxes(0, 1)
-        return Grid(kind, method, shown, shown.shape[1])
+        return Grid(kind, method, shown, shown.shape[1], PARTS)
     shown = array[: COLUMNS * ROWS]
     columns = min(len(shown), COLUMNS)
     rows = -(-len(shown) // columns)
@@ -148,15 +174,32 @@ def _side(figure: Figure, grid: Grid) -> tuple[float, float]:
 
 
 def _names(figure: Figure, grid: Grid, top: float, high: float) -> None:
-    """Writes the method's name, and of completions what each row shows, at the left."""
-    colour = style.styles([grid.method])[grid.method].text_colour
+    """Writes at the left the method's name, which a line joins to all of its rows, and what each row shows."""
     # File names cannot hold every character of a method, so the name is shown as it is.
-    name = method_text(grid.method)
-    sheet.text(figure, MARGIN, top - 7, name, style.NAME_SIZE, colour, weight="bold", gid="label")
-    if grid.kind == "completions":
-        for row, part in enumerate(PARTS):
-            y = top - row * (high + GAP) - max(high / 2 + 3, 16 if row == 0 else 0)
-            sheet.text(figure, MARGIN, y, part, style.SMALL_SIZE, style.QUIET)
+    if grid.method != NO_METHOD:
+        colour = style.styles([grid.method])[grid.method].text_colour
+        bottom = top - len(grid.images) * (high + GAP) + GAP
+        x = MARGIN + NAMES - 5
+        sheet.line(figure, (x, bottom), (x, top), colour, linewidth=1.4, gid="bracket")
+        lines = _name_lines(figure, method_text(grid.method))
+        # Beside a single row the name is in its middle; above the names of rows it is at the top.
+        y = top - 8 if len(grid.images) > 1 else (top + bottom) / 2 - 3 + NAME_LINE * (len(lines) - 1) / 2
+        for k, words in enumerate(lines):
+            sheet.text(figure, MARGIN, y - NAME_LINE * k, words, style.HEAD_SIZE, colour, weight="bold", gid="label")
+    for row, part in enumerate(grid.parts):
+        below = row == 0 and grid.method != NO_METHOD
+        y = top - row * (high + GAP) - (max(high / 2 + 3, 18) if below else high / 2 + 3)
+        sheet.text(figure, MARGIN, y, part, style.NAME_SIZE, style.QUIET)
+
+
+def _name_lines(figure: Figure, name: str) -> list[str]:
+    """The name in lines that fit the space beside the images, broken after spaces and hyphens."""
+    lines = [""]
+    for part in re.split(r"(?<=[-,/: ])", name):
+        if lines[-1] and sheet.text_width(figure, lines[-1] + part, style.HEAD_SIZE, "bold") > NAMES - 8:
+            lines.append("")
+        lines[-1] += part
+    return [line.strip() for line in lines]
 
 
 def _image(figure: Figure, pixels: np.ndarray, frame: Box) -> None:

@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 from attnplots import curves as data
-from attnplots import environment, grid, scaling, sheet, style, ticks
+from attnplots import dots, environment, grid, scaling, sheet, style, ticks
 from attnplots.decode import POSITION, TIME
 from attnplots.grid import Group, Panel
 from attnplots.records import Record, Records
@@ -42,7 +42,7 @@ def draw(records: Records) -> Figure:
     notes = data.certainty_notes(rows, time) + data.left_out(rows, [TIME])
     header = f"{data.protocol_text(present[0]).lower()} · {sheet.setting(present)}"
     stamp = environment.stamp(present)
-    return grid.draw(grid.Sheet(groups, looks, header, [*notes, *absent], stamp))
+    return grid.draw(dots.of(grid.Sheet(groups, looks, header, [*notes, *absent], stamp)))
 
 
 def device_text(record: Record) -> str:

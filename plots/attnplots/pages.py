@@ -4,15 +4,16 @@ README.md, docs/numbers.md and docs/experiments.md have blocks between the lines
 `<!-- results end -->`; docs/claims.md is written as a whole.
 """
 
+import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from attnplots import driver, experiment_tables, records, verdicts
 from attnplots.quoted import machine_folder, provenance
 from attnplots.records import Record, RecordsError
-from attnplots.words import amount, span
+from attnplots.words import amount, listed, span, times_as_fast
 
 PAGES_WITH_BLOCKS = ("README.md", "docs/numbers.md", "docs/experiments.md")
 CLAIMS = "docs/claims.md"
@@ -31,6 +32,8 @@ PACKAGES = {
     "rivals/reformer-pytorch.py": "reformer-pytorch",
     "rivals/performer-pytorch.py": "performer-pytorch",
 }
+# PyTorch's flexible attention, which is compared with PyTorch's own BASELINE.
+FLEX = "rivals/flex-attention.py"
 
 
 def _provenance(root: Path, folder: Path, of: Sequence[Record]) -> str:
@@ -57,7 +60,7 @@ def _time(record: Record | None) -> str:
 
 
 def _against_baseline(crossovers: Sequence[dict[str, Any]], method: str) -> str:
-    """From which length on a method takes less time than the baseline, with the interval."""
+    """From which length on a method is faster than the baseline, with the interval."""
     for pair in crossovers:
         sides = {pair["one"]["method"]: pair["one"], pair["other"]["method"]: pair["other"]}
         is_wanted = all(
@@ -74,19 +77,34 @@ def _against_baseline(crossovers: Sequence[dict[str, Any]], method: str) -> str:
         is_one = pair["one"]["method"] == method
         starts_lower = pair["other_needs_less_at_first"] != is_one
         if pair["verdict"] == "never crosses":
-            word = "less" if starts_lower else "more"
-            return f"{word} at every N from {pair['from_length']:.0f} on"
+            word = "faster" if starts_lower else "slower"
+            return f"{word} at every N from {pair['from_length']:,.0f} on"
         if pair["verdict"] == "crosses":
             low, high = pair["interval"]
-            ends = f"{low:.0f} to {high:.0f}"
-            word = "more" if starts_lower else "less"
-            return f"{word} from N = {pair['length']:.0f} on (95 %: {ends})"
-        return "cannot tell"
+            ends = f"{low:,.0f} to {high:,.0f}"
+            word = "slower" if starts_lower else "faster"
+            return f"{word} from N = {pair['length']:,.0f} on (95 %: {ends})"
+        return "cannot tell which is faster"
     return "not compared"
 
 
+def _factor(by_case: dict[tuple[str, int], Record], method: str) -> str:
+    """How many times as fast as the baseline a method is at the longest length at which both have times; an empty text
+    if there is none."""
+    both = [
+        n for m, n in by_case
+        if m == method and all(by_case.get((name, n), {}).get("outcome") == "measured" for name in (method, BASELINE))
+    ]  # fmt: skip
+    if not both:
+        return ""
+    own, other = by_case[method, max(both)], by_case[BASELINE, max(both)]
+    paired = own["ratio_median"] if own.get("baseline") == BASELINE and own.get("ratio_median") else None
+    return f"{times_as_fast(paired or own[TIME] / other[TIME])} at {max(both):,}"
+
+
 def figure1_table(root: Path) -> list[str]:
-    """The times of Figure 1 with gradients at two lengths, and from where on they are below sdpa."""
+    """The times of Figure 1 with gradients at two lengths, how many times as fast as sdpa methods are, and from which
+    length on."""
     folder = machine_folder(root, "figure1")
     if folder is None:
         return ["Nothing is measured yet."]
@@ -109,22 +127,23 @@ def figure1_table(root: Path) -> list[str]:
         for n in LENGTHS:
             text = _time(by_case.get((method, n)))
             cells.append(f"**{text}**" if fastest.get(n) == method else text)
-        against = "–" if method == BASELINE else _against_baseline(crossovers, method)
-        rows.append([f"`{method}`", *cells, against])
+        against = [_factor(by_case, method), _against_baseline(crossovers, method)] if method != BASELINE else ["–"]
+        rows.append([f"`{method}`", *cells, "; ".join(filter(None, against))])
     measured = [r for r in own if r["outcome"] == "measured"]
     if not measured:
         return ["Nothing is measured yet."]
     count = span(len(r.get("process_medians_ms") or [None]) for r in measured)
     return [
         *verdicts.table(head, rows),
-        "Time of one sequence, forward and backward; ± is the distance to the farther end of the interval of the "
-        f"record ({count} process{'' if count == '1' else 'es'} a case). Bold: the fastest that was measured. "
-        f"Measured on {_provenance(root, folder, own)}.",
+        "Time of one sequence, forward and backward. “± 2 %” says that the 95 % interval of the time ends at most 2 % below "
+        f"and 2 % above it; each case ran in {count} process{'' if count == '1' else 'es'}. Bold: the fastest that was "
+        f"measured. Measured on {_provenance(root, folder, own)}.",
     ]
 
 
 def rivals_table(root: Path) -> list[str]:
-    """How many times as long as this project's methods the packages of others take, as a table."""
+    """The times of the packages of others, divided by those of this project's methods, as a table; and how PyTorch's
+    flex_attention compares with its sdpa."""
     folder = machine_folder(root, "rivals")
     if folder is None:
         return ["Nothing is measured yet."]
@@ -138,8 +157,9 @@ def rivals_table(root: Path) -> list[str]:
     if not groups:
         return ["No other package was measured."]
     passes = {"forward": "forward", "forward_backward": "with gradients"}
+    heads = [f"their time / ours, {words}" for words in passes.values()]
     lines = [
-        f"| package | times as long as | N | {' | '.join(passes.values())} |",
+        f"| package | our method | N | {' | '.join(heads)} |",
         "| --- " * (3 + len(passes)) + "|",
     ]
     for (package, baseline, causal), found in groups.items():
@@ -150,7 +170,28 @@ def rivals_table(root: Path) -> list[str]:
         ends = f"{min(lengths):,} to {max(lengths):,}"
         lines.append(f"| {PACKAGES[package]} | {of} | {ends} | {' | '.join(words)} |")
     where = f"Measured by `sweeps/rivals.toml` on {_provenance(root, folder, own)}."
-    return [*lines, "", where]
+    return [*lines, "", *_flex_sentences(own), where]
+
+
+def _flex_sentences(records: Iterable[Record]) -> list[str]:
+    """How the time of FLEX compares with that of PyTorch's sdpa, and where it is faster, as a line."""
+    found = [r for r in records if r["method"].rpartition(":")[0] == FLEX and r.get("baseline") == BASELINE]
+    found = [r for r in found if r["protocol"] == "forward" and r.get("ratio_median")]
+    if not found:
+        return []
+    parts, faster = [], []
+    for causal, mask in ((True, "with a causal mask"), (False, "without a mask")):
+        own = sorted((r for r in found if bool(r.get("causal")) == causal), key=lambda r: r["query_len"])
+        if own:
+            ratios = span([r["ratio_median"] for r in own], "{:.2g}".format)
+            parts.append(f"{ratios} × the time of `sdpa` {mask} (N = {span([r['query_len'] for r in own], '{:,}'.format)})")
+        lengths = [f"{r['query_len']:,}" for r in own if (r.get("ratio_ci_high") or math.inf) < 1]
+        if lengths:
+            faster.append(f"{mask} at N = {listed(lengths)}")
+    where = f"So it is faster than `sdpa` {listed(faster)}" if faster else "So it is nowhere certain to be faster than `sdpa`"
+    return [
+        f"Both are PyTorch's: forward, `flex_attention` takes {listed(parts)}. {where}, by the 95 % intervals of these ratios."
+    ]
 
 
 def _runs(root: Path) -> list[str]:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from attnplots import sheet, style, ticks
 from attnplots.curves import PUBLISHED_OOM, REASONS, Curve, Length, Reason, method_text
-from attnplots.labels import LEADER, Box, free_place, place, spread
+from attnplots.labels import LEADER, Box, Placed, free_place, place_all, spread
 from attnplots.sheet import POINT
 from attnplots.style import Style
 from attnplots.ticks import Limits, Ticks
@@ -27,8 +27,8 @@ NAME_LINE = 9.4
 LONGEST_LINE = 19
 MAX_LINES = 3
 
-# A curve whose last point is farther than this from the edge of the panel has a leader to its name.
-FAR = 14.0
+# A curve whose last point is farther than this from its name beside the panel has a leader to it.
+FAR = 24.0
 
 # The height of a lane of the strip, the width that a mark in it needs, and its colour.
 LANE = 9.4
@@ -117,40 +117,51 @@ def draw(
     gap: float,
     reach: float,
     keyed: bool = False,
+    names: float = 0.0,
 ) -> tuple[np.ndarray, list[Box]]:
     """Draws curves and labels. Returns points on the curves, and the boxes of labels in the panel.
 
     Curves that reach the length `reach` have their names `gap` points beside the panel, the others
-    have them inside it. If the names are `keyed`, each has the mark of its curve in front of it, in
-    place of a leader.
+    have them inside it or, where that is clearer, also beside it, in a margin that is `names` points wide. If the
+    names are `keyed`, each has the mark of its curve in front of it, in place of a leader.
     """
     for curve in panel:
         _curve(axes, curve, looks[curve.method])
     beside = [curve for curve in panel if curve.tip[0] >= reach]
     beside.sort(key=lambda curve: curve.tip[1])
     labels = [method_label(figure, curve.method) for curve in beside]
-    tips = [axes.transData.transform(curve.tip) for curve in beside]
-    wanted = [float(tip[1]) for tip in tips]
+    tips = [_tip(axes, curve) for curve in beside]
     heights = [label.height for label in labels]
-    centres = spread(wanted, heights, frame.y0 - 8, frame.y1 + 3)
+    left = frame.x1 + gap
+    centres = spread([y for _, y in tips], heights, frame.y0 - 8, frame.y1 + 3)
+    placed = []
     for curve, label, tip, centre in zip(beside, labels, tips, centres, strict=True):
         look = looks[curve.method]
         if keyed:
             top = centre + label.height / 2 - NAME_LINE / 2
-            _key(figure, frame.x1 + gap - 5, top - 0.5, look)
-        elif abs(centre - tip[1]) > 2.5 or frame.x1 - tip[0] > FAR:
-            leader(figure, (tip[0] + 4, tip[1]), (frame.x1 + gap - 2, centre), look)
-        write(figure, label, frame.x1 + gap, centre + label.height / 2, look)
+            _key(figure, left - 5, top - 0.5, look)
+        elif abs(centre - tip[1]) > 2.5 or left - tip[0] > FAR:
+            leader(figure, (tip[0] + 4, tip[1]), (left - 2, centre), look)
+        write(figure, label, left, centre + label.height / 2, look)
+        half = label.height / 2
+        placed.append(Placed(tip, Box(left, centre - half, left + label.width, centre + half)))
 
     ink = np.concatenate([_ink(axes, curve) for curve in panel])
-    taken: list[Box] = []
     inside = [curve for curve in panel if curve.tip[0] < reach]
-    for curve in sorted(inside, key=lambda curve: -curve.tip[1]):
-        x, y = (float(v) for v in axes.transData.transform(curve.tip))
-        name_near(
-            figure, (x, y), [method_label(figure, curve.method)], looks[curve.method], ink, taken, frame
-        )
-    return ink, taken
+    forms = [method_label(figure, curve.method) for curve in inside]
+    tips = [_tip(axes, curve) for curve in inside]
+    margin = Box(left, frame.y0 - 8, left + names, frame.y1 + 3) if names and not keyed else None
+    sizes = [[(form.width, form.height)] for form in forms]
+    boxes = [box for _, box in place_all(tips, sizes, ink, placed, frame, margin)]
+    for curve, form, tip, box in zip(inside, forms, tips, boxes, strict=True):
+        name_in(figure, tip, form, looks[curve.method], box)
+    return ink, boxes
+
+
+def _tip(axes: Axes, curve: Curve) -> tuple[float, float]:
+    """Where the last point of a curve is, in points."""
+    x, y = axes.transData.transform(curve.tip)
+    return float(x), float(y)
 
 
 def lanes(panel: Sequence[Curve]) -> list[Reason]:
@@ -238,21 +249,6 @@ def _lane_text(figure: Figure, frame: Box, y: float, words: str, marks: list[flo
     sheet.text(figure, float(x), y, words, style.SMALL_SIZE, style.QUIET, gid="lane")
 
 
-def name_near(
-    figure: Figure,
-    tip: tuple[float, float],
-    forms: list[Label],
-    look: Style,
-    ink: np.ndarray,
-    taken: list[Box],
-    frame: Box,
-) -> None:
-    """Writes that form of a label which fits best near `tip`, and adds its box to `taken`."""
-    which, box = place(tip, [(f.width, f.height) for f in forms], ink, taken, frame)
-    taken.append(box)
-    name_in(figure, tip, forms[which], look, box)
-
-
 def name_in(
     figure: Figure,
     tip: tuple[float, float],
@@ -310,6 +306,14 @@ def rings(axes: Axes, x: ArrayLike, y: ArrayLike, z: float) -> None:
     )
 
 
+def diamond(axes: Axes, x: float, y: float, look: Style) -> None:
+    """Draws the open diamond of a published value."""
+    axes.plot(
+        x, y, gid="published", marker="D", markersize=5.0, markerfacecolor="none",
+        markeredgecolor=look.text_colour, markeredgewidth=0.9, linestyle="none", zorder=5,
+    )  # fmt: skip
+
+
 def _curve(axes: Axes, curve: Curve, look: Style) -> None:
     # Dashed lines are drawn over solid ones, so that both are visible where two curves coincide.
     z = 3.0 if look.dash == style.SOLID else 3.2
@@ -329,10 +333,7 @@ def _curve(axes: Axes, curve: Curve, look: Style) -> None:
         if look.marker and look.every == 1:
             axes.vlines(curve.n, low, high, color=colour, linewidth=0.9, zorder=2.5)
     for n, y in curve.published:
-        axes.plot(
-            n, y, gid="published", marker="D", markersize=5.0, markerfacecolor="none",
-            markeredgecolor=look.text_colour, markeredgewidth=0.9, linestyle="none", zorder=5,
-        )  # fmt: skip
+        diamond(axes, n, y, look)
 
 
 def _ink(axes: Axes, curve: Curve) -> np.ndarray:
@@ -358,7 +359,7 @@ def write(
 
 def leader(figure: Figure, start: Sequence[float], stop: Sequence[float], look: Style) -> None:
     """Draws a thin line between a label and what it names."""
-    sheet.line(figure, start, stop, look.text_colour, linewidth=0.5, alpha=0.7)
+    sheet.line(figure, start, stop, look.text_colour, linewidth=0.5, alpha=0.7, gid="leader")
 
 
 def line_at(axes: Axes, value: float) -> None:

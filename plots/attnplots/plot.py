@@ -17,10 +17,14 @@ def main(script: str, arguments: Sequence[str] | None = None) -> int:
     """Draws the figure; returns 0, or 2 after an error on stderr."""
     options = _parser().parse_args(arguments)
     try:
-        table = columns.load(options.folder)
+        drawn = columns.only_folder(options.folder)
+        table = columns.load(drawn)
+        if options.methods:
+            chosen = cli.chosen_methods((line["method"] for line in table.lines), options.methods)
+            table = table.where(lambda line: line["method"] in chosen)
         if options.filter:
             table = columns.filtered(table, options.filter)
-        folder, name, kinds = cli.target_of(options.out or options.folder)
+        folder, name, kinds = cli.target_of(options.out or drawn)
         with style.context(options.width):
             figure = chart.draw(table, _request(table, options))
             usual = TRAINING_NAME if table.is_training else SWEEP_NAME
@@ -72,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE_OR_DIR",
         help="file that ends in .pdf, .svg or .png, or folder for all three (default: FOLDER)",
     )
+    cli.add_methods(parser)
     cli.add_width(parser)
     return parser
 

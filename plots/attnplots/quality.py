@@ -138,14 +138,16 @@ def _exact_lines(
     height = len(exact) * panel.NAME_LINE + 4
     is_low = float(axes.transData.transform((1, lowest))[1]) < frame.y0 + height + panel.NAME_LINE
     bottom = frame.y1 - height if is_low else frame.y0 + 2
-    for record in sorted(exact, key=_time):
-        time, look = _time(record), looks[record["method"]]
-        axes.axvline(time, color=look.colour, linestyle=look.dash, linewidth=0.9, zorder=1.8)
-        place = float(axes.transData.transform((time, axes.get_ylim()[0]))[0])
+    ordered = sorted(exact, key=_time)
+    across = [float(axes.transData.transform((_time(record), axes.get_ylim()[0]))[0]) for record in ordered]
+    for place, record in zip(across, ordered, strict=True):
+        look = looks[record["method"]]
+        axes.axvline(_time(record), color=look.colour, linestyle=look.dash, linewidth=0.9, zorder=1.8)
         label = panel.method_label(figure, record["method"])
-        fits = place + 2 + label.width < frame.x1
-        panel.write(figure, label, place + 2 if fits else place - 2, bottom + panel.NAME_LINE, look,
-                    right=not fits)  # fmt: skip
+        # A name is on the right of its line, unless it would cross the next line or the edge there.
+        edge = min((other for other in across if other > place), default=frame.x1)
+        right = place + 2 + label.width > edge
+        panel.write(figure, label, place - 2 if right else place + 2, bottom + panel.NAME_LINE, look, right)
         bottom += panel.NAME_LINE
     for text in figure.texts:
         if text.get_gid() == "label":

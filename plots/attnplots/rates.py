@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from attnplots import curves as data
-from attnplots import environment, grid, scaling, sheet, style, ticks
+from attnplots import dots, environment, grid, scaling, sheet, style, ticks
 from attnplots.ceilings import Ceilings, GpuCeilings
 from attnplots.curves import Curve, Measure, Row
 from attnplots.grid import Group, Panel, Scale
 from attnplots.records import Record, Records, RecordsError
+from attnplots.text import count_of
 
 # The families of methods that share a formula, and how headings call the formula.
 FORMULAS = {
@@ -109,12 +110,12 @@ def _sheet(rows: list[Row], dtype: str, ceilings: Ceilings | GpuCeilings, left_o
     if ceilings.device == "cpu" and dtype not in ("float32", "float64"):
         notes.append(f"The line is that of float32, in which {dtype} is computed.")
     if left_out:
-        notes.append(f"Not drawn: {left_out} cases on other devices.")
+        notes.append(f"Not drawn: {count_of(left_out, 'case')} on other devices.")
     looks = style.styles(record["method"] for record in records)
     protocol = data.protocol_text(records[0]).lower()
     header = f"{protocol} · {sheet.setting(records)}"
     stamp = environment.stamp(records)
-    return grid.draw(grid.Sheet(groups, looks, header, notes, stamp))
+    return grid.draw(dots.of(grid.Sheet(groups, looks, header, notes, stamp)))
 
 
 def _lines(

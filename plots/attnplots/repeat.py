@@ -25,6 +25,7 @@ from attnplots.curves import Curve, Measure, Row
 from attnplots.grid import Group, Panel, Scale
 from attnplots.records import Record, Records, RecordsError, identity
 from attnplots.style import Style
+from attnplots.text import count_of
 
 # The marks of the second run are this many octaves to the right of those of the first, and the
 # methods of a panel of differences this many apart, so that none hides another.
@@ -109,7 +110,7 @@ def summary(changes: Sequence[Changes]) -> str:
         values = [abs(v) for change in changes for _, v in getattr(change, name)]
         share = 100 * sum(v <= WITHIN for v in values) / len(values)
         # Rounding must not say that all cases are within the bound where one is not.
-        text = f"{min(share, 99) if share < 100 else 100:.0f} % of {len(values)} cases"
+        text = f"{min(share, 99) if share < 100 else 100:.0f} % of {count_of(len(values), 'case')}"
         parts.append(f"{name}s: {text} within {WITHIN:g} %, worst {max(values):.1f} %")
     return " · ".join(parts)
 

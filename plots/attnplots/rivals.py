@@ -6,7 +6,7 @@ from dataclasses import replace
 from matplotlib.figure import Figure
 
 from attnplots import curves as data
-from attnplots import environment, grid, ratios, sheet, style, ticks
+from attnplots import dots, environment, grid, ratios, sheet, style, ticks
 from attnplots.curves import Row
 from attnplots.grid import Group, Panel
 from attnplots.methods import PYTHON
@@ -37,7 +37,7 @@ def draw(records: Records) -> Figure:
     notes = data.certainty_notes(rows, measure) + data.left_out(rows, [measure])
     looks = style.styles(curve.method for curves in panels for curve in curves)
     stamp = environment.stamp(records)
-    return grid.draw(grid.Sheet(groups, looks, sheet.setting(records), notes, stamp))
+    return grid.draw(dots.of(grid.Sheet(groups, looks, sheet.setting(records), notes, stamp)))
 
 
 def _by_protocol(records: Records) -> list[list[Row]]:

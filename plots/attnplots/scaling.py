@@ -1,4 +1,4 @@
-"""The scaling figure: time and peak memory per sample against the sequence length."""
+"""The scaling figure: time and peak memory per sequence against the sequence length."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,14 +6,17 @@ from dataclasses import replace
 from matplotlib.figure import Figure
 
 from attnplots import curves as data
-from attnplots import crossovers, environment, grid, ratios, sheet, style, ticks
+from attnplots import crossovers, dots, environment, grid, ratios, sheet, style, ticks
 from attnplots.crossovers import RIVAL, Crossover
 from attnplots.curves import Curve, Length, Measure, Row
 from attnplots.grid import Group, Panel
 from attnplots.records import Records
+from attnplots.words import amount, bytes_text, listed
 
 # The functions that return the ticks of an axis of time and of an axis of memory.
 TICK_FUNCTIONS = (ticks.times, ticks.sizes)
+# How dots have their values in words beside them.
+VALUE_TEXTS = (amount, bytes_text)
 
 
 def draw(
@@ -65,7 +68,7 @@ def draw_rows(
     looks = style.styles(record["method"] for record in records)
     texts = [*notes(rows, measures), *_crossing_notes(rows, known), *more_notes]
     stamp = environment.stamp(records)
-    return grid.draw(grid.Sheet(groups, looks, sheet.setting(records), texts, stamp))
+    return grid.draw(dots.of(grid.Sheet(groups, looks, sheet.setting(records), texts, stamp)))
 
 
 def _panel(
@@ -76,7 +79,7 @@ def _panel(
     return Panel(
         measure.title, length.label, grid.length_scale(span),
         grid.value_scale(measure, TICK_FUNCTIONS[k], together), shown, reach_of(shown),
-        lines, None if lines else length,
+        lines, None if lines else length, text=VALUE_TEXTS[k],
     )  # fmt: skip
 
 
@@ -97,20 +100,24 @@ def _crossing_notes(rows: list[Row], known: Sequence[Crossover]) -> list[str]:
     """What the lane of crossings shows, and the methods that are always faster, or perhaps never."""
     if not any(record["method"] == RIVAL for row in rows for record in row.records):
         return []
-    texts = []
+    titles: dict[str, list[str]] = {}
     for row in rows:
         mine = crossovers.of_records(known, row.records)
-        parts = []
+        always, later = [], []
         for method, found in mine.items():
             name = data.method_text(method)
             if at := _crossing(found):
-                parts.append(f"{name} from N = {at[0]:,.0f} ({at[1]:,.0f} to {at[2]:,.0f})")
+                later.append(f"{name} from N = {at[0]:,.0f} on (95 %: {at[1]:,.0f} to {at[2]:,.0f})")
             elif found.verdict == crossovers.NEVER and found.faster:
-                parts.append(f"{name} at every N")
-        where = f" ({row.title})" if len(rows) > 1 else ""
-        if parts:
-            texts.append(f"Faster than {RIVAL}{where}, with 95 % intervals: {', '.join(parts)}.")
-    return texts
+                always.append(name)
+        said = [f"at every N: {', '.join(always)}"] if always else []
+        said += [", ".join(later)] if later else []
+        if said:
+            titles.setdefault("; ".join(said), []).append(row.title)
+    return [
+        f"Faster than {RIVAL}{'' if len(of) == len(rows) else f' ({listed(of)})'} {said}."
+        for said, of in titles.items()
+    ]
 
 
 def reach_of(curves: Sequence[Curve]) -> float:

@@ -24,7 +24,7 @@ from pathlib import Path
 from attnplots import cli, environment, parts, records, schema, stamps, trainings
 from attnplots.records import Record, Records, RecordsError
 from attnplots.results import GENERATIONS_FILE_NAME
-from attnplots.text import printable
+from attnplots.text import count_of, printable
 
 DRIFT = 1.3
 MEMORY = 1.01
@@ -131,7 +131,7 @@ class _Checker:
             count = len(few[0].get("process_medians_ms") or [None])
             self.add(
                 folder.path,
-                f"{len(few)} cases with fewer than {MIN_PROCESSES} processes, such as "
+                f"{count_of(len(few), 'case')} with fewer than {MIN_PROCESSES} processes, such as "
                 f"{_case_text(few[0])} with {count}",
             )
 
@@ -235,6 +235,6 @@ def main(script: str, arguments: Sequence[str] | None = None) -> int:
     for problem in found:
         sys.stdout.write(printable(problem.text()) + "\n")
     count = len(sweeps(options.results.resolve()))
-    summary = f"{len(found)} problems" if found else "no problem"
-    sys.stdout.write(f"{count} folders of sweeps checked: {summary}\n")
+    summary = count_of(len(found), "problem") if found else "no problem"
+    sys.stdout.write(f"{count_of(count, 'folder')} of sweeps checked: {summary}\n")
     return 1 if found else 0

@@ -1,4 +1,4 @@
-"""Makes text from records fit to be printed and drawn."""
+"""Makes text from records fit to be printed and drawn, and says how many things there are."""
 
 import unicodedata
 from functools import cache
@@ -16,6 +16,12 @@ def _characters() -> frozenset[int]:
 
     files = (findfont(FontProperties(family=FONT, weight=weight)) for weight in ("normal", "bold"))
     return frozenset.intersection(*(frozenset(FT2Font(file).get_charmap()) for file in files))
+
+
+def count_of(count: int, singular: str) -> str:
+    """A number of things: "1 case", "2 cases", "0 processes"."""
+    ending = "" if count == 1 else "es" if singular.endswith(("s", "x", "ch")) else "s"
+    return f"{count} {singular}{ending}"
 
 
 def printable(text: str) -> str:

@@ -54,13 +54,14 @@ def limits(panels: list[list[Curve]], line: float | None = None) -> Limits:
     """Limits that fit all panels of a column and `line`, so that rows can be compared by eye."""
     every = [curve for panel in panels for curve in panel]
     values = [v for c in every for v in (*c.y, *c.low, *c.high, *(y for _, y in c.published))]
-    return around(values if line is None else [*values, line])
+    return around(values if line is None else [*values, line], above=2.2)
 
 
-def around(values: Iterable[float]) -> Limits:
-    """Limits with some space around the finite values."""
+def around(values: Iterable[float], above: float = 1.4) -> Limits:
+    """Limits with some space around the finite values, `above` times as much above them as below, so that names of
+    lines have room there."""
     logs = np.log2([value for value in values if np.isfinite(value)] or [1.0])
     low, high = float(logs.min()), float(logs.max())
     # A flat curve looks flat only if the axis spans at least three octaves.
     slack = max(0.07 * (high - low), (3.0 - (high - low)) / 2, 0.5)
-    return 2.0 ** (low - slack), 2.0 ** (high + 1.4 * slack)
+    return 2.0 ** (low - slack), 2.0 ** (high + above * slack)

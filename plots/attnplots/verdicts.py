@@ -1,13 +1,15 @@
-"""Prints published numbers beside those in results/, and which claims hold here, as Markdown."""
+"""Prints published numbers beside those in results/, and which claims hold here, as text or Markdown."""
 
 import argparse
 import sys
+import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from attnplots import cli, environment, results
-from attnplots.claims import Claims, decided, load_claims
+from attnplots.claims import Claims, Verdict, decided, load_claims
 from attnplots.quantities import QUANTITIES, Value, matching, number_text, quantity_name, setting_text, value_of
 from attnplots.records import RecordsError
 from attnplots.results import GENERATIONS, Results, Row
@@ -164,8 +166,8 @@ def markdown(published: Sequence[Row], found: Results, claims: Claims) -> str:
     lines = ["# The paper's claims", ""]
     lines += [
         "`make figures` writes this page from `experiments/published/claims.toml` and the records in "
-        "`results/`; `build/attnbench verdicts` prints it. It lists what the paper Transformers are "
-        "RNNs and four texts about it claim. Absolute numbers come from other machines and other "
+        "`results/`; `build/attnbench verdicts --format markdown` prints it. It lists what the paper "
+        "Transformers are RNNs and four texts about it claim. Absolute numbers come from other machines and other "
         "software, so only orders, ratios and growth are claims. A claim is **reproduced** or **not "
         "reproduced** if our numbers decide its rule. We **cannot tell** if the numbers are missing, "
         "or if the ranges of several seeds overlap. It **needs a GPU** if our machines had none.",
@@ -177,14 +179,62 @@ def markdown(published: Sequence[Row], found: Results, claims: Claims) -> str:
     return "\n".join(printable(line) for line in lines)
 
 
-def page(root: Path, found_in: Path | None = None, claims_file: Path | None = None) -> str:
-    """The report about a folder of results, by default that of the project, as Markdown. Paths are
-    relative to the project."""
+def counts(verdicts: Sequence[Verdict]) -> str:
+    """How many verdicts there are of each kind, as a sentence. A verdict that names the data set that
+    stands in for the paper's, such as "reproduced on digits, not mnist", counts as its first words."""
+    kinds = Counter(verdict.verdict.partition(" on ")[0] for verdict in verdicts)
+    stand_ins = sum(" on " in verdict.verdict for verdict in verdicts)
+    known = ("reproduced", "not reproduced", "cannot tell", "needs a GPU")
+    names = [*known, *(name for name in kinds if name not in known)]
+    said = ", ".join(f"{kinds[name]} {name}" for name in names if kinds[name])
+    of_others = f"; {stand_ins} rest on another data set than the paper's" if stand_ins else ""
+    return f"Of {len(verdicts)} verdicts on claims: {said}{of_others}."
+
+
+def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """The text in lines of at most `width` columns, which begin with `indent`.
+    The lines after the first begin with as many spaces, or with two more if `indent` is spaces."""
+    following = f"{indent}  " if indent and not indent.strip() else " " * len(indent)
+    return textwrap.wrap(
+        text, width, initial_indent=indent, subsequent_indent=following, break_on_hyphens=False
+    )
+
+
+def plain_text(published: Sequence[Row], found: Results, claims: Claims, width: int) -> str:
+    """The report as text for a terminal: the counts of the verdicts, the claims, and the numbers."""
+    verdicts = decided(published, found, claims)
+    lines = _wrapped(counts(verdicts), width)
+    for part in dict.fromkeys(verdict.part for verdict in verdicts):
+        lines += ["", *_wrapped(f"{part} (published for: {claims.machines.get(part, 'not stated')})", width)]
+        for v in (verdict for verdict in verdicts if verdict.part == part):
+            lines += _wrapped(f"{v.verdict}: {v.claim}", width, "- ")
+            details = {"here": v.here, "published": v.published, "rule": v.rule, "command": v.command}
+            for name, value in details.items():
+                lines += _wrapped(f"{name}: {value}", width, "    ")
+    for one in numbers(published, found, claims):
+        lines += ["", *_wrapped(f"Numbers of {one.said_in} (published for: {one.machine})", width)]
+        for case, method, quantity, published_text, ours_text in one.rows:
+            said = f"{case}, {method}, {quantity}: {published_text} published; ours: {ours_text}"
+            lines += _wrapped(said, width, "- ")
+    return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def page(
+    root: Path,
+    found_in: Path | None = None,
+    claims_file: Path | None = None,
+    text_width: int | None = None,
+) -> str:
+    """The report about a folder of results, by default that of the project: as Markdown or, with
+    `text_width`, as text of so many columns. Paths are relative to the project."""
     published = root / "experiments" / "published"
     claims = load_claims(claims_file or published / "claims.toml")
     files = [*sorted(published.glob("*.csv")), *sorted((root / "sweeps/published").glob("*.csv"))]
     found = results.load(found_in or root / "results")
-    return markdown(results.load_published(files), found, claims).replace(f"{root}/", "")
+    said = results.load_published(files)
+    if text_width is None:
+        return markdown(said, found, claims).replace(f"{root}/", "")
+    return plain_text(said, found, claims, text_width).replace(f"{root}/", "")
 
 
 def main(script: str, arguments: Sequence[str] | None = None) -> int:
@@ -202,9 +252,15 @@ def main(script: str, arguments: Sequence[str] | None = None) -> int:
         metavar="FILE",
         help="file of claims (default: experiments/published/claims.toml)",
     )
+    parser.add_argument("--format", choices=("markdown", "text"), default="markdown", help="(default: markdown)")
+    parser.add_argument(
+        "--width", type=int, default=100, metavar="COLUMNS", help="width of text (default: 100)"
+    )
     options = parser.parse_args(arguments)
+    # textwrap cannot wrap to less than the indentation.
+    width = max(20, options.width) if options.format == "text" else None
     try:
-        sys.stdout.write(page(root, options.results, options.claims))
+        sys.stdout.write(page(root, options.results, options.claims, width))
     except (RecordsError, OSError) as error:
         return cli.refuse(script, error)
     return 0

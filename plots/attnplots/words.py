@@ -13,20 +13,20 @@ NAMED = ("method", "protocol", "query_len")
 COMMON = ("device", "dtype", "heads", "head_dim", "causal", "threads")
 
 
-def amount(value: float) -> str:
-    """Three significant digits without an exponent."""
-    digits = f"{value:.3g}"
-    return f"{value:,.0f}" if "e" in digits or abs(value) >= 1000 else digits
+def amount(value: float, digits: int = 3) -> str:
+    """So many significant digits without an exponent, and whole numbers from 1000 on."""
+    text = f"{value:.{digits}g}"
+    return f"{value:,.0f}" if "e" in text or abs(value) >= 1000 else text
 
 
-def time_text(ms: float | None) -> str:
-    """A time in µs, ms or s."""
+def time_text(ms: float | None, digits: int = 3) -> str:
+    """A time in µs, ms or s, with so many significant digits."""
     if ms is None:
         return "–"
     for unit, scale in (("s", 1e3), ("ms", 1.0)):
         if ms >= scale:
-            return f"{amount(ms / scale)} {unit}"
-    return f"{amount(ms * 1e3)} µs"
+            return f"{amount(ms / scale, digits)} {unit}"
+    return f"{amount(ms * 1e3, digits)} µs"
 
 
 def bytes_text(count: float | None) -> str:
@@ -84,6 +84,19 @@ def _follows(name: str, among: Iterable[Record]) -> bool:
     """Whether the value of an axis is determined by the length."""
     seen: dict[int, Any] = {}
     return all(seen.setdefault(r["query_len"], r.get(name)) == r.get(name) for r in among)
+
+
+def factor(value: float) -> str:
+    """A factor with two significant digits: "94", "5.6", "1.0"."""
+    text = amount(float(f"{value:.2g}"))
+    return f"{text}.0" if len(text) == 1 else text
+
+
+def times_as_fast(ratio: float, than: str = "") -> str:
+    """A time over that of another method, in words such as "94 × as fast" or "takes 1.6 × as long"; with `than`, the
+    name of the other method, "94 × as fast as sdpa" or "takes 1.6 × as long as sdpa"."""
+    end = f" as {than}" if than else ""
+    return f"{factor(1 / ratio)} × as fast{end}" if ratio <= 1 else f"takes {factor(ratio)} × as long{end}"
 
 
 def span(values: Iterable[float], text: Callable[[float], str] = str) -> str:

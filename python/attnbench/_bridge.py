@@ -20,7 +20,9 @@ from typing import Any
 
 import torch
 
+from attnbench import _signature
 from attnbench._method import ATTRIBUTE, Declaration
+from attnbench._signature import EXPECTED, LIKE, MethodError, Signature
 
 # What a function prints must not mix with what the worker answers.
 sys.stdout = sys.stderr
@@ -31,17 +33,6 @@ DTYPES = {
     torch.bfloat16: "bfloat16",
     torch.float16: "float16",
 }
-# Parameters of attention functions that are no options.
-TENSORS = ("q", "k", "v")
-MASKS = ("causal", "key_lengths")
-LIKE = "like"  # the option of every function that names the method whose reference it is compared with
-# Names that options cannot have, each with what it does.
-TAKEN = {LIKE: "names a method to compare with", "rows": "gives a reference the rows that it returns"}
-EXPECTED = "(q, k, v, *, causal, key_lengths=None, ...)"
-
-
-class MethodError(Exception):
-    """An attention function, or its file, is not as attnbench needs it."""
 
 
 def traceback_text(error: BaseException) -> str:
@@ -73,8 +64,8 @@ def _import_file(path: Path) -> Any:
         frames = error.__traceback__
         while frames is not None and frames.tb_frame.f_code.co_filename != str(path):
             frames = frames.tb_next
-        text = "".join(traceback.format_exception(type(error), error, frames)).strip()
-        raise MethodError(f"{path} cannot be imported:\n{text}") from None
+        text = "".join(traceback.format_exception(type(error), error, frames))
+        raise _signature.unimportable(str(path), text) from None
     return module
 
 
@@ -95,60 +86,18 @@ def _find(module: Any, path: Path, name: str) -> Callable[..., Any]:
     for part in name.split("."):
         found = getattr(found, part, None)
     if found is None:
-        others = ", ".join(_functions(module)) or "none"
-        raise MethodError(f"{path} has no function '{name}'; its functions: {others}")
+        raise _signature.missing(str(path), name, _functions(module))
     if not callable(found):
-        raise MethodError(f"{path}: '{name}' is {type(found).__name__}, expected a function")
+        raise _signature.no_function(str(path), name, type(found).__name__)
     return found
 
 
-def _default_of_option(where: str, parameter: inspect.Parameter) -> Any:
-    if parameter.default is inspect.Parameter.empty:
-        raise MethodError(
-            f"{where}: the parameter '{parameter.name}' has no default value, expected {EXPECTED} "
-            "with default values for all further parameters"
-        )
-    if not isinstance(parameter.default, (bool, int, float, str)):
-        return None  # not an option that text can give
-    if isinstance(parameter.default, float) and not math.isfinite(parameter.default):
-        raise MethodError(f"{where}: {parameter.name} = {parameter.default} by default, expected a finite number")
-    return parameter.default
-
-
-class _Signature:
-    """What the parameters of a function say."""
-
-    def __init__(self, where: str, function: Callable[..., Any]) -> None:
-        try:
-            signature = inspect.signature(function)
-        except (TypeError, ValueError):
-            raise MethodError(f"{where}: its parameters cannot be read, expected {EXPECTED}") from None
-        kinds = inspect.Parameter
-        parameters = list(signature.parameters.values())
-        positional = [p for p in parameters if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
-        if len(positional) < len(TENSORS) or any(p.default is not kinds.empty for p in positional[:3]):
-            raise MethodError(f"{where}: its parameters are {signature}, expected {EXPECTED}")
-        self.masks = []
-        self.defaults: dict[str, Any] = {}
-        takes_anything = False
-        for parameter in parameters:
-            if parameter in positional[: len(TENSORS)] or parameter.kind == kinds.VAR_POSITIONAL:
-                continue
-            if parameter.kind == kinds.VAR_KEYWORD:
-                takes_anything = True
-            elif parameter.kind == kinds.POSITIONAL_ONLY:
-                raise MethodError(f"{where}: its parameters are {signature}, expected {EXPECTED}")
-            elif parameter.name in MASKS:
-                self.masks.append(parameter.name)
-            else:
-                default = _default_of_option(where, parameter)
-                if default is not None:
-                    self.defaults[parameter.name] = default
-        if takes_anything:  # a decorator of the user's that passes everything on
-            self.masks = list(MASKS)
-        for name, meaning in TAKEN.items():
-            if name in self.defaults:
-                raise MethodError(f"{where}: the option name '{name}' is taken; it {meaning}")
+def _signature_of(where: str, function: Callable[..., Any]) -> Signature:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        raise MethodError(f"{where}: its parameters cannot be read, expected {EXPECTED}") from None
+    return Signature(where, signature)
 
 
 def _first_line(function: Callable[..., Any]) -> str:
@@ -164,12 +113,12 @@ class Method:
         try:
             content = file.read_bytes()
         except OSError as error:
-            raise MethodError(f"{path} cannot be read: {error.strerror}") from None
+            raise _signature.unreadable(path, error) from None
         self.digest = hashlib.sha256(content).hexdigest()[:16]
         self.name = name
         self.function = _find(_import_file(file.resolve()), file, name)
         self.declared: Declaration = getattr(self.function, ATTRIBUTE, Declaration())
-        self.signature = _Signature(self.where, self.function)
+        self.signature = _signature_of(self.where, self.function)
         unknown = set(self.declared.options) - set(self.signature.defaults)
         if unknown:
             raise MethodError(

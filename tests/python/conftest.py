@@ -3,6 +3,8 @@ worker, sweep files, strict JSON, and the list of running processes."""
 
 import contextlib
 import fcntl
+import importlib.metadata
+import importlib.util
 import json
 import os
 import re
@@ -409,6 +411,63 @@ def finished(*words, code=0, **options):
 def prefix(build, made_once):
     """The prefix of an installation of the build, which was moved after it was installed."""
     return made_once("prefix", lambda folder: finished("cmake", "--install", build, "--prefix", folder))
+
+
+def _packages_of_build():
+    """The names of the Python packages that `setup.sh build` installs, with those that they need."""
+    setup = (ROOT / "setup.sh").read_text()
+    (chosen,) = re.findall(r"grep -E '\^\(([^)]*)\)==' requirements\.txt", setup)
+    alone = re.findall(r"^([\w-]+)==", (ROOT / "requirements-build.txt").read_text(), re.MULTILINE)
+    found, to_do = {_canonical(name) for name in alone}, [_canonical(name) for name in chosen.split("|")]
+    while to_do:
+        name = to_do.pop()
+        if name in found:
+            continue
+        found.add(name)
+        for line in importlib.metadata.requires(name) or ():
+            if "extra ==" not in line:
+                to_do.append(_canonical(re.match(r"[\w.-]+", line)[0]))
+    return found
+
+
+def _canonical(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.fixture(scope="session")
+def after_quickstart(build, made_once):
+    """The environment variables of a reader who has run `make quickstart`, in a checkout in which the tests can run: a Python with
+    only the packages that this installs, and none of torch's CUDA libraries but those that it installs."""
+
+    def make(folder):
+        finished(sys.executable, "-m", "venv", "--without-pip", "--symlinks", folder / "venv")
+        (packages,) = (folder / "venv/lib").glob("python3*/site-packages")
+        for name in _packages_of_build():
+            try:
+                files = importlib.metadata.files(name)
+            except importlib.metadata.PackageNotFoundError:
+                continue  # is for another version of Python
+            for first in {file.parts[0] for file in files or () if file.parts[0] not in ("..", "nvidia", "__pycache__")}:
+                if not (packages / first).exists():
+                    (packages / first).symlink_to(Path(files[0].locate()).parents[len(files[0].parts) - 1] / first)
+        # The loader looks for CUDA libraries from the folder of the library that needs them.
+        torch = Path(importlib.util.find_spec("torch").origin).parent
+        (folder / "torch/lib").mkdir(parents=True)
+        for library in (torch / "lib").iterdir():
+            (folder / "torch/lib" / library.name).symlink_to(library)
+        for name in ("cuda_runtime", "cuda_cupti"):
+            for file in importlib.metadata.files(f"nvidia-{name}") or ():
+                if ".so" in file.name:
+                    link = folder / file
+                    link.parent.mkdir(parents=True, exist_ok=True)
+                    link.symlink_to(file.locate())
+
+    folder = made_once("after-quickstart", make)
+    return {
+        "ATTNBENCH_PYTHON": str(folder / "venv/bin/python"),
+        "LD_LIBRARY_PATH": str(folder / "torch/lib"),
+        "PYTHONPATH": "",
+    }
 
 
 @pytest.fixture

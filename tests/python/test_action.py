@@ -158,9 +158,18 @@ def test_the_job_fails_on_the_results_that_it_is_told(action, code, fail_on, exp
     assert run.called("gh"), "the comment is written before the job fails"
 
 
-def test_wrong_inputs_are_refused(action, tmp_path):
-    run = action({"fail-on": "regresion"})
-    assert run.code == 1 and "fail-on names 'regresion'" in run.shown and not run.calls.exists()
+def test_waivers_and_the_quick_gate_are_passed_on(action):
+    (gate,) = action({"waivers": "my waivers.toml", "quick": "true"}).called("attnbench")
+    assert gate.endswith(" <--waivers=my waivers.toml> <--quick>")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [("fail-on", "regresion", "fail-on names 'regresion'"), ("quick", "yes", "quick is 'yes', expected true or false")],
+)
+def test_wrong_inputs_are_refused(action, name, value, said):
+    run = action({name: value})
+    assert run.code == 1 and said in run.shown and not run.calls.exists()
 
 
 def test_a_base_is_needed_outside_of_pull_requests(action):

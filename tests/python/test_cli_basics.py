@@ -1,12 +1,14 @@
 """Tests of the usage, `attnbench list`, `attnbench doctor`, errors of workers, and exit codes."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import tomllib
 
 import pytest
-from conftest import ROOT, Cli, write_sweep
+from conftest import ROOT, Cli, records_in, write_sweep
 
 COMMANDS = (
     "list verify measure sweep table analyse compare gate merge import doctor completion".split()
@@ -373,6 +375,37 @@ def test_help_lists_the_exit_codes_of_the_header(attnbench):
     listed = attnbench("--help").stdout.partition("Exit codes:\n")[2].splitlines()
     assert [line.split()[0] for line in listed] == [*codes.values(), "128+n"]
     assert "130" in listed[-1] and "143" in listed[-1]
+
+
+@pytest.fixture
+def closed_pipe():
+    """The end of a pipe that can be written to, whose other end is closed."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    yield writing
+    os.close(writing)
+
+
+# What shells and Python's subprocess start has SIGPIPE at its default; what other programs start may ignore it.
+@pytest.mark.parametrize("ignores", [False, True])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "list", "list columns", "list schema", "list columns --format csv", "--help", "help sweep", "--version",
+        "completion bash", "table out", "table out --format json", "analyse out", "sweep small.toml --dry-run",
+        "measure linear", "compare out out", "export out", "doctor",
+    ],
+)  # fmt: skip
+def test_a_command_ends_silently_where_nobody_reads_what_it_prints(canned, sweep, closed_pipe, words, ignores):
+    canned("sweep", sweep, "--out", "out", "-q")
+    ignore = (lambda: signal.signal(signal.SIGPIPE, signal.SIG_IGN)) if ignores else None
+    done = canned(*words.split(), code=-signal.SIGPIPE, stdout=closed_pipe, preexec_fn=ignore)
+    assert done.stderr == ""
+
+
+def test_a_measurement_goes_on_where_nobody_reads_its_progress(canned, sweep, closed_pipe, tmp_path):
+    canned("sweep", sweep, "--out", "out", stderr=closed_pipe)
+    assert len(records_in(tmp_path / "out")) == 4
 
 
 # The first output is smaller than a buffer, the second is larger.

@@ -93,12 +93,15 @@ def test_the_chart_is_beside_the_table_if_it_fits_and_below_it_otherwise(attnben
     _, wide = attnbench.on_terminal("table", "out", width=250, env=environment(NO_COLOR="1"))
     table = attnbench("table", "out").stdout.splitlines()
     # The chart has more rows than the table, and both begin in the first row.
-    assert wide.splitlines()[0].startswith(table[0]) and wide.splitlines()[0].endswith(TITLE)
-    assert [line[: len(table[1])].rstrip() for line in wide.splitlines()[: len(table)]] == table
+    rule = next(number for number, line in enumerate(table) if line.startswith("─"))
+    assert wide.splitlines()[rule - 1].startswith(table[rule - 1]) and wide.splitlines()[rule - 1].endswith(TITLE)
+    rows = wide.splitlines()[wide.splitlines().index(next(line for line in wide.splitlines() if line.startswith("method"))) :]
+    assert [line[: len(table[rule])].rstrip() for line in rows[: len(table) - rule + 1]] == table[rule - 1 :]
     for width in (80, 60, 40):
         _, narrow = attnbench.on_terminal("table", "out", width=width, env=environment(NO_COLOR="1"))
         lines = narrow.splitlines()
-        assert lines[0].split()[:2] == ["method", "query_len"] and TITLE not in lines[0]
+        header = next(line for line in lines if line.startswith("method"))
+        assert header.split()[:2] == ["method", "query_len"] and TITLE not in header
         assert lines.index(TITLE) > max(number for number, line in enumerate(lines) if line.startswith("softmax "))
         assert max(map(len, lines)) <= width
     _, tiny = attnbench.on_terminal("table", "out", width=25, env=environment(NO_COLOR="1"))

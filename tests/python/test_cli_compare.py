@@ -34,6 +34,17 @@ def folders(canned, tmp_path):
     return tmp_path / "a", tmp_path / "b"
 
 
+def words(text):
+    """The text with single spaces in place of the line ends at which it was wrapped."""
+    return " ".join(text.split())
+
+
+def table_of(text):
+    """The lines of the first table, from its header on."""
+    lines = text.splitlines()
+    return lines[next(i for i, line in enumerate(lines) if line.startswith("method")) :]
+
+
 def compared(attnbench, *arguments, **options):
     return strict_json(attnbench("compare", *arguments, "--format=json", **options).stdout)
 
@@ -42,7 +53,7 @@ def test_one_process_a_side_cannot_tell_a_difference(attnbench, folders):
     a, b = folders
     rewrite(b, scaled(2.0))
     shown = attnbench("compare", a, b).stdout
-    assert shown.count("cannot tell: only one process on a side") == 4 and "over all: cannot tell" in shown
+    assert shown.count("cannot tell: only one process on a side") == 4 and shown.startswith("Over all: cannot tell. none of 4 cases")
     report = compared(attnbench, a, b)
     for case in report["cases"]:
         assert math.exp(case["log_ratio"]) == pytest.approx(2)
@@ -59,7 +70,10 @@ def test_several_processes_give_verdicts(attnbench, folders):
     assert {(c["case"]["method"], c["verdict"]) for c in report["cases"]} == {("linear", "regression"), ("softmax", "equivalent")}
     assert {c["interval_scope"] for c in report["cases"]} == {"across processes"}
     assert compared(attnbench, b, a)["verdict"] == "improvement"
-    assert "over all: regression; 4 cases compared: 2 regression, 2 equivalent" in attnbench("compare", a, b).stdout
+    answer = words(attnbench("compare", a, b).stdout)
+    assert answer.startswith("Over all: regression. b is slower than a in 2 of 4 cases, most in linear N=32, where b / a is 1.200× (95 %: ")
+    assert "; 2 equivalent within 3 %, 0 cannot be told." in answer
+    assert "b is faster than a in 2 of 4 cases" in words(attnbench("compare", b, a).stdout)
 
 
 def test_within_says_which_ratios_are_equivalent(attnbench, folders):
@@ -69,7 +83,9 @@ def test_within_says_which_ratios_are_equivalent(attnbench, folders):
     assert compared(attnbench, a, b)["verdict"] == "regression"
     report = compared(attnbench, a, b, "--within", 5)
     assert report["verdict"] == "equivalent" and report["within_percent"] == 5
-    assert "90 % interval of its ratio lies within ±5 %" in attnbench("compare", a, b, "--within", 5).stdout
+    shown = words(attnbench("compare", a, b, "--within", 5).stdout)
+    assert "equivalent if the 90 % interval of its ratio, which is shown then, lies within ±5 %" in shown
+    assert shown.count("90 %: 1.03") == 4
     # The bound is inside the interval, so that neither can be said.
     assert compared(attnbench, a, b, "--within", 4.1)["verdict"] == "cannot tell"
     assert "--within = '-1'" in attnbench("compare", a, b, "--within=-1", code=2).stderr
@@ -97,13 +113,18 @@ def test_ratios_to_a_common_baseline_are_compared_in_place_of_drifting_times(att
         assert case["b_ms"] / case["a_ms"] == pytest.approx(1.3), "the times are reported beside the ratios"
         assert case["a_value"] == pytest.approx(0.5 * 1.0035) and case["b_value"] == pytest.approx(0.501 * 1.0035)
         assert math.exp(case["log_ratio"]) == pytest.approx(1.002)
-    header, _, row = attnbench("compare", a, b).stdout.splitlines()[:3]
-    assert header.split("  ")[-1].strip() == "verdict on b" and "compared" in header and "time b / a" in header
-    assert row.split()[-1] == "equivalent" and "1.300×" in row and "1.002×" in row and " ratio " in row
+        assert case["b_estimate"] / case["a_estimate"] == pytest.approx(math.exp(case["log_ratio"]))
+        assert case["decisive_level"] == 0.9 and case["decisive_interval"] == case["equivalence_interval"]
+    shown = attnbench("compare", a, b).stdout
+    assert "compared = time / sdpa" in shown
+    header, row = table_of(shown)[0], table_of(shown)[2]
+    assert "time" not in header and "b / a" in header and "interval" in header
+    assert "equivalent" in row and row.count("×") == 1 and "1.002×" in row, "one estimate a row"
+    assert "the times of these cases are 1.300× as long in b" in words(shown)
     assert compared(attnbench, a, b, "--quantity", "ratio") == report
     by_time = compared(attnbench, a, b, "--quantity", "time")
     assert by_time["verdict"] == "regression" and {c["quantity"] for c in by_time["cases"]} == {"time"}
-    assert "compared" not in attnbench("compare", a, b, "--quantity=time").stdout.splitlines()[0]
+    assert "compared = time," in attnbench("compare", a, b, "--quantity=time").stdout + ","
 
 
 def test_times_are_compared_where_a_side_has_no_ratio_to_the_same_baseline(attnbench, folders):
@@ -256,10 +277,13 @@ def test_analyse_finds_growth_and_crossovers(attnbench, grown):
     assert times["linear", "linear", "device"] == pytest.approx(2222, rel=0.02)
     assert "break-even of linear: the GPU is faster from N = 2" in shown
     assert "consistent with O(N²)" in shown and "contradicts" not in shown
+    shown = words(shown)
     assert "a verdict on a time is wrong with a probability of at most 5 %: the number of such rows is 3" in shown
     assert "each of their intervals has the level 98.33 %" in shown
     assert "For all 3, the interval rests on the scatter of the points" in shown, "there is one process a case"
     assert "another run can then differ by more" in shown
+    assert shown.startswith("cpu: ") and "The time grows as N^1.00 for linear and N^2.00 for softmax." in shown
+    assert "Growth: of 6 declared orders, " in shown and "Crossovers: of 4 comparisons, " in shown
 
 
 def test_a_pair_that_never_crosses_is_below_from_the_first_length_on(attnbench, grown):
@@ -350,7 +374,7 @@ def test_too_few_processes_are_reported_with_the_number_that_is_needed(attnbench
     assert done.stdout.count("cannot tell: 3 processes a side are too few") == 4
     assert "3 processes a side cannot find any of 4 cases different at the level 0.01; at least 6 are needed" in done.stderr
     assert "--set timing.processes=6`" in done.stderr
-    assert done.stdout.count("range 1.996× … 2.004×") == 4
+    assert done.stdout.count("range: 1.996 … 2.004") == 4
     assert {c["interval_scope"] for c in compared(attnbench, a, b)["cases"]} == {"range of processes"}
     rewrite(a, scaled(1.0, processes=10))
     rewrite(b, scaled(2.0, processes=10))
@@ -382,10 +406,14 @@ def test_a_baseline_gives_a_table_of_speedups(attnbench, speeds):
         assert case["interval"][0] < factor < case["interval"][1]
         assert (case["interval_scope"], case["processes"], case["source"]) == ("across processes", 8, "times")
         assert case["verdict"] == "faster"
-    lines = attnbench("compare", speeds, "--baseline", "softmax").stdout.splitlines()
+    shown = attnbench("compare", speeds, "--baseline", "softmax").stdout
+    assert shown.startswith("linear is 10.0 × as fast as softmax at N = 48 (95 %: 9.9")
+    assert "Of 2 cases with a verdict, 2 are faster than softmax, 0 slower" in words(shown)
+    lines = table_of(shown)
     assert [word.strip() for word in lines[0].split("  ") if word][:5] == ["method", "query_len", "time", "time of softmax", "times as fast"]
-    assert "10.0" in lines[3].split() and lines[3].split()[-3:] == ["8", "times", "faster"]
-    assert "covers the speedup with 95 %" in lines[-1]
+    assert "10.0" in lines[3].split() and lines[3].split()[-1] == "faster"
+    assert "processes = 8, from = times" in shown
+    assert "covers the speedup with 95 %" in words(shown)
     assert {c["verdict"] for c in compared(attnbench, speeds, "--baseline", "linear")["cases"]} == {"slower"}
     csv = attnbench("compare", speeds, "--baseline", "softmax", "--format=csv").stdout.splitlines()
     assert len(csv) == 3 and csv[0].startswith("method,query_len,time,time of softmax,times as fast")
@@ -404,7 +432,7 @@ def test_speedups_of_a_few_processes_are_ranges_without_a_verdict(attnbench, spe
     rewrite(speeds, lambda r: r.update(process_medians_ms=r["process_medians_ms"][:5]))
     for case in compared(attnbench, speeds, "--baseline", "softmax")["cases"]:
         assert case["interval_scope"] == "range of processes" and case["verdict"] is None
-    assert attnbench("compare", speeds, "--baseline", "softmax").stdout.count("range ") == 2
+    assert attnbench("compare", speeds, "--baseline", "softmax").stdout.count("  range ") == 2
     attnbench("compare", speeds, "--baseline", "softmax", "--fail-on", "different")
     attnbench("compare", speeds, "--baseline", "softmax", "--fail-on", "cannot-tell", code=1)
 

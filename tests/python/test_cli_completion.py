@@ -36,7 +36,7 @@ def complete(build, script, tmp_path):
             cwd=tmp_path, encoding="utf-8", capture_output=True, check=True,
         )  # fmt: skip
         assert done.stderr == "complete -F _attnbench attnbench\n"
-        return sorted(done.stdout.split())
+        return sorted(filter(None, done.stdout.split("\n")))
 
     return run
 
@@ -95,6 +95,39 @@ def test_files_are_completed_only_where_a_file_is_expected(complete, tmp_path):
     assert complete("measure", "linear", "--query-len", "") == []
 
 
+def test_names_of_files_may_have_spaces(complete, tmp_path):
+    (tmp_path / "my records").mkdir()
+    assert complete("table", "my") == ["my records"]
+    assert complete("report", "x", "-o", "my") == ["my records"]
+
+
+def test_python_files_are_offered_as_methods(complete, attnbench, tmp_path):
+    (tmp_path / "mine.py").touch()
+    (tmp_path / "mine.txt").touch()
+    (tmp_path / "mylib").mkdir()
+    for words in (["measure"], ["verify", "softmax"], ["sweep", "x", "--methods"], ["plot", "x", "--methods"]):
+        assert complete(*words, "mi") == ["mine.py"]
+    assert complete("measure", "m") == ["mine.py", "mylib"]
+
+
+def test_names_and_files_of_trainings_are_completed(complete, attnbench, tmp_path):
+    (tmp_path / "digest.toml").touch()
+    known = [name for name in listed(attnbench, "trainings") if name.startswith("dig")]
+    assert known and complete("train", "dig") == sorted([*known, "digest.toml"])
+
+
+def test_the_file_of_the_inputs_is_completed(complete, tmp_path):
+    (tmp_path / "layer.npy").touch()
+    assert complete("measure", "linear", "--inputs", "f") == ["file:"]
+    # bash makes the colon a word of its own.
+    assert complete(divided=["measure", "linear", "--inputs", "file", ":", "la"]) == ["layer.npy"]
+    assert "layer.npy" in complete(divided=["measure", "linear", "--inputs", "file", ":"])
+
+
+def test_commands_are_completed_after_help(complete):
+    assert complete("help", "me") == ["measure", "merge"]
+
+
 def test_zsh_accepts_the_syntax_of_its_script(script, tmp_path):
     zsh = shutil.which("zsh")
     if not zsh:
@@ -111,6 +144,10 @@ def test_the_script_for_zsh_has_every_option_of_the_help(script, attnbench):
             r"^  (?:-\w,)?(--[a-z-]+)", attnbench(command, "--help").stdout, re.MULTILINE
         ):
             assert re.search(rf"'\*?{option}[=\[]", branch), f"{command} {option}"
+    assert "'-o[file to write]:out:_files'" in text
+    assert ":method:_attnbench_names_or_files methods \"*.py\"'" in text
+    assert "':file:_attnbench_names_or_files sweeps \"*.toml\"'" in text
+    assert "outliers file\\:)'" in text
     assert "'--resume=[" in text and ":(missing stale failed all)'" in text
 
 

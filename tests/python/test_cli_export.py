@@ -2,6 +2,7 @@
 its tools/compare.py expect of it, and with the records."""
 
 import json
+import shutil
 import statistics
 
 import pytest
@@ -113,7 +114,7 @@ def test_a_case_of_one_process_has_no_aggregates(exported, measured):
 
 def test_what_was_not_measured_here_is_left_out_and_said(attnbench, measured):
     done = attnbench("export", measured)
-    assert "1 records are left out, because they were not measured" in done.stderr
+    assert "1 record is left out, because it was not measured" in done.stderr
     change_records(measured, external_source="a paper")
     assert "holds no case that was measured" in attnbench("export", measured, code=USAGE).stderr
 
@@ -163,3 +164,14 @@ def test_two_runs_can_be_compared_as_compare_py_does(exported):
     for name in before:
         for a, b in zip(before[name], after[name], strict=False):
             assert a["time_unit"] == b["time_unit"] and a["run_type"] == b["run_type"] and a["real_time"] > 0
+
+
+def test_a_folder_of_machines_is_exported_as_a_whole(exported, attnbench, measured, tmp_path):
+    (tmp_path / "all").mkdir()
+    measured.rename(tmp_path / "all/one")
+    assert exported(tmp_path / "all")["benchmarks"] == exported(tmp_path / "all/one")["benchmarks"]
+    shutil.copytree(tmp_path / "all/one", tmp_path / "all/two")
+    message = attnbench("export", "all", code=USAGE).stderr
+    assert "all/one and all/two both have the case linear/forward/query_len:32" in message
+    change_records(tmp_path / "all/two", threads=7)
+    assert len(exported("all")["benchmarks"]) == 2

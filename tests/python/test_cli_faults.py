@@ -317,7 +317,7 @@ def test_the_sweep_goes_on_after_misbehaviour(misbehaved):
 def test_progress_has_one_line_for_each_case_after_misbehaviour(misbehaved):
     _, _, finished = misbehaved
     *lines, last, noise = finished.stderr.split("\n")[:-1]
-    assert "cases recorded" in last and noise.startswith("1 of 1 cases are noisier")
+    assert "cases recorded" in last and noise.startswith("1 of 1 case is noisier")
     total = len(NAMES) + 1
     assert [line.split("]")[0] for line in lines] == [f"[{n}/{total}" for n in range(1, total + 1)]
 

@@ -189,7 +189,8 @@ def test_waivers_let_named_regressions_pass_and_need_a_reason(gate, build_of, tm
     name = "linear forward N=32 heads=2 head_dim=16"
     slower = build_of(12.0)
     shown = gate(build_of(), slower, *waive(case=name, reason="a check was added")).stdout
-    assert "regression (waived: a check was added)" in shown
+    assert re.search(r"^linear .* regression, waived$", shown, re.MULTILINE)
+    assert f"\n{name}: waived: a check was added\n" in shown and "To accept" not in shown
     for table, said in [
         ({"case": name}, "has no reason"),
         ({"case": "lienar", "reason": "x"}, "the suite has no case 'lienar'"),
@@ -200,10 +201,62 @@ def test_waivers_let_named_regressions_pass_and_need_a_reason(gate, build_of, tm
         assert said in failed.stderr and "waivers.toml:" in failed.stderr
 
 
+def test_a_regression_says_how_to_accept_it(gate, build_of, tmp_path):
+    """The lines that it shows are a file of waivers."""
+    base, slower = build_of(), build_of(12.0)
+    shown = gate(base, slower, code=REGRESSION).stdout
+    assert shown.endswith("gate: regression\n")
+    said, _, lines = shown.partition("write these lines with your reason into a file, and give its name to --waivers:\n\n")
+    lines = lines.partition("\n\n")[0] + "\n"
+    name = "linear forward N=32 heads=2 head_dim=16"
+    assert lines == f'[[waive]]\ncase = "{name}"\nreason = "WHY"\n'
+    (tmp_path / "waivers.toml").write_text(lines)
+    gate(base, slower, "--waivers", tmp_path / "waivers.toml")
+    (tmp_path / "empty.toml").write_text("")
+    shown = gate(base, slower, "--waivers", tmp_path / "empty.toml", code=REGRESSION).stdout
+    assert f"add these lines with your reason to {tmp_path / 'empty.toml'}:" in shown
+    markdown = gate(base, slower, "--format=markdown", code=REGRESSION).stdout
+    assert f"```toml\n{lines}```\n" in markdown
+    assert "[[waive]]" not in gate(base, build_of(noise=2, phase=1.3), code=INCONCLUSIVE).stdout
+
+
+def test_a_case_has_one_p_value_that_is_explained_once(gate, build_of):
+    base = build_of()
+    for candidate, verdict, p, code in [(11.0, "regression", "0.00049", REGRESSION), (10.0, "pass", "0.012", PASS), (8.0, "improvement", "0.00049", PASS)]:
+        shown = gate(base, build_of(candidate), code=code).stdout
+        header, row = (next(line.split() for line in shown.splitlines() if line.startswith(word)) for word in ("case", "linear"))
+        assert header[-3:] == ["p", "pairs", "verdict"] and row[-3:] == [p, "8" if verdict == "pass" else "12", verdict]
+        assert shown.count("p is the probability") == 1
+    shown = gate(build_of(noise=2), build_of(noise=2, phase=1.3), code=INCONCLUSIVE).stdout
+    assert re.search(r"– +20 +inconclusive$", shown, re.MULTILINE), "a case without a verdict has no p value"
+
+
+def test_names_in_the_table_are_what_tells_the_cases_apart(attnbench, build_of, tmp_path):
+    suite = write_sweep(tmp_path / "two.toml", method=["linear", "softmax"], query_len=32, causal=[False, True], batch=2)
+    one = build_of(plan="answer '{}'; answer '{}'; answer '{}'; answer '{}'", verify="good; good; good; good")
+    words = ["gate", suite, "--base", one, "--candidate", one, "-q"]
+    shown = attnbench(*words).stdout
+    assert shown.startswith("4 cases: forward, N=32, batch=2, heads=2, head_dim=16\n")
+    rows = [line for line in shown.splitlines() if line.endswith(" pass")]
+    assert [re.split("  +", row)[0] for row in rows] == ["linear not causal", "linear causal", "softmax not causal", "softmax causal"]
+    # The names in full are those that waivers and gate.json have.
+    names = [case["name"] for case in strict_json(attnbench(*words, "--format=json").stdout)["cases"]]
+    assert names[:2] == ["linear forward N=32 batch=2 heads=2 head_dim=16", "linear forward N=32 batch=2 heads=2 causal head_dim=16"]
+    assert attnbench(*words, "--format=markdown").stdout.startswith("4 cases: forward, N=32, ")
+
+
+def test_the_name_says_the_threads_where_cases_differ_in_them(attnbench, build_of, tmp_path):
+    suite = write_sweep(tmp_path / "two.toml", method="linear", query_len=32, threads=[1, 2])
+    one = build_of(plan="answer '{}'; answer '{}'", verify="good; good")
+    done = attnbench("gate", suite, "--base", one, "--candidate", one, "-q", "--format=json")
+    assert [case["name"].split()[-1] for case in strict_json(done.stdout)["cases"]] == ["threads=1", "threads=2"]
+
+
 def test_an_invalid_base_or_look_is_refused(attnbench, suite, build_of, tmp_path):
     assert "gate needs --base" in attnbench("gate", suite, "-q", code=USAGE).stderr
     failed = attnbench("gate", suite, "--base", "no-such-revision", "-q", code=USAGE).stderr
-    assert "neither a build folder nor a program nor a git revision" in failed
+    assert "'no-such-revision' is neither a build folder nor a program, and git finds no revision of that name" in failed
+    assert "it said: fatal: not a git repository" in failed
     (tmp_path / "empty").mkdir()
     assert "attnbench-worker" in attnbench("gate", suite, "--base", "empty", "-q", code=USAGE).stderr
     for words, said in [
@@ -235,6 +288,83 @@ def test_out_gets_a_report_of_every_measurement(gate, build_of, tmp_path):
     assert report["result"] == "pass" and len(report["cases"][0]["base"]) >= 8
     assert report["base"]["revision"] and report["looks"] == [8, 12, 20]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", report["finished_at"])
+
+
+# ---------------------------------------------------------------- quick
+
+
+@pytest.fixture
+def two_cases(tmp_path):
+    return write_sweep(tmp_path / "two.toml", method=["linear", "softmax"], query_len=32)
+
+
+@pytest.fixture
+def quick(attnbench, two_cases, build_of):
+    """Runs the quick gate on two cases, the second of which takes `softmax` times as long as the first with the candidate."""
+
+    def run(*more, linear=10.0, softmax=10.0, code=PASS, before=""):
+        two = {"plan": "answer '{}'; answer '{}'", "verify": "good; good"}
+        middle = f"$(case $request in *softmax*) echo {softmax};; *) echo {linear};; esac)"
+        measure = before + ANSWER.format(middle=middle, noise=0.01, memory=1024, phase=0)
+        return attnbench(
+            "gate", two_cases, "--base", build_of(**two), "--candidate", build_of(measure=measure, **two), "--quick", "--seed=1", *more, code=code
+        )  # fmt: skip
+
+    return run
+
+
+def test_a_quick_gate_passes_after_six_pairs(quick):
+    done = quick("--format=json")
+    report = strict_json(done.stdout)
+    assert verdicts(done) == ("pass", {"linear": "pass", "softmax": "pass"})
+    assert [len(case["log_ratios"]) for case in report["cases"]] == [6, 6]
+    assert report["quick"] is True and report["looks"] == [6, 8, 12] and report["time_limit_s"] == 50
+    assert "pair 6 of softmax forward N=32" in done.stderr
+
+
+def test_a_quick_gate_stops_at_the_first_regression(quick):
+    done = quick("--format=json", softmax=13.0, code=REGRESSION)
+    assert verdicts(done) == ("regression", {"linear": "not decided", "softmax": "regression"})
+    linear, softmax = strict_json(done.stdout)["cases"]
+    assert len(softmax["log_ratios"]) == 8 and len(linear["log_ratios"]) <= 2
+    shown = quick(softmax=13.0, code=REGRESSION).stdout
+    assert re.search(
+        r"^1 of 2 cases is not decided, because a quick gate stops at the first regression; "
+        r"a full gate, without --quick, would take at most \d+ (s|min \d\d s)$", shown, re.MULTILINE
+    )  # fmt: skip
+    assert 'case = "softmax forward N=32 heads=2 head_dim=16"' in shown
+
+
+def test_a_quick_gate_goes_on_after_a_regression_that_is_waived(quick, tmp_path):
+    (tmp_path / "waivers.toml").write_text('[[waive]]\ncase = "softmax forward N=32 heads=2 head_dim=16"\nreason = "x"\n')
+    done = quick("--format=json", "--waivers", tmp_path / "waivers.toml", softmax=13.0)
+    assert verdicts(done) == ("pass", {"linear": "pass", "softmax": "regression"})
+
+
+def test_a_quick_gate_says_what_it_could_not_decide_in_its_time(quick):
+    done = quick("--time-limit=0.01", code=INCONCLUSIVE)
+    assert re.search(r"^linear .* not decided$", done.stdout, re.MULTILINE)
+    assert "2 of 2 cases are not decided; a full gate, without --quick, would take " in done.stdout
+    assert done.stdout.endswith("gate: inconclusive\n")
+    assert "Not every case could be decided" not in done.stdout
+    report = strict_json(quick("--time-limit=0.01", "--format=json", code=INCONCLUSIVE).stdout)
+    assert {case["verdict"] for case in report["cases"]} == {"not decided"}
+
+
+def test_a_quick_gate_gives_a_case_up_that_breaks(quick):
+    crashes = 'case "$request" in *softmax*) kill -SEGV $$;; esac\n'
+    done = quick(before=crashes, code=UNUSABLE)
+    assert re.search(r"^linear .* pass$", done.stdout, re.MULTILINE)
+    assert "softmax: unusable: the candidate failed (crashed): the worker died of signal 11" in done.stdout
+
+
+def test_quick_does_not_go_with_looks_of_ones_own(attnbench, suite, build_of):
+    for words, said in [
+        (["--quick", "--looks=8,12"], "--looks cannot be given with --quick"),
+        (["--quick", "--instructions"], "--quick cannot be given with --instructions"),
+        (["--time-limit=3"], "--time-limit can only be given with --quick"),
+    ]:
+        assert said in attnbench("gate", suite, "--base", build_of(), *words, code=USAGE).stderr
 
 
 def test_the_report_can_be_printed_as_markdown(gate, build_of):
@@ -310,6 +440,21 @@ def test_the_page_shows_what_the_recordings_give(attnbench):
     assert f"by {min(slowed):.1f} to {max(slowed):.1f} % in the recordings" in page
     mean = sum(case["power"]["regression"][4] for case in recorded["cases"]) / len(recorded["cases"])
     assert f"| 5 % | {100 * mean:.1f} % |" in page, "the file holds what the page shows"
+
+
+def test_the_page_shows_how_a_quick_gate_ends(attnbench):
+    page = (RECORDED.parents[3] / "docs/gate.md").read_text()
+    words = ["gate", "--calibrate", "--quick", "--from", RECORDED, "--seed=1"]
+    shown = attnbench(*words, "--format=markdown").stdout
+    assert shown[shown.index("| true slowdown |") :].strip() in page
+    words = [*words, "--trials=100", "--format=json"]
+    calibration = strict_json(attnbench(*words).stdout)
+    assert strict_json(attnbench(*words).stdout) == calibration, "the same seed gives the same result"
+    assert calibration["quick"] is True and calibration["looks"] == [6, 10, 14]
+    suites = calibration["suites_with_one_slower_case"]
+    assert suites["slowdown_percent"] == [0, 3, 5, 10, 20]
+    assert suites["regression"][0] == 0 and suites["regression"][4] == 1 and suites["pass"][3] == suites["pass"][4] == 0
+    assert suites["mean_pairs"][4] < suites["mean_pairs"][0]
 
 
 def test_recordings_that_are_no_calibration_are_refused(attnbench, suite, tmp_path):
@@ -426,6 +571,19 @@ def test_a_base_revision_is_built_once_in_a_worktree(gate_in, repository):
     checked_out.git("commit", "-q", "-am", "two")
     failed = program(*words, code=USAGE).stderr
     assert "does not build: cmake -S failed" in failed and "build.log" in failed
+
+
+def test_a_base_that_git_does_not_know_or_does_not_read_is_refused_with_its_words(gate_in, repository, monkeypatch):
+    checked_out = repository()
+    program, words = gate_in(checked_out)
+    words[words.index("HEAD")] = "no-such-revision"
+    failed = program(*words, code=USAGE).stderr
+    assert f"neither a build folder nor a program nor a git revision of the repository {checked_out.folder}" in failed
+    # git treats the repository as if it belonged to another user.
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    failed = program(*words, code=USAGE).stderr
+    assert f"fatal: detected dubious ownership in repository at '{checked_out.folder}'" in failed
+    assert f"git config --global --add safe.directory {checked_out.folder}" in failed
 
 
 @pytest.mark.parametrize("stage", STAGES)

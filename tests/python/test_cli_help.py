@@ -3,12 +3,13 @@
 import csv
 import io
 import re
+import subprocess
 
 import pytest
 from conftest import ROOT, strict_json, write_sweep
 
 COMMANDS = (
-    "list verify measure sweep train table plot report paper verdicts analyse compare gate merge import export doctor completion".split()
+    "list verify measure sweep train table plot report paper verdicts analyse compare gate merge import export doctor help completion".split()
 )
 
 
@@ -21,8 +22,28 @@ def test_version_names_release_revision_and_build(attnbench, workers):
     assert lines[0] == f"attnbench {version[1]}"
     worker = workers.environment  # The worker was built from the same sources.
     dirty = " with uncommitted changes" if worker["dirty"] else ""
-    assert lines[1] == f"revision {worker['revision']}{dirty}"
+    assert lines[1].startswith(f"revision {worker['revision']}") and lines[1].endswith(dirty)
     assert lines[2] == f"build {worker['build']}, {worker['compiler']}, {worker['compiler_flags']}"
+
+
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        ("git init -q . && touch CMakeLists.txt && git add . && git -c user.name=a -c user.email=a@b commit -qm one", ""),
+        ("git init -q .", "does not have any commits yet"),
+        ("mkdir .git", "fatal: not a git repository"),
+        ("git init -q .; export GIT_TEST_ASSUME_DIFFERENT_OWNER=1", "git config --global --add safe.directory"),
+    ],
+)
+def test_a_build_knows_its_revision_or_why_it_is_unknown(tmp_path, step, why):
+    """cmake/build_info.cmake writes what --version prints."""
+    header = tmp_path / "build_info.h"
+    script = f"{step}; exec cmake -DSOURCE=. -DOUTPUT='{header}' -P '{ROOT}/cmake/build_info.cmake'"
+    subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True)
+    defined = dict(re.findall(r'^#define ATTNBENCH_(\w+) "?(.*?)"?$', header.read_text(), re.MULTILINE))
+    assert (defined["REVISION"] == "unknown") == bool(why)
+    assert why in defined["WHY_REVISION_UNKNOWN"] and bool(defined["WHY_REVISION_UNKNOWN"]) == bool(why)
+    assert defined["DIRTY"] == "false"
 
 
 def test_version_needs_neither_command_nor_worker(attnbench, tmp_path):
@@ -64,6 +85,14 @@ def test_help_contains_no_type_names_and_no_long_lines(attnbench, command):
     for word in ("TEXT:", "INT", "FLOAT", "UINT", "ENUM", "REQUIRED", "Excludes", "Needs"):
         assert word not in text
     assert all(len(line) <= 110 for line in text.splitlines())
+
+
+def test_the_command_help_prints_what_the_option_prints(attnbench):
+    assert attnbench("help").stdout == attnbench("--help").stdout
+    for command in ("measure", "help"):
+        assert attnbench("help", command).stdout == attnbench(command, "--help").stdout
+    message = attnbench("help", "mesure", code=2).stderr
+    assert message.startswith("attnbench: unknown command 'mesure'; did you mean 'measure'?; known: list, verify, measure, ")
 
 
 def test_help_shows_choices_defaults_and_units(attnbench):

@@ -340,13 +340,45 @@ def test_noise_target_and_time_budget_stop_the_sampling(quick):
 
 def test_text_answers_with_time_memory_error_and_implementation(quick):
     lines = quick("measure", "softmax", *small(noise_target=1e9)).stdout.splitlines()
-    time, memory, implementation = [line.split(maxsplit=1) for line in lines]
+    case, time, rate, memory, implementation = [line.split(maxsplit=1) for line in lines]
+    assert case == ["case", "softmax forward: N = 64, batch 1, 2 heads of 16, float32, not causal, 1 thread"]
+    assert rate[0] == "rate"
     assert time[0] == "time" and re.fullmatch(r"[\d.]+ (µs|ms) spread ±[\d.]+ %, in 1 process of \d+ samples", time[1])
     assert memory[0] == "memory"
     assert re.fullmatch(r"[\d.]+ KiB above the inputs; rounding error [\d.]+e-\d+ \(at most 5\.0e-04 accepted\)", memory[1])
     assert implementation == ["implementation", "aten/materialised on 1 thread"]
     markdown = quick("measure", "softmax", *small(noise_target=1e9), "--format", "markdown").stdout
-    assert len(markdown.splitlines()) == 2 + 3
+    assert len(markdown.splitlines()) == 2 + 5
+
+
+def answer(cli, *words):
+    """The lines of the answer of `measure`, by their names."""
+    text = cli("measure", *words).stdout
+    return {line[:30].strip(): line[30:].strip() for line in text.splitlines()}
+
+
+def test_the_answer_names_every_axis_that_has_no_default(canned):
+    few = ["--heads=1", "--head-dim=16", "--query-len=32", "--threads=1"]
+    assert answer(canned, "linear", *few)["case"] == "linear forward: N = 32, batch 1, 1 head of 16, float32, not causal, 1 thread"
+    more = ["--key-len=48", "--value-dim=8", "--batch=3", "--dtype=bfloat16", "--cache=cold", "--seed=7", "--inputs=clustered"]
+    assert answer(canned, "softmax", *few, *more)["case"] == (
+        "softmax forward: N = 32, 48 keys, batch 3, 1 head of 16 with values of 8, bfloat16, not causal, 1 thread, "
+        "inputs=clustered, cache=cold, seed=7"
+    )
+    decode = answer(canned, "linear", *few, "--protocol=decode")["case"]
+    assert decode.startswith("linear decode: N = 32, batch 1") and ", causal, " in decode
+    unsupported = answer(canned, "linear-einsum", *few, "--causal")
+    assert unsupported["outcome"] == "skipped: unsupported" and unsupported["case"].startswith("linear-einsum forward: N = 32")
+
+
+@pytest.mark.parametrize(("protocol", "tokens"), [("forward", 3 * 64), ("forward_backward", 3 * 64), ("decode", 3)])
+def test_rates_follow_from_the_cost_and_the_time(canned, protocol, tokens):
+    words = ["linear", "--query-len=64", "--batch=3", f"--protocol={protocol}"]
+    record = canned.json("measure", *words)
+    pattern = r"([\d.,]+) GFLOP/s, at least ([\d.,]+) GB/s, ([\d.,]+) tokens/s"
+    shown = [float(number.replace(",", "")) for number in re.fullmatch(pattern, answer(canned, *words)["rate"]).groups()]
+    second = 1e3 / record["time_median_ms"]
+    assert shown == pytest.approx([record["flops"] / 1e9 * second, record["min_bytes"] / 1e9 * second, tokens * second], rel=0.05)
 
 
 def test_verbose_text_shows_every_value_with_its_unit(quick):

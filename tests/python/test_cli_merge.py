@@ -61,7 +61,7 @@ def test_merging_different_sweeps_is_refused(canned, shards, tmp_path):
 def test_equal_records_of_a_case_are_reported_and_merged_into_one(canned, shards, tmp_path):
     done = canned("merge", *shards, shards[1], "--out", "all")
     assert "2 cases have two equal records" in done.stderr
-    assert done.stderr.count("query_len=") == 2
+    assert done.stderr.count(" N=") == 2 and f"in {shards[1]} and in {shards[1]}: " in done.stderr
     assert len(lengths(tmp_path / "all")) == 7
 
 
@@ -71,7 +71,7 @@ def test_different_records_of_a_case_are_refused_without_keep_latest(canned, sha
     with open(shards[0] / "records.jsonl", "a") as log:
         log.write(json.dumps(later) + "\n")
     failed = canned("merge", *shards, "--out", "all", code=2).stderr
-    assert "1 cases have two different records" in failed and "nothing was written" in failed
+    assert "1 case has two different records" in failed and "nothing was written" in failed
     assert not (tmp_path / "all").exists()
     done = canned("merge", *shards, "--out", "all", "--keep-latest")
     assert "the later is kept" in done.stderr
@@ -156,7 +156,7 @@ def test_an_import_does_not_replace_a_measured_record(canned, tmp_path):
         ("method,time_median_ms\n", "expected a row of column names and rows below it"),
         ("method,time_median\nx,1\n", "1: unknown column 'time_median'; did you mean 'time_median_ms'?"),
         ("method,method\nx,1\n", "1: column 'method' appears more than once"),
-        ("method,time_median_ms\nx\n", "2: 1 cells, expected 2"),
+        ("method,time_median_ms\nx\n", "2: 1 cell, expected 2"),
         ("method,time_median_ms\nx,fast\n", "2: time_median_ms = 'fast', expected a number of at least 0"),
         ("method,time_median_ms\nx,-1\n", "2: time_median_ms = '-1'"),
         ("method,query_len,time_median_ms\nx,0,1\n", "2: query_len = 0, expected at least 1"),
@@ -178,6 +178,34 @@ def test_an_import_needs_a_source(canned, tmp_path):
     path = write_csv(tmp_path, "method,time_median_ms,external_source\nx,1,=cmd()\n")
     canned("import", path, "--out", "ext")
     assert "'=cmd()" in (tmp_path / "ext/records.csv").read_text()
+
+
+def test_imported_records_are_merged_with_those_of_a_sweep(canned, shards, tmp_path):
+    canned("import", write_csv(tmp_path, CSV), "--out", "theirs", "--source", "their paper", "-q")
+    for order in (["theirs", *shards], [*shards, "theirs"]):
+        out = f"all-{order.index('theirs')}"
+        assert "9 cases from 4 folders" in canned("merge", *order, "--out", out).stdout
+        sources = [record["external_source"] for record in records_in(tmp_path / out)]
+        assert sources.count("their paper") == 2 and sources.count(None) == 7
+        environment = strict_json((tmp_path / out / "environment.json").read_text())
+        assert environment["sweep"] == "seven" and environment["merged_from"] == list(map(str, order))
+        assert "all 7 cases are recorded" in canned("sweep", tmp_path / "seven.toml", "--out", out).stderr
+        assert "external: their paper" in canned("table", out).stdout
+
+
+def test_imported_records_alone_are_merged(canned, tmp_path):
+    canned("import", write_csv(tmp_path, CSV), "--out", "one", "--source", "their paper", "-q")
+    canned("import", write_csv(tmp_path, CSV.replace("fla-chunk", "other")), "--out", "two", "--source", "another", "-q")
+    assert "4 cases from 2 folders" in canned("merge", "one", "two", "--out", "all").stdout
+    assert {record["external_source"] for record in records_in(tmp_path / "all")} == {"their paper", "another"}
+    assert not (tmp_path / "all/environment.json").exists(), "no sweep measured them"
+    assert "4 cases from 1 folder" in canned("merge", "all", "--out", "again").stdout
+
+
+def test_records_without_an_environment_are_merged_only_if_all_are_imported(canned, shards, tmp_path):
+    canned("import", write_csv(tmp_path, CSV), "--out", shards[1], "--source", "their paper", "-q")
+    (shards[1] / "environment.json").unlink()
+    assert f"{shards[1]} has no environment.json" in canned("merge", *shards, "--out", "all", code=2).stderr
 
 
 # ---------------------------------------------------------------- files that are written

@@ -51,23 +51,36 @@ def markdown_cells(line):
     return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
 
 
-def test_text_has_aligned_columns_with_units(attnbench, folder):
-    lines = attnbench("table", folder()).stdout.splitlines()
+def table_of(text):
+    """The lines of a table from its header on, without what is above it."""
+    lines = text.splitlines()
+    return lines[next(i for i, line in enumerate(lines) if line.startswith("─")) - 1 :]
+
+
+def test_text_has_aligned_columns_with_units(attnbench, folder, template):
+    changed = [record | {"implementation": f"stand-in {i}", "max_rel_error": (i + 1) * 1e-8} for i, record in enumerate(template)]
+    lines = table_of(attnbench("table", folder(changed)).stdout)
     assert len(lines) == 2 + 4
     header = re.split(r"\s{2,}", lines[0].strip())
-    assert header[:2] == ["method", "query_len"]
-    assert header[-2:] == ["implementation", "outcome"]
+    assert header == ["method", "query_len", "time", "interval", "rounding error", "implementation"]
     assert set(lines[1]) == {"─"} and len(lines[1]) == max(map(len, lines))
-    assert re.split(r"\s{2,}", lines[2].strip()) == [
-        "linear", "32", "1.10 ms", "spread ±9.1 %", "1.10 ms", "2.00 KiB", "1.0e-08", "stand-in",
-        "measured, noisy",
-    ]  # fmt: skip
+    assert re.split(r"\s{2,}", lines[2].strip()) == ["linear", "32", "1.10 ms", "spread ±9.1 %", "1.0e-08", "stand-in 0"]
     assert len({line.rstrip().rfind("stand-in") for line in lines[2:]}) == 1, "not aligned"
+
+
+def test_text_begins_with_what_the_records_answer_and_what_all_have_in_common(attnbench, folder):
+    answer, empty, common, header = attnbench("table", folder()).stdout.splitlines()[:4]
+    assert answer == (
+        "it is not certain whether softmax or linear is faster at N = 48: softmax is 1.00 × as fast (one process, so no interval)."
+    )
+    assert empty == "" and header.startswith("method  query_len")
+    assert common.startswith("In all rows: device = cpu, dtype = float32, ")
+    assert common.endswith("time/sequence = 1.10 ms, memory/sequence = 2.00 KiB, rounding error = 1.0e-08, implementation = stand-in, outcome = measured, noisy")
 
 
 def test_text_shows_only_the_axes_that_vary(attnbench, folder, template):
     changed = [record | {"batch": n} for n, record in enumerate(template, 1)]
-    header = attnbench("table", folder(changed)).stdout.splitlines()[0].split()
+    header = table_of(attnbench("table", folder(changed)).stdout)[0].split()
     assert header[:3] == ["method", "batch", "query_len"]
     assert "heads" not in header and "key_len" not in header and "seed" not in header
 
@@ -159,17 +172,23 @@ def test_skipped_cases_are_counted_below_the_table(attnbench, folder, template):
     assert attnbench("table", out).stdout == "1 case is skipped as predicted_oom: too large\n"
 
 
-def test_a_table_fits_into_the_terminal(attnbench, folder):
-    out = folder()
+def test_a_table_fits_into_the_terminal(attnbench, folder, template):
+    outcomes = ["measured", "implausible", "measured", "measured"]
+    changed = [
+        record | {"implementation": f"stand-in {i}", "max_rel_error": (i + 1) * 1e-8, "implausible": None if outcome == "measured" else "too fast"}
+        for i, (record, outcome) in enumerate(zip(template, outcomes, strict=True))
+    ]
+    out = folder(changed)
     wide = attnbench("table", out).stdout
     for width, variables in ((60, {}), (200, {"COLUMNS": "60"})):
         environment = {k: v for k, v in os.environ.items() if k != "COLUMNS"} | {"NO_COLOR": "1"} | variables
         _, shown = attnbench.on_terminal("table", out, "--charts", "never", width=width, env=environment)
         assert max(map(len, shown.splitlines())) <= 60 < max(map(len, wide.splitlines()))
         note = " ".join(shown.split("(the terminal has 60 columns; not shown: ")[1].split())
-        assert note == "interval, time/sequence, rounding error, implementation; shortened: outcome)"
-        for header in ("method", "query_len", "time", "memory/sequence", "outcome"):
-            assert header in shown.splitlines()[0]
+        assert note == "implementation)"
+        for header in ("method", "query_len", "time", "interval", "outcome"):
+            assert header in table_of(shown)[0]
+        assert "implausible" in shown
     # Whatever reads a pipe gets everything.
     assert attnbench("table", out, env=os.environ | {"COLUMNS": "60"}).stdout == wide
 
@@ -189,7 +208,7 @@ def test_only_the_last_record_of_a_case_is_shown(attnbench, folder, template):
     again = template[1] | {"time_median_ms": 7.5}
     out = folder([*template, again])
     assert attnbench.json("table", out) == [template[0], again, *template[2:]]
-    assert len(attnbench("table", out).stdout.splitlines()) == 2 + 4
+    assert len(table_of(attnbench("table", out).stdout)) == 2 + 4
     assert len(rows_of(attnbench("table", out, "--format", "csv").stdout)) == 5
 
 
@@ -198,6 +217,46 @@ def test_a_folder_without_records_gives_an_empty_table(attnbench, folder):
     assert attnbench.json("table", out) == []
     assert len(attnbench("table", out).stdout.splitlines()) == 2
     assert len(rows_of(attnbench("table", out, "--format", "csv").stdout)) == 1
+
+
+# ---------------------------------------------------------------- a folder of machines
+
+
+@pytest.fixture
+def machines(tmp_path, template):
+    """A folder that holds one folder of records for each machine."""
+    for name, records in (("b-machine", template[:2]), ("a-machine/run-1", template[2:])):
+        (tmp_path / "all" / name).mkdir(parents=True)
+        (tmp_path / "all" / name / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return "all"
+
+
+def test_a_folder_of_machines_has_a_table_for_each(attnbench, machines):
+    one, other = (attnbench("table", f"all/{name}").stdout for name in ("a-machine/run-1", "b-machine"))
+    assert attnbench("table", machines).stdout == f"all/a-machine/run-1:\n{one}\nall/b-machine:\n{other}"
+    markdown = attnbench("table", machines, "--format", "markdown").stdout
+    assert markdown.startswith("**all/a-machine/run-1**\n\n| method") and "\n\n**all/b-machine**\n\n| method" in markdown
+    columns = attnbench("table", machines, "--columns", "method,query_len").stdout
+    assert columns.count("query_len") == 2 and "all/b-machine:\n" in columns
+
+
+def test_csv_and_json_hold_the_records_of_all_machines(attnbench, machines, template):
+    assert attnbench.json("table", machines) == [*template[2:], *template[:2]]
+    rows = rows_of(attnbench("table", machines, "--format", "csv").stdout)
+    assert len(rows) == 5 and len({len(row) for row in rows}) == 1
+    assert [row[0] for row in rows_of(attnbench("table", machines, "--columns", "method", "--format", "csv").stdout)].count("method") == 1
+
+
+def test_the_folder_of_a_single_machine_needs_not_be_named(attnbench, folder, tmp_path):
+    out = folder()
+    for command in (["table"], ["analyse"], ["compare", out], ["table", "--columns", "method"]):
+        assert attnbench(*command, tmp_path).stdout == attnbench(*command, out).stdout
+
+
+def test_commands_that_take_one_machine_name_those_that_there_are(attnbench, machines):
+    for command in (["analyse", machines], ["compare", machines, "all/b-machine"]):
+        message = attnbench(*command, code=2).stderr
+        assert "all holds several folders of records: all/a-machine/run-1, all/b-machine; expected one of them" in message
 
 
 # ---------------------------------------------------------------- what cannot be read

@@ -88,7 +88,7 @@ def test_text_lists_only_the_rows_that_disagree(attnbench, workers):
     attnbench = attnbench.with_worker(worker)
     header, _, row, summary = attnbench("verify", "linear", "--quick", code=1).stdout.splitlines()
     assert header.startswith("method") and "gradient of q disagrees" in row
-    assert summary.startswith("5 of 6 supported rows agree with the reference, 1 disagree; 0 rows are unsupported; ")
+    assert summary.startswith("5 of 6 supported rows agree with the reference, 1 disagrees; 0 rows are unsupported; ")
     markdown = attnbench("verify", "linear", "--quick", "--format=markdown", code=1).stdout.splitlines()
     assert len(markdown) == 5 and markdown[3] == "" and "gradient of q disagrees" in markdown[2]
     # Formats for programs have every row.

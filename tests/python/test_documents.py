@@ -20,6 +20,9 @@ DOCUMENTS = sorted(
     for path in ROOT.glob(pattern)
 )
 
+# Pages whose reader has run `make quickstart`, and nothing that installs or builds more.
+AFTER_QUICKSTART = ["docs/tutorial.md", "docs/python-methods.md"]
+
 # Options of `gate` for one small case, with margins so wide that it passes on a noisy machine.
 ONE_CASE = (
     "--looks 8 --set method=linear --set protocol=forward --set query_len=64"
@@ -38,6 +41,10 @@ REDUCED = {
     "build/attnbench gate sweeps/ci.toml --base origin/main": (
         f"build/attnbench gate sweeps/ci.toml --base build {ONE_CASE}",
         "builds a revision and measures for minutes",
+    ),
+    "build/attnbench gate sweeps/ci.toml --base origin/main --quick": (
+        f"build/attnbench gate sweeps/ci.toml --base build --quick {ONE_CASE.removeprefix('--looks 8 ')}",
+        "builds a revision",
     ),
     "build/attnbench gate sweeps/ci.toml --calibrate --out /tmp/calibration": (
         f"{{all}} --recordings 8 --trials 50 {ONE_CASE}",
@@ -109,9 +116,10 @@ def reduced(command):
 
 
 @pytest.mark.parametrize("document", [d for d in DOCUMENTS if commands(d)])
-def test_every_command_of_a_document_works(document, build, tmp_path):
+def test_every_command_of_a_document_works(document, build, tmp_path, request):
     if build != ROOT / "build":
         pytest.skip("documents name the programs in build/")
+    environment = os.environ | (request.getfixturevalue("after_quickstart") if document in AFTER_QUICKSTART else {})
     shown = write_files(document, tmp_path)
     for command in commands(document):
         run = reduced(command)
@@ -123,7 +131,7 @@ def test_every_command_of_a_document_works(document, build, tmp_path):
         done = subprocess.run(
             ["bash", "-c", run],
             cwd=ROOT, capture_output=True, text=True, timeout=HANG_S, check=False,
-            env=os.environ | {"NO_COLOR": "1"},
+            env=environment | {"NO_COLOR": "1"},
         )  # fmt: skip
         assert done.returncode == 0, (
             f"{document}: `{command}` (run as `{run}`) ended with {done.returncode}\n"
@@ -147,6 +155,20 @@ def test_the_tutorial_shows_what_its_commands_print(build, tmp_path):
             env=os.environ | {"NO_COLOR": "1"},
         )  # fmt: skip
         assert shown_pattern(lines).search(done.stdout), f"{command}\nshown:\n{lines}\nprinted:\n{done.stdout}"
+
+
+@pytest.mark.parametrize("document", AFTER_QUICKSTART)
+def test_a_page_for_readers_who_have_run_quickstart_says_so_and_uses_what_that_builds(document):
+    """The commands of these pages run with the Python packages of that reader alone (after_quickstart). The folder build/ also has
+    what the tests need, so that the programs are compared with those that the target builds."""
+    assert "after `make quickstart`" in (text := (ROOT / document).read_text("utf-8")) or "`make quickstart` has built" in text
+    programs = {command.split()[0] for command in commands(document)}
+    assert programs <= {"build/attnbench", "make"}, programs
+    makefile = (ROOT / "Makefile").read_text()
+    (recipe,) = re.findall(r"^quickstart: build .*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    (built,) = re.findall(r"^build: .*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    assert re.findall(r"--target (.*)", built) == ["attnbench"]
+    assert "$(build_python_module)" in recipe and "else cmake --build build --target attnbench-python; fi" in makefile
 
 
 def test_commands_are_reduced_as_listed(tmp_path):

@@ -40,6 +40,9 @@ INSTEAD = {
         " attnbench.linear_attention(*torch.randn(3, 1, 1, 8, 4))'"
     ),
     "Figures need Python packages": "ATTNBENCH_PYTHON=./bare-python build/attnbench plot first",
+    "The module for methods in Python has not been built": (
+        "build/attnbench --worker unfinished-build/attnbench-worker measure mine.py:attention"
+    ),
     "Methods in Python need torch": "ATTNBENCH_PYTHON=./bare-python build/attnbench measure mine.py:attention",
     "There is no GPU": "LD_LIBRARY_PATH=gpu-build build/attnbench --worker gpu-build/attnbench-worker measure linear --device cuda",
     # Small and so short that it is noisy on any machine, but not disturbed.
@@ -76,6 +79,13 @@ def make_gpu_build(folder):
     (folder / "gpu-build/libcuda.so.1").touch()
 
 
+def make_unfinished_build(folder):
+    """A worker in a build folder that has no module for methods in Python."""
+    (folder / "unfinished-build").mkdir()
+    for name in ("attnbench-worker", "python-methods"):
+        shutil.copy(ROOT / "build" / name, folder / "unfinished-build")
+
+
 # By heading, what happened before, in the folder `first` of a sweep that was measured once, or elsewhere in the folder.
 BEFORE = {
     "The folder has records of another build": measured_elsewhere,
@@ -83,6 +93,7 @@ BEFORE = {
     "Records of a newer version": lambda folder: change_records(folder / "first", schema_version=7),
     "Disturbed, suspect and implausible": make_doubtful,
     "There is no GPU": make_gpu_build,
+    "The module for methods in Python has not been built": make_unfinished_build,
 }  # fmt: skip
 
 # By heading, why this machine prints something else, if it does.

@@ -68,7 +68,7 @@ def test_an_installed_driver_plots_with_the_python_in_the_path(installed, tmp_pa
 
 
 def test_the_verdicts_of_an_installation_use_its_published_values(installed):
-    shown = installed("verdicts", ROOT / "results", "--python", sys.executable).stdout
+    shown = installed("verdicts", ROOT / "results", "--python", sys.executable, "--format", "markdown").stdout
     assert "**reproduced**" in shown
 
 

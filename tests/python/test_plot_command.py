@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 
@@ -152,7 +153,7 @@ def test_training_loss_is_drawn_where_there_is_no_validation(tmp_path):
 def test_a_sweep_is_drawn_as_time_against_length_with_a_panel_for_each_protocol(tmp_path):
     figure = drawn(write(tmp_path / "set", every_outcome() + every_outcome("forward_backward")))
     assert len(figure.axes) == 2
-    assert {"Forward", "Forward + backward", "Time per sample (ms)"} <= set(texts(figure))
+    assert {"Forward", "Forward + backward", "Time per sequence (ms)"} <= set(texts(figure))
     x, y = lines_of(figure.axes[0])[0]
     assert list(x) == [512, 1024, 4096, 8192] and np.allclose(y, x / 1e3)
     said = " ".join(texts(figure))
@@ -211,7 +212,7 @@ def test_any_columns_can_be_chosen(tmp_path):
     figure = drawn(folder, ["method=linear"], x=("threads",), y="peak_extra_bytes_per_sample")
     (x, y), *others = lines_of(figure.axes[0])
     assert list(x) == [1, 2, 4] and set(y) == {2**20} and not others
-    assert {"Threads", "Peak memory per sample, above inputs"} <= set(texts(figure))
+    assert {"Threads", "Peak memory per sequence, above inputs"} <= set(texts(figure))
     figure = drawn(folder, series="threads", facets=("method",))
     assert {"Forward · method linear", "Forward · method softmax", "threads 4"} <= set(texts(figure))
 
@@ -299,9 +300,10 @@ def test_a_folder_without_records_is_an_error_that_names_what_is_there(tmp_path)
     assert "no such folder" in refusal(SCRIPT, tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     assert "an empty folder; expected records.jsonl or curves.jsonl" in refusal(SCRIPT, tmp_path / "empty")
-    write_curves(tmp_path / "some" / "machine", points())
+    for machine in ("machine", "other"):
+        write_curves(tmp_path / "some" / machine, points())
     error = refusal(SCRIPT, tmp_path / "some")
-    assert "found machine" in error and "there are some in machine" in error
+    assert "found machine, other" in error and "there are some in machine, other" in error
     assert "not a folder" in refusal(SCRIPT, tmp_path / "some/machine/curves.jsonl")
 
 
@@ -319,6 +321,12 @@ def test_an_environment_that_cannot_be_read_is_an_error(tmp_path):
 
 
 # ---------------------------------------------------------------- files and the driver
+
+
+def test_the_folder_of_a_single_machine_is_drawn_into_that_folder(tmp_path):
+    write_curves(tmp_path / "some" / "machine", points())
+    assert run(SCRIPT, tmp_path / "some").returncode == 0
+    assert (tmp_path / "some/machine/curves.svg").is_file()
 
 
 def test_out_is_a_folder_for_three_files_or_one_file(tmp_path):
@@ -360,7 +368,7 @@ def test_the_script_gets_every_option(attnbench, tmp_path):
     done = attnbench("plot", "folder", "--python", python, *[f"--{option}" for option in options])
     assert done.stdout.splitlines() == [f"{ROOT}/plots/plot.py", *[f"--{option}" for option in options], "--", "folder"]
     done = attnbench("verdicts", "folder", "--python", python, "--claims=a")
-    assert done.stdout.splitlines() == [f"{ROOT}/plots/verdicts.py", "--claims=a", "--", "folder"]
+    assert done.stdout.splitlines() == [f"{ROOT}/plots/verdicts.py", "--claims=a", "--format=text", "--", "folder"]
 
 
 def test_without_python_the_command_to_run_is_printed(attnbench, tmp_path):
@@ -408,3 +416,21 @@ def test_a_training_ends_with_its_curves(attnbench, tmp_path):
     assert "drawn" not in done.stderr
     done = attnbench("train", file, "--out", "out")
     assert "out: the curves were not drawn:" in done.stderr and "curves.pdf" in done.stderr
+
+
+def test_the_command_draws_only_the_methods_and_in_the_width_that_are_asked_for(attnbench, tmp_path):
+    rows = [measured(method, n) for method in ("softmax", "linear", "lsh:rounds=4,chunk=8") for n in (512, 1024)]
+    folder = write(tmp_path / "set", rows)
+
+    def drawn(*options):
+        attnbench("plot", folder, "--out", tmp_path / "figure.svg", *options)
+        return (tmp_path / "figure.svg").read_text()
+
+    page, column = drawn(), drawn("--width", "column", "--methods", "softmax,lsh:rounds=4,chunk=8")
+    assert ">linear</text>" in page and ">linear</text>" not in column and ">softmax</text>" in column
+    widths = [float(re.search(r'width="([\d.]+)pt"', svg)[1]) for svg in (page, column)]
+    assert widths == [style.WIDTHS["page"], style.WIDTHS["column"]]
+    assert ">softmax</text>" not in drawn("--methods", "linear", "--methods", "lsh")
+    message = attnbench("plot", folder, "--methods", "linaer", code=2).stderr
+    assert "--methods: no record of linaer; there are softmax, linear, lsh:rounds=4,chunk=8" in message
+    assert "--width = 'wide', expected one of column, page" in attnbench("plot", folder, "--width", "wide", code=2).stderr

@@ -65,6 +65,46 @@ def test_completions_are_rows_of_occluded_completed_and_original(tmp_path):
     assert {"occluded", "completed", "original"} <= set(texts(figure))
 
 
+def labelled(figure):
+    """The names of methods, each with its place from the top."""
+    names = [text for text in figure.texts if text.get_gid() == "label"]
+    return {text.get_text(): figure.get_figheight() * 72 - 72 * text.get_position()[1] for text in names}
+
+
+def test_completions_of_the_same_images_have_a_row_for_each_method_with_its_name(tmp_path):
+    same = completions(3)
+    other = same.copy()
+    other[:, 1] = samples(3, 8)
+    figure = drawn(save(tmp_path, completions_linear=same, completions_softmax=other))
+    expected = [*same[:, 0], *other[:, 1], *same[:, 1], *same[:, 2]]
+    assert all(np.array_equal(a, b) for a, b in zip(shown(figure), expected, strict=True)), "occluded, softmax, linear, original"
+    assert [texts(figure).count(words) for words in ("occluded", "original", "completed", "softmax", "linear")] == [1, 1, 0, 1, 1]
+    rows = sorted({round(72 * figure.get_figheight() * (1 - axes.get_position().y1), 1) for axes in figure.axes})
+    names = labelled(figure)
+    for name, top in zip(("softmax", "linear"), rows[1:3], strict=True):
+        assert top < names[name] < top + 40, f"{name} is beside its row"
+
+
+def test_completions_of_different_images_are_shown_with_their_originals(tmp_path):
+    figure = drawn(save(tmp_path, completions_linear=completions(3), completions_softmax=completions(4)))
+    assert len(shown(figure)) == 3 * 3 + 3 * 4
+    assert [texts(figure).count(words) for words in ("occluded", "completed", "original")] == [2, 2, 2]
+
+
+def test_a_line_joins_the_name_of_a_method_to_all_of_its_rows(tmp_path):
+    figure = drawn(save(tmp_path, samples_softmax=samples(40), samples_linear=samples(3)))
+    brackets = [72 * line.get_xydata() for line in figure.artists if line.get_gid() == "bracket"]
+    assert len(brackets) == 2
+    (low, high) = sorted(brackets[0][:, 1])
+    height = 72 * figure.get_figheight()
+    rows = sorted({axes.get_position().y0 * height for axes in figure.axes})
+    assert low == pytest.approx(rows[1]) and high > rows[3], "from the last row of softmax to its first"
+    figure = drawn(save(tmp_path / "long", **{"samples_lsh-4-of-a-long-name": samples(3)}))
+    box = figure.bbox
+    assert all(text.get_window_extent().x1 <= min(a.get_window_extent().x0 for a in figure.axes) and text.get_window_extent().x0 >= box.x0
+               for text in figure.texts if text.get_gid() == "label")  # fmt: skip
+
+
 def test_small_images_are_shown_large_and_with_their_pixels(tmp_path):
     figure = drawn(save(tmp_path, samples_linear=samples(2)))
     for axes in figure.axes:

@@ -52,7 +52,7 @@ MANY = [
 
 
 def measured(method="softmax", n=512, ms=1.0, memory=2**20, **other):
-    """The record of a case with this time and memory per sample; `other` replaces columns of it."""
+    """The record of a case with this time and memory per sequence; `other` replaces columns of it."""
     batch = max(1, 4096 // n)
     record = {
         "schema_version": 1, "method": method, "device": "cpu", "dtype": "float32",
@@ -333,10 +333,22 @@ def test_names_with_dollar_signs_are_not_drawn_as_formulas(tmp_path):
     assert len(named) == 2 and not any(text.get_parse_math() for text in named)
 
 
-def test_methods_with_a_single_length_are_drawn_as_points():
-    figure = drawn([measured("softmax", 1000, 2.0), measured("linear", 1000, 1.0)])
-    assert values(figure.axes[0]) == {1.0, 2.0}
-    assert texts(figure).count("softmax") == 2
+def test_methods_with_a_single_length_have_a_dot_each_with_its_name_and_its_value():
+    rows = [measured("softmax", 1000, 2.0), measured("linear", 1000, 1.0, 3 * 2**20), measured("sdpa", 1000, 40.0)]
+    figure = drawn(rows)
+    time, memory = figure.axes
+    dots = {tuple(float(v) for v in (line.get_xdata()[0], line.get_ydata()[0])) for line in time.get_lines() if line.get_marker() != "None"}
+    assert dots == {(1.0, 2.0), (2.0, 1.0), (40.0, 0.0)}, "the fastest is at the top"
+    names = [text.get_text() for text in sorted(time.get_yticklabels(), key=lambda text: -text.get_position()[1])]
+    assert names == ["linear", "softmax", "sdpa"]
+    assert [text.get_text() for text in memory.get_yticklabels()] == [""] * 3, "a row has the names once"
+    assert {"1", "2", "40", "3 MiB", "1 MiB"} <= set(texts(figure))
+    assert "sequence length N = 1,000" in " ".join(texts(figure))
+    assert not [line for line in time.get_lines() if len(line.get_xdata()) > 1], "no line joins anything"
+    bars = [segment[:, 0].tolist() for bar in time.collections for segment in bar.get_segments()]
+    assert [pytest.approx([1.8, 2.2])] == [bar for bar in bars if 1.5 < bar[0] < 2]
+    lengths = drawn([*rows, measured("linear", 2000, 2.0)])
+    assert "sequence length N = 1,000" not in " ".join(texts(lengths)), "several lengths have lines"
 
 
 def lane_texts(figure):
@@ -455,7 +467,7 @@ def test_the_width_is_an_option_and_text_of_svg_files_is_text(tmp_path):
     assert run(PLOTS / "quickstart.py", folder, "--width", "column").returncode == 0
     svg = (folder / "quickstart.svg").read_text()
     assert 'width="234pt"' in svg
-    assert ">softmax</text>" in svg and "Time per sample (ms)</text>" in svg
+    assert ">softmax</text>" in svg and "Time per sequence (ms)</text>" in svg
     assert run(PLOTS / "quickstart.py", folder, "--width", "poster").returncode == 2
 
 
@@ -564,7 +576,7 @@ def test_place_avoids_lines_labels_and_edges():
     line = np.array([(x, 100.0) for x in np.arange(0.0, 200.0)])
     _, box = labels.place(tip, [size], line, [], frame)
     assert not box.holds(line)
-    _, box = labels.place(tip, [size], nothing, [free], frame)
+    _, box = labels.place(tip, [size], nothing, [labels.Placed((0, 0), free)], frame)
     assert not box.overlap(free)
     for corner in ((199, 199), (1, 1), (1, 199)):
         _, box = labels.place(corner, [size], nothing, [], frame)

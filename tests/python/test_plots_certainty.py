@@ -113,7 +113,7 @@ def test_a_doubt_of_most_points_is_in_a_note_and_has_no_rings(draw):
     figure = drawn(rows, draw)
     assert [ring for ring in rings(figure) if ring] == [{(4096.0, 7.0)}]
     shown = " ".join(texts(figure))
-    assert "Without rings, because most points are: noisier than the ±2 % asked for (3 of 4 points)." in shown
+    assert "Most points are noisier than the ±2 % asked for (3 of 4 points), and have no rings for it." in shown
     assert "Ringed: suspect (1 of 4 points)." in shown
 
 
@@ -151,11 +151,11 @@ def test_imported_values_are_not_ringed():
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ({}, "95 % intervals across processes;"),
-        ({"time_ci_scope": "range of processes"}, "ranges of the medians of two to five processes;"),
+        ({}, "95 % intervals across processes, often narrower"),
+        ({"time_ci_scope": "range of processes"}, "ranges of the medians of two to five processes, often narrower"),
         ({"time_ci_scope": "within process"}, "95 % intervals within one process, which leave out"),
         ({"time_ci_scope": None, "processes": 1}, "95 % intervals within one process,"),
-        ({"time_ci_scope": None, "processes": 8}, "95 % intervals across processes;"),
+        ({"time_ci_scope": None, "processes": 8}, "95 % intervals across processes, often narrower"),
     ],
 )
 def test_the_note_says_what_the_bands_are(columns, words):

@@ -30,7 +30,7 @@ decode, families, records = (
 
 FAST = "lsh:rounds=4,profile=fast-transformers"
 # By method: time (ms) at N = 512 and the power of N that it grows with, memory (bytes) likewise,
-# both per sample; the approximation error.
+# both per sequence; the approximation error.
 METHODS = {
     "softmax": (12.6, 2, 2**24, 2, None), "sdpa": (4.3, 2, 2**20, 1, None),
     "linear": (5.6, 1, 2**22, 1, None), "linear-einsum": (2.6, 1, 2**22, 1, None),

@@ -131,7 +131,7 @@ def test_each_row_has_the_ratios_of_both_runs_and_their_differences():
     assert len(points(step_changes, hollow=True)) == 6
     shown = " ".join(texts(figure))
     assert "Time per token / that of linear at N = 512" in shown
-    assert "Time per sample / that of sdpa" in shown
+    assert "Time per sequence / that of sdpa" in shown
     assert "Bands: 95 % intervals across processes" in shown
     assert "runs ended 2026-11-23 01:15" in shown
 

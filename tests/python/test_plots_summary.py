@@ -73,8 +73,23 @@ def test_crossovers_are_marked_with_their_intervals_above_the_times_alone(monkey
     spans = [[72 * x for x in artist.get_xdata()] for artist in figure.artists
              if len(getattr(artist, "get_xdata", list)()) == 2]  # fmt: skip
     assert [across(600), across(820)] in spans, "the interval is a bar"
-    note = "Faster than sdpa, with 95 % intervals: linear from N = 700 (600 to 820), lsh-1 at every N."
+    note = "Faster than sdpa at every N: lsh-1; linear from N = 700 on (95 %: 600 to 820)."
     assert note in " ".join(texts(figure))
+
+
+def test_settings_of_which_the_same_is_said_share_a_note(monkeypatch):
+    found = [r | {"protocol": p} for p in ("forward", "forward_backward") for r in rows()]
+    known = [crossovers.Crossover("linear", {"method": "linear", "protocol": p}, crossovers.NEVER, True, None, None, None)
+             for p in ("forward", "forward_backward")]  # fmt: skip
+    monkeypatch.setattr(crossovers, "of_folder", lambda _: known)
+    with style.context():
+        figure = scaling.draw_crossovers(records.Records(found, SCHEMA))
+    notes = [text for text in texts(figure) if text.startswith("Faster than")]
+    assert notes == ["Faster than sdpa at every N: linear."]
+    monkeypatch.setattr(crossovers, "of_folder", lambda _: known[:1])
+    with style.context():
+        figure = scaling.draw_crossovers(records.Records(found, SCHEMA))
+    assert "Faster than sdpa (Forward) at every N: linear." in texts(figure)
 
 
 def test_records_without_sdpa_need_no_program(monkeypatch):
@@ -119,6 +134,6 @@ def test_the_program_computes_the_crossovers_of_a_folder(attnbench, build, tmp_p
     assert result.returncode == 0, result.stderr
     assert "| `linear`, " in result.stdout and "`linear`: at every N" in result.stdout
     result = run(PLOTS / "figure1.py", folder, "--out", tmp_path)
-    assert result.returncode == 0 and "linear at every N" in (tmp_path / "figure1.svg").read_text()
+    assert result.returncode == 0 and "at every N: linear" in (tmp_path / "figure1.svg").read_text()
     bad = write(tmp_path / "bad", [with_ratio("sdpa", 512, 1.0) | {"key_lengths": None, "head_dim": None}])
     assert f"`attnbench analyse {bad}` failed: attnbench: " in refusal(PLOTS / "summary.py", bad)

@@ -7,6 +7,7 @@ import json
 import math
 import re
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 from conftest import HANG_S, ROOT
@@ -82,12 +83,71 @@ def data_of(page):
 def test_the_answers_name_the_fastest_methods_the_crossover_the_ends_and_the_noise(tmp_path):
     page = words(report(tmp_path, folder(tmp_path)))
     assert "A sweep for the tests." in page
-    assert "N = 16k" in page and re.search(r"linear 16\.4 ms of 2 methods; sdpa takes 16\.4 times as long", page)
+    assert "N = 16k" in page and re.search(r"linear 16\.4 ms 16 × as fast as sdpa of 2 methods (?!;)", page)
     assert re.search(r"linear is faster than sdpa from N = (9\d\d|1,0\d\d) on \(95 % interval: ", page)
     assert "sdpa: predicted to be out of memory from N = 65,536 on (Forward)." in page
     assert "Half of the 8 times are known to ± 1 % or better, 90 % of them to ± 1 %" in page
-    assert "measured 2026-01-02 machine Some CPU, 2 processors" in page
+    assert "measured 2026-01-02 processor Some CPU threads 4 on 2 processors memory not recorded system not recorded" in page
     assert "git checkout abc123 && make build" in page and "build/attnbench sweep demo" in page
+
+
+def test_the_machine_is_named_in_full(tmp_path):
+    found = [r | {"threads": 2, "memory_limit_bytes": 6 * 2**30, "gpu": "Some GPU"} for r in rows()]
+    made = folder(tmp_path, found=found)
+    path = made / "environment.json"
+    told = json.loads(path.read_text())
+    told["environment"] |= {"instruction_set": "AVX512", "gpu": "Some GPU"}
+    path.write_text(json.dumps(told | {"machine": {"system": "Debian 12, Linux 6.1", "memory_bytes": 8 * 2**30}}))
+    said = "processor Some CPU, AVX512 threads 2 on 2 processors memory 8 GiB; a case may use 6 GiB system Debian 12, Linux 6.1 GPU Some GPU"
+    page = words(report(tmp_path, made))
+    assert said in page and page.index(said) < page.index("Charts")
+    path.write_text(json.dumps(told | {"machine": ["odd"]}))
+    assert "memory not recorded; a case may use 6 GiB system not recorded" in words(report(tmp_path, made))
+
+
+def factors_of(page):
+    told = data_of(page)["lines"]["sweep-0"]
+    (column,) = (column for column in told["columns"] if column["name"] == "_factor")
+    at = {column["name"]: k for k, column in enumerate(told["columns"])}
+    return column.get("head"), told["usual"], {(row[at["method"]], row[at["query_len"]]): row[at["_factor"]] for row in told["rows"]}
+
+
+def test_each_record_has_its_factor_against_sdpa_beside_its_time(tmp_path):
+    head, usual, found = factors_of(report(tmp_path, folder(tmp_path)))
+    assert head == "× as fast as sdpa" and usual.index("_factor") == usual.index("time_median_ms") + 2
+    assert found["linear", 16384] == pytest.approx(16.384) and found["linear", 512] == pytest.approx(0.512)
+    assert found["sdpa", 512] is None, "the reference itself"
+    _, usual, _ = factors_of(report(tmp_path, folder(tmp_path, "alone", found=[r for r in rows() if r["method"] == "linear"])))
+    assert "_factor" not in usual, "nothing to compare with"
+
+
+def test_the_factor_is_against_the_baseline_of_the_sweep_and_the_ratio_that_was_recorded(tmp_path):
+    paired = {"baseline": "lsh-1", "ratio_median": 0.25, "ratio_ci_low": 0.24, "ratio_ci_high": 0.26}
+    found = [*rows(), *(certain("lsh-1", n, n / 1e2, baseline="lsh-1") for n in LENGTHS)]
+    found = [r | paired if r["method"] == "linear" else r for r in found]
+    page = report(tmp_path, folder(tmp_path, found=found))
+    head, _, factors = factors_of(page)
+    assert head == "× as fast as lsh-1" and factors["linear", 512] == 4
+    assert "linear 16.4 ms 4.0 × as fast as lsh-1 of 3 methods" in words(page)
+
+
+def test_a_row_of_what_changed_has_one_estimate(tmp_path, monkeypatch):
+    """The values, the ratio and the interval of a row are those that `attnbench compare` gives, and the values divide to
+    the ratio."""
+    case = {axis.name: axis.default for axis in schema.read(schema.COPY).axes} | {"method": "linear", "query_len": 512, "protocol": "forward"}
+    said = {"differences": [], "counts": {"regression": 1}, "cases": [
+        {"case": case, "a_ms": 99.0, "b_ms": 98.0, "a_value": 1.2, "b_value": 1.3, "a_estimate": 1.234, "b_estimate": 1.3574,
+         "quantity": "time", "log_ratio": math.log(1.1), "interval": [0.0, 1.0], "decisive_interval": [math.log(1.08), math.log(1.12)],
+         "decisive_level": 0.9, "verdict": "regression"}]}  # fmt: skip
+    folder(tmp_path, "a")
+    folder(tmp_path, "b", found=[r | {"finished_at": "2026-01-03T00:00:00Z"} for r in rows()])
+    monkeypatch.setattr(maker.changes, "driver", SimpleNamespace(ask=lambda *words: said))
+    page = words(report(tmp_path, tmp_path / "a", tmp_path / "b"))
+    row = re.search(r"linear · forward · N = 512 ([\d.]+) ms ([\d.]+) ms ([\d.]+) (\+[\d.]+) % 90 %: (\+[\d.]+) % to (\+[\d.]+) % slower", page)
+    one, other, ratio, change, low, high = map(float, row.groups())
+    assert (one, other, ratio) == (1.234, 1.357, 1.1)
+    assert other / one == pytest.approx(ratio, rel=1e-3) and change == pytest.approx(100 * (ratio - 1), rel=1e-2)
+    assert low < change < high
 
 
 def test_the_answers_say_what_was_not_measured(tmp_path):
@@ -209,8 +269,12 @@ def test_two_folders_of_a_sweep_are_compared(tmp_path):
               if r["method"] == "linear" else r | {"finished_at": "2026-01-03T00:00:00Z"} for r in rows()]  # fmt: skip
     folder(tmp_path, "after", found=slower)
     page = report(tmp_path, tmp_path / "before", tmp_path / "after")
-    assert "From before to after: 4 slower" in words(page)
+    assert "From before to after : 4 slower" in words(page)
     assert re.search(r"linear · forward · N = 512.*?\+20 % .*? slower", words(page))
+    text = words(page)
+    assert text.index("What changed") < text.index("Charts") < text.index("In short"), "what changed comes first"
+    before, after = ('<span class="run one">before</span>', '<span class="run other">after</span>')
+    assert page.count(before) == page.count(after) == 3, "each run has its colour in the sentence, the table and the facts"
     assert "These answers are about the newest folder, after." in words(page)
 
 

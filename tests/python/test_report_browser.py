@@ -196,6 +196,70 @@ def test_two_folders_are_drawn_over_each_other(chromium, tmp_path):
         page.wait_for_function("document.querySelectorAll('.panel .mark-symbol path').length === 9")
 
 
+def test_each_of_two_runs_has_a_colour_everywhere(chromium, tmp_path):
+    folder(tmp_path, "before")
+    folder(tmp_path, "after", found=[r | {"finished_at": "2026-01-03T00:00:00Z"} for r in rows()])
+    with opened(chromium, tmp_path, report(tmp_path, tmp_path / "before", tmp_path / "after")) as page:
+        page.wait_for_function("document.querySelectorAll('.panel .mark-symbol path').length === 18")
+        one, other = (page.locator(f".run.{name}").first.evaluate("e => getComputedStyle(e).color") for name in ("one", "other"))
+        assert one != other
+        drawn = page.locator(".panel .mark-symbol path").evaluate_all("all => all.map(e => getComputedStyle(e).stroke)")
+        assert sorted(map(drawn.count, {one, other})) == [8, 8], "all marks but the crosses of the gap"
+        for place in (".legend", "thead", ".records tbody", "h4"):
+            texts = {t.strip() for t in page.locator(f"{place} .run").all_inner_texts()}
+            assert {"before", "after"} <= texts, place
+        page.get_by_text("Choose axes, settings and scales").first.click()
+        choose(page, "Colours", "one for each method")
+        page.wait_for_function("new Set([...document.querySelectorAll('.panel .mark-symbol path')].map(e => getComputedStyle(e).stroke)).size === 2")
+        again = set(page.locator(".panel .mark-symbol path").evaluate_all("all => all.map(e => getComputedStyle(e).stroke)"))
+        assert again != {one, other}
+
+
+def edges(page, label):
+    """The sides on which a table goes on, by the shadows at its edges."""
+    place = page.get_by_role("region", name=label, exact=True).locator("xpath=..")
+    return {side for side in ("left", "right", "below")
+            if place.locator(f"> .{side}").evaluate("e => getComputedStyle(e).opacity") not in ("0",)}  # fmt: skip
+
+
+def test_a_table_that_goes_on_has_a_shadow_at_that_edge_and_a_scrollbar(chromium, tmp_path):
+    found = [certain(f"linear:chunk={k}", n, n / 1e3) for k in range(1, 10) for n in LENGTHS]
+    small = {"viewport": {"width": 360, "height": 740}}
+    with opened(chromium, tmp_path, report(tmp_path, folder(tmp_path, found=found)), **small) as page:
+        table = page.get_by_role("region", name="Records", exact=True)
+        page.wait_for_function("document.querySelectorAll('.edges.more-right.more-below').length >= 1")
+        page.wait_for_timeout(300)
+        assert edges(page, "Records") == {"right", "below"}
+        bar = table.evaluate("e => ['width', 'height'].map(n => getComputedStyle(e, '::-webkit-scrollbar')[n])")
+        assert bar == ["11px", "11px"], "the scrollbars are there before anybody scrolls"
+        table.evaluate("e => e.scrollTo(e.scrollWidth, e.scrollHeight)")
+        page.wait_for_timeout(400)
+        assert edges(page, "Records") == {"left"}
+
+
+def top_of(page, selector):
+    return page.locator(selector).first.bounding_box()["y"]
+
+
+def test_the_charts_are_on_the_first_screen_and_on_a_phone_on_the_second(chromium, tmp_path):
+    made = report(tmp_path, ROOT / "results/figure1")
+    with opened(chromium, tmp_path, made, viewport={"width": 1280, "height": 800}) as page:
+        box = page.locator(".panel .plot").first.bounding_box()
+        assert box["y"] + box["height"] <= 800, "the first panels are seen whole"
+    with opened(chromium, tmp_path, made, viewport={"width": 360, "height": 740}) as page:
+        assert top_of(page, ".panel .plot") + 200 <= 2 * 740
+        assert not page.locator(".controls").first.is_visible(), "the choices are folded on a phone"
+        page.get_by_text("Choose axes, settings and scales").first.click()
+        assert page.get_by_label("Vertical axis").first.is_visible()
+
+
+def test_with_two_runs_what_changed_is_before_the_charts_which_are_on_the_first_screen(chromium, tmp_path):
+    made = report(tmp_path, ROOT / "results/repeat")
+    with opened(chromium, tmp_path, made, viewport={"width": 1280, "height": 800}) as page:
+        assert top_of(page, "h3") < top_of(page, ".panel .plot") <= 600
+        assert page.locator("h3").first.inner_text() == "What changed"
+
+
 def test_a_history_is_drawn_over_its_runs(chromium, tmp_path):
     for k in range(3):
         folder(tmp_path, f"run-{k}", found=[r | {"finished_at": f"2026-01-0{k + 1}T00:00:00Z"} for r in rows()])

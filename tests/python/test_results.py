@@ -73,7 +73,7 @@ def test_sweeps_of_a_machine_are_of_one_revision(tmp_path):
     [
         ({"schema_version": 3}, f"schema version 3, expected {schema.KNOWN_VERSION}"),
         ({"dirty": True}, "measured by a build with uncommitted changes"),
-        ({"process_medians_ms": [1.0, 1.1]}, "1 cases with fewer than 8 processes, such as linear forward N=512 with 2"),
+        ({"process_medians_ms": [1.0, 1.1]}, "1 case with fewer than 8 processes, such as linear forward N=512 with 2"),
     ],
 )
 def test_a_folder_that_is_not_fit_to_be_published_is_named(tmp_path, change, what):
@@ -140,7 +140,7 @@ def run(*arguments):
 def test_the_program_prints_a_line_for_each_problem(tmp_path):
     write(tmp_path, "one", record())
     done = run(tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "1 folders of sweeps checked: no problem\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1 folder of sweeps checked: no problem\n", "")
     write(tmp_path, "figure1", record(dirty=True))
     done = run(tmp_path)
     assert done.returncode == 1
@@ -195,10 +195,39 @@ def pair(method, verdict, lower_at_first, **other):
 
 def test_the_crossover_is_given_with_its_interval():
     crosses = pair("linear", "crosses", False, length=93.4, interval=[80.2, 120.0])
-    assert pages._against_baseline([crosses], "linear") == "less from N = 93 on (95 %: 80 to 120)"
+    assert pages._against_baseline([crosses], "linear") == "faster from N = 93 on (95 %: 80 to 120)"
     crosses = pair("linear", "crosses", True, length=93.4, interval=[80.2, 120.0])
-    assert pages._against_baseline([crosses], "linear") == "more from N = 93 on (95 %: 80 to 120)"
-    assert pages._against_baseline([pair("linear", "never crosses", True)], "linear") == "less at every N from 64 on"
-    assert pages._against_baseline([pair("linear", "never crosses", False)], "linear") == "more at every N from 64 on"
-    assert pages._against_baseline([pair("linear", "cannot tell", True)], "linear") == "cannot tell"
+    assert pages._against_baseline([crosses], "linear") == "slower from N = 93 on (95 %: 80 to 120)"
+    assert pages._against_baseline([pair("linear", "never crosses", True)], "linear") == "faster at every N from 64 on"
+    assert pages._against_baseline([pair("linear", "never crosses", False)], "linear") == "slower at every N from 64 on"
+    assert pages._against_baseline([pair("linear", "cannot tell", True)], "linear") == "cannot tell which is faster"
     assert pages._against_baseline([crosses], "lsh-1") == "not compared"
+
+
+def timed(method, n, ms, **more):
+    return {"method": method, "query_len": n, "outcome": "measured", "time_per_sample_ms": ms} | more
+
+
+def test_the_factor_is_that_at_the_longest_length_that_both_have():
+    found = [timed("sdpa", 512, 10.0), timed("sdpa", 4096, 659.0), timed("linear", 512, 5.0), timed("linear", 4096, 6.99),
+             timed("linear", 65536, 112.0), timed("slow", 512, 16.0), timed("slow", 4096, 1.0, outcome="failed"), timed("alone", 64, 1.0)]  # fmt: skip
+    by_case = {(r["method"], r["query_len"]): r for r in found}
+    assert pages._factor(by_case, "linear") == "94 × as fast at 4,096"
+    assert pages._factor(by_case, "slow") == "takes 1.6 × as long at 512"
+    assert pages._factor(by_case, "alone") == ""
+    by_case["linear", 4096] |= {"baseline": "sdpa", "ratio_median": 0.01}
+    assert pages._factor(by_case, "linear") == "100 × as fast at 4,096", "the ratio that was measured side by side counts"
+
+
+def flex(n, causal, ratio):
+    more = {"baseline": "sdpa", "protocol": "forward", "causal": causal, "ratio_median": ratio, "ratio_ci_high": ratio + 0.05}
+    return timed("rivals/flex-attention.py:softmax", n, 1.0, **more)
+
+
+def test_where_flex_attention_is_faster_than_sdpa_is_said():
+    (said,) = pages._flex_sentences([flex(1024, True, 0.78), flex(4096, True, 0.97), flex(1024, False, 1.09), flex(4096, False, 1.56)])
+    assert "takes 0.78 to 0.97 × the time of `sdpa` with a causal mask (N = 1,024 to 4,096) and 1.1 to 1.6 × the time" in said
+    assert "So it is faster than `sdpa` with a causal mask at N = 1,024, by" in said, "at 4,096 the interval has 1 in it"
+    (said,) = pages._flex_sentences([flex(1024, False, 1.09)])
+    assert "So it is nowhere certain to be faster than `sdpa`" in said
+    assert pages._flex_sentences([timed("linear", 512, 1.0)]) == []

@@ -304,8 +304,8 @@ def test_the_report_has_every_claim_and_every_published_number(attnbench, tmp_pa
     lines = [generation("linear", 0.5), generation("softmax", 4.0)]
     folder = write(tmp_path / "results", "a", "generations.jsonl", lines)
     (folder / "environment.json").write_text(json.dumps({"environment": {"cpu_model": "Some | CPU", "processors": 2}}))
-    report = attnbench("verdicts").stdout
-    assert report == attnbench("verdicts", tmp_path / "results").stdout.replace(f"{tmp_path}/", "")
+    report = attnbench("verdicts", "--format", "markdown").stdout
+    assert report == attnbench("verdicts", tmp_path / "results", "--format", "markdown").stdout.replace(f"{tmp_path}/", "")
     for one in claims_module.load_claims(CLAIMS).claims:
         assert f"| {one['says']} |" in report
     assert "| mnist | linear | s/image on the CPU | 5.5 | 0.5 [cpu, batch 1, 2 threads] |" in report

@@ -1,6 +1,8 @@
 // The functions that the worker calls in the module for Python methods, libattnbench-python.so.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 
 #include "attn/registry.h"
@@ -15,4 +17,8 @@ __attribute__((visibility("default"))) void attnbench_python_entry(const std::st
 // The version of the interpreter and of its torch, such as "3.11.7, torch 2.11.0". Only after attnbench_python_entry() has
 // returned.
 __attribute__((visibility("default"))) const char* attnbench_python_version();
+// Starts the interpreter and imports torch. Throws c10::ValueError as the first function does.
+__attribute__((visibility("default"))) void attnbench_python_start();
+// Forks this process and its interpreter, and returns what fork() does, with its errno.
+__attribute__((visibility("default"))) pid_t attnbench_python_fork();
 }

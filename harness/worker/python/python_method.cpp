@@ -3,9 +3,11 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/python_variable.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <utility>
@@ -186,8 +188,10 @@ bool PythonMethod::set_up(const attn::Problem& problem, attn::Protocol protocol)
     bound_->attr("set_up")(problem_json(problem, protocol).dump());
     forward_ = shared_object(bound_->attr("forward"));
   });
-  return description_.at("has_setup");
+  return has_setup();
 }
+
+bool PythonMethod::has_setup() const { return description_.at("has_setup"); }
 
 at::Tensor PythonMethod::checked_output(PyObject* output, const attn::Inputs& inputs) const {
   TORCH_CHECK_VALUE(THPVariable_Check(output), label(), " returned ", type_text(output), ", expected a tensor");
@@ -310,4 +314,17 @@ const char* attnbench_python_version() {
     return bridge.checked([&] { return bridge.module().attr("version")().cast<std::string>(); });
   }();
   return text.c_str();
+}
+
+void attnbench_python_start() { const attnbench::Bridge bridge; }
+
+pid_t attnbench_python_fork() {
+  const attnbench::Bridge bridge;
+  PyOS_BeforeFork();
+  const pid_t child = fork();
+  const int error = errno;
+  if (child == 0) PyOS_AfterFork_Child();
+  else PyOS_AfterFork_Parent();
+  errno = error;
+  return child;
 }

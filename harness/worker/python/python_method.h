@@ -32,6 +32,7 @@ class PythonMethod final : public ForeignMethod {
   double state_bytes(const attn::Problem& problem, int64_t position) const override;
 
   bool set_up(const attn::Problem& problem, attn::Protocol protocol) override;
+  bool has_setup() const override;
   double call_overhead_us(const attn::Inputs& inputs) override;
   std::string time_order(attn::Protocol protocol) const override { return order("time_order", protocol); }
   std::string memory_order(attn::Protocol protocol) const override { return order("memory_order", protocol); }

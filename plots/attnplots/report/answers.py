@@ -7,13 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attnplots import certainty, crossovers
+from attnplots import certainty, crossovers, ratios
 from attnplots import curves as data
 from attnplots.crossovers import CROSSES, NEVER, RIVAL, Crossover
 from attnplots.curves import Row
+from attnplots.ratios import Factors
 from attnplots.records import Record, Records
 from attnplots.report.folders import Folder
-from attnplots.words import CaseTexts, amount, bytes_text, listed, share, span, time_text
+from attnplots.text import count_of
+from attnplots.words import CaseTexts, amount, bytes_text, listed, share, span, time_text, times_as_fast
 
 # The lengths at which the fastest method is named, if they were measured; if fewer than SHOWN of
 # them were, all lengths count.
@@ -33,7 +35,8 @@ ENDS = ("oom", "predicted_oom", "timeout", "predicted_timeout")
 @dataclass(frozen=True)
 class Fastest:
     """The fastest method at one length of a setting: of how many methods, its time and the interval of
-    it in words, the next method, and whether the intervals of the two overlap."""
+    it in words, the next method and how many times as long that takes (empty if that is the reference), whether the
+    intervals of the two overlap, and how many times as fast as the reference of the sweep it is."""
 
     method: str
     methods: int
@@ -42,6 +45,7 @@ class Fastest:
     next_method: str
     times_as_long: str
     is_close: bool
+    against: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,8 @@ def of_folder(folder: Folder, analysis: dict[str, Any]) -> Answers:
     lengths = _lengths(present)
     known = crossovers.of_analysis(analysis)
     of_rows = [crossovers.of_records(known, row.records) for row in rows]
-    settings = [_setting(row, lengths, mine) for row, mine in zip(rows, of_rows, strict=True)]
+    factors = ratios.Factors(present, RIVAL)
+    settings = [_setting(row, lengths, mine, factors) for row, mine in zip(rows, of_rows, strict=True)]
     growths, unclear = _growths(analysis["orders"])
     return Answers(
         lengths,
@@ -116,8 +121,8 @@ def _lengths(records: Iterable[Record]) -> list[int]:
     return usual if len(usual) >= SHOWN else several[:: max(1, math.ceil(len(several) / 6))]
 
 
-def _setting(row: Row, lengths: Sequence[int], mine: dict[str, Crossover]) -> Setting:
-    fastest = {n: found for n in lengths if (found := _fastest(row.records, n))}
+def _setting(row: Row, lengths: Sequence[int], mine: dict[str, Crossover], factors: Factors) -> Setting:
+    fastest = {n: found for n in lengths if (found := _fastest(row.records, n, factors))}
     crossings = _crossings([c for c in mine.values() if _is_said(c)], row.records)
     return Setting(row.title, fastest, crossings, _least_memory(row.records))
 
@@ -148,12 +153,14 @@ def _least_memory_at(n: int, bytes_of: dict[str, float]) -> str:
     return f"{what} the least at N = {n:,}, {bytes_text(least)} a sequence{more}"
 
 
-def _fastest(records: Iterable[Record], n: int) -> Fastest | None:
+def _fastest(records: Iterable[Record], n: int, factors: Factors) -> Fastest | None:
     times = []
+    ratio_of: dict[str, float | None] = {}
     for record in records:
         value, low, high = data.TIME.value(record)
         if record["query_len"] == n and record["outcome"] == "measured" and value:
             times.append((value, low, high, record["method"]))
+            ratio_of[record["method"]] = factors(record)
     if not times:
         return None
     times.sort(key=lambda found: found[0])
@@ -161,9 +168,13 @@ def _fastest(records: Iterable[Record], n: int) -> Fastest | None:
     shown = f"{time_text(low)} to {time_text(high)}" if low is not None and high is not None else ""
     if len(times) == 1:
         return Fastest(method, 1, time_text(value), shown, "", "", False)
+    ratio = ratio_of[method]
+    against = times_as_fast(ratio, data.method_text(factors.name)) if ratio else ""
     second, second_low, _, second_method = times[1]
     close = (high if high is not None else value) >= (second_low if second_low is not None else second)
-    return Fastest(method, len(times), time_text(value), shown, second_method, amount(second / value), close)
+    # Of the reference, `against` says it already.
+    longer = "" if against and second_method == factors.name else amount(second / value)
+    return Fastest(method, len(times), time_text(value), shown, second_method, longer, close, against)
 
 
 def _is_said(crossover: Crossover) -> bool:
@@ -278,7 +289,7 @@ def _absent_devices(records: Records, present: Records) -> list[str]:
     for device in dict.fromkeys(r.get("device") for r in records if r.get("device") not in shown):
         of_device = [r for r in records if r.get("device") == device]
         reasons = list(dict.fromkeys(str(r["reason"]) for r in of_device if r.get("reason")))
-        texts.append(f"None of the {len(of_device)} cases on {device} was measured: {_some(reasons) or 'no reason is recorded'}.")
+        texts.append(f"None of the {count_of(len(of_device), 'case')} on {device} was measured: {_some(reasons) or 'no reason is recorded'}.")
     return texts
 
 
@@ -317,13 +328,14 @@ def noise(records: Records) -> list[str]:
         kinds = {certainty.scope(record) for _, record in reaches}
         what = " and ".join(sorted(certainty.INTERVALS[kind] for kind in kinds if kind in certainty.INTERVALS))
         texts.append(
-            f"Half of the {len(ordered)} times are known to ± {share(_quantile(ordered, 0.5))} or better, 90 % of them to "
+            f"Half of the {count_of(len(ordered), 'time')} are known to ± {share(_quantile(ordered, 0.5))} or better, 90 % of them to "
             f"± {share(_quantile(ordered, 0.9))}; the least exact to ± {share(worst)} "
             f"({case_text(record)}). These are {what}."
         )
-    if len(reaches) < len(own):
+    if single := len(own) - len(reaches):
         texts.append(
-            f"{len(own) - len(reaches)} of {len(own)} times come from a single process and have no interval."
+            f"{single} of {count_of(len(own), 'time')} {'comes' if single == 1 else 'come'} from a single process and "
+            f"{'has' if single == 1 else 'have'} no interval."
         )
     for doubt in certainty.DOUBTS:
         with_doubt = [r for r in own if doubt in data.time_doubts(r)]
@@ -332,7 +344,7 @@ def noise(records: Records) -> list[str]:
             target = f" (± {share(asked.pop())})" if len(asked) == 1 else ""
             named = [case_text(record) for record in with_doubt]
             examples = f", such as {_some(named)}" if 2 * len(with_doubt) <= len(own) else ""
-            texts.append(f"{doubt.capitalize()}{target}: {len(with_doubt)} of {len(own)} cases{examples}.")
+            texts.append(f"{doubt.capitalize()}{target}: {len(with_doubt)} of {count_of(len(own), 'case')}{examples}.")
     per_case = span(len(r.get("process_medians_ms") or [None]) for r in own)
     texts.append(f"Each case was measured in {per_case} process{'' if per_case == '1' else 'es'}.")
     return texts

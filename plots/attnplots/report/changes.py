@@ -1,5 +1,6 @@
 """How the records of one folder differ from those of another: what `attnbench compare` says."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -7,21 +8,25 @@ from typing import Any
 from attnplots import driver
 from attnplots.report.folders import Folder
 from attnplots.records import identity_of
-from attnplots.words import CaseTexts, amount, change_text, time_text
+from attnplots.words import CaseTexts, amount, change_text, share, time_text
 
 # The verdicts of `attnbench compare`, those first that a reader looks for.
 VERDICTS = ("regression", "improvement", "cannot tell", "equivalent")
+# The digits of values, of which one divided by the other gives the ratio.
+DIGITS = 4
 WORDS = {"regression": "slower", "improvement": "faster"}
 
 
 @dataclass(frozen=True)
 class Change:
-    """One case: its values in both folders, and by how much the second differs."""
+    """One case, all of which `attnbench compare` computes: its values in both folders, the second divided by the first,
+    the same in percent with its interval, and the verdict."""
 
     case: str
     identity: str
     one: str
     other: str
+    ratio: str
     change: str
     interval: str
     verdict: str
@@ -29,11 +34,12 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two folders: how many cases have each verdict, in what the builds and machines differ, and the
-    changes, those first that are certain."""
+    """Two folders: what of a case is compared, how many cases have each verdict, in what the builds and machines differ,
+    and the changes, those first that are certain."""
 
     one: str
     other: str
+    what: str
     counts: dict[str, int]
     differences: list[str]
     changes: list[Change]
@@ -50,25 +56,36 @@ def between(one: Folder, other: Folder) -> Comparison | None:
     return Comparison(
         one.label,
         other.label,
+        _what({case["quantity"] for case in said["cases"] if case.get("log_ratio") is not None}),
         {WORDS.get(name, name): count for name, count in said["counts"].items() if count},
         [f"{d['column'].replace('_', ' ')}: {d['a']} and {d['b']}" for d in said["differences"]],
         [change for _, change in changes],
     )
 
 
+def _what(quantities: set[str]) -> str:
+    """What of a case is compared, in words."""
+    words = {"time": "time", "ratio": "time / that of the baseline"}
+    text = " or ".join(words.get(name, name) for name in sorted(quantities))
+    return text[:1].upper() + text[1:]
+
+
 def _change(case: dict[str, Any], case_text: CaseTexts) -> tuple[str, Change]:
-    low, high = case.get("interval") or (None, None)
-    is_ratio = case.get("quantity") == "ratio"
-    shown = (amount if is_ratio else time_text)
+    # The values that the estimate relates, and the interval from which the verdict follows.
+    one, other = (case.get(f"{side}_estimate", case.get(f"{side}_value")) for side in ("a", "b"))
+    low, high = case.get("decisive_interval", case.get("interval")) or (None, None)
+    level = case.get("decisive_level")
+    shown = amount if case.get("quantity") == "ratio" else time_text
     ends = "" if low is None else f"{change_text(low)} to {change_text(high)}"
     verdict = case["verdict"]
     return verdict, Change(
         case_text(case["case"]),
         identity_of(case["case"], sorted(case["case"])),
-        shown(case["a_value"]) if case.get("a_value") is not None else "–",
-        shown(case["b_value"]) if case.get("b_value") is not None else "–",
+        shown(one, DIGITS) if one is not None else "–",
+        shown(other, DIGITS) if other is not None else "–",
+        amount(math.exp(case["log_ratio"]), DIGITS),
         change_text(case["log_ratio"]),
-        ends,
+        f"{share(level)}: {ends}" if ends and level else ends,
         WORDS.get(verdict, verdict),
     )
 

@@ -56,7 +56,7 @@ SWEEP_Y = (
     Quantity("state_bytes", "Decoding state", "bytes", divided="batch"),
     Quantity("peak_allocated_bytes", "Peak memory with the inputs", "bytes", divided="batch", has_ratio=True),
     Quantity("peak_rss_bytes", "Resident memory of the process", "bytes"),
-    Quantity("_interval", "Uncertainty of the time (farther end of its interval)", "share"),
+    Quantity("_interval", "Uncertainty of the time (reach of its interval)", "share"),
     Quantity("max_row_error", "Rounding error of a row, against the same method in float64", "number"),
 )  # fmt: skip
 RUN = Quantity("_run", "Run, in the order of their dates", "number")
@@ -83,7 +83,7 @@ CURVE_Y = (
     Quantity("validation_accuracy", "Validation accuracy", "share"),
 )
 # The columns of the sentence that appears over a point.
-TOLD = ("_folder", "query_len", "batch", "time_median_ms", "_interval", "peak_extra_bytes", "ratio_median",
+TOLD = ("_folder", "query_len", "batch", "time_median_ms", "_interval", "_factor", "peak_extra_bytes", "ratio_median",
         "max_row_error", "implementation", "_doubts")  # fmt: skip
 
 # The marks of Matplotlib as shapes of Vega: names, or polygons by their corners and the turn of the

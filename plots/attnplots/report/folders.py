@@ -23,8 +23,8 @@ FILES = (records.FILE_NAME, *EXPERIMENT_FILES, gates.FILE_NAME)
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of a sweep. `label` tells it from the other folders of the report, and `commands`
-    measured what is in it."""
+    """A folder of a sweep. `label` tells it from the other folders of the report, `commands`
+    measured what is in it, and `machine` is what environment.json says of the machine besides the environment."""
 
     label: str
     path: Path
@@ -32,6 +32,7 @@ class Folder:
     description: str
     settings: dict[str, Any]
     commands: list[str]
+    machine: dict[str, Any]
     records: Records
     environment: Environment
 
@@ -120,9 +121,16 @@ def _sweep(folder: Path, label: str) -> Folder:
         printable(str(said.get("description") or "")),
         {k: v for k, v in (said.get("settings") or {}).items() if not isinstance(v, dict | list)},
         [printable(str(c)) for c in said.get("commands") or [f"attnbench sweep {shlex.quote(str(name))}"]],
+        _object(said.get("machine")),
         found,
         environment.load(folder, found),
     )
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """The members of an object, whose texts are safe to show; none if it is no object."""
+    members = value.items() if isinstance(value, dict) else ()
+    return {name: printable(member) if isinstance(member, str) else member for name, member in members}
 
 
 def _shown(found: Records) -> Records:

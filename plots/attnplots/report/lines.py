@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attnplots import certainty, methods
+from attnplots import certainty, methods, ratios
 from attnplots import curves as data
 from attnplots.columns import LIST_TYPES
+from attnplots.crossovers import RIVAL
 from attnplots.records import Record, Records, identity
 from attnplots.report.folders import Folder
 from attnplots.report.gates import Gate
@@ -24,14 +25,15 @@ from attnplots.words import CaseTexts, varying
 # The columns of a table before the reader asks for all of them; axes with several values follow the
 # first two.
 FIRST = ("method", "protocol")
-USUAL = ("query_len", "time_median_ms", "_interval", "ratio_median", "peak_extra_bytes",
+USUAL = ("query_len", "time_median_ms", "_interval", "_factor", "ratio_median", "peak_extra_bytes",
          "quality_row_error_median", "max_row_error", "implementation", "outcome")  # fmt: skip
 # What a chart needs of a line beside the recorded columns.
 DERIVED = {
     "_folder": "label of the folder",
     "_panel": "the setting, as the title of a panel",
     "_name": "the method, as figures show it",
-    "_interval": "distance from the time to the farther end of its interval, over the time",
+    "_factor": "how many times as fast as the reference, which the head of the column names; below 1, slower",
+    "_interval": "how far the interval of the time reaches from it, to the side on which it reaches farther, over the time",
     "_time_low": "low end of the interval of the time, in ms",
     "_time_high": "high end of the interval of the time, in ms",
     "_rate": "floating-point operations by the method's formula in a second, in GFLOP/s",
@@ -75,6 +77,7 @@ def of_folders(folders: Sequence[Folder]) -> Lines:
     together = Records([record for _, record in everything], schema)
     # Devices on which nothing could run do not count when panels get their titles.
     present, _ = data.on_present_devices(together)
+    factors = {folder.path: ratios.Factors(folder.records, RIVAL) for folder in folders}
     panels = {id(r): row.title for row in data.split_rows(present) for r in row.records}
     # Cases without a number stand below the others.
     everything.sort(key=lambda found: found[1]["outcome"] != "measured")
@@ -82,11 +85,18 @@ def of_folders(folders: Sequence[Folder]) -> Lines:
     first: dict[str, float] = {}
     for folder, record in everything:
         derived = _derived(folder, record, panels.get(id(record), str(record.get("device"))))
+        if ratio := factors[folder.path](record):
+            derived["_factor"] = 1 / ratio
         if len(folders) > 1:
             derived |= _over_runs(folders.index(folder), record, derived, first, schema)
         rows.append([plain(derived.get(name, record.get(name))) for name in names])
+    reference = next((f.name for f in factors.values() if f.name), "")
+    for column in columns:
+        if column["name"] == "_factor":
+            column["head"] = f"× as fast as {data.method_text(reference)}" if reference else ""
     axes = varying(together)
     usual = [*FIRST, *(name for name in axes if name != "key_len"), *USUAL]
+    usual = [name for name in usual if reference or name != "_factor"]
     several = ["_folder"] if len(folders) > 1 else []
     return Lines(columns, [name for name in (*several, *usual) if name in names], rows)
 

@@ -61,7 +61,8 @@ function shown(column, value) {
 const HEADS = {_folder: "folder", _interval: "± interval", time_median_ms: "time of a call", peak_extra_bytes: "memory", query_len: "N",
                max_row_error: "rounding error", quality_row_error_median: "distance from exact", ratio_median: "ratio to baseline",
                _rate: "GFLOP/s", _doubts: "doubts", _name: "method"};
-const head = (name) => HEADS[name] || name.replace(/^_/, "").replaceAll("_", " ");
+// What a column is called; its lines may have a name of their own for it.
+const head = (name, lines) => (lines && lines.column(name) && lines.column(name).head) || HEADS[name] || name.replace(/^_/, "").replaceAll("_", " ");
 
 // ---------------------------------------------------------------- lines
 
@@ -85,7 +86,7 @@ const LINES = Object.fromEntries(Object.entries(DATA.lines).map(([key, found]) =
 const isDark = matchMedia("(prefers-color-scheme: dark)");
 const themeOf = () => {
   const css = getComputedStyle(document.documentElement);
-  return Object.fromEntries(["page", "ink", "quiet", "line"].map((n) => [n, css.getPropertyValue(`--${n}`).trim()]));
+  return Object.fromEntries(["page", "ink", "quiet", "line", "one", "other"].map((n) => [n, css.getPropertyValue(`--${n}`).trim()]));
 };
 
 class Chart {
@@ -96,17 +97,22 @@ class Chart {
     this.legend = place.querySelector(".legend");
     this.panels = place.querySelector(".panels");
     this.state = {
-      x: 0, y: 0, logarithmic: true, divided: true, ratioTo: "",
+      x: 0, y: 0, logarithmic: true, divided: true, ratioTo: "", byRun: this.config.part === "_folder" && this.config.parts.length === 2,
       series: new Set(this.config.series.map((look) => look.name)),
       parts: new Set(this.config.parts),
       facets: this.config.facets.map((facet) => new Set(facet.values.filter((v) => v.on).map((v) => JSON.stringify(v.value)))),
     };
     this.controls.addEventListener("submit", (event) => event.preventDefault());
+    // The choices are folded where they would push the charts off the first screen: on a small one, and below what changed.
+    place.querySelector(".choices").open = !this.isOfTwoRuns && matchMedia("(min-width: 50rem)").matches;
     this.makeControls();
     this.makeLegend();
     this.draw();
     isDark.addEventListener("change", () => { this.makeLegend(); this.draw(); });
   }
+
+  // Whether the chart shows two runs, of which each may have a colour.
+  get isOfTwoRuns() { return this.config.part === "_folder" && this.config.parts.length === 2; }
 
   get x() { return this.config.x[this.state.x]; }
   get y() { return this.config.y[this.state.y]; }
@@ -132,27 +138,34 @@ class Chart {
       const names = config.series.map((look) => look.name);
       made.push(this.select("Divided by", ["nothing", ...names], 0, (k) => { state.ratioTo = k ? names[k - 1] : ""; }));
     }
+    if (this.isOfTwoRuns)
+      made.push(this.select("Colours", ["one for each run", "one for each method"], 0, (k) => { state.byRun = k === 0; this.makeLegend(); }));
     made.push(this.box("logarithmic", true, (on) => { state.logarithmic = on; }));
     if (config.y.some((q) => q.divided)) made.push(this.box("per sequence", true, (on) => { state.divided = on; }));
     const choices = (title, values, chosen) => element("fieldset", {}, element("legend", {}, title),
       ...values.map(({value, text}) => this.box(text, chosen.has(value), (on) => { on ? chosen.add(value) : chosen.delete(value); })));
     config.facets.forEach((facet, k) => made.push(choices(facet.title,
       facet.values.map((v) => ({value: JSON.stringify(v.value), text: v.text})), state.facets[k])));
-    if (config.part && config.parts.length > 1)
+    if (config.part && config.parts.length > 1 && !this.isOfTwoRuns)
       made.push(choices(head(config.part), config.parts.map((p) => ({value: p, text: p})), state.parts));
     this.controls.replaceChildren(...made);
   }
 
   makeLegend() {
     const {config, state} = this;
-    const {page} = themeOf();
+    const theme = themeOf();
+    const runs = this.isOfTwoRuns ? config.parts.map((part, k) => {
+      const input = element("input", {type: "checkbox", checked: state.parts.has(part)});
+      input.addEventListener("change", () => { input.checked ? state.parts.add(part) : state.parts.delete(part); this.draw(); });
+      return element("label", {}, input, element("span", {className: state.byRun ? `run ${k ? "other" : "one"}` : ""}, part));
+    }) : [];
     const boxes = config.series.map((look) => {
       const input = element("input", {type: "checkbox", checked: state.series.has(look.name)});
       input.addEventListener("change", () => {
         input.checked ? state.series.add(look.name) : state.series.delete(look.name);
         this.draw();
       });
-      return element("label", {}, input, swatch(look, page), this.nameOf(look.name));
+      return element("label", {}, input, swatch(look, theme, state.byRun), this.nameOf(look.name));
     });
     const all = (text, on) => {
       const button = element("button", {type: "button"}, text);
@@ -163,7 +176,7 @@ class Chart {
       });
       return button;
     };
-    this.legend.replaceChildren(...boxes, ...(boxes.length > 2 ? [all("all", true), all("none", false)] : []));
+    this.legend.replaceChildren(...runs, ...boxes, ...(boxes.length > 2 ? [all("all", true), all("none", false)] : []));
   }
 
   nameOf(series) {
@@ -231,7 +244,7 @@ class Chart {
     if (y !== null) told[this.y.title.replace(/[.[\]\\"']/g, " ")] = FORMS[this.y.form](y);
     for (const column of config.told) {
       const value = lines.get(row, column);
-      if (value !== null && value !== undefined) told[head(column)] = shown(lines.column(column), value);
+      if (value !== null && value !== undefined) told[head(column, lines)] = shown(lines.column(column), value);
     }
     const seed = lines.get(row, "seed");
     if (!config.told.length && seed !== null) told.seed = String(seed);
@@ -279,7 +292,7 @@ class Chart {
     const theme = themeOf();
     const looks = this.config.series;
     const spec = structuredClone(DATA.specification);
-    const colourOf = (look) => isDark.matches ? look.dark : look.colour;
+    const colourOf = (look) => state.byRun ? theme.ink : isDark.matches ? look.dark : look.colour;
     const names = looks.map((look) => look.name);
     const ranges = {
       color: looks.map(colourOf), stroke: looks.map(colourOf), shape: looks.map((look) => look.shape),
@@ -308,8 +321,15 @@ class Chart {
     const tooltip = (fields) => fields.map((field) => ({field, type: "nominal", title: field}));
     const marks = spec.layer[spec.layer.length - 1];
     marks.encoding.tooltip = tooltip(told);
-    // The folders of an overlay differ in how strong their lines are.
-    if (this.config.part === "_folder") for (const layer of spec.layer)
+    // Two runs differ in their colour, unless the reader wants colours for the methods; more runs differ in how strong their lines are.
+    if (state.byRun) for (const layer of spec.layer)
+      for (const channel of ["color", "stroke", "fill"])
+        if (layer.encoding[channel])
+          layer.encoding[channel] = {field: "part", type: "nominal", legend: null, scale: {domain: this.config.parts, range: [theme.one, theme.other]}};
+    // Where both have the same values, the first run is seen around the second.
+    if (state.byRun) for (const [layer, channel, range] of [[spec.layer[0], "strokeWidth", [5, 1.7]], [marks, "size", [150, 45]]])
+      layer.encoding[channel] = {field: "part", type: "ordinal", sort: this.config.parts, legend: null, scale: {domain: this.config.parts, range}};
+    if (this.config.part === "_folder" && !state.byRun) for (const layer of spec.layer)
       layer.encoding.opacity = {field: "part", type: "ordinal", sort: this.config.parts, legend: null, scale: {domain: this.config.parts,
         range: this.config.parts.map((_, k) => 0.4 + 0.6 * (k + 1) / this.config.parts.length)}};
     [...new Set(gaps.map((gap) => gap.series))].forEach((series, k) => {
@@ -376,7 +396,8 @@ const SHAPES = {
 };
 
 // The line and the mark of a series, for the legend.
-function swatch(look, page) {
+// If colours stand for runs, it has that of texts.
+function swatch(look, {page, ink}, isPlain) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   svg.setAttribute("viewBox", "-17 -8 34 16");
   svg.setAttribute("aria-hidden", "true");
@@ -385,10 +406,10 @@ function swatch(look, page) {
     for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
     svg.append(made);
   };
-  const colour = isDark.matches ? look.dark : look.colour;
+  const colour = isPlain ? ink : isDark.matches ? look.dark : look.colour;
   part("path", {d: "M-17,0H17", stroke: colour, "stroke-width": 1.8, "stroke-dasharray": look.dash.join(" "), fill: "none"});
   part("path", {d: SHAPES[look.shape] || look.shape, transform: "scale(4.4)", stroke: colour, "stroke-width": 1.5,
-                "vector-effect": "non-scaling-stroke", fill: look.hollow ? page : colour});
+                "vector-effect": "non-scaling-stroke", fill: look.hollow && !isPlain ? page : colour});
   return svg;
 }
 
@@ -400,6 +421,10 @@ class Table {
     this.controls = place.querySelector(".controls");
     this.table = place.querySelector("table");
     this.more = place.querySelector(".more");
+    // The names of the runs if there are two, which have colours.
+    const names = [...new Set(this.lines.rows.map((row) => this.lines.get(row, "_folder")))];
+    const parts = (DATA.charts[place.dataset.lines] || {}).parts || [];
+    this.runs = names.length === 2 && parts.length === 2 ? parts : [];
     this.state = {words: "", outcome: "", all: false, sort: null, descending: false, count: ROWS};
     this.controls.addEventListener("submit", (event) => event.preventDefault());
     this.makeControls();
@@ -452,7 +477,7 @@ class Table {
     const {lines, state} = this;
     const names = state.all ? [...lines.usual, ...lines.columns.map((c) => c.name).filter((n) => !lines.usual.includes(n) && n !== "_command")] : lines.usual;
     const heads = names.map((name) => {
-      const button = element("button", {type: "button", title: lines.column(name).about}, head(name));
+      const button = element("button", {type: "button", title: lines.column(name).about}, head(name, lines));
       button.addEventListener("click", () => {
         state.descending = state.sort === name ? !state.descending : false;
         state.sort = name;
@@ -473,7 +498,10 @@ class Table {
     const {lines} = this;
     const cells = names.map((name) => {
       const value = lines.get(row, name);
-      return element("td", {className: typeof value === "number" ? "number" : ""}, shown(lines.column(name), value));
+      const text = shown(lines.column(name), value);
+      const run = name === "_folder" ? this.runs.indexOf(value) : -1;
+      const inside = run < 0 ? text : element("span", {className: `run ${run ? "other" : "one"}`}, text);
+      return element("td", {className: typeof value === "number" ? "number" : ""}, inside);
     });
     const details = element("button", {type: "button"}, "Details");
     details.addEventListener("click", () => showDetails(lines, row));
@@ -492,6 +520,25 @@ function showDetails(lines, row) {
   });
   dialog.querySelector("tbody").replaceChildren(...rows);
   dialog.showModal();
+}
+
+// ---------------------------------------------------------------- edges of tables
+
+// Gives the edges of what scrolls shadows where it goes on.
+function showEdges(scroll) {
+  const edges = element("div", {className: "edges"});
+  scroll.replaceWith(edges);
+  edges.append(scroll, ...["left", "right", "below"].map((side) => element("i", {className: side})));
+  const update = () => {
+    edges.classList.toggle("more-left", scroll.scrollLeft > 1);
+    edges.classList.toggle("more-right", scroll.scrollLeft + scroll.clientWidth < scroll.scrollWidth - 1);
+    edges.classList.toggle("more-below", scroll.scrollTop + scroll.clientHeight < scroll.scrollHeight - 1);
+  };
+  scroll.addEventListener("scroll", update, {passive: true});
+  const observer = new ResizeObserver(update);
+  observer.observe(scroll);
+  for (const table of scroll.querySelectorAll("table")) observer.observe(table);
+  update();
 }
 
 // ---------------------------------------------------------------- commands
@@ -513,6 +560,7 @@ function copyButton(text) {
   return button;
 }
 
+for (const scroll of document.querySelectorAll(".scroll")) showEdges(scroll);
 for (const button of document.querySelectorAll("button.copy")) button.addEventListener("click", () => copy(button));
 for (const place of document.querySelectorAll(".chart")) new Chart(place);
 for (const place of document.querySelectorAll(".records")) new Table(place);

@@ -20,12 +20,13 @@ import vl_convert
 
 from attnplots import claims, cli, curves, driver, environment, images, quantities, results, style, verdicts
 from attnplots.curves import method_text, size_text
-from attnplots.records import Records, RecordsError
+from attnplots.environment import Environment
+from attnplots.records import Record, Records, RecordsError
 from attnplots.report import answers, changes, charts, folders, gates, lines
 from attnplots.report.folders import Experiment, Folder
 from attnplots.schema import COPY
 from attnplots.text import printable
-from attnplots.words import bytes_text, common_text, share
+from attnplots.words import bytes_text, common_text, listed, share, span
 
 FOLDER = Path(__file__).parent
 # Nothing may be loaded from anywhere. Vega compiles expressions, for which it needs `unsafe-eval`.
@@ -190,12 +191,38 @@ def _folder(folder: Folder) -> dict[str, Any]:
         "label": folder.label,
         "common": common_text(present) if len(present) else "",
         "description": folder.description,
-        "machine": environment.machine_text(folder.environment) or "unknown",
+        "machine": _machine(folder.environment, folder.records, folder.machine),
         "build": environment.build_text(folder.environment) or "unknown",
         "date": environment.dates_text(folder.records),
         "settings": settings,
         "commands": _commands(folder),
     }
+
+
+def _machine(known: Environment, lines: Sequence[Record], told: dict[str, Any]) -> dict[str, str]:
+    """The processor, the threads, the memory, the system and the GPU of a machine, each in words; what the folder does
+    not say is called not recorded."""
+    own = [line for line in lines if not line.get("external_source")]
+    threads = sorted({line["threads"] for line in own if line.get("threads")})
+    count = known.get("processors")
+    on = f" on {count} processor{'' if count == 1 else 's'}" if count else ""
+    set_of = f", {known['instruction_set']}" if known.get("instruction_set") else ""
+    said = {
+        "processor": f"{known['cpu_model']}{set_of}" if known.get("cpu_model") else "",
+        "threads": f"{listed([str(n) for n in threads])}{on}" if threads else on.removeprefix(" on "),
+        "memory": _memory(own, told.get("memory_bytes")),
+        "system": str(told.get("system") or ""),
+    }
+    gpu = {"GPU": str(known["gpu"])} if known.get("gpu") else {}
+    return {name: text or "not recorded" for name, text in said.items()} | gpu
+
+
+def _memory(lines: Sequence[Record], total: Any) -> str:
+    """The memory of a machine, and how much of it a case may use."""
+    limits = [line["memory_limit_bytes"] for line in lines if line.get("memory_limit_bytes")]
+    limit = f"a case may use {span(sorted(limits), bytes_text)}" if limits else ""
+    own = bytes_text(total) if isinstance(total, int) and total > 0 else "not recorded"
+    return f"{own}; {limit}" if limit else own
 
 
 def _commands(folder: Folder) -> list[str]:
@@ -215,7 +242,7 @@ def _experiment(number: int, one: Experiment, data: dict[str, Any]) -> Training:
     shown = Training(key, one.label, {
         "common": "",
         "date": environment.dates_text([*one.points, *one.ended, *one.generations]),
-        "machine": environment.machine_text(one.environment) or "unknown",
+        "machine": _machine(one.environment, [*one.points, *one.ended, *one.generations], {}),
         "build": environment.build_text(one.environment) or "unknown",
     })  # fmt: skip
     if one.points:

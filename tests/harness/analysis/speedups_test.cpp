@@ -149,6 +149,8 @@ TEST_F(SpeedupsTest, TheDefaultBaselineIsThatOfTheSweepOrElseTheFirstMethod) {
   EXPECT_EQ(default_baseline(records_), "") << "there is only one method";
   add("softmax", 512, 10);
   EXPECT_EQ(default_baseline(records_), "linear");
+  add("sdpa", 512, 3);
+  EXPECT_EQ(default_baseline(records_), "sdpa");
   // The baseline has another length, but its method is among the records.
   set_ratios(add("lsh", 512, 4), "softmax query_len=256", 0.5);
   EXPECT_EQ(default_baseline(records_), "softmax");

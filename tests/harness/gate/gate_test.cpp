@@ -3,13 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <functional>
 #include <random>
 #include <utility>
 
 #include "harness/text/errors.h"
+#include "tests/harness/gate/drawn_pairs.h"
 #include "tests/support/errors_of.h"
 
 namespace attnbench {
@@ -66,26 +65,6 @@ TEST(Judge, PIsAdjustedForTheNumberOfCases) {
       << "the smallest possible p of 8 against 8 values, multiplied by the number of cases";
   EXPECT_EQ(judged[0].verdict, Verdict::regression);
 }
-
-// The first `count` of the values.
-std::vector<double> first(std::vector<double> values, size_t count) {
-  values.resize(count);
-  return values;
-}
-
-// Draws the log ratios of pairs of processes: the logarithm of `ratio` plus normal noise.
-class Ratios {
- public:
-  explicit Ratios(uint64_t seed) : random_(seed) {}
-  std::vector<double> around(double ratio, double noise, int count) {
-    std::vector<double> values;
-    for (int i = 0; i < count; ++i) values.push_back(std::log(ratio) + std::normal_distribution<double>(0, noise)(random_));
-    return values;
-  }
-
- private:
-  std::mt19937_64 random_;
-};
 
 TEST(TestPairs, EachHypothesisHasItsOwnBound) {
   Ratios draw(1);
@@ -244,27 +223,6 @@ TEST(Gate, HolmsProcedureCountsTheCasesThatAreNotYetFoundSlower) {
 
 // ------------------------------------------------------------ the levels, by simulation
 
-// Draws the noise of one log ratio, which is symmetric about 0.
-using Noise = std::function<double(std::mt19937_64&)>;
-// Distributions that differ in their tails.
-std::vector<std::pair<const char*, Noise>> noises() {
-  const auto normal = [](std::mt19937_64& random) { return std::normal_distribution<double>(0, 0.02)(random); };
-  // Student's t distribution with two degrees of freedom, whose variance is infinite.
-  const auto heavy = [](std::mt19937_64& random) { return 0.02 * std::student_t_distribution<double>(2)(random); };
-  // The times themselves are skewed: disturbances make them longer only. Their ratio is symmetric, since both sides are alike.
-  const auto skewed_times = [](std::mt19937_64& random) {
-    std::exponential_distribution<double> disturbance(30);
-    const double base = disturbance(random);
-    return disturbance(random) - base;
-  };
-  // One pair in five is in a phase that slows one of its processes down by a third.
-  const auto phases = [normal](std::mt19937_64& random) {
-    const double phase = std::uniform_real_distribution<double>()(random);
-    return normal(random) + (phase < 0.1 ? 0.29 : phase < 0.2 ? -0.29 : 0);
-  };
-  return {{"normal", normal}, {"heavy tails", heavy}, {"skewed times", skewed_times}, {"phases", phases}};
-}
-
 struct Outcome {
   double any_regression = 0;  // share of the suites with any regression
   double pass = 0;            // share of the cases that passed, improvements included
@@ -292,9 +250,6 @@ Outcome simulate(size_t cases, double slowdown, const Noise& noise, int trials) 
   }
   return outcome;
 }
-// The highest share that chance leaves likely if the true probability is `level`: three standard errors above it.
-double highest_likely(double level, int trials) { return level + 3 * std::sqrt(level * (1 - level) / trials); }
-
 TEST(GateLevels, FalseAlarmsAtTheEdgeOfTheNullHypothesisStayBelowAlpha) {
   for (const auto& [name, noise] : noises())
     for (const auto& [cases, trials] : {std::pair(size_t{6}, 3000), std::pair(size_t{30}, 800)})
@@ -305,56 +260,6 @@ TEST(GateLevels, ACaseThatIsSlowerByTheMarginPassesAsRarelyAsStated) {
   for (const auto& [name, noise] : noises())
     for (const auto& [cases, trials] : {std::pair(size_t{6}, 600), std::pair(size_t{30}, 120)})
       EXPECT_LE(simulate(cases, 0.10, noise, trials).pass, highest_likely(0.025, trials * int(cases))) << name << ", " << cases;
-}
-
-TEST(GateErrorRates, CountTheVerdictsOfResampledSuites) {
-  Ratios draw(4);
-  std::vector<std::vector<double>> pools;
-  for (int i = 0; i < 6; ++i) pools.push_back(draw.around(i == 0 ? 1.2 : 1, 0.01, 400));
-  const auto rates = resample_gate(pools, {}, 200, 1);
-  EXPECT_EQ(rates.any_regression, 1);
-  EXPECT_EQ(rates.regression, (std::vector<double>{1, 0, 0, 0, 0, 0}));
-  EXPECT_EQ(rates.pass, (std::vector<double>{0, 1, 1, 1, 1, 1}));
-  EXPECT_EQ(rates.any_inconclusive, 0);
-  EXPECT_EQ(rates.trials, 200);
-  EXPECT_NEAR(rates.mean_pairs, (12 + 5 * 8) / 6.0, 0.01);
-}
-
-TEST(GateErrorRates, ASlowdownIsFoundAndIsInconclusiveWhenTheNoiseHidesIt) {
-  Ratios draw(5);
-  const std::vector<std::vector<double>> slower = {draw.around(1.1, 0.03, 200)}, noisy = {draw.around(1.1, 0.8, 200)};
-  EXPECT_GE(resample_gate(slower, {}, 500, 1).regression[0], 0.97);
-  const auto hidden = resample_gate(noisy, {}, 500, 1);
-  EXPECT_LE(hidden.regression[0], 0.1);
-  EXPECT_GE(hidden.inconclusive[0], 0.8) << "a slowdown that the noise hides does not pass";
-  EXPECT_EQ(resample_gate(noisy, {}, 200, 7).regression[0], resample_gate(noisy, {}, 200, 7).regression[0]);
-}
-
-TEST(GateErrorRates, TooFewRecordingsAreRefused) {
-  EXPECT_CONTAINS(message_of<UsageError>([&] { resample_gate({std::vector<double>(10, 0.0)}, {}, 1, 1); }),
-                  "10 recordings, expected at least 20");
-}
-
-TEST(GateErrorRates, SlowedLogRatiosAreSymmetricAboutTheSlowdown) {
-  const double shift = std::log1p(0.05);
-  EXPECT_EQ(slowed_log_ratios({0.02, -0.01}, 0.05),
-            (std::vector<double>{0.02 + shift, -0.02 + shift, -0.01 + shift, 0.01 + shift}));
-}
-
-TEST(GatePower, RisesFromFalseAlarmsToEverySlowdown) {
-  Ratios draw(9);
-  const auto equal = draw.around(1, 0.015, 200);
-  const auto curve = power_curve(equal, 6, {}, 400, 1);
-  ASSERT_EQ(curve.slowdown_percent.size(), 15);
-  EXPECT_EQ(curve.slowdown_percent.front(), 1);
-  EXPECT_EQ(curve.slowdown_percent.back(), 15);
-  for (size_t k = 0; k < 15; ++k) EXPECT_NEAR(curve.regression[k] + curve.pass[k] + curve.inconclusive[k], 1, 1e-9);
-  for (size_t k = 0; k < 3; ++k) EXPECT_LE(curve.regression[k], 0.01) << "slower by at most min_shift";
-  for (size_t k = 9; k < 15; ++k) EXPECT_LE(curve.pass[k], highest_likely(0.025, 400)) << "slower by the margin or more";
-  EXPECT_TRUE(std::is_sorted(curve.regression.begin(), curve.regression.end())) << "the draws are the same for each slowdown";
-  EXPECT_GE(curve.regression[9], 0.95);
-  // The more cases, the smaller the share of the level that one case gets.
-  EXPECT_LT(power_curve(equal, 60, {}, 400, 1).regression[4], curve.regression[4]);
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ TEST_F(WorkerProcess, AMissingAnswerIsAnErrorThatNamesTheWorkerAndTheMethod) {
     return message_of<WorkerError>([&] { ask_worker(program, "plan", request, 2); });
   };
   EXPECT_EQ(said(worker("echo 1 >&3; echo lost >&2")),
-            fmt::format("`{} plan` broke: the worker gave 1 answers, expected 2; it said: lost", folder_.path("worker")));
+            fmt::format("`{} plan` broke: the worker gave 1 answer, expected 2; it said: lost", folder_.path("worker")));
   EXPECT_CONTAINS(said(worker("echo 1 >&3; echo 2 >&3; exit 1")), "exit code 1");
   EXPECT_CONTAINS(said(worker("echo 1 >&3; echo 2 >&3; kill -KILL $$")), "signal 9");
   EXPECT_CONTAINS(said(worker("echo 1 >&3; echo '{' >&3")), "not JSON: {");

@@ -61,7 +61,7 @@ TEST(Published, ErrorsNameFileAndLine) {
   EXPECT_CONTAINS(refusal("method,tme_ms\n"),
                   ":1: unknown column 'tme_ms'; did you mean 'time_ms'?; known: time_ms, memory_bytes, outcome, source, method");
   EXPECT_CONTAINS(refusal("method,deadline_s\n"), ":1: unknown column 'deadline_s'");
-  EXPECT_EQ(refusal("method,time_ms\nlinear,3\n\nlinear\n"), ":4: 1 cells, expected 2 as in the first row");
+  EXPECT_EQ(refusal("method,time_ms\nlinear,3\n\nlinear\n"), ":4: 1 cell, expected 2 as in the first row");
   EXPECT_EQ(refusal("method,time_ms\nlinear,3,4\n"), ":2: 3 cells, expected 2 as in the first row");
   EXPECT_EQ(refusal("method,time_ms\nlinear,3\nlinear,fast\n"), ":3: time_ms = 'fast', expected a number");
   EXPECT_EQ(refusal("method,memory_bytes\nlinear,nan\n"), ":2: memory_bytes = 'nan', expected a number");

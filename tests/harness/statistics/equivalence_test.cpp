@@ -48,6 +48,32 @@ TEST(Equivalence, ThePercentageIsTheSameInBothDirections) {
   EXPECT_EQ(finding(steps(10.31, 1e-6, 8), a), Finding::faster);
 }
 
+TEST(Equivalence, TheValuesOfAnEstimateDivideToIt) {
+  // Most processes of both sides take equally long, but the medians do not.
+  const Numbers a = {1, 1, 1, 1.1, 1.1}, b = {1, 1, 1.1, 1.1, 1.1};
+  const auto estimate = estimate_ratio({a, b}).ratio.estimate;
+  EXPECT_GT(std::abs(std::log(median(b) / median(a)) - estimate), 0.05);
+  const auto values = values_of_estimate(median(a), median(b), estimate);
+  EXPECT_NEAR(std::log(values.b / values.a), estimate, 1e-12);
+  EXPECT_NEAR(values.a * values.b, median(a) * median(b), 1e-12);
+  // Medians that agree with the estimate stay as they are, also where their product is too large for a number.
+  const auto same = values_of_estimate(1e200, 2e200, std::log(2));
+  EXPECT_NEAR(same.a / 1e200, 1, 1e-12);
+  EXPECT_NEAR(same.b / 2e200, 1, 1e-12);
+}
+
+TEST(Equivalence, TheIntervalThatDecidesIsNamedByItsLevel) {
+  const auto estimate = estimate_ratio({steps(10, 0.004, 8), steps(10.03, 0.004, 8)});
+  const auto equivalent = decisive_interval(estimate, Finding::equivalent);
+  EXPECT_EQ(equivalent.percent, 90);
+  EXPECT_EQ(equivalent.interval, estimate.equivalence);
+  for (const auto finding : {Finding::slower, Finding::faster, Finding::cannot_tell}) {
+    EXPECT_EQ(decisive_interval(estimate, finding).percent, 95);
+    EXPECT_EQ(decisive_interval(estimate, finding).interval, estimate.ratio.interval);
+  }
+  EXPECT_EQ(decisive_interval(estimate_ratio({steps(10, 0.004, 3), steps(10, 0.004, 3)}), Finding::cannot_tell).percent, 0);
+}
+
 TEST(Equivalence, TheNinetyPercentIntervalDecides) {
   const auto a = steps(10, 0.004, 8), b = steps(10.03, 0.004, 8);
   const auto estimate = estimate_ratio({a, b});

@@ -429,7 +429,7 @@ TEST_F(CaseRunner, AFailureToPlanIsAnErrorThatNamesTheMethod) {
   EXPECT_CONTAINS(said({case_}), "method 'linear' broke while its cost was predicted: column outcome = 3");
   use_worker(R"(echo '{}' >&3; echo lost >&2)");
   EXPECT_CONTAINS(said({case_, case_}),
-                  "worker plan` broke on method 'linear': the worker gave 1 answers, expected 2; it said: lost");
+                  "worker plan` broke on method 'linear': the worker gave 1 answer, expected 2; it said: lost");
   use_worker("echo broken >&2; exit 2");
   EXPECT_CONTAINS(said({case_}), "worker plan` broke on method 'linear': the worker ended with exit code 2; it said: broken");
 }

@@ -1,12 +1,16 @@
-// Tests of predicting times and memory, from made-up plans and ceilings.
+// Tests of predicting times and memory, from made-up plans and ceilings, and of predicting what the recorded sweeps took.
 #include "harness/sweep/prediction.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "harness/records/result_folder.h"
 #include "tests/support/test_ceilings.h"
 
 namespace attnbench {
@@ -22,7 +26,7 @@ TEST(TimePredictor, PredictsFromTheCeilingsOfTheDevice) {
   record.set("min_bytes", 1e6);
   EXPECT_DOUBLE_EQ(TimePredictor(Ceilings::from_json(with_gpu(kGpuCeilings))).predict(record), 1);
   EXPECT_TRUE(std::isnan(TimePredictor(kCeilings).predict(record)));
-  EXPECT_DOUBLE_EQ(TimePredictor(Ceilings::nominal(2)).predict(record), 1000);
+  EXPECT_DOUBLE_EQ(TimePredictor(Ceilings::nominal(2)).predict(record), 500);
 }
 
 TEST(TimePredictor, LearnsTheSlowdownOfEachMethodAndSetting) {
@@ -81,41 +85,156 @@ TEST(TimePredictor, TakesTheFastestSimilarMeasurement) {
   EXPECT_FALSE(predictor.has_seen(longer));
 }
 
-TEST(PredictedCase, DependsOnSamplesTimeBudgetAndDeadline) {
+constexpr auto& kCosts = kProcessCosts;
+
+// A planned case of one process, whose inputs are so small that they take no time.
+Record planned_case() {
   Case c;
   c.method = "linear";
+  c.heads = c.head_dim = c.value_dim = 1;
+  c.query_len = 1;
   c.min_samples = 5;
   c.time_budget_s = 2;
+  c.warmup_s = 0.05;
+  c.noise_target = 0;
   c.deadline_s = 30;
   c.complete();
   Record planned(c);
   planned.set("min_calls", 9);
   planned.set("min_timed_calls", 5);
-  // Short calls fill the time budget, but a case makes at most a thousand of them; long calls are made the minimum number of
-  // times.
-  EXPECT_NEAR(predicted_case_s(planned, 1), 0.6 + 0.004 + 1, 1e-9);
-  EXPECT_NEAR(predicted_case_s(planned, 100), 0.6 + 0.4 + 2, 1e-9);
-  EXPECT_NEAR(predicted_case_s(planned, 1000), 0.6 + 4 + 5, 1e-9);
-  EXPECT_EQ(predicted_case_s(planned, 1e6), 30);
-  EXPECT_NEAR(predicted_case_s(planned, std::nan("")), 0.6, 1e-9);
-  planned.set_skipped(kind::unsupported, "cannot");
-  EXPECT_EQ(predicted_case_s(planned, 1000), 0);
+  planned.set("predicted_peak_bytes", 0.0);
+  return planned;
 }
 
-TEST(PredictedCase, MakesTheNumberOfCallsOfThePlan) {
-  Case c;
-  c.method = "linear";
-  c.min_samples = 5;
-  c.time_budget_s = 2;
-  c.deadline_s = 100;
-  c.complete();
-  Record planned(c);
-  EXPECT_NEAR(predicted_case_s(planned, 1000), 0.6 + 5, 1e-9) << "without a plan, each sample is one call";
-  planned.set("min_calls", 37);
-  planned.set("min_timed_calls", 32);
-  EXPECT_NEAR(predicted_case_s(planned, 1000), 0.6 + 5 + 32, 1e-9);
-  EXPECT_NEAR(predicted_case_s(planned, 10), 0.6 + 0.05 + 2, 1e-9);
+double case_s(Record planned, double call_ms, const Record* baseline = nullptr) {
+  planned.set("predicted_time_ms", call_ms);
+  return predicted_case_s(planned, baseline);
 }
+
+TEST(PredictedCase, DependsOnCallsTimeBudgetAndDeadline) {
+  auto planned = planned_case();
+  const auto fixed_s = kCosts.start_s + kCosts.small_check_s;
+  // Without a noise target, samples fill the time budget. Short calls warm up for warmup_s, long ones once; three other calls are
+  // no samples. Long calls are made the minimum number of times.
+  EXPECT_NEAR(case_s(planned, 1), fixed_s + 0.05 + 0.003 + 2, 1e-6);
+  EXPECT_NEAR(case_s(planned, 100), fixed_s + 0.4 + 2, 1e-6);
+  EXPECT_NEAR(case_s(planned, 1000), fixed_s + 4 + 5, 1e-6);
+  EXPECT_NEAR(case_s(planned, 1e6), 30 + kCosts.small_check_s, 1e-6);
+  EXPECT_NEAR(case_s(planned, std::nan("")), fixed_s + 0.05, 1e-6);
+  planned.set("min_calls", nullptr);
+  EXPECT_NEAR(case_s(planned, 1000), fixed_s + 5, 1e-6) << "without a plan, each sample is one call";
+  planned.set_skipped(kind::unsupported, "cannot");
+  EXPECT_EQ(case_s(planned, 1000), 0);
+}
+
+TEST(PredictedCase, SamplingStopsEarlierTheWiderTheNoiseTarget) {
+  auto planned = planned_case();
+  std::vector<double> seconds;
+  for (const double target : {0.0, 0.005, 0.01, 0.02, 0.05}) {
+    planned.set("noise_target", target);
+    seconds.push_back(case_s(planned, 2));
+  }
+  EXPECT_TRUE(std::is_sorted(seconds.rbegin(), seconds.rend()));
+  EXPECT_LT(seconds.back(), kCosts.start_s + 0.2);
+  EXPECT_GT(seconds.front(), kCosts.start_s + 2);
+}
+
+TEST(PredictedCase, CountsWhatAProcessDoesBesidesItsCalls) {
+  const auto plain = planned_case();
+  const auto more = [&](const char* column, const Json& value) {
+    auto planned = plain;
+    planned.set(column, value);
+    return case_s(planned, 10) - case_s(plain, 10);
+  };
+  EXPECT_NEAR(more("python", "3.11.2"), kCosts.python_s, 1e-6);
+  EXPECT_NEAR(more("sets_up", true), kCosts.setup_s, 1e-6);
+  EXPECT_NEAR(more("sets_up", false), 0, 1e-6);
+  EXPECT_NEAR(more("predicted_peak_bytes", 2e9), 2 * kCosts.pages_s_per_gb, 1e-6);
+  // 3e8 tokens of three numbers in float32 are 3.6 GB.
+  EXPECT_NEAR(more("batch", 300'000'000), 3.6 * kCosts.inputs_s_per_gb + 3.6 * 5 * kCosts.quality_s_per_gb, 1e-3);
+  EXPECT_NEAR(more("processes", 4), 3 * (case_s(plain, 10) - kCosts.small_check_s), 1e-6);
+}
+
+TEST(PredictedCase, ACaseAndItsBaselineStartSideBySideAndTakeTurns) {
+  auto planned = planned_case(), baseline = planned_case();
+  planned.set("time_budget_s", 0.3);
+  planned.set("predicted_time_ms", 20.0);
+  baseline.set("predicted_time_ms", 10.0);
+  const auto start_s = kCosts.start_s + kCosts.small_check_s + kCosts.beside_baseline_s;
+  // 15 turns and one that warms up take 30 ms for both together.
+  EXPECT_NEAR(predicted_case_s(planned, &baseline), start_s + 0.05 + 0.06 + 0.05 + 0.03 + 16 * 0.03, 1e-6);
+  baseline.set("python", "3.11.2");
+  EXPECT_NEAR(predicted_case_s(planned, &baseline), start_s + kCosts.python_s + 0.05 + 0.06 + 0.05 + 0.03 + 16 * 0.03, 1e-6);
+  baseline.set_skipped(kind::unsupported, "cannot");
+  EXPECT_EQ(predicted_case_s(planned, &baseline), predicted_case_s(planned));
+}
+
+TEST(PredictedSweep, IsThatOfItsCasesAndOfTheCeilingsOfEachRound) {
+  auto planned = planned_case(), longer = planned_case(), skipped = planned_case();
+  longer.set("processes", 3);
+  skipped.set("processes", 8);
+  skipped.set_skipped(kind::unsupported, "cannot");
+  EXPECT_NEAR(predicted_sweep_s({planned, longer, skipped}, {nullptr, nullptr, nullptr}),
+              predicted_case_s(planned) + predicted_case_s(longer) + 3 * kCosts.ceilings_s, 1e-9);
+  EXPECT_EQ(predicted_sweep_s({skipped}, {nullptr}), 0);
+}
+
+// What is known of a recorded case before it is measured.
+Record plan_of(const Record& record, const TimePredictor& predictor) {
+  auto planned = record;
+  if (record.measured()) planned.set("outcome", nullptr);
+  if (record.has("setup_s")) planned.set("sets_up", true);  // older records do not say it otherwise
+  planned.set("predicted_time_ms", predictor.predict(record));
+  return planned;
+}
+
+double seconds_of(const Record& process) {
+  tm time{};
+  strptime(process.text("finished_at").c_str(), "%FT%TZ", &time);
+  return double(timegm(&time));
+}
+
+class RecordedSweep : public testing::TestWithParam<const char*> {};
+
+TEST_P(RecordedSweep, TookAsLongAsItsPlanPredictsWithin30Percent) {
+  const auto folder = record_folders(std::string(ATTNBENCH_SWEEPS) + "/../results/" + GetParam()).front();
+  const RecordsByCase records(read_records(folder));
+  const auto processes = read_processes(folder);
+  ASSERT_FALSE(processes.empty());
+  const auto took_s = seconds_of(processes.back()) - seconds_of(processes.front()) + processes.front().number("worker_s");
+
+  const TimePredictor predictor(Ceilings::nominal(2));
+  std::vector<Record> planned, others;
+  std::vector<std::string> baseline_keys;
+  for (const auto& record : records.records()) {
+    planned.push_back(plan_of(record, predictor));
+    auto baseline = record;
+    if (!record.text("baseline").empty()) baseline.set("method", record.text("baseline"));
+    baseline_keys.push_back(record.text("baseline").empty() ? "" : baseline.key());
+  }
+  others.reserve(planned.size());
+  std::vector<const Record*> baselines;
+  for (const auto& key : baseline_keys) {
+    baselines.push_back(nullptr);
+    if (key.empty()) continue;
+    const auto* const found = records.find(key);
+    ASSERT_NE(found, nullptr) << key;
+    baselines.back() = &others.emplace_back(plan_of(*found, predictor));
+  }
+  const auto predicted_s = predicted_sweep_s(planned, baselines);
+  EXPECT_GT(predicted_s, 0.7 * took_s) << predicted_s << " s predicted, " << took_s << " s taken";
+  EXPECT_LT(predicted_s, 1.3 * took_s) << predicted_s << " s predicted, " << took_s << " s taken";
+}
+
+// Without decode and latency, where recomputing softmax attention, which takes five times as long as typical rates say, is half
+// of the time.
+INSTANTIATE_TEST_SUITE_P(Of, RecordedSweep,
+                         testing::Values("figure1", "rivals", "methods", "cpu-kernels", "quality", "feature-maps", "linformer"),
+                         [](const auto& name) {
+                           std::string text = name.param;
+                           std::replace(text.begin(), text.end(), '-', '_');
+                           return text;
+                         });
 
 TEST(Predict, MoreCallsLeadToATimeoutAtAShorterTimeOfACall) {
   const TimePredictor predictor(kCeilings);

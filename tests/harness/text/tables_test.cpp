@@ -72,10 +72,12 @@ TEST(TextTable, ColoursRowsByTheirTone) {
 TextTable wide_table() {
   TextTable table;
   table.add_column("method");
-  table.add_column("time", TextTable::Align::right);
+  table.add_column("time of a call", TextTable::Align::right);
   table.add_column("error", TextTable::Align::right);
   table.add_column("reason");
-  table.add_row({"softmax", "12.3 µs", "1.2e-07", "it needs 16.0 GiB and the limit is 11.0 GiB"});
+  table.add_column("source");
+  table.add_row({"softmax", "12.3 µs", "1.2e-07", "it needs 16.0 GiB and the limit is 11.0 GiB", "here"});
+  table.answer_with({"method", "time of a call", "reason"});
   table.leave_out_first({"error"});
   return table;
 }
@@ -83,34 +85,75 @@ TextTable wide_table() {
 TEST(TextTable, IsMadeNarrowerInTheStatedOrderAndSaysHow) {
   const auto rendered = [](size_t width) { return wide_table().render(TableFormat::text, /*colours=*/false, width); };
   EXPECT_EQ(rendered(0), wide_table().render());
-  EXPECT_EQ(rendered(70), wide_table().render());
-  // First a long text is shortened, then the column is left out that the table names, then texts become very short, and at last
-  // columns are left out from the right.
-  EXPECT_EQ(rendered(60),
-            "method      time    error  reason\n"
-            "────────────────────────────────────────────────────────────\n"
-            "softmax  12.3 µs  1.2e-07  it needs 16.0 GiB and the limit …\n"
-            "(the terminal has 60 columns; shortened: reason)\n");
-  EXPECT_EQ(rendered(42),
-            "method      time  reason\n"
-            "──────────────────────────────────────────\n"
-            "softmax  12.3 µs  it needs 16.0 GiB and t…\n"
-            "(the terminal has 42 columns; not shown:\n"
-            "error; shortened: reason)\n");
+  EXPECT_EQ(rendered(100), wide_table().render());
+  // First headers and long texts are wrapped, then the column is left out that the table names.
+  EXPECT_EQ(rendered(80),
+            "method   time of a    error  reason                                       source\n"
+            "              call\n"
+            "────────────────────────────────────────────────────────────────────────────────\n"
+            "softmax    12.3 µs  1.2e-07  it needs 16.0 GiB and the limit is 11.0 GiB  here\n");
+  EXPECT_EQ(rendered(56),
+            "method   time of  reason                          source\n"
+            "          a call\n"
+            "────────────────────────────────────────────────────────\n"
+            "softmax  12.3 µs  it needs 16.0 GiB and the       here\n"
+            "                  limit is 11.0 GiB\n"
+            "(the terminal has 56 columns; not shown: error)\n");
+  // Then texts become narrower, and columns are left out from the right, but never one that answers.
   EXPECT_EQ(rendered(30),
-            "method      time  reason\n"
+            "method   time of  reason\n"
+            "          a call\n"
             "──────────────────────────────\n"
-            "softmax  12.3 µs  it needs 16…\n"
+            "softmax  12.3 µs  it needs\n"
+            "                  16.0 GiB and\n"
+            "                  the limit is\n"
+            "                  11.0 GiB\n"
             "(the terminal has 30 columns;\n"
-            "not shown: error; shortened:\n"
-            "reason)\n");
+            "not shown: error, source)\n");
+  // At last each row is a list.
   EXPECT_EQ(rendered(20),
-            "method      time\n"
-            "────────────────\n"
-            "softmax  12.3 µs\n"
+            "method: softmax\n"
+            "time of a call: 12.3\n"
+            "µs\n"
+            "reason: it needs\n"
+            "16.0 GiB and the\n"
+            "limit is 11.0 GiB\n"
             "(the terminal has 20\n"
             "columns; not shown:\n"
-            "error, reason)\n");
+            "error, source)\n");
+}
+
+TEST(TextTable, NamesWhatAllRowsShareAboveItself) {
+  TextTable table;
+  for (const auto* header : {"method", "device", "note", "verdict"}) table.add_column(header);
+  table.answer_with({"method", "verdict"});
+  table.add_common("heads", "8");
+  table.add_row({"linear", "cpu", "", "faster"});
+  EXPECT_EQ(table.render().find("In all rows"), std::string::npos) << "a single row";
+  table.add_row({"lsh-1", "cpu", "", "faster"});
+  EXPECT_EQ(table.render(),
+            "In all rows: heads = 8, device = cpu\n"
+            "method  verdict\n"
+            "───────────────\n"
+            "linear  faster\n"
+            "lsh-1   faster\n");
+  EXPECT_EQ(table.render(TableFormat::csv), "method,device,note,verdict\nlinear,cpu,,faster\nlsh-1,cpu,,faster\n");
+}
+
+TEST(TextTable, WrapsAListOfNamesAtItsLimit) {
+  TextTable table;
+  table.add_column("than");
+  table.limit_width("than", 12);
+  table.add_row({"softmax, linear, lsh:rounds=4,profile=fast-transformers"});
+  EXPECT_EQ(table.render(),
+            "than\n"
+            "────────────\n"
+            "softmax,\n"
+            "linear, lsh:\n"
+            "rounds=4,\n"
+            "profile=\n"
+            "fast-\n"
+            "transformers\n");
 }
 
 TEST(TextTable, MarkdownEscapesSpecialCharacters) {

@@ -27,6 +27,35 @@ TEST(Units, FormatMs) {
   EXPECT_EQ(format_ms(7890), "7.89 s");
   EXPECT_EQ(format_ms(123456), "123 s");
   EXPECT_EQ(format_ms(kNan), "–");
+  EXPECT_EQ(format_ms(4.5644, 4), "4.564 ms");
+  EXPECT_EQ(format_ms(9.9996, 4), "10.00 ms");
+  EXPECT_EQ(format_ms(345.42, 4), "345.4 ms");
+  EXPECT_EQ(format_ms(1234567, 4), "1235 s");
+}
+
+TEST(Units, FormatRounded) {
+  EXPECT_EQ(format_rounded(0), "0");
+  EXPECT_EQ(format_rounded(0.0123), "0.012");
+  EXPECT_EQ(format_rounded(1.234), "1.23");
+  EXPECT_EQ(format_rounded(45.67), "45.7");
+  EXPECT_EQ(format_rounded(789.1), "789");
+  EXPECT_EQ(format_rounded(1234), "1,230");
+  EXPECT_EQ(format_rounded(1'239'000), "1,240,000");
+  EXPECT_EQ(format_rounded(999'999), "1,000,000");
+  EXPECT_EQ(format_rounded(kNan), "–");
+}
+
+TEST(Units, CountOf) {
+  EXPECT_EQ(count_of(1, "case"), "1 case");
+  EXPECT_EQ(count_of(size_t{0}, "case"), "0 cases");
+  EXPECT_EQ(count_of(2, "process"), "2 processes");
+  EXPECT_EQ(count_of(int64_t{1}, "process"), "1 process");
+  EXPECT_EQ(count_of(3, "match"), "3 matches");
+  EXPECT_EQ(count_of(2, "more row"), "2 more rows");
+  EXPECT_STREQ(is_or_are(1), "is");
+  EXPECT_STREQ(is_or_are(0), "are");
+  EXPECT_STREQ(has_or_have(1), "has");
+  EXPECT_STREQ(has_or_have(2), "have");
 }
 
 TEST(Units, FormatBytes) {

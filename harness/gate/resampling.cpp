@@ -1,0 +1,168 @@
+#include "harness/gate/resampling.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <utility>
+
+#include "harness/gate/quick_gate.h"
+#include "harness/process/interrupts.h"
+#include "harness/text/errors.h"
+
+namespace attnbench {
+namespace {
+
+using Pairs = std::vector<std::vector<double>>;  // the log ratios of each case
+
+// The number of pairs at the last look at one of so many cases.
+size_t max_pairs(size_t cases, const GatePlan& plan) { return size_t(looks_of(cases, plan).back()); }
+
+// Draws `count` of the values without replacement.
+std::vector<double> draw(std::vector<double> from, size_t count, std::mt19937_64& random) {
+  for (size_t j = 0; j < count; ++j)
+    std::swap(from[j], from[j + std::uniform_int_distribution<size_t>(0, from.size() - 1 - j)(random)]);
+  from.resize(count);
+  return from;
+}
+
+struct Trial {
+  std::vector<Verdict> verdicts;
+  double pairs = 0;  // of all cases together
+
+  bool any(Verdict verdict) const { return std::find(verdicts.begin(), verdicts.end(), verdict) != verdicts.end(); }
+};
+
+Trial end_of(const std::vector<GateJudgement>& judgements, double pairs) {
+  Trial trial{{}, pairs};
+  for (const auto& judgement : judgements) trial.verdicts.push_back(judgement.verdict);
+  return trial;
+}
+
+Trial run_full_gate(const Pairs& drawn, const GatePlan& plan) {
+  Gate gate(drawn.size(), plan);
+  double pairs = 0;
+  int before = 0;
+  while (!gate.has_ended()) {
+    const int count = gate.next_look();
+    pairs += double(gate.undecided().size()) * (count - before);
+    before = count;
+    auto seen = drawn;
+    for (auto& all : seen) all.resize(size_t(count));
+    gate.look(seen);
+  }
+  return end_of(gate.judgements(), pairs);
+}
+
+Trial run_quick_gate(const Pairs& drawn, const GatePlan& plan, uint64_t seed) {
+  QuickGate gate(drawn.size(), plan, seed);
+  std::vector<size_t> taken(drawn.size(), 0);
+  double pairs = 0;
+  while (const auto index = gate.next()) {
+    gate.add(*index, drawn[*index].at(taken[*index]++));
+    ++pairs;
+  }
+  return end_of(gate.judgements(), pairs);
+}
+
+// Draws the pairs of each case, and runs the gate on them.
+Trial run_trial(const Pairs& recorded, const GatePlan& plan, std::mt19937_64& random) {
+  throw_if_interrupted();
+  Pairs drawn;
+  for (const auto& of_case : recorded) drawn.push_back(draw(of_case, max_pairs(recorded.size(), plan), random));
+  return plan.is_quick ? run_quick_gate(drawn, plan, random()) : run_full_gate(drawn, plan);
+}
+
+}  // namespace
+
+void check_recordings(size_t recordings, size_t cases, const GatePlan& plan) {
+  if (const auto expected = max_pairs(cases, plan); recordings < expected)
+    throw UsageError(fmt::format("a case has {} recordings, expected at least {}, the number of pairs at the last look",
+                                 recordings, expected));
+}
+
+ErrorRates resample_gate(const std::vector<std::vector<double>>& log_ratios, const GatePlan& plan, int trials, uint64_t seed) {
+  const auto cases = log_ratios.size();
+  for (const auto& recorded : log_ratios) check_recordings(recorded.size(), cases, plan);
+  std::mt19937_64 random(seed);
+  ErrorRates rates;
+  rates.trials = trials;
+  rates.regression.resize(cases);
+  rates.pass.resize(cases);
+  rates.inconclusive.resize(cases);
+  double pairs = 0;
+  for (int i = 0; i < trials; ++i) {
+    const auto trial = run_trial(log_ratios, plan, random);
+    pairs += trial.pairs;
+    for (size_t k = 0; k < cases; ++k) {
+      const auto verdict = trial.verdicts[k];
+      rates.regression[k] += verdict == Verdict::regression ? 1 : 0;
+      rates.inconclusive[k] += verdict == Verdict::inconclusive ? 1 : 0;
+      rates.pass[k] += verdict == Verdict::pass || verdict == Verdict::improvement ? 1 : 0;
+    }
+    rates.any_regression += trial.any(Verdict::regression) ? 1 : 0;
+    rates.any_inconclusive += trial.any(Verdict::inconclusive) ? 1 : 0;
+  }
+  const auto share = [&](double& count) { count /= double(trials); };
+  share(rates.any_regression);
+  share(rates.any_inconclusive);
+  std::for_each(rates.regression.begin(), rates.regression.end(), share);
+  std::for_each(rates.pass.begin(), rates.pass.end(), share);
+  std::for_each(rates.inconclusive.begin(), rates.inconclusive.end(), share);
+  rates.mean_pairs = pairs / double(trials) / double(std::max<size_t>(1, cases));
+  return rates;
+}
+
+std::vector<double> slowed_log_ratios(const std::vector<double>& equal_log_ratios, double slowdown) {
+  std::vector<double> slowed;
+  for (const auto log_ratio : equal_log_ratios)
+    for (const double sign : {1, -1}) slowed.push_back(sign * log_ratio + std::log1p(slowdown));
+  return slowed;
+}
+
+PowerCurve power_curve(const std::vector<double>& equal_log_ratios, size_t cases, const GatePlan& plan, int trials,
+                       uint64_t seed) {
+  // Holm's procedure compares the only case that is slower with this share of the level.
+  auto plan_of_case = plan;
+  plan_of_case.criteria.alpha /= double(cases);
+  PowerCurve curve;
+  for (int percent = 1; percent <= 15; ++percent) {
+    const auto rates = resample_gate({slowed_log_ratios(equal_log_ratios, percent / 100.0)}, plan_of_case, trials, seed);
+    curve.slowdown_percent.push_back(percent);
+    curve.regression.push_back(rates.regression[0]);
+    curve.pass.push_back(rates.pass[0]);
+    curve.inconclusive.push_back(rates.inconclusive[0]);
+  }
+  return curve;
+}
+
+SuiteCurve suite_curve(const std::vector<std::vector<double>>& equal_log_ratios, const GatePlan& plan,
+                       const std::vector<double>& slowdown_percent, int trials, uint64_t seed) {
+  const auto cases = equal_log_ratios.size();
+  Pairs equal;
+  for (const auto& recorded : equal_log_ratios) equal.push_back(slowed_log_ratios(recorded, 0));
+  for (const auto& recorded : equal) check_recordings(recorded.size(), cases, plan);
+  SuiteCurve curve;
+  for (const auto percent : slowdown_percent) {
+    std::mt19937_64 random(seed);
+    double regression = 0, inconclusive = 0, pairs = 0;
+    for (int i = 0; i < trials; ++i) {
+      auto recorded = equal;
+      const auto slower = size_t(i) % cases;
+      recorded[slower] = slowed_log_ratios(equal_log_ratios[slower], percent / 100);
+      const auto trial = run_trial(recorded, plan, random);
+      pairs += trial.pairs;
+      if (trial.any(Verdict::regression)) ++regression;
+      else if (trial.any(Verdict::inconclusive)) ++inconclusive;
+    }
+    curve.slowdown_percent.push_back(percent);
+    curve.regression.push_back(regression / trials);
+    curve.inconclusive.push_back(inconclusive / trials);
+    curve.pass.push_back((trials - regression - inconclusive) / trials);
+    curve.mean_pairs.push_back(pairs / trials);
+  }
+  return curve;
+}
+
+}  // namespace attnbench
