@@ -1,7 +1,7 @@
 # Begin with `make quickstart`; `make help` lists all targets.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build python cuda gpu micro quickstart test test-build test-cpp test-python test-sanitize fuzz results reproduce figures check-results site format lint clean
+.PHONY: help setup build python wheel cuda gpu micro quickstart test test-build test-cpp test-python test-sanitize fuzz results reproduce figures check-results site format lint clean
 
 PYTHON := .venv/bin/python
 QUICKSTART := results/quickstart/this-machine
@@ -28,8 +28,21 @@ build: ## build the programs for the CPU, with the kernels of all instruction se
 	$(configure)
 	@cmake --build build --target programs
 
-python: build ## build the module with which attnbench runs methods in Python (a minute; downloads nothing more)
+# Builds no more than what measures, with the fastest kernels of this machine.
+measuring_programs = @[ -f build/build.ninja ] || cmake --preset release -DATTNBENCH_KERNELS=native; \
+  cmake --build build --target attnbench
+
+python: ## build the module with which attnbench runs methods in Python (a minute; downloads nothing more)
+	@./setup.sh build
+	$(measuring_programs)
 	@$(build_python_module)
+
+wheel: setup ## build a wheel of the Python package into dist/, from the programs of build/
+	$(configure)
+	@cmake --build build --target wheel
+	@$(PYTHON) -m pip wheel --quiet --no-cache-dir --no-deps --no-build-isolation \
+	  --config-settings cmake.define.ATTNBENCH_PREBUILT=$(CURDIR)/build --wheel-dir dist .
+	@ls dist/*.whl
 
 cuda: setup ## build the programs with the CUDA kernels and the worker's GPU module (needs nvcc)
 	cmake --preset release -DATTNBENCH_KERNELS=all -DATTNBENCH_CUDA=ON $(if $(CUDA_ARCHITECTURES),-DCMAKE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES))
@@ -42,11 +55,9 @@ gpu: ## on a machine with a GPU: check, build, verify and measure everything, an
 micro: build ## build the micro-benchmarks of the kernels: build/attnbench_micro
 	@cmake --build build --target attnbench_micro
 
-# Builds no more than it runs: the programs that measure, with the fastest kernels of this machine.
 quickstart: ## measure softmax against linear attention on this machine and draw the figure
 	@./setup.sh build
-	@[ -f build/build.ninja ] || cmake --preset release -DATTNBENCH_KERNELS=native
-	@cmake --build build --target attnbench
+	$(measuring_programs)
 	@build/attnbench sweep quickstart --out $(QUICKSTART) --resume stale >/dev/null
 	@build/attnbench table $(QUICKSTART)
 	@[ $(QUICKSTART)/quickstart.png -nt $(QUICKSTART)/records.jsonl ] || $(PYTHON) plots/quickstart.py $(QUICKSTART) >/dev/null
