@@ -2,8 +2,7 @@
 # of a folder are compiled together, a few at a time. clang-tidy needs a build folder where each source stands alone (.ci/lint).
 option(ATTNBENCH_COMPILE_TOGETHER "Compile several sources of a folder together, which takes less time" ON)
 
-# Compiles the sources of `target` together, up to `count` of one folder. Sources with options of their own stay alone, and so do
-# those of a folder after EXCEPT, whose files have names of their own that other files use, too.
+# Compiles the sources of `target` together, up to `count` of one folder. Sources with options of their own stay alone.
 function(attnbench_compile_together target count)
   if(NOT ATTNBENCH_COMPILE_TOGETHER)
     return()
@@ -17,11 +16,6 @@ function(attnbench_compile_together target count)
     cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" OUTPUT_VARIABLE path)
     cmake_path(RELATIVE_PATH path BASE_DIRECTORY "${PROJECT_SOURCE_DIR}")
     cmake_path(GET path PARENT_PATH folder)
-    cmake_path(GET folder FILENAME name)
-    if("EXCEPT" IN_LIST ARGN AND name IN_LIST ARGN)
-      set_source_files_properties("${source}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-      continue()
-    endif()
     string(MAKE_C_IDENTIFIER "${folder}" folder)
     if(NOT DEFINED place_in_${folder})
       set(place_in_${folder} 0)

@@ -350,14 +350,14 @@ std::vector<std::string> answers_of(const std::vector<Record>& records, const An
 }  // namespace
 
 Run add_analyse_command(Command& command) {
-  struct Options {
+  struct AnalyseOptions {
     std::string folder;
     std::vector<std::string> memory = {"11 GiB", "24 GiB"};
     bool all = false;
     Format format = Format::text;
     Charts charts = Charts::on_terminals;
   };
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<AnalyseOptions>();
   add_records_argument(command, "folder", options->folder);
   command.add("--memory", &options->memory, "memory budgets; for each the longest sequence that fits is found",
               {.placeholder = "SIZES", .separator = ','});

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr double kDeadlineS = 24 * 3600.0;
 
-struct Options {
+struct CheckpointOptions {
   std::string folder, data, sampler = "as-likelihood";
   int samples = 64, completions = 8;
   std::uint64_t seed = 0;
@@ -61,7 +61,7 @@ Json ask(const std::string& command, const Json& request) {
   return line;
 }
 
-int run_evaluate(const WorkerProgram& worker, Options options) {
+int run_evaluate(const WorkerProgram& worker, CheckpointOptions options) {
   options.folder = folder_of(worker, options.folder);
   std::vector<Json> results;
   StatusLine status(stderr, options.quiet);
@@ -119,7 +119,7 @@ Json speed_of(const Training& training, const Json& answer) {
   return record;
 }
 
-int run_generate(const WorkerProgram& worker, Options options) {
+int run_generate(const WorkerProgram& worker, CheckpointOptions options) {
   options.folder = folder_of(worker, options.folder);
   const auto trainings = ended_trainings(options.folder);
   const FolderLock lock(options.folder);
@@ -173,8 +173,8 @@ int run_generate(const WorkerProgram& worker, Options options) {
   return exit_code::success;
 }
 
-std::shared_ptr<Options> add_options(Command& command) {
-  const auto options = std::make_shared<Options>();
+std::shared_ptr<CheckpointOptions> add_options(Command& command) {
+  const auto options = std::make_shared<CheckpointOptions>();
   command.add(
       "folder", &options->folder,
       "folder of trainings that have ended, with their checkpoints, or the name of a training that wrote to its default folder",

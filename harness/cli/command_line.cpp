@@ -29,13 +29,13 @@ constexpr size_t kHelpWidth = 100;
   throw UsageError(fmt::format("{} = '{}', expected {}", option.name, text, expected));
 }
 
-std::string number_text(double number) { return fmt::format("{:g}", number); }
+std::string short_number(double number) { return fmt::format("{:g}", number); }
 
 // The range of a number for the help: "at least 1" or "0 to 1"; empty if there is no min.
 std::string range_of(const OptionTraits& traits) {
   if (!std::isfinite(traits.min)) return "";
-  return std::isfinite(traits.max) ? number_text(traits.min) + " to " + number_text(traits.max)
-                                   : "at least " + number_text(traits.min);
+  return std::isfinite(traits.max) ? short_number(traits.min) + " to " + short_number(traits.max)
+                                   : "at least " + short_number(traits.min);
 }
 
 template <typename Number>
@@ -105,8 +105,8 @@ std::string default_of(const Option& option) {
     return fmt::format("{}", fmt::join(**texts, separator));
   if (const auto* whole = std::get_if<int*>(&option.target)) return std::to_string(**whole);
   if (const auto* large = std::get_if<std::uint64_t*>(&option.target)) return std::to_string(**large);
-  if (const auto* number = std::get_if<double*>(&option.target)) return number_text(**number);
-  if (const auto* maybe = std::get_if<std::optional<double>*>(&option.target)) return *maybe ? number_text(***maybe) : "";
+  if (const auto* number = std::get_if<double*>(&option.target)) return short_number(**number);
+  if (const auto* maybe = std::get_if<std::optional<double>*>(&option.target)) return *maybe ? short_number(***maybe) : "";
   if (const auto* numbers = std::get_if<std::vector<int>*>(&option.target))
     return fmt::format("{}", fmt::join(**numbers, separator));
   return "";

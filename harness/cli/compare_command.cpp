@@ -20,7 +20,7 @@
 namespace attnbench {
 namespace {
 
-struct Options {
+struct CompareOptions {
   std::string a, b, baseline, quantity = "auto";
   std::vector<std::string> apart, fail_on;
   double alpha = EquivalenceCriteria{}.alpha;
@@ -78,7 +78,7 @@ std::vector<Record> records_of(const std::string& folder) {
   return records;
 }
 
-int compare_folders(const Options& options) {
+int compare_folders(const CompareOptions& options) {
   const auto known = axis_names();
   for (const auto& axis : options.apart)
     if (std::find(known.begin(), known.end(), axis) == known.end())
@@ -101,7 +101,7 @@ int compare_folders(const Options& options) {
   return exit_code_of(findings, options.fail_on);
 }
 
-int compare_methods(const Options& options) {
+int compare_methods(const CompareOptions& options) {
   const auto records = records_of(options.a);
   const SpeedupReport report{options.baseline, options.criteria().within,
                              speedups(records, options.baseline, options.criteria().within),
@@ -120,7 +120,7 @@ int compare_methods(const Options& options) {
 }  // namespace
 
 Run add_compare_command(Command& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<CompareOptions>();
   add_records_argument(command, "a", options->a);
   command.add("b", &options->b, "folder or file that is compared with a; not given with --baseline",
               {.completion = Completion::files});

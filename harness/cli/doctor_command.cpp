@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "harness/cli/shared_options.h"
 #include "harness/schema/machine.h"
 #include "harness/sweep/case_runner.h"
+#include "harness/sweep/catalogue.h"
 #include "harness/text/errors.h"
 #include "harness/text/json_numbers.h"
 #include "harness/text/notice.h"
@@ -45,7 +47,7 @@ void add_gpu(Sheet& sheet, const Json& gpu) {
              dtype == "float32" ? "GFLOP/s (TF32)" : "GFLOP/s");
 }
 
-struct Options {
+struct DoctorOptions {
   Format format = Format::text;
   bool noise = false;
   double noise_s = 60;
@@ -84,7 +86,7 @@ Sheet sheet_of(const NoiseReport& report, double seconds) {
   return sheet;
 }
 
-int report_noise(const WorkerProgram& worker, const Options& options) {
+int report_noise(const WorkerProgram& worker, const DoctorOptions& options) {
   print_notice(fmt::format("measuring the noise of this machine for {:g} s\n", options.noise_s));
   const auto answer =
       run_worker(worker, "noise", nullptr, 2 * options.noise_s + 60, {}, {fmt::format("--seconds={}", options.noise_s)});
@@ -115,6 +117,12 @@ int report_machine(const WorkerProgram& worker, Format format) {
     return exit_code::success;
   }
   auto sheet = sheet_of(environment);
+  for (const auto& method : Catalogue::load(worker).methods())
+    if (const auto kernels = method.find("built_kernels"); kernels != method.end() && !kernels->empty()) {
+      sheet.push_back({"environment", "CPU kernels of this build",
+                       fmt::format("{}", fmt::join(kernels->get<std::vector<std::string>>(), ", "))});
+      break;
+    }
   sheet.push_back({"environment", "available memory", format_bytes(double(memory_bytes))});
   sheet.push_back({"environment", "worker", worker.path});
   read_answer(worker, "ceilings", [&] {
@@ -128,7 +136,7 @@ int report_machine(const WorkerProgram& worker, Format format) {
 }  // namespace
 
 Run add_doctor_command(Command& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DoctorOptions>();
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);
   command.add("--noise", &options->noise, "measure how noisy the machine is instead, and say what helps");

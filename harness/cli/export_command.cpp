@@ -16,13 +16,13 @@
 namespace attnbench {
 namespace {
 
-struct Options {
+struct ExportOptions {
   std::vector<std::string> folders;
   std::string format = "google-benchmark", out;
   GoogleBenchmarkOptions google_benchmark;
 };
 
-int run_export(const Options& options) {
+int run_export(const ExportOptions& options) {
   std::vector<RecordsOfFolder> folders;
   for (const auto& given : options.folders)
     for (const auto& folder : record_folders(given))
@@ -43,7 +43,7 @@ int run_export(const Options& options) {
 }  // namespace
 
 Run add_export_command(Command& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ExportOptions>();
   command.add("folders", &options->folders,
               "folders of records, or folders that contain such folders; no two may have a case in common",
               {.required = true, .completion = Completion::files});

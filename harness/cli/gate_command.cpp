@@ -27,7 +27,7 @@
 namespace attnbench {
 namespace {
 
-struct Options {
+struct GateCommandOptions {
   SuiteOptions suite;
   GateOptions gate;
   int recordings = 200, trials = 4000;
@@ -53,12 +53,12 @@ void write_out(const std::string& folder, const std::string& name, const Json& j
   replace_file(folder, name, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-WorkerProgram candidate_of(const WorkerProgram& own, const Options& options) {
+WorkerProgram candidate_of(const WorkerProgram& own, const GateCommandOptions& options) {
   return options.candidate.empty() ? own : with_plugins(worker_of(options.candidate), own.plugins);
 }
 
 // Measures the suite on these sides, and writes and prints the report.
-int measure_and_report(const SuiteOptions& suite_options, std::vector<Side> sides, const Options& options) {
+int measure_and_report(const SuiteOptions& suite_options, std::vector<Side> sides, const GateCommandOptions& options) {
   sides.back().injected_slowdown_percent = options.inject.value_or(0);
   GateSuite suite(suite_options, std::move(sides));
   const auto report = run_gate(suite, options.gate);
@@ -78,14 +78,14 @@ int measure_and_report(const SuiteOptions& suite_options, std::vector<Side> side
   return exit_code_of(report.result);
 }
 
-int run_gate_of_builds(const WorkerProgram& own, const Options& options) {
+int run_gate_of_builds(const WorkerProgram& own, const GateCommandOptions& options) {
   const auto base = with_plugins(worker_of(options.base), own.plugins), candidate = candidate_of(own, options);
   return measure_and_report(options.suite, {{.name = "base", .worker = base}, {.name = "candidate", .worker = candidate}},
                             options);
 }
 
 // The sides are the working tree of a repository and one of its revisions.
-int run_gate_of_repository(const WorkerProgram& own, const Options& options) {
+int run_gate_of_repository(const WorkerProgram& own, const GateCommandOptions& options) {
   const RepositorySides repository(own,
                                    {.root = options.root,
                                     .base = options.base,
@@ -105,7 +105,7 @@ int run_gate_of_repository(const WorkerProgram& own, const Options& options) {
 }
 
 // Runs the gate. An error is written to the file for the comment, too, unless that file is what cannot be written.
-int run_gate(const WorkerProgram& own, const Options& options) {
+int run_gate(const WorkerProgram& own, const GateCommandOptions& options) {
   try {
     return options.root.empty() ? run_gate_of_builds(own, options) : run_gate_of_repository(own, options);
   } catch (const Interrupted&) {
@@ -120,7 +120,7 @@ int run_gate(const WorkerProgram& own, const Options& options) {
 }
 
 // The recordings that --from names, or else new ones.
-Recordings recordings_of(const WorkerProgram& own, const Options& options) {
+Recordings recordings_of(const WorkerProgram& own, const GateCommandOptions& options) {
   if (!options.from.empty()) {
     for (const auto& [is_given, name] : {std::pair(!options.suite.file.empty(), "a sweep"),
                                          {!options.candidate.empty(), "--candidate"},
@@ -133,7 +133,7 @@ Recordings recordings_of(const WorkerProgram& own, const Options& options) {
                       options.inject.value_or(10));
 }
 
-int run_calibration(const WorkerProgram& own, const Options& options) {
+int run_calibration(const WorkerProgram& own, const GateCommandOptions& options) {
   const auto calibration = calibrate(recordings_of(own, options), options.gate.plan, options.trials, options.suite.seed);
   const auto json = json_of(calibration);
   write_out(options.out, "calibration.json", json);
@@ -150,7 +150,7 @@ int run_calibration(const WorkerProgram& own, const Options& options) {
 }  // namespace
 
 Run add_gate_command(Command& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<GateCommandOptions>();
   auto& suite = options->suite;
   suite.seed = std::random_device{}();
   const std::string build = "a build folder, a program in one, or a git revision";

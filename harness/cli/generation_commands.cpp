@@ -24,7 +24,7 @@ namespace {
 
 constexpr auto kName = "image-speed";  // of the folder of both commands
 
-struct Options {
+struct GenerationOptions {
   std::vector<std::string> files;
   std::string out, resume = "missing";
   std::vector<std::string> settings;
@@ -124,7 +124,7 @@ TextTable throughput_table(const std::vector<GenerationSummary>& summaries) {
 
 using MakeTable = TextTable (*)(const std::vector<GenerationSummary>& summaries);
 
-int run_speed(const WorkerProgram& worker, const Options& options, MakeTable make_table) {
+int run_speed(const WorkerProgram& worker, const GenerationOptions& options, MakeTable make_table) {
   const auto catalogue = Catalogue::load(worker);
   SweepOverrides overrides;
   for (const auto& setting : options.settings) overrides.add_setting(setting);
@@ -158,8 +158,8 @@ int run_speed(const WorkerProgram& worker, const Options& options, MakeTable mak
   return failed > 0 ? exit_code::failure : exit_code::success;
 }
 
-std::shared_ptr<Options> add_options(Command& command) {
-  const auto options = std::make_shared<Options>();
+std::shared_ptr<GenerationOptions> add_generation_options(Command& command) {
+  const auto options = std::make_shared<GenerationOptions>();
   command.add("file", &options->files, "settings files, or names of files in experiments/speed (default: all of them)",
               {.completion = Completion::files});
   command.add(
@@ -177,7 +177,7 @@ std::shared_ptr<Options> add_options(Command& command) {
 }  // namespace
 
 Run add_latency_command(Command& command) {
-  const auto options = add_options(command);
+  const auto options = add_generation_options(command);
   command.add_example("latency mnist", "measures the time of one MNIST image with every method, on the CPU and the GPU");
   return [options](const WorkerProgram& worker) {
     auto single = *options;
@@ -187,7 +187,7 @@ Run add_latency_command(Command& command) {
 }
 
 Run add_throughput_command(Command& command) {
-  const auto options = add_options(command);
+  const auto options = add_generation_options(command);
   command.add_example("throughput mnist --set batch=[1,64]", "measures images per second with batches of 1 and 64 images");
   return [options](const WorkerProgram& worker) { return run_speed(worker, *options, throughput_table); };
 }

@@ -18,7 +18,7 @@
 namespace attnbench {
 namespace {
 
-struct Options {
+struct ImportOptions {
   std::string file, out, source;
   bool quiet = false;
 };
@@ -69,7 +69,7 @@ Record record_of(const std::vector<std::string>& cells, const std::vector<std::s
   return record;
 }
 
-int import_csv(const Options& options, const WorkerProgram& worker) {
+int import_csv(const ImportOptions& options, const WorkerProgram& worker) {
   if (options.out.empty()) throw UsageError("--out is missing, which names the folder that the times of a CSV file are added to");
   const auto rows = read_csv(options.file);
   if (rows.size() < 2) throw UsageError(fmt::format("{}: expected a row of column names and rows below it", options.file));
@@ -109,7 +109,7 @@ int import_csv(const Options& options, const WorkerProgram& worker) {
   return exit_code::success;
 }
 
-int run_import(const Options& options, const WorkerProgram& worker) {
+int run_import(const ImportOptions& options, const WorkerProgram& worker) {
   if (!is_pack(options.file)) return import_csv(options, worker);
   if (!options.source.empty())
     throw UsageError("--source is for CSV files; the records of a pack say themselves where they were measured");
@@ -121,7 +121,7 @@ int run_import(const Options& options, const WorkerProgram& worker) {
 }  // namespace
 
 Run add_import_command(Command& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ImportOptions>();
   command.add("file", &options->file,
               "CSV file whose first row names its columns: axes, time_median_ms, peak_extra_bytes, ...; or what `make gpu` has "
               "packed on another machine",

@@ -77,6 +77,8 @@ void list_method(const Json& method, Format format) {
   }
   for (const auto& option : method.at("options"))
     sheet.push_back({"options", option.at("name").get<std::string>(), option_text(option)});
+  if (const auto kernels = method.find("built_kernels"); kernels != method.end() && !kernels->empty())
+    sheet.push_back({"options", "CPU kernels of this build", joined(*kernels)});
   for (const auto& diagnostic : method.at("diagnostics"))
     sheet.push_back({"diagnostics in its records", diagnostic.at("name").get<std::string>(),
                      diagnostic.at("description").get<std::string>()});
@@ -84,7 +86,7 @@ void list_method(const Json& method, Format format) {
   if (format != Format::text || method.at("options").empty()) return;
   const auto& option = method.at("options").front();
   print_text("\n");
-  print_paragraph(fmt::format("Options follow the name: `attnbench measure {}:{}={}`.", method.at("name").get<std::string>(),
+  print_paragraph(fmt::format("ListOptions follow the name: `attnbench measure {}:{}={}`.", method.at("name").get<std::string>(),
                               option.at("name").get<std::string>(), plain_text(option.at("default"))));
 }
 
@@ -168,11 +170,11 @@ void list_trainings(const WorkerProgram& worker, Format format) {
 }  // namespace
 
 Run add_list_command(Command& command) {
-  struct Options {
+  struct ListOptions {
     std::string what = "methods";
     Format format = Format::text;
   };
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ListOptions>();
   command.add("what", &options->what,
               "what to list, or the name of a method, which is shown in full; `keys` are those of a sweep file; `schema` prints "
               "the content of schema.json, which is written "

@@ -20,7 +20,7 @@
 namespace attnbench {
 namespace {
 
-struct Options {
+struct MeasureOptions {
   Case c;
   std::string like;
   Format format = Format::text;
@@ -44,7 +44,7 @@ std::string with_option_names(std::string message) {
   return message;
 }
 
-void add_field_option(Command& command, const std::shared_ptr<Options>& options, const Field& field) {
+void add_field_option(Command& command, const std::shared_ptr<MeasureOptions>& options, const Field& field) {
   const std::string description(field.description);
   if (field.name == "method")
     return command.add("method", &options->c.method, description, {.required = true, .completion = Completion::methods});
@@ -129,7 +129,7 @@ Sheet answer_with_case(const Record& record) {
 }  // namespace
 
 Run add_measure_command(Command& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<MeasureOptions>();
   for (const auto& field : fields()) add_field_option(command, options, field);
   add_like_option(command, options->like);
   add_format_option(command, options->format);

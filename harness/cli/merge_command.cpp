@@ -27,7 +27,7 @@ struct Part {
   Json environment;  // null for a folder of external records alone, which no sweep has measured
 };
 
-struct Options {
+struct MergeOptions {
   std::vector<std::string> folders;
   std::string out;
   bool keep_latest = false, quiet = false;
@@ -39,7 +39,7 @@ const Part* first_measured(const std::vector<Part>& parts) {
   return found == parts.end() ? nullptr : &*found;
 }
 
-std::vector<Part> parts_of(const Options& options) {
+std::vector<Part> parts_of(const MergeOptions& options) {
   std::vector<Part> parts;
   FileDigests digests;  // of all parts so far
   for (const auto& folder : options.folders) {
@@ -110,7 +110,7 @@ std::string repeated_in_words(const RepeatedCases& cases, const std::string& wha
   return text;
 }
 
-int run_merge(const Options& options, const WorkerProgram& worker) {
+int run_merge(const MergeOptions& options, const WorkerProgram& worker) {
   const auto parts = parts_of(options);
   std::vector<Record> merged;
   RepeatedCases duplicates, conflicts;
@@ -162,7 +162,7 @@ int run_merge(const Options& options, const WorkerProgram& worker) {
 }  // namespace
 
 Run add_merge_command(Command& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<MergeOptions>();
   command.add("folders", &options->folders, "folders of records, such as the shards of one sweep",
               {.required = true, .completion = Completion::files});
   command.add("--out", &options->out, "folder to write all records to",

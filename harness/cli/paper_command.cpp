@@ -10,10 +10,10 @@
 namespace attnbench {
 
 Run add_paper_command(Command& command) {
-  struct Options {
+  struct PaperOptions {
     std::string what, results, out, width, format, python;
   };
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PaperOptions>();
   command.add("what", &options->what,
               "figure or table of the paper; memory: what the peak memory consists of; break-even: from "
               "which length on a GPU is faster than the CPU",

@@ -12,11 +12,11 @@
 namespace attnbench {
 
 Run add_plot_command(Command& command) {
-  struct Options {
+  struct PlotOptions {
     std::string folder, y, series, width, out, python;
     std::vector<std::string> x, facets, filters, methods;
   };
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PlotOptions>();
   command.add("folder", &options->folder,
               "folder that a sweep or a training was recorded in, or a folder that contains one such folder",
               {.required = true, .completion = Completion::files});

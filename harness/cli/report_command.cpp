@@ -15,11 +15,11 @@ constexpr const char* kReportPackages = "numpy, matplotlib, altair, vl-convert-p
 }  // namespace
 
 Run add_report_command(Command& command) {
-  struct Options {
+  struct ReportOptions {
     std::vector<std::string> folders;
     std::string out = "report.html", title, python;
   };
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ReportOptions>();
   command.add("folders", &options->folders,
               "folder of a sweep, of trainings or of generated images, or a folder that contains such folders; two folders of "
               "one sweep are compared, and more are shown as a history",

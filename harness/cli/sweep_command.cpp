@@ -28,7 +28,7 @@
 namespace attnbench {
 namespace {
 
-struct Options {
+struct SweepOptions {
   std::string file, out, shard, resume = "missing", like;
   std::vector<std::string> methods, settings;
   Format format = Format::text;
@@ -44,7 +44,7 @@ struct Options {
 };
 
 // The command that measures the same cases into another folder.
-std::string command_of(const Options& options, const std::vector<std::string>& plugins) {
+std::string command_of(const SweepOptions& options, const std::vector<std::string>& plugins) {
   std::vector<std::string> words = {"attnbench", "sweep", options.file};
   const auto add = [&](const char* option, const std::string& value) {
     words.emplace_back(option);
@@ -76,7 +76,7 @@ std::vector<std::string> split_methods(const std::vector<std::string>& given) {
   return methods;
 }
 
-SweepOverrides overrides_of(const Options& options) {
+SweepOverrides overrides_of(const SweepOptions& options) {
   SweepOverrides overrides{split_methods(options.methods), {}, options.like};
   for (const auto& setting : options.settings) overrides.add_setting(setting);
   return overrides;
@@ -108,7 +108,7 @@ Design design_of(SweepPlan plan) {
 
 // Refuses a number of processes that is meant for a comparison and too small for one. Such a run takes long, and whatever it
 // measures, no case of it can be found different from another run.
-void check_design(const Design& design, const Options& options) {
+void check_design(const Design& design, const SweepOptions& options) {
   if (options.exploratory || design.can_decide() || design.processes <= kMaxExploratoryProcesses) return;
   throw UsageError(
       fmt::format("processes = {} cannot decide: `attnbench compare` of two such runs could not find one of {} different, "
@@ -160,7 +160,7 @@ void print_plan(const SweepPlan& plan, const TimePredictor& predictor, Format fo
                design.cases);
 }
 
-int dry_run(SweepPlan plan, const Options& options) {
+int dry_run(SweepPlan plan, const SweepOptions& options) {
   std::vector<Record> recorded;
   if (!options.out.empty() && std::filesystem::exists(std::filesystem::path(options.out) / "records.jsonl"))
     recorded = read_records(options.out);
@@ -217,7 +217,7 @@ std::string exploratory_in_words(const Design& design) {
                      design.processes);
 }
 
-int run_sweep(const WorkerProgram& own, const Options& options) {
+int run_sweep(const WorkerProgram& own, const SweepOptions& options) {
   const auto file = find_file(kSweeps, options.file);
   auto worker = with_plugins_of(file, own);
   worker.forks = !options.fresh;
@@ -261,7 +261,7 @@ int run_sweep(const WorkerProgram& own, const Options& options) {
 }  // namespace
 
 Run add_sweep_command(Command& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<SweepOptions>();
   add_sweep_argument(command, options->file);
   command.add("--out", &options->out, "folder that the records are written to",
               {.placeholder = "FOLDER", .default_text = "results/SWEEP/MACHINE", .completion = Completion::files});

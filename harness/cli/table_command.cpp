@@ -15,7 +15,7 @@ namespace attnbench {
 
 namespace {
 
-struct Options {
+struct TableOptions {
   std::string folder;
   Format format = Format::text;
   std::vector<std::string> columns;
@@ -23,7 +23,7 @@ struct Options {
   Charts charts = Charts::on_terminals;
 };
 
-void print(const Options& options, const std::vector<Record>& records) {
+void print(const TableOptions& options, const std::vector<Record>& records) {
   if (!options.columns.empty() && options.format != Format::json)
     print_table(column_table(records, options.columns), options.format);
   else if (options.format == Format::text) {
@@ -35,7 +35,7 @@ void print(const Options& options, const std::vector<Record>& records) {
 }  // namespace
 
 Run add_table_command(Command& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TableOptions>();
   command.add(
       "folder", &options->folder,
       "folder that holds records.jsonl, the path of such a file, or a folder that contains such folders, which get a table "

@@ -22,7 +22,7 @@
 namespace attnbench {
 namespace {
 
-struct Options {
+struct TrainOptions {
   std::string file, out, resume = "missing";
   std::vector<std::string> settings;
   Format format = Format::text;
@@ -121,7 +121,7 @@ void print_trainings(const std::vector<Json>& ended, Format format) {
   print_table(table, format);
 }
 
-int run_training(const WorkerProgram& worker, const Options& options) {
+int run_training(const WorkerProgram& worker, const TrainOptions& options) {
   SweepOverrides overrides;
   for (const auto& setting : options.settings) overrides.add_setting(setting);
   TrainingRun run(worker, experiments_beside_this_program(),
@@ -152,7 +152,7 @@ int run_training(const WorkerProgram& worker, const Options& options) {
 }  // namespace
 
 Run add_train_command(Command& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TrainOptions>();
   command.add("file", &options->file, "settings file, or the name of a training that `attnbench list trainings` shows",
               {.required = true, .completion = Completion::trainings});
   command.add("--out", &options->out, "folder that the curves are written to",

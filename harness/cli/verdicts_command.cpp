@@ -11,11 +11,11 @@
 namespace attnbench {
 
 Run add_verdicts_command(Command& command) {
-  struct Options {
+  struct VerdictsOptions {
     std::string results = "results", claims, python;
     Format format = Format::text;
   };
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<VerdictsOptions>();
   command.add("results", &options->results, "folder in which the folders of sweeps, trainings and generations are looked for",
               {.completion = Completion::files});
   command.add("--claims", &options->claims, "file of claims",

@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kDeadlineS = 900;  // of one worker
 
-struct Options {
+struct VerifyOptions {
   std::vector<std::string> methods;
   std::string like;
   std::string device = "cpu";
@@ -287,7 +287,7 @@ void print_rows(const std::vector<Row>& rows, Format format, bool verbose) {
   else print_paragraph(summary_of(rows));
 }
 
-int run_verify(const WorkerProgram& worker, const Options& options) {
+int run_verify(const WorkerProgram& worker, const VerifyOptions& options) {
   const auto catalogue = Catalogue::load(worker);
   auto methods = options.methods.empty() ? catalogue.names() : options.methods;
   for (auto& method : methods) method = catalogue.with_like(method, options.like);
@@ -320,7 +320,7 @@ int run_verify(const WorkerProgram& worker, const Options& options) {
 }  // namespace
 
 Run add_verify_command(Command& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<VerifyOptions>();
   command.add("methods", &options->methods, "methods to verify",
               {.default_text = "every method", .completion = Completion::methods});
   add_like_option(command, options->like);

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "attn/cpu/instruction_set.h"
 #include "attn/registry.h"
 #include "harness/schema/build_info.h"
 #include "harness/schema/machine.h"
@@ -24,6 +25,14 @@ std::string cpu_model() {
 
 Json option_value(const attn::OptionValue& value) {
   return std::visit([](const auto& v) { return Json(v); }, value);
+}
+
+// The CPU kernels of this build, which methods with the option `kernel` have.
+Json built_kernels() {
+  auto names = Json::array();
+  for (const auto set : attn::cpu::built_instruction_sets()) names.push_back(attn::cpu::name_of(set));
+  if (attn::cpu::amx_is_built()) names.push_back("amx");
+  return names;
 }
 
 // The two lengths between which the orders of decoding are computed, the longest that the project's sweeps measure.
@@ -102,7 +111,9 @@ Json describe_methods() {
     for (const auto dtype : can.dtypes) capabilities["dtypes"].push_back(attn::dtype_name(dtype));
     for (const auto device : can.devices) capabilities["devices"].push_back(c10::DeviceTypeName(device, /*lower_case=*/true));
     auto options = Json::array();
+    auto kernels = Json::array();
     for (const auto& option : entry->options) {
+      if (option.name == "kernel") kernels = built_kernels();
       const bool is_integer = std::holds_alternative<int64_t>(option.default_value);
       options.push_back({{"name", option.name},
                          {"type", attn::option_type(option.default_value)},
@@ -124,6 +135,7 @@ Json describe_methods() {
                    {"decode_memory_order", decoding.memory},
                    {"capabilities", capabilities},
                    {"options", options},
+                   {"built_kernels", kernels},
                    {"diagnostics", diagnostics}});
   }
   return all;

@@ -29,7 +29,7 @@ std::string record(int number, int label) {
   return bytes;
 }
 
-std::string error_of(const std::string& bytes) {
+std::string error_of_cifar10(const std::string& bytes) {
   const TempFolder folder;
   const auto path = folder.write("file", bytes);
   const auto message = message_of<c10::ValueError>([&] { read_cifar10({path}); });
@@ -58,8 +58,8 @@ TEST(Cifar10, ReadsSeveralFilesWithTheChannelsLast) {
 }
 
 TEST(Cifar10, RefusesFilesThatDoNotConsistOfWholeRecords) {
-  EXPECT_CONTAINS(error_of(""), "byte 0: found the end of a file of 0 bytes, expected a multiple of 3073 bytes");
-  EXPECT_CONTAINS(error_of(record(0, 1) + "x"),
+  EXPECT_CONTAINS(error_of_cifar10(""), "byte 0: found the end of a file of 0 bytes, expected a multiple of 3073 bytes");
+  EXPECT_CONTAINS(error_of_cifar10(record(0, 1) + "x"),
                   "byte 3074: found the end of a file of 3074 bytes, expected a multiple of 3073 bytes");
   expect_errors_when_shortened(record(0, 1), [](const std::string& path) { read_cifar10({path}); });
 }
@@ -70,21 +70,21 @@ TEST(Cifar10, RefusesShortenedCompressedFiles) {
 }
 
 TEST(Cifar10, RefusesLabelsAboveNine) {
-  EXPECT_CONTAINS(error_of(record(0, 9) + record(1, 10)), "byte 3073: found label 10, expected a label of 0 to 9");
-  EXPECT_CONTAINS(error_of(record(0, 255)), "byte 0: found label 255");
+  EXPECT_CONTAINS(error_of_cifar10(record(0, 9) + record(1, 10)), "byte 3073: found label 10, expected a label of 0 to 9");
+  EXPECT_CONTAINS(error_of_cifar10(record(0, 255)), "byte 0: found label 255");
 }
 
 TEST(Cifar10, RefusesTooManyRecordsWithLittleMemory) {
   const auto bomb = gzip_bomb("");
   const AddressSpaceLimit limit(uint64_t{150} << 20);
-  EXPECT_CONTAINS(error_of(bomb), "byte 30730000: found more data, expected at most 30730000 bytes of records of CIFAR-10");
+  EXPECT_CONTAINS(error_of_cifar10(bomb), "byte 30730000: found more data, expected at most 30730000 bytes of records of CIFAR-10");
 }
 
 TEST(Cifar10, ReadsTenThousandRecordsAndNoMore) {
   const TempFolder folder;
   const auto path = folder.write("file", std::string(size_t{10'000} * 3073, '\0'));
   EXPECT_EQ(read_cifar10({path}).labels.size(0), 10'000);
-  EXPECT_CONTAINS(error_of(std::string(size_t{10'001} * 3073, '\0')), "byte 30730000: found a file of 30733073 bytes");
+  EXPECT_CONTAINS(error_of_cifar10(std::string(size_t{10'001} * 3073, '\0')), "byte 30730000: found a file of 30733073 bytes");
 }
 
 TEST(Cifar10, NeedsAFile) {

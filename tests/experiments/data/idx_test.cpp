@@ -24,7 +24,7 @@ std::string header(const std::vector<uint32_t>& sizes, uint8_t type = 8) {
   return bytes;
 }
 
-std::string error_of(const std::string& bytes, int64_t dims) {
+std::string error_of_idx(const std::string& bytes, int64_t dims) {
   const TempFolder folder;
   const auto path = folder.write("file", bytes);
   const auto message = message_of<c10::ValueError>([&] { read_idx(path, dims); });
@@ -66,14 +66,14 @@ TEST(Idx, ReadsWhatItHasWritten) {
 
 TEST(Idx, RefusesOtherMagicNumbers) {
   EXPECT_CONTAINS(
-      error_of(header({2, 2, 2}, 0x0d) + std::string(8, 'x'), 3),
+      error_of_idx(header({2, 2, 2}, 0x0d) + std::string(8, 'x'), 3),
       "byte 0: found 00 00 0d 03, expected 00 00 08 03, the magic number of an IDX file of unsigned bytes in 3 dimensions");
-  EXPECT_CONTAINS(error_of(header({8}) + std::string(8, 'x'), 3), "byte 0: found 00 00 08 01, expected 00 00 08 03");
-  EXPECT_CONTAINS(error_of(header({2, 2, 2}) + std::string(8, 'x'), 1),
+  EXPECT_CONTAINS(error_of_idx(header({8}) + std::string(8, 'x'), 3), "byte 0: found 00 00 08 01, expected 00 00 08 03");
+  EXPECT_CONTAINS(error_of_idx(header({2, 2, 2}) + std::string(8, 'x'), 1),
                   "expected 00 00 08 01, the magic number of an IDX file of "
                   "unsigned bytes in 1 dimension");
-  EXPECT_CONTAINS(error_of("a text file", 1), "byte 0: found 61 20 74 65, expected 00 00 08 01");
-  EXPECT_CONTAINS(error_of(gzip_of("a text file"), 1), "byte 0: found 61 20 74 65, expected 00 00 08 01");
+  EXPECT_CONTAINS(error_of_idx("a text file", 1), "byte 0: found 61 20 74 65, expected 00 00 08 01");
+  EXPECT_CONTAINS(error_of_idx(gzip_of("a text file"), 1), "byte 0: found 61 20 74 65, expected 00 00 08 01");
 }
 
 TEST(Idx, RefusesEveryShortenedFile) {
@@ -84,29 +84,29 @@ TEST(Idx, RefusesEveryShortenedFile) {
 }
 
 TEST(Idx, RefusesSizesThatDifferFromTheData) {
-  EXPECT_CONTAINS(error_of(header({2, 2, 2}) + std::string(7, 'x'), 3),
+  EXPECT_CONTAINS(error_of_idx(header({2, 2, 2}) + std::string(7, 'x'), 3),
                   "byte 23: found a file of 23 bytes, expected 24 bytes, that is 16 of the header and 2 × 2 × 2 elements");
-  EXPECT_CONTAINS(error_of(header({2, 2, 2}) + std::string(9, 'x'), 3), "byte 24: found a file of 25 bytes, expected 24 bytes");
-  EXPECT_CONTAINS(error_of(gzip_of(header({2, 2, 2}) + std::string(7, 'x')), 3),
+  EXPECT_CONTAINS(error_of_idx(header({2, 2, 2}) + std::string(9, 'x'), 3), "byte 24: found a file of 25 bytes, expected 24 bytes");
+  EXPECT_CONTAINS(error_of_idx(gzip_of(header({2, 2, 2}) + std::string(7, 'x')), 3),
                   "byte 23: found the end of the file, expected 2 × 2 × 2 elements up to byte 24");
-  EXPECT_CONTAINS(error_of(gzip_of(header({2, 2, 2}) + std::string(9, 'x')), 3),
+  EXPECT_CONTAINS(error_of_idx(gzip_of(header({2, 2, 2}) + std::string(9, 'x')), 3),
                   "byte 24: found more data, expected the end of the file");
 }
 
 TEST(Idx, RefusesSizesOfZero) {
-  EXPECT_CONTAINS(error_of(header({0, 28, 28}), 3), "byte 4: found size 0 of dimension 0, expected at least 1");
-  EXPECT_CONTAINS(error_of(header({1, 28, 0}), 3), "byte 12: found size 0 of dimension 2, expected at least 1");
-  EXPECT_CONTAINS(error_of(header({0}), 1), "byte 4: found size 0 of dimension 0, expected at least 1");
+  EXPECT_CONTAINS(error_of_idx(header({0, 28, 28}), 3), "byte 4: found size 0 of dimension 0, expected at least 1");
+  EXPECT_CONTAINS(error_of_idx(header({1, 28, 0}), 3), "byte 12: found size 0 of dimension 2, expected at least 1");
+  EXPECT_CONTAINS(error_of_idx(header({0}), 1), "byte 4: found size 0 of dimension 0, expected at least 1");
 }
 
 TEST(Idx, RefusesSizesWhoseProductOverflows) {
-  EXPECT_CONTAINS(error_of(header({0xffffffff, 0xffffffff, 0xffffffff}), 3),
+  EXPECT_CONTAINS(error_of_idx(header({0xffffffff, 0xffffffff, 0xffffffff}), 3),
                   "byte 8: found sizes 4294967295 × 4294967295, expected a "
                   "product below 2^63");
   // 2^64 elements would be 0 in 64 bits, and 2^63 would be negative.
-  EXPECT_CONTAINS(error_of(header({1U << 31, 1U << 31, 4}), 3),
+  EXPECT_CONTAINS(error_of_idx(header({1U << 31, 1U << 31, 4}), 3),
                   "byte 12: found sizes 2147483648 × 2147483648 × 4, expected a product below");
-  EXPECT_CONTAINS(error_of(header({1U << 31, 1U << 31, 2}), 3), "expected a product below 2^63");
+  EXPECT_CONTAINS(error_of_idx(header({1U << 31, 1U << 31, 2}), 3), "expected a product below 2^63");
 }
 
 TEST(Idx, RefusesLargeSizesWithLittleMemory) {
@@ -115,9 +115,9 @@ TEST(Idx, RefusesLargeSizesWithLittleMemory) {
   const auto large = gzip_bomb(header({1U << 16, 1U << 7, 1U << 7}));  // 1 GB, as the file has
   const AddressSpaceLimit limit(uint64_t{64} << 20);
   const auto too_many = header({0x7fffffff, 28, 28}) + std::string(100, 'x');
-  EXPECT_CONTAINS(error_of(too_many, 3), "byte 116: found a file of 116 bytes, expected 1683627179264 bytes");
-  EXPECT_CONTAINS(error_of(gzip_of(too_many), 3), "byte 116: found the end of the file");
-  EXPECT_CONTAINS(error_of(bomb, 3), "byte 24: found more data, expected the end of the file");
+  EXPECT_CONTAINS(error_of_idx(too_many, 3), "byte 116: found a file of 116 bytes, expected 1683627179264 bytes");
+  EXPECT_CONTAINS(error_of_idx(gzip_of(too_many), 3), "byte 116: found the end of the file");
+  EXPECT_CONTAINS(error_of_idx(bomb, 3), "byte 24: found more data, expected the end of the file");
   // A file that really has as many bytes as its header says needs the memory for them.
   const TempFolder folder;
   EXPECT_THROW(read_idx(folder.write("large", large), 3), std::bad_alloc);

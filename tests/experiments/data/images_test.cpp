@@ -28,7 +28,7 @@ void write_idx_folder(const TempFolder& folder, const std::string& suffix = "", 
 
 std::string record(char label, char byte) { return std::string(1, label) + std::string(3072, byte); }
 
-std::string error_of(const TempFolder& folder) {
+std::string error_of_images(const TempFolder& folder) {
   return message_of<c10::ValueError>([&] { load_images(folder.path()); });
 }
 
@@ -99,35 +99,35 @@ TEST(Images, TheContentsOfAFileSayWhatItsFormatIs) {
   write_idx(folder.path("test_batch.bin"), counted(2, 2, 4));
   EXPECT_EQ(load_images(folder.path()).training.pixels.sizes(), (at::IntArrayRef{3, 8}));
   write_idx(folder.path("data_batch_2.bin"), counted(3, 2, 4));
-  EXPECT_CONTAINS(error_of(folder), folder.path("data_batch_1.bin") + ": an IDX file, expected one file of images instead of 2");
+  EXPECT_CONTAINS(error_of_images(folder), folder.path("data_batch_1.bin") + ": an IDX file, expected one file of images instead of 2");
 }
 
 TEST(Images, NamesWhatIsMissing) {
   const TempFolder folder;
   EXPECT_CONTAINS(message_of<c10::ValueError>([&] { load_images(folder.path("none")); }), "/none: there is no such folder");
-  EXPECT_CONTAINS(error_of(folder),
+  EXPECT_CONTAINS(error_of_images(folder),
                   folder.path() + ": no training images, expected train-images-idx3-ubyte, or data_batch_1.bin");
   write_idx(folder.path("train-images-idx3-ubyte"), counted(3, 2, 4));
-  EXPECT_CONTAINS(error_of(folder), folder.path() + ": no validation images, expected t10k-images-idx3-ubyte or test_batch.bin");
+  EXPECT_CONTAINS(error_of_images(folder), folder.path() + ": no validation images, expected t10k-images-idx3-ubyte or test_batch.bin");
 }
 
 TEST(Images, RefusesTwoSetsInOneFolder) {
   const TempFolder folder;
   write_idx_folder(folder);
   folder.write("test_batch.bin", record(0, 0));
-  EXPECT_CONTAINS(error_of(folder), "validation images are both in ");
+  EXPECT_CONTAINS(error_of_images(folder), "validation images are both in ");
   folder.write("data_batch_1.bin", record(0, 0));
-  EXPECT_CONTAINS(error_of(folder), "training images are both in ");
+  EXPECT_CONTAINS(error_of_images(folder), "training images are both in ");
 }
 
 TEST(Images, RefusesPartsThatDisagree) {
   const TempFolder folder;
   write_idx_folder(folder);
   write_idx(folder.path("train-labels-idx1-ubyte"), at::zeros({4}, at::kByte));
-  EXPECT_CONTAINS(error_of(folder), folder.path("train-labels-idx1-ubyte") + ": 4 labels, expected 3, the number of images in");
+  EXPECT_CONTAINS(error_of_images(folder), folder.path("train-labels-idx1-ubyte") + ": 4 labels, expected 3, the number of images in");
   write_idx(folder.path("train-labels-idx1-ubyte"), at::zeros({3}, at::kByte));
   write_idx(folder.path("t10k-images-idx3-ubyte"), counted(2, 4, 2));
-  EXPECT_CONTAINS(error_of(folder), "t10k-images-idx3-ubyte: images of [4, 2, 1] (height, width, channels), expected [2, 4, 1]");
+  EXPECT_CONTAINS(error_of_images(folder), "t10k-images-idx3-ubyte: images of [4, 2, 1] (height, width, channels), expected [2, 4, 1]");
 }
 
 TEST(Images, RefusesLabelsBesideRecordsThatHaveLabels) {
@@ -135,14 +135,14 @@ TEST(Images, RefusesLabelsBesideRecordsThatHaveLabels) {
   folder.write("data_batch_1.bin", record(0, 0));
   folder.write("test_batch.bin", record(0, 0));
   write_idx(folder.path("train-labels-idx1-ubyte"), at::zeros({1}, at::kByte));
-  EXPECT_CONTAINS(error_of(folder), "train-labels-idx1-ubyte: a file of labels, but ");
+  EXPECT_CONTAINS(error_of_images(folder), "train-labels-idx1-ubyte: a file of labels, but ");
 }
 
 TEST(Images, RefusesImagesOfOneByte) {
   const TempFolder folder;
   write_idx(folder.path("train-images-idx3-ubyte"), counted(3, 1, 1));
   write_idx(folder.path("t10k-images-idx3-ubyte"), counted(3, 1, 1));
-  EXPECT_CONTAINS(error_of(folder), "train-images-idx3-ubyte: images of one byte, expected at least two");
+  EXPECT_CONTAINS(error_of_images(folder), "train-images-idx3-ubyte: images of one byte, expected at least two");
 }
 
 TEST(Images, ABatchHasEachByteAsTheTargetOfTheByteBeforeIt) {

@@ -12,12 +12,12 @@ namespace {
 
 using attnbench::message_of;
 
-at::Generator generator(uint64_t seed) { return at::make_generator<at::CPUGeneratorImpl>(seed); }
+at::Generator seeded(uint64_t seed) { return at::make_generator<at::CPUGeneratorImpl>(seed); }
 
 // The share of the frames of 30 utterances whose nearest spectrum of an average speaker is that of their phone.
 double nearest_frame_accuracy(const MadeSpeech& language) {
   const auto spectra = language.spectra();
-  auto random = generator(7);
+  auto random = seeded(7);
   int64_t right = 0, frames = 0;
   for (int i = 0; i < 30; ++i) {
     const auto made = language.next(random);
@@ -30,7 +30,7 @@ double nearest_frame_accuracy(const MadeSpeech& language) {
 
 TEST(MadeSpeech, LengthsHaveTheMeanAndTheLimitOfTheSettings) {
   const MadeSpeech language;
-  auto random = generator(1);
+  auto random = seeded(1);
   double sum = 0;
   int64_t longest = 0, phones = 0;
   constexpr int kCount = 300;
@@ -49,14 +49,14 @@ TEST(MadeSpeech, LengthsHaveTheMeanAndTheLimitOfTheSettings) {
 
 TEST(MadeSpeech, TheLargestLengthIsRespected) {
   const MadeSpeech language({.mean_frames = 40, .max_frames = 45});
-  auto random = generator(2);
+  auto random = seeded(2);
   for (int i = 0; i < 100; ++i) EXPECT_LE(language.next(random).utterance.frames, 45);
 }
 
 TEST(MadeSpeech, TheAlignmentHasTheLabelsInTheirOrder) {
   const MadeSpeechSettings settings{.phones = 5, .mean_frames = 100, .max_frames = 300};
   const MadeSpeech language(settings);
-  auto random = generator(3);
+  auto random = seeded(3);
   for (int i = 0; i < 50; ++i) {
     const auto made = language.next(random);
     const auto& utterance = made.utterance;
@@ -78,7 +78,7 @@ TEST(MadeSpeech, PhonesFollowTheGrammar) {
   EXPECT_EQ(bigrams.diagonal().abs().max().item<double>(), 0);
   auto counts = at::zeros({4, 4}, at::kDouble);
   auto count = counts.accessor<double, 2>();
-  auto random = generator(4);
+  auto random = seeded(4);
   for (int i = 0; i < 60; ++i) {
     const auto labels = language.next(random).utterance.labels;
     for (size_t k = 1; k < labels.size(); ++k) count[labels[k - 1] - 1][labels[k] - 1] += 1;
@@ -91,7 +91,7 @@ TEST(MadeSpeech, PhonesFollowTheGrammar) {
 
 TEST(MadeSpeech, WithoutNoiseAndSpeakersAFrameHasTheSpectrumOfItsPhone) {
   const MadeSpeech language({.mean_frames = 100, .max_frames = 300, .transition_frames = 0, .speaker_variation = 0, .noise = 0});
-  const auto made = language.next(generator(5));
+  const auto made = language.next(seeded(5));
   EXPECT_TRUE(at::equal(made.utterance.features, language.spectra().index_select(0, made.alignment - 1)));
   EXPECT_EQ(nearest_frame_accuracy(language), 1);
 }
@@ -99,7 +99,7 @@ TEST(MadeSpeech, WithoutNoiseAndSpeakersAFrameHasTheSpectrumOfItsPhone) {
 TEST(MadeSpeech, NeighbouringPhonesAreBlendedAtTheirBoundary) {
   const MadeSpeech language(
       {.mean_frames = 100, .max_frames = 300, .min_phone_frames = 5, .transition_frames = 2, .speaker_variation = 0, .noise = 0});
-  const auto made = language.next(generator(6));
+  const auto made = language.next(seeded(6));
   const auto spectra = language.spectra();
   const auto first = made.utterance.labels[0] - 1, second = made.utterance.labels[1] - 1;
   const auto boundary = made.alignment.eq(made.alignment[0]).logical_not().to(at::kByte).argmax().item<int64_t>();

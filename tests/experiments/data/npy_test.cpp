@@ -32,7 +32,7 @@ std::string floats(const std::vector<float>& numbers) {
   return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(float)};
 }
 
-std::string error_of(const std::string& bytes) {
+std::string error_of_npy(const std::string& bytes) {
   const TempFolder folder;
   const auto path = folder.write("file", bytes);
   const auto message = message_of<c10::ValueError>([&] { read_npy(path); });
@@ -64,8 +64,8 @@ TEST(Npy, ReadsWhatItHasWritten) {
 }
 
 TEST(Npy, RefusesOtherHeaders) {
-  EXPECT_CONTAINS(error_of("not a file of NumPy"), "byte 0: found 6e 6f 74 20 61 20, expected 93 4e 55 4d 50 59");
-  EXPECT_CONTAINS(error_of(npy(shape("1, 1"), floats({1}), 4)), "byte 6: found version 4 of the .npy format");
+  EXPECT_CONTAINS(error_of_npy("not a file of NumPy"), "byte 0: found 6e 6f 74 20 61 20, expected 93 4e 55 4d 50 59");
+  EXPECT_CONTAINS(error_of_npy(npy(shape("1, 1"), floats({1}), 4)), "byte 6: found version 4 of the .npy format");
   for (const std::string description :
        {"{'descr': '<f8', 'fortran_order': False, 'shape': (1, 1), }",
         "{'descr': '>f4', 'fortran_order': False, 'shape': (1, 1), }",
@@ -74,12 +74,12 @@ TEST(Npy, RefusesOtherHeaders) {
         "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1)", "{'descr': '<f4', 'fortran_order': False, 'shape': (, 1), }",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (1, ), }",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999, 1), }", "", "{"}) {
-    EXPECT_CONTAINS(error_of(npy(description, floats({1}))), "byte 10: found '" + description.substr(0, 60));
+    EXPECT_CONTAINS(error_of_npy(npy(description, floats({1}))), "byte 10: found '" + description.substr(0, 60));
   }
-  EXPECT_CONTAINS(error_of(npy(shape("0, 40"), "")), "byte 10: found shape (0, 40), expected sizes of at least 1");
-  EXPECT_CONTAINS(error_of(npy(shape("-1, 40"), "")), "found shape (-1, 40)");
-  EXPECT_CONTAINS(error_of(npy(shape("4294967296, 4294967296"), "")), "expected fewer than 2^63 bytes");
-  EXPECT_CONTAINS(error_of(npy(std::string(5000, ' '), "")), "byte 8: found a header of 5000 bytes, expected at most 4096 bytes");
+  EXPECT_CONTAINS(error_of_npy(npy(shape("0, 40"), "")), "byte 10: found shape (0, 40), expected sizes of at least 1");
+  EXPECT_CONTAINS(error_of_npy(npy(shape("-1, 40"), "")), "found shape (-1, 40)");
+  EXPECT_CONTAINS(error_of_npy(npy(shape("4294967296, 4294967296"), "")), "expected fewer than 2^63 bytes");
+  EXPECT_CONTAINS(error_of_npy(npy(std::string(5000, ' '), "")), "byte 8: found a header of 5000 bytes, expected at most 4096 bytes");
 }
 
 TEST(Npy, RefusesEveryShortenedFileAndALongerOne) {
@@ -87,24 +87,24 @@ TEST(Npy, RefusesEveryShortenedFileAndALongerOne) {
   expect_errors_when_shortened(whole, read_npy);
   expect_errors_when_shortened(whole, read_npy_sizes);
   expect_errors_when_shortened(gzip_of(whole), read_npy);
-  EXPECT_CONTAINS(error_of(whole + "x"), "of the header and float32 elements of shape (2, 3)");
-  EXPECT_CONTAINS(error_of(gzip_of(whole + "x")), "found more data, expected the end of the file");
+  EXPECT_CONTAINS(error_of_npy(whole + "x"), "of the header and float32 elements of shape (2, 3)");
+  EXPECT_CONTAINS(error_of_npy(gzip_of(whole + "x")), "found more data, expected the end of the file");
 }
 
 TEST(Npy, RefusesNumbersThatAreNotFinite) {
   const auto begin = npy(shape("2, 2"), "").size() + 3 * 4;
-  EXPECT_CONTAINS(error_of(npy(shape("2, 2"), floats({1, 2, 3, NAN}))),
+  EXPECT_CONTAINS(error_of_npy(npy(shape("2, 2"), floats({1, 2, 3, NAN}))),
                   "byte " + std::to_string(begin) + ": found the element nan at row 1, column 1, expected a finite number");
-  EXPECT_CONTAINS(error_of(npy(shape("2, 2"), floats({1, -INFINITY, 3, NAN}))), "found the element -inf at row 0, column 1");
+  EXPECT_CONTAINS(error_of_npy(npy(shape("2, 2"), floats({1, -INFINITY, 3, NAN}))), "found the element -inf at row 0, column 1");
 }
 
 TEST(Npy, RefusesLargeSizesWithLittleMemory) {
   const auto bomb = gzip_bomb(npy(shape("2, 2"), floats({1, 2, 3, 4})));
   const AddressSpaceLimit limit(uint64_t{64} << 20);
-  EXPECT_CONTAINS(error_of(bomb), "found more data, expected the end of the file");
+  EXPECT_CONTAINS(error_of_npy(bomb), "found more data, expected the end of the file");
   const auto lying = npy(shape("1000000000, 40"), floats({1, 2}));
-  EXPECT_CONTAINS(error_of(lying), "expected 160000000");
-  EXPECT_CONTAINS(error_of(gzip_of(lying)), "found the end of the file");
+  EXPECT_CONTAINS(error_of_npy(lying), "expected 160000000");
+  EXPECT_CONTAINS(error_of_npy(gzip_of(lying)), "found the end of the file");
 }
 
 TEST(Npy, RefusesToWriteOtherTensors) {
