@@ -282,7 +282,7 @@ def test_analyse_finds_growth_and_crossovers(attnbench, grown):
     assert "each of their intervals has the level 98.33 %" in shown
     assert "For all 3, the interval rests on the scatter of the points" in shown, "there is one process a case"
     assert "another run can then differ by more" in shown
-    assert shown.startswith("cpu: ") and "The time grows as N^1.00 for linear and N^2.00 for softmax." in shown
+    assert shown.startswith("cpu: ") and "The time grows as N^1.00 for linear and as N^2.00 for softmax." in shown
     assert "Growth: of 6 declared orders, " in shown and "Crossovers: of 4 comparisons, " in shown
 
 

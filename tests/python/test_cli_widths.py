@@ -112,7 +112,7 @@ def number_in(text):
 
 @pytest.mark.parametrize("quantity", ["ratio", "time"])
 def test_the_columns_of_compare_divide_to_its_estimate_which_lies_in_its_interval(shown, quantity):
-    rows = rows_below(shown(160, "compare", REPEAT, SECOND, "--quantity", quantity), "b / a", "interval")
+    rows = rows_below(shown(200, "compare", REPEAT, SECOND, "--quantity", quantity), "b / a", "interval")
     assert len(rows) == 34
     levels = set()
     for row in rows:
@@ -132,10 +132,10 @@ def test_a_table_of_different_batches_keeps_the_time_of_a_sequence(shown, width)
     answers = joined(lines[: lines.index("")])
     said = re.search(r"forward: linear is (\d+) × as fast as sdpa at N = 4096 \(95 %: [\d.]+ … [\d.]+\), and faster at every measured N from (\d+) on", answers)
     assert said and int(said[1]) > 10
-    assert re.search(r"The time grows as N\^1\.\d\d for linear and N\^[12]\.\d\d for sdpa\.", answers)
+    assert re.search(r"The time grows as N\^1\.\d\d for linear and as N\^[12]\.\d\d for sdpa\.", answers)
     at = next(i for i, line in enumerate(lines) if line.startswith("method"))
     header = " ".join(lines[at : at + 2])
-    for name in ("time/", "sequence", "interval", "memory/"):
+    for name in ("time/", "sequence", "interval", *(["memory/"] if width == 100 else [])):
         assert name in header
     assert "implementation" not in header
     assert "In all rows: device=cpu, dtype=float32, heads=8, head_dim=64, causal=false" in joined(lines)
