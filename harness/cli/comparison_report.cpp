@@ -110,7 +110,7 @@ std::string answer_in_words(const ComparisonReport& report) {
     if (count(finding) > 0)
       parts.push_back(fmt::format("b is {} than a in {} of {}, {}", word, count(finding), count_of(findings.size(), "case"),
                                   furthest_in_words(report, finding)));
-  if (parts.empty()) parts.push_back(fmt::format("none of {} is slower or faster in b", count_of(findings.size(), "case")));
+  if (parts.empty()) parts.push_back(fmt::format("None of {} is slower or faster in b", count_of(findings.size(), "case")));
   text += fmt::format("{}; ", fmt::join(parts, "; "));
   text += fmt::format("{} equivalent within {:g} %, {} cannot be told.", count(Finding::equivalent), 100 * report.criteria.within,
                       count(Finding::cannot_tell));

@@ -91,10 +91,16 @@ Json json_of(const SpeedupReport& report) {
 
 void print_report(const SpeedupReport& report, Format format) {
   TextTable table;
+  // As text, skipped cases are only counted.
+  const auto is_shown = [&](const Speedup& speedup) {
+    return format != Format::text || speedup.record->text("outcome") != outcome::skipped;
+  };
   std::vector<const Record*> records;
-  for (const auto& speedup : report.speedups) records.push_back(speedup.record);
+  for (const auto& speedup : report.speedups)
+    if (is_shown(speedup)) records.push_back(speedup.record);
   const auto axes = distinguishing_axes(records);
   add_axes(table, axes);
+  add_common_axes(table, records, axes);
   for (const auto& header : {std::string("time"), std::string("time of ") + report.baseline, std::string("times as fast"),
                              std::string("interval"), std::string("processes")})
     table.add_column(header, TextTable::Align::right);
@@ -105,6 +111,7 @@ void print_report(const SpeedupReport& report, Format format) {
   table.answer_with(std::move(answers));
   table.leave_out_first({"from", "processes"});
   for (const auto& speedup : report.speedups) {
+    if (!is_shown(speedup)) continue;
     std::vector<std::string> cells;
     for (const auto* axis : axes) cells.push_back(plain_text(speedup.record->get(axis->name)));
     const auto time = speedup.record->number("time_median_ms");
@@ -128,6 +135,8 @@ void print_report(const SpeedupReport& report, Format format) {
   print_table(table, format);
   if (format == Format::csv) return;
   fmt::print("\n");
+  if (const auto skipped = report.speedups.size() - records.size(); skipped > 0)
+    print_paragraph(fmt::format("Not shown: {} skipped case{}.", skipped, skipped == 1 ? "" : "s"));
   print_paragraph(fmt::format(
       "The interval covers the speedup with 95 % for each case by itself; a range, of fewer than {} processes, has no verdict. "
       "Equivalent means within ±{:g} %. The times are the medians of both methods, each moved by the same factor so that one "

@@ -244,7 +244,7 @@ std::string TextTable::heading(size_t max_width) const {
   if (rows_.size() < 2) return "";
   std::string text;
   const auto add = [&](const std::string& name, const std::string& value) {
-    text += fmt::format("{}{} = {}", text.empty() ? "In all rows: " : ", ", safe_text(name), safe_text(value));
+    text += fmt::format("{}{}={}", text.empty() ? "In all rows: " : ", ", safe_text(name), safe_text(value));
   };
   for (const auto& [name, value] : common_) add(name, value);
   for (size_t c = 0; c < columns_.size(); ++c)

@@ -48,7 +48,7 @@ class TextTable {
   //  6. each row is printed as a list, with a line for each column that is left.
   std::string render(TableFormat format = TableFormat::text, bool colours = false, size_t max_width = 0) const;
   // What text has above the table: the values that are the same in all of several rows, such as
-  // "In all rows: device = cpu, heads = 8". Empty text if there are none.
+  // "In all rows: device=cpu, heads=8". Empty text if there are none.
   std::string heading(size_t max_width = 0) const;
   // What text has below heading().
   std::string body(bool colours = false, size_t max_width = 0) const;

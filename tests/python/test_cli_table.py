@@ -74,8 +74,8 @@ def test_text_begins_with_what_the_records_answer_and_what_all_have_in_common(at
         "it is not certain whether softmax or linear is faster at N = 48: softmax is 1.00 × as fast (one process, so no interval)."
     )
     assert empty == "" and header.startswith("method  query_len")
-    assert common.startswith("In all rows: device = cpu, dtype = float32, ")
-    assert common.endswith("time/sequence = 1.10 ms, memory/sequence = 2.00 KiB, rounding error = 1.0e-08, implementation = stand-in, outcome = measured, noisy")
+    assert common.startswith("In all rows: device=cpu, dtype=float32, ")
+    assert common.endswith("time/sequence=1.10 ms, memory/sequence=2.00 KiB, rounding error=1.0e-08, implementation=stand-in, outcome=measured, noisy")
 
 
 def test_text_shows_only_the_axes_that_vary(attnbench, folder, template):

@@ -88,7 +88,7 @@ def test_compare_answers_first_and_keeps_its_verdict(shown, width):
     lines = shown(width, "compare", REPEAT, SECOND)
     answer = joined(lines[: lines.index("")])
     counts = re.fullmatch(
-        r"Over all: cannot tell\. none of 34 cases is slower or faster in b; (\d+) equivalent within 3 %, (\d+) cannot be told\.",
+        r"Over all: cannot tell\. None of 34 cases is slower or faster in b; (\d+) equivalent within 3 %, (\d+) cannot be told\.",
         answer,
     )
     assert counts and int(counts[1]) + int(counts[2]) == 34
@@ -112,7 +112,7 @@ def number_in(text):
 
 @pytest.mark.parametrize("quantity", ["ratio", "time"])
 def test_the_columns_of_compare_divide_to_its_estimate_which_lies_in_its_interval(shown, quantity):
-    rows = rows_below(shown(160, "compare", REPEAT, SECOND, "--quantity", quantity), "b / a", "interval")
+    rows = rows_below(shown(200, "compare", REPEAT, SECOND, "--quantity", quantity), "b / a", "interval")
     assert len(rows) == 34
     levels = set()
     for row in rows:
@@ -130,15 +130,15 @@ def test_the_columns_of_compare_divide_to_its_estimate_which_lies_in_its_interva
 def test_a_table_of_different_batches_keeps_the_time_of_a_sequence(shown, width):
     lines = shown(width, "table", FIGURE1, "--charts", "never")
     answers = joined(lines[: lines.index("")])
-    said = re.search(r"forward: linear is (\d+) × as fast as sdpa at N = 65536 \(95 %: [\d.]+ … [\d.]+\), and faster at every measured N from (\d+) on", answers)
+    said = re.search(r"forward: linear is (\d+) × as fast as sdpa at N = 4096 \(95 %: [\d.]+ … [\d.]+\), and faster at every measured N from (\d+) on", answers)
     assert said and int(said[1]) > 10
-    assert re.search(r"The time grows as N\^1\.\d\d for linear and N\^[12]\.\d\d for sdpa\.", answers)
+    assert re.search(r"The time grows as N\^1\.\d\d for linear and as N\^[12]\.\d\d for sdpa\.", answers)
     at = next(i for i, line in enumerate(lines) if line.startswith("method"))
     header = " ".join(lines[at : at + 2])
-    for name in ("time/", "sequence", "interval", "memory/"):
+    for name in ("time/", "sequence", "interval", *(["memory/"] if width == 100 else [])):
         assert name in header
     assert "implementation" not in header
-    assert "In all rows: device = cpu, dtype = float32, heads = 8, head_dim = 64, causal = false" in joined(lines)
+    assert "In all rows: device=cpu, dtype=float32, heads=8, head_dim=64, causal=false" in joined(lines)
 
 
 def test_a_table_of_one_sequence_a_call_keeps_the_time(shown):
@@ -151,7 +151,7 @@ def test_a_table_of_one_sequence_a_call_keeps_the_time(shown):
 def test_analyse_begins_with_answers_and_counts_of_verdicts(shown, width):
     lines = shown(width, "analyse", FIGURE1, "--charts", "never")
     answers = joined(lines[: lines.index("")])
-    assert re.search(r"linear is \d+ × as fast as sdpa at N = 65536", answers)
+    assert re.search(r"linear is \d+ × as fast as sdpa at N = 4096", answers)
     orders, consistent, doubtful = map(
         int, re.search(r"Growth: of (\d+) declared orders, (\d+) are consistent with the records, (\d+) cannot be told", answers).groups()
     )
@@ -175,7 +175,7 @@ def test_a_pipe_gets_the_answers_and_every_column(attnbench):
 
 def test_values_that_all_rows_share_are_named_above_the_table(attnbench):
     heading, header = attnbench("compare", KERNELS, KERNELS).stdout.splitlines()[2:4]
-    assert heading.startswith("In all rows: device = cpu, batch = ") and "compared = time" in heading
+    assert heading.startswith("In all rows: device=cpu, batch=") and "compared=time" in heading
     assert header.startswith("method") and "compared" not in header
     # Markdown and CSV have all columns.
     assert "| compared |" in attnbench("compare", KERNELS, KERNELS, "--format", "markdown").stdout

@@ -132,7 +132,7 @@ TEST(TextTable, NamesWhatAllRowsShareAboveItself) {
   EXPECT_EQ(table.render().find("In all rows"), std::string::npos) << "a single row";
   table.add_row({"lsh-1", "cpu", "", "faster"});
   EXPECT_EQ(table.render(),
-            "In all rows: heads = 8, device = cpu\n"
+            "In all rows: heads=8, device=cpu\n"
             "method  verdict\n"
             "───────────────\n"
             "linear  faster\n"
