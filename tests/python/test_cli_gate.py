@@ -237,7 +237,7 @@ def test_names_in_the_table_are_what_tells_the_cases_apart(attnbench, build_of, 
     words = ["gate", suite, "--base", one, "--candidate", one, "-q"]
     shown = attnbench(*words).stdout
     assert shown.startswith("4 cases: forward, N=32, batch=2, heads=2, head_dim=16\n")
-    rows = [line for line in shown.splitlines() if line.endswith(" pass")]
+    rows = [line for line in shown.splitlines() if line.endswith("  pass")]
     assert [re.split("  +", row)[0] for row in rows] == ["linear not causal", "linear causal", "softmax not causal", "softmax causal"]
     # The names in full are those that waivers and gate.json have.
     names = [case["name"] for case in strict_json(attnbench(*words, "--format=json").stdout)["cases"]]
