@@ -255,7 +255,7 @@ def test_the_name_says_the_threads_where_cases_differ_in_them(attnbench, build_o
 def test_an_invalid_base_or_look_is_refused(attnbench, suite, build_of, tmp_path):
     assert "gate needs --base" in attnbench("gate", suite, "-q", code=USAGE).stderr
     failed = attnbench("gate", suite, "--base", "no-such-revision", "-q", code=USAGE).stderr
-    assert "'no-such-revision' is neither a build folder nor a program, and git finds no revision of that name" in failed
+    assert "'no-such-revision' is neither a build folder nor a program; git cannot look for the revision" in failed
     assert "it said: fatal: not a git repository" in failed
     (tmp_path / "empty").mkdir()
     assert "attnbench-worker" in attnbench("gate", suite, "--base", "empty", "-q", code=USAGE).stderr
