@@ -101,11 +101,10 @@ class RevisionBuild {
 std::string build_revision(const std::string& revision) {
   std::string root, commit;
   try {
-    root = first_line(git_output(".", {"rev-parse", "--show-toplevel"}));
     commit = find_commit(".", revision);
+    root = first_line(git_output(".", {"rev-parse", "--show-toplevel"}));
   } catch (const UsageError& error) {
-    throw UsageError(fmt::format("'{}' is neither a build folder nor a program, and git finds no revision of that name. {}",
-                                 revision, error.what()));
+    throw UsageError(fmt::format("'{}' is neither a build folder nor a program; {}", revision, error.what()));
   }
   if (commit.empty())
     throw UsageError(

@@ -237,7 +237,7 @@ def test_names_in_the_table_are_what_tells_the_cases_apart(attnbench, build_of, 
     words = ["gate", suite, "--base", one, "--candidate", one, "-q"]
     shown = attnbench(*words).stdout
     assert shown.startswith("4 cases: forward, N=32, batch=2, heads=2, head_dim=16\n")
-    rows = [line for line in shown.splitlines() if line.endswith(" pass")]
+    rows = [line for line in shown.splitlines() if line.endswith("  pass")]
     assert [re.split("  +", row)[0] for row in rows] == ["linear not causal", "linear causal", "softmax not causal", "softmax causal"]
     # The names in full are those that waivers and gate.json have.
     names = [case["name"] for case in strict_json(attnbench(*words, "--format=json").stdout)["cases"]]
@@ -255,7 +255,7 @@ def test_the_name_says_the_threads_where_cases_differ_in_them(attnbench, build_o
 def test_an_invalid_base_or_look_is_refused(attnbench, suite, build_of, tmp_path):
     assert "gate needs --base" in attnbench("gate", suite, "-q", code=USAGE).stderr
     failed = attnbench("gate", suite, "--base", "no-such-revision", "-q", code=USAGE).stderr
-    assert "'no-such-revision' is neither a build folder nor a program, and git finds no revision of that name" in failed
+    assert "'no-such-revision' is neither a build folder nor a program; git cannot look for the revision" in failed
     assert "it said: fatal: not a git repository" in failed
     (tmp_path / "empty").mkdir()
     assert "attnbench-worker" in attnbench("gate", suite, "--base", "empty", "-q", code=USAGE).stderr
