@@ -183,7 +183,7 @@ def test_each_end_of_a_forked_process_is_recorded_like_that_of_a_program(attnben
         (tmp_path / f"e{i}.py").write_text(body)
     sweep = write_sweep(
         tmp_path / "s.toml", method=[f"e{i}.py:f" for i in range(len(names))] + ["linear"], query_len=32,
-        memory_limit_bytes=2**30,
+        limits={"memory_limit_bytes": 2**30},
     )  # fmt: skip
     attnbench("sweep", sweep, "--out", "out", code=1)
     *failed, last = records_in(tmp_path / "out")
@@ -239,7 +239,7 @@ def test_an_interrupt_ends_the_server_and_its_processes(write, attnbench, tmp_pa
         driver.send_signal(number)
         _, errors = driver.communicate(timeout=HANG_S)
         assert driver.returncode == 128 + number
-        assert "interrupted" in errors or "Interrupted" in errors or errors
+        assert "interrupted" in errors
     assert group_members(server.group) == []
     wait_for(lambda: not [p for p in processes() if p.parent == server.pid and p.state not in "ZX"], "the workers to end")
 

@@ -3,11 +3,16 @@
 import json
 import os
 import re
+import shutil
 import subprocess
+import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 from conftest import ROOT, small, strict_json
+
+from attnbench import _source_check as source_check
 
 MODULE = ROOT / "build" / "libattnbench-python.so"
 EXAMPLE = ROOT / "examples" / "sliding_window.py"
@@ -612,6 +617,148 @@ def test_an_interpreter_that_does_not_exist_is_refused(write, attnbench):
     environment = os.environ | {"ATTNBENCH_PYTHON": "/nowhere/python"}
     refused = attnbench("measure", f"{path}:attention", code=2, env=environment).stderr
     assert "/nowhere/python, which does not exist" in refused
+
+
+def test_an_interpreter_without_torch_is_refused(write, attnbench, tmp_path):
+    python = tmp_path / "bare-python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    python.chmod(0o755)
+    environment = os.environ | {"ATTNBENCH_PYTHON": str(python), "PYTHONPATH": ""}
+    refused = attnbench("measure", f"{write(SOFTMAX)}:attention", code=2, env=environment).stderr
+    assert re.search(r"Python methods need torch for Python 3\.\d+, which .*bare-python does not have; pip install torch==2", refused)
+
+
+def test_another_torch_is_refused(write, attnbench, tmp_path):
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").touch()
+    (tmp_path / "torch-2.10.0.dist-info").mkdir()
+    (tmp_path / "torch-2.10.0.dist-info/METADATA").write_text("Name: torch\nVersion: 2.10.0\n")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    refused = attnbench("measure", f"{write(SOFTMAX)}:attention", code=2, env=environment).stderr
+    assert re.search(rf"the torch 2\.10\.0 of \S+ in {tmp_path}/torch/lib is not the LibTorch that attnbench uses, which is 2\.", refused)
+    assert "set ATTNBENCH_PYTHON to the interpreter that attnbench was installed into" in refused
+
+
+# By name: the files of the folder of a worker that has no module for Python methods, and the end of the message.
+WITHOUT_MODULE = {
+    "not built": ({"python-methods": ""}, ", because it has not been built; `make python` builds it"),
+    "no headers": (
+        {"python-methods": "the headers of Python (Debian: python3-dev) were missing"},
+        ", because the headers of Python (Debian: python3-dev) were missing",
+    ),
+    "installed": ({}, "; install attnbench again from a build that has it"),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_MODULE)
+def test_a_worker_without_the_module_for_python_methods_says_why(write, build, attnbench, tmp_path, name):
+    files, end = WITHOUT_MODULE[name]
+    (tmp_path / "folder").mkdir()
+    shutil.copy(build / "attnbench-worker", tmp_path / "folder")
+    for file, text in files.items():
+        (tmp_path / "folder" / file).write_text(text)
+    other = attnbench.with_worker(tmp_path / "folder/attnbench-worker")
+    refused = refusal(other, f"{write(SOFTMAX)}:attention")
+    assert f"methods in Python need the file {tmp_path}/folder/libattnbench-python.so, which does not exist{end}" in refused
+
+
+def test_cuda_libraries_that_are_missing_have_stand_ins(write, attnbench, after_quickstart):
+    """A Python with only what `make quickstart` installs can run methods, also compiled ones."""
+    path = write("""
+        import os
+        import torch
+
+        maps = open("/proc/self/maps").read()
+        assert "cuda-stand-ins/libcublas" in maps and "nvidia/cu13/lib/libcublas" not in maps
+        assert not torch.cuda.is_available()
+
+        def attention(q, k, v):
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+    """)
+    environment = os.environ | after_quickstart
+    record = strict_json(
+        attnbench("measure", f"{path}:attention", "--like=softmax", *small(), "--format=json", env=environment).stdout
+    )
+    assert record["outcome"] == "measured", record["reason"]
+    assert record["max_rel_error"] < 1e-5
+
+
+def test_a_stand_in_that_is_called_ends_the_process_with_the_command_that_installs_the_library(write, attnbench, after_quickstart):
+    path = write("""
+        import ctypes
+
+        def attention(q, k, v):
+            ctypes.CDLL("libcublas.so.13").cublasCreate_v2()
+    """)
+    record = strict_json(
+        attnbench("measure", f"{path}:attention", *small(), "--format=json", env=os.environ | after_quickstart, code=1).stdout
+    )
+    assert record["failure_kind"] == "crashed"
+    assert "cublasCreate_v2 was called, a function of a CUDA library that is not installed; `make setup` installs" in record["reason"]
+
+
+def test_a_damaged_library_of_torch_is_reported(write, attnbench, tmp_path):
+    (tmp_path / "libcufile.so.0").touch()
+    environment = os.environ | {"LD_LIBRARY_PATH": str(tmp_path)}
+    refused = attnbench("measure", f"{write(SOFTMAX)}:attention", *small(), code=2, env=environment).stderr
+    assert "torch needs a library that cannot be loaded, although it is not called on a CPU: " in refused
+    assert "libcufile.so.0: file too short; `make setup` installs torch with all of its libraries" in refused
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_source_alone_leads_to_the_message_of_the_worker_or_to_none(refused, tmp_path, name):
+    source, function, _ = REFUSED[name]
+    reason = refused[name]["reason"]
+    (file,) = re.findall(r"\S*refused_\d+\.py", reason)[:1] or [str(tmp_path / "mine.py")]
+    Path(file).write_text(source)
+    said = source_check.mistake_in(file, function.split(":")[0])
+    if name == "import":
+        assert said == f"{file} has no function 'f'; its functions: none", "this is the second mistake of the file"
+    elif name in DECIDED:
+        assert said == reason
+    else:
+        assert said is None
+
+
+# Those of REFUSED of which the source alone shows the mistake.
+DECIDED = {"no such function", "no function", "one parameter", "no default", "syntax", "option rows"}
+
+# Sources that are right, or in which only the import shows what the name f stands for.
+UNDECIDED = {
+    "right": "def f(q, k, v):\n    return v\n",
+    "default of an expression": "W = 3\n\ndef f(q, k, v, *, w=2 * W):\n    return v\n",
+    "another decorator": "import functools\n\n@functools.cache\ndef f(q):\n    return q\n",
+    "bound twice": "def f(q):\n    return q\n\nif True:\n    f = print\n",
+    "imported": "from math import sqrt as f\n",
+    "star": "from math import *\n",
+    "assigned by a function": "def make():\n    global f\n    f = print\n\nmake()\n",
+    "dynamic": "globals()['f'] = print\n",
+    "module attribute": "def __getattr__(name):\n    return print\n",
+    "tuple": "f, g = print, print\n",
+    "call": "def make():\n    return print\n\nf = make()\n",
+    "unknown annotation": "import numpy as np\n\ndef f(q: np.ndarray):\n    return q\n",
+}
+
+
+@pytest.mark.parametrize("name", UNDECIDED)
+def test_a_source_that_does_not_show_a_mistake_has_no_message(write, name):
+    assert source_check.mistake_in(str(write(UNDECIDED[name])), "f") is None
+
+
+def test_a_signature_is_shown_as_python_shows_it(write):
+    path = write("""
+        from torch import Tensor
+
+        def f(q: Tensor, k: "text", /, *more: int, causal: bool = True, **rest) -> Tensor:
+            return q
+
+        if __name__ == "__main__":
+            q = 3
+    """)
+    assert source_check.mistake_in(str(path), "f") == (
+        f"{path}:f: its parameters are (q: torch.Tensor, k: 'text', /, *more: int, causal: bool = True, **rest) -> torch.Tensor, "
+        "expected (q, k, v, *, causal, key_lengths=None, ...)"
+    )
 
 
 def test_methods_of_this_program_load_no_python(attnbench):

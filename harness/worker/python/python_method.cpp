@@ -3,11 +3,9 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/python_variable.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <utility>
@@ -314,17 +312,4 @@ const char* attnbench_python_version() {
     return bridge.checked([&] { return bridge.module().attr("version")().cast<std::string>(); });
   }();
   return text.c_str();
-}
-
-void attnbench_python_start() { const attnbench::Bridge bridge; }
-
-pid_t attnbench_python_fork() {
-  const attnbench::Bridge bridge;
-  PyOS_BeforeFork();
-  const pid_t child = fork();
-  const int error = errno;
-  if (child == 0) PyOS_AfterFork_Child();
-  else PyOS_AfterFork_Parent();
-  errno = error;
-  return child;
 }
