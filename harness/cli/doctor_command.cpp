@@ -117,7 +117,8 @@ int report_machine(const WorkerProgram& worker, Format format) {
     return exit_code::success;
   }
   auto sheet = sheet_of(environment);
-  for (const auto& method : Catalogue::load(worker).methods())
+  const auto catalogue = Catalogue::load(worker);
+  for (const auto& method : catalogue.methods())
     if (const auto kernels = method.find("built_kernels"); kernels != method.end() && !kernels->empty()) {
       sheet.push_back({"environment", "CPU kernels of this build",
                        fmt::format("{}", fmt::join(kernels->get<std::vector<std::string>>(), ", "))});

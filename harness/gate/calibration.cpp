@@ -53,7 +53,7 @@ double interquartile_range(std::vector<double> values) {
 // The true slowdowns of one case, in percent, for which the results of a quick gate are estimated.
 const std::vector<double> kSlowdownsOfQuickGate = {0, 3, 5, 10, 20};
 
-std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
+std::string share_text(double share) { return fmt::format("{:.2f} %", 100 * share); }
 std::string rounded_percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 // The relative slowdown that was measured on the slowed build.
@@ -191,12 +191,12 @@ TextTable table_of(const Calibration& calibration) {
     const double middle = median(c.medians_ms);
     std::vector<std::string> row = {c.name,
                                     format_ms(middle),
-                                    percent(interquartile_range(c.medians_ms) / middle),
-                                    percent(interquartile_range(c.log_ratios)),
-                                    percent(equal.regression[i]),
-                                    percent(equal.inconclusive[i]),
-                                    percent(measured_slowdown(c))};
-    if (!is_quick) row.insert(row.end(), {percent(slowed.regression[i]), percent(slowed.inconclusive[i])});
+                                    share_text(interquartile_range(c.medians_ms) / middle),
+                                    share_text(interquartile_range(c.log_ratios)),
+                                    share_text(equal.regression[i]),
+                                    share_text(equal.inconclusive[i]),
+                                    share_text(measured_slowdown(c))};
+    if (!is_quick) row.insert(row.end(), {share_text(slowed.regression[i]), share_text(slowed.inconclusive[i])});
     table.add_row(std::move(row));
   }
   return table;
@@ -245,7 +245,7 @@ std::string summary_of(const Calibration& calibration) {
       "false alarms per suite: {}, of {} resampled suites of equal builds\n"
       "mean number of pairs per case: {:.1f} for equal builds, {:.1f} for builds slowed down by {:g} %\n"
       "\n{}:\n",
-      percent(calibration.equal.any_regression), calibration.trials, calibration.equal.mean_pairs, calibration.slowed.mean_pairs,
+      share_text(calibration.equal.any_regression), calibration.trials, calibration.equal.mean_pairs, calibration.slowed.mean_pairs,
       calibration.recordings.slowdown_percent,
       calibration.plan.is_quick ? "results of suites with one case that is slower, another one in turn"
                                 : "verdicts on a case that is slower while the others are not, as the mean of all cases");

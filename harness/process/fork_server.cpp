@@ -23,7 +23,7 @@ namespace {
 // The server imports torch within seconds; a machine may be slow or busy.
 constexpr double kLoadDeadlineS = 300;
 constexpr int kPollMs = 100;
-constexpr size_t kMaxDiagnosticsBytes = size_t{1} << 16;
+constexpr size_t kMaxServerDiagnosticsBytes = size_t{1} << 16;
 
 // The two ends of a socket, above the descriptors that a child's streams have.
 std::array<int, 2> make_sockets() {
@@ -94,7 +94,7 @@ void ForkServer::start() {
   socket_ = mine;
   const auto receive = [this](std::string_view text) {
     diagnostics_ += text;
-    return diagnostics_.size() <= kMaxDiagnosticsBytes;
+    return diagnostics_.size() <= kMaxServerDiagnosticsBytes;
   };
   try {
     process_.emplace(ChildCommand{.words = {worker_, "serve", fmt::format("--requests={}", its)},

@@ -50,7 +50,7 @@ std::string format_seconds(double s) {
 
 std::string format_rounded(double value) {
   if (std::isnan(value)) return kMissing;
-  if (value < 1e3) return value > 0 && value < 0.1 ? fmt::format("{:.2g}", value) : three_digits(value);
+  if (value < 1e3) return value > 0 && value < 0.1 ? fmt::format("{:.2g}", value) : with_digits(value, 3);
   const auto unit = std::pow(10.0, std::floor(std::log10(value)) - 2);
   auto text = fmt::format("{:.0f}", std::round(value / unit) * unit);
   for (auto at = std::ptrdiff_t(text.size()) - 3; at > 0; at -= 3) text.insert(size_t(at), ",");

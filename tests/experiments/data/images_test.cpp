@@ -26,7 +26,7 @@ void write_idx_folder(const TempFolder& folder, const std::string& suffix = "", 
   write_idx(folder.path("t10k-labels-idx1-ubyte" + suffix), at::tensor({7, 8}).to(at::kByte), compression);
 }
 
-std::string record(char label, char byte) { return std::string(1, label) + std::string(3072, byte); }
+std::string cifar_record(char label, char byte) { return std::string(1, label) + std::string(3072, byte); }
 
 std::string error_of_images(const TempFolder& folder) {
   return message_of<c10::ValueError>([&] { load_images(folder.path()); });
@@ -67,12 +67,12 @@ TEST(Images, ReadsTheFileWithoutGzIfThereAreBoth) {
 
 TEST(Images, ReadsAFolderOfCifar10FilesInTheOrderOfTheirNumbers) {
   const TempFolder folder;
-  folder.write("data_batch_10.bin", record(3, 30));
-  folder.write("data_batch_2.bin.gz", gzip_of(record(2, 20) + record(4, 21)));
-  folder.write("data_batch_1.bin", record(1, 10));
+  folder.write("data_batch_10.bin", cifar_record(3, 30));
+  folder.write("data_batch_2.bin.gz", gzip_of(cifar_record(2, 20) + cifar_record(4, 21)));
+  folder.write("data_batch_1.bin", cifar_record(1, 10));
   folder.write("data_batch_x.bin", "not read");
   folder.write("batches.meta.txt", "not read");
-  folder.write("test_batch.bin", record(9, 90));
+  folder.write("test_batch.bin", cifar_record(9, 90));
   const auto set = load_images(folder.path());
   EXPECT_EQ(set.height, 32);
   EXPECT_EQ(set.width, 32);
@@ -114,9 +114,9 @@ TEST(Images, NamesWhatIsMissing) {
 TEST(Images, RefusesTwoSetsInOneFolder) {
   const TempFolder folder;
   write_idx_folder(folder);
-  folder.write("test_batch.bin", record(0, 0));
+  folder.write("test_batch.bin", cifar_record(0, 0));
   EXPECT_CONTAINS(error_of_images(folder), "validation images are both in ");
-  folder.write("data_batch_1.bin", record(0, 0));
+  folder.write("data_batch_1.bin", cifar_record(0, 0));
   EXPECT_CONTAINS(error_of_images(folder), "training images are both in ");
 }
 
@@ -132,8 +132,8 @@ TEST(Images, RefusesPartsThatDisagree) {
 
 TEST(Images, RefusesLabelsBesideRecordsThatHaveLabels) {
   const TempFolder folder;
-  folder.write("data_batch_1.bin", record(0, 0));
-  folder.write("test_batch.bin", record(0, 0));
+  folder.write("data_batch_1.bin", cifar_record(0, 0));
+  folder.write("test_batch.bin", cifar_record(0, 0));
   write_idx(folder.path("train-labels-idx1-ubyte"), at::zeros({1}, at::kByte));
   EXPECT_CONTAINS(error_of_images(folder), "train-labels-idx1-ubyte: a file of labels, but ");
 }

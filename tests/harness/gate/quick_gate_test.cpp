@@ -148,7 +148,7 @@ TEST(QuickGate, TheSeedDecidesTheOrder) {
 // ------------------------------------------------------------ the levels, by simulation
 
 // The shares of suites with any regression, and of cases that passed, if each case is slower by `slowdown`.
-std::pair<double, double> simulate(size_t cases, double slowdown, const Noise& noise, int trials) {
+std::pair<double, double> simulate_quick(size_t cases, double slowdown, const Noise& noise, int trials) {
   std::mt19937_64 random(20260302);
   double alarms = 0, passes = 0;
   for (int trial = 0; trial < trials; ++trial) {
@@ -167,13 +167,13 @@ std::pair<double, double> simulate(size_t cases, double slowdown, const Noise& n
 TEST(QuickGateLevels, FalseAlarmsAtTheEdgeOfTheNullHypothesisStayBelowAlpha) {
   for (const auto& [name, noise] : noises())
     for (const auto& [cases, trials] : {std::pair(size_t{1}, 4000), std::pair(size_t{6}, 2000), std::pair(size_t{30}, 400)})
-      EXPECT_LE(simulate(cases, 0.03, noise, trials).first, highest_likely(0.01, trials)) << name << ", " << cases;
+      EXPECT_LE(simulate_quick(cases, 0.03, noise, trials).first, highest_likely(0.01, trials)) << name << ", " << cases;
 }
 
 TEST(QuickGateLevels, ACaseThatIsSlowerByTheMarginPassesAsRarelyAsStated) {
   // The gate stops at the first regression, after which no case passes any more; a single case shows the level by itself.
   for (const auto& [name, noise] : noises())
-    EXPECT_LE(simulate(1, 0.10, noise, 3000).second, highest_likely(0.025, 3000)) << name;
+    EXPECT_LE(simulate_quick(1, 0.10, noise, 3000).second, highest_likely(0.025, 3000)) << name;
 }
 
 }  // namespace
