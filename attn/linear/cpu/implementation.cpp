@@ -189,7 +189,7 @@ const LinearKernels* find_linear_kernels(const LinearRequest& request) {
 
 const LinearImplementation* find_linear(const LinearRequest& request) {
   const auto* kernels = find_linear_kernels(request);
-  if (kernels && amx_is_built() && kernels == linear_kernels_amx()) {
+  if (kernels && amx_is_available() && kernels == linear_kernels_amx()) {
     static const CpuLinear amx(*kernels, *linear_kernels_avx512(ElementType::bfloat16));
     return &amx;
   }

@@ -39,7 +39,7 @@ TEST_F(AnswersTest, NameTheFastestMethodByHowMuchHowSureAndFromWhichLengthOn) {
   ASSERT_EQ(sentences.size(), 1u);
   EXPECT_CONTAINS(sentences[0],
                   "linear is 4.10 × as fast as sdpa at N = 4096 (95 %: 4.09 … 4.10), and faster at every measured N from "
-                  "1024 on, not at 512. The time grows as N^1.00 for linear and as N^2.00 for sdpa.");
+                  "2048 on, not at 1024. The time grows as N^1.00 for linear and as N^2.00 for sdpa.");
 }
 
 TEST_F(AnswersTest, SayWhatTheRecordsDoNotShow) {
