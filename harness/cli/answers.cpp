@@ -34,6 +34,14 @@ Finding finding_of(const Speedup& speedup) {
   return Finding::cannot_tell;
 }
 
+// The speedup of the baseline against the method, for sentences that begin with the faster one.
+Speedup inverse_of(Speedup speedup) {
+  auto& [estimate, interval] = speedup.ratio.ratio;
+  estimate = -estimate;
+  interval = {-interval.high, -interval.low};
+  return speedup;
+}
+
 // How sure a speedup is, as text in brackets.
 std::string certainty_of(const Speedup& speedup) {
   switch (speedup.ratio.scope) {
@@ -104,7 +112,8 @@ std::string sentence_of(const Setting& setting, const std::string& baseline, dou
       break;
     case Finding::slower:
       text += others == 1
-                  ? fmt::format("{} is {} as {} at N = {} ({}).", method, speed, baseline, longest, sure)
+                  ? fmt::format("{} is {} × as fast as {} at N = {} ({}).", baseline, speed_text(1 / speed_of(*best)), method,
+                                longest, certainty_of(inverse_of(*best)))
                   : fmt::format("{} is the fastest at N = {}; the next, {}, is {} ({}).", baseline, longest, method, speed, sure);
       break;
     case Finding::equivalent:
@@ -116,7 +125,10 @@ std::string sentence_of(const Setting& setting, const std::string& baseline, dou
                           method, speed, sure);
       break;
   }
-  return text + (growth ? growth_in_words(*growth, *best->record, method, baseline) : "");
+  if (!growth) return text;
+  const bool begins_with_baseline = others == 1 && finding_of(*best) == Finding::slower;
+  return text + (begins_with_baseline ? growth_in_words(*growth, *best->record, baseline, method)
+                                      : growth_in_words(*growth, *best->record, method, baseline));
 }
 
 }  // namespace

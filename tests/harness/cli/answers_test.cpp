@@ -49,7 +49,7 @@ TEST_F(AnswersTest, SayWhatTheRecordsDoNotShow) {
   records_.clear();
   add("sdpa", 512, 10);
   add("linear", 512, 20);
-  EXPECT_EQ(speed_answers(records_)[0], "linear is 0.500 × as fast as sdpa at N = 512 (95 %: 0.500 … 0.500).");
+  EXPECT_EQ(speed_answers(records_)[0], "sdpa is 2.00 × as fast as linear at N = 512 (95 %: 2.00 … 2.00).");
   add("lsh-1", 512, 40);
   EXPECT_EQ(speed_answers(records_)[0],
             "sdpa is the fastest at N = 512; the next, linear, is 0.500 × as fast (95 %: 0.500 … 0.500).");
