@@ -24,7 +24,7 @@ struct MeasureOptions {
   Case c;
   std::string like;
   Format format = Format::text;
-  bool verbose = false, fresh = false;
+  bool verbose = false, forked = false;
 };
 
 std::string option_name(const Field& field) {
@@ -135,13 +135,13 @@ Run add_measure_command(Command& command) {
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);
   command.add("--verbose", &options->verbose, "print every value of the record that is no list", {.short_name = "-v"});
-  add_fresh_option(command, options->fresh);
+  add_forked_option(command, options->forked);
   command.add_example("measure linear --query-len 4096 --causal",
                       "measures one forward pass of linear attention over 4096 tokens");
   command.add_example("measure mine.py:attention --like softmax",
                       "measures the function attention of the file mine.py, after comparing it with softmax attention");
   return [options](WorkerProgram worker) {
-    worker.forks = !options->fresh;
+    worker.forks = options->forked;
     const auto catalogue = Catalogue::load(worker);
     options->c.method = catalogue.with_like(options->c.method, options->like);
     options->c.complete();

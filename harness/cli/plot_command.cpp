@@ -44,8 +44,8 @@ Run add_plot_command(Command& command) {
               {.choices = {"column", "page"}, .default_text = "page"});
   add_python_option(command, options->python);
   command.add_example("plot results/figure1 --out /tmp/figure", "draws time against length for every method");
-  command.add_example("plot results/figure1 --y peak_rss_bytes --methods linear,softmax --width column --out /tmp/memory.svg",
-                      "draws another column of two methods, for a column of a paper");
+  command.add_example("plot results/figure1 --methods linear,softmax --width column --out /tmp/memory.svg",
+                      "draws two methods, for a column of a paper");
   return [options](const WorkerProgram&) {
     Script script = {.name = "plot", .arguments = {}, .python = options->python};
     for (const auto& x : options->x) script.add_option("x", x);

@@ -127,11 +127,11 @@ void add_like_option(Command& command, std::string& like) {
               {.placeholder = "METHOD", .completion = Completion::methods});
 }
 
-void add_fresh_option(Command& command, bool& fresh) {
+void add_forked_option(Command& command, bool& forked) {
   command.add(
-      "--fresh", &fresh,
-      "start every process as a program, even if a method is in Python; otherwise they are forked from one that has imported "
-      "torch");
+      "--forked", &forked,
+      "if a method is in Python, fork all processes from one that has imported torch, which saves seconds for each; otherwise "
+      "they start as programs");
 }
 
 void add_quiet_option(Command& command, bool& quiet, std::string description) {

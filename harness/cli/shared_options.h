@@ -58,8 +58,8 @@ void add_sweep_argument(Command& command, std::string& file, bool required = tru
 void add_set_option(Command& command, std::vector<std::string>& settings);
 // Adds --like.
 void add_like_option(Command& command, std::string& like);
-// Adds --fresh.
-void add_fresh_option(Command& command, bool& fresh);
+// Adds --forked.
+void add_forked_option(Command& command, bool& forked);
 // Adds --quiet.
 void add_quiet_option(Command& command, bool& quiet, std::string description = "print no progress");
 // Adds --alpha.

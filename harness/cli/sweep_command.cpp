@@ -32,7 +32,7 @@ struct SweepOptions {
   std::string file, out, shard, resume = "missing", like;
   std::vector<std::string> methods, settings;
   Format format = Format::text;
-  bool dry_run = false, quiet = false, verbose = false, across_boots = false, exploratory = false, fresh = false;
+  bool dry_run = false, quiet = false, verbose = false, across_boots = false, exploratory = false, forked = false;
   uint64_t order_seed = std::random_device()();
 
   Resume resume_mode() const {
@@ -55,7 +55,7 @@ std::string command_of(const SweepOptions& options, const std::vector<std::strin
   if (!options.like.empty()) add("--like", options.like);
   for (const auto& plugin : plugins) add("--plugin", plugin);
   if (options.exploratory) words.emplace_back("--exploratory");
-  if (options.fresh) words.emplace_back("--fresh");
+  if (options.forked) words.emplace_back("--forked");
   return shell_text(words);
 }
 
@@ -220,7 +220,7 @@ std::string exploratory_in_words(const Design& design) {
 int run_sweep(const WorkerProgram& own, const SweepOptions& options) {
   const auto file = find_file(kSweeps, options.file);
   auto worker = with_plugins_of(file, own);
-  worker.forks = !options.fresh;
+  worker.forks = options.forked;
   if (const auto folder = std::filesystem::path(file).parent_path(); !folder.empty())
     worker.methods_folders.insert(worker.methods_folders.begin(), folder.string());
   auto plan = plan_sweep(worker, file, overrides_of(options), options.shard);
@@ -281,7 +281,7 @@ Run add_sweep_command(Command& command) {
   command.add("--order-seed", &options->order_seed, "seed of the order of the cases in each round", {.default_text = "random"});
   command.add("--exploratory", &options->exploratory,
               "accept more than 3 processes a case even if they are too few for a comparison with another run");
-  add_fresh_option(command, options->fresh);
+  add_forked_option(command, options->forked);
   command.add("--dry-run", &options->dry_run, "list the cases with their predicted time and memory, and run none");
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);

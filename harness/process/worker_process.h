@@ -26,7 +26,7 @@ struct WorkerProgram {
   // If not null, workers are forked from this process instead of being started as programs, if it can fork. Records say how each
   // process began.
   std::shared_ptr<ForkServer> server = {};
-  bool forks = true;  // whether such a process may be used; false if the user wants each process to start as a program
+  bool forks = false;  // whether the user wants workers to be forked, where a method is in Python
 
   bool operator==(const WorkerProgram&) const = default;
 };

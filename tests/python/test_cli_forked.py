@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 from conftest import (
-    HANG_S, ROOT, children, group_members, is_stopped, processes, records_in, small, strict_json, wait_for,
+    Cli, HANG_S, ROOT, children, group_members, is_stopped, processes, records_in, small, strict_json, wait_for,
     write_sweep,
 )  # fmt: skip
 
@@ -18,6 +18,24 @@ pytestmark = pytest.mark.skipif(
 )
 
 GOOD = "def f(q, k, v):\n    return v * 1\n"
+
+
+class ForkingCli(Cli):
+    """Asks for forked processes in every command that has the option, unless `forks` is false."""
+
+    forks = True
+
+    def with_worker(self, worker):
+        return ForkingCli(self.program, worker, self.folder)
+
+    def command(self, *arguments):
+        more = ["--forked"] if self.forks and arguments[0] in ("measure", "sweep") else []
+        return super().command(*arguments, *more)
+
+
+@pytest.fixture
+def attnbench(attnbench):
+    return ForkingCli(attnbench.program, attnbench.worker, attnbench.folder)
 
 
 @pytest.fixture
@@ -94,12 +112,13 @@ def test_every_process_of_a_sweep_with_a_python_method_is_forked(write, attnbenc
     assert not left_behind(*{int(server) for server, _, _ in imports})
 
 
-def test_processes_start_as_programs_if_they_are_asked_to_or_no_method_is_in_python(write, attnbench, measure, tmp_path):
+def test_processes_start_as_programs_unless_forked_ones_are_asked_for_and_a_method_is_in_python(write, attnbench, measure, tmp_path):
     assert measure("linear")["process_start"] == "fresh"
-    assert measure(write(GOOD), "--fresh")["process_start"] == "fresh"
     assert measure(write(GOOD))["process_start"] == "forked"
     sweep = write_sweep(tmp_path / "s.toml", method=[write(GOOD)], query_len=32)
-    attnbench("sweep", sweep, "--out", "out", "--fresh")
+    attnbench.forks = False
+    assert measure(write(GOOD))["process_start"] == "fresh"
+    attnbench("sweep", sweep, "--out", "out")
     assert [r["process_start"] for r in records_in(tmp_path / "out")] == ["fresh"]
 
 
@@ -295,7 +314,7 @@ def test_a_wrong_signature_is_refused_without_a_worker(workers, attnbench, tmp_p
         (workers.folder / "python").symlink_to(ROOT / "python")
     (tmp_path / "mine.py").write_text("import torch\n\n\ndef f(q, k):\n    return k\n")
     environment = os.environ | {"ATTNBENCH_PYTHON": sys.executable}
-    refused = attnbench.with_worker(broken)("measure", "mine.py:f", "--fresh", code=2, env=environment).stderr
+    refused = attnbench.with_worker(broken)("measure", "mine.py:f", code=2, env=environment).stderr
     assert refused.startswith("attnbench: mine.py:f: its parameters are (q, k), expected (q, k, v, *, causal")
     sweep = write_sweep(tmp_path / "s.toml", method="mine.py:f")
     refused = attnbench.with_worker(broken)("sweep", sweep, "--out", "out", code=2, env=environment).stderr
@@ -308,4 +327,4 @@ def test_a_function_that_may_be_right_is_left_to_the_worker(workers, attnbench, 
         (workers.folder / "python").symlink_to(ROOT / "python")
     environment = os.environ | {"ATTNBENCH_PYTHON": sys.executable}
     (tmp_path / "mine.py").write_text(GOOD)
-    assert "exit code 9" in attnbench.with_worker(broken)("measure", "mine.py:f", "--fresh", code=1, env=environment).stderr
+    assert "exit code 9" in attnbench.with_worker(broken)("measure", "mine.py:f", code=1, env=environment).stderr

@@ -37,13 +37,29 @@ def test_version_names_release_revision_and_build(attnbench, workers):
 )
 def test_a_build_knows_its_revision_or_why_it_is_unknown(tmp_path, step, why):
     """cmake/build_info.cmake writes what --version prints."""
-    header = tmp_path / "build_info.h"
-    script = f"{step}; exec cmake -DSOURCE=. -DOUTPUT='{header}' -P '{ROOT}/cmake/build_info.cmake'"
+    source = tmp_path / "build_info.cpp"
+    script = f"{step}; exec cmake -DSOURCE=. -DOUTPUT='{source}' -P '{ROOT}/cmake/build_info.cmake'"
     subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True)
-    defined = dict(re.findall(r'^#define ATTNBENCH_(\w+) "?(.*?)"?$', header.read_text(), re.MULTILINE))
-    assert (defined["REVISION"] == "unknown") == bool(why)
-    assert why in defined["WHY_REVISION_UNKNOWN"] and bool(defined["WHY_REVISION_UNKNOWN"]) == bool(why)
-    assert defined["DIRTY"] == "false"
+    revision, reason, dirty, changes = re.search(
+        r'kBuildInfo\{".*?", "(.*?)", "(.*?)", (\w+), "(.*?)", ', source.read_text()
+    ).groups()  # fmt: skip
+    assert (revision == "unknown") == bool(why)
+    assert why in reason and bool(reason) == bool(why)
+    assert (dirty, changes) == ("false", "")
+
+
+def test_a_build_tells_two_states_of_its_sources_apart(tmp_path):
+    def digest(step):
+        script = f"{step} && cmake -DSOURCE=. -DOUTPUT='{tmp_path}/../info.cpp' -P '{ROOT}/cmake/build_info.cmake'"
+        subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True)
+        info = (tmp_path / "../info.cpp").read_text()
+        return re.search(r'kBuildInfo\{".*?", ".*?", ".*?", (\w+), "(.*?)", ', info).groups()
+
+    commit = "git init -q . && mkdir attn && touch attn/a && git add . && git -c user.name=a -c user.email=a@b commit -qm one"
+    assert digest(commit) == ("false", "")
+    changed, added, both = (digest(step) for step in ("echo 1 > attn/a", "rm attn/a; touch attn/a attn/b", "echo 1 > attn/a"))
+    assert {dirty for dirty, _ in (changed, added, both)} == {"true"}
+    assert len({digest for _, digest in (changed, added, both)}) == 3
 
 
 def test_version_needs_neither_command_nor_worker(attnbench, tmp_path):
@@ -71,7 +87,7 @@ def test_help_of_a_command_has_examples_that_use_its_options(attnbench, command)
     assert text.startswith(f"Usage: attnbench {command} ")
     options, _, examples = text.partition("\nExamples:\n")
     examples = re.findall(r"^  (attnbench .*)\n((?:      .*\n)+)", examples, re.MULTILINE)
-    assert 1 <= len(examples) <= 2
+    assert 1 <= len(examples) <= 3
     for words, meaning in examples:
         assert words.startswith(f"attnbench {command}"), words
         assert len(meaning.split()) >= 4, meaning
