@@ -88,6 +88,11 @@ def shown_pattern(text):
     return re.compile("^" + lines.removesuffix("\n") + "$", re.MULTILINE)
 
 
+def words(text):
+    """The text with any white space as one space, for texts that are wrapped at the width of the terminal."""
+    return " ".join(text.split())
+
+
 def results_of(name, inside=""):
     """The folder of the results of a sweep that the pages quote: of the first machine that has records."""
     return sorted((ROOT / "results" / name).glob(f"*/{inside}records.jsonl"))[0].parent

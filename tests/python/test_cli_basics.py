@@ -400,7 +400,8 @@ def test_a_command_ends_silently_where_nobody_reads_what_it_prints(canned, sweep
     canned("sweep", sweep, "--out", "out", "-q")
     ignore = (lambda: signal.signal(signal.SIGPIPE, signal.SIG_IGN)) if ignores else None
     done = canned(*words.split(), code=-signal.SIGPIPE, stdout=closed_pipe, preexec_fn=ignore)
-    assert done.stderr == ""
+    # `compare` says before its table that one process a case decides nothing.
+    assert done.stderr == "" or words.startswith("compare") and "write" not in done.stderr and "ipe" not in done.stderr
 
 
 def test_a_measurement_goes_on_where_nobody_reads_its_progress(canned, sweep, closed_pipe, tmp_path):

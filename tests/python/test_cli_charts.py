@@ -5,16 +5,11 @@ import os
 import re
 
 import pytest
-from conftest import Cli, records_in, write_sweep
+from conftest import Cli, records_in, words, write_sweep
 
 COLOUR = re.compile(r"\x1b\[\d*m")
 TITLE, AXIS = "time/sequence against N", "└"
 COMMANDS = ("table", "analyse")
-
-
-def words(text):
-    """The text with any white space as one space, since lines end where the terminal does."""
-    return " ".join(text.split())
 
 
 def environment(**changes):

@@ -412,7 +412,7 @@ def test_a_baseline_gives_a_table_of_speedups(attnbench, speeds):
     lines = table_of(shown)
     assert [word.strip() for word in lines[0].split("  ") if word][:4] == ["method", "query_len", "time of softmax", "times as fast"]
     assert "10.0" in lines[3].split() and lines[3].split()[-1] == "faster"
-    assert "processes=8, from=times" in words(shown) and "time=1.000 ms" in shown, "what all rows share is said once"
+    assert "processes=8, from=times" in words(shown) and "time=1.100 ms" in shown, "what all rows share is said once"
     assert "covers the speedup with 95 %" in words(shown)
     assert {c["verdict"] for c in compared(attnbench, speeds, "--baseline", "linear")["cases"]} == {"slower"}
     csv = attnbench("compare", speeds, "--baseline", "softmax", "--format=csv").stdout.splitlines()

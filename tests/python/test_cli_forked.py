@@ -256,9 +256,8 @@ def test_an_interrupt_ends_the_server_and_its_processes(write, attnbench, tmp_pa
         wait_for(lambda: any(w for s in servers(driver) for w in children(s.pid)), "a forked worker", driver=driver)
         (server,) = servers(driver)
         driver.send_signal(number)
-        _, errors = driver.communicate(timeout=HANG_S)
+        driver.communicate(timeout=HANG_S)
         assert driver.returncode == 128 + number
-        assert "interrupted" in errors
     assert group_members(server.group) == []
     wait_for(lambda: not [p for p in processes() if p.parent == server.pid and p.state not in "ZX"], "the workers to end")
 

@@ -241,7 +241,7 @@ def test_names_in_the_table_are_what_tells_the_cases_apart(attnbench, build_of, 
     assert [re.split("  +", row)[0] for row in rows] == ["linear not causal", "linear causal", "softmax not causal", "softmax causal"]
     # The names in full are those that waivers and gate.json have.
     names = [case["name"] for case in strict_json(attnbench(*words, "--format=json").stdout)["cases"]]
-    assert names[:2] == ["linear forward N=32 batch=2 heads=2 head_dim=16", "linear forward N=32 batch=2 heads=2 causal head_dim=16"]
+    assert names[:2] == ["linear forward N=32 batch=2 heads=2 head_dim=16", "linear forward N=32 batch=2 heads=2 head_dim=16 causal"]
     assert attnbench(*words, "--format=markdown").stdout.startswith("4 cases: forward, N=32, ")
 
 
@@ -344,7 +344,7 @@ def test_a_quick_gate_goes_on_after_a_regression_that_is_waived(quick, tmp_path)
 def test_a_quick_gate_says_what_it_could_not_decide_in_its_time(quick):
     done = quick("--time-limit=0.01", code=INCONCLUSIVE)
     assert re.search(r"^linear .* not decided$", done.stdout, re.MULTILINE)
-    assert "2 of 2 cases are not decided; a full gate, without --quick, would take " in done.stdout
+    assert re.search("2 of 2 cases are not decided; a full gate, without --quick, (would take at most|has no time limit)", done.stdout)
     assert done.stdout.endswith("gate: inconclusive\n")
     assert "Not every case could be decided" not in done.stdout
     report = strict_json(quick("--time-limit=0.01", "--format=json", code=INCONCLUSIVE).stdout)
@@ -369,7 +369,7 @@ def test_quick_does_not_go_with_looks_of_ones_own(attnbench, suite, build_of):
 
 def test_the_report_can_be_printed_as_markdown(gate, build_of):
     shown = gate(build_of(), build_of(), "--format=markdown").stdout
-    assert shown.startswith("| case ") and "| ------: |" in shown
+    assert shown.startswith("| case ") and re.search(r"\\| -+: \\|", shown)
 
 
 def test_calibration_estimates_false_alarms_and_the_share_of_slowdowns_found(
@@ -656,7 +656,7 @@ def test_an_interrupt_ends_the_driver_and_both_workers(attnbench, build, tmp_pat
     suite = write_sweep(tmp_path / "long.toml", method="linear", query_len=64, timing={"time_budget_s": 60})
     with attnbench.running("gate", suite, "--base", build, "-q") as driver:
         workers = wait_for(
-            lambda: [p for p in children(driver.pid) if " measure --turns=" in p.command][1:] and children(driver.pid),
+            lambda: [p for p in children(driver.pid) if " measure " in p.command and "--turns=" in p.command][1:] and children(driver.pid),
             "two workers",
             driver=driver,
         )

@@ -150,7 +150,7 @@ def test_every_documented_option_is_recorded(quick):
     text = quick("measure", "--help").stdout
     documented = set(re.findall(r"^  (?:-\w,)?(--[a-z-]+)", text, re.MULTILINE))
     hidden = {"--injected-slowdown-percent"}  # a test hook
-    others = {"--causal", "--graph", "--format", "--verbose", "--help", "--baseline", "--plugin", "--like"}
+    others = {"--causal", "--graph", "--format", "--verbose", "--help", "--baseline", "--plugin", "--like", "--forked"}
     assert documented == set(OPTIONS) - hidden | others
 
     given = [word for option, (value, _) in OPTIONS.items() for word in (option, value)]

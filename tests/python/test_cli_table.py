@@ -7,7 +7,7 @@ import os
 import re
 
 import pytest
-from conftest import ROOT, Cli, records_in, strict_json, write_sweep
+from conftest import ROOT, Cli, records_in, strict_json, words, write_sweep
 
 
 @pytest.fixture(scope="module")
@@ -69,11 +69,12 @@ def test_text_has_aligned_columns_with_units(attnbench, folder, template):
 
 
 def test_text_begins_with_what_the_records_answer_and_what_all_have_in_common(attnbench, folder):
-    answer, empty, common, header = attnbench("table", folder()).stdout.splitlines()[:4]
-    assert answer == (
+    answer, _, rest = attnbench("table", folder()).stdout.partition("\n\n")
+    common, _, header = words(rest).partition(" method query_len")
+    assert words(answer) == (
         "it is not certain whether softmax or linear is faster at N = 48: softmax is 1.00 × as fast (one process, so no interval)."
     )
-    assert empty == "" and header.startswith("method  query_len")
+    assert header
     assert common.startswith("In all rows: device=cpu, dtype=float32, ")
     assert common.endswith("time/sequence=1.10 ms, memory/sequence=2.00 KiB, rounding error=1.0e-08, implementation=stand-in, outcome=measured, noisy")
 
@@ -185,7 +186,7 @@ def test_a_table_fits_into_the_terminal(attnbench, folder, template):
         _, shown = attnbench.on_terminal("table", out, "--charts", "never", width=width, env=environment)
         assert max(map(len, shown.splitlines())) <= 60 < max(map(len, wide.splitlines()))
         note = " ".join(shown.split("(the terminal has 60 columns; not shown: ")[1].split())
-        assert note == "implementation)"
+        assert note == "rounding error, implementation)"
         for header in ("method", "query_len", "time", "interval", "outcome"):
             assert header in table_of(shown)[0]
         assert "implausible" in shown
@@ -269,7 +270,7 @@ def test_a_missing_folder_is_an_error_that_names_it(attnbench, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("line", "expected"),
     [
         ("nonsense", []),
         ("", []),
@@ -292,12 +293,12 @@ def test_a_missing_folder_is_an_error_that_names_it(attnbench, tmp_path):
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
-def test_the_error_about_a_malformed_line_names_its_place(attnbench, folder, template, line, words):
+def test_the_error_about_a_malformed_line_names_its_place(attnbench, folder, template, line, expected):
     good = [json.dumps(record) for record in template]
     out = folder(log="\n".join([good[0], good[1], line, good[2]]) + "\n")
     done = attnbench("table", out, code=2)
     assert "records.jsonl:3:" in done.stderr
-    for word in words:
+    for word in expected:
         assert word in done.stderr
     assert done.stdout == "", "no partial output"
 

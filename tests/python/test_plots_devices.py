@@ -102,7 +102,7 @@ def test_images_are_beside_published_values_on_both_devices(tmp_path):
     assert all(same_color(line.get_markerfacecolor(), "white") for line in open_marks)
     shown = " ".join(texts(figure))
     assert "arXiv 2006.16236, Table 5" in shown and "Nothing was measured on a GPU" not in shown
-    assert "1 of 4 times are extrapolated" in shown
+    assert "1 of 4 times is extrapolated" in shown
     assert "Some · torch 2.11.0 · 0123456789ab · 2026-11-23" in shown
     ranges = [s for part in time.collections for s in part.get_segments()]
     assert any([p[0] for p in s] == [1.0, 3.0] for s in ranges), "the range of the processes"

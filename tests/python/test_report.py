@@ -212,7 +212,7 @@ def test_every_record_is_in_the_data_with_the_command_that_measures_it_again(tmp
     (lsh,) = (line for line in table if line["method"] == "lsh:rounds=4")
     assert lsh["_command"] == "attnbench measure lsh:rounds=4 --batch 8 --heads 2 --query-len 512 --causal --threads 4"
     about = {column["name"]: column["about"] for column in told["columns"]}
-    assert about["peak_extra_bytes_per_sample"] == "peak_extra_bytes divided by the batch size"
+    assert about["peak_extra_bytes_per_sample"] == "memory for one sequence of the batch: peak_extra_bytes divided by the batch size"
     assert not [name for name in names if name.endswith("samples_ms") or name == "process_medians_ms"], "lists are left out"
 
 

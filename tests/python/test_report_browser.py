@@ -264,7 +264,11 @@ def test_a_history_is_drawn_over_its_runs(chromium, tmp_path):
     for k in range(3):
         folder(tmp_path, f"run-{k}", found=[r | {"finished_at": f"2026-01-0{k + 1}T00:00:00Z"} for r in rows()])
     with opened(chromium, tmp_path, report(tmp_path, tmp_path)) as page:
-        assert "Run, in the order of their dates" in titles(page)
+        history = page.locator("[data-chart$=history]")
+        history.scroll_into_view_if_needed()
+        title = history.locator(".role-axis-title text").first
+        title.wait_for()
+        assert title.text_content() == "Run, in the order of their dates"
 
 
 def test_the_ratios_of_the_gate_are_drawn_over_its_runs(chromium, tmp_path):

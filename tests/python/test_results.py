@@ -146,7 +146,7 @@ def test_the_program_prints_a_line_for_each_problem(tmp_path):
     assert done.returncode == 1
     first, last = done.stdout.splitlines()
     assert first.endswith("uncommitted changes; renew with: experiments/reproduce --only figure1")
-    assert last == "2 folders of sweeps checked: 1 problems"
+    assert last == "2 folders of sweeps checked: 1 problem"
     done = run(tmp_path / "none")
     assert done.returncode == 2 and "expected a folder of results" in done.stderr
 

@@ -78,7 +78,7 @@ def refused(attnbench, tmp_path):
 def test_a_pack_is_imported(attnbench, files, tmp_path):
     path = pack(tmp_path / "pack.tar.gz", files, steps=[{"name": "verify", "outcome": "failed", "reason": "exit code 1\x1b[2J"}])
     said = attnbench("import", path).stdout
-    assert f"results/figure1/nvidia-h100: 1 records of {GPU}, revision {REVISION}" in said
+    assert f"results/figure1/nvidia-h100: 1 record of {GPU}, revision {REVISION}" in said
     assert "on that machine, verify: failed, exit code 1" in said and "\x1b" not in said
     assert (tmp_path / "results/figure1/nvidia-h100/records.jsonl").exists()
     assert not (tmp_path / "results/figure1/nvidia-h100/verify.txt").exists()
