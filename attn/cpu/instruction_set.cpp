@@ -23,15 +23,16 @@ const char* name_of(InstructionSet set) {
 }
 
 const std::vector<InstructionSet>& built_instruction_sets() {
-  static const std::vector<InstructionSet> sets{InstructionSet::portable,
+  static const std::vector<InstructionSet> sets{
+      InstructionSet::portable,
 #ifdef ATTN_BUILT_NEON
-                                                InstructionSet::neon,
+      InstructionSet::neon,
 #endif
 #ifdef ATTN_BUILT_AVX2
-                                                InstructionSet::avx2,
+      InstructionSet::avx2,
 #endif
 #ifdef ATTN_BUILT_AVX512
-                                                InstructionSet::avx512,
+      InstructionSet::avx512,
 #endif
   };
   return sets;

@@ -79,8 +79,8 @@ template <class V, bool kAdd, bool kPrefetch>
 // Does the same. Every row of tiles reads all of `b`, so a large `b` is read in parts that fit the first-level cache. kPrefetch
 // is for an `a` that is read from the memory or a lower cache.
 template <class V, bool kAdd, bool kPrefetch = false>
-[[gnu::noinline]] void product(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride, int64_t rows, int64_t depth,
-                    int64_t columns, float* to, int64_t to_stride) {
+[[gnu::noinline]] void product(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride, int64_t rows,
+                               int64_t depth, int64_t columns, float* to, int64_t to_stride) {
   constexpr int64_t kPart = 64;  // rows of `b`
   const auto part = depth < kPart ? depth : kPart;
   product_part<V, kAdd, kPrefetch>(a, a_row, a_depth, b, b_stride, rows, part, columns, to, to_stride);
@@ -91,7 +91,8 @@ template <class V, bool kAdd, bool kPrefetch = false>
 
 // to[c][r] = from[r][c] for r < rows and c < columns, which are multiples of 16.
 template <class V>
-[[gnu::noinline]] void transpose(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to, int64_t to_stride) {
+[[gnu::noinline]] void transpose(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to,
+                                 int64_t to_stride) {
   for (int64_t r = 0; r < rows; r += V::kLanes)
     for (int64_t c = 0; c < columns; c += V::kLanes)
       V::transpose(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride);

@@ -275,8 +275,8 @@ void print_fitting_throughout(const std::vector<const BudgetFit*>& fits, Format 
     if (std::find(of_budget.begin(), of_budget.end(), fit->series->method) == of_budget.end())
       of_budget.push_back(fit->series->method);
   }
-  print_paragraph(fmt::format("{} {} up to the longest length of the sweep, which --all lists:", count_of(fits.size(), "more row"),
-                              fits.size() == 1 ? "fits" : "fit"));
+  print_paragraph(fmt::format("{} {} up to the longest length of the sweep, which --all lists:",
+                              count_of(fits.size(), "more row"), fits.size() == 1 ? "fits" : "fit"));
   for (const auto& [budget, of_budget] : methods)
     print_item(fmt::format("{}: {}", format_bytes(budget), fmt::join(of_budget, ", ")), format);
   fmt::print("\n");

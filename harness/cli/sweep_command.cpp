@@ -154,7 +154,7 @@ void print_plan(const SweepPlan& plan, const TimePredictor& predictor, Format fo
   if (folds)
     for (const auto& line : skipped_in_words(planned)) print_paragraph(line);
   fmt::print("\n{} in {}, predicted to take about {}\n", count_of(planned.size(), "case"), count_of(design.processes, "round"),
-              format_seconds(predicted_sweep_s(planned, baselines)));
+             format_seconds(predicted_sweep_s(planned, baselines)));
   if (!design.can_decide())
     fmt::print("`attnbench compare` needs {} a case to find one of {} different\n", count_of(design.needed(), "process"),
                design.cases);

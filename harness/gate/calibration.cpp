@@ -245,8 +245,8 @@ std::string summary_of(const Calibration& calibration) {
       "false alarms per suite: {}, of {} resampled suites of equal builds\n"
       "mean number of pairs per case: {:.1f} for equal builds, {:.1f} for builds slowed down by {:g} %\n"
       "\n{}:\n",
-      share_text(calibration.equal.any_regression), calibration.trials, calibration.equal.mean_pairs, calibration.slowed.mean_pairs,
-      calibration.recordings.slowdown_percent,
+      share_text(calibration.equal.any_regression), calibration.trials, calibration.equal.mean_pairs,
+      calibration.slowed.mean_pairs, calibration.recordings.slowdown_percent,
       calibration.plan.is_quick ? "results of suites with one case that is slower, another one in turn"
                                 : "verdicts on a case that is slower while the others are not, as the mean of all cases");
 }

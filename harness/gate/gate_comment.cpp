@@ -76,13 +76,15 @@ std::string comment_of(const GateReport& report, const GateSuite& suite, const G
   text += fmt::format("{} Suite {}, compared with {}.\n\n", result_in_words(report.result, options.plan), code(suite_name),
                       code(base));
   text += findings_of(report, suite, options, {.format = TableFormat::markdown});
-  text += fmt::format("The base is {}, the candidate is {}. Measured on {} ({}) with torch {}.\n",
-                      side_in_words(before), side_in_words(after), markdown_text(after.environment.text("cpu_model")),
-                      count_of(int64_t(after.environment.number("processors")), "processor"), markdown_text(after.environment.text("torch_version")));
+  text += fmt::format("The base is {}, the candidate is {}. Measured on {} ({}) with torch {}.\n", side_in_words(before),
+                      side_in_words(after), markdown_text(after.environment.text("cpu_model")),
+                      count_of(int64_t(after.environment.number("processors")), "processor"),
+                      markdown_text(after.environment.text("torch_version")));
   text += fmt::format(
       "\n<details><summary>What the columns mean</summary>\n\n"
       "`change` estimates from the ratios of the pairs how much slower the candidate is. `base` and `candidate` are the medians "
-      "of the processes of each side, moved by the same factor so that one divided by the other is this change. {}A case that needs over {:.3g} % more memory is a regression, too. A new case has no counterpart in the "
+      "of the processes of each side, moved by the same factor so that one divided by the other is this change. {}A case that "
+      "needs over {:.3g} % more memory is a regression, too. A new case has no counterpart in the "
       "base.\n\n</details>\n",
       explanation.empty() ? "" : explanation + " ", 100 * options.memory_shift);
   return text;

@@ -66,9 +66,9 @@ struct TextStyle {
   bool colours = false;
   size_t max_width = 0;  // of text, in columns; 0 stands for any
 };
-// What all cases have in common, a table with a row for each case, in which the values of base and candidate are those whose ratio
-// is the estimated change (values_of_estimate()), and the sentences that it needs: why cases are unusable or
-// new, why they are waived, what a quick gate left open, and how a regression can be accepted.
+// What all cases have in common, a table with a row for each case, in which the values of base and candidate are those whose
+// ratio is the estimated change (values_of_estimate()), and the sentences that it needs: why cases are unusable or new, why they
+// are waived, what a quick gate left open, and how a regression can be accepted.
 std::string findings_of(const GateReport& report, const GateSuite& suite, const GateOptions& options, const TextStyle& style);
 // What a regression, a pass and p mean; empty if instructions were counted.
 std::string explanation_of(const GateSuite& suite, const GateOptions& options);

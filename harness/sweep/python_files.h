@@ -12,10 +12,10 @@
 
 namespace attnbench {
 
-// The messages about the Python methods of these cases whose source alone shows a mistake, such as a wrong signature, by the names
-// of the methods. They are the messages with which a worker would refuse the methods. A method without a message can still have a
-// mistake. Where the interpreter of the worker cannot be started, no method has a message, and the worker says what is wrong.
-// Throws Interrupted on SIGINT or SIGTERM.
+// The messages about the Python methods of these cases whose source alone shows a mistake, such as a wrong signature, by the
+// names of the methods. They are the messages with which a worker would refuse the methods. A method without a message can still
+// have a mistake. Where the interpreter of the worker cannot be started, no method has a message, and the worker says what is
+// wrong. Throws Interrupted on SIGINT or SIGTERM.
 std::map<std::string, std::string> mistakes_in_python_files(const WorkerProgram& worker, const std::vector<Case>& cases);
 
 // Whether any of these cases has a Python method.

@@ -147,8 +147,7 @@ class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
       multiply(state, b_.features * b_.values, factor), multiply(z, b_.features, factor);
       scale_keys(scale_of(z));
     }
-    if constexpr (kTransposed)
-      add_products_of_chunk<V>(b_.v, b_.values, b_.kappa, b_.features, b_.values, b_.features, state);
+    if constexpr (kTransposed) add_products_of_chunk<V>(b_.v, b_.values, b_.kappa, b_.features, b_.values, b_.features, state);
     else add_products_of_chunk<V>(b_.kappa, b_.features, values, value_stride, b_.features, b_.values, state);
     add_sum_of_rows<V>(b_.kappa, b_.features, z);
   }

@@ -76,8 +76,8 @@ struct LinearKernels {
 [[gnu::weak]] const LinearKernels* linear_kernels_avx512(ElementType element);
 [[gnu::weak]] const LinearKernels* linear_kernels_avx2(ElementType element);
 [[gnu::weak]] const LinearKernels* linear_kernels_neon(ElementType element);
-// The kernels with AMX, for bfloat16 and feature maps of single entries, without `step`. They need the kernels for AVX-512, and these
-// functions themselves use its instructions. The emulated ones compute the same without AMX, for tests.
+// The kernels with AMX, for bfloat16 and feature maps of single entries, without `step`. They need the kernels for AVX-512, and
+// these functions themselves use its instructions. The emulated ones compute the same without AMX, for tests.
 [[gnu::weak]] const LinearKernels* linear_kernels_amx();
 [[gnu::weak]] const LinearKernels* linear_kernels_amx_emulated();
 // The portable kernels, for float32, bfloat16 and float64. Null for float16.

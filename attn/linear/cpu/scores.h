@@ -10,8 +10,8 @@ namespace {
 // scores[j][i] = Σ_d left[d][i] · right[j][d] over d < depth, for i < 16 and j < kRows. With kExtra, `extra_right` is one more
 // row of `right`, and its scores are extra_scores[i] = Σ_d left[d][i] · extra_right[d].
 template <class V, int kRows, bool kExtra = false>
-[[gnu::always_inline]] inline void score_rows(const float* left, const float* right, int64_t right_stride, int64_t depth, float* scores,
-                       const float* extra_right = nullptr, float* extra_scores = nullptr) {
+[[gnu::always_inline]] inline void score_rows(const float* left, const float* right, int64_t right_stride, int64_t depth,
+                                              float* scores, const float* extra_right = nullptr, float* extra_scores = nullptr) {
   constexpr int kVectors = kChunk / V::kLanes;
   typename V::F sum[kRows + kExtra][kVectors];
 #pragma GCC unroll 32

@@ -77,7 +77,8 @@ TEST(Cifar10, RefusesLabelsAboveNine) {
 TEST(Cifar10, RefusesTooManyRecordsWithLittleMemory) {
   const auto bomb = gzip_bomb("");
   const AddressSpaceLimit limit(uint64_t{150} << 20);
-  EXPECT_CONTAINS(error_of_cifar10(bomb), "byte 30730000: found more data, expected at most 30730000 bytes of records of CIFAR-10");
+  EXPECT_CONTAINS(error_of_cifar10(bomb),
+                  "byte 30730000: found more data, expected at most 30730000 bytes of records of CIFAR-10");
 }
 
 TEST(Cifar10, ReadsTenThousandRecordsAndNoMore) {

@@ -86,7 +86,8 @@ TEST(Idx, RefusesEveryShortenedFile) {
 TEST(Idx, RefusesSizesThatDifferFromTheData) {
   EXPECT_CONTAINS(error_of_idx(header({2, 2, 2}) + std::string(7, 'x'), 3),
                   "byte 23: found a file of 23 bytes, expected 24 bytes, that is 16 of the header and 2 × 2 × 2 elements");
-  EXPECT_CONTAINS(error_of_idx(header({2, 2, 2}) + std::string(9, 'x'), 3), "byte 24: found a file of 25 bytes, expected 24 bytes");
+  EXPECT_CONTAINS(error_of_idx(header({2, 2, 2}) + std::string(9, 'x'), 3),
+                  "byte 24: found a file of 25 bytes, expected 24 bytes");
   EXPECT_CONTAINS(error_of_idx(gzip_of(header({2, 2, 2}) + std::string(7, 'x')), 3),
                   "byte 23: found the end of the file, expected 2 × 2 × 2 elements up to byte 24");
   EXPECT_CONTAINS(error_of_idx(gzip_of(header({2, 2, 2}) + std::string(9, 'x')), 3),

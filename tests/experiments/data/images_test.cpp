@@ -99,7 +99,8 @@ TEST(Images, TheContentsOfAFileSayWhatItsFormatIs) {
   write_idx(folder.path("test_batch.bin"), counted(2, 2, 4));
   EXPECT_EQ(load_images(folder.path()).training.pixels.sizes(), (at::IntArrayRef{3, 8}));
   write_idx(folder.path("data_batch_2.bin"), counted(3, 2, 4));
-  EXPECT_CONTAINS(error_of_images(folder), folder.path("data_batch_1.bin") + ": an IDX file, expected one file of images instead of 2");
+  EXPECT_CONTAINS(error_of_images(folder),
+                  folder.path("data_batch_1.bin") + ": an IDX file, expected one file of images instead of 2");
 }
 
 TEST(Images, NamesWhatIsMissing) {
@@ -108,7 +109,8 @@ TEST(Images, NamesWhatIsMissing) {
   EXPECT_CONTAINS(error_of_images(folder),
                   folder.path() + ": no training images, expected train-images-idx3-ubyte, or data_batch_1.bin");
   write_idx(folder.path("train-images-idx3-ubyte"), counted(3, 2, 4));
-  EXPECT_CONTAINS(error_of_images(folder), folder.path() + ": no validation images, expected t10k-images-idx3-ubyte or test_batch.bin");
+  EXPECT_CONTAINS(error_of_images(folder),
+                  folder.path() + ": no validation images, expected t10k-images-idx3-ubyte or test_batch.bin");
 }
 
 TEST(Images, RefusesTwoSetsInOneFolder) {
@@ -124,10 +126,12 @@ TEST(Images, RefusesPartsThatDisagree) {
   const TempFolder folder;
   write_idx_folder(folder);
   write_idx(folder.path("train-labels-idx1-ubyte"), at::zeros({4}, at::kByte));
-  EXPECT_CONTAINS(error_of_images(folder), folder.path("train-labels-idx1-ubyte") + ": 4 labels, expected 3, the number of images in");
+  EXPECT_CONTAINS(error_of_images(folder),
+                  folder.path("train-labels-idx1-ubyte") + ": 4 labels, expected 3, the number of images in");
   write_idx(folder.path("train-labels-idx1-ubyte"), at::zeros({3}, at::kByte));
   write_idx(folder.path("t10k-images-idx3-ubyte"), counted(2, 4, 2));
-  EXPECT_CONTAINS(error_of_images(folder), "t10k-images-idx3-ubyte: images of [4, 2, 1] (height, width, channels), expected [2, 4, 1]");
+  EXPECT_CONTAINS(error_of_images(folder),
+                  "t10k-images-idx3-ubyte: images of [4, 2, 1] (height, width, channels), expected [2, 4, 1]");
 }
 
 TEST(Images, RefusesLabelsBesideRecordsThatHaveLabels) {

@@ -79,7 +79,8 @@ TEST(Npy, RefusesOtherHeaders) {
   EXPECT_CONTAINS(error_of_npy(npy(shape("0, 40"), "")), "byte 10: found shape (0, 40), expected sizes of at least 1");
   EXPECT_CONTAINS(error_of_npy(npy(shape("-1, 40"), "")), "found shape (-1, 40)");
   EXPECT_CONTAINS(error_of_npy(npy(shape("4294967296, 4294967296"), "")), "expected fewer than 2^63 bytes");
-  EXPECT_CONTAINS(error_of_npy(npy(std::string(5000, ' '), "")), "byte 8: found a header of 5000 bytes, expected at most 4096 bytes");
+  EXPECT_CONTAINS(error_of_npy(npy(std::string(5000, ' '), "")),
+                  "byte 8: found a header of 5000 bytes, expected at most 4096 bytes");
 }
 
 TEST(Npy, RefusesEveryShortenedFileAndALongerOne) {

@@ -248,7 +248,8 @@ TEST(BatchesByLength, TheOrderAndTheCompanyChangeWithTheGenerator) {
 }
 
 TEST(BatchesByLength, RefusesWrongArguments) {
-  EXPECT_CONTAINS(message_of<c10::ValueError>([] { batches_by_length({}, 0, generator_of(1)); }), "batch = 0, expected at least 1");
+  EXPECT_CONTAINS(message_of<c10::ValueError>([] { batches_by_length({}, 0, generator_of(1)); }),
+                  "batch = 0, expected at least 1");
   EXPECT_CONTAINS(message_of<c10::ValueError>([] { batches_by_length({}, 1, {}); }), "expected a generator of the CPU");
 }
 
