@@ -29,7 +29,7 @@ build: ## build the programs for the CPU, with the kernels of all instruction se
 	@cmake --build build --target programs
 
 # Builds no more than what measures, with the fastest kernels of this machine.
-measuring_programs = @[ -f build/build.ninja ] || cmake --preset release -DATTNBENCH_KERNELS=native; \
+measuring_programs = @[ -f build/build.ninja ] || cmake --preset release -DATTNBENCH_KERNELS=native || exit 1; \
   cmake --build build --target attnbench
 
 python: ## build the module with which attnbench runs methods in Python (a minute; downloads nothing more)

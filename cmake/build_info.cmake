@@ -32,9 +32,8 @@ if(NOT why_unknown)
   if(status)
     set(dirty true)
     # The digest covers the differences of the files that git knows, and the contents of those that it does not know.
-    execute_process(COMMAND git -C "${SOURCE}" diff HEAD --binary -- ${sources} OUTPUT_VARIABLE text ERROR_QUIET)
-    execute_process(COMMAND git -C "${SOURCE}" ls-files --others --exclude-standard -- ${sources} OUTPUT_VARIABLE untracked
-                    OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    ask_git(text diff HEAD --binary)
+    ask_git(untracked ls-files --others --exclude-standard)
     string(REPLACE "\n" ";" untracked "${untracked}")
     foreach(file IN LISTS untracked)
       file(SHA256 "${SOURCE}/${file}" digest)

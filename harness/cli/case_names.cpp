@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "harness/cli/record_table.h"
 #include "harness/text/units.h"
@@ -21,21 +20,12 @@ std::string part_of_name(const Record& record, const std::string& axis) {
 }  // namespace
 
 CaseNames::CaseNames(const std::vector<Record>& all) {
-  std::vector<std::string> names;
-  for (const auto& record : all) names.push_back(of(record));
-  for (const auto& field : fields()) {
-    if (field.role != FieldRole::axis) continue;
-    const std::string axis(field.name);
-    std::map<std::string, std::string> part_by_name;
-    bool is_needed = false;
-    for (size_t i = 0; i < all.size(); ++i) {
-      const auto part = part_of_name(all[i], axis);
-      is_needed = is_needed || part_by_name.emplace(names[i], part).first->second != part;
-    }
-    if (!is_needed) continue;
-    others_.push_back(axis);
-    for (size_t i = 0; i < all.size(); ++i) names[i] += part_of_name(all[i], axis);
-  }
+  std::vector<const Record*> records;
+  for (const auto& record : all) records.push_back(&record);
+  std::vector<std::string> axes;
+  for (const auto& field : fields())
+    if (field.role == FieldRole::axis) axes.emplace_back(field.name);
+  others_ = axes_that_tell_apart(records, {"method", "protocol", "query_len", "causal"}, axes);
 }
 
 std::string CaseNames::of(const Record& record) const {

@@ -102,7 +102,7 @@ std::string repeated_in_words(const RepeatedCases& cases, const std::string& wha
     const auto& [one, other] = folders;
     const auto more = records.size() - shown.size();
     const auto line = fmt::format(
-        "{} case{} {}, in {} and in {}: {}{}", records.size(), records.size() == 1 ? " has" : "s have", what, one, other,
+        "{} {} {}, in {} and in {}: {}{}", count_of(records.size(), "case"), has_or_have(records.size()), what, one, other,
         fmt::join(shown, ", "),
         more > 0 ? fmt::format(" and {} more; `attnbench compare {}` shows all", more, shell_text({one, other})) : "");
     text += (width > 0 ? wrapped(line, width) : line) + "\n";

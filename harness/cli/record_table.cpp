@@ -131,25 +131,32 @@ std::vector<const Column*> distinguishing_axes(const std::vector<const Record*>&
   return axes;
 }
 
-std::vector<std::string> identifying_axes(const std::vector<const Record*>& records, const std::vector<const Column*>& axes) {
-  std::vector<std::string> names, keys(records.size());
-  const auto add = [&](const Column& axis) {
-    names.push_back(axis.name);
-    for (size_t i = 0; i < records.size(); ++i) keys[i] += plain_text(records[i]->get(axis.name)) + "\n";
+std::vector<std::string> axes_that_tell_apart(const std::vector<const Record*>& records, const std::vector<std::string>& first,
+                                              const std::vector<std::string>& candidates) {
+  std::vector<std::string> found, keys(records.size());
+  const auto add_to_keys = [&](const std::string& axis) {
+    for (size_t i = 0; i < records.size(); ++i) keys[i] += plain_text(records[i]->get(axis)) + "\n";
   };
-  const auto always = [](const Column& axis) { return axis.name == "method" || axis.name == "query_len"; };
-  for (const auto* axis : axes)
-    if (always(*axis)) add(*axis);
-  for (const auto* axis : axes) {
-    if (always(*axis)) continue;
+  for (const auto& axis : first) add_to_keys(axis);
+  for (const auto& axis : candidates) {
     std::map<std::string, std::string> value_by_key;
     bool is_needed = false;
     for (size_t i = 0; i < records.size(); ++i) {
-      const auto value = plain_text(records[i]->get(axis->name));
+      const auto value = plain_text(records[i]->get(axis));
       is_needed = is_needed || value_by_key.emplace(keys[i], value).first->second != value;
     }
-    if (is_needed) add(*axis);
+    if (!is_needed) continue;
+    found.push_back(axis);
+    add_to_keys(axis);
   }
+  return found;
+}
+
+std::vector<std::string> identifying_axes(const std::vector<const Record*>& records, const std::vector<const Column*>& axes) {
+  std::vector<std::string> names, others;
+  for (const auto* axis : axes) (axis->name == "method" || axis->name == "query_len" ? names : others).push_back(axis->name);
+  const auto needed = axes_that_tell_apart(records, names, others);
+  names.insert(names.end(), needed.begin(), needed.end());
   return names;
 }
 

@@ -28,6 +28,10 @@ std::string plain_text(const Json& value);
 // out the axes in `left_out`, and an axis that has in every record the value of the axis that it follows (Field::follows).
 std::vector<const Column*> distinguishing_axes(const std::vector<const Record*>& records,
                                                const std::vector<std::string>& left_out = {});
+// The names of those of the `candidates`, in their order, in which records differ that are equal in the axes `first` and in the
+// names before.
+std::vector<std::string> axes_that_tell_apart(const std::vector<const Record*>& records, const std::vector<std::string>& first,
+                                              const std::vector<std::string>& candidates);
 // The names of those of these axes without which two of the records could not be told apart: the method, the length, and others
 // as far as they are needed, in the order of `axes`.
 std::vector<std::string> identifying_axes(const std::vector<const Record*>& records, const std::vector<const Column*>& axes);

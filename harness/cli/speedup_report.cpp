@@ -136,7 +136,7 @@ void print_report(const SpeedupReport& report, Format format) {
   if (format == Format::csv) return;
   fmt::print("\n");
   if (const auto skipped = report.speedups.size() - records.size(); skipped > 0)
-    print_paragraph(fmt::format("Not shown: {} skipped case{}.", skipped, skipped == 1 ? "" : "s"));
+    print_paragraph(fmt::format("Not shown: {}.", count_of(skipped, "skipped case")));
   print_paragraph(fmt::format(
       "The interval covers the speedup with 95 % for each case by itself; a range, of fewer than {} processes, has no verdict. "
       "Equivalent means within ±{:g} %. The times are the medians of both methods, each moved by the same factor so that one "

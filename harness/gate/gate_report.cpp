@@ -101,16 +101,13 @@ class Sentences {
   std::string text_;
 };
 
-const char* cases_word(size_t count) { return count == 1 ? "case" : "cases"; }
-
 // What a quick gate left open, and how it can be decided.
 void add_undecided(Sentences& sentences, const GateReport& report, const GateOptions& options) {
   const auto& lines = report.lines;
   const auto undecided =
       std::count_if(lines.begin(), lines.end(), [](const auto& line) { return line.verdict.starts_with(kNotDecided); });
   if (!options.plan.is_quick || undecided == 0) return;
-  auto sentence =
-      fmt::format("{} of {} {} {} not decided", undecided, lines.size(), cases_word(lines.size()), undecided == 1 ? "is" : "are");
+  auto sentence = fmt::format("{} of {} {} not decided", undecided, count_of(lines.size(), "case"), is_or_are(undecided));
   if (std::any_of(lines.begin(), lines.end(),
                   [](const auto& line) { return line.failed && line.judgement.verdict == Verdict::regression; }))
     sentence += ", because a quick gate stops at the first regression";

@@ -56,8 +56,9 @@ std::vector<Column> declare() {
       {"process", integer, "", "process",
        "in processes.jsonl: which process of its case this was, from 1; in records.jsonl: how many there were"},
       {"process_start", text, "", "process",
-       "how the process began: fresh, as a program; or forked, from a process that has loaded Python and torch, which those of a "
-       "sweep with a Python method are; after 'fresh: ' stands why it was not forked there"},
+       "how the process began: fresh, as a program; or forked, from a process that has loaded Python and torch, where --forked "
+       "asks "
+       "for that and a method is in Python; after 'fresh: ' stands why it was not forked there"},
       {"round", integer, "", "process", "in processes.jsonl: the round of the sweep, from 1; a round visits each case once"},
       {"place", integer, "", "process", "in processes.jsonl: the place of the case in the random order of that round, from 1"},
       {"host", text, "", "process", "name of the machine; several names are separated by commas"},

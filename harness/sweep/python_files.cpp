@@ -9,6 +9,7 @@
 
 #include "attn/method_name.h"
 #include "harness/process/child_process.h"
+#include "harness/schema/file_search.h"
 #include "harness/text/errors.h"
 #include "harness/text/text_file.h"
 
@@ -40,14 +41,6 @@ std::string script_of(const fs::path& worker_folder) {
     if (fs::exists(script, error)) return script.string();
   }
   return "";
-}
-
-// The first file of this name in the folders of the worker, as the worker looks for it.
-std::string find_file(const WorkerProgram& worker, const fs::path& name) {
-  std::error_code error;
-  for (const fs::path folder : worker.methods_folders)
-    if (const auto path = folder / name; fs::exists(path, error)) return path.lexically_normal().string();
-  return name.string();
 }
 
 // What the script prints for this request; null if it does not run.
@@ -84,7 +77,11 @@ std::map<std::string, std::string> mistakes_in_python_files(const WorkerProgram&
     if (!attn::is_python_name(name) || std::find(names.begin(), names.end(), name) != names.end()) continue;
     const auto [file, function] = attn::split_python_name(name);
     names.push_back(name);
-    request.push_back({find_file(worker, file), function});
+    try {
+      request.push_back({find_in_folders(worker.methods_folders, file), function});
+    } catch (const fs::filesystem_error&) {  // the worker says what is wrong with the folder
+      return {};
+    }
   }
   if (names.empty()) return {};
   const auto folder = fs::path(worker.path).parent_path();

@@ -8,9 +8,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <utility>
 #include <vector>
+
+#include "harness/schema/file_search.h"
 
 namespace attnbench {
 namespace {
@@ -132,14 +133,6 @@ at::Tensor changed(const at::Tensor& x, InputDistribution distribution, uint64_t
   return x;
 }
 
-// The first file of this name in the folders; the name itself if none has it.
-std::string find_inputs_file(const std::filesystem::path& name) {
-  for (const std::filesystem::path folder : inputs_folders)
-    if (const auto path = folder / name; std::filesystem::exists(path))
-      return path.lexically_normal().string();  // an absolute name replaces the folder
-  return name.string();
-}
-
 at::Tensor to_dtype_and_device(const attn::Problem& p, const at::Tensor& x) {
   return x.to(at::TensorOptions(p.dtype).device(p.device));
 }
@@ -157,7 +150,8 @@ void set_inputs_folders(std::vector<std::string> folders) { inputs_folders = std
 InputSource InputSource::of(const std::string& inputs, double concentration) {
   InputSource source;
   source.concentration = concentration;
-  if (inputs.starts_with(kFile)) source.file = std::make_shared<InputFile>(find_inputs_file(inputs.substr(kFile.size())));
+  if (inputs.starts_with(kFile))
+    source.file = std::make_shared<InputFile>(find_in_folders(inputs_folders, inputs.substr(kFile.size())));
   else source.distribution = parse_input_distribution(inputs);
   return source;
 }

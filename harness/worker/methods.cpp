@@ -13,6 +13,7 @@
 
 #include "attn/method_name.h"
 #include "attn/registry.h"
+#include "harness/schema/file_search.h"
 #include "harness/worker/python/module.h"
 
 namespace attnbench {
@@ -44,17 +45,10 @@ std::string why_no_module(const fs::path& folder) {
   return ", because " + (reason.empty() ? "it has not been built; `make python` builds it" : reason);
 }
 
-// The folder of the LibTorch library that this program has loaded.
-fs::path torch_folder() {
-  Dl_info info;
-  const bool found = dladdr(reinterpret_cast<const void*>(&at::globalContext), &info) != 0 && info.dli_fname;
-  return found ? fs::path(info.dli_fname).parent_path() : fs::path();
-}
-
 // Loads the CUDA library of LibTorch, which Python's torch needs even on a CPU, and a stand-in for each library that it needs and
 // that is missing (cmake/cuda_stand_ins.py). A LibTorch without CUDA has no such library.
 void load_cuda_libraries(const fs::path& stand_ins) {
-  const auto library = torch_folder() / "libtorch_cuda.so";
+  const auto library = torch_library().parent_path() / "libtorch_cuda.so";
   if (!fs::exists(library)) return;
   std::set<fs::path> loaded;
   while (!dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL)) {
@@ -94,14 +88,6 @@ const PythonModule& python_module() {
   return loaded;
 }
 
-// The first file of this name in the folders; the name itself if none has it.
-std::string find_python_file(const fs::path& name) {
-  for (const fs::path folder : methods_folders)
-    if (const auto path = folder / name; fs::exists(path))
-      return path.lexically_normal().string();  // an absolute name replaces the folder
-  return name.string();
-}
-
 // Registers the Python method of this name, unless that has been done.
 void load_python_method(const std::string& name) {
   if (digests().contains(name)) return;
@@ -109,7 +95,7 @@ void load_python_method(const std::string& name) {
   TORCH_CHECK_VALUE(!split.function.empty(), "method '", name, "' names no function, expected ", split.file, ":FUNCTION");
   attn::MethodEntry entry;
   std::string digest;
-  python_module().entry(find_python_file(split.file), std::string(split.function), name, entry, digest);
+  python_module().entry(find_in_folders(methods_folders, split.file), std::string(split.function), name, entry, digest);
   const attn::RegisterMethod registered{std::move(entry)};
   digests().emplace(name, std::move(digest));
 }
@@ -131,6 +117,12 @@ std::string method_digest(const std::string& text) {
 bool python_in_use() { return !digests().empty(); }
 
 std::string python_version() { return python_module().version(); }
+
+fs::path torch_library() {
+  Dl_info info;
+  const bool found = dladdr(reinterpret_cast<const void*>(&at::globalContext), &info) != 0 && info.dli_fname;
+  return found ? info.dli_fname : "";
+}
 
 void start_python() { python_module().start(); }
 

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,6 +31,9 @@ std::string python_version();
 
 // Whether this process has opened the file of a Python method.
 bool python_in_use();
+
+// The path by which this process has loaded the library of LibTorch; empty if it is not known.
+std::filesystem::path torch_library();
 
 // Starts the Python interpreter and imports torch, but no file of a method. Throws c10::ValueError if that is not possible; the
 // message is meant for the user.

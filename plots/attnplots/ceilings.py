@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from attnplots.records import RecordsError, short
+from attnplots.text import count_of
 
 FILE_NAME = "environment.json"
 NUMBERS = ("read_gb_s", "copy_gb_s", "fma_float32_gflop_s", "fma_float64_gflop_s")
@@ -44,7 +45,7 @@ class Ceilings:
     def words(self, dtype: str) -> str:
         """Where the rate of a dtype comes from, as the end of a sentence."""
         name = "fma_float64_gflop_s" if dtype == "float64" else "fma_float32_gflop_s"
-        threads = f" on {self.threads} thread{'' if self.threads == 1 else 's'}"
+        threads = f" on {count_of(self.threads, 'thread')}"
         return _words(self.rounds, self.lowest, self.highest, name, threads)
 
 

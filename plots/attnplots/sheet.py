@@ -16,6 +16,7 @@ from matplotlib.lines import Line2D
 from attnplots import style
 from attnplots.labels import Box
 from attnplots.records import Record
+from attnplots.text import count_of
 
 POINT = 1 / 72
 
@@ -172,12 +173,12 @@ def setting(records: list[Record]) -> str:
     on_cpu = any(str(r.get("device") or "cpu").startswith("cpu") for r in records)
     parts = []
     if on_cpu:
-        parts.append(_joined(records, "threads", lambda n: f"{n} thread{'' if n == 1 else 's'}"))
+        parts.append(_joined(records, "threads", lambda n: count_of(n, "thread")))
     parts.append(_joined(records, "dtype", str))
     heads, dim, value = (_shared(records, a) for a in ("heads", "head_dim", "value_dim"))
     if heads is not None and dim is not None:
         more = f" (values {value})" if value not in (None, dim) else ""
-        parts.append(f"{heads} head{'' if heads == 1 else 's'} × {dim} dimensions{more}")
+        parts.append(f"{count_of(heads, 'head')} × {dim} dimensions{more}")
     if _shared(records, "causal") is True:
         parts.append("causal")
     batches = [record["batch"] for record in records]

@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from conftest import change_records, records_in, strict_json, write_sweep
+from conftest import change_records, records_in, strict_json, words, write_sweep
 
 
 def rewrite(folder, change):
@@ -32,11 +32,6 @@ def folders(canned, tmp_path):
     for name in ("a", "b"):
         canned("sweep", sweep, "--out", name, "-q", "--set", "memory_limit_bytes=8 GiB")
     return tmp_path / "a", tmp_path / "b"
-
-
-def words(text):
-    """The text with single spaces in place of the line ends at which it was wrapped."""
-    return " ".join(text.split())
 
 
 def table_of(text):

@@ -307,8 +307,8 @@ def test_a_forked_process_that_has_ended_is_reaped_while_the_sweep_goes_on(write
 
 
 def test_a_wrong_signature_is_refused_without_a_worker(workers, attnbench, tmp_path):
-    """The worker, which would import torch, breaks in this test if it is asked for a plan."""
-    broken = workers.make(plan="exit 9")
+    """The worker, which would import torch, breaks in this test if it is asked for a plan or for forked processes."""
+    broken = workers.make(plan="exit 9", serve="exit 9")
     if not (workers.folder / "python").exists():
         (workers.folder / "python").symlink_to(ROOT / "python")
     (tmp_path / "mine.py").write_text("import torch\n\n\ndef f(q, k):\n    return k\n")
@@ -321,7 +321,7 @@ def test_a_wrong_signature_is_refused_without_a_worker(workers, attnbench, tmp_p
 
 
 def test_a_function_that_may_be_right_is_left_to_the_worker(workers, attnbench, tmp_path):
-    broken = workers.make(plan="exit 9")
+    broken = workers.make(plan="exit 9", serve="exit 9")
     if not (workers.folder / "python").exists():
         (workers.folder / "python").symlink_to(ROOT / "python")
     environment = os.environ | {"ATTNBENCH_PYTHON": sys.executable}

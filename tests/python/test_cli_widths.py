@@ -6,7 +6,7 @@ import os
 import re
 
 import pytest
-from conftest import ROOT, write_sweep
+from conftest import ROOT, words, write_sweep
 
 WIDTHS = (80, 100, 160)
 
@@ -35,7 +35,7 @@ def shown(attnbench):
 
 def joined(lines):
     """The text of lines without the line ends at which it was wrapped."""
-    return " ".join(" ".join(lines).split())
+    return words(" ".join(lines))
 
 
 def rows_below(lines, *headers):

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "harness/schema/json.h"
+#include "harness/worker/methods.h"
 
 namespace attnbench {
 namespace {
@@ -51,20 +52,13 @@ void add_package_folder() {
   if (fs::exists(folder / "attnbench" / "_bridge.py")) py::module_::import("sys").attr("path").attr("insert")(0, folder.string());
 }
 
-// The folder of the LibTorch library that this program has loaded.
-fs::path torch_library_folder() {
-  Dl_info info;
-  const bool found = dladdr(reinterpret_cast<const void*>(&at::globalContext), &info) != 0 && info.dli_fname;
-  return found ? fs::weakly_canonical(info.dli_fname).parent_path() : fs::path();
-}
-
 // Tensors can be passed to Python only if both sides use the same LibTorch.
 void check_torch(const std::string& interpreter) {
   const auto spec = py::module_::import("importlib.util").attr("find_spec")("torch");
   TORCH_CHECK_VALUE(!spec.is_none(), "Python methods need torch for Python ", PY_MAJOR_VERSION, ".", PY_MINOR_VERSION, ", which ",
                     interpreter, " does not have; pip install torch==", ATTNBENCH_TORCH_VERSION);
   const auto folder = fs::weakly_canonical(spec.attr("origin").cast<std::string>()).parent_path() / "lib";
-  const auto loaded = torch_library_folder();
+  const auto loaded = fs::weakly_canonical(torch_library()).parent_path();
   const auto version = py::module_::import("importlib.metadata").attr("version")("torch").cast<std::string>();
   TORCH_CHECK_VALUE(folder == loaded, "the torch ", version, " of ", interpreter, " in ", folder.string(),
                     " is not the LibTorch that attnbench uses, which is ", ATTNBENCH_TORCH_VERSION, " in ", loaded.string(),

@@ -25,7 +25,7 @@ from attnplots.records import Record, Records, RecordsError
 from attnplots.report import answers, changes, charts, folders, gates, lines
 from attnplots.report.folders import Experiment, Folder
 from attnplots.schema import COPY
-from attnplots.text import printable
+from attnplots.text import count_of, printable
 from attnplots.words import bytes_text, common_text, listed, share, span
 
 FOLDER = Path(__file__).parent
@@ -110,6 +110,7 @@ def _render(found: folders.Found, title: str, others: Executor) -> str:
         undefined=jinja2.StrictUndefined, finalize=_safe,
     )  # fmt: skip
     place.filters["size"] = size_text
+    place.filters["count_of"] = count_of
     place.filters["method"] = method_text
     return place.get_template("page.html").render(
         title=title,
@@ -205,7 +206,7 @@ def _machine(known: Environment, lines: Sequence[Record], told: dict[str, Any]) 
     own = [line for line in lines if not line.get("external_source")]
     threads = sorted({line["threads"] for line in own if line.get("threads")})
     count = known.get("processors")
-    on = f" on {count} processor{'' if count == 1 else 's'}" if count else ""
+    on = f" on {count_of(count, 'processor')}" if count else ""
     set_of = f", {known['instruction_set']}" if known.get("instruction_set") else ""
     said = {
         "processor": f"{known['cpu_model']}{set_of}" if known.get("cpu_model") else "",

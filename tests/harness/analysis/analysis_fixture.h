@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/analysis/analysis.h"
+#include "tests/support/measured_record.h"
 
 namespace attnbench {
 
@@ -18,15 +19,8 @@ class AnalysisTest : public testing::Test {
 
   // Adds a record with this time and memory per sample, and an interval of ± `noise` of the time.
   Record& add(const std::string& method, int64_t length, double ms, double bytes, double noise = 0.01, int64_t batch = 4) {
-    Case c;
-    c.method = method;
-    c.query_len = length;
-    c.batch = batch;
-    c.threads = 1;
-    c.complete();
-    auto& record = records_.emplace_back(c);
-    record.set("outcome", outcome::measured);
     // Records hold the values of the whole batch.
+    auto& record = records_.emplace_back(measured_record(method, length, double(batch) * ms, "cpu", batch));
     set_time(record, double(batch) * ms, noise);
     record.set("peak_extra_bytes", int64_t(double(batch) * bytes));
     record.set("peak_allocated_bytes", int64_t(double(batch) * bytes) + 1000);

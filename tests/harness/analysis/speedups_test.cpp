@@ -7,6 +7,7 @@
 
 #include "harness/text/errors.h"
 #include "tests/support/errors_of.h"
+#include "tests/support/measured_record.h"
 
 namespace attnbench {
 namespace {
@@ -15,28 +16,15 @@ class SpeedupsTest : public testing::Test {
  protected:
   // Adds a record whose processes took about `ms`.
   Record& add(const std::string& method, int64_t length, double ms, int processes = 8, const std::string& device = "cpu") {
-    Case c;
-    c.method = method;
-    c.query_len = length;
-    c.device = device;
-    c.threads = 1;
-    c.complete();
-    auto& record = records_.emplace_back(c);
-    record.set("outcome", outcome::measured);
-    record.set("time_median_ms", ms);
-    record.set("process_medians_ms", around(ms, processes));
+    auto& record = records_.emplace_back(measured_record(method, length, ms, device));
+    record.set("process_medians_ms", values_around(ms, processes));
     return record;
   }
   // Adds ratios to a baseline to a record.
   static void set_ratios(Record& record, const std::string& baseline, double ratio, int processes = 8) {
     record.set("baseline", baseline);
-    record.set("process_ratios", around(ratio, processes));
+    record.set("process_ratios", values_around(ratio, processes));
     record.set("baseline_median_ms", 123);
-  }
-  static Json around(double value, int processes) {
-    auto values = Json::array();
-    for (int i = 0; i < processes; ++i) values.push_back(value * (1 + 1e-4 * (i - (processes - 1) / 2.0)));
-    return values;
   }
   static double speed(const Speedup& speedup) { return std::exp(-speedup.ratio.ratio.estimate); }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/errors_of.h"
+#include "tests/support/measured_record.h"
 
 namespace attnbench {
 namespace {
@@ -12,17 +13,8 @@ class AnswersTest : public testing::Test {
  protected:
   // Adds a record whose processes took about `ms`, with steps of `step` between them.
   Record& add(const std::string& method, int64_t length, double ms, int processes = 8, double step = 1e-4) {
-    Case c;
-    c.method = method;
-    c.query_len = length;
-    c.threads = 1;
-    c.complete();
-    auto& record = records_.emplace_back(c);
-    record.set("outcome", outcome::measured);
-    record.set("time_median_ms", ms);
-    auto values = Json::array();
-    for (int i = 0; i < processes; ++i) values.push_back(ms * (1 + step * (i - (processes - 1) / 2.0)));
-    if (processes > 1) record.set("process_medians_ms", values);
+    auto& record = records_.emplace_back(measured_record(method, length, ms));
+    if (processes > 1) record.set("process_medians_ms", values_around(ms, processes, step));
     return record;
   }
 
