@@ -34,12 +34,20 @@ void check_key_lengths(const at::Tensor& lengths, const at::Tensor& k) {
 }  // namespace
 
 Inputs Inputs::tokens(int64_t begin, int64_t length) const {
-  Inputs part;
+  Inputs some;
   for (const auto member : kInputTensors)
-    if ((this->*member).defined()) part.*member = (this->*member).narrow(2, begin, length);
-  part.mask = mask;
-  return part;
+    if ((this->*member).defined()) some.*member = (this->*member).narrow(2, begin, length);
+  some.mask = mask;
+  some.part = part;
+  return some;
 }
+
+at::Tensor Inputs::head_indices() const {
+  if (part) return part->heads;
+  return at::arange(q.size(1), at::TensorOptions(at::kLong).device(q.device()));
+}
+
+int64_t Inputs::heads_of_call() const { return part ? part->heads_of_call : q.size(1); }
 
 Problem problem_of(const Inputs& inputs) {
   const auto &q = inputs.q, &k = inputs.k, &v = inputs.v;

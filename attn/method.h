@@ -101,7 +101,8 @@ class AttentionMethod {
   virtual Cost cost(const Problem& problem, Protocol protocol) const = 0;
 
   // The output rows at the query positions `rows` (int64 [R]) as [B,H,R,M], by the method's definition in float64, written for
-  // clarity and never timed. The inputs are float64 and hold whole sequences; the result is differentiable in each of them.
+  // clarity and never timed. The inputs are float64 and hold whole sequences; the result is differentiable in each of them. They
+  // hold all batch entries and heads of the call, or a part of them that fits the memory, which inputs.part then names.
   virtual at::Tensor reference(const Inputs& inputs, const at::Tensor& rows) const = 0;
 
   // The exact attention that the quality of this method is measured against, with the arguments of reference(): softmax attention

@@ -11,13 +11,23 @@ constexpr bool is_python_name(std::string_view name) {
   return name.ends_with(".py") || name.find(".py:") != std::string_view::npos;
 }
 
+// Whether a colon in this text before ".py" separates the options of a method that is no Python function, as in
+// "method:option=x.py". The folders of a Python file may have colons in their names, too: "run-12:30/mine.py".
+constexpr bool has_options_before_file(std::string_view text) {
+  const auto colon = text.find(':');
+  if (colon == std::string_view::npos) return false;
+  const auto after = text.substr(colon + 1);
+  return after.substr(0, after.find('/')).find('=') != std::string_view::npos;
+}
+
 // The name at the beginning of the text, without the options that follow a colon.
 constexpr std::string_view method_name(std::string_view text) {
   constexpr std::string_view kEnding = ".py:";
   const auto file = text.find(kEnding);
-  // A colon before the ending separates the options of a method that is no Python function.
-  const bool is_python = file != std::string_view::npos && text.substr(0, file).find(':') == std::string_view::npos;
-  return text.substr(0, text.find(':', is_python ? file + kEnding.size() : 0));
+  if (file != std::string_view::npos && !has_options_before_file(text.substr(0, file)))
+    return text.substr(0, text.find(':', file + kEnding.size()));
+  if (text.ends_with(".py") && !has_options_before_file(text)) return text;
+  return text.substr(0, text.find(':'));
 }
 
 // The options of the text, "window=64,heads=2"; empty if it has none.

@@ -41,8 +41,8 @@ class LinearCumsum : public AttentionMethod {
     ran("aten/cumsum");
     const auto hidden_keys = inputs.mask.hidden_keys(inputs.k.size(2));
     const auto dtype = inputs.q.scalar_type(), wide = accumulator_dtype(dtype);
-    const auto phi_q = at::elu(inputs.q.to(wide)) + 1;
-    const auto phi_k = zero_where(at::elu(zero_where(inputs.k, hidden_keys).to(wide)) + 1, hidden_keys);
+    const auto phi_q = elu_plus_one(inputs.q.to(wide));
+    const auto phi_k = zero_where(elu_plus_one(zero_where(inputs.k, hidden_keys).to(wide)), hidden_keys);
     const auto values = zero_where(inputs.v, hidden_keys).to(wide);
     const auto states = (phi_k.unsqueeze(4) * values.unsqueeze(3)).cumsum(2);  // [B,H,N,D,M]
     const auto normalizer = (phi_q * phi_k.cumsum(2)).sum(3, /*keepdim=*/true) + kLinearEpsilon;

@@ -42,8 +42,8 @@ class LinearEinsum : public AttentionMethod {
   at::Tensor attend(const Inputs& inputs) override {
     ran("aten/einsum");
     const auto hidden_keys = inputs.mask.hidden_keys(inputs.k.size(2));
-    const auto phi_q = at::elu(inputs.q) + 1;
-    const auto phi_k = zero_where(at::elu(zero_where(inputs.k, hidden_keys)) + 1, hidden_keys);
+    const auto phi_q = elu_plus_one(inputs.q);
+    const auto phi_k = zero_where(elu_plus_one(zero_where(inputs.k, hidden_keys)), hidden_keys);
     // The state and the sum of φ(k) are accumulated in float32 or float64, and einsum needs one dtype for all of its operands.
     const auto dtype = inputs.q.scalar_type(), wide = accumulator_dtype(dtype);
     const auto wide_q = phi_q.to(wide), wide_k = phi_k.to(wide);

@@ -318,7 +318,7 @@ Tensor composed_linear_step(const Tensor& q, const Tensor& k, const Tensor& v, c
   const auto feature_map = make_feature_map({map});
   const auto dtype = state.s.scalar_type();
   const auto features = [&](const Tensor& x) {
-    return feature_map->apply(merge_heads(x).to(dtype)).phi.view({q.size(0), q.size(1), 1, -1});
+    return feature_map->apply(merge_heads(x).to(dtype)).phi.unflatten(0, {q.size(0), q.size(1)});
   };
   const auto phi = features(q), kappa = features(k);
   state.s.add_(at::matmul(kappa.transpose(2, 3), v.to(dtype)));

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
 #include <cmath>
@@ -18,15 +19,14 @@ class EluPlusOne : public FeatureMap {
   EluPlusOne(FeatureMapKind kind, double alpha) : FeatureMap(kind), alpha_(alpha) {}
 
   int64_t count(int64_t dim) const override { return dim; }
-  Features apply(const Tensor& x) const override { return {at::elu(x, alpha_).add(1), {}}; }
+  Features apply(const Tensor& x) const override { return {alpha_ == 1 ? elu_plus_one(x) : at::elu(x, alpha_).add(1), {}}; }
   // φ' is 1 where x > 0 and α·exp(x) = φ − 1 + α elsewhere.
   Tensor gradient(const Tensor& x, const Features& f, const Tensor& grad_phi) const override {
     if (alpha_ == 1) return f.phi.clamp_max(1).mul_(grad_phi);
     return f.phi.add(alpha_ - 1).masked_fill_(x > 0, 1).mul_(grad_phi);
   }
   Tensor kernel(const Tensor& q, const Tensor& k, const Tensor&) const override {
-    // exp of a large entry would be infinite, and its gradient NaN although where() does not choose it.
-    const auto phi = [&](const Tensor& x) { return at::where(x > 0, x + 1, alpha_ * (x.clamp_max(0).exp() - 1) + 1); };
+    const auto phi = [&](const Tensor& x) { return at::relu(x) + alpha_ * x.clamp_max(0).exp() + (1 - alpha_); };
     return at::matmul(phi(q), phi(k).transpose(-2, -1));
   }
 
@@ -201,6 +201,12 @@ constexpr std::pair<const char*, FeatureMapKind> kNames[] = {
 };
 
 }  // namespace
+
+// relu has the gradient 0 at 0, where exp already has the gradient 1.
+Tensor elu_plus_one(const Tensor& x) {
+  if (x.requires_grad() && at::GradMode::is_enabled()) return x.clamp_max(0).exp().add(at::relu(x));
+  return x.clamp_max(0).exp_().add_(at::relu(x));
+}
 
 const char* feature_map_name(FeatureMapKind kind) {
   for (const auto& [name, named] : kNames)

@@ -59,6 +59,9 @@ std::unique_ptr<const FeatureMap> make_feature_map(const FeatureMapSpec& spec);
 // The same by name.
 std::unique_ptr<const FeatureMap> make_feature_map(const std::string& name, const std::optional<at::Tensor>& projection = {});
 
+// elu(x) + 1 = max(x, 0) + exp(min(x, 0)), without the cancellation of adding 1 to a number near −1.
+at::Tensor elu_plus_one(const at::Tensor& x);
+
 // Draws directions for favor and rff from the seed: float64 [count, dim], whose rows are standard normal vectors, orthogonal
 // within blocks of `dim` rows.
 at::Tensor draw_orthogonal_directions(int64_t count, int64_t dim, int64_t seed);

@@ -13,6 +13,7 @@
 #include "attn/linear/composed.h"
 #include "attn/linear/implementation.h"
 #include "attn/linear/linear_attention.h"
+#include "attn/without_autocast.h"
 
 namespace attn {
 namespace {
@@ -104,15 +105,25 @@ const LinearImplementation* find_implementation(const Tensor& q, const Tensor& v
       {{wanted, q.scalar_type(), q.device().type(), q.size(3), v.size(3), gradients, q.device().index()}, map});
 }
 
+// Sets the rows of x [B,…] to `value` where a batch entry has no visible key. Their output is zero, but with ε = 0 it is computed
+// as 0/0.
+void fill_empty_entries(const Tensor& x, const LinearArguments& arguments, double value) {
+  if (arguments.epsilon == 0 && arguments.key_lengths) x.masked_fill_((*arguments.key_lengths <= 0).view({-1, 1, 1, 1}), value);
+}
+
 std::tuple<Tensor, Tensor> forward(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
                                    const std::optional<Tensor>& key_lengths, const std::string& feature_map, double epsilon,
                                    const std::optional<Tensor>& projection, int64_t chunk, const std::string& wanted,
                                    bool gradients) {
   check_arguments(q, k, v, causal, key_lengths, chunk);
   const auto arguments = arguments_of(q, k, v, causal, key_lengths, feature_map, epsilon, projection);
-  if (const auto* implementation = find_implementation(q, v, arguments.map.kind, wanted, gradients))
-    return implementation->forward(arguments);
-  return composed_linear_forward(arguments, chunk);
+  const auto* implementation = find_implementation(q, v, arguments.map.kind, wanted, gradients);
+  const WithoutAutocast guard;
+  auto results = implementation ? implementation->forward(arguments) : composed_linear_forward(arguments, chunk);
+  auto& [output, normalizer] = results;
+  fill_empty_entries(output, arguments, 0);
+  if (normalizer.defined() && normalizer.numel() > 0) fill_empty_entries(normalizer.narrow(3, 0, 1), arguments, 1);
+  return results;
 }
 
 std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& grad_output, const Tensor& q, const Tensor& k, const Tensor& v,
@@ -121,17 +132,25 @@ std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& grad_output, const Ten
                                             const std::optional<Tensor>& projection, int64_t chunk, const std::string& wanted) {
   check_backward_arguments(grad_output, q, k, v, normalizer, causal, key_lengths, feature_map, projection, chunk);
   const auto arguments = arguments_of(q, k, v, causal, key_lengths, feature_map, epsilon, projection);
-  if (const auto* implementation = find_implementation(q, v, arguments.map.kind, wanted, /*gradients=*/true))
-    return implementation->backward(arguments, grad_output, normalizer);
-  return composed_linear_backward(arguments, grad_output, normalizer, chunk);
+  const auto* implementation = find_implementation(q, v, arguments.map.kind, wanted, /*gradients=*/true);
+  const WithoutAutocast guard;
+  auto results = implementation ? implementation->backward(arguments, grad_output, normalizer)
+                                : composed_linear_backward(arguments, grad_output, normalizer, chunk);
+  for (const auto* gradient : {&std::get<0>(results), &std::get<1>(results), &std::get<2>(results)})
+    fill_empty_entries(*gradient, arguments, 0);
+  return results;
 }
 
 Tensor step(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sums, const Tensor& normalizers,
             c10::string_view feature_map, double epsilon, c10::string_view wanted) {
   check_step_arguments(q, k, v, sums, normalizers, std::string(feature_map));
   const auto map = parse_feature_map(std::string(feature_map));
+  // Autograd must notice that a tensor has changed that it has saved for a backward pass.
+  for (const auto* state : {&sums, &normalizers})
+    if (!state->is_inference()) state->unsafeGetTensorImpl()->bump_version();
   if (const auto* implementation = find_implementation(q, v, map, std::string(wanted), /*gradients=*/false))
     return implementation->step(q, k, v, {sums, normalizers}, {map}, epsilon);
+  const WithoutAutocast guard;
   return composed_linear_step(q, k, v, {sums, normalizers}, map, epsilon);
 }
 

@@ -13,6 +13,7 @@
 #include "attn/lsh/composed.h"
 #include "attn/lsh/implementation.h"
 #include "attn/lsh/lsh_attention.h"
+#include "attn/without_autocast.h"
 
 namespace attn {
 namespace {
@@ -123,6 +124,7 @@ std::tuple<Tensor, Tensor, Tensor> forward(const Tensor& qk, const Tensor& v, co
   check_forward_arguments(qk, v, rotations, chunk, key_lengths, profile, bucket_factors);
   const LshArguments arguments{qk, v, chunk, causal, key_lengths, profile == kTrax};
   const auto* implementation = find_implementation(qk, v, wanted, gradients);
+  const WithoutAutocast guard;
   auto result = implementation ? implementation->forward(arguments, rotations, bucket_factors)
                                : composed_lsh_forward(arguments, rotations, bucket_factors);
   return {result.output, result.log_sum_exp, result.order};
@@ -136,6 +138,7 @@ std::tuple<Tensor, Tensor> backward(const Tensor& grad_output, const Tensor& qk,
   const LshArguments arguments{qk, v, chunk, causal, key_lengths, profile == kTrax};
   const LshForward result{output, log_sum_exp, order};
   const auto* implementation = find_implementation(qk, v, wanted, /*gradients=*/true);
+  const WithoutAutocast guard;
   // The kernels for GPUs skip positions that do not exist, so that they need not wait for a check.
   if (!implementation || order.is_cpu()) check_positions(order);
   if (implementation)

@@ -7,18 +7,28 @@
 namespace attnbench {
 namespace {
 
+// Why a record says that its length does not fit the budget, or says nothing about it.
+std::string limit_of(const Record& record, double budget) {
+  const auto length = record.get("query_len").get<int64_t>();
+  if (record.measured()) return fmt::format("N = {} took {}", length, format_bytes(record.number("peak_allocated_bytes")));
+  const auto predicted = record.number("predicted_peak_bytes"), own_limit = record.number("memory_limit_bytes");
+  if (predicted > budget) return fmt::format("N = {} needs {} by prediction", length, format_bytes(predicted));
+  const auto failure_kind = record.text("failure_kind");
+  if ((failure_kind == kind::predicted_oom || failure_kind == kind::oom) && own_limit < budget)
+    return fmt::format("the sweep, not the budget: its memory limit was {}, and N = {} needs {} by prediction",
+                       format_bytes(own_limit), length, format_bytes(predicted));
+  return fmt::format("N = {}: {}", length, failure_kind);
+}
+
 BudgetFit budget_fit(const Series& series, double budget) {
   BudgetFit fit{&series, budget, std::nullopt, kEndOfSweep};
   for (const auto* record : series.records) {
     const auto length = record->get("query_len").get<int64_t>();
-    const auto peak = record->number("peak_allocated_bytes"), predicted = record->number("predicted_peak_bytes");
-    if (record->measured() && peak <= budget) {
+    if (record->measured() && record->number("peak_allocated_bytes") <= budget) {
       fit.longest = length;
       continue;
     }
-    if (record->measured()) fit.limit = fmt::format("N = {} took {}", length, format_bytes(peak));
-    else if (predicted > budget) fit.limit = fmt::format("N = {} needs {} by prediction", length, format_bytes(predicted));
-    else fit.limit = fmt::format("N = {}: {}", length, record->text("failure_kind"));
+    fit.limit = limit_of(*record, budget);
     if (record->text("failure_kind") == kind::unsupported) continue;
     break;
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "harness/analysis/record_pairs.h"
 #include "harness/process/interrupts.h"
 #include "harness/schema/case.h"
 #include "harness/text/json_numbers.h"
@@ -100,6 +101,7 @@ std::vector<Difference> differences_of(const Crossover& pair) {
     const auto same = std::find_if(theirs.begin(), theirs.end(),
                                    [&](const Point& p) { return p.length == mine.length && p.batch == mine.batch; });
     if (same == theirs.end()) continue;
+    if (pair.quantity == "time" && !on_same_hosts(*mine.record, *same->record)) continue;
     if (!found.empty() && found.back().length == mine.length) found.pop_back();
     found.push_back(difference_at(mine, *same, pair));
   }

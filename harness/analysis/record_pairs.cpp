@@ -18,6 +18,10 @@ std::string outcome_of(const Record* record) {
   return record->measured() ? outcome::measured : record->text("failure_kind");
 }
 
+bool on_same_hosts(const Record& a, const Record& b) {
+  return !a.has("host") || !b.has("host") || a.text("host") == b.text("host");
+}
+
 std::vector<RecordPair> pair_records(const Sides& sides, const std::vector<std::string>& apart) {
   std::vector<RecordPair> pairs;
   std::map<std::string, size_t> index;

@@ -24,6 +24,10 @@ struct RecordPair {
 // What a record ended as: "measured", its failure_kind, "external" for an imported record, or "missing" for null.
 std::string outcome_of(const Record* record);
 
+// Whether the processes of both records ran on the same machines, or the records do not say where. Machines of one model still
+// differ in speed, so that no times of two are divided.
+bool on_same_hosts(const Record& a, const Record& b);
+
 // The records of two sides.
 struct Sides {
   const std::vector<Record>&a, &b;

@@ -36,7 +36,7 @@ Speedup speedup_of(const Record& record, const Record* baseline, const std::stri
     speedup.ratio = estimate_paired_ratio(logs);
     speedup.baseline_ms = record.number("baseline_median_ms");
     set_estimate(speedup, within);
-  } else if (is_usable(baseline) && is_usable(&record)) {
+  } else if (is_usable(baseline) && is_usable(&record) && on_same_hosts(*baseline, record)) {
     const auto quantity = best_quantity(*baseline, record);
     speedup.source = quantity == Quantity::ratio ? SpeedupSource::ratios : SpeedupSource::times;
     speedup.ratio = estimate_ratio({process_values(*baseline, quantity), process_values(record, quantity)});

@@ -21,7 +21,7 @@ std::string source_name(SpeedupSource source);
 struct Speedup {
   const Record* record = nullptr;
   const Record* baseline = nullptr;  // null: the records have none, although it may have taken turns with this case
-  bool is_known = false;             // whether both have plausible times; otherwise the members below mean nothing
+  bool is_known = false;  // whether both have plausible times of the same hosts; otherwise the members below mean nothing
   SpeedupSource source = SpeedupSource::times;
   RatioEstimate ratio = {};  // log(time of the case / time of the baseline)
   double baseline_ms = 0;    // median time of the baseline, beside the case if it took turns

@@ -105,12 +105,14 @@ int report_noise(const WorkerProgram& worker, const DoctorOptions& options) {
 int report_machine(const WorkerProgram& worker, Format format) {
   const auto environment = ask_environment(worker);
   const auto ceilings = ask_worker(worker, "ceilings", nullptr, 1)[0];
-  const auto memory_bytes = available_memory_bytes();
+  const auto memory = memory_for_this_process(), processors = processors_for_this_process();
   if (format == Format::json) {
     Json all;
     for (const auto& column : columns())
       if (column.group == "environment") all[column.name] = environment.get(column.name);
-    all["available_memory_bytes"] = memory_bytes;
+    all["available_memory_bytes"] = memory.count;
+    all["memory_limit_file"] = memory.file;
+    all["processors_limit_file"] = processors.file;
     all["worker"] = worker.path;
     all["ceilings"] = ceilings;
     print_json(all);
@@ -124,7 +126,9 @@ int report_machine(const WorkerProgram& worker, Format format) {
                        fmt::format("{}", fmt::join(kernels->get<std::vector<std::string>>(), ", "))});
       break;
     }
-  sheet.push_back({"environment", "available memory", format_bytes(double(memory_bytes))});
+  sheet.push_back({"environment", "available memory", format_bytes(double(memory.count))});
+  for (const auto& [name, limit] : {std::pair("limit of the memory", memory), std::pair("limit of the processors", processors)})
+    if (!limit.file.empty()) sheet.push_back({"environment", name, limit.file});
   sheet.push_back({"environment", "worker", worker.path});
   read_answer(worker, "ceilings", [&] {
     add_ceilings(sheet, ceilings);

@@ -34,11 +34,12 @@ std::vector<std::string> known_columns() {
 
 Json value_of(const Column& column, const std::string& cell) {
   if (column.type == ColumnType::text) return cell;
-  const auto value = Json::parse(cell, nullptr, /*allow_exceptions=*/false);
-  if (!value.is_number() || !(value.get<double>() >= 0) || value.get<double>() > 1e18)
+  const auto value = csv_number(cell);
+  if (!value || !(*value >= 0) || *value > 1e18)
     throw std::invalid_argument(fmt::format("{} = '{}', expected a number of at least 0", column.name, cell));
-  if (column.unit == "ms" && value == 0) throw std::invalid_argument(fmt::format("{} = 0, expected a time above 0", column.name));
-  return column.type == ColumnType::integer ? Json(int64_t(value.get<double>())) : value;
+  if (column.unit == "ms" && *value == 0)
+    throw std::invalid_argument(fmt::format("{} = 0, expected a time above 0", column.name));
+  return column.type == ColumnType::integer ? Json(int64_t(*value)) : Json(*value);
 }
 
 // Makes a record of one row. Throws std::invalid_argument, which says what is wrong with the row.

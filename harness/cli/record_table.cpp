@@ -92,7 +92,12 @@ std::string warning_about(const Record& record) {
   if (record.has("implausible")) return "implausible";
   if (record.has("suspect")) return "suspect";
   if (record.number("disturbed_processes") > 0) return "disturbed";
-  return noise_of_time(record) > record.number("noise_target") ? "noisy" : "";
+  return noise_of_time(record) > noise_limit(record) ? "noisy" : "";
+}
+
+double noise_limit(const Record& record) {
+  const auto target = record.number("noise_target");
+  return std::isnan(target) ? kUsualReach : std::max(target, kUsualReach);
 }
 
 double relative_reach(const Record& record) {
@@ -299,8 +304,12 @@ Sheet answer_of(const Record& record) {
   for (const auto* column : {"implausible", "suspect"})
     if (record.has(column)) sheet.push_back(line(column, record.text(column)));
   if (const auto warning = warning_about(record); warning == "noisy" || warning == "disturbed")
-    sheet.push_back(line("warning", warning == "noisy" ? "noisier than asked; `attnbench doctor --noise` says what helps"
-                                                       : "disturbed by other load; `attnbench doctor --noise` says what helps"));
+    sheet.push_back(
+        line("warning", (warning == "noisy" ? fmt::format("noisier than usual, so a difference of up to {:.0f} % from "
+                                                          "another case may be noise",
+                                                          100 * noise_of_time(record))
+                                            : "disturbed by other load") +
+                            "; `attnbench doctor --noise` says what helps"));
   return sheet;
 }
 

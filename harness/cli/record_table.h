@@ -14,6 +14,8 @@ double relative_reach(const Record& record);
 // How noisy the median time is, as noise_target counts it: across processes the value of relative_reach(), and of one process the
 // distance to the farther end of the interval of the median of its samples.
 double noise_of_time(const Record& record);
+// Beyond which distance a time or ratio of this record is called noisy: kUsualReach, or noise_target if that is more.
+double noise_limit(const Record& record);
 // The value of relative_reach() for the ratio to the baseline; NaN without one.
 double relative_reach_of_ratio(const Record& record);
 

@@ -34,6 +34,8 @@ std::string state_of(const Record* record) {
 std::string verdict_text(const Speedup& speedup, const std::string& baseline) {
   if (speedup.is_known) return speedup.has_verdict() ? finding_name(speedup.finding) : "–";
   const auto own = state_of(speedup.record);
+  if (speedup.baseline && own == outcome::measured && !on_same_hosts(*speedup.record, *speedup.baseline))
+    return baseline + ": on another host";
   return own != outcome::measured ? own : fmt::format("{}: {}", baseline, state_of(speedup.baseline));
 }
 

@@ -177,27 +177,28 @@ std::string first_names(const std::vector<std::string>& names) {
                      names.size() > shown ? ", …" : "");
 }
 
-// Says which of the values, which are called "case" (by their times) or "ratio", have an interval that reaches further than their
-// noise target; empty if none has. `reach_of` gives the relative distance from a value to the farther end of its interval, or
+// Says which of the values, which are called "case" (by their times) or "ratio", have an interval that reaches further than
+// usual; empty if none has. `reach_of` gives the relative distance from a value to the farther end of its interval, or
 // NaN.
 std::string noise_in_words(const std::vector<Record>& records, const CaseNames& case_names, const char* value,
                            double (*reach_of)(const Record&)) {
   std::vector<std::pair<double, std::string>> noisy;
   size_t measured = 0;
-  double target = 0;
+  double limit = 0;
   for (const auto& record : records) {
     const auto noise = reach_of(record);
     if (!record.measured() || record.has("external_source") || std::isnan(noise)) continue;
     ++measured;
-    target = record.number("noise_target");
-    if (noise > target) noisy.emplace_back(noise, fmt::format("{} ±{:.1f} %", case_names.of(record), 100 * noise));
+    limit = noise_limit(record);
+    if (noise > limit) noisy.emplace_back(noise, fmt::format("{} ±{:.1f} %", case_names.of(record), 100 * noise));
   }
   if (noisy.empty()) return "";
   std::sort(noisy.rbegin(), noisy.rend());
   std::vector<std::string> names;
   for (auto& [noise, name] : noisy) names.push_back(std::move(name));
-  return fmt::format("{} of {} {} noisier than asked (±{:g} %): {}\n", noisy.size(), count_of(measured, value),
-                     is_or_are(noisy.size()), 100 * target, first_names(names));
+  return fmt::format("{} of {} {} noisier than usual (±{:g} %), so smaller differences from {} may be noise: {}\n", noisy.size(),
+                     count_of(measured, value), is_or_are(noisy.size()), 100 * limit, noisy.size() == 1 ? "it" : "them",
+                     first_names(names));
 }
 
 // Says which cases of the plan stayed disturbed; empty if none did.

@@ -35,8 +35,9 @@ Published::Published(const std::string& path) {
       }
       Json value = cells[c];
       if (name == "time_ms" || name == "memory_bytes") {
-        value = Json::parse(cells[c], nullptr, false);
-        if (!value.is_number()) throw UsageError(fmt::format("{}:{}: {} = '{}', expected a number", path, line, name, cells[c]));
+        const auto number = csv_number(cells[c]);
+        if (!number) throw UsageError(fmt::format("{}:{}: {} = '{}', expected a number", path, line, name, cells[c]));
+        value = *number;
       }
       row.values.emplace_back("published_" + name, value);
     }

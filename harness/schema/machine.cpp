@@ -7,16 +7,36 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "harness/schema/control_groups.h"
 
 namespace attnbench {
 
-int64_t available_processors() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  return sysconf(_SC_NPROCESSORS_ONLN);
+namespace {
+
+// The smaller of `all` and the limit of a control group, of which there is at least 1.
+Available bounded(Available all, const std::optional<GroupLimit>& limit) {
+  if (!limit || limit->value >= double(all.count)) return all;
+  const auto name = limit->file.filename().string();
+  return {std::max<int64_t>(1, int64_t(limit->value)), "control group (" + name + ")", limit->file.string()};
 }
+
+}  // namespace
+
+Available processors_for_this_process() {
+  const int64_t online = sysconf(_SC_NPROCESSORS_ONLN);
+  Available processors{online, "the machine", ""};
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) != online) processors = {CPU_COUNT(&set), "affinity", ""};
+  return bounded(processors, ControlGroups::read().processors);
+}
+
+int64_t available_processors() { return processors_for_this_process().count; }
 
 std::vector<int> available_processor_numbers() {
   std::vector<int> numbers;
@@ -24,21 +44,38 @@ std::vector<int> available_processor_numbers() {
   if (sched_getaffinity(0, sizeof set, &set) == 0)
     for (int i = 0; i < CPU_SETSIZE; ++i)
       if (CPU_ISSET(i, &set)) numbers.push_back(i);
-  return numbers;
+  std::vector<std::string> siblings;
+  for (const int number : numbers) {
+    std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(number) + "/topology/thread_siblings_list");
+    std::getline(file, siblings.emplace_back());
+  }
+  return cores_first(numbers, siblings);
 }
 
-int64_t available_memory_bytes() {
+std::vector<int> cores_first(const std::vector<int>& processors, const std::vector<std::string>& sibling_lists) {
+  std::map<std::string, int> used_of_core;
+  std::vector<std::pair<int, int>> ranked;  // how many processors of the same core come before, and the processor
+  for (size_t i = 0; i < processors.size(); ++i) {
+    const auto& siblings = sibling_lists.at(i);
+    ranked.emplace_back(siblings.empty() ? 0 : used_of_core[siblings]++, processors[i]);
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<int> ordered;
+  for (const auto& [rank, processor] : ranked) ordered.push_back(processor);
+  return ordered;
+}
+
+Available memory_for_this_process() {
   int64_t bytes = int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   std::ifstream meminfo("/proc/meminfo");
   for (std::string word; meminfo >> word;) {
     int64_t kib = 0;
     if (word == "MemAvailable:" && meminfo >> kib) bytes = kib * 1024;
   }
-  int64_t limit = 0, used = 0;
-  if (std::ifstream("/sys/fs/cgroup/memory.max") >> limit && std::ifstream("/sys/fs/cgroup/memory.current") >> used)
-    bytes = std::min(bytes, limit - used);
-  return std::max<int64_t>(bytes, 1);
+  return bounded({std::max<int64_t>(bytes, 1), "the machine", ""}, ControlGroups::read().free_bytes);
 }
+
+int64_t available_memory_bytes() { return memory_for_this_process().count; }
 
 int64_t total_memory_bytes() {
   std::ifstream meminfo("/proc/meminfo");

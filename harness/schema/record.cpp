@@ -59,6 +59,8 @@ std::vector<Column> declare() {
        "how the process began: fresh, as a program; or forked, from a process that has loaded Python and torch, where --forked "
        "asks "
        "for that and a method is in Python; after 'fresh: ' stands why it was not forked there"},
+      {"settings_restored", text, "", "process",
+       "settings of PyTorch or of the process that the import of the method's file or its setup changed, and that were put back"},
       {"round", integer, "", "process", "in processes.jsonl: the round of the sweep, from 1; a round visits each case once"},
       {"place", integer, "", "process", "in processes.jsonl: the place of the case in the random order of that round, from 1"},
       {"host", text, "", "process", "name of the machine; several names are separated by commas"},
@@ -171,7 +173,8 @@ std::vector<Column> declare() {
        "the same as max_rel_error, but for the inputs offset, scaled and outliers less 16 times the error that the reference has "
        "when its inputs are changed by one rounding error"},
       {"error_tolerance", number, "", "agreement", "largest excess_error that is accepted"},
-      {"rows_checked", integer, "", "agreement", "number of random rows checked at the timed size; for decode, of steps"},
+      {"rows_checked", integer, "", "agreement",
+       "number of random rows checked at the timed size, over all heads and batch entries; for decode, of steps"},
 
       {"nondeterminism", number, "", "agreement",
        "largest difference between two calls with the same inputs, relative to the largest entry; 0 if they are equal"},
@@ -242,8 +245,13 @@ std::vector<Column> declare() {
       {"torch_version", text, "", "environment", "version of LibTorch"},
       {"cpu_model", text, "", "environment", "model of the processor"},
       {"processors", integer, "", "environment", "number of processors that the driver may use"},
+      {"processors_bound", text, "", "environment",
+       "what bounds that number: the machine, the affinity of the process, or the quota of a control group"},
+      {"memory_bound", text, "", "environment", "what bounds the available memory: the machine, or the limit of a control group"},
       {"instruction_set", text, "", "environment", "instruction set that LibTorch's kernels chose"},
       {"cpu_governor", text, "", "environment", "frequency governor, where the system reports it"},
+      {"variables", text, "", "environment",
+       "environment variables that change how PyTorch, OpenMP and oneMKL compute, such as OMP_NUM_THREADS=1"},
       {"float32_matmul_precision", text, "", "environment",
        "LibTorch's setting of this name; highest means no TF32 and no bfloat16 inside"},
       {"gpu", text, "", "gpu", "name of the GPU, for CUDA devices"},

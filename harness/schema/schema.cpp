@@ -37,7 +37,8 @@ Json columns_json(const Json& diagnostics) {
 }
 
 Json schema_json(const Json& diagnostics) {
-  Json json = {{"schema_version", kSchemaVersion}, {"axes", Json::array()}, {"columns", Json::array()}};
+  Json json = {
+      {"schema_version", kSchemaVersion}, {"usual_reach", kUsualReach}, {"axes", Json::array()}, {"columns", Json::array()}};
   for (const auto& field : fields()) {
     if (field.role != FieldRole::axis) continue;
     json["axes"].push_back({{"name", field.name},

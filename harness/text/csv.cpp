@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <cmath>
+#include <system_error>
+
 #include "harness/text/errors.h"
 #include "harness/text/safe_text.h"
 #include "harness/text/text_file.h"
@@ -30,9 +34,22 @@ std::string csv_row(const std::vector<std::string>& cells) {
   return row + "\n";
 }
 
+std::optional<double> csv_number(std::string_view cell) {
+  const auto is_space = [](char c) { return c == ' ' || c == '\t'; };
+  while (!cell.empty() && is_space(cell.front())) cell.remove_prefix(1);
+  while (!cell.empty() && is_space(cell.back())) cell.remove_suffix(1);
+  if (cell.starts_with('+') && !cell.starts_with("+-")) cell.remove_prefix(1);
+  double number = 0;
+  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), number);
+  if (error != std::errc() || end != cell.data() + cell.size() || !std::isfinite(number)) return std::nullopt;
+  return number;
+}
+
 std::vector<CsvRow> read_csv(const std::string& path) {
   constexpr size_t kMaxBytes = size_t{256} << 20;
-  const auto text = read_text_file(path, kMaxBytes);
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  auto text = read_text_file(path, kMaxBytes);
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   std::vector<CsvRow> rows;
   CsvRow row{1, {""}};
   size_t line = 1;

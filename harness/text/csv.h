@@ -1,7 +1,9 @@
 // Comma-separated values (RFC 4180).
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace attnbench {
@@ -17,8 +19,12 @@ struct CsvRow {
   std::vector<std::string> cells;
 };
 
-// The rows of a file without its empty lines. Throws UsageError that names the file if it cannot be read, and also the line if a
-// quote is not closed.
+// The number in a cell as spreadsheets and other programs write it: "2", ".5", "+1e-3", with spaces around it. Nothing if the
+// cell holds anything else, or a number that is not finite. Does not depend on the locale.
+std::optional<double> csv_number(std::string_view cell);
+
+// The rows of a file without its empty lines and without a byte order mark. Throws UsageError that names the file if it cannot be
+// read, and also the line if a quote is not closed.
 std::vector<CsvRow> read_csv(const std::string& path);
 
 }  // namespace attnbench

@@ -135,7 +135,8 @@ std::optional<CheckRound> check_round(const Subject& subject, Agreement& agreeme
 
   const auto position = subject.problem.query_len;
   static_cast<attn::Inputs&>(inputs) = inputs.tokens(0, position + done.steps);
-  auto selection = Selection::random(extended(subject.problem, done.steps), 1, subject.seed());
+  auto selection =
+      Selection::random(extended(subject.problem, done.steps), 1, subject.seed(), subject.need_of_reference(bytes_of(inputs)));
   selection.rows = at::linspace(double(position), double(position + done.steps - 1), kCheckedSteps, at::kDouble)
                        .round()
                        .to(selection.rows.options());
@@ -237,6 +238,7 @@ class Decode final : public MeasuringProtocol {
 
   void measure(const Subject& subject, const Sampling& sampling, Record& record) const override {
     const at::NoGradGuard no_grad;
+    const auto settings = ProcessSettings::now();
     Agreement agreement;
     if (subject.checks_small && !check_small(subject, agreement, record)) return;
     const auto checked = check_round(subject, agreement, record);
@@ -254,6 +256,7 @@ class Decode final : public MeasuringProtocol {
     }
     record.set("measured_s", checked->total_s + rounds.setup_s + rounds.samples.total_s);
     if (!memory_pass(subject, record)) return;
+    if (!check_settings(settings, record)) return;
     // Times are set last, so that a record of a wrong result never carries a time.
     set_times(record, subject, checked->first_s, rounds.samples, sampling.watch);
     if (subject.takes_quality && subject.c.quality_seeds > 0)

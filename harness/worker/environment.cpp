@@ -3,10 +3,15 @@
 #include <ATen/Context.h>
 #include <ATen/Version.h>
 #include <torch/version.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <iterator>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "attn/cpu/instruction_set.h"
 #include "attn/registry.h"
@@ -69,6 +74,26 @@ DecodeOrders decode_orders(const attn::AttentionMethod& method) {
       order_of_growth(shorter.peak_bytes, longer.peak_bytes)};
 }
 
+// The environment variables that change how PyTorch, OpenMP and oneMKL compute, as "NAME=value NAME=value".
+std::string computing_variables() {
+  constexpr std::string_view kPrefixes[] = {"OMP_",   "MKL_",     "KMP_",        "GOMP_", "OPENBLAS_", "ATEN_",
+                                            "TORCH_", "PYTORCH_", "NVIDIA_TF32", "DNNL_", "ONEDNN_"};
+  // The driver sets the first for workers that take turns; the others change no computation.
+  constexpr std::string_view kOthers[] = {"GOMP_SPINCOUNT=", "TORCH_HOME=", "TORCH_EXTENSIONS_DIR=", "TORCH_LOGS="};
+  std::vector<std::string> found;
+  for (auto** variable = environ; *variable; ++variable) {
+    const std::string_view text = *variable;
+    const auto begins = [&](std::string_view prefix) { return text.starts_with(prefix); };
+    if (std::any_of(std::begin(kPrefixes), std::end(kPrefixes), begins) &&
+        std::none_of(std::begin(kOthers), std::end(kOthers), begins))
+      found.emplace_back(text);
+  }
+  std::sort(found.begin(), found.end());
+  std::string all;
+  for (const auto& text : found) all += (all.empty() ? "" : " ") + text;
+  return all;
+}
+
 }  // namespace
 
 Record environment() {
@@ -81,8 +106,12 @@ Record environment() {
   record.set("compiler_flags", kBuildInfo.compiler_flags);
   record.set("torch_version", TORCH_VERSION);
   record.set("cpu_model", cpu_model());
-  record.set("processors", available_processors());
+  const auto processors = processors_for_this_process();
+  record.set("processors", processors.count);
+  record.set("processors_bound", processors.bound);
+  record.set("memory_bound", memory_for_this_process().bound);
   record.set("instruction_set", at::get_cpu_capability());
+  if (const auto variables = computing_variables(); !variables.empty()) record.set("variables", variables);
   std::ifstream governor("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
   if (std::string name; governor >> name) record.set("cpu_governor", name);
   record.set("float32_matmul_precision",

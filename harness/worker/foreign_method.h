@@ -13,6 +13,9 @@ class ForeignMethod : public attn::AttentionMethod {
   // unverified.
   virtual bool has_reference() const = 0;
 
+  // Whether reference() computes all rows, also those that are not asked for, with memory that grows as the square of the length.
+  virtual bool reference_computes_all_rows() const { return false; }
+
   // Prepares the calls of a problem, for example by compiling. Called before the first call of the problem; its time is recorded
   // and is no part of the samples. Returns whether there was anything to prepare.
   virtual bool set_up(const attn::Problem& problem, attn::Protocol protocol) = 0;

@@ -66,7 +66,9 @@ bool compare_rows(const attn::AttentionMethod& method, const CallInputs& inputs,
       attn::Inputs head;
       for (const auto member : attn::kInputTensors)
         if (const auto& x = inputs.*member; x.defined()) head.*member = x.narrow(0, b, 1).narrow(1, h, 1).to(at::kDouble);
-      head.mask = inputs.mask.select(at::full({1}, b, rows.options()));
+      const auto entry = at::full({1}, b, rows.options());
+      head.mask = inputs.mask.select(entry);
+      head.part = attn::Part{entry, at::full({1}, h, rows.options()), output.size(0), output.size(1)};
       const auto exact = method.exact_attention(head, rows);
       if (!exact) return false;
       const auto key_len = head.k.size(2);
@@ -147,7 +149,7 @@ bool measure_quality(const Subject& subject, Record& record) {
       spec = std::move(other);
       method = make_method(spec);
     }
-    if (auto* const other = foreign(method.get())) other->set_up(problem, attn::Protocol::forward);
+    if (auto* const other = foreign(method.get())) set_up(*other, problem, attn::Protocol::forward, record);
     const auto seed = subject.seed() + uint64_t(i);
     const auto inputs = make_inputs(problem, seed, subject.source);
     const auto output = method->forward(inputs);

@@ -8,8 +8,22 @@
 namespace attnbench {
 namespace {
 
-// Beyond this key length, the rows are selected from one pair (batch, head) instead of four.
-constexpr int64_t kLongLength = 1 << 14;
+constexpr int64_t kMinRowsOfPair = 16;
+
+// For every selected pair (batch, head) the reference reads all keys in float64. Eight heads of 65,536 keys take about a second.
+constexpr double kMaxKeys = 8 << 16;
+
+// How many pairs (batch, head) the reference is given: at least one.
+int64_t max_pairs(const attn::Problem& p, const ReferenceNeed& need) {
+  const auto keys = double(p.key_len), queries = double(p.query_len);
+  const auto inputs = queries * double(p.head_dim) + keys * double(p.head_dim + p.value_dim);
+  const auto weights = (need.all_rows ? queries : double(kMinRowsOfPair)) * keys;
+  // The copies of the inputs, their squares or features, and the weights in several steps; autograd keeps most of these.
+  const auto bytes_of_pair = (need.with_gradients ? 8. : 4.) * double(sizeof(double)) * (inputs + weights);
+  const auto read = keys * (need.all_rows ? std::max(1., queries / 1024) : 1);
+  const auto fit = std::min(need.budget_bytes / std::max(bytes_of_pair, 1.), kMaxKeys / std::max(read, 1.));
+  return std::max<int64_t>(1, int64_t(std::min(fit, double(p.batch * p.heads))));
+}
 
 }  // namespace
 
@@ -18,16 +32,16 @@ Selection Selection::everything(const attn::Problem& p) {
   return {at::arange(p.batch, positions), at::arange(p.heads, positions), at::arange(p.query_len, positions)};
 }
 
-Selection Selection::random(const attn::Problem& p, int64_t count, uint64_t seed) {
+Selection Selection::random(const attn::Problem& p, int64_t count, uint64_t seed, const ReferenceNeed& need) {
   const auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
   const auto draw = [&](int64_t total, int64_t wanted) {
     return std::get<0>(at::randperm(total, generator, at::TensorOptions(at::kLong)).narrow(0, 0, std::min(total, wanted)).sort());
   };
-  // For every selected pair (batch, head) the reference reads all keys in float64, which takes long for long sequences.
-  const int64_t max_entries = p.key_len > kLongLength ? 1 : 2;
-  Selection selection{draw(p.batch, max_entries), draw(p.heads, max_entries), {}};
+  const auto wanted_pairs = max_pairs(p, need);
+  const auto heads = std::min(p.heads, wanted_pairs);
+  Selection selection{draw(p.batch, std::max<int64_t>(1, wanted_pairs / std::max<int64_t>(heads, 1))), draw(p.heads, heads), {}};
   const auto pairs = std::max<int64_t>(1, selection.batch.numel() * selection.heads.numel());
-  selection.rows = draw(p.query_len, (count + pairs - 1) / pairs);
+  selection.rows = draw(p.query_len, std::max(kMinRowsOfPair, (count + pairs - 1) / pairs));
   selection.rows[0] = 0;
   selection.rows[-1] = p.query_len - 1;
   for (auto* index : {&selection.batch, &selection.heads, &selection.rows}) *index = index->to(p.device);
@@ -51,6 +65,9 @@ std::vector<Excerpt> excerpts(const CallInputs& inputs, const Results& results, 
   for (const auto member : attn::kInputTensors)
     if (const auto& x = inputs.*member; x.defined()) whole.*member = selection.select_from(x.detach()).to(at::kDouble);
   whole.mask = inputs.mask.select(selection.batch);
+  const auto batch = inputs.q.size(0), heads = inputs.q.size(1);
+  if (selection.batch.numel() < batch || selection.heads.numel() < heads)
+    whole.part = attn::Part{selection.batch, selection.heads, batch, heads};
   const auto output = selection.select_from(results.output);
   if (!results.decoded) return {{whole, selection.rows, output.index_select(2, selection.rows)}};
   const auto first_step = whole.q.size(2) - output.size(2);

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "attn/problem.h"
@@ -11,13 +12,22 @@
 
 namespace attnbench {
 
+// What the reference of one pair (batch, head) needs, and what there is.
+struct ReferenceNeed {
+  double budget_bytes = std::numeric_limits<double>::infinity();
+  bool with_gradients = false;
+  bool all_rows = false;  // ForeignMethod::reference_computes_all_rows()
+};
+
 // Batch entries, heads and query positions, each an int64 vector on the device of the results.
 struct Selection {
   at::Tensor batch, heads, rows;
 
   static Selection everything(const attn::Problem& problem);
-  // About `count` random query rows in at most four pairs (batch, head), including the first and the last position.
-  static Selection random(const attn::Problem& problem, int64_t count, uint64_t seed);
+  // Random query rows, including the first and the last position, of all heads and batch entries: `count` rows in all, or 16 of
+  // each pair (batch, head) if that is more. If the float64 reference of all pairs would take too long or need more than
+  // `budget_bytes`, they are rows of some pairs drawn at random: of all heads, if at all possible.
+  static Selection random(const attn::Problem& problem, int64_t count, uint64_t seed, const ReferenceNeed& need = {});
 
   // Number of selected rows over all selected batch entries and heads.
   int64_t count() const { return batch.numel() * heads.numel() * rows.numel(); }

@@ -76,9 +76,44 @@ std::string why_unsupported(const Subject& subject) {
 
 }  // namespace
 
+ReferenceNeed Subject::need_of_reference(int64_t used_bytes) const {
+  const auto* const other = foreign(method.get());
+  return {.budget_bytes = double(c.memory_limit_bytes - used_bytes),
+          .with_gradients = protocol->id() == attn::Protocol::forward_backward,
+          .all_rows = other && other->reference_computes_all_rows()};
+}
+
+void restore_settings(const ProcessSettings& before, const std::string& what, Record& record) {
+  const auto changes = before.changes(ProcessSettings::now());
+  if (changes.empty()) return;
+  before.restore();
+  const auto earlier = record.text("settings_restored"), text = what + " changed " + changes;
+  if (earlier.find(text) == std::string::npos)  // the setup runs for the small problem, too
+    record.set("settings_restored", (earlier.empty() ? "" : earlier + "; ") + text);
+}
+
+bool set_up(ForeignMethod& method, const attn::Problem& problem, attn::Protocol protocol, Record& record) {
+  const auto settings = ProcessSettings::now();
+  const bool prepared = method.set_up(problem, protocol);
+  restore_settings(settings, "setup", record);
+  return prepared;
+}
+
+bool check_settings(const ProcessSettings& before, Record& record) {
+  const auto changes = before.changes(ProcessSettings::now());
+  if (changes.empty()) return true;
+  before.restore();
+  record.set_failed(kind::invalid, "a call changed " + changes + ", but the record states the settings before");
+  return false;
+}
+
 std::optional<Subject> prepare(const Case& c, Record& record) {
   const auto found = find_device(c.device);
-  Subject subject{c, make_method(c.method), problem_of(c), &find_protocol(c.protocol), source_of(c, record), found.device};
+  // A file with methods may change settings when it is imported. What runs is what the record states.
+  const auto settings = ProcessSettings::now();
+  auto made = make_method(c.method);
+  restore_settings(settings, "the import", record);
+  Subject subject{c, std::move(made), problem_of(c), &find_protocol(c.protocol), source_of(c, record), found.device};
   if (const auto digest = method_digest(c.method); !digest.empty()) {
     record.set("method_digest", digest);
     record.set("python", python_version());
@@ -118,7 +153,7 @@ attn::Problem small_problem(const Subject& subject) {
   auto p = subject.problem;
   const auto length = small_length(*subject.method);
   p.batch = std::min<int64_t>(p.batch, 2);
-  p.heads = std::min<int64_t>(p.heads, 2);
+  p.heads = std::min<int64_t>(p.heads, 3);
   p.query_len = std::min(p.query_len, length);
   p.key_len = std::min(p.key_len, length);
   p.key_lengths.length = std::min(p.key_lengths.length, p.key_len);
@@ -135,7 +170,7 @@ Case small_case(const Case& c) {
   const auto length = small_length(*method);
   auto small = c;
   small.batch = std::min<int64_t>(c.batch, 2);
-  small.heads = std::min<int64_t>(c.heads, 2);
+  small.heads = std::min<int64_t>(c.heads, 3);
   small.query_len = std::min(c.query_len, length);
   small.key_len = std::min(c.key_len, length);
   return small;

@@ -4,12 +4,16 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "attn/method.h"
 #include "harness/schema/record.h"
 #include "harness/worker/device.h"
+#include "harness/worker/foreign_method.h"
 #include "harness/worker/inputs.h"
+#include "harness/worker/process_settings.h"
 #include "harness/worker/protocol.h"
+#include "harness/worker/selection.h"
 #include "harness/worker/timing.h"
 
 namespace attnbench {
@@ -26,6 +30,8 @@ struct Subject {
 
   uint64_t seed() const { return uint64_t(c.seed); }
   CallInputs make_inputs(const attn::Problem& p) const { return protocol->make_inputs(p, seed(), source); }
+  // What the reference may take while `used_bytes` of the memory budget are in use.
+  ReferenceNeed need_of_reference(int64_t used_bytes) const;
   // The largest max_rel_error that is accepted.
   double tolerance() const { return method->error_tolerance(problem.dtype); }
 };
@@ -34,10 +40,17 @@ struct Subject {
 // run, returns nothing and records the case as skipped with the reason. Throws c10::ValueError for a wrong option or size.
 std::optional<Subject> prepare(const Case& c, Record& record);
 
+// Puts back the settings that differ from those before, and notes in the record that `what`, such as "the import", changed them.
+void restore_settings(const ProcessSettings& before, const std::string& what, Record& record);
+// Lets a method prepare its calls, and puts back the settings that this changes. Returns whether there was anything to prepare.
+bool set_up(ForeignMethod& method, const attn::Problem& problem, attn::Protocol protocol, Record& record);
+// Returns whether calls have left the settings as they were. If not, puts them back and records the failure.
+bool check_settings(const ProcessSettings& before, Record& record);
+
 // The same problem with `more` more queries and keys.
 attn::Problem extended(attn::Problem problem, int64_t more);
-// The problem at a size where all rows can be compared: at most two batch entries and heads, and a length of at most 300, or more
-// if the method takes only larger multiples.
+// The problem at a size where all rows can be compared: at most two batch entries and three heads, and a length of at most 300,
+// or more if the method takes only larger multiples.
 attn::Problem small_problem(const Subject& subject);
 // The case with the sizes of its small problem. A case whose method cannot be made is returned as it is.
 Case small_case(const Case& c);

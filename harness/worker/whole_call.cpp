@@ -49,7 +49,9 @@ std::function<void()> timed_call(const Subject& subject, const CallInputs& input
 // then says.
 std::optional<double> checked_first_call(const Subject& subject, const CallInputs& inputs, int64_t budget_bytes,
                                          Agreement& agreement, Record& record) {
-  const auto selection = Selection::random(subject.problem, kCheckedRows, subject.seed());
+  // The results take no more than the inputs, as their gradients, and an output.
+  const auto used_bytes = 2 * bytes_of(inputs) + int64_t(subject.problem.output_bytes());
+  const auto selection = Selection::random(subject.problem, kCheckedRows, subject.seed(), subject.need_of_reference(used_bytes));
   const auto restricted = restrict_gradient(inputs, selection);
   const InputState sums(restricted);
   auto& device = *subject.device;
@@ -74,13 +76,13 @@ std::optional<double> checked_first_call(const Subject& subject, const CallInput
   return elapsed.wall_s;
 }
 
-// Lets a method that is not compiled into this program prepare its calls. If `record` is not null, sets the time of that.
-void set_up(const Subject& subject, const attn::Problem& problem, Record* record) {
+// Lets a method that is not compiled into this program prepare its calls, and returns the seconds that it took, if it did.
+std::optional<double> set_up(const Subject& subject, const attn::Problem& problem, Record& record) {
   auto* const other = foreign(subject.method.get());
-  if (!other) return;
+  if (!other) return std::nullopt;
   bool prepared = false;
-  const auto elapsed = subject.device->time([&] { prepared = other->set_up(problem, subject.protocol->id()); });
-  if (record && prepared) record->set("setup_s", elapsed.wall_s);
+  const auto elapsed = subject.device->time([&] { prepared = set_up(*other, problem, subject.protocol->id(), record); });
+  return prepared ? std::optional(elapsed.wall_s) : std::nullopt;
 }
 
 Samples time_pass(const Subject& subject, const CallInputs& inputs, const Sampling& sampling) {
@@ -113,12 +115,13 @@ bool memory_pass(const Subject& subject, const CallInputs& inputs, Record& recor
 }  // namespace
 
 void WholeCall::measure(const Subject& subject, const Sampling& sampling, Record& record) const {
+  const auto settings = ProcessSettings::now();
   Agreement agreement;
   if (subject.checks_small) {
-    set_up(subject, small_problem(subject), nullptr);
+    set_up(subject, small_problem(subject), record);
     if (!check_repeated_calls(subject, agreement, record)) return;
   }
-  set_up(subject, subject.problem, &record);
+  if (const auto seconds = set_up(subject, subject.problem, record)) record.set("setup_s", *seconds);
   const auto inputs = subject.make_inputs(subject.problem);
   const auto budget_bytes = subject.c.memory_limit_bytes - bytes_of(inputs);
   const auto first_s = checked_first_call(subject, inputs, budget_bytes, agreement, record);
@@ -132,13 +135,14 @@ void WholeCall::measure(const Subject& subject, const Sampling& sampling, Record
     record.set("saved_bytes", measure_saved_bytes(subject, inputs, record));
   }
   if (subject.takes_quality && !measure_quality(subject, record)) return;
+  if (!check_settings(settings, record)) return;
   if (auto* const other = foreign(subject.method.get())) record.set("call_overhead_us", other->call_overhead_us(inputs));
   set_times(record, subject, *first_s, samples, sampling.watch);
   record.set("outcome", outcome::measured);
 }
 
 void WholeCall::verify(const Subject& subject, Record& record) const {
-  set_up(subject, subject.problem, nullptr);
+  set_up(subject, subject.problem, record);
   const auto inputs = subject.make_inputs(subject.problem);
   const InputState sums(inputs);
   const auto results = call(*subject.method, inputs);

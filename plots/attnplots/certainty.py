@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from attnplots.records import Record
+from attnplots.schema import USUAL_REACH
 from attnplots.text import count_of
 
 # What an interval covers, by the value of the column `time_ci_scope`, as notes say it.
@@ -15,7 +16,7 @@ INTERVALS = {
 # which is no interval of the median.
 SPREAD = "spread within process"
 
-NOISY = "noisier than asked"
+NOISY = "noisier than usual"
 # The names of doubts, in the order in which notes list them.
 DOUBTS = (NOISY, "disturbed", "suspect", "implausible", "unverified")
 
@@ -41,21 +42,26 @@ def interval(record: Record, low: str, high: str) -> tuple[Bound, Bound]:
 def doubts(record: Record, median: str, low: str, high: str) -> list[str]:
     """Why the value in the column `median` is doubtful: some of DOUBTS, or nothing.
 
-    It is noisier than asked if `low` or `high`, which may also be quartiles, is further from it
-    than the noise target allows. Imported records were not asked for anything.
+    It is noisier than usual if `low` or `high`, which may also be quartiles, is further from it
+    than `noise_limit` says. Nothing is known about the noise of imported records.
     """
     if record.get("external_source"):
         return []
-    value, target = record.get(median), record.get("noise_target")
+    value = record.get(median)
     bounds = [record[name] for name in (low, high) if record.get(name) is not None]
     found = {
-        NOISY: bool(value) and target is not None and _reach(value, bounds) > target,
+        NOISY: bool(value) and _reach(value, bounds) > noise_limit(record),
         "disturbed": (record.get("disturbed_processes") or 0) > 0,
         "suspect": bool(record.get("suspect")),
         "implausible": bool(record.get("implausible")),
         "unverified": bool(record.get("unverified")),
     }
     return [name for name in DOUBTS if found[name]]
+
+
+def noise_limit(record: Record) -> float:
+    """The distance of a bound from its value, relative to the value, beyond which it is noisy."""
+    return max(USUAL_REACH, record.get("noise_target") or 0)
 
 
 def _reach(value: float, bounds: list[float]) -> float:
@@ -85,9 +91,9 @@ def rare(points: Sequence[Record], doubts: Doubts) -> tuple[Doubts, str]:
 
 
 def _in_words(names: Iterable[str], points: Sequence[tuple[Record, list[str]]]) -> list[str]:
-    """Doubts as notes name them; what was asked is said if it was the same for all noisy points."""
-    targets = {record["noise_target"] for record, own in points if NOISY in own}
-    return [f"noisier than the ±{100 * min(targets):g} % asked for" if name == NOISY and len(targets) == 1 else name
+    """Doubts as notes name them; the limit is said if it is the same for all noisy points."""
+    limits = {noise_limit(record) for record, own in points if NOISY in own}
+    return [f"{NOISY} (beyond ±{100 * min(limits):g} %)" if name == NOISY and len(limits) == 1 else name
             for name in names]  # fmt: skip
 
 
@@ -115,4 +121,5 @@ def ring_notes(points: list[tuple[Record, list[str]]]) -> list[str]:
     present = [name for name in DOUBTS if any(name in names for _, names in doubtful)]
     words = _in_words(present, doubtful)
     listed = " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
-    return [f"Ringed: {listed} ({len(doubtful)} of {count_of(len(points), 'point')})."]
+    meaning = " A small difference from a noisy point may be noise." if NOISY in present else ""
+    return [f"Ringed: {listed} ({len(doubtful)} of {count_of(len(points), 'point')}).{meaning}"]

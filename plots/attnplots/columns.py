@@ -2,6 +2,7 @@
 
 import difflib
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,10 +142,24 @@ def known_number(table: Table, name: str) -> Column:
         wrong = f"column `{name}` holds {column.type.name}, no numbers to draw"
         raise RecordsError(f"{table.path}: {wrong}; expected a column such as {listed(near)}")
     if column and name not in numeric:
+        if why := _why_none_measured(table):
+            raise RecordsError(f"{table.path}: {why}")
         near = difflib.get_close_matches(name, numeric, 3, 0.5) or numeric
         wrong = f"column `{name}` has no numbers"
         raise RecordsError(f"{table.path}: {wrong}; there are numbers in {listed(near)}")
     return known(table, name)
+
+
+def _why_none_measured(table: Table) -> str:
+    """What became of the cases, in words, if none of the lines was measured; empty otherwise."""
+    outcomes = Counter(
+        f"{line['outcome']}: {line.get('failure_kind')}" for line in table.lines if line.get("outcome")
+    )
+    if sum(outcomes.values()) < len(table.lines) or any(key.startswith("measured") for key in outcomes):
+        return ""
+    reason = next((str(line["reason"]) for line in table.lines if line.get("reason")), "")
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
+    return f"no case was measured ({counts}), so that there is nothing to draw; the first reason: {reason}"
 
 
 def _with_values(table: Table, wanted: Callable[[Column], bool]) -> list[str]:

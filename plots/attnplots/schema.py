@@ -14,6 +14,8 @@ FILE_NAME = "schema.json"
 COPY = Path(__file__).with_name(FILE_NAME)
 # The schema version of the records that these scripts were written for.
 KNOWN_VERSION: int = json.loads(COPY.read_bytes())["schema_version"]
+# How far from a time or ratio its interval usually reaches at most, divided by the value.
+USUAL_REACH: float = json.loads(COPY.read_bytes())["usual_reach"]
 
 
 class RecordsError(ValueError):

@@ -2,11 +2,15 @@
 its tools/compare.py expect of it, and with the records."""
 
 import json
+import re
 import shutil
 import statistics
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
-from conftest import ROOT, change_records, records_in, strict_json, write_sweep
+from conftest import HANG_S, ROOT, change_records, records_in, strict_json, write_sweep
 
 USAGE = 2
 REPEAT = next((ROOT / "results/repeat").iterdir())
@@ -92,6 +96,22 @@ def test_aggregates_alone_give_a_dashboard_one_median_for_a_case(exported):
     medians = [row for row in made["benchmarks"] if row.get("aggregate_name") == "median"]
     assert {row["run_type"] for row in made["benchmarks"]} == {"aggregate"}
     assert [row["real_time"] for row in medians] == [r["time_median_ms"] for r in records_in(REPEAT / "run-1")]
+
+
+COMPARE = Path("/usr/share/benchmark/compare.py")
+
+
+@pytest.mark.skipif(not COMPARE.is_file(), reason="Google Benchmark's compare.py is not installed")
+def test_the_comparison_of_google_benchmark_reads_it(attnbench, tmp_path):
+    for run in ("run-1", "run-2"):
+        attnbench("export", REPEAT / run, "--out", tmp_path / f"{run}.json")
+    words = [sys.executable, COMPARE, "--no-color", "benchmarks", tmp_path / "run-1.json", tmp_path / "run-2.json"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=HANG_S, check=False)
+    assert done.returncode == 0, done.stderr
+    (line,) = re.findall(r"^linear/forward/query_len:4096\S*_median +([+-]\S+)", done.stdout, re.M)
+    medians = [next(r["time_median_ms"] for r in records_in(REPEAT / run) if (r["method"], r["protocol"], r["query_len"], r["causal"])
+                    == ("linear", "forward", 4096, False)) for run in ("run-1", "run-2")]  # fmt: skip
+    assert float(line) == pytest.approx(medians[1] / medians[0] - 1, abs=1e-3)
 
 
 @pytest.fixture

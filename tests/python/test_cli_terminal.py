@@ -28,7 +28,7 @@ def mixed(attnbench, workers, tmp_path):
 def table_of(shown):
     """What is shown after the lines that count the recorded and the noisy cases, without speedups."""
     lines = shown.split("cases recorded")[-1].partition("\n")[2].splitlines(keepends=True)
-    return "".join(line for line in lines if "noisier than asked" not in line and not re.search(r"^\S+ +[\d.]+ × as fast as", line))
+    return "".join(line for line in lines if "noisier than usual" not in line and not re.search(r"^\S+ +[\d.]+ × as fast as", line))
 
 
 def test_a_sweep_on_a_terminal_ends_with_its_table(canned, sweep):

@@ -16,21 +16,26 @@ def on_one_processor():
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
+# Methods with and without a causal form, a form without the mask, decoding and kernels. All methods together take minutes: another
+# test verifies them with --quick, and the C++ tests compare them with their references in every dtype, mask and kind of inputs.
+CHOSEN = ["softmax", "linear", "linear-einsum", "linear-recurrent", "taylor", "lsh-1"]
+
+
 @pytest.fixture(scope="module")
 def everything(build, tmp_path_factory):
-    """The rows that the verification of every method prints as JSON."""
+    """The rows that the whole verification of the chosen methods prints as JSON."""
     attnbench = Cli(build / "attnbench", folder=tmp_path_factory.mktemp("verify"))
-    return attnbench.json("verify", preexec_fn=on_one_processor)
+    return attnbench.json("verify", *CHOSEN, preexec_fn=on_one_processor)
 
 
-def test_every_method_agrees(everything):
+def test_the_chosen_methods_agree(everything):
     for row in everything:
         assert row["verdict"] == "agrees" or row["verdict"].startswith("unsupported: "), row
 
 
 def test_only_what_a_method_cannot_do_is_unsupported(everything, attnbench):
     methods = attnbench.json("list", "methods")
-    assert {row["method"] for row in everything} == {method["name"] for method in methods}
+    assert {row["method"] for row in everything} == set(CHOSEN)
     can = {method["name"]: method["capabilities"] for method in methods}
     for row in everything:
         supported = row["dtype"] in can[row["method"]]["dtypes"]

@@ -23,6 +23,8 @@ FILES = {
     "mine.py": "def attention(q, k, v):\n    return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v\n",
     "scaled.py": "def attention(q, k, v, scale):\n    return (scale * (q @ k.mT)).softmax(-1) @ v\n",
     "unscaled.py": "def attention(q, k, v):\n    return (q @ k.mT).softmax(-1) @ v\n",
+    "noisy.py": "import time\n\ncalls = 0\n\n\ndef attention(q, k, v):\n    global calls\n    calls += 1\n"
+    "    time.sleep(0.006 if calls % 2 else 0.002)\n    return v * 1\n",
     "crashing.py": "import ctypes\n\n\ndef attention(q, k, v):\n    ctypes.string_at(0)\n",
     "typo.toml": '[axes]\nmethod = "linear"\nquery_length = 512\n',
     # A Python without packages, and a setup without root and sudo.
@@ -45,8 +47,8 @@ INSTEAD = {
     ),
     "Methods in Python need torch": "ATTNBENCH_PYTHON=./bare-python build/attnbench measure mine.py:attention",
     "There is no GPU": "LD_LIBRARY_PATH=gpu-build build/attnbench --worker gpu-build/attnbench-worker measure linear --device cuda",
-    # Small and so short that it is noisy on any machine, but not disturbed.
-    "Noisy": "build/attnbench measure linear --query-len 1024 --noise-target 1e-9 --time-budget-s 0.1 --max-disturbance 1e6",
+    # Every second call takes three times as long.
+    "Noisy": "build/attnbench measure noisy.py:attention --query-len 64 --time-budget-s 0.5 --max-disturbance 1e6",
 }  # fmt: skip
 
 

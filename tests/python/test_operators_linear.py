@@ -243,3 +243,51 @@ def test_an_implementation_that_is_not_available_is_refused():
         torch.ops.attn.linear_attention(
             q, k, v, True, feature_map="rff", projection=projection, implementation="portable"
         )
+
+
+# ---------------------------------------------------------------- autocast and changes in place
+
+
+@pytest.mark.parametrize("implementation", ["auto", "composed"])
+def test_autocast_changes_nothing(implementation):
+    """The composed form consists of products, which autocast would compute in bfloat16."""
+    q, k, v, *_ = arguments("elu", dtype=torch.float32, length=33)
+
+    def run():
+        output = torch.ops.attn.linear_attention(q, k, v, True, None, implementation=implementation)
+        return output, *torch.autograd.grad(output.square().sum(), (q, k, v))
+
+    expected = run()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = run()
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == torch.float32
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("implementation", ["auto", "composed"])
+def test_autocast_does_not_change_a_step(implementation):
+    q, k, v = (torch.randn(2, 2, 1, dim, generator=torch.Generator().manual_seed(dim)) for dim in (4, 4, 3))
+
+    def run():
+        sums, normalizers = torch.zeros(2, 2, 4, 3), torch.zeros(2, 2, 4)
+        return torch.ops.attn.linear_attention_step(q, k, v, sums, normalizers, implementation=implementation), sums
+
+    expected = run()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = run()
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("implementation", ["auto", "composed"])
+def test_autograd_notices_that_a_step_has_changed_the_state(implementation):
+    q, k, v = (torch.randn(1, 1, 1, dim) for dim in (4, 4, 3))
+    sums, normalizers = torch.ones(1, 1, 4, 3), torch.ones(1, 1, 4)
+    weights = torch.ones(1, 1, 4, 3, requires_grad=True)
+    loss = (sums * weights).sum()
+    torch.ops.attn.linear_attention_step(q, k, v, sums, normalizers, implementation=implementation)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    with torch.inference_mode():  # whose tensors have no version
+        torch.ops.attn.linear_attention_step(q, k, v, torch.zeros(1, 1, 4, 3), torch.zeros(1, 1, 4))

@@ -150,3 +150,22 @@ def test_wrong_arguments_are_errors_that_name_them(changed, message):
         given[index] = value
     with pytest.raises(ValueError, match="lsh_attention: " + message):
         torch.ops.attn.lsh_attention(*given)
+
+
+@pytest.mark.parametrize("implementation", ["auto", "composed"])
+@pytest.mark.parametrize("profile", PROFILES)
+def test_autocast_changes_nothing(profile, implementation):
+    """The composed form consists of products, which autocast would compute in bfloat16."""
+    given = arguments(profile, dtype=torch.float32, length=33)
+    inputs = given[:2]
+
+    def run():
+        output = torch.ops.attn.lsh_attention(*given, implementation=implementation)
+        return output, *torch.autograd.grad(output.square().sum(), inputs)
+
+    expected = run()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = run()
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == torch.float32
+        torch.testing.assert_close(one, other, rtol=0, atol=0)

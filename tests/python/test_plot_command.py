@@ -307,6 +307,12 @@ def test_a_folder_without_records_is_an_error_that_names_what_is_there(tmp_path)
     assert "not a folder" in refusal(SCRIPT, tmp_path / "some/machine/curves.jsonl")
 
 
+def test_a_folder_of_skipped_cases_alone_says_why_nothing_is_drawn(tmp_path):
+    rows = [missing("linear", n, "unsupported", "skipped", reason="it has no causal form") for n in (512, 1024)]
+    said = refusal(SCRIPT, write(tmp_path / "set", rows))
+    assert "no case was measured (2 skipped: unsupported)" in said and "it has no causal form" in said
+
+
 def test_too_many_series_and_panels_are_refused(tmp_path):
     rows = [measured(n=512 + k, ms=1.0 + k) for k in range(50)]
     folder = write(tmp_path / "set", rows)

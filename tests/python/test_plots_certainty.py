@@ -79,8 +79,8 @@ def bands(axes):
 @pytest.mark.parametrize(
     ("columns", "name"),
     [
-        ({"reach": 0.03}, "noisier than the ±2 % asked for"),
-        ({"time_ci_low_ms": 0.1}, "noisier than the ±2 % asked for"),
+        ({"reach": 0.13}, "noisier than usual (beyond ±10 %)"),
+        ({"time_ci_low_ms": 0.1}, "noisier than usual (beyond ±10 %)"),
         ({"disturbed_processes": 1}, "disturbed"),
         ({"suspect": "page faults"}, "suspect"),
         ({"implausible": "too short"}, "implausible"),
@@ -101,10 +101,13 @@ def test_a_figure_without_doubtful_points_has_no_ring_and_no_note():
 def test_the_note_lists_the_doubts_that_occur_and_counts_each_point_once():
     rows = [quiet(n=512, reach=0.5, suspect="page faults"), quiet(n=1024, disturbed_processes=2)]
     rows += [quiet(n=n, ms=3.0) for n in (256, 2048)] + [missing("linear", 4096, "oom", suspect="page faults")]
-    note = "Ringed: noisier than the ±2 % asked for, disturbed or suspect (2 of 4 points)."
+    note = (
+        "Ringed: noisier than usual (beyond ±10 %), disturbed or suspect (2 of 4 points). "
+        "A small difference from a noisy point may be noise."
+    )
     assert note in " ".join(texts(drawn(rows)))
-    rows[1] |= {"noise_target": 0.001}
-    assert "Ringed: noisier than asked, disturbed or" in " ".join(texts(drawn(rows)))
+    rows[1] |= {"noise_target": 0.3, "time_ci_low_ms": 0.1}
+    assert "Ringed: noisier than usual, disturbed or" in " ".join(texts(drawn(rows)))
 
 
 @pytest.mark.parametrize("draw", [scaling.draw, decode.draw])
@@ -113,7 +116,7 @@ def test_a_doubt_of_most_points_is_in_a_note_and_has_no_rings(draw):
     figure = drawn(rows, draw)
     assert [ring for ring in rings(figure) if ring] == [{(4096.0, 7.0)}]
     shown = " ".join(texts(figure))
-    assert "Most points are noisier than the ±2 % asked for (3 of 4 points), and have no rings for it." in shown
+    assert "Most points are noisier than usual (beyond ±10 %) (3 of 4 points), and have no rings for it." in shown
     assert "Ringed: suspect (1 of 4 points)." in shown
 
 
@@ -140,7 +143,6 @@ def test_records_of_older_schemas_are_ringed_by_their_interval_alone():
     old = {"schema_version": 2, "time_ci_scope": None, "processes": 1, "noise_target": 0.02}
     figure = drawn([measured(n=512, **old), measured(n=1024, ms=2.0, **(old | {"noise_target": 0.2}))])
     assert rings(figure)[0] == {(512.0, 1.0)}
-    assert not any(rings(drawn([measured()]))), "without a noise target nothing was asked"
 
 
 def test_imported_values_are_not_ringed():

@@ -194,7 +194,7 @@ def test_noisy_times_are_named(tmp_path):
     noisy = certain("linear", 1024, 2.0) | {"time_ci_high_ms": 12.0}
     page = words(report(tmp_path, folder(tmp_path, found=[certain("linear", 512, 1.0), noisy])))
     assert "the least exact to ± 50 % (linear · forward · N = 1,024)" in page
-    assert "Noisier than asked (± 2 %): 1 of 2 cases" in page
+    assert "Noisier than usual (beyond ± 10 %): 1 of 2 cases" in page
 
 
 def test_records_of_one_process_have_no_interval(tmp_path):

@@ -1,6 +1,7 @@
 """Tests of `sweeps/slurm.sbatch` on a real Slurm of one node, which the test starts: an array job
 of shards, of which one task is killed and requeued."""
 
+import json
 import os
 import shutil
 import socket
@@ -10,7 +11,7 @@ import time
 import pytest
 from conftest import HANG_S, ROOT, records_in, wait_for, write_sweep
 
-pytestmark = pytest.mark.skipif(
+needs_slurm = pytest.mark.skipif(
     os.geteuid() != 0 or not all(map(shutil.which, ("slurmctld", "slurmd", "sbatch", "munged"))),
     reason="needs root, slurm-wlm and munge",
 )
@@ -104,6 +105,7 @@ def slurm(tmp_path_factory):
         started.stop()
 
 
+@needs_slurm
 def test_a_requeued_task_of_an_array_loses_and_repeats_no_case(
     attnbench, build, workers, slurm, tmp_path
 ):
@@ -141,6 +143,39 @@ def test_a_requeued_task_of_an_array_loses_and_repeats_no_case(
     assert "24 cases from 3 folders" in merged
     cases = {(r["method"], r["query_len"]) for r in records_in(tmp_path / "all")}
     assert len(cases) == 24 and all(r["outcome"] == "measured" for r in records_in(tmp_path / "all"))
+
+
+def test_a_task_that_is_requeued_on_another_node_continues(canned, tmp_path):
+    """Slurm is not needed: what the script does is the same wherever it runs again."""
+    sweep = write_sweep(tmp_path / "s.toml", method=["linear", "softmax"], query_len=[32, 64], timing={"processes": 6})
+    program = tmp_path / "attnbench"
+    program.write_text(f'#!/bin/sh\nexec {canned.program} --worker {canned.worker} "$@"\n')
+    program.chmod(0o755)
+    task = {"ARRAY_TASK_ID": "1", "ARRAY_TASK_MIN": "1", "ARRAY_TASK_COUNT": "1", "RESTART_COUNT": "1"}
+    environment = os.environ | {f"SLURM_{name}": value for name, value in task.items()} | {"ATTNBENCH": str(program)}
+
+    def run_task():
+        command = ["bash", ROOT / "sweeps/slurm.sbatch", sweep, tmp_path / "shards"]
+        return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S)
+
+    assert run_task().returncode == 0
+    folder = tmp_path / "shards/shard-1-of-1"
+    # The task was ended after its second round on another node.
+    log = folder / "processes.jsonl"
+    lines = [json.loads(line) | {"host": "another", "boot": "another"} for line in log.read_text().splitlines()]
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines if line["process"] <= 2))
+    (folder / "records.jsonl").write_text("")
+    done = run_task()
+    assert done.returncode == 0, done.stderr
+    records = records_in(folder)
+    assert [len(record["process_medians_ms"]) for record in records] == [6] * 4
+    assert {record["host"] for record in records} == {", ".join(sorted(["another", socket.gethostname()]))}
+    assert {record["boots"] for record in records} == {2}
+    # No ratio is formed between the times of different hosts.
+    records[0]["host"] = "another"
+    (folder / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    told = canned("compare", folder, "--baseline", records[0]["method"]).stdout
+    assert told.count("on another host") == 1
 
 
 def test_outside_an_array_job_the_script_says_how_to_submit_it(tmp_path):

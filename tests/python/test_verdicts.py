@@ -193,6 +193,8 @@ def test_a_ratio_takes_the_best_batch_of_each_method_on_one_device(tmp_path):
     assert cpu.numbers == (
         "25× (linear 50 [cpu, batch 64, 2 threads]; softmax 2 [cpu, batch 4, 2 threads]); at equal batch 4: 12.5×"
     )
+    rule = claims_module.rule_text(RATIO)
+    assert rule == "images/s of linear ÷ that of softmax > 10, each at its own best batch, as in the paper"
     assert cuda.verdict == "not reproduced" and cuda.numbers.startswith("9× ")
 
 

@@ -47,7 +47,13 @@ class Cpu final : public Device {
  public:
   c10::Device torch_device() const override { return at::kCPU; }
   int64_t available_bytes() const override { return available_memory_bytes(); }
-  std::string why_unsupported(const Case& c) const override { return c.graph ? "CUDA graphs need device = cuda" : ""; }
+  std::string why_unsupported(const Case& c) const override {
+    if (c.graph) return "CUDA graphs need device = cuda";
+    const auto processors = processors_for_this_process();
+    if (c.threads <= processors.count) return "";
+    return std::to_string(c.threads) + " threads need as many processors, but this process has " +
+           std::to_string(processors.count) + " (bound: " + processors.bound + ")";
+  }
 
   bool has_own_clock() const override { return false; }
   Elapsed time(const std::function<void()>& work) override { return time_on_host(work); }
@@ -71,6 +77,9 @@ class Cpu final : public Device {
 }  // namespace
 
 int64_t bytes_beyond_caches(int64_t min, int64_t max) {
+  // A small share of the memory, because a control group kills a process that uses more than its limit.
+  max = std::max(min / 8, std::min(max, available_memory_bytes() / 8));
+  min = std::min(min, max);
   const auto last_level = sysconf(_SC_LEVEL3_CACHE_SIZE);  // 0 or less if the system does not know it
   return std::clamp<int64_t>(2 * last_level, min, max);
 }

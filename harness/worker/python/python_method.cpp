@@ -166,7 +166,8 @@ at::Tensor PythonMethod::reference(const attn::Inputs& inputs, const at::Tensor&
   const Bridge bridge;
   return bridge.checked([&] {
     const auto output = bound_->attr("reference")(wrapped(inputs.q), wrapped(inputs.k), wrapped(inputs.v), inputs.mask.causal,
-                                                  wrapped(inputs.mask.key_lengths), wrapped(rows));
+                                                  wrapped(inputs.mask.key_lengths), wrapped(rows), wrapped(inputs.head_indices()),
+                                                  inputs.heads_of_call());
     return at::Tensor(THPVariable_Unpack(output.ptr()));
   });
 }
@@ -176,6 +177,10 @@ std::optional<attn::ExactAttention> PythonMethod::exact_attention(const attn::In
   auto exact = approximated_->exact_attention(inputs, rows);
   if (exact) exact->output = approximated_->reference(inputs, rows);
   return exact;
+}
+
+bool PythonMethod::reference_computes_all_rows() const {
+  return !exact_ && description_.value("reference_computes_all_rows", false);
 }
 
 double PythonMethod::state_bytes(const attn::Problem&, int64_t) const { return std::nan(""); }

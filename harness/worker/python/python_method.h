@@ -24,6 +24,7 @@ class PythonMethod final : public ForeignMethod {
 
   attn::Capabilities capabilities() const override;
   attn::Cost cost(const attn::Problem& problem, attn::Protocol protocol) const override;
+  bool reference_computes_all_rows() const override;
   bool has_reference() const override { return exact_ != nullptr || description_.at("has_reference").get<bool>(); }
   at::Tensor reference(const attn::Inputs& inputs, const at::Tensor& rows) const override;
   std::optional<attn::ExactAttention> exact_attention(const attn::Inputs& inputs, const at::Tensor& rows) const override;

@@ -340,8 +340,8 @@ def noise(records: Records) -> list[str]:
     for doubt in certainty.DOUBTS:
         with_doubt = [r for r in own if doubt in data.time_doubts(r)]
         if with_doubt:
-            asked = {r.get("noise_target") for r in with_doubt} if doubt == certainty.NOISY else set()
-            target = f" (± {share(asked.pop())})" if len(asked) == 1 else ""
+            limits = {certainty.noise_limit(r) for r in with_doubt} if doubt == certainty.NOISY else set()
+            target = f" (beyond ± {share(limits.pop())})" if len(limits) == 1 else ""
             named = [case_text(record) for record in with_doubt]
             examples = f", such as {_some(named)}" if 2 * len(with_doubt) <= len(own) else ""
             texts.append(f"{doubt.capitalize()}{target}: {len(with_doubt)} of {count_of(len(own), 'case')}{examples}.")

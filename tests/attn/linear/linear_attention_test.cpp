@@ -260,6 +260,52 @@ TEST(FeatureMap, EluByHand) {
   }
 }
 
+// 1 + elu(x) would lose all digits there in float32, and these features decide the output if all of a query's are small.
+TEST(FeatureMap, EluIsExactFarBelowZero) {
+  const auto problem = problem_of({40, 40, 16, 8}, at::kFloat, Masking::none);
+  for (const double mean : {-16.5, -20.0, -40.0}) {
+    auto inputs = inputs_of(problem, Protocol::forward_backward);
+    {
+      const at::NoGradGuard no_grad;
+      inputs.q.add_(mean);
+    }
+    for (const auto* spec : {"linear:kernel=auto", "linear:kernel=composed", "linear-chunked", "linear-einsum"}) {
+      SCOPED_TRACE(std::string(spec) + " with queries around " + std::to_string(mean));
+      const auto method = make_method(spec);
+      const auto agreement =
+          compare(*method, inputs, call(*method, inputs, Protocol::forward_backward), Selection::everything(problem));
+      EXPECT_LT(agreement.max_row_error, 1e-5) << agreement.worst;
+    }
+  }
+  const auto x = at::tensor({-90.0f, -20.0f, -16.5f}).view({1, 3, 1});
+  const auto expected = x.to(at::kDouble).exp();
+  EXPECT_LT((make_feature_map("elu")->apply(x).phi.to(at::kDouble) / expected - 1).abs().max().item<double>(), 1e-6);
+}
+
+TEST(FeatureMap, EluHasTheGradientOneAtZero) {
+  const auto x = at::zeros({1, 3, 1}, at::kDouble).set_requires_grad(true);
+  const auto phi = elu_plus_one(x);
+  EXPECT_TRUE(at::equal(torch::autograd::grad({phi.sum()}, {x})[0], at::ones_like(x)));
+}
+
+TEST(LinearAttention, ARowThatSeesNoKeyIsZeroWithoutEpsilon) {
+  for (const auto* map : {"elu", "favor"})
+    for (const auto* kernel : {"auto", "composed"}) {
+      SCOPED_TRACE(std::string(map) + " " + kernel);
+      auto inputs = inputs_of(problem_of({20, 20, 16, 16}, at::kFloat, Masking::key_lengths), Protocol::forward_backward);
+      LinearAttentionOptions options{.key_lengths = inputs.mask.key_lengths, .feature_map = map, .epsilon = 0};
+      options.implementation = kernel;
+      if (options.feature_map == "favor") options.projection = at::randn({8, 16});
+      const auto output = linear_attention(inputs.q, inputs.k, inputs.v, options);
+      EXPECT_TRUE(output[0].eq(0).all().item<bool>());
+      EXPECT_FALSE(output[1].eq(0).any().item<bool>());
+      for (const auto& gradient : torch::autograd::grad({output}, {inputs.q, inputs.k, inputs.v}, {inputs.grad_output})) {
+        EXPECT_TRUE(at::isfinite(gradient).all().item<bool>());
+        EXPECT_TRUE(gradient[0].eq(0).all().item<bool>());
+      }
+    }
+}
+
 TEST(FeatureMap, PolynomialIsTheExpansionOfExp) {
   const auto q = at::tensor({0.3, -0.2, 0.1, 0.4}, at::kDouble).view({1, 1, 4}),
              k = at::tensor({0.2, 0.5, -0.1, 0.3}, at::kDouble).view({1, 1, 4});

@@ -18,6 +18,7 @@ TEST_F(AnalysisTest, FindsTheLongestLengthThatFitsAMemoryBudget) {
   Record skipped(c);
   skipped.set_skipped(kind::predicted_oom, "needs too much");
   skipped.set("predicted_peak_bytes", 4.0 * 8192 * 8192);
+  skipped.set("memory_limit_bytes", int64_t{200} << 20);
   records_.push_back(skipped);
   const auto fits = result({5e6, 1e8, 1e12, 10}).fits;
   ASSERT_EQ(fits.size(), 4u);
@@ -26,7 +27,7 @@ TEST_F(AnalysisTest, FindsTheLongestLengthThatFitsAMemoryBudget) {
   EXPECT_EQ(fits[1].longest, 4096);
   EXPECT_EQ(fits[1].limit, "N = 8192 needs 256 MiB by prediction");
   EXPECT_EQ(fits[2].longest, 4096);
-  EXPECT_EQ(fits[2].limit, "N = 8192: predicted_oom");
+  EXPECT_EQ(fits[2].limit, "the sweep, not the budget: its memory limit was 200 MiB, and N = 8192 needs 256 MiB by prediction");
   EXPECT_FALSE(fits[3].longest);
 }
 

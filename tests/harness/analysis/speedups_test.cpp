@@ -49,6 +49,18 @@ TEST_F(SpeedupsTest, TimesOfCasesThatDifferOnlyInTheMethodAreCompared) {
   EXPECT_EQ(speedups(records_, "linear")[0].finding, Finding::slower);
 }
 
+TEST_F(SpeedupsTest, TimesOfDifferentHostsAreNotDivided) {
+  add("softmax", 512, 10).set("host", "n1");
+  add("linear", 512, 4).set("host", "n2, n1");
+  EXPECT_FALSE(speedups(records_, "softmax")[0].is_known);
+  records_[1].set("host", "n1");
+  EXPECT_TRUE(speedups(records_, "softmax")[0].is_known);
+  // Processes that took turns were on one host each.
+  records_[1].set("host", "n2");
+  set_ratios(records_[1], "softmax", 0.5);
+  EXPECT_TRUE(speedups(records_, "softmax")[0].is_known);
+}
+
 TEST_F(SpeedupsTest, RatiosToTheBaselineAreUsedBeforeTimes) {
   add("softmax", 512, 10);
   set_ratios(add("linear", 512, 4), "softmax", 0.5);

@@ -36,6 +36,19 @@ TEST(Csv, WrittenRowsAreReadBack) {
   EXPECT_EQ(read[2].line, 4u) << "the row before it has a cell of two lines";
 }
 
+TEST(Csv, AByteOrderMarkIsNoPartOfTheFirstCell) {
+  const TempFolder folder;
+  EXPECT_EQ(read_csv(folder.write("x.csv", "\xEF\xBB\xBFmethod,time\n")).at(0).cells.at(0), "method");
+}
+
+TEST(Csv, NumbersAreReadAsOtherProgramsWriteThem) {
+  EXPECT_EQ(csv_number(".5"), 0.5);
+  EXPECT_EQ(csv_number(" +1e-3\t"), 1e-3);
+  EXPECT_EQ(csv_number("-2"), -2);
+  for (const auto* text : {"", " ", "1,5", "0x10", "nan", "inf", "1e999", "1 2", "+-1", "true", "--1"})
+    EXPECT_FALSE(csv_number(text)) << text;
+}
+
 TEST(Csv, ReadsBothKindsOfLineEndsAndSkipsEmptyLines) {
   const TempFolder folder;
   const auto read = read_csv(folder.write("x.csv", "a,b\r\n\r\n\n1,2\r\n3,4"));

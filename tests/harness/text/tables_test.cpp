@@ -213,7 +213,7 @@ TEST(SummaryTable, ShowsEveryOutcome) {
 
 TEST(SummaryTable, WarnsAboutTimesThatAreNotSure) {
   auto noisy = measured("linear", 512), disturbed = noisy, suspect = noisy;
-  noisy.set("noise_target", 0.04);
+  noisy.set("time_ci_high_ms", 2.3);
   disturbed.set("disturbed_processes", 1);
   suspect.set("suspect", "page faults");
   const auto text = summary_table({noisy, disturbed, suspect}).render(TableFormat::csv);

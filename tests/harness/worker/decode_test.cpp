@@ -84,8 +84,8 @@ TEST(MeasureDecode, ACorrectMethodGetsAllColumns) {
   EXPECT_EQ(record.get("peak_allocated_bytes"), kStateBytes + kStepBytes + kTokenBytes);
   EXPECT_EQ(record.number("peak_extra_bytes_per_sample"), double(kStateBytes + kStepBytes) / 2);
   EXPECT_LE(record.number("largest_allocation_bytes"), kTokenBytes);
-  // Four steps are checked in two batch entries and two heads.
-  EXPECT_EQ(record.get("rows_checked"), 4 * 2 * 2);
+  // Four steps are checked in all batch entries and heads.
+  EXPECT_EQ(record.get("rows_checked"), 4 * 2 * 3);
   EXPECT_GT(record.number("max_rel_error"), 0);
   EXPECT_LT(record.number("max_rel_error"), record.number("error_tolerance"));
   // The cost is that of one step. Preparing the state takes memory for the tokens of the prefix as well.
@@ -129,9 +129,9 @@ TEST(MeasureDecode, StopsAtItsNoiseTarget) {
 TEST(MeasureDecode, AStateOfAnotherSizeThanItsFormulaGivesIsInvalid) {
   for (const auto* protocol : {"decode", "prefill"}) {
     const auto record = expect_failed_decoding(quick_case("test-mean-larger-state", protocol, 400), kind::invalid);
-    // The small check finds this; it has two batch entries and two heads.
-    EXPECT_CONTAINS(record.text("reason"), "the decoding state holds 84 bytes after ");
-    EXPECT_CONTAINS(record.text("reason"), "tokens, but the method's formula gives 72");
+    // The small check finds this; it has two batch entries and three heads.
+    EXPECT_CONTAINS(record.text("reason"), "the decoding state holds 116 bytes after ");
+    EXPECT_CONTAINS(record.text("reason"), "tokens, but the method's formula gives 104");
   }
 }
 
@@ -177,7 +177,7 @@ TEST(MeasurePrefill, ACorrectMethodGetsAllColumns) {
   EXPECT_EQ(record.number("predicted_state_bytes"), kStateBytes);
   EXPECT_FALSE(record.has("predicted_setup_bytes"));
   EXPECT_GE(record.number("peak_extra_bytes"), kStateBytes + 400 * kOutputBytes);
-  EXPECT_EQ(record.get("rows_checked"), 64);
+  EXPECT_EQ(record.get("rows_checked"), 2 * 3 * 16);
   EXPECT_GE(record.number("samples"), 5);
   EXPECT_EQ(expect_failed_decoding(quick_case("test-mean-wrong-prefill", "prefill"), kind::invalid).get("rows_checked"), nullptr);
   EXPECT_TRUE(measure(quick_case("test-mean-wrong-step", "prefill")).measured());

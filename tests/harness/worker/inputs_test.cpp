@@ -106,8 +106,10 @@ TEST(MakeInputs, HardInputsHaveMeansScalesAndOutliers) {
   const auto offset = inputs_from(InputDistribution::offset);
   EXPECT_TRUE(offset.ill_conditioned);
   const auto means = [](const at::Tensor& x) { return x.mean(2); };
-  EXPECT_TRUE(at::allclose(means(offset.q).abs(), at::ones({2, 8, 32}, at::kDouble), 0, 0.15));
-  EXPECT_TRUE(at::allclose(means(offset.q), means(offset.k), 0, 0.2));
+  const auto first_heads = means(offset.q).narrow(1, 0, 7), last_head = means(offset.q).select(1, 7);
+  EXPECT_TRUE(at::allclose(first_heads.abs(), at::ones({2, 7, 32}, at::kDouble), 0, 0.15));
+  EXPECT_TRUE(at::allclose(first_heads, means(offset.k).narrow(1, 0, 7), 0, 0.2));
+  EXPECT_TRUE(at::allclose(last_head, means(offset.k).select(1, 7) - 18, 0, 0.2));
   EXPECT_NEAR(means(offset.v).abs().max().item<double>(), 100, 5);
   EXPECT_NEAR(means(offset.v).mean().item<double>(), 0, 10);
   EXPECT_NEAR(means(offset.grad_output).abs().max().item<double>(), 1, 0.15);

@@ -15,6 +15,7 @@
 #include "harness/worker/cpu/memory.h"
 #include "harness/worker/environment.h"
 #include "tests/support/errors_of.h"
+#include "tests/support/head_slopes.h"
 
 namespace attnbench {
 namespace {
@@ -168,7 +169,7 @@ TEST(Measure, ACorrectMethodGetsAllColumns) {
     // Columns of the agreement and of the cost.
     EXPECT_GT(record.number("max_rel_error"), 0);
     EXPECT_LT(record.number("max_rel_error"), record.number("error_tolerance"));
-    EXPECT_EQ(record.get("rows_checked"), 64);
+    EXPECT_EQ(record.get("rows_checked"), 2 * 3 * 16);
     EXPECT_EQ(record.number("flops"), 1);
     // The driver must be able to read the record.
     EXPECT_NO_THROW(Record::parse(Json::parse(record.to_json().dump())));
@@ -207,6 +208,19 @@ TEST(Measure, AWrongGradientIsInvalidWhenTheProtocolHasABackwardPass) {
   EXPECT_TRUE(measure(c).measured());
   c.protocol = "forward_backward";
   EXPECT_CONTAINS(expect_failure(c, kind::invalid).text("reason"), "gradient of v disagrees");
+}
+
+TEST(Measure, AMethodWhoseHeadsAndBatchEntriesDifferIsRight) {
+  auto c = quick_case("test-head-slopes", 400);
+  c.heads = 8;
+  c.batch = 5;
+  for (const auto* protocol : {"forward", "forward_backward"}) {
+    c.protocol = protocol;
+    c.memory_limit_bytes = int64_t{1} << 32;
+    const auto record = measured(c);
+    EXPECT_TRUE(record.measured()) << record.text("reason");
+    EXPECT_EQ(record.get("rows_checked"), 5 * 8 * 16);
+  }
 }
 
 TEST(Measure, NanAndInfinityAreInvalid) {

@@ -5,6 +5,7 @@
 
 #include "tests/support/causal_mean.h"
 #include "tests/support/errors_of.h"
+#include "tests/support/head_slopes.h"
 #include "tests/support/method_helpers.h"
 
 namespace attn {
@@ -13,15 +14,49 @@ namespace {
 TEST(Selection, RandomIsReproducibleAndContainsTheFirstAndTheLastRow) {
   const auto problem = problem_of({1000, 1000, 4, 4}, at::kFloat, Masking::none, 5, 6);
   const auto selection = Selection::random(problem, 64, 7);
-  EXPECT_EQ(selection.batch.numel(), 2);
-  EXPECT_EQ(selection.heads.numel(), 2);
-  EXPECT_EQ(selection.count(), 64);
+  EXPECT_TRUE(at::equal(selection.batch, at::arange(5)));
+  EXPECT_TRUE(at::equal(selection.heads, at::arange(6)));
+  EXPECT_EQ(selection.rows.numel(), 16);
   EXPECT_EQ(selection.rows[0].item<int64_t>(), 0);
   EXPECT_EQ(selection.rows[-1].item<int64_t>(), 999);
   const auto distinct = std::get<0>(at::_unique(selection.rows));
   EXPECT_EQ(distinct.numel(), selection.rows.numel());
   EXPECT_TRUE(at::equal(Selection::random(problem, 64, 7).rows, selection.rows));
   EXPECT_FALSE(at::equal(Selection::random(problem, 64, 8).rows, selection.rows));
+}
+
+TEST(Selection, RandomTakesAllHeadsBeforeSeveralBatchEntriesAndSomeHeadsWhereNotAllFit) {
+  const auto problem = problem_of({1000, 1000, 64, 64}, at::kFloat, Masking::none, 4, 6);
+  const auto sizes = [&](double budget_bytes, bool with_gradients = false, bool all_rows = false) {
+    const auto some = Selection::random(problem, 64, 7, {budget_bytes, with_gradients, all_rows});
+    EXPECT_GE(some.rows.numel(), 16);
+    return std::pair(some.batch.numel(), some.heads.numel());
+  };
+  const double head = 4 * 8 * (1000 * 192 + 16 * 1000);  // bytes
+  EXPECT_EQ(sizes(25 * head), std::pair(int64_t{4}, int64_t{6}));
+  EXPECT_EQ(sizes(13 * head), std::pair(int64_t{2}, int64_t{6}));
+  EXPECT_EQ(sizes(11 * head), std::pair(int64_t{1}, int64_t{6}));
+  EXPECT_EQ(sizes(3.5 * head), std::pair(int64_t{1}, int64_t{3}));
+  EXPECT_EQ(sizes(3.5 * head, true), std::pair(int64_t{1}, int64_t{1}));
+  EXPECT_EQ(sizes(20 * head, false, true), std::pair(int64_t{1}, int64_t{3}));
+  EXPECT_EQ(sizes(-1), std::pair(int64_t{1}, int64_t{1}));
+  // However much memory there is, the keys that the reference reads are bounded.
+  const auto large = Selection::random(problem_of({1 << 18, 1 << 18, 64, 64}, at::kFloat, Masking::none, 4, 6), 64, 7);
+  EXPECT_EQ(large.batch.numel(), 1);
+  EXPECT_EQ(large.heads.numel(), 2);
+  EXPECT_EQ(large.rows.numel(), 32);
+}
+
+TEST(Selection, AReferenceOfSomeHeadsGetsTheirIndices) {
+  const auto problem = problem_of({50, 50, 8, 8}, at::kFloat, Masking::causal, 5, 8);
+  HeadSlopes method;
+  for (const auto protocol : {Protocol::forward, Protocol::forward_backward})
+    for (uint64_t seed = 0; seed < 4; ++seed) {
+      const auto some = Selection::random(problem, 64, seed, {.budget_bytes = 200e3});
+      ASSERT_LT(some.heads.numel(), 8);
+      const auto inputs = restrict_gradient(inputs_of(problem, protocol), some);
+      EXPECT_TRUE(compare(method, inputs, call(method, inputs, protocol), some).within(1e-5)) << seed;
+    }
 }
 
 TEST(Selection, RandomTakesEveryRowWhenThereAreFew) {

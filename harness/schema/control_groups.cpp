@@ -1,0 +1,137 @@
+#include "harness/schema/control_groups.h"
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
+#include <string_view>
+#include <vector>
+
+namespace attnbench {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where version 1 has no limit, the file holds a number close to 2^63.
+constexpr double kNoLimit = 1LL << 60;
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
+  return parts;
+}
+
+// The number that a file begins with; nothing if there is none, as in "max".
+std::optional<double> number_in(const fs::path& file) {
+  double number = 0;
+  if (std::ifstream(file) >> number) return number;
+  return std::nullopt;
+}
+
+// The sum of the values of these names in a file of lines "name value".
+double sum_in(const fs::path& file, const std::vector<std::string>& names) {
+  std::ifstream stream(file);
+  double sum = 0, value = 0;
+  for (std::string name; stream >> name >> value;)
+    if (std::find(names.begin(), names.end(), name) != names.end()) sum += value;
+  return sum;
+}
+
+void take_smaller(std::optional<GroupLimit>& limit, double value, const fs::path& file) {
+  if (!limit || value < limit->value) limit = GroupLimit{value, file};
+}
+
+// Takes what is left of the bytes in the file `limit`.
+void take_memory(std::optional<GroupLimit>& free_bytes, const fs::path& limit, const fs::path& used,
+                 const std::vector<std::string>& reclaimable) {
+  const auto bytes = number_in(limit), current = number_in(used);
+  if (!bytes || !current || *bytes >= kNoLimit) return;
+  const auto kept = std::max(0., *current - sum_in(limit.parent_path() / "memory.stat", reclaimable));
+  take_smaller(free_bytes, std::max(0., *bytes - kept), limit);
+}
+
+// One hierarchy of groups: those of version 2, or those of one controller of version 1.
+struct Hierarchy {
+  fs::path mount, own;  // the folders of its topmost visible group and of the process's own group
+
+  void for_each_group(const std::function<void(const fs::path&)>& work) const {
+    for (auto group = own;; group = group.parent_path()) {
+      work(group);
+      if (group == mount || group == group.parent_path()) return;
+    }
+  }
+};
+
+// By the name of the controller, which is empty for version 2: the path of the process's group in its hierarchy.
+std::map<std::string, fs::path> own_groups(const fs::path& root) {
+  std::map<std::string, fs::path> groups;
+  std::ifstream stream(root / "proc/self/cgroup");
+  for (std::string line; std::getline(stream, line);) {  // 4:memory:/some/group, and 0::/some/group in version 2
+    const auto first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const auto controllers = line.substr(first + 1, second - first - 1);
+    const fs::path path = line.substr(second + 1);
+    if (controllers.empty()) groups[""] = path;
+    for (const auto& controller : split(controllers, ',')) groups[controller] = path;
+  }
+  return groups;
+}
+
+// The visible hierarchies of these controllers; of several mounts of one, the first.
+std::map<std::string, Hierarchy> hierarchies(const fs::path& root) {
+  const auto groups = own_groups(root);
+  std::map<std::string, Hierarchy> found;
+  std::ifstream stream(root / "proc/self/mountinfo");
+  for (std::string line; std::getline(stream, line);) {
+    const auto dash = line.find(" - ");
+    if (dash == std::string::npos) continue;
+    const auto place = split(line.substr(0, dash), ' '), kind = split(line.substr(dash + 3), ' ');
+    if (place.size() < 5 || kind.size() < 3 || !kind[0].starts_with("cgroup")) continue;
+    const fs::path shown = place[3], mount = root / fs::path(place[4]).relative_path();
+    const auto controllers = kind[0] == "cgroup2" ? std::vector<std::string>{""} : split(kind[2], ',');
+    for (const auto& controller : controllers) {
+      const auto group = groups.find(controller);
+      if (group == groups.end() || found.contains(controller)) continue;
+      // The mount shows the groups below `shown`. If the own group is not among them, the topmost that is shown is the nearest.
+      const auto below = group->second.lexically_relative(shown);
+      const bool is_below = !below.empty() && *below.begin() != "..";
+      found[controller] = {mount, is_below && below != "." ? mount / below : mount};
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+ControlGroups ControlGroups::read(const fs::path& root) {
+  const std::vector<std::string> reclaimable = {"active_file", "inactive_file", "slab_reclaimable"},
+                                 reclaimable_v1 = {"total_active_file", "total_inactive_file"};
+  ControlGroups groups;
+  const auto all = hierarchies(root);
+  const auto each_group = [&](const char* controller, const std::function<void(const fs::path&)>& work) {
+    if (const auto found = all.find(controller); found != all.end()) found->second.for_each_group(work);
+  };
+  each_group("", [&](const fs::path& group) {
+    for (const auto* limit : {"memory.max", "memory.high"})  // above `high`, the process is slowed down
+      take_memory(groups.free_bytes, group / limit, group / "memory.current", reclaimable);
+    double quota = 0, period = 0;
+    if (std::ifstream(group / "cpu.max") >> quota >> period && period > 0)
+      take_smaller(groups.processors, quota / period, group / "cpu.max");
+  });
+  each_group("memory", [&](const fs::path& group) {
+    take_memory(groups.free_bytes, group / "memory.limit_in_bytes", group / "memory.usage_in_bytes", reclaimable_v1);
+  });
+  each_group("cpu", [&](const fs::path& group) {
+    const auto quota = number_in(group / "cpu.cfs_quota_us"), period = number_in(group / "cpu.cfs_period_us");
+    if (quota && period && *quota > 0 && *period > 0)
+      take_smaller(groups.processors, *quota / *period, group / "cpu.cfs_quota_us");
+  });
+  // The files as the process knows them, without the root of a test.
+  for (auto* limit : {&groups.free_bytes, &groups.processors})
+    if (*limit) (*limit)->file = "/" / (*limit)->file.lexically_relative(root);
+  return groups;
+}
+
+}  // namespace attnbench

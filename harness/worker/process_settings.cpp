@@ -1,0 +1,131 @@
+#include "harness/worker/process_settings.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/DefaultDtype.h>
+#include <c10/core/InferenceMode.h>
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
+
+#include <array>
+#include <tuple>
+
+#include "attn/problem.h"
+#include "harness/schema/machine.h"
+#include "harness/worker/cpu/threads.h"
+
+namespace attnbench {
+namespace {
+
+using at::Float32Backend, at::Float32Op, at::Float32Precision;
+
+// The precisions of float32 that matrix products use, with the names by which PyTorch sets them.
+constexpr std::array<std::tuple<const char*, Float32Backend, Float32Op>, 3> kPrecisions = {
+    {{"fp32_precision", Float32Backend::GENERIC, Float32Op::ALL},
+     {"mkldnn.matmul.fp32_precision", Float32Backend::MKLDNN, Float32Op::MATMUL},
+     {"cuda.matmul.fp32_precision", Float32Backend::CUDA, Float32Op::MATMUL}}};
+
+std::string text_of(Float32Precision precision) {
+  switch (precision) {
+    case Float32Precision::IEEE: return "ieee";
+    case Float32Precision::TF32: return "tf32";
+    case Float32Precision::BF16: return "bf16";
+    default: return "none";
+  }
+}
+
+// Whether the processor takes numbers too small for a normal float as zero in this thread.
+bool flushes_denormals() {
+#ifdef __SSE2__
+  constexpr unsigned kFlushToZero = 0x8000;
+  return (_mm_getcsr() & kFlushToZero) != 0;
+#else
+  return false;
+#endif
+}
+
+std::string matmul_precision() {
+  try {
+    switch (at::globalContext().float32MatmulPrecision()) {
+      case at::Float32MatmulPrecision::HIGHEST: return "highest";
+      case at::Float32MatmulPrecision::HIGH: return "high";
+      default: return "medium";
+    }
+  } catch (const c10::Error&) {  // a program has set it by the older name and by a newer one
+    return "";
+  }
+}
+
+std::string joined(const std::vector<int>& numbers) {
+  std::string text;
+  for (const int number : numbers) text += (text.empty() ? "" : " ") + std::to_string(number);
+  return text;
+}
+
+std::string yes_or_no(bool value) { return value ? "yes" : "no"; }
+
+}  // namespace
+
+ProcessSettings ProcessSettings::now() {
+  ProcessSettings settings;
+  const auto& context = at::globalContext();
+  settings.threads_ = at::get_num_threads();
+  settings.matmul_precision_ = matmul_precision();
+  for (const auto& [name, backend, op] : kPrecisions) settings.precisions_.push_back(context.float32Precision(backend, op));
+  settings.onednn_ = context.userEnabledMkldnn();
+  settings.deterministic_ = context.deterministicAlgorithms();
+  settings.gradients_ = at::GradMode::is_enabled();
+  settings.inference_ = c10::InferenceMode::is_enabled();
+  settings.autocast_ = at::autocast::is_autocast_enabled(at::kCPU);
+  settings.flushes_denormals_ = flushes_denormals();
+  settings.default_dtype_ = c10::get_default_dtype_as_scalartype();
+  settings.processors_ = available_processor_numbers();
+  return settings;
+}
+
+std::vector<std::pair<std::string, std::string>> ProcessSettings::in_words() const {
+  std::vector<std::pair<std::string, std::string>> words = {{"threads", std::to_string(threads_)},
+                                                            {"float32_matmul_precision", matmul_precision_}};
+  for (size_t i = 0; i < kPrecisions.size(); ++i) words.emplace_back(std::get<0>(kPrecisions[i]), text_of(precisions_[i]));
+  words.emplace_back("use of oneDNN", yes_or_no(onednn_));
+  words.emplace_back("deterministic algorithms", yes_or_no(deterministic_));
+  words.emplace_back("gradients", yes_or_no(gradients_));
+  words.emplace_back("inference mode", yes_or_no(inference_));
+  words.emplace_back("autocast", yes_or_no(autocast_));
+  words.emplace_back("flushing of denormal numbers", yes_or_no(flushes_denormals_));
+  words.emplace_back("default dtype", attn::dtype_name(default_dtype_));
+  words.emplace_back("processors of the thread", joined(processors_));
+  return words;
+}
+
+std::string ProcessSettings::changes(const ProcessSettings& later) const {
+  const auto before = in_words(), after = later.in_words();
+  std::string text;
+  for (size_t i = 0; i < before.size(); ++i)
+    if (before[i].second != after[i].second)
+      text += (text.empty() ? "" : ", ") + before[i].first + " from " + before[i].second + " to " + after[i].second;
+  return text;
+}
+
+void ProcessSettings::restore() const {
+  auto& context = at::globalContext();
+  const auto now = ProcessSettings::now();
+  if (now.threads_ != threads_) at::set_num_threads(threads_);
+  if (now.matmul_precision_ != matmul_precision_ && !matmul_precision_.empty())
+    context.setFloat32MatmulPrecision(matmul_precision_);
+  for (size_t i = 0; i < kPrecisions.size(); ++i)
+    if (ProcessSettings::now().precisions_[i] != precisions_[i])
+      context.setFloat32Precision(std::get<1>(kPrecisions[i]), std::get<2>(kPrecisions[i]), precisions_[i]);
+  context.setUserEnabledMkldnn(onednn_);
+  if (now.deterministic_ != deterministic_) context.setDeterministicAlgorithms(deterministic_, /*warn_only=*/false);
+  at::GradMode::set_enabled(gradients_);
+  at::autocast::set_autocast_enabled(at::kCPU, autocast_);
+  at::Context::setFlushDenormal(flushes_denormals_);
+  c10::set_default_dtype(c10::scalarTypeToTypeMeta(default_dtype_));
+  if (now.processors_ != processors_) run_on(processors_);
+}
+
+}  // namespace attnbench

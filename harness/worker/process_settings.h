@@ -1,0 +1,35 @@
+// The settings of PyTorch and of this process that change what a call computes or how fast, and that records state.
+#pragma once
+
+#include <ATen/Context.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace attnbench {
+
+class ProcessSettings {
+ public:
+  // The settings of this process, and of the calling thread where each thread has its own.
+  static ProcessSettings now();
+
+  // What differs in `later`, in words: "threads from 2 to 1, float32_matmul_precision from highest to high". Empty if nothing
+  // does.
+  std::string changes(const ProcessSettings& later) const;
+  // Makes these the settings of the process and of the calling thread again.
+  void restore() const;
+
+ private:
+  std::vector<std::pair<std::string, std::string>> in_words() const;
+
+  int threads_ = 0;
+  std::string matmul_precision_;                  // the older name of the setting below; empty where both contradict each other
+  std::vector<at::Float32Precision> precisions_;  // of float32 in matrix products
+  bool onednn_ = true, deterministic_ = false;
+  bool gradients_ = true, inference_ = false, autocast_ = false, flushes_denormals_ = false;
+  at::ScalarType default_dtype_ = at::kFloat;
+  std::vector<int> processors_;
+};
+
+}  // namespace attnbench
