@@ -4,6 +4,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
 #include <utility>
@@ -202,9 +203,27 @@ constexpr std::pair<const char*, FeatureMapKind> kNames[] = {
 
 }  // namespace
 
-// relu has the gradient 0 at 0, where exp already has the gradient 1.
+namespace {
+
+// φ' = min(φ, 1). Recording the operations one by one would take a third longer than with at::elu() in forward and backward pass.
+class EluPlusOneFunction : public torch::autograd::Function<EluPlusOneFunction> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x) {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    auto phi = x.clamp_max(0).exp_().add_(at::relu(x));
+    context->save_for_backward({phi});
+    return phi;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    return {context->get_saved_variables()[0].clamp_max(1).mul(gradients[0])};
+  }
+};
+
+}  // namespace
+
 Tensor elu_plus_one(const Tensor& x) {
-  if (x.requires_grad() && at::GradMode::is_enabled()) return x.clamp_max(0).exp().add(at::relu(x));
+  if (x.requires_grad() && at::GradMode::is_enabled()) return EluPlusOneFunction::apply(x);
   return x.clamp_max(0).exp_().add_(at::relu(x));
 }
 

@@ -471,6 +471,7 @@ TEST_P(EveryMethod, PredictedPeakIsNearTheMeasured) {
     for (const auto dtype : {at::kFloat, at::kBFloat16}) {
       for (const auto protocol : {Protocol::forward, Protocol::forward_backward}) {
         for (const auto& shape : {Shape{1024, 1024, 64, 64}, Shape{1024, 1024, 32, 96}}) {
+          if (shape.head_dim == 32 && has_key_lengths(masking)) continue;  // the masks add the same to both
           const auto problem = problem_of(shape, dtype, masking, 1, 4);
           if (method->why_unsupported(problem, protocol)) continue;
           // What the method caches at its first call is not counted. It does not depend on the length.

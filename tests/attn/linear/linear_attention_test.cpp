@@ -151,7 +151,7 @@ TEST(LinearGradients, DoNotLoseDigitsToTheMeanOfTheValues) {
   for (const std::string spec :
        {"linear", "linear:kernel=portable", "linear-chunked", "linear-elu0.1", "taylor", "polynomial-2", "favor"})
     for (const auto masking : kMaskings)
-      for (const double mean : {0.0, 1.0, 30.0, 100.0}) {
+      for (const double mean : {1.0, 100.0}) {
         SCOPED_TRACE(spec + " " + name_of(masking) + " mean " + std::to_string(mean));
         const auto problem = problem_of({1024, 1024, 32, 32}, at::kFloat, masking, 2, 1);
         auto inputs = inputs_of(problem, Protocol::forward_backward);
