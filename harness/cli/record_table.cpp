@@ -287,6 +287,8 @@ Sheet answer_of(const Record& record) {
   sheet.push_back(line("time", fmt::format("{} {}, in {} of {}", format_ms(record.number("time_median_ms")),
                                            interval_text(record), count_of(int64_t(record.number("processes")), "process"),
                                            count_of(int64_t(record.number("samples")), "sample"))));
+  if (record.has("setup_s"))
+    sheet.push_back(line("setup", format_ms(1e3 * record.number("setup_s")) + " before the first call"));
   const auto error = record.get("unverified") == true
                          ? std::string("unverified, without a reference")
                          : fmt::format("rounding error {} (at most {} accepted)", error_text(record.number("max_rel_error")),
