@@ -261,8 +261,12 @@ GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<Gate
                      const GateOptions& options) {
   GateReport report;
   std::vector<Case> cases;
-  for (const auto& suite_case : suite) cases.push_back(suite_case.c);
-  auto labels = label_cases(cases);
+  std::vector<std::pair<std::string, std::string>> methods;
+  for (const auto& suite_case : suite) {
+    cases.push_back(suite_case.c);
+    methods.emplace_back(suite_case.c.method, suite_case.label);
+  }
+  auto labels = label_cases(cases, MethodNames(methods));
   report.shared = std::move(labels.shared);
   bool any[4] = {};
   for (size_t i = 0; i < suite.size(); ++i) {
