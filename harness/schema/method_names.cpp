@@ -89,6 +89,12 @@ const std::string& MethodNames::of(const std::string& method) const {
   return found == names_.end() ? method : found->second;
 }
 
+std::string MethodNames::text_of(const std::string& name) const {
+  for (const auto& [method, shown] : names_)
+    if (shown == name) return method;
+  return name;
+}
+
 std::string MethodNames::of_baseline(const Record& record) const {
   const auto baseline = record.text("baseline");
   const auto method = baseline.substr(0, baseline.find(' '));

@@ -312,7 +312,7 @@ class Bound:
         self.method = method
         self.options = method.values(options)
         self.label = options.get(AS) or method.declared.label
-        if self.label and (problem := _signature.problem_of_label(self.label)):
+        if options.get(AS) and (problem := _signature.problem_of_label(self.label, spaces=False)):
             raise MethodError(f"{method.where}: {AS} = {problem}")
         self.length_multiple = self._length_multiple()
         self.masks = tuple(method.signature.masks)

@@ -58,11 +58,14 @@ def wrong_parameters(where: str, found: str) -> MethodError:
     )
 
 
-def problem_of_label(label: object) -> str | None:
-    """What is wrong with a label for tables and figures, or None."""
+def problem_of_label(label: object, spaces: bool = True) -> str | None:
+    """What is wrong with a label for tables and figures, or None. Spaces end the text of a method in
+    the names of baselines and of the gate's cases, so that the option `as` allows none."""
     if isinstance(label, str) and 0 < len(label) <= MAX_LABEL and label.isprintable() and label == label.strip():
-        return None
-    return f"{label!r}, expected a text of one line with at most {MAX_LABEL} printable characters and no space at its ends"
+        if spaces or " " not in label:
+            return None
+    where = "and no space at its ends" if spaces else "and no space, which only attnbench.method(label=…) allows"
+    return f"{label!r}, expected a text with at most {MAX_LABEL} printable characters {where}"
 
 
 def _check_default(where: str, parameter: inspect.Parameter) -> None:
