@@ -12,8 +12,8 @@ EXTERNAL = " (external)"
 # The options of every Python method, which do not change what it computes.
 NAMING = ("like", "as")
 
-# The labels of the Python methods whose records this process has read, which are empty for those
-# without one, and the names of these methods. A process reads all that it shows together first.
+# The labels of the methods whose records this process has read, which are empty for those without
+# one, and the names of these methods. A process reads all that it shows together first.
 _labels: dict[str, str] = {}
 _names: dict[str, str] = {}
 
@@ -44,7 +44,7 @@ def method_name(method: str) -> str:
 def add_labels(labels: Iterable[tuple[str, str]]) -> None:
     """Makes method_text() name these methods, given by their texts and their labels, so that their
     names differ from each other and from those of the methods that were added before."""
-    added = {method: label for method, label in labels if _is_python(method)}
+    added = dict(labels)
     if all(_labels.get(method) == label for method, label in added.items()):
         return
     _labels.update(added)
@@ -72,10 +72,6 @@ def case_text(name: str) -> str:
     """The name of a case of the gate, which begins with its method, as figures show it."""
     method, space, setting = name.partition(" ")
     return method_text(method) + space + setting
-
-
-def _is_python(method: str) -> bool:
-    return PYTHON in split_method(method.removesuffix(EXTERNAL))[0]
 
 
 def _candidates(method: str, label: str) -> list[str]:
