@@ -473,6 +473,34 @@ def test_files_in_two_folders_each_import_the_module_of_their_own(records):
     assert all(record["outcome"] == "measured" for record in again.values())
 
 
+def test_a_function_that_is_compared_with_one_of_another_folder_keeps_its_own_modules(build, tmp_path):
+    function = """
+        import attnbench
+
+        def check():
+            import late
+            assert late.FOLDER == "{0}"
+
+        def reference(q, k, v, *, rows):
+            check()
+            return (v * 2)[:, :, rows]
+
+        @attnbench.method({1})
+        def f(q, k, v):
+            check()
+            return v * 2
+    """
+    for folder, declared in (("one", "reference=reference"), ("two", "")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text(textwrap.dedent(function.format(folder, declared)))
+        (tmp_path / folder / "late.py").write_text(f"FOLDER = {folder!r}\n")
+    one, two = (f"{tmp_path}/{folder}/mine.py:f" for folder in ("one", "two"))
+    # One process, so that the first method is registered when the second one is compared with it.
+    found = answers(build, "measure", [request(one), request(f"{two}:like={one}"), request(one)])
+    for record in found:
+        assert (record["outcome"], record["unverified"]) == ("measured", None), record["reason"]
+
+
 def test_modules_of_other_places_are_shared_by_files_in_two_folders(build, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "packages"))
     for folder in ("packages", "one", "two"):
