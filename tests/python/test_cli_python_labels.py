@@ -12,6 +12,7 @@ import textwrap
 
 import pytest
 from conftest import ROOT, Cli, small, strict_json, write_sweep
+from test_cli_gate import build_of  # noqa: F401
 from test_cli_python_methods import answers, pytestmark, request, write  # noqa: F401
 
 SOURCE = """
@@ -126,6 +127,22 @@ def test_figures_and_reports_have_the_names(folder, attnbench, tmp_path):
     shown = re.sub(r"<(script|style)\b.*?</\1>", " ", page, flags=re.DOTALL)
     assert "declared name" in shown and "like=" not in shown
     attnbench("plot", folder, "--methods=short,declared name", "--out", tmp_path / "two.svg")
+
+
+def test_the_gate_has_the_names_and_waivers_the_whole_text(attnbench, build_of, write, tmp_path):
+    write(SOURCE)
+    methods = ["linear", "mine.py:declared", "mine.py:given:like=softmax,as=short"]
+    suite = write_sweep(tmp_path / "suite.toml", method=methods, query_len=32)
+    command = ("gate", suite, "--base", build_of(), "--candidate", build_of(11.0), "-q", "--out", tmp_path / "out")
+    shown = attnbench(*command, code=1).stdout
+    for name in ("linear", "declared name", "short"):
+        assert re.search(rf"^{name} .* regression$", shown, re.MULTILINE), shown
+    assert re.findall(r'case = "(\S+) ', shown) == methods
+    cases = strict_json((tmp_path / "out/gate.json").read_text())["cases"]
+    assert [(case["name"].split()[0], case["label"]) for case in cases] == list(zip(methods, (None, "declared name", "short"), strict=True))
+    attnbench("report", tmp_path / "out", "--out", tmp_path / "page.html")
+    page = re.sub(r"<(script|style)\b.*?</\1>", " ", (tmp_path / "page.html").read_text(), flags=re.DOTALL)
+    assert "declared name forward" in page and "mine.py" not in page
 
 
 def test_equal_labels_are_told_apart(build, attnbench, write, tmp_path):
