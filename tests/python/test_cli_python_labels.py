@@ -183,13 +183,13 @@ def test_wrong_labels_are_refused(build, tmp_path):
         assert reason in record["reason"]
 
 
-def test_a_label_can_be_given_from_python(write):
-    path = write(SOURCE)
+def test_a_label_and_none_can_be_given_from_python(write):
+    path = write("def g(q, k, v, *, window=None):\n    assert window is None\n    return v * 1\n")
     script = (
         "import attnbench\n"
-        f"record = attnbench.measure('{path}:given', options={{'like': 'softmax', 'as': 'mine'}}, query_len=32, threads=1,"
+        f"record = attnbench.measure('{path}:g', options={{'window': None, 'as': 'mine'}}, query_len=32, threads=1,"
         " time_budget_s=0.02)\n"
-        "print(record.method_label, record.outcome)\n"
+        "print(record.method_label, record.outcome, record.method.rpartition(':')[2])\n"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT / "python", capture_output=True, text=True, check=False)
-    assert done.stdout == "mine measured\n", done.stderr
+    assert done.stdout == "mine measured window=none,as=mine\n", done.stderr
