@@ -338,11 +338,13 @@ std::vector<std::string> verdicts_in_words(const Analysis& analysis) {
   return sentences;
 }
 
-// The answers that come before all tables.
-std::vector<std::string> answers_of(const std::vector<Record>& records, const Analysis& analysis) {
+// The answers that come before all tables. From then on the series have the names of their methods.
+std::vector<std::string> answers_of(const std::vector<Record>& records, Analysis& analysis) {
   const auto baseline = records.empty() ? "" : default_baseline(records);
   std::vector<std::string> sentences;
   if (!baseline.empty()) sentences = speed_answers(records, baseline, EquivalenceCriteria{}.within, &analysis.growth);
+  const MethodNames names(records);
+  for (auto& series : analysis.series) series.method = names.of(series.method);
   for (auto& sentence : verdicts_in_words(analysis)) sentences.push_back(std::move(sentence));
   return sentences;
 }
@@ -379,7 +381,7 @@ Run add_analyse_command(Command& command) {
         throw UsageError(fmt::format("--memory: {}", error.what()));
       }
     }
-    const auto analysis = analyse(records, Catalogue::load(worker).methods(), budgets);
+    auto analysis = analyse(records, Catalogue::load(worker).methods(), budgets);
     if (options->format == Format::json) {
       print_json(analysis.to_json());
       return exit_code::success;

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "harness/analysis/series.h"
 #include "harness/cli/series_names.h"
 #include "harness/cli/shared_options.h"
+#include "harness/schema/method_names.h"
 
 namespace attnbench {
 namespace {
@@ -80,18 +82,20 @@ std::string exponent_text(const Growth& growth, const Record& like, const std::s
 }
 
 // How the times of two methods grow, as a sentence after a space; empty if it is not known of either.
-std::string growth_in_words(const Growth& growth, const Record& like, const std::string& method, const std::string& baseline) {
+std::string growth_in_words(const Growth& growth, const Record& like, const std::string& method, const std::string& baseline,
+                            const MethodNames& names) {
   const auto mine = exponent_text(growth, like, method), theirs = exponent_text(growth, like, baseline);
   if (mine.empty() && theirs.empty()) return "";
-  const auto of = [](const std::string& exponent, const std::string& name) {
-    return fmt::format("as {} for {}", exponent, name);
+  const auto of = [&](const std::string& exponent, const std::string& of_method) {
+    return fmt::format("as {} for {}", exponent, names.of(of_method));
   };
   if (mine.empty() || theirs.empty())
     return fmt::format(" The time grows {}.", mine.empty() ? of(theirs, baseline) : of(mine, method));
   return fmt::format(" The time grows {} and {}.", of(mine, method), of(theirs, baseline));
 }
 
-std::string sentence_of(const Setting& setting, const std::string& baseline, double within, const Growth* growth) {
+std::string sentence_of(const Setting& setting, const std::string& baseline_method, double within, const Growth* growth,
+                        const MethodNames& names) {
   double longest = 0;
   for (const auto* speedup : setting.speedups) longest = std::max(longest, length_of(*speedup));
   const Speedup* best = nullptr;
@@ -101,7 +105,7 @@ std::string sentence_of(const Setting& setting, const std::string& baseline, dou
     ++others;
     if (!best || log_ratio_of(*speedup) < log_ratio_of(*best)) best = speedup;
   }
-  const auto method = best->record->text("method");
+  const auto method = names.of(*best->record), baseline = names.of(baseline_method);
   const auto speed = fmt::format("{} × as fast", speed_text(speed_of(*best)));
   const auto sure = certainty_of(*best);
   std::string text = setting.name.empty() ? "" : setting.name + ": ";
@@ -127,8 +131,9 @@ std::string sentence_of(const Setting& setting, const std::string& baseline, dou
   }
   if (!growth) return text;
   const bool begins_with_baseline = others == 1 && finding_of(*best) == Finding::slower;
-  return text + (begins_with_baseline ? growth_in_words(*growth, *best->record, baseline, method)
-                                      : growth_in_words(*growth, *best->record, method, baseline));
+  auto first = best->record->text("method"), second = baseline_method;
+  if (begins_with_baseline) std::swap(first, second);
+  return text + growth_in_words(*growth, *best->record, first, second, names);
 }
 
 }  // namespace
@@ -166,9 +171,10 @@ std::vector<std::string> speed_answers(const std::vector<Record>& records, const
     if (is_new) settings.push_back({place->first, {}});
     settings[place->second].speedups.push_back(&speedup);
   }
+  const MethodNames methods(records);
   std::vector<std::string> sentences;
   for (size_t i = 0; i < std::min(settings.size(), kMaxSentences); ++i)
-    sentences.push_back(sentence_of(settings[i], baseline, within, growth));
+    sentences.push_back(sentence_of(settings[i], baseline, within, growth, methods));
   if (settings.size() > kMaxSentences)
     sentences.push_back(fmt::format("There are {} more settings.", settings.size() - kMaxSentences));
   return sentences;

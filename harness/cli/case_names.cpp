@@ -19,7 +19,7 @@ std::string part_of_name(const Record& record, const std::string& axis) {
 
 }  // namespace
 
-CaseNames::CaseNames(const std::vector<Record>& all) {
+CaseNames::CaseNames(const std::vector<Record>& all) : methods_(all) {
   std::vector<const Record*> records;
   for (const auto& record : all) records.push_back(&record);
   std::vector<std::string> axes;
@@ -29,7 +29,7 @@ CaseNames::CaseNames(const std::vector<Record>& all) {
 }
 
 std::string CaseNames::of(const Record& record) const {
-  auto name = fmt::format("{} {} N={}{}", record.text("method"), record.text("protocol"), record.get("query_len").dump(),
+  auto name = fmt::format("{} {} N={}{}", methods_.of(record), record.text("protocol"), record.get("query_len").dump(),
                           part_of_name(record, "causal"));
   for (const auto& axis : others_) name += part_of_name(record, axis);
   return name;
@@ -37,7 +37,7 @@ std::string CaseNames::of(const Record& record) const {
 
 std::string case_in_words(const Record& record) {
   const auto number = [&](std::string_view axis) { return int64_t(record.number(axis)); };
-  auto text = fmt::format("{} {}: N = {}", record.text("method"), record.text("protocol"), number("query_len"));
+  auto text = fmt::format("{} {}: N = {}", MethodNames({&record}).of(record), record.text("protocol"), number("query_len"));
   if (number("key_len") != number("query_len")) text += fmt::format(", {}", count_of(number("key_len"), "key"));
   text += fmt::format(", batch {}, {} of {}", number("batch"), count_of(number("heads"), "head"), number("head_dim"));
   if (number("value_dim") != number("head_dim")) text += fmt::format(" with values of {}", number("value_dim"));

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/schema/method_names.h"
 #include "harness/schema/record.h"
 
 namespace attnbench {
@@ -17,6 +18,7 @@ class CaseNames {
   std::string of(const Record& record) const;
 
  private:
+  MethodNames methods_;
   std::vector<std::string> others_;  // the axes besides those that every name has
 };
 

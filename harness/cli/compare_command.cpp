@@ -12,6 +12,7 @@
 #include "harness/cli/shared_options.h"
 #include "harness/cli/speedup_report.h"
 #include "harness/records/result_folder.h"
+#include "harness/schema/method_names.h"
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"
 #include "harness/text/notice.h"
@@ -103,9 +104,11 @@ int compare_folders(const CompareOptions& options) {
 
 int compare_methods(const CompareOptions& options) {
   const auto records = records_of(options.a);
-  const SpeedupReport report{options.baseline, options.criteria().within,
-                             speedups(records, options.baseline, options.criteria().within),
-                             speed_answers(records, options.baseline, options.criteria().within)};
+  const auto methods = baseline_methods(records);
+  const bool is_text = std::find(methods.begin(), methods.end(), options.baseline) != methods.end();
+  const auto baseline = is_text ? options.baseline : MethodNames(records).text_of(options.baseline);
+  const SpeedupReport report{baseline, options.criteria().within, speedups(records, baseline, options.criteria().within),
+                             speed_answers(records, baseline, options.criteria().within)};
   if (report.speedups.empty())
     throw UsageError(
         fmt::format("{} has no method besides the baseline {}, expected one to compare it with", options.a, options.baseline));
@@ -125,7 +128,7 @@ Run add_compare_command(Command& command) {
   command.add("b", &options->b, "folder or file that is compared with a; not given with --baseline",
               {.completion = Completion::files});
   command.add("--baseline", &options->baseline,
-              "compare the other methods of folder a with this one of its methods, written as in the records",
+              "compare the other methods of folder a with this one of its methods, written as in the records or in tables",
               {.placeholder = "METHOD", .completion = Completion::methods, .excludes = "b"});
   command.add("--apart", &options->apart, "axes in which the two records of a case may differ, such as device,method",
               {.placeholder = "AXES", .separator = ',', .excludes = "--baseline"});

@@ -75,9 +75,18 @@ std::string decisive_interval_text(const CaseComparison& comparison) {
   return fmt::format("{}: {} … {}", percent > 0 ? fmt::format("{} %", percent) : "range", end(interval.low), end(interval.high));
 }
 
+// Every record of the report.
+std::vector<const Record*> records_of(const ComparisonReport& report) {
+  std::vector<const Record*> records;
+  for (const auto& c : report.cases)
+    for (const auto* record : {c.pair.a, c.pair.b})
+      if (record) records.push_back(record);
+  return records;
+}
+
 // The name of a case among others, such as "linear N=512 protocol=forward".
-std::string name_of(const Record& record, const std::vector<std::string>& axes) {
-  auto name = fmt::format("{} N={}", record.text("method"), record.get("query_len").dump());
+std::string name_of(const Record& record, const std::vector<std::string>& axes, const MethodNames& names) {
+  auto name = fmt::format("{} N={}", names.of(record), record.get("query_len").dump());
   for (const auto& axis : axes)
     if (axis != "method" && axis != "query_len") name += fmt::format(" {}={}", axis, plain_text(record.get(axis)));
   return name;
@@ -95,7 +104,8 @@ std::string furthest_in_words(const ComparisonReport& report, Finding finding) {
     if (!furthest || distance(c) > distance(*furthest)) furthest = &c;
   }
   const auto axes = identifying_axes(records, distinguishing_axes(records, report.apart));
-  return fmt::format("most in {}, where b / a is {} ({})", name_of(furthest->pair.either(), axes),
+  return fmt::format("most in {}, where b / a is {} ({})",
+                     name_of(furthest->pair.either(), axes, MethodNames(records_of(report))),
                      ratio_text(furthest->comparison.estimate.ratio.estimate), decisive_interval_text(furthest->comparison));
 }
 
@@ -128,9 +138,9 @@ void print_differences(const ComparisonReport& report, Format format) {
 }
 
 // What was compared, such as "time" or "time / sdpa".
-std::string compared_text(const ComparedPair& c) {
+std::string compared_text(const ComparedPair& c, const MethodNames& names) {
   if (!c.quantity) return "–";
-  return *c.quantity == Quantity::time ? "time" : "time / " + c.pair.a->text("baseline");
+  return *c.quantity == Quantity::time ? "time" : "time / " + names.of_baseline(*c.pair.a);
 }
 
 void print_cases(const ComparisonReport& report, Format format) {
@@ -138,6 +148,7 @@ void print_cases(const ComparisonReport& report, Format format) {
   std::vector<const Record*> records;
   for (const auto& c : report.cases) records.push_back(&c.pair.either());
   const auto axes = distinguishing_axes(records, report.apart);
+  const auto names = format == Format::csv ? MethodNames() : MethodNames(records_of(report));
   add_axes(table, axes);
   table.add_column("compared");
   for (const auto* header : {"a", "b", "b / a"}) table.add_column(header, TextTable::Align::right);
@@ -156,8 +167,8 @@ void print_cases(const ComparisonReport& report, Format format) {
   add_common_axes(table, records, shown_apart);
   for (const auto& c : report.cases) {
     std::vector<std::string> cells;
-    for (const auto* axis : axes) cells.push_back(plain_text(c.pair.either().get(axis->name)));
-    cells.push_back(compared_text(c));
+    for (const auto* axis : axes) cells.push_back(axis_text(c.pair.either(), axis->name, names));
+    cells.push_back(compared_text(c, names));
     if (c.quantity) {
       const auto log_ratio = c.comparison.estimate.ratio.estimate;
       const auto [a, b] = values_of_estimate(median(c.values.a), median(c.values.b), log_ratio);

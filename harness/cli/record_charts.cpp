@@ -10,6 +10,7 @@
 #include "harness/analysis/series.h"
 #include "harness/cli/series_names.h"
 #include "harness/cli/terminal.h"
+#include "harness/schema/method_names.h"
 #include "harness/text/errors.h"
 #include "harness/text/log_chart.h"
 #include "harness/text/units.h"
@@ -119,10 +120,11 @@ std::vector<Setting> settings_of(const std::vector<Record>& records) {
   auto all = series_of(records);
   std::erase_if(all, [](const Series& series) { return series.points("time").empty(); });
   const SeriesNames names(all);
+  const MethodNames methods(records);
   std::vector<Setting> settings;
   std::unordered_map<std::string, size_t> index;
   for (const auto& series : all) {
-    ChartLine line{.name = series.method, .points = {}};
+    ChartLine line{.name = methods.of(series.method), .points = {}};
     for (const auto& point : series.points("time")) line.points.emplace_back(point.length, point.value);
     const auto [place, is_new] = index.emplace(names.setting(series), settings.size());
     if (is_new) settings.push_back({.name = place->first, .lines = {}});

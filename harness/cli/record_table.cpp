@@ -45,10 +45,10 @@ std::string ratio_text(const Record& r) {
 }
 
 // The header of the column of ratios; empty if no record has one.
-std::string ratio_header(const std::vector<const Record*>& records) {
+std::string ratio_header(const std::vector<const Record*>& records, const MethodNames& names) {
   std::set<std::string> baselines;
   for (const auto* record : records)
-    if (record->has("ratio_pairing")) baselines.insert(record->text("baseline"));
+    if (record->has("ratio_pairing")) baselines.insert(names.of_baseline(*record));
   if (baselines.empty()) return "";
   return baselines.size() == 1 ? "time / " + *baselines.begin() : "time / baseline";
 }
@@ -118,6 +118,10 @@ double relative_reach_of_ratio(const Record& record) {
 std::string plain_text(const Json& value) {
   if (value.is_null()) return "";
   return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::string axis_text(const Record& record, const std::string& axis, const MethodNames& names) {
+  return axis == "method" ? names.of(record) : plain_text(record.get(axis));
 }
 
 std::vector<const Column*> distinguishing_axes(const std::vector<const Record*>& records,
@@ -193,7 +197,8 @@ TextTable summary_table_of(const std::vector<const Record*>& records) {
   add_axes(table, axes);
   add_common_axes(table, records, axes);
   const bool published = std::any_of(records.begin(), records.end(), [](const auto* r) { return !published_text(*r).empty(); });
-  const auto ratio = ratio_header(records);
+  const MethodNames names(records);
+  const auto ratio = ratio_header(records, names);
   for (const auto* header : {"time", "interval"}) table.add_column(header, TextTable::Align::right);
   if (!ratio.empty()) table.add_column(ratio, TextTable::Align::right);
   for (const auto* header : {"time/sequence", "memory/sequence", "rounding error"})
@@ -216,7 +221,7 @@ TextTable summary_table_of(const std::vector<const Record*>& records) {
   for (const auto* each : records) {
     const auto& record = *each;
     std::vector<std::string> cells;
-    for (const auto* axis : axes) cells.push_back(plain_text(record.get(axis->name)));
+    for (const auto* axis : axes) cells.push_back(axis_text(record, axis->name, names));
     cells.push_back(format_ms(record.number("time_median_ms")));
     cells.push_back(interval_text(record));
     if (!ratio.empty()) cells.push_back(ratio_text(record));
@@ -292,6 +297,7 @@ Sheet answer_of(const Record& record) {
   sheet.push_back(line("time", fmt::format("{} {}, in {} of {}", format_ms(record.number("time_median_ms")),
                                            interval_text(record), count_of(int64_t(record.number("processes")), "process"),
                                            count_of(int64_t(record.number("samples")), "sample"))));
+  if (record.has("setup_s")) sheet.push_back(line("setup", format_ms(1e3 * record.number("setup_s")) + " before the first call"));
   const auto error = record.get("unverified") == true
                          ? std::string("unverified, without a reference")
                          : fmt::format("rounding error {} (at most {} accepted)", error_text(record.number("max_rel_error")),
@@ -300,7 +306,8 @@ Sheet answer_of(const Record& record) {
   sheet.push_back(line("implementation", fmt::format("{} on {}{}", record.text("implementation"), place_of(record),
                                                      batch > 1 ? fmt::format(", batch {:.0f}", batch) : "")));
   if (const auto ratio = ratio_text(record); !ratio.empty())
-    sheet.push_back(line("time / " + record.text("baseline"), ratio == "none" ? record.text("ratio_pairing") : ratio));
+    sheet.push_back(
+        line("time / " + MethodNames({&record}).of_baseline(record), ratio == "none" ? record.text("ratio_pairing") : ratio));
   for (const auto* column : {"implausible", "suspect"})
     if (record.has(column)) sheet.push_back(line(column, record.text(column)));
   if (const auto warning = warning_about(record); warning == "noisy" || warning == "disturbed")

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/schema/method_names.h"
 #include "harness/schema/record.h"
 #include "harness/text/text_table.h"
 
@@ -25,6 +26,8 @@ std::string warning_about(const Record& record);
 
 // A JSON value as text: text without quotes, null as empty text, anything else as JSON.
 std::string plain_text(const Json& value);
+// The value of an axis as text, and for the axis `method` its name.
+std::string axis_text(const Record& record, const std::string& axis, const MethodNames& names);
 
 // The axes that a table needs to distinguish the cases of these records: method, query_len, and every axis that varies. Leaves
 // out the axes in `left_out`, and an axis that has in every record the value of the axis that it follows (Field::follows).

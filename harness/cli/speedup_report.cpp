@@ -103,7 +103,12 @@ void print_report(const SpeedupReport& report, Format format) {
   const auto axes = distinguishing_axes(records);
   add_axes(table, axes);
   add_common_axes(table, records, axes);
-  for (const auto& header : {std::string("time"), std::string("time of ") + report.baseline, std::string("times as fast"),
+  auto all = records;
+  for (const auto& speedup : report.speedups)
+    if (speedup.baseline) all.push_back(speedup.baseline);
+  const auto names = format == Format::csv ? MethodNames() : MethodNames(all);
+  const auto baseline_name = names.of(report.baseline);
+  for (const auto& header : {std::string("time"), std::string("time of ") + baseline_name, std::string("times as fast"),
                              std::string("interval"), std::string("processes")})
     table.add_column(header, TextTable::Align::right);
   table.add_column("from");
@@ -115,7 +120,7 @@ void print_report(const SpeedupReport& report, Format format) {
   for (const auto& speedup : report.speedups) {
     if (!is_shown(speedup)) continue;
     std::vector<std::string> cells;
-    for (const auto* axis : axes) cells.push_back(plain_text(speedup.record->get(axis->name)));
+    for (const auto* axis : axes) cells.push_back(axis_text(*speedup.record, axis->name, names));
     const auto time = speedup.record->number("time_median_ms");
     if (speedup.is_known) {
       const auto [baseline_ms, ms] = values_of_estimate(speedup.baseline_ms, time, speedup.ratio.ratio.estimate);
@@ -126,12 +131,12 @@ void print_report(const SpeedupReport& report, Format format) {
       cells.insert(cells.end(), {format_ms(time, 4), format_ms(baseline ? baseline->number("time_median_ms") : std::nan(""), 4),
                                  "–", "–", "–", "–"});
     }
-    cells.push_back(verdict_text(speedup, report.baseline));
+    cells.push_back(verdict_text(speedup, baseline_name));
     table.add_row(std::move(cells), tone_of(*speedup.record));
   }
   if (format == Format::text) {
     auto answers_in_words = report.answers;
-    answers_in_words.push_back(counts_in_words(report.speedups, report.baseline, report.within));
+    answers_in_words.push_back(counts_in_words(report.speedups, baseline_name, report.within));
     print_answers(answers_in_words);
   }
   print_table(table, format);
@@ -152,19 +157,20 @@ std::string speedups_in_words(const std::vector<Record>& records, const std::str
   if (baseline.empty()) return "";
   const auto longest = at_longest_lengths(speedups(records, baseline));
   std::vector<const Record*> shown;
+  const MethodNames names(records);
   size_t width = 0;
   for (const auto& speedup : longest) {
     shown.push_back(speedup.record);
-    width = std::max(width, display_width(speedup.record->text("method")));
+    width = std::max(width, display_width(names.of(*speedup.record)));
   }
   const auto axes = distinguishing_axes(shown);
   std::string text;
   for (size_t i = 0; i < std::min(longest.size(), kMaxLines); ++i) {
     const auto& speedup = longest[i];
-    const auto method = speedup.record->text("method");
+    const auto method = names.of(*speedup.record);
     const auto interval = speedup.ratio.scope == IntervalScope::none ? "" : fmt::format(" ({})", interval_text(speedup));
     text += fmt::format("{}{}  {} ×{} as fast as {} at N = {}{}\n", method, std::string(width - display_width(method), ' '),
-                        speed_text(speed_of(speedup)), interval, baseline, speedup.record->get("query_len").dump(),
+                        speed_text(speed_of(speedup)), interval, names.of(baseline), speedup.record->get("query_len").dump(),
                         setting_text(speedup, axes));
   }
   if (longest.size() > kMaxLines)

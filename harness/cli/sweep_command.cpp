@@ -126,6 +126,7 @@ void print_plan(const SweepPlan& plan, const TimePredictor& predictor, Format fo
   std::vector<const Record*> all;
   for (const auto& record : planned) all.push_back(&record);
   const auto axes = distinguishing_axes(all);
+  const auto names = format == Format::csv ? MethodNames() : MethodNames(all);
   add_axes(table, axes);
   for (const auto* header : {"predicted time", "predicted memory"}) table.add_column(header, TextTable::Align::right);
   const bool folds = format == Format::text && rows == Rows::without_skipped;
@@ -140,7 +141,7 @@ void print_plan(const SweepPlan& plan, const TimePredictor& predictor, Format fo
   for (const auto& record : planned) {
     if (folds && record.has("outcome")) continue;
     std::vector<std::string> cells;
-    for (const auto* axis : axes) cells.push_back(plain_text(record.get(axis->name)));
+    for (const auto* axis : axes) cells.push_back(axis_text(record, axis->name, names));
     // The time rests on typical rates unless the method was measured in this setting.
     cells.push_back((predictor.has_seen(record) ? "" : "~ ") + format_ms(record.number("predicted_time_ms")));
     cells.push_back(format_bytes(predicted_need_bytes(record)));

@@ -9,6 +9,7 @@
 #include "harness/cli/shared_options.h"
 #include "harness/cli/terminal.h"
 #include "harness/process/worker_process.h"
+#include "harness/schema/method_names.h"
 #include "harness/schema/record.h"
 #include "harness/sweep/case_runner.h"
 #include "harness/sweep/catalogue.h"
@@ -78,6 +79,14 @@ struct Row {
     return unverified() ? "unverified: the method has no reference; --like names one" : "agrees";
   }
 };
+
+// The names of the methods whose cases were verified so far.
+MethodNames names_of(const std::vector<Row>& rows) {
+  std::vector<const Record*> records;
+  for (const auto& row : rows)
+    for (const auto& record : row.records) records.push_back(&record);
+  return MethodNames(records);
+}
 
 std::vector<const char*> inputs_of(const Row& row, const Shape& shape, const std::string& protocol) {
   std::vector<const char*> inputs = {"normal"};
@@ -200,8 +209,8 @@ class Verification {
         ++(row.failed() ? failed : row.unsupported() ? unsupported : row.unverified() ? unverified : agree);
     ++reported_;
     if (line_.rewrites() && failed == 0) return;
-    line_.print(fmt::format("[{}/{}] {}: {} {}, {} unsupported{}{}", reported_, methods_, method, count_of(agree, "row"),
-                            agree == 1 ? "agrees" : "agree", unsupported,
+    line_.print(fmt::format("[{}/{}] {}: {} {}, {} unsupported{}{}", reported_, methods_, names_of(rows_).of(method),
+                            count_of(agree, "row"), agree == 1 ? "agrees" : "agree", unsupported,
                             unverified > 0 ? fmt::format(", {} unverified", unverified) : "",
                             failed > 0 ? fmt::format(", {} FAILED", failed) : ""),
                 failed > 0 ? Tone::bad : Tone::plain);
@@ -254,6 +263,7 @@ void print_rows(const std::vector<Row>& rows, Format format, bool verbose) {
   for (const auto* header : {"value error", "gradient error", "decoding error", "accepted"})
     table.add_column(header, TextTable::Align::right);
   table.add_column("verdict");
+  const auto names = format == Format::text || format == Format::markdown ? names_of(rows) : MethodNames();
   auto json = Json::array();
   for (const auto& row : rows) {
     if (!row.is_complete()) continue;
@@ -263,8 +273,8 @@ void print_rows(const std::vector<Row>& rows, Format format, bool verbose) {
     const auto value = row.max_error("forward"), gradient = row.max_error("forward_backward"),
                decoding = std::max(row.max_error("prefill"), row.max_error("decode"));
     if (is_summed_up && !row.failed()) continue;
-    table.add_row({row.method, row.dtype, row.causal ? "yes" : "no", row.key_lengths, error_text(value), error_text(gradient),
-                   error_text(decoding), error_text(tolerance), verdict},
+    table.add_row({names.of(row.method), row.dtype, row.causal ? "yes" : "no", row.key_lengths, error_text(value),
+                   error_text(gradient), error_text(decoding), error_text(tolerance), verdict},
                   row.failed()        ? Tone::bad
                   : row.unsupported() ? Tone::faint
                                       : Tone::plain);

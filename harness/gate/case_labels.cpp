@@ -25,11 +25,12 @@ std::vector<const Field*> axes() {
 }
 
 // An axis of a case as a name has it, such as "linear", "N=4096", "not causal" or "heads=8".
-std::string part(const Case& c, const Field& field) {
+std::string part(const Case& c, const Field& field, const MethodNames& names) {
   const auto value = get(c, field);
   if (value.is_boolean()) return fmt::format("{}{}", value.get<bool>() ? "" : "not ", field.name);
   auto text = value.is_string() ? value.get<std::string>() : value.dump();
-  if (field.name == "method" || field.name == "protocol") return text;
+  if (field.name == "method") return names.of(text);
+  if (field.name == "protocol") return text;
   return fmt::format("{}={}", field.name == "query_len" ? "N" : field.name, text);
 }
 
@@ -43,22 +44,24 @@ bool is_in_full_name(const Case& c, const Field& field, bool cases_differ) {
   return field.name == "method" || field.name == "protocol" || field.name == "query_len" || !is_default(c, field);
 }
 
-}  // namespace
-
-std::vector<std::string> full_names(const std::vector<Case>& cases) {
+std::vector<std::string> names_of(const std::vector<Case>& cases, const MethodNames& methods) {
   std::vector<std::vector<std::string>> parts(cases.size());
   for (const auto* field : axes()) {
     const bool cases_differ = differ_in(cases, *field);
     for (size_t i = 0; i < cases.size(); ++i)
-      if (is_in_full_name(cases[i], *field, cases_differ)) parts[i].push_back(part(cases[i], *field));
+      if (is_in_full_name(cases[i], *field, cases_differ)) parts[i].push_back(part(cases[i], *field, methods));
   }
   std::vector<std::string> names;
   for (const auto& of_case : parts) names.push_back(fmt::format("{}", fmt::join(of_case, " ")));
   return names;
 }
 
-CaseLabels label_cases(const std::vector<Case>& cases) {
-  if (cases.size() < 2) return {full_names(cases), ""};
+}  // namespace
+
+std::vector<std::string> full_names(const std::vector<Case>& cases) { return names_of(cases, {}); }
+
+CaseLabels label_cases(const std::vector<Case>& cases, const MethodNames& methods) {
+  if (cases.size() < 2) return {names_of(cases, methods), ""};
   std::vector<std::vector<std::string>> parts(cases.size());
   std::vector<std::string> shared;
   for (const auto* field : axes()) {
@@ -66,9 +69,9 @@ CaseLabels label_cases(const std::vector<Case>& cases) {
     const bool is_named =
         std::any_of(cases.begin(), cases.end(), [&](const Case& c) { return is_in_full_name(c, *field, cases_differ); });
     if (!is_named) continue;
-    if (!cases_differ) shared.push_back(part(cases[0], *field));
+    if (!cases_differ) shared.push_back(part(cases[0], *field, methods));
     else
-      for (size_t i = 0; i < cases.size(); ++i) parts[i].push_back(part(cases[i], *field));
+      for (size_t i = 0; i < cases.size(); ++i) parts[i].push_back(part(cases[i], *field, methods));
   }
   CaseLabels labels{{}, fmt::format("{}", fmt::join(shared, ", "))};
   for (const auto& of_case : parts) labels.names.push_back(fmt::format("{}", fmt::join(of_case, " ")));

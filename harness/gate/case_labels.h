@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "harness/schema/case.h"
+#include "harness/schema/method_names.h"
 
 namespace attnbench {
 
@@ -17,7 +18,7 @@ struct CaseLabels {
   std::vector<std::string> names;  // one for each case: the axes in which the cases differ
   std::string shared;              // the axes that all cases have in common, such as "N=4096, causal"
 };
-// A single case has its full name, and nothing is shared.
-CaseLabels label_cases(const std::vector<Case>& cases);
+// A single case has its full name, and nothing is shared. `methods` has the names of their methods.
+CaseLabels label_cases(const std::vector<Case>& cases, const MethodNames& methods = {});
 
 }  // namespace attnbench

@@ -179,7 +179,9 @@ Json json_of(const GateReport& report, const GateSuite& suite, const GateOptions
   for (size_t i = 0; i < report.lines.size(); ++i) {
     const auto &base = suite.cases()[i].sides[0], &candidate = suite.cases()[i].sides[1];
     const auto& line = report.lines[i];
+    const auto& label = suite.cases()[i].label;
     json["cases"].push_back({{"name", line.name},
+                             {"label", label.empty() ? Json() : Json(label)},
                              {"verdict", line.reason.empty() ? line.verdict : line.verdict + ": " + line.reason},
                              {"waived", line.waived.empty() ? Json() : Json(line.waived)},
                              {"log_ratio", finite_or_null(line.judgement.ratio.estimate)},
@@ -261,8 +263,12 @@ GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<Gate
                      const GateOptions& options) {
   GateReport report;
   std::vector<Case> cases;
-  for (const auto& suite_case : suite) cases.push_back(suite_case.c);
-  auto labels = label_cases(cases);
+  std::vector<std::pair<std::string, std::string>> methods;
+  for (const auto& suite_case : suite) {
+    cases.push_back(suite_case.c);
+    methods.emplace_back(suite_case.c.method, suite_case.label);
+  }
+  auto labels = label_cases(cases, MethodNames(methods));
   report.shared = std::move(labels.shared);
   bool any[4] = {};
   for (size_t i = 0; i < suite.size(); ++i) {

@@ -245,6 +245,7 @@ void GateSuite::check(size_t side, std::vector<bool>& supported) {
     auto& suite_case = cases_[asked[n]];
     const auto &plan = plans[n], &verification = checks[n];
     if (!has_method(side, suite_case, plan)) continue;
+    if (plan.has("method_label")) suite_case.label = plan.text("method_label");
     supported[asked[n]] = supported[asked[n]] || plan.text("outcome") != outcome::skipped;
     // The processes of all sides run at the same time, so each may use its share of the memory.
     if (side == 0 && suite_case.c.memory_limit_bytes == 0 && plan.has("memory_limit_bytes"))

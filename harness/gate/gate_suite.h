@@ -35,6 +35,7 @@ struct Side {
 struct SuiteCase {
   Case c;
   std::string name = {};      // in full, as full_names() makes it
+  std::string label = {};     // of the method, if it has one
   std::string unusable = {};  // why the sides cannot be compared on this case; empty when they can
   std::string lacking = {};   // what the base lacks, so that the case counts as new
   bool is_new() const { return !lacking.empty(); }

@@ -31,6 +31,8 @@ std::vector<Column> declare() {
   };
   add_fields(FieldRole::axis);
   all.push_back({"method_digest", text, "", "case", "hex digest of the file of a Python method or of a plug-in"});
+  all.push_back({"method_label", text, "", "case",
+                 "what stands for the text of a Python method in tables and figures, where it has a label"});
   all.push_back(
       {"inputs_digest", text, "", "case",
        "hex digest of the file that the inputs come from: its SHA-1 or, if it is longer than 64 MiB, the SHA-1 of those of "

@@ -27,6 +27,9 @@ class ForeignMethod : public attn::AttentionMethod {
   // that does nothing.
   virtual double call_overhead_us(const attn::Inputs& inputs) = 0;
 
+  // What stands for the text of the method in tables and figures; empty if it has no such name.
+  virtual std::string shown_name() const = 0;
+
   // How time and memory of a call grow with the length, such as "O(N)"; empty if the method does not say.
   virtual std::string time_order(attn::Protocol protocol) const = 0;
   virtual std::string memory_order(attn::Protocol protocol) const = 0;

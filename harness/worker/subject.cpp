@@ -118,6 +118,7 @@ std::optional<Subject> prepare(const Case& c, Record& record) {
     record.set("method_digest", digest);
     record.set("python", python_version());
     const auto* const method = foreign(subject.method.get());
+    if (const auto name = method->shown_name(); !name.empty()) record.set("method_label", name);
     record.set("sets_up", method->has_setup());
     record.set("time_order", method->time_order(subject.protocol->id()));
     record.set("memory_order", method->memory_order(subject.protocol->id()));

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from attnplots import records, style
-from attnplots.methods import split_method
+from attnplots.methods import method_text, split_method
 from attnplots.records import RecordsError
 from attnplots.text import printable
 
@@ -146,7 +146,7 @@ def chosen_methods(methods: Iterable[str], wanted: str) -> set[str]:
     present = list(dict.fromkeys(methods))
     chosen: set[str] = set()
     for name in split_names(wanted):
-        fits = [m for m in present if name in (m, split_method(m)[0])]
+        fits = [m for m in present if name in (m, split_method(m)[0], method_text(m))]
         if not fits:
             raise RecordsError(f"--methods: no record of {name}; there are {', '.join(present)}")
         chosen.update([name] if name in fits else fits)

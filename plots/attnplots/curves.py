@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnplots import certainty
-from attnplots.methods import short_name, split_method
-from attnplots.records import EXTERNAL, Record, Records, RecordsError
+from attnplots.methods import method_text
+from attnplots.records import Record, Records, RecordsError
 from attnplots.text import count_of
 
 @dataclass(frozen=True)
@@ -353,26 +353,6 @@ def published_of(records: list[Record], column: str) -> tuple[tuple[float, float
 
 def _positive(value: float | None) -> float:
     return value if value is not None and value > 0 else math.nan
-
-
-def method_text(method: str) -> str:
-    """The name of a method in figures: "lsh:rounds=4,chunk=64" becomes "lsh-4 (chunk=64)"."""
-    if method.endswith(EXTERNAL):
-        return method_text(method.removesuffix(EXTERNAL)) + EXTERNAL
-    name, tail = split_method(method)
-    name = short_name(name)
-    if not tail:
-        return " ".join(name.split())
-    options = [option.partition("=") for option in tail.split(",")]
-    if not all(key and value for key, _, value in options):
-        return " ".join(method.split())
-    shown = []
-    for key, _, value in options:
-        if (name, key) == ("lsh", "rounds"):
-            name = f"lsh-{value}"
-        else:
-            shown.append(value if key == "profile" else f"{key}={value}")
-    return f"{name} ({', '.join(shown)})" if shown else name
 
 
 def size_text(n: float) -> str:

@@ -14,6 +14,7 @@ from matplotlib.ticker import NullLocator
 
 from attnplots import environment, sheet, style
 from attnplots.labels import Box
+from attnplots.methods import case_text
 from attnplots.records import RecordsError
 from attnplots.sheet import LEFT, RIGHT
 from attnplots.style import Style
@@ -97,7 +98,7 @@ def draw(calibration: Calibration) -> Figure:
     """Draws a panel for each verdict, with a curve for each case."""
     cases = calibration.cases
     looks = _looks(cases)
-    names, common = _short_names([case.name for case in cases])
+    names, common = _short_names([case_text(case.name) for case in cases])
     figure = sheet.figure()
     footer = sheet.footer(figure, [calibration.note], calibration.stamp)
     narrow = sheet.is_narrow(figure)

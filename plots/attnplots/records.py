@@ -5,16 +5,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from attnplots import methods
 from attnplots import schema as schemas
+from attnplots.methods import EXTERNAL
 from attnplots.schema import RecordsError, Schema
 from attnplots.text import drawable
 
 Record = dict[str, Any]
 
 FILE_NAME = "records.jsonl"
-
-# Follows a method's name in records that were imported instead of measured.
-EXTERNAL = " (external)"
 
 OUTCOMES = ("measured", "skipped", "failed")
 # Columns that every record must have: not empty texts, and positive integers.
@@ -41,17 +40,29 @@ class Records(list[Record]):
 
 def load(folder: Path) -> Records:
     """read(), with texts that can be drawn."""
-    found = read(folder)
+    found = _read(folder)
     for record in found:
         record.update({n: drawable(v) for n, v in record.items() if isinstance(v, str)})
+    _name_methods(found)
     return found
 
 
 def read(folder: Path) -> Records:
     """The records of `folder`, one for each case, in the order in which the cases first appear.
+    From then on methods.method_text() knows the labels of their methods.
 
     Raises RecordsError, which names the file and the line, if a record cannot be used.
     """
+    found = _read(folder)
+    _name_methods(found)
+    return found
+
+
+def _name_methods(found: Records) -> None:
+    methods.add_labels((record["method"], record.get("method_label") or "") for record in found)
+
+
+def _read(folder: Path) -> Records:
     path = folder / FILE_NAME
     lines = json_lines(path)
     schema = schemas.load(folder)

@@ -7,11 +7,13 @@ Errors in the user's file are raised as MethodError, with a text that is meant f
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import inspect
 import json
 import math
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -21,8 +23,9 @@ from typing import Any
 import torch
 
 from attnbench import _signature
-from attnbench._method import ATTRIBUTE, Declaration
-from attnbench._signature import EXPECTED, LIKE, MethodError, Signature
+from attnbench._folders import Folder
+from attnbench._method import ATTRIBUTE, MAX_MULTIPLE, Declaration, is_multiple
+from attnbench._signature import AS, LIKE, MethodError, Signature
 
 # What a function prints must not mix with what the worker answers.
 sys.stdout = sys.stderr
@@ -35,27 +38,35 @@ DTYPES = {
 }
 
 
+# The text of None among the values of options.
+NONE = "none"
+# What a parameter that text cannot give has as its value: options are parted by commas, so that no
+# option has this value.
+NOT_GIVEN = ","
+SMALL_LENGTH = 5
+
+
 def traceback_text(error: BaseException) -> str:
-    """The traceback as Python prints it, without the frames of this file."""
+    """The traceback as Python prints it, without the frames of this file. What UTF-8 has no
+    characters for, such as a lone surrogate, is escaped."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
         frames = frames.tb_next
     if isinstance(error, MethodError):
-        return str(error)
-    return "".join(traceback.format_exception(type(error), error, frames)).strip()
+        text = str(error)
+    else:
+        text = "".join(traceback.format_exception(type(error), error, frames)).strip()
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _import_file(path: Path) -> Any:
-    """The module in a file. Its folder is searched first for what it imports, as for a script."""
+    """The module in a file, whose folder is active."""
     name = f"attnbench_method_{hashlib.sha1(str(path).encode()).hexdigest()[:12]}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    folder = str(path.parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
@@ -89,19 +100,56 @@ def _find(module: Any, path: Path, name: str) -> Callable[..., Any]:
         raise _signature.missing(str(path), name, _functions(module))
     if not callable(found):
         raise _signature.no_function(str(path), name, type(found).__name__)
+    if inspect.isclass(found):
+        raise _signature.no_function(str(path), name, "a class")
     return found
 
 
 def _signature_of(where: str, function: Callable[..., Any]) -> Signature:
+    # A module's own signature takes anything, because it passes everything on to forward.
+    called = function.forward if isinstance(function, torch.nn.Module) else function
     try:
-        signature = inspect.signature(function)
+        signature = inspect.signature(called)
     except (TypeError, ValueError):
-        raise MethodError(f"{where}: its parameters cannot be read, expected {EXPECTED}") from None
+        raise _signature.wrong_parameters(where, "cannot be read") from None
     return Signature(where, signature)
+
+
+def _written(function: Callable[..., Any]) -> Any:
+    """The object whose declaration and documentation count: of a partial object its function, of a
+    module that has no declaration itself its forward."""
+    if isinstance(function, functools.partial) and not hasattr(function, ATTRIBUTE):
+        return _written(function.func)
+    if isinstance(function, torch.nn.Module) and not hasattr(function, ATTRIBUTE):
+        return function.forward
+    return function
 
 
 def _first_line(function: Callable[..., Any]) -> str:
     return (inspect.getdoc(function) or "").strip().split("\n")[0]
+
+
+def _value_of(text: str) -> Any:
+    """The value of an option that is None by default: none, a whole number, a number, true or false,
+    or the text itself."""
+    if text in (NONE, "true", "false"):
+        return {NONE: None, "true": True, "false": False}[text]
+    if re.fullmatch(r"-?[0-9]+", text):
+        return int(text)
+    if re.fullmatch(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?", text, re.IGNORECASE):
+        return float(text)
+    return text
+
+
+def _short(value: Any) -> str:
+    """A value for a message."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def _option(name: str, default: Any, description: str) -> dict[str, Any]:
+    """An option as description() has it; of a text, min and max say nothing."""
+    return {"name": name, "default": default, "description": description, "choices": [], "min": 0, "max": 0}
 
 
 class Method:
@@ -116,8 +164,11 @@ class Method:
             raise _signature.unreadable(path, error) from None
         self.digest = hashlib.sha256(content).hexdigest()[:16]
         self.name = name
+        self.folder = Folder.of(file.resolve().parent)
+        self.folder.activate()
         self.function = _find(_import_file(file.resolve()), file, name)
-        self.declared: Declaration = getattr(self.function, ATTRIBUTE, Declaration())
+        self.written = _written(self.function)
+        self.declared: Declaration = getattr(self.written, ATTRIBUTE, Declaration())
         self.signature = _signature_of(self.where, self.function)
         unknown = set(self.declared.options) - set(self.signature.defaults)
         if unknown:
@@ -126,15 +177,23 @@ class Method:
                 "with a default value of the function"
             )
         for option, limits in self.declared.options.items():
-            self._check_default(option, limits, self.signature.defaults[option])
+            self._check_value(option, limits, self.signature.defaults[option], " by default")
+        multiple = self.declared.multiple_of
+        if isinstance(multiple, str):
+            default = self.signature.defaults.get(multiple)
+            if not isinstance(default, int) or isinstance(default, bool):
+                raise MethodError(
+                    f"{self.where}: multiple_of = {multiple!r}, expected the name of an option whose default is a whole number"
+                )
 
-    def _check_default(self, option: str, limits: Any, default: Any) -> None:
+    def _check_value(self, option: str, limits: Any, value: Any, when: str) -> None:
         low, high = limits.get("min", -(2**53)), limits.get("max", 2**53)
         choices = limits.get("choices")
-        is_number = isinstance(default, int) and not isinstance(default, bool)
-        if (is_number and not low <= default <= high) or (choices is not None and default not in choices):
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        is_no_choice = choices is not None and value is not None and value not in choices
+        if (is_number and not low <= value <= high) or is_no_choice:
             expected = f"one of {', '.join(choices)}" if choices is not None else f"a number from {low} to {high}"
-            raise MethodError(f"{self.where}: {option} = {default!r} by default, expected {expected}")
+            raise MethodError(f"{self.where}: {option} = {value!r}{when}, expected {expected}")
 
     def description(self) -> str:
         """What the worker tells the driver about the method, as JSON."""
@@ -142,34 +201,31 @@ class Method:
         options = []
         for name, default in self.signature.defaults.items():
             more = declared.options.get(name, {})
+            choices = [str(choice) for choice in more.get("choices", ())]
             options.append(
                 {
                     "name": name,
-                    "default": default,
+                    "default": NONE if default is None else default,
                     "description": more.get("description", ""),
-                    "choices": [str(choice) for choice in more.get("choices", ())],
+                    "choices": [NONE, *choices] if choices and default is None else choices,
                     "min": more.get("min", -(2**53)),
                     "max": more.get("max", 2**53),
                 }
             )
+        options += [_option(name, NOT_GIVEN, f"{_short(default)}, whatever it is called with")
+                    for name, default in self.signature.fixed.items()]  # fmt: skip
         options.append(
-            {
-                "name": LIKE,
-                "default": "",
-                "description": "registered method whose reference the results are compared with, "
-                "if the function declares none",
-                "choices": [],
-                "min": 0,
-                "max": 0,
-            }
+            _option(LIKE, "", "registered method whose reference the results are compared with, if the function declares none")
         )
+        options.append(_option(AS, "", "label of the method in tables and figures"))
         return json.dumps(
             {
-                "description": declared.description or _first_line(self.function) or self.name,
+                "description": declared.description or _first_line(self.written) or self.name,
                 "options": options,
                 "digest": self.digest,
                 "exact": declared.exact,
                 "has_reference": declared.reference is not None,
+                "reference_computes_all_rows": self._reference_computes_all_rows(),
                 "approximates": declared.approximates,
                 "has_setup": declared.setup is not None,
                 "has_flops": declared.flops is not None,
@@ -183,7 +239,6 @@ class Method:
                 "causal": "causal" in masks if declared.causal is None else declared.causal,
                 "key_lengths": "key_lengths" in masks if declared.key_lengths is None else declared.key_lengths,
                 "cross_attention": declared.cross_attention,
-                "multiple_of": declared.multiple_of,
                 "gradients": list(declared.gradients),
                 "unavailable": self.unavailable(),
                 "decoding": declared.decode is not None,
@@ -191,6 +246,10 @@ class Method:
                 "devices": list(declared.devices),
             }
         )
+
+    def _reference_computes_all_rows(self) -> bool:
+        reference = self.declared.reference
+        return reference is not None and not _takes(reference, "rows") and not _takes_anything(reference)
 
     def unavailable(self) -> str:
         """What has to be installed before the function can be called; empty if nothing has."""
@@ -205,7 +264,25 @@ class Method:
 
     def bind(self, options: str) -> Bound:
         """The method with values of its options, given as JSON."""
+        self.folder.activate()
         return Bound(self, json.loads(options))
+
+    def values(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The keywords that the function is called with."""
+        values = {}
+        for name, value in given.items():
+            if name in self.signature.fixed and value != NOT_GIVEN:
+                default = _short(self.signature.fixed[name])
+                raise MethodError(
+                    f"{self.where}: {name} = {value!r}, but the parameter '{name}' has the default {default} and cannot be "
+                    "given as text"
+                )
+            if name in self.signature.defaults:
+                is_open = self.signature.defaults[name] is None
+                values[name] = _value_of(value) if is_open else value
+                if is_open and values[name] != value:
+                    self._check_value(name, self.declared.options.get(name, {}), values[name], "")
+        return values
 
 
 class _OwnBackward(torch.autograd.Function):
@@ -228,31 +305,50 @@ class _OwnBackward(torch.autograd.Function):
 
 
 class Bound:
-    """A method with values of its options. The worker calls the attribute `forward`."""
+    """A method with values of its options. The worker calls the attribute `forward`, and reads
+    `label`, which is empty for a method without a label, and `length_multiple`."""
 
     def __init__(self, method: Method, options: dict[str, Any]) -> None:
         self.method = method
-        self.options = {name: value for name, value in options.items() if name != LIKE}
+        self.options = method.values(options)
+        self.label = options.get(AS) or method.declared.label
+        if options.get(AS) and (problem := _signature.problem_of_label(self.label, spaces=False)):
+            raise MethodError(f"{method.where}: {AS} = {problem}")
+        self.length_multiple = self._length_multiple()
         self.masks = tuple(method.signature.masks)
         self.function = method.function
+        self.heads_are_alike = False  # once it is known that the reference does the same for each head
         self.forward = self._with_options(self.function)
 
+    def activate(self) -> None:
+        """Makes imports inside the function find the modules of its folder. The worker calls this
+        before it calls anything else of another method than the last one."""
+        self.method.folder.activate()
+
+    def _length_multiple(self) -> int:
+        declared = self.method.declared.multiple_of
+        if isinstance(declared, str):
+            value, source = self.options[declared], f"the option {declared}"
+        elif callable(declared):
+            value, source = declared(**self.options), "the function given as multiple_of"
+        else:
+            return declared
+        if not is_multiple(value):
+            raise MethodError(
+                f"{self.method.where}: multiple_of is {_short(value)} by {source}, expected a whole number from 1 to {MAX_MULTIPLE}"
+            )
+        return int(value)
+
     def _with_options(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function of q, k, v and the masks. Without options it is the user's function itself,
-        so that a call takes no more time than necessary."""
+        """A function of q, k, v and the masks."""
         options, backward = self.options, self.method.declared.backward
+        function = self._returning_tensor(function)
         if backward is None:
-            if not options:
-                return function
-
-            def with_options(q: Any, k: Any, v: Any, **masks: Any) -> Any:
-                return function(q, k, v, **masks, **options)
-
-            return with_options
+            return function
 
         def with_own_backward(q: Any, k: Any, v: Any, **masks: Any) -> Any:
             def call(*tensors: Any) -> Any:
-                return function(*tensors, **masks, **options)
+                return function(*tensors, **masks)
 
             def gradients(*tensors: Any) -> Any:
                 return backward(*tensors, **masks, **options)
@@ -263,24 +359,46 @@ class Bound:
 
         return with_own_backward
 
+    def _returning_tensor(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function with its options, which returns the output alone. Without options and for a
+        function that returns a tensor it is the user's function itself, so that a call takes no more
+        time than necessary."""
+        options, where = self.options, self.method.where
+        if self.method.declared.returns_tuple:
+
+            def first_of_tuple(q: Any, k: Any, v: Any, **masks: Any) -> Any:
+                output = function(q, k, v, **masks, **options)
+                if not isinstance(output, (tuple, list)) or not output:
+                    raise MethodError(
+                        f"{where} returned {type(output).__name__}, expected a tuple or a list that begins with the output, "
+                        "because it declares returns_tuple=True"
+                    )
+                return output[0]
+
+            return first_of_tuple
+        if not options:
+            return function
+
+        def with_options(q: Any, k: Any, v: Any, **masks: Any) -> Any:
+            return function(q, k, v, **masks, **options)
+
+        return with_options
+
     def nothing(self, output: Any) -> Callable[..., Any]:
         """A function that does nothing but return `output`, with the parameters of `forward`. The
         time of a call of it is what calling Python costs."""
+        returned = (output,) if self.method.declared.returns_tuple else output
         if not self.options:
 
             def plain(q: Any, k: Any, v: Any, *, causal: Any = None, key_lengths: Any = None) -> Any:
-                return output
+                return returned
 
-            return plain
-        options = self.options
+            return self._returning_tensor(plain)
 
         def inner(q: Any, k: Any, v: Any, **more: Any) -> Any:
-            return output
+            return returned
 
-        def with_options(q: Any, k: Any, v: Any, **masks: Any) -> Any:
-            return inner(q, k, v, **masks, **options)
-
-        return with_options
+        return self._returning_tensor(inner)
 
     def set_up(self, problem: str) -> None:
         """Prepares the calls of a problem, given as JSON."""
@@ -296,14 +414,34 @@ class Bound:
         self.function = made or self.method.function
         self.forward = self._with_options(self.function)
 
-    def reference(self, q: Any, k: Any, v: Any, causal: bool, key_lengths: Any, rows: Any) -> Any:
-        """The rows of the output by the declared reference."""
+    def reference(
+        self, q: Any, k: Any, v: Any, causal: bool, key_lengths: Any, rows: Any, heads: Any = None, num_heads: Any = None
+    ) -> Any:
+        """The rows of the output by the declared reference. `heads` (int64 `[h]`) are the indices of
+        the heads that q, k and v hold among the `num_heads` of the call; by default all of them."""
+        if heads is None:
+            heads = torch.arange(q.shape[1], device=q.device)
+        if num_heads is None:
+            num_heads = q.shape[1]
         reference = self.method.declared.reference
         assert reference is not None
-        parameters = inspect.signature(reference).parameters
-        anything = any(p.kind == inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+        if heads.numel() < num_heads and "heads" not in self._own_parameters(reference):
+            self._check_heads_are_alike(q, k, v, causal, key_lengths)
+        return self._rows_of_reference(q, k, v, causal, key_lengths, rows, heads, num_heads)
+
+    def _own_parameters(self, reference: Callable[..., Any]) -> list[str]:
+        """Which of `heads` and `num_heads` the reference takes, if they are no options."""
+        return [name for name in ("heads", "num_heads") if _takes(reference, name) and name not in self.options]
+
+    def _rows_of_reference(
+        self, q: Any, k: Any, v: Any, causal: bool, key_lengths: Any, rows: Any, heads: Any, num_heads: int
+    ) -> Any:
+        reference = self.method.declared.reference
+        assert reference is not None
         given = {**self.options, "causal": causal, "key_lengths": key_lengths, "rows": rows}
-        known = {name: value for name, value in given.items() if anything or name in parameters}
+        known = {name: value for name, value in given.items() if _takes_anything(reference) or _takes(reference, name)}
+        own = {"heads": heads, "num_heads": num_heads}
+        known |= {name: own[name] for name in self._own_parameters(reference)}
         output = reference(q, k, v, **known)
         if not isinstance(output, torch.Tensor):
             raise MethodError(
@@ -319,6 +457,40 @@ class Bound:
             )
         return output
 
+    def _check_heads_are_alike(self, q: Any, k: Any, v: Any, causal: bool, key_lengths: Any) -> None:
+        """Raises MethodError if the reference of a head depends on which head it is."""
+        if self.heads_are_alike:
+            return
+        small = self.length_multiple if self.length_multiple > 1 else SMALL_LENGTH
+        try:
+            together, alone = self._last_head_of_reference((small, small), q, k, v, causal, key_lengths)
+        except Exception:  # it may not be made for so short a sequence
+            lengths = (q.shape[2], k.shape[2])
+            together, alone = self._last_head_of_reference(lengths, q, k, v, causal, key_lengths)
+        if not torch.allclose(together, alone, rtol=1e-9, atol=1e-12, equal_nan=True):
+            raise MethodError(
+                f"{self.method.where}: the reference of a head depends on the other heads or on which head it is, but it is "
+                "given some of them alone; add the parameters heads (int64 [h], the indices of the heads that it is given) and "
+                "num_heads (how many there are) to it"
+            )
+        self.heads_are_alike = True
+
+    def _last_head_of_reference(
+        self, lengths: tuple[int, int], q: Any, k: Any, v: Any, causal: bool, key_lengths: Any
+    ) -> tuple[Any, Any]:
+        """The output of the last of three heads, computed together with the others and alone, for
+        random inputs with so many queries and keys."""
+        heads, (query_len, key_len) = 3, lengths
+        generator = torch.Generator().manual_seed(0)
+        sizes = ((query_len, q.shape[3]), (key_len, k.shape[3]), (key_len, v.shape[3]))
+        tensors = [torch.randn(1, heads, *size, dtype=torch.float64, generator=generator).to(q.device) for size in sizes]
+        hidden = None if key_lengths is None else torch.full((1,), key_len, device=q.device)
+        rows, indices = torch.arange(query_len, device=q.device), torch.arange(heads, device=q.device)
+        with torch.no_grad():
+            together = self._rows_of_reference(*tensors, causal, hidden, rows, indices, heads)
+            last = [tensor[:, -1:] for tensor in tensors]
+            return together[:, -1:], self._rows_of_reference(*last, causal, hidden, rows, indices[-1:], heads)
+
     def flops(self, problem: str) -> float:
         """The operations of a forward call, by the user's formula."""
         assert self.method.declared.flops is not None
@@ -330,6 +502,15 @@ class Bound:
     def begin_decoding(self, problem: str) -> State:
         """An empty decoding state."""
         return State(self, json.loads(problem))
+
+
+def _takes(function: Callable[..., Any], name: str) -> bool:
+    return name in inspect.signature(function).parameters
+
+
+def _takes_anything(function: Callable[..., Any]) -> bool:
+    parameters = inspect.signature(function).parameters.values()
+    return any(parameter.kind == inspect.Parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def _tensors_in(value: Any, seen: set[int], depth: int = 0) -> Iterator[Any]:

@@ -43,7 +43,9 @@ def measure(
         method: the name of a method, as `attnbench list` shows it; the file and the name of a
             function, such as "mine.py:attention"; or a function of a module, which the process can
             import from its file.
-        options: options of the method by name, which is another way to write them behind its name.
+        options: options of the method by name, which is another way to write them behind its name;
+            None is `none`. A function in Python has the options `like`, the method whose reference
+            it is compared with, and `as`, its label in tables and figures.
         settings: axes and settings of the case by the names of columns, such as query_len=4096,
             causal=True or dtype="bfloat16"; `attnbench measure --help` lists them. Where values are
             lists, each combination is measured.
@@ -109,6 +111,8 @@ def _has_options(spec: str) -> bool:
 
 
 def _text(value: object) -> str:
+    if value is None:
+        return "none"
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from attnbench._signature import problem_of_label
+
 # The attribute of a decorated function that holds its declaration.
 ATTRIBUTE = "__attnbench_method__"
 
@@ -27,6 +29,7 @@ class Declaration:
     """What `attnbench.method` was told about a function."""
 
     description: str = ""
+    label: str = ""
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     exact: str = ""
     reference: Callable[..., Any] | None = None
@@ -35,6 +38,7 @@ class Declaration:
     decode: Callable[..., Any] | None = None
     backward: Callable[..., Any] | None = None
     flops: Callable[..., float] | None = None
+    returns_tuple: bool = False
     time_order: str = ""
     memory_order: str = ""
     decode_time_order: str = ""
@@ -42,7 +46,7 @@ class Declaration:
     causal: bool | None = None
     full: bool = True
     cross_attention: bool = True
-    multiple_of: int = 1
+    multiple_of: int | str | Callable[..., int] = 1
     key_lengths: bool | None = None
     gradients: Sequence[str] = DEVICES
     dtypes: Sequence[str] = DTYPES
@@ -50,7 +54,16 @@ class Declaration:
     requires: Mapping[str, str] = field(default_factory=dict)
 
 
+def is_multiple(value: object) -> bool:
+    """Whether lengths can have to be multiples of this value."""
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_MULTIPLE
+
+
 def _check(declaration: Declaration) -> None:
+    if declaration.label and (problem := problem_of_label(declaration.label)):
+        raise ValueError(f"attnbench.method: label = {problem}")
+    if not isinstance(declaration.returns_tuple, bool):
+        raise TypeError(f"attnbench.method: returns_tuple is {declaration.returns_tuple!r}, expected True or False")
     if declaration.exact and declaration.reference:
         raise ValueError("attnbench.method: exact and reference are both given, expected one")
     for name in ("reference", "setup", "decode", "backward", "flops"):
@@ -70,9 +83,10 @@ def _check(declaration: Declaration) -> None:
             expected = ", ".join(known)
             raise ValueError(f"attnbench.method: {name} = {value!r}, expected a list of {expected}")
     multiple = declaration.multiple_of
-    if not isinstance(multiple, int) or not 1 <= multiple <= MAX_MULTIPLE:
+    if not is_multiple(multiple) and not isinstance(multiple, str) and not callable(multiple):
         raise ValueError(
-            f"attnbench.method: multiple_of = {multiple!r}, expected a whole number from 1 to {MAX_MULTIPLE}"
+            f"attnbench.method: multiple_of = {multiple!r}, expected a whole number from 1 to {MAX_MULTIPLE}, "
+            "the name of an option or a function of the options"
         )
     for name, option in declaration.options.items():
         unknown = set(option) - {"description", "choices", "min", "max"}
@@ -92,6 +106,7 @@ def _check(declaration: Declaration) -> None:
 def method(
     *,
     description: str = "",
+    label: str = "",
     options: Mapping[str, Mapping[str, Any]] | None = None,
     exact: str = "",
     reference: Callable[..., Any] | None = None,
@@ -100,6 +115,7 @@ def method(
     decode: Callable[..., Any] | None = None,
     backward: Callable[..., Any] | None = None,
     flops: Callable[..., float] | None = None,
+    returns_tuple: bool = False,
     time_order: str = "",
     memory_order: str = "",
     decode_time_order: str = "",
@@ -107,7 +123,7 @@ def method(
     causal: bool | None = None,
     full: bool = True,
     cross_attention: bool = True,
-    multiple_of: int = 1,
+    multiple_of: int | str | Callable[..., int] = 1,
     key_lengths: bool | None = None,
     gradients: bool | Sequence[str] = True,
     dtypes: Sequence[str] = DTYPES,
@@ -123,13 +139,18 @@ def method(
 
     Args:
         description: One line for tables of methods.
+        label: What stands in tables and figures in place of the file and the name of the function, a
+            text of at most 60 characters. The option `as` gives another one, `mine.py:f:as=mine`.
         options: For each option of the signature that needs it, a dict with any of `description`,
             `choices` (texts), `min` and `max` (whole numbers).
         exact: The registered method whose exact result the function computes, such as "softmax" or
             "linear". Its float64 reference is compared with the function's results.
         reference: A function with the same parameters that defines the result. It is called with
             float64 tensors, must be differentiable, and is never timed. If it has a parameter
-            `rows` (int64 `[R]`), it returns these rows of the output alone.
+            `rows` (int64 `[R]`), it returns these rows of the output alone. It may be given some
+            of the heads of a call. Where the result of a head depends on which one it is, such as
+            by a slope of each head, it has the parameters `heads` (int64 `[h]`), the indices of the
+            heads that q, k and v hold, and `num_heads`, how many the call has.
         approximates: The registered method that the function approximates. The record then holds
             how close its results are to those of that method.
         setup: `setup(function, problem)`, called once for each problem before its first call, for
@@ -147,6 +168,8 @@ def method(
             function has them, and the options. By default autograd computes the gradients.
         flops: `flops(problem, **options)`, the floating-point operations of a forward call; a
             multiply-add counts as two.
+        returns_tuple: Whether the function returns a tuple or a list whose first element is the
+            output, such as (output, state). So does the function that `setup` returns.
         time_order, memory_order: How time and memory beside the inputs grow with the length, such
             as "O(N)". `attnbench analyse` compares them with what was measured.
         decode_time_order, decode_memory_order: The same for one decoding step.
@@ -155,7 +178,9 @@ def method(
         full: Whether the function can attend without the causal mask.
         cross_attention: Whether key_len may differ from query_len.
         multiple_of: A number of which query_len and key_len have to be multiples, such as the size of
-            a kernel's blocks. Cases with other lengths are skipped.
+            a kernel's blocks; or the name of the option that is this number, such as "block"; or a
+            function of the options, `lambda block, **_: 2 * block`. Cases with other lengths are
+            skipped.
         key_lengths: Whether it can hide keys; by default whether it has the parameter.
         gradients: Whether gradients of q, k and v can be computed, or the devices on which they can.
         dtypes: The dtypes that it takes: "float32", "float64", "bfloat16", "float16".
@@ -170,6 +195,7 @@ def method(
     gradient_devices = (DEVICES if gradients else ()) if isinstance(gradients, bool) else gradients
     declaration = Declaration(
         description=description,
+        label=label,
         options=dict(options or {}),
         exact=exact,
         reference=reference,
@@ -178,6 +204,7 @@ def method(
         decode=decode,
         backward=backward,
         flops=flops,
+        returns_tuple=returns_tuple,
         time_order=time_order,
         memory_order=memory_order,
         decode_time_order=decode_time_order,

@@ -11,8 +11,14 @@ from typing import Any
 TENSORS = ("q", "k", "v")
 MASKS = ("causal", "key_lengths")
 LIKE = "like"  # the option of every function that names the method whose reference it is compared with
+AS = "as"  # the option of every function that gives it a label
 # Names that options cannot have, each with what it does.
-TAKEN = {LIKE: "names a method to compare with", "rows": "gives a reference the rows that it returns"}
+TAKEN = {
+    LIKE: "names a method to compare with",
+    AS: "gives the method a label",
+    "rows": "gives a reference the rows that it returns",
+}
+MAX_LABEL = 60
 EXPECTED = "(q, k, v, *, causal, key_lengths=None, ...)"
 
 
@@ -40,31 +46,58 @@ def no_function(path: str, name: str, kind: str) -> MethodError:
     return MethodError(f"{path}: '{name}' is {kind}, expected a function")
 
 
-def _default_of_option(where: str, parameter: inspect.Parameter) -> Any:
+def wrong_parameters(where: str, found: str) -> MethodError:
+    """The error about a function with other parameters, which says how it can be called nevertheless."""
+    name = where.rpartition(":")[2]
+    return MethodError(
+        f"{where}: its parameters {found}, expected {EXPECTED}; a function that calls it with its own arguments can stand "
+        "for it, such as\n"
+        "    def attention(q, k, v, *, causal):\n"
+        f"        output = {name}(...)\n"
+        "        return output"
+    )
+
+
+def problem_of_label(label: object, spaces: bool = True) -> str | None:
+    """What is wrong with a label for tables and figures, or None. Spaces end the text of a method in
+    the names of baselines and of the gate's cases, so that the option `as` allows none."""
+    if isinstance(label, str) and 0 < len(label) <= MAX_LABEL and label.isprintable() and label == label.strip():
+        if spaces or " " not in label:
+            return None
+    where = "and no space at its ends" if spaces else "and no space, which only attnbench.method(label=…) allows"
+    return f"{label!r}, expected a text with at most {MAX_LABEL} printable characters {where}"
+
+
+def _check_default(where: str, parameter: inspect.Parameter) -> None:
     if parameter.default is inspect.Parameter.empty:
         raise MethodError(
             f"{where}: the parameter '{parameter.name}' has no default value, expected {EXPECTED} "
             "with default values for all further parameters"
         )
-    if not isinstance(parameter.default, (bool, int, float, str)):
-        return None  # not an option that text can give
     if isinstance(parameter.default, float) and not math.isfinite(parameter.default):
         raise MethodError(f"{where}: {parameter.name} = {parameter.default} by default, expected a finite number")
-    return parameter.default
 
 
 class Signature:
-    """What the parameters of the function `where` say: which masks it takes, and its options with
-    their defaults. Raises MethodError if they are not those of an attention function."""
+    """What the parameters of the function `where` say. Raises MethodError if they are not those of an
+    attention function.
+
+    Attributes:
+        masks: the names of those masks that it takes.
+        defaults: the options by name, with their defaults. Text gives a value of the type of the
+            default or, where this is None, of the type that the text looks like.
+        fixed: the further parameters by name, with their defaults, which no text can give.
+    """
 
     def __init__(self, where: str, signature: inspect.Signature) -> None:
         kinds = inspect.Parameter
         parameters = list(signature.parameters.values())
         positional = [p for p in parameters if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
         if len(positional) < len(TENSORS) or any(p.default is not kinds.empty for p in positional[:3]):
-            raise MethodError(f"{where}: its parameters are {signature}, expected {EXPECTED}")
+            raise wrong_parameters(where, f"are {signature}")
         self.masks = []
         self.defaults: dict[str, Any] = {}
+        self.fixed: dict[str, Any] = {}
         takes_anything = False
         for parameter in parameters:
             if parameter in positional[: len(TENSORS)] or parameter.kind == kinds.VAR_POSITIONAL:
@@ -72,15 +105,15 @@ class Signature:
             if parameter.kind == kinds.VAR_KEYWORD:
                 takes_anything = True
             elif parameter.kind == kinds.POSITIONAL_ONLY:
-                raise MethodError(f"{where}: its parameters are {signature}, expected {EXPECTED}")
+                raise wrong_parameters(where, f"are {signature}")
             elif parameter.name in MASKS:
                 self.masks.append(parameter.name)
             else:
-                default = _default_of_option(where, parameter)
-                if default is not None:
-                    self.defaults[parameter.name] = default
+                _check_default(where, parameter)
+                is_option = parameter.default is None or isinstance(parameter.default, (bool, int, float, str))
+                (self.defaults if is_option else self.fixed)[parameter.name] = parameter.default
         if takes_anything:  # a decorator of the user's that passes everything on
             self.masks = list(MASKS)
         for name, meaning in TAKEN.items():
-            if name in self.defaults:
+            if name in self.defaults or name in self.fixed:
                 raise MethodError(f"{where}: the option name '{name}' is taken; it {meaning}")

@@ -772,7 +772,8 @@ def test_a_signature_is_shown_as_python_shows_it(write):
     """)
     assert source_check.mistake_in(str(path), "f") == (
         f"{path}:f: its parameters are (q: torch.Tensor, k: 'text', /, *more: int, causal: bool = True, **rest) -> torch.Tensor, "
-        "expected (q, k, v, *, causal, key_lengths=None, ...)"
+        "expected (q, k, v, *, causal, key_lengths=None, ...); a function that calls it with its own arguments can stand for it, "
+        "such as\n    def attention(q, k, v, *, causal):\n        output = f(...)\n        return output"
     )
 
 

@@ -24,8 +24,8 @@ from test_plots import (
     write,
 )  # fmt: skip
 
-decode, families, records = (
-    importlib.import_module(f"attnplots.{name}") for name in ("decode", "families", "records")
+decode, families, names_of_methods, records = (
+    importlib.import_module(f"attnplots.{name}") for name in ("decode", "families", "methods", "records")
 )
 
 FAST = "lsh:rounds=4,profile=fast-transformers"
@@ -135,6 +135,33 @@ def test_methods_with_options_have_short_names():
         ("odd: not=,options", "odd: not=,options"),
     ):
         assert curves.method_text(method) == text
+
+
+def test_methods_in_python_are_named_by_their_labels_as_far_as_names_stay_different(tmp_path, monkeypatch):
+    for known in ("_labels", "_names"):
+        monkeypatch.setattr(names_of_methods, known, {})
+    wanted = {
+        "x/mine.py:one:like=softmax": ("", "mine.py:one"),
+        "x/mine.py:two:like=softmax": ("my method", "my method"),
+        "x/mine.py:two:window=3,as=short": ("short", "short"),
+        "x/mine.py:three:window=1": ("equal", "mine.py:three (window=1)"),
+        "x/mine.py:three:window=2,like=softmax": ("equal", "mine.py:three (window=2)"),
+        "x/mine.py:four": ("", "mine.py:four"),
+        "x/mine.py:four:like=linear": ("", "mine.py:four (like=linear)"),
+        "x/same.py:f": ("", "x/same.py:f"),
+        "y/same.py:f": ("", "y/same.py:f"),
+        "z/mine.py:five:as=linear": ("linear", "mine.py:five"),
+        "linear": ("", "linear"),
+    }
+    rows = [measured(method) | {"method_label": label or None} for method, (label, _) in wanted.items()]
+    assert curves.method_text("x/mine.py:two:window=3,as=short") == "short", "before its record is read"
+    assert curves.method_text("x/mine.py:one:like=softmax") == "mine.py:one"
+    records.load(write(tmp_path / "set", rows))
+    assert {method: curves.method_text(method) for method in wanted} == {method: name for method, (_, name) in wanted.items()}
+    external = measured("x/mine.py:two:like=softmax") | {"method_label": "my method", "external_source": "elsewhere"}
+    records.load(write(tmp_path / "other", [external]))
+    assert curves.method_text("x/mine.py:two:like=softmax (external)") == "my method (external)"
+    assert names_of_methods.case_text("x/mine.py:two:like=softmax forward N=4") == "my method forward N=4"
 
 
 def test_each_setting_has_a_sheet_with_a_row_of_panels_for_each_kind_of_method():

@@ -23,6 +23,10 @@ namespace py = pybind11;
 constexpr int kOverheadCalls = 201;
 constexpr int kOverheadWarmup = 50;
 
+// What to do about a function that returns a tuple or a list.
+constexpr const char* kDeclareTuple =
+    "; if its first element is the output, declare that with @attnbench.method(returns_tuple=True)";
+
 std::shared_ptr<attn::AttentionMethod> named_method(const std::string& name) {
   return name.empty() ? nullptr : attn::make_method(name);
 }
@@ -105,13 +109,23 @@ PythonMethod::PythonMethod(SharedObject method, Json description, const attn::Op
   const Bridge bridge;
   bridge.checked([&] {
     bound_ = shared_object(method->attr("bind")(option_values(options, description_).dump()));
+    active_ = this;
     forward_ = shared_object(bound_->attr("forward"));
+    shown_name_ = bound_->attr("label").cast<std::string>();
+    length_multiple_ = bound_->attr("length_multiple").cast<int64_t>();
     py::list names;
     if (takes_causal_) names.append("causal");
     if (takes_key_lengths_) names.append("key_lengths");
     keyword_names_ = shared_object(py::tuple(names));
   });
   ran_ = "python/" + std::string(py::str(method->attr("name")));
+}
+
+void PythonMethod::activate() const {
+  if (active_ == this) return;
+  const Bridge bridge;
+  bridge.checked([&] { bound_->attr("activate")(); });
+  active_ = this;
 }
 
 attn::Capabilities PythonMethod::capabilities() const {
@@ -121,7 +135,7 @@ attn::Capabilities PythonMethod::capabilities() const {
   can.causal = flag("causal");
   can.cross_attention = flag("cross_attention");
   can.key_lengths = flag("key_lengths");
-  can.length_multiple = description_.at("multiple_of").get<int64_t>();
+  can.length_multiple = length_multiple_;
   can.gradients = !description_.at("gradients").empty();
   can.decoding = flag("decoding");
   can.dtypes.clear();
@@ -152,6 +166,7 @@ attn::Cost PythonMethod::cost(const attn::Problem& p, attn::Protocol protocol) c
   const bool differentiates = protocol == attn::Protocol::forward_backward;
   cost.min_bytes = cost.peak_bytes = (differentiates ? 2 : 1) * (p.input_bytes() + p.output_bytes());
   if (!description_.at("has_flops").get<bool>()) return cost;
+  activate();
   const Bridge bridge;
   const auto forward =
       bridge.checked([&] { return bound_->attr("flops")(problem_json(p, attn::Protocol::forward).dump()).cast<double>(); });
@@ -163,6 +178,7 @@ attn::Cost PythonMethod::cost(const attn::Problem& p, attn::Protocol protocol) c
 at::Tensor PythonMethod::reference(const attn::Inputs& inputs, const at::Tensor& rows) const {
   if (exact_) return exact_->reference(inputs, rows);
   TORCH_CHECK_VALUE(has_reference(), label(), " has no reference");
+  activate();
   const Bridge bridge;
   return bridge.checked([&] {
     const auto output = bound_->attr("reference")(wrapped(inputs.q), wrapped(inputs.k), wrapped(inputs.v), inputs.mask.causal,
@@ -186,6 +202,7 @@ bool PythonMethod::reference_computes_all_rows() const {
 double PythonMethod::state_bytes(const attn::Problem&, int64_t) const { return std::nan(""); }
 
 bool PythonMethod::set_up(const attn::Problem& problem, attn::Protocol protocol) {
+  activate();
   const Bridge bridge;
   bridge.checked([&] {
     bound_->attr("set_up")(problem_json(problem, protocol).dump());
@@ -197,7 +214,8 @@ bool PythonMethod::set_up(const attn::Problem& problem, attn::Protocol protocol)
 bool PythonMethod::has_setup() const { return description_.at("has_setup"); }
 
 at::Tensor PythonMethod::checked_output(PyObject* output, const attn::Inputs& inputs) const {
-  TORCH_CHECK_VALUE(THPVariable_Check(output), label(), " returned ", type_text(output), ", expected a tensor");
+  TORCH_CHECK_VALUE(THPVariable_Check(output), label(), " returned ", type_text(output), ", expected a tensor",
+                    PyTuple_Check(output) || PyList_Check(output) ? kDeclareTuple : "");
   const auto& tensor = THPVariable_Unpack(output);
   const auto &q = inputs.q, &v = inputs.v;
   const bool fits = tensor.dim() == 4 && tensor.size(0) == q.size(0) && tensor.size(1) == q.size(1) &&
@@ -224,6 +242,7 @@ at::Tensor PythonMethod::call(py::handle function, const attn::Inputs& inputs) c
 
 at::Tensor PythonMethod::attend(const attn::Inputs& inputs) {
   ran(ran_);
+  activate();
   const Bridge bridge;
   return bridge.checked([&] { return call(*forward_, inputs); });
 }
@@ -250,6 +269,7 @@ double PythonMethod::call_overhead_us(const attn::Inputs& inputs) {
 }
 
 std::unique_ptr<attn::DecodingState> PythonMethod::make_state(const attn::Problem& problem) const {
+  activate();
   const Bridge bridge;
   return bridge.checked([&]() -> std::unique_ptr<attn::DecodingState> {
     const auto text = problem_json(problem, attn::Protocol::decode).dump();
@@ -258,12 +278,14 @@ std::unique_ptr<attn::DecodingState> PythonMethod::make_state(const attn::Proble
 }
 
 void PythonMethod::absorb(attn::DecodingState& state, const attn::Inputs& tokens) {
+  activate();
   const Bridge bridge;
   bridge.checked([&] { python(state).object()->attr("extend")(wrapped(tokens.q), wrapped(tokens.k), wrapped(tokens.v)); });
 }
 
 at::Tensor PythonMethod::decode(attn::DecodingState& state, const attn::Inputs& token) {
   ran(ran_);
+  activate();
   const Bridge bridge;
   return bridge.checked([&] {
     const auto output = (*python(state).step())(wrapped(token.q), wrapped(token.k), wrapped(token.v));
@@ -273,6 +295,7 @@ at::Tensor PythonMethod::decode(attn::DecodingState& state, const attn::Inputs& 
 
 at::Tensor PythonMethod::fill(attn::DecodingState& state, const attn::Inputs& tokens) {
   ran(ran_);
+  activate();
   const Bridge bridge;
   return bridge.checked([&] {
     const auto output = python(state).object()->attr("prefill")(wrapped(tokens.q), wrapped(tokens.k), wrapped(tokens.v));

@@ -35,6 +35,7 @@ class PythonMethod final : public ForeignMethod {
   bool set_up(const attn::Problem& problem, attn::Protocol protocol) override;
   bool has_setup() const override;
   double call_overhead_us(const attn::Inputs& inputs) override;
+  std::string shown_name() const override { return shown_name_; }
   std::string time_order(attn::Protocol protocol) const override { return order("time_order", protocol); }
   std::string memory_order(attn::Protocol protocol) const override { return order("memory_order", protocol); }
 
@@ -49,16 +50,22 @@ class PythonMethod final : public ForeignMethod {
   std::string order(const std::string& of, attn::Protocol protocol) const {
     return description_.at(protocol == attn::Protocol::decode ? "decode_" + of : of);
   }
+  // Makes the imports of the function's file those of its folder. To be called before anything of the file runs.
+  void activate() const;
   at::Tensor call(pybind11::handle function, const attn::Inputs& inputs) const;
   at::Tensor checked_output(PyObject* output, const attn::Inputs& inputs) const;
 
   Json description_;
   std::shared_ptr<attn::AttentionMethod> exact_, approximated_;  // null if the function names none
   bool takes_causal_, takes_key_lengths_;
+  int64_t length_multiple_ = 1;
+  std::string shown_name_;
   std::string ran_;             // the implementation in records
   SharedObject bound_;          // a Bound of attnbench._bridge
   SharedObject forward_;        // its attribute `forward`
   SharedObject keyword_names_;  // the tuple of the keyword arguments of a call
+
+  inline static const PythonMethod* active_ = nullptr;  // the last one for which activate() did something
 };
 
 }  // namespace attnbench

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnplots import environment
+from attnplots import environment, methods
 from attnplots.records import RecordsError
 from attnplots.text import printable
 from attnplots.words import change_text
@@ -24,6 +24,7 @@ class Case:
     change: str
     waived: str
     ratio: tuple[float | None, float | None, float | None]
+    label: str = ""  # of the method, if it has one
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ def load(folder: Path, label: str) -> Gate:
     try:
         found = json.loads(path.read_bytes().decode())
         candidate = {k: v for k, v in found["candidate"].items() if isinstance(v, str | int)}
+        cases = [_case(case) for case in found["cases"]]
+        methods.add_labels((case.name.partition(" ")[0], case.label) for case in cases)
         return Gate(
             label,
             str(found.get("finished_at") or ""),
@@ -57,7 +60,7 @@ def load(folder: Path, label: str) -> Gate:
             _revision(found["base"]),
             _revision(found["candidate"]),
             printable(environment.machine_text(candidate)) or "unknown",
-            [_case(case) for case in found["cases"]],
+            cases,
         )
     except OSError as error:
         raise RecordsError(f"{path}: {error.strerror or type(error).__name__}")
@@ -79,6 +82,7 @@ def _case(found: dict[str, Any]) -> Case:
         change_text(middle),
         printable(str(found.get("waived") or "")),
         (_ratio(middle), _ratio(low), _ratio(high)),
+        printable(str(found.get("label") or "")),
     )
 
 
@@ -90,9 +94,9 @@ def history(gates: Sequence[Gate]) -> list[tuple[str, list[str]]]:
     """For each case its verdicts, run by run; cases that did not pass in every run come first."""
     names = list(dict.fromkeys(case.name for gate in gates for case in gate.cases))
     by_run = [{case.name: case for case in gate.cases} for gate in gates]
-    rows = [(name, [_cell(cases.get(name)) for cases in by_run]) for name in names]
     passed = {name for name in names if all(name not in cases or cases[name].verdict == "pass" for cases in by_run)}
-    return sorted(rows, key=lambda row: row[0] in passed)
+    names.sort(key=lambda name: name in passed)
+    return [(methods.case_text(name), [_cell(cases.get(name)) for cases in by_run]) for name in names]
 
 
 def _cell(case: Case | None) -> str:

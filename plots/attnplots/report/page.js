@@ -497,7 +497,9 @@ class Table {
   rowOf(row, names) {
     const {lines} = this;
     const cells = names.map((name) => {
-      const value = lines.get(row, name);
+      const own = lines.get(row, name);
+      // A Python method has a shorter name than the text by which it is measured.
+      const value = (name === "method" && String(own).includes(".py:") && lines.get(row, "_name")) || own;
       const text = shown(lines.column(name), value);
       const run = name === "_folder" ? this.runs.indexOf(value) : -1;
       const inside = run < 0 ? text : element("span", {className: `run ${run ? "other" : "one"}`}, text);
