@@ -252,8 +252,10 @@ std::vector<Column> declare() {
       {"memory_bound", text, "", "environment", "what bounds the available memory: the machine, or the limit of a control group"},
       {"instruction_set", text, "", "environment", "instruction set that LibTorch's kernels chose"},
       {"cpu_governor", text, "", "environment", "frequency governor, where the system reports it"},
+      {"huge_pages", text, "", "environment", "when the system uses pages of 2 MiB by itself: always, madvise or never"},
       {"variables", text, "", "environment",
-       "environment variables that change how PyTorch, OpenMP and oneMKL compute, such as OMP_NUM_THREADS=1"},
+       "environment variables that change how PyTorch, OpenMP and oneMKL compute or how memory is allocated, such as "
+       "OMP_NUM_THREADS=1"},
       {"float32_matmul_precision", text, "", "environment",
        "LibTorch's setting of this name; highest means no TF32 and no bfloat16 inside"},
       {"gpu", text, "", "gpu", "name of the GPU, for CUDA devices"},

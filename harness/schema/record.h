@@ -42,8 +42,9 @@ const std::vector<FormerName>& former_names();
 // Null when no earlier column had this name.
 const FormerName* find_former_name(std::string_view name);
 
-// How far from a time or ratio its interval reaches, divided by the value, at the most usual: nine tenths of the intervals of the
-// runs in results/repeat reach less far. A value is called noisy if its interval reaches further, and further than noise_target.
+// How far from a time or ratio its interval reaches, divided by the value, at the most usual: about nine tenths of the intervals
+// of the runs in results/repeat reach less far. A value is called noisy if its interval reaches further, and further than
+// noise_target.
 inline constexpr double kUsualReach = 0.1;
 
 // The ways in which an attempt can end.

@@ -256,7 +256,7 @@ class Decode final : public MeasuringProtocol {
     }
     record.set("measured_s", checked->total_s + rounds.setup_s + rounds.samples.total_s);
     if (!memory_pass(subject, record)) return;
-    if (!check_settings(settings, record)) return;
+    if (!check_settings(settings, sampling.turns, record)) return;
     // Times are set last, so that a record of a wrong result never carries a time.
     set_times(record, subject, checked->first_s, rounds.samples, sampling.watch);
     if (subject.takes_quality && subject.c.quality_seeds > 0)

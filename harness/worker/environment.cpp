@@ -74,10 +74,12 @@ DecodeOrders decode_orders(const attn::AttentionMethod& method) {
       order_of_growth(shorter.peak_bytes, longer.peak_bytes)};
 }
 
-// The environment variables that change how PyTorch, OpenMP and oneMKL compute, as "NAME=value NAME=value".
+// The environment variables that change how PyTorch, OpenMP and oneMKL compute or how memory is allocated, as "NAME=value
+// NAME=value".
 std::string computing_variables() {
-  constexpr std::string_view kPrefixes[] = {"OMP_",   "MKL_",     "KMP_",        "GOMP_", "OPENBLAS_", "ATEN_",
-                                            "TORCH_", "PYTORCH_", "NVIDIA_TF32", "DNNL_", "ONEDNN_"};
+  constexpr std::string_view kPrefixes[] = {
+      "OMP_",     "MKL_",        "KMP_",  "GOMP_",   "OPENBLAS_",   "ATEN_",           "TORCH_",
+      "PYTORCH_", "NVIDIA_TF32", "DNNL_", "ONEDNN_", "LD_PRELOAD=", "GLIBC_TUNABLES=", "MALLOC_"};
   // The driver sets the first for workers that take turns; the others change no computation.
   constexpr std::string_view kOthers[] = {"GOMP_SPINCOUNT=", "TORCH_HOME=", "TORCH_EXTENSIONS_DIR=", "TORCH_LOGS="};
   std::vector<std::string> found;
@@ -112,6 +114,9 @@ Record environment() {
   record.set("memory_bound", memory_for_this_process().bound);
   record.set("instruction_set", at::get_cpu_capability());
   if (const auto variables = computing_variables(); !variables.empty()) record.set("variables", variables);
+  std::ifstream pages("/sys/kernel/mm/transparent_hugepage/enabled");  // "always [madvise] never"
+  for (std::string word; pages >> word;)
+    if (word.front() == '[') record.set("huge_pages", word.substr(1, word.size() - 2));
   std::ifstream governor("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
   if (std::string name; governor >> name) record.set("cpu_governor", name);
   record.set("float32_matmul_precision",

@@ -110,6 +110,12 @@ std::string ProcessSettings::changes(const ProcessSettings& later) const {
   return text;
 }
 
+ProcessSettings ProcessSettings::with_processors_of(const ProcessSettings& other) const {
+  auto settings = *this;
+  settings.processors_ = other.processors_;
+  return settings;
+}
+
 void ProcessSettings::restore() const {
   auto& context = at::globalContext();
   const auto now = ProcessSettings::now();

@@ -17,6 +17,8 @@ class ProcessSettings {
   // What differs in `later`, in words: "threads from 2 to 1, float32_matmul_precision from highest to high". Empty if nothing
   // does.
   std::string changes(const ProcessSettings& later) const;
+  // The same settings with the processors of `other`.
+  ProcessSettings with_processors_of(const ProcessSettings& other) const;
   // Makes these the settings of the process and of the calling thread again.
   void restore() const;
 

@@ -99,8 +99,9 @@ bool set_up(ForeignMethod& method, const attn::Problem& problem, attn::Protocol 
   return prepared;
 }
 
-bool check_settings(const ProcessSettings& before, Record& record) {
-  const auto changes = before.changes(ProcessSettings::now());
+bool check_settings(const ProcessSettings& before, const Turns* turns, Record& record) {
+  const auto now = ProcessSettings::now();
+  const auto changes = (turns ? before.with_processors_of(now) : before).changes(now);
   if (changes.empty()) return true;
   before.restore();
   record.set_failed(kind::invalid, "a call changed " + changes + ", but the record states the settings before");

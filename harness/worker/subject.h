@@ -44,8 +44,9 @@ std::optional<Subject> prepare(const Case& c, Record& record);
 void restore_settings(const ProcessSettings& before, const std::string& what, Record& record);
 // Lets a method prepare its calls, and puts back the settings that this changes. Returns whether there was anything to prepare.
 bool set_up(ForeignMethod& method, const attn::Problem& problem, attn::Protocol protocol, Record& record);
-// Returns whether calls have left the settings as they were. If not, puts them back and records the failure.
-bool check_settings(const ProcessSettings& before, Record& record);
+// Returns whether calls have left the settings as they were. If not, puts them back and records the failure. Turns, if there are
+// any, choose the processors themselves.
+bool check_settings(const ProcessSettings& before, const Turns* turns, Record& record);
 
 // The same problem with `more` more queries and keys.
 attn::Problem extended(attn::Problem problem, int64_t more);

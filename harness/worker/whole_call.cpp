@@ -135,7 +135,7 @@ void WholeCall::measure(const Subject& subject, const Sampling& sampling, Record
     record.set("saved_bytes", measure_saved_bytes(subject, inputs, record));
   }
   if (subject.takes_quality && !measure_quality(subject, record)) return;
-  if (!check_settings(settings, record)) return;
+  if (!check_settings(settings, sampling.turns, record)) return;
   if (auto* const other = foreign(subject.method.get())) record.set("call_overhead_us", other->call_overhead_us(inputs));
   set_times(record, subject, *first_s, samples, sampling.watch);
   record.set("outcome", outcome::measured);

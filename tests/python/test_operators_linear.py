@@ -291,3 +291,40 @@ def test_autograd_notices_that_a_step_has_changed_the_state(implementation):
         loss.backward()
     with torch.inference_mode():  # whose tensors have no version
         torch.ops.attn.linear_attention_step(q, k, v, torch.zeros(1, 1, 4, 3), torch.zeros(1, 1, 4))
+
+
+# ---------------------------------------------------------------- other ways to call it
+
+
+def test_export_works_and_transforms_of_functions_are_refused():
+    q, k, v, *_ = arguments("elu")
+    q, k, v = (x.detach() for x in (q, k, v))
+
+    class Module(torch.nn.Module):
+        def forward(self, q, k, v):
+            return torch.ops.attn.linear_attention(q, k, v, True)
+
+    exported = torch.export.export(Module(), (q, k, v))
+    torch.testing.assert_close(exported.module()(q, k, v), Module()(q, k, v))
+    with pytest.raises(RuntimeError, match="functorch transforms"):
+        torch.func.grad(lambda x: torch.ops.attn.linear_attention(x, k, v, True).sum())(q)
+    x = q.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(torch.ops.attn.linear_attention(x, k, v, True).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="derivative for attn::_linear_attention_backward is not implemented"):
+        gradient.sum().backward()
+
+
+def test_one_token_decoded_many_times_drifts_no_further_than_the_page_says():
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(1, 1, 1, 16, generator=generator) for _ in range(3))
+    sums, normalizers = torch.zeros(1, 1, 16, 16), torch.zeros(1, 1, 16)
+    for _ in range(100_000):
+        output = torch.ops.attn.linear_attention_step(q, k, v, sums, normalizers)
+    assert (output - v).abs().max() / v.abs().max() < 2e-3
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_a_step_of_an_empty_batch_is_empty(dtype):
+    token = torch.zeros(0, 2, 1, 4, dtype=dtype)
+    output = torch.ops.attn.linear_attention_step(token, token, token, torch.zeros(0, 2, 4, 4), torch.zeros(0, 2, 4))
+    assert output.shape == (0, 2, 1, 4) and output.dtype == dtype

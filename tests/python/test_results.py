@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, records_in
 from test_plots import PLOTS, measured
 
 shipped, stamps, pages, parts, schema = (
@@ -231,3 +231,15 @@ def test_where_flex_attention_is_faster_than_sdpa_is_said():
     (said,) = pages._flex_sentences([flex(1024, False, 1.09)])
     assert "So it is nowhere certain to be faster than `sdpa`" in said
     assert pages._flex_sentences([timed("linear", 512, 1.0)]) == []
+
+
+def test_what_is_called_noisy_is_what_is_unusual_in_the_repeated_runs():
+    intervals = [("time_median_ms", "time_ci_low_ms", "time_ci_high_ms"), ("ratio_median", "ratio_ci_low", "ratio_ci_high")]
+    reaches = []
+    for run in (ROOT / "results/repeat").glob("*/run-*"):
+        for record_of_run in records_in(run):
+            for median, low, high in (map(record_of_run.get, names) for names in intervals):
+                if median and low:
+                    reaches.append(max(median - low, high - median) / median)
+    assert len(reaches) > 100
+    assert 0.85 < sum(reach <= schema.USUAL_REACH for reach in reaches) / len(reaches) < 0.97

@@ -173,3 +173,17 @@ def test_environment_variables_that_change_the_computation_are_recorded(attnbenc
     variables = {"MKL_NUM_THREADS": "1", "OMP_DYNAMIC": "TRUE"}
     record = attnbench.json("measure", "linear", *small(), env=os.environ | variables)
     assert all(f"{name}={value}" in record["variables"].split() for name, value in variables.items())
+
+
+# ---------------------------------------------------------------- names
+
+
+def test_a_folder_with_colons_in_its_name_is_no_option(attnbench, tmp_path):
+    folder = tmp_path / "run-2026-11-26T00:34"
+    folder.mkdir()
+    (folder / "mine.py").write_text("def f(q, k, v, *, window=1):\n    return v * window\n")
+    record = attnbench.json("measure", f"{folder.name}/mine.py:f:window=2", *small())
+    assert (record["outcome"], record["method"]) == ("measured", f"{folder.name}/mine.py:f:window=2")
+    sweep = write_sweep(folder / "s.toml", method="mine.py:f", query_len=32)
+    attnbench("sweep", sweep, "--out", folder / "out")
+    assert {r["outcome"] for r in records_in(folder / "out")} == {"measured"}
