@@ -338,15 +338,17 @@ std::vector<std::string> verdicts_in_words(const Analysis& analysis) {
   return sentences;
 }
 
-// The answers that come before all tables. From then on the series have the names of their methods.
-std::vector<std::string> answers_of(const std::vector<Record>& records, Analysis& analysis) {
+// Which method is the fastest; the first of the answers that come before all tables.
+std::vector<std::string> speeds_in_words(const std::vector<Record>& records, const Analysis& analysis) {
   const auto baseline = records.empty() ? "" : default_baseline(records);
-  std::vector<std::string> sentences;
-  if (!baseline.empty()) sentences = speed_answers(records, baseline, EquivalenceCriteria{}.within, &analysis.growth);
+  if (baseline.empty()) return {};
+  return speed_answers(records, baseline, EquivalenceCriteria{}.within, &analysis.growth);
+}
+
+// Gives the series the names of their methods, which the tables show in place of the methods' texts.
+void name_methods(Analysis& analysis, const std::vector<Record>& records) {
   const MethodNames names(records);
   for (auto& series : analysis.series) series.method = names.of(series.method);
-  for (auto& sentence : verdicts_in_words(analysis)) sentences.push_back(std::move(sentence));
-  return sentences;
 }
 
 }  // namespace
@@ -387,7 +389,9 @@ Run add_analyse_command(Command& command) {
       return exit_code::success;
     }
     const SeriesNames names(analysis.series);
-    auto answers = answers_of(records, analysis);
+    auto answers = speeds_in_words(records, analysis);
+    name_methods(analysis, records);
+    for (auto& sentence : verdicts_in_words(analysis)) answers.push_back(std::move(sentence));
     if (options->format == Format::markdown)
       for (auto& sentence : answers) sentence = "- " + markdown_text(sentence);
     print_answers(answers);

@@ -104,9 +104,7 @@ int compare_folders(const CompareOptions& options) {
 
 int compare_methods(const CompareOptions& options) {
   const auto records = records_of(options.a);
-  const auto methods = baseline_methods(records);
-  const bool is_text = std::find(methods.begin(), methods.end(), options.baseline) != methods.end();
-  const auto baseline = is_text ? options.baseline : MethodNames(records).text_of(options.baseline);
+  const auto baseline = MethodNames(records).text_of(options.baseline);
   const SpeedupReport report{baseline, options.criteria().within, speedups(records, baseline, options.criteria().within),
                              speed_answers(records, baseline, options.criteria().within)};
   if (report.speedups.empty())

@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <fstream>
-#include <functional>
-#include <map>
 #include <sstream>
-#include <string_view>
-#include <vector>
+#include <utility>
 
 namespace attnbench {
 namespace {
@@ -52,17 +49,13 @@ void take_memory(std::optional<GroupLimit>& free_bytes, const fs::path& limit, c
   take_smaller(free_bytes, std::max(0., *bytes - kept), limit);
 }
 
-// One hierarchy of groups: those of version 2, or those of one controller of version 1.
-struct Hierarchy {
-  fs::path mount, own;  // the folders of its topmost visible group and of the process's own group
-
-  void for_each_group(const std::function<void(const fs::path&)>& work) const {
-    for (auto group = own;; group = group.parent_path()) {
-      work(group);
-      if (group == mount || group == group.parent_path()) return;
-    }
-  }
-};
+// The folder of a group and those of the groups that it is in, up to the topmost one that is visible.
+std::vector<fs::path> from_inside(const fs::path& own, const fs::path& topmost) {
+  std::vector<fs::path> folders = {own};
+  while (folders.back() != topmost && folders.back() != folders.back().parent_path())
+    folders.push_back(folders.back().parent_path());
+  return folders;
+}
 
 // By the name of the controller, which is empty for version 2: the path of the process's group in its hierarchy.
 std::map<std::string, fs::path> own_groups(const fs::path& root) {
@@ -79,59 +72,63 @@ std::map<std::string, fs::path> own_groups(const fs::path& root) {
   return groups;
 }
 
-// The visible hierarchies of these controllers; of several mounts of one, the first.
-std::map<std::string, Hierarchy> hierarchies(const fs::path& root) {
-  const auto groups = own_groups(root);
-  std::map<std::string, Hierarchy> found;
-  std::ifstream stream(root / "proc/self/mountinfo");
+}  // namespace
+
+ControlGroups::ControlGroups(fs::path root) : root_(std::move(root)) {
+  const auto groups = own_groups(root_);
+  std::ifstream stream(root_ / "proc/self/mountinfo");
   for (std::string line; std::getline(stream, line);) {
     const auto dash = line.find(" - ");
     if (dash == std::string::npos) continue;
     const auto place = split(line.substr(0, dash), ' '), kind = split(line.substr(dash + 3), ' ');
     if (place.size() < 5 || kind.size() < 3 || !kind[0].starts_with("cgroup")) continue;
-    const fs::path shown = place[3], mount = root / fs::path(place[4]).relative_path();
+    const fs::path shown = place[3], mount = root_ / fs::path(place[4]).relative_path();
     const auto controllers = kind[0] == "cgroup2" ? std::vector<std::string>{""} : split(kind[2], ',');
     for (const auto& controller : controllers) {
       const auto group = groups.find(controller);
-      if (group == groups.end() || found.contains(controller)) continue;
+      if (group == groups.end() || folders_.contains(controller)) continue;  // of several mounts, the first counts
       // The mount shows the groups below `shown`. If the own group is not among them, the topmost that is shown is the nearest.
       const auto below = group->second.lexically_relative(shown);
       const bool is_below = !below.empty() && *below.begin() != "..";
-      found[controller] = {mount, is_below && below != "." ? mount / below : mount};
+      folders_[controller] = from_inside(is_below && below != "." ? mount / below : mount, mount);
     }
   }
-  return found;
 }
 
-}  // namespace
+const std::vector<fs::path>& ControlGroups::folders(const std::string& controller) const {
+  static const std::vector<fs::path> none;
+  const auto found = folders_.find(controller);
+  return found == folders_.end() ? none : found->second;
+}
 
-ControlGroups ControlGroups::read(const fs::path& root) {
-  const std::vector<std::string> reclaimable = {"active_file", "inactive_file", "slab_reclaimable"},
-                                 reclaimable_v1 = {"total_active_file", "total_inactive_file"};
-  ControlGroups groups;
-  const auto all = hierarchies(root);
-  const auto each_group = [&](const char* controller, const std::function<void(const fs::path&)>& work) {
-    if (const auto found = all.find(controller); found != all.end()) found->second.for_each_group(work);
-  };
-  each_group("", [&](const fs::path& group) {
+std::optional<GroupLimit> ControlGroups::without_root(std::optional<GroupLimit> limit) const {
+  if (limit) limit->file = "/" / limit->file.lexically_relative(root_);
+  return limit;
+}
+
+std::optional<GroupLimit> ControlGroups::free_bytes() const {
+  std::optional<GroupLimit> smallest;
+  for (const auto& group : folders(""))
     for (const auto* limit : {"memory.max", "memory.high"})  // above `high`, the process is slowed down
-      take_memory(groups.free_bytes, group / limit, group / "memory.current", reclaimable);
-    double quota = 0, period = 0;
+      take_memory(smallest, group / limit, group / "memory.current", {"active_file", "inactive_file", "slab_reclaimable"});
+  for (const auto& group : folders("memory"))
+    take_memory(smallest, group / "memory.limit_in_bytes", group / "memory.usage_in_bytes",
+                {"total_active_file", "total_inactive_file"});
+  return without_root(smallest);
+}
+
+std::optional<GroupLimit> ControlGroups::processors() const {
+  std::optional<GroupLimit> smallest;
+  double quota = 0, period = 0;
+  for (const auto& group : folders(""))
     if (std::ifstream(group / "cpu.max") >> quota >> period && period > 0)
-      take_smaller(groups.processors, quota / period, group / "cpu.max");
-  });
-  each_group("memory", [&](const fs::path& group) {
-    take_memory(groups.free_bytes, group / "memory.limit_in_bytes", group / "memory.usage_in_bytes", reclaimable_v1);
-  });
-  each_group("cpu", [&](const fs::path& group) {
-    const auto quota = number_in(group / "cpu.cfs_quota_us"), period = number_in(group / "cpu.cfs_period_us");
-    if (quota && period && *quota > 0 && *period > 0)
-      take_smaller(groups.processors, *quota / *period, group / "cpu.cfs_quota_us");
-  });
-  // The files as the process knows them, without the root of a test.
-  for (auto* limit : {&groups.free_bytes, &groups.processors})
-    if (*limit) (*limit)->file = "/" / (*limit)->file.lexically_relative(root);
-  return groups;
+      take_smaller(smallest, quota / period, group / "cpu.max");
+  for (const auto& group : folders("cpu")) {
+    const auto quota_us = number_in(group / "cpu.cfs_quota_us"), period_us = number_in(group / "cpu.cfs_period_us");
+    if (quota_us && period_us && *quota_us > 0 && *period_us > 0)
+      take_smaller(smallest, *quota_us / *period_us, group / "cpu.cfs_quota_us");
+  }
+  return without_root(smallest);
 }
 
 }  // namespace attnbench

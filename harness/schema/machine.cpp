@@ -26,6 +26,11 @@ Available bounded(Available all, const std::optional<GroupLimit>& limit) {
   return {std::max<int64_t>(1, int64_t(limit->value)), "control group (" + name + ")", limit->file.string()};
 }
 
+const ControlGroups& control_groups() {
+  static const ControlGroups groups;
+  return groups;
+}
+
 }  // namespace
 
 Available processors_for_this_process() {
@@ -33,7 +38,7 @@ Available processors_for_this_process() {
   Available processors{online, "the machine", ""};
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) != online) processors = {CPU_COUNT(&set), "affinity", ""};
-  return bounded(processors, ControlGroups::read().processors);
+  return bounded(processors, control_groups().processors());
 }
 
 int64_t available_processors() { return processors_for_this_process().count; }
@@ -72,7 +77,7 @@ Available memory_for_this_process() {
     int64_t kib = 0;
     if (word == "MemAvailable:" && meminfo >> kib) bytes = kib * 1024;
   }
-  return bounded({std::max<int64_t>(bytes, 1), "the machine", ""}, ControlGroups::read().free_bytes);
+  return bounded({std::max<int64_t>(bytes, 1), "the machine", ""}, control_groups().free_bytes());
 }
 
 int64_t available_memory_bytes() { return memory_for_this_process().count; }

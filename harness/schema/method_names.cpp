@@ -26,13 +26,22 @@ std::vector<const Record*> pointers_to(const std::vector<Record>& records) {
   return pointers;
 }
 
-// The value of an option in the text of a method; empty if it has none.
-std::string option_of(std::string_view options, std::string_view wanted) {
-  while (!options.empty()) {
-    const auto option = options.substr(0, options.find(','));
-    options.remove_prefix(std::min(options.size(), option.size() + 1));
-    if (option.starts_with(wanted)) return std::string(option.substr(wanted.size()));
+constexpr std::string_view kAs = "as=", kLike = "like=";
+
+// The options in the text of a method, such as "window=64".
+std::vector<std::string> options_of(const std::string& method) {
+  std::vector<std::string> all;
+  for (auto options = attn::method_options(method); !options.empty();) {
+    all.emplace_back(options.substr(0, options.find(',')));
+    options.remove_prefix(std::min(options.size(), all.back().size() + 1));
   }
+  return all;
+}
+
+// The label that the option `as` gives; empty if the method does not have it.
+std::string label_in(const std::string& method) {
+  for (const auto& option : options_of(method))
+    if (option.starts_with(kAs)) return option.substr(kAs.size());
   return "";
 }
 
@@ -40,11 +49,9 @@ std::string option_of(std::string_view options, std::string_view wanted) {
 std::string without_names(const std::string& method) {
   std::string text(attn::method_name(method));
   auto separator = ':';
-  for (auto options = attn::method_options(method); !options.empty();) {
-    const auto option = options.substr(0, options.find(','));
-    options.remove_prefix(std::min(options.size(), option.size() + 1));
-    if (option.starts_with("like=") || option.starts_with("as=")) continue;
-    text += separator + std::string(option);
+  for (const auto& option : options_of(method)) {
+    if (option.starts_with(kLike) || option.starts_with(kAs)) continue;
+    text += separator + option;
     separator = ',';
   }
   return text;
@@ -63,7 +70,7 @@ MethodNames::MethodNames(const std::vector<std::pair<std::string, std::string>>&
     names = {names[0], method, method};
     if (attn::is_python_name(attn::method_name(method))) {
       names[1] = without_names(method);
-      if (names[0].empty()) names[0] = option_of(attn::method_options(method), "as=");
+      if (names[0].empty()) names[0] = label_in(method);
     }
     if (!label.empty()) names[0] = label;
   }
@@ -90,6 +97,7 @@ const std::string& MethodNames::of(const std::string& method) const {
 }
 
 std::string MethodNames::text_of(const std::string& name) const {
+  if (names_.contains(name)) return name;
   for (const auto& [method, shown] : names_)
     if (shown == name) return method;
   return name;

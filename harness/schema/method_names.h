@@ -26,7 +26,7 @@ class MethodNames {
   // The name of a method with this text. One that is not among those that are shown together is named by its whole text.
   const std::string& of(const std::string& method) const;
   std::string of(const Record& record) const { return of(record.text("method")); }
-  // The text of the method with this name; the name itself if no method has it.
+  // The text of the method with this name; `name` itself if it is the text of a method, or no method has it.
   std::string text_of(const std::string& name) const;
   // The column `baseline` of a record with the name of the method that it begins with.
   std::string of_baseline(const Record& record) const;

@@ -59,8 +59,7 @@ std::vector<Column> declare() {
        "in processes.jsonl: which process of its case this was, from 1; in records.jsonl: how many there were"},
       {"process_start", text, "", "process",
        "how the process began: fresh, as a program; or forked, from a process that has loaded Python and torch, where --forked "
-       "asks "
-       "for that and a method is in Python; after 'fresh: ' stands why it was not forked there"},
+       "asks for that and a method is in Python; after 'fresh: ' stands why it was not forked there"},
       {"settings_restored", text, "", "process",
        "settings of PyTorch or of the process that the import of the method's file or its setup changed, and that were put back"},
       {"round", integer, "", "process", "in processes.jsonl: the round of the sweep, from 1; a round visits each case once"},

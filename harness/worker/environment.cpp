@@ -1,6 +1,5 @@
 #include "harness/worker/environment.h"
 
-#include <ATen/Context.h>
 #include <ATen/Version.h>
 #include <torch/version.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 #include "attn/registry.h"
 #include "harness/schema/build_info.h"
 #include "harness/schema/machine.h"
+#include "harness/worker/process_settings.h"
 
 namespace attnbench {
 namespace {
@@ -119,10 +119,7 @@ Record environment() {
     if (word.front() == '[') record.set("huge_pages", word.substr(1, word.size() - 2));
   std::ifstream governor("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
   if (std::string name; governor >> name) record.set("cpu_governor", name);
-  record.set("float32_matmul_precision",
-             at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::HIGHEST ? "highest"
-             : at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::HIGH  ? "high"
-                                                                                                 : "medium");
+  record.set("float32_matmul_precision", float32_matmul_precision());
   return record;
 }
 

@@ -62,8 +62,6 @@ at::Tensor drawn(const std::vector<int64_t>& shape, at::ScalarType dtype, uint64
   return flat.view(shape);
 }
 
-constexpr double kLowMean = 18;
-
 at::Tensor uniform(const std::vector<int64_t>& shape, uint64_t seed) {
   return drawn(shape, at::kDouble, seed,
                [](const at::Tensor& x, const at::Generator& generator) { x.uniform_(0, 1, generator); });
@@ -111,6 +109,7 @@ at::Tensor draw_values(const attn::Problem& p, int64_t length, uint64_t seed, Dr
 // all entries of q are far below zero in the last one, where features such as elu(x) + 1 are small and still count.
 void add_means(const at::Tensor& x, const at::Tensor& places, Draw draw) {
   constexpr int64_t kHeadsWithLowQueries = 3;
+  constexpr double kLowMean = 18;
   const auto signed_places = places.mul(2).sub_(1).unsqueeze(2);
   if (draw == q_draw && x.size(1) >= kHeadsWithLowQueries) x.select(1, -1).sub_(kLowMean);
   if (draw == q_draw || draw == k_draw) x.add_(signed_places.sign());

@@ -47,18 +47,6 @@ bool flushes_denormals() {
 #endif
 }
 
-std::string matmul_precision() {
-  try {
-    switch (at::globalContext().float32MatmulPrecision()) {
-      case at::Float32MatmulPrecision::HIGHEST: return "highest";
-      case at::Float32MatmulPrecision::HIGH: return "high";
-      default: return "medium";
-    }
-  } catch (const c10::Error&) {  // a program has set it by the older name and by a newer one
-    return "";
-  }
-}
-
 std::string joined(const std::vector<int>& numbers) {
   std::string text;
   for (const int number : numbers) text += (text.empty() ? "" : " ") + std::to_string(number);
@@ -69,11 +57,23 @@ std::string yes_or_no(bool value) { return value ? "yes" : "no"; }
 
 }  // namespace
 
+std::string float32_matmul_precision() {
+  try {
+    switch (at::globalContext().float32MatmulPrecision()) {
+      case at::Float32MatmulPrecision::HIGHEST: return "highest";
+      case at::Float32MatmulPrecision::HIGH: return "high";
+      default: return "medium";
+    }
+  } catch (const c10::Error&) {  // PyTorch found the contradiction
+    return "";
+  }
+}
+
 ProcessSettings ProcessSettings::now() {
   ProcessSettings settings;
   const auto& context = at::globalContext();
   settings.threads_ = at::get_num_threads();
-  settings.matmul_precision_ = matmul_precision();
+  settings.matmul_precision_ = float32_matmul_precision();
   for (const auto& [name, backend, op] : kPrecisions) settings.precisions_.push_back(context.float32Precision(backend, op));
   settings.onednn_ = context.userEnabledMkldnn();
   settings.deterministic_ = context.deterministicAlgorithms();

@@ -9,6 +9,10 @@
 
 namespace attnbench {
 
+// The setting float32_matmul_precision: "highest", "high" or "medium". Empty where the program has set it by this name and by the
+// newer ones, and these contradict each other.
+std::string float32_matmul_precision();
+
 class ProcessSettings {
  public:
   // The settings of this process, and of the calling thread where each thread has its own.

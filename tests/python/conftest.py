@@ -412,6 +412,17 @@ def finished(*words, code=0, **options):
     return done.stdout
 
 
+def expect_unchanged_by_autocast(run):
+    """Checks that a function returns the same tensors, bit by bit and in the same dtypes, under torch.autocast."""
+    import torch
+
+    expected = run()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = run()
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
 @pytest.fixture(scope="session")
 def prefix(build, made_once):
     """The prefix of an installation of the build, which was moved after it was installed."""

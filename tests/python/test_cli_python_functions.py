@@ -8,7 +8,7 @@ import sys
 import textwrap
 
 import pytest
-from conftest import ROOT, small, strict_json
+from conftest import ROOT, small, strict_json, write_sweep
 from test_cli_python_methods import answers, measure, pytestmark, refusal, request, write  # noqa: F401
 
 from attnbench import _source_check as source_check
@@ -526,19 +526,7 @@ def test_two_versions_of_a_method_are_in_one_sweep(attnbench, write, tmp_path):
         write(
             f"import helper\n\nassert helper.FACTOR == {number}\n\ndef f(q, k, v):\n    return v * helper.FACTOR\n", f"{folder}/mine.py"
         )
-    sweep = write(
-        """
-        [axes]
-        method = ["one/mine.py:f", "two/mine.py:f"]
-        query_len = 32
-        heads = 2
-        head_dim = 16
-        threads = 1
-        [timing]
-        time_budget_s = 0.02
-        """,
-        "versions.toml",
-    )
+    sweep = write_sweep(tmp_path / "versions.toml", method=["one/mine.py:f", "two/mine.py:f"], query_len=32)
     attnbench("sweep", sweep, "--out", tmp_path / "out", "--quiet")
     found = [strict_json(line) for line in (tmp_path / "out/records.jsonl").read_text().splitlines()]
     assert [record["outcome"] for record in found] == ["measured"] * 2

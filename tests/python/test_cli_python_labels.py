@@ -3,7 +3,6 @@ Python."""
 
 import csv
 import io
-import json
 import re
 import shutil
 import subprocess
@@ -42,21 +41,8 @@ def folder(build, tmp_path_factory):
     """A folder of records of METHODS, and beside it their sweep file."""
     made = tmp_path_factory.mktemp("labels")
     (made / "mine.py").write_text(textwrap.dedent(SOURCE))
-    (made / "names.toml").write_text(
-        textwrap.dedent(f"""
-        [axes]
-        method = {json.dumps(list(METHODS))}
-        query_len = [32, 64, 128]
-        heads = 2
-        head_dim = 16
-        threads = 1
-        [timing]
-        time_budget_s = 0.02
-        warmup_s = 0
-        max_disturbance = 1e6
-        baseline = "mine.py:given:like=softmax,as=short"
-        """)
-    )
+    timing = {"max_disturbance": 1e6, "baseline": "mine.py:given:like=softmax,as=short"}
+    write_sweep(made / "names.toml", method=list(METHODS), query_len=[32, 64, 128], timing=timing)
     done = Cli(build / "attnbench", folder=made)("sweep", "names.toml", "--out", made / "out", "--forked")
     (made / "out/said").write_text(done.stderr)
     return made / "out"

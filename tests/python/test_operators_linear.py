@@ -3,6 +3,7 @@ registrations, and torch.compile."""
 
 import pytest
 import torch
+from conftest import expect_unchanged_by_autocast
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -257,12 +258,8 @@ def test_autocast_changes_nothing(implementation):
         output = torch.ops.attn.linear_attention(q, k, v, True, None, implementation=implementation)
         return output, *torch.autograd.grad(output.square().sum(), (q, k, v))
 
-    expected = run()
-    with torch.autocast("cpu", torch.bfloat16):
-        found = run()
-    for one, other in zip(found, expected, strict=True):
-        assert one.dtype == torch.float32
-        torch.testing.assert_close(one, other, rtol=0, atol=0)
+    assert all(tensor.dtype == torch.float32 for tensor in run())
+    expect_unchanged_by_autocast(run)
 
 
 @pytest.mark.parametrize("implementation", ["auto", "composed"])
@@ -273,11 +270,7 @@ def test_autocast_does_not_change_a_step(implementation):
         sums, normalizers = torch.zeros(2, 2, 4, 3), torch.zeros(2, 2, 4)
         return torch.ops.attn.linear_attention_step(q, k, v, sums, normalizers, implementation=implementation), sums
 
-    expected = run()
-    with torch.autocast("cpu", torch.bfloat16):
-        found = run()
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=0)
+    expect_unchanged_by_autocast(run)
 
 
 @pytest.mark.parametrize("implementation", ["auto", "composed"])

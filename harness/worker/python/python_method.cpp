@@ -121,11 +121,14 @@ PythonMethod::PythonMethod(SharedObject method, Json description, const attn::Op
   ran_ = "python/" + std::string(py::str(method->attr("name")));
 }
 
-void PythonMethod::activate() const {
-  if (active_ == this) return;
+template <class Work>
+auto PythonMethod::in_python(const Work& work) const {
   const Bridge bridge;
-  bridge.checked([&] { bound_->attr("activate")(); });
-  active_ = this;
+  return bridge.checked([&] {
+    if (active_ != this) bound_->attr("activate")();
+    active_ = this;
+    return work();
+  });
 }
 
 attn::Capabilities PythonMethod::capabilities() const {
@@ -166,10 +169,8 @@ attn::Cost PythonMethod::cost(const attn::Problem& p, attn::Protocol protocol) c
   const bool differentiates = protocol == attn::Protocol::forward_backward;
   cost.min_bytes = cost.peak_bytes = (differentiates ? 2 : 1) * (p.input_bytes() + p.output_bytes());
   if (!description_.at("has_flops").get<bool>()) return cost;
-  activate();
-  const Bridge bridge;
   const auto forward =
-      bridge.checked([&] { return bound_->attr("flops")(problem_json(p, attn::Protocol::forward).dump()).cast<double>(); });
+      in_python([&] { return bound_->attr("flops")(problem_json(p, attn::Protocol::forward).dump()).cast<double>(); });
   // The backward of a product computes two products of the same size.
   cost.flops = differentiates ? 3 * forward : forward;
   return cost;
@@ -178,9 +179,7 @@ attn::Cost PythonMethod::cost(const attn::Problem& p, attn::Protocol protocol) c
 at::Tensor PythonMethod::reference(const attn::Inputs& inputs, const at::Tensor& rows) const {
   if (exact_) return exact_->reference(inputs, rows);
   TORCH_CHECK_VALUE(has_reference(), label(), " has no reference");
-  activate();
-  const Bridge bridge;
-  return bridge.checked([&] {
+  return in_python([&] {
     const auto output = bound_->attr("reference")(wrapped(inputs.q), wrapped(inputs.k), wrapped(inputs.v), inputs.mask.causal,
                                                   wrapped(inputs.mask.key_lengths), wrapped(rows), wrapped(inputs.head_indices()),
                                                   inputs.heads_of_call());
@@ -202,9 +201,7 @@ bool PythonMethod::reference_computes_all_rows() const {
 double PythonMethod::state_bytes(const attn::Problem&, int64_t) const { return std::nan(""); }
 
 bool PythonMethod::set_up(const attn::Problem& problem, attn::Protocol protocol) {
-  activate();
-  const Bridge bridge;
-  bridge.checked([&] {
+  in_python([&] {
     bound_->attr("set_up")(problem_json(problem, protocol).dump());
     forward_ = shared_object(bound_->attr("forward"));
   });
@@ -242,9 +239,7 @@ at::Tensor PythonMethod::call(py::handle function, const attn::Inputs& inputs) c
 
 at::Tensor PythonMethod::attend(const attn::Inputs& inputs) {
   ran(ran_);
-  activate();
-  const Bridge bridge;
-  return bridge.checked([&] { return call(*forward_, inputs); });
+  return in_python([&] { return call(*forward_, inputs); });
 }
 
 double PythonMethod::call_overhead_us(const attn::Inputs& inputs) {
@@ -269,25 +264,19 @@ double PythonMethod::call_overhead_us(const attn::Inputs& inputs) {
 }
 
 std::unique_ptr<attn::DecodingState> PythonMethod::make_state(const attn::Problem& problem) const {
-  activate();
-  const Bridge bridge;
-  return bridge.checked([&]() -> std::unique_ptr<attn::DecodingState> {
+  return in_python([&]() -> std::unique_ptr<attn::DecodingState> {
     const auto text = problem_json(problem, attn::Protocol::decode).dump();
     return std::make_unique<PythonState>(shared_object(bound_->attr("begin_decoding")(text)));
   });
 }
 
 void PythonMethod::absorb(attn::DecodingState& state, const attn::Inputs& tokens) {
-  activate();
-  const Bridge bridge;
-  bridge.checked([&] { python(state).object()->attr("extend")(wrapped(tokens.q), wrapped(tokens.k), wrapped(tokens.v)); });
+  in_python([&] { python(state).object()->attr("extend")(wrapped(tokens.q), wrapped(tokens.k), wrapped(tokens.v)); });
 }
 
 at::Tensor PythonMethod::decode(attn::DecodingState& state, const attn::Inputs& token) {
   ran(ran_);
-  activate();
-  const Bridge bridge;
-  return bridge.checked([&] {
+  return in_python([&] {
     const auto output = (*python(state).step())(wrapped(token.q), wrapped(token.k), wrapped(token.v));
     return checked_output(output.ptr(), token);
   });
@@ -295,9 +284,7 @@ at::Tensor PythonMethod::decode(attn::DecodingState& state, const attn::Inputs& 
 
 at::Tensor PythonMethod::fill(attn::DecodingState& state, const attn::Inputs& tokens) {
   ran(ran_);
-  activate();
-  const Bridge bridge;
-  return bridge.checked([&] {
+  return in_python([&] {
     const auto output = python(state).object()->attr("prefill")(wrapped(tokens.q), wrapped(tokens.k), wrapped(tokens.v));
     return checked_output(output.ptr(), tokens);
   });

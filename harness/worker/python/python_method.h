@@ -50,8 +50,10 @@ class PythonMethod final : public ForeignMethod {
   std::string order(const std::string& of, attn::Protocol protocol) const {
     return description_.at(protocol == attn::Protocol::decode ? "decode_" + of : of);
   }
-  // Makes the imports of the function's file those of its folder. To be called before anything of the file runs.
-  void activate() const;
+  // Runs `work`, which may run code of the function's file, with the GIL and with the imports of the file's folder. Throws
+  // c10::ValueError with the traceback of a Python exception as its message.
+  template <class Work>
+  auto in_python(const Work& work) const;
   at::Tensor call(pybind11::handle function, const attn::Inputs& inputs) const;
   at::Tensor checked_output(PyObject* output, const attn::Inputs& inputs) const;
 
@@ -65,7 +67,7 @@ class PythonMethod final : public ForeignMethod {
   SharedObject forward_;        // its attribute `forward`
   SharedObject keyword_names_;  // the tuple of the keyword arguments of a call
 
-  inline static const PythonMethod* active_ = nullptr;  // the last one for which activate() did something
+  inline static const PythonMethod* active_ = nullptr;  // the one whose folder the imports are of
 };
 
 }  // namespace attnbench

@@ -5,21 +5,12 @@
 
 #include "harness/text/errors.h"
 #include "tests/support/errors_of.h"
+#include "tests/support/measured_record.h"
 
 namespace attnbench {
 namespace {
 
-Record record_of(const std::string& method, int64_t length) {
-  Case c;
-  c.method = method;
-  c.query_len = length;
-  c.threads = 1;
-  c.complete();
-  Record record(c);
-  record.set("outcome", outcome::measured);
-  record.set("time_median_ms", 2.5);
-  return record;
-}
+Record record_of(const std::string& method, int64_t length) { return measured_record(method, length, 2.5); }
 
 void set_ratios(Record& record, const std::string& baseline, const Json& ratios) {
   record.set("baseline", baseline);
