@@ -28,6 +28,15 @@ class CrossoverTest : public AnalysisTest {
   static CrossoverVerdict verdict(const Analysis& analysis) { return crossover_of(analysis).verdict; }
 };
 
+TEST_F(CrossoverTest, TimesOfDifferentHostsAreNotCompared) {
+  add_crossing_methods();
+  for (auto& record : records_) record.set("host", record.text("method") == "linear" ? "n1" : "n2");
+  EXPECT_THROW(crossover_of(result()), std::runtime_error);
+  EXPECT_NO_THROW(crossover_of(result(), "memory"));
+  for (auto& record : records_) record.set("host", "n1");
+  EXPECT_NO_THROW(crossover_of(result()));
+}
+
 TEST_F(CrossoverTest, IsTheLengthAtWhichTwoSeriesCross) {
   add_crossing_methods();
   const auto analysis = result();
