@@ -16,7 +16,7 @@
 namespace attnbench {
 namespace {
 
-constexpr int64_t kMiB = 1 << 20;
+constexpr int64_t kMiB = 1 << 20, kGiB = 1 << 30;
 
 at::Tensor bytes(int64_t count) { return at::empty({count}, at::kByte); }
 
@@ -116,14 +116,16 @@ TEST(BlockCache, FreesItsBlocksBeforeAnAllocationFails) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the sanitizer has an allocator and a memory map of its own";
 #endif
+  // The blocks are larger than any memory that earlier tests of this process can have left free in its heap, since the bound
+  // does not count such memory a second time. They are hardly written, and therefore take next to no memory.
   const auto child = fork();
   if (child == 0) {
-    const MemoryBound bound(512 * kMiB);
-    const BlockCache cache(1024 * kMiB);
-    bytes(300 * kMiB);
-    if (cache.cached_bytes() != 300 * kMiB) _exit(1);
-    auto larger = bytes(400 * kMiB);
-    std::memset(larger.data_ptr(), 1, size_t(larger.nbytes()));
+    const MemoryBound bound(5 * kGiB);
+    const BlockCache cache(16 * kGiB);
+    bytes(3 * kGiB);
+    if (cache.cached_bytes() != 3 * kGiB) _exit(1);
+    auto larger = bytes(4 * kGiB);
+    std::memset(larger.data_ptr(), 1, size_t(kMiB));
     _exit(cache.cached_bytes() == 0 ? 0 : 2);
   }
   int status = 0;

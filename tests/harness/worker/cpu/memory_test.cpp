@@ -178,22 +178,23 @@ TEST(MemoryBound, RefusesAnAllocationBeyondItAndNamesItsBytes) {
 
 TEST(MemoryBound, CanBeNested) {
   SKIP_UNDER_ADDRESS_SANITIZER();
-  const MemoryBound outer(200 << 20);
+  // The refused tensors are larger than the memory that earlier tests can have left free in this process's heap.
+  const MemoryBound outer(4 * kGiB);
   {
     const MemoryBound inner(20 << 20);
-    EXPECT_THROW(floats(25 << 20), c10::Error);
+    EXPECT_THROW(floats(kGiB / 2), c10::Error) << "2 GiB";
   }
-  EXPECT_NO_THROW(floats(25 << 20));
-  EXPECT_THROW(floats(100 << 20), c10::Error);
+  EXPECT_NO_THROW(floats(kGiB / 2)) << "2 GiB";
+  EXPECT_THROW(floats(2 * kGiB), c10::Error) << "8 GiB";
 }
 
 TEST(MemoryBound, ANegativeBoundRefusesAllocationsUntilItsEnd) {
   SKIP_UNDER_ADDRESS_SANITIZER();
   {
     const MemoryBound bound(-5);
-    EXPECT_THROW(floats(16 << 20), c10::Error);
+    EXPECT_THROW(floats(int64_t{1} << 28), c10::Error) << "more than earlier tests can have left free in this process's heap";
   }
-  EXPECT_NO_THROW(floats(16 << 20));
+  EXPECT_NO_THROW(floats(int64_t{1} << 28));
 }
 
 TEST(ResidentBytes, ItsPeakCanBeReset) {
