@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "attn/mask.h"
-#include "attn/problem.h"
 
 namespace attn {
 
@@ -14,34 +13,32 @@ namespace attn {
 // indices in its reference.
 struct Part {
   at::Tensor batch, heads;  // int64 [B], [H]: the indices in the call
-  int64_t batch_of_call = 0, heads_of_call = 0;
+  int64_t heads_of_call = 0;
 };
 
-// All tensors have the same dtype and device; their strides are arbitrary. A method that reads further tensors (gates, a step
-// size, an initial state) adds a member at the end, undefined by default, and adds it to kInputTensors. Other methods need no
-// change, because they read members by name.
+// The tensors are declared in a table, kInputs in attn/input_spec.h, which says their shapes, dtypes and how they are drawn. A
+// method says in its capabilities which of them it reads; for every other method they are undefined. Their strides are arbitrary.
+// A further tensor is a member here and a row of the table. Nothing else needs to know its name but the methods that read it.
 struct Inputs {
   at::Tensor q;  // [B,H,N,D]
-  at::Tensor k;  // [B,H,L,D]
-  at::Tensor v;  // [B,H,L,M]
+  at::Tensor k;  // [B,G,L,D]
+  at::Tensor v;  // [B,W,L,M]
   Mask mask = {};
   // Set only where a reference is given some of the batch entries and heads of a call.
   std::optional<Part> part = std::nullopt;
+  at::Tensor g = {};  // [B,W,L], at most 0: the natural logarithm of the factor by which position l lets what is before it decay
 
-  // Views of `length` positions, beginning with position `begin`, of every tensor, with the same mask: tokens to decode, or a
-  // prefix. Needs key_len = query_len.
+  // Views of `length` positions, beginning with position `begin`, of every tensor that has positions, with the same mask: tokens
+  // to decode, or a prefix. Needs key_len = query_len.
   Inputs tokens(int64_t begin, int64_t length) const;
+
+  // The same inputs with each head of every tensor repeated as often as heads of the output share it, so that all tensors have as
+  // many heads. The result shares memory with this where nothing is repeated.
+  Inputs with_all_heads() const;
 
   // int64 [H] on the device of q: the index in the call of each head that q has, and how many heads the call has.
   at::Tensor head_indices() const;
   int64_t heads_of_call() const;
 };
-
-// The tensors of Inputs, for code that treats all of them alike.
-inline constexpr at::Tensor Inputs::*kInputTensors[] = {&Inputs::q, &Inputs::k, &Inputs::v};
-
-// The problem that describes these inputs; key lengths are described as uniformly distributed. Throws c10::ValueError if shapes,
-// dtypes or devices disagree; the message names the tensor, its value and what was expected.
-Problem problem_of(const Inputs& inputs);
 
 }  // namespace attn

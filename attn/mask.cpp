@@ -32,7 +32,7 @@ std::optional<at::Tensor> Mask::hidden_pairs(int64_t query_len, int64_t key_len,
   std::optional<at::Tensor> hidden;
   if (causal) {
     auto ones = at::ones({query_len, key_len}, at::TensorOptions(at::kBool).device(device));
-    hidden = ones.triu_(1);
+    hidden = ones.triu_(1 + key_len - query_len);
   }
   if (key_lengths) {
     const auto by_length = hidden_keys(key_len)->transpose(2, 3);
@@ -41,17 +41,23 @@ std::optional<at::Tensor> Mask::hidden_pairs(int64_t query_len, int64_t key_len,
   return hidden;
 }
 
-at::Tensor Mask::visible_pairs(const at::Tensor& rows, int64_t key_len) const {
+at::Tensor Mask::visible_pairs(const at::Tensor& rows, int64_t query_len, int64_t key_len) const {
   const auto keys = at::arange(key_len, rows.options()).view({1, 1, 1, -1});
   auto visible = at::ones({1, 1, rows.size(0), key_len}, rows.options().dtype(at::kBool));
-  if (causal) visible = visible.logical_and(keys <= rows.view({1, 1, -1, 1}));
+  if (causal) visible = visible.logical_and(keys <= rows.view({1, 1, -1, 1}) + (key_len - query_len));
   if (key_lengths) visible = visible.logical_and(keys < key_lengths->view({-1, 1, 1, 1}));
   return visible;
 }
 
-std::optional<at::Tensor> Mask::empty_entries() const {
-  if (!key_lengths) return std::nullopt;
-  return key_lengths->eq(0).view({-1, 1, 1, 1});
+std::optional<at::Tensor> Mask::empty_rows(int64_t query_len, int64_t key_len, at::Device device) const {
+  std::optional<at::Tensor> empty;
+  if (key_lengths) empty = key_lengths->eq(0).view({-1, 1, 1, 1});
+  if (causal && query_len > key_len) {
+    const auto rows = at::arange(query_len, at::TensorOptions(at::kLong).device(device));
+    const auto early = rows.lt(query_len - key_len).view({1, 1, -1, 1});
+    empty = empty ? empty->logical_or(early) : early;
+  }
+  return empty;
 }
 
 at::Tensor zero_where(const at::Tensor& x, const std::optional<at::Tensor>& where) {

@@ -11,7 +11,8 @@
 namespace attn {
 
 struct Mask {
-  bool causal = false;                                   // query i sees keys 0…i
+  // Query i of N sees keys 0 … i + L − N of L: the last query sees all keys, as if the queries continued the keys.
+  bool causal = false;
   std::optional<at::Tensor> key_lengths = std::nullopt;  // int64 [B]; the queries of entry b see keys 0…key_lengths[b]-1
 
   // The mask of a problem, on its device. Random key lengths are drawn with `generator`, a generator of the CPU.
@@ -26,11 +27,13 @@ struct Mask {
   // bool, broadcastable to [B,H,N,L], true where a query may not see a key; nothing if the mask hides no pair.
   std::optional<at::Tensor> hidden_pairs(int64_t query_len, int64_t key_len, at::Device device) const;
 
-  // bool [B,1,R,L], or [1,1,R,L] without key lengths: whether the query at position rows[r] (int64 [R]) may see key l.
-  at::Tensor visible_pairs(const at::Tensor& rows, int64_t key_len) const;
+  // bool [B,1,R,L], or [1,1,R,L] without key lengths: whether query rows[r] (int64 [R]) of query_len may see key l.
+  at::Tensor visible_pairs(const at::Tensor& rows, int64_t query_len, int64_t key_len) const;
 
-  // bool [B,1,1,1], true for batch entries without any visible key, whose output is zero; nothing without key lengths.
-  std::optional<at::Tensor> empty_entries() const;
+  // bool, broadcastable to [B,H,N,1], true for queries that see no key, whose output is zero; nothing if there can be none. With
+  // key lengths these are the batch entries without keys, and with the causal mask the first queries if there are more queries
+  // than keys.
+  std::optional<at::Tensor> empty_rows(int64_t query_len, int64_t key_len, at::Device device) const;
 };
 
 // x with zeros wherever `where` (bool, broadcastable to x) is true, or x itself if `where` is absent. The replaced entries, even

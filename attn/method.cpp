@@ -29,12 +29,42 @@ double error_tolerance(at::ScalarType dtype) {
   }
 }
 
-at::Tensor AttentionMethod::forward(const Inputs& inputs) {
+const std::vector<InputSpec>& AttentionMethod::inputs() const {
+  if (inputs_.empty()) inputs_ = capabilities().inputs;
+  return inputs_;
+}
+
+Problem AttentionMethod::checked_problem_of(const Inputs& inputs) const {
   const auto problem = problem_of(inputs);
+  const auto& read = this->inputs();
+  for (const auto& spec : kInputs) {
+    const bool is_read = std::any_of(read.begin(), read.end(), [&](const InputSpec& one) { return one.member == spec.member; });
+    TORCH_CHECK_VALUE(is_read || !(inputs.*spec.member).defined() || spec.required, label(), " does not read the input ",
+                      spec.name);
+  }
+  if (read.size() > query_key_value().size()) check_inputs(inputs, read);
+  return problem;
+}
+
+Cost cost_with_repeated_heads(const Cost& of_all_heads, const Problem& p, Protocol protocol) {
+  const auto all = p.with_all_heads();
+  auto cost = of_all_heads;
+  // The copies are read and written once, and their gradients are summed once.
+  const double passes = protocol == Protocol::forward_backward ? 2 : 1;
+  cost.min_bytes -= passes * (all.input_bytes() - p.input_bytes());
+  for (const auto& [copy, original] :
+       {std::pair{all.query_bytes(), p.query_bytes()}, {all.key_bytes(), p.key_bytes()}, {all.value_bytes(), p.value_bytes()}})
+    if (copy != original) cost.peak_bytes += passes * original;
+  return cost;
+}
+
+at::Tensor AttentionMethod::forward(const Inputs& inputs) {
+  const auto problem = checked_problem_of(inputs);
   bool differentiates = false;
-  for (const auto member : kInputTensors) differentiates = differentiates || records_gradients(inputs.*member);
+  for (const auto& spec : this->inputs()) differentiates = differentiates || records_gradients(inputs.*spec.member);
   const auto reason = why_unsupported(problem, differentiates ? Protocol::forward_backward : Protocol::forward);
   TORCH_CHECK_VALUE(!reason, *reason);
+  if (problem.heads_are_shared() && capabilities().shared_heads == SharedHeads::repeated) return attend(inputs.with_all_heads());
   return attend(inputs);
 }
 
@@ -52,9 +82,15 @@ std::optional<std::string> AttentionMethod::why_unsupported(const Problem& probl
     if (!can.decoding) return label() + " does not decode";
     if (!problem.causal) return label() + ": decoding needs the causal mask";
     if (!problem.key_lengths.is_full()) return label() + ": decoding takes no key lengths";
+    if (problem.heads_are_shared()) return label() + ": decoding needs as many heads of keys and values as of queries";
+    if (problem.key_len != problem.query_len) return label() + ": decoding needs key_len = query_len";
   }
   if (problem.causal && !can.causal) return label() + " has no causal form";
   if (problem.key_len != problem.query_len && !can.cross_attention) return label() + " needs key_len = query_len";
+  if (problem.key_len != problem.query_len && problem.causal && !can.causal_cross_attention)
+    return label() + " needs key_len = query_len with the causal mask";
+  if (problem.heads_are_shared() && can.shared_heads == SharedHeads::no)
+    return label() + " needs as many heads of keys and values as of queries";
   const bool is_call = protocol == Protocol::forward || protocol == Protocol::forward_backward;
   if (is_call && (problem.query_len % can.length_multiple != 0 || problem.key_len % can.length_multiple != 0))
     return label() + " needs lengths that are multiples of " + std::to_string(can.length_multiple);
@@ -79,9 +115,11 @@ std::unique_ptr<DecodingState> AttentionMethod::begin_decoding(const Problem& pr
 }
 
 void AttentionMethod::check_tokens(const DecodingState& state, const Inputs& inputs) const {
-  const auto tokens = problem_of(inputs);
+  const auto tokens = checked_problem_of(inputs);
   TORCH_CHECK_VALUE(tokens.causal && tokens.key_lengths.is_full(), label(),
                     ": the mask of decoded tokens must be causal and without key lengths");
+  TORCH_CHECK_VALUE(tokens.key_len == tokens.query_len, label(), ": tokens have ", tokens.query_len, " queries and ",
+                    tokens.key_len, " keys, expected as many keys as queries");
   const auto& expected = state.problem();
   TORCH_CHECK_VALUE(state.owner_ == this, label(), ": the decoding state belongs to another method");
   const auto check = [&](const char* name, int64_t value, int64_t expected_value) {

@@ -17,21 +17,31 @@
 #include <vector>
 
 #include "attn/decoding.h"
+#include "attn/input_spec.h"
 #include "attn/inputs.h"
 #include "attn/mask.h"
 #include "attn/problem.h"
 
 namespace attn {
 
+// How a method computes calls in which several heads share those of q, k or v.
+enum class SharedHeads {
+  no,
+  repeated,  // attend() is given copies in which each is repeated as often as it is shared
+  read       // attend() is given them as they are
+};
+
 // What a method supports.
 struct Capabilities {
-  bool full = true;             // attention without the causal mask
-  bool causal = true;           // attention with the causal mask
-  bool cross_attention = true;  // key_len ≠ query_len
-  bool key_lengths = true;      // Mask::key_lengths
-  bool gradients = true;        // of q, k and v
-  int64_t length_multiple = 1;  // of which query_len and key_len of calls must be multiples; at least 1
-  bool decoding = false;        // begin_decoding(), step(), extend() and prefill()
+  bool full = true;                            // attention without the causal mask
+  bool causal = true;                          // attention with the causal mask
+  bool cross_attention = true;                 // key_len ≠ query_len
+  bool causal_cross_attention = false;         // key_len ≠ query_len with the causal mask
+  SharedHeads shared_heads = SharedHeads::no;  // other numbers of heads of keys or values than of queries; not in decoding
+  bool key_lengths = true;                     // Mask::key_lengths
+  bool gradients = true;                       // of the inputs that are differentiable
+  int64_t length_multiple = 1;                 // of which query_len and key_len of calls must be multiples; at least 1
+  bool decoding = false;                       // begin_decoding(), step(), extend() and prefill()
   // Whether step() returns a row of the causal forward over the whole sequence. False if later tokens change which keys a row
   // sees, as in LSH attention; step() then returns the last row of the causal forward over the tokens so far.
   bool steps_are_rows_of_forward = true;
@@ -43,6 +53,9 @@ struct Capabilities {
   // Whether the output depends on parameters that a model trains, such as Linformer's projections. Here they are drawn at random,
   // so that the distance of the output from exact attention says nothing about the trained method, and is not recorded.
   bool learned = false;
+  // The tensors that the method reads. A method that takes a tensor of another shape than kInputs says declares its own row for
+  // the same member.
+  std::vector<InputSpec> inputs = query_key_value();
   std::vector<at::ScalarType> dtypes = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf};  // float16 on CUDA only
   std::vector<c10::DeviceType> devices = {c10::DeviceType::CPU, c10::DeviceType::CUDA};
 };
@@ -70,6 +83,9 @@ struct Cost {
   double peak_bytes = 0;  // maximum of the memory in use at once, including the inputs and the decoding state
 };
 
+// The predicted cost of a call whose shared heads are repeated, from that of the same call without shared heads.
+Cost cost_with_repeated_heads(const Cost& of_all_heads, const Problem& problem, Protocol protocol);
+
 // The accepted relative error of a result in this dtype: its largest difference from the float64 reference, divided by the
 // reference's largest entry. Throws c10::ValueError for a dtype that is not floating point.
 double error_tolerance(at::ScalarType dtype);
@@ -81,7 +97,7 @@ class AttentionMethod {
   AttentionMethod& operator=(const AttentionMethod&) = delete;
   virtual ~AttentionMethod() = default;
 
-  // The attention output [B,H,N,M] in the dtype of the inputs. The output of a query that sees no key is zero, and its gradients
+  // The attention output [B,U,N,M] in the dtype of the inputs. The output of a query that sees no key is zero, and its gradients
   // are finite. Throws c10::ValueError if shapes, dtypes or devices disagree (the message names the argument and its value) or if
   // the method does not support the problem (the message says why).
   at::Tensor forward(const Inputs& inputs);
@@ -90,6 +106,9 @@ class AttentionMethod {
   }
 
   virtual Capabilities capabilities() const { return {}; }
+
+  // capabilities().inputs, which every call needs.
+  const std::vector<InputSpec>& inputs() const;
 
   // The accepted relative error of this method. The default is attn::error_tolerance().
   virtual double error_tolerance(at::ScalarType dtype) const;
@@ -102,7 +121,8 @@ class AttentionMethod {
 
   // The output rows at the query positions `rows` (int64 [R]) as [B,H,R,M], by the method's definition in float64, written for
   // clarity and never timed. The inputs are float64 and hold whole sequences; the result is differentiable in each of them. They
-  // hold all batch entries and heads of the call, or a part of them that fits the memory, which inputs.part then names.
+  // hold all batch entries and heads of the call, or a part of them that fits the memory, which inputs.part then names. Heads
+  // that are shared are repeated (Inputs::with_all_heads()).
   virtual at::Tensor reference(const Inputs& inputs, const at::Tensor& rows) const = 0;
 
   // The exact attention that the quality of this method is measured against, with the arguments of reference(): softmax attention
@@ -174,11 +194,14 @@ class AttentionMethod {
   void ran(std::string implementation) { implementation_ = std::move(implementation); }
 
  private:
+  // problem_of(inputs), after the check of the further tensors that the method reads. A tensor that it does not read is an error.
+  Problem checked_problem_of(const Inputs& inputs) const;
   void check_tokens(const DecodingState& state, const Inputs& tokens) const;
   void check_room(const DecodingState& state, int64_t tokens) const;
 
   std::string label_ = "attention method";
   std::string implementation_;
+  mutable std::vector<InputSpec> inputs_;  // empty until inputs() is called
 };
 
 }  // namespace attn

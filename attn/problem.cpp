@@ -2,9 +2,11 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace attn {
@@ -43,12 +45,16 @@ KeyLengthDistribution KeyLengthDistribution::parse(const std::string& text) {
 void Problem::validate() const {
   check_min("batch", batch, 0);
   check_min("heads", heads, 1);
+  check_min("kv_heads", kv_heads, 0);
+  check_min("value_heads", value_heads, 0);
+  for (const auto& [field, count] :
+       {std::pair{"heads", heads}, {"kv_heads", key_head_count()}, {"value_heads", value_head_count()}})
+    TORCH_CHECK_VALUE(output_head_count() % count == 0, "problem: ", field, " = ", count, ", expected a divisor of ",
+                      output_head_count(), ", the largest of heads, kv_heads and value_heads");
   check_min("query_len", query_len, 1);
   check_min("key_len", key_len, 1);
   check_min("head_dim", head_dim, 1);
   check_min("value_dim", value_dim, 1);
-  TORCH_CHECK_VALUE(!causal || key_len == query_len, "problem: causal needs key_len = query_len, but key_len = ", key_len,
-                    " and query_len = ", query_len);
   TORCH_CHECK_VALUE(key_lengths.kind != KeyLengthDistribution::Kind::fixed || key_lengths.length <= key_len,
                     "problem: key_lengths = ", key_lengths.length, " is beyond key_len = ", key_len);
   const double max = double(std::numeric_limits<int64_t>::max()) / 64;
@@ -56,17 +62,28 @@ void Problem::validate() const {
                     "problem: its tensors have more bytes than 64-bit sizes can count");
 }
 
+int64_t Problem::output_head_count() const { return std::max({heads, key_head_count(), value_head_count()}); }
+int64_t Problem::head_groups() const { return std::gcd(std::gcd(heads, key_head_count()), value_head_count()); }
+
+Problem Problem::with_all_heads() const {
+  auto all = *this;
+  all.heads = all.kv_heads = all.value_heads = output_head_count();
+  return all;
+}
+
 double Problem::element_bytes() const { return double(c10::elementSize(dtype)); }
 
 double Problem::query_bytes() const {
   return double(batch) * double(heads) * double(query_len) * double(head_dim) * element_bytes();
 }
-double Problem::key_bytes() const { return double(batch) * double(heads) * double(key_len) * double(head_dim) * element_bytes(); }
+double Problem::key_bytes() const {
+  return double(batch) * double(key_head_count()) * double(key_len) * double(head_dim) * element_bytes();
+}
 double Problem::value_bytes() const {
-  return double(batch) * double(heads) * double(key_len) * double(value_dim) * element_bytes();
+  return double(batch) * double(value_head_count()) * double(key_len) * double(value_dim) * element_bytes();
 }
 double Problem::output_bytes() const {
-  return double(batch) * double(heads) * double(query_len) * double(value_dim) * element_bytes();
+  return double(batch) * double(output_head_count()) * double(query_len) * double(value_dim) * element_bytes();
 }
 
 at::ScalarType parse_dtype(const std::string& name) {

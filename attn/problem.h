@@ -21,21 +21,35 @@ struct KeyLengthDistribution {
   bool is_full() const { return kind == Kind::full; }
 };
 
-// Tensors are laid out [batch, heads, length, dim]: q [B,H,N,D], k [B,H,L,D], v [B,H,L,M].
+// Tensors are laid out [batch, heads, length, dim]: q [B,H,N,D], k [B,G,L,D], v [B,W,L,M], output [B,U,N,M], where U is the
+// largest of H, G and W, and each of these divides U. Head u of the output has the query head u / (U/H), the key head u / (U/G)
+// and the value head u / (U/W), rounded down: neighbouring heads share keys and values.
 struct Problem {
   int64_t batch = 1;         // B; 0 is allowed
   int64_t heads = 8;         // H
+  int64_t kv_heads = 0;      // G; 0 for H
+  int64_t value_heads = 0;   // W; 0 for G
   int64_t query_len = 1024;  // N
   int64_t key_len = 1024;    // L
   int64_t head_dim = 64;     // D
   int64_t value_dim = 64;    // M
   at::ScalarType dtype = at::kFloat;
   c10::DeviceType device = c10::DeviceType::CPU;
-  bool causal = false;  // query i sees keys 0…i; needs key_len = query_len
+  bool causal = false;  // query i sees keys 0 … i + key_len − query_len
   KeyLengthDistribution key_lengths;
 
   // Throws c10::ValueError for an invalid field; the message names the field, its value and what was expected.
   void validate() const;
+
+  int64_t key_head_count() const { return kv_heads == 0 ? heads : kv_heads; }                     // G
+  int64_t value_head_count() const { return value_heads == 0 ? key_head_count() : value_heads; }  // W
+  int64_t output_head_count() const;                                                              // U
+  // How many groups of heads there are that share no head of q, k or v with each other.
+  int64_t head_groups() const;
+  // The same problem with as many heads of queries, keys and values as the output has.
+  Problem with_all_heads() const;
+  // Whether some heads share those of q, k or v.
+  bool heads_are_shared() const { return key_head_count() != heads || value_head_count() != heads; }
 
   double element_bytes() const;
   // The sizes in bytes of q, k, v and the output, which are also the sizes of their gradients.
@@ -45,13 +59,13 @@ struct Problem {
   double output_bytes() const;
   double input_bytes() const { return query_bytes() + key_bytes() + value_bytes(); }
   // The number of pairs (query, key) over all batch entries and heads, including those that the mask hides.
-  double score_count() const { return double(batch) * double(heads) * double(query_len) * double(key_len); }
+  double score_count() const { return double(batch) * double(output_head_count()) * double(query_len) * double(key_len); }
 };
 
 // The measuring protocols: what one timed call of a method does.
 enum class Protocol {
   forward,           // computes the output without recording gradients
-  forward_backward,  // computes the output and the gradients of q, k and v
+  forward_backward,  // computes the output and the gradients of the inputs
   prefill,           // adds query_len tokens to a new decoding state and computes their outputs
   decode             // adds one token to a decoding state that holds query_len tokens, and computes its output
 };

@@ -9,7 +9,7 @@ namespace attn::reference {
 at::Tensor softmax_weights(const Inputs& inputs, const at::Tensor& rows) {
   const auto key_len = inputs.k.size(2);
   const auto hidden_keys = inputs.mask.hidden_keys(key_len);
-  const auto hidden = inputs.mask.visible_pairs(rows, key_len).logical_not();
+  const auto hidden = inputs.mask.visible_pairs(rows, inputs.q.size(2), key_len).logical_not();
   const auto scale = 1 / std::sqrt(double(inputs.q.size(3)));
   const auto logits = at::matmul(inputs.q.index_select(2, rows), zero_where(inputs.k, hidden_keys).transpose(2, 3)) * scale;
   // The weights of a row are relative to its largest visible logit, so that exp does not overflow. All weights of a row that sees

@@ -15,11 +15,13 @@ class Efficient : public AttentionMethod {
  public:
   Capabilities capabilities() const override {
     Capabilities can;
+    can.shared_heads = SharedHeads::repeated;
     can.causal = false;
     return can;
   }
 
   Cost cost(const Problem& p, Protocol protocol) const override {
+    if (p.heads_are_shared()) return cost_with_repeated_heads(cost(p.with_all_heads(), protocol), p, protocol);
     const double rows = double(p.batch) * double(p.heads);
     const double forward = rows * double(p.head_dim) * (2 * double(p.value_dim) + 5) * double(p.key_len + p.query_len);
     const bool backward = protocol == Protocol::forward_backward;
@@ -52,7 +54,7 @@ class Efficient : public AttentionMethod {
   at::Tensor attend(const Inputs& inputs) override {
     ran("aten/matmul");
     const auto hidden_keys = inputs.mask.hidden_keys(inputs.k.size(2));
-    const auto empty = inputs.mask.empty_entries();
+    const auto empty = inputs.mask.empty_rows(inputs.q.size(2), inputs.k.size(2), inputs.q.device());
     const auto dtype = inputs.q.scalar_type(), wide = accumulator_dtype(dtype);
     auto keys = inputs.k.to(wide);
     if (hidden_keys) keys = keys.masked_fill(*hidden_keys, -INFINITY);

@@ -15,11 +15,13 @@ class LinearCumsum : public AttentionMethod {
  public:
   Capabilities capabilities() const override {
     Capabilities can;
+    can.shared_heads = SharedHeads::repeated;
     can.full = can.cross_attention = false;
     return can;
   }
 
   Cost cost(const Problem& p, Protocol protocol) const override {
+    if (p.heads_are_shared()) return cost_with_repeated_heads(cost(p.with_all_heads(), protocol), p, protocol);
     const double rows = double(p.batch) * double(p.heads) * double(p.query_len);
     const double state = double(p.head_dim) * double(p.value_dim), accumulator_bytes = std::max(4.0, p.element_bytes());
     const bool backward = protocol == Protocol::forward_backward;

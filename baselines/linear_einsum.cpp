@@ -15,11 +15,13 @@ class LinearEinsum : public AttentionMethod {
  public:
   Capabilities capabilities() const override {
     Capabilities can;
+    can.shared_heads = SharedHeads::repeated;
     can.causal = false;
     return can;
   }
 
   Cost cost(const Problem& p, Protocol protocol) const override {
+    if (p.heads_are_shared()) return cost_with_repeated_heads(cost(p.with_all_heads(), protocol), p, protocol);
     const double rows = double(p.batch) * double(p.heads);
     const double forward = 2 * rows * double(p.head_dim) * double(p.value_dim + 1) * double(p.key_len + p.query_len);
     const bool backward = protocol == Protocol::forward_backward;

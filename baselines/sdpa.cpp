@@ -24,21 +24,26 @@ class Sdpa : public AttentionMethod {
  public:
   Capabilities capabilities() const override {
     Capabilities can;
+    can.shared_heads = SharedHeads::repeated;
+    can.causal_cross_attention = true;
     can.nan_reaches_its_rows_only = false;  // PyTorch's kernels multiply hidden values by zero
     return can;
   }
 
   Cost cost(const Problem& p, Protocol protocol) const override {
-    const double scores = p.score_count() / (p.causal && p.key_lengths.is_full() ? 2 : 1);
+    if (p.heads_are_shared()) return cost_with_repeated_heads(cost(p.with_all_heads(), protocol), p, protocol);
+    const bool lengths = !p.key_lengths.is_full();
+    // PyTorch's causal mask lets query i see the keys 0 … i even if there are more keys than queries, so that this case needs an
+    // explicit mask, too.
+    const bool explicit_mask = lengths || (p.causal && p.key_len != p.query_len);
+    const double scores = p.score_count() / (p.causal && !explicit_mask ? 2 : 1);
     const double forward = scores * (2 * double(p.head_dim) + 2 * double(p.value_dim) + 5);
     const double min_bytes = p.input_bytes() + p.output_bytes();
     const bool backward = protocol == Protocol::forward_backward;
-    // Key lengths need an explicit mask, which the operator converts to a tensor [B,N,L] in the dtype of q. Combined with the
-    // causal mask, its boolean form [B,N,L] is materialised as well. Key lengths also need copies of k and v with zeros at hidden
-    // positions.
-    const bool lengths = !p.key_lengths.is_full();
+    // The operator converts an explicit mask to a tensor [B,N,L] in the dtype of q. With the causal mask, its boolean form
+    // [B,N,L] is materialised as well. Key lengths also need copies of k and v with zeros at hidden positions.
     const double pairs = double(p.batch) * double(p.query_len) * double(p.key_len);
-    const double mask = lengths ? pairs * (p.element_bytes() + (p.causal ? 1 : 0)) : 0;
+    const double mask = explicit_mask ? pairs * (p.element_bytes() + (p.causal ? 1 : 0)) : 0;
     const double masked = lengths ? (p.key_bytes() + p.value_bytes()) * (backward ? 2 : 1) : 0;
     const double matrices = materialises_scores(p) ? p.score_count() * std::max(4.0, p.element_bytes()) * (backward ? 4 : 3) : 0;
     // Beside the results, the flash kernel stores one sum per row, and in the backward pass a float32 copy of some gradients.
@@ -54,13 +59,14 @@ class Sdpa : public AttentionMethod {
     const auto& mask = inputs.mask;
     const auto query_len = inputs.q.size(2), key_len = inputs.k.size(2);
     const auto hidden_keys = mask.hidden_keys(key_len);
-    const auto empty = mask.empty_entries();
+    const auto empty = mask.empty_rows(query_len, key_len, inputs.q.device());
     std::optional<at::Tensor> visible;
-    if (mask.key_lengths) {
+    if (mask.key_lengths || (mask.causal && query_len != key_len)) {
       visible = ~*mask.hidden_pairs(query_len, key_len, inputs.q.device());
       // Some backends return NaN for a row without a visible key. Such a row is made to see every key here, and its output is set
       // to zero below.
-      visible = visible->logical_or(*empty).expand({inputs.q.size(0), 1, query_len, key_len});
+      if (empty) visible = visible->logical_or(*empty);
+      visible = visible->expand({inputs.q.size(0), 1, query_len, key_len});
     }
     const bool causal = mask.causal && !visible;
     const auto keys = zero_where(inputs.k, hidden_keys), values = zero_where(inputs.v, hidden_keys);

@@ -29,6 +29,24 @@ const RegisterMethod registered{
 
 }  // namespace
 
+namespace {
+
+// The product of the weights [B,H,N,L] of a causal call with the values [B,H,L,M]. Like lower_triangular_product(), it lets a NaN
+// in a value reach the rows that see the value, and no others.
+at::Tensor causal_product(const at::Tensor& weights, const at::Tensor& values) {
+  const auto queries = weights.size(2), keys = weights.size(3);
+  if (keys == queries) return lower_triangular_product(weights, values);
+  if (keys < queries) {  // the first rows see nothing
+    const auto rest = lower_triangular_product(weights.narrow(2, queries - keys, keys), values);
+    return at::constant_pad_nd(rest, {0, 0, queries - keys, 0});
+  }
+  const auto seen_by_all = at::matmul(weights.narrow(3, 0, keys - queries), values.narrow(2, 0, keys - queries));
+  return seen_by_all +
+         lower_triangular_product(weights.narrow(3, keys - queries, queries), values.narrow(2, keys - queries, queries));
+}
+
+}  // namespace
+
 GrowingRows::GrowingRows(const Problem& p, int64_t dim)
     : all_(at::empty({p.batch, p.heads, p.key_len, dim}, at::TensorOptions(p.dtype).device(p.device))) {}
 
@@ -45,14 +63,14 @@ at::Tensor materialised_softmax(const Inputs& inputs) {
   auto scores = at::matmul(q * scale, zero_where(k, hidden_keys).transpose(2, 3));
   // Backward of matmul does not need its result, so the scores may be overwritten.
   if (const auto hidden = mask.hidden_pairs(q.size(2), k.size(2), q.device())) scores.masked_fill_(*hidden, -INFINITY);
-  // The softmax of a row that holds only -inf would be NaN. The scores of a batch entry without visible keys are therefore set to
-  // zero here, and its output is set to zero below.
-  const auto empty = mask.empty_entries();
+  // The softmax of a row that holds only -inf would be NaN. The scores of a row that sees no key are therefore set to zero here,
+  // and its output is set to zero below.
+  const auto empty = mask.empty_rows(q.size(2), k.size(2), q.device());
   if (empty) scores.masked_fill_(*empty, 0);
   const auto weights = at::softmax(scores, -1);
   scores.reset();
   const auto values = zero_where(v, hidden_keys);
-  return zero_where(mask.causal ? lower_triangular_product(weights, values) : at::matmul(weights, values), empty);
+  return zero_where(mask.causal ? causal_product(weights, values) : at::matmul(weights, values), empty);
 }
 
 Cost materialised_softmax_cost(const Problem& p, bool backward) {
@@ -73,12 +91,15 @@ Cost materialised_softmax_cost(const Problem& p, bool backward) {
 
 Capabilities Softmax::capabilities() const {
   Capabilities can;
+  can.shared_heads = SharedHeads::repeated;
+  can.causal_cross_attention = true;
   can.decoding = true;
   can.steps_recompute_prefix = true;
   return can;
 }
 
 Cost Softmax::cost(const Problem& p, Protocol protocol) const {
+  if (p.heads_are_shared()) return cost_with_repeated_heads(cost(p.with_all_heads(), protocol), p, protocol);
   if (protocol == Protocol::forward || protocol == Protocol::forward_backward)
     return materialised_softmax_cost(p, protocol == Protocol::forward_backward);
   if (protocol == Protocol::prefill) {

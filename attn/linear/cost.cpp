@@ -37,6 +37,7 @@ std::unique_ptr<const FeatureMap> LinearMethod::map_for_prediction(int64_t head_
 }
 
 Cost LinearMethod::cost(const Problem& problem, Protocol protocol) const {
+  if (problem.heads_are_shared()) return cost_with_repeated_heads(cost(problem.with_all_heads(), protocol), problem, protocol);
   if (protocol == Protocol::decode) return decode_cost(problem);
   const bool backward = protocol == Protocol::forward_backward;
   if (const auto* implementation = implementation_for(problem, backward)) return kernel_cost(problem, backward, *implementation);

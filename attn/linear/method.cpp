@@ -72,6 +72,7 @@ std::optional<std::string> LinearMethod::why_unsupported(const Problem& p, Proto
 
 Capabilities LinearMethod::capabilities() const {
   Capabilities can;
+  if (kernel_ == "composed") can.shared_heads = SharedHeads::repeated;
   can.decoding = kernel_ != "amx";  // there is no product of matrices in a step
   return can;
 }

@@ -1,11 +1,7 @@
-// The PyTorch operators of linear attention: schemas, checks of arguments, autograd and shapes. `forward`, `backward` and `step`
-// choose the implementation.
+// The PyTorch operators of linear attention: arguments, checks, computation and shapes. `forward`, `backward` and `step` choose
+// the implementation.
 #include <ATen/ATen.h>
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/library.h>
 
 #include <tuple>
 
@@ -13,6 +9,7 @@
 #include "attn/linear/composed.h"
 #include "attn/linear/implementation.h"
 #include "attn/linear/linear_attention.h"
+#include "attn/operators/declaration.h"
 #include "attn/without_autocast.h"
 
 namespace attn {
@@ -22,78 +19,116 @@ using at::Tensor;
 
 // ---------------------------------------------------------------- arguments
 
-// Both forward() and backward() call this, because the private operators can be called from Python as well as the public one.
-// Throws c10::ValueError for wrong arguments.
-void check_arguments(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, const std::optional<Tensor>& key_lengths,
-                     int64_t chunk) {
-  const auto shape_of = [](const char* name, const Tensor& x) {
-    TORCH_CHECK_VALUE(x.dim() == 4, "linear_attention: ", name, " has ", x.dim(),
-                      " dimensions, expected [batch, heads, length, dim]");
-  };
-  shape_of("q", q), shape_of("k", k), shape_of("v", v);
-  for (const auto& [name, x] : {std::pair{"k", &k}, std::pair{"v", &v}}) {
-    TORCH_CHECK_VALUE(x->scalar_type() == q.scalar_type() && x->device() == q.device(), "linear_attention: ", name, " is ",
-                      x->scalar_type(), " on ", x->device(), ", expected ", q.scalar_type(), " on ", q.device(), " as in q");
-    TORCH_CHECK_VALUE(x->sym_size(0) == q.sym_size(0) && x->sym_size(1) == q.sym_size(1), "linear_attention: ", name,
-                      " has shape ", x->sym_sizes(), ", expected batch and heads of q, whose shape is ", q.sym_sizes());
+// What linear_attention takes, and the operators of its passes in addition.
+struct CallArguments {
+  Tensor q, k, v;
+  bool causal = false;
+  std::optional<Tensor> key_lengths;
+  std::string feature_map;
+  double epsilon = 0;
+  std::optional<Tensor> projection;
+  int64_t chunk = 0;
+  std::string implementation;
+
+  static constexpr auto list() {
+    using A = CallArguments;
+    return std::tuple{argument("q", &A::q),
+                      argument("k", &A::k),
+                      argument("v", &A::v),
+                      argument("causal", &A::causal),
+                      argument("key_lengths", &A::key_lengths, "None"),
+                      argument("feature_map", &A::feature_map, "\"elu\""),
+                      argument("eps", &A::epsilon, "1e-6"),
+                      argument("projection", &A::projection, "None"),
+                      argument("chunk", &A::chunk, "128"),
+                      argument("implementation", &A::implementation, "\"auto\"")};
   }
-  TORCH_CHECK_VALUE(at::isFloatingType(q.scalar_type()), "linear_attention: q is ", q.scalar_type(),
-                    ", expected a floating type");
-  TORCH_CHECK_VALUE(k.sym_size(3) == q.sym_size(3), "linear_attention: k has dim ", k.sym_size(3), ", expected ", q.sym_size(3),
-                    " as in q");
-  TORCH_CHECK_VALUE(v.sym_size(2) == k.sym_size(2), "linear_attention: v has length ", v.sym_size(2), ", expected ",
-                    k.sym_size(2), " as in k");
-  TORCH_CHECK_VALUE(!causal || k.sym_size(2) == q.sym_size(2),
-                    "linear_attention: causal needs as many keys as queries, but k has length ", k.sym_size(2),
-                    " and q has length ", q.sym_size(2));
-  TORCH_CHECK_VALUE(chunk >= 1, "linear_attention: chunk = ", chunk, ", expected at least 1");
-  if (!key_lengths) return;
-  TORCH_CHECK_VALUE(key_lengths->scalar_type() == at::kLong && key_lengths->device() == q.device(),
-                    "linear_attention: key_lengths is ", key_lengths->scalar_type(), " on ", key_lengths->device(),
-                    ", expected int64 on ", q.device());
-  TORCH_CHECK_VALUE(key_lengths->dim() == 1 && key_lengths->sym_size(0) == k.sym_size(0),
-                    "linear_attention: key_lengths has shape ", key_lengths->sym_sizes(), ", expected [batch] = [", k.sym_size(0),
-                    "]");
+};
+
+struct ForwardArguments : CallArguments {
+  bool gradients = true;  // as in ImplementationRequest
+
+  static constexpr auto list() {
+    return std::tuple_cat(CallArguments::list(), std::tuple{argument("gradients", &ForwardArguments::gradients, "True")});
+  }
+};
+
+struct BackwardArguments : CallArguments {
+  Tensor grad_output, normalizer;
+
+  static constexpr auto list() {
+    using A = BackwardArguments;
+    return std::tuple_cat(std::tuple{argument("grad_output", &A::grad_output), argument("normalizer", &A::normalizer)},
+                          CallArguments::list());
+  }
+};
+
+struct StepArguments {
+  Tensor q, k, v, sums, normalizers;
+  std::string feature_map;
+  double epsilon = 0;
+  std::string implementation;
+
+  static constexpr auto list() {
+    using A = StepArguments;
+    return std::tuple{argument("q", &A::q),
+                      argument("k", &A::k),
+                      argument("v", &A::v),
+                      argument("sums", &A::sums, nullptr, "Tensor(a!)"),
+                      argument("normalizers", &A::normalizers, nullptr, "Tensor(b!)"),
+                      argument("feature_map", &A::feature_map, "\"elu\""),
+                      argument("eps", &A::epsilon, "1e-6"),
+                      argument("implementation", &A::implementation, "\"auto\"")};
+  }
+};
+
+// Every operator checks its arguments, because the private ones can be called from Python, too. Throws c10::ValueError.
+void check_call(const CallArguments& a) {
+  constexpr auto kPrefix = "linear_attention: ";
+  TensorChecks checks(kPrefix);
+  checks.check("q", a.q, "BHND");
+  checks.check("k", a.k, "BHLD");
+  checks.check("v", a.v, "BHLM");
+  TORCH_CHECK_VALUE(!a.causal || a.k.sym_size(2) == a.q.sym_size(2), kPrefix,
+                    "causal needs as many keys as queries, but k has length ", a.k.sym_size(2), " and q has length ",
+                    a.q.sym_size(2));
+  TORCH_CHECK_VALUE(a.chunk >= 1, kPrefix, "chunk = ", a.chunk, ", expected at least 1");
+  if (a.key_lengths) checks.check_key_lengths(*a.key_lengths);
 }
 
-// Throws c10::ValueError for wrong arguments of the backward pass.
-void check_backward_arguments(const Tensor& grad_output, const Tensor& q, const Tensor& k, const Tensor& v,
-                              const Tensor& normalizer, bool causal, const std::optional<Tensor>& key_lengths,
-                              const std::string& feature_map, const std::optional<Tensor>& projection, int64_t chunk) {
-  check_arguments(q, k, v, causal, key_lengths, chunk);
-  const auto map = make_feature_map(feature_map, projection);
-  const auto batch = q.sym_size(0), heads = q.sym_size(1), length = q.sym_size(2);
-  check_tensor("_linear_attention_backward: grad_output", grad_output, {batch, heads, length, v.sym_size(3)}, q.scalar_type(), q);
-  check_tensor("_linear_attention_backward: normalizer", normalizer, {batch, heads, length, map->scales() ? 2 : 1},
-               map->accumulator_dtype(q.scalar_type()), q);
+void check_backward(const BackwardArguments& a) {
+  check_call(a);
+  const auto map = make_feature_map(a.feature_map, a.projection);
+  const auto batch = a.q.sym_size(0), heads = a.q.sym_size(1), length = a.q.sym_size(2);
+  check_tensor("_linear_attention_backward: grad_output", a.grad_output, {batch, heads, length, a.v.sym_size(3)},
+               a.q.scalar_type(), a.q);
+  check_tensor("_linear_attention_backward: normalizer", a.normalizer, {batch, heads, length, map->scales() ? 2 : 1},
+               map->accumulator_dtype(a.q.scalar_type()), a.q);
 }
 
-void check_step_arguments(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sums, const Tensor& normalizers,
-                          const std::string& feature_map) {
-  const auto map = make_feature_map(feature_map);
-  TORCH_CHECK_VALUE(q.dim() == 4 && v.dim() == 4, "linear_attention_step: q and v have ", q.dim(), " and ", v.dim(),
-                    " dimensions, expected [batch, heads, 1, dim]");
-  const auto batch = q.sym_size(0), heads = q.sym_size(1), dim = q.sym_size(3), value_dim = v.sym_size(3);
-  const auto dtype = q.scalar_type(), state_dtype = map->accumulator_dtype(dtype);
+void check_step(const StepArguments& a) {
+  constexpr auto kPrefix = "linear_attention_step: ";
+  const auto map = make_feature_map(a.feature_map);
+  TensorChecks checks(kPrefix);
+  checks.check("q", a.q, "BHND");
+  checks.check("k", a.k, "BHND");
+  checks.check("v", a.v, "BHNM");
+  TORCH_CHECK_VALUE(a.q.sym_size(2) == 1, kPrefix, "q has length ", a.q.sym_size(2), ", expected one token");
+  const auto batch = a.q.sym_size(0), heads = a.q.sym_size(1), dim = a.q.sym_size(3);
+  const auto state_dtype = map->accumulator_dtype(a.q.scalar_type());
   const c10::SymInt features = map->count(dim.guard_int(__FILE__, __LINE__));
-  check_tensor("linear_attention_step: q", q, {batch, heads, 1, dim}, dtype, q);
-  check_tensor("linear_attention_step: k", k, {batch, heads, 1, dim}, dtype, q);
-  check_tensor("linear_attention_step: v", v, {batch, heads, 1, value_dim}, dtype, q);
-  check_tensor("linear_attention_step: sums", sums, {batch, heads, features, value_dim}, state_dtype, q);
-  check_tensor("linear_attention_step: normalizers", normalizers, {batch, heads, features}, state_dtype, q);
-  TORCH_CHECK_VALUE(sums.is_contiguous() && normalizers.is_contiguous(),
-                    "linear_attention_step: sums and normalizers must be contiguous, as they change in place");
-  TORCH_CHECK_VALUE(!map->scales(), "linear_attention_step: feature map '", feature_map,
-                    "' has scales, which the tensor sums does not hold");
+  check_tensor("linear_attention_step: sums", a.sums, {batch, heads, features, a.v.sym_size(3)}, state_dtype, a.q);
+  check_tensor("linear_attention_step: normalizers", a.normalizers, {batch, heads, features}, state_dtype, a.q);
+  TORCH_CHECK_VALUE(a.sums.is_contiguous() && a.normalizers.is_contiguous(), kPrefix,
+                    "sums and normalizers must be contiguous, as they change in place");
+  TORCH_CHECK_VALUE(!map->scales(), kPrefix, "feature map '", a.feature_map, "' has scales, which the tensor sums does not hold");
 }
 
 // ---------------------------------------------------------------- computation
 
 // Throws c10::ValueError for an unknown feature map and for a projection that is not the map's.
-LinearArguments arguments_of(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
-                             const std::optional<Tensor>& key_lengths, const std::string& feature_map, double epsilon,
-                             const std::optional<Tensor>& projection) {
-  LinearArguments arguments{q, k, v, causal, key_lengths, {parse_feature_map(feature_map), projection}, epsilon};
+LinearArguments arguments_of(const CallArguments& a) {
+  LinearArguments arguments{a.q, a.k, a.v, a.causal, a.key_lengths, {parse_feature_map(a.feature_map), a.projection}, a.epsilon};
   make_feature_map(arguments.map);
   return arguments;
 }
@@ -111,177 +146,107 @@ void fill_empty_entries(const Tensor& x, const LinearArguments& arguments, doubl
   if (arguments.epsilon == 0 && arguments.key_lengths) x.masked_fill_((*arguments.key_lengths <= 0).view({-1, 1, 1, 1}), value);
 }
 
-std::tuple<Tensor, Tensor> forward(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
-                                   const std::optional<Tensor>& key_lengths, const std::string& feature_map, double epsilon,
-                                   const std::optional<Tensor>& projection, int64_t chunk, const std::string& wanted,
-                                   bool gradients) {
-  check_arguments(q, k, v, causal, key_lengths, chunk);
-  const auto arguments = arguments_of(q, k, v, causal, key_lengths, feature_map, epsilon, projection);
-  const auto* implementation = find_implementation(q, v, arguments.map.kind, wanted, gradients);
+std::tuple<Tensor, Tensor> forward(const ForwardArguments& a) {
+  check_call(a);
+  const auto arguments = arguments_of(a);
+  const auto* implementation = find_implementation(a.q, a.v, arguments.map.kind, a.implementation, a.gradients);
   const WithoutAutocast guard;
-  auto results = implementation ? implementation->forward(arguments) : composed_linear_forward(arguments, chunk);
+  auto results = implementation ? implementation->forward(arguments) : composed_linear_forward(arguments, a.chunk);
   auto& [output, normalizer] = results;
   fill_empty_entries(output, arguments, 0);
   if (normalizer.defined() && normalizer.numel() > 0) fill_empty_entries(normalizer.narrow(3, 0, 1), arguments, 1);
   return results;
 }
 
-std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& grad_output, const Tensor& q, const Tensor& k, const Tensor& v,
-                                            const Tensor& normalizer, bool causal, const std::optional<Tensor>& key_lengths,
-                                            const std::string& feature_map, double epsilon,
-                                            const std::optional<Tensor>& projection, int64_t chunk, const std::string& wanted) {
-  check_backward_arguments(grad_output, q, k, v, normalizer, causal, key_lengths, feature_map, projection, chunk);
-  const auto arguments = arguments_of(q, k, v, causal, key_lengths, feature_map, epsilon, projection);
-  const auto* implementation = find_implementation(q, v, arguments.map.kind, wanted, /*gradients=*/true);
+std::tuple<Tensor, Tensor, Tensor> backward(const BackwardArguments& a) {
+  check_backward(a);
+  const auto arguments = arguments_of(a);
+  const auto* implementation = find_implementation(a.q, a.v, arguments.map.kind, a.implementation, /*gradients=*/true);
   const WithoutAutocast guard;
-  auto results = implementation ? implementation->backward(arguments, grad_output, normalizer)
-                                : composed_linear_backward(arguments, grad_output, normalizer, chunk);
+  auto results = implementation ? implementation->backward(arguments, a.grad_output, a.normalizer)
+                                : composed_linear_backward(arguments, a.grad_output, a.normalizer, a.chunk);
   for (const auto* gradient : {&std::get<0>(results), &std::get<1>(results), &std::get<2>(results)})
     fill_empty_entries(*gradient, arguments, 0);
   return results;
 }
 
-Tensor step(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sums, const Tensor& normalizers,
-            c10::string_view feature_map, double epsilon, c10::string_view wanted) {
-  check_step_arguments(q, k, v, sums, normalizers, std::string(feature_map));
-  const auto map = parse_feature_map(std::string(feature_map));
+std::tuple<Tensor> step(const StepArguments& a) {
+  check_step(a);
+  const auto map = parse_feature_map(a.feature_map);
   // Autograd must notice that a tensor has changed that it has saved for a backward pass.
-  for (const auto* state : {&sums, &normalizers})
+  for (const auto* state : {&a.sums, &a.normalizers})
     if (!state->is_inference()) state->unsafeGetTensorImpl()->bump_version();
-  if (const auto* implementation = find_implementation(q, v, map, std::string(wanted), /*gradients=*/false))
-    return implementation->step(q, k, v, {sums, normalizers}, {map}, epsilon);
+  const LinearDecodingState state{a.sums, a.normalizers};
+  if (const auto* implementation = find_implementation(a.q, a.v, map, a.implementation, /*gradients=*/false))
+    return implementation->step(a.q, a.k, a.v, state, {map}, a.epsilon);
   const WithoutAutocast guard;
-  return composed_linear_step(q, k, v, {sums, normalizers}, map, epsilon);
+  return composed_linear_step(a.q, a.k, a.v, state, map, a.epsilon);
 }
 
 // ---------------------------------------------------------------- shapes
 
-std::tuple<Tensor, Tensor> forward_meta(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
-                                        const std::optional<Tensor>& key_lengths, const std::string& feature_map, double,
-                                        const std::optional<Tensor>& projection, int64_t chunk, const std::string&, bool) {
-  check_arguments(q, k, v, causal, key_lengths, chunk);
-  const auto rows = q.sym_sizes().slice(0, 3);
+std::tuple<Tensor, Tensor> forward_meta(const ForwardArguments& a) {
+  check_call(a);
+  const auto rows = a.q.sym_sizes().slice(0, 3);
   auto output = rows.vec(), normalizer = rows.vec();
-  output.push_back(v.sym_size(3));
-  const auto map = make_feature_map(feature_map, projection);
+  output.push_back(a.v.sym_size(3));
+  const auto map = make_feature_map(a.feature_map, a.projection);
   normalizer.emplace_back(map->scales() ? 2 : 1);
-  return {at::empty_symint(output, q.options()),
-          at::empty_symint(normalizer, q.options().dtype(map->accumulator_dtype(q.scalar_type())))};
+  return {at::empty_symint(output, a.q.options()),
+          at::empty_symint(normalizer, a.q.options().dtype(map->accumulator_dtype(a.q.scalar_type())))};
 }
 
-std::tuple<Tensor, Tensor, Tensor> backward_meta(const Tensor& grad_output, const Tensor& q, const Tensor& k, const Tensor& v,
-                                                 const Tensor& normalizer, bool causal, const std::optional<Tensor>& key_lengths,
-                                                 const std::string& feature_map, double, const std::optional<Tensor>& projection,
-                                                 int64_t chunk, const std::string&) {
-  check_backward_arguments(grad_output, q, k, v, normalizer, causal, key_lengths, feature_map, projection, chunk);
+std::tuple<Tensor, Tensor, Tensor> backward_meta(const BackwardArguments& a) {
+  check_backward(a);
   const auto like = [](const Tensor& x) { return at::empty_symint(x.sym_sizes(), x.options()); };
-  return {like(q), like(k), like(v)};
+  return {like(a.q), like(a.k), like(a.v)};
 }
 
-Tensor step_meta(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sums, const Tensor& normalizers,
-                 c10::string_view feature_map, double, c10::string_view) {
-  check_step_arguments(q, k, v, sums, normalizers, std::string(feature_map));
-  return at::empty_symint(v.sym_sizes(), v.options());
-}
-
-// ---------------------------------------------------------------- autograd
-
-template <class Signature>
-auto find_operator(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
-}
-
-std::tuple<Tensor, Tensor> call_forward(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
-                                        const std::optional<Tensor>& key_lengths, const std::string& feature_map, double epsilon,
-                                        const std::optional<Tensor>& projection, int64_t chunk, const std::string& wanted,
-                                        bool gradients) {
-  static const auto op = find_operator<decltype(forward)>("attn::_linear_attention");
-  return op.call(q, k, v, causal, key_lengths, feature_map, epsilon, projection, chunk, wanted, gradients);
-}
-
-class LinearAttention : public torch::autograd::Function<LinearAttention> {
- public:
-  using Context = torch::autograd::AutogradContext;
-
-  static torch::autograd::variable_list forward(Context* context, const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
-                                                const std::optional<Tensor>& key_lengths, const std::string& feature_map,
-                                                double epsilon, const std::optional<Tensor>& projection, int64_t chunk,
-                                                const std::string& wanted, bool gradients) {
-    const at::AutoDispatchBelowADInplaceOrView guard;
-    const auto [output, normalizer] =
-        call_forward(q, k, v, causal, key_lengths, feature_map, epsilon, projection, chunk, wanted, gradients);
-    context->save_for_backward({q, k, v, normalizer, key_lengths.value_or(Tensor()), projection.value_or(Tensor())});
-    context->saved_data["causal"] = causal;
-    context->saved_data["feature_map"] = feature_map;
-    context->saved_data["epsilon"] = epsilon;
-    context->saved_data["chunk"] = chunk;
-    context->saved_data["implementation"] = wanted;
-    context->mark_non_differentiable({normalizer});
-    return {output, normalizer};
-  }
-
-  static torch::autograd::variable_list backward(Context* context, const torch::autograd::variable_list& gradients) {
-    static const auto op = find_operator<decltype(attn::backward)>("attn::_linear_attention_backward");
-    const auto saved = context->get_saved_variables();
-    const auto optional = [](const Tensor& x) { return x.defined() ? std::optional(x) : std::nullopt; };
-    const auto [grad_q, grad_k, grad_v] =
-        op.call(gradients[0], saved[0], saved[1], saved[2], saved[3], context->saved_data["causal"].toBool(), optional(saved[4]),
-                context->saved_data["feature_map"].toStringRef(), context->saved_data["epsilon"].toDouble(), optional(saved[5]),
-                context->saved_data["chunk"].toInt(), context->saved_data["implementation"].toStringRef());
-    return {grad_q, grad_k, grad_v, {}, {}, {}, {}, {}, {}, {}, {}};
-  }
-};
-
-std::tuple<Tensor, Tensor> forward_autograd(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
-                                            const std::optional<Tensor>& key_lengths, const std::string& feature_map,
-                                            double epsilon, const std::optional<Tensor>& projection, int64_t chunk,
-                                            const std::string& wanted, bool gradients) {
-  const auto results =
-      LinearAttention::apply(q, k, v, causal, key_lengths, feature_map, epsilon, projection, chunk, wanted, gradients);
-  return {results[0], results[1]};
+std::tuple<Tensor> step_meta(const StepArguments& a) {
+  check_step(a);
+  return at::empty_symint(a.v.sym_sizes(), a.v.options());
 }
 
 // ---------------------------------------------------------------- registration
 
-Tensor linear_attention_operator(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
-                                 const std::optional<Tensor>& key_lengths, c10::string_view feature_map, double epsilon,
-                                 const std::optional<Tensor>& projection, int64_t chunk, c10::string_view wanted) {
-  return linear_attention(q, k, v,
-                          {causal, key_lengths, std::string(feature_map), epsilon, projection, chunk, std::string(wanted)});
+struct LinearOperator {
+  using Arguments = ForwardArguments;
+  using BackwardArguments = attn::BackwardArguments;
+  static constexpr auto name = "attn::_linear_attention", backward_name = "attn::_linear_attention_backward";
+
+  static BackwardArguments backward_arguments(const Arguments& arguments, const std::vector<Tensor>& results,
+                                              const Tensor& grad_output) {
+    return {arguments, grad_output, results[1]};
+  }
+};
+
+std::tuple<Tensor> call(const CallArguments& a) {
+  // Undefined tensors are refused here, because autograd runs before the other checks and cannot handle them.
+  for (const auto& [name, tensor] : {std::pair<const char*, const Tensor&>{"q", a.q}, {"k", a.k}, {"v", a.v}})
+    TORCH_CHECK_VALUE(tensor.defined(), "linear_attention: ", name, " is not defined");
+  static const auto handle = find_operator(LinearOperator::name);
+  return call_operator(handle, ForwardArguments{a, records_gradients({a.q, a.k, a.v})})[0];
 }
 
 TORCH_LIBRARY_FRAGMENT(attn, library) {
-  library.def(
-      "linear_attention(Tensor q, Tensor k, Tensor v, bool causal, Tensor? key_lengths=None, str feature_map=\"elu\", "
-      "float eps=1e-6, Tensor? projection=None, int chunk=128, str implementation=\"auto\") -> Tensor",
-      {at::Tag::pt2_compliant_tag});
-  library.def(
-      "linear_attention_step(Tensor q, Tensor k, Tensor v, Tensor(a!) sums, Tensor(b!) normalizers, str feature_map=\"elu\", "
-      "float eps=1e-6, str implementation=\"auto\") -> Tensor",
-      {at::Tag::pt2_compliant_tag});
-  library.def(
-      "_linear_attention(Tensor q, Tensor k, Tensor v, bool causal, Tensor? key_lengths, str feature_map, float eps, "
-      "Tensor? projection, int chunk, str implementation=\"auto\", bool gradients=True) -> (Tensor output, Tensor normalizer)",
-      {at::Tag::pt2_compliant_tag});
-  library.def(
-      "_linear_attention_backward(Tensor grad_output, Tensor q, Tensor k, Tensor v, Tensor normalizer, bool causal, "
-      "Tensor? key_lengths, str feature_map, float eps, Tensor? projection, int chunk, str implementation=\"auto\") -> "
-      "(Tensor grad_q, Tensor grad_k, Tensor grad_v)",
-      {at::Tag::pt2_compliant_tag});
+  define<CallArguments>(library, "linear_attention", "Tensor");
+  define<StepArguments>(library, "linear_attention_step", "Tensor");
+  define<ForwardArguments>(library, "_linear_attention", "(Tensor output, Tensor normalizer)");
+  define<BackwardArguments>(library, "_linear_attention_backward", "(Tensor grad_q, Tensor grad_k, Tensor grad_v)");
 }
-TORCH_LIBRARY_IMPL(attn, CompositeImplicitAutograd, library) { library.impl("linear_attention", linear_attention_operator); }
+TORCH_LIBRARY_IMPL(attn, CompositeImplicitAutograd, library) { library.impl("linear_attention", kernel<call>()); }
 TORCH_LIBRARY_IMPL(attn, CompositeExplicitAutograd, library) {
-  library.impl("linear_attention_step", step);
-  library.impl("_linear_attention", forward);
-  library.impl("_linear_attention_backward", backward);
+  library.impl("linear_attention_step", kernel<step>());
+  library.impl("_linear_attention", kernel<forward>());
+  library.impl("_linear_attention_backward", kernel<backward>());
 }
 TORCH_LIBRARY_IMPL(attn, Meta, library) {
-  library.impl("linear_attention_step", step_meta);
-  library.impl("_linear_attention", forward_meta);
-  library.impl("_linear_attention_backward", backward_meta);
+  library.impl("linear_attention_step", kernel<step_meta>());
+  library.impl("_linear_attention", kernel<forward_meta>());
+  library.impl("_linear_attention_backward", kernel<backward_meta>());
 }
 TORCH_LIBRARY_IMPL(attn, Autograd, library) {
-  library.impl("_linear_attention", forward_autograd);
+  library.impl("_linear_attention", kernel<Differentiable<LinearOperator>::call>());
   // linear_attention_step records no gradients, and linear attention is differentiable only once.
   library.impl("linear_attention_step", torch::autograd::autogradNotImplementedFallback());
   library.impl("_linear_attention_backward", torch::autograd::autogradNotImplementedFallback());
@@ -290,11 +255,7 @@ TORCH_LIBRARY_IMPL(attn, Autograd, library) {
 }  // namespace
 
 Tensor linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearAttentionOptions& o) {
-  // Undefined tensors are refused here, because autograd runs before the other checks and cannot handle them.
-  for (const auto& [name, tensor] : {std::pair<const char*, const Tensor&>{"q", q}, {"k", k}, {"v", v}})
-    TORCH_CHECK_VALUE(tensor.defined(), "linear_attention: ", name, " is not defined");
-  return std::get<0>(call_forward(q, k, v, o.causal, o.key_lengths, o.feature_map, o.epsilon, o.projection, o.chunk,
-                                  o.implementation, records_gradients({q, k, v})));
+  return std::get<0>(call({q, k, v, o.causal, o.key_lengths, o.feature_map, o.epsilon, o.projection, o.chunk, o.implementation}));
 }
 
 }  // namespace attn

@@ -9,7 +9,7 @@ namespace {
 at::Tensor kernel_weights(const Inputs& inputs, const at::Tensor& rows, const FeatureMap& feature_map) {
   const auto key_len = inputs.k.size(2);
   const auto keys = zero_where(inputs.k, inputs.mask.hidden_keys(key_len));
-  const auto hidden = inputs.mask.visible_pairs(rows, key_len).logical_not();
+  const auto hidden = inputs.mask.visible_pairs(rows, inputs.q.size(2), key_len).logical_not();
   return feature_map.kernel(inputs.q.index_select(2, rows), keys, hidden).masked_fill(hidden, 0);
 }
 

@@ -99,7 +99,7 @@ Tensor lsh(const LshSettings& s, const Inputs& inputs, const Tensor& rows) {
   const auto& mask = inputs.mask;
   const auto length = qk.size(2);
   const auto chunks = chunks_of(s, buckets_of(s, qk), mask.key_lengths);
-  const auto visible = mask.visible_pairs(rows, length);
+  const auto visible = mask.visible_pairs(rows, length, length);
   const auto logits = exact_logits(s, qk, mask, rows);
   const auto values = zero_where(v, mask.hidden_keys(length));
   // To weight the rounds by their log-sum-exp is the same as one softmax over the keys of all rounds together.
@@ -117,7 +117,7 @@ Tensor lsh(const LshSettings& s, const Inputs& inputs, const Tensor& rows) {
 ExactAttention lsh_exact(const LshSettings& s, const Inputs& inputs, const Tensor& rows) {
   const auto &qk = inputs.q, &v = inputs.v;
   const auto& mask = inputs.mask;
-  const auto visible = mask.visible_pairs(rows, qk.size(2)).to(at::kDouble);
+  const auto visible = mask.visible_pairs(rows, qk.size(2), qk.size(2)).to(at::kDouble);
   const auto weights = softmax_over(exact_logits(s, qk, mask, rows), visible);
   return {at::matmul(weights, zero_where(v, mask.hidden_keys(qk.size(2)))), weights};
 }
@@ -131,7 +131,7 @@ std::vector<std::pair<std::string, double>> lsh_diagnostics(const LshSettings& s
   auto diagnostics = occupancy(s, buckets, mask, length);
 
   const auto chunks = chunks_of(s, buckets, mask.key_lengths);
-  const auto visible = mask.visible_pairs(rows, length);
+  const auto visible = mask.visible_pairs(rows, length, length);
   auto seen = times_met(s, chunks, rows, 0) > 0;
   for (int64_t r = 1; r < s.rounds; ++r) seen.logical_or_(times_met(s, chunks, rows, r) > 0);
   const auto logits = exact_logits(s, qk, mask, rows);

@@ -40,11 +40,13 @@ std::string case_in_words(const Record& record) {
   auto text = fmt::format("{} {}: N = {}", MethodNames({&record}).of(record), record.text("protocol"), number("query_len"));
   if (number("key_len") != number("query_len")) text += fmt::format(", {}", count_of(number("key_len"), "key"));
   text += fmt::format(", batch {}, {} of {}", number("batch"), count_of(number("heads"), "head"), number("head_dim"));
+  if (number("kv_heads") != number("heads")) text += fmt::format(", {} of keys", count_of(number("kv_heads"), "head"));
+  if (number("value_heads") != number("kv_heads")) text += fmt::format(", {} of values", count_of(number("value_heads"), "head"));
   if (number("value_dim") != number("head_dim")) text += fmt::format(" with values of {}", number("value_dim"));
   text += fmt::format(", {}, {}, {}", record.text("dtype"), record.get("causal") == true ? "causal" : "not causal",
                       record.text("device") == "cpu" ? count_of(number("threads"), "thread") : record.text("device"));
-  const auto in_words = {"method",    "device",  "dtype",    "protocol",  "batch",  "heads",
-                         "query_len", "key_len", "head_dim", "value_dim", "causal", "threads"};
+  const auto in_words = {"method",      "device",    "dtype",   "protocol", "batch",     "heads",  "kv_heads",
+                         "value_heads", "query_len", "key_len", "head_dim", "value_dim", "causal", "threads"};
   const Case defaults;
   for (const auto& field : fields()) {
     const bool has_word = std::find(in_words.begin(), in_words.end(), field.name) != in_words.end();

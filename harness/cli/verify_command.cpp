@@ -32,12 +32,14 @@ struct VerifyOptions {
 
 struct Shape {
   int64_t batch, heads, query_len, key_len, head_dim, value_dim;
+  int64_t kv_heads = heads, value_heads = kv_heads;
 };
 // The shapes that are verified: lengths that are no multiple of a chunk, a vector or a warp; a single position; unequal head_dim
-// and value_dim; cross attention; and a length for kernels that take whole blocks only. The counts of heads are odd, so that no
-// formula in which one is confused with another agrees by chance. --quick leaves out the first.
-constexpr Shape kShapes[] = {
-    {2, 3, 300, 300, 64, 64}, {1, 5, 1, 1, 32, 32}, {2, 3, 129, 129, 24, 40}, {2, 5, 65, 190, 32, 16}, {1, 3, 256, 256, 32, 32}};
+// and value_dim; cross attention; heads that share keys and values; and a length for kernels that take whole blocks only. The
+// counts of heads differ from the batch sizes, so that no formula in which one is confused with another agrees by chance. --quick
+// leaves out the first.
+constexpr Shape kShapes[] = {{2, 3, 300, 300, 64, 64}, {1, 5, 1, 1, 32, 32},     {2, 3, 129, 129, 24, 40},
+                             {2, 5, 65, 190, 32, 16},  {1, 3, 256, 256, 32, 32}, {2, 6, 70, 70, 24, 16, /*kv_heads=*/3}};
 // Inputs that make a careless implementation lose digits. They are verified in calls of this many positions.
 constexpr const char* kHardInputs[] = {"offset", "scaled", "outliers"};
 constexpr int64_t kHardInputsLength = 129;
@@ -101,7 +103,7 @@ std::vector<Case> cases_of(const Row& row, const std::string& device, bool quick
   if (row.causal && row.key_lengths == "full") protocols.insert(protocols.end(), {"prefill", "decode"});
   std::vector<Case> cases;
   for (const auto& shape : kShapes) {
-    if ((quick && &shape == kShapes) || (row.causal && shape.query_len != shape.key_len)) continue;
+    if (quick && &shape == kShapes) continue;
     for (const auto* protocol : protocols)
       for (const auto* inputs : quick ? std::vector<const char*>{"normal"} : inputs_of(row, shape, protocol)) {
         Case c;
@@ -114,6 +116,8 @@ std::vector<Case> cases_of(const Row& row, const std::string& device, bool quick
         c.inputs = inputs;
         c.batch = shape.batch;
         c.heads = shape.heads;
+        c.kv_heads = shape.kv_heads;
+        c.value_heads = shape.value_heads;
         c.query_len = shape.query_len;
         c.key_len = shape.key_len;
         c.head_dim = shape.head_dim;

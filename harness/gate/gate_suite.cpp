@@ -29,6 +29,9 @@ double median_log_ratio(const std::vector<double>& a, const std::vector<double>&
   return median(std::move(ratios));
 }
 
+// The positions of cases that are verified before the time of their full size is taken.
+constexpr int64_t kSmallLength = 300;
+
 // Sets one thread and, if the method has the option `kernel`, its AVX2 kernels, because callgrind does not support AVX-512.
 void force_avx2(Case& c, const Catalogue& catalogue) {
   c.threads = 1;
@@ -38,15 +41,6 @@ void force_avx2(Case& c, const Catalogue& catalogue) {
     if (method.at("name") == name)
       for (const auto& option : method.at("options"))
         if (option.at("name") == "kernel") c.method += name == c.method ? ":kernel=avx2" : ",kernel=avx2";
-}
-
-// The case at a size that is verified within a fraction of a second.
-Case reduced(Case c) {
-  c.batch = std::min<int64_t>(c.batch, 2);
-  c.heads = std::min<int64_t>(c.heads, 3);
-  c.query_len = std::min<int64_t>(c.query_len, 300);
-  c.key_len = std::min<int64_t>(c.key_len, 300);
-  return c;
 }
 
 // The number of instructions in what callgrind prints; nothing if it printed none.
@@ -141,7 +135,7 @@ std::vector<Record> verify_small(const WorkerProgram& worker, std::vector<Case> 
     return !python_file_of(c.method).empty();
   });
   if (has_foreign) return ask_about(worker, "verify", cases, {"--small"});
-  for (auto& c : cases) c = reduced(std::move(c));
+  for (auto& c : cases) c = c.small(kSmallLength);
   return ask_about(worker, "verify", cases);
 }
 

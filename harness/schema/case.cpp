@@ -1,5 +1,7 @@
 #include "harness/schema/case.h"
 
+#include <algorithm>
+#include <numeric>
 #include <sstream>
 #include <stdexcept>
 
@@ -20,6 +22,19 @@ void Case::complete() {
   if (decodes()) causal = true;
   if (threads == 0) threads = available_processors();
   if (memory_limit_bytes == 0 && device == "cpu") memory_limit_bytes = available_memory_bytes();
+}
+
+Case Case::small(int64_t max_length) const {
+  auto c = *this;
+  const auto groups = std::gcd(std::gcd(heads, kv_heads), value_heads);
+  if (groups > 0) {
+    const auto kept = std::min<int64_t>(groups, 3);
+    for (auto* count : {&c.heads, &c.kv_heads, &c.value_heads}) *count = *count / groups * kept;
+  }
+  c.batch = std::min<int64_t>(batch, 2);
+  c.query_len = std::min(query_len, max_length);
+  c.key_len = std::min(key_len, max_length);
+  return c;
 }
 
 std::string_view kind_name(AxisKind kind) {
@@ -62,10 +77,28 @@ const std::vector<Field>& fields() {
       {.name = "heads",
        .role = axis,
        .member = &Case::heads,
-       .description = "number of heads H",
+       .description = "number of heads H of the queries",
        .min = 1,
        .max = kMaxSize,
        .kind = AxisKind::size},
+      {.name = "kv_heads",
+       .role = axis,
+       .member = &Case::kv_heads,
+       .description = "number of heads G of the keys, each shared by a group of heads; by default as many as heads",
+       .min = 1,
+       .max = kMaxSize,
+       .kind = AxisKind::size,
+       .follows = "heads",
+       .since = 7},
+      {.name = "value_heads",
+       .role = axis,
+       .member = &Case::value_heads,
+       .description = "number of heads W of the values; by default as many as kv_heads",
+       .min = 1,
+       .max = kMaxSize,
+       .kind = AxisKind::size,
+       .follows = "kv_heads",
+       .since = 7},
       {.name = "query_len",
        .role = axis,
        .member = &Case::query_len,
@@ -96,7 +129,10 @@ const std::vector<Field>& fields() {
        .max = kMaxSize,
        .kind = AxisKind::size,
        .follows = "head_dim"},
-      {.name = "causal", .role = axis, .member = &Case::causal, .description = "whether query i sees only the keys 0 to i"},
+      {.name = "causal",
+       .role = axis,
+       .member = &Case::causal,
+       .description = "whether query i of N sees only the keys 0 to i + L - N of L"},
       {.name = "key_lengths",
        .role = axis,
        .member = &Case::key_lengths,

@@ -24,6 +24,8 @@ struct Case {
   std::string protocol = "forward";
   int64_t batch = 1;
   int64_t heads = 8;
+  int64_t kv_heads = 0;     // 0 until complete(), which sets it to heads
+  int64_t value_heads = 0;  // 0 until complete(), which sets it to kv_heads
   int64_t query_len = 1024;
   int64_t key_len = 0;  // 0 until complete(), which sets it to query_len
   int64_t head_dim = 64;
@@ -53,6 +55,9 @@ struct Case {
 
   // Fills in the fields that were not given, from other fields or from the machine. Sets `causal` for the protocols that decode.
   void complete();
+  // The case, once complete, at a size that is verified within a fraction of a second: at most two batch entries, three heads (or
+  // three groups of heads that share keys or values), and so many positions.
+  Case small(int64_t max_length) const;
   // Whether the protocol uses a decoding state.
   bool decodes() const { return protocol == "prefill" || protocol == "decode"; }
 };
@@ -84,7 +89,7 @@ struct Field {
   bool compared = false;          // whether `analyse` looks for crossovers between series that differ in this axis
   std::string_view follows = {};  // the axis whose value this one takes when it is not given
   int64_t since = 1;              // the first schema version whose records have this axis
-  Json before = nullptr;          // the value that cases of earlier schema versions were measured with
+  Json before = nullptr;  // the value that cases of earlier schema versions were measured with; null for that of `follows`
 
   // For settings.
   std::string_view section = {};     // the section of a sweep file that holds the setting

@@ -412,7 +412,8 @@ Record Record::parse(Json json) {
   if (record.has("diagnostics")) moved.update(record.get("diagnostics"));
   record.set("diagnostics", moved);
   for (const auto& axis : fields())
-    if (version < axis.since && !record.has(axis.name)) record.set(axis.name, axis.before);
+    if (version < axis.since && !record.has(axis.name))
+      record.set(axis.name, axis.before.is_null() ? record.get(axis.follows) : axis.before);
   return record;
 }
 

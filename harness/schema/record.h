@@ -13,7 +13,7 @@ namespace attnbench {
 // `graph` and the columns of a GPU's clocks. Version 4 moved the numbers that a method reports about itself into the column
 // `diagnostics`. Version 6 added the axis `concentration`, and replaced the column `approximation_error` by those that begin with
 // `quality_`.
-constexpr int64_t kSchemaVersion = 6;
+constexpr int64_t kSchemaVersion = 7;
 
 // `named_numbers` is a JSON object whose values are numbers, such as {"lsh_bucket_mean": 12.5}.
 enum class ColumnType { text, integer, number, boolean, numbers, named_numbers };

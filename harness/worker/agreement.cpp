@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -21,7 +20,7 @@ double max_entry(const at::Tensor& x) { return x.numel() == 0 ? 0 : x.abs().max(
 // What is compared: the output and, if the call computed them, the gradients, of one excerpt.
 struct Compared {
   at::Tensor output;
-  std::vector<at::Tensor> gradients = {};  // of q, k and v
+  attn::Inputs gradients = {};
 };
 
 // The relative errors of one tensor as Agreement defines them.
@@ -50,12 +49,15 @@ constexpr double kSensitivityFactor = 16;
 
 // `changed` is the reference for inputs that are changed by `change` rounding errors, and has no tensors if the inputs are not
 // ill-conditioned.
-Agreement agreement_of(const Compared& results, const Compared& reference, const Compared& changed, double change) {
+Agreement agreement_of(const std::vector<attn::InputSpec>& specs, const Compared& results, const Compared& reference,
+                       const Compared& changed, double change) {
   double max_of_gradients = 0;
-  for (const auto& gradient : reference.gradients) max_of_gradients = std::max(max_of_gradients, max_entry(gradient));
+  for (const auto& spec : specs)
+    if (const auto& gradient = reference.gradients.*spec.member; gradient.defined())
+      max_of_gradients = std::max(max_of_gradients, max_entry(gradient));
   Agreement all;
-  const auto include = [&](const char* name, const at::Tensor& result, const at::Tensor& expected, const at::Tensor& of_changed,
-                           double scale) {
+  const auto include = [&](const std::string& name, const at::Tensor& result, const at::Tensor& expected,
+                           const at::Tensor& of_changed, double scale) {
     const auto errors = errors_of(result, expected, scale / 10, scale / 1000);
     Agreement one{errors.absolute, errors.relative, name, std::isfinite(errors.absolute)};
     one.max_row_error = errors.of_row;
@@ -66,10 +68,10 @@ Agreement agreement_of(const Compared& results, const Compared& reference, const
     all.include(one);
   };
   include("output", results.output, reference.output, changed.output, 0);
-  constexpr const char* names[] = {"gradient of q", "gradient of k", "gradient of v"};
-  for (size_t i = 0; i < reference.gradients.size(); ++i)
-    include(names[i], results.gradients[i], reference.gradients[i],
-            changed.gradients.empty() ? at::Tensor() : changed.gradients[i], max_of_gradients);
+  for (const auto& spec : specs)
+    if (const auto& expected = reference.gradients.*spec.member; expected.defined())
+      include("gradient of " + std::string(spec.name), results.gradients.*spec.member, expected, changed.gradients.*spec.member,
+              max_of_gradients);
   return all;
 }
 
@@ -83,17 +85,13 @@ bool all_finite(const at::Tensor& x) {
 Compared reference_of(const attn::AttentionMethod& method, const attn::Inputs& inputs, const at::Tensor& rows,
                       const at::Tensor& grad_output) {
   const bool has_gradients = grad_output.defined();
-  for (const auto member : attn::kInputTensors)
-    if (const auto& x = inputs.*member; x.defined()) x.set_requires_grad(has_gradients);
+  for (const auto& spec : method.inputs())
+    if (const auto& x = inputs.*spec.member; x.defined()) x.set_requires_grad(has_gradients && spec.differentiable);
   const at::AutoGradMode with_gradients(has_gradients);
-  const auto output = method.reference(inputs, rows);
+  const auto output = method.reference(inputs.with_all_heads(), rows);
   Compared reference{output.detach()};
   if (!has_gradients) return reference;
-  const std::vector<at::Tensor> leaves = {inputs.q, inputs.k, inputs.v};
-  reference.gradients = torch::autograd::grad({output}, leaves, {grad_output}, /*retain_graph=*/std::nullopt,
-                                              /*create_graph=*/false, /*allow_unused=*/true);
-  for (size_t i = 0; i < leaves.size(); ++i)
-    if (!reference.gradients[i].defined()) reference.gradients[i] = at::zeros_like(leaves[i]);
+  reference.gradients = gradients_of(output, grad_output, inputs, method.inputs());
   return reference;
 }
 
@@ -123,18 +121,19 @@ Agreement compare_excerpt(const attn::AttentionMethod& method, const Excerpt& ex
   at::Tensor grad_output;
   if (inputs.grad_output.defined()) {
     grad_output = selection.select_from(inputs.grad_output).index_select(2, excerpt.rows).to(at::kDouble);
-    for (const auto* gradient : {&results.grad_q, &results.grad_k, &results.grad_v})
-      compared.gradients.push_back(selection.select_from(*gradient));
+    for (const auto& spec : method.inputs())
+      if (const auto& gradient = results.gradients.*spec.member; gradient.defined())
+        compared.gradients.*spec.member = selection.select_from(gradient);
   }
   const auto reference = reference_of(method, excerpt.inputs, excerpt.rows, grad_output);
   Compared changed;
   if (inputs.ill_conditioned) {
     auto changed_inputs = excerpt.inputs;
     uint64_t seed = 1;
-    for (const auto member : attn::kInputTensors) changed_inputs.*member = slightly_changed(excerpt.inputs.*member, seed++);
+    for (const auto& spec : method.inputs()) changed_inputs.*spec.member = slightly_changed(excerpt.inputs.*spec.member, seed++);
     changed = reference_of(method, changed_inputs, excerpt.rows, slightly_changed(grad_output, seed));
   }
-  return agreement_of(compared, reference, changed, kChange / unit_roundoff(inputs.q.scalar_type()));
+  return agreement_of(method.inputs(), compared, reference, changed, kChange / unit_roundoff(inputs.q.scalar_type()));
 }
 
 }  // namespace
@@ -180,8 +179,8 @@ Agreement compare(const attn::AttentionMethod& method, const CallInputs& inputs,
     for (const auto& excerpt : excerpts(inputs, results, selection))
       agreement.include(compare_excerpt(method, excerpt, inputs, results, selection));
   }
-  for (const auto* result : {&results.output, &results.grad_q, &results.grad_k, &results.grad_v})
-    agreement.finite = agreement.finite && all_finite(*result);
+  agreement.finite = agreement.finite && all_finite(results.output);
+  for (const auto& spec : attn::kInputs) agreement.finite = agreement.finite && all_finite(results.gradients.*spec.member);
   return agreement;
 }
 

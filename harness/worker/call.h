@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "attn/decoding.h"
+#include "attn/input_spec.h"
 #include "attn/inputs.h"
 
 namespace attnbench {
@@ -19,13 +21,18 @@ struct CallInputs : attn::Inputs {
 };
 
 struct Results {
-  at::Tensor output;                                     // [B,H,N,M], or [B,H,T,M] if `decoded`
-  at::Tensor grad_q = {}, grad_k = {}, grad_v = {};      // in the shapes of q, k and v; only of calls that compute gradients
+  at::Tensor output;            // [B,H,N,M], or [B,H,T,M] if `decoded`
+  attn::Inputs gradients = {};  // gradients.q is that of q, and so on; only of calls that compute gradients
   std::shared_ptr<attn::DecodingState> state = nullptr;  // the state after the last token; only of calls that decode
   // Whether the output was computed step by step. Its rows then belong to the last T tokens of the inputs, and each was computed
   // from the tokens up to and including its own.
   bool decoded = false;
 };
+
+// The gradients of the inputs in `specs` that are defined and differentiable, from the gradient of the output. The gradient of an
+// input that the output does not depend on is zero.
+attn::Inputs gradients_of(const at::Tensor& output, const at::Tensor& grad_output, const attn::Inputs& inputs,
+                          const std::vector<attn::InputSpec>& specs);
 
 // Bytes of the elements of a tensor; 0 if it is undefined.
 inline int64_t bytes_of(const at::Tensor& tensor) { return tensor.defined() ? int64_t(tensor.nbytes()) : 0; }
@@ -33,7 +40,7 @@ inline int64_t bytes_of(const at::Tensor& tensor) { return tensor.defined() ? in
 // Bytes of all tensors, key lengths included.
 inline int64_t bytes_of(const attn::Inputs& inputs) {
   auto bytes = bytes_of(inputs.mask.key_lengths.value_or(at::Tensor()));
-  for (const auto member : attn::kInputTensors) bytes += bytes_of(inputs.*member);
+  for (const auto& spec : attn::kInputs) bytes += bytes_of(inputs.*spec.member);
   return bytes;
 }
 inline int64_t bytes_of(const CallInputs& inputs) {
@@ -41,8 +48,6 @@ inline int64_t bytes_of(const CallInputs& inputs) {
 }
 
 // Bytes of the output and the gradients, without the state.
-inline int64_t bytes_of(const Results& results) {
-  return bytes_of(results.output) + bytes_of(results.grad_q) + bytes_of(results.grad_k) + bytes_of(results.grad_v);
-}
+inline int64_t bytes_of(const Results& results) { return bytes_of(results.output) + bytes_of(results.gradients); }
 
 }  // namespace attnbench

@@ -17,12 +17,15 @@ namespace {
 constexpr uint64_t kOtherSeed = 0x5eed0000;
 
 struct NamedInput {
-  const char* name;
+  std::string name;
   const at::Tensor* tensor;
 };
 
 std::vector<NamedInput> named_inputs(const CallInputs& inputs) {
-  return {{"q", &inputs.q}, {"k", &inputs.k}, {"v", &inputs.v}, {"gradient of the output", &inputs.grad_output}};
+  std::vector<NamedInput> named;
+  for (const auto& spec : attn::kInputs) named.push_back({spec.name, &(inputs.*spec.member)});
+  named.push_back({"gradient of the output", &inputs.grad_output});
+  return named;
 }
 
 double sum_of(const at::Tensor& x) { return x.defined() && x.numel() > 0 ? x.detach().sum(at::kDouble).item<double>() : 0; }
@@ -80,7 +83,7 @@ bool check_memory(const CallInputs& inputs, const InputState& before, const Resu
     return refuse(record, "the call changed its input " + changed + " in place");
   for (const auto& input : named_inputs(inputs))
     if (input.tensor->defined() && results.output.is_alias_of(*input.tensor))
-      return refuse(record, std::string("the output is a view of the input ") + input.name + ", expected a tensor of its own");
+      return refuse(record, "the output is a view of the input " + input.name + ", expected a tensor of its own");
   return true;
 }
 

@@ -16,7 +16,7 @@ namespace attnbench {
 class InputState {
  public:
   explicit InputState(const CallInputs& inputs);
-  // The name of the input that has changed since, "q", "k", "v" or "gradient of the output"; empty if none has.
+  // The name of the input that has changed since, such as "q" or "gradient of the output"; empty if none has.
   std::string changed(const CallInputs& inputs) const;
 
  private:

@@ -38,8 +38,8 @@ class Round {
     setup_s_ = subject.device->time([&] { state_ = decode_up_to(method_, inputs, position); }).wall_s;
     for (int64_t i = 0; i < steps; ++i) {
       auto& token = tokens_.emplace_back(inputs.tokens(position + i, 1));
-      for (const auto member : attn::kInputTensors)
-        if (auto& x = token.*member; x.defined()) x = x.clone(at::MemoryFormat::Contiguous);
+      for (const auto& spec : attn::kInputs)
+        if (auto& x = token.*spec.member; x.defined()) x = x.clone(at::MemoryFormat::Contiguous);
     }
   }
 

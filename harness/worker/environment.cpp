@@ -131,14 +131,18 @@ Json describe_methods() {
     Json capabilities = {{"full", can.full},
                          {"causal", can.causal},
                          {"cross_attention", can.cross_attention},
+                         {"causal_cross_attention", can.causal_cross_attention},
+                         {"shared_heads", can.shared_heads != attn::SharedHeads::no},
                          {"key_lengths", can.key_lengths},
                          {"length_multiple", can.length_multiple},
                          {"gradients", can.gradients},
                          {"decoding", can.decoding},
                          {"learned", can.learned},
                          {"nan_reaches_its_rows_only", can.nan_reaches_its_rows_only},
+                         {"inputs", Json::array()},
                          {"dtypes", Json::array()},
                          {"devices", Json::array()}};
+    for (const auto& spec : can.inputs) capabilities["inputs"].push_back(spec.name);
     for (const auto dtype : can.dtypes) capabilities["dtypes"].push_back(attn::dtype_name(dtype));
     for (const auto device : can.devices) capabilities["devices"].push_back(c10::DeviceTypeName(device, /*lower_case=*/true));
     auto options = Json::array();

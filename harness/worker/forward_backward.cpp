@@ -1,7 +1,6 @@
-// The protocol "forward_backward": a sample is a call of forward() and of the backward that computes the gradients of q, k and v
+// The protocol "forward_backward": a sample is a call of forward() and of the backward that computes the gradients of the inputs
 // from a given gradient of the output.
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include "harness/worker/whole_call.h"
 
@@ -16,19 +15,11 @@ class ForwardBackward final : public WholeCall {
     return make_inputs_with_gradient(problem, seed, source);
   }
 
-  // The gradient of an input that the output does not depend on is zero.
   Results call(attn::AttentionMethod& method, const CallInputs& inputs) const override {
     Results results;
     results.output = method.forward(inputs);
-    auto gradients = torch::autograd::grad({results.output}, {inputs.q, inputs.k, inputs.v}, {inputs.grad_output},
-                                           /*retain_graph=*/std::nullopt, /*create_graph=*/false, /*allow_unused=*/true);
+    results.gradients = gradients_of(results.output, inputs.grad_output, inputs, method.inputs());
     results.output = results.output.detach();
-    const auto or_zeros = [](const at::Tensor& gradient, const at::Tensor& input) {
-      return gradient.defined() ? gradient : at::zeros_like(input);
-    };
-    results.grad_q = or_zeros(gradients[0], inputs.q);
-    results.grad_k = or_zeros(gradients[1], inputs.k);
-    results.grad_v = or_zeros(gradients[2], inputs.v);
     return results;
   }
 

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "attn/check_tensor.h"
 #include "harness/schema/json.h"
 #include "harness/worker/npy_description.h"
 
@@ -26,7 +27,7 @@ static_assert(std::endian::native == std::endian::little, "the elements of files
 constexpr uint64_t kMaxSafetensorsHeader = uint64_t{8} << 20;  // 8 MiB are enough for 50 thousand tensors
 constexpr uint64_t kMaxNpyHeader = 4096;                       // NumPy writes about 120 bytes
 constexpr size_t kDigestBlock = size_t{64} << 20;
-constexpr size_t kAxes = 4;
+constexpr size_t kNpyAxes = 5;  // [3, batch, heads, length, dim]
 
 [[noreturn]] void fail_at(const std::string& path, uint64_t byte, const std::string& found, const std::string& expected) {
   TORCH_CHECK_VALUE(false, path, ": byte ", byte, ": found ", found, ", expected ", expected);
@@ -97,21 +98,32 @@ std::optional<uint64_t> bytes_of(const std::vector<int64_t>& sizes, at::ScalarTy
 
 // ------------------------------------------------------------ safetensors
 
-// The tensor of this name in the header, whose elements begin at byte `data` of the file and end with it.
-StoredTensor stored_tensor(const std::string& path, const Json& header, const std::string& name, uint64_t data,
+constexpr uint64_t kHeaderBegin = 8;  // the byte after the length of the header
+
+// Fails because the header has no tensor of this name.
+[[noreturn]] void fail_without(const std::string& path, const Json& header, const std::string& name,
+                               const std::vector<attn::InputSpec>& specs) {
+  std::string names;
+  for (const auto& [key, value] : header.items())
+    if (key != "__metadata__" && names.size() < 200) names += (names.empty() ? "" : ", ") + quoted_text(key);
+  std::vector<std::string> required;
+  for (const auto& spec : specs)
+    if (spec.required) required.push_back("'" + std::string(spec.name) + "'");
+  std::string expected = required.front();
+  for (size_t i = 1; i < required.size(); ++i) expected += (i + 1 < required.size() ? ", " : " and ") + required[i];
+  fail_at(path, kHeaderBegin,
+          "a header in which no tensor has the name '" + name + "'" + (names.empty() ? "" : ", but there is " + names),
+          "the tensors " + expected);
+}
+
+// The tensor of this declaration, which is in the header, whose elements begin at byte `data` of the file and end with it.
+StoredTensor stored_tensor(const std::string& path, const Json& header, const attn::InputSpec& spec, uint64_t data,
                            uint64_t file_size) {
-  constexpr uint64_t kHeader = 8;  // the byte at which the header begins
+  const std::string name = spec.name;
   const auto refuse = [&](const std::string& found, const std::string& expected) {
-    fail_at(path, kHeader, "a header in which " + found, expected);
+    fail_at(path, kHeaderBegin, "a header in which " + found, expected);
   };
   const auto entry = header.find(name);
-  if (entry == header.end()) {
-    std::string names;
-    for (const auto& [key, value] : header.items())
-      if (key != "__metadata__" && names.size() < 200) names += (names.empty() ? "" : ", ") + quoted_text(key);
-    refuse("no tensor has the name '" + name + "'" + (names.empty() ? "" : ", but there is " + names),
-           "the tensors 'q', 'k' and 'v'");
-  }
   if (!entry->is_object()) refuse("'" + name + "' is " + quoted_text(entry->dump()), "an object");
   const auto member = [&](const char* key) { return entry->contains(key) ? entry->at(key) : Json(); };
 
@@ -128,8 +140,8 @@ StoredTensor stored_tensor(const std::string& path, const Json& header, const st
            });
   };
   const auto shape = member("shape"), offsets = member("data_offsets");
-  if (!are_counts(shape) || shape.size() != kAxes || std::find(shape.begin(), shape.end(), 0) != shape.end())
-    refuse("'" + name + "' has the shape " + quoted_text(shape.dump()), "[batch, heads, length, dim], each at least 1");
+  if (!are_counts(shape) || shape.size() != std::strlen(spec.shape) || std::find(shape.begin(), shape.end(), 0) != shape.end())
+    refuse("'" + name + "' has the shape " + quoted_text(shape.dump()), attn::text_of_shape(spec.shape) + ", each at least 1");
   tensor.sizes = shape.get<std::vector<int64_t>>();
 
   if (!are_counts(offsets) || offsets.size() != 2)
@@ -150,14 +162,14 @@ StoredTensor stored_tensor(const std::string& path, const Json& header, const st
 void check_finite(const std::string& path, const char* name, const at::Tensor& x) {
   if (at::isfinite(x).all().item<bool>()) return;
   auto place = at::isfinite(x).logical_not().flatten().to(at::kByte).argmax().item<int64_t>();
-  std::vector<int64_t> index(kAxes);
-  for (auto axis = kAxes; axis-- > 0; place /= x.size(int64_t(axis))) index[axis] = place % x.size(int64_t(axis));
+  std::vector<int64_t> index(size_t(x.dim()));
+  for (auto axis = index.size(); axis-- > 0; place /= x.size(int64_t(axis))) index[axis] = place % x.size(int64_t(axis));
   TORCH_CHECK_VALUE(false, path, ": ", name, text_of(index), " is NaN or infinity, expected a finite number");
 }
 
 }  // namespace
 
-StoredInputs read_safetensors_header(const std::string& path) {
+std::vector<StoredInput> read_safetensors_header(const std::string& path, const std::vector<attn::InputSpec>& specs) {
   File file(path);
   const auto length_bytes = file.text(0, sizeof(uint64_t), "the length of the header of a .safetensors file");
   uint64_t length = 0;
@@ -175,11 +187,15 @@ StoredInputs read_safetensors_header(const std::string& path) {
   }
   if (!header.is_object()) fail_at(path, sizeof length, "a header " + quoted_text(text), "a JSON object");
   const auto data = sizeof length + length;
-  const auto tensor = [&](const char* name) { return stored_tensor(path, header, name, data, file.size()); };
-  return {tensor("q"), tensor("k"), tensor("v")};
+  std::vector<StoredInput> stored;
+  for (const auto& spec : specs) {
+    if (header.contains(spec.name)) stored.push_back({spec, stored_tensor(path, header, spec, data, file.size())});
+    else if (spec.required) fail_without(path, header, spec.name, specs);
+  }
+  return stored;
 }
 
-StoredInputs read_npy_header(const std::string& path) {
+std::vector<StoredInput> read_npy_header(const std::string& path, const std::vector<attn::InputSpec>& specs) {
   constexpr std::string_view kMagic = "\x93NUMPY";
   constexpr const char* kWhat = "the header of an .npy file";
   File file(path);
@@ -206,7 +222,7 @@ StoredInputs read_npy_header(const std::string& path) {
   if (description->dtype != "<f4" && description->dtype != "<f2") refuse("the dtype " + quoted_text(description->dtype));
   if (description->column_major) refuse("Fortran order");
   const auto& sizes = description->sizes;
-  if (sizes.size() != kAxes + 1 || sizes[0] != 3 || std::any_of(sizes.begin(), sizes.end(), [](auto size) { return size < 1; }))
+  if (sizes.size() != kNpyAxes || sizes[0] != 3 || std::any_of(sizes.begin(), sizes.end(), [](auto size) { return size < 1; }))
     refuse("the shape " + text_of(sizes));
   StoredTensor tensor;
   tensor.dtype = description->dtype == "<f4" ? at::kFloat : at::kHalf;
@@ -216,16 +232,23 @@ StoredInputs read_npy_header(const std::string& path) {
   if (!bytes || *bytes != file.size() - tensor.offset)
     fail_at(path, tensor.offset, std::to_string(file.size() - tensor.offset) + " bytes of elements",
             (bytes ? std::to_string(*bytes) : "2^63 or more") + " bytes for the shape " + text_of(sizes));
-  StoredInputs stored{tensor, tensor, tensor};
-  stored.k.offset += *bytes / 3;
-  stored.v.offset += *bytes / 3 * 2;
+  std::vector<StoredInput> stored;
+  for (const auto& spec : attn::query_key_value()) {
+    stored.push_back({spec, tensor});
+    tensor.offset += *bytes / 3;
+  }
+  for (const auto& spec : specs)
+    if (spec.required &&
+        std::none_of(stored.begin(), stored.end(), [&](const auto& one) { return one.spec.member == spec.member; }))
+      TORCH_CHECK_VALUE(false, path, ": an .npy file holds q, k and v alone, but the method needs ", spec.name,
+                        " as well, expected a .safetensors file");
   return stored;
 }
 
-InputFile::InputFile(std::string path) : path_(std::move(path)) {
+InputFile::InputFile(std::string path, const std::vector<attn::InputSpec>& specs) : path_(std::move(path)) {
   const auto ending = std::filesystem::path(path_).extension();
   TORCH_CHECK_VALUE(ending == ".safetensors" || ending == ".npy", path_, ": expected the name of a .safetensors or .npy file");
-  stored_ = ending == ".npy" ? read_npy_header(path_) : read_safetensors_header(path_);
+  stored_ = ending == ".npy" ? read_npy_header(path_, specs) : read_safetensors_header(path_, specs);
 }
 
 std::string InputFile::digest() const {
@@ -239,47 +262,47 @@ std::string InputFile::digest() const {
 }
 
 void InputFile::check(const attn::Problem& p) const {
-  const auto equal = [&](const char* name, const StoredTensor& x, size_t at, const char* axis, int64_t expected) {
-    TORCH_CHECK_VALUE(x.sizes[at] == expected, path_, ": ", axis, " = ", expected, ", but ", name, " is ", text_of(x.sizes),
-                      ", expected ", axis, " = ", x.sizes[at]);
-  };
-  const auto at_least = [&](const char* name, const StoredTensor& x, const char* axis, int64_t needed) {
-    TORCH_CHECK_VALUE(x.sizes[2] >= needed, path_, ": ", axis, ": ", name, " is ", text_of(x.sizes), ", but ", needed,
-                      " positions are needed");
-  };
-  for (const auto& [name, x] : {std::pair{"q", &stored_.q}, {"k", &stored_.k}, {"v", &stored_.v}}) {
-    equal(name, *x, 0, "batch", p.batch);
-    equal(name, *x, 1, "heads", p.heads);
-  }
-  at_least("q", stored_.q, "query_len", p.query_len);
-  at_least("k", stored_.k, "key_len", p.key_len);
-  at_least("v", stored_.v, "key_len", p.key_len);
-  equal("q", stored_.q, 3, "head_dim", p.head_dim);
-  equal("k", stored_.k, 3, "head_dim", p.head_dim);
-  equal("v", stored_.v, 3, "value_dim", p.value_dim);
+  // All tensors are compared axis by axis, so that the message names the first axis of a case that does not fit.
+  for (const auto letter : std::string("BHGWNLDM"))
+    for (const auto& [spec, tensor] : stored_)
+      for (size_t axis = 0; axis < tensor.sizes.size(); ++axis) {
+        if (spec.shape[axis] != letter) continue;
+        const auto* const field = attn::field_of_axis(letter);
+        const auto size = tensor.sizes[axis], expected = attn::size_of_axis(letter, p);
+        if (int64_t(axis) == spec.position_axis()) {
+          TORCH_CHECK_VALUE(size >= expected, path_, ": ", field, ": ", spec.name, " is ", text_of(tensor.sizes), ", but ",
+                            expected, " positions are needed");
+        } else {
+          TORCH_CHECK_VALUE(size == expected, path_, ": ", field, " = ", expected, ", but ", spec.name, " is ",
+                            text_of(tensor.sizes), ", expected ", field, " = ", size);
+        }
+      }
 }
 
 attn::Inputs InputFile::read(const attn::Problem& p) const {
   File file(path_);
-  const auto part = [&](const char* name, const StoredTensor& stored, int64_t length, int64_t dim) {
-    const auto& sizes = stored.sizes;
-    TORCH_CHECK_VALUE(sizes[0] >= p.batch && sizes[1] >= p.heads && sizes[2] >= length && sizes[3] == dim, path_, ": ", name,
-                      " is ", text_of(sizes), ", expected at least ", text_of({p.batch, p.heads, length, dim}));
-    const auto x = at::empty({p.batch, p.heads, length, dim}, stored.dtype);
-    const auto row_bytes = uint64_t(dim) * x.element_size();
-    for (int64_t b = 0; b < p.batch; ++b)
-      for (int64_t h = 0; h < p.heads; ++h) {
-        const auto head = x[b][h];
-        file.read(stored.offset + uint64_t((b * sizes[1] + h) * sizes[2]) * row_bytes, head.mutable_data_ptr(),
-                  uint64_t(length) * row_bytes, name);
-      }
-    check_finite(path_, name, x);
-    return x;
-  };
   attn::Inputs inputs;
-  inputs.q = part("q", stored_.q, p.query_len, p.head_dim);
-  inputs.k = part("k", stored_.k, p.key_len, p.head_dim);
-  inputs.v = part("v", stored_.v, p.key_len, p.value_dim);
+  for (const auto& [spec, stored] : stored_) {
+    const auto wanted = spec.sizes(p);
+    const auto& sizes = stored.sizes;
+    bool fits = true;
+    for (size_t axis = 0; axis < sizes.size(); ++axis)
+      fits = fits && (axis < 3 ? sizes[axis] >= wanted[axis] : sizes[axis] == wanted[axis]);
+    TORCH_CHECK_VALUE(fits, path_, ": ", spec.name, " is ", text_of(sizes), ", expected at least ", text_of(wanted));
+    const auto x = at::empty(wanted, stored.dtype);
+    // The elements of a head follow each other, and those of its first positions come first.
+    auto head_elements = uint64_t(1), wanted_elements = uint64_t(1);
+    for (size_t axis = 2; axis < sizes.size(); ++axis) {
+      head_elements *= uint64_t(sizes[axis]);
+      wanted_elements *= uint64_t(wanted[axis]);
+    }
+    for (int64_t b = 0; b < p.batch; ++b)
+      for (int64_t h = 0; h < wanted[1]; ++h)
+        file.read(stored.offset + uint64_t(b * sizes[1] + h) * head_elements * x.element_size(), x[b][h].mutable_data_ptr(),
+                  wanted_elements * x.element_size(), spec.name);
+    check_finite(path_, spec.name, x);
+    inputs.*spec.member = x;
+  }
   return inputs;
 }
 

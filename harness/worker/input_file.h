@@ -1,8 +1,8 @@
-// InputFile: the tensors q, k and v that a user's file holds, such as those of a layer of a model.
+// InputFile: the tensors that a user's file holds, such as q, k and v of a layer of a model.
 //
-// A file *.safetensors holds the tensors "q", "k" and "v" [B,H,length,dim] in float32, float16 or bfloat16; it may hold others
-// (https://github.com/huggingface/safetensors, "Format"). A file *.npy holds one array [3,B,H,length,dim] of float32 or float16
-// in C order, which are q, k and v (NumPy's documentation, "numpy.lib.format").
+// A file *.safetensors holds the tensors by their names in attn::kInputs, such as "q" [B,H,length,dim], in float32, float16 or
+// bfloat16; it may hold others (https://github.com/huggingface/safetensors, "Format"). A file *.npy holds one array
+// [3,B,H,length,dim] of float32 or float16 in C order, which are q, k and v (NumPy's documentation, "numpy.lib.format").
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "attn/input_spec.h"
 #include "attn/inputs.h"
 #include "attn/problem.h"
 
@@ -19,23 +20,26 @@ namespace attnbench {
 // Where a file holds a tensor: its elements follow each other in row-major order.
 struct StoredTensor {
   at::ScalarType dtype = at::kFloat;
-  std::vector<int64_t> sizes;  // [B,H,length,dim], each at least 1
+  std::vector<int64_t> sizes;  // each at least 1
   uint64_t offset = 0;         // of the first element, in bytes from the beginning of the file
 };
 
-struct StoredInputs {
-  StoredTensor q, k, v;
+// A tensor that a file holds, and its declaration.
+struct StoredInput {
+  attn::InputSpec spec;
+  StoredTensor tensor;
 };
 
-// Each reads the header of a file. Throws c10::ValueError with the path and, if the contents are wrong, the byte, what was found
-// and what was expected. No element is read, and the tensors of the result lie within the file.
-StoredInputs read_safetensors_header(const std::string& path);
-StoredInputs read_npy_header(const std::string& path);
+// Each reads the header of a file and returns those of the tensors in `specs` that it holds. Throws c10::ValueError with the path
+// and, if the contents are wrong or a required tensor is missing, the byte, what was found and what was expected. No element is
+// read, and the tensors of the result lie within the file.
+std::vector<StoredInput> read_safetensors_header(const std::string& path, const std::vector<attn::InputSpec>& specs);
+std::vector<StoredInput> read_npy_header(const std::string& path, const std::vector<attn::InputSpec>& specs);
 
 class InputFile {
  public:
   // Reads the header of a file *.safetensors or *.npy. Throws as the functions above do, and for any other name.
-  explicit InputFile(std::string path);
+  explicit InputFile(std::string path, const std::vector<attn::InputSpec>& specs = attn::query_key_value());
 
   // The digest of the file, as the column inputs_digest describes it. Reads the whole file.
   std::string digest() const;
@@ -50,7 +54,7 @@ class InputFile {
 
  private:
   std::string path_;
-  StoredInputs stored_;
+  std::vector<StoredInput> stored_;
 };
 
 }  // namespace attnbench

@@ -32,8 +32,8 @@ constexpr int64_t kRepeatedBlock = 64;
 constexpr int64_t kOutlierColumns = 16, kOutlierRows = 100;  // every one of so many is larger
 constexpr double kOutlierFactor = 30;
 
-// Everything that is drawn from one seed. Each has generators of its own. Those with negative numbers are drawn for some
-// distributions only.
+// What is drawn from one seed, beside the further tensors. Each has generators of its own. Those with negative numbers are drawn
+// for some distributions only.
 enum Draw : int64_t {
   q_draw = 0,
   k_draw = 1,
@@ -45,6 +45,13 @@ enum Draw : int64_t {
   change_draw = -4
 };
 uint64_t seed_of(Draw draw, uint64_t seed) { return draw >= 0 ? 4 * seed + uint64_t(draw) : ~(4 * seed + uint64_t(-1 - draw)); }
+
+// Every further tensor has generators of its own, too, so that its numbers do not depend on which others a method reads.
+uint64_t seed_of(const char* further_tensor, uint64_t seed) {
+  uint64_t hash = 14695981039346656037u;  // FNV-1a
+  for (const auto* letter = further_tensor; *letter != '\0'; ++letter) hash = (hash ^ uint8_t(*letter)) * 1099511628211u;
+  return hash ^ (seed * 0xD1B54A32D192ED03u);
+}
 
 // Half-precision inputs are drawn in float32 and rounded.
 at::ScalarType drawn_dtype(const attn::Problem& problem) { return problem.dtype == at::kDouble ? at::kDouble : at::kFloat; }
@@ -85,24 +92,25 @@ at::Tensor clustered(const at::Tensor& centres, int64_t length, uint64_t noise_s
       .div_(std::sqrt(1 + kSpread * kSpread));
 }
 
-// Draws q or k [B,H,length,D] in drawn_dtype().
-at::Tensor draw_rows(const attn::Problem& p, int64_t length, InputDistribution distribution, uint64_t seed, Draw draw,
-                     Draw cluster_draw) {
-  const auto rows = [&](int64_t count, Draw which) {
-    return normal({p.batch, p.heads, count, p.head_dim}, drawn_dtype(p), seed_of(which, seed));
+// Draws q or k [B,heads,length,D] in drawn_dtype().
+at::Tensor draw_rows(const attn::Problem& p, int64_t heads, int64_t length, InputDistribution distribution, uint64_t seed,
+                     Draw draw, Draw cluster_draw) {
+  const auto rows = [&](int64_t of_heads, int64_t count, Draw which) {
+    return normal({p.batch, of_heads, count, p.head_dim}, drawn_dtype(p), seed_of(which, seed));
   };
   switch (distribution) {
     case InputDistribution::clustered:
-      return clustered(rows(kCentres, centre_draw), length, seed_of(draw, seed), seed_of(cluster_draw, seed));
+      return clustered(rows(p.head_groups(), kCentres, centre_draw).repeat_interleave(heads / p.head_groups(), 1), length,
+                       seed_of(draw, seed), seed_of(cluster_draw, seed));
     case InputDistribution::repeated:
-      return rows(kRepeatedBlock, draw).index_select(2, at::arange(length).remainder(kRepeatedBlock));
-    default: return rows(length, draw);
+      return rows(heads, kRepeatedBlock, draw).index_select(2, at::arange(length).remainder(kRepeatedBlock));
+    default: return rows(heads, length, draw);
   }
 }
 
-// Draws v or the gradient of the output, [B,H,length,M], in drawn_dtype().
-at::Tensor draw_values(const attn::Problem& p, int64_t length, uint64_t seed, Draw draw) {
-  return normal({p.batch, p.heads, length, p.value_dim}, drawn_dtype(p), seed_of(draw, seed));
+// Draws v or the gradient of the output, [B,heads,length,M], in drawn_dtype().
+at::Tensor draw_values(const attn::Problem& p, int64_t heads, int64_t length, uint64_t seed, Draw draw) {
+  return normal({p.batch, heads, length, p.value_dim}, drawn_dtype(p), seed_of(draw, seed));
 }
 
 // Gives the columns of x [B,H,length,C] means. `places` [B,H,C] are uniform between 0 and 1. If there are three heads or more,
@@ -137,6 +145,19 @@ at::Tensor changed(const at::Tensor& x, InputDistribution distribution, uint64_t
   return x;
 }
 
+// Draws a tensor other than q, k and v. The distributions of inputs do not change it, since they could make it invalid.
+at::Tensor draw_further(const attn::Problem& p, const attn::InputSpec& spec, uint64_t seed) {
+  const auto x = normal(spec.sizes(p), drawn_dtype(p), seed_of(spec.name, seed));
+  switch (spec.draw) {
+    case attn::InputDraw::normal: return x;
+    case attn::InputDraw::log_decay: return at::log_sigmoid(x).div_(16);
+  }
+  TORCH_INTERNAL_ASSERT(false, "unknown draw of ", spec.name);
+}
+
+at::Tensor to_dtype_and_device(const attn::Problem& p, const attn::InputSpec& spec, const at::Tensor& x) {
+  return x.to(at::TensorOptions(spec.dtype(p.dtype)).device(p.device));
+}
 at::Tensor to_dtype_and_device(const attn::Problem& p, const at::Tensor& x) {
   return x.to(at::TensorOptions(p.dtype).device(p.device));
 }
@@ -151,11 +172,12 @@ InputDistribution parse_input_distribution(const std::string& name) {
 
 void set_inputs_folders(std::vector<std::string> folders) { inputs_folders = std::move(folders); }
 
-InputSource InputSource::of(const std::string& inputs, double concentration) {
+InputSource InputSource::of(const std::string& inputs, double concentration, std::vector<attn::InputSpec> tensors) {
   InputSource source;
   source.concentration = concentration;
+  source.tensors = std::move(tensors);
   if (inputs.starts_with(kFile))
-    source.file = std::make_shared<InputFile>(find_in_folders(inputs_folders, inputs.substr(kFile.size())));
+    source.file = std::make_shared<InputFile>(find_in_folders(inputs_folders, inputs.substr(kFile.size())), source.tensors);
   else source.distribution = parse_input_distribution(inputs);
   return source;
 }
@@ -169,9 +191,11 @@ CallInputs drawn_inputs(const attn::Problem& p, uint64_t seed, const InputSource
     const auto scaled = changed(x, distribution, seed, draw);
     return to_dtype_and_device(p, draw == q_draw && source.concentration != 1 ? scaled.mul_(source.concentration) : scaled);
   };
-  inputs.q = finished(draw_rows(p, p.query_len, distribution, seed, q_draw, q_cluster_draw), q_draw);
-  inputs.k = finished(draw_rows(p, p.key_len, distribution, seed, k_draw, k_cluster_draw), k_draw);
-  inputs.v = finished(draw_values(p, p.key_len, seed, v_draw), v_draw);
+  inputs.q = finished(draw_rows(p, p.heads, p.query_len, distribution, seed, q_draw, q_cluster_draw), q_draw);
+  inputs.k = finished(draw_rows(p, p.key_head_count(), p.key_len, distribution, seed, k_draw, k_cluster_draw), k_draw);
+  inputs.v = finished(draw_values(p, p.value_head_count(), p.key_len, seed, v_draw), v_draw);
+  for (const auto& spec : source.tensors)
+    if (auto& x = inputs.*spec.member; !x.defined()) x = to_dtype_and_device(p, spec, draw_further(p, spec, seed));
   inputs.ill_conditioned = distribution == InputDistribution::offset || distribution == InputDistribution::scaled ||
                            distribution == InputDistribution::outliers;
   return inputs;
@@ -181,9 +205,11 @@ CallInputs inputs_of_file(const attn::Problem& p, const InputSource& source) {
   CallInputs inputs;
   static_cast<attn::Inputs&>(inputs) = source.file->read(p);
   if (source.concentration != 1) inputs.q = inputs.q.to(drawn_dtype(p)).mul_(source.concentration);
-  for (const auto member : attn::kInputTensors) {
-    inputs.*member = to_dtype_and_device(p, inputs.*member);
-    TORCH_CHECK_VALUE(at::isfinite(inputs.*member).all().item<bool>(),
+  for (const auto& spec : source.tensors) {
+    auto& x = inputs.*spec.member;
+    if (!x.defined()) continue;
+    x = to_dtype_and_device(p, spec, x);
+    TORCH_CHECK_VALUE(at::isfinite(x).all().item<bool>(),
                       "the file of the inputs holds numbers that dtype = ", attn::dtype_name(p.dtype), " cannot hold");
   }
   return inputs;
@@ -202,8 +228,9 @@ CallInputs make_inputs(const attn::Problem& p, uint64_t seed, const InputSource&
 
 CallInputs make_inputs_with_gradient(const attn::Problem& p, uint64_t seed, const InputSource& source) {
   auto inputs = make_inputs(p, seed, source);
-  for (const auto member : attn::kInputTensors) (inputs.*member).set_requires_grad(true);
-  const auto gradient = draw_values(p, p.query_len, seed, grad_output_draw);
+  for (const auto& spec : source.tensors)
+    if (const auto& x = inputs.*spec.member; x.defined() && spec.differentiable) x.set_requires_grad(true);
+  const auto gradient = draw_values(p, p.output_head_count(), p.query_len, seed, grad_output_draw);
   inputs.grad_output = to_dtype_and_device(p, changed(gradient, source.distribution, seed, grad_output_draw));
   return inputs;
 }

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "attn/input_spec.h"
 #include "attn/problem.h"
 #include "harness/worker/call.h"
 #include "harness/worker/input_file.h"
@@ -18,7 +20,8 @@ enum class InputDistribution {
   // Every entry is an independent standard normal.
   normal,
   // Each row lies around one of 16 standard normal centres, with a standard deviation of 0.1, and is then scaled to variance one.
-  // Each pair (batch, head) has its own centres, which its queries and keys share. The number of rows around the c-th centre is
+  // Each pair (batch, group of heads) has its own centres, which its queries and keys share. The number of rows around the c-th
+  // centre is
   // proportional to 1/c on average.
   clustered,
   // A block of 64 standard normal rows is repeated. Queries and keys have a block each.
@@ -35,18 +38,20 @@ enum class InputDistribution {
 // Parses the name of a distribution. Throws c10::ValueError for anything else.
 InputDistribution parse_input_distribution(const std::string& name);
 
-// Where inputs come from.
+// Which tensors a call reads, and where they come from.
 struct InputSource {
   // NOLINTNEXTLINE(google-explicit-constructor): a distribution alone is the usual source.
   InputSource(InputDistribution of_inputs = InputDistribution::normal) : distribution(of_inputs) {}
 
   // The source that the axes `inputs` and `concentration` of a case name. Throws c10::ValueError for an unknown distribution and,
   // as InputFile does, for a file that cannot be read.
-  static InputSource of(const std::string& inputs, double concentration);
+  static InputSource of(const std::string& inputs, double concentration,
+                        std::vector<attn::InputSpec> tensors = attn::query_key_value());
 
   InputDistribution distribution;
   double concentration = 1;                         // factor that q is multiplied by
-  std::shared_ptr<const InputFile> file = nullptr;  // holds q, k and v; null if they are drawn
+  std::shared_ptr<const InputFile> file = nullptr;  // holds the tensors; null if they are drawn
+  std::vector<attn::InputSpec> tensors = attn::query_key_value();
 };
 
 // Sets the folders in which files of inputs with relative paths are looked for, in this order. Without any, it is the current
@@ -59,7 +64,8 @@ void set_inputs_folders(std::vector<std::string> folders);
 // hold.
 CallInputs make_inputs(const attn::Problem& problem, uint64_t seed, const InputSource& source = {});
 
-// Returns the same inputs for a call that computes gradients: q, k and v require gradients, and grad_output is drawn as well.
+// Returns the same inputs for a call that computes gradients: the differentiable tensors require gradients, and grad_output is
+// drawn as well.
 CallInputs make_inputs_with_gradient(const attn::Problem& problem, uint64_t seed, const InputSource& source = {});
 
 }  // namespace attnbench

@@ -46,7 +46,7 @@ attn::Problem quality_problem(const Subject& subject) {
   auto p = subject.problem;
   if (subject.source.file) return p;
   p.batch = std::min<int64_t>(p.batch, 1);
-  p.heads = std::min(p.heads, kMaxHeads);
+  if (!p.heads_are_shared()) p.heads = p.kv_heads = p.value_heads = std::min(p.heads, kMaxHeads);
   return p;
 }
 
@@ -64,16 +64,18 @@ bool compare_rows(const attn::AttentionMethod& method, const CallInputs& inputs,
   for (int64_t b = 0; b < output.size(0); ++b)
     for (int64_t h = 0; h < output.size(1); ++h) {
       attn::Inputs head;
-      for (const auto member : attn::kInputTensors)
-        if (const auto& x = inputs.*member; x.defined()) head.*member = x.narrow(0, b, 1).narrow(1, h, 1).to(at::kDouble);
+      for (const auto& spec : attn::kInputs)
+        if (const auto& x = inputs.*spec.member; x.defined())
+          head.*spec.member = x.narrow(0, b, 1).narrow(1, h * x.size(1) / output.size(1), 1).to(at::kDouble);
       const auto entry = at::full({1}, b, rows.options());
       head.mask = inputs.mask.select(entry);
-      head.part = attn::Part{entry, at::full({1}, h, rows.options()), output.size(0), output.size(1)};
+      head.part = attn::Part{entry, at::full({1}, h, rows.options()), output.size(1)};
       const auto exact = method.exact_attention(head, rows);
       if (!exact) return false;
       const auto key_len = head.k.size(2);
       qualities.add(output.narrow(0, b, 1).narrow(1, h, 1).index_select(2, rows).to(at::kDouble), *exact,
-                    head.mask.visible_pairs(rows, key_len), attn::zero_where(head.v, head.mask.hidden_keys(key_len)));
+                    head.mask.visible_pairs(rows, head.q.size(2), key_len),
+                    attn::zero_where(head.v, head.mask.hidden_keys(key_len)));
     }
   return true;
 }

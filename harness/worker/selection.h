@@ -12,26 +12,31 @@
 
 namespace attnbench {
 
-// What the reference of one pair (batch, head) needs, and what there is.
+// What the reference of one pair (batch entry, group of heads) needs, and what there is.
 struct ReferenceNeed {
   double budget_bytes = std::numeric_limits<double>::infinity();
   bool with_gradients = false;
   bool all_rows = false;  // ForeignMethod::reference_computes_all_rows()
 };
 
-// Batch entries, heads and query positions, each an int64 vector on the device of the results.
+// Batch entries, groups of heads and query positions, each an int64 vector on the device of the results. The heads of a group
+// share heads of q, k or v with each other and with none of another group; where no heads are shared, a group is a head.
 struct Selection {
-  at::Tensor batch, heads, rows;
+  at::Tensor batch, groups, rows;
+  int64_t group_count = 0;   // of the call
+  int64_t output_heads = 0;  // of the call
 
   static Selection everything(const attn::Problem& problem);
   // Random query rows, including the first and the last position, of all heads and batch entries: `count` rows in all, or 16 of
-  // each pair (batch, head) if that is more. If the float64 reference of all pairs would take too long or need more than
-  // `budget_bytes`, they are rows of some pairs drawn at random: of all heads, if at all possible.
+  // each pair (batch, group) if that is more. If the float64 reference of all pairs would take too long or need more than
+  // `budget_bytes`, they are rows of some pairs drawn at random: of all groups, if at all possible.
   static Selection random(const attn::Problem& problem, int64_t count, uint64_t seed, const ReferenceNeed& need = {});
 
-  // Number of selected rows over all selected batch entries and heads.
-  int64_t count() const { return batch.numel() * heads.numel() * rows.numel(); }
-  // The selected batch entries and heads of x [B,H,…], with all rows.
+  // Number of selected rows over all selected batch entries and heads of the output.
+  int64_t count() const { return batch.numel() * heads_of(output_heads).numel() * rows.numel(); }
+  // The indices of the heads of the selected groups, among the heads of a tensor with so many.
+  at::Tensor heads_of(int64_t heads) const;
+  // The selected batch entries and heads of x [B,heads,…], with all rows.
   at::Tensor select_from(const at::Tensor& x) const;
 };
 

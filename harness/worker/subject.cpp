@@ -19,6 +19,8 @@ attn::Problem problem_of(const Case& c) {
   attn::Problem p;
   p.batch = c.batch;
   p.heads = c.heads;
+  p.kv_heads = c.kv_heads;
+  p.value_heads = c.value_heads;
   p.query_len = c.query_len;
   p.key_len = c.key_len;
   p.head_dim = c.head_dim;
@@ -58,9 +60,9 @@ auto naming_inputs(const Case& c, const Work& work) {
 }
 
 // Where the inputs of the case come from. Sets the digest of a file.
-InputSource source_of(const Case& c, Record& record) {
+InputSource source_of(const Case& c, const attn::AttentionMethod& method, Record& record) {
   return naming_inputs(c, [&] {
-    auto source = InputSource::of(c.inputs, c.concentration);
+    auto source = InputSource::of(c.inputs, c.concentration, method.inputs());
     if (source.file) record.set("inputs_digest", source.file->digest());
     return source;
   });
@@ -69,7 +71,6 @@ InputSource source_of(const Case& c, Record& record) {
 // The reason why the case cannot run on its device; empty if it can.
 std::string why_unsupported(const Subject& subject) {
   const auto& c = subject.c;
-  if (c.causal && c.key_len != c.query_len) return "causal needs key_len = query_len";
   if (auto reason = subject.device->why_unsupported(c); !reason.empty()) return reason;
   return subject.method->why_unsupported(subject.problem, subject.protocol->id()).value_or("");
 }
@@ -114,7 +115,8 @@ std::optional<Subject> prepare(const Case& c, Record& record) {
   const auto settings = ProcessSettings::now();
   auto made = make_method(c.method);
   restore_settings(settings, "the import", record);
-  Subject subject{c, std::move(made), problem_of(c), &find_protocol(c.protocol), source_of(c, record), found.device};
+  auto source = source_of(c, *made, record);
+  Subject subject{c, std::move(made), problem_of(c), &find_protocol(c.protocol), std::move(source), found.device};
   if (const auto digest = method_digest(c.method); !digest.empty()) {
     record.set("method_digest", digest);
     record.set("python", python_version());
@@ -152,12 +154,8 @@ attn::Problem extended(attn::Problem problem, int64_t more) {
 }
 
 attn::Problem small_problem(const Subject& subject) {
-  auto p = subject.problem;
-  const auto length = small_length(*subject.method);
-  p.batch = std::min<int64_t>(p.batch, 2);
-  p.heads = std::min<int64_t>(p.heads, 3);
-  p.query_len = std::min(p.query_len, length);
-  p.key_len = std::min(p.key_len, length);
+  auto p = problem_of(subject.c.small(small_length(*subject.method)));
+  p.device = subject.problem.device;
   p.key_lengths.length = std::min(p.key_lengths.length, p.key_len);
   return p;
 }
@@ -169,13 +167,7 @@ Case small_case(const Case& c) {
   } catch (const c10::Error&) {
     return c;  // verify() says what is wrong
   }
-  const auto length = small_length(*method);
-  auto small = c;
-  small.batch = std::min<int64_t>(c.batch, 2);
-  small.heads = std::min<int64_t>(c.heads, 3);
-  small.query_len = std::min(c.query_len, length);
-  small.key_len = std::min(c.key_len, length);
-  return small;
+  return c.small(small_length(*method));
 }
 
 void add_measured_s(Record& record, double seconds) { record.set("measured_s", record.number("measured_s") + seconds); }

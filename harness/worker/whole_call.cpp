@@ -30,8 +30,8 @@ bool check_results(const Subject& subject, const Agreement& agreement, const Res
 // Returns the same inputs as leaves of a new autograd graph. An existing autograd graph belongs to the CUDA stream that it was
 // recorded on, but a CUDA graph is captured on another stream.
 CallInputs fresh_leaves(CallInputs inputs) {
-  for (const auto member : attn::kInputTensors)
-    if (auto& x = inputs.*member; x.defined()) x = x.detach().set_requires_grad(x.requires_grad());
+  for (const auto& spec : attn::kInputs)
+    if (auto& x = inputs.*spec.member; x.defined()) x = x.detach().set_requires_grad(x.requires_grad());
   return inputs;
 }
 

@@ -75,7 +75,7 @@ def _read(folder: Path) -> Records:
             raise RecordsError(f"{path}:{number}: {wrong}")
         for axis in schema.axes:
             if record.get(axis.name) is None:
-                record[axis.name] = axis.before
+                record[axis.name] = record.get(axis.follows) if axis.before is None and axis.follows else axis.before
         if record.get("external_source"):
             record["method"] += EXTERNAL
         cases[identity(record, schema)] = record

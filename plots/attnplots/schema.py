@@ -27,7 +27,8 @@ class Axis:
     """One of the columns that together identify the case of a record.
 
     Records of one curve differ only in axes of kind "length". `before` is the value that the axis
-    has in records from before it existed, or None if all records have the axis. `default` is its
+    has in records from before it existed, or None if that is the value of the axis `follows`, or if
+    all records have the axis. `default` is its
     value unless the user says another; where that is None, it is the value of the axis `follows`, if
     there is one.
     """

@@ -46,6 +46,14 @@ NOT_GIVEN = ","
 SMALL_LENGTH = 5
 
 
+def check_inputs(names: list[str]) -> None:
+    """Raises MethodError unless the worker knows the same tensors beside q, k and v."""
+    if list(_signature.FURTHER_TENSORS) != names:
+        raise MethodError(
+            f"the worker knows the further tensors {', '.join(names)}, and its Python package {', '.join(_signature.FURTHER_TENSORS)}"
+        )
+
+
 def traceback_text(error: BaseException) -> str:
     """The traceback as Python prints it, without the frames of this file. What UTF-8 has no
     characters for, such as a lone surrogate, is escaped."""
@@ -234,11 +242,13 @@ class Method:
                 "decode_time_order": declared.decode_time_order,
                 "decode_memory_order": declared.decode_memory_order,
                 "full": declared.full,
+                "tensors": self.signature.tensors,
                 "takes_causal": "causal" in masks,
                 "takes_key_lengths": "key_lengths" in masks,
                 "causal": "causal" in masks if declared.causal is None else declared.causal,
                 "key_lengths": "key_lengths" in masks if declared.key_lengths is None else declared.key_lengths,
                 "cross_attention": declared.cross_attention,
+                "shared_heads": declared.shared_heads,
                 "gradients": list(declared.gradients),
                 "unavailable": self.unavailable(),
                 "decoding": declared.decode is not None,
@@ -289,19 +299,20 @@ class _OwnBackward(torch.autograd.Function):
     """Computes gradients with the function that the user declared for it."""
 
     @staticmethod
-    def forward(ctx: Any, q: Any, k: Any, v: Any, call: Any, backward: Any) -> Any:
-        output = call(q, k, v)
-        ctx.save_for_backward(q, k, v, output)
+    def forward(ctx: Any, call: Any, backward: Any, *tensors: Any) -> Any:
+        output = call(*tensors)
+        ctx.save_for_backward(*tensors, output)
         ctx.backward = backward
         return output
 
     @staticmethod
     def backward(ctx: Any, grad_output: Any) -> Any:
-        q, k, v, output = ctx.saved_tensors
-        gradients = ctx.backward(grad_output, q, k, v, output)
-        if not isinstance(gradients, (tuple, list)) or len(gradients) != 3:
-            raise MethodError("the function given as backward returned no three gradients")
-        return *gradients, None, None
+        *tensors, output = ctx.saved_tensors
+        gradients = ctx.backward(grad_output, *tensors, output)
+        if not isinstance(gradients, (tuple, list)) or len(gradients) != len(tensors):
+            number = "three" if len(tensors) == 3 else str(len(tensors))
+            raise MethodError(f"the function given as backward returned no {number} gradients")
+        return None, None, *gradients
 
 
 class Bound:
@@ -340,22 +351,27 @@ class Bound:
         return int(value)
 
     def _with_options(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function of q, k, v and the masks."""
+        """A function of q, k, v, the masks and the further tensors."""
         options, backward = self.options, self.method.declared.backward
         function = self._returning_tensor(function)
         if backward is None:
             return function
 
-        def with_own_backward(q: Any, k: Any, v: Any, **masks: Any) -> Any:
-            def call(*tensors: Any) -> Any:
-                return function(*tensors, **masks)
+        names = tuple(self.method.signature.tensors)
 
-            def gradients(*tensors: Any) -> Any:
-                return backward(*tensors, **masks, **options)
+        def with_own_backward(q: Any, k: Any, v: Any, **more: Any) -> Any:
+            further = [more.pop(name) for name in names]
+
+            def call(q: Any, k: Any, v: Any, *further: Any) -> Any:
+                return function(q, k, v, **more, **dict(zip(names, further)))
+
+            def gradients(grad_output: Any, q: Any, k: Any, v: Any, *rest: Any) -> Any:
+                *further, output = rest
+                return backward(grad_output, q, k, v, output, **more, **options, **dict(zip(names, further)))
 
             if not torch.is_grad_enabled():
-                return call(q, k, v)
-            return _OwnBackward.apply(q, k, v, call, gradients)
+                return call(q, k, v, *further)
+            return _OwnBackward.apply(call, gradients, q, k, v, *further)
 
         return with_own_backward
 
@@ -366,8 +382,8 @@ class Bound:
         options, where = self.options, self.method.where
         if self.method.declared.returns_tuple:
 
-            def first_of_tuple(q: Any, k: Any, v: Any, **masks: Any) -> Any:
-                output = function(q, k, v, **masks, **options)
+            def first_of_tuple(q: Any, k: Any, v: Any, **more: Any) -> Any:
+                output = function(q, k, v, **more, **options)
                 if not isinstance(output, (tuple, list)) or not output:
                     raise MethodError(
                         f"{where} returned {type(output).__name__}, expected a tuple or a list that begins with the output, "
@@ -379,8 +395,8 @@ class Bound:
         if not options:
             return function
 
-        def with_options(q: Any, k: Any, v: Any, **masks: Any) -> Any:
-            return function(q, k, v, **masks, **options)
+        def with_options(q: Any, k: Any, v: Any, **more: Any) -> Any:
+            return function(q, k, v, **more, **options)
 
         return with_options
 
@@ -388,7 +404,7 @@ class Bound:
         """A function that does nothing but return `output`, with the parameters of `forward`. The
         time of a call of it is what calling Python costs."""
         returned = (output,) if self.method.declared.returns_tuple else output
-        if not self.options:
+        if not self.options and not self.method.signature.tensors:
 
             def plain(q: Any, k: Any, v: Any, *, causal: Any = None, key_lengths: Any = None) -> Any:
                 return returned
@@ -415,10 +431,19 @@ class Bound:
         self.forward = self._with_options(self.function)
 
     def reference(
-        self, q: Any, k: Any, v: Any, causal: bool, key_lengths: Any, rows: Any, heads: Any = None, num_heads: Any = None
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        causal: bool,
+        key_lengths: Any,
+        rows: Any,
+        heads: Any = None,
+        num_heads: Any = None,
+        **further: Any,
     ) -> Any:
         """The rows of the output by the declared reference. `heads` (int64 `[h]`) are the indices of
-        the heads that q, k and v hold among the `num_heads` of the call; by default all of them."""
+        the heads that the tensors hold among the `num_heads` of the call; by default all of them."""
         if heads is None:
             heads = torch.arange(q.shape[1], device=q.device)
         if num_heads is None:
@@ -426,19 +451,28 @@ class Bound:
         reference = self.method.declared.reference
         assert reference is not None
         if heads.numel() < num_heads and "heads" not in self._own_parameters(reference):
-            self._check_heads_are_alike(q, k, v, causal, key_lengths)
-        return self._rows_of_reference(q, k, v, causal, key_lengths, rows, heads, num_heads)
+            self._check_heads_are_alike(q, k, v, causal, key_lengths, further)
+        return self._rows_of_reference(q, k, v, causal, key_lengths, rows, heads, num_heads, further)
 
     def _own_parameters(self, reference: Callable[..., Any]) -> list[str]:
         """Which of `heads` and `num_heads` the reference takes, if they are no options."""
         return [name for name in ("heads", "num_heads") if _takes(reference, name) and name not in self.options]
 
     def _rows_of_reference(
-        self, q: Any, k: Any, v: Any, causal: bool, key_lengths: Any, rows: Any, heads: Any, num_heads: int
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        causal: bool,
+        key_lengths: Any,
+        rows: Any,
+        heads: Any,
+        num_heads: int,
+        further: dict[str, Any],
     ) -> Any:
         reference = self.method.declared.reference
         assert reference is not None
-        given = {**self.options, "causal": causal, "key_lengths": key_lengths, "rows": rows}
+        given = {**self.options, **further, "causal": causal, "key_lengths": key_lengths, "rows": rows}
         known = {name: value for name, value in given.items() if _takes_anything(reference) or _takes(reference, name)}
         own = {"heads": heads, "num_heads": num_heads}
         known |= {name: own[name] for name in self._own_parameters(reference)}
@@ -457,16 +491,18 @@ class Bound:
             )
         return output
 
-    def _check_heads_are_alike(self, q: Any, k: Any, v: Any, causal: bool, key_lengths: Any) -> None:
+    def _check_heads_are_alike(
+        self, q: Any, k: Any, v: Any, causal: bool, key_lengths: Any, further: dict[str, Any]
+    ) -> None:
         """Raises MethodError if the reference of a head depends on which head it is."""
         if self.heads_are_alike:
             return
         small = self.length_multiple if self.length_multiple > 1 else SMALL_LENGTH
         try:
-            together, alone = self._last_head_of_reference((small, small), q, k, v, causal, key_lengths)
+            together, alone = self._last_head_of_reference((small, small), q, k, v, causal, key_lengths, further)
         except Exception:  # it may not be made for so short a sequence
             lengths = (q.shape[2], k.shape[2])
-            together, alone = self._last_head_of_reference(lengths, q, k, v, causal, key_lengths)
+            together, alone = self._last_head_of_reference(lengths, q, k, v, causal, key_lengths, further)
         if not torch.allclose(together, alone, rtol=1e-9, atol=1e-12, equal_nan=True):
             raise MethodError(
                 f"{self.method.where}: the reference of a head depends on the other heads or on which head it is, but it is "
@@ -476,10 +512,11 @@ class Bound:
         self.heads_are_alike = True
 
     def _last_head_of_reference(
-        self, lengths: tuple[int, int], q: Any, k: Any, v: Any, causal: bool, key_lengths: Any
+        self, lengths: tuple[int, int], q: Any, k: Any, v: Any, causal: bool, key_lengths: Any, further: dict[str, Any]
     ) -> tuple[Any, Any]:
         """The output of the last of three heads, computed together with the others and alone, for
-        random inputs with so many queries and keys."""
+        random inputs with so many queries and keys. Of the further tensors it takes the first
+        positions of one head, times a number between 0 and 1 for each head."""
         heads, (query_len, key_len) = 3, lengths
         generator = torch.Generator().manual_seed(0)
         sizes = ((query_len, q.shape[3]), (key_len, k.shape[3]), (key_len, v.shape[3]))
@@ -487,9 +524,19 @@ class Bound:
         hidden = None if key_lengths is None else torch.full((1,), key_len, device=q.device)
         rows, indices = torch.arange(query_len, device=q.device), torch.arange(heads, device=q.device)
         with torch.no_grad():
-            together = self._rows_of_reference(*tensors, causal, hidden, rows, indices, heads)
+            of_heads = {}
+            for name, tensor in further.items():
+                first = None if tensor is None else tensor[:1, :1, :key_len]
+                if first is not None:
+                    factors = torch.rand(1, heads, *[1] * (first.dim() - 2), dtype=torch.float64, generator=generator)
+                    first = first * factors.to(q.device)
+                of_heads[name] = first
+            together = self._rows_of_reference(*tensors, causal, hidden, rows, indices, heads, of_heads)
             last = [tensor[:, -1:] for tensor in tensors]
-            return together[:, -1:], self._rows_of_reference(*last, causal, hidden, rows, indices[-1:], heads)
+            of_last = {name: tensor if tensor is None else tensor[:, -1:] for name, tensor in of_heads.items()}
+            return together[:, -1:], self._rows_of_reference(
+                *last, causal, hidden, rows, indices[-1:], heads, of_last
+            )
 
     def flops(self, problem: str) -> float:
         """The operations of a forward call, by the user's formula."""
@@ -551,26 +598,31 @@ class State:
     def tensors(self) -> list[Any]:
         return list(_tensors_in(self.user, set()))
 
-    def extend(self, q: Any, k: Any, v: Any) -> None:
+    def extend(self, q: Any, k: Any, v: Any, **further: Any) -> None:
         """Adds tokens without returning outputs."""
         if hasattr(self.user, "extend"):
-            self.user.extend(q, k, v)
+            self.user.extend(q, k, v, **further)
         elif hasattr(self.user, "prefill") and self.is_empty:
-            self.user.prefill(q, k, v)
+            self.user.prefill(q, k, v, **further)
         else:
-            self._step_through(q, k, v)
+            self._step_through(q, k, v, further)
         self.is_empty = False
 
-    def prefill(self, q: Any, k: Any, v: Any) -> Any:
+    def prefill(self, q: Any, k: Any, v: Any, **further: Any) -> Any:
         """Adds tokens to the empty state and returns their outputs."""
         self.is_empty = False
         if hasattr(self.user, "prefill"):
-            return self.user.prefill(q, k, v)
-        return torch.cat(self._step_through(q, k, v), 2)
+            return self.user.prefill(q, k, v, **further)
+        return torch.cat(self._step_through(q, k, v, further), 2)
 
-    def _step_through(self, q: Any, k: Any, v: Any) -> list[Any]:
+    def _step_through(self, q: Any, k: Any, v: Any, further: dict[str, Any]) -> list[Any]:
+        def at(i: int, tensor: Any) -> Any:
+            return None if tensor is None else tensor[:, :, i : i + 1]
+
         return [
-            self.user.step(q[:, :, i : i + 1], k[:, :, i : i + 1], v[:, :, i : i + 1])
+            self.user.step(
+                *[at(i, tensor) for tensor in (q, k, v)], **{name: at(i, tensor) for name, tensor in further.items()}
+            )
             for i in range(q.shape[2])
         ]
 

@@ -46,6 +46,7 @@ class Declaration:
     causal: bool | None = None
     full: bool = True
     cross_attention: bool = True
+    shared_heads: bool = False
     multiple_of: int | str | Callable[..., int] = 1
     key_lengths: bool | None = None
     gradients: Sequence[str] = DEVICES
@@ -123,6 +124,7 @@ def method(
     causal: bool | None = None,
     full: bool = True,
     cross_attention: bool = True,
+    shared_heads: bool = False,
     multiple_of: int | str | Callable[..., int] = 1,
     key_lengths: bool | None = None,
     gradients: bool | Sequence[str] = True,
@@ -134,8 +136,10 @@ def method(
 
     The function takes `q, k, v` as `[batch, heads, length, dim]`, the keyword `causal` if it can
     apply the causal mask, and the keyword `key_lengths` (int64 `[batch]`, or None) if it can hide
-    keys beyond these lengths. Further keyword parameters with default values are options of the
-    method. It returns a new tensor `[batch, heads, query_len, value_dim]`.
+    keys beyond these lengths. A parameter `g` without a default, or with the default None, is given
+    the logarithms of decays, at most 0 and float32 `[batch, value_heads, length]`, and has a gradient.
+    Further keyword parameters with default values are options of the method. It returns a new tensor
+    `[batch, heads, query_len, value_dim]`.
 
     Args:
         description: One line for tables of methods.
@@ -154,18 +158,19 @@ def method(
         approximates: The registered method that the function approximates. The record then holds
             how close its results are to those of that method.
         setup: `setup(function, problem)`, called once for each problem before its first call, for
-            example to compile. `problem` is a dict with batch, heads, query_len, key_len, head_dim,
-            value_dim, dtype, device, causal and protocol. It may return a function to call instead. Its time is not
+            example to compile. `problem` is a dict with batch, heads, kv_heads, value_heads, query_len,
+            key_len, head_dim, value_dim, dtype, device, causal and protocol. It may return a function to call instead. Its time is not
             part of the samples, but is recorded.
         decode: A class (or function) `decode(problem, **options)` that makes a decoding state with
             a method `step(q, k, v)`, which takes one token `[batch, heads, 1, dim]` and returns its
             output `[batch, heads, 1, value_dim]`, and optionally `prefill(q, k, v)`, which takes
             several tokens into an empty state and returns their outputs, and `extend(q, k, v)`,
-            which takes several tokens and returns nothing. problem["max_tokens"] is the largest
+            which takes several tokens and returns nothing. Each also gets the keyword `g` if the
+            function has it. problem["max_tokens"] is the largest
             number of tokens.
         backward: `backward(grad_output, q, k, v, output, **keywords)`, which returns the gradients of
-            q, k and v. It gets the same keywords as the function: `causal` and `key_lengths` if the
-            function has them, and the options. By default autograd computes the gradients.
+            q, k and v, and of g if the function has it. It gets the same keywords as the function: `causal` and `key_lengths` if the
+            function has them, `g`, and the options. By default autograd computes the gradients.
         flops: `flops(problem, **options)`, the floating-point operations of a forward call; a
             multiply-add counts as two.
         returns_tuple: Whether the function returns a tuple or a list whose first element is the
@@ -177,6 +182,9 @@ def method(
             parameter `causal`.
         full: Whether the function can attend without the causal mask.
         cross_attention: Whether key_len may differ from query_len.
+        shared_heads: Whether k and v may have other numbers of heads than q, as with `enable_gqa=True`
+            of PyTorch's attention. The output has the largest number. A reference is given tensors
+            in which shared heads are repeated.
         multiple_of: A number of which query_len and key_len have to be multiples, such as the size of
             a kernel's blocks; or the name of the option that is this number, such as "block"; or a
             function of the options, `lambda block, **_: 2 * block`. Cases with other lengths are
@@ -212,6 +220,7 @@ def method(
         causal=causal,
         full=full,
         cross_attention=cross_attention,
+        shared_heads=shared_heads,
         multiple_of=multiple_of,
         key_lengths=key_lengths,
         gradients=gradient_devices,

@@ -9,6 +9,9 @@ from typing import Any
 
 # Parameters of attention functions that are no options.
 TENSORS = ("q", "k", "v")
+# Tensors beside these that a parameter without a default, or with the default None, stands for: the
+# rows of kInputs in attn/input_spec.h after v. The worker checks that the names are the same.
+FURTHER_TENSORS = ("g",)
 MASKS = ("causal", "key_lengths")
 LIKE = "like"  # the option of every function that names the method whose reference it is compared with
 AS = "as"  # the option of every function that gives it a label
@@ -84,6 +87,7 @@ class Signature:
 
     Attributes:
         masks: the names of those masks that it takes.
+        tensors: the names of the further tensors that it takes, each with whether it needs it.
         defaults: the options by name, with their defaults. Text gives a value of the type of the
             default or, where this is None, of the type that the text looks like.
         fixed: the further parameters by name, with their defaults, which no text can give.
@@ -96,6 +100,7 @@ class Signature:
         if len(positional) < len(TENSORS) or any(p.default is not kinds.empty for p in positional[:3]):
             raise wrong_parameters(where, f"are {signature}")
         self.masks = []
+        self.tensors: dict[str, bool] = {}
         self.defaults: dict[str, Any] = {}
         self.fixed: dict[str, Any] = {}
         takes_anything = False
@@ -108,6 +113,10 @@ class Signature:
                 raise wrong_parameters(where, f"are {signature}")
             elif parameter.name in MASKS:
                 self.masks.append(parameter.name)
+            elif parameter.name in FURTHER_TENSORS and (
+                parameter.default is kinds.empty or parameter.default is None
+            ):
+                self.tensors[parameter.name] = parameter.default is kinds.empty
             else:
                 _check_default(where, parameter)
                 is_option = parameter.default is None or isinstance(parameter.default, (bool, int, float, str))

@@ -18,6 +18,7 @@ std::vector<std::string> decoding_specs() {
   std::vector<std::string> specs;
   for (const auto& spec : method_specs())
     if (make_method(spec)->capabilities().decoding) specs.push_back(spec);
+  specs.emplace_back("test-gated");  // which reads a further tensor
   return specs;
 }
 
@@ -25,9 +26,8 @@ at::Tensor step(AttentionMethod& method, DecodingState& state, const Inputs& inp
   return method.step(state, inputs.tokens(i, 1));
 }
 
-Inputs in_float64(Inputs inputs) {
-  for (const auto member : kInputTensors) inputs.*member = (inputs.*member).to(at::kDouble);
-  return inputs;
+Inputs in_float64(const Inputs& inputs) {
+  return converted(inputs, [](const at::Tensor& x) { return x.to(at::kDouble); });
 }
 
 // The last row of the prefix that ends at token i, in float64.
@@ -55,7 +55,7 @@ TEST_P(Decoding, AStepIsTheLastRowOfTheReferenceOverItsPrefix) {
   for (const auto dtype : dtypes()) {
     SCOPED_TRACE(dtype_name(dtype));
     const auto p = problem(dtype);
-    const auto inputs = make_inputs(p, Protocol::forward, 1);
+    const auto inputs = make_inputs(*method, p, Protocol::forward, 1);
     const at::NoGradGuard no_grad;
     const auto state = method->begin_decoding(p);
     for (int64_t i = 0; i < p.query_len; ++i) {
@@ -72,7 +72,7 @@ TEST_P(Decoding, AStepIsTheLastRowOfTheReferenceOverItsPrefix) {
 TEST_P(Decoding, StatesHaveTheSizeOfTheirFormula) {
   for (const auto dtype : dtypes()) {
     const auto p = problem(dtype);
-    const auto inputs = make_inputs(p, Protocol::forward, 1);
+    const auto inputs = make_inputs(*method, p, Protocol::forward, 1);
     const at::NoGradGuard no_grad;
     const auto state = method->begin_decoding(p);
     for (const int64_t size : {0, 1, 30, 44}) {
@@ -88,7 +88,7 @@ TEST_P(Decoding, StatesHaveTheSizeOfTheirFormula) {
 
 TEST_P(Decoding, PrefillAndExtendLeaveTheSameStateAsSteps) {
   const auto p = problem();
-  const auto inputs = make_inputs(p, Protocol::forward, 1);
+  const auto inputs = make_inputs(*method, p, Protocol::forward, 1);
   const at::NoGradGuard no_grad;
   constexpr int64_t kPrefix = 60;
   const auto prefix = inputs.tokens(0, kPrefix);
@@ -109,7 +109,7 @@ TEST_P(Decoding, PrefillAndExtendLeaveTheSameStateAsSteps) {
 
 TEST_P(Decoding, StatesAreIndependentOfEachOther) {
   const auto p = problem();
-  const auto a = make_inputs(p, Protocol::forward, 1), b = make_inputs(p, Protocol::forward, 2);
+  const auto a = make_inputs(*method, p, Protocol::forward, 1), b = make_inputs(*method, p, Protocol::forward, 2);
   const at::NoGradGuard no_grad;
   const auto alone = method->begin_decoding(p), first = method->begin_decoding(p), second = method->begin_decoding(p);
   for (int64_t i = 0; i < 5; ++i) {
@@ -121,17 +121,18 @@ TEST_P(Decoding, StatesAreIndependentOfEachOther) {
 
 TEST_P(Decoding, BoundStepsAreSteps) {
   const auto p = problem();
-  const auto inputs = make_inputs(p, Protocol::forward, 1);
+  const auto inputs = make_inputs(*method, p, Protocol::forward, 1);
   const at::NoGradGuard no_grad;
   const auto stepped = method->begin_decoding(p), bound_to = method->begin_decoding(p);
   auto token = inputs.tokens(0, 1);
-  for (const auto member : kInputTensors) token.*member = at::empty_like(token.*member);
+  token = converted(token, [](const at::Tensor& x) { return at::empty_like(x); });
   // The rows of the output have gaps between them, as those of a decoder that stores several outputs side by side.
   const auto output = at::full({2, 2, 1, 30}, 7.0f).narrow(3, 3, 24);
   const auto bound = method->bind_step(*bound_to, token, output, 2);
   if (!bound) return;  // TheMethodsOfFastDecodersHaveBoundSteps says which methods must have one
   for (int64_t i = 0; i < p.query_len; ++i) {
-    for (const auto member : kInputTensors) (token.*member).copy_((inputs.*member).narrow(2, i, 1));
+    const auto here = inputs.tokens(i, 1);
+    for (const auto& spec : method->inputs()) (token.*spec.member).copy_(here.*spec.member);
     bound->run(3, 4, 1);
     bound->run(0, 3, 0);
     bound->finish();
@@ -143,7 +144,7 @@ TEST_P(Decoding, BoundStepsAreSteps) {
 
 TEST_P(Decoding, BoundStepsCanBeMixedWithOtherCalls) {
   const auto p = problem();
-  const auto inputs = make_inputs(p, Protocol::forward, 1);
+  const auto inputs = make_inputs(*method, p, Protocol::forward, 1);
   const at::NoGradGuard no_grad;
   const auto stepped = method->begin_decoding(p), mixed = method->begin_decoding(p);
   const auto token = inputs.tokens(40, 1);
@@ -159,7 +160,7 @@ TEST_P(Decoding, BoundStepsCanBeMixedWithOtherCalls) {
 
 TEST_P(Decoding, ErrorsNameTheMistake) {
   const auto p = problem(at::kFloat, 3);
-  const auto inputs = make_inputs(p, Protocol::forward, 1);
+  const auto inputs = make_inputs(*method, p, Protocol::forward, 1);
   const auto state = method->begin_decoding(p);
   const auto refusal = [&](const std::function<void()>& mistake) { return message_of<c10::ValueError>(mistake); };
   const auto wrong = make_inputs(problem_of({3, 3, 8, 24}, at::kFloat, Masking::causal), Protocol::forward, 1);

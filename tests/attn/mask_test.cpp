@@ -20,7 +20,7 @@ TEST(Mask, NothingIsHiddenByDefault) {
   const Mask mask;
   EXPECT_FALSE(mask.hidden_keys(5));
   EXPECT_FALSE(mask.hidden_pairs(5, 5, at::kCPU));
-  EXPECT_FALSE(mask.empty_entries());
+  EXPECT_FALSE(mask.empty_rows(5, 5, at::kCPU));
 }
 
 TEST(Mask, HidesKeysBeyondTheirLength) {
@@ -31,8 +31,8 @@ TEST(Mask, HidesKeysBeyondTheirLength) {
   EXPECT_TRUE(at::equal(keys.view({3, 3}), at::tensor({1, 1, 1, 0, 0, 1, 0, 0, 0}).view({3, 3}).to(at::kBool)));
   const auto pairs = *mask.hidden_pairs(2, 3, at::kCPU);
   EXPECT_TRUE(at::equal(pairs.expand({3, 1, 2, 3}), keys.transpose(2, 3).expand({3, 1, 2, 3})));
-  EXPECT_TRUE(at::equal(mask.empty_entries()->view({3}), at::tensor({1, 0, 0}).to(at::kBool)));
-  EXPECT_EQ(mask.empty_entries()->sizes(), (at::IntArrayRef{3, 1, 1, 1}));
+  EXPECT_TRUE(at::equal(mask.empty_rows(2, 3, at::kCPU)->view({3}), at::tensor({1, 0, 0}).to(at::kBool)));
+  EXPECT_EQ(mask.empty_rows(2, 3, at::kCPU)->sizes(), (at::IntArrayRef{3, 1, 1, 1}));
 }
 
 TEST(Mask, HidesLaterKeysWhenCausal) {
@@ -47,11 +47,26 @@ TEST(Mask, HidesLaterKeysWhenCausal) {
 
 TEST(Mask, VisiblePairsAreTheKeysThatTheRowsSee) {
   const auto rows = at::tensor({2, 0}, at::kLong);
-  EXPECT_TRUE(at::equal(Mask{}.visible_pairs(rows, 3), at::ones({1, 1, 2, 3}, at::kBool)));
+  EXPECT_TRUE(at::equal(Mask{}.visible_pairs(rows, 3, 3), at::ones({1, 1, 2, 3}, at::kBool)));
   EXPECT_TRUE(
-      at::equal(Mask{.causal = true}.visible_pairs(rows, 3), at::tensor({1, 1, 1, 1, 0, 0}).view({1, 1, 2, 3}).to(at::kBool)));
-  EXPECT_TRUE(at::equal(with_lengths({0, 2}, true).visible_pairs(rows, 3),
+      at::equal(Mask{.causal = true}.visible_pairs(rows, 3, 3), at::tensor({1, 1, 1, 1, 0, 0}).view({1, 1, 2, 3}).to(at::kBool)));
+  EXPECT_TRUE(at::equal(with_lengths({0, 2}, true).visible_pairs(rows, 3, 3),
                         at::tensor({0, 0, 0, 0, 0, 0, 1, 1, 0, 1, 0, 0}).view({2, 1, 2, 3}).to(at::kBool)));
+}
+
+// The last query sees all keys, whether there are more keys than queries or fewer.
+TEST(Mask, IsCausalAtTheEndWhereLengthsDiffer) {
+  const Mask causal{true, {}};
+  const auto more_keys = at::tensor({0, 0, 0, 1, 0, 0, 0, 0}).view({2, 4}).to(at::kBool);
+  EXPECT_TRUE(at::equal(*causal.hidden_pairs(2, 4, at::kCPU), more_keys));
+  EXPECT_TRUE(at::equal(causal.visible_pairs(at::arange(2), 2, 4).view({2, 4}), ~more_keys));
+  EXPECT_FALSE(causal.empty_rows(2, 4, at::kCPU));
+  const auto fewer_keys = at::tensor({1, 1, 1, 1, 0, 1, 0, 0}).view({4, 2}).to(at::kBool);
+  EXPECT_TRUE(at::equal(*causal.hidden_pairs(4, 2, at::kCPU), fewer_keys));
+  EXPECT_TRUE(at::equal(causal.visible_pairs(at::arange(4), 4, 2).view({4, 2}), ~fewer_keys));
+  EXPECT_TRUE(at::equal(causal.empty_rows(4, 2, at::kCPU)->view({4}), at::tensor({1, 1, 0, 0}).to(at::kBool)));
+  const auto both = *with_lengths({0, 1}, true).empty_rows(4, 2, at::kCPU);
+  EXPECT_TRUE(at::equal(both.view({2, 4}), at::tensor({1, 1, 1, 1, 1, 1, 0, 0}).view({2, 4}).to(at::kBool)));
 }
 
 TEST(Mask, SelectsBatchEntries) {

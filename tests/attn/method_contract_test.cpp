@@ -9,6 +9,7 @@
 
 #include "harness/worker/cpu/memory.h"
 #include "tests/support/errors_of.h"
+#include "tests/support/gated.h"
 #include "tests/support/head_slopes.h"
 #include "tests/support/method_helpers.h"
 
@@ -46,6 +47,7 @@ std::vector<Contract> every_contract() {
   std::vector<Contract> all;
   auto specs = method_specs();
   specs.emplace_back("test-head-slopes");  // whose heads and batch entries differ
+  specs.emplace_back("test-gated");        // which reads a further tensor
   for (const auto& spec : specs)
     for (const auto dtype : kDtypes)
       for (const auto masking : kMaskings) all.push_back({spec, dtype, masking});
@@ -65,20 +67,49 @@ TEST_P(MethodContract, AgreesWithItsReference) {
     for (const auto protocol : {Protocol::forward, Protocol::forward_backward}) {
       SCOPED_TRACE(text_of(shape) + (protocol == Protocol::forward ? " forward" : " backward"));
       if (divides_by_epsilon_alone(spec, problem)) continue;
-      const auto inputs = inputs_of(problem, protocol);
+      const auto inputs = inputs_of(*method, problem, protocol);
       const auto results = call_or_refuse(*method, problem, inputs, protocol);
       if (!results) continue;
       EXPECT_EQ(results->output.sizes(), (at::IntArrayRef{problem.batch, problem.heads, problem.query_len, problem.value_dim}));
       EXPECT_EQ(results->output.scalar_type(), dtype);
       EXPECT_FALSE(method->implementation().empty());
       if (protocol == Protocol::forward_backward) {
-        EXPECT_EQ(results->grad_q.sizes(), inputs.q.sizes());
-        EXPECT_EQ(results->grad_k.sizes(), inputs.k.sizes());
-        EXPECT_EQ(results->grad_v.sizes(), inputs.v.sizes());
+        for (const auto& input : method->inputs())
+          EXPECT_EQ((results->gradients.*input.member).sizes(), (inputs.*input.member).sizes()) << input.name;
       }
       const auto agreement = compare(*method, inputs, *results, Selection::everything(problem));
       EXPECT_TRUE(agreement.within(method->error_tolerance(dtype)))
           << agreement.worst << ": " << agreement.max_rel_error << ", finite " << agreement.finite;
+    }
+  }
+}
+
+// Heads that share those of q, k or v, in any of the ways that models have them.
+TEST_P(MethodContract, SharedHeadsAgreeWithTheReference) {
+  const auto& [spec, dtype, masking] = GetParam();
+  const auto method = make_method(spec);
+  if (method->capabilities().shared_heads == SharedHeads::no) return;
+  struct Heads {
+    int64_t queries, keys, values, output;
+  };
+  for (const auto& heads : {Heads{6, 2, 2, 6}, Heads{6, 1, 1, 6}, Heads{2, 2, 6, 6}, Heads{6, 2, 3, 6}, Heads{2, 6, 6, 6}}) {
+    auto problem = problem_of({33, 33, 16, 24}, dtype, masking, 2, heads.queries);
+    problem.kv_heads = heads.keys, problem.value_heads = heads.values;
+    SCOPED_TRACE("heads " + std::to_string(heads.queries) + ", " + std::to_string(heads.keys) + ", " +
+                 std::to_string(heads.values));
+    for (const auto protocol : {Protocol::forward, Protocol::forward_backward}) {
+      const auto inputs = inputs_of(*method, problem, protocol);
+      const auto results = call_or_refuse(*method, problem, inputs, protocol);
+      if (!results) continue;
+      EXPECT_EQ(results->output.size(1), heads.output);
+      for (const auto& gradient : gradients_in(*results))
+        EXPECT_EQ(gradient.tensor.sizes(), (inputs.*gradient.input).sizes()) << gradient.name;
+      const auto agreement = compare(*method, inputs, *results, Selection::everything(problem));
+      EXPECT_TRUE(agreement.within(method->error_tolerance(dtype))) << agreement.worst << ": " << agreement.max_rel_error;
+      // A reference of some groups of heads is given all heads of these.
+      Selection one{at::tensor({1}, at::kLong), at::tensor({0}, at::kLong), at::arange(33), problem.head_groups(), heads.output};
+      const auto restricted = attnbench::restrict_gradient(inputs, one);
+      EXPECT_TRUE(compare(*method, restricted, call(*method, restricted, protocol), one).within(method->error_tolerance(dtype)));
     }
   }
 }
@@ -96,7 +127,7 @@ TEST_P(MethodContract, AgreesOnHardInputs) {
         SCOPED_TRACE(text_of(shape) + (protocol == Protocol::forward ? " forward" : " backward") + " distribution " +
                      std::to_string(int(distribution)));
         const auto problem = problem_of(shape, dtype, masking);
-        const auto inputs = inputs_of(problem, protocol, 1, distribution);
+        const auto inputs = inputs_of(*method, problem, protocol, 1, distribution);
         const auto results = call_or_refuse(*method, problem, inputs, protocol);
         if (!results) continue;
         const auto agreement = compare(*method, inputs, *results, Selection::everything(problem));
@@ -120,13 +151,13 @@ TEST_P(MethodContract, AnEmptyBatchGivesAnEmptyResult) {
   const Shape shape{33, 33, 16, 24};
   const auto problem = problem_of(shape, dtype, masking, /*batch=*/0);
   for (const auto protocol : {Protocol::forward, Protocol::forward_backward}) {
-    const auto inputs = inputs_of(problem, protocol);
+    const auto inputs = inputs_of(*method, problem, protocol);
     const auto results = call_or_refuse(*method, problem, inputs, protocol);
     if (!results) continue;
     EXPECT_EQ(results->output.sizes(), (at::IntArrayRef{0, 2, 33, 24}));
     EXPECT_EQ(results->output.scalar_type(), dtype);
     if (protocol == Protocol::forward_backward) {
-      EXPECT_EQ(results->grad_v.sizes(), inputs.v.sizes());
+      EXPECT_EQ(results->gradients.v.sizes(), inputs.v.sizes());
     }
   }
 }
@@ -138,16 +169,30 @@ TEST_P(MethodContract, ARowWithoutVisibleKeysGivesZeros) {
   for (const auto& shape : {Shape{1, 1, 8, 8}, Shape{33, 33, 16, 24}, Shape{150, 150, 32, 32}}) {
     SCOPED_TRACE(text_of(shape));
     const auto problem = problem_of(shape, dtype, masking);
-    const auto inputs = inputs_of(problem, Protocol::forward_backward);
+    const auto inputs = inputs_of(*method, problem, Protocol::forward_backward);
     const auto results = call_or_refuse(*method, problem, inputs, Protocol::forward_backward);
     if (!results) continue;
     EXPECT_TRUE(results->output.select(0, 0).eq(0).all().item<bool>());
-    for (const auto& [name, member] : kGradients) {
-      EXPECT_TRUE(all_finite(results.value().*member)) << name;
-      EXPECT_TRUE((results.value().*member).select(0, 0).eq(0).all().item<bool>()) << name << " of an entry without visible keys";
+    for (const auto& [name, input, gradient] : gradients_in(*results)) {
+      EXPECT_TRUE(all_finite(gradient)) << name;
+      EXPECT_TRUE(gradient.select(0, 0).eq(0).all().item<bool>()) << name << " of an entry without visible keys";
     }
     EXPECT_FALSE(results->output.select(0, 1).eq(0).all().item<bool>());
   }
+}
+
+// Where there are more queries than keys, the first queries of a causal call see no key.
+TEST_P(MethodContract, QueriesBeforeTheFirstKeyGiveZeros) {
+  const auto& [spec, dtype, masking] = GetParam();
+  const auto method = make_method(spec);
+  if (!is_causal(masking) || !method->capabilities().causal_cross_attention) return;
+  const auto problem = problem_of({9, 4, 8, 8}, dtype, masking);
+  const auto inputs = inputs_of(*method, problem, Protocol::forward_backward);
+  const auto results = call_or_refuse(*method, problem, inputs, Protocol::forward_backward);
+  if (!results) return;
+  EXPECT_TRUE(results->output.narrow(2, 0, 5).eq(0).all().item<bool>());
+  EXPECT_TRUE(results->gradients.q.narrow(2, 0, 5).eq(0).all().item<bool>());
+  EXPECT_FALSE(results->output.select(0, 1).narrow(1, 5, 4).eq(0).any().item<bool>());
 }
 
 // The keys and values at hidden positions, even NaN, change neither the output nor a gradient.
@@ -158,7 +203,7 @@ TEST_P(MethodContract, HiddenPositionsDoNotChangeResults) {
   for (const auto& shape : {Shape{33, 33, 16, 24}, Shape{150, 150, 32, 32}}) {
     SCOPED_TRACE(text_of(shape));
     const auto problem = problem_of(shape, dtype, masking, /*batch=*/3);
-    auto inputs = inputs_of(problem, Protocol::forward_backward);
+    auto inputs = inputs_of(*method, problem, Protocol::forward_backward);
     const auto expected = call_or_refuse(*method, problem, inputs, Protocol::forward_backward);
     if (!expected) continue;
     const auto hidden = *inputs.mask.hidden_keys(problem.key_len);
@@ -168,11 +213,11 @@ TEST_P(MethodContract, HiddenPositionsDoNotChangeResults) {
       other.v = inputs.v.detach().masked_fill(hidden, value).set_requires_grad(true);
       const auto results = call(*method, other, Protocol::forward_backward);
       EXPECT_TRUE(at::equal(results.output, expected->output)) << value;
-      for (const auto& [name, member] : kGradients) {
-        EXPECT_TRUE(all_finite(results.*member)) << name << " for " << value;
-        EXPECT_TRUE(at::equal(results.*member, expected.value().*member)) << name << " for " << value;
+      for (const auto& [name, input, gradient] : gradients_in(results)) {
+        EXPECT_TRUE(all_finite(gradient)) << name << " for " << value;
+        EXPECT_TRUE(at::equal(gradient, expected->gradients.*input)) << name << " for " << value;
       }
-      for (const auto* gradient : {&results.grad_k, &results.grad_v})
+      for (const auto* gradient : {&results.gradients.k, &results.gradients.v})
         EXPECT_TRUE(gradient->masked_select(hidden).eq(0).all().item<bool>());
     }
   }
@@ -194,7 +239,7 @@ TEST_P(MethodContract, ANaNReachesExactlyTheRowsThatSeeIt) {
   const auto can = method->capabilities();
   if (!is_causal(masking) || !can.nan_reaches_its_rows_only || !can.steps_are_rows_of_forward) return;
   const auto problem = problem_of({150, 150, 16, 24}, dtype, masking);
-  const auto inputs = inputs_of(problem, Protocol::forward);
+  const auto inputs = inputs_of(*method, problem, Protocol::forward);
   const auto clean = call_or_refuse(*method, problem, inputs, Protocol::forward);
   if (!clean) return;
   if (method->implementation() == "aten/materialised" && product_spreads_nan(inputs.q.scalar_type()))
@@ -222,7 +267,7 @@ TEST_P(MethodContract, StridesDoNotChangeResults) {
   const auto method = make_method(spec);
   const Shape shape{kMaxLength / 2, kMaxLength / 2, 16, 24};
   const auto problem = problem_of(shape, dtype, masking);
-  const auto inputs = inputs_of(problem, Protocol::forward_backward);
+  const auto inputs = inputs_of(*method, problem, Protocol::forward_backward);
   const auto expected = call_or_refuse(*method, problem, inputs, Protocol::forward_backward);
   if (!expected) return;
   using Layout = std::function<at::Tensor(const at::Tensor&)>;
@@ -245,8 +290,9 @@ TEST_P(MethodContract, StridesDoNotChangeResults) {
   for (const auto& [name, lay_out] : layouts) {
     SCOPED_TRACE(name);
     auto other = inputs;
-    for (const auto member : {&Inputs::q, &Inputs::k, &Inputs::v})
-      other.*member = lay_out((inputs.*member).detach()).set_requires_grad(true);
+    for (const auto& input : method->inputs())
+      if (auto& x = other.*input.member; x.dim() == 4) x = lay_out(x.detach()).set_requires_grad(true);
+      else x = at::stack({x, x.detach()}, -1).select(-1, 0).detach().set_requires_grad(true);
     other.grad_output = lay_out(inputs.grad_output);
     ASSERT_FALSE(other.q.is_contiguous());
     ASSERT_TRUE(at::equal(other.q, inputs.q));
@@ -261,7 +307,7 @@ TEST_P(MethodContract, ExpandedInputsAgreeWithTheReference) {
   const auto method = make_method(spec);
   const Shape shape{20, 20, 16, 16};
   const auto problem = problem_of(shape, dtype, masking);
-  auto inputs = inputs_of(problem, Protocol::forward_backward);
+  auto inputs = inputs_of(*method, problem, Protocol::forward_backward);
   const auto shared = [](const at::Tensor& x) { return x.detach().slice(1, 0, 1).expand(x.sizes()).set_requires_grad(true); };
   inputs.k = shared(inputs.k);
   inputs.v = shared(inputs.v);
@@ -276,17 +322,18 @@ TEST_P(MethodContract, GradientsOfAnySubsetOfTheInputs) {
   const auto& [spec, dtype, masking] = GetParam();
   const auto method = make_method(spec);
   const auto problem = problem_of({33, 33, 16, 24}, dtype, masking);
-  const auto inputs = inputs_of(problem, Protocol::forward_backward);
+  const auto inputs = inputs_of(*method, problem, Protocol::forward_backward);
   const auto expected = call_or_refuse(*method, problem, inputs, Protocol::forward_backward);
   if (!expected) return;
-  constexpr at::Tensor Inputs::*members[] = {&Inputs::q, &Inputs::k, &Inputs::v};
-  for (unsigned wanted = 0; wanted < 8; ++wanted) {
+  const auto all = gradients_in(*expected);
+  for (unsigned wanted = 0; wanted < 1u << all.size(); ++wanted) {
     SCOPED_TRACE("inputs that need gradients: " + std::to_string(wanted));
-    auto some = inputs;
-    std::vector<at::Tensor> leaves;
-    for (size_t i = 0; i < 3; ++i) {
-      some.*members[i] = (inputs.*members[i]).detach().clone().set_requires_grad((wanted >> i) & 1);
-      if ((wanted >> i) & 1) leaves.push_back(some.*members[i]);
+    Inputs some = inputs;
+    std::vector<attn::InputSpec> needed;
+    for (size_t i = 0; i < all.size(); ++i) {
+      auto& x = some.*all[i].input;
+      x = x.detach().clone().set_requires_grad((wanted >> i) & 1);
+      if ((wanted >> i) & 1) needed.push_back(find_input(all[i].name.substr(std::string("gradient of ").size())));
     }
     const auto output = method->forward(some);
     expect_close(output.detach(), expected->output, method->error_tolerance(dtype), "output");
@@ -295,22 +342,13 @@ TEST_P(MethodContract, GradientsOfAnySubsetOfTheInputs) {
       continue;
     }
     if (!output.requires_grad()) {  // a method may ignore some inputs, as LSH attention ignores k
-      for (size_t i = 0; i < 3; ++i) {
-        if (!((wanted >> i) & 1)) continue;
-        EXPECT_TRUE((expected.value().*(kGradients[i].second)).eq(0).all().item<bool>()) << kGradients[i].first;
-      }
+      for (const auto& input : needed) EXPECT_TRUE((expected->gradients.*input.member).eq(0).all().item<bool>()) << input.name;
       continue;
     }
-    const auto gradients =
-        torch::autograd::grad({output}, leaves, {inputs.grad_output}, std::nullopt, false, /*allow_unused=*/true);
-    size_t next = 0;
-    for (size_t i = 0; i < 3; ++i) {
-      if (!((wanted >> i) & 1)) continue;
-      const auto& gradient = gradients[next++];
-      const auto& full = expected.value().*(kGradients[i].second);
-      if (!gradient.defined()) EXPECT_TRUE(full.eq(0).all().item<bool>()) << kGradients[i].first;
-      else expect_close(gradient, full, method->error_tolerance(dtype), kGradients[i].first);
-    }
+    const auto gradients = attnbench::gradients_of(output, inputs.grad_output, some, needed);
+    for (const auto& input : needed)
+      expect_close(gradients.*input.member, expected->gradients.*input.member, method->error_tolerance(dtype),
+                   std::string("gradient of ") + input.name);
   }
 }
 
@@ -318,11 +356,10 @@ TEST_P(MethodContract, InputsAreNotChanged) {
   const auto& [spec, dtype, masking] = GetParam();
   const auto method = make_method(spec);
   const auto problem = problem_of({33, 33, 16, 24}, dtype, masking);
-  const auto inputs = inputs_of(problem, Protocol::forward_backward), same = inputs_of(problem, Protocol::forward_backward);
+  const auto inputs = inputs_of(*method, problem, Protocol::forward_backward),
+             same = inputs_of(*method, problem, Protocol::forward_backward);
   if (!call_or_refuse(*method, problem, inputs, Protocol::forward_backward)) return;
-  EXPECT_TRUE(at::equal(inputs.q, same.q));
-  EXPECT_TRUE(at::equal(inputs.k, same.k));
-  EXPECT_TRUE(at::equal(inputs.v, same.v));
+  for (const auto& input : method->inputs()) EXPECT_TRUE(at::equal(inputs.*input.member, same.*input.member)) << input.name;
   EXPECT_TRUE(at::equal(inputs.grad_output, same.grad_output));
   if (same.mask.key_lengths) {
     EXPECT_TRUE(at::equal(*inputs.mask.key_lengths, *same.mask.key_lengths));
@@ -343,20 +380,19 @@ TEST_P(EveryMethod, GradientsAgreeWithFiniteDifferences) {
       SCOPED_TRACE(std::string(name_of(masking)) + " " + text_of(shape));
       const auto problem = problem_of(shape, at::kDouble, masking, 3, 1);
       if (expected_refusal(*method, problem, Protocol::forward_backward)) continue;
-      const auto inputs = inputs_of(problem, Protocol::forward_backward);
+      const auto inputs = inputs_of(*method, problem, Protocol::forward_backward);
       const auto results = call(*method, inputs, Protocol::forward_backward);
       const at::NoGradGuard no_grad;
       const auto loss = [&](const CallInputs& x) {
         return (call(*method, x, Protocol::forward).output * inputs.grad_output).sum().item<double>();
       };
-      constexpr at::Tensor Inputs::*members[] = {&Inputs::q, &Inputs::k, &Inputs::v};
       double scale = 0;
-      for (const auto& [name, member] : kGradients) scale = std::max(scale, (results.*member).abs().max().item<double>());
-      for (size_t i = 0; i < 3; ++i) {
+      for (const auto& gradient : gradients_in(results)) scale = std::max(scale, gradient.tensor.abs().max().item<double>());
+      for (const auto& [name, input, of_input] : gradients_in(results)) {
         auto moved = inputs;
-        const auto x = (moved.*members[i] = (inputs.*members[i]).detach().clone());
+        const auto x = (moved.*input = (inputs.*input).detach().clone());
         const auto flat = x.view(-1);
-        const auto gradient = (results.*(kGradients[i].second)).reshape(-1);
+        const auto gradient = of_input.reshape(-1);
         for (int64_t e = 0; e < flat.numel(); ++e) {
           const auto value = flat[e].item<double>();
           flat[e].fill_(value + h);
@@ -364,8 +400,7 @@ TEST_P(EveryMethod, GradientsAgreeWithFiniteDifferences) {
           flat[e].fill_(value - h);
           const auto below = loss(moved);
           flat[e].fill_(value);
-          ASSERT_NEAR(gradient[e].item<double>(), (above - below) / (2 * h), 1e-7 * scale)
-              << kGradients[i].first << " entry " << e;
+          ASSERT_NEAR(gradient[e].item<double>(), (above - below) / (2 * h), 1e-7 * scale) << name << " entry " << e;
         }
       }
     }
@@ -379,7 +414,7 @@ TEST_P(EveryMethod, RefusesWhatItDoesNotSupport) {
   const auto refusal = [&](const Problem& problem, Protocol protocol) {
     const auto reason = method->why_unsupported(problem, protocol);
     EXPECT_TRUE(reason) << "capabilities and why_unsupported disagree";
-    const auto inputs = inputs_of(problem, protocol);
+    const auto inputs = inputs_of(*method, problem, protocol);
     const auto message = message_of<c10::ValueError>([&] { call(*method, inputs, protocol); });
     EXPECT_CONTAINS(message, reason.value_or("a reason"));
     EXPECT_CONTAINS(message, GetParam());
@@ -388,6 +423,13 @@ TEST_P(EveryMethod, RefusesWhatItDoesNotSupport) {
   if (!can.causal) refusal(problem_of(shape, at::kFloat, Masking::causal), Protocol::forward);
   if (!can.key_lengths) refusal(problem_of(shape, at::kFloat, Masking::key_lengths), Protocol::forward);
   if (!can.cross_attention) refusal(problem_of({8, 9, 4, 4}, at::kFloat, Masking::none), Protocol::forward);
+  if (can.causal && !can.causal_cross_attention)
+    refusal(problem_of({8, 9, 4, 4}, at::kFloat, Masking::causal), Protocol::forward);
+  if (can.shared_heads == SharedHeads::no) {
+    auto shared = problem_of(shape, at::kFloat, can.full ? Masking::none : Masking::causal, 1, 4);
+    shared.kv_heads = 2;
+    refusal(shared, Protocol::forward);
+  }
   if (!can.decoding) {
     EXPECT_TRUE(method->why_unsupported(problem_of(shape, at::kFloat, Masking::causal), Protocol::decode));
   }
@@ -396,7 +438,8 @@ TEST_P(EveryMethod, RefusesWhatItDoesNotSupport) {
     if (std::find(can.dtypes.begin(), can.dtypes.end(), dtype) == can.dtypes.end())
       refusal(problem_of(shape, dtype, Masking::none), Protocol::forward);
   const auto whole = at::ones({1, 1, 4, 4}, at::kLong);
-  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { method->forward(whole, whole, whole); }), "does not take Long");
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { method->forward(whole, whole, whole); }),
+                  "q is Long, expected a floating dtype");
   auto elsewhere = problem_of(shape, at::kFloat, Masking::none);
   elsewhere.device = c10::DeviceType::XLA;
   EXPECT_EQ(method->why_unsupported(elsewhere, Protocol::forward), GetParam() + " does not run on xla");
@@ -415,8 +458,10 @@ TEST_P(EveryMethod, InvalidArgumentsAreNamed) {
   EXPECT_CONTAINS(refusal(tensor({3, 5, 4}), k, v), "q has shape [3, 5, 4], expected [batch, heads, length, dim]");
   EXPECT_CONTAINS(refusal(q, tensor({2, 3, 7, 4, 1}), v), "k has shape [2, 3, 7, 4, 1], expected");
   EXPECT_CONTAINS(refusal(q, k, tensor({7})), "v has shape [7], expected");
-  EXPECT_CONTAINS(refusal(q, tensor({1, 3, 7, 4}), v), "k has shape [1, 3, 7, 4], expected batch 2 and heads 3 as in q");
-  EXPECT_CONTAINS(refusal(q, k, tensor({2, 1, 7, 6})), "v has shape [2, 1, 7, 6], expected batch 2 and heads 3 as in q");
+  EXPECT_CONTAINS(refusal(q, tensor({1, 3, 7, 4}), v), "k has batch 1, expected 2 as in q");
+  EXPECT_CONTAINS(refusal(q, tensor({2, 2, 7, 4}), v), "kv_heads = 2, expected a divisor of 3");
+  EXPECT_CONTAINS(refusal(q, k, tensor({2, 2, 7, 6})), "value_heads = 2, expected a divisor of 3");
+  EXPECT_CONTAINS(refusal(q, k, tensor({2, 0, 7, 6})), "v has heads 0, expected at least 1");
   EXPECT_CONTAINS(refusal(q, tensor({2, 3, 7, 8}), v), "k has dim 8, expected 4 as in q");
   EXPECT_CONTAINS(refusal(q, k, tensor({2, 3, 9, 6})), "v has length 9, expected 7 as in k");
   EXPECT_CONTAINS(refusal(tensor({2, 3, 0, 4}), k, v), "query_len = 0, expected at least 1");
@@ -427,7 +472,6 @@ TEST_P(EveryMethod, InvalidArgumentsAreNamed) {
   EXPECT_CONTAINS(refusal(q, k, v.to(at::kBFloat16)), "v is bfloat16 but q is float32");
   EXPECT_CONTAINS(refusal(q, k.to(at::kMeta), v), "k is on meta but q is on cpu");
   EXPECT_CONTAINS(refusal(q, k, v.to(at::kMeta)), "v is on meta but q is on cpu");
-  EXPECT_CONTAINS(refusal(q, k, v, {true, {}}), "k has length 7 and q has length 5");
 
   const auto lengths = [&](const at::Tensor& key_lengths) { return refusal(square, square, square, {false, key_lengths}); };
   EXPECT_CONTAINS(lengths(at::tensor({3, 6}, at::kLong)), "key_lengths holds 6, expected at most the key length 5");
@@ -437,7 +481,7 @@ TEST_P(EveryMethod, InvalidArgumentsAreNamed) {
   EXPECT_CONTAINS(lengths(at::tensor({3, 3, 3}, at::kLong)), "key_lengths has shape [3], expected [batch] = [2]");
   EXPECT_CONTAINS(lengths(at::full({2, 1}, 3, at::kLong)), "key_lengths has shape [2, 1], expected [batch] = [2]");
   EXPECT_CONTAINS(lengths(at::full({}, 3, at::kLong)), "key_lengths has shape [], expected [batch] = [2]");
-  EXPECT_CONTAINS(lengths(at::full({2}, 3, at::kLong).to(at::kMeta)), "key_lengths is on meta but k is on cpu");
+  EXPECT_CONTAINS(lengths(at::full({2}, 3, at::kLong).to(at::kMeta)), "key_lengths is on meta but q is on cpu");
   EXPECT_CONTAINS(lengths(at::Tensor()), "key_lengths is ");
 }
 
@@ -482,8 +526,8 @@ TEST_P(EveryMethod, PredictedPeakIsNearTheMeasured) {
           if (method->why_unsupported(problem, protocol)) continue;
           // What the method caches at its first call is not counted. It does not depend on the length.
           const auto few = problem_of({64, 64, shape.head_dim, shape.value_dim}, dtype, masking, 1, 4);
-          call(*method, make_inputs(few, protocol, 1), protocol);
-          const auto inputs = make_inputs(problem, protocol, 1);
+          call(*method, make_inputs(*method, few, protocol, 1), protocol);
+          const auto inputs = make_inputs(*method, problem, protocol, 1);
           double peak = problem.input_bytes() + (protocol == Protocol::forward ? 0 : problem.output_bytes());
           {
             const attnbench::AllocationCounter counter;
@@ -511,9 +555,8 @@ TEST_P(EveryMethod, ReportsTheDiagnosticsThatItDeclares) {
   for (const auto masking : kMaskings) {
     const auto problem = problem_of({33, 33, 16, 24}, at::kFloat, masking);
     if (expected_refusal(*method, problem, Protocol::forward)) continue;
-    const auto inputs = inputs_of(problem, Protocol::forward);
-    const auto wide = [](const at::Tensor& x) { return x.to(at::kDouble); };
-    const Inputs in_float64{wide(inputs.q), wide(inputs.k), wide(inputs.v), inputs.mask};
+    const auto inputs = inputs_of(*method, problem, Protocol::forward);
+    const auto in_float64 = converted(inputs, [](const at::Tensor& x) { return x.to(at::kDouble); });
     const auto rows = at::arange(problem.query_len, at::kLong);
     for (const auto& [name, value] : method->diagnostics(in_float64, rows)) reported.insert(name);
   }

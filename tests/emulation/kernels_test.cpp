@@ -67,7 +67,7 @@ TEST_P(EmulatedKernels, GradientsDoNotLoseDigitsToTheMeanOfTheValues) {
         auto inputs = inputs_of(problem_of({260, 260, 32, 32}, dtype, masking, 2, 1), Protocol::forward_backward);
         inputs.v = (inputs.v.detach() + mean).set_requires_grad(true);
         const auto results = call(*method, inputs, Protocol::forward_backward);
-        EXPECT_LE(error_of_late_rows(results.grad_q, exact_results(*method, inputs).grad_q), tolerance);
+        EXPECT_LE(error_of_late_rows(results.gradients.q, exact_results(*method, inputs).gradients.q), tolerance);
       }
 }
 
@@ -285,16 +285,16 @@ TEST(EmulatedLinear, AValueThatIsNotFiniteReachesExactlyTheRowsThatSeeIt) {
         EXPECT_TRUE(at::equal(reached(results.output), all >= place));
         const auto output = results.output.select(0, 0).select(0, 0);
         EXPECT_TRUE(at::equal(output.isfinite().all(0).logical_not(), at::arange(dim) == 3)) << "other columns";
-        EXPECT_TRUE(at::equal(reached(results.grad_q), all >= place));
-        EXPECT_FALSE(results.grad_v.isnan().any().item<bool>());
+        EXPECT_TRUE(at::equal(reached(results.gradients.q), all >= place));
+        EXPECT_FALSE(results.gradients.v.isnan().any().item<bool>());
       }
       auto other = inputs;
       other.grad_output = inputs.grad_output.clone();
       other.grad_output.select(1, 0).select(1, place).select(1, 3).fill_(NAN);
       const auto results = call(*method, other, Protocol::forward_backward);
-      EXPECT_TRUE(at::equal(reached(results.grad_q), all == place));
-      EXPECT_TRUE(at::equal(reached(results.grad_k), all <= place));
-      EXPECT_TRUE(at::equal(reached(results.grad_v), all <= place));
+      EXPECT_TRUE(at::equal(reached(results.gradients.q), all == place));
+      EXPECT_TRUE(at::equal(reached(results.gradients.k), all <= place));
+      EXPECT_TRUE(at::equal(reached(results.gradients.v), all <= place));
     }
 }
 
@@ -360,8 +360,8 @@ TEST(EmulatedLsh, GradientsAreTheSameBitsInEveryOrderOfThreadsAndBlocks) {
            {std::tuple(forward, backward, 0), {forward, shuffled, 1}, {shuffled, shuffled, 2}}) {
         const auto results = run(threads, blocks, uint64_t(seed));
         EXPECT_TRUE(at::equal(results.output, expected.output));
-        EXPECT_TRUE(at::equal(results.grad_q, expected.grad_q));
-        EXPECT_TRUE(at::equal(results.grad_v, expected.grad_v));
+        EXPECT_TRUE(at::equal(results.gradients.q, expected.gradients.q));
+        EXPECT_TRUE(at::equal(results.gradients.v, expected.gradients.v));
       }
     }
 }

@@ -82,7 +82,7 @@ def test_opcheck_of_the_backward(name):
             q, k, v, causal, lengths, name, eps, projection, chunk
         )
         given = (
-            torch.ones_like(output), q.detach(), k.detach(), v.detach(), normalizer, causal, lengths, name, eps, projection,
+            torch.ones_like(output), normalizer, q.detach(), k.detach(), v.detach(), causal, lengths, name, eps, projection,
             chunk,
         )  # fmt: skip
     torch.library.opcheck(torch.ops.attn._linear_attention_backward.default, given)
@@ -161,11 +161,11 @@ def test_meta_tensors_give_shapes_and_dtypes(dtype, name, columns, accumulator_d
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({0: torch.zeros(3, 4)}, r"q has 2 dimensions, expected \[batch, heads, length, dim\]"),
-        ({1: torch.zeros(2, 2, 13, 4)}, "k is Float on cpu, expected Double on cpu as in q"),
+        ({0: torch.zeros(3, 4)}, r"q has shape \[3, 4\], expected \[batch, heads, length, dim\]"),
+        ({1: torch.zeros(2, 2, 13, 4)}, "k is float32 but q is float64"),
         ({1: torch.zeros(2, 2, 13, 5).double()}, "k has dim 5, expected 4 as in q"),
         ({2: torch.zeros(2, 2, 12, 3).double()}, "v has length 12, expected 13 as in k"),
-        ({2: torch.zeros(2, 1, 13, 3).double()}, r"v has shape \[2, 1, 13, 3\], expected batch and heads of q"),
+        ({2: torch.zeros(2, 1, 13, 3).double()}, "v has heads 1, expected 2 as in q"),
         ({4: torch.tensor([1, 2, 3])}, r"key_lengths has shape \[3\], expected \[batch\] = \[2\]"),
         ({8: 0}, "chunk = 0, expected at least 1"),
     ],

@@ -137,8 +137,8 @@ def test_the_last_arguments_have_defaults():
     ("changed", "message"),
     [
         ({0: torch.zeros(3, 4)}, r"qk has shape \[3, 4\], expected \[batch, heads, length, dim\]"),
-        ({1: torch.zeros(2, 2, 13, 3)}, "v is Float but qk is Double"),
-        ({2: torch.zeros(4, 2, 3)}, r"rotations have shape \[4, 2, 3\], expected dim 5 as in qk"),
+        ({1: torch.zeros(2, 2, 13, 3)}, "v is float32 but qk is float64"),
+        ({2: torch.zeros(4, 2, 3)}, "rotations has dim 4, expected 5 as in qk"),
         ({3: 0}, "chunk = 0, expected at least 1"),
         ({5: torch.tensor([1, 2, 3])}, r"key_lengths has shape \[3\], expected \[batch\] = \[2\]"),
         ({6: "reformer"}, "profile = 'reformer', expected 'trax' or 'fast-transformers'"),

@@ -47,7 +47,7 @@ class HeadSlopes : public AttentionMethod {
                v = zero_where(inputs.v, hidden_keys).to(dtype);
     const auto slopes = at::exp2((heads + 1).to(at::kDouble) * (-8. / double(heads_of_call))).to(dtype).view({-1, 1, 1});
     const auto distance = (rows.view({-1, 1}) - at::arange(key_len, rows.options())).abs().to(dtype);
-    const auto hidden = inputs.mask.visible_pairs(rows, key_len).logical_not();
+    const auto hidden = inputs.mask.visible_pairs(rows, inputs.q.size(2), key_len).logical_not();
     const auto logits = at::matmul(q, k.transpose(2, 3)) / std::sqrt(double(q.size(3))) - slopes * distance;
     const auto max = logits.detach().masked_fill(hidden, -1e30).amax(-1, /*keepdim=*/true);
     const auto weights = (logits - max).masked_fill(hidden, -INFINITY).exp();

@@ -29,7 +29,22 @@ using attnbench::restrict_gradient;
 using attnbench::Results;
 using attnbench::Selection;
 
-// Makes the inputs of a protocol.
+// The inputs with each tensor converted by `convert`.
+template <class Convert>
+Inputs converted(const Inputs& inputs, const Convert& convert) {
+  auto result = inputs;
+  for (const auto& spec : kInputs)
+    if (auto& x = result.*spec.member; x.defined()) x = convert(x);
+  return result;
+}
+
+// Makes the inputs of a protocol. The first draws what the method reads, the second q, k and v.
+inline CallInputs make_inputs(const AttentionMethod& method, const Problem& problem, Protocol protocol, uint64_t seed,
+                              attnbench::InputDistribution distribution = attnbench::InputDistribution::normal) {
+  attnbench::InputSource source(distribution);
+  source.tensors = method.inputs();
+  return attnbench::find_protocol(protocol_name(protocol)).make_inputs(problem, seed, source);
+}
 inline CallInputs make_inputs(const Problem& problem, Protocol protocol, uint64_t seed,
                               attnbench::InputDistribution distribution = attnbench::InputDistribution::normal) {
   return attnbench::find_protocol(protocol_name(protocol)).make_inputs(problem, seed, distribution);
@@ -133,18 +148,23 @@ inline Problem problem_of(const Shape& shape, at::ScalarType dtype, Masking mask
 }
 
 // Makes inputs. If the problem has key lengths, the first batch entry has no visible key, the second has two thirds of the keys,
-// and the others have a random number of them. The problem may be causal with unequal lengths, which is invalid, so that tests
-// can check that methods refuse it.
-inline CallInputs inputs_of(Problem problem, Protocol protocol, uint64_t seed = 1,
-                            attnbench::InputDistribution distribution = attnbench::InputDistribution::normal) {
-  const bool causal = std::exchange(problem.causal, false);
-  auto inputs = make_inputs(problem, protocol, seed, distribution);
-  inputs.mask.causal = causal;
+// and the others have a random number of them.
+inline CallInputs inputs_of(const Problem& problem, Protocol protocol, uint64_t seed = 1,
+                            attnbench::InputDistribution distribution = attnbench::InputDistribution::normal,
+                            const AttentionMethod* method = nullptr) {
+  auto inputs =
+      method ? make_inputs(*method, problem, protocol, seed, distribution) : make_inputs(problem, protocol, seed, distribution);
   if (!problem.key_lengths.is_full() && problem.batch > 0) {
     inputs.mask.key_lengths->select(0, 0).fill_(0);
     if (problem.batch > 1) inputs.mask.key_lengths->select(0, 1).fill_((2 * problem.key_len + 2) / 3);
   }
   return inputs;
+}
+
+// The same with what the method reads.
+inline CallInputs inputs_of(const AttentionMethod& method, const Problem& problem, Protocol protocol, uint64_t seed = 1,
+                            attnbench::InputDistribution distribution = attnbench::InputDistribution::normal) {
+  return inputs_of(problem, protocol, seed, distribution, &method);
 }
 
 // Whether a row of the method may be divided by ε alone, so that its gradients cannot be compared. In one dimension the weights
@@ -156,7 +176,6 @@ inline bool divides_by_epsilon_alone(const std::string& spec, const Problem& pro
 
 // Part of the message with which the method must refuse this problem, or nothing if it must compute it.
 inline std::optional<std::string> expected_refusal(const AttentionMethod& method, const Problem& problem, Protocol protocol) {
-  if (problem.causal && problem.key_len != problem.query_len) return "causal needs";
   return method.why_unsupported(problem, protocol);
 }
 
@@ -176,8 +195,19 @@ inline double largest_difference(const at::Tensor& a, const at::Tensor& b) {
   return a.numel() == 0 ? 0 : (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
 }
 
-constexpr std::pair<const char*, at::Tensor Results::*> kGradients[] = {
-    {"gradient of q", &Results::grad_q}, {"gradient of k", &Results::grad_k}, {"gradient of v", &Results::grad_v}};
+// The gradients of a call, each with its name and the input that it belongs to.
+struct NamedGradient {
+  std::string name;
+  at::Tensor Inputs::*input;
+  at::Tensor tensor;
+};
+inline std::vector<NamedGradient> gradients_in(const Results& results) {
+  std::vector<NamedGradient> named;
+  for (const auto& spec : kInputs)
+    if (const auto& x = results.gradients.*spec.member; x.defined())
+      named.push_back({"gradient of " + std::string(spec.name), spec.member, x});
+  return named;
+}
 
 // Expects that the largest difference, divided by the largest expected entry, is at most the tolerance.
 inline void expect_close(const at::Tensor& result, const at::Tensor& expected, double tolerance, const std::string& what) {
@@ -192,27 +222,25 @@ inline void expect_close(const at::Tensor& result, const at::Tensor& expected, d
 // gradient can be almost zero beside the others.
 inline void expect_close(const Results& results, const Results& expected, double tolerance) {
   expect_close(results.output, expected.output, tolerance, "output");
-  if (!expected.grad_q.defined() || expected.grad_q.numel() == 0) return;
+  if (expected.output.numel() == 0) return;
   double scale = 1e-30;
-  for (const auto& [name, member] : kGradients)
-    scale = std::max(scale, (expected.*member).to(at::kDouble).abs().max().item<double>());
-  for (const auto& [name, member] : kGradients) {
-    ASSERT_TRUE(all_finite(results.*member)) << name;
-    EXPECT_LE(largest_difference(results.*member, expected.*member) / scale, tolerance) << name;
+  for (const auto& gradient : gradients_in(expected))
+    scale = std::max(scale, gradient.tensor.to(at::kDouble).abs().max().item<double>());
+  for (const auto& gradient : gradients_in(expected)) {
+    const auto& found = results.gradients.*gradient.input;
+    ASSERT_TRUE(all_finite(found)) << gradient.name;
+    EXPECT_LE(largest_difference(found, gradient.tensor) / scale, tolerance) << gradient.name;
   }
 }
 
 // The results of forward and backward by the method's reference, in float64.
 inline Results exact_results(const AttentionMethod& method, const CallInputs& inputs) {
-  CallInputs exact = inputs;
-  for (const auto member : kInputTensors) exact.*member = (inputs.*member).detach().to(at::kDouble).set_requires_grad(true);
+  const auto exact = converted(inputs, [](const at::Tensor& x) { return x.detach().to(at::kDouble).set_requires_grad(true); });
   const at::AutoGradMode with_gradients(true);
   Results results;
   results.output = method.reference(exact, at::arange(inputs.q.size(2)));
-  const auto gradients =
-      torch::autograd::grad({results.output}, {exact.q, exact.k, exact.v}, {inputs.grad_output.to(at::kDouble)});
+  results.gradients = attnbench::gradients_of(results.output, inputs.grad_output.to(at::kDouble), exact, method.inputs());
   results.output = results.output.detach();
-  results.grad_q = gradients[0], results.grad_k = gradients[1], results.grad_v = gradients[2];
   return results;
 }
 

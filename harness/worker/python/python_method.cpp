@@ -38,6 +38,16 @@ std::string exact_name(const attn::Options& options, const Json& description) {
   return description.at("has_reference").get<bool>() ? "" : options.text("like");
 }
 
+// q, k and v, and the further tensors that the function has a parameter for.
+std::vector<attn::InputSpec> inputs_of(const Json& description) {
+  auto inputs = attn::query_key_value();
+  for (const auto& [name, required] : description.at("tensors").items()) {
+    inputs.push_back(attn::find_input(name));
+    inputs.back().required = required.get<bool>();
+  }
+  return inputs;
+}
+
 Json option_values(const attn::Options& options, const Json& description) {
   auto values = Json::object();
   for (const auto& option : description.at("options")) {
@@ -50,6 +60,8 @@ Json option_values(const attn::Options& options, const Json& description) {
 Json problem_json(const attn::Problem& p, attn::Protocol protocol) {
   return {{"batch", p.batch},
           {"heads", p.heads},
+          {"kv_heads", p.key_head_count()},
+          {"value_heads", p.value_head_count()},
           {"query_len", p.query_len},
           {"key_len", p.key_len},
           {"max_tokens", p.key_len},
@@ -104,6 +116,7 @@ PythonMethod::PythonMethod(SharedObject method, Json description, const attn::Op
     : description_(std::move(description)),
       exact_(named_method(exact_name(options, description_))),
       approximated_(named_method(description_.at("approximates"))),
+      inputs_(inputs_of(description_)),
       takes_causal_(description_.at("takes_causal")),
       takes_key_lengths_(description_.at("takes_key_lengths")) {
   const Bridge bridge;
@@ -116,6 +129,7 @@ PythonMethod::PythonMethod(SharedObject method, Json description, const attn::Op
     py::list names;
     if (takes_causal_) names.append("causal");
     if (takes_key_lengths_) names.append("key_lengths");
+    for (const auto& spec : further()) names.append(spec.name);
     keyword_names_ = shared_object(py::tuple(names));
   });
   ran_ = "python/" + std::string(py::str(method->attr("name")));
@@ -133,10 +147,12 @@ auto PythonMethod::in_python(const Work& work) const {
 
 attn::Capabilities PythonMethod::capabilities() const {
   attn::Capabilities can;
+  can.inputs = inputs_;
   const auto flag = [&](const char* name) { return description_.at(name).get<bool>(); };
   can.full = flag("full");
   can.causal = flag("causal");
   can.cross_attention = flag("cross_attention");
+  if (flag("shared_heads")) can.shared_heads = attn::SharedHeads::read;
   can.key_lengths = flag("key_lengths");
   can.length_multiple = length_multiple_;
   can.gradients = !description_.at("gradients").empty();
@@ -159,15 +175,16 @@ std::optional<std::string> PythonMethod::why_unsupported(const attn::Problem& pr
 
 // Without a formula of the function, these are lower bounds: every input is read and every result is written.
 attn::Cost PythonMethod::cost(const attn::Problem& p, attn::Protocol protocol) const {
+  auto bytes = p.output_bytes();
+  for (const auto& spec : inputs_) bytes += spec.bytes(p);
   attn::Cost cost;
   cost.flops = std::nan("");
   if (protocol == attn::Protocol::decode) {
-    const auto tokens = std::max<double>(1, double(p.query_len));
-    cost.min_bytes = cost.peak_bytes = (p.input_bytes() + p.output_bytes()) / tokens;
+    cost.min_bytes = cost.peak_bytes = bytes / std::max<double>(1, double(p.query_len));
     return cost;
   }
   const bool differentiates = protocol == attn::Protocol::forward_backward;
-  cost.min_bytes = cost.peak_bytes = (differentiates ? 2 : 1) * (p.input_bytes() + p.output_bytes());
+  cost.min_bytes = cost.peak_bytes = (differentiates ? 2 : 1) * bytes;
   if (!description_.at("has_flops").get<bool>()) return cost;
   const auto forward =
       in_python([&] { return bound_->attr("flops")(problem_json(p, attn::Protocol::forward).dump()).cast<double>(); });
@@ -182,7 +199,7 @@ at::Tensor PythonMethod::reference(const attn::Inputs& inputs, const at::Tensor&
   return in_python([&] {
     const auto output = bound_->attr("reference")(wrapped(inputs.q), wrapped(inputs.k), wrapped(inputs.v), inputs.mask.causal,
                                                   wrapped(inputs.mask.key_lengths), wrapped(rows), wrapped(inputs.head_indices()),
-                                                  inputs.heads_of_call());
+                                                  inputs.heads_of_call(), **keywords(inputs));
     return at::Tensor(THPVariable_Unpack(output.ptr()));
   });
 }
@@ -215,21 +232,32 @@ at::Tensor PythonMethod::checked_output(PyObject* output, const attn::Inputs& in
                     PyTuple_Check(output) || PyList_Check(output) ? kDeclareTuple : "");
   const auto& tensor = THPVariable_Unpack(output);
   const auto &q = inputs.q, &v = inputs.v;
-  const bool fits = tensor.dim() == 4 && tensor.size(0) == q.size(0) && tensor.size(1) == q.size(1) &&
-                    tensor.size(2) == q.size(2) && tensor.size(3) == v.size(3);
+  const auto heads = std::max({q.size(1), inputs.k.size(1), v.size(1)});
+  const bool fits = tensor.dim() == 4 && tensor.size(0) == q.size(0) && tensor.size(1) == heads && tensor.size(2) == q.size(2) &&
+                    tensor.size(3) == v.size(3);
   TORCH_CHECK_VALUE(fits && tensor.scalar_type() == q.scalar_type() && tensor.device() == q.device(), label(), " returned ",
                     attn::dtype_name(tensor.scalar_type()), " ", tensor.sizes(), " on ", tensor.device(), ", expected ",
-                    attn::dtype_name(q.scalar_type()), " [", q.size(0), ", ", q.size(1), ", ", q.size(2), ", ", v.size(3),
-                    "] on ", q.device());
+                    attn::dtype_name(q.scalar_type()), " [", q.size(0), ", ", heads, ", ", q.size(2), ", ", v.size(3), "] on ",
+                    q.device());
   return tensor;
 }
 
+py::dict PythonMethod::keywords(const attn::Inputs& inputs) const {
+  py::dict tensors;
+  for (const auto& spec : further())
+    tensors[spec.name] = (inputs.*spec.member).defined() ? wrapped(inputs.*spec.member) : py::none();
+  return tensors;
+}
+
 at::Tensor PythonMethod::call(py::handle function, const attn::Inputs& inputs) const {
-  std::array<py::object, 5> arguments = {wrapped(inputs.q), wrapped(inputs.k), wrapped(inputs.v)};
+  constexpr size_t kMaxArguments = std::size(attn::kInputs) + 2;  // the masks
+  std::array<py::object, kMaxArguments> arguments = {wrapped(inputs.q), wrapped(inputs.k), wrapped(inputs.v)};
   size_t count = 3;
   if (takes_causal_) arguments[count++] = py::bool_(inputs.mask.causal);
   if (takes_key_lengths_) arguments[count++] = wrapped(inputs.mask.key_lengths);
-  std::array<PyObject*, 5> pointers{};
+  for (const auto& spec : further())
+    arguments[count++] = (inputs.*spec.member).defined() ? wrapped(inputs.*spec.member) : py::none();
+  std::array<PyObject*, kMaxArguments> pointers{};
   for (size_t i = 0; i < count; ++i) pointers[i] = arguments[i].ptr();
   const auto output = py::reinterpret_steal<py::object>(
       PyObject_Vectorcall(function.ptr(), pointers.data(), 3, count > 3 ? keyword_names_->ptr() : nullptr));
@@ -243,7 +271,8 @@ at::Tensor PythonMethod::attend(const attn::Inputs& inputs) {
 }
 
 double PythonMethod::call_overhead_us(const attn::Inputs& inputs) {
-  const auto shape = std::vector<int64_t>{inputs.q.size(0), inputs.q.size(1), inputs.q.size(2), inputs.v.size(3)};
+  const auto heads = std::max({inputs.q.size(1), inputs.k.size(1), inputs.v.size(1)});
+  const auto shape = std::vector<int64_t>{inputs.q.size(0), heads, inputs.q.size(2), inputs.v.size(3)};
   const auto output = at::empty(shape, inputs.q.options().requires_grad(false));
   SharedObject nothing;
   {
@@ -271,13 +300,15 @@ std::unique_ptr<attn::DecodingState> PythonMethod::make_state(const attn::Proble
 }
 
 void PythonMethod::absorb(attn::DecodingState& state, const attn::Inputs& tokens) {
-  in_python([&] { python(state).object()->attr("extend")(wrapped(tokens.q), wrapped(tokens.k), wrapped(tokens.v)); });
+  in_python([&] {
+    python(state).object()->attr("extend")(wrapped(tokens.q), wrapped(tokens.k), wrapped(tokens.v), **keywords(tokens));
+  });
 }
 
 at::Tensor PythonMethod::decode(attn::DecodingState& state, const attn::Inputs& token) {
   ran(ran_);
   return in_python([&] {
-    const auto output = (*python(state).step())(wrapped(token.q), wrapped(token.k), wrapped(token.v));
+    const auto output = (*python(state).step())(wrapped(token.q), wrapped(token.k), wrapped(token.v), **keywords(token));
     return checked_output(output.ptr(), token);
   });
 }
@@ -285,7 +316,8 @@ at::Tensor PythonMethod::decode(attn::DecodingState& state, const attn::Inputs& 
 at::Tensor PythonMethod::fill(attn::DecodingState& state, const attn::Inputs& tokens) {
   ran(ran_);
   return in_python([&] {
-    const auto output = python(state).object()->attr("prefill")(wrapped(tokens.q), wrapped(tokens.k), wrapped(tokens.v));
+    const auto output =
+        python(state).object()->attr("prefill")(wrapped(tokens.q), wrapped(tokens.k), wrapped(tokens.v), **keywords(tokens));
     return checked_output(output.ptr(), tokens);
   });
 }
@@ -297,6 +329,10 @@ void attnbench_python_entry(const std::string& file, const std::string& function
   using namespace attnbench;
   const Bridge bridge;
   bridge.checked([&] {
+    py::list further_tensors;
+    for (size_t i = attn::query_key_value().size(); i < std::size(attn::kInputs); ++i)
+      further_tensors.append(attn::kInputs[i].name);
+    bridge.module().attr("check_inputs")(further_tensors);
     const auto method = shared_object(bridge.module().attr("Method")(file, function));
     const auto description = parse_json(method->attr("description")().cast<std::string>());
     entry.name = name;

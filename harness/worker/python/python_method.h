@@ -4,7 +4,9 @@
 #include <pybind11/pybind11.h>
 
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "attn/options.h"
 #include "harness/schema/json.h"
@@ -54,11 +56,15 @@ class PythonMethod final : public ForeignMethod {
   // c10::ValueError with the traceback of a Python exception as its message.
   template <class Work>
   auto in_python(const Work& work) const;
+  // The tensors beside q, k and v that the function reads, and these as keyword arguments; None where one is undefined.
+  std::span<const attn::InputSpec> further() const { return std::span(inputs_).subspan(attn::query_key_value().size()); }
+  pybind11::dict keywords(const attn::Inputs& inputs) const;
   at::Tensor call(pybind11::handle function, const attn::Inputs& inputs) const;
   at::Tensor checked_output(PyObject* output, const attn::Inputs& inputs) const;
 
   Json description_;
   std::shared_ptr<attn::AttentionMethod> exact_, approximated_;  // null if the function names none
+  std::vector<attn::InputSpec> inputs_;
   bool takes_causal_, takes_key_lengths_;
   int64_t length_multiple_ = 1;
   std::string shown_name_;

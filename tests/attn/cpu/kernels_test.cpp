@@ -99,8 +99,8 @@ TEST_P(Kernels, ResultsAreReproducibleForAFixedNumberOfThreads) {
     const auto once = call(*method, inputs, Protocol::forward_backward),
                again = call(*method, inputs, Protocol::forward_backward);
     EXPECT_TRUE(at::equal(once.output, again.output)) << name;
-    for (const auto& [gradient, member] : kGradients)
-      EXPECT_TRUE(at::equal(once.*member, again.*member)) << name << " " << gradient;
+    for (const auto& gradient : gradients_in(once))
+      EXPECT_TRUE(at::equal(gradient.tensor, again.gradients.*gradient.input)) << name << " " << gradient.name;
   }
 }
 
@@ -149,7 +149,7 @@ TEST_P(Kernels, NothingOutsideATensorIsRead) {
           inputs.v = v.tensor.set_requires_grad(true), inputs.grad_output = g.tensor;
           const auto results = call(*method, inputs, Protocol::forward_backward);
           EXPECT_TRUE(at::equal(results.output, expected.output)) << name << " " << text_of(shape);
-          EXPECT_TRUE(at::equal(results.grad_q, expected.grad_q)) << name << " " << text_of(shape);
+          EXPECT_TRUE(at::equal(results.gradients.q, expected.gradients.q)) << name << " " << text_of(shape);
         }
       }
     }
@@ -166,7 +166,7 @@ TEST_P(Kernels, TheReluMapThatNoMethodUsesAgreesWithTheComposition) {
     results.output =
         linear_attention(leaves[0], leaves[1], leaves[2], {true, inputs.mask.key_lengths, "relu", 1e-6, {}, 64, kernel});
     const auto gradients = torch::autograd::grad({results.output}, leaves, {inputs.grad_output.to(dtype)});
-    results.grad_q = gradients[0], results.grad_k = gradients[1], results.grad_v = gradients[2];
+    results.gradients = {gradients[0], gradients[1], gradients[2]};
     return results;
   };
   expect_close(run(GetParam(), at::kFloat), run("composed", at::kDouble), error_tolerance(at::kFloat));
@@ -194,7 +194,7 @@ TEST_P(Kernels, ScalesBeyondFloat32) {
             leaves.push_back(x.detach().to(dtype).clone().set_requires_grad(true));
           results.output = linear_attention(leaves[0], leaves[1], leaves[2], {causal, {}, "favor", 1e-6, directions, 64, kernel});
           const auto gradients = torch::autograd::grad({results.output}, leaves, {inputs.grad_output.to(dtype)});
-          results.grad_q = gradients[0], results.grad_k = gradients[1], results.grad_v = gradients[2];
+          results.gradients = {gradients[0], gradients[1], gradients[2]};
           return results;
         };
         const auto results = run(GetParam(), at::kFloat);

@@ -64,7 +64,7 @@ Results token_by_token(AttentionMethod& method, const CallInputs& inputs, const 
   if (!inputs.grad_output.defined()) return results;
   const auto gradients = torch::autograd::grad({results.output}, {inputs.q, inputs.k, inputs.v}, {inputs.grad_output});
   results.output = results.output.detach();
-  results.grad_q = gradients[0], results.grad_k = gradients[1], results.grad_v = gradients[2];
+  results.gradients = {gradients[0], gradients[1], gradients[2]};
   return results;
 }
 
@@ -124,7 +124,7 @@ TEST_P(Forms, HandleKeysOfVeryDifferentNorms) {
     const auto method = make_method(with_chunk(16));
     const auto results = call(*method, inputs, Protocol::forward_backward);
     EXPECT_TRUE(all_finite(results.output)) << rising;
-    for (const auto& [name, member] : kGradients) EXPECT_TRUE(all_finite(results.*member)) << name << " " << rising;
+    for (const auto& gradient : gradients_in(results)) EXPECT_TRUE(all_finite(gradient.tensor)) << gradient.name << " " << rising;
     // Changes to later keys do not change earlier rows.
     auto earlier = inputs;
     earlier.k = inputs.k.detach().clone();
@@ -159,15 +159,16 @@ TEST(LinearGradients, DoNotLoseDigitsToTheMeanOfTheValues) {
         const auto method = make_method(spec);
         const auto results = call(*method, inputs, Protocol::forward_backward);
         const auto expected = exact_results(*method, inputs);
-        EXPECT_LE(error_of_late_rows(results.grad_q, expected.grad_q), 1e-5);
-        EXPECT_LE(error_of_late_rows(results.grad_k.slice(2, 0, 600), expected.grad_k.slice(2, 0, 600)), 1e-5);
+        EXPECT_LE(error_of_late_rows(results.gradients.q, expected.gradients.q), 1e-5);
+        EXPECT_LE(error_of_late_rows(results.gradients.k.slice(2, 0, 600), expected.gradients.k.slice(2, 0, 600)), 1e-5);
       }
   for (const double mean : {0.0, 1.0, 30.0, 100.0}) {
     SCOPED_TRACE("bfloat16, mean " + std::to_string(mean));
     auto inputs = inputs_of(problem_of({1024, 1024, 32, 32}, at::kBFloat16, Masking::causal), Protocol::forward_backward);
     inputs.v = (inputs.v.detach() + mean).set_requires_grad(true);
     const auto method = make_method("linear");
-    EXPECT_LE(error_of_late_rows(call(*method, inputs, Protocol::forward_backward).grad_q, exact_results(*method, inputs).grad_q),
+    EXPECT_LE(error_of_late_rows(call(*method, inputs, Protocol::forward_backward).gradients.q,
+                                 exact_results(*method, inputs).gradients.q),
               1e-2);
   }
 }

@@ -444,21 +444,20 @@ TEST(LshAttention, InvalidArgumentsAreNamed) {
   named([](Setting&, Arguments& a) { a.qk.reset(); }, "qk is not defined");
   named([](Setting&, Arguments& a) { a.qk = a.qk[0]; }, "qk has shape [2, 13, 5], expected [batch, heads, length, dim]");
   named([](Setting&, Arguments& a) { a.v = a.v[0]; }, "v has shape [2, 13, 3], expected [batch, heads, length, dim]");
-  named([](Setting&, Arguments& a) { a.v = a.v.slice(2, 1); },
-        "v has shape [2, 2, 12, 3], expected batch, heads and length of qk");
-  named([](Setting&, Arguments& a) { a.v = a.v.to(at::kFloat); }, "v is Float but qk is Double");
+  named([](Setting&, Arguments& a) { a.v = a.v.slice(2, 1); }, "v has length 12, expected 13 as in qk");
+  named([](Setting&, Arguments& a) { a.v = a.v.to(at::kFloat); }, "v is float32 but qk is float64");
   named([](Setting&, Arguments& a) { a.v = a.v.to(at::kMeta); }, "v is on meta but qk is on cpu");
-  named([](Setting&, Arguments& a) { a.qk = a.qk.to(at::kLong); }, "qk is Long, expected a floating type");
+  named([](Setting&, Arguments& a) { a.qk = a.qk.to(at::kLong); }, "qk is Long, expected a floating dtype");
   named([](Setting&, Arguments& a) { a.qk = a.qk.slice(2, 0, 0), a.v = a.v.slice(2, 0, 0); },
         "qk has shape [2, 2, 0, 5], expected");
   named([](Setting&, Arguments& a) { a.v = a.v.slice(3, 0, 0); },
         "v has shape [2, 2, 13, 0], expected length and dim of at least 1");
   named([](Setting&, Arguments& a) { a.rotations = a.rotations[0]; },
         "rotations has shape [2, 2], expected [dim, rounds, columns]");
-  named([](Setting&, Arguments& a) { a.rotations = a.rotations.slice(0, 1); }, "rotations have shape [4, 2, 2], expected dim 5");
+  named([](Setting&, Arguments& a) { a.rotations = a.rotations.slice(0, 1); }, "rotations has dim 4, expected 5 as in qk");
   named([](Setting&, Arguments& a) { a.rotations = a.rotations.slice(1, 2); },
         "rotations have shape [5, 0, 2], expected at least");
-  named([](Setting&, Arguments& a) { a.rotations = a.rotations.to(at::kInt); }, "rotations are Int, expected a floating type");
+  named([](Setting&, Arguments& a) { a.rotations = a.rotations.to(at::kInt); }, "rotations are Int, expected a floating dtype");
   named([](Setting&, Arguments& a) { a.rotations = a.rotations.to(at::kMeta); }, "rotations is on meta but qk is on cpu");
   named([](Setting& t, Arguments&) { t.chunk = 0; }, "chunk = 0, expected at least 1");
   named([](Setting& t, Arguments&) { t.profile = "Trax"; }, "profile = 'Trax', expected 'trax' or 'fast-transformers'");
@@ -500,7 +499,7 @@ TEST(Lsh, IgnoresKeys) {
   inputs.k = at::full_like(inputs.k, NAN).set_requires_grad(true);
   const auto results = call(*method, inputs, Protocol::forward_backward);
   EXPECT_TRUE(at::equal(results.output, expected.output));
-  EXPECT_TRUE(results.grad_k.eq(0).all().item<bool>());
+  EXPECT_TRUE(results.gradients.k.eq(0).all().item<bool>());
 }
 
 // With a single chunk every query sees all keys, so the result is the exact attention that the method approximates.

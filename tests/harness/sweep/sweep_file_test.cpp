@@ -261,6 +261,7 @@ TEST(SweepErrors, UnknownKeysAreErrorsThatSuggestTheNearestKey) {
   EXPECT_EQ(
       refusal(axes("  querylen = 512")),
       ":3:3: unknown key 'querylen' in [axes]; did you mean 'query_len'?; known: method, device, dtype, protocol, batch, heads, "
+      "kv_heads, value_heads, "
       "query_len, key_len, head_dim, value_dim, causal, key_lengths, inputs, concentration, threads, cache, allocation, graph, "
       "seed, "
       "baseline");

@@ -22,6 +22,12 @@ class AgreementTest : public testing::Test {
   Agreement agreement() const { return compare(*method_, inputs_, results_, Selection::everything(problem_)); }
 };
 
+// The result that Agreement::worst names like this.
+template <class AnyResults>
+auto& named(AnyResults& results, const std::string& name) {
+  return name == "output" ? results.output : results.gradients.*find_input(name.substr(name.size() - 1)).member;
+}
+
 TEST_F(AgreementTest, RightResultsAgree) {
   const auto found = agreement();
   EXPECT_TRUE(found.within(1e-5));
@@ -31,13 +37,14 @@ TEST_F(AgreementTest, RightResultsAgree) {
 
 TEST_F(AgreementTest, OneWrongEntryOfAnyTensorIsFound) {
   const auto correct = results_;
-  for (const auto& [name, member] :
-       {std::pair<const char*, at::Tensor Results::*>{"output", &Results::output}, kGradients[0], kGradients[1], kGradients[2]}) {
-    for (const int64_t entry : {int64_t{0}, (correct.*member).numel() - 1}) {
+  for (const std::string name : {"output", "gradient of q", "gradient of k", "gradient of v"}) {
+    const auto& right = named(correct, name);
+    for (const int64_t entry : {int64_t{0}, right.numel() - 1}) {
       results_ = correct;
-      results_.*member = (correct.*member).clone(at::MemoryFormat::Contiguous);
-      const auto scale = (correct.*member).abs().max().item<double>();
-      (results_.*member).view(-1)[entry].add_(0.01 * scale);
+      auto& wrong = named(results_, name);
+      wrong = right.clone(at::MemoryFormat::Contiguous);
+      const auto scale = right.abs().max().item<double>();
+      wrong.view(-1)[entry].add_(0.01 * scale);
       const auto found = agreement();
       EXPECT_FALSE(found.within(1e-3)) << name;
       EXPECT_TRUE(found.finite);
@@ -57,17 +64,18 @@ TEST_F(AgreementTest, ScaledAndPermutedResultsAreFound) {
   results_.output = correct.output.flip(1);
   EXPECT_FALSE(agreement().within(0.1));
   results_ = correct;
-  results_.grad_v = correct.grad_v.flip(0);
+  results_.gradients.v = correct.gradients.v.flip(0);
   EXPECT_FALSE(agreement().within(0.1));
 }
 
 TEST_F(AgreementTest, OneNanOrInfinityIsFound) {
   const auto correct = results_;
   for (const double value : {std::nan(""), double(INFINITY), -double(INFINITY)}) {
-    for (const auto member : {&Results::output, &Results::grad_q, &Results::grad_k, &Results::grad_v}) {
+    for (const std::string name : {"output", "gradient of q", "gradient of k", "gradient of v"}) {
       results_ = correct;
-      results_.*member = (correct.*member).clone(at::MemoryFormat::Contiguous);
-      (results_.*member).view(-1)[5].fill_(value);
+      auto& wrong = named(results_, name);
+      wrong = wrong.clone(at::MemoryFormat::Contiguous);
+      wrong.view(-1)[5].fill_(value);
       EXPECT_FALSE(agreement().within(1e300));
     }
   }
@@ -87,7 +95,7 @@ TEST_F(AgreementTest, NanOutsideTheSelectionIsFound) {
 }
 
 TEST_F(AgreementTest, OnlyTheSelectedRowsAreCompared) {
-  const Selection some{at::tensor({1}, at::kLong), at::tensor({0}, at::kLong), at::tensor({3, 7}, at::kLong)};
+  const Selection some{at::tensor({1}, at::kLong), at::tensor({0}, at::kLong), at::tensor({3, 7}, at::kLong), 2, 2};
   const auto inputs = restrict_gradient(inputs_, some);
   const auto correct = call(*method_, inputs, Protocol::forward_backward);
   auto results = correct;
@@ -108,7 +116,7 @@ TEST_F(AgreementTest, AVanishingGradientIsComparedOnTheScaleOfTheOthers) {
     auto results = call(*method, inputs, Protocol::forward_backward);
     const auto everything = Selection::everything(problem);
     EXPECT_TRUE(compare(*method, inputs, results, everything).within(error_tolerance(at::kBFloat16)));
-    results.grad_q = at::full_like(results.grad_q, 0.1 * results.grad_v.abs().max().item<double>());
+    results.gradients.q = at::full_like(results.gradients.q, 0.1 * results.gradients.v.abs().max().item<double>());
     EXPECT_FALSE(compare(*method, inputs, results, everything).within(error_tolerance(at::kBFloat16)));
   }
 }
@@ -116,9 +124,9 @@ TEST_F(AgreementTest, AVanishingGradientIsComparedOnTheScaleOfTheOthers) {
 // A wrong row whose entries are small beside those of other rows does not change max_rel_error much.
 TEST_F(AgreementTest, AWrongRowOfSmallEntriesIsInTheRowError) {
   const auto correct = results_;
-  const auto row = correct.grad_q.abs().amax(-1).flatten().argmin().item<int64_t>();
-  results_.grad_q = correct.grad_q.clone(at::MemoryFormat::Contiguous);
-  results_.grad_q.view({-1, 4})[row].mul_(1.5);
+  const auto row = correct.gradients.q.abs().amax(-1).flatten().argmin().item<int64_t>();
+  results_.gradients.q = correct.gradients.q.clone(at::MemoryFormat::Contiguous);
+  results_.gradients.q.view({-1, 4})[row].mul_(1.5);
   EXPECT_LT(agreement().max_rel_error, 0.1);
   EXPECT_NEAR(agreement().max_row_error, 0.5, 1e-3);
   results_ = correct;
@@ -140,7 +148,7 @@ TEST_F(AgreementTest, IllConditionedInputsExplainAnError) {
   EXPECT_EQ(of(false).excess_error, of(false).max_rel_error);
   EXPECT_TRUE(of(true).within(1e-5)) << of(true).excess_error;
   EXPECT_EQ(of(true).max_rel_error, of(false).max_rel_error);
-  results.grad_v = results.grad_v * 1.5;
+  results.gradients.v = results.gradients.v * 1.5;
   EXPECT_FALSE(of(true).within(0.1));
   EXPECT_EQ(of(true).worst, "gradient of v");
 }

@@ -198,7 +198,7 @@ TEST(MeasureDecoding, UnsupportedCasesAreSkippedWithTheReason) {
     EXPECT_EQ(reason(c), "test-mean: decoding takes no key lengths");
     c = quick_case("test-mean", protocol);
     c.key_len = 32;
-    EXPECT_EQ(reason(c), "causal needs key_len = query_len");
+    EXPECT_EQ(reason(c), "test-mean: decoding needs key_len = query_len");
   }
 }
 

@@ -46,7 +46,7 @@ Qkv some_tensors(at::ScalarType dtype = at::kFloat) {
 }
 
 // A file that also holds another tensor and a description, as files of models do.
-std::string safetensors_of(const Qkv& tensors, const std::string& dtype = "F32") {
+std::string safetensors_of(const Qkv& tensors, const std::string& dtype = "F32", const at::Tensor& g = {}) {
   Json header = {{"__metadata__", {{"model", "none"}}}};
   std::string data;
   const auto add = [&](const char* name, const at::Tensor& x, const std::string& type) {
@@ -58,6 +58,7 @@ std::string safetensors_of(const Qkv& tensors, const std::string& dtype = "F32")
   add("v", tensors.v, dtype);
   add("q", tensors.q, dtype);
   add("k", tensors.k, dtype);
+  if (g.defined()) add("g", g, "F32");
   return safetensors_of(header.dump(), data);
 }
 
@@ -245,6 +246,36 @@ TEST(InputSource, OfAFileIsConvertedToTheDtypeOfTheCase) {
   p.dtype = at::kHalf;
   EXPECT_CONTAINS(message_of<c10::ValueError>([&] { make_inputs(p, 0, InputSource::of("file:" + path, 1)); }),
                   "holds numbers that dtype = float16 cannot hold");
+}
+
+// The methods that read g take it from a file that has it, and do without it where it is not required.
+TEST(InputFile, HoldsFurtherTensorsByName) {
+  const TempFolder folder;
+  const auto tensors = some_tensors();
+  const auto g = at::randn({2, 3, 9});
+  auto specs = attn::query_key_value();
+  specs.push_back(attn::find_input("g"));
+  const auto with_g = folder.write("g.safetensors", safetensors_of(tensors, "F32", g)),
+             without = folder.write("a.safetensors", safetensors_of(tensors));
+  auto p = problem_of_tensors(tensors);
+  p.key_len = 8;
+  const auto inputs = make_inputs(p, 0, InputSource::of("file:" + with_g, 1, specs));
+  EXPECT_TRUE(at::equal(inputs.g, g.narrow(2, 0, 8)));
+  EXPECT_TRUE(at::equal(inputs.v, tensors.v.narrow(2, 0, 8)));
+  EXPECT_FALSE(make_inputs(p, 0, InputSource::of("file:" + with_g, 1)).g.defined()) << "another method does not read it";
+  EXPECT_FALSE(make_inputs(p, 0, InputSource::of("file:" + without, 1, specs)).g.defined());
+  specs.back().required = true;
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { InputSource::of("file:" + without, 1, specs); }),
+                  "no tensor has the name 'g', but there is 'other', 'v', 'q', 'k', expected the tensors 'q', 'k', 'v' and 'g'");
+  const auto data = at::randn({3, 2, 3, 7, 4});
+  const auto npy = folder.write(
+      "a.npy", npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2, 3, 7, 4)}\n", bytes_of_tensor(data)));
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { InputFile(npy, specs); }),
+                  "an .npy file holds q, k and v alone, but the method needs g as well, expected a .safetensors file");
+  p.key_len = 9;
+  const auto longer = folder.write("long.safetensors", safetensors_of(tensors, "F32", at::randn({2, 3, 5})));
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { InputFile(longer, specs).check(p); }),
+                  "key_len: g is [2, 3, 5], but 9 positions are needed");
 }
 
 TEST(InputSource, ConcentrationMultipliesQAlone) {

@@ -6,6 +6,7 @@
 
 #include "tests/support/causal_mean.h"
 #include "tests/support/errors_of.h"
+#include "tests/support/gated.h"
 #include "tests/support/method_helpers.h"
 
 namespace attn {
@@ -50,6 +51,27 @@ TEST(MakeInputs, EntriesAreIndependentStandardNormals) {
   EXPECT_FALSE(forward.q.requires_grad());
   EXPECT_FALSE(forward.grad_output.defined());
   EXPECT_TRUE(at::equal(forward.q, inputs.q));
+}
+
+TEST(MakeInputs, DrawTheFurtherTensorsOfAMethod) {
+  const Gated gated;
+  const auto problem = problem_of({2048, 2048, 8, 8}, at::kBFloat16, Masking::causal, 2, 8);
+  const auto plain = make_inputs(problem, Protocol::forward_backward, 1),
+             inputs = make_inputs(gated, problem, Protocol::forward_backward, 1),
+             other = make_inputs(gated, problem, Protocol::forward_backward, 2);
+  EXPECT_FALSE(plain.g.defined());
+  EXPECT_TRUE(at::equal(plain.q, inputs.q) && at::equal(plain.k, inputs.k) && at::equal(plain.v, inputs.v));
+  EXPECT_TRUE(at::equal(plain.grad_output, inputs.grad_output));
+  ASSERT_TRUE(inputs.g.defined());
+  EXPECT_EQ(inputs.g.sizes(), (at::IntArrayRef{2, 8, 2048}));
+  EXPECT_EQ(inputs.g.scalar_type(), at::kFloat);
+  EXPECT_TRUE(inputs.g.requires_grad());
+  EXPECT_LT(inputs.g.max().item<double>(), 0);
+  EXPECT_NEAR(inputs.g.mean().item<double>(), -0.0504, 1e-3);
+  EXPECT_FALSE(at::equal(inputs.g, other.g));
+  const auto x = inputs.g.detach().flatten() - inputs.g.detach().mean();
+  const auto correlation = (x * inputs.q.detach().to(at::kFloat).select(3, 0).flatten()).mean().item<double>();
+  EXPECT_NEAR(correlation, 0, 1e-3) << "g has random numbers of its own";
 }
 
 constexpr InputDistribution kDistributions[] = {InputDistribution::normal, InputDistribution::clustered,

@@ -212,7 +212,7 @@ TEST(Measure, AWrongGradientIsInvalidWhenTheProtocolHasABackwardPass) {
 
 TEST(Measure, AMethodWhoseHeadsAndBatchEntriesDifferIsRight) {
   auto c = quick_case("test-head-slopes", 400);
-  c.heads = 8;
+  c.heads = c.kv_heads = c.value_heads = 8;
   c.batch = 5;
   for (const auto* protocol : {"forward", "forward_backward"}) {
     c.protocol = protocol;
@@ -232,7 +232,7 @@ TEST(Measure, ResultsThatAreWrongOnlyAtTheTimedSizeAreInvalid) {
   for (const auto* method : {"test-wrong-when-long", "test-wrong-last-row"}) {
     EXPECT_TRUE(measure(quick_case(method, 300)).measured()) << method;
     auto c = quick_case(method, 700);
-    c.batch = c.heads = 1;
+    c.batch = c.heads = c.kv_heads = c.value_heads = 1;
     const auto record = expect_failure(c, kind::invalid);
     EXPECT_CONTAINS(record.text("reason"), "output disagrees");
     EXPECT_EQ(record.get("rows_checked"), 64);
@@ -315,7 +315,7 @@ TEST(Measure, UnsupportedCasesAreSkippedWithTheReason) {
   c = quick_case("linear");
   c.causal = true;
   c.key_len = 32;
-  EXPECT_EQ(skip(c), "causal needs key_len = query_len");
+  EXPECT_EQ(skip(c), "linear needs key_len = query_len with the causal mask");
   c = quick_case("linear");
   c.dtype = "float16";
   EXPECT_EQ(skip(c), "linear takes float16 on CUDA only");

@@ -7,6 +7,7 @@
 
 #include "tests/support/causal_mean.h"
 #include "tests/support/errors_of.h"
+#include "tests/support/gated.h"
 #include "tests/support/method_helpers.h"
 
 namespace attn {
@@ -51,12 +52,28 @@ TEST(Call, TheGradientOfAnUnusedInputIsZero) {
   const auto inputs = inputs_of(problem, Protocol::forward_backward);
   const auto method = make_method("test-ignores-keys");
   auto results = call(*method, inputs, Protocol::forward_backward);
-  EXPECT_TRUE(at::equal(results.grad_k, at::zeros_like(inputs.k)));
-  EXPECT_TRUE(at::equal(results.grad_q, inputs.grad_output * inputs.v.detach()));
+  EXPECT_TRUE(at::equal(results.gradients.k, at::zeros_like(inputs.k)));
+  EXPECT_TRUE(at::equal(results.gradients.q, inputs.grad_output * inputs.v.detach()));
   const auto everything = Selection::everything(problem);
   EXPECT_TRUE(compare(*method, inputs, results, everything).within(1e-6));
-  results.grad_k = at::ones_like(inputs.k);
+  results.gradients.k = at::ones_like(inputs.k);
   EXPECT_FALSE(compare(*method, inputs, results, everything).within(0.1));
+}
+
+// A method whose gradient of a further tensor is missing would be timed too fast.
+TEST(Call, TheGradientOfAFurtherTensorIsComputedAndCompared) {
+  const auto problem = problem_of({40, 40, 4, 4}, at::kFloat, Masking::causal);
+  const auto everything = Selection::everything(problem);
+  Gated right, wrong(/*drops_gradient=*/true);
+  const auto inputs = inputs_of(right, problem, Protocol::forward_backward);
+  const auto results = call(right, inputs, Protocol::forward_backward);
+  ASSERT_EQ(results.gradients.g.sizes(), inputs.g.sizes());
+  EXPECT_TRUE(compare(right, inputs, results, everything).within(1e-5));
+  EXPECT_EQ(attnbench::bytes_of(results),
+            attnbench::bytes_of(inputs.grad_output) + attnbench::bytes_of(static_cast<const Inputs&>(inputs)));
+  const auto found = compare(wrong, inputs, call(wrong, inputs, Protocol::forward_backward), everything);
+  EXPECT_FALSE(found.within(1e-2));
+  EXPECT_EQ(found.worst, "gradient of g");
 }
 
 TEST(Call, PrefillGivesTheOutputsAndTheState) {

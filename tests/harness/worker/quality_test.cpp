@@ -60,7 +60,7 @@ TEST(RowQualities, AgreeWithACalculationByHand) {
   const auto output = at::randn({1, 1, 9, 3}, at::kDouble);
   const auto rows = at::arange(9);
   RowQualities qualities;
-  qualities.add(output, *attn::make_method("linear")->exact_attention(inputs, rows), inputs.mask.visible_pairs(rows, 9),
+  qualities.add(output, *attn::make_method("linear")->exact_attention(inputs, rows), inputs.mask.visible_pairs(rows, 9, 9),
                 inputs.v);
   ASSERT_EQ(qualities.count(), 8U) << "row 0 sees a single key";
   for (int64_t row = 1; row < 9; ++row) {
@@ -84,7 +84,7 @@ TEST(RowQualities, LeaveOutRowsThatSeeFewerThanTwoKeys) {
     inputs.mask.key_lengths = at::full({1}, keys, at::kLong);
     RowQualities qualities;
     qualities.add(at::ones({1, 1, 6, 3}, at::kDouble), *attn::make_method("linear")->exact_attention(inputs, rows),
-                  inputs.mask.visible_pairs(rows, 6).expand({1, 1, 6, 6}),
+                  inputs.mask.visible_pairs(rows, 6, 6).expand({1, 1, 6, 6}),
                   attn::zero_where(inputs.v, inputs.mask.hidden_keys(6)));
     EXPECT_EQ(qualities.count(), counted) << keys;
     Record record;
@@ -154,7 +154,7 @@ TEST(Quality, OfExactMethodsIsThatOfRounding) {
 // of N keys less c²/2.
 TEST(Quality, EffectiveKeysOfNormalInputsAreKnown) {
   auto c = quick_case("softmax", 4000);
-  c.heads = c.batch = 1;
+  c.heads = c.kv_heads = c.value_heads = c.batch = 1;
   c.quality_seeds = 2;
   for (const double concentration : {0.0, 0.5, 1.0, 2.0}) {
     c.concentration = concentration;
