@@ -120,7 +120,7 @@ SweepRun::SweepRun(WorkerProgram worker, SweepPlan plan, const SweepRunOptions& 
       states_(plan_.cases.size()) {
   if (const auto different = differences(folder_, provenance_) + differences_of_files(folder_, plan_); !different.empty()) {
     if (options.resume != Resume::all && options.resume != Resume::stale)
-      throw UsageError(fmt::format(
+      throw StaleFolderError(fmt::format(
           "{} holds records of another build, machine or configuration:{}\nchoose another folder with --out, or measure "
           "every case again with --resume stale",
           folder_.path(), different));

@@ -63,7 +63,7 @@ def test_a_pair_that_does_not_fit_into_the_memory_runs_one_after_the_other(attnb
 def test_a_folder_of_another_baseline_is_refused(canned, tmp_path):
     sweep = write_sweep(tmp_path / "s.toml", timing={"baseline": "sdpa"})
     canned("sweep", sweep, "--out", "out")
-    message = canned("sweep", sweep, "--out", "out", "--set", "timing.baseline=linear", code=2).stderr
+    message = canned("sweep", sweep, "--out", "out", "--set", "timing.baseline=linear", code=5).stderr
     assert 'baselines: ["sdpa"] there, ["linear"] here' in message
     canned("sweep", sweep, "--out", "out")
 

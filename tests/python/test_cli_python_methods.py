@@ -233,7 +233,7 @@ def test_a_changed_file_is_another_build(write, attnbench, tmp_path):
     command = ["sweep", sweep, "--out", tmp_path / "out", "--quiet"]
     attnbench(*command)
     path.write_text(path.read_text() + "\n# faster\n")
-    refused = attnbench(*command, code=2).stderr
+    refused = attnbench(*command, code=5).stderr
     assert re.search(r"method_digest of mine.py:attention: \w+ there, \w+ here", refused)
     attnbench(*command, "--resume=all")
 
