@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "attn/refusal.h"
+
 namespace attn {
 namespace {
 
@@ -24,8 +26,13 @@ constexpr std::array<std::pair<const char*, Protocol>, 4> kProtocols{{
     {"decode", Protocol::decode},
 }};
 
+template <class... Parts>
+void check_field(bool is_right, const char* field, const Parts&... parts) {
+  if (!is_right) throw Refusal(Refusal::Kind::wrong, field, c10::str(parts...));
+}
+
 void check_min(const char* field, int64_t value, int64_t min) {
-  TORCH_CHECK_VALUE(value >= min, "problem: ", field, " = ", value, ", expected at least ", min);
+  check_field(value >= min, field, "problem: ", field, " = ", value, ", expected at least ", min);
 }
 
 }  // namespace
@@ -35,8 +42,8 @@ KeyLengthDistribution KeyLengthDistribution::parse(const std::string& text) {
   if (text == "uniform") return {Kind::uniform, 0};
   int64_t length = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
-  TORCH_CHECK_VALUE(error == std::errc{} && end == text.data() + text.size() && length >= 0, "key_lengths = '", text,
-                    "', expected 'full', 'uniform' or a number of keys");
+  check_field(error == std::errc{} && end == text.data() + text.size() && length >= 0, "key_lengths", "key_lengths = '", text,
+              "', expected 'full', 'uniform' or a number of keys");
   return {Kind::fixed, length};
 }
 
@@ -47,13 +54,13 @@ void Problem::validate() const {
   check_min("key_len", key_len, 1);
   check_min("head_dim", head_dim, 1);
   check_min("value_dim", value_dim, 1);
-  TORCH_CHECK_VALUE(!causal || key_len == query_len, "problem: causal needs key_len = query_len, but key_len = ", key_len,
-                    " and query_len = ", query_len);
-  TORCH_CHECK_VALUE(key_lengths.kind != KeyLengthDistribution::Kind::fixed || key_lengths.length <= key_len,
-                    "problem: key_lengths = ", key_lengths.length, " is beyond key_len = ", key_len);
+  check_field(!causal || key_len == query_len, "key_len", "problem: causal needs key_len = query_len, but key_len = ", key_len,
+              " and query_len = ", query_len);
+  check_field(key_lengths.kind != KeyLengthDistribution::Kind::fixed || key_lengths.length <= key_len, "key_lengths",
+              "problem: key_lengths = ", key_lengths.length, " is beyond key_len = ", key_len);
   const double max = double(std::numeric_limits<int64_t>::max()) / 64;
-  TORCH_CHECK_VALUE(query_bytes() < max && key_bytes() < max && value_bytes() < max && output_bytes() < max,
-                    "problem: its tensors have more bytes than 64-bit sizes can count");
+  check_field(query_bytes() < max && key_bytes() < max && value_bytes() < max && output_bytes() < max, "",
+              "problem: its tensors have more bytes than 64-bit sizes can count");
 }
 
 double Problem::element_bytes() const { return double(c10::elementSize(dtype)); }

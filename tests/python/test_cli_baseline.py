@@ -44,7 +44,8 @@ def test_a_baseline_that_cannot_run_leaves_the_case_alone(attnbench, tmp_path):
     attnbench("sweep", sweep, "--out", "out")
     (record,) = records_in(tmp_path / "out")
     assert record["outcome"] == "measured" and record["ratio_median"] is None
-    assert record["ratio_pairing"].startswith("none: unsupported: ")
+    assert (record["ratio_pairing"], record["ratio_failure_kind"]) == (None, "unsupported")
+    assert "causal" in record["ratio_reason"]
 
 
 def test_a_pair_that_does_not_fit_into_the_memory_runs_one_after_the_other(attnbench, tmp_path):
