@@ -46,6 +46,9 @@ struct MeasuredCase : PlannedCase {
 struct NoBaseline {
   std::string kind;  // of namespace kind; empty if no process failed
   std::string reason;
+
+  // Whether the baseline may run in a later process: a predicted time may be better then, and other failures would repeat.
+  bool may_pass() const { return kind == attnbench::kind::predicted_timeout; }
 };
 
 // What earlier processes say about the next process of a case.

@@ -322,9 +322,8 @@ Record SweepRun::run_next_process(size_t i, const Record& planned, const TimePre
   options.random = random_();
   options.no_baseline = state.no_baseline;
   auto process = run_process(worker_of_round_, measured, options);
-  // A predicted time may be better in the next round; other failures would repeat.
-  const auto no_baseline = why_no_baseline(process);
-  if (no_baseline && no_baseline->kind != kind::predicted_timeout) state.no_baseline = no_baseline;
+  if (auto no_baseline = why_no_baseline(process); no_baseline && !no_baseline->may_pass())
+    state.no_baseline = std::move(no_baseline);
   process.merge(environment_);
   return process;
 }

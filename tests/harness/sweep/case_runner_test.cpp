@@ -334,6 +334,14 @@ TEST_F(Baseline, ThatCannotRunLeavesTheCaseAlone) {
   ASSERT_TRUE(why);
   EXPECT_EQ(why->kind, kind::unsupported);
   EXPECT_EQ(why->reason, "no such form");
+  EXPECT_FALSE(why->may_pass());
+}
+
+TEST_F(Baseline, ThatIsPredictedToExceedItsDeadlineMayRunLater) {
+  measured_.baseline->planned.set_skipped(kind::predicted_timeout, "oom: in whatever words");
+  const auto why = why_no_baseline(run_with_baseline(kHalf));
+  ASSERT_TRUE(why);
+  EXPECT_TRUE(why->may_pass());
 }
 
 TEST_F(Baseline, ThatFailedInAnEarlierProcessDoesNotRunAgain) {

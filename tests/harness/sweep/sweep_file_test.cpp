@@ -386,7 +386,9 @@ TEST(SweepFile, SaysWhereItSetsAnAxisOfACase) {
   const auto path = folder.write("some.toml",
                                  "[[axes]]\nmethod = \"softmax\"\nquery_len = [8, 16]\n\n[[axes]]\nmethod = \"linear\"\nbatch = "
                                  "\"64/query_len\"\nkey_len = 32\n");
-  const SweepFile sweep(path, test_catalogue(), {.settings = {{"heads", "3"}}});
+  SweepOverrides overrides;
+  overrides.add_setting("heads=3");
+  const SweepFile sweep(path, test_catalogue(), overrides);
   const auto cases = sweep.cases();
   ASSERT_EQ(cases.size(), 3u);
   EXPECT_EQ(sweep.origin_of(cases[1], "query_len"), path + ":3:17");
