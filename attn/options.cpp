@@ -7,6 +7,7 @@
 #include <set>
 
 #include "attn/method_name.h"
+#include "attn/refusal.h"
 
 namespace attn {
 namespace {
@@ -65,8 +66,9 @@ Options::Options(const std::string& method, const std::vector<OptionSpec>& specs
   for (const auto& [key, value] : given) {
     const auto& name = key;
     const auto spec = std::find_if(specs.begin(), specs.end(), [&](const OptionSpec& s) { return s.name == name; });
-    TORCH_CHECK_VALUE(spec != specs.end(), method, ": unknown option '", key, "'; ",
-                      known.empty() ? "it has none" : "known: " + join(known));
+    if (spec == specs.end())
+      throw Refusal(Refusal::Kind::unknown, "method",
+                    method + ": unknown option '" + key + "'; " + (known.empty() ? "it has none" : "known: " + join(known)));
     TORCH_CHECK_VALUE(seen.insert(key).second, method, ": option '", key, "' is given twice");
     values_[key] = parse_value(method, *spec, value);
   }

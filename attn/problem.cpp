@@ -9,6 +9,8 @@
 #include <numeric>
 #include <utility>
 
+#include "attn/refusal.h"
+
 namespace attn {
 namespace {
 
@@ -26,8 +28,13 @@ constexpr std::array<std::pair<const char*, Protocol>, 4> kProtocols{{
     {"decode", Protocol::decode},
 }};
 
+template <class... Parts>
+void check_field(bool is_right, const char* field, const Parts&... parts) {
+  if (!is_right) throw Refusal(Refusal::Kind::wrong, field, c10::str(parts...));
+}
+
 void check_min(const char* field, int64_t value, int64_t min) {
-  TORCH_CHECK_VALUE(value >= min, "problem: ", field, " = ", value, ", expected at least ", min);
+  check_field(value >= min, field, "problem: ", field, " = ", value, ", expected at least ", min);
 }
 
 }  // namespace
@@ -37,8 +44,8 @@ KeyLengthDistribution KeyLengthDistribution::parse(const std::string& text) {
   if (text == "uniform") return {Kind::uniform, 0};
   int64_t length = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
-  TORCH_CHECK_VALUE(error == std::errc{} && end == text.data() + text.size() && length >= 0, "key_lengths = '", text,
-                    "', expected 'full', 'uniform' or a number of keys");
+  check_field(error == std::errc{} && end == text.data() + text.size() && length >= 0, "key_lengths", "key_lengths = '", text,
+              "', expected 'full', 'uniform' or a number of keys");
   return {Kind::fixed, length};
 }
 
@@ -49,17 +56,17 @@ void Problem::validate() const {
   check_min("value_heads", value_heads, 0);
   for (const auto& [field, count] :
        {std::pair{"heads", heads}, {"kv_heads", key_head_count()}, {"value_heads", value_head_count()}})
-    TORCH_CHECK_VALUE(output_head_count() % count == 0, "problem: ", field, " = ", count, ", expected a divisor of ",
-                      output_head_count(), ", the largest of heads, kv_heads and value_heads");
+    check_field(output_head_count() % count == 0, field, "problem: ", field, " = ", count, ", expected a divisor of ",
+                output_head_count(), ", the largest of heads, kv_heads and value_heads");
   check_min("query_len", query_len, 1);
   check_min("key_len", key_len, 1);
   check_min("head_dim", head_dim, 1);
   check_min("value_dim", value_dim, 1);
-  TORCH_CHECK_VALUE(key_lengths.kind != KeyLengthDistribution::Kind::fixed || key_lengths.length <= key_len,
-                    "problem: key_lengths = ", key_lengths.length, " is beyond key_len = ", key_len);
+  check_field(key_lengths.kind != KeyLengthDistribution::Kind::fixed || key_lengths.length <= key_len, "key_lengths",
+              "problem: key_lengths = ", key_lengths.length, " is beyond key_len = ", key_len);
   const double max = double(std::numeric_limits<int64_t>::max()) / 64;
-  TORCH_CHECK_VALUE(query_bytes() < max && key_bytes() < max && value_bytes() < max && output_bytes() < max,
-                    "problem: its tensors have more bytes than 64-bit sizes can count");
+  check_field(query_bytes() < max && key_bytes() < max && value_bytes() < max && output_bytes() < max, "",
+              "problem: its tensors have more bytes than 64-bit sizes can count");
 }
 
 int64_t Problem::output_head_count() const { return std::max({heads, key_head_count(), value_head_count()}); }

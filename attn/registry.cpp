@@ -5,6 +5,8 @@
 #include <map>
 #include <utility>
 
+#include "attn/refusal.h"
+
 namespace attn {
 namespace {
 
@@ -56,7 +58,7 @@ const MethodEntry& find_method(const std::string& name) {
   if (found != entries().end()) return found->second;
   std::string known;
   for (const auto& [other, entry] : entries()) known += (known.empty() ? "" : ", ") + other;
-  TORCH_CHECK_VALUE(false, "unknown method '", name, "'; known: ", known);
+  throw Refusal(Refusal::Kind::unknown, "method", "unknown method '" + name + "'; known: " + known);
 }
 
 std::shared_ptr<AttentionMethod> make_method(const std::string& text) {

@@ -182,6 +182,7 @@ class Step:
     records: Path | None = None  # the file of records that it makes, of which at least one must be measured
     outcome: str = "not run"
     reason: str = ""
+    lacks_step: bool = False  # whether it was not run because the step that it needs did not pass
     exit_code: int | None = None
     seconds: float | None = None
 
@@ -293,6 +294,7 @@ def run_step(step: Step, run: Path, passed: set[str]) -> None:
     if step.missing:
         step.reason = step.missing
     elif step.needs and step.needs not in passed:
+        step.lacks_step = True
         step.reason = f"the step {step.needs} did not pass"
     if step.reason:
         print(f"=== {step.name}: not run, {step.reason}", flush=True)
@@ -454,7 +456,7 @@ def main(arguments: list[str]) -> int:
         manifest = manifest_of(run, steps, gpu, torch, nvcc_version, options)
         archive = Path(chosen.out) if chosen.out else default_archive(manifest)
         gpu_pack.write(run, archive, manifest)
-    failed = [step for step in steps if step.outcome == "failed" or (step.reason.startswith("the step") and step.outcome == "not run")]
+    failed = [step for step in steps if step.outcome == "failed" or step.lacks_step]
     for step in failed:
         print(f"gpu: {step.name}: {step.outcome}, {step.reason}", file=sys.stderr)
     print(f"{archive}: send this file back; `attnbench import {archive.name}` takes its records")

@@ -78,8 +78,7 @@ void store(const Option& option, const std::string& text, bool first) {
     try {
       (*take)(text);
     } catch (const std::invalid_argument& error) {
-      const std::string_view message = error.what();
-      throw UsageError(message.starts_with(option.name) ? std::string(message) : fmt::format("{}: {}", option.name, message));
+      throw UsageError(fmt::format("{}: {}", option.name, error.what()));
     }
   }
 }

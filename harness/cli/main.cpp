@@ -142,6 +142,9 @@ int main(int argc, char** argv) {
   } catch (const WorkerError& error) {
     print_error(error);
     return exit_code::failure;
+  } catch (const StaleFolderError& error) {
+    print_error(error);
+    return exit_code::stale;
   } catch (const std::exception& error) {
     // Whoever closes the pipe that a command prints into, such as `head`, has seen enough.
     if (std::ferror(stdout) != 0 && stdout_has_no_reader()) end_without_reader();

@@ -44,7 +44,9 @@ std::string with_option_names(std::string message) {
   return message;
 }
 
-void add_field_option(Command& command, const std::shared_ptr<MeasureOptions>& options, const Field& field) {
+// `completed` has the values that Case::complete() puts in place of defaults.
+void add_field_option(Command& command, const std::shared_ptr<MeasureOptions>& options, const Case& completed,
+                      const Field& field) {
   const std::string description(field.description);
   if (field.name == "method")
     return command.add("method", &options->c.method, description, {.required = true, .completion = Completion::methods});
@@ -53,17 +55,18 @@ void add_field_option(Command& command, const std::shared_ptr<MeasureOptions>& o
 
   const bool is_memory = field.unit == "B";
   const auto take = [options, &field, is_memory](const std::string& text) {
+    const auto value = is_memory ? std::to_string(parse_bytes(text)) : text;
     try {
-      set_text(options->c, field, is_memory ? std::to_string(parse_bytes(text)) : text);
-    } catch (const std::invalid_argument& error) {
-      throw std::invalid_argument(with_option_names(error.what()));
+      set_text(options->c, field, value);
+    } catch (const std::invalid_argument& error) {  // names the field
+      throw UsageError(with_option_names(error.what()));
     }
   };
   OptionTraits traits{.hidden = field.test_hook};
   if (!field.also_number) traits.choices = {field.choices.begin(), field.choices.end()};
-  // A default of 0 is not shown if the description says what it stands for.
+  // A default that the machine or another option replaces is not shown; the description says what it stands for.
   const auto value = get(options->c, field);
-  if (value != 0 || description.find("by default") == std::string::npos)
+  if (value == get(completed, field))
     traits.default_text = value.is_number() ? fmt::format("{:g}", value.get<double>()) : plain_text(value);
   if (is_memory) traits.placeholder = "SIZE";
   else if (std::holds_alternative<int64_t Case::*>(field.member)) traits.placeholder = "N";
@@ -130,7 +133,9 @@ Sheet answer_with_case(const Record& record) {
 
 Run add_measure_command(Command& command) {
   const auto options = std::make_shared<MeasureOptions>();
-  for (const auto& field : fields()) add_field_option(command, options, field);
+  auto completed = options->c;
+  completed.complete();
+  for (const auto& field : fields()) add_field_option(command, options, completed, field);
   add_like_option(command, options->like);
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);

@@ -11,6 +11,7 @@
 
 #include "harness/cli/case_names.h"
 #include "harness/statistics/disturbance.h"
+#include "harness/statistics/equivalence.h"
 #include "harness/statistics/statistics.h"
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"
@@ -30,16 +31,24 @@ std::string interval_text(const Record& r) {
   if (std::isnan(reach)) return "";
   const auto scope = r.text("time_ci_scope");
   return fmt::format("{}±{:.1f} %",
-                     scope.starts_with("range")    ? "range "
-                     : scope.starts_with("spread") ? "spread "
-                                                   : "",
+                     scope == scope_name(IntervalScope::range_of_processes) ? "range "
+                     : scope == kSpreadWithinProcess                        ? "spread "
+                                                                            : "",
                      100 * reach);
+}
+
+// Whether the case was to run beside a baseline.
+bool has_baseline(const Record& r) { return r.has("ratio_pairing") || r.has("ratio_reason"); }
+
+// Why there is no ratio to the baseline.
+std::string why_no_ratio(const Record& r) {
+  return (r.has("ratio_failure_kind") ? r.text("ratio_failure_kind") + ": " : "") + r.text("ratio_reason");
 }
 
 // The ratio to the baseline with the distance to the farther end of its interval, such as "0.123 ±1.2 %".
 std::string ratio_text(const Record& r) {
   const auto ratio = r.number("ratio_median");
-  if (std::isnan(ratio)) return r.has("ratio_pairing") ? "none" : "";
+  if (std::isnan(ratio)) return has_baseline(r) ? "none" : "";
   const auto reach = relative_reach_of_ratio(r);
   return fmt::format("{:.3g}{}", ratio, std::isnan(reach) ? "" : fmt::format(" ±{:.1f} %", 100 * reach));
 }
@@ -48,17 +57,24 @@ std::string ratio_text(const Record& r) {
 std::string ratio_header(const std::vector<const Record*>& records, const MethodNames& names) {
   std::set<std::string> baselines;
   for (const auto* record : records)
-    if (record->has("ratio_pairing")) baselines.insert(names.of_baseline(*record));
+    if (has_baseline(*record)) baselines.insert(names.of_baseline(*record));
   if (baselines.empty()) return "";
   return baselines.size() == 1 ? "time / " + *baselines.begin() : "time / baseline";
+}
+
+// Empty for `none`.
+std::string warning_word(Warning warning) {
+  constexpr const char* words[] = {"", "implausible", "suspect", "disturbed", "noisy"};
+  return words[size_t(warning)];
 }
 
 std::string outcome_text(const Record& r) {
   if (r.has("external_source")) return "external: " + r.text("external_source");
   const auto warning = warning_about(r);
+  const auto word = warning_word(warning);
   const auto* const unverified = r.get("unverified") == true ? ", unverified" : "";
   if (r.measured())
-    return (warning.empty() ? "measured" : warning == "implausible" ? warning : "measured, " + warning) + unverified;
+    return (word.empty() ? "measured" : warning == Warning::implausible ? word : "measured, " + word) + unverified;
   return fmt::format("{}: {}", r.text("outcome"), r.text("failure_kind"));
 }
 
@@ -88,11 +104,11 @@ std::string value_text(const Record& record, const Column& column) {
 
 }  // namespace
 
-std::string warning_about(const Record& record) {
-  if (record.has("implausible")) return "implausible";
-  if (record.has("suspect")) return "suspect";
-  if (record.number("disturbed_processes") > 0) return "disturbed";
-  return noise_of_time(record) > noise_limit(record) ? "noisy" : "";
+Warning warning_about(const Record& record) {
+  if (record.has("implausible")) return Warning::implausible;
+  if (record.has("suspect")) return Warning::suspect;
+  if (record.number("disturbed_processes") > 0) return Warning::disturbed;
+  return noise_of_time(record) > noise_limit(record) ? Warning::noisy : Warning::none;
 }
 
 double noise_limit(const Record& record) {
@@ -105,7 +121,7 @@ double relative_reach(const Record& record) {
 }
 
 double noise_of_time(const Record& record) {
-  if (record.text("time_ci_scope") != "spread within process") return relative_reach(record);
+  if (record.text("time_ci_scope") != kSpreadWithinProcess) return relative_reach(record);
   const auto samples =
       counted(record.numbers("time_samples_ms"), record.numbers("sample_disturbances"), record.number("max_disturbance"));
   return samples.values.empty() ? std::nan("") : reach(median(samples.values), order_statistic_interval(samples.values));
@@ -305,17 +321,17 @@ Sheet answer_of(const Record& record) {
   sheet.push_back(line("memory", fmt::format("{} above the inputs; {}", format_bytes(record.number("peak_extra_bytes")), error)));
   sheet.push_back(line("implementation", fmt::format("{} on {}{}", record.text("implementation"), place_of(record),
                                                      batch > 1 ? fmt::format(", batch {:.0f}", batch) : "")));
-  if (const auto ratio = ratio_text(record); !ratio.empty())
-    sheet.push_back(
-        line("time / " + MethodNames({&record}).of_baseline(record), ratio == "none" ? record.text("ratio_pairing") : ratio));
+  if (has_baseline(record))
+    sheet.push_back(line("time / " + MethodNames({&record}).of_baseline(record),
+                         ratio_text(record) + (record.has("ratio_median") ? "" : ": " + why_no_ratio(record))));
   for (const auto* column : {"implausible", "suspect"})
     if (record.has(column)) sheet.push_back(line(column, record.text(column)));
-  if (const auto warning = warning_about(record); warning == "noisy" || warning == "disturbed")
+  if (const auto warning = warning_about(record); warning == Warning::noisy || warning == Warning::disturbed)
     sheet.push_back(
-        line("warning", (warning == "noisy" ? fmt::format("noisier than usual, so a difference of up to {:.0f} % from "
-                                                          "another case may be noise",
-                                                          100 * noise_of_time(record))
-                                            : "disturbed by other load") +
+        line("warning", (warning == Warning::noisy ? fmt::format("noisier than usual, so a difference of up to {:.0f} % from "
+                                                                 "another case may be noise",
+                                                                 100 * noise_of_time(record))
+                                                   : "disturbed by other load") +
                             "; `attnbench doctor --noise` says what helps"));
   return sheet;
 }
@@ -331,7 +347,7 @@ Tone tone_of(const Record& record) {
   if (record.text("outcome") == outcome::failed) return Tone::bad;
   if (record.text("outcome") == outcome::skipped) return Tone::faint;
   const auto warning = warning_about(record);
-  return warning.empty() || warning == "noisy" ? Tone::plain : Tone::warning;
+  return warning == Warning::none || warning == Warning::noisy ? Tone::plain : Tone::warning;
 }
 
 std::string text_of(const Sheet& sheet, size_t max_width) {

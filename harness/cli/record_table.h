@@ -20,9 +20,10 @@ double noise_limit(const Record& record);
 // The value of relative_reach() for the ratio to the baseline; NaN without one.
 double relative_reach_of_ratio(const Record& record);
 
-// One word that warns about a measured record: "implausible", "suspect" (see these columns), "disturbed" (some of its processes
-// had too few undisturbed samples) or "noisy" (see noise_of_time()). Empty if there is nothing to warn about.
-std::string warning_about(const Record& record);
+// What warns about a measured record: `implausible` and `suspect` (see these columns), `disturbed` (some of its processes had too
+// few undisturbed samples) or `noisy` (see noise_of_time()).
+enum class Warning { none, implausible, suspect, disturbed, noisy };
+Warning warning_about(const Record& record);
 
 // A JSON value as text: text without quotes, null as empty text, anything else as JSON.
 std::string plain_text(const Json& value);

@@ -40,7 +40,7 @@ void ExperimentFolder::write_environment(const std::string& description, bool ha
                            {"settings", Json::object()}};
   if (const auto before = read_environment(path_); has_results && !before.is_null())
     if (const auto different = provenance_differences(before, provenance, ComparedNames::here); !different.empty())
-      throw UsageError(fmt::format("{} holds results of another build or machine:{}\n{}", path_, different, advice));
+      throw StaleFolderError(fmt::format("{} holds results of another build or machine:{}\n{}", path_, different, advice));
   replace_file(path_, "environment.json", provenance.dump(2) + "\n");
 }
 

@@ -87,7 +87,7 @@ void TrainingRun::check_settings() const {
           if (const auto there = get(before, field), now = get(training, field); field.name != "updates" && there != now)
             different += fmt::format("\n  {}: {} in {}, {} now", field.name, there.dump(), folder(), now.dump());
         if (!different.empty())
-          throw UsageError(fmt::format(
+          throw StaleFolderError(fmt::format(
               "{} holds the {} with other settings:{}\nchoose another folder with --out, or begin every training again with "
               "--resume none",
               folder(), name_of(training), different));

@@ -19,9 +19,6 @@
 namespace attnbench {
 namespace {
 
-// The verdict of a quick gate on a case for which it has too few pairs.
-constexpr const char* kNotDecided = "not decided";
-
 std::string percent(double log_ratio) {
   if (!std::isfinite(log_ratio)) return "–";
   return fmt::format("{:+.1f} %", 100 * std::expm1(log_ratio));
@@ -35,7 +32,7 @@ double median_or_nan(const std::vector<double>& values) { return values.empty() 
 
 Tone tone_of_line(const GateReport::Line& line) {
   if (!line.waived.empty() || line.is_new) return Tone::faint;
-  return line.verdict == "unusable" || line.memory_regression ? Tone::bad : tone_of(line.judgement.verdict);
+  return line.is_unusable || line.memory_regression ? Tone::bad : tone_of(line.judgement.verdict);
 }
 
 // The p value of the verdict: the probability of ratios as clear as these if it were wrong. NaN for a case without a verdict.
@@ -104,8 +101,7 @@ class Sentences {
 // What a quick gate left open, and how it can be decided.
 void add_undecided(Sentences& sentences, const GateReport& report, const GateOptions& options) {
   const auto& lines = report.lines;
-  const auto undecided =
-      std::count_if(lines.begin(), lines.end(), [](const auto& line) { return line.verdict.starts_with(kNotDecided); });
+  const auto undecided = std::count_if(lines.begin(), lines.end(), [](const auto& line) { return line.is_undecided; });
   if (!options.plan.is_quick || undecided == 0) return;
   auto sentence = fmt::format("{} of {} {} not decided", undecided, count_of(lines.size(), "case"), is_or_are(undecided));
   if (std::any_of(lines.begin(), lines.end(),
@@ -182,7 +178,8 @@ Json json_of(const GateReport& report, const GateSuite& suite, const GateOptions
     const auto& label = suite.cases()[i].label;
     json["cases"].push_back({{"name", line.name},
                              {"label", label.empty() ? Json() : Json(label)},
-                             {"verdict", line.reason.empty() ? line.verdict : line.verdict + ": " + line.reason},
+                             {"verdict", line.verdict},
+                             {"reason", line.reason.empty() ? Json() : Json(line.reason)},
                              {"waived", line.waived.empty() ? Json() : Json(line.waived)},
                              {"log_ratio", finite_or_null(line.judgement.ratio.estimate)},
                              {"interval", json_of(line.judgement.ratio.interval)},
@@ -285,6 +282,7 @@ GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<Gate
     auto result = GateResult::pass;
     if (!c.unusable.empty()) {
       result = GateResult::unusable;
+      line.is_unusable = true;
       line.verdict = "unusable";
       line.reason = c.unusable;
     } else if (c.is_new()) {
@@ -292,8 +290,8 @@ GateReport report_of(const std::vector<SuiteCase>& suite, const std::vector<Gate
       line.verdict = "new";
       line.reason = c.lacking;
     } else {
-      const bool is_decided = line.judgement.verdict != Verdict::inconclusive;
-      line.verdict = is_decided || !options.plan.is_quick ? verdict_name(line.judgement.verdict) : kNotDecided;
+      line.is_undecided = line.judgement.verdict == Verdict::inconclusive && options.plan.is_quick;
+      line.verdict = line.is_undecided ? "not decided" : verdict_name(line.judgement.verdict);
       if (line.judgement.verdict == Verdict::inconclusive) result = GateResult::inconclusive;
       if (line.judgement.verdict == Verdict::regression || line.memory_regression) result = GateResult::regression;
       if (line.memory_regression)

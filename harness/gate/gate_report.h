@@ -34,15 +34,17 @@ enum class GateResult { pass, regression, inconclusive, unusable };
 struct GateReport {
   GateResult result = GateResult::pass;
   struct Line {
-    std::string name;         // in full
-    std::string label;        // the part of the name that tells it from the other cases
-    std::string verdict;      // in a word or a few, such as "regression" or "pass, regression in memory"
-    std::string reason;       // why a case is unusable or new; empty for others
-    bool is_new = false;      // the base has no such case, so there is nothing to compare
-    std::string waived;       // the reason from the waiver of a case that did not pass; empty if there is none
-    bool failed = false;      // is a regression that no waiver accepts
-    GateJudgement judgement;  // of the times or the numbers of instructions
-    size_t processes = 0;     // of each side
+    std::string name;           // in full
+    std::string label;          // the part of the name that tells it from the other cases
+    std::string verdict;        // in a word or a few, such as "regression" or "pass, regression in memory"
+    std::string reason;         // why a case is unusable or new; empty for others
+    bool is_new = false;        // the base has no such case, so there is nothing to compare
+    bool is_unusable = false;   // the sides cannot be compared on the case
+    bool is_undecided = false;  // a quick gate has too few pairs for a verdict
+    std::string waived;         // the reason from the waiver of a case that did not pass; empty if there is none
+    bool failed = false;        // is a regression that no waiver accepts
+    GateJudgement judgement;    // of the times or the numbers of instructions
+    size_t processes = 0;       // of each side
     bool memory_regression = false;
   };
   std::vector<Line> lines;

@@ -96,13 +96,6 @@ WorkerProgram with_plugins_of(const std::string& suite, const Side& side) {
   }
 }
 
-// Whether a worker refused a case because it lacks the method or its option, and not because the method is broken.
-bool says_that_it_lacks(const std::string& reason) {
-  for (const auto* words : {" has no function '", ": unknown option '", "unknown method '"})
-    if (reason.find(words) != std::string::npos) return true;
-  return false;
-}
-
 void add_fault(SuiteCase& suite_case, const Side& side, const std::string& fault) {
   auto& text = suite_case.unusable;
   text += fmt::format("{}the {} {}", text.empty() ? "" : "; ", side.name, without_copies(fault, {side}));
@@ -207,10 +200,12 @@ bool GateSuite::has_file(size_t side, SuiteCase& suite_case) const {
 
 // Whether the worker, which gave this plan, has the case's method. If the base's state of a repository lacks it, the case is new.
 bool GateSuite::has_method(size_t side, SuiteCase& suite_case, const Record& plan) const {
-  if (!sides_[side].files || plan.text("failure_kind") != kind::usage) return true;
+  if (!sides_[side].files || !plan.is_refused()) return true;
   const auto reason = without_copies(plan.text("reason"), sides_);
   if (!sides_[side].may_lack_files) throw UsageError(fmt::format("{}: {}", options_.file, reason));
-  if (says_that_it_lacks(reason)) suite_case.lacking = fmt::format("in the {}, {}", sides_[side].name, reason);
+  // A method that is there and broken is a fault of the base.
+  if (plan.text("failure_kind") == kind::unknown_method)
+    suite_case.lacking = fmt::format("in the {}, {}", sides_[side].name, reason);
   return !suite_case.is_new();
 }
 

@@ -43,6 +43,7 @@ std::vector<Column> declare() {
       {"failure_kind", text, "", "outcome",
        "why it was skipped (unsupported, predicted_oom, predicted_timeout) or failed (oom, invalid, error, crashed, timeout, "
        "protocol)"},
+      {"failure_field", text, "", "outcome", "in plans of cases that make no sense: the axis or setting with the wrong value"},
       {"reason", text, "", "outcome", "why it was skipped or failed, in words"},
       {"implementation", text, "", "outcome", "implementation that ran, such as aten/chunked or sdpa/flash_attention"},
       {"implausible", text, "", "outcome",
@@ -107,9 +108,11 @@ std::vector<Column> declare() {
        "can be queued; for the others the GPU began when everything was queued"},
 
       {"ratio_pairing", text, "", "ratio",
-       "how the baseline was measured beside the case: turns (both processes alive, samples in turn), processes (one process "
-       "after "
-       "the other, because both do not fit into the memory), or none and why"},
+       "how the baseline was measured beside the case: turns (both processes alive, samples in turn) or processes (one process "
+       "after the other, because both do not fit into the memory)"},
+      {"ratio_failure_kind", text, "", "ratio",
+       "for processes that ran without the baseline: the failure_kind of the baseline, or of the case beside it"},
+      {"ratio_reason", text, "", "ratio", "why they ran without the baseline, in words"},
       {"ratio_median", number, "", "ratio",
        "time of the case divided by the time of the baseline beside it: median of process_ratios"},
       {"ratio_ci_low", number, "", "ratio", "low end of the interval of ratio_median, of the kind that time_ci_scope says"},
@@ -342,6 +345,29 @@ bool is_not_finite(const Json& value) { return value.is_number_float() && !std::
 
 const Json kNull;
 
+// Early records of schema version 6, and those before it, have "none: KIND: REASON" in ratio_pairing where the baseline was not
+// measured, before the pairings of other processes of the case, as in "none: crashed: the worker died; turns".
+void split_former_pairing(Record& record) {
+  constexpr std::string_view none = "none: ";
+  auto reason = record.text("ratio_pairing");
+  if (!reason.starts_with(none)) return;
+  reason.erase(0, none.size());
+  Json pairing;
+  for (const std::string_view known : {"; processes; turns", "; processes", "; turns"})
+    if (reason.ends_with(known)) {
+      pairing = known.substr(2);
+      reason.resize(reason.size() - known.size());
+      break;
+    }
+  record.set("ratio_pairing", std::move(pairing));
+  // The two reasons that no failure has begin with several words.
+  if (const auto colon = reason.find(": "); colon < reason.find(' ')) {
+    record.set("ratio_failure_kind", reason.substr(0, colon));
+    reason.erase(0, colon + 2);
+  }
+  record.set("ratio_reason", std::move(reason));
+}
+
 }  // namespace
 
 std::string_view type_name(ColumnType type) {
@@ -414,6 +440,7 @@ Record Record::parse(Json json) {
   for (const auto& axis : fields())
     if (version < axis.since && !record.has(axis.name))
       record.set(axis.name, axis.before.is_null() ? record.get(axis.follows) : axis.before);
+  split_former_pairing(record);
   return record;
 }
 
@@ -449,6 +476,11 @@ void Record::set_failed(std::string_view failure_kind, std::string reason) {
   set("outcome", outcome::failed);
   set("failure_kind", failure_kind);
   set("reason", std::move(reason));
+}
+
+bool Record::is_refused() const {
+  const auto why = text("failure_kind");
+  return why == kind::usage || why == kind::unknown_method;
 }
 
 void Record::set_skipped(std::string_view skip_kind, std::string reason) {

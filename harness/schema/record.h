@@ -65,6 +65,7 @@ inline constexpr auto error = "error";                          // failed: the m
 inline constexpr auto crashed = "crashed";                      // failed: the worker ended without an answer
 inline constexpr auto timeout = "timeout";                      // failed: the worker was ended at the case's deadline
 inline constexpr auto usage = "usage";                          // failed, only in plans: a wrong option or size
+inline constexpr auto unknown_method = "unknown_method";        // failed, only in plans: no such method, function or option
 inline constexpr auto protocol = "protocol";                    // failed: the worker's answer could not be read
 }  // namespace kind
 
@@ -74,8 +75,9 @@ class Record {
   // A record that holds the schema version and the fields of this case, and nothing else.
   explicit Record(const Case& c);
   // Reads a record of this schema version or of an earlier one, whose columns get their current names; axes that did not exist
-  // yet get the value Field::before. Throws std::invalid_argument that names a version from the future, an unknown column, or the
-  // column whose value has another type.
+  // yet get the value Field::before. A ratio_pairing that begins with "none: ", as records had it once, becomes
+  // ratio_failure_kind and ratio_reason. Throws std::invalid_argument that names a version from the future, an unknown column, or
+  // the column whose value has another type.
   static Record parse(Json json);
 
   // Null erases the value. So do a number that is not finite, an empty object of named numbers, and the default of a test hook.
@@ -95,6 +97,8 @@ class Record {
   std::string text(std::string_view name) const;             // empty when the value is missing or not text
   std::vector<double> numbers(std::string_view name) const;  // those of a list; empty when the value is missing or not a list
   bool measured() const { return text("outcome") == outcome::measured; }
+  // Whether this is the plan of a case that makes no sense; the column failure_field says what is wrong with it.
+  bool is_refused() const;
 
   // Every column of columns() in order, null where there is no value, and then the test hooks that were set.
   Json to_json() const;

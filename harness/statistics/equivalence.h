@@ -32,6 +32,8 @@ enum class Finding { slower, faster, equivalent, cannot_tell };
 // What an interval covers, with the words of the column time_ci_scope. One process has no interval.
 enum class IntervalScope { none, range_of_processes, across_processes };
 std::string scope_name(IntervalScope scope);  // empty for `none`
+// What that column says of one process, whose quartiles are no interval.
+inline constexpr auto kSpreadWithinProcess = "spread within process";
 // What an interval across so many processes covers: with fewer than kMinValuesOfInterval it is the range of what they measured.
 IntervalScope scope_of(size_t processes);
 

@@ -28,7 +28,7 @@ namespace {
 // The text of the column time_ci_scope for a case with so many processes.
 std::string scope_text(size_t processes) {
   const auto name = scope_name(scope_of(processes));
-  return name.empty() ? "spread within process" : name;
+  return name.empty() ? kSpreadWithinProcess : name;
 }
 
 // Marks a time that a side effect may have made longer. Memory that is kept between calls should cause no page faults.
@@ -64,8 +64,15 @@ void add_statistics(Record& record) {
 
 // How a baseline was measured beside a case, as the column ratio_pairing says it.
 constexpr std::string_view kInTurns = "turns", kInProcesses = "processes";
-constexpr std::string_view kNone = "none: ";
-std::string without_baseline(const std::string& why) { return std::string(kNone) + why; }
+
+void set_no_baseline(Record& record, const NoBaseline& why) {
+  record.set("ratio_pairing", nullptr);
+  record.set("ratio_failure_kind", why.kind.empty() ? Json() : Json(why.kind));
+  record.set("ratio_reason", why.reason);
+}
+
+// The failure of a baseline that was not measured.
+NoBaseline failure_of(const Record& baseline) { return {baseline.text("failure_kind"), baseline.text("reason")}; }
 
 // Adds the columns of the ratio, from the records of one process of the case and one of its baseline.
 void add_ratio(Record& record, const Record& baseline, std::string_view pairing) {
@@ -78,7 +85,7 @@ void add_ratio(Record& record, const Record& baseline, std::string_view pairing)
     return record.set("ratio_median", record.number("time_median_ms") / baseline.number("time_median_ms"));
   auto [ratios, disturbed] = counted_ratios(record.numbers("time_samples_ms"), record.numbers("sample_disturbances"), samples,
                                             shares, record.number("max_disturbance"));
-  if (ratios.empty()) return record.set("ratio_pairing", without_baseline("it ended before its first sample"));
+  if (ratios.empty()) return set_no_baseline(record, {"", "it ended before its first sample"});
   if (disturbed) record.set("disturbed_processes", 1);
   std::sort(ratios.begin(), ratios.end());
   record.set("ratio_median", quantile(ratios, 0.5));
@@ -183,16 +190,18 @@ void add_processes(Record& record, const std::vector<Record>& processes, size_t 
   record.set("time_ci_scope", scope_text(counting.size()));
   record.set("time_per_sample_ms", record.number("time_median_ms") / std::max(1.0, record.number("batch")));
   set_across(record, values_of(counting, "ratio_median"), "ratio_median", "ratio_ci_low", "ratio_ci_high", "process_ratios");
-  std::set<std::string> pairings;
-  for (const auto& process : processes)
-    if (process.has("ratio_pairing")) pairings.insert(process.text("ratio_pairing"));
-  if (!pairings.empty()) record.set("ratio_pairing", fmt::format("{}", fmt::join(pairings, "; ")));
+  for (const auto* column : {"ratio_pairing", "ratio_failure_kind", "ratio_reason"}) {
+    std::set<std::string> texts;
+    for (const auto& process : processes)
+      if (process.has(column)) texts.insert(process.text(column));
+    record.set(column, texts.empty() ? Json() : Json(fmt::format("{}", fmt::join(texts, "; "))));
+  }
   add_suspicion(record);
 }
 
-// The error about a case that makes no sense.
-UsageError refusal(const Case& c, const std::string& reason, const OriginOf& origin_of) {
-  const auto origin = origin_of ? origin_of(c, reason) : "";
+// The error about a case that makes no sense, because of this field.
+UsageError refusal(const Case& c, const std::string& field, const std::string& reason, const OriginOf& origin_of) {
+  const auto origin = origin_of ? origin_of(c, field) : "";
   return UsageError(origin.empty() ? reason : fmt::format("{}: {}", origin, reason));
 }
 
@@ -208,16 +217,16 @@ Record planned_record(const Case& c, const Json& plan, const OriginOf& origin_of
     throw broken(error.what());
   }
   const auto reason = record.text("reason");
-  if (record.text("failure_kind") == kind::usage) throw refusal(c, reason, origin_of);
+  if (record.is_refused()) throw refusal(c, record.text("failure_field"), reason, origin_of);
   if (record.text("outcome") == outcome::failed) throw broken(reason);
   return record;
 }
 
 }  // namespace
 
-std::string why_without_baseline(const Record& process) {
-  const auto pairing = process.text("ratio_pairing");
-  return pairing.starts_with(kNone) ? pairing.substr(kNone.size()) : "";
+std::optional<NoBaseline> why_no_baseline(const Record& process) {
+  if (!process.has("ratio_reason")) return std::nullopt;
+  return NoBaseline{process.text("ratio_failure_kind"), process.text("ratio_reason")};
 }
 
 std::string now_utc() {
@@ -301,7 +310,7 @@ Record run_after_each_other(const WorkerProgram& worker, const MeasuredCase& mea
   if (begins) baseline = run_alone(worker, *measured.baseline, options);
   if (!record.measured()) return record;
   if (baseline.measured()) add_ratio(record, baseline, kInProcesses);
-  else record.set("ratio_pairing", without_baseline(baseline.text("failure_kind") + ": " + baseline.text("reason")));
+  else set_no_baseline(record, failure_of(baseline));
   return record;
 }
 
@@ -319,29 +328,27 @@ Record run_beside_baseline(const WorkerProgram& worker, const MeasuredCase& meas
     return record;
   }
   if (record.measured()) {
-    record.set("ratio_pairing", without_baseline(baseline.text("failure_kind") + ": " + baseline.text("reason")));
+    set_no_baseline(record, failure_of(baseline));
     return record;
   }
   // The turns end when either process ends, and both share the deadline and the memory. What the case does alone decides.
-  const auto failed_beside = record.text("failure_kind") + ": " + record.text("reason");
+  const bool is_own_failure = baseline.measured() || baseline.text("failure_kind") == kind::error;
+  auto why = failure_of(is_own_failure ? record : baseline);
+  if (is_own_failure) why.reason = "beside the baseline, the case failed: " + why.reason;
   record = run_alone(worker, measured, options);
-  if (record.measured())
-    record.set("ratio_pairing", without_baseline(baseline.measured() || baseline.text("failure_kind") == kind::error
-                                                     ? "beside the baseline, the case failed: " + failed_beside
-                                                     : baseline.text("failure_kind") + ": " + baseline.text("reason")));
+  if (record.measured()) set_no_baseline(record, why);
   return record;
 }
 
 }  // namespace
 
 Record run_process(const WorkerProgram& worker, const MeasuredCase& measured, const ProcessOptions& options) {
-  auto why_no_baseline = options.why_no_baseline;
-  if (measured.baseline && measured.baseline->planned.has("outcome"))
-    why_no_baseline = measured.baseline->planned.text("failure_kind") + ": " + measured.baseline->planned.text("reason");
+  auto no_baseline = options.no_baseline;
+  if (measured.baseline && measured.baseline->planned.has("outcome")) no_baseline = failure_of(measured.baseline->planned);
   Record record;
-  if (!measured.baseline || !why_no_baseline.empty()) {
+  if (!measured.baseline || no_baseline) {
     record = run_alone(worker, measured, options);
-    if (measured.baseline && record.measured()) record.set("ratio_pairing", without_baseline(why_no_baseline));
+    if (measured.baseline && record.measured()) set_no_baseline(record, *no_baseline);
   } else {
     const auto need = predicted_need_bytes(measured.planned) + predicted_need_bytes(measured.baseline->planned);
     const bool both_fit = !(need > measured.planned.number("memory_limit_bytes"));
@@ -469,7 +476,7 @@ std::vector<Record> plan_cases(const WorkerProgram& worker, const std::vector<Ca
   const auto mistakes = mistakes_in_python_files(worker, cases);
   for (const auto& c : cases)
     if (const auto found = mistakes.find(std::string(attn::method_name(c.method))); found != mistakes.end())
-      throw refusal(c, found->second, origin_of);
+      throw refusal(c, "method", found->second, origin_of);
   std::vector<Record> planned;
   while (planned.size() < cases.size()) {
     const auto begin = planned.size(), end = std::min(cases.size(), begin + kCasesPerWorker);

@@ -20,8 +20,8 @@ WorkerProgram worker_for(const WorkerProgram& worker, const std::vector<Case>& c
 // Asks the worker for its build and machine, and returns them as columns of a record. Throws WorkerError if it does not answer.
 Record ask_environment(const WorkerProgram& worker);
 
-// Returns the place ("file:line:column") of the value that made the worker refuse this case; empty if unknown.
-using OriginOf = std::function<std::string(const Case& c, const std::string& reason)>;
+// Returns the place ("file:line:column") of the case's value of this field, for which the worker refused it; empty if unknown.
+using OriginOf = std::function<std::string(const Case& c, const std::string& field)>;
 
 // Asks workers for the plan of each case. Returns one record for each case, which holds the case, its cost and, if the case
 // cannot run, the reason. Throws UsageError with the origin and the reason if a case makes no sense, for example because a method
@@ -42,12 +42,21 @@ struct MeasuredCase : PlannedCase {
   std::optional<PlannedCase> baseline = std::nullopt;
 };
 
+// Why a case runs without its baseline, as the columns ratio_failure_kind and ratio_reason say it.
+struct NoBaseline {
+  std::string kind;  // of namespace kind; empty if no process failed
+  std::string reason;
+
+  // Whether the baseline may run in a later process: a predicted time may be better then, and other failures would repeat.
+  bool may_pass() const { return kind == attnbench::kind::predicted_timeout; }
+};
+
 // What earlier processes say about the next process of a case.
 struct ProcessOptions {
-  bool is_first = true;              // the first process also checks the agreement at a small size
-  double best_arithmetic_us = 0;     // the best time of the arithmetic probe in earlier processes, or 0
-  uint64_t random = 0;               // a random number, which chooses who begins
-  std::string why_no_baseline = {};  // why the baseline does not run, although the case has one; empty if it runs
+  bool is_first = true;                                  // the first process also checks the agreement at a small size
+  double best_arithmetic_us = 0;                         // the best time of the arithmetic probe in earlier processes, or 0
+  uint64_t random = 0;                                   // a random number, which chooses who begins
+  std::optional<NoBaseline> no_baseline = std::nullopt;  // why the baseline does not run, although the case has one
 };
 
 // The options of the next process of a case, after these.
@@ -55,12 +64,12 @@ ProcessOptions next_process(const std::vector<Record>& processes);
 
 // Runs one worker process for a planned case that can run, and one for its baseline, if there is one. The two take their samples
 // in turns, or run one after the other if they do not fit into the memory together. Returns the record of the case, however its
-// process ends, without the columns of the environment. If the baseline fails, the record says so in ratio_pairing. Throws
+// process ends, without the columns of the environment. If the baseline fails, the record says so in ratio_reason. Throws
 // UsageError if a worker cannot be started, and Interrupted on SIGINT or SIGTERM.
 Record run_process(const WorkerProgram& worker, const MeasuredCase& measured, const ProcessOptions& options);
 
-// Why the case ran without its baseline in this process, as the column ratio_pairing says; empty if it did not.
-std::string why_without_baseline(const Record& process);
+// Why the case ran without its baseline in this process; nothing if it has none or ran with it.
+std::optional<NoBaseline> why_no_baseline(const Record& process);
 
 // Makes the record of a case from the records of its processes, of which there is at least one. If the last process did not
 // measure the case, its failure is the outcome. Processes with too few undisturbed samples count only if without them fewer than

@@ -450,26 +450,14 @@ std::vector<Case> SweepFile::cases_of(const Block& block) const {
   return all;
 }
 
-std::string SweepFile::origin_of(const Case& c, const std::string& reason) const {
-  // "problem: key_lengths = 100 is beyond key_len = 48" is about the axis that it names first. Other reasons are about the method
-  // and its options, which may have the names of axes.
-  const bool about_axes = reason.starts_with("problem: ");
-  std::string origin;
-  auto first = std::string::npos;
-  std::vector<const Axis*> axes;
+std::string SweepFile::origin_of(const Case& c, const std::string& name) const {
   for (const auto& block : blocks_)
-    for (const auto& axis : block.axes) axes.push_back(&axis);
-  for (const auto* named : axes) {
-    const auto& axis = *named;
-    const auto at = about_axes                     ? reason.find(fmt::format(" {} = ", axis.field->name))
-                    : axis.field->name == "method" ? 0
-                                                   : std::string::npos;
-    const auto value = std::find(axis.values.begin(), axis.values.end(), get(c, *axis.field));
-    if (at >= first || value == axis.values.end()) continue;
-    first = at;
-    origin = axis.origins[size_t(value - axis.values.begin())];
-  }
-  return origin;
+    for (const auto& axis : block.axes) {
+      if (axis.field->name != name) continue;
+      const auto value = std::find(axis.values.begin(), axis.values.end(), get(c, *axis.field));
+      if (value != axis.values.end()) return axis.origins[size_t(value - axis.values.begin())];
+    }
+  return "";
 }
 
 Json SweepFile::settings() const {

@@ -67,9 +67,9 @@ class SweepFile {
   // declares last vary fastest. Throws UsageError if there are too many.
   std::vector<Case> cases() const;
 
-  // Returns where the sweep sets the value that the worker refused with this reason: "file:line:column", or the option. Returns
-  // empty text if the sweep does not set it.
-  std::string origin_of(const Case& c, const std::string& reason) const;
+  // Returns where the sweep sets this axis of the case: "file:line:column", or the option. Returns empty text if the sweep does
+  // not set it.
+  std::string origin_of(const Case& c, const std::string& axis) const;
 
   // The settings before defaults that depend on the machine are filled in, without the baseline. Two runs with equal settings and
   // baselines were configured alike.

@@ -91,7 +91,7 @@ SweepPlan plan_sweep(const WorkerProgram& worker, const std::string& file, const
   for (size_t i = 0; const auto& c : plan.sweep.cases())
     if (plan.shard.has(i++)) plan.cases.push_back(c);
   if (plan.cases.empty()) throw UsageError(fmt::format("shard {} of sweep {} has no case", shard, plan.sweep.stem()));
-  const auto origin_of = [&](const Case& c, const std::string& reason) { return plan.sweep.origin_of(c, reason); };
+  const auto origin_of = [&](const Case& c, const std::string& field) { return plan.sweep.origin_of(c, field); };
   plan.worker = worker_for(worker, plan.cases);
   plan.planned = plan_cases(plan.worker, plan.cases, origin_of);
   plan.baselines = plan_baselines(plan.worker, plan.cases, origin_of);
@@ -120,7 +120,7 @@ SweepRun::SweepRun(WorkerProgram worker, SweepPlan plan, const SweepRunOptions& 
       states_(plan_.cases.size()) {
   if (const auto different = differences(folder_, provenance_) + differences_of_files(folder_, plan_); !different.empty()) {
     if (options.resume != Resume::all && options.resume != Resume::stale)
-      throw UsageError(fmt::format(
+      throw StaleFolderError(fmt::format(
           "{} holds records of another build, machine or configuration:{}\nchoose another folder with --out, or measure "
           "every case again with --resume stale",
           folder_.path(), different));
@@ -320,11 +320,10 @@ Record SweepRun::run_next_process(size_t i, const Record& planned, const TimePre
   auto options = next_process(state.processes);
   options.best_arithmetic_us = best_arithmetic_us();
   options.random = random_();
-  options.why_no_baseline = state.baseline_failure;
+  options.no_baseline = state.no_baseline;
   auto process = run_process(worker_of_round_, measured, options);
-  // A predicted time may be better in the next round; other failures would repeat.
-  const auto failure = why_without_baseline(process);
-  if (!failure.empty() && !failure.starts_with(kind::predicted_timeout)) state.baseline_failure = failure;
+  if (auto no_baseline = why_no_baseline(process); no_baseline && !no_baseline->may_pass())
+    state.no_baseline = std::move(no_baseline);
   process.merge(environment_);
   return process;
 }

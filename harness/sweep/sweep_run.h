@@ -95,10 +95,10 @@ class SweepRun {
  private:
   // What is known of one case of the plan.
   struct State {
-    std::vector<Record> processes;      // those that ended so far
-    bool is_due = false;                // whether more processes are needed
-    int64_t visits = 0;                 // rounds that did not run it, because it was predicted to exceed its deadline
-    std::string baseline_failure = {};  // why its baseline failed in an earlier process
+    std::vector<Record> processes;  // those that ended so far
+    bool is_due = false;            // whether more processes are needed
+    int64_t visits = 0;             // rounds that did not run it, because it was predicted to exceed its deadline
+    std::optional<NoBaseline> no_baseline = std::nullopt;  // why its baseline failed in an earlier process
   };
 
   size_t open_processes(size_t i) const;

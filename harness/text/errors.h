@@ -12,6 +12,11 @@ struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The folder of results holds some of another build, machine or configuration, which what was asked for cannot continue.
+struct StaleFolderError : UsageError {
+  using UsageError::UsageError;
+};
+
 // A worker crashed, hung, or gave an answer that cannot be read, because one of its methods or the worker itself is broken. The
 // message says what happened and, if known, for which method.
 struct WorkerError : std::runtime_error {

@@ -6,6 +6,7 @@
 #include <new>
 #include <string>
 
+#include "attn/refusal.h"
 #include "harness/worker/cpu/threads.h"
 #include "harness/worker/injected_slowdown.h"
 #include "harness/worker/protocol.h"
@@ -89,8 +90,13 @@ Record plan(const Case& c) {
   guarded(record, [&] {
     try {
       prepare(c, record);
-    } catch (const c10::ValueError& error) {  // a wrong option of a method, or a wrong size
+    } catch (const attn::Refusal& error) {
+      record.set_failed(error.kind == attn::Refusal::Kind::unknown ? kind::unknown_method : kind::usage,
+                        error.what_without_backtrace());
+      if (!error.field.empty()) record.set("failure_field", error.field);
+    } catch (const c10::ValueError& error) {  // what a method refuses is about the method and its options
       record.set_failed(kind::usage, error.what_without_backtrace());
+      record.set("failure_field", "method");
     }
   });
   return record;

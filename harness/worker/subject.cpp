@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "attn/refusal.h"
 #include "harness/worker/foreign_method.h"
 #include "harness/worker/injected_slowdown.h"
 #include "harness/worker/methods.h"
@@ -49,13 +50,14 @@ int64_t small_length(const attn::AttentionMethod& method) {
   return std::max(multiple, kSmallLength - kSmallLength % multiple);
 }
 
-// Does `work` with the file of the inputs. If it throws c10::ValueError, the message begins with the axis.
+// Does `work` with the file of the inputs. If it throws c10::ValueError, the axis is refused.
 template <class Work>
 auto naming_inputs(const Case& c, const Work& work) {
   try {
     return work();
   } catch (const c10::ValueError& error) {
-    TORCH_CHECK_VALUE(false, "problem: inputs = ", c.inputs, ": ", error.what_without_backtrace());
+    throw attn::Refusal(attn::Refusal::Kind::wrong, "inputs",
+                        c10::str("problem: inputs = ", c.inputs, ": ", error.what_without_backtrace()));
   }
 }
 

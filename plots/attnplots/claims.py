@@ -21,11 +21,13 @@ OUT_OF_MEMORY = ("oom", "predicted_oom")
 
 @dataclass(frozen=True)
 class Answer:
-    """What some rows say about a claim: the verdict and the numbers that decide it."""
+    """What some rows say about a claim: the verdict, the numbers that decide it, where they are
+    from, and in words the data that stand in for the published ones, if others do."""
 
     verdict: str
     numbers: str
     where: str = ""
+    stand_in: str = ""
 
 
 @dataclass
@@ -324,9 +326,9 @@ def here(claim: dict[str, Any], found: Results, stand_ins: dict[str, list[str]])
                     missing.append(f"{folder} lacks {answer}")
                     continue
                 on = f", {device}" if device else ""
-                stand_in = f" on {name}, not {dataset}" if name != dataset else ""
+                stand_in = f"on {name}, not {dataset}" if name != dataset else ""
                 where = f"{folder}{on}"
-                answers.append(Answer(answer.verdict + stand_in, answer.numbers, where))
+                answers.append(Answer(answer.verdict, answer.numbers, where, stand_in))
     if answers:
         return answers
     why = "; ".join(dict.fromkeys(missing)) or _nothing(claim, dataset)
@@ -363,7 +365,8 @@ def _nothing(claim: dict[str, Any], dataset: str | None) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim of a part of a text, the verdict on it, and the numbers here and in the text."""
+    """A claim of a part of a text, the verdict on it, and the numbers here and in the text. If other
+    data stand in for the published ones, `stand_in` says which."""
 
     part: str
     claim: str
@@ -372,6 +375,11 @@ class Verdict:
     published: str
     rule: str
     command: str
+    stand_in: str = ""
+
+    def text(self) -> str:
+        """The verdict with the data that it rests on, if they are others than the published ones."""
+        return f"{self.verdict} {self.stand_in}" if self.stand_in else self.verdict
 
 
 def decided(published: Sequence[Row], found: Results, claims: Claims) -> list[Verdict]:
@@ -385,7 +393,7 @@ def decided(published: Sequence[Row], found: Results, claims: Claims) -> list[Ve
             verdicts.append(
                 Verdict(
                     claim["part"], claim["says"], answer.verdict, shown, said, rule_text(claim),
-                    command_of(claim, claims),
+                    command_of(claim, claims), answer.stand_in,
                 )
             )  # fmt: skip
     return verdicts

@@ -155,7 +155,7 @@ def _why_none_measured(table: Table) -> str:
     outcomes = Counter(
         f"{line['outcome']}: {line.get('failure_kind')}" for line in table.lines if line.get("outcome")
     )
-    if sum(outcomes.values()) < len(table.lines) or any(key.startswith("measured") for key in outcomes):
+    if sum(outcomes.values()) < len(table.lines) or any(line.get("outcome") == "measured" for line in table.lines):
         return ""
     reason = next((str(line["reason"]) for line in table.lines if line.get("reason")), "")
     counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())

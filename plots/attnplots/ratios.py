@@ -8,7 +8,6 @@ from attnplots.curves import Length, Measure, method_text
 from attnplots.records import Record, Records, RecordsError
 
 COLUMNS = ("ratio_median", "ratio_ci_low", "ratio_ci_high")
-NO_BASELINE = "none: "
 
 
 def is_baseline(record: Record) -> bool:
@@ -18,7 +17,7 @@ def is_baseline(record: Record) -> bool:
     "linear query_len=512".
     """
     method, *axes = (record.get("baseline") or "").split() or [None]
-    if method != record["method"] or record.get("ratio_pairing"):
+    if method != record["method"] or record.get("ratio_pairing") or record.get("ratio_reason"):
         return False
     return all(str(record.get(name)) == text for name, _, text in (a.partition("=") for a in axes))
 
@@ -90,7 +89,5 @@ def doubts(record: Record) -> list[str]:
 
 def why_missing(record: Record) -> str:
     """Why a measured record has no ratio, as the end of a note."""
-    pairing = record.get("ratio_pairing") or ""
-    if pairing.startswith(NO_BASELINE):
-        return f"not measured ({pairing.removeprefix(NO_BASELINE)})"
-    return "not recorded"
+    why = [text for text in (record.get("ratio_failure_kind"), record.get("ratio_reason")) if text]
+    return f"not measured ({': '.join(why)})" if why else "not recorded"

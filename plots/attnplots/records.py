@@ -1,6 +1,7 @@
 """Reads `records.jsonl`, one JSON object on each line. The last record of a case counts."""
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ OUTCOMES = ("measured", "skipped", "failed")
 TEXTS = ("method", "protocol")
 COUNTS = ("batch", "query_len")
 MAX_TEXT = 200
+# The value of `ratio_pairing` where the baseline was not measured, in records from before `ratio_reason`: a kind of failure, a
+# reason, and how it was measured beside other processes of the case.
+FORMER_PAIRING = re.compile(r"none: (?:(\w+): )?(.*?)(?:; ((?:processes; )?turns|processes))?", re.DOTALL)
 
 
 class Records(list[Record]):
@@ -76,6 +80,7 @@ def _read(folder: Path) -> Records:
         for axis in schema.axes:
             if record.get(axis.name) is None:
                 record[axis.name] = record.get(axis.follows) if axis.before is None and axis.follows else axis.before
+        _split_former_pairing(record)
         if record.get("external_source"):
             record["method"] += EXTERNAL
         cases[identity(record, schema)] = record
@@ -125,6 +130,15 @@ def _with_current_names(record: Record, schema: Schema) -> Record:
     if diagnostics:
         current["diagnostics"] = diagnostics | (current.get("diagnostics") or {})
     return current
+
+
+def _split_former_pairing(record: Record) -> None:
+    """Moves the reason out of `ratio_pairing`, which held it once, as in "none: crashed: the worker
+    died; turns" if another process of the case had a ratio."""
+    found = FORMER_PAIRING.fullmatch(record.get("ratio_pairing") or "")
+    if found:
+        kind, reason, pairing = found.groups()
+        record |= {"ratio_pairing": pairing, "ratio_failure_kind": kind, "ratio_reason": reason}
 
 
 def identity(record: Record, schema: Schema) -> str:

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from attnplots import cli, environment, results
-from attnplots.claims import Claims, Verdict, decided, load_claims
+from attnplots.claims import FAILS, HOLDS, NEEDS_GPU, UNKNOWN, Claims, Verdict, decided, load_claims
 from attnplots.quantities import QUANTITIES, Value, matching, number_text, quantity_name, setting_text, value_of
 from attnplots.records import RecordsError
 from attnplots.results import GENERATIONS, Results, Row
@@ -69,23 +70,32 @@ def ours(row: Row, quantity: str, found: Results, stand_ins: dict[str, list[str]
 
 
 def _ours_text(row: Row, quantity: str, found: Results, stand_ins: dict[str, list[str]]) -> str:
-    numbers = ours(row, quantity, found, stand_ins)
-    return "; ".join(one.text(quantity) for one in numbers) or MISSING
+    return "; ".join(one.text(quantity) for one in ours(row, quantity, found, stand_ins))
 
 
 # The columns of a table of published numbers beside ours.
 NUMBERS_HEAD = ("case", "method", "quantity", "published", "ours")
 
 
+class NumbersRow(NamedTuple):
+    """The columns of NUMBERS_HEAD; `ours` is empty if the results have no such number."""
+
+    case: str
+    method: str
+    quantity: str
+    published: str
+    ours: str
+
+
 @dataclass(frozen=True)
 class Numbers:
     """A published table: the text that it is in, its number there (empty if it has none), the
-    machine that it was published for, and its rows with the columns of NUMBERS_HEAD."""
+    machine that it was published for, and its rows."""
 
     said_in: str
     table: str
     machine: str
-    rows: list[list[str]]
+    rows: list[NumbersRow]
 
 
 def numbers(published: Sequence[Row], found: Results, claims: Claims) -> list[Numbers]:
@@ -103,10 +113,10 @@ def numbers(published: Sequence[Row], found: Results, claims: Claims) -> list[Nu
             for quantity in QUANTITIES:
                 if row.get(quantity) is not None:
                     published_text = number_text(quantity, row[quantity])
-                    what = [row.get("dataset") or f"N = {row['query_len']}, d = {row['head_dim']}"]
-                    what += [row["method"], quantity_name(quantity) + on_device(row)]
+                    case = row.get("dataset") or f"N = {row['query_len']}, d = {row['head_dim']}"
+                    what = quantity_name(quantity) + on_device(row)
                     ours_text = _ours_text(row, quantity, found, claims.stand_ins)
-                    body.append([*what, published_text, ours_text])
+                    body.append(NumbersRow(case, row["method"], what, published_text, ours_text))
         tables.append(Numbers(said_in, number, claims.machines.get(name, "not stated"), body))
     return tables
 
@@ -116,7 +126,7 @@ def numbers_section(published: Sequence[Row], found: Results, claims: Claims) ->
     lines = ["## Published numbers and ours", ""]
     for one in numbers(published, found, claims):
         lines += [f"### {one.said_in}", "", f"Published for: {one.machine}.", ""]
-        lines += table(NUMBERS_HEAD, one.rows)
+        lines += table(NUMBERS_HEAD, [row._replace(ours=row.ours or MISSING) for row in one.rows])
     return lines
 
 
@@ -138,7 +148,7 @@ def claims_section(published: Sequence[Row], found: Results, claims: Claims) -> 
             "",
         ]
         body = [
-            [v.claim, f"**{v.verdict}**", v.here, v.published, v.rule, v.command]
+            [v.claim, f"**{v.text()}**", v.here, v.published, v.rule, v.command]
             for v in verdicts
             if v.part == part
         ]
@@ -180,13 +190,10 @@ def markdown(published: Sequence[Row], found: Results, claims: Claims) -> str:
 
 
 def counts(verdicts: Sequence[Verdict]) -> str:
-    """How many verdicts there are of each kind, as a sentence. A verdict that names the data set that
-    stands in for the paper's, such as "reproduced on digits, not mnist", counts as its first words."""
-    kinds = Counter(verdict.verdict.partition(" on ")[0] for verdict in verdicts)
-    stand_ins = sum(" on " in verdict.verdict for verdict in verdicts)
-    known = ("reproduced", "not reproduced", "cannot tell", "needs a GPU")
-    names = [*known, *(name for name in kinds if name not in known)]
-    said = ", ".join(f"{kinds[name]} {name}" for name in names if kinds[name])
+    """How many verdicts there are of each kind, as a sentence."""
+    kinds = Counter(verdict.verdict for verdict in verdicts)
+    stand_ins = sum(bool(verdict.stand_in) for verdict in verdicts)
+    said = ", ".join(f"{kinds[name]} {name}" for name in (HOLDS, FAILS, UNKNOWN, NEEDS_GPU) if kinds[name])
     of_others = f"; {stand_ins} rest on another data set than the paper's" if stand_ins else ""
     return f"Of {len(verdicts)} verdicts on claims: {said}{of_others}."
 
@@ -207,14 +214,14 @@ def plain_text(published: Sequence[Row], found: Results, claims: Claims, width: 
     for part in dict.fromkeys(verdict.part for verdict in verdicts):
         lines += ["", *_wrapped(f"{part} (published for: {claims.machines.get(part, 'not stated')})", width)]
         for v in (verdict for verdict in verdicts if verdict.part == part):
-            lines += _wrapped(f"{v.verdict}: {v.claim}", width, "- ")
+            lines += _wrapped(f"{v.text()}: {v.claim}", width, "- ")
             details = {"here": v.here, "published": v.published, "rule": v.rule, "command": v.command}
             for name, value in details.items():
                 lines += _wrapped(f"{name}: {value}", width, "    ")
     for one in numbers(published, found, claims):
         lines += ["", *_wrapped(f"Numbers of {one.said_in} (published for: {one.machine})", width)]
         for case, method, quantity, published_text, ours_text in one.rows:
-            said = f"{case}, {method}, {quantity}: {published_text} published; ours: {ours_text}"
+            said = f"{case}, {method}, {quantity}: {published_text} published; ours: {ours_text or MISSING}"
             lines += _wrapped(said, width, "- ")
     return "".join(f"{printable(line)}\n" for line in lines)
 

@@ -25,7 +25,7 @@ import torch
 from attnbench import _signature
 from attnbench._folders import Folder
 from attnbench._method import ATTRIBUTE, MAX_MULTIPLE, Declaration, is_multiple
-from attnbench._signature import AS, LIKE, MethodError, Signature
+from attnbench._signature import AS, LIKE, MethodError, MissingFunction, Signature
 
 # What a function prints must not mix with what the worker answers.
 sys.stdout = sys.stderr

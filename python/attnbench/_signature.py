@@ -29,6 +29,10 @@ class MethodError(Exception):
     """An attention function, or its file, is not as attnbench needs it."""
 
 
+class MissingFunction(MethodError):
+    """The file has no function of the name that was asked for."""
+
+
 def unreadable(path: str, error: OSError) -> MethodError:
     """The error about a file that cannot be read."""
     return MethodError(f"{path} cannot be read: {error.strerror}")
@@ -39,9 +43,9 @@ def unimportable(path: str, text: str) -> MethodError:
     return MethodError(f"{path} cannot be imported:\n{text.strip()}")
 
 
-def missing(path: str, name: str, functions: list[str]) -> MethodError:
+def missing(path: str, name: str, functions: list[str]) -> MissingFunction:
     """The error about a file that defines only these functions."""
-    return MethodError(f"{path} has no function '{name}'; its functions: {', '.join(functions) or 'none'}")
+    return MissingFunction(f"{path} has no function '{name}'; its functions: {', '.join(functions) or 'none'}")
 
 
 def no_function(path: str, name: str, kind: str) -> MethodError:

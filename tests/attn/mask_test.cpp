@@ -5,6 +5,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
+#include "attn/problem.h"
+#include "attn/refusal.h"
 #include "tests/support/errors_of.h"
 
 namespace attn {
@@ -116,6 +118,29 @@ TEST(KeyLengthDistribution, IsParsedFromText) {
   for (const auto* text : {"", "-1", "1.5", "12 ", "Full", "99999999999999999999", "0x10"})
     EXPECT_CONTAINS(message_of<c10::ValueError>([&] { KeyLengthDistribution::parse(text); }),
                     "key_lengths = '" + std::string(text) + "', expected 'full', 'uniform' or a number of keys");
+}
+
+TEST(Problem, ARefusalNamesTheFieldThatIsWrong) {
+  const auto refused = [](auto&& call) {
+    try {
+      call();
+    } catch (const Refusal& refusal) {
+      return refusal;
+    }
+    return Refusal(Refusal::Kind::unknown, "nothing was refused", "");
+  };
+  const auto field_of = [&](auto&& change) {
+    Problem problem;
+    change(problem);
+    return refused([&] { problem.validate(); }).field;
+  };
+  EXPECT_EQ(field_of([](Problem& p) { p.heads = 0; }), "heads");
+  EXPECT_EQ(field_of([](Problem& p) { p.kv_heads = 3; }), "kv_heads");
+  EXPECT_EQ(field_of([](Problem& p) { p.key_lengths = {KeyLengthDistribution::Kind::fixed, 2000}; }), "key_lengths");
+  EXPECT_EQ(field_of([](Problem& p) { p.batch = int64_t{1} << 60; }), "") << "the sizes are wrong together";
+  const auto refusal = refused([] { KeyLengthDistribution::parse("1.5"); });
+  EXPECT_EQ(refusal.field, "key_lengths");
+  EXPECT_EQ(refusal.kind, Refusal::Kind::wrong);
 }
 
 TEST(Problem, SizesAreChecked) {

@@ -44,7 +44,20 @@ def test_a_baseline_that_cannot_run_leaves_the_case_alone(attnbench, tmp_path):
     attnbench("sweep", sweep, "--out", "out")
     (record,) = records_in(tmp_path / "out")
     assert record["outcome"] == "measured" and record["ratio_median"] is None
-    assert record["ratio_pairing"].startswith("none: unsupported: ")
+    assert (record["ratio_pairing"], record["ratio_failure_kind"]) == (None, "unsupported")
+    assert "causal" in record["ratio_reason"]
+
+
+def test_a_baseline_that_fails_is_not_run_in_later_rounds(attnbench, workers, tmp_path):
+    log = tmp_path / "log"
+    body = f"""case "$request" in *'"method":"sdpa"'*) echo ran >> {log}; kill -SEGV $$ ;; *) good ;; esac"""
+    sweep = write_sweep(tmp_path / "s.toml", timing={"baseline": "sdpa", "processes": 3}, method="linear", query_len=32)
+    attnbench.with_worker(workers.make(measure=body))("sweep", sweep, "--out", "out")
+    (record,) = records_in(tmp_path / "out")
+    assert (record["ratio_pairing"], record["ratio_failure_kind"]) == (None, "crashed") and record["process"] == 3
+    assert log.read_text() == "ran\n"
+    row = attnbench("table", "out").stdout.splitlines()
+    assert any("linear" in line and " none " in line for line in row)
 
 
 def test_a_pair_that_does_not_fit_into_the_memory_runs_one_after_the_other(attnbench, tmp_path):
@@ -63,7 +76,7 @@ def test_a_pair_that_does_not_fit_into_the_memory_runs_one_after_the_other(attnb
 def test_a_folder_of_another_baseline_is_refused(canned, tmp_path):
     sweep = write_sweep(tmp_path / "s.toml", timing={"baseline": "sdpa"})
     canned("sweep", sweep, "--out", "out")
-    message = canned("sweep", sweep, "--out", "out", "--set", "timing.baseline=linear", code=2).stderr
+    message = canned("sweep", sweep, "--out", "out", "--set", "timing.baseline=linear", code=5).stderr
     assert 'baselines: ["sdpa"] there, ["linear"] here' in message
     canned("sweep", sweep, "--out", "out")
 

@@ -371,7 +371,7 @@ def test_help_lists_the_exit_codes_of_the_header(attnbench):
     header = (ROOT / "harness/cli/exit_codes.h").read_text()
     codes = dict(re.findall(r"constexpr int (\w+) = (\d+);", header))
     assert codes == {
-        "success": "0", "failure": "1", "usage": "2", "inconclusive": "3", "unusable": "4",
+        "success": "0", "failure": "1", "usage": "2", "inconclusive": "3", "unusable": "4", "stale": "5",
     }  # fmt: skip
     listed = attnbench("--help").stdout.partition("Exit codes:\n")[2].splitlines()
     assert [line.split()[0] for line in listed] == [*codes.values(), "128+n"]

@@ -159,7 +159,7 @@ def test_records_of_another_gpu_are_not_mixed(on, tmp_path):
     sweep = write_sweep(tmp_path / "one.toml", method="linear", query_len=32, device="cuda")
     on("sweep", sweep, "--out", "out", "-q")
     on("sweep", sweep, "--out", "out", "-q")
-    done = on("sweep", sweep, "--out", "out", "-q", fault="name=another", code=2)
+    done = on("sweep", sweep, "--out", "out", "-q", fault="name=another", code=5)
     assert f'gpu: "{NAME}" there, "another" here' in done.stderr
 
 

@@ -84,7 +84,7 @@ def test_records_of_merges_and_shards_are_not_mixed_with_others(canned, shards, 
     assert "holds records" in failed
     assert len(lengths(shards[1])) == 2
     sweep = tmp_path / "seven.toml"
-    assert 'shard: "1/3" there, "2/3" here' in canned("sweep", sweep, "--shard=2/3", "--out", shards[0], code=2).stderr
+    assert 'shard: "1/3" there, "2/3" here' in canned("sweep", sweep, "--shard=2/3", "--out", shards[0], code=5).stderr
 
 
 @pytest.mark.parametrize("shard", ["0/3", "4/3", "1", "a/b", "1/3/5", "-1/3", " 1/3", "1/99999999999999999999"])

@@ -233,7 +233,7 @@ def test_a_changed_file_is_another_build(write, attnbench, tmp_path):
     command = ["sweep", sweep, "--out", tmp_path / "out", "--quiet"]
     attnbench(*command)
     path.write_text(path.read_text() + "\n# faster\n")
-    refused = attnbench(*command, code=2).stderr
+    refused = attnbench(*command, code=5).stderr
     assert re.search(r"method_digest of mine.py:attention: \w+ there, \w+ here", refused)
     attnbench(*command, "--resume=all")
 
@@ -578,6 +578,10 @@ REFUSED = {
 }  # fmt: skip
 
 
+# Those that name something that does not exist.
+UNKNOWN = ("no such function", "exact", "unknown option")
+
+
 @pytest.fixture(scope="module")
 def refused(build, tmp_path_factory):
     """The records with which the worker plans the functions of REFUSED."""
@@ -593,7 +597,8 @@ def refused(build, tmp_path_factory):
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_no_attention_function_is_refused_with_the_reason(refused, name):
     record = refused[name]
-    assert (record["outcome"], record["failure_kind"]) == ("failed", "usage")
+    kind = "unknown_method" if name in UNKNOWN else "usage"
+    assert (record["outcome"], record["failure_kind"], record["failure_field"]) == ("failed", kind, "method")
     assert REFUSED[name][2] in record["reason"]
 
 

@@ -103,7 +103,7 @@ def test_more_processes_continue_the_cases_and_fewer_are_refused(canned, tmp_pat
     assert lines[:12] == earlier and len(lines) == 20
     for record in records_in(tmp_path / "out"):
         assert len(record["process_medians_ms"]) == 5 and record["processes"] == 5
-    assert "processes: 5 there, 3 here" in canned("sweep", rounds, "--out", "out", code=2).stderr
+    assert "processes: 5 there, 3 here" in canned("sweep", rounds, "--out", "out", code=5).stderr
 
 
 def test_a_case_that_fails_in_a_later_round_has_failed(attnbench, workers, canned_worker, tmp_path, rounds):

@@ -216,7 +216,7 @@ def test_an_unknown_value_of_resume_is_refused(canned, sweep):
 def test_records_of_other_settings_are_not_mixed(canned, tmp_path, sweep, setting, difference):
     canned("sweep", sweep, "--out", "out")
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    message = canned("sweep", sweep, "--out", "out", "--set", setting, code=2).stderr
+    message = canned("sweep", sweep, "--out", "out", "--set", setting, code=5).stderr
     assert difference in message
     assert "--out" in message and "--resume stale" in message
     for name in ("records.jsonl", "records.csv", "environment.json"):
@@ -229,7 +229,7 @@ def test_records_of_another_build_are_not_mixed(attnbench, canned, workers, tmp_
     newer = attnbench.with_worker(
         workers.make(measure="good", environment={"revision": "fedcba987654"})
     )
-    message = newer("sweep", sweep, "--out", "out", "--set", "seed=1", code=2).stderr
+    message = newer("sweep", sweep, "--out", "out", "--set", "seed=1", code=5).stderr
     revision = workers.environment["revision"]
     assert f'revision: "{revision}" there, "fedcba987654" here' in message
     assert log_of(tmp_path / "out") == before
@@ -245,7 +245,7 @@ def test_records_of_two_states_of_a_working_tree_are_not_mixed(attnbench, canned
     edited = {"dirty": True, "changes_digest": "0123456789ab"}
     attnbench.with_worker(workers.make(measure="good", environment=edited))("sweep", sweep, "--out", "out")
     again = attnbench.with_worker(workers.make(measure="good", environment=edited | {"changes_digest": "ba9876543210"}))
-    message = again("sweep", sweep, "--out", "out", code=2).stderr
+    message = again("sweep", sweep, "--out", "out", code=5).stderr
     assert 'changes_digest: "0123456789ab" there, "ba9876543210" here' in message
 
 
@@ -256,7 +256,7 @@ def test_records_of_another_environment_are_not_mixed(canned, tmp_path, sweep):
     environment = json.loads(path.read_text())
     environment["environment"]["cpu_model"] = "Abacus"
     path.write_text(json.dumps(environment))
-    message = canned("sweep", sweep, "--out", "out", code=2).stderr
+    message = canned("sweep", sweep, "--out", "out", code=5).stderr
     assert 'cpu_model: "Abacus" there' in message
     assert log_of(tmp_path / "out") == before
 

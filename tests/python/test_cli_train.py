@@ -155,7 +155,7 @@ def files_in(folder):
 def test_other_settings_are_refused_by_name(attnbench, tmp_path, training):
     attnbench("train", training, "--out", "out")
     before = files_in(tmp_path / "out")
-    message = attnbench("train", training, "--out", "out", "--set", "layers=3", "--set", "batch=5", code=2).stderr
+    message = attnbench("train", training, "--out", "out", "--set", "layers=3", "--set", "batch=5", code=5).stderr
     assert "layers: 2 in out, 3 now" in message and "batch: 4 in out, 5 now" in message and "--resume none" in message
     assert files_in(tmp_path / "out") == before
     attnbench("train", training, "--out", "out", "--set", "layers=3", "--resume", "none")

@@ -122,6 +122,7 @@ def test_a_gpu_that_fails_in_the_worker_fails_the_steps_and_is_no_success(small,
     assert steps["figure-gpu-grid"]["reason"] == "the step sweep-gpu-grid did not pass"
     assert b"nothing was verified on device cuda: no CUDA device is visible" in files["logs/verify.txt"]
     assert "gpu: verify: failed, exit code 2" in done.stderr
+    assert "gpu: figure-gpu-grid: not run, the step sweep-gpu-grid did not pass" in done.stderr
 
 
 @pytest.mark.parametrize(

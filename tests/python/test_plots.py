@@ -110,6 +110,21 @@ def write(folder, rows, end="\n"):
     return folder
 
 
+@pytest.mark.parametrize(
+    ("pairing", "expected"),
+    [
+        ("turns", ("turns", None, None)),
+        ("processes; turns", ("processes; turns", None, None)),
+        ("none: crashed: signal: 11", (None, "crashed", "signal: 11")),
+        ("none: oom: no memory; processes; turns", ("processes; turns", "oom", "no memory")),
+        ("none: beside it, the case failed: oom: x; turns", ("turns", None, "beside it, the case failed: oom: x")),
+    ],
+)
+def test_a_pairing_that_holds_a_reason_is_read_into_columns_of_its_own(tmp_path, pairing, expected):
+    (record,) = records.read(write(tmp_path, [measured(schema_version=6, ratio_pairing=pairing)]))
+    assert tuple(record.get(f"ratio_{name}") for name in ("pairing", "failure_kind", "reason")) == expected
+
+
 def run(script, *arguments):
     command = [sys.executable, str(script), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)

@@ -211,9 +211,9 @@ def test_a_ratio_is_ringed_by_its_own_interval():
 
 def test_a_case_without_a_ratio_is_noted_with_the_reason():
     rows = [with_ratio("linear", 512, 2.0), quiet("lsh-1", 512, baseline="sdpa")]
-    rows += [quiet("linear", 1024, baseline="sdpa", ratio_pairing="none: sdpa ran out of memory")]
+    rows += [quiet("linear", 1024, baseline="sdpa", ratio_failure_kind="oom", ratio_reason="no memory")]
     shown = " ".join(texts(drawn(rows, scaling.draw_ratio)))
-    assert "1 ratio not measured (sdpa ran out of memory)" in shown
+    assert "1 ratio not measured (oom: no memory)" in shown
     assert "1 ratio not recorded" in shown and "no curve: lsh-1." in shown
 
 

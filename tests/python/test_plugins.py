@@ -152,7 +152,7 @@ def test_a_changed_plugin_is_another_build_to_resume(with_plugin, copied, tmp_pa
     with open(copied, "ab") as file:
         file.write(b"changed")
     for resume in ("missing", "failed"):
-        error = attnbench("sweep", sweep, "--out", "out", "--resume", resume, code=2).stderr
+        error = attnbench("sweep", sweep, "--out", "out", "--resume", resume, code=5).stderr
         assert f"method_digest of sliding-window:window=16: {before} there, {digest_of(copied)} here" in error
     attnbench("sweep", sweep, "--out", "out", "--methods", "linear")  # does not use the plug-in
     attnbench("sweep", sweep, "--out", "out", "--resume", "all")

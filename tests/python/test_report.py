@@ -344,6 +344,17 @@ def test_a_waived_regression_says_why(tmp_path):
     assert "regression (+20 %); waived: checks its inputs" in words(report(tmp_path, tmp_path))
 
 
+def test_the_reason_of_a_verdict_is_shown_beside_it_and_not_counted(tmp_path):
+    gate(tmp_path, "one", "2026-02-02T00:00:00Z", (1.0, 1.0), ("unusable", "unusable"), "unusable")
+    path = tmp_path / "one/gate.json"
+    told = json.loads(path.read_text())
+    for case, reason in zip(told["cases"], ("no memory", "no such kernel"), strict=True):
+        case["reason"] = reason
+    path.write_text(json.dumps(told))
+    text = words(report(tmp_path, tmp_path))
+    assert "unusable: no memory (+0 %)" in text and "unusable: no such kernel (+0 %)" in text and "2 unusable" in text
+
+
 @pytest.mark.parametrize("changed", [{"cases": 1}, {"base": None}, {"cases": [{"name": "a"}]}, {"result": "pass", "candidate": []}])
 def test_a_file_that_the_gate_did_not_write_is_refused(tmp_path, changed):
     gate(tmp_path, "one", "2026-02-02T00:00:00Z", (1.2, 1.0), **changed)

@@ -105,21 +105,19 @@ def test_only_parts_that_fit_into_the_minutes_are_begun(project):
 
 
 def test_a_stale_sweep_is_begun_again_and_other_failures_are_reported(project):
-    stale = "results/one/x holds records of another build, machine or configuration:"
     (project / "build/body").write_text(
-        f'case "$*" in *"sweep one"*--resume=all) ;; *"sweep one"*) echo "{stale}" >&2; exit 2 ;; *train*) exit 1 ;; esac\n'
+        'case "$*" in *"sweep one"*--resume=all) ;; *"sweep one"*) exit 5 ;; *train*) exit 1 ;; esac\n'
     )
     started, done = reproduce(project, code=1)
     assert started[:2] == ["sweep one --across-boots", "sweep one --across-boots --resume=all"]
-    assert "These parts failed:\n  train three\n" in done.stderr and stale in done.stderr
+    assert "These parts failed:\n  train three\n" in done.stderr
 
 
 def test_a_stale_training_is_begun_again_in_an_empty_folder_if_its_records_are_committed(project):
     folder = project / "results/three/a-r-cpu-2-threads"
     folder.mkdir(parents=True)
     (folder / "curves.jsonl").write_text("{}\n")
-    stale = f"{folder} holds results of another build or machine:"
-    (project / "build/body").write_text(f'case "$*" in *train*) [ ! -e {folder} ] || {{ echo "{stale}" >&2; exit 2; }} ;; esac\n')
+    (project / "build/body").write_text(f'case "$*" in *train*) [ ! -e {folder} ] || exit 5 ;; esac\n')
     started, done = reproduce(project, "trainings", code=1)
     assert started[0] == "train three" and "These parts failed:\n  train three\n" in done.stderr
     assert "results/three/a-r-cpu-2-threads holds records that are not committed" in done.stderr
@@ -130,12 +128,18 @@ def test_a_stale_training_is_begun_again_in_an_empty_folder_if_its_records_are_c
     assert not folder.exists()
 
 
-def test_the_words_about_stale_records_are_those_of_the_driver():
+def test_another_refusal_begins_nothing_again_whatever_it_says(project):
+    words = "holds records of another build, machine or configuration"
+    (project / "build/body").write_text(f'echo "{words}" >&2; exit 2\n')
+    started, done = reproduce(project, code=1)
+    assert [words.split()[1] for words in started[:3]] == ["one", "two", "three"] and words in done.stderr
+
+
+def test_the_exit_code_about_stale_records_is_that_of_the_driver():
     loader = SourceFileLoader("reproduce", str(SCRIPT))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("reproduce", loader))
     loader.exec_module(module)
-    assert module.STALE_SWEEP in (ROOT / "harness/sweep/sweep_run.cpp").read_text("utf-8")
-    assert module.STALE_TRAININGS in (ROOT / "harness/experiments/experiment_folder.cpp").read_text("utf-8")
+    assert f"int stale = {module.STALE};" in (ROOT / "harness/cli/exit_codes.h").read_text("utf-8")
 
 
 def test_uncommitted_changes_are_refused_except_those_of_results(project):

@@ -176,7 +176,8 @@ def test_a_stand_in_for_the_data_is_named(tmp_path):
     lines = [training("softmax", 1.0, data="x/digits"), training("linear", 1.5, data="x/digits")]
     write(tmp_path, "a", "trainings.jsonl", lines)
     assert answer(tmp_path, ORDER).verdict == "cannot tell"
-    assert answer(tmp_path, ORDER, {"mnist": ["digits"]}).verdict == "reproduced on digits, not mnist"
+    found = answer(tmp_path, ORDER, {"mnist": ["digits"]})
+    assert (found.verdict, found.stand_in) == ("reproduced", "on digits, not mnist")
 
 
 def test_nothing_measured_is_said_in_words(tmp_path):

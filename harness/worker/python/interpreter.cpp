@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "attn/refusal.h"
 #include "harness/schema/json.h"
 #include "harness/worker/methods.h"
 
@@ -101,6 +102,7 @@ void Bridge::fail(py::error_already_set& error) const {
   }
   if (error.matches(PyExc_MemoryError) || text.find("OutOfMemoryError") != std::string::npos)
     TORCH_CHECK_WITH(OutOfMemoryError, false, text);
+  if (error.matches(module_.attr("MissingFunction"))) throw attn::Refusal(attn::Refusal::Kind::unknown, "method", text);
   TORCH_CHECK_VALUE(false, text);
 }
 

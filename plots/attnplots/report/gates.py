@@ -25,6 +25,11 @@ class Case:
     waived: str
     ratio: tuple[float | None, float | None, float | None]
     label: str = ""  # of the method, if it has one
+    reason: str = ""  # of a case that was not compared; older files have it in the verdict
+
+    def verdict_text(self) -> str:
+        """The verdict with its reason."""
+        return f"{self.verdict}: {self.reason}" if self.reason else self.verdict
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,7 @@ def _case(found: dict[str, Any]) -> Case:
         printable(str(found.get("waived") or "")),
         (_ratio(middle), _ratio(low), _ratio(high)),
         printable(str(found.get("label") or "")),
+        printable(str(found.get("reason") or "")),
     )
 
 
@@ -103,4 +109,4 @@ def _cell(case: Case | None) -> str:
     if case is None:
         return "–"
     waived = f"; waived: {case.waived}" if case.waived else ""
-    return f"{case.verdict} ({case.change}){waived}"
+    return f"{case.verdict_text()} ({case.change}){waived}"

@@ -108,7 +108,7 @@ def of_gates(gates: Sequence[Gate]) -> Lines:
         for case in gate.cases:
             method, _, setting = case.name.partition(" ")
             ratio = [plain(value) for value in case.ratio]
-            rows.append([method, data.method_text(method), setting, number, gate.label, *ratio, case.verdict])
+            rows.append([method, data.method_text(method), setting, number, gate.label, *ratio, case.verdict_text()])
     return Lines([{"name": name, "unit": "", "about": about} for name, about in OF_GATES.items()], [], rows)
 
 

@@ -315,10 +315,10 @@ def _paper(found: folders.Found) -> Paper:
     made = claims.load_claims(published / "claims.toml")
     texts = results.load_published(sorted(published.glob("*.csv")))
     verdicts_here = claims.decided(texts, here, made)
-    decided = [verdict for verdict in verdicts_here if verdict.verdict.startswith((claims.HOLDS, claims.FAILS))]
+    decided = [verdict for verdict in verdicts_here if verdict.verdict in (claims.HOLDS, claims.FAILS)]
     tables = []
     for table in verdicts.numbers(texts, here, made):
-        ours = [row for row in table.rows if row[-1] != verdicts.MISSING]
+        ours = [row for row in table.rows if row.ours]
         if ours:
             tables.append(replace(table, rows=ours))
     return Paper(decided, len(verdicts_here) - len(decided), tables)

@@ -228,6 +228,33 @@ TEST(Record, FormerColumnNamesAreReadInEverySchemaVersion) {
   EXPECT_EQ(Record::parse(both).get("diagnostics"), Json({{"lsh_bucket_mean", 2}, {"lsh_bucket_skew", 3}}));
 }
 
+TEST(Record, APairingThatHoldsAReasonIsReadIntoColumnsOfItsOwn) {
+  const auto parsed = [](const char* pairing) {
+    const auto record = Record::parse({{"schema_version", 6}, {"method", "linear"}, {"ratio_pairing", pairing}});
+    return std::vector<std::string>{record.text("ratio_pairing"), record.text("ratio_failure_kind"), record.text("ratio_reason")};
+  };
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(parsed("turns"), (Texts{"turns", "", ""}));
+  EXPECT_EQ(parsed("processes; turns"), (Texts{"processes; turns", "", ""}));
+  EXPECT_EQ(parsed("none: crashed: signal: 11"), (Texts{"", "crashed", "signal: 11"}));
+  EXPECT_EQ(parsed("none: oom: no memory; turns"), (Texts{"turns", "oom", "no memory"}));
+  EXPECT_EQ(parsed("none: oom: no memory; processes; turns"), (Texts{"processes; turns", "oom", "no memory"}));
+  EXPECT_EQ(parsed("none: beside the baseline, the case failed: crashed: x"),
+            (Texts{"", "", "beside the baseline, the case failed: crashed: x"}));
+  EXPECT_EQ(parsed("none: it ended before its first sample"), (Texts{"", "", "it ended before its first sample"}));
+}
+
+TEST(Record, TheKindOfItsFailureSaysWhetherThePlanRefusesTheCase) {
+  Record record;
+  EXPECT_FALSE(record.is_refused());
+  for (const auto* refused : {kind::usage, kind::unknown_method}) {
+    record.set_failed(refused, "no");
+    EXPECT_TRUE(record.is_refused()) << refused;
+  }
+  record.set_failed(kind::error, "no");
+  EXPECT_FALSE(record.is_refused());
+}
+
 TEST(Record, EveryFormerNameLeadsToACurrentName) {
   for (const auto& [former, current, is_diagnostic] : former_names()) {
     EXPECT_EQ(find_column(former), nullptr) << former;

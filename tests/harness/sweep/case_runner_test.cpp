@@ -287,7 +287,9 @@ TEST_F(Baseline, ThatFailsDoesNotFailTheCase) {
   const auto record = run_with_baseline("kill -SEGV $$");
   EXPECT_TRUE(record.measured()) << record.text("reason");
   EXPECT_EQ(record.number("time_median_ms"), 3);
-  EXPECT_CONTAINS(record.text("ratio_pairing"), "none: crashed: the worker died of signal 11");
+  EXPECT_FALSE(record.has("ratio_pairing"));
+  EXPECT_EQ(record.text("ratio_failure_kind"), kind::crashed);
+  EXPECT_CONTAINS(record.text("ratio_reason"), "the worker died of signal 11");
   EXPECT_FALSE(record.has("ratio_median"));
 }
 
@@ -299,7 +301,7 @@ TEST_F(Baseline, ThatFailsBeforeTheFirstTurnLetsTheCaseRunAlone) {
       kMeasured + ";; esac");
   const auto record = run_process(worker_, measured_, {});
   EXPECT_TRUE(record.measured()) << record.text("reason");
-  EXPECT_CONTAINS(record.text("ratio_pairing"), "none: crashed");
+  EXPECT_EQ(record.text("ratio_failure_kind"), kind::crashed);
 }
 
 // Both processes share the deadline, so the case times out with its baseline, and is then measured alone.
@@ -308,7 +310,7 @@ TEST_F(Baseline, ThatHangsDoesNotFailTheCase) {
   use_worker("case \"$@\" in *--turns*) sleep 300;; *) " + kMeasured + ";; esac");
   const auto record = run_process(worker_, measured_, {});
   EXPECT_TRUE(record.measured()) << record.text("reason");
-  EXPECT_CONTAINS(record.text("ratio_pairing"), "none: timeout: ");
+  EXPECT_EQ(record.text("ratio_failure_kind"), kind::timeout);
 }
 
 // A case may fail beside its baseline only, for example because both do not fit into the memory after all.
@@ -317,14 +319,46 @@ TEST_F(Baseline, ACaseThatFailsBesideItIsMeasuredAlone) {
              kMeasured + ";; esac");
   const auto record = run_process(worker_, measured_, {});
   EXPECT_TRUE(record.measured()) << record.text("reason");
-  EXPECT_CONTAINS(record.text("ratio_pairing"), "none: beside the baseline, the case failed: crashed: ");
+  EXPECT_EQ(record.text("ratio_failure_kind"), kind::crashed);
+  EXPECT_CONTAINS(record.text("ratio_reason"), "beside the baseline, the case failed: the worker died of signal 9");
 }
 
 TEST_F(Baseline, ThatCannotRunLeavesTheCaseAlone) {
   measured_.baseline->planned.set_skipped(kind::unsupported, "no such form");
   const auto record = run_with_baseline(kHalf);
-  EXPECT_EQ(record.text("ratio_pairing"), "none: unsupported: no such form");
+  EXPECT_FALSE(record.has("ratio_pairing"));
+  EXPECT_EQ(record.text("ratio_failure_kind"), kind::unsupported);
+  EXPECT_EQ(record.text("ratio_reason"), "no such form");
   EXPECT_EQ(runs(), 1u);
+  const auto why = why_no_baseline(record);
+  ASSERT_TRUE(why);
+  EXPECT_EQ(why->kind, kind::unsupported);
+  EXPECT_EQ(why->reason, "no such form");
+  EXPECT_FALSE(why->may_pass());
+}
+
+TEST_F(Baseline, ThatIsPredictedToExceedItsDeadlineMayRunLater) {
+  measured_.baseline->planned.set_skipped(kind::predicted_timeout, "oom: in whatever words");
+  const auto why = why_no_baseline(run_with_baseline(kHalf));
+  ASSERT_TRUE(why);
+  EXPECT_TRUE(why->may_pass());
+}
+
+TEST_F(Baseline, ThatFailedInAnEarlierProcessDoesNotRunAgain) {
+  const auto record = run_with_baseline(kHalf, {.no_baseline = NoBaseline{kind::oom, "no memory"}});
+  EXPECT_EQ(record.text("ratio_failure_kind"), kind::oom);
+  EXPECT_EQ(record.text("ratio_reason"), "no memory");
+  EXPECT_EQ(runs(), 1u);
+  EXPECT_FALSE(why_no_baseline(run_with_baseline(kHalf)));
+}
+
+TEST_F(Baseline, ThatFailsInOneOfSeveralProcessesLeavesTheRatioOfTheOthers) {
+  const auto without = run_with_baseline("kill -SEGV $$"), with = run_with_baseline(kHalf);
+  const auto record = record_of_processes({with, without}, 2, std::nullopt);
+  EXPECT_EQ(record.number("ratio_median"), 2);
+  EXPECT_EQ(record.text("ratio_pairing"), "turns");
+  EXPECT_EQ(record.text("ratio_failure_kind"), kind::crashed);
+  EXPECT_CONTAINS(record.text("ratio_reason"), "signal 11");
 }
 
 TEST_F(Baseline, DisturbedSamplesOfEitherSideDoNotCountInTheRatio) {
@@ -419,6 +453,15 @@ TEST_F(CaseRunner, PlansAreMergedWithTheirCases) {
 TEST_F(CaseRunner, APlanThatReportsAnInvalidCaseIsAUsageError) {
   use_worker(R"(echo '{"outcome": "failed", "failure_kind": "usage", "reason": "linear: chunk = 0"}' >&3)");
   EXPECT_EQ(message_of<UsageError>([&] { plan_cases(worker_, {case_}); }), "linear: chunk = 0");
+  use_worker(R"(echo '{"outcome": "failed", "failure_kind": "unknown_method", "reason": "no such method"}' >&3)");
+  EXPECT_EQ(message_of<UsageError>([&] { plan_cases(worker_, {case_}); }), "no such method");
+}
+
+TEST_F(CaseRunner, TheOriginOfARefusalIsThatOfTheFieldThatThePlanNames) {
+  use_worker(
+      R"(echo '{"outcome": "failed", "failure_kind": "usage", "failure_field": "key_len", "reason": "method = batch = 0"}' >&3)");
+  const auto origin_of = [](const Case&, const std::string& field) { return "the " + field; };
+  EXPECT_EQ(message_of<UsageError>([&] { plan_cases(worker_, {case_}, origin_of); }), "the key_len: method = batch = 0");
 }
 
 TEST_F(CaseRunner, AFailureToPlanIsAnErrorThatNamesTheMethod) {

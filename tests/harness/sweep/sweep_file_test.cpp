@@ -382,6 +382,23 @@ TEST(SweepFile, SweepFilesOfTheProjectAreValid) {
 
 // ------------------------------------------------------------ several tables of axes, and baselines
 
+TEST(SweepFile, SaysWhereItSetsAnAxisOfACase) {
+  const TempFolder folder;
+  const auto path = folder.write("some.toml",
+                                 "[[axes]]\nmethod = \"softmax\"\nquery_len = [8, 16]\n\n[[axes]]\nmethod = \"linear\"\nbatch = "
+                                 "\"64/query_len\"\nkey_len = 32\n");
+  SweepOverrides overrides;
+  overrides.add_setting("heads=3");
+  const SweepFile sweep(path, test_catalogue(), overrides);
+  const auto cases = sweep.cases();
+  ASSERT_EQ(cases.size(), 3u);
+  EXPECT_EQ(sweep.origin_of(cases[1], "query_len"), path + ":3:17");
+  EXPECT_EQ(sweep.origin_of(cases[2], "method"), path + ":6:10");
+  EXPECT_EQ(sweep.origin_of(cases[2], "key_len"), path + ":8:11");
+  EXPECT_EQ(sweep.origin_of(cases[2], "heads"), "--set heads");
+  for (const auto* unset : {"batch", "value_dim", "no_such_axis", ""}) EXPECT_EQ(sweep.origin_of(cases[2], unset), "") << unset;
+}
+
 TEST(SweepFile, SeveralTablesOfAxesAddTheirCases) {
   const auto cases = expand(
       "[[axes]]\nmethod = [\"linear\", \"sdpa\"]\nquery_len = [64, 128]\n"

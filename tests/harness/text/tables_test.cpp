@@ -228,11 +228,26 @@ TEST(SummaryTable, HasAColumnOfRatiosIfThereIsABaseline) {
   with.set("ratio_median", 0.125);
   with.set("ratio_ci_low", 0.12);
   with.set("ratio_ci_high", 0.1275);
-  without.set("ratio_pairing", "none: it crashed");
+  without.set("ratio_failure_kind", kind::crashed);
+  without.set("ratio_reason", "it died");
   const auto text = summary_table({with, without}).render(TableFormat::csv);
   EXPECT_TRUE(text.starts_with("method,query_len,time,interval,time / sdpa,time/sequence,")) << text;
   EXPECT_CONTAINS(text, ",0.125 ±4.0 %,");
   EXPECT_CONTAINS(text, ",none,");
+  EXPECT_CONTAINS(text_of(answer_of(without)), "  time / sdpa                  none: crashed: it died\n");
+  without.set("ratio_failure_kind", nullptr);
+  EXPECT_CONTAINS(text_of(answer_of(without)), "  time / sdpa                  none: it died\n");
+}
+
+TEST(SummaryTable, CallsAnIntervalWhatItCovers) {
+  auto record = measured("linear", 512);
+  const auto row = [&](const char* scope) {
+    record.set("time_ci_scope", scope);
+    return summary_table({record}).render(TableFormat::csv);
+  };
+  EXPECT_CONTAINS(row("across processes"), ",±5.0 %,");
+  EXPECT_CONTAINS(row("range of processes"), ",range ±5.0 %,");
+  EXPECT_CONTAINS(row("spread within process"), ",spread ±5.0 %,");
 }
 
 TEST(SummaryTable, WithoutRecordsHasItsHeader) {

@@ -314,6 +314,7 @@ TEST(Measure, TakesInputsFromAFile) {
   c.complete();
   const auto planned = plan(c);
   EXPECT_EQ(planned.text("failure_kind"), kind::usage);
+  EXPECT_EQ(planned.text("failure_field"), "inputs");
   EXPECT_CONTAINS(planned.text("reason"), "problem: inputs = file:");
   EXPECT_CONTAINS(planned.text("reason"), "q is [2, 3, 400, 8], but 412 positions are needed");
 }

@@ -384,7 +384,16 @@ TEST(Plan, SaysWhyACaseCannotRun) {
   auto c = quick_case("linear-einsum");
   c.causal = true;
   EXPECT_EQ(plan(c).text("failure_kind"), "unsupported");
-  EXPECT_EQ(plan(quick_case("linaer")).text("failure_kind"), "usage") << "the method does not exist";
+  const auto refused = [](const Case& wrong) {
+    const auto record = plan(wrong);
+    return record.text("failure_kind") + " " + record.text("failure_field");
+  };
+  EXPECT_EQ(refused(quick_case("linaer")), "unknown_method method");
+  EXPECT_EQ(refused(quick_case("linear:chunks=8")), "unknown_method method") << "the method has no such option";
+  EXPECT_EQ(refused(quick_case("linear-chunked:chunk=0")), "usage method");
+  auto beyond = quick_case("softmax");
+  beyond.key_lengths = "1000000";
+  EXPECT_EQ(refused(beyond), "usage key_lengths");
   EXPECT_FALSE(plan(quick_case("test-nan")).has("outcome"));
 }
 

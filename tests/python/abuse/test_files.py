@@ -42,7 +42,7 @@ def test_without_an_environment_the_records_say_what_differs(canned, workers, at
     canned("sweep", sweep, "--out", "out", "--methods", "linear")
     (tmp_path / "out/environment.json").unlink()
     other = attnbench.with_worker(workers.make(measure="good", environment={"revision": "abcdef"}))
-    message = other("sweep", sweep, "--out", "out", code=2).stderr
+    message = other("sweep", sweep, "--out", "out", code=5).stderr
     assert "another build, machine or configuration" in message and 'revision: "abcdef"' in message
 
 
