@@ -36,7 +36,7 @@ GRACE_S = 10.0  # in which a step that is ended may end by itself
 # A step that is no sweep and takes so many times as long as planned hangs.
 PATIENCE = 4.0
 MIN_LIMIT_S = 90.0
-# A sweep gets so many times its planned minutes; what is left of it is measured after the other steps.
+# A sweep gets so many times its planned minutes, those of its first round; what is left is measured after the other steps.
 SWEEP_PATIENCE = 1.5
 MIN_SWEEP_S = 45.0
 MAX_FAILURES = 3  # of one step that are searched for the smallest size
@@ -318,37 +318,40 @@ class Options:
 
 
 def methods_of(options: Options) -> Tuple[List[str], List[str]]:
-    """The methods that run on a GPU: those with kernels of this project or of a plug-in, and the others."""
+    """The methods that run on a GPU: those that are verified in every dtype and shape, and the others. The first are the operators
+    with kernels of this project, and what plug-ins have; methods such as favor call the kernels of `linear`."""
     plugins = [word for path in options.plugins for word in ("--plugin", path)]
     done = subprocess.run(
         [options.program, "list", *plugins, "--format", "json"], capture_output=True, text=True, env=options.environment(), check=False
     )  # fmt: skip
     if done.returncode != 0:
         raise UnfitError(f"the programs of the bundle do not run here: {done.stderr.strip()}")
-    own, others = [], []
+    full, kernels, others = [], [], []
     for method in json.loads(done.stdout):
         if "cuda" in method["capabilities"]["devices"]:
             has_kernels = any(option["name"] == "kernel" for option in method["options"])
-            (own if has_kernels or method.get("plugin") else others).append(method["name"])
-    return own, others
+            is_full = method["name"] in ("linear", "lsh") or method.get("plugin")
+            (full if is_full else kernels if has_kernels else others).append(method["name"])
+    return full, [*kernels, *others]
 
 
-# Sweeps in the order of their importance: the name of the step, that of the folder, the sweep file, the planned minutes, and what
-# is chosen of it. Each begins with one process a case; the last steps add two more.
-LATER = ["timing.processes=3"]
-ONCE = ["timing.processes=1", "timing.time_budget_s=0.3"]
-GRID = ("gpu-grid", 5.0, ONCE, [])
+# Sweeps in the order of their importance: the name of the step, that of the folder, the sweep file, the planned minutes, the
+# settings, and further options. The minutes are those of a round, in which each case has one process. The other two rounds follow
+# after the other steps.
 SWEEPS: List[Tuple[str, str, str, float, List[str], List[str]]] = [
-    ("gpu-grid", "gpu-grid", "gpu-grid", 5.0, [], []),
-    ("figure1", "figure1", "figure1", 5.0, ["device=cuda", "batch=16384/query_len", "protocol=forward_backward"], []),
-    ("decode", "decode", "decode", 2.0, ["device=cuda"], ["--methods", "stateful-softmax,stateful-sdpa,linear,taylor"]),
-    ("latency", "latency", "latency", 3.0, [], []),
-    ("fused", "gpu-rivals", "gpu-rivals", 1.5, [], ["--methods", "sdpa,linear"]),
+    ("gpu-grid", "gpu-grid", "gpu-grid", 3.5, [], []),
+    ("grid-lsh", "gpu-grid-lsh", "gpu-grid", 0.9, ["protocol=forward", "dtype=bfloat16"], ["--methods", "lsh-1"]),
+    ("figure1", "figure1", "figure1", 4.0, ["device=cuda", "batch=16384/query_len", "protocol=forward_backward"], []),
+    ("decode", "decode", "decode", 1.6, ["device=cuda"], ["--methods", "stateful-softmax,stateful-sdpa,linear,taylor"]),
+    ("latency", "latency", "latency", 2.2, [], []),
+    ("fused", "gpu-rivals", "gpu-rivals", 1.0, [], ["--methods", "sdpa,linear"]),
 ]  # fmt: skip
 
 
 def sweep_step(options: Options, name: str, folder: str, file: str, minutes: float, settings: List[str], words: List[str]) -> Step:
-    sets = [word for setting in [*ONCE, *settings, *options.settings] for word in ("--set", setting)]
+    chosen = {"timing.processes": "3", "timing.time_budget_s": "0.3"}
+    chosen.update(setting.split("=", 1) for setting in [*settings, *options.settings])
+    sets = [word for key, value in chosen.items() for word in ("--set", f"{key}={value}")]
     plugins = [word for path in options.plugins for word in ("--plugin", path)]
     command = [
         options.program, "sweep", str(options.bundle / f"attnbench/share/attnbench/sweeps/{file}.toml"), "--out",
@@ -382,7 +385,7 @@ def counter_steps(options: Options) -> List[Step]:
             "--log-file", str(options.out / "counters" / f"{name}.csv"), options.worker, "--answer-fd", "1", "count",
         ]  # fmt: skip
         steps.append(
-            Step(f"counters {name}", 0.3, command, input=json.dumps(whole), missing="" if ncu else "ncu (Nsight Compute) is not on PATH")
+            Step(f"counters {name}", 0.25, command, input=json.dumps(whole), missing="" if ncu else "ncu (Nsight Compute) is not on PATH")
         )
     return steps
 
@@ -411,7 +414,7 @@ def module_step(options: Options) -> Step:
         "-L", str(about.get("libdir") or "."), f"-l:{about.get('library')}", f"-Wl,-rpath,{about.get('libdir')}",
         "-Wl,--allow-shlib-undefined", "-o", str(options.module),
     ]  # fmt: skip
-    return Step("python-methods", 1.0, command, missing=missing)
+    return Step("python-methods", 0.7, command, missing=missing)
 
 
 def write_module_source(options: Options) -> None:
@@ -429,7 +432,7 @@ def test_steps(options: Options) -> List[Step]:
     environment = {"ATTNBENCH_LIBRARIES": str(options.bundle / "attnbench/lib"), "ATTNBENCH_REQUIRE_GPU": "1"}
     missing = "" if options.node.python else f"no Python was found whose torch is {options.node.torch}; --python names it"
     return [
-        Step(f"operators {name}", 0.2,
+        Step(f"operators {name}", 0.15,
              [options.node.python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir",
               str(file.parent), f"{file}::{name}"], environment=environment, missing=missing)
         for name in names
@@ -440,7 +443,7 @@ def steps_of(options: Options) -> List[Step]:
     """All steps in the order of their importance."""
     program = options.program
     plugins = [word for path in options.plugins for word in ("--plugin", path)]
-    own, others = methods_of(options)
+    full, rest = methods_of(options)
     sanitizer = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
 
     def verify(method: str, minutes: float, *words: str) -> Step:
@@ -453,18 +456,14 @@ def steps_of(options: Options) -> List[Step]:
 
     first = ["query_len=4096", "batch=1", "dtype=bfloat16", "protocol=forward"]
     sweeps = [sweep_step(options, *sweep) for sweep in SWEEPS]
-    rivals = sweep_step(options, "rivals", "gpu-rivals", "gpu-rivals", 2.0, [], [])
+    rivals = sweep_step(options, "rivals", "gpu-rivals", "gpu-rivals", 1.6, [], [])
     rivals.needs = "python-methods"
-    forward = sweep_step(options, "figure1-forward", "figure1", "figure1", 5.0,
+    forward = sweep_step(options, "figure1-forward", "figure1", "figure1", 4.0,
                          ["device=cuda", "batch=16384/query_len", "protocol=forward"], [])  # fmt: skip
-    repeated = [
-        sweep_step(options, f"{name} in three processes", folder, file, 2 * minutes, [*settings, *LATER], words)
-        for name, folder, file, minutes, settings, words in SWEEPS[:4]
-    ]
     return [
         sweep_step(options, "start", "gpu-grid", "gpu-grid", 0.5, first, []),
-        *(verify(method, 1.0) for method in own[:2]),
-        *(verify(method, 0.2, "--quick") for method in [*own[2:], *others]),
+        *(verify(method, 1.0) for method in full),
+        *(verify(method, 0.1, "--quick") for method in rest),
         *test_steps(options),
         *(
             Step(f"sanitizer {method}", 0.4,
@@ -479,7 +478,6 @@ def steps_of(options: Options) -> List[Step]:
         rivals,
         *counter_steps(options),
         forward,
-        *repeated,
     ]  # fmt: skip
 
 
@@ -490,8 +488,8 @@ class Clock:
     """The time of this call."""
 
     def __init__(self, minutes: float):
-        self.begin = time.monotonic()
-        self.end = self.begin + 60 * minutes - RESERVE_S
+        self.end = time.monotonic() + 60 * minutes - min(RESERVE_S, 6 * minutes)
+        self.min_left_s = min(5.0, minutes)  # with less, no further step begins
 
     def left_s(self) -> float:
         return self.end - time.monotonic()
@@ -977,7 +975,7 @@ def run_steps(run: Run, steps: List[Step], retry: bool) -> None:
             known = run.of(step)
             if turn == 1 and known["outcome"] != CUT:
                 continue
-            if run.clock.left_s() < 5:
+            if run.clock.left_s() < run.clock.min_left_s:
                 return
             known["reason"] = step.missing
             if not step.missing and step.needs and not run.passed(step.needs):
@@ -1026,9 +1024,9 @@ def main(arguments: List[str]) -> int:
         signal.signal(number, stop)
     run = None
     try:
-        if not chosen.minutes >= MIN_MINUTES:
-            raise UnfitError(f"--minutes {chosen.minutes:g}; expected at least {MIN_MINUTES}")
         facts = bundle_facts(BUNDLE)
+        if not chosen.minutes >= (0 if facts["stand_in"] else MIN_MINUTES):  # a rehearsal may be shorter
+            raise UnfitError(f"--minutes {chosen.minutes:g}; expected at least {MIN_MINUTES}")
         node = find_node(chosen.torch, chosen.python)
         options = Options(Path(chosen.out).resolve(), BUNDLE, node, facts["stand_in"], chosen.set,
                           [str(Path(p).resolve()) for p in chosen.plugin], chosen.trial_seconds)  # fmt: skip
