@@ -350,7 +350,9 @@ def make(build: Path, out: Path, wheels: list[str], stand_in: str) -> dict[str, 
         shutil.copyfile(ROOT / "attn/cuda/model/predictions.csv", staging / "predictions.csv")
         for name in ("LICENSE", "docs/gpu.md"):
             shutil.copyfile(ROOT / name, staging / Path(name).name)
-        (staging / "gpu.py").chmod(0o755)
+        shutil.copyfile(ROOT / "tools/gpu.sbatch", staging / "gpu.sbatch")
+        for name in ("gpu.py", "gpu.sbatch"):
+            (staging / name).chmod(0o755)
         facts = describe(build, staging, Path(stand_in).name if stand_in else "")
         (staging / "bundle.json").write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
         size = check_size(staging)
