@@ -35,7 +35,7 @@ RESERVE_S = 10.0  # kept at the end of the time for ending a step and writing
 GRACE_S = 10.0  # in which a step that is ended may end by itself
 # A step that is no sweep and takes so many times as long as planned hangs.
 PATIENCE = 4.0
-MIN_LIMIT_S = 90.0
+MIN_LIMIT_S = 120.0
 # A sweep gets so many times its planned minutes, those of its first round; what is left is measured after the other steps.
 SWEEP_PATIENCE = 1.5
 MIN_SWEEP_S = 45.0

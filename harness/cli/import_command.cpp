@@ -112,8 +112,7 @@ int run_import(const ImportOptions& options, const WorkerProgram& worker) {
 
 Run add_import_command(Command& command) {
   const auto options = std::make_shared<ImportOptions>();
-  command.add("file", &options->file,
-              "CSV file whose first row names its columns: axes, time_median_ms, peak_extra_bytes, ...",
+  command.add("file", &options->file, "CSV file whose first row names its columns: axes, time_median_ms, peak_extra_bytes, ...",
               {.required = true, .completion = Completion::files});
   command.add("--out", &options->out, "folder to add the records to",
               {.placeholder = "FOLDER", .required = true, .completion = Completion::files});

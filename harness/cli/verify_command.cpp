@@ -353,9 +353,10 @@ Run add_verify_command(Command& command) {
   add_like_option(command, options->like);
   command.add("--device", &options->device, "device on which the methods run", {.choices = {"cpu", "cuda"}});
   command.add("--quick", &options->quick, "verify only float32, and no sequences of 300 positions");
-  command.add("--deadline", &options->deadline_s,
-              "after so long a worker is ended and what it verifies has failed; without --quick each method has a worker of its own",
-              {.unit = "s", .min = 1, .max = 86400});
+  command.add(
+      "--deadline", &options->deadline_s,
+      "after so long a worker is ended, and the case that it verifies has failed; without --quick each method has its own worker",
+      {.unit = "s", .min = 1, .max = 86400});
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);
   add_quiet_option(command, options->quiet);

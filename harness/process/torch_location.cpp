@@ -53,9 +53,10 @@ TorchFacts torch_in(const std::string& folder) {
   const auto file = (path / "version.py").string();
   std::error_code error;
   if (!fs::is_regular_file(file, error))
-    throw UsageError(fmt::format("{}: no such file; expected a folder of torch, such as …/site-packages/torch, in --torch or "
-                                 "ATTNBENCH_TORCH",
-                                 file));
+    throw UsageError(
+        fmt::format("{}: no such file; expected a folder of torch, such as …/site-packages/torch, in --torch or "
+                    "ATTNBENCH_TORCH",
+                    file));
   const auto text = read_text_file(file, kMaxVersionBytes);
   TorchFacts facts{without_suffix(value_in(text, "__version__")), value_in(text, "cuda"), ""};
   if (facts.version.empty()) throw UsageError(fmt::format("{}: it has no line __version__ = '…', which says the version", file));

@@ -474,6 +474,15 @@ def test_a_kernel_that_hangs_is_ended_and_its_search_continues_in_the_next_call(
     assert len({json.dumps(trial["case"]) for trial in failure["trials"]}) == len(failure["trials"]), "no trial is repeated"
 
 
+def test_a_cuda_error_that_makes_a_process_unusable_ends_one_step_alone(machine):
+    """Such an error fails every later call of the process, and ends it with a crash."""
+    done = machine("--only", "start", "--only", "verify linear-chunked", *SETS, code=1, gpu="poisoned")
+    assert machine.outcomes() == {"start": "failed", "verify linear-chunked": "passed"}, done.stdout
+    failure = failure_in(machine)
+    assert "an illegal memory access was encountered" in failure["error"]
+    assert failure["bisected"] and failure["smallest"]["query_len"] == 1, "it fails at every size"
+
+
 def test_results_of_another_run_are_not_mixed_with_these(machine):
     machine("--only", "verify linear-chunked")
     path = machine.out / "state.json"
@@ -533,6 +542,23 @@ def test_predictions_stand_beside_what_was_measured_with_the_ratio(bundle, tmp_p
     assert text.startswith("NVIDIA H100, driver 580") and text.count("| linear") == 1 and text.rstrip().endswith("| 2.00 |")
     node_script.write_predictions(options, state | {"stand_in": "fake-gpu.so", "gpu": GPU})
     assert (tmp_path / "predictions.md").read_text("utf-8").startswith(f"REHEARSAL with {GPU}")
+
+
+def test_the_tests_of_the_operators_run_with_a_python_that_has_no_pytest(bundle):
+    """With the packages of the bundle alone; -S leaves out those of this Python."""
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(bundle / "tests/packages"), "PYTHONDONTWRITEBYTECODE": "1"}
+    said = finished(sys.executable, "-S", "-m", "pytest", "--version", env=env)
+    assert said.startswith("pytest ")
+
+
+def test_the_job_of_slurm_runs_the_script_of_the_bundle(machine):
+    """Slurm runs a copy of the job's script, in the folder that it was submitted in."""
+    copy = machine.folder / "slurm_script"
+    shutil.copy(machine.bundle / "gpu.sbatch", copy)
+    (machine.folder / "attnbench-gpu").symlink_to(machine.bundle)
+    env = machine.environment(SLURM_SUBMIT_DIR=str(machine.folder), PYTHON=sys.executable)
+    said = finished("bash", copy, "--torch", machine.torch, "--dry-run", env=env)
+    assert "start" in said and said.splitlines()[-1].endswith("in all")
 
 
 def test_the_script_of_the_node_needs_nothing_but_python(bundle):
