@@ -383,15 +383,28 @@ def test_a_rehearsal_without_a_network_leaves_results_that_merge(machine, attnbe
     assert (machine.out / "results/gpu-grid/records.jsonl").read_bytes() == log
 
 
+def running(machine):
+    """What the steps have started. Other tests may run programs of the same bundle, but in another folder."""
+    found = []
+    for process in processes():
+        try:
+            folder = os.readlink(f"/proc/{process.pid}/cwd")
+        except OSError:  # the process has ended meanwhile
+            continue
+        if process.state not in "ZX" and folder == str(machine.out):
+            found.append(process)
+    return found
+
+
 def measuring(machine, name):
-    """Whether a step is in its middle: a sweep has a record of its own call, or will have one soon."""
+    """Whether a step is in its middle: its worker runs."""
     try:
         step = machine.state()["steps"].get(name)
     except FileNotFoundError:
         return False
     if step is None or step["outcome"] != "running":
         return False
-    return any("attnbench-worker" in p.command for p in processes() if str(machine.bundle) in p.command)
+    return any("attnbench-worker" in process.command for process in running(machine))
 
 
 def test_what_was_measured_is_there_when_the_time_ends_in_the_middle_of_any_step(machine, attnbench, tmp_path):
@@ -414,7 +427,7 @@ def test_what_was_measured_is_there_when_the_time_ends_in_the_middle_of_any_step
             if call.poll() is None:
                 os.killpg(call.pid, signal.SIGKILL)
         assert code == (-signal.SIGKILL if number == signal.SIGKILL else 128 + signal.SIGTERM), call.stdout.read()
-        wait_for(lambda: not any(str(machine.bundle) in p.command for p in processes()), "everything that was started to end")
+        wait_for(lambda: not running(machine), "everything that was started to end")
         assert machine.outcomes()[name] == ("running" if number == signal.SIGKILL else "cut")
         for folder in sorted((machine.out / "results").glob("*")):
             try:
@@ -460,18 +473,37 @@ def test_a_wrong_kernel_is_noted_with_its_smallest_size_and_does_not_stop_the_ot
     ).read_text("utf-8")
 
 
-def test_a_kernel_that_hangs_is_ended_and_its_search_continues_in_the_next_call(machine, build):
+def test_a_kernel_that_hangs_is_ended_and_its_search_repeats_no_trial_in_the_next_call(machine, build):
     plugin, environment = faulty(build, "hang from 50")
     sets = [*SETS, "--set", "method=faulty", "--set", "limits.deadline_s=3", "--set", "dtype=float32", "--trial-seconds", "3"]
     only = ["--only", "start", "--only", "verify linear-chunked"]
-    first = machine(*plugin, *only, *sets, "--minutes", "0.25", code=1, **environment)
-    assert machine.outcomes()["start"] == "failed" and "gpu: start: failed, exit code 1" in first.stderr
-    assert failure_in(machine)["error"].startswith("timeout")
-    machine(*plugin, *only, *sets, code=1, **environment)
-    assert machine.outcomes()["verify linear-chunked"] == "passed"
+    first = machine(*plugin, *only, *sets, code=1, **environment)
+    assert machine.outcomes() == {"start": "failed", "verify linear-chunked": "passed"}
+    assert "gpu: start: failed, exit code 1" in first.stderr
     failure = failure_in(machine)
+    assert failure["error"].startswith("timeout")
     assert failure["bisected"] and failure["smallest"]["query_len"] == 50 and "timeout" in failure["smallest_error"]
-    assert len({json.dumps(trial["case"]) for trial in failure["trials"]}) == len(failure["trials"]), "no trial is repeated"
+    # A search that was cut off repeats no trial.
+    (path,) = (machine.out / "failures").glob("*.json")
+    path.write_text(json.dumps(failure | {"bisected": False}))
+    machine(*plugin, *only, *sets, code=1, **environment)
+    assert failure_in(machine) == failure
+
+
+def test_what_a_call_has_started_ends_with_its_time_and_also_when_it_is_killed(machine, build):
+    plugin, environment = faulty(build, "hang from 1")
+    sets = [*SETS, "--set", "method=faulty", "--set", "limits.deadline_s=80000", "--set", "dtype=float32"]
+    done = machine(*plugin, "--only", "start", *sets, "--minutes", "0.2", code=3, **environment)
+    assert machine.outcomes() == {"start": "cut"} and "=== start: cut, the time was up" in done.stdout
+    assert "1 are left" in done.stdout and "the same command continues, with: start" in done.stdout
+    call = subprocess.Popen(
+        machine.words(*plugin, "--only", "start", *sets), cwd=machine.folder, env=machine.environment(**environment),
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    wait_for(lambda: any("measure" in process.command.split() for process in running(machine)), "a worker that hangs")
+    call.kill()
+    call.wait(HANG_S)
+    wait_for(lambda: not running(machine), "everything that was started to end")
 
 
 def test_a_cuda_error_that_makes_a_process_unusable_ends_one_step_alone(machine):
