@@ -79,6 +79,8 @@ int socket(int domain, int type, int protocol) {
 @cache
 def unshare_words():
     """What runs a command without a network, and why not if that is not permitted here."""
+    if not shutil.which("unshare"):
+        return [], "there is no program of this name"
     for words in (["unshare", "--net", "--mount"], ["unshare", "--map-root-user", "--net", "--mount"]):
         done = subprocess.run([*words, "true"], capture_output=True, text=True, check=False)
         if done.returncode == 0:
