@@ -185,11 +185,14 @@ ASK_PYTHON = """
 import importlib.util, json, os, sys, sysconfig
 find = lambda name: importlib.util.find_spec(name) is not None
 torch = importlib.util.find_spec("torch")
+library = sysconfig.get_config_var("INSTSONAME") or "libpython%d.%d.so.1.0" % sys.version_info[:2]
+libdir = sysconfig.get_config_var("LIBDIR") or "/usr/lib"
+folders = [libdir, os.path.join(libdir, sysconfig.get_config_var("MULTIARCH") or ""), sysconfig.get_config_var("LIBPL") or ""]
 print(json.dumps({
     "torch": os.path.dirname(torch.origin) if torch and torch.origin else None,
     "version": "%d.%d.%d" % sys.version_info[:3],
-    "include": sysconfig.get_path("include"), "libdir": sysconfig.get_config_var("LIBDIR"),
-    "library": sysconfig.get_config_var("INSTSONAME") or sysconfig.get_config_var("LDLIBRARY"),
+    "include": sysconfig.get_path("include"), "library": library,
+    "libdir": next((d for d in folders if os.path.exists(os.path.join(d, library))), None),
     "pytest": find("pytest"), "fla": find("fla"), "triton": find("triton"),
 }))
 """
@@ -402,6 +405,8 @@ def module_step(options: Options) -> Step:
         missing = "there is no g++, which compiles the module for methods in Python"
     elif not header.exists():
         missing = f"there is no {header}, which the module for methods in Python includes"
+    elif not about.get("libdir") or ".so" not in str(about.get("library")):
+        missing = f"{options.node.python} has no shared library {about.get('library')}, which the module for methods in Python links"
     source = options.module.with_name("module.cpp")
     command = [
         compiler or "g++", "-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-fopenmp", "-DNDEBUG", "-w",

@@ -544,6 +544,22 @@ def test_methods_in_python_run_after_the_node_has_compiled_their_module(machine,
     assert record["outcome"] == "measured" and record["python"].startswith(f"{sys.version_info[0]}.{sys.version_info[1]}."), record["reason"]
 
 
+@pytest.mark.parametrize(
+    ("lacks", "said"),
+    [
+        ({"include": "/nowhere"}, "there is no /nowhere/Python.h"),
+        ({"libdir": None}, "has no shared library libpython3"),
+        ({"library": "libpython3.12.a"}, "has no shared library libpython3.12.a"),
+    ],
+)
+def test_a_python_that_the_module_cannot_be_compiled_for_is_no_failure(bundle, tmp_path, lacks, said):
+    about = node_script.ask_python(sys.executable)
+    node = node_script.Node(torch_folder(), sys.executable, about)
+    assert node_script.module_step(node_script.Options(tmp_path, bundle, node)).missing == ""
+    node.about = about | lacks
+    assert said in node_script.module_step(node_script.Options(tmp_path, bundle, node)).missing
+
+
 def test_a_module_that_does_not_exist_is_named(attnbench, tmp_path):
     env = os.environ | {"ATTNBENCH_PYTHON_MODULE": "/nowhere/module.so"}
     (tmp_path / "mine.py").write_text("def attention(q, k, v):\n    return v\n")
