@@ -1,7 +1,7 @@
 # Begin with `make quickstart`; `make help` lists all targets.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build python wheel cuda gpu micro quickstart test test-build test-cpp test-python test-sanitize fuzz results reproduce figures check-results site format lint clean
+.PHONY: help setup build python wheel cuda gpu-bundle gpu micro quickstart test test-build test-cpp test-python test-sanitize fuzz results reproduce figures check-results site format lint clean
 
 PYTHON := .venv/bin/python
 QUICKSTART := results/quickstart/this-machine
@@ -44,13 +44,18 @@ wheel: setup ## build a wheel of the Python package into dist/, from the program
 	  --config-settings cmake.define.ATTNBENCH_PREBUILT=$(CURDIR)/build --wheel-dir dist .
 	@ls dist/*.whl
 
-cuda: setup ## build the programs with the CUDA kernels and the worker's GPU module (needs nvcc)
-	cmake --preset release -DATTNBENCH_KERNELS=all -DATTNBENCH_CUDA=ON $(if $(CUDA_ARCHITECTURES),-DCMAKE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES))
-	@cmake --build build --target programs cuda
+# For example: make cuda CUDA_ARCHITECTURES="80;90". Each is compiled as machine code and as PTX.
+cuda: setup ## build the programs with the CUDA kernels (needs nvcc, but no GPU) into build-cuda/
+	cmake --preset release -B build-cuda -DATTNBENCH_KERNELS=all -DATTNBENCH_CUDA=ON -DATTNBENCH_TESTS=OFF $(if $(CUDA_ARCHITECTURES),"-DCMAKE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)")
+	@cmake --build build-cuda --target programs cuda $$([ -s build-cuda/python-methods ] || echo attnbench-python)
 
-# For example: make gpu GPU_OPTIONS=--quick, or make gpu GPU_OPTIONS=--dry-run
-gpu: ## on a machine with a GPU: check, build, verify and measure everything, and pack the results into one file to send back
-	@python3 tools/gpu.py $(if $(findstring --dry-run,$(GPU_OPTIONS)),,--setup) $(GPU_OPTIONS)
+# For example: make gpu-bundle WHEELS="fla_core-0.6.0-py3-none-any.whl"
+gpu-bundle: cuda ## pack what a GPU node needs to verify and measure everything into build-cuda/attnbench-gpu/
+	@$(PYTHON) tools/gpu_bundle.py --build build-cuda $(addprefix --wheel ,$(WHEELS))
+
+# For example: make gpu GPU_OPTIONS="--minutes 10"
+gpu: gpu-bundle ## on a machine with a GPU: verify and measure everything within 25 minutes; the same command continues
+	@$(PYTHON) build-cuda/attnbench-gpu/gpu.py $(GPU_OPTIONS)
 
 micro: build ## build the micro-benchmarks of the kernels: build/attnbench_micro
 	@cmake --build build --target attnbench_micro

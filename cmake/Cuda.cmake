@@ -6,11 +6,15 @@ if(ATTNBENCH_CUDA)
     message(FATAL_ERROR "ATTNBENCH_CUDA=ON but nvcc was not found; put it on PATH or set CUDA_HOME")
   endif()
   set(CMAKE_CUDA_COMPILER "${nvcc}")
+  # A plain number stands for machine code and PTX of that architecture. The driver compiles PTX for newer ones.
   if(NOT CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80 90)
+    set(CMAKE_CUDA_ARCHITECTURES 90)
   endif()
   enable_language(CUDA)
   set(CMAKE_CUDA_STANDARD 17)
   find_package(CUDAToolkit REQUIRED)
+  # These programs are made for other machines, so that messages and debug information have no paths of this one.
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>"
+                      "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>")
   set(ATTNBENCH_BUILD_NAME "CUDA ${CMAKE_CUDA_COMPILER_VERSION}")
 endif()

@@ -1,7 +1,7 @@
 # What `cmake --install` installs, in the folders that GNUInstallDirs names. The prefix can be moved afterwards: programs and
 # libraries find each other and their files from their own places.
 #   programs     attnbench in bin; the programs that it starts, and methods.json, in libexec/attnbench; sweeps, settings, published
-#                values, rivals, and the scripts of the figures and of packs in share/attnbench
+#                values, rivals, and the scripts of the figures in share/attnbench
 #   library      libattn
 #   development  the public headers, and the package that find_package(attnbench) finds
 # Installed libraries and programs look for the libraries of LibTorch here, one folder after the other. A relative path is taken
@@ -29,6 +29,9 @@ function(set_install_rpath target folder)
 endfunction()
 
 # ---------------------------------------------------------------- programs
+# A bundle for GPU nodes has the system libraries that the driver needs beside libattn (tools/gpu_bundle.py).
+file(RELATIVE_PATH bin_to_library "/prefix/${CMAKE_INSTALL_BINDIR}" "/prefix/${CMAKE_INSTALL_LIBDIR}")
+set_property(TARGET attnbench PROPERTY INSTALL_RPATH "$ORIGIN/${bin_to_library}")
 install(TARGETS attnbench RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT programs)
 foreach(program IN ITEMS attnbench-worker attnbench-experiments)
   set_install_rpath(${program} "${internal_folder}")
@@ -47,8 +50,6 @@ if(TARGET attnbench-python AND NOT SKBUILD)  # pip installs a wheel's torch with
 endif()
 install(FILES "${PROJECT_BINARY_DIR}/methods.json" DESTINATION "${internal_folder}" COMPONENT programs)
 install(DIRECTORY sweeps plots rivals DESTINATION "${data_folder}" COMPONENT programs PATTERN __pycache__ EXCLUDE)
-# `attnbench import` reads packs with it.
-install(FILES tools/gpu_pack.py DESTINATION "${data_folder}/tools" COMPONENT programs)
 install(DIRECTORY experiments/settings experiments/speed experiments/published DESTINATION "${data_folder}/experiments"
         COMPONENT programs)
 install(FILES LICENSE CITATION.cff DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT programs)

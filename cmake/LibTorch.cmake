@@ -14,6 +14,9 @@ attnbench_find_torch_of_python("${ATTNBENCH_PYTHON}")
 if(TORCH_MISSING)
   message(FATAL_ERROR "${TORCH_MISSING}; run `make setup`")
 endif()
+# The CUDA version that torch was built with; empty for a build without CUDA.
+file(STRINGS "${TORCH_ROOT}/version.py" TORCH_CUDA REGEX "^cuda[^=]*= '")
+string(REGEX REPLACE ".*'([^']*)'.*" "\\1" TORCH_CUDA "${TORCH_CUDA}")
 attnbench_define_libtorch()
 
 if(CMAKE_CUDA_COMPILER)

@@ -6,7 +6,6 @@
 
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
-#include "harness/cli/import_pack.h"
 #include "harness/cli/shared_options.h"
 #include "harness/records/result_folder.h"
 #include "harness/sweep/catalogue.h"
@@ -70,8 +69,7 @@ Record record_of(const std::vector<std::string>& cells, const std::vector<std::s
   return record;
 }
 
-int import_csv(const ImportOptions& options, const WorkerProgram& worker) {
-  if (options.out.empty()) throw UsageError("--out is missing, which names the folder that the times of a CSV file are added to");
+int run_import(const ImportOptions& options, const WorkerProgram& worker) {
   const auto rows = read_csv(options.file);
   if (rows.size() < 2) throw UsageError(fmt::format("{}: expected a row of column names and rows below it", options.file));
   const auto fail = [&](size_t row, const std::string& message) {
@@ -110,33 +108,19 @@ int import_csv(const ImportOptions& options, const WorkerProgram& worker) {
   return exit_code::success;
 }
 
-int run_import(const ImportOptions& options, const WorkerProgram& worker) {
-  if (!is_pack(options.file)) return import_csv(options, worker);
-  if (!options.source.empty())
-    throw UsageError("--source is for CSV files; the records of a pack say themselves where they were measured");
-  const auto summary = import_pack(options.file, options.out, worker);
-  if (!options.quiet) print_text(summary);
-  return exit_code::success;
-}
-
 }  // namespace
 
 Run add_import_command(Command& command) {
   const auto options = std::make_shared<ImportOptions>();
-  command.add("file", &options->file,
-              "CSV file whose first row names its columns: axes, time_median_ms, peak_extra_bytes, ...; or what `make gpu` has "
-              "packed on another machine",
+  command.add("file", &options->file, "CSV file whose first row names its columns: axes, time_median_ms, peak_extra_bytes, ...",
               {.required = true, .completion = Completion::files});
-  command.add("--out", &options->out,
-              "folder that the times of a CSV file are added to, or that a pack gets a folder in for each sweep",
-              {.placeholder = "FOLDER", .default_text = "for a pack results/SWEEP/GPU", .completion = Completion::files});
+  command.add("--out", &options->out, "folder to add the records to",
+              {.placeholder = "FOLDER", .required = true, .completion = Completion::files});
   command.add("--source", &options->source, "where the times were measured, unless the file has a column external_source",
               {.placeholder = "TEXT"});
   add_quiet_option(command, options->quiet, "print no summary");
   command.add_example("import theirs.csv --out results/figure1/theirs --source \"their paper, table 2\"",
                       "adds published times, which tables and figures mark as external");
-  command.add_example("import attnbench-gpu-nvidia-h100-0123456789ab.tar.gz",
-                      "takes what `make gpu` has packed as measured records of that machine");
   return [options](const WorkerProgram& worker) { return run_import(*options, worker); };
 }
 

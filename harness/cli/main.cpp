@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -16,6 +17,7 @@
 #include "harness/cli/version.h"
 #include "harness/process/interrupts.h"
 #include "harness/process/standard_streams.h"
+#include "harness/process/torch_location.h"
 #include "harness/process/worker_process.h"
 #include "harness/text/errors.h"
 #include "harness/text/notice.h"
@@ -51,8 +53,7 @@ constexpr CommandEntry kCommands[] = {
     {"compare", "compare two folders of records case by case, or the methods of one folder with a baseline", add_compare_command},
     {"gate", "decide whether a build is slower or needs more memory than another", add_gate_command, /*takes_plugins=*/true},
     {"merge", "join folders of records of one sweep, such as its shards", add_merge_command, /*takes_plugins=*/true},
-    {"import", "add times that were measured elsewhere, or the records that `make gpu` has packed on another machine",
-     add_import_command},
+    {"import", "add times that were measured elsewhere", add_import_command},
     {"export", "write folders of records in a format that other tools read", add_export_command},
     {"doctor", "show this machine and this build, and measure the max bandwidth and arithmetic rate", add_doctor_command},
 };
@@ -98,6 +99,12 @@ int run(int argc, char** argv) {
   line.program().add(
       "--worker", &worker.path, "worker program to start",
       {.placeholder = "FILE", .default_text = "attnbench-worker beside this program", .completion = Completion::files});
+  const char* const torch_variable = std::getenv("ATTNBENCH_TORCH");
+  std::string torch = torch_variable ? torch_variable : "";
+  line.program().add("--torch", &torch, "folder of the torch whose LibTorch the worker loads, such as …/site-packages/torch",
+                     {.placeholder = "FOLDER",
+                      .default_text = "the environment variable ATTNBENCH_TORCH, or the torch that it was built with",
+                      .completion = Completion::files});
   line.program().add("--version", &version, "print the version, the revision and the build, and exit");
   line.program().add_example("sweep quickstart", "measures softmax and linear attention over a range of lengths");
   line.program().add_example("measure --help", "shows the arguments and options of a command");
@@ -123,6 +130,7 @@ int run(int argc, char** argv) {
     fmt::print("{}", version_text());
     return flushed(exit_code::success);
   }
+  if (!torch.empty()) use_torch_in(torch);
   worker = with_plugins(std::move(worker), plugins);
   catch_interrupts();
   for (const auto& [command, run_command] : commands)

@@ -24,7 +24,7 @@ constexpr size_t kMaxOutputBytes = size_t{1} << 24;
 // The exit codes of the scripts.
 constexpr int kRefused = 2, kMissingPackage = 3;
 
-std::string path_of(const Script& script) { return (project_folder() / script.folder / (script.name + ".py")).string(); }
+std::string path_of(const Script& script) { return (project_folder() / "plots" / (script.name + ".py")).string(); }
 
 // The Python that the build was configured with. CMake writes its path to a file, and not into this program, because an installed
 // program must not depend on the folders of its build.
@@ -81,7 +81,7 @@ std::string run_script(const Script& script) {
     throw UsageError(fmt::format("{}; {}, and then run\n  {}", what, advice, command_text(script)));
   };
   if (access(path.c_str(), R_OK) != 0)
-    throw UsageError(fmt::format("{}: no such script; expected the folder {} of attnbench there", path, script.folder));
+    throw UsageError(fmt::format("{}: no such script; expected the folder plots of attnbench there", path));
   const bool is_path = python.find('/') != std::string::npos;
   if (is_path && access(python.c_str(), X_OK) != 0)
     missing(fmt::format("no Python at {}", python), "install it with `make setup`, or name another with --python");

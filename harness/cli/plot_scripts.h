@@ -1,4 +1,4 @@
-// Runs the project's Python scripts: those in plots/, which draw figures and print the verdicts, and those in tools/.
+// Runs the Python scripts in plots/, which draw figures and print the verdicts.
 #pragma once
 
 #include <string>
@@ -10,7 +10,6 @@ namespace attnbench {
 
 // A script and what it is started with.
 struct Script {
-  std::string folder = "plots";                   // in the project
   std::string name;                               // such as "plot", which is plots/plot.py
   std::vector<std::string> arguments;             // as on the command line
   std::string python = {};                        // the program; empty for that of the project

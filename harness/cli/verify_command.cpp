@@ -20,13 +20,12 @@
 namespace attnbench {
 namespace {
 
-constexpr double kDeadlineS = 900;  // of one worker
-
 struct VerifyOptions {
   std::vector<std::string> methods;
   std::string like;
   std::string device = "cpu";
   Format format = Format::text;
+  double deadline_s = 900;  // of one worker
   bool quick = false, quiet = false, verbose = false;
 };
 
@@ -67,6 +66,16 @@ struct Row {
   }
   bool unsupported() const {
     return !failed() && std::none_of(records.begin(), records.end(), [](const Record& r) { return r.measured(); });
+  }
+  // The axes of the first case that failed; null if none did.
+  Json failed_case() const {
+    for (const auto& record : records) {
+      if (record.text("outcome") != outcome::failed) continue;
+      auto axes = Json::object();
+      for (const auto& name : axis_names()) axes[name] = record.get(name);
+      return axes;
+    }
+    return nullptr;
   }
   bool unverified() const {
     return std::any_of(records.begin(), records.end(), [](const Record& r) { return r.get("unverified") == true; });
@@ -146,10 +155,15 @@ std::vector<Row> rows_for(const std::vector<std::string>& methods, const std::st
 // Verifies the cases of all rows, and shows the progress. The rows of one method must stand together.
 class Verification {
  public:
-  // If `quick`, one worker verifies every method, because the start of a worker takes longer than the few cases of a method.
+  // With --quick, one worker verifies every method, because the start of a worker takes longer than the few cases of a method.
   // Otherwise each method has a worker of its own.
-  Verification(const WorkerProgram& worker, std::vector<Row>& rows, size_t methods, bool quick, bool quiet)
-      : worker_(worker), rows_(rows), methods_(methods), quick_(quick), line_(stderr, quiet) {}
+  Verification(const WorkerProgram& worker, std::vector<Row>& rows, size_t methods, const VerifyOptions& options)
+      : worker_(worker),
+        rows_(rows),
+        methods_(methods),
+        quick_(options.quick),
+        deadline_s_(options.deadline_s),
+        line_(stderr, options.quiet) {}
 
   void run() {
     while (row_ < rows_.size()) {
@@ -160,7 +174,7 @@ class Verification {
       show_next();
       unanswered_ = request.size();
       const auto expected = unanswered_;
-      const auto answer = run_worker(worker_, "verify", request, kDeadlineS, [this](const Json& line) {
+      const auto answer = run_worker(worker_, "verify", request, deadline_s_, [this](const Json& line) {
         if (unanswered_ > 0) take(line);
       });
       if (unanswered_ > 0) give_up(answer, expected);
@@ -224,6 +238,7 @@ class Verification {
   std::vector<Row>& rows_;
   size_t methods_;
   bool quick_;
+  double deadline_s_;
   StatusLine line_;
   size_t row_ = 0;         // index of the first row that is not complete
   size_t unanswered_ = 0;  // number of cases that the running worker has not answered
@@ -290,7 +305,8 @@ void print_rows(const std::vector<Row>& rows, Format format, bool verbose) {
                     {"gradient_error", error_json(gradient)},
                     {"decoding_error", error_json(decoding)},
                     {"error_tolerance", error_json(tolerance)},
-                    {"verdict", verdict}});
+                    {"verdict", verdict},
+                    {"failed_case", row.failed_case()}});
   }
   if (format == Format::json) return print_json(json);
   const bool any_disagrees =
@@ -314,7 +330,7 @@ int run_verify(const WorkerProgram& worker, const VerifyOptions& options) {
   // Threads that spin while they wait for each other would make the small cases twenty times slower on a busy machine.
   setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0);
   try {
-    Verification(worker, rows, unique.size(), options.quick, options.quiet).run();
+    Verification(worker, rows, unique.size(), options).run();
   } catch (const Interrupted&) {
     print_rows(rows, options.format, options.verbose);
     std::fflush(stdout);
@@ -341,6 +357,10 @@ Run add_verify_command(Command& command) {
   add_like_option(command, options->like);
   command.add("--device", &options->device, "device on which the methods run", {.choices = {"cpu", "cuda"}});
   command.add("--quick", &options->quick, "verify only float32, and no sequences of 300 positions");
+  command.add(
+      "--deadline", &options->deadline_s,
+      "after so long a worker is ended, and the case that it verifies has failed; without --quick each method has its own worker",
+      {.unit = "s", .min = 1, .max = 86400});
   add_format_option(command, options->format);
   add_former_format_flag(command, options->format, Format::json);
   add_quiet_option(command, options->quiet);

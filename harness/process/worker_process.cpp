@@ -30,6 +30,7 @@ constexpr size_t kMaxUnreadableBytes = 200;
 constexpr size_t kMaxDiagnosticsBytes = 8192;
 constexpr size_t kMinDiagnosticsBytes = 4096;
 constexpr double kAskDeadlineS = 600;
+constexpr int kCannotLoad = 127;  // the exit code of a program whose shared libraries the loader does not find
 // Answers have a descriptor of their own, because libraries print to standard output.
 constexpr int kAnswerDescriptor = 3;
 // How a process began, as the column process_start says it.
@@ -188,7 +189,10 @@ std::string fault_of(const WorkerAnswer& answer, size_t expected_lines) {
         fault = fmt::format("the worker gave {}, expected {}", count_of(answer.lines.size(), "answer"), expected_lines);
       else return "";
   }
-  const auto said = trimmed(answer.diagnostics);
+  auto said = trimmed(answer.diagnostics);
+  // The loader's message for a program that has been moved to a machine whose torch is elsewhere.
+  if (answer.code == kCannotLoad && said.find("libtorch") != std::string::npos)
+    said += "; --torch or the environment variable ATTNBENCH_TORCH names the folder of torch";
   return said.empty() ? fault : fault + "; it said: " + said;
 }
 

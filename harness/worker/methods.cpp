@@ -68,9 +68,10 @@ void load_cuda_libraries(const fs::path& stand_ins) {
 const PythonModule& python_module() {
   static const auto loaded = [] {
     const auto folder = fs::read_symlink("/proc/self/exe").parent_path();
-    const auto path = folder / "libattnbench-python.so";
+    const char* const chosen = std::getenv("ATTNBENCH_PYTHON_MODULE");
+    const auto path = chosen ? fs::path(chosen) : folder / "libattnbench-python.so";
     TORCH_CHECK_VALUE(fs::exists(path), "methods in Python need the file ", path.string(), ", which does not exist",
-                      why_no_module(folder));
+                      chosen ? " (from the environment variable ATTNBENCH_PYTHON_MODULE)" : why_no_module(folder));
     load_cuda_libraries(folder / "cuda-stand-ins");
     auto* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     TORCH_CHECK_VALUE(library, "the module for Python methods cannot be loaded: ", dlerror());

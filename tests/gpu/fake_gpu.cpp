@@ -1,7 +1,8 @@
 // A GPU module for tests on machines without a GPU. Its tensors lie in main memory, and its clock shows half of the host's time.
+// Whatever its records are named, their column `gpu` begins with "a fake GPU", so that nobody takes them for those of a GPU.
 // The environment variable ATTNBENCH_FAKE_GPU chooses a fault: absent, poisoned (every timed call throws an error, and the
 // process aborts when it exits), out-of-memory, slow-ceilings, throttled, or synchronising (every call waits for the GPU itself).
-// name=NAME gives it another name.
+// name=NAME adds to its name.
 #include <ATen/ATen.h>
 
 #include <chrono>
@@ -22,7 +23,7 @@ std::string fault() {
   const char* const text = std::getenv("ATTNBENCH_FAKE_GPU");
   return text ? text : "";
 }
-std::string name() { return fault().starts_with("name=") ? fault().substr(5) : "a fake GPU"; }
+std::string name() { return fault().starts_with("name=") ? "a fake GPU, " + fault().substr(5) : "a fake GPU"; }
 
 class FakeMeter final : public MemoryMeter {
  public:

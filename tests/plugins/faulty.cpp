@@ -3,10 +3,17 @@
 //   throw             throws an exception in an initialiser
 //   crash             aborts
 //   crash in COMMAND  aborts if the worker runs this command, and otherwise registers the method "faulty"
+//   wrong from N      registers the method "faulty", whose results are wrong for N keys and more
+//   hang from N       registers the method "faulty", whose calls never return for N keys and more
 // Otherwise it registers nothing.
+#include <ATen/ATen.h>
+#include <unistd.h>
+
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -28,6 +35,30 @@ class Faulty : public attn::AttentionMethod {
   at::Tensor attend(const attn::Inputs&) override { throw std::runtime_error("a faulty method"); }
 };
 
+class FaultyFrom final : public Faulty {
+ public:
+  FaultyFrom(bool hangs, int64_t length) : hangs_(hangs), length_(length) {}
+  attn::Capabilities capabilities() const override {
+    attn::Capabilities can;
+    can.key_lengths = false;
+    can.dtypes = {at::kFloat};
+    return can;
+  }
+
+ protected:
+  at::Tensor attend(const attn::Inputs& inputs) override {
+    const bool is_faulty = inputs.k.size(2) >= length_;
+    while (is_faulty && hangs_) pause();
+    auto scores = inputs.q.matmul(inputs.k.transpose(2, 3)) / std::sqrt(double(inputs.q.size(3)));
+    if (inputs.mask.causal) scores = scores.masked_fill(at::ones_like(scores, at::kBool).triu(1), -INFINITY);
+    return scores.softmax(-1).matmul(inputs.v) * (is_faulty ? 2 : 1);
+  }
+
+ private:
+  bool hangs_;
+  int64_t length_;
+};
+
 std::string asked() {
   const char* const text = std::getenv("ATTNBENCH_FAULTY_PLUGIN");
   return text ? text : "";
@@ -46,6 +77,14 @@ std::optional<attn::RegisterMethod> obey(const std::string& what) {
   if (what == "crash" || (what.starts_with(in) && runs(what.substr(in.size())))) std::abort();
   if (what.starts_with(named)) return attn::RegisterMethod(attn::entry_of<Faulty>(what.substr(named.size()), "fails", "", ""));
   if (what.starts_with(in)) return attn::RegisterMethod(attn::entry_of<Faulty>("faulty", "fails", "", ""));
+  for (const std::string kind : {"wrong from ", "hang from "})
+    if (what.starts_with(kind)) {
+      auto entry = attn::entry_of<Faulty>("faulty", "is wrong or hangs from a length on", "O(N²)", "O(N²)");
+      entry.factory = [hangs = kind == "hang from ", length = std::stoll(what.substr(kind.size()))](const attn::Options&) {
+        return std::make_shared<FaultyFrom>(hangs, int64_t(length));
+      };
+      return attn::RegisterMethod(std::move(entry));
+    }
   return std::nullopt;
 }
 

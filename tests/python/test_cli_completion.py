@@ -58,7 +58,7 @@ def test_the_completed_options_are_those_of_the_help(complete, attnbench, comman
         r"^  (?:-\w,)?(--[a-z-]+)", attnbench(command, "--help").stdout, re.MULTILINE
     )
     offered = complete(command, "--")
-    assert offered == sorted({*documented, "--worker", "--version"})
+    assert offered == sorted({*documented, "--worker", "--torch", "--version"})
     assert "--json" not in offered
     assert complete("--worker", "x", command, "-") == offered
 

@@ -160,7 +160,7 @@ def test_records_of_another_gpu_are_not_mixed(on, tmp_path):
     on("sweep", sweep, "--out", "out", "-q")
     on("sweep", sweep, "--out", "out", "-q")
     done = on("sweep", sweep, "--out", "out", "-q", fault="name=another", code=5)
-    assert f'gpu: "{NAME}" there, "another" here' in done.stderr
+    assert f'gpu: "{NAME}" there, "{NAME}, another" here' in done.stderr
 
 
 def test_verify_runs_the_methods_on_the_gpu(on):

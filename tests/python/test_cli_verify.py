@@ -131,6 +131,10 @@ def test_a_method_that_disagrees_makes_verify_fail(attnbench, workers):
     assert len(rows) == 18
     assert "invalid" in rows[0]["verdict"] and "gradient of q disagrees" in rows[0]["verdict"]
     assert "crashed" in rows[-1]["verdict"] and "ended at an earlier case" in rows[-1]["verdict"]
+    # The case that failed can be run again: it is the second of the first row, with the gradients.
+    failed = rows[0]["failed_case"]
+    assert failed["method"] == "linear" and failed["protocol"] == "forward_backward" and failed["query_len"] == 300
+    assert {"batch", "heads", "dtype", "causal", "key_lengths", "inputs", "seed"} <= set(failed)
     done = attnbench("verify", "linear", code=1)
     assert "gradient of q disagrees" in done.stdout
     assert done.stderr == "[1/1] linear: 0 rows agree, 0 unsupported, 18 FAILED\n"
@@ -164,6 +168,14 @@ def test_a_crash_fails_only_the_method_that_crashed(attnbench, workers, options)
     assert set(verdicts["sdpa"] + verdicts["softmax"]) == {"agrees"}
     assert re.match(r"crashed at N=\d+, forward_backward: .*signal 11.*out of luck", verdicts["linear"][0])
     assert all("ended at an earlier case" in verdict for verdict in verdicts["linear"][1:])
+
+
+def test_a_worker_that_hangs_is_ended_at_its_deadline_and_the_case_is_named(attnbench, workers):
+    hanging = workers.make(verify=f"{AGREES}\nexec sleep 600")
+    rows = attnbench.with_worker(hanging).json("verify", "linear", "--quick", "--deadline", "1", code=1)
+    assert rows[0]["verdict"].startswith("timeout at N=1, forward_backward: the worker was ended at its deadline of 1 s")
+    assert rows[0]["failed_case"]["protocol"] == "forward_backward"
+    assert "--deadline" in attnbench("verify", "linear", "--deadline", "0", code=2).stderr
 
 
 def test_an_answer_that_is_not_a_record_fails_only_its_own_case(attnbench, workers):

@@ -114,7 +114,7 @@ def test_a_measurement_stands_beside_its_prediction():
         "time_median_ms": 1.5,
     }  # fmt: skip
     assert predict.measured(call, [record]) == 1.5e-3
-    assert "1.50 ms (1.35 × expected) |" in predict.table([call], {}, [record])
+    assert "| 1.50 ms | 1.35 |" in predict.table([call], {}, [record])
     for name, other in (("dtype", "float32"), ("heads", 8), ("causal", False), ("implementation", "aten/composed")):
         assert predict.measured(call, [record | {name: other}]) is None
     assert "| not measured |" in predict.table([call], {}, [])
@@ -125,4 +125,6 @@ def test_the_document_has_the_current_predictions(build, monkeypatch):
         pytest.skip("cuda_launch_probe is not built: sanitizers cannot be combined with it")
     monkeypatch.setattr(predict, "BUILD", build)
     text = predict.DOCUMENT.read_text("utf-8")
-    assert predict.with_table(text, predict.current_table()) == text, "run attn/cuda/model/predict.py --renew"
+    table, seconds = predict.current()
+    assert predict.with_table(text, table) == text, "run attn/cuda/model/predict.py --renew"
+    assert predict.PREDICTIONS.read_text("utf-8") == seconds, "run attn/cuda/model/predict.py --renew"

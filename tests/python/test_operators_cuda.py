@@ -1,7 +1,10 @@
 """Tests of the operators' CUDA kernels on a real GPU, against the same operators in float64 on the
-CPU. Without a GPU they are skipped or, if ATTNBENCH_REQUIRE_GPU is set, fail."""
+CPU. Without a GPU they are skipped or, if ATTNBENCH_REQUIRE_GPU is set, fail. ATTNBENCH_LIBRARIES
+names the folder of the libraries; without it, that is the build folder. A bundle for GPU nodes has
+this file without the others beside it (tools/gpu_bundle.py)."""
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,10 +14,11 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available() and not REQUIRED, 
 
 
 @pytest.fixture(scope="module", autouse=True)
-def library(build):
+def library(request):
     assert torch.cuda.is_available(), "torch finds no GPU, but ATTNBENCH_REQUIRE_GPU says that there is one"
-    torch.ops.load_library(str(build / "libattn.so"))
-    torch.ops.load_library(str(build / "libattn-cuda.so"))
+    folder = os.environ.get("ATTNBENCH_LIBRARIES") or request.getfixturevalue("build")
+    for name in ("libattn.so", "libattn-cuda.so"):
+        torch.ops.load_library(str(Path(folder) / name))
 
 
 # By name: the implementation, the dtype of the inputs, and the tolerance of the relative error.

@@ -105,6 +105,38 @@ def test_the_machine_is_named_in_full(tmp_path):
     assert "memory not recorded; a case may use 6 GiB system not recorded" in words(report(tmp_path, made))
 
 
+def on_devices(cpu_ms, gpu_ms, graph_ms=None):
+    """Records of decoding on both devices; the times are functions of the length."""
+    def records_of(device, graph, ms):
+        more = {"device": device, "graph": graph, "protocol": "decode", "causal": True, "batch": 1}
+        if device == "cuda":
+            more |= {"gpu": "Some GPU"}
+        found = [certain("linear", n, 1.0, **more) for n in LENGTHS]
+        for record in found:
+            value = ms(record["query_len"])
+            record |= {"time_median_ms": value, "time_per_sample_ms": value, "time_ci_low_ms": 0.99 * value, "time_ci_high_ms": 1.01 * value,
+                       "process_medians_ms": [value * (1 + k / 1000) for k in range(-4, 4)]}  # fmt: skip
+        return found
+
+    found = records_of("cpu", False, cpu_ms) + records_of("cuda", False, gpu_ms)
+    return found + (records_of("cuda", True, graph_ms) if graph_ms else [])
+
+
+def test_the_cpu_is_compared_with_the_gpu_and_the_break_even_point_is_named(tmp_path):
+    found = on_devices(lambda n: n / 1000, lambda n: 2.0, lambda n: 0.1)
+    page = words(report(tmp_path, folder(tmp_path, sweep="latency", found=found)))
+    assert "CPU against GPU" in page
+    said = re.search(r"linear: the GPU is faster from N = ([\d,]+) on \(95 % interval: ([\d,]+) to ([\d,]+)\), the CPU below\.", page)
+    length, low, high = (int(number.replace(",", "")) for number in said.groups())
+    assert low <= 2000 <= high and length == pytest.approx(2000, rel=0.1)
+    assert "linear · GPU with a CUDA graph: the GPU is faster at every length that both were measured at, N = 512 to 16,384." in page
+    assert re.search(r"N CPU GPU CPU / GPU 512 512 µs 2 ms 0\.256 1k 1\.02 ms 2 ms 0\.512 4k", page), page
+
+
+def test_a_folder_of_one_device_has_no_comparison_of_devices(tmp_path):
+    assert "CPU against GPU" not in words(report(tmp_path, folder(tmp_path)))
+
+
 def factors_of(page):
     told = data_of(page)["lines"]["sweep-0"]
     (column,) = (column for column in told["columns"] if column["name"] == "_factor")

@@ -2,7 +2,9 @@
 """Predicts how long the CUDA kernels take on a GPU, from counts.
 
     attn/cuda/model/predict.py            prints the table of predictions
-    attn/cuda/model/predict.py --renew    writes it to docs/cuda-model.md
+    attn/cuda/model/predict.py --renew    writes it to docs/cuda-model.md, and the predicted seconds to predictions.csv
+
+A bundle for GPU nodes has predictions.csv, so that the node shows them beside what it measures (tools/gpu.py).
 
 The counts are the launches and the bytes that build/tests/cuda_launch_probe prints, and the instructions of budgets.csv.
 docs/cuda-model.md says how the model predicts; gpu.toml has its constants.
@@ -26,6 +28,7 @@ except ModuleNotFoundError:  # Python 3.10
 
 ROOT = compiled.ROOT
 DOCUMENT = ROOT / "docs/cuda-model.md"
+PREDICTIONS = Path(__file__).with_name("predictions.csv")
 BUILD = Path(os.environ.get("ATTNBENCH_BUILD", ROOT / "build"))
 GPU = tomllib.loads(Path(__file__).with_name("gpu.toml").read_text("utf-8"))
 DIM = 64  # columns of a head
@@ -133,10 +136,12 @@ def measured_records(folder=ROOT / "results"):
 
 def measured(call, records):
     """The median of the times measured of a call, in seconds; None if none was."""
+    names = {"lsh": ("lsh", "lsh-1")}.get(call["method"], (call["method"],))  # LSH attention with one round
     found = [
         record["time_median_ms"] / 1e3
         for record in records
-        if all(record[name] == call[name] for name in ("method", "dtype", "protocol"))
+        if record["method"] in names
+        and all(record[name] == call[name] for name in ("dtype", "protocol"))
         and record["batch"] * record["heads"] == call["heads"]
         and record["query_len"] == record["key_len"] == call["length"]
         and record["head_dim"] == record["value_dim"] == DIM
@@ -149,8 +154,8 @@ def measured(call, records):
 def table(calls, kernels, records):
     """The predictions as a table in Markdown."""
     lines = [
-        "| call | heads | N | waves | floor | memory | instructions | tensor cores | at best | expected | share of floor | measured |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| call | heads | N | waves | floor | memory | instructions | tensor cores | at best | expected | share of floor | measured | measured / expected |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
 
     def text(seconds):
@@ -163,8 +168,18 @@ def table(calls, kernels, records):
         cells = [name, str(call["heads"]), f"{call['length']:,}", f"{p['waves']:.2f}"]
         cells += [text(p[part]) for part in ("floor", "memory", "issue", "tensor", "best", "expected")]
         cells += [f"{p['floor'] / p['expected']:.0%}"]
-        cells += [f"{text(time)} ({time / p['expected']:.2f} × expected)" if time else "not measured"]
+        cells += [text(time), f"{time / p['expected']:.2f}"] if time else ["not measured", "–"]
         lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def seconds_text(calls, kernels):
+    """The predicted seconds as the text of predictions.csv."""
+    lines = [f"# Predicted for {GPU['name']}; written by predict.py --renew", "method,dtype,protocol,heads,length,best_s,expected_s"]
+    for call in calls:
+        p = predict(call, kernels)
+        names = [str(call[name]) for name in ("method", "dtype", "protocol", "heads", "length")]
+        lines.append(",".join([*names, f"{p['best']:.3e}", f"{p['expected']:.3e}"]))
     return "\n".join(lines) + "\n"
 
 
@@ -174,17 +189,22 @@ def with_table(document, new):
     return re.sub(re.escape(begin) + ".*?" + re.escape(end), lambda _: begin + "\n" + new + "\n" + end, document, flags=re.DOTALL)
 
 
-def current_table():
-    return table(probe(CASES), compiled.read_budgets()[1], list(measured_records()))
+def current():
+    """The table for the document, and the text of predictions.csv."""
+    calls, kernels = probe(CASES), compiled.read_budgets()[1]
+    return table(calls, kernels, list(measured_records())), seconds_text(calls, kernels)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--renew", action="store_true", help="write the table to docs/cuda-model.md")
-    if parser.parse_args().renew:
-        DOCUMENT.write_text(with_table(DOCUMENT.read_text("utf-8"), current_table()), "utf-8")
+    parser.add_argument("--renew", action="store_true", help="write the table to docs/cuda-model.md, and predictions.csv")
+    chosen = parser.parse_args()
+    new_table, seconds = current()
+    if chosen.renew:
+        DOCUMENT.write_text(with_table(DOCUMENT.read_text("utf-8"), new_table), "utf-8")
+        PREDICTIONS.write_text(seconds, "utf-8")
     else:
-        print(current_table(), end="")
+        print(new_table, end="")
 
 
 if __name__ == "__main__":

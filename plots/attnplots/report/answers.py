@@ -60,6 +60,16 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class Devices:
+    """A method on the CPU and on the GPU: the times by length, with how many times as fast the GPU is (below 1, slower), and a
+    sentence about from which length on which of the two is faster."""
+
+    title: str
+    times: dict[int, tuple[str, str, str]]
+    said: str
+
+
+@dataclass(frozen=True)
 class Growth:
     """How the time or the memory of a method grows with the length: an exponent with its interval,
     what the method declares, and the verdict of `attnbench analyse`."""
@@ -76,6 +86,7 @@ class Growth:
 class Answers:
     """All answers about the records of one folder.
 
+    `devices` compare the CPU with the GPU where both were measured,
     `noise` are sentences about how exact the times are, `ends` name the lengths from which on
     methods have no numbers, `approximate` says how far methods are from exact attention, and `undecided` say what the records cannot tell.
     """
@@ -83,6 +94,7 @@ class Answers:
     lengths: list[int]
     settings: list[Setting]
     approximate: str
+    devices: list[Devices]
     growths: list[Growth]
     ends: list[str]
     noise: list[str]
@@ -103,6 +115,7 @@ def of_folder(folder: Folder, analysis: dict[str, Any]) -> Answers:
         lengths,
         [setting for setting in settings if setting.fastest],
         _approximate(present),
+        _devices(present, analysis["crossovers"]),
         growths,
         [*_ends(rows), *_not_planned(rows), *_absent_devices(folder.records, present)],
         noise(present),
@@ -208,6 +221,49 @@ def _common_lengths(method: str, records: Sequence[Record]) -> tuple[int, int]:
     lengths = [{r["query_len"] for r in timed if r["method"] == name} for name in (method, RIVAL)]
     common = lengths[0] & lengths[1] or lengths[0] | lengths[1]
     return min(common), max(common)
+
+
+def _devices(records: Iterable[Record], pairs: Iterable[dict[str, Any]]) -> list[Devices]:
+    """The comparisons of `attnbench analyse` of the time of one method on the CPU with that on the GPU, which may replay a CUDA
+    graph: the CPU has none."""
+    timed = [r for r in records if r["outcome"] == "measured"]
+    pairs = [p for p in pairs if p["quantity"] == "time" and "device" in p["differs"] and set(p["differs"]) <= {"device", "graph"}]
+    axes = [p[side] for p in pairs for side in ("one", "other")]
+    others = [
+        name for name in (axes[0] if axes else {})
+        if name not in ("method", "device", "graph") and len({str(a.get(name)) for a in axes}) > 1
+    ]  # fmt: skip
+    found = []
+    for pair in pairs:
+        cpu, gpu = (next(pair[side] for side in ("one", "other") if (pair[side]["device"] == "cpu") == is_cpu) for is_cpu in (True, False))
+        names = [data.method_text(gpu["method"]), *(data.setting_text(gpu, name) for name in others)]
+        title = " · ".join([*names, *(["GPU with a CUDA graph"] if gpu.get("graph") else [])])
+        times = {}
+        for one in (r for r in timed if _fits(r, cpu)):
+            for other in (r for r in timed if _fits(r, gpu) and all(r.get(n) == one.get(n) for n in ("query_len", "key_len", "batch"))):
+                values = data.TIME.value(one)[0], data.TIME.value(other)[0]
+                if values[0] and values[1]:
+                    times[one["query_len"]] = (time_text(values[0]), time_text(values[1]), amount(values[0] / values[1]))
+        found.append(Devices(title, dict(sorted(times.items())), _break_even(pair)))
+    return sorted(found, key=lambda devices: devices.title)
+
+
+def _fits(record: Record, axes: dict[str, Any]) -> bool:
+    """Whether a record is of the series with these axes."""
+    return all(record.get(name) in (None, value) for name, value in axes.items())
+
+
+def _break_even(pair: dict[str, Any]) -> str:
+    """From which length on which device is faster, as `attnbench analyse` says it."""
+    first = pair["other" if pair["other_needs_less_at_first"] else "one"]["device"]
+    faster, other = ("the CPU", "the GPU") if first == "cpu" else ("the GPU", "the CPU")
+    span = f"N = {pair['from_length']:,.0f} to {pair['to_length']:,.0f}"
+    if pair["verdict"] == NEVER:
+        return f"{faster} is faster at every length that both were measured at, {span}"
+    if pair["verdict"] != CROSSES:
+        return f"the records cannot tell from which length on one is faster ({span}): {pair['reason']}"
+    low, high = pair["interval"]
+    return f"{other} is faster from N = {pair['length']:,.0f} on (95 % interval: {low:,.0f} to {high:,.0f}), {faster} below"
 
 
 def _growths(orders: Iterable[dict[str, Any]]) -> tuple[list[Growth], list[str]]:
