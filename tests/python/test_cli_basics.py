@@ -193,7 +193,7 @@ def test_list_keys_has_every_key_of_a_sweep_file_and_no_other(attnbench, tmp_pat
     """A file with all keys is accepted, and each key is refused in another table."""
     published = ROOT / "sweeps/published/figure1.csv"
     values = {"method": "linear", "description": "all keys", "plugins": [], "file": str(published), "baseline": "linear"}
-    values |= {"threads": 1, "key_len": 1024, "value_dim": 64}
+    values |= {"threads": 1, "kv_heads": 8, "value_heads": 8, "key_len": 1024, "value_dim": 64}
     keys = attnbench.json("list", "keys")
     tables = {}
     for key in keys:

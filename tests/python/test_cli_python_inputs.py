@@ -59,9 +59,12 @@ GATED = """
             g.mul_(0.5)
         return output
 
-    @attnbench.method(reference=by_recurrence, full=False, causal=True, cross_attention=False,
-                      backward=lambda grad, q, k, v, output, *, causal, g: torch.autograd.grad(
-                          output_of(*(leaves := [x.detach().requires_grad_() for x in (q, k, v, g)])), leaves, grad))
+    def gradients(grad_output, q, k, v, output, *, causal, g):
+        leaves = [x.detach().requires_grad_() for x in (q, k, v, g)]
+        with torch.enable_grad():
+            return torch.autograd.grad(output_of(*leaves), leaves, grad_output)
+
+    @attnbench.method(reference=by_recurrence, full=False, causal=True, cross_attention=False, backward=gradients)
     def own_backward(q, k, v, *, causal, g):
         return output_of(q, k, v, g)
 
