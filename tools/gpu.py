@@ -98,8 +98,8 @@ def records_of(folder: Path) -> List[Dict[str, Any]]:
 
 # The axes of a case, with which a record says what was measured.
 AXES = (
-    "method", "device", "dtype", "protocol", "batch", "heads", "query_len", "key_len", "head_dim", "value_dim", "causal",
-    "key_lengths", "inputs", "concentration", "threads", "cache", "allocation", "graph", "seed",
+    "method", "device", "dtype", "protocol", "batch", "heads", "kv_heads", "value_heads", "query_len", "key_len", "head_dim",
+    "value_dim", "causal", "key_lengths", "inputs", "concentration", "threads", "cache", "allocation", "graph", "seed",
 )  # fmt: skip
 
 
@@ -775,9 +775,10 @@ class Search:
             write_json(self.path, self.failure)
             return
         self.failure["reproduced"] = True
-        for name in ("batch", "heads"):
-            if case[name] > 1 and self.fails({**case, name: 1}):
-                case = {**case, name: 1}
+        for names in (("batch",), ("heads", "kv_heads", "value_heads")):
+            alone = {**case, **{name: 1 for name in names}}
+            if alone != case and self.fails(alone):
+                case = alone
         lengths = ("query_len", "key_len") if case["query_len"] == case["key_len"] else ("query_len",)
         case = self.shrink(case, lengths, list(range(1, case["query_len"] + 1)))
         sizes = ("head_dim", "value_dim") if case["head_dim"] == case["value_dim"] else ("head_dim",)

@@ -337,6 +337,9 @@ Case case_from_json(const Json& json) {
     set(c, *field, value);
   }
   if (c.method.empty()) throw std::invalid_argument("a case has no method");
+  // The request of a driver that does not know these axes yet, or that leaves them out, means the axis that they follow.
+  for (const auto& field : fields())
+    if (field.since > 1 && !field.follows.empty() && get(c, field) == 0) set(c, field, get(c, *find_field(field.follows)));
   return c;
 }
 

@@ -236,8 +236,11 @@ std::string now_utc() {
 Json portable_request(const Case& c) {
   const Case defaults;
   Json request;
-  for (const auto& field : fields())
-    if (get(c, field) != get(defaults, field)) request[std::string(field.name)] = get(c, field);
+  for (const auto& field : fields()) {
+    // A newer axis that follows another one has no default of its own, and case_from_json() lets it follow.
+    const bool follows = field.since > 1 && !field.follows.empty() && get(c, field) == get(c, *find_field(field.follows));
+    if (get(c, field) != get(defaults, field) && !follows) request[std::string(field.name)] = get(c, field);
+  }
   return request;
 }
 

@@ -3,7 +3,7 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from attnplots import certainty
 from attnplots.methods import method_text
 from attnplots.records import Record, Records, RecordsError
+from attnplots.schema import Axis
 from attnplots.text import count_of
 
 @dataclass(frozen=True)
@@ -204,7 +205,8 @@ def split_rows(records: Records) -> list[Row]:
     groups: dict[str, list[Record]] = {}
     for record in records:
         groups.setdefault(json.dumps([record.get(a) for a in axes]), []).append(record)
-    varying = [a for a in axes if a != "protocol" and len({_key(r, a) for r in records}) > 1]
+    followers = {axis.name for axis in records.schema.axes if only_follows(axis, records)}
+    varying = [a for a in axes if a != "protocol" and a not in followers and len({_key(r, a) for r in records}) > 1]
     ordered = sorted(groups.values(), key=lambda group: [sort_key(group[0], a) for a in axes])
     return [
         Row(
@@ -213,6 +215,12 @@ def split_rows(records: Records) -> list[Row]:
         )
         for group in ordered
     ]
+
+
+def only_follows(axis: Axis, records: Iterable[Record]) -> bool:
+    """Whether an axis has the value of the axis that it follows in every record, so that to name it
+    would say nothing."""
+    return axis.follows is not None and all(r.get(axis.name) == r.get(axis.follows) for r in records)
 
 
 def _key(record: Record, axis: str) -> str:

@@ -53,9 +53,11 @@ def change_text(log_ratio: float | None) -> str:
 
 
 def varying(records: Records) -> list[str]:
-    """The axes that have several values among records, other than those that are always named."""
-    axes = [axis.name for axis in records.schema.axes if axis.name not in NAMED]
-    return [name for name in axes if len({str(record.get(name)) for record in records}) > 1]
+    """The axes that have several values among records, other than those that are always named and
+    those that have the value of the axis that they follow in every record."""
+    axes = [axis for axis in records.schema.axes if axis.name not in NAMED]
+    told = [axis for axis in axes if not data.only_follows(axis, records)]
+    return [a.name for a in told if len({str(record.get(a.name)) for record in records}) > 1]
 
 
 def common_text(records: Records) -> str:

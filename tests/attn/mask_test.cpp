@@ -158,10 +158,9 @@ TEST(Problem, SizesAreChecked) {
   EXPECT_CONTAINS(refusal(&Problem::value_dim, 0), "problem: value_dim = 0, expected at least 1");
   EXPECT_CONTAINS(refusal(&Problem::batch, int64_t{1} << 60), "more bytes than 64-bit sizes can count");
 
-  Problem causal;
-  causal.causal = true;
-  causal.key_len = 7;
-  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { causal.validate(); }), "key_len = 7 and query_len = 1024");
+  Problem shared;
+  shared.kv_heads = 3;
+  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { shared.validate(); }), "kv_heads = 3, expected a divisor of 8");
   Problem beyond;
   beyond.key_lengths = KeyLengthDistribution::parse("1025");
   EXPECT_CONTAINS(message_of<c10::ValueError>([&] { beyond.validate(); }), "key_lengths = 1025 is beyond key_len = 1024");

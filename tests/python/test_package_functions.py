@@ -166,7 +166,7 @@ def test_wrong_arguments_of_lsh_attention_are_errors_that_name_them(functions, g
 
 def test_wrong_shapes_are_errors_that_name_the_tensor(functions):
     x = normal(3, 8)
-    with pytest.raises(ValueError, match="q has 2 dimensions, expected"):
+    with pytest.raises(ValueError, match="q has shape"):
         functions.linear_attention(x, x, x)
     with pytest.raises(ValueError, match="qk has shape"):
         functions.lsh_attention(x, x)

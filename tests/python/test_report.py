@@ -39,7 +39,11 @@ def absent(method, n, kind, **more):
 def complete(record):
     """The record with the defaults of the axes that it lacks, which the driver insists on."""
     axes = schema.read(schema.COPY).axes
-    return {axis.name: axis.default for axis in axes} | record
+    whole = {axis.name: axis.default for axis in axes} | record
+    for axis in axes:
+        if whole[axis.name] is None and axis.follows:
+            whole[axis.name] = whole[axis.follows]
+    return whole
 
 
 def batch_of(n):

@@ -22,6 +22,7 @@ class Gated : public AttentionMethod {
     can.full = can.cross_attention = can.key_lengths = false;
     can.decoding = true;
     can.nan_reaches_its_rows_only = false;
+    can.dtypes = {at::kFloat, at::kDouble, at::kBFloat16};  // sums of products can be beyond the range of float16
     return can;
   }
   Cost cost(const Problem& p, Protocol protocol) const override {

@@ -82,6 +82,22 @@ TEST_F(CaseRunner, AnAnswerBecomesARecordWithStatistics) {
   EXPECT_EQ(folder_.read("arguments"), "--answer-fd=3 measure --quality\n");
 }
 
+// A worker of an older build refuses a case with a field that it does not know.
+TEST(PortableRequest, LeavesOutNewerAxesThatFollowOthers) {
+  Case c;
+  c.method = "linear";
+  c.heads = 6;
+  c.complete();
+  const auto request = portable_request(c);
+  EXPECT_FALSE(request.contains("kv_heads") || request.contains("value_heads"));
+  EXPECT_EQ(to_json(case_from_json(request)).at("kv_heads"), 6);
+  c.kv_heads = c.value_heads = 2;
+  const auto shared = portable_request(c);
+  EXPECT_EQ(shared.at("kv_heads"), 2);
+  EXPECT_FALSE(shared.contains("value_heads"));
+  EXPECT_EQ(to_json(case_from_json(shared)).at("value_heads"), 2);
+}
+
 TEST_F(CaseRunner, AFailureThatTheWorkerReportsIsRecorded) {
   const auto record = failure(R"(echo '{"outcome": "failed", "failure_kind": "oom", "reason": "asked for 5 bytes"}' >&3)", "oom");
   EXPECT_EQ(record.text("reason"), "asked for 5 bytes");

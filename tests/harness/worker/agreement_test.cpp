@@ -83,7 +83,7 @@ TEST_F(AgreementTest, OneNanOrInfinityIsFound) {
 
 // Rows outside the selection are not compared, but a NaN there is found.
 TEST_F(AgreementTest, NanOutsideTheSelectionIsFound) {
-  const Selection first{at::tensor({0}, at::kLong), at::tensor({0}, at::kLong), at::tensor({0, 11}, at::kLong)};
+  const Selection first{at::tensor({0}, at::kLong), at::tensor({0}, at::kLong), at::tensor({0, 11}, at::kLong), 2, 2};
   const auto inputs = restrict_gradient(inputs_, first);
   auto results = call(*method_, inputs, Protocol::forward_backward);
   EXPECT_TRUE(compare(*method_, inputs, results, first).within(1e-5));
