@@ -100,7 +100,7 @@ def test_a_sweep_finds_files_beside_it_and_records_what_they_held(quick, tmp_pat
     assert shares[LENGTH, 2.5] < shares[LENGTH, 1.0]
 
     write_safetensors(path, tensors(seed=1))
-    message = quick("sweep", sweep, "--out", "out", "--set", "quality.quality_seeds=2", code=2).stderr
+    message = quick("sweep", sweep, "--out", "out", "--set", "quality.quality_seeds=2", code=5).stderr
     assert "inputs_digest of file:model.safetensors" in message
 
 
