@@ -20,6 +20,7 @@ enum class InputDraw {
               // what was read 20 positions before counts 1/e
 };
 
+// What is known of an input tensor of methods.
 struct InputSpec {
   const char* name;  // in messages, in files of inputs, and as a parameter of Python functions
   at::Tensor Inputs::*member;

@@ -53,8 +53,8 @@ struct Capabilities {
   // Whether the output depends on parameters that a model trains, such as Linformer's projections. Here they are drawn at random,
   // so that the distance of the output from exact attention says nothing about the trained method, and is not recorded.
   bool learned = false;
-  // The tensors that the method reads. A method that takes a tensor of another shape than kInputs says declares its own row for
-  // the same member.
+  // The tensors that the method reads. For a tensor of another shape than kInputs says, a method gives a row of its own with the
+  // same member.
   std::vector<InputSpec> inputs = query_key_value();
   std::vector<at::ScalarType> dtypes = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf};  // float16 on CUDA only
   std::vector<c10::DeviceType> devices = {c10::DeviceType::CPU, c10::DeviceType::CUDA};

@@ -238,7 +238,7 @@ def test_quick_starts_one_worker_for_a_subset_of_all_cases(attnbench, workers, t
     attnbench("verify", "linear", "softmax", "-q")
     linear, softmax = requests()
     assert all(case in linear + softmax for case in quick)
-    assert {case["query_len"] for case in quick} == {1, 65, 129, 256}
+    assert {case["query_len"] for case in quick} == {1, 65, 70, 129, 256}
     assert len(quick) < len(linear + softmax) / 3
 
 
@@ -270,10 +270,10 @@ def test_progress_on_a_terminal_rewrites_one_line(attnbench):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_prints_the_rows_verified_so_far(attnbench, workers, number):
-    # The first two rows have sixteen cases each; the third stays incomplete. The driver has a second
+    # The first two rows have eighteen cases each; the third stays incomplete. The driver has a second
     # to read the answers before the test looks for `sleep 300`.
     worker = workers.make(
-        verify=f"for i in $(seq 1 33); do {AGREES}; done; sleep 1; exec sleep 300"
+        verify=f"for i in $(seq 1 37); do {AGREES}; done; sleep 1; exec sleep 300"
     )
     attnbench = attnbench.with_worker(worker)
     with attnbench.running("verify", "linear", "--format", "csv") as driver:
