@@ -444,6 +444,7 @@ class Bound:
     ) -> Any:
         """The rows of the output by the declared reference. `heads` (int64 `[h]`) are the indices of
         the heads that the tensors hold among the `num_heads` of the call; by default all of them."""
+        tensors = {"q": q, "k": k, "v": v, **further}
         if heads is None:
             heads = torch.arange(q.shape[1], device=q.device)
         if num_heads is None:
@@ -451,25 +452,18 @@ class Bound:
         reference = self.method.declared.reference
         assert reference is not None
         if heads.numel() < num_heads and "heads" not in self._own_parameters(reference):
-            self._check_heads_are_alike(q, k, v, causal, key_lengths, further)
-        return self._rows_of_reference(q, k, v, causal, key_lengths, rows, heads, num_heads, further)
+            self._check_heads_are_alike(tensors, causal, key_lengths)
+        return self._rows_of_reference(tensors, causal, key_lengths, rows, heads, num_heads)
 
     def _own_parameters(self, reference: Callable[..., Any]) -> list[str]:
         """Which of `heads` and `num_heads` the reference takes, if they are no options."""
         return [name for name in ("heads", "num_heads") if _takes(reference, name) and name not in self.options]
 
     def _rows_of_reference(
-        self,
-        q: Any,
-        k: Any,
-        v: Any,
-        causal: bool,
-        key_lengths: Any,
-        rows: Any,
-        heads: Any,
-        num_heads: int,
-        further: dict[str, Any],
+        self, tensors: dict[str, Any], causal: bool, key_lengths: Any, rows: Any, heads: Any, num_heads: int
     ) -> Any:
+        further = dict(tensors)
+        q, k, v = (further.pop(name) for name in _signature.TENSORS)
         reference = self.method.declared.reference
         assert reference is not None
         given = {**self.options, **further, "causal": causal, "key_lengths": key_lengths, "rows": rows}
@@ -491,18 +485,16 @@ class Bound:
             )
         return output
 
-    def _check_heads_are_alike(
-        self, q: Any, k: Any, v: Any, causal: bool, key_lengths: Any, further: dict[str, Any]
-    ) -> None:
+    def _check_heads_are_alike(self, tensors: dict[str, Any], causal: bool, key_lengths: Any) -> None:
         """Raises MethodError if the reference of a head depends on which head it is."""
         if self.heads_are_alike:
             return
         small = self.length_multiple if self.length_multiple > 1 else SMALL_LENGTH
         try:
-            together, alone = self._last_head_of_reference((small, small), q, k, v, causal, key_lengths, further)
+            together, alone = self._last_head_of_reference((small, small), tensors, causal, key_lengths)
         except Exception:  # it may not be made for so short a sequence
-            lengths = (q.shape[2], k.shape[2])
-            together, alone = self._last_head_of_reference(lengths, q, k, v, causal, key_lengths, further)
+            lengths = (tensors["q"].shape[2], tensors["k"].shape[2])
+            together, alone = self._last_head_of_reference(lengths, tensors, causal, key_lengths)
         if not torch.allclose(together, alone, rtol=1e-9, atol=1e-12, equal_nan=True):
             raise MethodError(
                 f"{self.method.where}: the reference of a head depends on the other heads or on which head it is, but it is "
@@ -512,31 +504,32 @@ class Bound:
         self.heads_are_alike = True
 
     def _last_head_of_reference(
-        self, lengths: tuple[int, int], q: Any, k: Any, v: Any, causal: bool, key_lengths: Any, further: dict[str, Any]
+        self, lengths: tuple[int, int], tensors: dict[str, Any], causal: bool, key_lengths: Any
     ) -> tuple[Any, Any]:
         """The output of the last of three heads, computed together with the others and alone, for
-        random inputs with so many queries and keys. Of the further tensors it takes the first
-        positions of one head, times a number between 0 and 1 for each head."""
+        random q, k and v with so many queries and keys. Of a further tensor it takes the first positions
+        of one head, times a number between 0 and 1 for each head."""
         heads, (query_len, key_len) = 3, lengths
+        device = tensors["q"].device
         generator = torch.Generator().manual_seed(0)
-        sizes = ((query_len, q.shape[3]), (key_len, k.shape[3]), (key_len, v.shape[3]))
-        tensors = [torch.randn(1, heads, *size, dtype=torch.float64, generator=generator).to(q.device) for size in sizes]
-        hidden = None if key_lengths is None else torch.full((1,), key_len, device=q.device)
-        rows, indices = torch.arange(query_len, device=q.device), torch.arange(heads, device=q.device)
+
+        def several_heads(name: str, tensor: Any) -> Any:
+            if name in _signature.TENSORS:
+                size = (query_len if name == "q" else key_len, tensor.shape[3])
+                return torch.randn(1, heads, *size, dtype=torch.float64, generator=generator).to(device)
+            if tensor is None:
+                return None
+            ones = [1] * (tensor.dim() - 2)
+            factors = torch.rand(1, heads, *ones, dtype=torch.float64, generator=generator)
+            return tensor[:1, :1, :key_len] * factors.to(device)
+
+        hidden = None if key_lengths is None else torch.full((1,), key_len, device=device)
+        rows, indices = torch.arange(query_len, device=device), torch.arange(heads, device=device)
         with torch.no_grad():
-            of_heads = {}
-            for name, tensor in further.items():
-                first = None if tensor is None else tensor[:1, :1, :key_len]
-                if first is not None:
-                    factors = torch.rand(1, heads, *[1] * (first.dim() - 2), dtype=torch.float64, generator=generator)
-                    first = first * factors.to(q.device)
-                of_heads[name] = first
-            together = self._rows_of_reference(*tensors, causal, hidden, rows, indices, heads, of_heads)
-            last = [tensor[:, -1:] for tensor in tensors]
-            of_last = {name: tensor if tensor is None else tensor[:, -1:] for name, tensor in of_heads.items()}
-            return together[:, -1:], self._rows_of_reference(
-                *last, causal, hidden, rows, indices[-1:], heads, of_last
-            )
+            made = {name: several_heads(name, tensor) for name, tensor in tensors.items()}
+            together = self._rows_of_reference(made, causal, hidden, rows, indices, heads)
+            last = {name: tensor if tensor is None else tensor[:, -1:] for name, tensor in made.items()}
+            return together[:, -1:], self._rows_of_reference(last, causal, hidden, rows, indices[-1:], heads)
 
     def flops(self, problem: str) -> float:
         """The operations of a forward call, by the user's formula."""
