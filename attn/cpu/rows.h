@@ -9,6 +9,9 @@ namespace attn::cpu {
 constexpr int64_t kPadding = 16;
 constexpr int64_t padded(int64_t n) { return (n + kPadding - 1) / kPadding * kPadding; }
 
+// How many positions, rows of q, k and v, the kernels of linear and recurrent attention process together: a chunk.
+constexpr int kChunkRows = 16;
+
 // The rows of a matrix [T,dim] whose rows are contiguous.
 struct Rows {
   void* data = nullptr;

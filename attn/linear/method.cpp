@@ -112,12 +112,12 @@ std::unique_ptr<DecodingState> LinearMethod::make_state(const Problem& problem) 
 
 void LinearMethod::absorb(DecodingState& state, const Inputs& tokens) {
   const auto &k = tokens.k, &v = tokens.v;
-  constexpr int64_t kChunk = 1024;  // tokens whose features the composed computation holds at once
+  constexpr int64_t kTokensAtOnce = 1024;  // tokens whose features the composed computation holds at once
   if (const auto* kernel = dynamic_cast<KernelState*>(&state))
     return kernel->implementation.add(k, v, kernel->state, spec_for(k.size(3)));
   auto& composed = static_cast<ComposedState&>(state);
-  for (int64_t begin = 0; begin < k.size(2); begin += kChunk) {
-    const auto size = std::min(kChunk, k.size(2) - begin);
+  for (int64_t begin = 0; begin < k.size(2); begin += kTokensAtOnce) {
+    const auto size = std::min(kTokensAtOnce, k.size(2) - begin);
     composed.add(k.narrow(2, begin, size), v.narrow(2, begin, size));
   }
 }

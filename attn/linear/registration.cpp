@@ -8,16 +8,16 @@
 namespace attn {
 namespace {
 
-constexpr int64_t kChunk = 128;  // positions in a chunk of the composed causal form
+constexpr int64_t kComposedChunk = 128;  // positions in a chunk of the composed causal form
 
 class Linear : public LinearMethod {
  public:
-  explicit Linear(const Options& options) : LinearMethod("elu", kChunk, options.text("kernel")) {}
+  explicit Linear(const Options& options) : LinearMethod("elu", kComposedChunk, options.text("kernel")) {}
 };
 
 class LinearElu01 : public LinearMethod {
  public:
-  explicit LinearElu01(const Options& options) : LinearMethod("elu0.1", kChunk, options.text("kernel")) {}
+  explicit LinearElu01(const Options& options) : LinearMethod("elu0.1", kComposedChunk, options.text("kernel")) {}
 };
 
 class LinearChunked : public LinearMethod {
@@ -31,7 +31,7 @@ const RegisterMethod linear_elu01{
     entry_of<LinearElu01>("linear-elu0.1", "linear attention with elu(x; 0.1) + 1 features", "O(N)", "O(N)", {kKernelOption})};
 const RegisterMethod linear_chunked{
     entry_of<LinearChunked>("linear-chunked", "linear attention composed of ATen operations, in chunks if causal", "O(N)", "O(N)",
-                            {{"chunk", kChunk, "positions in a chunk of the composed causal form", {}, 1}})};
+                            {{"chunk", kComposedChunk, "positions in a chunk of the composed causal form", {}, 1}})};
 
 }  // namespace
 }  // namespace attn

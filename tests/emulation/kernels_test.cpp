@@ -306,7 +306,7 @@ TEST(LinearSplits, KeepTheMultiprocessorsOfAnH100Busy) {
         const auto splits = split_positions(heads, positions, bytes, blocks_at_once, kH100);
         const int64_t groups = (heads + splits.heads_at_once - 1) / splits.heads_at_once;
         const auto time = time_of(splits, heads, blocks_at_once, kH100);
-        const double busy = double(heads * positions / kChunk) / double(kH100.multiprocessors * time.chunks);
+        const double busy = double(heads * positions / kSplitUnit) / double(kH100.multiprocessors * time.chunks);
         std::printf("%-8s heads %3ld positions %5ld: %3ld groups of %2ld heads, %3ld splits of %4ld positions, busy %.3f\n", pass,
                     long(heads), long(positions), long(groups), long(splits.heads_at_once), long(splits.count),
                     long(splits.length), busy);
@@ -319,7 +319,7 @@ TEST(LinearSplits, CoverEverySequence) {
   for (const int64_t heads : {0, 1, 3, 1000})
     for (const int64_t positions : {0, 1, 63, 64, 65, 129, 1000, 100000}) {
       const auto splits = split_positions(heads, positions, 384, 3, kH100);
-      EXPECT_EQ(splits.length % kChunk, 0);
+      EXPECT_EQ(splits.length % kSplitUnit, 0);
       EXPECT_GE(splits.length * splits.count, positions);
       EXPECT_LT(splits.length * (splits.count - 1), std::max<int64_t>(1, positions));
       EXPECT_GE(splits.heads_at_once, 1);

@@ -2,8 +2,8 @@
 // ("Transformers are RNNs", 2006.16236, Algorithm 1).
 #pragma once
 
+#include "attn/cpu/tiles.h"
 #include "attn/linear/cpu/chunk.h"
-#include "attn/linear/cpu/tiles.h"
 
 namespace attn::cpu {
 namespace {
@@ -41,8 +41,8 @@ class LinearBackward : public LinearChunk<V, E, Map> {
     for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
       load_queries(first, count);
       load_scaled_gradients(first, count);
-      transpose<V>(b_.g, b_.values, kChunk, b_.values, b_.left, kChunk);
-      float shifted[kChunk];  // the product of g′ and the value shift
+      transpose<V>(b_.g, b_.values, kChunkRows, b_.values, b_.left, kChunkRows);
+      float shifted[kChunkRows];  // the product of g′ and the value shift
       dot_rows<V>(b_.left, static_cast<const float*>(p_.value_shift), p_.value_dim, shifted);
       const ReadTarget target{b_.products, b_.features};
       if (causal) {
@@ -61,11 +61,11 @@ class LinearBackward : public LinearChunk<V, E, Map> {
         read_rows<V, Triangle::lower>({b_.left, t, p_.value_dim, b_.features, nullptr, nullptr, 0, b_.partial}, target);
       }
       // The share of each normalizer that is ε. A normalizer beyond the range of float32 is ε alone.
-      float epsilon_share[kChunk];
-      for (int c = 0; c < kChunk; c += V::kLanes) V::store(epsilon_share + c, epsilon(c));
-      for (int i = 0; i < kChunk; ++i)
+      float epsilon_share[kChunkRows];
+      for (int c = 0; c < kChunkRows; c += V::kLanes) V::store(epsilon_share + c, epsilon(c));
+      for (int i = 0; i < kChunkRows; ++i)
         epsilon_share[i] = epsilon_share[i] < __builtin_inff() ? epsilon_share[i] * b_.lanes[i] : 1;
-      float sums[kChunk];
+      float sums[kChunkRows];
       sum_products(b_.phi, b_.products, sums);
       float* delta = static_cast<float*>(p_.grad_normalizer) + first;
       for (int64_t i = 0; i < count; ++i) delta[i] = shifted[i] * epsilon_share[i] - sums[i] * b_.lanes[i];
@@ -74,8 +74,8 @@ class LinearBackward : public LinearChunk<V, E, Map> {
       if constexpr (!Map::kEntrywise) write_row_gradients(to, count, count, b_.q, b_.phi);
       if (!causal) return;
       if constexpr (kScales) {
-        multiply(t, b_.features * b_.values, raise_scale(z, b_.state_scales[kChunk]));
-        scale_keys(b_.state_scales[kChunk]);
+        multiply(t, b_.features * b_.values, raise_scale(z, b_.state_scales[kChunkRows]));
+        scale_keys(b_.state_scales[kChunkRows]);
       }
       add_products_of_chunk<V>(b_.v, b_.values, b_.kappa, b_.features, b_.values, b_.features, t);
     });
@@ -83,10 +83,10 @@ class LinearBackward : public LinearChunk<V, E, Map> {
 
   // Writes grad_k and grad_v, from R and Y, going back over the positions. If causal, adds the queries of the range to R and Y.
   void backward_keys(int64_t begin, int64_t end, bool causal, float* r, float* y) {
-    ahead_ = -2 * kChunk;
-    const int64_t last = begin + (end - begin - 1) / kChunk * kChunk;
-    for (int64_t first = last; first >= begin; first -= kChunk) {
-      const int64_t count = end - first < kChunk ? end - first : kChunk;
+    ahead_ = -2 * kChunkRows;
+    const int64_t last = begin + (end - begin - 1) / kChunkRows * kChunkRows;
+    for (int64_t first = last; first >= begin; first -= kChunkRows) {
+      const int64_t count = end - first < kChunkRows ? end - first : kChunkRows;
       load_keys(first, count);
       const int64_t visible = count_before(p_.visible_keys, first, count);
       if (causal) {
@@ -95,7 +95,7 @@ class LinearBackward : public LinearChunk<V, E, Map> {
       }
       const auto f = p_.feature_count, m = p_.value_dim;
       // The gradient of v.
-      transpose<V>(b_.kappa, b_.features, kChunk, b_.features, b_.left, kChunk);
+      transpose<V>(b_.kappa, b_.features, kChunkRows, b_.features, b_.left, kChunkRows);
       if (causal) {
         scores_of<V>(b_.left, b_.phi, b_.features, f, b_.scores);
         if constexpr (kScales) this->template scale_scores<Triangle::upper>();
@@ -108,7 +108,7 @@ class LinearBackward : public LinearChunk<V, E, Map> {
       write_value_gradients(first, count, visible,
                             {b_.left, r, f, b_.values, causal ? b_.scores : nullptr, b_.g, b_.values, b_.partial});
       // The gradient of k. The normalizer contributes as if v had a column of ones, and g′ a column of δ.
-      transpose<V>(b_.v, b_.values, kChunk, b_.values, b_.left, kChunk);
+      transpose<V>(b_.v, b_.values, kChunkRows, b_.values, b_.left, kChunkRows);
       if (causal) score_values();
       if constexpr (kScales) multiply_by_factors(b_.left, m);
       read_transposed(r, m);
@@ -124,7 +124,7 @@ class LinearBackward : public LinearChunk<V, E, Map> {
   // sums[i] = Σ_f a[i][f] · b[i][f] for the 16 rows, where b has numbers without meaning in columns beyond the features.
   void sum_products(const float* a, const float* b, float* sums) const {
     constexpr int kRows = 4;
-    for (int i = 0; i < kChunk; i += kRows) {
+    for (int i = 0; i < kChunkRows; i += kRows) {
       typename V::F sum[kRows] = {V::zero(), V::zero(), V::zero(), V::zero()};
       for (int64_t c = 0; c < b_.features; c += V::kLanes) {
         const auto columns = lanes_before<V>(p_.feature_count, c);
@@ -142,7 +142,7 @@ class LinearBackward : public LinearChunk<V, E, Map> {
   // those up to its own position, which are added to Z. Stores the gradients of q if the map is entrywise.
   void add_normalizer_gradients(int64_t first, int64_t count, bool causal, float* z, const RowStore<V, E>& to) {
     const float* delta = static_cast<const float*>(p_.grad_normalizer) + first;
-    float z_factors[kChunk], key_factors[kChunk];  // with scales, to make Z and a key relative to the next scale
+    float z_factors[kChunkRows], key_factors[kChunkRows];  // with scales, to make Z and a key relative to the next scale
     if constexpr (kScales)
       for (int64_t i = 0; causal && i < count; ++i) {
         z_factors[i] = scalar_exp(b_.state_scales[i] - b_.state_scales[i + 1]);
@@ -171,16 +171,16 @@ class LinearBackward : public LinearChunk<V, E, Map> {
   void read_transposed(const float* r, int64_t m) {
     scores_of_rows<V>(b_.left, r, b_.values, b_.features, m, b_.products);
     for (int64_t f = 0; f < b_.features; f += V::kLanes)
-      for (int t = 0; t < kChunk; t += V::kLanes)
-        V::transpose(b_.products + f * kChunk + t, kChunk, b_.partial + t * b_.features + f, b_.features);
+      for (int t = 0; t < kChunkRows; t += V::kLanes)
+        V::transpose(b_.products + f * kChunkRows + t, kChunkRows, b_.partial + t * b_.features + f, b_.features);
   }
 
   // b_.scores[i][j] = g′_i · v_j + δ_i, for query i and key j.
   void score_values() {
     scores_of<V>(b_.left, b_.g, b_.values, p_.value_dim, b_.scores);
-    for (int i = 0; i < kChunk; ++i)
-      for (int c = 0; c < kChunk; c += V::kLanes) {
-        float* p = b_.scores + i * kChunk + c;
+    for (int i = 0; i < kChunkRows; ++i)
+      for (int c = 0; c < kChunkRows; c += V::kLanes) {
+        float* p = b_.scores + i * kChunkRows + c;
         V::store(p, V::add(V::load(p), V::all(b_.grad_normalizer[i])));
       }
     if constexpr (kScales) this->template scale_scores<Triangle::upper>();
@@ -190,7 +190,7 @@ class LinearBackward : public LinearChunk<V, E, Map> {
   // Stores the sums of a tile in rows of grad_v. Rows from `visible` on are hidden and become zeros.
   void write_value_gradients(int64_t first, int64_t count, int64_t visible, const ReadTile& tile) {
     const RowStore<V, E> to(p_.grad_v, first, count, p_.value_dim, ahead_);
-    if (to.takes_whole_chunk() && visible == kChunk) return read_rows<V, Triangle::upper>(tile, {to.floats(), to.stride});
+    if (to.takes_whole_chunk() && visible == kChunkRows) return read_rows<V, Triangle::upper>(tile, {to.floats(), to.stride});
     read_rows<V, Triangle::upper>(tile, {b_.products, b_.values});
     to.store_rows(b_.products, b_.values, visible);
   }
@@ -218,7 +218,7 @@ class LinearBackward : public LinearChunk<V, E, Map> {
     if constexpr (kScales) {
       // e = φ·∂φ is the gradient of the exponents ωx̃ − ‖x̃‖²/2, so the gradient of x is (eω − x̃ Σe)/D^¼.
       const float root = square_root(float(p_.head_dim));
-      for (int64_t i = 0; i < kChunk; ++i) {
+      for (int64_t i = 0; i < kChunkRows; ++i) {
         auto sum = V::zero();
         for (int64_t c = 0; c < b_.features; c += V::kLanes) {
           float* p = b_.products + i * b_.features + c;
@@ -229,8 +229,8 @@ class LinearBackward : public LinearChunk<V, E, Map> {
         b_.lanes[i] = -V::sum(sum) / root;
       }
       const int64_t width = padded(p_.head_dim);
-      product<V, false>(b_.products, b_.features, 1, static_cast<const float*>(p_.projection), width, kChunk, p_.feature_count,
-                        width, b_.partial, width);
+      product<V, false>(b_.products, b_.features, 1, static_cast<const float*>(p_.projection), width, kChunkRows,
+                        p_.feature_count, width, b_.partial, width);
       for (int64_t i = 0; i < count; ++i)
         for (int64_t c = 0; c < width; c += V::kLanes) {
           const auto all = V::fma(V::all(b_.lanes[i]), V::load(x + i * b_.dims + c), V::load(b_.partial + i * width + c));

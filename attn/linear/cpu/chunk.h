@@ -3,11 +3,11 @@
 
 #include <type_traits>
 
+#include "attn/cpu/chunk_rows.h"
 #include "attn/cpu/products.h"
+#include "attn/cpu/tiles.h"
 #include "attn/linear/cpu/features.h"
-#include "attn/linear/cpu/rows.h"
 #include "attn/linear/cpu/scales.h"
-#include "attn/linear/cpu/tiles.h"
 
 namespace attn::cpu {
 namespace {
@@ -56,7 +56,8 @@ class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
  protected:
   template <class Work>
   static void for_each_chunk(int64_t begin, int64_t end, const Work& work) {
-    for (int64_t first = begin; first < end; first += kChunk) work(first, end - first < kChunk ? end - first : int64_t{kChunk});
+    for (int64_t first = begin; first < end; first += kChunkRows)
+      work(first, end - first < kChunkRows ? end - first : int64_t{kChunkRows});
   }
 
   // ---------------------------------------------------------- loads
@@ -72,7 +73,7 @@ class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
       product<V, false>(x, b_.dims, 1, static_cast<const float*>(p_.projection_transposed), b_.features, (height + 3) / 4 * 4,
                         p_.head_dim, b_.features, phi, b_.features);
       const float root = square_root(float(p_.feature_count)), half = 0.5f / square_root(float(p_.head_dim));
-      for (int64_t i = 0; i < kChunk; ++i, x += b_.dims, phi += b_.features) {
+      for (int64_t i = 0; i < kChunkRows; ++i, x += b_.dims, phi += b_.features) {
         scales[i] = float(kNoScale);
         if (i >= count) {
           for (int64_t c = 0; c < b_.features; c += V::kLanes) V::store(phi + c, V::zero());
@@ -90,29 +91,31 @@ class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
       }
     }
   }
-  void load_queries(int64_t first, int64_t count) { load_features(p_.q, first, count, kChunk, b_.q, b_.phi, b_.query_scales); }
+  void load_queries(int64_t first, int64_t count) {
+    load_features(p_.q, first, count, kChunkRows, b_.q, b_.phi, b_.query_scales);
+  }
   // Whether values need no conversion, padding, masking or shift, so that they can be read from the tensor, without a copy in a
   // buffer.
   bool values_in_place(int64_t first, int64_t count) const {
-    return sizeof(E) == sizeof(float) && p_.value_dim == b_.values && count == kChunk && first + count <= p_.visible_keys &&
+    return sizeof(E) == sizeof(float) && p_.value_dim == b_.values && count == kChunkRows && first + count <= p_.visible_keys &&
            !p_.value_shift;
   }
   const float* value_rows(int64_t first) const { return static_cast<const float*>(p_.v.data) + first * p_.v.stride; }
   // Features and values of hidden keys are zeros. If not with_values, the values are not loaded, but only prefetched.
   void load_keys(int64_t first, int64_t count, bool with_values = true) {
     const auto visible = count_before(p_.visible_keys, first, count);
-    load_features(p_.k, first, visible, kChunk, b_.k, b_.kappa, b_.key_scales);
+    load_features(p_.k, first, visible, kChunkRows, b_.k, b_.kappa, b_.key_scales);
     if (with_values) {
       const auto* shift = static_cast<const float*>(p_.value_shift);
       if (!shift) return load_rows<V, E>(p_.v, first, visible, p_.value_dim, b_.v, b_.values, ahead_);
       return load_changed_rows<V, E>(
           p_.v, first, visible, p_.value_dim, b_.v, b_.values, ahead_,
-          kChunk, [&](int64_t, int64_t c, typename V::F x) __attribute__((always_inline)) {
+          kChunkRows, [&](int64_t, int64_t c, typename V::F x) __attribute__((always_inline)) {
             return V::sub(x, V::load(shift + c));
           });
     }
     const E* next = static_cast<const E*>(p_.v.data) + (first + ahead_) * p_.v.stride;
-    for (int64_t i = 0; i < kChunk; ++i) prefetch_row<0>(next + i * p_.v.stride, p_.value_dim);
+    for (int64_t i = 0; i < kChunkRows; ++i) prefetch_row<0>(next + i * p_.v.stride, p_.value_dim);
   }
   // The entries of a row of q or k from `column` on, for the gradients of entrywise maps.
   typename V::F entries(const Rows& rows, int64_t row, int64_t column) const {
@@ -124,14 +127,14 @@ class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
   void load_scaled_gradients(int64_t first, int64_t count) {
     const float* normalizer = static_cast<const float*>(p_.normalizer) + first * kNormalizers;
     const float* delta = static_cast<const float*>(p_.grad_normalizer) + first;
-    for (int64_t i = 0; i < kChunk; ++i) {
+    for (int64_t i = 0; i < kChunkRows; ++i) {
       b_.lanes[i] = i < count ? 1 / normalizer[i * kNormalizers] : 0;
       b_.grad_normalizer[i] = i < count ? delta[i] : 0;
       if constexpr (kScales) b_.state_scales[i + 1] = i < count ? normalizer[i * kNormalizers + 1] : -float(kNoScale);
     }
     load_changed_rows<V, E>(
         p_.grad_output, first, count, p_.value_dim, b_.g, b_.values, ahead_,
-        kChunk, [&](int64_t i, int64_t, typename V::F x) __attribute__((always_inline)) {
+        kChunkRows, [&](int64_t i, int64_t, typename V::F x) __attribute__((always_inline)) {
           return V::mul(x, V::all(b_.lanes[i]));
         });
   }
@@ -143,7 +146,7 @@ class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
   void add_chunk_keys(float* state, float* z, const float* values, int64_t value_stride) {
     if constexpr (kScales) {
       set_state_scales(scale_of(z));
-      const float factor = raise_scale(z, b_.state_scales[kChunk]);
+      const float factor = raise_scale(z, b_.state_scales[kChunkRows]);
       multiply(state, b_.features * b_.values, factor), multiply(z, b_.features, factor);
       scale_keys(scale_of(z));
     }
@@ -156,17 +159,17 @@ class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
   void add_chunk_queries(float* r, float* y) {
     if constexpr (kScales) {
       float scale = scale_of(y);
-      for (int i = 1; i <= kChunk; ++i)
+      for (int i = 1; i <= kChunkRows; ++i)
         if (-b_.state_scales[i] > scale) scale = -b_.state_scales[i];
       const float factor = raise_scale(y, scale);
       multiply(r, b_.features * b_.values, factor), multiply(y, b_.features, factor);
-      for (int i = 0; i < kChunk; ++i)
+      for (int i = 0; i < kChunkRows; ++i)
         scale_row<V>(b_.phi + i * b_.features, b_.features, scalar_exp(-b_.state_scales[i + 1] - scale));
     }
     add_products_of_chunk<V>(b_.phi, b_.features, b_.g, b_.values, b_.features, b_.values, r);
     for (int64_t c = 0; c < b_.features; c += V::kLanes) {
       auto even = V::load(y + c), odd = V::zero();
-      for (int t = 0; t < kChunk; t += 2) {
+      for (int t = 0; t < kChunkRows; t += 2) {
         even = V::fma(V::all(b_.grad_normalizer[t]), V::load(b_.phi + t * b_.features + c), even);
         odd = V::fma(V::all(b_.grad_normalizer[t + 1]), V::load(b_.phi + (t + 1) * b_.features + c), odd);
       }
@@ -174,7 +177,7 @@ class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
     }
   }
 
-  int64_t ahead_ = 2 * kChunk;  // how many positions ahead the kernels prefetch; negative when they go back
+  int64_t ahead_ = 2 * kChunkRows;  // how many positions ahead the kernels prefetch; negative when they go back
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // The feature maps of linear attention, computed with the vectors of simd.h.
 #pragma once
 
-#include "attn/linear/cpu/rows.h"
+#include "attn/cpu/chunk_rows.h"
 
 namespace attn::cpu {
 namespace {
@@ -113,7 +113,7 @@ struct Favor {
 // that are `ahead` positions further on.
 template <class V, class E, class Map>
 [[gnu::noinline]] void apply_map(const Rows& rows, int64_t begin, int64_t count, int64_t dim, int64_t features, int64_t width,
-                                 int64_t ahead, float* x, int64_t x_width, float* phi, int64_t height = kChunk) {
+                                 int64_t ahead, float* x, int64_t x_width, float* phi, int64_t height = kChunkRows) {
   if constexpr (!Map::kEntrywise) load_rows<V, E>(rows, begin, count, dim, x, x_width, ahead, height);
   const E* from = static_cast<const E*>(rows.data) + begin * rows.stride;
   const int64_t whole = features / V::kLanes * V::kLanes;

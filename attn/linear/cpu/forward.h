@@ -2,8 +2,8 @@
 // attn/linear/README.md explains the computation for a chunk of 16 positions.
 #pragma once
 
+#include "attn/cpu/tiles.h"
 #include "attn/linear/cpu/chunk.h"
-#include "attn/linear/cpu/tiles.h"
 
 namespace attn::cpu {
 namespace {
@@ -34,7 +34,7 @@ class LinearForward : public LinearChunk<V, E, Map> {
   void forward(int64_t begin, int64_t end, float* s, float* z) {
     for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
       load_queries(first, count);
-      transpose<V>(b_.phi, b_.features, kChunk, b_.features, b_.left, kChunk);
+      transpose<V>(b_.phi, b_.features, kChunkRows, b_.features, b_.left, kChunkRows);
       const bool in_place = values_in_place(first, count);
       load_keys(first, count, !in_place);
       const float* values = in_place ? value_rows(first) : b_.v;
@@ -48,9 +48,9 @@ class LinearForward : public LinearChunk<V, E, Map> {
       }
       keep_triangle<V, Triangle::lower>(b_.scores);
       // The normalizer is φ·Z, which scores_of() left in b_.lanes, plus the sum of the scores plus ε.
-      for (int c = 0; c < kChunk; c += V::kLanes) {
+      for (int c = 0; c < kChunkRows; c += V::kLanes) {
         auto sum = V::add(V::load(b_.lanes + c), epsilon(c));
-        for (int j = 0; j < kChunk; ++j) sum = V::add(sum, V::load(b_.scores + j * kChunk + c));
+        for (int j = 0; j < kChunkRows; ++j) sum = V::add(sum, V::load(b_.scores + j * kChunkRows + c));
         V::store(b_.lanes + c, sum);
       }
       write_outputs<Triangle::lower>(first, count,
@@ -63,11 +63,11 @@ class LinearForward : public LinearChunk<V, E, Map> {
   void read(int64_t begin, int64_t end, const float* s, const float* z) {
     for_each_chunk(begin, end, [&](int64_t first, int64_t count) {
       load_queries(first, count);
-      transpose<V>(b_.phi, b_.features, kChunk, b_.features, b_.left, kChunk);
+      transpose<V>(b_.phi, b_.features, kChunkRows, b_.features, b_.left, kChunkRows);
       dot_rows<V>(b_.left, z, p_.feature_count, b_.lanes);
       if constexpr (kScales)
-        for (int i = 0; i <= kChunk; ++i) b_.state_scales[i] = scale_of(z);
-      for (int c = 0; c < kChunk; c += V::kLanes) V::store(b_.lanes + c, V::add(V::load(b_.lanes + c), epsilon(c)));
+        for (int i = 0; i <= kChunkRows; ++i) b_.state_scales[i] = scale_of(z);
+      for (int c = 0; c < kChunkRows; c += V::kLanes) V::store(b_.lanes + c, V::add(V::load(b_.lanes + c), epsilon(c)));
       write_outputs<Triangle::lower>(first, count, {b_.left, s, p_.feature_count, b_.values, nullptr, nullptr, 0, b_.partial});
     });
   }
@@ -81,7 +81,7 @@ class LinearForward : public LinearChunk<V, E, Map> {
       normalizer[i * kNormalizers] = b_.lanes[i];
       if constexpr (kScales) normalizer[i * kNormalizers + 1] = b_.state_scales[1 + i];
     }
-    for (int c = 0; c < kChunk; c += V::kLanes) V::store(b_.lanes + c, V::div(V::all(1), V::load(b_.lanes + c)));
+    for (int c = 0; c < kChunkRows; c += V::kLanes) V::store(b_.lanes + c, V::div(V::all(1), V::load(b_.lanes + c)));
     const RowStore<V, E> to(p_.output, first, count, p_.value_dim, ahead_);
     if (to.takes_whole_chunk()) return read_rows<V, kTriangle>(tile, {to.floats(), to.stride, b_.lanes});
     read_rows<V, kTriangle>(tile, {b_.products, b_.values, b_.lanes});

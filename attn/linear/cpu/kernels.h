@@ -21,8 +21,6 @@
 
 namespace attn::cpu {
 
-constexpr int kChunk = 16;  // positions that the kernels process together
-
 // Whether the kernels compute this feature map.
 constexpr bool computes_feature_map(FeatureMapKind map) { return map != FeatureMapKind::rff; }
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "attn/cpu/products.h"
-#include "attn/linear/cpu/scores.h"
+#include "attn/cpu/scores.h"
 #include "attn/linear/cpu/scratch.h"
 
 namespace attn::cpu {
@@ -40,7 +40,7 @@ class LinearScales {
   // Sets b_.state_scales from the scale of the state before the chunk and the chunk's key scales.
   void set_state_scales(float before) {
     b_.state_scales[0] = before;
-    for (int i = 0; i < kChunk; ++i)
+    for (int i = 0; i < kChunkRows; ++i)
       b_.state_scales[i + 1] = b_.key_scales[i] > b_.state_scales[i] ? b_.key_scales[i] : b_.state_scales[i];
   }
   // Raises the scale of the state whose vector is z to at least `scale`. Returns the factor by which the caller must multiply the
@@ -58,7 +58,7 @@ class LinearScales {
   // Sets b_.factors to e^exponent, where exponent(c) is the vector of the exponents of the positions from c on.
   template <class Exponent>
   void set_factors(const Exponent& exponent) {
-    for (int c = 0; c < kChunk; c += V::kLanes) V::store(b_.factors + c, V::exp(exponent(c)));
+    for (int c = 0; c < kChunkRows; c += V::kLanes) V::store(b_.factors + c, V::exp(exponent(c)));
   }
   // Sets the factors that make the state before the chunk relative to the scale after each position.
   void set_factors_of_state() {
@@ -66,16 +66,16 @@ class LinearScales {
   }
   // Multiplies x[rows][16], whose columns are the positions, by the factors.
   void multiply_by_factors(float* x, int64_t rows) const {
-    for (float* end = x + rows * kChunk; x < end; x += kChunk)
-      for (int c = 0; c < kChunk; c += V::kLanes) V::store(x + c, V::mul(V::load(x + c), V::load(b_.factors + c)));
+    for (float* end = x + rows * kChunkRows; x < end; x += kChunkRows)
+      for (int c = 0; c < kChunkRows; c += V::kLanes) V::store(x + c, V::mul(V::load(x + c), V::load(b_.factors + c)));
   }
   // Makes each score relative to the scale of the state that its query sees. The score of a key that its query does not see may
   // become infinite; keep_triangle() removes it.
   template <Triangle kTriangle>
   void scale_scores() {
-    for (int j = 0; j < kChunk; ++j)
-      for (int c = 0; c < kChunk; c += V::kLanes) {
-        float* p = b_.scores + j * kChunk + c;
+    for (int j = 0; j < kChunkRows; ++j)
+      for (int c = 0; c < kChunkRows; c += V::kLanes) {
+        float* p = b_.scores + j * kChunkRows + c;
         const auto exponent = kTriangle == Triangle::lower ? V::sub(V::all(b_.key_scales[j]), V::load(b_.state_scales + 1 + c))
                                                            : V::sub(V::load(b_.key_scales + c), V::all(b_.state_scales[1 + j]));
         V::store(p, V::mul(V::load(p), V::exp(exponent)));
@@ -83,7 +83,8 @@ class LinearScales {
   }
   // Makes all rows of φ(k) relative to this scale.
   void scale_keys(float scale) {
-    for (int j = 0; j < kChunk; ++j) scale_row<V>(b_.kappa + j * b_.features, b_.features, scalar_exp(b_.key_scales[j] - scale));
+    for (int j = 0; j < kChunkRows; ++j)
+      scale_row<V>(b_.kappa + j * b_.features, b_.features, scalar_exp(b_.key_scales[j] - scale));
   }
 
   // ε relative to the scales of query and state, for the vector of positions from c on.

@@ -32,20 +32,20 @@ struct LinearScratch {
         features(padded(p.feature_count)),
         values(padded(p.value_dim)) {
     const int64_t widest = max_of(padded(p.head_dim), max_of(features, values));
-    q = cut.take(kChunk * dims);
-    k = cut.take(kChunk * dims);
-    phi = cut.take(kChunk * features + kPadding);
-    kappa = cut.take(kChunk * features + kPadding);
-    v = cut.take(kChunk * values);
-    g = cut.take(kChunk * values);
-    left = cut.take(kChunk * widest);
-    scores = cut.take(kChunk * kChunk);
-    products = cut.take(kChunk * widest);
-    lanes = cut.take(kChunk);
-    grad_normalizer = cut.take(kChunk);
+    q = cut.take(kChunkRows * dims);
+    k = cut.take(kChunkRows * dims);
+    phi = cut.take(kChunkRows * features + kPadding);
+    kappa = cut.take(kChunkRows * features + kPadding);
+    v = cut.take(kChunkRows * values);
+    g = cut.take(kChunkRows * values);
+    left = cut.take(kChunkRows * widest);
+    scores = cut.take(kChunkRows * kChunkRows);
+    products = cut.take(kChunkRows * widest);
+    lanes = cut.take(kChunkRows);
+    grad_normalizer = cut.take(kChunkRows);
     row = cut.take(dims);
-    partial = cut.take(kChunk * widest);
-    const int64_t scales = has_scales(p.map) ? kChunk : 0;
+    partial = cut.take(kChunkRows * widest);
+    const int64_t scales = has_scales(p.map) ? kChunkRows : 0;
     query_scales = cut.take(scales);
     key_scales = cut.take(scales);
     state_scales = cut.take(scales + (scales > 0 ? 1 : 0));

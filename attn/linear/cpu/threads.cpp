@@ -40,7 +40,7 @@ int64_t independent_count(int64_t heads, int64_t positions, int64_t threads) {
 Splits::Splits(int64_t positions, int64_t wanted)
     : length(positions),
       count(std::max<int64_t>(1, wanted)),
-      size(std::max<int64_t>(kChunk, ((positions + count - 1) / count + kChunk - 1) / kChunk * kChunk)) {
+      size(std::max<int64_t>(kChunkRows, ((positions + count - 1) / count + kChunkRows - 1) / kChunkRows * kChunkRows)) {
   count = std::max<int64_t>(1, (positions + size - 1) / size);
 }
 int64_t Splits::begin(int64_t split) const { return std::min(length, split * size); }

@@ -13,7 +13,8 @@
 
 namespace attn::cpu {
 
-// Positions 0 … length − 1 are cut into `count` splits of `size` positions, a multiple of kChunk; the last split may be shorter.
+// Positions 0 … length − 1 are cut into `count` splits of `size` positions, a multiple of kChunkRows; the last split may be
+// shorter.
 struct Splits {
   int64_t length, count, size;
 

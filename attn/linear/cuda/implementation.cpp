@@ -133,11 +133,11 @@ class CudaLinear final : public LinearImplementation {
   // Composed of ATen operations, one product for each chunk of tokens; the features of a chunk are the only memory that it
   // allocates.
   void add(const Tensor& k, const Tensor& v, const LinearDecodingState& state, const FeatureMapSpec& map) const override {
-    constexpr int64_t kChunk = 4096;
+    constexpr int64_t kTokensAtOnce = 4096;
     const auto features = make_feature_map(map);
-    for (int64_t begin = 0; begin < k.size(2); begin += kChunk) {
+    for (int64_t begin = 0; begin < k.size(2); begin += kTokensAtOnce) {
       const auto part = [&](const Tensor& x) {
-        return x.narrow(2, begin, std::min(kChunk, k.size(2) - begin)).to(state.s.scalar_type());
+        return x.narrow(2, begin, std::min(kTokensAtOnce, k.size(2) - begin)).to(state.s.scalar_type());
       };
       const auto kappa = features->apply(part(k).flatten(0, 1)).phi.view({k.size(0), k.size(1), -1, k.size(3)});
       state.s.add_(at::matmul(kappa.transpose(2, 3), part(v)));

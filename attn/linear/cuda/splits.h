@@ -14,7 +14,7 @@ struct GpuLimits {
 // The GPU that predictions are made for where there is none.
 constexpr GpuLimits kH100 = {132, 50 << 20};
 
-constexpr int64_t kChunk = 64;      // splits are whole chunks of positions
+constexpr int64_t kSplitUnit = 64;  // splits are whole chunks of positions
 constexpr int64_t kMinSplit = 128;  // positions; shorter splits would spend more on their states than on their positions
 
 struct Splits {
@@ -40,7 +40,7 @@ struct SplitsTime {
 inline SplitsTime time_of(const Splits& splits, int64_t heads, int64_t blocks_per_multiprocessor, const GpuLimits& gpu) {
   // A block spends about as long as two chunks take on its states, and the launches of a group take about as long as three.
   constexpr int64_t kChunksForStates = 2, kChunksForLaunches = 3;
-  const int64_t chunks = splits.length / kChunk, groups = (heads + splits.heads_at_once - 1) / splits.heads_at_once;
+  const int64_t chunks = splits.length / kSplitUnit, groups = (heads + splits.heads_at_once - 1) / splits.heads_at_once;
   const auto of_group = [&](int64_t group_heads, int64_t length) {
     return chunks_in_turn(group_heads * splits.count, length, blocks_per_multiprocessor, gpu);
   };
@@ -58,9 +58,9 @@ inline Splits split_positions(int64_t heads, int64_t positions, int64_t bytes_pe
                               const GpuLimits& gpu) {
   constexpr int64_t kMoreGroups = 16;  // more than the fewest that are possible
   const auto ceil_of = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-  const int64_t chunks = std::max<int64_t>(1, ceil_of(positions, kChunk));
+  const int64_t chunks = std::max<int64_t>(1, ceil_of(positions, kSplitUnit));
   heads = std::max<int64_t>(1, heads);
-  const int64_t head_bytes = chunks * kChunk * bytes_per_position, cached = gpu.l2_bytes / 4 * 3;
+  const int64_t head_bytes = chunks * kSplitUnit * bytes_per_position, cached = gpu.l2_bytes / 4 * 3;
   const int64_t max_heads = std::clamp<int64_t>(cached / head_bytes, 1, heads), min_groups = ceil_of(heads, max_heads);
   Splits best{};
   bool best_is_busy = false;
@@ -71,7 +71,7 @@ inline Splits split_positions(int64_t heads, int64_t positions, int64_t bytes_pe
     for (int64_t wanted = 1; wanted <= std::max<int64_t>(1, positions / kMinSplit); ++wanted) {
       const int64_t length = ceil_of(chunks, wanted), count = ceil_of(chunks, length);
       if (count != wanted) continue;
-      const Splits splits{length * kChunk, count, heads_at_once};
+      const Splits splits{length * kSplitUnit, count, heads_at_once};
       const auto time = time_of(splits, heads, blocks_per_multiprocessor, gpu);
       const bool busy = heads * chunks * 10 >= time.chunks * gpu.multiprocessors * 9;
       if (busy == best_is_busy ? time.all < best_time : busy) best = splits, best_is_busy = busy, best_time = time.all;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "attn/cpu/products.h"
-#include "attn/linear/cpu/kernels.h"
+#include "attn/cpu/rows.h"
 
 namespace attn::cpu {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 template <class V, int kRows, bool kExtra = false>
 [[gnu::always_inline]] inline void score_rows(const float* left, const float* right, int64_t right_stride, int64_t depth,
                                               float* scores, const float* extra_right = nullptr, float* extra_scores = nullptr) {
-  constexpr int kVectors = kChunk / V::kLanes;
+  constexpr int kVectors = kChunkRows / V::kLanes;
   typename V::F sum[kRows + kExtra][kVectors];
 #pragma GCC unroll 32
   for (int j = 0; j < kRows + kExtra; ++j)
@@ -21,7 +21,7 @@ template <class V, int kRows, bool kExtra = false>
   for (int64_t d = 0; d < depth; ++d) {
     typename V::F x[kVectors];
 #pragma GCC unroll 2
-    for (int c = 0; c < kVectors; ++c) x[c] = V::load(left + d * kChunk + c * V::kLanes);
+    for (int c = 0; c < kVectors; ++c) x[c] = V::load(left + d * kChunkRows + c * V::kLanes);
 #pragma GCC unroll 32
     for (int j = 0; j < kRows + kExtra; ++j) {
       const auto y = V::all(kExtra && j == kRows ? extra_right[d] : right[j * right_stride + d]);
@@ -32,7 +32,7 @@ template <class V, int kRows, bool kExtra = false>
 #pragma GCC unroll 32
   for (int j = 0; j < kRows; ++j)
 #pragma GCC unroll 2
-    for (int c = 0; c < kVectors; ++c) V::store(scores + j * kChunk + c * V::kLanes, sum[j][c]);
+    for (int c = 0; c < kVectors; ++c) V::store(scores + j * kChunkRows + c * V::kLanes, sum[j][c]);
   if constexpr (kExtra)
     for (int c = 0; c < kVectors; ++c) V::store(extra_scores + c * V::kLanes, sum[kRows][c]);
 }
@@ -47,11 +47,11 @@ template <class V>
                                       float* scores) {
   if constexpr (V::kLanes == 16) {
     for (int64_t j = 0; j < rows; j += 16)
-      score_rows<V, 16>(left, right + j * right_stride, right_stride, depth, scores + j * kChunk);
+      score_rows<V, 16>(left, right + j * right_stride, right_stride, depth, scores + j * kChunkRows);
   } else {
     for_each_tile_row(
         rows, [&]<int kRows>(int64_t j) __attribute__((always_inline)) {
-          score_rows<V, kRows>(left, right + j * right_stride, right_stride, depth, scores + j * kChunk);
+          score_rows<V, kRows>(left, right + j * right_stride, right_stride, depth, scores + j * kChunkRows);
         });
   }
 }
@@ -59,7 +59,7 @@ template <class V>
 // The 16 × 16 scores of a chunk with itself, scores[j][i] as score_rows() computes them.
 template <class V>
 inline void scores_of(const float* left, const float* right, int64_t right_stride, int64_t depth, float* scores) {
-  scores_of_rows<V>(left, right, right_stride, kChunk, depth, scores);
+  scores_of_rows<V>(left, right, right_stride, kChunkRows, depth, scores);
 }
 
 // The same, and extra_scores as score_rows() computes them from `extra_right`.
@@ -69,7 +69,7 @@ template <class V>
   if constexpr (V::kLanes == 16) {
     score_rows<V, 16, true>(left, right, right_stride, depth, scores, extra_right, extra_scores);
   } else {
-    scores_of_rows<V>(left, right, right_stride, kChunk, depth, scores);
+    scores_of_rows<V>(left, right, right_stride, kChunkRows, depth, scores);
     score_rows<V, 1>(left, extra_right, 0, depth, extra_scores);
   }
 }
@@ -78,9 +78,9 @@ template <class V>
 template <class V, Triangle kTriangle>
 [[gnu::noinline]] void keep_triangle(float* scores) {
 #pragma GCC unroll 16
-  for (int j = 0; j < kChunk; ++j)
-    for (int c = 0; c < kChunk; c += V::kLanes) {
-      float* p = scores + j * kChunk + c;
+  for (int j = 0; j < kChunkRows; ++j)
+    for (int c = 0; c < kChunkRows; c += V::kLanes) {
+      float* p = scores + j * kChunkRows + c;
       const int64_t n = kTriangle == Triangle::lower ? j - c : j - c + 1;
       const int64_t bound = n < 0 ? 0 : n > V::kLanes ? V::kLanes : n;
       V::store(p, V::keep(V::load(p), kTriangle == Triangle::lower ? V::from(bound) : V::first(bound)));
@@ -91,13 +91,13 @@ template <class V, Triangle kTriangle>
 template <class V>
 [[gnu::noinline]] void dot_rows(const float* left, const float* x, int64_t depth, float* out) {
   constexpr int kSums = 4;
-  for (int c = 0; c < kChunk; c += V::kLanes) {
+  for (int c = 0; c < kChunkRows; c += V::kLanes) {
     typename V::F sum[kSums] = {V::zero(), V::zero(), V::zero(), V::zero()};
     int64_t d = 0;
     for (; d + kSums <= depth; d += kSums)
 #pragma GCC unroll 4
-      for (int64_t s = 0; s < kSums; ++s) sum[s] = V::fma(V::load(left + (d + s) * kChunk + c), V::all(x[d + s]), sum[s]);
-    for (; d < depth; ++d) sum[0] = V::fma(V::load(left + d * kChunk + c), V::all(x[d]), sum[0]);
+      for (int64_t s = 0; s < kSums; ++s) sum[s] = V::fma(V::load(left + (d + s) * kChunkRows + c), V::all(x[d + s]), sum[s]);
+    for (; d < depth; ++d) sum[0] = V::fma(V::load(left + d * kChunkRows + c), V::all(x[d]), sum[0]);
     V::store(out + c, V::add(V::add(sum[0], sum[1]), V::add(sum[2], sum[3])));
   }
 }

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "attn/cpu/products.h"
-#include "attn/linear/cpu/scores.h"
+#include "attn/cpu/scores.h"
 
 namespace attn::cpu {
 namespace {
@@ -54,13 +54,13 @@ template <class V, int kRows, int kColumns, Triangle kTriangle>
   };
   const float* state = t.state + m;
   const float* left = t.left + i0;
-  for (int64_t d = 0; d < t.depth; ++d) add_row(state + d * t.width, left + d * kChunk);
+  for (int64_t d = 0; d < t.depth; ++d) add_row(state + d * t.width, left + d * kChunkRows);
   if (t.scores) {
     const float* values = t.values + m;
     if constexpr (kTriangle == Triangle::lower) {
-      for (int j = 0; j < i0; ++j) add_row(values + j * t.value_stride, t.scores + j * kChunk + i0);
+      for (int j = 0; j < i0; ++j) add_row(values + j * t.value_stride, t.scores + j * kChunkRows + i0);
     } else {
-      for (int j = i0 + kRows; j < kChunk; ++j) add_row(values + j * t.value_stride, t.scores + j * kChunk + i0);
+      for (int j = i0 + kRows; j < kChunkRows; ++j) add_row(values + j * t.value_stride, t.scores + j * kChunkRows + i0);
     }
 #pragma GCC unroll 8
     for (int j = 0; j < kRows; ++j) {
@@ -70,7 +70,7 @@ template <class V, int kRows, int kColumns, Triangle kTriangle>
 #pragma GCC unroll 8
       for (int i = 0; i < kRows; ++i) {
         if (kTriangle == Triangle::lower ? i < j : i > j) continue;
-        const auto factor = V::all(t.scores[(i0 + j) * kChunk + i0 + i]);
+        const auto factor = V::all(t.scores[(i0 + j) * kChunkRows + i0 + i]);
 #pragma GCC unroll 8
         for (int c = 0; c < kColumns; ++c) sum[i][c] = V::fma(factor, x[c], sum[i][c]);
       }
@@ -93,8 +93,8 @@ template <class V, Triangle kTriangle>
   constexpr int kColumns = kTileColumns<V>;
   const auto tiles = [&]<int kVectors>(int64_t m) __attribute__((always_inline)) {
     for_each_tile_row(
-        kChunk, [&]<int kRows>(int64_t i)
-                    __attribute__((always_inline)) { read_tile<V, kRows, kVectors, kTriangle>(t, target, int(i), m); });
+        kChunkRows, [&]<int kRows>(int64_t i)
+                        __attribute__((always_inline)) { read_tile<V, kRows, kVectors, kTriangle>(t, target, int(i), m); });
   };
   int64_t m = 0;
   for (; m + kColumns * V::kLanes <= t.width; m += kColumns * V::kLanes) tiles.template operator()<kColumns>(m);
@@ -115,7 +115,7 @@ void read_rows(ReadTile t, const ReadTarget& target) {
     auto part = t;
     part.depth = kPartRows, part.scores = nullptr;
     read_all_tiles<V, kTriangle>(part, {t.partial, t.width});
-    t.left += kPartRows * kChunk, t.state += kPartRows * t.width, t.depth -= kPartRows;
+    t.left += kPartRows * kChunkRows, t.state += kPartRows * t.width, t.depth -= kPartRows;
     t.resumed = true;
   }
   read_all_tiles<V, kTriangle>(t, target);
@@ -126,7 +126,7 @@ void read_rows(ReadTile t, const ReadTarget& target) {
 template <class V>
 [[gnu::noinline]] void add_products_of_chunk(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t rows,
                                              int64_t columns, float* to) {
-  product_part<V, true, false>(a, 1, a_stride, b, b_stride, rows, kChunk, columns, to, columns);
+  product_part<V, true, false>(a, 1, a_stride, b, b_stride, rows, kChunkRows, columns, to, columns);
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // Loads and stores of a chunk's rows, with conversion to float32, padding and prefetching.
 #pragma once
 
+#include "attn/cpu/rows.h"
 #include "attn/cpu/simd.h"
-#include "attn/linear/cpu/kernels.h"
 
 namespace attn::cpu {
 namespace {
@@ -39,7 +39,7 @@ inline void load_changed_rows(const Rows& rows, int64_t begin, int64_t count, in
 // The same, without a change.
 template <class V, class E>
 [[gnu::noinline]] void load_rows(const Rows& rows, int64_t begin, int64_t count, int64_t dim, float* to, int64_t width,
-                                 int64_t ahead, int64_t height = kChunk) {
+                                 int64_t ahead, int64_t height = kChunkRows) {
   load_changed_rows<V, E>(
       rows, begin, count, dim, to, width, ahead, height,
       [](int64_t, int64_t, typename V::F x) __attribute__((always_inline)) { return x; });
@@ -64,7 +64,7 @@ struct RowStore {
   }
 
   // Whether products of a whole chunk can be stored in the tensor without a buffer, because they need no conversion and no mask.
-  bool takes_whole_chunk() const { return sizeof(E) == sizeof(float) && count == kChunk && dim == padded(dim); }
+  bool takes_whole_chunk() const { return sizeof(E) == sizeof(float) && count == kChunkRows && dim == padded(dim); }
   float* floats() const { return reinterpret_cast<float*>(to); }
 
   // Stores the first `visible` rows of from[16][width], and zeros in the rows after them.
@@ -74,12 +74,12 @@ struct RowStore {
   }
 };
 
-// to[c] += Σ_t x[t][c] for the kChunk rows t and c < width, a multiple of V::kLanes.
+// to[c] += Σ_t x[t][c] for the kChunkRows rows t and c < width, a multiple of V::kLanes.
 template <class V>
 [[gnu::noinline]] void add_sum_of_rows(const float* x, int64_t width, float* to) {
   for (int64_t c = 0; c < width; c += V::kLanes) {
     auto even = V::load(to + c), odd = V::zero();
-    for (int t = 0; t < kChunk; t += 2) {
+    for (int t = 0; t < kChunkRows; t += 2) {
       even = V::add(even, V::load(x + t * width + c));
       odd = V::add(odd, V::load(x + (t + 1) * width + c));
     }
