@@ -95,8 +95,8 @@ const std::vector<InputSpec>& query_key_value() {
 
 void check_inputs(const Inputs& inputs, const std::vector<InputSpec>& specs) { checks_of(inputs, specs); }
 
-Problem problem_of(const Inputs& inputs) {
-  auto checks = checks_of(inputs, query_key_value());
+Problem problem_of(const Inputs& inputs, const std::vector<InputSpec>& specs) {
+  auto checks = checks_of(inputs, specs);
   const auto &q = inputs.q, &k = inputs.k, &v = inputs.v;
   Problem problem;
   problem.batch = q.size(0);

@@ -15,9 +15,10 @@ namespace attn {
 
 // How the entries of a tensor are drawn.
 enum class InputDraw {
-  normal,     // standard normal, or as the distribution of the inputs says
-  log_decay,  // log(1/(1 + e^-x)) / 16 of a standard normal x: below 0; -0.05 on average, so that
-              // what was read 20 positions before counts 1/e
+  normal,        // standard normal, or as the distribution of the inputs says
+  log_decay,     // log(1/(1 + e^-x)) / 16 of a standard normal x: below 0; -0.05 on average, so that
+                 // what was read 20 positions before counts 1/e
+  unit_interval  // 1/(1 + e^-x) of a standard normal x: between 0 and 1
 };
 
 // What is known of an input tensor of methods.
@@ -50,6 +51,7 @@ inline constexpr InputSpec kInputs[] = {
     {"k", &Inputs::k, "BGLD"},
     {"v", &Inputs::v, "BWLM"},
     {"g", &Inputs::g, "BWL", /*accumulates=*/true, /*required=*/false, /*differentiable=*/true, InputDraw::log_decay},
+    {"beta", &Inputs::beta, "BWL", /*accumulates=*/true, /*required=*/false, /*differentiable=*/true, InputDraw::unit_interval},
 };
 
 // The row of kInputs with this name. Throws c10::ValueError for an unknown name and lists the known ones.
@@ -62,8 +64,8 @@ const std::vector<InputSpec>& query_key_value();
 // tensor, its value and what was expected.
 void check_inputs(const Inputs& inputs, const std::vector<InputSpec>& specs);
 
-// The problem that describes these inputs, of which q, k and v are checked as check_inputs() does, and the mask. Key lengths are
-// described as uniformly distributed.
-Problem problem_of(const Inputs& inputs);
+// The problem that describes these inputs, which are checked as check_inputs() does, and the mask. Key lengths are described as
+// uniformly distributed. `specs` begins with q, k and v.
+Problem problem_of(const Inputs& inputs, const std::vector<InputSpec>& specs = query_key_value());
 
 }  // namespace attn

@@ -27,6 +27,7 @@ struct Inputs {
   // Set only where a reference is given some of the batch entries and heads of a call.
   std::optional<Part> part = std::nullopt;
   at::Tensor g = {};  // [B,W,L], at most 0: the natural logarithm of the factor by which position l lets what is before it decay
+  at::Tensor beta = {};  // [B,W,L]: the step size with which position l changes the state, see attn/recurrent
 
   // Views of `length` positions, beginning with position `begin`, of every tensor that has positions, with the same mask: tokens
   // to decode, or a prefix. Needs key_len = query_len.

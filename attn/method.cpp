@@ -35,14 +35,13 @@ const std::vector<InputSpec>& AttentionMethod::inputs() const {
 }
 
 Problem AttentionMethod::checked_problem_of(const Inputs& inputs) const {
-  const auto problem = problem_of(inputs);
   const auto& read = this->inputs();
+  const auto problem = problem_of(inputs, read);
   for (const auto& spec : kInputs) {
     const bool is_read = std::any_of(read.begin(), read.end(), [&](const InputSpec& one) { return one.member == spec.member; });
     TORCH_CHECK_VALUE(is_read || !(inputs.*spec.member).defined() || spec.required, label(), " does not read the input ",
                       spec.name);
   }
-  if (read.size() > query_key_value().size()) check_inputs(inputs, read);
   return problem;
 }
 
@@ -82,7 +81,8 @@ std::optional<std::string> AttentionMethod::why_unsupported(const Problem& probl
     if (!can.decoding) return label() + " does not decode";
     if (!problem.causal) return label() + ": decoding needs the causal mask";
     if (!problem.key_lengths.is_full()) return label() + ": decoding takes no key lengths";
-    if (problem.heads_are_shared()) return label() + ": decoding needs as many heads of keys and values as of queries";
+    if (problem.heads_are_shared() && can.shared_heads != SharedHeads::read)
+      return label() + ": decoding needs as many heads of keys and values as of queries";
     if (problem.key_len != problem.query_len) return label() + ": decoding needs key_len = query_len";
   }
   if (problem.causal && !can.causal) return label() + " has no causal form";
@@ -128,6 +128,8 @@ void AttentionMethod::check_tokens(const DecodingState& state, const Inputs& inp
   };
   check("batch", tokens.batch, expected.batch);
   check("heads", tokens.heads, expected.heads);
+  check("kv_heads", tokens.kv_heads, expected.key_head_count());
+  check("value_heads", tokens.value_heads, expected.value_head_count());
   check("head_dim", tokens.head_dim, expected.head_dim);
   check("value_dim", tokens.value_dim, expected.value_dim);
   TORCH_CHECK_VALUE(tokens.dtype == expected.dtype && tokens.device == expected.device, label(), ": tokens are ",
@@ -153,10 +155,11 @@ std::unique_ptr<BoundStep> AttentionMethod::bind_step(DecodingState& state, cons
                                                       int64_t workers) const {
   check_tokens(state, token);
   TORCH_CHECK_VALUE(token.q.size(2) == 1, label(), ": a step takes one token, got ", token.q.size(2));
+  const std::vector<int64_t> sizes{token.q.size(0), state.problem().output_head_count(), 1, token.v.size(3)};
   TORCH_CHECK_VALUE(
-      output.sizes() == token.v.sizes() && output.scalar_type() == token.v.scalar_type() && output.device() == token.v.device(),
-      label(), ": the output of a step is ", output.scalar_type(), " ", output.sizes(), " on ", output.device(),
-      ", expected that of v, ", token.v.scalar_type(), " ", token.v.sizes(), " on ", token.v.device());
+      output.sizes() == sizes && output.scalar_type() == token.v.scalar_type() && output.device() == token.v.device(), label(),
+      ": the output of a step is ", output.scalar_type(), " ", output.sizes(), " on ", output.device(), ", expected ",
+      token.v.scalar_type(), " ", at::IntArrayRef(sizes), " on ", token.v.device());
   for (const auto& x : {token.q, token.k, token.v, output})
     TORCH_CHECK_VALUE(x.size(3) == 1 || x.stride(3) == 1, label(), ": the rows of a bound step must be contiguous");
   TORCH_CHECK_VALUE(workers >= 1, label(), ": workers = ", workers, ", expected at least 1");
@@ -174,8 +177,8 @@ void AttentionMethod::extend(DecodingState& state, const Inputs& tokens) {
 
 at::Tensor AttentionMethod::prefill(DecodingState& state, const Inputs& tokens) {
   check_tokens(state, tokens);
-  TORCH_CHECK_VALUE(state.position() == 0, label(), ": prefill needs a fresh decoding state, this one holds ", state.position(),
-                    " tokens");
+  TORCH_CHECK_VALUE(state.position() == 0 || capabilities().prefill_continues, label(),
+                    ": prefill needs a fresh decoding state, this one holds ", state.position(), " tokens");
   check_room(state, tokens.q.size(2));
   auto output = fill(state, tokens);
   state.position_ += tokens.q.size(2);

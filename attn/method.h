@@ -37,11 +37,12 @@ struct Capabilities {
   bool causal = true;                          // attention with the causal mask
   bool cross_attention = true;                 // key_len ≠ query_len
   bool causal_cross_attention = false;         // key_len ≠ query_len with the causal mask
-  SharedHeads shared_heads = SharedHeads::no;  // other numbers of heads of keys or values than of queries; not in decoding
+  SharedHeads shared_heads = SharedHeads::no;  // other numbers of heads of keys or values than of queries; in decoding if `read`
   bool key_lengths = true;                     // Mask::key_lengths
   bool gradients = true;                       // of the inputs that are differentiable
   int64_t length_multiple = 1;                 // of which query_len and key_len of calls must be multiples; at least 1
   bool decoding = false;                       // begin_decoding(), step(), extend() and prefill()
+  bool prefill_continues = false;              // prefill() may be called on a state that holds tokens
   // Whether step() returns a row of the causal forward over the whole sequence. False if later tokens change which keys a row
   // sees, as in LSH attention; step() then returns the last row of the causal forward over the tokens so far.
   bool steps_are_rows_of_forward = true;
@@ -157,7 +158,7 @@ class AttentionMethod {
   // Adds T tokens, q and k [B,H,T,D] and v [B,H,T,M], without computing their outputs. Throws as step() does.
   void extend(DecodingState& state, const Inputs& tokens);
   // Adds the first T tokens to an empty state and returns their outputs [B,H,T,M]. Throws as step() does, and if the state is not
-  // empty.
+  // empty unless capabilities().prefill_continues.
   at::Tensor prefill(DecodingState& state, const Inputs& tokens);
   // The predicted size in bytes of the decoding state of this problem after `position` tokens; NaN if the method cannot say.
   virtual double state_bytes(const Problem& problem, int64_t position) const {

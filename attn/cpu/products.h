@@ -50,30 +50,36 @@ template <class Tile>
   if (rows - r == 1) tile.template operator()<1>(r);
 }
 
+// Calls work<kVectors>(column) for all columns, a multiple of 16, in tiles of up to kTileColumns vectors.
+template <class V, class Work>
+[[gnu::always_inline]] inline void for_each_column_tile(int64_t columns, const Work& work) {
+  constexpr int kColumns = kTileColumns<V>;
+  int64_t c = 0;
+  for (; c + kColumns * V::kLanes <= columns; c += kColumns * V::kLanes) work.template operator()<kColumns>(c);
+  if constexpr (kColumns == 4) {
+    const auto rest = (columns - c) / V::kLanes;
+    if (rest == 1) work.template operator()<1>(c);
+    if (rest == 2) work.template operator()<2>(c);
+    if (rest == 3) work.template operator()<3>(c);
+  }
+}
+
 // The same for r < rows and c < columns, a multiple of 16. With kPrefetch, each tile fetches the rows of `a` of the next one,
 // whose numbers must be contiguous.
 template <class V, bool kAdd, bool kPrefetch>
 [[gnu::always_inline]] inline void product_part(const float* a, int64_t a_row, int64_t a_depth, const float* b, int64_t b_stride,
                                                 int64_t rows, int64_t depth, int64_t columns, float* to, int64_t to_stride) {
-  constexpr int kColumns = kTileColumns<V>;
-  const auto tiles = [&]<int kVectors>(int64_t c) __attribute__((always_inline)) {
-    for_each_tile_row(
-        rows, [&]<int kRows>(int64_t r) __attribute__((always_inline)) {
-          if constexpr (kPrefetch)
-            for (int64_t next = r + kRows; c == 0 && next < rows && next < r + kRows + kTileRows; ++next)
-              for (int64_t k = 0; k < depth; k += 16) __builtin_prefetch(a + next * a_row + k);
-          product_tile<V, kRows, kVectors, kAdd>(a + r * a_row, a_row, a_depth, b + c, b_stride, depth, to + r * to_stride + c,
-                                                 to_stride);
-        });
-  };
-  int64_t c = 0;
-  for (; c + kColumns * V::kLanes <= columns; c += kColumns * V::kLanes) tiles.template operator()<kColumns>(c);
-  if constexpr (kColumns == 4) {
-    const auto rest = (columns - c) / V::kLanes;
-    if (rest == 1) tiles.template operator()<1>(c);
-    if (rest == 2) tiles.template operator()<2>(c);
-    if (rest == 3) tiles.template operator()<3>(c);
-  }
+  for_each_column_tile<V>(
+      columns, [&]<int kVectors>(int64_t c) __attribute__((always_inline)) {
+        for_each_tile_row(
+            rows, [&]<int kRows>(int64_t r) __attribute__((always_inline)) {
+              if constexpr (kPrefetch)
+                for (int64_t next = r + kRows; c == 0 && next < rows && next < r + kRows + kTileRows; ++next)
+                  for (int64_t k = 0; k < depth; k += 16) __builtin_prefetch(a + next * a_row + k);
+              product_tile<V, kRows, kVectors, kAdd>(a + r * a_row, a_row, a_depth, b + c, b_stride, depth,
+                                                     to + r * to_stride + c, to_stride);
+            });
+      });
 }
 
 // Does the same. Every row of tiles reads all of `b`, so a large `b` is read in parts that fit the first-level cache. kPrefetch

@@ -90,20 +90,12 @@ template <class V, int kRows, int kColumns, Triangle kTriangle>
 // Computes all 16 positions and all columns.
 template <class V, Triangle kTriangle>
 [[gnu::noinline]] void read_all_tiles(const ReadTile& t, const ReadTarget& target) {
-  constexpr int kColumns = kTileColumns<V>;
-  const auto tiles = [&]<int kVectors>(int64_t m) __attribute__((always_inline)) {
-    for_each_tile_row(
-        kChunkRows, [&]<int kRows>(int64_t i)
-                        __attribute__((always_inline)) { read_tile<V, kRows, kVectors, kTriangle>(t, target, int(i), m); });
-  };
-  int64_t m = 0;
-  for (; m + kColumns * V::kLanes <= t.width; m += kColumns * V::kLanes) tiles.template operator()<kColumns>(m);
-  if constexpr (kColumns == 4) {
-    const auto rest = (t.width - m) / V::kLanes;
-    if (rest == 1) tiles.template operator()<1>(m);
-    if (rest == 2) tiles.template operator()<2>(m);
-    if (rest == 3) tiles.template operator()<3>(m);
-  }
+  for_each_column_tile<V>(
+      t.width, [&]<int kVectors>(int64_t m) __attribute__((always_inline)) {
+        for_each_tile_row(
+            kChunkRows, [&]<int kRows>(int64_t i)
+                            __attribute__((always_inline)) { read_tile<V, kRows, kVectors, kTriangle>(t, target, int(i), m); });
+      });
 }
 
 // Computes the same as read_all_tiles(). A state larger than the first-level cache is read in parts that fit it, and all tiles

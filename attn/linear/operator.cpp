@@ -215,8 +215,8 @@ struct LinearOperator {
   static constexpr auto name = "attn::_linear_attention", backward_name = "attn::_linear_attention_backward";
 
   static BackwardArguments backward_arguments(const Arguments& arguments, const std::vector<Tensor>& results,
-                                              const Tensor& grad_output) {
-    return {arguments, grad_output, results[1]};
+                                              const std::vector<Tensor>& gradients) {
+    return {arguments, gradients[0], results[1]};
   }
 };
 

@@ -194,9 +194,10 @@ struct LshOperator {
   using Arguments = ForwardArguments;
   static constexpr auto name = "attn::_lsh_attention", backward_name = "attn::_lsh_attention_backward";
 
-  static BackwardArguments backward_arguments(const Arguments& a, const std::vector<Tensor>& results, const Tensor& grad_output) {
-    return {grad_output, a.qk,    a.v,      results[0], a.key_lengths,   results[1],
-            results[2],  a.chunk, a.causal, a.profile,  a.implementation};
+  static BackwardArguments backward_arguments(const Arguments& a, const std::vector<Tensor>& results,
+                                              const std::vector<Tensor>& gradients) {
+    return {gradients[0], a.qk,    a.v,      results[0], a.key_lengths,   results[1],
+            results[2],   a.chunk, a.causal, a.profile,  a.implementation};
   }
 };
 

@@ -53,6 +53,7 @@ constexpr const char* schema_type() {
   else if constexpr (std::is_same_v<T, bool>) return "bool";
   else if constexpr (std::is_same_v<T, int64_t>) return "int";
   else if constexpr (std::is_same_v<T, double>) return "float";
+  else if constexpr (std::is_same_v<T, std::optional<double>>) return "float?";
   else if constexpr (std::is_same_v<T, std::string>) return "str";
   else if constexpr (std::is_same_v<T, std::optional<std::vector<int64_t>>>) return "int[]?";
   else static_assert(!sizeof(T), "no type of a schema for this argument");
@@ -147,13 +148,20 @@ inline c10::OperatorHandle find_operator(const char* name) { return c10::Dispatc
 //   Arguments, BackwardArguments     the structs of the arguments of the operator and of the operator of its backward pass
 //   name, backward_name              "attn::_name", "attn::_name_backward"
 //   differentiable                   how many of the first arguments have gradients; the backward operator returns these
-//   backward_arguments(arguments, results, grad_output)
-// The first result is differentiable, once, and the others are not.
+//   backward_arguments(arguments, results, gradients)
+//   differentiable_results           how many of the first results are differentiable, once; 1 unless it is declared. The
+//                                    gradient of a result that nothing depends on is undefined
+// The gradient of an optional tensor that is not given is ignored; the backward operator may return any tensor for it.
 template <class Operator>
 class Differentiable : public torch::autograd::Function<Differentiable<Operator>> {
   using Arguments = typename Operator::Arguments;
   using Context = torch::autograd::AutogradContext;
   using Tensors = torch::autograd::variable_list;
+
+  static constexpr int64_t differentiable_results() {
+    if constexpr (requires { Operator::differentiable_results; }) return Operator::differentiable_results;
+    else return 1;
+  }
 
   template <class T>
   static constexpr bool is_tensor = std::is_same_v<T, at::Tensor> || std::is_same_v<T, std::optional<at::Tensor>>;
@@ -177,7 +185,8 @@ class Differentiable : public torch::autograd::Function<Differentiable<Operator>
     });
     saved.insert(saved.end(), results.begin(), results.end());
     context->save_for_backward(saved);
-    context->mark_non_differentiable({results.begin() + 1, results.end()});
+    context->mark_non_differentiable({results.begin() + differentiable_results(), results.end()});
+    if (differentiable_results() > 1) context->set_materialize_grads(false);
     return results;
   }
 
@@ -195,8 +204,15 @@ class Differentiable : public torch::autograd::Function<Differentiable<Operator>
         ++next;
       } else value = context->saved_data[one.name].template to<T>();
     });
-    auto results = call_operator(handle, Operator::backward_arguments(arguments, Tensors(next, saved.end()), gradients[0]));
+    auto results = call_operator(handle, Operator::backward_arguments(arguments, Tensors(next, saved.end()), gradients));
     results.resize(detail::argument_count<Arguments>());
+    size_t index = 0;
+    detail::for_each_argument<Arguments>([&](const auto& one) {
+      const auto& value = arguments.*one.member;
+      if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::optional<at::Tensor>>)
+        if (!value) results[index] = at::Tensor();
+      ++index;
+    });
     return results;
   }
 

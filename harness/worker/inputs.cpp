@@ -151,6 +151,7 @@ at::Tensor draw_further(const attn::Problem& p, const attn::InputSpec& spec, uin
   switch (spec.draw) {
     case attn::InputDraw::normal: return x;
     case attn::InputDraw::log_decay: return at::log_sigmoid(x).div_(16);
+    case attn::InputDraw::unit_interval: return at::sigmoid(x);
   }
   TORCH_INTERNAL_ASSERT(false, "unknown draw of ", spec.name);
 }

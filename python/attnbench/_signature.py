@@ -11,7 +11,7 @@ from typing import Any
 TENSORS = ("q", "k", "v")
 # Tensors beside these that a parameter without a default, or with the default None, stands for: the
 # rows of kInputs in attn/input_spec.h after v. The worker checks that the names are the same.
-FURTHER_TENSORS = ("g",)
+FURTHER_TENSORS = ("g", "beta")
 MASKS = ("causal", "key_lengths")
 LIKE = "like"  # the option of every function that names the method whose reference it is compared with
 AS = "as"  # the option of every function that gives it a label

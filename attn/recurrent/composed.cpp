@@ -1,0 +1,139 @@
+#include "attn/recurrent/composed.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+namespace attn {
+namespace {
+
+using at::Tensor;
+
+constexpr int64_t kComposedPositions = 64;  // positions
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+Tensor used_rows(const Tensor& x, bool normalize, at::ScalarType dtype) {
+  const auto wide = x.to(dtype);
+  return normalize ? wide * at::rsqrt(wide.square().sum(-1, /*keepdim=*/true) + 1e-6) : wide;
+}
+
+// The decays of a chunk, zero between segments, which begin where g clears the state: from the beginning of the chunk to each
+// position [B,W,C,1], from each position to the end [B,W,C,1], and from position j to position i ≥ j [B,W,C,C].
+struct ChunkDecays {
+  Tensor from_begin, to_end, pairs;
+};
+ChunkDecays decays_of(const Tensor& g) {
+  const auto clears = g.isneginf();
+  const auto sums = g.masked_fill(clears, 0).cumsum(2);
+  const auto segments = clears.cumsum(2);
+  const auto last = [](const Tensor& x) { return x.narrow(2, x.size(2) - 1, 1); };
+  const auto differences = sums.unsqueeze(3) - sums.unsqueeze(2);
+  const auto hidden = (segments.unsqueeze(3) != segments.unsqueeze(2)).logical_or(at::ones_like(differences, at::kBool).triu(1));
+  return {sums.masked_fill(segments > 0, kMinusInfinity).exp().unsqueeze(3),
+          (last(sums) - sums).masked_fill(segments != last(segments), kMinusInfinity).exp().unsqueeze(3),
+          differences.masked_fill(hidden, kMinusInfinity).exp()};
+}
+
+// The outputs of one sequence; `state` [B,W,K,V] changes from the state before it to that after it.
+Tensor run_sequence(const RecurrentArguments& a, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g,
+                    const Tensor& beta, Tensor& state) {
+  std::vector<Tensor> outputs;
+  for (int64_t begin = 0; begin < q.size(2); begin += kComposedPositions) {
+    const auto part = [&](const Tensor& x) { return x.narrow(2, begin, std::min(kComposedPositions, x.size(2) - begin)); };
+    const auto keys = part(k), queries = part(q), step = part(beta).unsqueeze(3);
+    const auto e = decays_of(part(g));
+    auto u = part(v);
+    if (a.delta) {
+      const auto system = (at::matmul(keys, keys.transpose(2, 3)) * e.pairs * step).tril(-1);
+      u = at::linalg_solve_triangular(system + at::eye(system.size(3), system.options()),
+                                      step * (u - at::matmul(keys * e.from_begin, state)), /*upper=*/false, /*left=*/true,
+                                      /*unitriangular=*/true);
+    }
+    const auto pairs = at::matmul(queries, keys.transpose(2, 3)) * e.pairs;
+    outputs.push_back(at::matmul(queries * e.from_begin, state) + at::matmul(pairs, u));
+    state = e.from_begin.narrow(2, keys.size(2) - 1, 1) * state + at::matmul((keys * e.to_end).transpose(2, 3), u);
+  }
+  return outputs.empty() ? at::zeros_like(v) : at::cat(outputs, 2);
+}
+
+}  // namespace
+
+RecurrentResults composed_recurrent_forward(const RecurrentArguments& a) {
+  const auto dtype = accumulator_dtype(a.q.scalar_type());
+  const auto sharing = a.q.size(1) == 0 ? 1 : a.v.size(1) / a.q.size(1);
+  const auto all_heads = [&](const Tensor& x) { return sharing == 1 ? x : x.repeat_interleave(sharing, 1); };
+  const auto q = all_heads(used_rows(a.q, a.normalize, dtype) * a.scale), k = all_heads(used_rows(a.k, a.normalize, dtype));
+  const auto v = a.v.to(dtype);
+  const auto options = v.options();
+  const std::vector<int64_t> gates{v.size(0), v.size(1), v.size(2)};
+  const auto g = a.g ? *a.g : at::zeros({1}, options).expand(gates),
+             beta = a.beta ? *a.beta : at::ones({1}, options).expand(gates);
+  auto borders = std::vector<int64_t>{0, q.size(2)};
+  if (a.cu_seqlens) {
+    const auto on_cpu = a.cu_seqlens->cpu().contiguous();
+    borders.assign(on_cpu.const_data_ptr<int64_t>(), on_cpu.const_data_ptr<int64_t>() + on_cpu.numel());
+  }
+  std::vector<Tensor> outputs, states;
+  for (size_t i = 0; i + 1 < borders.size(); ++i) {
+    const auto of_sequence = [&](const Tensor& x) { return x.narrow(2, borders[i], borders[i + 1] - borders[i]); };
+    auto state = !a.initial_state ? at::zeros({v.size(0), v.size(1), k.size(3), v.size(3)}, options)
+                 : a.cu_seqlens   ? a.initial_state->narrow(0, int64_t(i), 1)
+                                  : *a.initial_state;
+    outputs.push_back(run_sequence(a, of_sequence(q), of_sequence(k), of_sequence(v), of_sequence(g), of_sequence(beta), state));
+    states.push_back(state);
+  }
+  // The results must not be tensors that the caller has given.
+  return {at::cat(outputs, 2).to(a.q.scalar_type()), at::cat(states, 0).clone(), at::empty({0}, options)};
+}
+
+RecurrentGradients composed_recurrent_backward(const RecurrentArguments& a, const Tensor& grad_output,
+                                               const Tensor& grad_final_state) {
+  // The dispatcher is below autograd here, where nothing is recorded.
+  const auto dispatch = c10::impl::tls_local_dispatch_key_set();
+  const c10::impl::ForceDispatchKeyGuard above_autograd(dispatch.included_,
+                                                        dispatch.excluded_ - c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+  const at::AutoGradMode enabled(true);
+  auto copies = a;
+  std::vector<Tensor> leaves;
+  const auto watch = [&](Tensor& x) {
+    x = x.detach().requires_grad_(true);
+    leaves.push_back(x);
+  };
+  watch(copies.q), watch(copies.k), watch(copies.v);
+  for (auto* optional : {&copies.g, &copies.beta, &copies.initial_state})
+    if (*optional) watch(**optional);
+  const auto results = composed_recurrent_forward(copies);
+  std::vector<Tensor> outputs, gradients;
+  if (grad_output.defined()) outputs.push_back(results.output), gradients.push_back(grad_output);
+  if (grad_final_state.defined()) outputs.push_back(results.final_state), gradients.push_back(grad_final_state);
+  auto found = torch::autograd::grad(outputs, leaves, gradients, /*retain_graph=*/std::nullopt, /*create_graph=*/false,
+                                     /*allow_unused=*/true);
+  for (size_t i = 0; i < found.size(); ++i)
+    if (!found[i].defined()) found[i] = at::zeros_like(leaves[i]);
+  auto next = found.begin() + 3;
+  RecurrentGradients all{found[0], found[1], found[2], {}, {}, {}};
+  if (a.g) all.g = *next++;
+  if (a.beta) all.beta = *next++;
+  if (a.initial_state) all.initial_state = *next++;
+  return all;
+}
+
+// The numbers of copies that exist at once were counted on the code above.
+double composed_recurrent_bytes(const Problem& p, bool delta, bool normalize, bool backward) {
+  const auto number = double(c10::elementSize(accumulator_dtype(p.dtype)));
+  const double heads = double(p.batch) * double(p.value_head_count()), length = double(p.query_len);
+  const double keys = double(p.head_dim), values = double(p.value_dim), pairs = double(std::min(p.query_len, kComposedPositions));
+  const double widened = p.element_bytes() < number ? values : 0;
+  const double rows = (normalize ? 3 : 2) * keys + values + widened;
+  const double recorded = backward ? (delta ? 9 : 6) * pairs + (delta ? 8 : 6) * keys + (delta ? 6 : 4) * values : 0;
+  const double state = keys * values * (backward ? 3 * length / pairs : 2);
+  return number * heads * ((rows + recorded) * length + state + 4 * pairs * pairs);
+}
+
+}  // namespace attn

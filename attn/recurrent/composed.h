@@ -1,0 +1,18 @@
+// Recurrent attention composed of ATen operations, for devices and dtypes without kernels and to compare kernels with.
+#pragma once
+
+#include "attn/recurrent/implementation.h"
+
+namespace attn {
+
+// As RecurrentImplementation::forward(), in chunks of 64 positions. The operations are recorded if gradients are enabled.
+RecurrentResults composed_recurrent_forward(const RecurrentArguments& arguments);
+
+// As RecurrentImplementation::backward(). Computes the forward pass again.
+RecurrentGradients composed_recurrent_backward(const RecurrentArguments& arguments, const at::Tensor& grad_output,
+                                               const at::Tensor& grad_final_state);
+
+// As RecurrentImplementation::working_bytes().
+double composed_recurrent_bytes(const Problem& problem, bool delta, bool normalize, bool backward);
+
+}  // namespace attn

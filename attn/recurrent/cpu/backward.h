@@ -1,0 +1,226 @@
+// The backward pass of recurrent attention. Between two checkpoints it computes the states before each chunk again, then goes
+// back over the chunks.
+//
+// With N_ij = e_ij (q_i·k_j), A_ij = β_i e_ij (k_i·k_j) for j < i, the gradient o of scale · output and ∂S of S, a chunk has
+//   ∂u_j = Σ_(i≥j) N_ij o_i + e_15,j ∂S₁ᵀk_j        ∂w, the gradient of β_i (v_i − e_i S₀ᵀk_i), solves ∂w_j = ∂u_j − Σ_(i>j) A_ij
+//   ∂w_i ∂N_ij = o_i·u_j     ∂A_ij = −∂w_i·u_j           ∂v_i = β_i ∂w_i ∂q_i = e_i S₀o_i + Σ_j ∂N_ij e_ij k_j ∂k_i = −β_i e_i
+//   S₀∂w_i + Σ_(j<i) β_i ∂A_ij e_ij k_j       where S is read ("read")
+//        + e_15,i ∂S₁u_i + Σ_j ∂N_ji e_ji q_j + Σ_(j>i) β_j ∂A_ji e_ji k_j     where it is written ("written")
+//   ∂S₀ = e_15 ∂S₁ + Σ_i e_i q_i o_iᵀ − Σ_i β_i e_i k_i ∂w_iᵀ
+// and the gradient of the sum of decays up to i is q_i·∂q_i + k_i·(∂k_i read) − k_i·(∂k_i written). The last one of the chunk
+// also gets e_15⟨S₀,∂S₁⟩ + Σ_i e_15,i k_i·∂S₁u_i. That of g_i is the sum of these over the positions from i to the next border.
+#pragma once
+
+#include "attn/recurrent/cpu/chunk.h"
+
+namespace attn::cpu {
+namespace {
+
+template <class V, class E, bool kDelta>
+class RecurrentBackward : RecurrentChunk<V, E, kDelta> {
+  using Chunk = RecurrentChunk<V, E, kDelta>;
+  using Chunk::b_, Chunk::p_, Chunk::kept_;
+
+ public:
+  RecurrentBackward(const RecurrentHeadParams& p, void* scratch) : Chunk(p, scratch, /*backward=*/true) {}
+
+  // RecurrentKernels::backward
+  void run(int64_t begin, int64_t end, const float* checkpoints, float* ds) {
+    const int64_t size = state_size(p_);
+    for (int64_t part = (end - begin + kCheckpoint - 1) / kCheckpoint; part-- > 0;) {
+      const int64_t first = begin + part * kCheckpoint;
+      const int64_t last = end - first < kCheckpoint ? end : first + kCheckpoint;
+      const int64_t chunks = (last - first + kChunkRows - 1) / kChunkRows;
+      compute_states(first, chunks, checkpoints + part * size);
+      for (int64_t chunk = chunks; chunk-- > 0;) {
+        const int64_t position = first + chunk * kChunkRows;
+        run_chunk(position, last - position < kChunkRows ? last - position : int64_t{kChunkRows}, b_.states + chunk * size, ds);
+      }
+    }
+  }
+
+ private:
+  // The states before each chunk. All chunks but the last one of the sequence are whole, and none follows that one.
+  void compute_states(int64_t first, int64_t chunks, const float* checkpoint) {
+    const int64_t size = state_size(p_);
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      float* state = b_.states + chunk * size;
+      const float* before = chunk == 0 ? checkpoint : state - size;
+      for (int64_t i = 0; i < size; i += V::kLanes) V::store(state + i, V::load(before + i));
+      if (chunk == 0) continue;
+      Chunk::load(first + (chunk - 1) * kChunkRows, kChunkRows, /*with_queries=*/false);
+      Chunk::compute_updates(state);
+      Chunk::update(state);
+    }
+  }
+
+  void run_chunk(int64_t first, int64_t count, const float* s, float* ds) {
+    Chunk::load(first, count, /*with_queries=*/true);
+    load_gradients(first, count);
+    Chunk::compute_updates(s);
+    Chunk::score_queries();
+    differentiate_updates(ds);
+    differentiate_pairs();
+    times_state(b_.grad_output, s, b_.e, b_.grad_q);
+    times_state(b_.u, ds, b_.e_rest, b_.grad_written);
+    if constexpr (kDelta) {
+      times_state(b_.grad_target, s, b_.e, b_.grad_k);
+      if (p_.beta) write_grad_beta(first, count);
+      float factors[kChunkRows];
+      for (int i = 0; i < kChunkRows; ++i) factors[i] = -b_.beta[i];
+      Chunk::scale_rows(b_.grad_k, b_.keys, factors);
+    }
+    // The gradient of the last sum of decays through the state after the chunk.
+    float through_state = 0;
+    if (p_.g) {
+      through_state = kept_ * dot<V>(s, ds, state_size(p_));
+      for (int64_t i = 0; i < kChunkRows; ++i) through_state += dot_of(b_.k, b_.grad_written, i);
+    }
+    add_pairs();
+    if (p_.g) write_grad_g(first, count, through_state);
+    write_grad_values(first, count);
+    if constexpr (kDelta) add_rows(b_.grad_k, b_.grad_written);
+    write_gradient(p_.grad_q, first, count, b_.q, b_.inverse_q, b_.grad_q);
+    write_gradient(p_.grad_k, first, count, b_.k, b_.inverse_k, b_.grad_written);
+    update_grad_state(ds);
+  }
+
+  void load_gradients(int64_t first, int64_t count) {
+    const auto scale = V::all(float(p_.scale));
+    load_changed_rows<V, E>(
+        p_.grad_output, first, count, p_.value_dim, b_.grad_output, b_.values, -2 * kChunkRows,
+        kChunkRows, [&](int64_t, int64_t, typename V::F x) __attribute__((always_inline)) { return V::mul(x, scale); });
+  }
+
+  // Sets grad_u, and with the delta rule grad_target; otherwise u is v, and grad_target is grad_u.
+  void differentiate_updates(const float* ds) {
+    float* pairs = b_.grad_qk;  // of query i and key j at [i][j], since the keys are the lanes of left_k
+    transpose<V>(b_.pairs_qk, kChunkRows, kChunkRows, kChunkRows, pairs, kChunkRows);
+    Chunk::scaled_columns(b_.left_k, b_.e_rest, b_.left_read);
+    float* grad_u = kDelta ? b_.grad_u : b_.grad_target;
+    read_rows<V, Triangle::upper>({b_.left_read, ds, b_.keys, b_.values, pairs, b_.grad_output, b_.values, b_.products},
+                                  {grad_u, b_.values});
+    if constexpr (kDelta) {
+      for (int64_t i = 0; i < kChunkRows * b_.values; i += V::kLanes) V::store(b_.grad_target + i, V::load(b_.grad_u + i));
+      solve_rows<V, SolveOrder::backwards>(b_.factors, b_.grad_target, b_.values);
+    }
+  }
+
+  // grad_qk = ∂N_ij e_ij and grad_kk = β_i ∂A_ij e_ij at [j][i], zero for pairs that do not count.
+  void differentiate_pairs() {
+    transpose<V>(b_.grad_output, b_.values, kChunkRows, b_.values, b_.left_v, kChunkRows);
+    scores_of<V>(b_.left_v, b_.u, b_.values, b_.values, b_.grad_qk);
+    if constexpr (kDelta) {
+      transpose<V>(b_.grad_target, b_.values, kChunkRows, b_.values, b_.left_v, kChunkRows);
+      scores_of<V>(b_.left_v, b_.u, b_.values, b_.values, b_.grad_kk);
+    }
+    for (int j = 0; j < kChunkRows; ++j)
+      for (int c = 0; c < kChunkRows; c += V::kLanes) {
+        const int64_t at = j * kChunkRows + c;
+        const bool counts = c + V::kLanes > j;
+        const auto lanes_from = [&](int64_t lane) { return V::from(lane < 0 ? 0 : lane > V::kLanes ? V::kLanes : lane); };
+        const auto decays = counts ? V::load(b_.decays + at) : V::zero();
+        V::store(b_.grad_qk + at, V::keep(V::mul(V::load(b_.grad_qk + at), decays), lanes_from(j - c)));
+        if constexpr (kDelta) {
+          // Before this it holds ∂w_i·u_j, which is −∂A_ij; grad β needs it.
+          const auto plain = V::keep(V::mul(V::load(b_.grad_kk + at), V::sub(V::zero(), decays)), lanes_from(j - c + 1));
+          V::store(b_.factors + at, counts ? V::mul(V::load(b_.grad_kk + at), V::load(b_.pairs_kk + at)) : V::zero());
+          V::store(b_.grad_kk + at, V::mul(plain, V::load(b_.beta + c)));
+        }
+      }
+  }
+
+  // to[i][d] = factors[i] · Σ_m x[i][m] · state[d][m].
+  void times_state(const float* x, const float* state, const float* factors, float* to) {
+    transpose<V>(x, b_.values, kChunkRows, b_.values, b_.left_v, kChunkRows);
+    scores_of_rows<V>(b_.left_v, state, b_.values, b_.keys, b_.values, b_.products);
+    transpose<V>(b_.products, kChunkRows, b_.keys, kChunkRows, to, b_.keys);
+    Chunk::scale_rows(to, b_.keys, factors);
+  }
+
+  // ∂β_i = ∂w_i·(v_i − e_i S₀ᵀk_i) + Σ_(j<i) ∂A_ij e_ij (k_i·k_j). The rows of grad_k are e_i S₀∂w_i, and differentiate_pairs()
+  // has left −∂A_ij e_ij (k_i·k_j) in `factors`.
+  void write_grad_beta(int64_t first, int64_t count) {
+    auto* to = static_cast<float*>(p_.grad_beta) + first;
+    for (int64_t i = 0; i < count; ++i) {
+      float sum = dot<V>(b_.grad_target + i * b_.values, b_.v + i * b_.values, b_.values) - dot_of(b_.k, b_.grad_k, i);
+      for (int64_t j = 0; j < i; ++j) sum -= b_.factors[j * kChunkRows + i];
+      to[i] = sum;
+    }
+  }
+
+  // Adds what the pairs contribute to the gradients of q and k.
+  void add_pairs() {
+    product<V, true>(b_.grad_qk, 1, kChunkRows, b_.k, b_.keys, kChunkRows, kChunkRows, b_.keys, b_.grad_q, b_.keys);
+    product<V, true>(b_.grad_qk, kChunkRows, 1, b_.q, b_.keys, kChunkRows, kChunkRows, b_.keys, b_.grad_written, b_.keys);
+    if constexpr (kDelta) {
+      product<V, true>(b_.grad_kk, 1, kChunkRows, b_.k, b_.keys, kChunkRows, kChunkRows, b_.keys, b_.grad_k, b_.keys);
+      product<V, true>(b_.grad_kk, kChunkRows, 1, b_.k, b_.keys, kChunkRows, kChunkRows, b_.keys, b_.grad_written, b_.keys);
+    }
+  }
+
+  void write_grad_g(int64_t first, int64_t count, float through_state) {
+    auto* to = static_cast<float*>(p_.grad_g) + first;
+    float sum = through_state;
+    for (int64_t i = kChunkRows; i-- > 0;) {
+      sum += dot_of(b_.q, b_.grad_q, i) - dot_of(b_.k, b_.grad_written, i);
+      if constexpr (kDelta) sum += dot_of(b_.k, b_.grad_k, i);
+      const bool border = b_.g[i] < Chunk::kBorder;
+      if (i < count) to[i] = border ? 0 : sum;
+      if (border) sum = 0;
+    }
+  }
+
+  void write_grad_values(int64_t first, int64_t count) {
+    const RowStore<V, E> to(p_.grad_v, first, count, p_.value_dim, -2 * kChunkRows);
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t c = 0; c < p_.value_dim; c += V::kLanes) {
+        const auto x = V::load(b_.grad_target + i * b_.values + c);
+        to(i, c, kDelta ? V::mul(V::all(b_.beta[i]), x) : x);
+      }
+  }
+
+  // Writes the gradient of rows x from that of the rows that were used, which replace x if they are normalized. The latter is the
+  // gradient of x · inverse: inverse · (gradient − x (x·gradient)).
+  void write_gradient(const Rows& rows, int64_t first, int64_t count, const float* x, const float* inverse,
+                      const float* gradient) {
+    for (int64_t i = 0; p_.normalizes && i < count; ++i) {
+      float* row = const_cast<float*>(gradient) + i * b_.keys;
+      add_row<V>(x + i * b_.keys, b_.keys, -dot<V>(x + i * b_.keys, row, b_.keys), row);
+      scale_row<V>(row, b_.keys, inverse[i]);
+    }
+    if (!p_.shares_keys) {
+      const RowStore<V, E> to(rows, first, count, p_.key_dim, -2 * kChunkRows);
+      return to.store_rows(gradient, b_.keys, count);
+    }
+    const RowStore<V, float> to(rows, first, count, p_.key_dim, -2 * kChunkRows);
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t c = 0; c < p_.key_dim; c += V::kLanes) {
+        auto sum = V::load(gradient + i * b_.keys + c);
+        const float* before = to.to + i * to.stride + c;
+        const int64_t rest = p_.key_dim - c;
+        if (p_.adds_gradients) sum = V::add(sum, rest >= V::kLanes ? V::load(before) : V::load(before, V::first(rest)));
+        to(i, c, sum);
+      }
+  }
+
+  // ∂S₀ from ∂S₁. Afterwards the rows of q and k are multiplied by factors.
+  void update_grad_state(float* ds) {
+    Chunk::scale_rows(b_.q, b_.keys, b_.e);
+    update_state<V>(b_.q, b_.keys, b_.grad_output, b_.values, kept_, ds);
+    if constexpr (kDelta) {
+      Chunk::scale_rows(b_.k, b_.keys, b_.read_factors);
+      add_products_of_chunk<V>(b_.k, b_.keys, b_.grad_target, b_.values, b_.keys, b_.values, ds);
+    }
+  }
+
+  float dot_of(const float* a, const float* b, int64_t row) const {
+    return dot<V>(a + row * b_.keys, b + row * b_.keys, b_.keys);
+  }
+  void add_rows(const float* x, float* to) const {
+    for (int64_t i = 0; i < kChunkRows * b_.keys; i += V::kLanes) V::store(to + i, V::add(V::load(to + i), V::load(x + i)));
+  }
+};
+
+}  // namespace
+}  // namespace attn::cpu

@@ -1,0 +1,151 @@
+// RecurrentChunk: a chunk of 16 positions in buffers, with its decays, its scores and what it adds to the state.
+//
+// With e_ij = e^(g_(j+1) + … + g_i), e_i the same from the beginning of the chunk and S₀ the state there, the u of the delta rule
+// solve the equations u_i = β_i (v_i − e_i S₀ᵀk_i − Σ_(j<i) e_ij (k_i·k_j) u_j), and
+//   output_i = scale (e_i S₀ᵀq_i + Σ_(j≤i) e_ij (q_i·k_j) u_j)     S₁ = e_15 S₀ + Σ_j e_15,j k_j u_jᵀ.
+// (Yang et al., "Gated Delta Networks", 2412.06464.) All e are at most 1 if decays are. Where g_i is −∞ or so small that e^g_i
+// is 0, differences of sums would be NaN or have no digits, so the positions from i on are a new segment: e is 0 between
+// segments, and sums begin at each.
+#pragma once
+
+#include "attn/cpu/chunk_rows.h"
+#include "attn/cpu/products.h"
+#include "attn/cpu/scores.h"
+#include "attn/cpu/tiles.h"
+#include "attn/recurrent/cpu/scratch.h"
+#include "attn/recurrent/cpu/solve.h"
+
+namespace attn::cpu {
+namespace {
+
+// E is the tensors' element type; kDelta says whether the delta rule computes u.
+template <class V, class E, bool kDelta>
+class RecurrentChunk {
+ public:
+  RecurrentChunk(const RecurrentHeadParams& p, void* memory, bool backward) : p_(p), cut_(memory), b_(p, backward, cut_) {
+    for (int i = 0; i < kChunkRows; ++i) b_.scales[i] = float(p.scale);
+  }
+
+ protected:
+  static constexpr float kBorder = -104;  // a smaller g clears the state, since e^g is 0 in float32
+
+  void load(int64_t first, int64_t count, bool with_queries) {
+    load_rows<V, E>(p_.k, first, count, p_.key_dim, b_.k, b_.keys, 2 * kChunkRows);
+    if (p_.normalizes) normalize(b_.k, count, b_.inverse_k);
+    transpose<V>(b_.k, b_.keys, kChunkRows, b_.keys, b_.left_k, kChunkRows);
+    load_rows<V, E>(p_.v, first, count, p_.value_dim, kDelta ? b_.v : b_.u, b_.values, 2 * kChunkRows);
+    if (with_queries) {
+      load_rows<V, E>(p_.q, first, count, p_.key_dim, b_.q, b_.keys, 2 * kChunkRows);
+      if (p_.normalizes) normalize(b_.q, count, b_.inverse_q);
+      transpose<V>(b_.q, b_.keys, kChunkRows, b_.keys, b_.left_q, kChunkRows);
+    }
+    load_gates(first, count);
+    set_decays();
+  }
+
+  // Sets u, and the decayed scores that are needed for it.
+  void compute_updates(const float* s) {
+    if constexpr (kDelta) {
+      scores_of<V>(b_.left_k, b_.k, b_.keys, b_.keys, b_.pairs_kk);
+      for_each_pair([&](int64_t at, int c) __attribute__((always_inline)) {
+        const auto pairs = V::mul(V::load(b_.pairs_kk + at), V::load(b_.decays + at));
+        V::store(b_.pairs_kk + at, pairs);
+        V::store(b_.factors + at, V::mul(pairs, V::sub(V::zero(), V::load(b_.beta + c))));
+      });
+      for (int c = 0; c < kChunkRows; c += V::kLanes)
+        V::store(b_.read_factors + c, V::mul(V::sub(V::zero(), V::load(b_.beta + c)), V::load(b_.e + c)));
+      scaled_columns(b_.left_k, b_.read_factors, b_.left_read);
+      for (int i = 0; i < kChunkRows; ++i)
+        for (int64_t c = 0; c < b_.values; c += V::kLanes)
+          V::store(b_.u + i * b_.values + c, V::mul(V::all(b_.beta[i]), V::load(b_.v + i * b_.values + c)));
+      read_rows<V, Triangle::lower>({b_.left_read, s, b_.keys, b_.values, nullptr, nullptr, 0, b_.u, /*resumed=*/true},
+                                    {b_.u, b_.values});
+      solve_rows<V, SolveOrder::forwards>(b_.factors, b_.u, b_.values);
+    }
+  }
+
+  void score_queries() {
+    scores_of<V>(b_.left_q, b_.k, b_.keys, b_.keys, b_.pairs_qk);
+    for_each_pair([&](int64_t at, int) __attribute__((always_inline)) {
+      V::store(b_.pairs_qk + at, V::mul(V::load(b_.pairs_qk + at), V::load(b_.decays + at)));
+    });
+  }
+
+  // S₁ from S₀. Afterwards the rows of k are multiplied by their decay to the end of the chunk.
+  void update(float* s) {
+    scale_rows(b_.k, b_.keys, b_.e_rest);
+    update_state<V>(b_.k, b_.keys, b_.u, b_.values, kept_, s);
+  }
+
+  // Calls work(index of the pair in a matrix of pairs, i) for every vector of pairs that has some with j ≤ i.
+  template <class Work>
+  [[gnu::always_inline]] void for_each_pair(const Work& work) const {
+    for (int c = 0; c < kChunkRows; c += V::kLanes)
+      for (int j = 0; j < c + V::kLanes; ++j) work(int64_t{j} * kChunkRows + c, c);
+  }
+
+  void scaled_columns(const float* left, const float* factors, float* to) const {
+    for (int c = 0; c < kChunkRows; c += V::kLanes) {
+      const auto f = V::load(factors + c);
+      for (int64_t d = 0; d < b_.keys; ++d) V::store(to + d * kChunkRows + c, V::mul(V::load(left + d * kChunkRows + c), f));
+    }
+  }
+  static void scale_rows(float* x, int64_t width, const float* factors) {
+    for (int i = 0; i < kChunkRows; ++i) scale_row<V>(x + i * width, width, factors[i]);
+  }
+
+  const RecurrentHeadParams& p_;
+  ScratchCutter cut_;
+  RecurrentScratch b_;
+  float kept_ = 1;  // e_15, with which the state before the chunk counts after it
+
+ private:
+  void normalize(float* rows, int64_t count, float* inverse) const {
+    for (int64_t i = 0; i < count; ++i) {
+      float* row = rows + i * b_.keys;
+      inverse[i] = 1 / __builtin_sqrtf(dot<V>(row, row, b_.keys) + float(kLengthEpsilon));
+      scale_row<V>(row, b_.keys, inverse[i]);
+    }
+  }
+
+  // Positions after `count` neither decay nor change the state.
+  void load_gates(int64_t first, int64_t count) {
+    const auto* g = static_cast<const float*>(p_.g);
+    const auto* beta = static_cast<const float*>(p_.beta);
+    float sum = 0;
+    last_segment_ = 0;
+    for (int64_t i = 0; i < kChunkRows; ++i) {
+      b_.g[i] = i < count && g ? g[(first + i) * p_.g_stride] : 0;
+      b_.beta[i] = i >= count ? 0.f : beta ? beta[(first + i) * p_.beta_stride] : 1.f;
+      if (b_.g[i] < kBorder) ++last_segment_, sum = 0;
+      else sum += b_.g[i];
+      b_.sums[i] = sum;
+      segment_[i] = last_segment_;
+    }
+  }
+
+  void set_decays() {
+    const auto end = V::all(b_.sums[kChunkRows - 1]);
+    for (int c = 0; c < kChunkRows; c += V::kLanes) {
+      const auto sums = V::load(b_.sums + c);
+      V::store(b_.e + c, V::exp(sums));
+      V::store(b_.e_rest + c, V::exp(V::sub(end, sums)));
+    }
+    for_each_pair([&](int64_t at, int c) __attribute__((always_inline)) {
+      // Of pairs with j > i, which do not count, it may be infinite.
+      V::store(b_.decays + at, V::exp(V::sub(V::load(b_.sums + c), V::all(b_.sums[at / kChunkRows]))));
+    });
+    for (int i = 0; last_segment_ > 0 && i < kChunkRows; ++i) {
+      if (segment_[i] > 0) b_.e[i] = 0;
+      if (segment_[i] < last_segment_) b_.e_rest[i] = 0;
+      for (int j = 0; j < i; ++j)
+        if (segment_[j] < segment_[i]) b_.decays[j * kChunkRows + i] = 0;
+    }
+    kept_ = b_.e[kChunkRows - 1];
+  }
+
+  int segment_[kChunkRows] = {}, last_segment_ = 0;
+};
+
+}  // namespace
+}  // namespace attn::cpu

@@ -1,0 +1,68 @@
+// The interface of recurrent attention's CPU kernels. Each instruction set provides them; each works on one (batch entry, head)
+// and a range of its positions. attn/recurrent/cpu/implementation.cpp combines them into the passes over whole tensors.
+//
+// The state S [K,V] decays and grows with each position t, and its output is read from the new state:
+//   S ← e^(g_t) S                              the decay; −∞ clears the state, and its gradient is 0
+//   S ← S + k_t u_tᵀ                           u_t = v_t, or with the delta rule u_t = β_t (v_t − Sᵀk_t)
+//   output_t = scale · Sᵀq_t
+// With `normalizes`, q_t and k_t stand for q_t / √(Σ q_t² + kLengthEpsilon) and the same of k_t.
+#pragma once
+
+#include <cstdint>
+
+#include "attn/cpu/rows.h"
+#include "attn/element_type.h"
+
+namespace attn::cpu {
+
+// The forward pass stores the state before every kCheckpoint positions, a multiple of kChunkRows, from which the backward pass
+// computes the states in between again.
+constexpr int64_t kCheckpoint = 256;
+
+// What is added to the squared length of q and k, so that a row of zeros can be divided by its length.
+constexpr double kLengthEpsilon = 1e-6;
+
+// The parameters of one (batch entry, head). Rows have the tensors' element type; all other numbers are in the accumulator dtype:
+// float64 for float64 elements, float32 for others.
+struct RecurrentHeadParams {
+  int64_t key_dim, value_dim;  // K, V
+  bool delta;                  // whether the delta rule computes u
+  bool normalizes;
+  double scale;
+  Rows q, k, v, output, grad_output, grad_q, grad_k, grad_v;
+  const void *g, *beta;  // of position 0; null: 0 and 1
+  int64_t g_stride, beta_stride;
+  void *grad_g, *grad_beta;  // [T], contiguous
+  // Where several heads share q and k, the rows of grad_q and grad_k are in the accumulator dtype, and every head but the first
+  // adds its own gradients to them.
+  bool shares_keys, adds_gradients;
+};
+
+// How many numbers a state has, [padded K, padded V] with zeros as padding.
+constexpr int64_t state_size(const RecurrentHeadParams& p) { return padded(p.key_dim) * padded(p.value_dim); }
+
+// The kernels of one instruction set for one element type. They process the positions begin ≤ t < end, which are a whole
+// sequence. States and scratch are in the accumulator dtype; `scratch` has room for scratch_size() numbers.
+struct RecurrentKernels {
+  const char* name;  // the name in records, such as "avx512"
+  int64_t (*scratch_size)(const RecurrentHeadParams&, bool backward);
+  // Writes outputs and changes the state. Unless `checkpoints` is null, stores the state before every kCheckpoint positions
+  // there.
+  void (*forward)(const RecurrentHeadParams&, int64_t begin, int64_t end, void* state, void* checkpoints, void* scratch);
+  // Writes the gradients, from the checkpoints that forward() stored. `grad_state` is the gradient of the state after `end`, and
+  // becomes that of the state before `begin`.
+  void (*backward)(const RecurrentHeadParams&, int64_t begin, int64_t end, const void* checkpoints, void* grad_state,
+                   void* scratch);
+  // One decoding step: the position 0 alone. The state [K,V] has no padding.
+  void (*step)(const RecurrentHeadParams&, void* state, void* scratch);
+};
+
+// The vector kernels, for float32 and bfloat16. Null for other types. These functions are weak symbols: in a build without the
+// kernels of an instruction set, the address of its function is null.
+[[gnu::weak]] const RecurrentKernels* recurrent_kernels_avx512(ElementType element);
+[[gnu::weak]] const RecurrentKernels* recurrent_kernels_avx2(ElementType element);
+[[gnu::weak]] const RecurrentKernels* recurrent_kernels_neon(ElementType element);
+// The portable kernels, for float32, bfloat16 and float64. Null for float16.
+const RecurrentKernels* recurrent_kernels_portable(ElementType element);
+
+}  // namespace attn::cpu

@@ -1,0 +1,108 @@
+// Triangular systems of equations for a chunk of 16 positions, and the update of a state by a chunk, in tiles whose sums stay in
+// registers. As in attn/cpu/tiles.h, an instruction set compiles each of these functions once.
+#pragma once
+
+#include "attn/cpu/products.h"
+#include "attn/cpu/rows.h"
+
+namespace attn::cpu {
+namespace {
+
+// The order in which the rows of a system are solved: a row depends on those before it (forwards) or after it (backwards).
+enum class SolveOrder { forwards, backwards };
+
+// x_i += Σ_m factors(i, m) · x_m over the rows m that were solved before row i, for kVectors vectors of columns. factors(i, m) is
+// at factors[m · 16 + i] forwards, and at factors[i · 16 + m] backwards. Other rows are left out, not multiplied by zero, because
+// 0 · NaN is NaN.
+template <class V, int kVectors, SolveOrder kOrder>
+[[gnu::always_inline]] inline void solve_tile(const float* factors, float* x, int64_t stride) {
+  constexpr int kRows = 4;  // solved together, so that a row before them is loaded once
+  constexpr bool kForwards = kOrder == SolveOrder::forwards;
+  const auto factor = [&](int64_t i, int64_t m) __attribute__((always_inline)) {
+    return V::all(factors[kForwards ? m * kChunkRows + i : i * kChunkRows + m]);
+  };
+  for (int64_t block = 0; block < kChunkRows; block += kRows) {
+    const int64_t first = kForwards ? block : kChunkRows - kRows - block;
+    typename V::F sum[kRows][kVectors];
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+      for (int c = 0; c < kVectors; ++c) sum[r][c] = V::load(x + (first + r) * stride + c * V::kLanes);
+    for (int64_t m = kForwards ? 0 : first + kRows; m < (kForwards ? first : int64_t{kChunkRows}); ++m) {
+      typename V::F row[kVectors];
+#pragma GCC unroll 4
+      for (int c = 0; c < kVectors; ++c) row[c] = V::load(x + m * stride + c * V::kLanes);
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+        const auto f = factor(first + r, m);
+#pragma GCC unroll 4
+        for (int c = 0; c < kVectors; ++c) sum[r][c] = V::fma(f, row[c], sum[r][c]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int n = 1; n < kRows; ++n) {
+      const int r = kForwards ? n : kRows - 1 - n;
+#pragma GCC unroll 4
+      for (int b = 0; b < n; ++b) {
+        const int m = kForwards ? b : kRows - 1 - b;
+        const auto f = factor(first + r, first + m);
+#pragma GCC unroll 4
+        for (int c = 0; c < kVectors; ++c) sum[r][c] = V::fma(f, sum[m][c], sum[r][c]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+      for (int c = 0; c < kVectors; ++c) V::store(x + (first + r) * stride + c * V::kLanes, sum[r][c]);
+  }
+}
+
+// Solves the system for x [16][width] in place, see solve_tile().
+template <class V, SolveOrder kOrder>
+[[gnu::noinline]] void solve_rows(const float* factors, float* x, int64_t width) {
+  for_each_column_tile<V>(
+      width, [&]<int kVectors>(int64_t c)
+                 __attribute__((always_inline)) { solve_tile<V, kVectors, kOrder>(factors, x + c, width); });
+}
+
+// state[r][c] = keep · state[r][c] + Σ_t a[t · rows + r] · b[t · columns + c] over the 16 positions t, for r < rows and
+// c < columns, multiples of 16.
+template <class V, int kRows, int kVectors>
+[[gnu::always_inline]] inline void update_tile(const float* a, int64_t rows, const float* b, int64_t columns, float keep,
+                                               float* state) {
+  typename V::F sum[kRows][kVectors];
+  const auto kept = V::all(keep);
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 8
+    for (int c = 0; c < kVectors; ++c) sum[r][c] = V::mul(kept, V::load(state + r * columns + c * V::kLanes));
+  for (int64_t t = 0; t < kChunkRows; ++t) {
+    typename V::F x[kVectors];
+#pragma GCC unroll 8
+    for (int c = 0; c < kVectors; ++c) x[c] = V::load(b + t * columns + c * V::kLanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const auto factor = V::all(a[t * rows + r]);
+#pragma GCC unroll 8
+      for (int c = 0; c < kVectors; ++c) sum[r][c] = V::fma(factor, x[c], sum[r][c]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 8
+    for (int c = 0; c < kVectors; ++c) V::store(state + r * columns + c * V::kLanes, sum[r][c]);
+}
+
+template <class V>
+[[gnu::noinline]] void update_state(const float* a, int64_t rows, const float* b, int64_t columns, float keep, float* state) {
+  for_each_column_tile<V>(
+      columns, [&]<int kVectors>(int64_t c) __attribute__((always_inline)) {
+        for_each_tile_row(
+            rows, [&]<int kRows>(int64_t r) __attribute__((always_inline)) {
+              update_tile<V, kRows, kVectors>(a + r, rows, b + c, columns, keep, state + r * columns + c);
+            });
+      });
+}
+
+}  // namespace
+}  // namespace attn::cpu

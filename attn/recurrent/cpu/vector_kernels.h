@@ -1,0 +1,49 @@
+// RecurrentTable: the table of recurrent attention's vector kernels for one element type E, which choose the rule of the update
+// at run time. avx512.cpp, avx2.cpp and neon.cpp compile it, each for its own vectors V.
+#pragma once
+
+#include "attn/cpu/kernel_table.h"
+#include "attn/recurrent/cpu/backward.h"
+#include "attn/recurrent/cpu/forward.h"
+#include "attn/recurrent/cpu/step.h"
+
+namespace attn::cpu {
+namespace {
+
+template <class V, class E>
+class RecurrentTable {
+  // Calls work(Kernel<V, E, whether the delta rule computes u>(params, scratch)).
+  template <template <class, class, bool> class Kernel, class Work>
+  static void with(const RecurrentHeadParams& params, void* scratch, const Work& work) {
+    if (params.delta) work(Kernel<V, E, true>(params, scratch));
+    else work(Kernel<V, E, false>(params, scratch));
+  }
+
+ public:
+  static constexpr RecurrentKernels kernels(const char* name) {
+    return {
+        name,
+        [](const RecurrentHeadParams& params, bool backward) {
+          const auto step = RecurrentStep<V, E, true>::scratch_size(params), chunk = RecurrentScratch::size(params, backward);
+          return step > chunk ? step : chunk;
+        },
+        [](const RecurrentHeadParams& params, int64_t begin, int64_t end, void* state, void* checkpoints, void* scratch) {
+          with<RecurrentForward>(params, scratch, [&](auto&& kernel) {
+            kernel.run(begin, end, static_cast<float*>(state), static_cast<float*>(checkpoints));
+          });
+        },
+        [](const RecurrentHeadParams& params, int64_t begin, int64_t end, const void* checkpoints, void* grad_state,
+           void* scratch) {
+          with<RecurrentBackward>(params, scratch, [&](auto&& kernel) {
+            kernel.run(begin, end, static_cast<const float*>(checkpoints), static_cast<float*>(grad_state));
+          });
+        },
+        [](const RecurrentHeadParams& params, void* state, void* scratch) {
+          with<RecurrentStep>(params, scratch, [&](auto&& kernel) { kernel.run(static_cast<float*>(state)); });
+        },
+    };
+  }
+};
+
+}  // namespace
+}  // namespace attn::cpu

@@ -1,0 +1,71 @@
+// RecurrentImplementation, what computes recurrent attention, and the registry of its implementations.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/SymInt.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attn/decoding.h"
+#include "attn/implementations.h"
+
+namespace attn {
+
+// The arguments of recurrent_attention(), checked and with their defaults; attn/recurrent/recurrent_attention.h documents them.
+struct RecurrentArguments {
+  at::Tensor q, k, v;
+  std::optional<at::Tensor> g, beta, initial_state, cu_seqlens;
+  bool delta = true;
+  double scale = 1;
+  bool normalize = false;
+};
+
+// What the forward pass computes. `checkpoints` holds what the backward pass needs, and no numbers unless gradients are computed.
+struct RecurrentResults {
+  at::Tensor output, final_state, checkpoints;
+};
+
+// In the order of the arguments; those of tensors that are not given are undefined.
+struct RecurrentGradients {
+  at::Tensor q, k, v, g, beta, initial_state;
+};
+
+// Computes recurrent attention, its gradients and decoding steps.
+class RecurrentImplementation {
+ public:
+  virtual ~RecurrentImplementation() = default;
+
+  // The name in options and records, such as "avx512".
+  virtual std::string name() const = 0;
+
+  virtual RecurrentResults forward(const RecurrentArguments& arguments, bool gradients) const = 0;
+  // The sizes of the checkpoints of forward() with gradients.
+  virtual std::vector<c10::SymInt> checkpoint_sizes(const RecurrentArguments& arguments) const = 0;
+  // The gradients of the results may be undefined, which stands for zeros.
+  virtual RecurrentGradients backward(const RecurrentArguments& arguments, const at::Tensor& checkpoints,
+                                      const at::Tensor& grad_output, const at::Tensor& grad_final_state) const = 0;
+  // Adds one token to `state` [B,W,K,V], contiguous, in place, and returns its output [B,W,1,V]. Records no gradients.
+  // initial_state and cu_seqlens of the arguments are not read.
+  virtual at::Tensor step(const RecurrentArguments& token, const at::Tensor& state) const = 0;
+  // A step for tensors that stay in the same memory, see AttentionMethod::bind_step().
+  virtual std::unique_ptr<BoundStep> bind_step(const RecurrentArguments& token, const at::Tensor& output, const at::Tensor& state,
+                                               int64_t workers) const = 0;
+
+  // How many bytes the computation needs beside arguments and results, for predictions of memory.
+  virtual double working_bytes(const Problem& problem, bool backward) const = 0;
+};
+
+// How many sequences the arguments hold: the batch entries, or those that cu_seqlens packs into one.
+inline c10::SymInt sequence_count(const RecurrentArguments& a) {
+  return a.cu_seqlens ? a.cu_seqlens->sym_size(0) - 1 : a.q.sym_size(0);
+}
+
+// The implementations for the CPU are "avx512", "avx2", "neon" and "portable" (attn/recurrent/cpu/implementation.h). There are
+// none for CUDA yet.
+using RecurrentRegistry = ImplementationRegistry<RecurrentImplementation, ImplementationRequest>;
+RecurrentRegistry& recurrent_implementations();
+
+}  // namespace attn

@@ -1,0 +1,63 @@
+// RecurrentMethod, the base class of the methods of recurrent attention: gated-delta, delta, simple-gla, retnet and lightning.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "attn/method.h"
+#include "attn/options.h"
+#include "attn/recurrent/implementation.h"
+
+namespace attn {
+
+// What distinguishes the methods.
+struct RecurrentRule {
+  bool delta = false;    // the rule of the update, see attn/recurrent/recurrent_attention.h
+  bool reads_g = false;  // whether the decays are an input
+  bool reads_beta = false;
+  bool normalize = false;  // whether q and k are divided by their lengths
+  // The logarithm of the decay of head `head` of `heads` where decays are constant; null where they are not.
+  double (*constant_decay)(int64_t head, int64_t heads) = nullptr;
+};
+
+class RecurrentMethod : public AttentionMethod {
+ public:
+  // `implementation` is "auto", "composed" or the name of kernels. Throws c10::ValueError for an instruction set that is not
+  // available.
+  RecurrentMethod(RecurrentRule rule, std::string implementation);
+
+  Capabilities capabilities() const override;
+  std::optional<std::string> why_unsupported(const Problem& problem, Protocol protocol) const override;
+  Cost cost(const Problem& problem, Protocol protocol) const override;
+  at::Tensor reference(const Inputs& inputs, const at::Tensor& rows) const override;
+  // Softmax attention of the same inputs is not what these methods approximate.
+  std::optional<ExactAttention> exact_attention(const Inputs&, const at::Tensor&) const override { return std::nullopt; }
+  double state_bytes(const Problem& problem, int64_t position) const override;
+
+ protected:
+  at::Tensor attend(const Inputs& inputs) override;
+  std::unique_ptr<DecodingState> make_state(const Problem& problem) const override;
+  void absorb(DecodingState& state, const Inputs& tokens) override;
+  at::Tensor decode(DecodingState& state, const Inputs& token) override;
+  std::unique_ptr<BoundStep> make_bound_step(DecodingState& state, const Inputs& token, const at::Tensor& output,
+                                             int64_t workers) const override;
+  at::Tensor fill(DecodingState& state, const Inputs& tokens) override;
+
+ private:
+  // The decays of a call: the input g, or the constant ones [B,W,T], of which no number is in memory twice; nothing if nothing
+  // decays.
+  std::optional<at::Tensor> decays_of(const Inputs& inputs) const;
+  RecurrentArguments arguments_of(const Inputs& inputs) const;
+  ImplementationRequest request_for(const Problem& problem, bool gradients) const;
+  // Null if the problem is composed of ATen operations.
+  const RecurrentImplementation* implementation_for(const Problem& problem, bool gradients) const {
+    return implementations_.find(request_for(problem, gradients));
+  }
+
+  RecurrentRule rule_;
+  std::string implementation_name_;
+  ImplementationResolver<RecurrentRegistry> implementations_{recurrent_implementations()};
+};
+
+}  // namespace attn

@@ -1,0 +1,295 @@
+// The PyTorch operators of recurrent attention: arguments, checks, computation and shapes. `forward`, `backward` and `step`
+// choose the implementation.
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
+
+#include <cmath>
+#include <tuple>
+
+#include "attn/check_tensor.h"
+#include "attn/operators/declaration.h"
+#include "attn/recurrent/composed.h"
+#include "attn/recurrent/implementation.h"
+#include "attn/recurrent/recurrent_attention.h"
+#include "attn/without_autocast.h"
+
+namespace attn {
+namespace {
+
+using at::Tensor;
+
+// ---------------------------------------------------------------- arguments
+
+// What recurrent_attention takes, and the operators of its passes in addition.
+struct RecurrentCallArguments {
+  Tensor q, k, v;
+  std::optional<Tensor> g, beta, initial_state, cu_seqlens;
+  std::string rule;
+  std::optional<double> scale;
+  bool normalize = false;
+  std::string implementation;
+
+  static constexpr auto list() {
+    using A = RecurrentCallArguments;
+    return std::tuple{argument("q", &A::q),
+                      argument("k", &A::k),
+                      argument("v", &A::v),
+                      argument("g", &A::g, "None"),
+                      argument("beta", &A::beta, "None"),
+                      argument("initial_state", &A::initial_state, "None"),
+                      argument("cu_seqlens", &A::cu_seqlens, "None"),
+                      argument("rule", &A::rule, "\"delta\""),
+                      argument("scale", &A::scale, "None"),
+                      argument("normalize", &A::normalize, "False"),
+                      argument("implementation", &A::implementation, "\"auto\"")};
+  }
+};
+
+struct RecurrentForwardArguments : RecurrentCallArguments {
+  bool gradients = true;  // as in ImplementationRequest
+
+  static constexpr auto list() {
+    return std::tuple_cat(RecurrentCallArguments::list(),
+                          std::tuple{argument("gradients", &RecurrentForwardArguments::gradients, "True")});
+  }
+};
+
+struct RecurrentBackwardArguments : RecurrentCallArguments {
+  Tensor checkpoints;
+  std::optional<Tensor> grad_output, grad_final_state;
+
+  static constexpr auto list() {
+    using A = RecurrentBackwardArguments;
+    return std::tuple_cat(std::tuple{argument("checkpoints", &A::checkpoints), argument("grad_output", &A::grad_output),
+                                     argument("grad_final_state", &A::grad_final_state)},
+                          RecurrentCallArguments::list());
+  }
+};
+
+struct RecurrentStepArguments {
+  Tensor q, k, v, state;
+  std::optional<Tensor> g, beta;
+  std::string rule;
+  std::optional<double> scale;
+  bool normalize = false;
+  std::string implementation;
+
+  static constexpr auto list() {
+    using A = RecurrentStepArguments;
+    return std::tuple{argument("q", &A::q),
+                      argument("k", &A::k),
+                      argument("v", &A::v),
+                      argument("state", &A::state, nullptr, "Tensor(a!)"),
+                      argument("g", &A::g, "None"),
+                      argument("beta", &A::beta, "None"),
+                      argument("rule", &A::rule, "\"delta\""),
+                      argument("scale", &A::scale, "None"),
+                      argument("normalize", &A::normalize, "False"),
+                      argument("implementation", &A::implementation, "\"auto\"")};
+  }
+};
+
+// Every operator checks its arguments, because the private ones can be called from Python, too. Throws c10::ValueError.
+void check_call(const char* prefix, const RecurrentCallArguments& a) {
+  TensorChecks checks(prefix);
+  checks.check("q", a.q, "BHLD");
+  checks.check("k", a.k, "BHLD");
+  checks.check("v", a.v, "BWLM");
+  const auto state_dtype = accumulator_dtype(a.q.scalar_type());
+  if (a.g) checks.check("g", *a.g, "BWL", state_dtype);
+  if (a.beta) checks.check("beta", *a.beta, "BWL", state_dtype);
+  const auto heads = a.q.size(1), value_heads = a.v.size(1);
+  TORCH_CHECK_VALUE(heads >= 1 && value_heads % heads == 0, prefix, "v has heads ", value_heads,
+                    ", expected a multiple of those of q, ", heads);
+  for (const auto& [name, dim] : {std::pair{"q", a.q.size(3)}, {"v", a.v.size(3)}})
+    TORCH_CHECK_VALUE(dim >= 1, prefix, name, " has dim 0, expected at least 1");
+  TORCH_CHECK_VALUE(a.rule == "delta" || a.rule == "add", prefix, "rule = '", a.rule, "', expected 'delta' or 'add'");
+  TORCH_CHECK_VALUE(a.rule == "delta" || !a.beta, prefix, "beta is an argument of the rule 'delta' alone");
+  if (a.cu_seqlens) {
+    TORCH_CHECK_VALUE(a.cu_seqlens->scalar_type() == at::kLong && a.cu_seqlens->dim() == 1 && a.cu_seqlens->size(0) >= 2, prefix,
+                      "cu_seqlens is ", a.cu_seqlens->scalar_type(), " ", a.cu_seqlens->sym_sizes(),
+                      ", expected int64 [sequences + 1] with a sequence or more");
+    TORCH_CHECK_VALUE(a.q.sym_size(0) == 1, prefix, "q has batch ", a.q.sym_size(0), ", expected 1 beside cu_seqlens");
+  }
+  if (a.initial_state) {
+    const auto name = std::string(prefix) + "initial_state";
+    check_tensor(name.c_str(), *a.initial_state,
+                 {a.cu_seqlens ? a.cu_seqlens->sym_size(0) - 1 : a.q.sym_size(0), value_heads, a.q.sym_size(3), a.v.sym_size(3)},
+                 state_dtype, a.q);
+  }
+}
+
+// Reading values from a GPU would wait for all work that was queued before, so the values are checked on the CPU only.
+void check_values(const RecurrentCallArguments& a) {
+  if (!a.cu_seqlens || !a.cu_seqlens->device().is_cpu()) return;
+  const auto borders = a.cu_seqlens->contiguous();
+  const auto* const values = borders.const_data_ptr<int64_t>();
+  const auto last = borders.numel() - 1;
+  TORCH_CHECK_VALUE(values[0] == 0 && values[last] == a.q.size(2), "recurrent_attention: cu_seqlens goes from ", values[0],
+                    " to ", values[last], ", expected 0 to ", a.q.size(2), ", the length of q");
+  for (int64_t i = 0; i < last; ++i)
+    TORCH_CHECK_VALUE(values[i] <= values[i + 1], "recurrent_attention: cu_seqlens falls from ", values[i], " to ", values[i + 1],
+                      ", expected rising numbers");
+}
+
+RecurrentCallArguments call_arguments(const RecurrentStepArguments& a) {
+  return {a.q, a.k, a.v, a.g, a.beta, {}, {}, a.rule, a.scale, a.normalize, a.implementation};
+}
+
+void check_step(const RecurrentStepArguments& a) {
+  constexpr auto kPrefix = "recurrent_attention_step: ";
+  check_call(kPrefix, call_arguments(a));
+  TORCH_CHECK_VALUE(a.q.sym_size(2) == 1, kPrefix, "q has length ", a.q.sym_size(2), ", expected one token");
+  check_tensor("recurrent_attention_step: state", a.state, {a.v.sym_size(0), a.v.sym_size(1), a.q.sym_size(3), a.v.sym_size(3)},
+               accumulator_dtype(a.q.scalar_type()), a.q);
+  TORCH_CHECK_VALUE(a.state.is_contiguous(), kPrefix, "state must be contiguous, as it changes in place");
+}
+
+RecurrentArguments arguments_of(const RecurrentCallArguments& a) {
+  const auto scale = a.scale.value_or(1 / std::sqrt(double(a.q.size(3))));
+  return {a.q, a.k, a.v, a.g, a.beta, a.initial_state, a.cu_seqlens, a.rule == "delta", scale, a.normalize};
+}
+
+// ---------------------------------------------------------------- computation
+
+// Null if the computation is composed of ATen operations.
+const RecurrentImplementation* find_implementation(const RecurrentCallArguments& a, bool gradients) {
+  return recurrent_implementations().find(
+      {a.implementation, a.q.scalar_type(), a.q.device().type(), a.q.size(3), a.v.size(3), gradients, a.q.device().index()});
+}
+
+std::tuple<Tensor, Tensor, Tensor> forward(const RecurrentForwardArguments& a) {
+  check_call("recurrent_attention: ", a);
+  check_values(a);
+  const auto arguments = arguments_of(a);
+  const auto* implementation = find_implementation(a, a.gradients);
+  const WithoutAutocast guard;
+  auto results = implementation ? implementation->forward(arguments, a.gradients) : composed_recurrent_forward(arguments);
+  return {std::move(results.output), std::move(results.final_state), std::move(results.checkpoints)};
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> backward(const RecurrentBackwardArguments& a) {
+  constexpr auto kPrefix = "_recurrent_attention_backward: ";
+  check_call(kPrefix, a);
+  check_values(a);
+  const auto arguments = arguments_of(a);
+  const auto* implementation = find_implementation(a, /*gradients=*/true);
+  if (implementation)
+    check_tensor("_recurrent_attention_backward: checkpoints", a.checkpoints, implementation->checkpoint_sizes(arguments),
+                 accumulator_dtype(a.q.scalar_type()), a.q);
+  const auto grad_output = a.grad_output.value_or(Tensor()), grad_final_state = a.grad_final_state.value_or(Tensor());
+  const WithoutAutocast guard;
+  auto all = implementation ? implementation->backward(arguments, a.checkpoints, grad_output, grad_final_state)
+                            : composed_recurrent_backward(arguments, grad_output, grad_final_state);
+  const auto given = [&](Tensor& x) { return x.defined() ? std::move(x) : at::empty({0}, a.q.options()); };
+  return {std::move(all.q), std::move(all.k), std::move(all.v), given(all.g), given(all.beta), given(all.initial_state)};
+}
+
+std::tuple<Tensor> step(const RecurrentStepArguments& a) {
+  check_step(a);
+  // Autograd must notice that a tensor has changed that it has saved for a backward pass.
+  if (!a.state.is_inference()) a.state.unsafeGetTensorImpl()->bump_version();
+  const auto call = call_arguments(a);
+  auto arguments = arguments_of(call);
+  if (const auto* implementation = find_implementation(call, /*gradients=*/false))
+    return implementation->step(arguments, a.state);
+  const WithoutAutocast guard;
+  arguments.initial_state = a.state;
+  const auto results = composed_recurrent_forward(arguments);
+  a.state.copy_(results.final_state);
+  return results.output;
+}
+
+// ---------------------------------------------------------------- shapes
+
+Tensor output_like(const RecurrentCallArguments& a) {
+  return at::empty_symint({a.q.sym_size(0), a.v.sym_size(1), a.q.sym_size(2), a.v.sym_size(3)}, a.q.options());
+}
+
+std::tuple<Tensor, Tensor, Tensor> forward_meta(const RecurrentForwardArguments& a) {
+  check_call("recurrent_attention: ", a);
+  const auto arguments = arguments_of(a);
+  const auto* implementation = find_implementation(a, a.gradients);
+  const auto options = a.q.options().dtype(accumulator_dtype(a.q.scalar_type()));
+  const auto checkpoints =
+      implementation && a.gradients ? implementation->checkpoint_sizes(arguments) : std::vector<c10::SymInt>{0};
+  return {output_like(a),
+          at::empty_symint({sequence_count(arguments), a.v.sym_size(1), a.q.sym_size(3), a.v.sym_size(3)}, options),
+          at::empty_symint(checkpoints, options)};
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> backward_meta(const RecurrentBackwardArguments& a) {
+  check_call("_recurrent_attention_backward: ", a);
+  const auto like = [](const Tensor& x) { return at::empty_symint(x.sym_sizes(), x.options()); };
+  const auto given = [&](const std::optional<Tensor>& x) { return x ? like(*x) : at::empty({0}, a.q.options()); };
+  return {like(a.q), like(a.k), like(a.v), given(a.g), given(a.beta), given(a.initial_state)};
+}
+
+std::tuple<Tensor> step_meta(const RecurrentStepArguments& a) {
+  check_step(a);
+  return output_like(call_arguments(a));
+}
+
+// ---------------------------------------------------------------- registration
+
+struct RecurrentOperator {
+  using Arguments = RecurrentForwardArguments;
+  using BackwardArguments = RecurrentBackwardArguments;
+  static constexpr auto name = "attn::_recurrent_attention", backward_name = "attn::_recurrent_attention_backward";
+  static constexpr int64_t differentiable_results = 2;
+
+  static BackwardArguments backward_arguments(const Arguments& arguments, const std::vector<Tensor>& results,
+                                              const std::vector<Tensor>& gradients) {
+    const auto optional = [](const Tensor& x) { return x.defined() ? std::optional(x) : std::nullopt; };
+    return {arguments, results[2], optional(gradients[0]), optional(gradients[1])};
+  }
+};
+
+std::tuple<Tensor, Tensor> call(const RecurrentCallArguments& a) {
+  // Undefined tensors are refused here, because autograd runs before the other checks and cannot handle them.
+  for (const auto& [name, tensor] : {std::pair<const char*, const Tensor&>{"q", a.q}, {"k", a.k}, {"v", a.v}})
+    TORCH_CHECK_VALUE(tensor.defined(), "recurrent_attention: ", name, " is not defined");
+  static const auto handle = find_operator(RecurrentOperator::name);
+  std::vector<Tensor> tensors{a.q, a.k, a.v};
+  for (const auto* optional : {&a.g, &a.beta, &a.initial_state})
+    if (*optional) tensors.push_back(**optional);
+  const auto results = call_operator(handle, RecurrentForwardArguments{a, records_gradients(tensors)});
+  return {results[0], results[1]};
+}
+
+TORCH_LIBRARY_FRAGMENT(attn, library) {
+  define<RecurrentCallArguments>(library, "recurrent_attention", "(Tensor output, Tensor final_state)");
+  define<RecurrentStepArguments>(library, "recurrent_attention_step", "Tensor");
+  define<RecurrentForwardArguments>(library, "_recurrent_attention", "(Tensor output, Tensor final_state, Tensor checkpoints)");
+  define<RecurrentBackwardArguments>(library, "_recurrent_attention_backward",
+                                     "(Tensor grad_q, Tensor grad_k, Tensor grad_v, Tensor grad_g, Tensor grad_beta, Tensor "
+                                     "grad_initial_state)");
+}
+TORCH_LIBRARY_IMPL(attn, CompositeImplicitAutograd, library) { library.impl("recurrent_attention", kernel<call>()); }
+TORCH_LIBRARY_IMPL(attn, CompositeExplicitAutograd, library) {
+  library.impl("recurrent_attention_step", kernel<step>());
+  library.impl("_recurrent_attention", kernel<forward>());
+  library.impl("_recurrent_attention_backward", kernel<backward>());
+}
+TORCH_LIBRARY_IMPL(attn, Meta, library) {
+  library.impl("recurrent_attention_step", kernel<step_meta>());
+  library.impl("_recurrent_attention", kernel<forward_meta>());
+  library.impl("_recurrent_attention_backward", kernel<backward_meta>());
+}
+TORCH_LIBRARY_IMPL(attn, Autograd, library) {
+  library.impl("_recurrent_attention", kernel<Differentiable<RecurrentOperator>::call>());
+  // recurrent_attention_step records no gradients, and recurrent attention is differentiable only once.
+  library.impl("recurrent_attention_step", torch::autograd::autogradNotImplementedFallback());
+  library.impl("_recurrent_attention_backward", torch::autograd::autogradNotImplementedFallback());
+}
+
+}  // namespace
+
+std::pair<Tensor, Tensor> recurrent_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                              const RecurrentAttentionOptions& o) {
+  auto [output, final_state] =
+      call({q, k, v, o.g, o.beta, o.initial_state, o.cu_seqlens, o.rule, o.scale, o.normalize, o.implementation});
+  return {std::move(output), std::move(final_state)};
+}
+
+}  // namespace attn
