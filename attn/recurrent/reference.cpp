@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 namespace attn::reference {
@@ -51,9 +52,9 @@ class TokenByTokenRecurrence : public torch::autograd::Function<TokenByTokenRecu
   }
 
  public:
-  static Tensor forward(Context* context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& g, const Tensor& beta,
-                        bool delta) {
-    Tensors saved{q, k, v, g, beta};
+  static Tensor forward(Context* context, const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& g,
+                        const std::optional<Tensor>& beta, bool delta) {
+    Tensors saved{q, k, v, g.value_or(Tensor()), beta.value_or(Tensor())};
     auto state = at::zeros({q.size(0), q.size(1), q.size(3), v.size(3)}, q.options());
     std::vector<Tensor> outputs;
     for (int64_t segment = 0; segment * kSegment < q.size(2); ++segment) {
@@ -101,8 +102,9 @@ Tensor recurrent(const Inputs& inputs, const Tensor& rows, const RecurrentDefini
   };
   const auto last = rows.numel() == 0 ? 0 : rows.max().item<int64_t>() + 1;
   const auto seen = inputs.tokens(0, last);  // later positions change no row
-  const auto output =
-      TokenByTokenRecurrence::apply(used(seen.q) * definition.scale, used(seen.k), seen.v, seen.g, seen.beta, definition.delta);
+  const auto given = [](const Tensor& x) { return x.defined() ? std::optional(x) : std::nullopt; };
+  const auto output = TokenByTokenRecurrence::apply(used(seen.q) * definition.scale, used(seen.k), seen.v, given(seen.g),
+                                                    given(seen.beta), definition.delta);
   return output.index_select(2, rows);
 }
 
