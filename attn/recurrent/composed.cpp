@@ -14,6 +14,7 @@ namespace attn {
 namespace {
 
 using at::Tensor;
+using Tensors = std::vector<Tensor>;
 
 constexpr int64_t kComposedPositions = 64;  // positions
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
@@ -89,7 +90,7 @@ RecurrentResults composed_recurrent_forward(const RecurrentArguments& a) {
     states.push_back(state);
   }
   // The results must not be tensors that the caller has given.
-  return {at::cat(outputs, 2).to(a.q.scalar_type()), at::cat(states, 0).clone(), at::empty({0}, options)};
+  return {at::cat(outputs, 2).to(a.q.scalar_type()), at::cat(states, 0).clone(), {}};
 }
 
 RecurrentGradients composed_recurrent_backward(const RecurrentArguments& a, const Tensor& grad_output,
@@ -110,10 +111,15 @@ RecurrentGradients composed_recurrent_backward(const RecurrentArguments& a, cons
     if (*optional) watch(**optional);
   const auto results = composed_recurrent_forward(copies);
   std::vector<Tensor> outputs, gradients;
-  if (grad_output.defined()) outputs.push_back(results.output), gradients.push_back(grad_output);
-  if (grad_final_state.defined()) outputs.push_back(results.final_state), gradients.push_back(grad_final_state);
-  auto found = torch::autograd::grad(outputs, leaves, gradients, /*retain_graph=*/std::nullopt, /*create_graph=*/false,
-                                     /*allow_unused=*/true);
+  // Without positions the output depends on nothing.
+  const auto add = [&](const Tensor& result, const Tensor& gradient) {
+    if (gradient.defined() && result.requires_grad()) outputs.push_back(result), gradients.push_back(gradient);
+  };
+  add(results.output, grad_output), add(results.final_state, grad_final_state);
+  auto found = outputs.empty()
+                   ? Tensors(leaves.size())
+                   : torch::autograd::grad(outputs, leaves, gradients, /*retain_graph=*/std::nullopt, /*create_graph=*/false,
+                                           /*allow_unused=*/true);
   for (size_t i = 0; i < found.size(); ++i)
     if (!found[i].defined()) found[i] = at::zeros_like(leaves[i]);
   auto next = found.begin() + 3;

@@ -5,7 +5,8 @@
 
 namespace attn {
 
-// As RecurrentImplementation::forward(), in chunks of 64 positions. The operations are recorded if gradients are enabled.
+// As RecurrentImplementation::forward() without checkpoints, in chunks of 64 positions. The operations are recorded if gradients
+// are enabled.
 RecurrentResults composed_recurrent_forward(const RecurrentArguments& arguments);
 
 // As RecurrentImplementation::backward(). Computes the forward pass again.

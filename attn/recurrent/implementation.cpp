@@ -1,8 +1,25 @@
 #include "attn/recurrent/implementation.h"
 
+#include <ATen/ATen.h>
+
+#include "attn/cpu/rows.h"
+#include "attn/recurrent/checkpoint.h"
 #include "attn/recurrent/cpu/implementation.h"
 
 namespace attn {
+
+// Every sequence has at most one checkpoint more than whole distances between them fit it.
+std::vector<c10::SymInt> checkpoint_sizes(const RecurrentArguments& a, bool gradients) {
+  if (!gradients) return {0};
+  const auto of_head = a.q.sym_size(2) / kCheckpoint + (a.cu_seqlens ? sequence_count(a) : c10::SymInt(1));
+  return {a.v.sym_size(0), a.v.sym_size(1), of_head, cpu::padded(a.q.size(3)) * cpu::padded(a.v.size(3))};
+}
+
+at::Tensor empty_in_layout_of(const at::Tensor& like, c10::SymIntArrayRef sizes) {
+  if (like.sym_stride(1) < like.sym_stride(2))
+    return at::empty_symint({sizes[0], sizes[2], sizes[1], sizes[3]}, like.options()).transpose(1, 2);
+  return at::empty_symint(sizes, like.options());
+}
 
 RecurrentRegistry& recurrent_implementations() {
   static RecurrentRegistry registry("recurrent_attention", cpu::find_recurrent);

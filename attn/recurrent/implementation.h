@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/SymInt.h>
+#include <c10/core/SymIntArrayRef.h>
 
 #include <memory>
 #include <optional>
@@ -23,7 +24,8 @@ struct RecurrentArguments {
   bool normalize = false;
 };
 
-// What the forward pass computes. `checkpoints` holds what the backward pass needs, and no numbers unless gradients are computed.
+// What the forward pass computes. `checkpoints` holds what the backward pass needs if gradients are computed; its sizes are those
+// of checkpoint_sizes().
 struct RecurrentResults {
   at::Tensor output, final_state, checkpoints;
 };
@@ -42,8 +44,6 @@ class RecurrentImplementation {
   virtual std::string name() const = 0;
 
   virtual RecurrentResults forward(const RecurrentArguments& arguments, bool gradients) const = 0;
-  // The sizes of the checkpoints of forward() with gradients.
-  virtual std::vector<c10::SymInt> checkpoint_sizes(const RecurrentArguments& arguments) const = 0;
   // The gradients of the results may be undefined, which stands for zeros.
   virtual RecurrentGradients backward(const RecurrentArguments& arguments, const at::Tensor& checkpoints,
                                       const at::Tensor& grad_output, const at::Tensor& grad_final_state) const = 0;
@@ -62,6 +62,15 @@ class RecurrentImplementation {
 inline c10::SymInt sequence_count(const RecurrentArguments& a) {
   return a.cu_seqlens ? a.cu_seqlens->sym_size(0) - 1 : a.q.sym_size(0);
 }
+
+// The sizes of the checkpoints, which are the same for all implementations, because operators without values do not know which
+// one will run: [B,W,count,numbers], with numbers for a state with padded rows (attn/cpu/rows.h). {0} without gradients, and for
+// "composed".
+std::vector<c10::SymInt> checkpoint_sizes(const RecurrentArguments& arguments, bool gradients);
+
+// A tensor [B,heads,T,dim] without values whose heads and positions are in the order that they have in the memory of `like`, with
+// the other options of `like`: what [batch, time, heads, dim] came as goes back as it.
+at::Tensor empty_in_layout_of(const at::Tensor& like, c10::SymIntArrayRef sizes);
 
 // The implementations for the CPU are "avx512", "avx2", "neon" and "portable" (attn/recurrent/cpu/implementation.h). There are
 // none for CUDA yet.

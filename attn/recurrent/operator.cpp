@@ -95,12 +95,12 @@ void check_call(const char* prefix, const RecurrentCallArguments& a) {
   checks.check("q", a.q, "BHLD");
   checks.check("k", a.k, "BHLD");
   checks.check("v", a.v, "BWLM");
-  const auto state_dtype = accumulator_dtype(a.q.scalar_type());
-  if (a.g) checks.check("g", *a.g, "BWL", state_dtype);
-  if (a.beta) checks.check("beta", *a.beta, "BWL", state_dtype);
   const auto heads = a.q.size(1), value_heads = a.v.size(1);
   TORCH_CHECK_VALUE(heads >= 1 && value_heads % heads == 0, prefix, "v has heads ", value_heads,
                     ", expected a multiple of those of q, ", heads);
+  const auto state_dtype = accumulator_dtype(a.q.scalar_type());
+  if (a.g) checks.check("g", *a.g, "BWL", state_dtype);
+  if (a.beta) checks.check("beta", *a.beta, "BWL", state_dtype);
   for (const auto& [name, dim] : {std::pair{"q", a.q.size(3)}, {"v", a.v.size(3)}})
     TORCH_CHECK_VALUE(dim >= 1, prefix, name, " has dim 0, expected at least 1");
   TORCH_CHECK_VALUE(a.rule == "delta" || a.rule == "add", prefix, "rule = '", a.rule, "', expected 'delta' or 'add'");
@@ -158,6 +158,17 @@ const RecurrentImplementation* find_implementation(const RecurrentCallArguments&
       {a.implementation, a.q.scalar_type(), a.q.device().type(), a.q.size(3), a.v.size(3), gradients, a.q.device().index()});
 }
 
+// The sizes of the checkpoints of a call, whichever implementation "auto" chooses.
+std::vector<c10::SymInt> checkpoint_sizes_of(const RecurrentCallArguments& a, bool gradients) {
+  return checkpoint_sizes(arguments_of(a), gradients && a.implementation != "composed");
+}
+
+// x itself if empty_in_layout_of(like) has its strides, or a copy that has those.
+Tensor in_layout_of(const Tensor& like, const Tensor& x) {
+  const auto wanted = empty_in_layout_of(like, x.sym_sizes());
+  return wanted.strides() == x.strides() ? x : wanted.copy_(x);
+}
+
 std::tuple<Tensor, Tensor, Tensor> forward(const RecurrentForwardArguments& a) {
   check_call("recurrent_attention: ", a);
   check_values(a);
@@ -165,7 +176,9 @@ std::tuple<Tensor, Tensor, Tensor> forward(const RecurrentForwardArguments& a) {
   const auto* implementation = find_implementation(a, a.gradients);
   const WithoutAutocast guard;
   auto results = implementation ? implementation->forward(arguments, a.gradients) : composed_recurrent_forward(arguments);
-  return {std::move(results.output), std::move(results.final_state), std::move(results.checkpoints)};
+  if (!results.checkpoints.defined())
+    results.checkpoints = at::empty_symint(checkpoint_sizes_of(a, a.gradients), results.final_state.options());
+  return {in_layout_of(a.v, results.output), std::move(results.final_state), std::move(results.checkpoints)};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> backward(const RecurrentBackwardArguments& a) {
@@ -174,15 +187,15 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> backward(const Recurr
   check_values(a);
   const auto arguments = arguments_of(a);
   const auto* implementation = find_implementation(a, /*gradients=*/true);
-  if (implementation)
-    check_tensor("_recurrent_attention_backward: checkpoints", a.checkpoints, implementation->checkpoint_sizes(arguments),
-                 accumulator_dtype(a.q.scalar_type()), a.q);
+  check_tensor("_recurrent_attention_backward: checkpoints", a.checkpoints, checkpoint_sizes_of(a, /*gradients=*/true),
+               accumulator_dtype(a.q.scalar_type()), a.q);
   const auto grad_output = a.grad_output.value_or(Tensor()), grad_final_state = a.grad_final_state.value_or(Tensor());
   const WithoutAutocast guard;
   auto all = implementation ? implementation->backward(arguments, a.checkpoints, grad_output, grad_final_state)
                             : composed_recurrent_backward(arguments, grad_output, grad_final_state);
-  const auto given = [&](Tensor& x) { return x.defined() ? std::move(x) : at::empty({0}, a.q.options()); };
-  return {std::move(all.q), std::move(all.k), std::move(all.v), given(all.g), given(all.beta), given(all.initial_state)};
+  const auto given = [&](const Tensor& x) { return x.defined() ? x.contiguous() : at::empty({0}, a.q.options()); };
+  return {in_layout_of(a.q, all.q), in_layout_of(a.k, all.k), in_layout_of(a.v, all.v), given(all.g),
+          given(all.beta),          given(all.initial_state)};
 }
 
 std::tuple<Tensor> step(const RecurrentStepArguments& a) {
@@ -202,26 +215,23 @@ std::tuple<Tensor> step(const RecurrentStepArguments& a) {
 
 // ---------------------------------------------------------------- shapes
 
-Tensor output_like(const RecurrentCallArguments& a) {
-  return at::empty_symint({a.q.sym_size(0), a.v.sym_size(1), a.q.sym_size(2), a.v.sym_size(3)}, a.q.options());
-}
+Tensor output_like(const RecurrentCallArguments& a) { return empty_in_layout_of(a.v, a.v.sym_sizes()); }
 
 std::tuple<Tensor, Tensor, Tensor> forward_meta(const RecurrentForwardArguments& a) {
   check_call("recurrent_attention: ", a);
   const auto arguments = arguments_of(a);
-  const auto* implementation = find_implementation(a, a.gradients);
   const auto options = a.q.options().dtype(accumulator_dtype(a.q.scalar_type()));
-  const auto checkpoints =
-      implementation && a.gradients ? implementation->checkpoint_sizes(arguments) : std::vector<c10::SymInt>{0};
   return {output_like(a),
           at::empty_symint({sequence_count(arguments), a.v.sym_size(1), a.q.sym_size(3), a.v.sym_size(3)}, options),
-          at::empty_symint(checkpoints, options)};
+          at::empty_symint(checkpoint_sizes_of(a, a.gradients), options)};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> backward_meta(const RecurrentBackwardArguments& a) {
   check_call("_recurrent_attention_backward: ", a);
-  const auto like = [](const Tensor& x) { return at::empty_symint(x.sym_sizes(), x.options()); };
-  const auto given = [&](const std::optional<Tensor>& x) { return x ? like(*x) : at::empty({0}, a.q.options()); };
+  const auto like = [](const Tensor& x) { return empty_in_layout_of(x, x.sym_sizes()); };
+  const auto given = [&](const std::optional<Tensor>& x) {
+    return x ? at::empty_symint(x->sym_sizes(), x->options()) : at::empty({0}, a.q.options());
+  };
   return {like(a.q), like(a.k), like(a.v), given(a.g), given(a.beta), given(a.initial_state)};
 }
 

@@ -125,19 +125,13 @@ class CpuRecurrent final : public RecurrentImplementation {
 
   std::string name() const override { return kernels_.name; }
 
-  // [B,W,checkpoints of a head,state size]. Every sequence has at most one more than whole checkpoints fit it.
-  std::vector<c10::SymInt> checkpoint_sizes(const RecurrentArguments& a) const override {
-    const auto per_head = a.q.sym_size(2) / kCheckpoint + (a.cu_seqlens ? sequence_count(a) : c10::SymInt(1));
-    return {a.v.sym_size(0), a.v.sym_size(1), per_head, padded(a.q.size(3)) * padded(a.v.size(3))};
-  }
-
   RecurrentResults forward(const RecurrentArguments& a, bool gradients) const override {
     RecurrentHeads heads(a);
-    const auto output = at::empty({a.v.size(0), a.v.size(1), a.q.size(2), a.v.size(3)}, a.q.options());
+    const auto output = empty_in_layout_of(a.v, a.v.sym_sizes());
     heads.set_output(output);
     const RecurrentPass pass(kernels_, a, heads, /*backward=*/false);
-    const auto sizes = gradients ? checkpoint_sizes(a) : std::vector<c10::SymInt>{0};
-    const auto final_state = pass.states(), checkpoints = at::empty_symint(sizes, heads.accumulator());
+    const auto final_state = pass.states();
+    const auto checkpoints = at::empty_symint(checkpoint_sizes(a, gradients), heads.accumulator());
     pass.run(
         a.initial_state ? a.initial_state->contiguous() : Tensor(), final_state, gradients ? checkpoints : Tensor(),
         [&](const RecurrentPass::Task& t) { kernels_.forward(t.params, t.begin, t.end, t.state, t.checkpoints, t.scratch); });
@@ -147,21 +141,21 @@ class CpuRecurrent final : public RecurrentImplementation {
   RecurrentGradients backward(const RecurrentArguments& a, const Tensor& checkpoints, const Tensor& grad_output,
                               const Tensor& grad_final_state) const override {
     RecurrentHeads heads(a);
-    const auto like = [](const Tensor& x) { return at::empty(x.sizes(), x.options()); };
-    const auto like_optional = [&](const std::optional<Tensor>& x) { return x ? like(*x) : Tensor(); };
+    const auto like = [](const Tensor& x) { return empty_in_layout_of(x, x.sym_sizes()); };
+    const auto gate_like = [&](const std::optional<Tensor>& x) { return x ? at::empty(x->sizes(), x->options()) : Tensor(); };
     const auto of_keys = [&](const Tensor& x) {
       return heads.sharing() > 1 ? at::empty(x.sizes(), heads.accumulator()) : like(x);
     };
-    RecurrentGradients gradients{of_keys(a.q), of_keys(a.k), like(a.v), like_optional(a.g), like_optional(a.beta), {}};
-    const auto output_sizes = std::vector<int64_t>{a.v.size(0), a.v.size(1), a.q.size(2), a.v.size(3)};
-    heads.set_gradients(grad_output.defined() ? grad_output : at::zeros({}, a.q.options()).expand(output_sizes).contiguous(),
-                        gradients);
+    RecurrentGradients gradients{of_keys(a.q), of_keys(a.k), like(a.v), gate_like(a.g), gate_like(a.beta), {}};
+    heads.set_gradients(grad_output.defined() ? grad_output : at::zeros(a.v.sizes(), a.v.options()), gradients);
     const RecurrentPass pass(kernels_, a, heads, /*backward=*/true);
     if (a.initial_state) gradients.initial_state = pass.states();
     pass.run(
         grad_final_state.defined() ? grad_final_state.contiguous() : Tensor(), gradients.initial_state, checkpoints,
         [&](const RecurrentPass::Task& t) { kernels_.backward(t.params, t.begin, t.end, t.checkpoints, t.state, t.scratch); });
-    gradients.q = gradients.q.to(a.q.scalar_type()), gradients.k = gradients.k.to(a.k.scalar_type());
+    // Of heads that are shared: the sums, in the dtype and layout of the inputs.
+    for (const auto& [gradient, input] : {std::pair<Tensor&, const Tensor&>{gradients.q, a.q}, {gradients.k, a.k}})
+      if (heads.sharing() > 1) gradient = like(input).copy_(gradient);
     return gradients;
   }
 

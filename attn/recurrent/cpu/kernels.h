@@ -12,12 +12,9 @@
 
 #include "attn/cpu/rows.h"
 #include "attn/element_type.h"
+#include "attn/recurrent/checkpoint.h"
 
 namespace attn::cpu {
-
-// The forward pass stores the state before every kCheckpoint positions, a multiple of kChunkRows, from which the backward pass
-// computes the states in between again.
-constexpr int64_t kCheckpoint = 256;
 
 // What is added to the squared length of q and k, so that a row of zeros can be divided by its length.
 constexpr double kLengthEpsilon = 1e-6;

@@ -1,0 +1,458 @@
+"""Recurrent linear attention: decays, gates and the delta rule, under the names that models use.
+
+The functions have the names, arguments, defaults and results of those of flash-linear-attention
+(fla-core 0.6) and mamba-ssm, so that an import line is all that changes. They run on CPUs, by
+kernels with a backward pass of their own, and elsewhere by PyTorch operations.
+
+q and k are [B,T,H,K] and v is [B,T,HV,V]: batch, time, heads, features; HV is a multiple of H, and
+head hv of v reads head hv // (HV/H) of q and k. `layout="bhtk"` is for [B,H,T,K] instead; no tensor
+is copied for either. The state S [K,V] of a head changes at each time: S ← e^g S, then S ← S + k uᵀ
+with u = v or, by the delta rule, u = β (v − Sᵀk); the output is scale · Sᵀq, where scale is K^-½
+unless it is given. g is the natural logarithm of the decay, at most 0; -inf clears the state.
+
+Every function but `mamba_chunk_scan_combined` returns (output, final state). The final state,
+float32 [N,HV,K,V], is None unless output_final_state=True; `initial_state` has its shape, and with
+state_v_first=True both are [N,HV,V,K]. With `cu_seqlens`, int64 [N+1], a batch of 1 holds N sequences
+one after the other, each with a state of its own. All results have gradients, once; those of the
+fused_recurrent_… functions, too, which compute the same.
+
+Arguments that cannot change the result are accepted and ignored: chunk_size, chunk_indices,
+cu_seqlens_cpu and disable_recompute. Any other argument that is not supported raises ValueError,
+and so do wrong shapes, dtypes and devices. `implementation` is as in attnbench.functional.
+"""
+
+import math
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import silu, softplus
+
+from attnbench import _library
+
+_library.load()
+
+Layout = Literal["bthk", "bhtk"]
+Result = tuple[Tensor, Tensor | None]
+
+_IGNORED = ("chunk_size", "chunk_indices", "cu_seqlens_cpu", "disable_recompute")
+
+
+def _refuse(function: str, **arguments: Any) -> None:
+    """Raises ValueError if an argument that is not supported has another value than None or
+    False."""
+    for name, value in arguments.items():
+        if name not in _IGNORED and value is not None and value is not False:
+            raise ValueError(f"{function}: the argument {name} is not supported, got {value!r}")
+
+
+def _attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    g: Tensor | None = None,
+    beta: Tensor | None = None,
+    rule: str,
+    scale: float | None,
+    initial_state: Tensor | None,
+    output_final_state: bool,
+    normalize: bool = False,
+    state_v_first: bool = False,
+    cu_seqlens: Tensor | None,
+    layout: str,
+    implementation: str,
+) -> Result:
+    if layout not in ("bthk", "bhtk"):
+        raise ValueError(f"layout = {layout!r}, expected 'bthk' or 'bhtk'")
+    wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+
+    def heads_first(x: Tensor) -> Tensor:
+        return x.transpose(1, 2) if layout == "bthk" else x
+
+    def gate(x: Tensor | None) -> Tensor | None:
+        return None if x is None else heads_first(x).to(wide)
+
+    def transposed(state: Tensor) -> Tensor:
+        return state.transpose(2, 3) if state_v_first else state
+
+    output, final = torch.ops.attn.recurrent_attention(
+        *map(heads_first, (q, k, v)),
+        gate(g),
+        gate(beta),
+        None if initial_state is None else transposed(initial_state).to(wide),
+        None if cu_seqlens is None else cu_seqlens.to(torch.int64),
+        rule,
+        scale,
+        normalize,
+        implementation,
+    )
+    return heads_first(output), transposed(final) if output_final_state else None
+
+
+def _decays_of_inputs(function: str, g: Tensor | None, use_gate: bool, A_log: Tensor | None, dt_bias: Tensor | None) -> Tensor | None:
+    """g, or −exp(A_log)·softplus(g + dt_bias) with the gate inside the function, [B,T,HV]."""
+    if not use_gate:
+        return g
+    if A_log is None or g is None:
+        raise ValueError(f"{function}: use_gate_in_kernel=True needs g and A_log")
+    raw = g.float() if dt_bias is None else g.float() + dt_bias.float()
+    return -A_log.float().exp() * softplus(raw)
+
+
+def _step_sizes(function: str, beta: Tensor | None, use_sigmoid: bool, allow_neg_eigval: bool) -> Tensor | None:
+    if allow_neg_eigval and not use_sigmoid:
+        raise ValueError(f"{function}: allow_neg_eigval=True needs use_beta_sigmoid_in_kernel=True")
+    if beta is None or not use_sigmoid:
+        return beta
+    return beta.float().sigmoid() * (2 if allow_neg_eigval else 1)
+
+
+def chunk_gated_delta_rule(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
+    use_beta_sigmoid_in_kernel: bool = False,
+    allow_neg_eigval: bool = False,
+    state_v_first: bool = False,
+    cu_seqlens: Tensor | None = None,
+    cu_seqlens_cpu: Tensor | None = None,
+    chunk_indices: Tensor | None = None,
+    cp_context: Any = None,
+    *,
+    use_gate_in_kernel: bool = False,
+    A_log: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    layout: Layout = "bthk",
+    implementation: str = "auto",
+    **others: Any,
+) -> Result:
+    """The gated delta rule (Gated DeltaNet, https://arxiv.org/abs/2412.06464).
+
+    Args:
+        g, beta: [B,T,HV]; with use_gate_in_kernel the decays are −exp(A_log)·softplus(g + dt_bias),
+            and with use_beta_sigmoid_in_kernel β is sigmoid(beta), doubled with allow_neg_eigval.
+        use_qk_l2norm_in_kernel: whether q and k are divided by √(Σ x² + 1e-6) first.
+        A_log, dt_bias: [HV].
+    """
+    del cu_seqlens_cpu, chunk_indices
+    name = "chunk_gated_delta_rule"
+    _refuse(name, cp_context=cp_context, **others)
+    return _attend(
+        q, k, v,
+        g=_decays_of_inputs(name, g, use_gate_in_kernel, A_log, dt_bias),
+        beta=_step_sizes(name, beta, use_beta_sigmoid_in_kernel, allow_neg_eigval),
+        rule="delta",
+        scale=scale,
+        initial_state=initial_state,
+        output_final_state=output_final_state,
+        normalize=use_qk_l2norm_in_kernel,
+        state_v_first=state_v_first,
+        cu_seqlens=cu_seqlens,
+        layout=layout,
+        implementation=implementation,
+    )  # fmt: skip
+
+
+def fused_recurrent_gated_delta_rule(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor | None = None,
+    gk: Tensor | None = None,
+    gv: Tensor | None = None,
+    beta: Tensor | None = None,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
+    use_gate_in_kernel: bool = False,
+    A_log: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    use_beta_sigmoid_in_kernel: bool = False,
+    allow_neg_eigval: bool = False,
+    state_v_first: bool = False,
+    cu_seqlens: Tensor | None = None,
+    *,
+    layout: Layout = "bthk",
+    implementation: str = "auto",
+    **others: Any,
+) -> Result:
+    """As `chunk_gated_delta_rule`; without g nothing decays, and without beta it is 1."""
+    name = "fused_recurrent_gated_delta_rule"
+    _refuse(name, gk=gk, gv=gv, **others)
+    return _attend(
+        q, k, v,
+        g=_decays_of_inputs(name, g, use_gate_in_kernel, A_log, dt_bias),
+        beta=_step_sizes(name, beta, use_beta_sigmoid_in_kernel, allow_neg_eigval),
+        rule="delta",
+        scale=scale,
+        initial_state=initial_state,
+        output_final_state=output_final_state,
+        normalize=use_qk_l2norm_in_kernel,
+        state_v_first=state_v_first,
+        cu_seqlens=cu_seqlens,
+        layout=layout,
+        implementation=implementation,
+    )  # fmt: skip
+
+
+def chunk_delta_rule(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
+    cu_seqlens: Tensor | None = None,
+    cu_seqlens_cpu: Tensor | None = None,
+    *,
+    layout: Layout = "bthk",
+    implementation: str = "auto",
+    **others: Any,
+) -> Result:
+    """The delta rule without decay (DeltaNet, https://arxiv.org/abs/2406.06484)."""
+    del cu_seqlens_cpu
+    _refuse("chunk_delta_rule", **others)
+    return fused_recurrent_delta_rule(
+        q, k, v, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens,
+        layout=layout, implementation=implementation,
+    )  # fmt: skip
+
+
+def fused_recurrent_delta_rule(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor | None = None,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
+    cu_seqlens: Tensor | None = None,
+    *,
+    layout: Layout = "bthk",
+    implementation: str = "auto",
+) -> Result:
+    """As `chunk_delta_rule`; without beta it is 1."""
+    return _attend(
+        q, k, v, beta=beta, rule="delta", scale=scale, initial_state=initial_state, output_final_state=output_final_state,
+        normalize=use_qk_l2norm_in_kernel, cu_seqlens=cu_seqlens, layout=layout, implementation=implementation,
+    )  # fmt: skip
+
+
+def chunk_simple_gla(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor | None = None,
+    g_gamma: Tensor | None = None,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    state_v_first: bool = False,
+    cu_seqlens: Tensor | None = None,
+    cu_seqlens_cpu: Tensor | None = None,
+    *,
+    layout: Layout = "bthk",
+    implementation: str = "auto",
+    **others: Any,
+) -> Result:
+    """Linear attention whose state decays, without feature map or normalizer.
+
+    Args:
+        g: [B,T,HV], the decays of the inputs; None for none.
+        g_gamma: [HV], constant decays, without gradient; they are added to g.
+    """
+    del cu_seqlens_cpu
+    _refuse("chunk_simple_gla", **others)
+    if g_gamma is not None:
+        shape = (1, 1, -1) if layout == "bthk" else (1, -1, 1)
+        constant = g_gamma.detach().float().view(shape).expand(v.shape[:3])
+        g = constant if g is None else g + constant
+    return _attend(
+        q, k, v, g=g, rule="add", scale=scale, initial_state=initial_state, output_final_state=output_final_state,
+        state_v_first=state_v_first, cu_seqlens=cu_seqlens, layout=layout, implementation=implementation,
+    )  # fmt: skip
+
+
+def fused_recurrent_simple_gla(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor | None = None,
+    g_gamma: Tensor | None = None,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    reverse: bool = False,
+    state_v_first: bool = False,
+    cu_seqlens: Tensor | None = None,
+    *,
+    layout: Layout = "bthk",
+    implementation: str = "auto",
+    **others: Any,
+) -> Result:
+    """As `chunk_simple_gla`."""
+    _refuse("fused_recurrent_simple_gla", reverse=reverse, **others)
+    return chunk_simple_gla(
+        q, k, v, g, g_gamma, scale, initial_state, output_final_state, state_v_first, cu_seqlens,
+        layout=layout, implementation=implementation,
+    )  # fmt: skip
+
+
+def _heads_of(v: Tensor, layout: str) -> Tensor:
+    """0, 1, … for each head of v, float32 [HV]."""
+    return torch.arange(v.shape[2 if layout == "bthk" else 1], dtype=torch.float32, device=v.device)
+
+
+def chunk_retention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    cu_seqlens: Tensor | None = None,
+    *,
+    state_v_first: bool = False,
+    layout: Layout = "bthk",
+    implementation: str = "auto",
+    **others: Any,
+) -> Result:
+    """Retention (RetNet, https://arxiv.org/abs/2307.08621): head h decays by 1 − 2^(−5−h)."""
+    _refuse("chunk_retention", **others)
+    decays = torch.log1p(-torch.exp2(-5 - _heads_of(v, layout)))
+    return chunk_simple_gla(
+        q, k, v, None, decays, scale, initial_state, output_final_state, state_v_first, cu_seqlens,
+        layout=layout, implementation=implementation,
+    )  # fmt: skip
+
+
+def fused_recurrent_retention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    reverse: bool = False,
+    state_v_first: bool = False,
+    cu_seqlens: Tensor | None = None,
+    *,
+    layout: Layout = "bthk",
+    implementation: str = "auto",
+    **others: Any,
+) -> Result:
+    """As `chunk_retention`."""
+    _refuse("fused_recurrent_retention", reverse=reverse, **others)
+    return chunk_retention(
+        q, k, v, scale, initial_state, output_final_state, cu_seqlens, state_v_first=state_v_first,
+        layout=layout, implementation=implementation,
+    )  # fmt: skip
+
+
+def chunk_lightning_attn(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    layer_idx: int,
+    num_layers: int,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    cu_seqlens: Tensor | None = None,
+    *,
+    layout: Layout = "bthk",
+    implementation: str = "auto",
+    **others: Any,
+) -> Result:
+    """Lightning Attention (https://arxiv.org/abs/2405.17381): head h of H decays by the exponential
+    of −(8/H)(1 − layer_idx/num_layers) h."""
+    _refuse("chunk_lightning_attn", **others)
+    heads = _heads_of(v, layout)
+    decays = -8 / len(heads) * (1 - layer_idx / num_layers) * heads
+    return chunk_simple_gla(
+        q, k, v, None, decays, scale, initial_state, output_final_state, False, cu_seqlens,
+        layout=layout, implementation=implementation,
+    )  # fmt: skip
+
+
+def fused_recurrent_lightning_attn(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    layer_idx: int,
+    num_layers: int,
+    scale: float | None = None,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    reverse: bool = False,
+    cu_seqlens: Tensor | None = None,
+    *,
+    layout: Layout = "bthk",
+    implementation: str = "auto",
+) -> Result:
+    """As `chunk_lightning_attn`."""
+    _refuse("fused_recurrent_lightning_attn", reverse=reverse)
+    return chunk_lightning_attn(
+        q, k, v, layer_idx, num_layers, scale, initial_state, output_final_state, cu_seqlens,
+        layout=layout, implementation=implementation,
+    )  # fmt: skip
+
+
+def mamba_chunk_scan_combined(
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    chunk_size: int,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    initial_states: Tensor | None = None,
+    seq_idx: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    dt_softplus: bool = False,
+    dt_limit: tuple[float, float] = (0.0, math.inf),
+    return_final_states: bool = False,
+    return_varlen_states: bool = False,
+    *,
+    implementation: str = "auto",
+    **others: Any,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Mamba-2's scan (https://arxiv.org/abs/2405.21060), which is `chunk_simple_gla` with q = C,
+    k = B, v = x·dt, g = A·dt and scale 1, plus D·x, and multiplied by silu(z).
+
+    Args:
+        x: [B,L,H,P]; dt: [B,L,H]; A: [H]; B and C: [B,L,G,N], where G divides H.
+        D: [H] or [H,P]; z: as x; dt_bias: [H], is added to dt before its softplus and its limits.
+        initial_states: [B,H,P,N].
+
+    Returns:
+        The output [B,L,H,P], and with return_final_states also the states [B,H,P,N].
+    """
+    del chunk_size
+    varlen = return_varlen_states or None
+    _refuse("mamba_chunk_scan_combined", seq_idx=seq_idx, cu_seqlens=cu_seqlens, return_varlen_states=varlen, **others)
+    step = dt.float() if dt_bias is None else dt.float() + dt_bias.float()
+    step = (softplus(step) if dt_softplus else step).clamp(*dt_limit)
+    output, states = _attend(
+        C, B, (x * step.unsqueeze(-1)).to(x.dtype), g=step * A.float(), rule="add", scale=1.0, initial_state=initial_states,
+        output_final_state=True, state_v_first=True, cu_seqlens=None, layout="bthk", implementation=implementation,
+    )  # fmt: skip
+    if D is not None:
+        output = output + x * (D if D.dim() == 2 else D.unsqueeze(-1)).to(x.dtype)
+    if z is not None:
+        output = output * silu(z)
+    assert states is not None
+    return (output, states) if return_final_states else output
