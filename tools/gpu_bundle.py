@@ -5,7 +5,7 @@
 
 `make gpu-bundle` runs it. The folder holds the programs and the kernels without debug information,
 the sweeps, the tests of the operators, what the module for methods in Python is compiled from, and
-gpu.py, which the node runs with any Python 3. It holds no torch: the node's own is used. Nothing in
+gpu.py with its package gpu_node, which the node runs with any Python 3. It holds no torch: the node's own is used. Nothing in
 it depends on where it lies, and nothing is written to it.
 
 The folder is checked, and not made if a check fails: its size, the versions of the symbols of glibc
@@ -347,6 +347,7 @@ def make(build: Path, out: Path, wheels: list[str], stand_in: str) -> dict[str, 
         pack_tests(staging / "tests")
         pack_wheels(wheels, staging / "wheels")
         shutil.copyfile(ROOT / "tools/gpu.py", staging / "gpu.py")
+        shutil.copytree(ROOT / "tools/gpu_node", staging / "gpu_node", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copyfile(ROOT / "attn/cuda/model/predictions.csv", staging / "predictions.csv")
         for name in ("LICENSE", "docs/gpu.md"):
             shutil.copyfile(ROOT / name, staging / Path(name).name)
