@@ -305,7 +305,7 @@ def pack_wheels(wheels: Iterable[str], folder: Path) -> None:
             wheel.extractall(folder)
 
 
-def describe(build: Path, staging: Path, stand_in: str) -> dict[str, Any]:
+def describe(build: Path, staging: Path, stand_in: str, kernels: list[str]) -> dict[str, Any]:
     """What bundle.json says."""
     cache = cache_of(build)
     torch = Path(output_of(cache["ATTNBENCH_PYTHON"], "-c", "import importlib.util as u; print(u.find_spec('torch').origin)").strip())
@@ -323,7 +323,7 @@ def describe(build: Path, staging: Path, stand_in: str) -> dict[str, Any]:
         "build": version[2].removeprefix("build "),
         "torch": {"version": (facts["__version__"] or "").split("+")[0], "cuda": facts["cuda"], "abi": "C++11"},
         "stand_in": stand_in,
-        "kernels": [] if stand_in else check_kernels(staging),
+        "kernels": kernels,
         "glibc": check_programs(staging),
     }
 
@@ -339,6 +339,7 @@ def make(build: Path, out: Path, wheels: list[str], stand_in: str) -> dict[str, 
         staging.mkdir()
         prefix = staging / "attnbench"
         install(build, prefix)
+        kernels = [] if stand_in else check_kernels(staging)  # before what takes long
         if stand_in:
             shutil.copyfile(stand_in, prefix / "libexec/attnbench/stand-in-gpu.so")
         forget_folders(prefix)
@@ -354,7 +355,7 @@ def make(build: Path, out: Path, wheels: list[str], stand_in: str) -> dict[str, 
         shutil.copyfile(ROOT / "tools/gpu.sbatch", staging / "gpu.sbatch")
         for name in ("gpu.py", "gpu.sbatch"):
             (staging / name).chmod(0o755)
-        facts = describe(build, staging, Path(stand_in).name if stand_in else "")
+        facts = describe(build, staging, Path(stand_in).name if stand_in else "", kernels)
         (staging / "bundle.json").write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
         size = check_size(staging)
         shutil.rmtree(out, ignore_errors=True)
