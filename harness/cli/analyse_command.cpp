@@ -57,15 +57,16 @@ void print_item(const std::string& text, Format format) {
   else print_paragraph("- " + text);
 }
 
-// The rows without an exponent: how many there are, and the names of their methods in each setting.
-void print_unfitted(const std::vector<const Order*>& unfitted, const SeriesNames& names, Format format) {
+// The rows without an exponent: how many there are, and the names of their methods in each setting. `has_others` says whether
+// there are rows in the table above.
+void print_unfitted(const std::vector<const Order*>& unfitted, const SeriesNames& names, bool has_others, Format format) {
   std::map<std::string, std::vector<std::string>> methods;
   for (const auto* order : unfitted) {
     auto& of_setting = methods[names.setting(*order->series)];
     if (of_setting.empty() || of_setting.back() != order->series->method) of_setting.push_back(order->series->method);
   }
-  print_paragraph(
-      fmt::format("Cannot tell for {} more rows, because fewer than three lengths have the same batch size:", unfitted.size()));
+  print_paragraph(fmt::format("Cannot tell for {}, because fewer than three lengths have the same batch size:",
+                              count_of(unfitted.size(), has_others ? "more row" : "row")));
   for (const auto& [setting, of_setting] : methods)
     print_item(fmt::format("{}{}{}", setting, setting.empty() ? "" : ": ", fmt::join(of_setting, ", ")), format);
   fmt::print("\n");
@@ -118,7 +119,7 @@ void print_orders(const Analysis& analysis, const SeriesNames& names, bool all, 
   const bool any = all ? !analysis.growth.orders.empty() : unfitted.size() < analysis.growth.orders.size();
   if (any) print_section("Growth with N", table, format);
   else fmt::print("{}\n", heading("Growth with N", format));
-  if (!unfitted.empty() && !all) print_unfitted(unfitted, names, format);
+  if (!unfitted.empty() && !all) print_unfitted(unfitted, names, any, format);
   if (any) print_meaning_of_orders(analysis.growth);
 }
 
@@ -327,8 +328,8 @@ void print_fitting_throughout(const std::vector<const BudgetFit*>& fits, const S
                   fits.size() == 1 ? "fits" : "fit", fits.size() == 1 ? "" : ", which --all lists"));
   for (const auto& [key, of_key] : settings) {
     const auto setting = fmt::format("{}", fmt::join(of_key, "; "));
-    print_item(fmt::format("{}{}: {}", fmt::join(key.first, " and "), setting.empty() ? "" : ", " + setting,
-                           fmt::join(key.second, ", ")),
+    print_item(fmt::format("{}: {}{}", fmt::join(key.first, " and "), fmt::join(key.second, ", "),
+                           setting.empty() ? "" : " (" + setting + ")"),
                format);
   }
   fmt::print("\n");

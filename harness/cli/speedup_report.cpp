@@ -50,17 +50,20 @@ std::string runs_in_words(const std::vector<Speedup>& all, const std::string& ba
   };
   std::vector<std::string> meanings;
   if (any(SpeedupSource::turns))
-    meanings.push_back(
-        fmt::format("in turns, processes of it and of {} were alive together and took samples alternately, so that what "
-                    "slowed both cancels",
-                    baseline));
+    meanings.push_back(fmt::format(
+        "runs is \"in turns\" where processes of the method and of {} were alive together and took samples alternately, so that "
+        "what slowed both cancels",
+        baseline));
   if (any(SpeedupSource::ratios))
     meanings.push_back(
-        fmt::format("by ratios, it and {} each took turns with a third method, and their ratios to that are compared", baseline));
+        fmt::format("runs is \"by ratios\" where the method and {} each took turns with a third method, and their ratios to that "
+                    "are compared",
+                    baseline));
   if (any(SpeedupSource::times))
-    meanings.push_back(
-        fmt::format("apart, it and {} ran at different times, so that a change of the machine between them counts", baseline));
-  return meanings.empty() ? "" : fmt::format("How a method ran: {}.", fmt::join(meanings, "; "));
+    meanings.push_back(fmt::format(
+        "runs is \"apart\" where the method and {} ran at different times, so that a change of the machine between them counts",
+        baseline));
+  return meanings.empty() ? "" : fmt::format("The column {}.", fmt::join(meanings, "; "));
 }
 
 std::string verdict_text(const Speedup& speedup, const std::string& baseline) {
