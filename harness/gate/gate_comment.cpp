@@ -83,7 +83,8 @@ std::string comment_of(const GateReport& report, const GateSuite& suite, const G
   text += fmt::format(
       "\n<details><summary>What the columns mean</summary>\n\n"
       "`change` estimates from the ratios of the pairs how much slower the candidate is. `base` and `candidate` are the medians "
-      "of the processes of each side, moved by the same factor so that one divided by the other is this change. {}A case that "
+      "of the processes of each side, adjusted to this change: one is multiplied, and the other divided, by one factor. {}A case "
+      "that "
       "needs over {:.3g} % more memory is a regression, too. A new case has no counterpart in the "
       "base.\n\n</details>\n",
       explanation.empty() ? "" : explanation + " ", 100 * options.memory_shift);
