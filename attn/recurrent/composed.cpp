@@ -137,7 +137,7 @@ double composed_recurrent_bytes(const Problem& p, bool delta, bool normalize, bo
   const double keys = double(p.head_dim), values = double(p.value_dim), pairs = double(std::min(p.query_len, kComposedPositions));
   const double widened = p.element_bytes() < number ? values : 0;
   const double rows = (normalize ? 3 : 2) * keys + values + widened;
-  const double recorded = backward ? (delta ? 9 : 6) * pairs + (delta ? 8 : 6) * keys + (delta ? 6 : 4) * values : 0;
+  const double recorded = backward ? (delta ? 6 : 4) * pairs + (delta ? 6 : 4) * keys + (delta ? 4 : 3) * values : 0;
   const double state = keys * values * (backward ? 3 * length / pairs : 2);
   return number * heads * ((rows + recorded) * length + state + 4 * pairs * pairs);
 }

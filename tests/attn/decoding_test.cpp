@@ -107,6 +107,24 @@ TEST_P(Decoding, PrefillAndExtendLeaveTheSameStateAsSteps) {
   }
 }
 
+// A state that a method continues gives the rows of the whole sequence, in whatever pieces it is given, and with more heads of
+// values than of queries if the method shares heads.
+TEST_P(Decoding, AContinuedPrefillGivesTheRowsOfTheSequence) {
+  if (!method->capabilities().prefill_continues) return;
+  for (const int64_t value_heads : {2, 6}) {
+    auto p = problem();
+    p.kv_heads = p.heads, p.value_heads = value_heads;
+    const auto inputs = make_inputs(*method, p, Protocol::forward, 1);
+    const at::NoGradGuard no_grad;
+    const auto state = method->begin_decoding(p);
+    std::vector<at::Tensor> outputs;
+    for (const int64_t size : {1, 33, 20}) outputs.push_back(method->prefill(*state, inputs.tokens(state->position(), size)));
+    while (state->position() < p.query_len) outputs.push_back(step(*method, *state, inputs, state->position()));
+    const auto reference = method->reference(in_float64(inputs).with_all_heads(), at::arange(p.query_len));
+    expect_close(at::cat(outputs, 2), reference, method->error_tolerance(at::kFloat), std::to_string(value_heads) + " heads");
+  }
+}
+
 TEST_P(Decoding, StatesAreIndependentOfEachOther) {
   const auto p = problem();
   const auto a = make_inputs(*method, p, Protocol::forward, 1), b = make_inputs(*method, p, Protocol::forward, 2);
@@ -183,12 +201,14 @@ TEST_P(Decoding, ErrorsNameTheMistake) {
   EXPECT_EQ(state->position(), 0);
   method->extend(*state, inputs);
   EXPECT_CONTAINS(refusal([&] { step(*method, *state, inputs, 0); }), "holds 3 of 3 tokens, 1 more do not fit");
-  EXPECT_CONTAINS(refusal([&] {
-                    const auto used = method->begin_decoding(p);
-                    step(*method, *used, inputs, 0);
-                    method->prefill(*used, inputs.tokens(1, 1));
-                  }),
-                  "prefill needs a fresh decoding state, this one holds 1 tokens");
+  if (!method->capabilities().prefill_continues) {
+    EXPECT_CONTAINS(refusal([&] {
+                      const auto used = method->begin_decoding(p);
+                      step(*method, *used, inputs, 0);
+                      method->prefill(*used, inputs.tokens(1, 1));
+                    }),
+                    "prefill needs a fresh decoding state, this one holds 1 tokens");
+  }
   auto masked = p;
   masked.key_lengths = KeyLengthDistribution::parse("uniform");
   EXPECT_CONTAINS(refusal([&] { method->begin_decoding(masked); }), "decoding takes no key lengths");
