@@ -9,12 +9,11 @@ class AmxTable {
   // Calls work(Kernel<Tiles, Map>(params, scratch)), where Map is the feature map of the parameters.
   template <template <class, class> class Kernel, class Work>
   static void with(const LinearHeadParams& params, void* scratch, const Work& work) {
-    switch (params.map) {
-      case FeatureMapKind::elu: return work(Kernel<Tiles, Elu<Avx512ForBFloat16>>(params, scratch));
-      case FeatureMapKind::elu01: return work(Kernel<Tiles, Elu01<Avx512ForBFloat16>>(params, scratch));
-      case FeatureMapKind::relu: return work(Kernel<Tiles, Relu<Avx512ForBFloat16>>(params, scratch));
-      default: __builtin_trap();  // is_entrywise() is false for it
-    }
+    with_feature_map(FeatureMaps<Avx512ForBFloat16>(), params.map, [&](auto map) {
+      using Map = decltype(map);
+      if constexpr (Map::kEntrywise) work(Kernel<Tiles, Map>(params, scratch));
+      else __builtin_trap();  // is_entrywise() is false for it
+    });
   }
   static float* floats(void* p) { return static_cast<float*>(p); }
   static const float* floats(const void* p) { return static_cast<const float*>(p); }
