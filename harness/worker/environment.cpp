@@ -36,7 +36,7 @@ Json option_value(const attn::OptionValue& value) {
 Json built_kernels() {
   auto names = Json::array();
   for (const auto set : attn::cpu::built_instruction_sets()) names.push_back(attn::cpu::name_of(set));
-  if (attn::cpu::amx_is_built()) names.push_back("amx");
+  if (attn::cpu::is_built(attn::cpu::InstructionSet::amx)) names.push_back(name_of(attn::cpu::InstructionSet::amx));
   return names;
 }
 

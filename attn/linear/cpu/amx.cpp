@@ -19,7 +19,6 @@ class AmxTable {
   static const float* floats(const void* p) { return static_cast<const float*>(p); }
 
  public:
-  // There is no decoding step: it reads and writes the state once, and has no product of matrices.
   static LinearKernels kernels(const char* name) {
     auto all = *linear_kernels_avx512(ElementType::bfloat16);
     all.name = name;
@@ -51,14 +50,14 @@ class AmxTable {
                            void* scratch) {
       with<AmxBackward>(params, scratch, [&](auto&& kernel) { kernel.backward_keys(begin, end, causal, floats(r), floats(y)); });
     };
-    all.step = nullptr;
     return all;
   }
 };
 
 }  // namespace
 
-const LinearKernels* linear_kernels_amx() {
+const LinearKernels* linear_kernels_amx(ElementType element) {
+  if (element != ElementType::bfloat16) return nullptr;
   static const LinearKernels table = AmxTable<AmxTiles>::kernels("amx");
   return &table;
 }

@@ -163,7 +163,7 @@ class PortableLinear {
       : p_(params),
         features_(padded(params.feature_count)),
         values_(padded(params.value_dim)),
-        scales_(has_scales(params.map)) {}
+        scales_(has_scales(params.update)) {}
 
   // Adds keys to S [F,M] or, transposed, to T [M,F], and to Z.
   void add_keys(int64_t begin, int64_t end, bool transposed, T* state, T* z) {
@@ -281,7 +281,7 @@ class PortableLinear {
     return g;
   }
 
-  int64_t normalizers() const { return scales_ ? 2 : 1; }
+  int64_t normalizers() const { return normalizer_numbers(p_.update); }
   T normalizer(int64_t i) const { return static_cast<const T*>(p_.normalizer)[i * normalizers()]; }
   T state_scale(int64_t i) const { return static_cast<const T*>(p_.normalizer)[i * normalizers() + 1]; }
   void set_normalizer(int64_t i, T total, const T* z) const {
@@ -326,6 +326,7 @@ template <class E, class T>
 constexpr LinearKernels kernels() {
   using Kernel = PortableLinear<E, T>;
   return {
+      "portable",
       "portable",
       [](const LinearHeadParams&) { return int64_t{0}; },
       [](const LinearHeadParams& params, int64_t begin, int64_t end, void* s, void* z, void*) {

@@ -25,6 +25,7 @@ class LinearTable {
   static constexpr LinearKernels kernels(const char* name) {
     return {
         name,
+        name,
         LinearScratch::size,
         [](const LinearHeadParams& params, int64_t begin, int64_t end, void* s, void* z, void* scratch) {
           with<LinearChunk>(params, scratch,
