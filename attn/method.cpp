@@ -97,7 +97,7 @@ std::optional<std::string> AttentionMethod::why_unsupported(const Problem& probl
   if (!problem.key_lengths.is_full() && !can.key_lengths) return label() + " has no key-length mask";
   if (protocol == Protocol::forward_backward && !can.gradients) return label() + " has no gradients";
   if (!contains(can.dtypes, problem.dtype)) return label() + " does not take " + dtype_name(problem.dtype);
-  if (problem.dtype == at::kHalf && !runs_gpu_kernels(problem.device)) return label() + " takes float16 on CUDA only";
+  if (problem.dtype == at::kHalf && !takes_float16(problem.device)) return label() + " takes float16 on CUDA only";
   if (!contains(can.devices, problem.device))
     return label() + " does not run on " + c10::DeviceTypeName(problem.device, /*lower_case=*/true);
   if (!problem.causal && !can.full) return label() + " has a causal form only";

@@ -108,6 +108,9 @@ class AttentionMethod {
 
   virtual Capabilities capabilities() const { return {}; }
 
+  // Whether the method computes float16 on this type of device. LibTorch's operators do so on CUDA alone.
+  virtual bool takes_float16(c10::DeviceType device) const { return device == c10::DeviceType::CUDA; }
+
   // capabilities().inputs, which every call needs.
   const std::vector<InputSpec>& inputs() const;
 

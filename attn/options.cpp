@@ -6,6 +6,7 @@
 #include <charconv>
 #include <set>
 
+#include "attn/former_options.h"
 #include "attn/method_name.h"
 #include "attn/refusal.h"
 
@@ -74,7 +75,8 @@ Options::Options(const std::string& method, const std::vector<OptionSpec>& specs
   }
 }
 
-MethodSpec MethodSpec::parse(const std::string& text) {
+MethodSpec MethodSpec::parse(const std::string& given) {
+  const auto text = with_current_options(given);
   MethodSpec spec;
   spec.name = method_name(text);
   if (spec.name.size() == text.size()) return spec;

@@ -52,7 +52,7 @@ struct MethodSpec {
   std::string name;
   std::vector<std::pair<std::string, std::string>> options;
 
-  // Throws c10::ValueError for text of another form.
+  // Options have their current names (attn/former_options.h). Throws c10::ValueError for text of another form.
   static MethodSpec parse(const std::string& text);
 };
 

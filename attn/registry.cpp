@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "attn/former_options.h"
 #include "attn/refusal.h"
 
 namespace attn {
@@ -65,7 +66,7 @@ std::shared_ptr<AttentionMethod> make_method(const std::string& text) {
   const auto spec = MethodSpec::parse(text);
   const auto& entry = find_method(spec.name);
   auto method = entry.factory(Options(entry.name, entry.options, spec.options));
-  method->set_label(text);
+  method->set_label(with_current_options(text));
   return method;
 }
 

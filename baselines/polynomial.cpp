@@ -8,12 +8,12 @@ namespace {
 
 class Polynomial2 : public LinearMethod {
  public:
-  explicit Polynomial2(const Options& options) : LinearMethod("polynomial-2", options.integer("chunk"), options.text("kernel")) {}
+  explicit Polynomial2(const Options& options)
+      : LinearMethod("polynomial-2", options.integer("composed_chunk"), options.text("implementation")) {}
 };
 
-const RegisterMethod registered{
-    entry_of<Polynomial2>("polynomial-2", "second-order Taylor expansion of the softmax kernel", "O(N)", "O(N)",
-                          {kKernelOption, {"chunk", int64_t{64}, "positions in a chunk of the composed causal form", {}, 1}})};
+const RegisterMethod registered{entry_of<Polynomial2>("polynomial-2", "second-order Taylor expansion of the softmax kernel",
+                                                      "O(N)", "O(N)", {kLinearImplementation, composed_chunk_option(64)})};
 
 }  // namespace
 }  // namespace attn

@@ -10,22 +10,21 @@
 namespace attn {
 namespace {
 
-std::vector<OptionSpec> with_kernel(std::vector<OptionSpec> options) {
-  options.push_back(kKernelOption);
-  return options;
-}
-
 constexpr int64_t kMaxFeatures = 1 << 16;
 
-const std::vector<OptionSpec> kOptions{{"features", int64_t{256}, "number of random features", {}, 2, kMaxFeatures},
-                                       {"chunk", int64_t{128}, "positions in a chunk of the composed causal form", {}, 1},
-                                       {"seed", int64_t{0}, "seed of the random directions", {}, 0, kMaxSeed}};
+// `further` are the options that not both methods have.
+std::vector<OptionSpec> options_with(const std::vector<OptionSpec>& further) {
+  std::vector<OptionSpec> all{{"features", int64_t{256}, "number of random features", {}, 2, kMaxFeatures},
+                              {"seed", int64_t{0}, "seed of the random directions", {}, 0, kMaxSeed}};
+  all.insert(all.end(), further.begin(), further.end());
+  return all;
+}
 
 class Favor : public RandomFeatureMethod {
  public:
   explicit Favor(const Options& options)
-      : RandomFeatureMethod("favor", options.integer("chunk"), options.integer("features"), options.integer("seed"),
-                            options.text("kernel")) {}
+      : RandomFeatureMethod("favor", options.integer("composed_chunk"), options.integer("features"), options.integer("seed"),
+                            options.text("implementation")) {}
 };
 
 // Each direction gives two features, a cosine and a sine.
@@ -49,9 +48,10 @@ class Rff : public RandomFeatureMethod {
 };
 
 const RegisterMethod favor{entry_of<Favor>("favor", "FAVOR+: positive orthogonal random features of the softmax kernel", "O(N)",
-                                           "O(N)", with_kernel(kOptions))};
+                                           "O(N)", options_with({composed_chunk_option(128), kLinearImplementation}))};
 const RegisterMethod rff{
-    entry_of<Rff>("rff", "trigonometric random Fourier features of the softmax kernel", "O(N)", "O(N)", kOptions)};
+    entry_of<Rff>("rff", "trigonometric random Fourier features of the softmax kernel", "O(N)", "O(N)",
+                  options_with({{"chunk", int64_t{128}, "positions in a chunk of the causal form", {}, 1}}))};
 
 }  // namespace
 }  // namespace attn

@@ -8,12 +8,13 @@ namespace {
 
 class Taylor : public LinearMethod {
  public:
-  explicit Taylor(const Options& options) : LinearMethod("taylor", options.integer("chunk"), options.text("kernel")) {}
+  explicit Taylor(const Options& options)
+      : LinearMethod("taylor", options.integer("composed_chunk"), options.text("implementation")) {}
 };
 
-const RegisterMethod registered{
-    entry_of<Taylor>("taylor", "first-order Taylor expansion of the softmax kernel over normalised q and k", "O(N)", "O(N)",
-                     {kKernelOption, {"chunk", int64_t{128}, "positions in a chunk of the composed causal form", {}, 1}})};
+const RegisterMethod registered{entry_of<Taylor>("taylor",
+                                                 "first-order Taylor expansion of the softmax kernel over normalised q and k",
+                                                 "O(N)", "O(N)", {kLinearImplementation, composed_chunk_option(128)})};
 
 }  // namespace
 }  // namespace attn

@@ -3,7 +3,7 @@
 # with other headers is refused, so the digest has to change with every declaration; comments and white space do not count.
 file(GLOB ATTN_PUBLIC_HEADERS CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/attn/*.h")
 list(APPEND ATTN_PUBLIC_HEADERS attn/linear/feature_map.h attn/linear/feature_map_kind.h attn/linear/linear_attention.h
-     attn/lsh/hash.h attn/lsh/lsh_attention.h attn/recurrent/recurrent_attention.h)
+     attn/linear/update.h attn/lsh/hash.h attn/lsh/lsh_attention.h attn/recurrent/recurrent_attention.h)
 set(interface_text "")
 foreach(header IN LISTS ATTN_PUBLIC_HEADERS)
   file(READ "${PROJECT_SOURCE_DIR}/${header}" text)

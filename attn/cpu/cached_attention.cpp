@@ -1,5 +1,7 @@
 #include "attn/cpu/cached_attention.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -10,8 +12,14 @@
 namespace attn::cpu {
 namespace {
 
-constexpr KernelFamily<CachedAttentionKernels> kFamily{"cached attention", cached_attention_portable, cached_attention_neon,
-                                                       cached_attention_avx2, cached_attention_avx512};
+const KernelFamily<CachedAttentionKernels, ImplementationRequest>& cached_attention_family() {
+  static const KernelFamily<CachedAttentionKernels, ImplementationRequest> all{
+      .members = {{InstructionSet::avx512, cached_attention_avx512},
+                  {InstructionSet::avx2, cached_attention_avx2},
+                  {InstructionSet::neon, cached_attention_neon},
+                  {InstructionSet::portable, cached_attention_portable}}};
+  return all;
+}
 
 void attend(const CachedAttentionParams& p) {
   float max = -INFINITY;
@@ -38,6 +46,10 @@ const CachedAttentionKernels* cached_attention_portable(ElementType element) {
   return by_element_type<CachedAttentionKernels>(element, &float32, nullptr, nullptr);
 }
 
-const CachedAttentionKernels& cached_attention_kernels(InstructionSet set) { return *kFamily.table(set, ElementType::float32); }
+const CachedAttentionKernels& cached_attention_kernels(InstructionSet set) {
+  const auto* const kernels = cached_attention_family().table(set, ElementType::float32);
+  TORCH_CHECK(kernels, "cached attention has no kernels for ", name_of(set));
+  return *kernels;
+}
 
 }  // namespace attn::cpu

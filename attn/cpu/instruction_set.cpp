@@ -11,6 +11,33 @@
 #endif
 
 namespace attn::cpu {
+namespace {
+
+template <class T>
+bool is_among(const std::vector<T>& list, const T& item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+// Whether the processor and the system let kernels use AMX for bfloat16. They need AVX-512 besides.
+bool can_use_amx() {
+#if defined(ATTN_BUILT_AMX) && defined(__linux__)
+  static const bool available = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    constexpr unsigned kTiles = 1u << 24, kTilesOfBFloat16 = 1u << 22, kConversions = 1u << 5;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kTiles) == 0 || (d & kTilesOfBFloat16) == 0) return false;
+    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || (a & kConversions) == 0) return false;
+    if (available_instruction_sets().back() != InstructionSet::avx512) return false;
+    // The system saves the tiles of a process only if the process has asked for it.
+    constexpr long kRequestPermission = 0x1023, kTileData = 18;
+    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  }();
+  return available;
+#else
+  return false;
+#endif
+}
+
+}  // namespace
 
 const char* name_of(InstructionSet set) {
   switch (set) {
@@ -18,6 +45,7 @@ const char* name_of(InstructionSet set) {
     case InstructionSet::neon: return "neon";
     case InstructionSet::avx2: return "avx2";
     case InstructionSet::avx512: return "avx512";
+    case InstructionSet::amx: return "amx";
   }
   return "";
 }
@@ -59,38 +87,25 @@ const std::vector<InstructionSet>& processor_instruction_sets() {
 const std::vector<InstructionSet>& available_instruction_sets() {
   static const auto sets = [] {
     std::vector<InstructionSet> found;
-    const auto& built = built_instruction_sets();
     for (const auto set : processor_instruction_sets())
-      if (std::find(built.begin(), built.end(), set) != built.end()) found.push_back(set);
+      if (is_built(set)) found.push_back(set);
     return found;
   }();
   return sets;
 }
 
-bool amx_is_built() {
+bool is_built(InstructionSet set) {
 #ifdef ATTN_BUILT_AMX
-  return true;
-#else
-  return false;
+  if (set == InstructionSet::amx) return true;
 #endif
+  return is_among(built_instruction_sets(), set);
 }
 
-bool amx_is_available() {
-#if defined(ATTN_BUILT_AMX) && defined(__linux__)
-  static const bool available = [] {
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    constexpr unsigned kTiles = 1u << 24, kTilesOfBFloat16 = 1u << 22, kConversions = 1u << 5;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kTiles) == 0 || (d & kTilesOfBFloat16) == 0) return false;
-    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || (a & kConversions) == 0) return false;
-    if (available_instruction_sets().back() != InstructionSet::avx512) return false;
-    // The system saves the tiles of a process only if the process has asked for it.
-    constexpr long kRequestPermission = 0x1023, kTileData = 18;
-    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-  }();
-  return available;
-#else
-  return false;
-#endif
+std::string why_unavailable(InstructionSet set) {
+  constexpr auto kNotHere = "is not available here: this processor or system does not have these instructions";
+  if (set != InstructionSet::amx && !is_among(processor_instruction_sets(), set)) return kNotHere;
+  if (!is_built(set)) return "is not in this build; `make build` adds the kernels of all instruction sets";
+  return set == InstructionSet::amx && !can_use_amx() ? kNotHere : "";
 }
 
 InstructionSet choose_instruction_set(const std::string& wanted) {

@@ -1,75 +1,80 @@
-// The CPU kernels of one operator: a table of kernels for each instruction set and element type, and the choice of the table that
-// computes a problem.
+// The CPU kernels of one operator: a table of kernels for each instruction set and element type, and which requests each
+// computes. attn/linear/cpu/implementation.cpp shows how an operator declares its family and registers it.
 #pragma once
 
 #include <c10/core/Device.h>
-#include <c10/util/Exception.h>
+#include <c10/core/ScalarType.h>
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "attn/cpu/instruction_set.h"
 #include "attn/implementations.h"
 
 namespace attn::cpu {
 
-// `Kernels` is a struct of function pointers. The functions portable, neon, avx2 and avx512 return the table of their
-// instruction set for an element type, or null if there are no kernels for the type. Except for `portable` they may be null
-// themselves: this build then has no kernels for the instruction set.
-template <class Kernels>
+// `Kernels` is a struct of function pointers. `Request` is the operator's own request, which derives from ImplementationRequest.
+template <class Kernels, class Request>
 struct KernelFamily {
-  const char* operator_name;  // the beginning of error messages
-  const Kernels* (*portable)(ElementType);
-  const Kernels* (*neon)(ElementType);
-  const Kernels* (*avx2)(ElementType);
-  const Kernels* (*avx512)(ElementType);
+  // Why kernels do not compute a request, as the end of a sentence such as "does not compute feature map 'favor'"; empty if they
+  // do. It need not look at the device, the dtype and the instruction set.
+  using WhyNot = std::string (*)(const Request&);
 
+  // The kernels of one instruction set, by the name of which options and records call them.
+  struct Member {
+    InstructionSet set;
+    // Returns the table for an element type, or null if there are no kernels for the type. It is a weak symbol, and null itself
+    // in a build that has no kernels for the instruction set.
+    const Kernels* (*tables)(ElementType);
+    WhyNot why_not = nullptr;  // what these kernels do not compute although others of the family do
+  };
+
+  std::vector<Member> members;   // from the fastest on: "auto" takes the first that computes a request
+  WhyNot why_not_any = nullptr;  // what no kernels of the family compute
+
+  // The kernels of an instruction set; null if they are not available here, or if there are none for the element type.
   const Kernels* table(InstructionSet set, ElementType element) const {
-    const auto of = [&](const Kernels* (*tables)(ElementType)) { return tables ? tables(element) : nullptr; };
-    switch (set) {
-      case InstructionSet::neon: return of(neon);
-      case InstructionSet::avx2: return of(avx2);
-      case InstructionSet::avx512: return of(avx512);
-      case InstructionSet::portable: break;
-    }
-    return portable(element);
+    for (const auto& member : members)
+      if (member.set == set && is_available(set)) return member.tables(element);
+    return nullptr;
   }
 
-  // The table that request.wanted names. "auto" chooses the fastest available instruction set for float32 and bfloat16, and the
-  // portable kernels for float64; the result is null if no kernels compute the request. Throws c10::ValueError if the named
-  // kernels cannot compute it.
-  //
-  // `task` describes the computation in error messages; `computes_task` says whether the kernels support it.
-  const Kernels* find(const ImplementationRequest& request, const std::string& task, bool computes_task) const {
-    const auto& wanted = request.wanted;
+  // Why a member does not compute the request; empty if it does.
+  std::string why_not(const Member& member, const Request& request) const {
+    if (request.device != c10::DeviceType::CPU)
+      return std::string("runs on the CPU, not on ") + c10::DeviceTypeName(request.device, /*lower_case=*/true);
+    if (auto reason = why_unavailable(member.set); !reason.empty()) return reason;
+    if (why_not_any)
+      if (auto reason = why_not_any(request); !reason.empty()) return reason;
     const auto element = element_type_of(request.dtype);
-    const bool possible = computes_task && element && portable(*element) && request.device == c10::DeviceType::CPU;
-    if (wanted == "auto") {
-      if (!possible) return nullptr;
-      return table(element == ElementType::float64 ? InstructionSet::portable : choose_instruction_set(wanted), *element);
-    }
-    const auto set = choose_instruction_set(wanted);
-    TORCH_CHECK_VALUE(possible, operator_name, ": kernel '", wanted, "' does not compute ", task, " in ", request.dtype, " on ",
-                      c10::DeviceTypeName(request.device, /*lower_case=*/true), "; 'composed' does");
-    const auto* kernels = table(set, *element);
-    TORCH_CHECK_VALUE(kernels, operator_name, ": kernel '", wanted, "' does not compute in ", request.dtype,
-                      "; 'portable' and 'composed' do");
-    return kernels;
+    if (!element || !member.tables(*element)) return std::string("does not compute in ") + c10::toString(request.dtype);
+    return member.why_not ? member.why_not(request) : "";
   }
 };
 
-// The implementation that runs `kernels`, a table of the family; null if `kernels` is null. There is one implementation for each
-// table.
-template <class Implementation, class Kernels>
-const Implementation* implementation_of(const KernelFamily<Kernels>& family, const Kernels* kernels) {
-  static const auto implementations = [&] {
-    std::map<const Kernels*, Implementation> all;
-    for (const auto set : available_instruction_sets())
-      for (const auto element : {ElementType::float32, ElementType::float64, ElementType::bfloat16})
-        if (const auto* table = family.table(set, element)) all.emplace(table, *table);
-    return all;
-  }();
-  return kernels ? &implementations.at(kernels) : nullptr;
+// What a family registers with the operator's ImplementationRegistry: an implementation of the class OnCpu, which derives from
+// `Implementation` and is made from a table, for every table that is available. `family` must live as long as the registry; there
+// is one for each class OnCpu.
+template <class Implementation, class OnCpu, class Kernels, class Request>
+std::vector<NamedImplementation<Implementation, Request>> implementations_of(const KernelFamily<Kernels, Request>& family) {
+  std::vector<NamedImplementation<Implementation, Request>> named;
+  for (const auto& member : family.members)
+    named.push_back({.name = name_of(member.set),
+                     .why_not = [all = &family, one = &member](const Request& request) { return all->why_not(*one, request); },
+                     .get = [all = &family, one = &member](const Request& request) -> const Implementation* {
+                       // The tables are asked for when a request needs one: some may be made on processors alone that can run
+                       // them.
+                       static const auto of_table = [all] {
+                         std::map<const Kernels*, OnCpu> made;
+                         for (const auto& other : all->members)
+                           for (const auto element : {ElementType::float32, ElementType::float64, ElementType::bfloat16})
+                             if (const auto* table = all->table(other.set, element)) made.emplace(table, *table);
+                         return made;
+                       }();
+                       return &of_table.at(one->tables(*element_type_of(request.dtype)));
+                     }});
+  return named;
 }
 
 }  // namespace attn::cpu

@@ -247,7 +247,7 @@ void causal_backward(const Sequences& in, const FeatureMap& map, const RowGradie
 LinearState LinearState::zeros(const FeatureMap& map, int64_t rows, int64_t head_dim, int64_t value_dim,
                                const at::TensorOptions& options) {
   LinearState state{at::zeros({rows, map.count(head_dim), value_dim + 1}, options), {}};
-  if (map.scales()) state.log_scale = at::full({rows, 1, 1}, kNoScale, options);
+  if (has_scales(map.update())) state.log_scale = at::full({rows, 1, 1}, kNoScale, options);
   return state;
 }
 
@@ -277,7 +277,7 @@ std::tuple<Tensor, Tensor> composed_linear_forward(const LinearArguments& a, int
   const Sequences in(a, *map);
   const auto value_dim = a.v.size(3);
   const auto output = at::empty({a.q.size(0), a.q.size(1), a.q.size(2), value_dim}, a.q.options());
-  const auto normalizer = at::empty({a.q.size(0), a.q.size(1), a.q.size(2), map->scales() ? 2 : 1}, in.options());
+  const auto normalizer = at::empty({a.q.size(0), a.q.size(1), a.q.size(2), normalizer_numbers(map->update())}, in.options());
   const auto merged_output = merge_heads(output), merged_normalizer = merge_heads(normalizer);
   const auto store = [&](int64_t begin, int64_t size, const LinearOutput& part) {
     merged_output.narrow(1, begin, size).copy_(part.output);

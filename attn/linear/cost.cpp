@@ -12,11 +12,8 @@ namespace {
 // The operations to compute the features of one position: a product with the directions for maps that have them, and a few
 // operations per feature for others.
 double map_flops(const FeatureMap& map, double features, double head_dim) {
-  return map.scales() ? 2 * features * head_dim : 4 * features;
+  return map.exponentiates() ? 2 * features * head_dim : 4 * features;
 }
-
-// How many numbers the normalizer has for each row.
-double normalizer_numbers(const FeatureMap& map) { return map.scales() ? 2 : 1; }
 
 // The cost, given the operations of the forward pass and the memory that is used beside inputs and results.
 Cost cost_with(const Problem& p, bool backward, double forward_flops, double working_bytes) {
@@ -59,13 +56,13 @@ Cost LinearMethod::composed_cost(const Problem& p, bool backward) const {
   const auto map = map_for_prediction(p.head_dim);
   const double heads = double(p.batch) * double(p.heads), features = double(map->count(p.head_dim));
   const double values = double(p.value_dim + 1), number = double(c10::elementSize(map->accumulator_dtype(p.dtype)));
-  const double chunk = double(std::min(p.causal ? chunk_ : int64_t{1024}, p.query_len));
+  const double chunk = double(std::min(p.causal ? composed_chunk_ : int64_t{1024}, p.query_len));
   const double state = features * values;
   const double pairs = p.causal ? chunk * (features + values) * double(p.query_len) : 0;
   const double forward =
       heads * ((2 * state + map_flops(*map, features, double(p.head_dim))) * double(p.key_len + p.query_len) + 2 * pairs);
   // The memory beside inputs and results: the states, the normalizers, and one chunk.
-  const double numbers = state * (backward ? 2 : 1) + double(p.query_len) * normalizer_numbers(*map) +
+  const double numbers = state * (backward ? 2 : 1) + double(p.query_len) * normalizer_numbers(map->update()) +
                          composed_chunk_numbers(p, backward, chunk, features);
   return cost_with(p, backward, forward, heads * number * numbers);
 }
@@ -79,11 +76,11 @@ double LinearMethod::composed_chunk_numbers(const Problem& p, bool backward, dou
   const bool widened = number > p.element_bytes();  // inputs are converted to the accumulator dtype
   const bool many_features = features > 4 * dims;
   if (!p.causal) {
-    const double copies = map->scales() ? 4 : many_features ? (backward ? 5 : 4) : 1.3;
+    const double copies = map->exponentiates() ? 4 : many_features ? (backward ? 5 : 4) : 1.3;
     return chunk * (copies * features + (widened ? dims : 0) + (backward ? 2.5 : 2) * values);
   }
-  const double copies = map->scales() ? 6 : many_features ? 7.5 : 3;
-  const double scores = chunk * chunk * (backward ? 3 : 2.5) * (map->scales() ? 2 : 1);
+  const double copies = map->exponentiates() ? 6 : many_features ? 7.5 : 3;
+  const double scores = chunk * chunk * (backward ? 3 : 2.5) * (map->exponentiates() ? 2 : 1);
   return chunk * (copies * features + (widened ? 3 : 1.5) * dims + (backward ? 5 : 4) * values) + scores;
 }
 
@@ -93,17 +90,18 @@ Cost LinearMethod::kernel_cost(const Problem& p, bool backward, const LinearImpl
   const auto features = map->count(p.head_dim);
   const double heads = double(p.batch) * double(p.heads);
   const double product = 2 * double(features) * double(p.value_dim);
-  const double projection = map->scales() ? 2 * double(features) * double(p.head_dim) : 0;
+  const double projection = map->exponentiates() ? 2 * double(features) * double(p.head_dim) : 0;
   const double forward = heads * (product + projection) * double(p.key_len + p.query_len);
   const double number = p.dtype == at::kDouble ? 8 : 4;
-  const double normalizers = normalizer_numbers(*map) + (backward ? 1 : 0);  // the backward pass also stores its gradient
+  const double normalizers =
+      normalizer_numbers(map->update()) + (backward ? 1 : 0);  // the backward pass also stores its gradient
   return cost_with(p, backward, forward,
                    number * (heads * double(p.query_len) * normalizers + implementation.state_numbers(p, features, backward)));
 }
 
 double LinearMethod::state_bytes(const Problem& p, int64_t) const {
   const auto map = map_for_prediction(p.head_dim);
-  const double numbers = double(map->count(p.head_dim)) * double(p.value_dim + 1) + (map->scales() ? 1 : 0);
+  const double numbers = double(map->count(p.head_dim)) * double(p.value_dim + 1) + (has_scales(map->update()) ? 1 : 0);
   return double(p.batch) * double(p.heads) * numbers * double(c10::elementSize(map->accumulator_dtype(p.dtype)));
 }
 

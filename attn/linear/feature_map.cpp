@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -17,7 +18,7 @@ using at::Tensor;
 
 class EluPlusOne : public FeatureMap {
  public:
-  EluPlusOne(FeatureMapKind kind, double alpha) : FeatureMap(kind), alpha_(alpha) {}
+  EluPlusOne() : EluPlusOne(FeatureMapKind::elu, 1) {}
 
   int64_t count(int64_t dim) const override { return dim; }
   Features apply(const Tensor& x) const override { return {alpha_ == 1 ? elu_plus_one(x) : at::elu(x, alpha_).add(1), {}}; }
@@ -31,8 +32,16 @@ class EluPlusOne : public FeatureMap {
     return at::matmul(phi(q), phi(k).transpose(-2, -1));
   }
 
+ protected:
+  EluPlusOne(FeatureMapKind kind, double alpha) : FeatureMap(kind), alpha_(alpha) {}
+
  private:
   double alpha_;
+};
+
+class Elu01PlusOne : public EluPlusOne {
+ public:
+  Elu01PlusOne() : EluPlusOne(FeatureMapKind::elu01, 0.1) {}
 };
 
 class Relu : public FeatureMap {
@@ -194,11 +203,24 @@ class Trigonometric : public RandomFeatures {
   }
 };
 
-constexpr std::pair<const char*, FeatureMapKind> kNames[] = {
-    {"elu", FeatureMapKind::elu},       {"elu0.1", FeatureMapKind::elu01},
-    {"favor", FeatureMapKind::favor},   {"polynomial-2", FeatureMapKind::polynomial2},
-    {"relu", FeatureMapKind::relu},     {"rff", FeatureMapKind::rff},
-    {"taylor", FeatureMapKind::taylor},
+// Every map: its name, its kind, and how one is made. `projection` is null for maps without directions.
+struct NamedFeatureMap {
+  const char* name;
+  FeatureMapKind kind;
+  std::unique_ptr<const FeatureMap> (*make)(const Tensor* projection);
+};
+
+template <class Map>
+std::unique_ptr<const FeatureMap> made(const Tensor* projection) {
+  if constexpr (std::is_base_of_v<RandomFeatures, Map>) return std::make_unique<Map>(*projection);
+  else return std::make_unique<Map>();
+}
+
+constexpr NamedFeatureMap kFeatureMaps[] = {
+    {"elu", FeatureMapKind::elu, made<EluPlusOne>},   {"elu0.1", FeatureMapKind::elu01, made<Elu01PlusOne>},
+    {"favor", FeatureMapKind::favor, made<Favor>},    {"polynomial-2", FeatureMapKind::polynomial2, made<Polynomial2>},
+    {"relu", FeatureMapKind::relu, made<Relu>},       {"rff", FeatureMapKind::rff, made<Trigonometric>},
+    {"taylor", FeatureMapKind::taylor, made<Taylor>},
 };
 
 // The computation of elu_plus_one(), which records no gradients.
@@ -227,16 +249,16 @@ Tensor elu_plus_one(const Tensor& x) {
 }
 
 const char* feature_map_name(FeatureMapKind kind) {
-  for (const auto& [name, named] : kNames)
-    if (named == kind) return name;
+  for (const auto& map : kFeatureMaps)
+    if (map.kind == kind) return map.name;
   TORCH_CHECK(false, "feature map ", int(kind), " has no name");
 }
 
 FeatureMapKind parse_feature_map(const std::string& name) {
   std::string known;
-  for (const auto& [known_name, kind] : kNames) {
-    if (name == known_name) return kind;
-    known += (known.empty() ? "" : ", ") + std::string(known_name);
+  for (const auto& map : kFeatureMaps) {
+    if (name == map.name) return map.kind;
+    known += (known.empty() ? "" : ", ") + std::string(map.name);
   }
   TORCH_CHECK_VALUE(false, "unknown feature map '", name, "'; known: ", known);
 }
@@ -247,15 +269,8 @@ std::unique_ptr<const FeatureMap> make_feature_map(const FeatureMapSpec& spec) {
   TORCH_CHECK_VALUE(!random || projection, "feature map '", feature_map_name(kind),
                     "' needs a projection [directions, head_dim]");
   TORCH_CHECK_VALUE(random || !projection, "feature map '", feature_map_name(kind), "' takes no projection");
-  switch (kind) {
-    case FeatureMapKind::elu: return std::make_unique<EluPlusOne>(kind, 1);
-    case FeatureMapKind::elu01: return std::make_unique<EluPlusOne>(kind, 0.1);
-    case FeatureMapKind::relu: return std::make_unique<Relu>();
-    case FeatureMapKind::taylor: return std::make_unique<Taylor>();
-    case FeatureMapKind::polynomial2: return std::make_unique<Polynomial2>();
-    case FeatureMapKind::favor: return std::make_unique<Favor>(*projection);
-    case FeatureMapKind::rff: return std::make_unique<Trigonometric>(*projection);
-  }
+  for (const auto& map : kFeatureMaps)
+    if (map.kind == kind) return map.make(projection ? &*projection : nullptr);
   return nullptr;
 }
 

@@ -11,13 +11,14 @@
 
 #include "attn/implementations.h"
 #include "attn/linear/feature_map_kind.h"
+#include "attn/linear/update.h"
 
 namespace attn {
 
 // φ(x) = phi · exp(log_scale).
 struct Features {
   at::Tensor phi;        // [R,T,F]
-  at::Tensor log_scale;  // [R,T,1]; undefined for maps without scales
+  at::Tensor log_scale;  // [R,T,1]; undefined for maps that do not exponentiate
 };
 
 // A feature map of rows x [R,T,D], float32 or float64, where R = batch · heads. apply() and kernel() are differentiable.
@@ -26,8 +27,9 @@ class FeatureMap {
   explicit FeatureMap(FeatureMapKind kind) : kind_(kind) {}
   virtual ~FeatureMap() = default;
 
-  bool scales() const { return has_scales(kind_); }  // whether log_scale is defined
-  virtual int64_t count(int64_t dim) const = 0;      // F, the number of features, for D = dim
+  LinearUpdate update() const { return update_for(kind_); }
+  bool exponentiates() const { return attn::exponentiates(kind_); }  // whether log_scale is defined
+  virtual int64_t count(int64_t dim) const = 0;                      // F, the number of features, for D = dim
   virtual Features apply(const at::Tensor& x) const = 0;
   // The gradient with respect to x of a loss whose gradient with respect to φ(x) is grad_phi · exp(-log_scale).
   virtual at::Tensor gradient(const at::Tensor& x, const Features& features, const at::Tensor& grad_phi) const = 0;

@@ -17,12 +17,8 @@ enum class FeatureMapKind {
 };
 
 // Whether the map exponentiates. The features of such a map may overflow, so they are divided by a factor for each row, whose
-// logarithm is called the scale of the row. States of such a map are relative to the largest scale of their keys.
-constexpr bool has_scales(FeatureMapKind map) { return map == FeatureMapKind::favor || map == FeatureMapKind::rff; }
-
-// The scale of an empty state and of a hidden key. It is finite, so that differences of scales are finite. exp(kNoScale − s) is 0
-// for every other scale s. Relative to an empty state ε is infinite, which makes the output 0, as it must be.
-constexpr double kNoScale = -1e30;
+// logarithm is called the scale of the row. update.h says what that means for states.
+constexpr bool exponentiates(FeatureMapKind map) { return map == FeatureMapKind::favor || map == FeatureMapKind::rff; }
 
 // Whether the map projects onto random directions.
 constexpr bool has_directions(FeatureMapKind map) { return map == FeatureMapKind::favor || map == FeatureMapKind::rff; }

@@ -69,12 +69,17 @@ class LinearImplementation {
 
 struct LinearRequest : ImplementationRequest {
   FeatureMapKind map;
+  LinearUpdate update = update_for(map);
 
   bool operator==(const LinearRequest&) const = default;
 };
 
-// The implementations for the CPU are "amx", "avx512", "avx2", "neon" and "portable" (attn/linear/cpu/implementation.h), those
-// for CUDA are "cuda", "cuda-tf32" and "cuda-plain" (attn/linear/cuda/implementation.cpp).
+// Why an implementation that computes some maps and, with each, the update that update_for() gives does not compute the request;
+// empty if it does.
+std::string why_not_map(const LinearRequest& request, bool computes_map);
+
+// The implementations for the CPU are "amx", "avx512", "avx2", "neon" and "portable" (attn/linear/cpu/implementation.cpp), those
+// for CUDA are "cuda", "cuda-tf32" and "cuda-plain" (attn/linear/cuda/implementation.cpp). All register themselves here.
 using LinearRegistry = ImplementationRegistry<LinearImplementation, LinearRequest>;
 LinearRegistry& linear_implementations();
 

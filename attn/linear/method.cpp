@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "attn/cpu/instruction_set.h"
 #include "attn/linear/composed.h"
 #include "attn/linear/linear_attention.h"
 #include "attn/linear/reference.h"
@@ -60,26 +59,30 @@ class KernelState : public DecodingState {
 
 }  // namespace
 
-LinearMethod::LinearMethod(const std::string& feature_map, int64_t chunk, std::string kernel)
-    : feature_map_(parse_feature_map(feature_map)), chunk_(chunk), kernel_(std::move(kernel)) {
-  if (kernel_ != "composed" && kernel_ != "amx" && !kernel_.starts_with("cuda")) cpu::choose_instruction_set(kernel_);
-}
+LinearMethod::LinearMethod(const std::string& feature_map, int64_t composed_chunk, std::string implementation)
+    : feature_map_(parse_feature_map(feature_map)), composed_chunk_(composed_chunk), wanted_(std::move(implementation)) {}
 
 std::optional<std::string> LinearMethod::why_unsupported(const Problem& p, Protocol protocol) const {
   if (auto reason = AttentionMethod::why_unsupported(p, protocol)) return reason;
-  return implementations_.why_unsupported(label(), request_for(p, protocol == Protocol::forward_backward));
+  const auto request = request_for(p, protocol == Protocol::forward_backward);
+  if (auto reason = implementations_.why_unsupported(label(), request)) return reason;
+  const auto* const implementation = implementations_.find(request);
+  const bool decodes = protocol == Protocol::prefill || protocol == Protocol::decode;
+  // An implementation that the user named computes everything, or there is an error.
+  if (decodes && implementation && implementation->name() == wanted_ && implementation->step_name() != wanted_)
+    return label() + ": implementation '" + wanted_ + "' has no decoding step; use '" + implementation->step_name() + "'";
+  return std::nullopt;
 }
 
 Capabilities LinearMethod::capabilities() const {
   Capabilities can;
-  if (kernel_ == "composed") can.shared_heads = SharedHeads::repeated;
-  can.decoding = kernel_ != "amx";  // there is no product of matrices in a step
+  if (wanted_ == kComposedImplementation) can.shared_heads = SharedHeads::repeated;
+  can.decoding = true;
   return can;
 }
 
 double LinearMethod::error_tolerance(at::ScalarType dtype) const {
-  // TF32 has as many bits after the binary point as float16.
-  return AttentionMethod::error_tolerance(kernel_ == "cuda-tf32" && dtype == at::kFloat ? at::kHalf : dtype);
+  return AttentionMethod::error_tolerance(implementations_.precision(wanted_, dtype));
 }
 
 at::Tensor LinearMethod::reference(const Inputs& inputs, const at::Tensor& rows) const {
@@ -90,7 +93,7 @@ at::Tensor LinearMethod::attend(const Inputs& inputs) {
   const auto &q = inputs.q, &k = inputs.k, &v = inputs.v;
   const auto& mask = inputs.mask;
   const auto* implementation = implementations_.find(
-      {{kernel_, q.scalar_type(), q.device().type(), q.size(3), v.size(3), records_gradients({q, k, v}), q.device().index()},
+      {{wanted_, q.scalar_type(), q.device().type(), q.size(3), v.size(3), records_gradients({q, k, v}), q.device().index()},
        feature_map_});
   ran(implementation ? "kernel/" + implementation->name() : mask.causal ? "aten/chunked" : "aten/sums");
   return linear_attention(q, k, v,
@@ -99,25 +102,25 @@ at::Tensor LinearMethod::attend(const Inputs& inputs) {
                            .feature_map = feature_map_name(feature_map_),
                            .epsilon = kLinearEpsilon,
                            .projection = projection(q.size(3)),
-                           .chunk = chunk_,
-                           .implementation = implementation ? implementation->name() : "composed"});
+                           .chunk = composed_chunk_,
+                           .implementation = implementation ? implementation->name() : kComposedImplementation});
 }
 
 std::unique_ptr<DecodingState> LinearMethod::make_state(const Problem& problem) const {
   auto map = map_for(problem.head_dim);
   if (const auto* implementation = implementation_for(problem, /*gradients=*/false))
-    return std::make_unique<KernelState>(*implementation, problem, map->count(problem.head_dim), map->scales());
+    return std::make_unique<KernelState>(*implementation, problem, map->count(problem.head_dim), has_scales(map->update()));
   return std::make_unique<ComposedState>(std::move(map), problem);
 }
 
 void LinearMethod::absorb(DecodingState& state, const Inputs& tokens) {
   const auto &k = tokens.k, &v = tokens.v;
-  constexpr int64_t kTokensAtOnce = 1024;  // tokens whose features the composed computation holds at once
+  constexpr int64_t kComposedTokens = 1024;  // tokens whose features the composed computation holds at once
   if (const auto* kernel = dynamic_cast<KernelState*>(&state))
     return kernel->implementation.add(k, v, kernel->state, spec_for(k.size(3)));
   auto& composed = static_cast<ComposedState&>(state);
-  for (int64_t begin = 0; begin < k.size(2); begin += kTokensAtOnce) {
-    const auto size = std::min(kTokensAtOnce, k.size(2) - begin);
+  for (int64_t begin = 0; begin < k.size(2); begin += kComposedTokens) {
+    const auto size = std::min(kComposedTokens, k.size(2) - begin);
     composed.add(k.narrow(2, begin, size), v.narrow(2, begin, size));
   }
 }

@@ -18,19 +18,22 @@ namespace attn {
 // ε of every method of linear attention.
 constexpr double kLinearEpsilon = 1e-6;
 
-inline const OptionSpec kKernelOption{
-    "kernel",
-    std::string("auto"),
-    "implementation: an instruction set of the CPU, or kernels for CUDA; auto: the best available one; composed: ATen operations",
-    {"auto", "amx", "avx512", "avx2", "neon", "portable", "cuda", "cuda-tf32", "cuda-plain", "composed"}};
+inline const OptionSpec kLinearImplementation =
+    implementation_option({"amx", "avx512", "avx2", "neon", "portable", "cuda", "cuda-tf32", "cuda-plain"});
+
+// The option of methods that have kernels, too.
+inline OptionSpec composed_chunk_option(int64_t chunk) {
+  return {"composed_chunk", chunk, "positions in a chunk of the causal form that implementation=composed computes", {}, 1};
+}
 
 class LinearMethod : public AttentionMethod {
  public:
-  // `feature_map` is a name that parse_feature_map() knows, `chunk` the number of positions in a chunk of the composed causal
-  // form, and `kernel` a value of kKernelOption. Throws c10::ValueError for an instruction set that is not available.
-  LinearMethod(const std::string& feature_map, int64_t chunk, std::string kernel = "composed");
+  // `feature_map` is a name that parse_feature_map() knows, `composed_chunk` the number of positions in a chunk of the composed
+  // causal form, and `implementation` a value of kLinearImplementation.
+  LinearMethod(const std::string& feature_map, int64_t composed_chunk, std::string implementation = kComposedImplementation);
 
   Capabilities capabilities() const override;
+  bool takes_float16(c10::DeviceType device) const override { return implementations_.takes_float16(device); }
   double error_tolerance(at::ScalarType dtype) const override;
   std::optional<std::string> why_unsupported(const Problem& problem, Protocol protocol) const override;
   Cost cost(const Problem& problem, Protocol protocol) const override;
@@ -61,7 +64,7 @@ class LinearMethod : public AttentionMethod {
   double composed_chunk_numbers(const Problem& problem, bool backward, double chunk, double features) const;
 
   LinearRequest request_for(const Problem& p, bool gradients) const {
-    return {{kernel_, p.dtype, p.device, p.head_dim, p.value_dim, gradients}, feature_map_};
+    return {{wanted_, p.dtype, p.device, p.head_dim, p.value_dim, gradients}, feature_map_};
   }
   // Null if the problem is computed by composed ATen operations. `gradients` is as in ImplementationRequest.
   const LinearImplementation* implementation_for(const Problem& problem, bool gradients) const {
@@ -69,8 +72,8 @@ class LinearMethod : public AttentionMethod {
   }
 
   FeatureMapKind feature_map_;
-  int64_t chunk_;
-  std::string kernel_;
+  int64_t composed_chunk_;
+  std::string wanted_;
   ImplementationResolver<LinearRegistry> implementations_{linear_implementations()};
 };
 
@@ -78,8 +81,9 @@ class LinearMethod : public AttentionMethod {
 // head_dim.
 class RandomFeatureMethod : public LinearMethod {
  public:
-  RandomFeatureMethod(const std::string& feature_map, int64_t chunk, int64_t count, int64_t seed, std::string kernel = "composed")
-      : LinearMethod(feature_map, chunk, std::move(kernel)), count_(count), seed_(seed) {}
+  RandomFeatureMethod(const std::string& feature_map, int64_t composed_chunk, int64_t count, int64_t seed,
+                      std::string implementation = kComposedImplementation)
+      : LinearMethod(feature_map, composed_chunk, std::move(implementation)), count_(count), seed_(seed) {}
 
  protected:
   std::optional<at::Tensor> projection(int64_t head_dim) const override;

@@ -102,7 +102,7 @@ void check_backward(const BackwardArguments& a) {
   const auto batch = a.q.sym_size(0), heads = a.q.sym_size(1), length = a.q.sym_size(2);
   check_tensor("_linear_attention_backward: grad_output", a.grad_output, {batch, heads, length, a.v.sym_size(3)},
                a.q.scalar_type(), a.q);
-  check_tensor("_linear_attention_backward: normalizer", a.normalizer, {batch, heads, length, map->scales() ? 2 : 1},
+  check_tensor("_linear_attention_backward: normalizer", a.normalizer, {batch, heads, length, normalizer_numbers(map->update())},
                map->accumulator_dtype(a.q.scalar_type()), a.q);
 }
 
@@ -121,7 +121,8 @@ void check_step(const StepArguments& a) {
   check_tensor("linear_attention_step: normalizers", a.normalizers, {batch, heads, features}, state_dtype, a.q);
   TORCH_CHECK_VALUE(a.sums.is_contiguous() && a.normalizers.is_contiguous(), kPrefix,
                     "sums and normalizers must be contiguous, as they change in place");
-  TORCH_CHECK_VALUE(!map->scales(), kPrefix, "feature map '", a.feature_map, "' has scales, which the tensor sums does not hold");
+  TORCH_CHECK_VALUE(!has_scales(map->update()), kPrefix, "feature map '", a.feature_map,
+                    "' has scales, which the tensor sums does not hold");
 }
 
 // ---------------------------------------------------------------- computation
@@ -191,7 +192,7 @@ std::tuple<Tensor, Tensor> forward_meta(const ForwardArguments& a) {
   auto output = rows.vec(), normalizer = rows.vec();
   output.push_back(a.v.sym_size(3));
   const auto map = make_feature_map(a.feature_map, a.projection);
-  normalizer.emplace_back(map->scales() ? 2 : 1);
+  normalizer.emplace_back(normalizer_numbers(map->update()));
   return {at::empty_symint(output, a.q.options()),
           at::empty_symint(normalizer, a.q.options().dtype(map->accumulator_dtype(a.q.scalar_type())))};
 }

@@ -50,8 +50,8 @@ class LshImplementation {
   virtual double peak_bytes(const Problem& problem, const LshSettings& settings, bool backward) const = 0;
 };
 
-// The implementations for the CPU are "avx512", "avx2", "neon" and "portable" (attn/lsh/cpu/implementation.h). The one for CUDA
-// is "cuda" (attn/lsh/cuda/implementation.cpp).
+// The implementations for the CPU are "avx512", "avx2", "neon" and "portable" (attn/lsh/cpu/implementation.cpp). The one for
+// CUDA is "cuda" (attn/lsh/cuda/implementation.cpp). All register themselves here.
 using LshRegistry = ImplementationRegistry<LshImplementation, ImplementationRequest>;
 LshRegistry& lsh_implementations();
 

@@ -8,7 +8,6 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
-#include "attn/cpu/instruction_set.h"
 #include "attn/lsh/cost.h"
 #include "attn/lsh/implementation.h"
 #include "attn/lsh/reference.h"
@@ -17,8 +16,6 @@
 
 namespace attn {
 namespace {
-
-constexpr const char* kComposed = "composed";
 
 LshSettings settings_from(const Options& options) {
   LshSettings s{options.integer("rounds"), options.text("profile"), options.integer("chunk"), options.integer("buckets"),
@@ -43,9 +40,7 @@ class LshState : public DecodingState {
 
 class Lsh : public AttentionMethod {
  public:
-  explicit Lsh(const Options& options) : settings_(settings_from(options)), kernel_(options.text("kernel")) {
-    if (kernel_ != kComposed && kernel_ != "cuda") cpu::choose_instruction_set(kernel_);
-  }
+  explicit Lsh(const Options& options) : settings_(settings_from(options)), wanted_(options.text("implementation")) {}
 
   Capabilities capabilities() const override {
     Capabilities can;
@@ -55,6 +50,8 @@ class Lsh : public AttentionMethod {
     can.steps_recompute_prefix = true;
     return can;
   }
+
+  bool takes_float16(c10::DeviceType device) const override { return implementations_.takes_float16(device); }
 
   std::optional<std::string> why_unsupported(const Problem& p, Protocol protocol) const override {
     if (auto reason = AttentionMethod::why_unsupported(p, protocol)) return reason;
@@ -134,12 +131,12 @@ class Lsh : public AttentionMethod {
 
  private:
   ImplementationRequest request_for(const Problem& p, bool gradients) const {
-    return {kernel_, p.dtype, p.device, p.head_dim, p.value_dim, gradients};
+    return {wanted_, p.dtype, p.device, p.head_dim, p.value_dim, gradients};
   }
 
   at::Tensor attend_to(const at::Tensor& qk, const at::Tensor& v, const Mask& mask) {
     const auto* implementation = implementations_.find(
-        {kernel_, qk.scalar_type(), qk.device().type(), qk.size(3), v.size(3), records_gradients({qk, v}), qk.device().index()});
+        {wanted_, qk.scalar_type(), qk.device().type(), qk.size(3), v.size(3), records_gradients({qk, v}), qk.device().index()});
     ran(implementation ? "kernel/" + implementation->name() : "aten/sorted chunks");
     const auto buckets = settings_.buckets_for(qk.size(2));
     // The rotations are cached between calls, because they are drawn on the CPU and copied to the device. The same seed would
@@ -151,22 +148,23 @@ class Lsh : public AttentionMethod {
     }
     const auto factors = bucket_factors_of(buckets);
     return lsh_attention(qk, v, rotations_, settings_.chunk, mask.causal, mask.key_lengths, settings_.profile,
-                         at::OptionalIntArrayRef(factors), implementation ? implementation->name() : kComposed);
+                         at::OptionalIntArrayRef(factors), implementation ? implementation->name() : kComposedImplementation);
   }
 
   LshSettings settings_;
-  std::string kernel_;
+  std::string wanted_;
   ImplementationResolver<LshRegistry> implementations_{lsh_implementations()};
   at::Tensor rotations_;
   int64_t rotated_buckets_ = 0;  // the number of buckets that rotations_ were drawn for
 };
 
 MethodEntry entry(const std::string& name, int64_t rounds, bool composed = false) {
-  OptionSpec kernel{"kernel",
-                    std::string("auto"),
-                    "implementation: a CPU instruction set or cuda; auto: the best that is available; composed: ATen operations",
-                    {"auto", "avx512", "avx2", "neon", "portable", "cuda", kComposed}};
-  if (composed) kernel = {"kernel", std::string(kComposed), "implementation: always composed of ATen operations", {kComposed}};
+  auto implementation = implementation_option({"avx512", "avx2", "neon", "portable", "cuda"});
+  if (composed)
+    implementation = {implementation.name,
+                      std::string(kComposedImplementation),
+                      "always composed of ATen operations",
+                      {kComposedImplementation}};
   return entry_of<Lsh>(
       name,
       std::string("Reformer's LSH attention, shared queries and keys, ") + std::to_string(rounds) +
@@ -184,7 +182,7 @@ MethodEntry entry(const std::string& name, int64_t rounds, bool composed = false
         "trax: Reformer's own code; fast-transformers: the code that the linear-attention paper compared with",
         {kTrax, kFastTransformers}},
        {"seed", int64_t{0}, "seed of the random rotations", {}, 0, kMaxSeed},
-       kernel});
+       implementation});
 }
 
 const RegisterMethod registered{entry("lsh", 1)}, registered_1{entry("lsh-1", 1)}, registered_4{entry("lsh-4", 4)},

@@ -4,7 +4,6 @@
 
 #include "attn/cpu/rows.h"
 #include "attn/recurrent/checkpoint.h"
-#include "attn/recurrent/cpu/implementation.h"
 
 namespace attn {
 
@@ -22,7 +21,7 @@ at::Tensor empty_in_layout_of(const at::Tensor& like, c10::SymIntArrayRef sizes)
 }
 
 RecurrentRegistry& recurrent_implementations() {
-  static RecurrentRegistry registry("recurrent_attention", cpu::find_recurrent);
+  static RecurrentRegistry registry("recurrent_attention");
   return registry;
 }
 

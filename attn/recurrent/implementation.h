@@ -72,8 +72,8 @@ std::vector<c10::SymInt> checkpoint_sizes(const RecurrentArguments& arguments, b
 // the other options of `like`: what [batch, time, heads, dim] came as goes back as it.
 at::Tensor empty_in_layout_of(const at::Tensor& like, c10::SymIntArrayRef sizes);
 
-// The implementations for the CPU are "avx512", "avx2", "neon" and "portable" (attn/recurrent/cpu/implementation.h). There are
-// none for CUDA yet.
+// The implementations for the CPU, which attn/recurrent/cpu/implementation.cpp registers, are "avx512", "avx2", "neon" and
+// "portable". There are none for CUDA.
 using RecurrentRegistry = ImplementationRegistry<RecurrentImplementation, ImplementationRequest>;
 RecurrentRegistry& recurrent_implementations();
 

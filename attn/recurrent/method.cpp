@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "attn/cpu/instruction_set.h"
 #include "attn/recurrent/composed.h"
 #include "attn/recurrent/recurrent_attention.h"
 #include "attn/recurrent/reference.h"
@@ -34,16 +33,14 @@ class RecurrentState : public DecodingState {
 }  // namespace
 
 RecurrentMethod::RecurrentMethod(RecurrentRule rule, std::string implementation)
-    : rule_(rule), implementation_name_(std::move(implementation)) {
-  if (implementation_name_ != "composed") cpu::choose_instruction_set(implementation_name_);
-}
+    : rule_(rule), implementation_name_(std::move(implementation)) {}
 
 Capabilities RecurrentMethod::capabilities() const {
   Capabilities can;
   can.full = can.cross_attention = can.key_lengths = false;
   can.shared_heads = SharedHeads::read;
   can.decoding = can.prefill_continues = true;
-  if (implementation_name_ == "composed") can.nan_reaches_its_rows_only = false;
+  if (implementation_name_ == kComposedImplementation) can.nan_reaches_its_rows_only = false;
   if (rule_.reads_g) can.inputs.push_back(find_input("g"));
   if (rule_.reads_beta) can.inputs.push_back(find_input("beta"));
   return can;
@@ -100,7 +97,7 @@ at::Tensor RecurrentMethod::attend(const Inputs& inputs) {
                               .rule = rule_.delta ? "delta" : "add",
                               .scale = a.scale,
                               .normalize = a.normalize,
-                              .implementation = implementation ? implementation->name() : "composed"})
+                              .implementation = implementation ? implementation->name() : kComposedImplementation})
       .first;
 }
 
@@ -167,16 +164,13 @@ double retnet_decay(int64_t head, int64_t) { return std::log1p(-std::exp2(-5 - d
 // Lightning Attention (2405.17381): slopes of 8 h / H, as in its first layer.
 double lightning_decay(int64_t head, int64_t heads) { return -8 * double(head) / double(heads); }
 
-const OptionSpec kRecurrentImplementation{
-    "implementation",
-    std::string("auto"),
-    "an instruction set of the CPU; auto: the best available one; composed: ATen operations, in chunks of 64 positions",
-    {"auto", "avx512", "avx2", "neon", "portable", "composed"}};
-
 MethodEntry recurrent_entry(const char* name, const char* description, RecurrentRule rule) {
-  return {name, description, "O(N)", "O(N)", {kRecurrentImplementation}, [rule](const Options& options) {
-            return std::make_shared<RecurrentMethod>(rule, options.text("implementation"));
-          }};
+  return {name,
+          description,
+          "O(N)",
+          "O(N)",
+          {implementation_option({"avx512", "avx2", "neon", "portable"})},
+          [rule](const Options& options) { return std::make_shared<RecurrentMethod>(rule, options.text("implementation")); }};
 }
 
 constexpr RecurrentRule kGatedDelta{.delta = true, .reads_g = true, .reads_beta = true, .normalize = true};
@@ -189,7 +183,7 @@ const RegisterMethod gated_delta_composed{
      "O(N)",
      "O(N)",
      {},
-     [](const Options&) { return std::make_shared<RecurrentMethod>(kGatedDelta, "composed"); }}};
+     [](const Options&) { return std::make_shared<RecurrentMethod>(kGatedDelta, kComposedImplementation); }}};
 const RegisterMethod delta{recurrent_entry("delta", "the delta rule (DeltaNet), with keys of length 1",
                                            {.delta = true, .reads_beta = true, .normalize = true})};
 const RegisterMethod simple_gla{

@@ -23,8 +23,7 @@ struct RecurrentRule {
 
 class RecurrentMethod : public AttentionMethod {
  public:
-  // `implementation` is "auto", "composed" or the name of kernels. Throws c10::ValueError for an instruction set that is not
-  // available.
+  // `implementation` is a value of implementation_option().
   RecurrentMethod(RecurrentRule rule, std::string implementation);
 
   Capabilities capabilities() const override;

@@ -160,7 +160,7 @@ const RecurrentImplementation* find_implementation(const RecurrentCallArguments&
 
 // The sizes of the checkpoints of a call, whichever implementation "auto" chooses.
 std::vector<c10::SymInt> checkpoint_sizes_of(const RecurrentCallArguments& a, bool gradients) {
-  return checkpoint_sizes(arguments_of(a), gradients && a.implementation != "composed");
+  return checkpoint_sizes(arguments_of(a), gradients && a.implementation != kComposedImplementation);
 }
 
 // x itself if empty_in_layout_of(like) has its strides, or a copy that has those.

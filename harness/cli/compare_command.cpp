@@ -12,6 +12,7 @@
 #include "harness/cli/shared_options.h"
 #include "harness/cli/speedup_report.h"
 #include "harness/records/result_folder.h"
+#include "harness/schema/field.h"
 #include "harness/schema/method_names.h"
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"
@@ -104,7 +105,7 @@ int compare_folders(const CompareOptions& options) {
 
 int compare_methods(const CompareOptions& options) {
   const auto records = records_of(options.a);
-  const auto baseline = MethodNames(records).text_of(options.baseline);
+  const auto baseline = MethodNames(records).text_of(current_text("method", options.baseline));
   const SpeedupReport report{baseline, options.criteria().within, speedups(records, baseline, options.criteria().within),
                              speed_answers(records, baseline, options.criteria().within)};
   if (report.speedups.empty())

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "attn/former_options.h"
 #include "harness/gate/quick_gate.h"
 #include "harness/schema/json.h"
 #include "harness/statistics/statistics.h"
@@ -108,7 +109,7 @@ Recordings read_recordings(const std::string& path) {
   for (const auto& item : member(json, path, "cases", "a list of cases", is_list)) {
     auto& c = recordings.cases.emplace_back();
     const auto where = fmt::format("{}: case {}", path, recordings.cases.size());
-    c.name = member(item, where, "name", "text", is_text);
+    c.name = attn::with_current_options(member(item, where, "name", "text", is_text).get_ref<const std::string&>());
     for (const auto& [name, list] : kLists)
       c.*list = member(item, where, name, "a list of numbers", is_numbers).get<std::vector<double>>();
   }

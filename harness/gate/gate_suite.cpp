@@ -32,15 +32,19 @@ double median_log_ratio(const std::vector<double>& a, const std::vector<double>&
 // The positions of cases that are verified before the time of their full size is taken.
 constexpr int64_t kSmallLength = 300;
 
-// Sets one thread and, if the method has the option `kernel`, its AVX2 kernels, because callgrind does not support AVX-512.
+// Sets one thread and, if the method has the option `implementation`, its AVX2 kernels, because callgrind does not support
+// AVX-512.
 void force_avx2(Case& c, const Catalogue& catalogue) {
   c.threads = 1;
   const auto name = attn::method_name(c.method);
-  if (c.method.find("kernel=") != std::string::npos) return;
+  if (c.method.find("implementation=") != std::string::npos) return;
   for (const auto& method : catalogue.methods())
     if (method.at("name") == name)
-      for (const auto& option : method.at("options"))
-        if (option.at("name") == "kernel") c.method += name == c.method ? ":kernel=avx2" : ",kernel=avx2";
+      for (const auto& option : method.at("options")) {
+        const auto& choices = option.at("choices");
+        if (option.at("name") == "implementation" && std::find(choices.begin(), choices.end(), "avx2") != choices.end())
+          c.method += name == c.method ? ":implementation=avx2" : ",implementation=avx2";
+      }
 }
 
 // The number of instructions in what callgrind prints; nothing if it printed none.

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "harness/process/pipe.h"
+#include "harness/schema/field.h"
 #include "harness/text/errors.h"
 #include "harness/text/installation.h"
 #include "harness/text/units.h"
@@ -203,9 +204,9 @@ std::vector<Json> ask_worker(const WorkerProgram& worker, const std::string& com
   if (fault.empty()) return answer.lines;
   const auto done = answer.lines.size();
   const bool names_method = request.is_array() && done < request.size() && request[done].contains("method");
-  throw WorkerError(fmt::format("`{} {}` broke{}: {}", worker.path, command,
-                                names_method ? fmt::format(" on method '{}'", request[done]["method"].get<std::string>()) : "",
-                                fault));
+  throw WorkerError(
+      fmt::format("`{} {}` broke{}: {}", worker.path, command,
+                  names_method ? fmt::format(" on method '{}'", current_text("method", request[done]["method"])) : "", fault));
 }
 
 std::vector<WorkerAnswer> run_in_turns(const std::vector<WorkerRequest>& requests, int processor, double deadline_s) {

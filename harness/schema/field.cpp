@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "attn/former_options.h"
+
 namespace attnbench {
 namespace {
 
@@ -45,6 +47,10 @@ Json whole_number(const std::string& text) {
 
 }  // namespace
 
+std::string current_text(std::string_view name, const std::string& text) {
+  return name == "method" || name == "baseline" ? attn::with_current_options(text) : text;
+}
+
 bool matches(std::string_view choice, std::string_view value) {
   constexpr std::string_view kPath = "PATH";
   if (!choice.ends_with(":PATH")) return choice == value;
@@ -61,7 +67,7 @@ std::string checked_text(const ValueRules& rules, const Json& value) {
   if (!known && number.is_null())
     refuse(rules, "'" + given + "'", "one of " + join(rules.choices) + (rules.also_number ? ", or a whole number" : ""));
   if (!known) check_range(rules, number, given);
-  return given;
+  return current_text(rules.name, given);
 }
 
 bool checked_flag(const ValueRules& rules, const Json& value) {

@@ -28,8 +28,12 @@ struct ValueRules {
 // Whether the choice stands for this value. A choice that ends in ":PATH" stands for every text that begins as it does up to the
 // colon, with a path after it.
 bool matches(std::string_view choice, std::string_view value);
+// The text of a field or column with this name as this version writes it: in those that name methods, options have their current
+// names (attn/former_options.h).
+std::string current_text(std::string_view name, const std::string& text);
 // Each returns the value if it keeps the rules, and throws std::invalid_argument that names the field, the value and what was
 // expected if it does not.
+// A text is converted by current_text().
 std::string checked_text(const ValueRules& rules, const Json& value);
 bool checked_flag(const ValueRules& rules, const Json& value);
 int64_t checked_integer(const ValueRules& rules, const Json& value);

@@ -458,6 +458,7 @@ void Record::set_at(size_t at, Json value) {
     return;
   }
   if (!has_type(value, column.type)) refuse(column.name, value, column.type);
+  if (column.type == ColumnType::text) value = current_text(column.name, value.get_ref<const std::string&>());
   if (column.type == ColumnType::named_numbers) {
     auto& numbers = value.get_ref<Json::object_t&>();
     for (const auto& [key, item] : numbers)

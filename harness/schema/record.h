@@ -75,9 +75,9 @@ class Record {
   // A record that holds the schema version and the fields of this case, and nothing else.
   explicit Record(const Case& c);
   // Reads a record of this schema version or of an earlier one, whose columns get their current names; axes that did not exist
-  // yet get the value Field::before. A ratio_pairing that begins with "none: ", as records had it once, becomes
-  // ratio_failure_kind and ratio_reason. Throws std::invalid_argument that names a version from the future, an unknown column, or
-  // the column whose value has another type.
+  // yet get the value Field::before, and the options of methods their current names. A ratio_pairing that begins with "none: ",
+  // as records had it once, becomes ratio_failure_kind and ratio_reason. Throws std::invalid_argument that names a version from
+  // the future, an unknown column, or the column whose value has another type.
   static Record parse(Json json);
 
   // Null erases the value. So do a number that is not finite, an empty object of named numbers, and the default of a test hook.

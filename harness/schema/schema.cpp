@@ -1,5 +1,6 @@
 #include "harness/schema/schema.h"
 
+#include "attn/former_options.h"
 #include "harness/schema/training.h"
 
 namespace attnbench {
@@ -64,6 +65,9 @@ Json schema_json(const Json& diagnostics) {
   json["former_names"] = Json::object();
   for (const auto& [former, current, is_diagnostic] : former_names())
     json["former_names"][former] = (is_diagnostic ? "diagnostics." : "") + current;
+  json["former_options"] = Json::array();
+  for (const auto& [method, former, current] : attn::kFormerOptions)
+    json["former_options"].push_back({{"method", method}, {"former", former}, {"current", current}});
   return json;
 }
 

@@ -21,12 +21,14 @@ Json default_json(const Field& field);
 //  "columns": [{"name", "type", "unit", "group", "description"}, …],
 //  "training": {"axes": ["task", "method", …], "columns": [{"name", "type", "unit", "group", "description"}, …]},
 //  "diagnostics": [{"name", "unit", "description", "methods"}, …],
-//  "former_names": {"gpu_clock_least_mhz": "gpu_clock_min_mhz", "lsh_bucket_mean": "diagnostics.lsh_bucket_mean", …}}
+//  "former_names": {"gpu_clock_least_mhz": "gpu_clock_min_mhz", "lsh_bucket_mean": "diagnostics.lsh_bucket_mean", …},
+//  "former_options": [{"method", "former", "current"}, …]}
 //
 // Axes are in the order of their columns. `default` is null where the value must be given, follows another axis or depends on
 // the machine. `before` is the value that cases were measured with before the axis existed, and null where every record has the
 // axis. `training` describes the points of curves.jsonl (training_columns()): two points with equal axes belong to the same
 // training. `diagnostics` are those that methods declare, as Catalogue::diagnostics() lists them.
+// `former_options` are those of attn/former_options.h.
 Json schema_json(const Json& diagnostics);
 
 }  // namespace attnbench

@@ -12,6 +12,7 @@
 #include <random>
 #include <set>
 
+#include "attn/former_options.h"
 #include "attn/method_name.h"
 #include "harness/schema/machine.h"
 #include "harness/statistics/disturbance.h"
@@ -240,6 +241,10 @@ Json portable_request(const Case& c) {
     // A newer axis that follows another one has no default of its own, and case_from_json() lets it follow.
     const bool follows = field.since > 1 && !field.follows.empty() && get(c, field) == get(c, *find_field(field.follows));
     if (get(c, field) != get(defaults, field) && !follows) request[std::string(field.name)] = get(c, field);
+    // Workers of earlier versions know the former names of options only, and this version's know both.
+    if (field.name == "method" || field.name == "baseline")
+      if (const auto found = request.find(field.name); found != request.end())
+        *found = attn::with_former_options(found->get_ref<const std::string&>());
   }
   return request;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "attn/former_options.h"
 #include "attn/method_name.h"
 #include "harness/text/errors.h"
 #include "harness/text/nearest.h"
@@ -95,7 +96,8 @@ Json Catalogue::diagnostics() const {
   return all;
 }
 
-void Catalogue::check(const std::string& spec) const {
+void Catalogue::check(const std::string& text) const {
+  const auto spec = attn::with_current_options(text);
   const std::string name(attn::method_name(spec)), given(attn::method_options(spec));
   std::vector<std::string> options;
   const bool is_python = attn::is_python_name(name);
@@ -124,9 +126,9 @@ std::string Catalogue::with_like(const std::string& spec, const std::string& lik
   check(spec);
   const std::string given(attn::method_options(spec));
   if (like.empty() || !attn::is_python_name(attn::method_name(spec)) || ("," + given).find(",like=") != std::string::npos)
-    return spec;
+    return attn::with_current_options(spec);
   check(like);
-  return fmt::format("{}{}like={}", spec, given.empty() ? ":" : ",", like);
+  return fmt::format("{}{}like={}", spec, given.empty() ? ":" : ",", attn::with_current_options(like));
 }
 
 }  // namespace attnbench

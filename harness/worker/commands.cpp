@@ -153,21 +153,21 @@ int run_worker_command(int argc, char** argv) {
 
   try {
     Answer answer(descriptor);
-    set_methods_folders(methods_folders);
-    set_inputs_folders(methods_folders);
+    const WorkerContext context{.folders = methods_folders};
     Plugins plugins(plugin_paths);
     if (*describe_command) answer.send(methods_with(plugins));
     if (*environment_command) answer.send(environment().to_json());
     if (*ceilings_command) answer.send(ceilings_of_machine());
     if (*noise_command) answer.send(measure_noise(noise_s).to_json());
-    if (*plan_command) answer_each(answer, plugins, plan);
-    if (*verify_command) answer_each(answer, plugins, [&](const Case& c) { return verify(is_small ? small_case(c) : c); });
-    if (*count_command) answer_each(answer, plugins, count);
+    if (*plan_command) answer_each(answer, plugins, [&](const Case& c) { return plan(c, context); });
+    if (*verify_command)
+      answer_each(answer, plugins, [&](const Case& c) { return verify(is_small ? small_case(c, context) : c, context); });
+    if (*count_command) answer_each(answer, plugins, [&](const Case& c) { return count(c, context); });
     if (*measure_command) {
       std::optional<Turns> taken;
       if (!turns.empty()) taken.emplace(turns[0], turns[1], processor);
       const MeasureOptions options{taken ? &*taken : nullptr, !no_small_check, quality, best_probe_us};
-      answer_each(answer, plugins, [&](const Case& c) { return measure(c, options); });
+      answer_each(answer, plugins, [&](const Case& c) { return measure(c, options, context); });
     }
     // All answers are written. This skips the destructors, which could fail on a CUDA context that an error has left unusable.
     // Threads of Python packages may still run, too.

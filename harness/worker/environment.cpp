@@ -33,10 +33,14 @@ Json option_value(const attn::OptionValue& value) {
 }
 
 // The CPU kernels of this build, which methods with the option `kernel` have.
-Json built_kernels() {
+// Those of the implementations `choices` of a method whose CPU kernels this build has.
+Json built_kernels(const std::vector<std::string>& choices) {
+  auto sets = attn::cpu::built_instruction_sets();
+  if (attn::cpu::is_built(attn::cpu::InstructionSet::amx)) sets.push_back(attn::cpu::InstructionSet::amx);
   auto names = Json::array();
-  for (const auto set : attn::cpu::built_instruction_sets()) names.push_back(attn::cpu::name_of(set));
-  if (attn::cpu::amx_is_built()) names.push_back("amx");
+  for (const auto set : sets)
+    if (const std::string name = attn::cpu::name_of(set); std::find(choices.begin(), choices.end(), name) != choices.end())
+      names.push_back(name);
   return names;
 }
 
@@ -148,7 +152,7 @@ Json describe_methods() {
     auto options = Json::array();
     auto kernels = Json::array();
     for (const auto& option : entry->options) {
-      if (option.name == "kernel") kernels = built_kernels();
+      if (option.name == "implementation") kernels = built_kernels(option.choices);
       const bool is_integer = std::holds_alternative<int64_t>(option.default_value);
       options.push_back({{"name", option.name},
                          {"type", attn::option_type(option.default_value)},

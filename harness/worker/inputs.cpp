@@ -24,7 +24,6 @@ constexpr std::pair<const char*, InputDistribution> kInputDistributions[] = {
     {"offset", InputDistribution::offset}, {"scaled", InputDistribution::scaled},       {"outliers", InputDistribution::outliers},
 };
 constexpr std::string_view kFile = "file:";
-std::vector<std::string> inputs_folders;
 
 constexpr int64_t kCentres = 16;
 constexpr double kSpread = 0.1;  // standard deviation around a centre
@@ -171,14 +170,13 @@ InputDistribution parse_input_distribution(const std::string& name) {
   TORCH_CHECK_VALUE(false, "inputs = '", name, "', expected normal, clustered, repeated, offset, scaled, outliers or file:PATH");
 }
 
-void set_inputs_folders(std::vector<std::string> folders) { inputs_folders = std::move(folders); }
-
-InputSource InputSource::of(const std::string& inputs, double concentration, std::vector<attn::InputSpec> tensors) {
+InputSource InputSource::of(const std::string& inputs, double concentration, std::vector<attn::InputSpec> tensors,
+                            const WorkerContext& context) {
   InputSource source;
   source.concentration = concentration;
   source.tensors = std::move(tensors);
   if (inputs.starts_with(kFile))
-    source.file = std::make_shared<InputFile>(find_in_folders(inputs_folders, inputs.substr(kFile.size())), source.tensors);
+    source.file = std::make_shared<InputFile>(find_in_folders(context.folders, inputs.substr(kFile.size())), source.tensors);
   else source.distribution = parse_input_distribution(inputs);
   return source;
 }

@@ -9,6 +9,7 @@
 #include "attn/input_spec.h"
 #include "attn/problem.h"
 #include "harness/worker/call.h"
+#include "harness/worker/context.h"
 #include "harness/worker/input_file.h"
 
 namespace attnbench {
@@ -46,17 +47,13 @@ struct InputSource {
   // The source that the axes `inputs` and `concentration` of a case name. Throws c10::ValueError for an unknown distribution and,
   // as InputFile does, for a file that cannot be read.
   static InputSource of(const std::string& inputs, double concentration,
-                        std::vector<attn::InputSpec> tensors = attn::query_key_value());
+                        std::vector<attn::InputSpec> tensors = attn::query_key_value(), const WorkerContext& context = {});
 
   InputDistribution distribution;
   double concentration = 1;                         // factor that q is multiplied by
   std::shared_ptr<const InputFile> file = nullptr;  // holds the tensors; null if they are drawn
   std::vector<attn::InputSpec> tensors = attn::query_key_value();
 };
-
-// Sets the folders in which files of inputs with relative paths are looked for, in this order. Without any, it is the current
-// folder.
-void set_inputs_folders(std::vector<std::string> folders);
 
 // Returns tensors of the problem's shapes, dtype and device, and a mask. The same seed gives the same numbers for any number of
 // threads. From a file come the first batch entries, heads and positions; the seed is then that of the mask and of grad_output.

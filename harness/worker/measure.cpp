@@ -33,11 +33,11 @@ void guarded(Record& record, const std::function<void()>& work) {
 
 }  // namespace
 
-Record measure(const Case& c, const MeasureOptions& options) {
+Record measure(const Case& c, const MeasureOptions& options, const WorkerContext& context) {
   Record record;
   guarded(record, [&] {
     use_threads(c.threads);
-    auto subject = prepare(c, record);
+    auto subject = prepare(c, context, record);
     if (!subject) return;
     subject->checks_small = options.small_check;
     subject->takes_quality = options.quality;
@@ -58,13 +58,13 @@ extern "C" __attribute__((noinline)) void attnbench_counted_calls(const std::fun
   for (int64_t i = 0; i < count; ++i) call();
 }
 
-Record count(const Case& c) {
+Record count(const Case& c, const WorkerContext& context) {
   Record record;
   guarded(record, [&] {
     use_threads(1);
     auto on_one_thread = c;
     on_one_thread.threads = 1;
-    const auto subject = prepare(on_one_thread, record);
+    const auto subject = prepare(on_one_thread, context, record);
     if (!subject) return;
     const auto inputs = subject->make_inputs(subject->problem);
     const auto call = [&] { subject->protocol->call(*subject->method, inputs); };
@@ -76,20 +76,20 @@ Record count(const Case& c) {
   return record;
 }
 
-Record verify(const Case& c) {
+Record verify(const Case& c, const WorkerContext& context) {
   Record record;
   guarded(record, [&] {
     use_threads(c.threads);
-    if (const auto subject = prepare(c, record)) subject->protocol->verify(*subject, record);
+    if (const auto subject = prepare(c, context, record)) subject->protocol->verify(*subject, record);
   });
   return record;
 }
 
-Record plan(const Case& c) {
+Record plan(const Case& c, const WorkerContext& context) {
   Record record;
   guarded(record, [&] {
     try {
-      prepare(c, record);
+      prepare(c, context, record);
     } catch (const attn::Refusal& error) {
       record.set_failed(error.kind == attn::Refusal::Kind::unknown ? kind::unknown_method : kind::usage,
                         error.what_without_backtrace());

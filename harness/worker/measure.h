@@ -4,6 +4,7 @@
 #pragma once
 
 #include "harness/schema/record.h"
+#include "harness/worker/context.h"
 #include "harness/worker/turns.h"
 
 namespace attnbench {
@@ -16,16 +17,16 @@ struct MeasureOptions {
 };
 
 // Checks the agreement, takes timed samples and measures the memory, as the case's protocol says.
-Record measure(const Case& c, const MeasureOptions& options = {});
+Record measure(const Case& c, const MeasureOptions& options = {}, const WorkerContext& context = {});
 
 // Makes kCountedCalls calls on one thread inside the function attnbench_counted_calls, for a profiler that counts their
 // instructions; an injected slowdown adds calls. No column holds the number of instructions, which only the profiler knows.
-Record count(const Case& c);
+Record count(const Case& c, const WorkerContext& context = {});
 
 // Compares all rows with the reference at the case's own size.
-Record verify(const Case& c);
+Record verify(const Case& c, const WorkerContext& context = {});
 
 // Sets the predictions or, if the case cannot run, the reason. Allocates no tensor.
-Record plan(const Case& c);
+Record plan(const Case& c, const WorkerContext& context = {});
 
 }  // namespace attnbench

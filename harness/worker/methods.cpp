@@ -21,8 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<std::string> methods_folders;
-
 std::map<std::string, std::string>& digests() {  // by the name of the method
   static std::map<std::string, std::string> all;
   return all;
@@ -90,23 +88,21 @@ const PythonModule& python_module() {
 }
 
 // Registers the Python method of this name, unless that has been done.
-void load_python_method(const std::string& name) {
+void load_python_method(const std::string& name, const WorkerContext& context) {
   if (digests().contains(name)) return;
   const auto split = attn::split_python_name(name);
   TORCH_CHECK_VALUE(!split.function.empty(), "method '", name, "' names no function, expected ", split.file, ":FUNCTION");
   attn::MethodEntry entry;
   std::string digest;
-  python_module().entry(find_in_folders(methods_folders, split.file), std::string(split.function), name, entry, digest);
+  python_module().entry(find_in_folders(context.folders, split.file), std::string(split.function), name, entry, digest);
   const attn::RegisterMethod registered{std::move(entry)};
   digests().emplace(name, std::move(digest));
 }
 
 }  // namespace
 
-void set_methods_folders(std::vector<std::string> folders) { methods_folders = std::move(folders); }
-
-std::shared_ptr<attn::AttentionMethod> make_method(const std::string& text) {
-  if (const std::string name(attn::method_name(text)); attn::is_python_name(name)) load_python_method(name);
+std::shared_ptr<attn::AttentionMethod> make_method(const std::string& text, const WorkerContext& context) {
+  if (const std::string name(attn::method_name(text)); attn::is_python_name(name)) load_python_method(name, context);
   return attn::make_method(text);
 }
 

@@ -7,20 +7,16 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "attn/method.h"
+#include "harness/worker/context.h"
 
 namespace attnbench {
-
-// Sets the folders in which Python files with relative paths are looked for, in this order. Without any, it is the current
-// folder.
-void set_methods_folders(std::vector<std::string> folders);
 
 // Makes the method of a text such as "linear", "linear-chunked:chunk=256" or "mine.py:attention:window=64". Throws
 // c10::ValueError for an unknown method, a wrong option, a Python file that cannot be read or imported, and a function whose
 // parameters are not those of an attention function; the message is meant for the user.
-std::shared_ptr<attn::AttentionMethod> make_method(const std::string& text);
+std::shared_ptr<attn::AttentionMethod> make_method(const std::string& text, const WorkerContext& context);
 
 // The digest of the file that defines the method; empty for a method that is compiled into this program. Only for methods that
 // make_method() has made.

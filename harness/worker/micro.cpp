@@ -125,7 +125,7 @@ std::vector<attn::cpu::LinearHeadParams> causal_heads(const at::Tensor& q, const
 void step_alone(benchmark::State& state, attn::cpu::InstructionSet set, int64_t heads) {
   using namespace attn::cpu;
   const auto dim = state.range(0);
-  const auto& kernels = *find_linear_kernels({{name_of(set), at::kFloat, at::kCPU, dim, dim}, attn::FeatureMapKind::elu});
+  const auto& kernels = *linear_kernels(set, attn::ElementType::float32);
   ceilings();
   const auto s = at::zeros({heads, dim, dim}), z = at::zeros({heads, dim}), token = at::randn({heads, 1, dim}),
              output = at::empty({heads, 1, dim}), normalizer = at::empty({heads, 1});
@@ -165,7 +165,7 @@ void forward_alone(benchmark::State& state, attn::cpu::InstructionSet set) {
   using namespace attn::cpu;
   constexpr int64_t kHeads = 8, kDim = 64;
   const auto length = state.range(0);
-  const auto& kernels = *find_linear_kernels({{name_of(set), at::kFloat, at::kCPU, kDim, kDim}, attn::FeatureMapKind::elu});
+  const auto& kernels = *linear_kernels(set, attn::ElementType::float32);
   const auto q = at::randn({kHeads, length, kDim}), k = at::randn_like(q), v = at::randn_like(q), output = at::empty_like(q);
   const auto normalizer = at::empty({kHeads, length});
   const auto all = causal_heads(q, k, v, output, normalizer);
@@ -199,7 +199,7 @@ void register_calls() {
         cases.push_back({name, protocol, causal, at::kFloat, 1});
       }
       for (const auto set : attn::cpu::available_instruction_sets())
-        cases.push_back({std::string("linear:kernel=") + name_of(set), protocol, causal, at::kFloat, 8});
+        cases.push_back({std::string("linear:implementation=") + name_of(set), protocol, causal, at::kFloat, 8});
     }
   }
   for (const auto& c : cases)

@@ -149,7 +149,7 @@ bool measure_quality(const Subject& subject, Record& record) {
   for (int64_t i = 0; i < subject.c.quality_seeds; ++i) {
     if (auto other = with_other_seed(subject.c.method, i); other != spec) {
       spec = std::move(other);
-      method = make_method(spec);
+      method = make_method(spec, subject.context);
     }
     if (auto* const other = foreign(method.get())) set_up(*other, problem, attn::Protocol::forward, record);
     const auto seed = subject.seed() + uint64_t(i);

@@ -62,9 +62,9 @@ auto naming_inputs(const Case& c, const Work& work) {
 }
 
 // Where the inputs of the case come from. Sets the digest of a file.
-InputSource source_of(const Case& c, const attn::AttentionMethod& method, Record& record) {
+InputSource source_of(const Case& c, const attn::AttentionMethod& method, const WorkerContext& context, Record& record) {
   return naming_inputs(c, [&] {
-    auto source = InputSource::of(c.inputs, c.concentration, method.inputs());
+    auto source = InputSource::of(c.inputs, c.concentration, method.inputs(), context);
     if (source.file) record.set("inputs_digest", source.file->digest());
     return source;
   });
@@ -111,14 +111,14 @@ bool check_settings(const ProcessSettings& before, const Turns* turns, Record& r
   return false;
 }
 
-std::optional<Subject> prepare(const Case& c, Record& record) {
+std::optional<Subject> prepare(const Case& c, const WorkerContext& context, Record& record) {
   const auto found = find_device(c.device);
   // A file with methods may change settings when it is imported. What runs is what the record states.
   const auto settings = ProcessSettings::now();
-  auto made = make_method(c.method);
+  auto made = make_method(c.method, context);
   restore_settings(settings, "the import", record);
-  auto source = source_of(c, *made, record);
-  Subject subject{c, std::move(made), problem_of(c), &find_protocol(c.protocol), std::move(source), found.device};
+  auto source = source_of(c, *made, context, record);
+  Subject subject{c, std::move(made), problem_of(c), &find_protocol(c.protocol), std::move(source), found.device, context};
   if (const auto digest = method_digest(c.method); !digest.empty()) {
     record.set("method_digest", digest);
     record.set("python", python_version());
@@ -162,10 +162,10 @@ attn::Problem small_problem(const Subject& subject) {
   return p;
 }
 
-Case small_case(const Case& c) {
+Case small_case(const Case& c, const WorkerContext& context) {
   std::shared_ptr<attn::AttentionMethod> method;
   try {
-    method = make_method(c.method);
+    method = make_method(c.method, context);
   } catch (const c10::Error&) {
     return c;  // verify() says what is wrong
   }

@@ -8,6 +8,7 @@
 
 #include "attn/method.h"
 #include "harness/schema/record.h"
+#include "harness/worker/context.h"
 #include "harness/worker/device.h"
 #include "harness/worker/foreign_method.h"
 #include "harness/worker/inputs.h"
@@ -25,6 +26,7 @@ struct Subject {
   const MeasuringProtocol* protocol;
   InputSource source;
   Device* device;
+  WorkerContext context = {};
   bool checks_small = true;    // whether measuring it checks the agreement at a small size, too
   bool takes_quality = false;  // whether measuring it takes the quality columns, too
 
@@ -38,7 +40,7 @@ struct Subject {
 
 // Sets the columns of the predictions and of the device and, if the case leaves it open, the memory budget. If the case cannot
 // run, returns nothing and records the case as skipped with the reason. Throws c10::ValueError for a wrong option or size.
-std::optional<Subject> prepare(const Case& c, Record& record);
+std::optional<Subject> prepare(const Case& c, const WorkerContext& context, Record& record);
 
 // Puts back the settings that differ from those before, and notes in the record that `what`, such as "the import", changed them.
 void restore_settings(const ProcessSettings& before, const std::string& what, Record& record);
@@ -54,7 +56,7 @@ attn::Problem extended(attn::Problem problem, int64_t more);
 // or more if the method takes only larger multiples.
 attn::Problem small_problem(const Subject& subject);
 // The case with the sizes of its small problem. A case whose method cannot be made is returned as it is.
-Case small_case(const Case& c);
+Case small_case(const Case& c, const WorkerContext& context);
 
 // Adds time spent inside calls of the method to the column measured_s.
 void add_measured_s(Record& record, double seconds);

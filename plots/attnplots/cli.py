@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from attnplots import records, style
-from attnplots.methods import method_text, split_method
+from attnplots.methods import method_text, split_method, with_current_options
 from attnplots.records import RecordsError
 from attnplots.text import printable
 
@@ -145,7 +145,7 @@ def chosen_methods(methods: Iterable[str], wanted: str) -> set[str]:
     """Those of the methods that --methods names. Raises RecordsError for a name that is none."""
     present = list(dict.fromkeys(methods))
     chosen: set[str] = set()
-    for name in split_names(wanted):
+    for name in map(with_current_options, split_names(wanted)):
         fits = [m for m in present if name in (m, split_method(m)[0], method_text(m))]
         if not fits:
             raise RecordsError(f"--methods: no record of {name}; there are {', '.join(present)}")

@@ -15,7 +15,7 @@ DEFAULT = Path("results/cpu-kernels")
 PASSES = {"forward": "forward", "forward_backward": "with backward"}
 MASKS = {True: "causal", False: "not causal"}
 # The column of the ceilings that a method with this option is compared with.
-AVX2_OPTION, AVX2_RATE = "kernel=avx2", "fma_float32_avx2_gflop_s"
+AVX2_OPTION, AVX2_RATE = "implementation=avx2", "fma_float32_avx2_gflop_s"
 RATE = "fma_float32_gflop_s"
 
 

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import PurePath
 
+from attnplots.schema import CURRENT_OPTIONS
+
 PYTHON = ".py:"
 # Follows a method's name in records that were imported instead of measured.
 EXTERNAL = " (external)"
@@ -26,6 +28,17 @@ def split_method(method: str) -> tuple[str, str]:
     is_python = file >= 0 and ":" not in method[:file]
     colon = method.find(":", file + len(PYTHON) if is_python else 0)
     return (method, "") if colon < 0 else (method[:colon], method[colon + 1 :])
+
+
+def with_current_options(method: str) -> str:
+    """The text of a method, or of a baseline, with the current names of its options:
+    "linear:implementation=avx2" for "linear:kernel=avx2"."""
+    name, options = split_method(method)
+    if not any(former_method == name for former_method, _ in CURRENT_OPTIONS):
+        return method
+    pairs = (option.partition("=") for option in options.split(","))
+    renamed = (CURRENT_OPTIONS.get((name, key), key) + equals + value for key, equals, value in pairs)
+    return f"{name}:{','.join(renamed)}" if options else method
 
 
 def short_name(name: str) -> str:

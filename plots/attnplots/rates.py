@@ -25,7 +25,7 @@ FORMULAS = {
     "sdpa": "softmax attention",
 }
 # The option of methods that run the kernels for AVX2, which have a ceiling of their own.
-AVX2_OPTION = "kernel=avx2"
+AVX2_OPTION = "implementation=avx2"
 PASSES = {"forward": "forward", "forward_backward": "forward-backward"}
 
 

@@ -81,6 +81,9 @@ def _read(folder: Path) -> Records:
             if record.get(axis.name) is None:
                 record[axis.name] = record.get(axis.follows) if axis.before is None and axis.follows else axis.before
         _split_former_pairing(record)
+        for name in ("method", "baseline"):
+            if record.get(name):
+                record[name] = methods.with_current_options(record[name])
         if record.get("external_source"):
             record["method"] += EXTERNAL
         cases[identity(record, schema)] = record

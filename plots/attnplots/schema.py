@@ -16,6 +16,11 @@ COPY = Path(__file__).with_name(FILE_NAME)
 KNOWN_VERSION: int = json.loads(COPY.read_bytes())["schema_version"]
 # How far from a time or ratio its interval usually reaches at most, divided by the value.
 USUAL_REACH: float = json.loads(COPY.read_bytes())["usual_reach"]
+# The current name of each option of a method that had another name, by the method and the former name.
+CURRENT_OPTIONS: dict[tuple[str, str], str] = {
+    (option["method"], option["former"]): option["current"]
+    for option in json.loads(COPY.read_bytes())["former_options"]
+}
 
 
 class RecordsError(ValueError):

@@ -81,7 +81,7 @@ KNOWN: dict[str, tuple[int, str, bool, Dash]] = {
     "linear-cumsum": (2, "v", False, DASHED),
     "linear-recurrent": (3, "d", True, DOTTED),
     "linear-elu0.1": (4, "^", True, DASHED),
-    "linear:kernel=avx2": (5, "v", True, DASH_DOT),
+    "linear:implementation=avx2": (5, "v", True, DASH_DOT),
     "linear-chunked": (6, "p", True, DOTTED),
     "lsh-1": (0, "<", False, SOLID),
     "lsh-4": (1, ">", False, DASHED),

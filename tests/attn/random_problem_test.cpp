@@ -45,7 +45,7 @@ class Draw {
 };
 
 std::string random_value(Draw& draw, const OptionSpec& option) {
-  if (option.name == "kernel" && option.choices.size() > 1)
+  if (option.name == "implementation" && option.choices.size() > 1)
     return draw.one_in(4) ? "composed" : cpu::name_of(draw.any_of(cpu::available_instruction_sets()));
   if (!option.choices.empty()) return draw.any_of(option.choices);
   if (std::holds_alternative<bool>(option.default_value)) return draw.one_in(2) ? "true" : "false";

@@ -37,8 +37,9 @@ void check(const std::string& spec, at::ScalarType dtype, const Shape& shape, Ma
 
 class EmulatedKernels : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Cuda, EmulatedKernels,
-                         testing::Values("linear:kernel=cuda", "linear:kernel=cuda-tf32", "linear:kernel=cuda-plain",
-                                         "lsh:rounds=3,chunk=64,buckets=4,kernel=cuda"),
+                         testing::Values("linear:implementation=cuda", "linear:implementation=cuda-tf32",
+                                         "linear:implementation=cuda-plain",
+                                         "lsh:rounds=3,chunk=64,buckets=4,implementation=cuda"),
                          [](const auto& tested) { return identifier(tested.param); });
 
 TEST_P(EmulatedKernels, EveryDimension) {
@@ -58,7 +59,7 @@ TEST_P(EmulatedKernels, LengthsAroundTheChunkSize) {
 
 // See LinearGradients in tests/attn/linear.
 TEST_P(EmulatedKernels, GradientsDoNotLoseDigitsToTheMeanOfTheValues) {
-  if (GetParam().starts_with("lsh") || GetParam() == "linear:kernel=cuda-tf32") return;
+  if (GetParam().starts_with("lsh") || GetParam() == "linear:implementation=cuda-tf32") return;
   const auto method = make_method(GetParam());
   for (const auto& [dtype, tolerance] : {std::pair{at::kFloat, 1e-5}, {at::kBFloat16, 1e-2}, {at::kHalf, 1e-2}})
     for (const auto masking : kMaskings)
@@ -104,7 +105,7 @@ class SharedMemoryLimit {
   size_t before_ = emulation::max_shared_bytes();
 };
 
-// Runs a method with kernel=auto, and returns the name of the implementation that ran.
+// Runs a method with implementation=auto, and returns the name of the implementation that ran.
 std::string chosen(const std::string& spec, at::ScalarType dtype, int64_t dim, Protocol protocol) {
   const auto method = make_method(spec);
   const auto problem = problem_of({70, 70, dim, dim}, dtype, Masking::causal, 1, 1);
@@ -124,7 +125,7 @@ TEST(SharedMemory, AutoChoosesKernelsThatFitTheDevice) {
         for (const auto protocol : {forward, forward_backward}) {
           SCOPED_TRACE(std::string(dtype_name(dtype)) + " " + std::to_string(dim) + " " + std::to_string(kib));
           Problem problem = problem_of({70, 70, dim, dim}, dtype, Masking::causal, 1, 1);
-          const auto reason = make_method("linear:kernel=cuda")->why_unsupported(problem, protocol);
+          const auto reason = make_method("linear:implementation=cuda")->why_unsupported(problem, protocol);
           // What does not fit is refused by name, and is computed by the next implementation.
           EXPECT_EQ(chosen("linear", dtype, dim, protocol), reason ? "kernel/cuda-plain" : "kernel/cuda");
           EXPECT_EQ(reason.has_value(), kib == 99 && dim == 128 && (dtype != at::kBFloat16 || protocol == forward_backward));
@@ -140,21 +141,21 @@ TEST(SharedMemory, RefusalsSayWhatIsNeededAndWhatRuns) {
   };
   {
     const SharedMemoryLimit limit(99);
-    EXPECT_CONTAINS(
-        reason("linear:kernel=cuda", 128, Protocol::forward_backward, at::kBFloat16),
-        "linear_attention: kernel 'cuda' needs 104 KiB of shared memory per block in the backward pass, and this device has "
-        "99 KiB; 'cuda-plain' runs on it");
-    EXPECT_EQ(reason("linear:kernel=cuda", 128, Protocol::forward, at::kBFloat16), "");
-    EXPECT_CONTAINS(reason("linear:kernel=cuda-tf32", 128, Protocol::forward),
+    EXPECT_CONTAINS(reason("linear:implementation=cuda", 128, Protocol::forward_backward, at::kBFloat16),
+                    "linear_attention: implementation 'cuda' needs 104 KiB of shared memory per block in the backward pass, and "
+                    "this device has "
+                    "99 KiB; use 'cuda-plain' or 'composed'");
+    EXPECT_EQ(reason("linear:implementation=cuda", 128, Protocol::forward, at::kBFloat16), "");
+    EXPECT_CONTAINS(reason("linear:implementation=cuda-tf32", 128, Protocol::forward),
                     "KiB of shared memory per block in the forward pass");
   }
   const SharedMemoryLimit limit(48);
-  EXPECT_CONTAINS(
-      reason("lsh:kernel=cuda", 64, Protocol::forward_backward),
-      "lsh_attention: kernel 'cuda' needs 53 KiB of shared memory per block in the forward pass, and this device has 48 KiB; "
-      "'composed' does");
+  EXPECT_CONTAINS(reason("lsh:implementation=cuda", 64, Protocol::forward_backward),
+                  "lsh_attention: implementation 'cuda' needs 53 KiB of shared memory per block in the forward pass, and this "
+                  "device has 48 KiB; "
+                  "use 'composed'");
   EXPECT_EQ(chosen("lsh:chunk=32,buckets=4", at::kFloat, 64, Protocol::forward_backward), "aten/sorted chunks");
-  EXPECT_CONTAINS(reason("linear:kernel=cuda-plain", 8192, Protocol::forward), "'composed' runs on it");
+  EXPECT_CONTAINS(reason("linear:implementation=cuda-plain", 8192, Protocol::forward), "; use 'composed'");
   EXPECT_EQ(reason("linear", 8192, Protocol::forward), "");
 }
 
@@ -176,7 +177,8 @@ TEST(SharedMemory, TheOperatorsChooseOneImplementationForBothPasses) {
 // What the implementations are chosen by is what their launches ask for.
 TEST(SharedMemory, LaunchesAskForWhatIsStated) {
   emulation::take_largest_shared_bytes();
-  for (const auto* spec : {"linear:kernel=cuda", "linear:kernel=cuda-tf32", "lsh:chunk=32,buckets=4,kernel=cuda"})
+  for (const auto* spec :
+       {"linear:implementation=cuda", "linear:implementation=cuda-tf32", "lsh:chunk=32,buckets=4,implementation=cuda"})
     for (const auto protocol : {Protocol::forward, Protocol::forward_backward}) {
       const auto method = make_method(spec);
       const auto problem = problem_of({70, 70, 64, 64}, at::kFloat, Masking::causal, 1, 1);
@@ -198,14 +200,15 @@ TEST(EmulatedLinear, PredictsTheStatesOfTheDevice) {
   const auto problem = problem_of({4096, 4096, 64, 64}, at::kFloat, Masking::causal, 1, 1);
   const auto peak = [&](int64_t multiprocessors) {
     emulation::set_multiprocessors(multiprocessors);
-    return make_method("linear:kernel=cuda")->cost(problem, Protocol::forward).peak_bytes;
+    return make_method("linear:implementation=cuda")->cost(problem, Protocol::forward).peak_bytes;
   };
   EXPECT_LT(peak(2), peak(8));
   emulation::set_multiprocessors(2);
 }
 
 TEST(EmulatedLinear, EveryFeatureMap) {
-  for (const auto* spec : {"linear:kernel=cuda", "linear-elu0.1:kernel=cuda", "linear-elu0.1:kernel=cuda-plain"})
+  for (const auto* spec :
+       {"linear:implementation=cuda", "linear-elu0.1:implementation=cuda", "linear-elu0.1:implementation=cuda-plain"})
     for (const auto dtype : kDtypes) check(spec, dtype, {100, 100, 16, 32}, Masking::causal);
 }
 
@@ -249,7 +252,7 @@ TEST(EmulatedLinear, StepsOfEveryDimension) {
   for (const auto& [head_dim, value_dim] : {std::pair(64, 64), {8, 5}, {130, 24}, {20, 520}})
     for (const auto dtype : kDtypes) {
       SCOPED_TRACE(std::string(dtype_name(dtype)) + " " + std::to_string(head_dim) + " " + std::to_string(value_dim));
-      const auto method = make_method("linear:kernel=cuda-plain");
+      const auto method = make_method("linear:implementation=cuda-plain");
       const auto problem = problem_of({5, 5, head_dim, value_dim}, dtype, Masking::causal, 2, 2);
       const auto inputs = make_inputs(problem, Protocol::decode, 1);
       const auto results = decode_from(*method, inputs, 0);
@@ -266,7 +269,7 @@ TEST(EmulatedLinear, AValueThatIsNotFiniteReachesExactlyTheRowsThatSeeIt) {
       {"cuda", at::kFloat, 128},   {"cuda", at::kHalf, 16},     {"cuda-tf32", at::kFloat, 16}, {"cuda-plain", at::kFloat, 16}};
   for (const auto& [kernel, dtype, dim] : kernels)
     for (const int64_t place : dim < 64 ? std::vector<int64_t>{0, 17, 63, 64, 95} : std::vector<int64_t>{17, 95}) {
-      const auto method = make_method("linear:kernel=" + kernel);
+      const auto method = make_method("linear:implementation=" + kernel);
       const auto problem = problem_of({100, 100, dim, dim}, dtype, Masking::causal, 1, 2);
       SCOPED_TRACE(kernel + " " + dtype_name(dtype) + " " + std::to_string(dim) + " " + std::to_string(place));
       const auto inputs = inputs_of(problem, Protocol::forward_backward);
@@ -333,14 +336,15 @@ TEST(EmulatedLsh, GradientsOfEveryLookBack) {
     for (const auto* rounds : {"1", "3"})
       for (const auto* chunk : {"16", "100", "300"})
         for (const auto masking : {Masking::none, Masking::causal_and_key_lengths})
-          check(std::string("lsh:rounds=") + rounds + ",chunk=" + chunk + ",buckets=8,kernel=cuda,profile=" + profile, at::kFloat,
-                {210, 210, 16, 8}, masking, 1, 2);
+          check(std::string("lsh:rounds=") + rounds + ",chunk=" + chunk + ",buckets=8,implementation=cuda,profile=" + profile,
+                at::kFloat, {210, 210, 16, 8}, masking, 1, 2);
 }
 
 TEST(EmulatedLsh, GradientsAreTheSameBitsInEveryOrderOfThreadsAndBlocks) {
   for (const auto dtype : {at::kFloat, at::kBFloat16})
-    for (const auto* spec : {"lsh:rounds=4,chunk=32,buckets=4,kernel=cuda", "lsh:rounds=2,chunk=100,buckets=4,kernel=cuda",
-                             "lsh:rounds=3,chunk=32,buckets=16,profile=fast-transformers,kernel=cuda"}) {
+    for (const auto* spec :
+         {"lsh:rounds=4,chunk=32,buckets=4,implementation=cuda", "lsh:rounds=2,chunk=100,buckets=4,implementation=cuda",
+          "lsh:rounds=3,chunk=32,buckets=16,profile=fast-transformers,implementation=cuda"}) {
       SCOPED_TRACE(std::string(spec) + " " + dtype_name(dtype));
       const auto method = make_method(spec);
       // Without hidden keys, which are sorted into the last chunk, the first chunk of a round looks back at keys of another
@@ -368,7 +372,7 @@ TEST(EmulatedLsh, GradientsAreTheSameBitsInEveryOrderOfThreadsAndBlocks) {
 
 // The accumulators have one size whatever the number of rounds, and the prediction includes them.
 TEST(EmulatedLsh, PredictsThePeakOfTheBackwardPass) {
-  for (const auto* spec : {"lsh:rounds=1,kernel=cuda", "lsh:rounds=4,chunk=128,kernel=cuda"}) {
+  for (const auto* spec : {"lsh:rounds=1,implementation=cuda", "lsh:rounds=4,chunk=128,implementation=cuda"}) {
     const auto method = make_method(spec);
     const auto problem = problem_of({256, 256, 64, 64}, at::kBFloat16, Masking::causal, 1, 4);
     const auto inputs = inputs_of(problem, Protocol::forward_backward);
@@ -395,7 +399,7 @@ TEST(EmulatedLsh, AValueThatIsNotFiniteReachesTheRowsThatSeeIt) {
             return call(*make_method(spec), inputs, Protocol::forward).output.isfinite().logical_not().any(3);
           };
           const auto expected = reached("lsh-composed:rounds=2,chunk=32,buckets=4");
-          EXPECT_TRUE(at::equal(reached("lsh:rounds=2,chunk=32,buckets=4,kernel=cuda"), expected));
+          EXPECT_TRUE(at::equal(reached("lsh:rounds=2,chunk=32,buckets=4,implementation=cuda"), expected));
           EXPECT_GT(expected.sum().item<int64_t>(), 16);
           EXPECT_LT(expected.sum().item<int64_t>(), 200);
         }

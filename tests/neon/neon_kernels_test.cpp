@@ -105,11 +105,12 @@ LinearResults<E> run_linear(const LinearKernels& kernels, const LinearCase& c) {
 
   LinearResults<E> r;
   r.output.resize(size_t(c.queries * c.value_dim)), r.grad_q.resize(q.size()), r.grad_k.resize(k.size());
-  r.grad_v.resize(v.size()), r.normalizer.resize(size_t(c.queries) * (has_scales(c.map) ? 2 : 1));
+  r.grad_v.resize(v.size()), r.normalizer.resize(size_t(c.queries) * size_t(normalizer_numbers(update_for(c.map))));
   std::vector<float> grad_normalizer(static_cast<size_t>(c.queries));
 
   LinearHeadParams p{};
-  p.map = c.map, p.head_dim = c.head_dim, p.feature_count = c.features, p.value_dim = c.value_dim;
+  p.map = c.map, p.update = update_for(c.map);
+  p.head_dim = c.head_dim, p.feature_count = c.features, p.value_dim = c.value_dim;
   p.visible_keys = c.visible, p.epsilon = 1e-6f;
   p.q = rows_of(q, c.head_dim), p.k = rows_of(k, c.head_dim), p.v = rows_of(v, c.value_dim);
   p.output = rows_of(r.output, c.value_dim), p.grad_output = rows_of(grad_output, c.value_dim);
@@ -121,7 +122,7 @@ LinearResults<E> run_linear(const LinearKernels& kernels, const LinearCase& c) {
   float* const z = state.data() + padded(c.features) * padded(c.value_dim);
   const auto clear = [&] {
     std::fill(state.begin(), state.end(), 0.0f);
-    if (has_scales(c.map)) z[padded(c.features)] = float(attn::kNoScale);
+    if (has_scales(p.update)) z[padded(c.features)] = float(attn::kNoScale);
   };
   clear();
   if (c.causal) {
@@ -141,7 +142,7 @@ LinearResults<E> run_linear(const LinearKernels& kernels, const LinearCase& c) {
   // Ten decoding steps. Their states have no padding.
   p.value_shift = nullptr, p.normalizer = nullptr;
   std::vector<float> s(size_t(c.features * c.value_dim)), vector(size_t(c.features) + 1);
-  if (has_scales(c.map)) vector[size_t(c.features)] = float(attn::kNoScale);
+  if (has_scales(p.update)) vector[size_t(c.features)] = float(attn::kNoScale);
   std::vector<E> token(static_cast<size_t>(c.value_dim));
   for (int64_t t = 0; t < std::min<int64_t>(10, std::min(c.queries, c.keys)); ++t) {
     p.q = {q.data() + t * c.head_dim, c.head_dim}, p.k = {k.data() + t * c.head_dim, c.head_dim};

@@ -504,6 +504,14 @@ def test_a_baseline_may_have_options(attnbench, speeds):
     assert "known: linear:chunk=16, softmax" in attnbench("compare", speeds, "--baseline", "linear", code=2).stderr
 
 
+def test_a_baseline_may_have_the_former_name_of_an_option(attnbench, speeds):
+    rewrite(speeds, lambda r: r.update(method="linear:kernel=avx2") if r["method"] == "linear" else None)
+    for name in ("kernel", "implementation"):
+        found = compared(attnbench, speeds, "--baseline", f"linear:{name}=avx2")
+        assert len(found["cases"]) == 2
+    assert "known: linear:implementation=avx2, softmax" in attnbench("compare", speeds, "--baseline", "linear", code=2).stderr
+
+
 # ---------------------------------------------------------------- sweeps that a comparison needs
 
 

@@ -90,6 +90,27 @@ def test_a_second_run_runs_no_case_and_changes_no_file(quick, workers, tmp_path,
         assert after[name] == before[name], name
 
 
+@pytest.mark.parametrize("name", ["kernel", "implementation"])
+def test_records_with_the_former_name_of_an_option_are_those_of_the_same_cases(
+    quick, workers, tmp_path, name
+):
+    def sweep_of(option):
+        return write_sweep(tmp_path / "of.toml", method=f"linear:{option}=portable", query_len=32)
+
+    quick("sweep", sweep_of(name), "--out", "out")
+    (record,) = records_in(tmp_path / "out")
+    assert record["method"] == "linear:implementation=portable"
+    assert record["outcome"] == "measured" and record["implementation"] == "kernel/portable"
+    for path in (tmp_path / "out").glob("*.jsonl"):
+        text = path.read_text()
+        assert "linear:implementation=portable" in text, path
+        path.write_text(text.replace("linear:implementation=portable", "linear:kernel=portable"))
+    never = workers.make(measure="echo 'must not run' >&2; exit 1")
+    for other in ("kernel", "implementation"):
+        done = quick.with_worker(never)("sweep", sweep_of(other), "--out", "out")
+        assert "the only case is recorded" in done.stderr
+
+
 def test_only_missing_cases_are_run(canned, tmp_path, sweep):
     canned("sweep", sweep, "--out", "out", "--methods", "softmax")
     first = log_of(tmp_path / "out")

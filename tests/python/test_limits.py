@@ -30,7 +30,7 @@ def test_a_rate_is_divided_by_the_rate_of_its_instruction_set(tmp_path):
     rows = [
         record("linear", 512, 5.0),
         record("linear", 2048, 10.0, protocol="forward_backward", time_ci_low_ms=None, time_ci_high_ms=None),
-        record("linear:kernel=avx2", 512, 10.0),
+        record("linear:implementation=avx2", 512, 10.0),
     ]
     done = run(SCRIPT, folder_of(tmp_path, rows))
     assert done.returncode == 0, done.stderr
@@ -41,7 +41,7 @@ def test_a_rate_is_divided_by_the_rate_of_its_instruction_set(tmp_path):
         "|---|---:|---:|",
         "| `linear`, causal, forward | 50 % (40–62) |  |",
         "| `linear`, causal, with backward |  | 25 % |",
-        "| `linear:kernel=avx2`, causal, forward | 50 % (40–62) |  |",
+        "| `linear:implementation=avx2`, causal, forward | 50 % (40–62) |  |",
     ]
 
 

@@ -237,7 +237,7 @@ def test_kernels_agree_with_the_composed_implementation(implementation):
 
 def test_an_implementation_that_is_not_available_is_refused():
     q, k, v, *_ = arguments("elu")
-    with pytest.raises(ValueError, match="kernel 'neon' is not available here"):
+    with pytest.raises(ValueError, match="implementation 'neon' is not available here"):
         torch.ops.attn.linear_attention(q, k, v, True, implementation="neon")
     with pytest.raises(ValueError, match="does not compute feature map 'rff'"):
         projection = torch.ones(8, 4)

@@ -85,7 +85,7 @@ def test_wrong_arguments_are_errors_with_the_message_of_the_program(method, sett
     ("method", "options", "word"),
     [
         ("linear", {"chunk": 16}, "linear:chunk=16"),
-        ("linear:chunk=16", {"kernel": "avx2"}, "linear:chunk=16,kernel=avx2"),
+        ("linear:chunk=16", {"implementation": "avx2"}, "linear:chunk=16,implementation=avx2"),
         ("a.py:f", {"window": 256, "fast": True}, "a.py:f:window=256,fast=true"),
         ("a.py:f:window=2", {"fast": False}, "a.py:f:window=2,fast=false"),
         ("dir:1/a.py:f", {"x": 1}, "dir:1/a.py:f:x=1"),

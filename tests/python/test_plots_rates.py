@@ -73,7 +73,7 @@ def test_a_line_shows_the_ceiling_of_the_same_rounds(tmp_path):
     assert figure.axes[0].get_ylim()[1] > 450
     assert "machine: 450" in texts(figure) and "machine with AVX2: 250" not in texts(figure)
     assert "measured in the same 3 rounds on 2 threads (400 to 480 GFLOP/s)" in " ".join(texts(figure))
-    (figure,) = sheets(tmp_path, cases(("linear:kernel=avx2",), (True,)), rounds).values()
+    (figure,) = sheets(tmp_path, cases(("linear:implementation=avx2",), (True,)), rounds).values()
     assert "machine with AVX2: 250" in texts(figure)
     assert ceilings.load(folder_of(tmp_path, cases())).words("float32").startswith("measured once")
 

@@ -80,6 +80,23 @@ def test_records_older_than_an_axis_get_its_former_value(tmp_path):
     assert [(r["window"], r["time_per_sample_ms"]) for r in loaded] == [(64, 2.0), (128, 1.0)]
 
 
+@pytest.mark.parametrize(
+    ("former", "current"),
+    [
+        ("linear:kernel=avx2", "linear:implementation=avx2"),
+        ("favor:chunk=7,kernel=composed", "favor:composed_chunk=7,implementation=composed"),
+        ("lsh:chunk=8,kernel=avx2", "lsh:chunk=8,implementation=avx2"),
+        ("linear", "linear"),
+        ("linear-chunked:chunk=7", "linear-chunked:chunk=7"),
+        ("mine.py:f:kernel=3", "mine.py:f:kernel=3"),
+    ],
+)
+def test_options_of_methods_have_their_current_names(tmp_path, former, current):
+    rows = [measured() | {"method": former, "baseline": f"{former} query_len=512"}]
+    (record,) = records.load(write(tmp_path / "former", rows))
+    assert record["method"] == current and record["baseline"] == f"{current} query_len=512"
+
+
 def test_a_column_that_is_not_in_the_schema_is_an_error_that_names_it(tmp_path):
     rows = [measured(), measured(window=64), measured(window=128)]
     error = refusal(PLOTS / "figure1.py", write(tmp_path / "without", rows))

@@ -44,8 +44,8 @@ ATTN = {
     "attn/linear": {"attn", "attn/cpu", "attn/cuda"},
     "attn/lsh": {"attn", "attn/cpu", "attn/cuda"},
 }
-# A header of attn without LibTorch, which says what is the name of a method, may be included by the driver.
-FREE_HEADERS = {"attn/method_name.h"}
+# Headers of attn without LibTorch, about the texts of methods, may be included by the driver.
+FREE_HEADERS = {"attn/method_name.h", "attn/former_options.h"}
 ALLOWED = {module: others | {module} for module, others in (DRIVER | ATTN).items()} | {
     # Some methods derive from LinearMethod, and stateful-softmax runs kernels of attn/cpu.
     "baselines": {"attn", "attn/cpu", "attn/linear", "baselines"},
@@ -104,6 +104,23 @@ def wrong_includes(path, text):
 def test_modules_include_only_from_modules_that_they_may():
     wrong = [w for path in sources() for w in wrong_includes(path, (ROOT / path).read_text())]
     assert not wrong, "\n".join(wrong)
+
+
+def includes_of_kernels(path, text):
+    """The includes of kernels in a file of an operator, such as attn/lsh/method.cpp. Kernels include
+    the interface of their operator and register themselves with it, so it includes none of them."""
+    if len(path.parts) != 3 or path.parts[0] != "attn" or path.parts[1] in ("cpu", "cuda"):
+        return []
+    kernels = tuple(f"attn/{path.parts[1]}/{folder}/" for folder in ("cpu", "cuda"))
+    return [target for _, target in INCLUDE.findall(text) if target.startswith((*kernels, "attn/cpu/", "attn/cuda/"))]
+
+
+def test_operators_do_not_include_their_kernels():
+    found = {path: includes_of_kernels(path, (ROOT / path).read_text()) for path in sources()}
+    assert not {path: targets for path, targets in found.items() if targets}
+    line = '#include "attn/lsh/cpu/kernels.h"'
+    assert includes_of_kernels(Path("attn/lsh/method.cpp"), line) == ["attn/lsh/cpu/kernels.h"]
+    assert includes_of_kernels(Path("attn/lsh/cpu/heads.cpp"), line) == []
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ inline Results call(AttentionMethod& method, const CallInputs& inputs, Protocol 
 inline bool has_own_kernels(const std::string& spec) {
   if (spec.find("composed") != std::string::npos) return false;
   for (const auto& option : find_method(spec.substr(0, spec.find(':'))).options)
-    if (option.name == "kernel") return true;
+    if (option.name == "implementation") return true;
   return false;
 }
 
@@ -67,9 +67,9 @@ inline bool has_own_kernels(const std::string& spec) {
 inline std::vector<std::string> method_specs() {
   std::vector<std::string> specs;
 #ifdef ATTN_CUDA_EMULATION  // only the methods that have CUDA kernels, with options that choose these kernels
-  for (const auto* spec :
-       {"linear:kernel=cuda", "linear:kernel=cuda-tf32", "linear:kernel=cuda-plain",
-        "lsh:rounds=1,chunk=64,buckets=4,kernel=cuda", "lsh:rounds=2,chunk=64,buckets=132,profile=fast-transformers,kernel=cuda"})
+  for (const auto* spec : {"linear:implementation=cuda", "linear:implementation=cuda-tf32", "linear:implementation=cuda-plain",
+                           "lsh:rounds=1,chunk=64,buckets=4,implementation=cuda",
+                           "lsh:rounds=2,chunk=64,buckets=132,profile=fast-transformers,implementation=cuda"})
     specs.emplace_back(spec);
   return specs;
 #endif
@@ -77,19 +77,20 @@ inline std::vector<std::string> method_specs() {
     if (!entry->name.starts_with("test-")) specs.push_back(entry->name);
   // These options give many chunks of which the last is partial, a projection that is shorter than the keys, few random features,
   // and factored buckets.
-  for (const auto* spec :
-       {"linear-chunked:chunk=7", "favor:chunk=7,features=16,kernel=composed", "rff:chunk=7,seed=5", "linformer:rank=8",
-        "lsh:rounds=2,chunk=8,buckets=16", "lsh:rounds=2,chunk=8,profile=fast-transformers", "lsh:rounds=1,chunk=16,buckets=132",
-        "lsh-composed:rounds=2,chunk=8,buckets=16", "lsh-composed:rounds=2,chunk=8,profile=fast-transformers"})
+  for (const auto* spec : {"linear-chunked:chunk=7", "favor:composed_chunk=7,features=16,implementation=composed",
+                           "rff:chunk=7,seed=5", "linformer:rank=8", "lsh:rounds=2,chunk=8,buckets=16",
+                           "lsh:rounds=2,chunk=8,profile=fast-transformers", "lsh:rounds=1,chunk=16,buckets=132",
+                           "lsh-composed:rounds=2,chunk=8,buckets=16", "lsh-composed:rounds=2,chunk=8,profile=fast-transformers"})
     specs.push_back(spec);
-  // The kernels of the instruction sets that kernel=auto does not choose on this machine.
+  // The kernels of the instruction sets that implementation=auto does not choose on this machine.
   for (const auto set : cpu::available_instruction_sets()) {
     if (set == cpu::available_instruction_sets().back()) break;
     for (const std::string name : {"linear:", "linear-elu0.1:", "taylor:", "polynomial-2:", "favor:features=24,",
                                    "lsh:rounds=2,chunk=8,buckets=16,", "lsh:rounds=2,chunk=8,profile=fast-transformers,"})
-      specs.push_back(name + "kernel=" + cpu::name_of(set));
+      specs.push_back(name + "implementation=" + cpu::name_of(set));
   }
-  if (cpu::amx_is_available()) specs.emplace_back("linear:kernel=avx512");  // kernel=auto chooses AMX for bfloat16
+  if (cpu::is_available(cpu::InstructionSet::amx))
+    specs.emplace_back("linear:implementation=avx512");  // implementation=auto chooses AMX for bfloat16
 #ifdef __SANITIZE_ADDRESS__
   // LibTorch is not instrumented, so a sanitizer finds nothing in methods that are composed of its operators; they are left out.
   // lsh-1, lsh-4 and lsh-8 are left out because they run the same kernels as lsh.

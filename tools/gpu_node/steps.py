@@ -104,7 +104,7 @@ def methods_of(options: Options) -> Tuple[List[str], List[str]]:
     full, kernels, others = [], [], []
     for method in json.loads(done.stdout):
         if "cuda" in method["capabilities"]["devices"]:
-            has_kernels = any(option["name"] == "kernel" for option in method["options"])
+            has_kernels = any(option["name"] == "implementation" and "cuda" in option["choices"] for option in method["options"])
             is_full = method["name"] in ("linear", "lsh") or method.get("plugin")
             (full if is_full else kernels if has_kernels else others).append(method["name"])
     return full, [*kernels, *others]

@@ -9,18 +9,16 @@ class AmxTable {
   // Calls work(Kernel<Tiles, Map>(params, scratch)), where Map is the feature map of the parameters.
   template <template <class, class> class Kernel, class Work>
   static void with(const LinearHeadParams& params, void* scratch, const Work& work) {
-    switch (params.map) {
-      case FeatureMapKind::elu: return work(Kernel<Tiles, Elu<Avx512ForBFloat16>>(params, scratch));
-      case FeatureMapKind::elu01: return work(Kernel<Tiles, Elu01<Avx512ForBFloat16>>(params, scratch));
-      case FeatureMapKind::relu: return work(Kernel<Tiles, Relu<Avx512ForBFloat16>>(params, scratch));
-      default: __builtin_trap();  // is_entrywise() is false for it
-    }
+    with_feature_map(FeatureMaps<Avx512ForBFloat16>(), params.map, [&](auto map) {
+      using Map = decltype(map);
+      if constexpr (Map::kEntrywise) work(Kernel<Tiles, Map>(params, scratch));
+      else __builtin_trap();  // is_entrywise() is false for it
+    });
   }
   static float* floats(void* p) { return static_cast<float*>(p); }
   static const float* floats(const void* p) { return static_cast<const float*>(p); }
 
  public:
-  // There is no decoding step: it reads and writes the state once, and has no product of matrices.
   static LinearKernels kernels(const char* name) {
     auto all = *linear_kernels_avx512(ElementType::bfloat16);
     all.name = name;
@@ -52,14 +50,14 @@ class AmxTable {
                            void* scratch) {
       with<AmxBackward>(params, scratch, [&](auto&& kernel) { kernel.backward_keys(begin, end, causal, floats(r), floats(y)); });
     };
-    all.step = nullptr;
     return all;
   }
 };
 
 }  // namespace
 
-const LinearKernels* linear_kernels_amx() {
+const LinearKernels* linear_kernels_amx(ElementType element) {
+  if (element != ElementType::bfloat16) return nullptr;
   static const LinearKernels table = AmxTable<AmxTiles>::kernels("amx");
   return &table;
 }

@@ -1,8 +1,6 @@
 // LinearChunk: loads the features, values and gradients of a chunk of 16 positions into buffers, and adds chunks to states.
 #pragma once
 
-#include <type_traits>
-
 #include "attn/cpu/chunk_rows.h"
 #include "attn/cpu/products.h"
 #include "attn/cpu/tiles.h"
@@ -14,10 +12,11 @@ namespace {
 
 // V are the vectors of an instruction set, E the tensors' element type, Map the feature map (features.h).
 template <class V, class E, class Map>
-class LinearChunk : protected LinearScales<V, std::is_same_v<Map, Favor>> {
+class LinearChunk : protected LinearScales<V, has_scales(update_for(Map::kKind))> {
  protected:
-  static constexpr bool kScales = std::is_same_v<Map, Favor>;
-  static constexpr int64_t kNormalizers = kScales ? 2 : 1;  // numbers per position in LinearHeadParams::normalizer
+  static constexpr bool kScales = has_scales(update_for(Map::kKind));
+  static constexpr int64_t kNormalizers =
+      normalizer_numbers(update_for(Map::kKind));  // numbers per position in LinearHeadParams::normalizer
   using Base = LinearScales<V, kScales>;
   using Base::b_;
   using Base::multiply;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attn/cpu/chunk_rows.h"
+#include "attn/linear/cpu/feature_map_list.h"
 
 namespace attn::cpu {
 namespace {
@@ -9,6 +10,7 @@ namespace {
 // Entrywise maps: apply(x) is φ(x), and gradient(x, φ(x), gradient of φ(x)) is the gradient of x.
 template <class V>
 struct Elu {
+  static constexpr auto kKind = FeatureMapKind::elu;
   static constexpr bool kEntrywise = true;
   // A NaN stays NaN, because min() and max() then return their second argument.
   static typename V::F apply(typename V::F x) { return V::add(V::max(V::zero(), x), V::exp_nonpositive(V::min(V::zero(), x))); }
@@ -16,6 +18,7 @@ struct Elu {
 };
 template <class V>
 struct Elu01 {
+  static constexpr auto kKind = FeatureMapKind::elu01;
   static constexpr bool kEntrywise = true;
   static typename V::F apply(typename V::F x) {
     const auto below = V::fma(V::all(0.1f), V::exp_nonpositive(V::min(V::zero(), x)), V::all(0.9f));
@@ -27,6 +30,7 @@ struct Elu01 {
 };
 template <class V>
 struct Relu {
+  static constexpr auto kKind = FeatureMapKind::relu;
   static constexpr bool kEntrywise = true;
   // A NaN stays NaN, because max() then returns its second argument.
   static typename V::F apply(typename V::F x) { return V::max(V::zero(), x); }
@@ -39,6 +43,7 @@ struct Relu {
 // for at least kPadding numbers after the features; the functions may write anything there.
 template <class V>
 struct Taylor {
+  static constexpr auto kKind = FeatureMapKind::taylor;
   static constexpr bool kEntrywise = false;
   static constexpr float kMinLength = 1e-12f;
 
@@ -60,6 +65,7 @@ struct Taylor {
 };
 template <class V>
 struct Polynomial2 {
+  static constexpr auto kKind = FeatureMapKind::polynomial2;
   static constexpr bool kEntrywise = false;
   static constexpr float kRootHalf = 0.70710678f;
 
@@ -105,8 +111,13 @@ struct Polynomial2 {
 // FAVOR+: exp(ωx̃ − ‖x̃‖²/2)/√F, with the row's largest exponent as its scale. LinearChunk computes it for all rows of a chunk at
 // once.
 struct Favor {
+  static constexpr auto kKind = FeatureMapKind::favor;
   static constexpr bool kEntrywise = false;
 };
+
+// All feature maps that these kernels compute.
+template <class V>
+using FeatureMaps = FeatureMapList<Elu<V>, Elu01<V>, Relu<V>, Taylor<V>, Polynomial2<V>, Favor>;
 
 // Writes the features of `count` rows, beginning with row `begin`, to phi[height][width], with zeros in columns from `features`
 // on and in rows from `count` on. Maps of whole rows also store the rows themselves in x[height][x_width]. Prefetches the rows

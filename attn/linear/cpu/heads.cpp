@@ -13,7 +13,7 @@ using at::Tensor;
 LinearHeads::LinearHeads(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& key_lengths,
                          const FeatureMapSpec& map, double epsilon)
     : q_(with_dense_rows(q)), k_(with_dense_rows(k)), v_(with_dense_rows(v)) {
-  common_.map = map.kind;
+  common_.map = map.kind, common_.update = update_for(map.kind);
   common_.head_dim = q.size(3);
   common_.feature_count = make_feature_map(map)->count(common_.head_dim);
   if (map.projection) set_projection(*map.projection);

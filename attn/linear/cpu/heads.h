@@ -29,7 +29,7 @@ class LinearHeads {
   int64_t count() const { return q_.size(0) * q_.size(1); }
   int64_t query_len() const { return q_.size(2); }
   int64_t key_len() const { return k_.size(2); }
-  bool scales() const { return has_scales(common_.map); }
+  bool scales() const { return has_scales(common_.update); }
   int64_t padded_features() const { return padded(common_.feature_count); }
   int64_t padded_values() const { return padded(common_.value_dim); }
   // The parameters that all heads share. Rows, normalizers and visible_keys are not set.

@@ -18,8 +18,17 @@ namespace {
 
 using at::Tensor;
 
-constexpr KernelFamily<LinearKernels> kFamily{"linear_attention", linear_kernels_portable, linear_kernels_neon,
-                                              linear_kernels_avx2, linear_kernels_avx512};
+const KernelFamily<LinearKernels, LinearRequest>& family() {
+  static const KernelFamily<LinearKernels, LinearRequest> all{
+      .members = {{InstructionSet::amx, linear_kernels_amx,
+                   [](const LinearRequest& request) { return why_not_map(request, is_entrywise(request.map)); }},
+                  {InstructionSet::avx512, linear_kernels_avx512},
+                  {InstructionSet::avx2, linear_kernels_avx2},
+                  {InstructionSet::neon, linear_kernels_neon},
+                  {InstructionSet::portable, linear_kernels_portable}},
+      .why_not_any = [](const LinearRequest& request) { return why_not_map(request, computes_feature_map(request.map)); }};
+  return all;
+}
 
 // A step of all heads, whose parameters and scratch memory are set up once.
 class BoundLinearStep final : public BoundStep {
@@ -29,7 +38,7 @@ class BoundLinearStep final : public BoundStep {
         heads_(std::move(heads)),
         state_(std::move(state)),
         scratch_(at::empty({workers, kernels.scratch_size(heads_.common())}, heads_.accumulator())),
-        implementation_(std::string("kernel/") + kernels.name) {}
+        implementation_(std::string("kernel/") + kernels.step_name) {}
 
   void run(int64_t begin, int64_t end, int64_t worker) noexcept override {
     auto* const scratch = part(scratch_, scratch_.size(0), worker);
@@ -53,17 +62,16 @@ class BoundLinearStep final : public BoundStep {
 
 class CpuLinear final : public LinearImplementation {
  public:
-  explicit CpuLinear(const LinearKernels& kernels) : CpuLinear(kernels, kernels) {}
-  // Decoding steps run other kernels than whole sequences.
-  CpuLinear(const LinearKernels& kernels, const LinearKernels& step_kernels) : kernels_(kernels), step_kernels_(step_kernels) {}
+  explicit CpuLinear(const LinearKernels& kernels) : kernels_(kernels) {}
 
   std::string name() const override { return kernels_.name; }
-  std::string step_name() const override { return step_kernels_.name; }
+  std::string step_name() const override { return kernels_.step_name; }
 
   std::tuple<Tensor, Tensor> forward(const LinearArguments& a) const override {
     LinearHeads heads(a.q, a.k, a.v, a.key_lengths, a.map, a.epsilon);
     const auto output = at::empty({a.q.size(0), a.q.size(1), a.q.size(2), a.v.size(3)}, a.q.options());
-    const auto normalizer = at::empty({a.q.size(0), a.q.size(1), a.q.size(2), heads.scales() ? 2 : 1}, heads.accumulator());
+    const auto normalizer =
+        at::empty({a.q.size(0), a.q.size(1), a.q.size(2), normalizer_numbers(heads.common().update)}, heads.accumulator());
     heads.set_results(output, normalizer);
     const LinearThreads threads(kernels_, heads);
     if (a.causal) {
@@ -138,8 +146,8 @@ class CpuLinear final : public LinearImplementation {
   Tensor step(const Tensor& q, const Tensor& k, const Tensor& v, const LinearDecodingState& state, const FeatureMapSpec& map,
               double epsilon) const override {
     TORCH_CHECK_VALUE(!c10::GradMode::is_enabled() || !(q.requires_grad() || k.requires_grad() || v.requires_grad()),
-                      "linear attention: a decoding step of kernel '", name(),
-                      "' records no gradients; a step of kernel 'composed' does");
+                      "linear attention: a decoding step of implementation '", name(),
+                      "' records no gradients; a step of 'composed' does");
     constexpr int64_t kMinBytesForThreads = 1 << 20;  // of states; one thread processes fewer before another is awake
     auto output = at::empty({q.size(0), q.size(1), 1, v.size(3)}, q.options());
     const auto threads = int64_t(state.s.nbytes()) < kMinBytesForThreads ? int64_t{1} : int64_t{at::get_num_threads()};
@@ -156,7 +164,7 @@ class CpuLinear final : public LinearImplementation {
                                        int64_t workers) const override {
     LinearHeads heads(q, k, v, {}, map, epsilon);
     heads.set_results(output, {});
-    return std::make_unique<BoundLinearStep>(step_kernels_, std::move(heads), state, workers);
+    return std::make_unique<BoundLinearStep>(kernels_, std::move(heads), state, workers);
   }
 
   double state_numbers(const Problem& p, int64_t features, bool backward) const override {
@@ -164,36 +172,14 @@ class CpuLinear final : public LinearImplementation {
   }
 
  private:
-  const LinearKernels &kernels_, &step_kernels_;
+  const LinearKernels& kernels_;
 };
+
+const bool registered =
+    (linear_implementations().register_cpu(implementations_of<LinearImplementation, CpuLinear>(family())), true);
 
 }  // namespace
 
-const LinearKernels* find_linear_kernels(const LinearRequest& request) {
-  if (request.wanted == "auto" || request.wanted == "amx") {
-    const bool possible = is_entrywise(request.map) && request.dtype == at::kBFloat16 && request.device == c10::DeviceType::CPU;
-    if (possible && amx_is_available()) return linear_kernels_amx();
-    TORCH_CHECK_VALUE(request.wanted == "auto" || amx_is_built(),
-                      "kernel 'amx' is not in this build; `make build` adds the kernels of all instruction sets");
-    TORCH_CHECK_VALUE(request.wanted == "auto" || amx_is_available(),
-                      "kernel 'amx' is not available here: this processor or system has no AMX for bfloat16");
-    TORCH_CHECK_VALUE(request.wanted == "auto",
-                      "linear_attention: kernel 'amx' computes maps of single entries in bfloat16 on the "
-                      "CPU, not feature map '",
-                      feature_map_name(request.map), "' in ", request.dtype, " on ",
-                      c10::DeviceTypeName(request.device, /*lower_case=*/true));
-  }
-  return kFamily.find(request, std::string("feature map '") + feature_map_name(request.map) + "'",
-                      computes_feature_map(request.map));
-}
-
-const LinearImplementation* find_linear(const LinearRequest& request) {
-  const auto* kernels = find_linear_kernels(request);
-  if (kernels && amx_is_available() && kernels == linear_kernels_amx()) {
-    static const CpuLinear amx(*kernels, *linear_kernels_avx512(ElementType::bfloat16));
-    return &amx;
-  }
-  return implementation_of<CpuLinear>(kFamily, kernels);
-}
+const LinearKernels* linear_kernels(InstructionSet set, ElementType element) { return family().table(set, element); }
 
 }  // namespace attn::cpu

@@ -17,7 +17,7 @@
 
 #include "attn/cpu/rows.h"
 #include "attn/element_type.h"
-#include "attn/linear/feature_map_kind.h"
+#include "attn/linear/update.h"
 
 namespace attn::cpu {
 
@@ -28,6 +28,7 @@ constexpr bool computes_feature_map(FeatureMapKind map) { return map != FeatureM
 // float64 for float64 elements, float32 for others.
 struct LinearHeadParams {
   FeatureMapKind map;
+  LinearUpdate update;
   int64_t head_dim, feature_count, value_dim;  // D, F, M
   int64_t visible_keys;                        // keys at this position and after it are hidden
   double epsilon;
@@ -43,13 +44,14 @@ struct LinearHeadParams {
 // How many numbers a state has: the matrix and the vector with padded rows, and with scales the scale, padded so that the next
 // state is aligned.
 constexpr int64_t state_size(const LinearHeadParams& p) {
-  return padded(p.feature_count) * (padded(p.value_dim) + 1) + (has_scales(p.map) ? kPadding : 0);
+  return padded(p.feature_count) * (padded(p.value_dim) + 1) + (has_scales(p.update) ? kPadding : 0);
 }
 
 // The kernels of one instruction set for one element type. They process the positions begin ≤ i < end. States and scratch are in
 // the accumulator dtype; `scratch` has room for scratch_size() numbers.
 struct LinearKernels {
-  const char* name;  // the name in records, such as "avx512"
+  const char* name;       // the name in records, such as "avx512"
+  const char* step_name;  // the same of the kernels that compute `step`, if they are others
   int64_t (*scratch_size)(const LinearHeadParams&);
   // Add keys to S and Z, or to T and Z.
   void (*add_keys)(const LinearHeadParams&, int64_t begin, int64_t end, void* s, void* z, void* scratch);
@@ -74,9 +76,10 @@ struct LinearKernels {
 [[gnu::weak]] const LinearKernels* linear_kernels_avx512(ElementType element);
 [[gnu::weak]] const LinearKernels* linear_kernels_avx2(ElementType element);
 [[gnu::weak]] const LinearKernels* linear_kernels_neon(ElementType element);
-// The kernels with AMX, for bfloat16 and feature maps of single entries, without `step`. They need the kernels for AVX-512, and
-// these functions themselves use its instructions. The emulated ones compute the same without AMX, for tests.
-[[gnu::weak]] const LinearKernels* linear_kernels_amx();
+// The kernels with AMX, for bfloat16 and feature maps of single entries; null for other types. Their `step` is that of AVX-512,
+// since it reads and writes the state once and has no product of matrices. They need the kernels for AVX-512, and these functions
+// themselves use its instructions. The emulated ones compute the same without AMX, for tests.
+[[gnu::weak]] const LinearKernels* linear_kernels_amx(ElementType element);
 [[gnu::weak]] const LinearKernels* linear_kernels_amx_emulated();
 // The portable kernels, for float32, bfloat16 and float64. Null for float16.
 const LinearKernels* linear_kernels_portable(ElementType element);

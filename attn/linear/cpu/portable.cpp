@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "attn/cpu/kernel_table.h"
+#include "attn/linear/cpu/feature_map_list.h"
 #include "attn/linear/cpu/kernels.h"
 
 namespace attn::cpu {
@@ -20,78 +22,138 @@ T length_of(const std::vector<T>& x) {
 }
 
 template <class T>
-std::vector<T> features_of(FeatureMapKind map, const std::vector<T>& x) {
-  auto phi = x;
-  switch (map) {
-    case FeatureMapKind::elu:
-      for (auto& entry : phi) entry = entry > 0 ? entry + 1 : std::exp(entry);
-      break;
-    case FeatureMapKind::elu01:
-      for (auto& entry : phi) entry = entry > 0 ? entry + 1 : T(0.1) * std::exp(entry) + T(0.9);
-      break;
-    case FeatureMapKind::relu:
-      for (auto& entry : phi) entry = entry > 0 || std::isnan(entry) ? entry : T(0);
-      break;
-    case FeatureMapKind::taylor: {
-      const T length = length_of(x);
-      for (auto& entry : phi) entry /= length;
-      phi.insert(phi.begin(), T(1));
-      break;
-    }
-    case FeatureMapKind::polynomial2: {
-      const T scale = 1 / std::sqrt(std::sqrt(T(x.size())));
-      for (auto& entry : phi) entry *= scale;
-      phi.insert(phi.begin(), T(1));
-      for (size_t a = 0; a < x.size(); ++a)
-        for (size_t b = a; b < x.size(); ++b) phi.push_back(x[a] * x[b] * scale * scale * (a == b ? std::sqrt(T(0.5)) : T(1)));
-      break;
-    }
-    case FeatureMapKind::favor:  // PortableLinear::features() computes it
-    case FeatureMapKind::rff: break;
-  }
-  return phi;
+T dot(const std::vector<T>& a, const T* b) {
+  T sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
 }
 
-// The gradient of x, given the gradient of its features.
+// The features of a row, and their scale, which is 0 for maps without scales.
 template <class T>
-std::vector<T> gradient_of(FeatureMapKind map, const std::vector<T>& x, const std::vector<T>& grad_phi) {
-  auto gradient = grad_phi;
-  switch (map) {
-    case FeatureMapKind::elu:
-      for (size_t d = 0; d < x.size(); ++d) gradient[d] *= x[d] > 0 ? T(1) : std::exp(x[d]);
-      break;
-    case FeatureMapKind::elu01:
-      for (size_t d = 0; d < x.size(); ++d) gradient[d] *= x[d] > 0 ? T(1) : T(0.1) * std::exp(x[d]);
-      break;
-    case FeatureMapKind::relu:
-      for (size_t d = 0; d < x.size(); ++d) gradient[d] = x[d] > 0 ? gradient[d] : T(0);
-      break;
-    case FeatureMapKind::taylor: {
-      const T length = length_of(x);
-      T along = 0;
-      for (size_t d = 0; d < x.size(); ++d) along += x[d] / length * grad_phi[1 + d];
-      gradient.erase(gradient.begin());
-      for (size_t d = 0; d < x.size(); ++d) gradient[d] = (gradient[d] - x[d] / length * along) / length;
-      break;
-    }
-    case FeatureMapKind::polynomial2: {
-      const T scale = 1 / std::sqrt(std::sqrt(T(x.size())));
-      gradient.assign(grad_phi.begin() + 1, grad_phi.begin() + 1 + int64_t(x.size()));
-      size_t next = 1 + x.size();
-      for (size_t a = 0; a < x.size(); ++a)
-        for (size_t b = a; b < x.size(); ++b) {
-          const T grad_product = grad_phi[next++] * scale * (a == b ? std::sqrt(T(0.5)) : T(1));
-          gradient[a] += grad_product * x[b];
-          gradient[b] += grad_product * x[a];
-        }
-      for (auto& entry : gradient) entry *= scale;
-      break;
-    }
-    case FeatureMapKind::favor:  // PortableLinear::gradient_of_row() computes it
-    case FeatureMapKind::rff: break;
+struct RowFeatures {
+  std::vector<T> phi;
+  T scale = 0;
+};
+
+// Each feature map has the functions features(), of a row x, and gradient(), the gradient of x given that of its features.
+struct PortableElu {
+  static constexpr auto kKind = FeatureMapKind::elu;
+  template <class T>
+  static RowFeatures<T> features(const LinearHeadParams&, std::vector<T> x) {
+    for (auto& entry : x) entry = entry > 0 ? entry + 1 : std::exp(entry);
+    return {std::move(x)};
   }
-  return gradient;
-}
+  template <class T>
+  static std::vector<T> gradient(const LinearHeadParams&, const std::vector<T>& x, std::vector<T> grad_phi) {
+    for (size_t d = 0; d < x.size(); ++d) grad_phi[d] *= x[d] > 0 ? T(1) : std::exp(x[d]);
+    return grad_phi;
+  }
+};
+
+struct PortableElu01 {
+  static constexpr auto kKind = FeatureMapKind::elu01;
+  template <class T>
+  static RowFeatures<T> features(const LinearHeadParams&, std::vector<T> x) {
+    for (auto& entry : x) entry = entry > 0 ? entry + 1 : T(0.1) * std::exp(entry) + T(0.9);
+    return {std::move(x)};
+  }
+  template <class T>
+  static std::vector<T> gradient(const LinearHeadParams&, const std::vector<T>& x, std::vector<T> grad_phi) {
+    for (size_t d = 0; d < x.size(); ++d) grad_phi[d] *= x[d] > 0 ? T(1) : T(0.1) * std::exp(x[d]);
+    return grad_phi;
+  }
+};
+
+struct PortableRelu {
+  static constexpr auto kKind = FeatureMapKind::relu;
+  template <class T>
+  static RowFeatures<T> features(const LinearHeadParams&, std::vector<T> x) {
+    for (auto& entry : x) entry = entry > 0 || std::isnan(entry) ? entry : T(0);
+    return {std::move(x)};
+  }
+  template <class T>
+  static std::vector<T> gradient(const LinearHeadParams&, const std::vector<T>& x, std::vector<T> grad_phi) {
+    for (size_t d = 0; d < x.size(); ++d) grad_phi[d] = x[d] > 0 ? grad_phi[d] : T(0);
+    return grad_phi;
+  }
+};
+
+struct PortableTaylor {
+  static constexpr auto kKind = FeatureMapKind::taylor;
+  template <class T>
+  static RowFeatures<T> features(const LinearHeadParams&, std::vector<T> x) {
+    const T length = length_of(x);
+    for (auto& entry : x) entry /= length;
+    x.insert(x.begin(), T(1));
+    return {std::move(x)};
+  }
+  template <class T>
+  static std::vector<T> gradient(const LinearHeadParams&, const std::vector<T>& x, const std::vector<T>& grad_phi) {
+    const T length = length_of(x);
+    T along = 0;
+    for (size_t d = 0; d < x.size(); ++d) along += x[d] / length * grad_phi[1 + d];
+    std::vector<T> gradient(grad_phi.begin() + 1, grad_phi.end());
+    for (size_t d = 0; d < x.size(); ++d) gradient[d] = (gradient[d] - x[d] / length * along) / length;
+    return gradient;
+  }
+};
+
+struct PortablePolynomial2 {
+  static constexpr auto kKind = FeatureMapKind::polynomial2;
+  template <class T>
+  static RowFeatures<T> features(const LinearHeadParams&, const std::vector<T>& x) {
+    const T scale = 1 / std::sqrt(std::sqrt(T(x.size())));
+    auto phi = x;
+    for (auto& entry : phi) entry *= scale;
+    phi.insert(phi.begin(), T(1));
+    for (size_t a = 0; a < x.size(); ++a)
+      for (size_t b = a; b < x.size(); ++b) phi.push_back(x[a] * x[b] * scale * scale * (a == b ? std::sqrt(T(0.5)) : T(1)));
+    return {std::move(phi)};
+  }
+  template <class T>
+  static std::vector<T> gradient(const LinearHeadParams&, const std::vector<T>& x, const std::vector<T>& grad_phi) {
+    const T scale = 1 / std::sqrt(std::sqrt(T(x.size())));
+    std::vector<T> gradient(grad_phi.begin() + 1, grad_phi.begin() + 1 + int64_t(x.size()));
+    size_t next = 1 + x.size();
+    for (size_t a = 0; a < x.size(); ++a)
+      for (size_t b = a; b < x.size(); ++b) {
+        const T grad_product = grad_phi[next++] * scale * (a == b ? std::sqrt(T(0.5)) : T(1));
+        gradient[a] += grad_product * x[b];
+        gradient[b] += grad_product * x[a];
+      }
+    for (auto& entry : gradient) entry *= scale;
+    return gradient;
+  }
+};
+
+// Its exponents are ωx̃ − ‖x̃‖²/2.
+struct PortableFavor {
+  static constexpr auto kKind = FeatureMapKind::favor;
+  template <class T>
+  static RowFeatures<T> features(const LinearHeadParams& p, const std::vector<T>& x) {
+    std::vector<T> exponents(static_cast<size_t>(p.feature_count));
+    const T* direction = static_cast<const T*>(p.projection);
+    for (auto& exponent : exponents) exponent = dot(x, direction), direction += padded(p.head_dim);
+    const T largest = *std::max_element(exponents.begin(), exponents.end());
+    for (auto& exponent : exponents) exponent = std::exp(exponent - largest) / std::sqrt(T(p.feature_count));
+    return {std::move(exponents), largest - dot(x, x.data()) / (2 * std::sqrt(T(p.head_dim)))};
+  }
+  template <class T>
+  static std::vector<T> gradient(const LinearHeadParams& p, const std::vector<T>& x, const std::vector<T>& grad_phi) {
+    auto grad_exponents = features(p, x).phi;
+    T sum = 0;
+    for (size_t f = 0; f < grad_exponents.size(); ++f) sum += grad_exponents[f] *= grad_phi[f];
+    std::vector<T> gradient(x.size());
+    const T* direction = static_cast<const T*>(p.projection);
+    for (size_t f = 0; f < grad_exponents.size(); ++f, direction += padded(p.head_dim))
+      for (size_t d = 0; d < x.size(); ++d) gradient[d] += grad_exponents[f] * direction[d];
+    for (size_t d = 0; d < x.size(); ++d) gradient[d] -= x[d] * sum / std::sqrt(T(p.head_dim));
+    return gradient;
+  }
+};
+
+using PortableFeatureMaps =
+    FeatureMapList<PortableElu, PortableElu01, PortableRelu, PortableTaylor, PortablePolynomial2, PortableFavor>;
 
 // E is the tensors' element type, T the accumulator dtype. LinearKernels documents the public functions.
 template <class E, class T>
@@ -101,8 +163,7 @@ class PortableLinear {
       : p_(params),
         features_(padded(params.feature_count)),
         values_(padded(params.value_dim)),
-        map_(params.map),
-        scales_(has_scales(params.map)) {}
+        scales_(has_scales(params.update)) {}
 
   // Adds keys to S [F,M] or, transposed, to T [M,F], and to Z.
   void add_keys(int64_t begin, int64_t end, bool transposed, T* state, T* z) {
@@ -203,30 +264,16 @@ class PortableLinear {
   static void store(const Rows& rows, int64_t i, const Vector& x) {
     std::copy(x.begin(), x.end(), static_cast<E*>(rows.data) + i * rows.stride);
   }
-  struct Features {
-    Vector phi;
-    T scale = 0;
-  };
-  Features features(const Rows& rows, int64_t i) const {
-    const auto x = row(rows, i, p_.head_dim);
-    if (map_ != FeatureMapKind::favor) return {features_of(map_, x)};
-    Vector exponents(static_cast<size_t>(p_.feature_count));
-    const T* direction = static_cast<const T*>(p_.projection);
-    for (auto& exponent : exponents) exponent = dot(x, direction), direction += padded(p_.head_dim);
-    const T largest = *std::max_element(exponents.begin(), exponents.end());
-    for (auto& exponent : exponents) exponent = std::exp(exponent - largest) / std::sqrt(T(p_.feature_count));
-    return {exponents, largest - dot(x, x.data()) / (2 * std::sqrt(T(p_.head_dim)))};
+  RowFeatures<T> features(const Rows& rows, int64_t i) const {
+    RowFeatures<T> result;
+    with_feature_map(PortableFeatureMaps(), p_.map, [&](auto map) { result = map.features(p_, row(rows, i, p_.head_dim)); });
+    return result;
   }
   Vector gradient_of_row(const Rows& rows, int64_t i, const Vector& grad_features) const {
-    const auto x = row(rows, i, p_.head_dim);
-    if (map_ != FeatureMapKind::favor) return gradient_of(map_, x, grad_features);
-    // The exponents are ωx̃ − ‖x̃‖²/2.
-    auto grad_exponents = features(rows, i).phi;
-    T sum = 0;
-    for (size_t f = 0; f < grad_exponents.size(); ++f) sum += grad_exponents[f] *= grad_features[f];
-    auto gradient = product(grad_exponents, static_cast<const T*>(p_.projection), padded(p_.head_dim), p_.head_dim);
-    for (size_t d = 0; d < x.size(); ++d) gradient[d] -= x[d] * sum / std::sqrt(T(p_.head_dim));
-    return gradient;
+    Vector result;
+    with_feature_map(PortableFeatureMaps(), p_.map,
+                     [&](auto map) { result = map.gradient(p_, row(rows, i, p_.head_dim), grad_features); });
+    return result;
   }
   Vector scaled_gradient(int64_t i) const {
     auto g = row(p_.grad_output, i, p_.value_dim);
@@ -234,7 +281,7 @@ class PortableLinear {
     return g;
   }
 
-  int64_t normalizers() const { return scales_ ? 2 : 1; }
+  int64_t normalizers() const { return normalizer_numbers(p_.update); }
   T normalizer(int64_t i) const { return static_cast<const T*>(p_.normalizer)[i * normalizers()]; }
   T state_scale(int64_t i) const { return static_cast<const T*>(p_.normalizer)[i * normalizers() + 1]; }
   void set_normalizer(int64_t i, T total, const T* z) const {
@@ -258,11 +305,6 @@ class PortableLinear {
   static void multiply(Vector& x, T factor) {
     for (auto& entry : x) entry *= factor;
   }
-  static T dot(const Vector& a, const T* b) {
-    T sum = 0;
-    for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
-    return sum;
-  }
   // Σ_i a[i] · state[i], where state[i] is a row of `dim` numbers
   static Vector product(const Vector& a, const T* state, int64_t stride, int64_t dim) {
     Vector sum(static_cast<size_t>(dim));
@@ -277,7 +319,6 @@ class PortableLinear {
 
   LinearHeadParams p_;
   int64_t features_, values_;  // padded
-  FeatureMapKind map_;
   bool scales_;
 };
 
@@ -285,6 +326,7 @@ template <class E, class T>
 constexpr LinearKernels kernels() {
   using Kernel = PortableLinear<E, T>;
   return {
+      "portable",
       "portable",
       [](const LinearHeadParams&) { return int64_t{0}; },
       [](const LinearHeadParams& params, int64_t begin, int64_t end, void* s, void* z, void*) {

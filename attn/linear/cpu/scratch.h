@@ -45,7 +45,7 @@ struct LinearScratch {
     grad_normalizer = cut.take(kChunkRows);
     row = cut.take(dims);
     partial = cut.take(kChunkRows * widest);
-    const int64_t scales = has_scales(p.map) ? kChunkRows : 0;
+    const int64_t scales = has_scales(p.update) ? kChunkRows : 0;
     query_scales = cut.take(scales);
     key_scales = cut.take(scales);
     state_scales = cut.take(scales + (scales > 0 ? 1 : 0));

@@ -16,15 +16,7 @@ class LinearTable {
   // Calls work(Kernel<V, E, Map>(params, scratch)), where Map is the feature map of the parameters.
   template <template <class, class, class> class Kernel, class Work>
   static void with(const LinearHeadParams& params, void* scratch, const Work& work) {
-    switch (params.map) {
-      case FeatureMapKind::elu: return work(Kernel<V, E, Elu<V>>(params, scratch));
-      case FeatureMapKind::elu01: return work(Kernel<V, E, Elu01<V>>(params, scratch));
-      case FeatureMapKind::relu: return work(Kernel<V, E, Relu<V>>(params, scratch));
-      case FeatureMapKind::taylor: return work(Kernel<V, E, Taylor<V>>(params, scratch));
-      case FeatureMapKind::polynomial2: return work(Kernel<V, E, Polynomial2<V>>(params, scratch));
-      case FeatureMapKind::favor: return work(Kernel<V, E, Favor>(params, scratch));
-      case FeatureMapKind::rff: __builtin_trap();  // computes_feature_map() is false for it
-    }
+    with_feature_map(FeatureMaps<V>(), params.map, [&](auto map) { work(Kernel<V, E, decltype(map)>(params, scratch)); });
   }
   static float* floats(void* p) { return static_cast<float*>(p); }
   static const float* floats(const void* p) { return static_cast<const float*>(p); }
@@ -32,6 +24,7 @@ class LinearTable {
  public:
   static constexpr LinearKernels kernels(const char* name) {
     return {
+        name,
         name,
         LinearScratch::size,
         [](const LinearHeadParams& params, int64_t begin, int64_t end, void* s, void* z, void* scratch) {

@@ -81,26 +81,24 @@ class CudaLinear final : public LinearImplementation {
 
   // Why this implementation cannot compute the request; empty when it can.
   std::string why_not(const LinearRequest& r) const {
-    if (!computes_feature_map(r.map)) return std::string("does not compute feature map '") + feature_map_name(r.map) + "'";
+    if (auto problem = why_not_map(r, computes_feature_map(r.map)); !problem.empty()) return problem;
     const auto element = element_type_of(r.dtype);
     if (!element) return std::string("does not compute in ") + c10::toString(r.dtype);
     if (kind_ == Kind::plain) {
-      const auto problem = why_not_shared_memory(shared_bytes_of_linear_plain(r.head_dim, r.value_dim, *element),
-                                                 gpu_properties(r.device_index).shared_bytes_per_block, "forward");
-      return problem.empty() ? "" : problem + "; 'composed' runs on it";
+      return why_not_shared_memory(shared_bytes_of_linear_plain(r.head_dim, r.value_dim, *element),
+                                   gpu_properties(r.device_index).shared_bytes_per_block, "forward");
     }
-    if (*element == ElementType::float64) return "does not compute in Double; 'cuda-plain' does";
+    if (*element == ElementType::float64) return "does not compute in Double";
     if (kind_ == Kind::tf32 && *element != ElementType::float32)
       return "computes in Float only, not in " + std::string(c10::toString(r.dtype));
-    const auto problem = why_not_tiles(r.dtype, r.head_dim, r.value_dim);
-    if (!problem.empty()) return problem + "; 'cuda-plain' supports any dimensions";
+    if (auto problem = why_not_tiles(r.dtype, r.head_dim, r.value_dim); !problem.empty()) return problem;
     const auto why_not_pass = [&](Pass pass, const char* name) {
       return why_not_shared_memory(tile_kernels(*element).shared_bytes(tile_dim(r.head_dim, r.value_dim), pass),
                                    gpu_properties(r.device_index).shared_bytes_per_block, name);
     };
     auto memory = why_not_pass(Pass::forward, "forward");
     if (memory.empty() && r.gradients) memory = why_not_pass(Pass::backward, "backward");
-    return memory.empty() ? "" : memory + "; 'cuda-plain' runs on it";
+    return memory;
   }
 
   std::tuple<Tensor, Tensor> forward(const LinearArguments& a) const override {
@@ -133,11 +131,11 @@ class CudaLinear final : public LinearImplementation {
   // Composed of ATen operations, one product for each chunk of tokens; the features of a chunk are the only memory that it
   // allocates.
   void add(const Tensor& k, const Tensor& v, const LinearDecodingState& state, const FeatureMapSpec& map) const override {
-    constexpr int64_t kTokensAtOnce = 4096;
+    constexpr int64_t kTokensPerProduct = 4096;
     const auto features = make_feature_map(map);
-    for (int64_t begin = 0; begin < k.size(2); begin += kTokensAtOnce) {
+    for (int64_t begin = 0; begin < k.size(2); begin += kTokensPerProduct) {
       const auto part = [&](const Tensor& x) {
-        return x.narrow(2, begin, std::min(kTokensAtOnce, k.size(2) - begin)).to(state.s.scalar_type());
+        return x.narrow(2, begin, std::min(kTokensPerProduct, k.size(2) - begin)).to(state.s.scalar_type());
       };
       const auto kappa = features->apply(part(k).flatten(0, 1)).phi.view({k.size(0), k.size(1), -1, k.size(3)});
       state.s.add_(at::matmul(kappa.transpose(2, 3), part(v)));
@@ -216,26 +214,21 @@ class CudaLinear final : public LinearImplementation {
   Kind kind_;
 };
 
-const LinearImplementation* find(const LinearRequest& request) {
-  // This is the order in which "auto" tries them. It never chooses cuda-tf32, because cuda computes the same problems.
-  static const CudaLinear all[] = {CudaLinear(CudaLinear::Kind::tensor_cores), CudaLinear(CudaLinear::Kind::plain),
-                                   CudaLinear(CudaLinear::Kind::tf32)};
-  for (const auto& implementation : all) {
-    const auto problem = implementation.why_not(request);
-    if (request.wanted == "auto") {
-      if (problem.empty()) return &implementation;
-      continue;
-    }
-    if (request.wanted != implementation.name()) continue;
-    TORCH_CHECK_VALUE(problem.empty(), "linear_attention: kernel '", request.wanted, "' ", problem);
-    return &implementation;
-  }
-  TORCH_CHECK_VALUE(request.wanted == "auto", "linear_attention: kernel '", request.wanted,
-                    "' is not for CUDA; expected auto, cuda, cuda-tf32, cuda-plain or composed");
-  return nullptr;
+std::vector<LinearRegistry::Named> all_for_cuda() {
+  using Kind = CudaLinear::Kind;
+  static const CudaLinear tensor_cores(Kind::tensor_cores), plain(Kind::plain), tf32(Kind::tf32);
+  std::vector<LinearRegistry::Named> all;
+  for (const auto* one : {&tensor_cores, &plain, &tf32})
+    all.push_back({.name = one->name(),
+                   .why_not = [one](const LinearRequest& request) { return one->why_not(request); },
+                   .get = [one](const LinearRequest&) -> const LinearImplementation* { return one; },
+                   // "auto" computes the same problems with cuda, which is more exact.
+                   .only_by_name = one == &tf32,
+                   .in_tf32 = one == &tf32});
+  return all;
 }
 
-const bool registered = (linear_implementations().register_gpu(kDeviceType, find), true);
+const bool registered = (linear_implementations().register_gpu(kDeviceType, all_for_cuda()), true);
 
 }  // namespace
 }  // namespace attn::cuda

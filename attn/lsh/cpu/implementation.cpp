@@ -1,5 +1,4 @@
-#include "attn/lsh/cpu/implementation.h"
-
+// The implementations of LSH attention for the CPU, which register themselves with lsh_implementations().
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -9,14 +8,21 @@
 #include "attn/cpu/kernel_family.h"
 #include "attn/cpu/tensors.h"
 #include "attn/lsh/cpu/heads.h"
+#include "attn/lsh/cpu/kernels.h"
+#include "attn/lsh/implementation.h"
 
 namespace attn::cpu {
 namespace {
 
 using at::Tensor;
 
-constexpr KernelFamily<LshKernels> kFamily{"lsh_attention", lsh_kernels_portable, lsh_kernels_neon, lsh_kernels_avx2,
-                                           lsh_kernels_avx512};
+const KernelFamily<LshKernels, ImplementationRequest>& lsh_family() {
+  static const KernelFamily<LshKernels, ImplementationRequest> all{.members = {{InstructionSet::avx512, lsh_kernels_avx512},
+                                                                               {InstructionSet::avx2, lsh_kernels_avx2},
+                                                                               {InstructionSet::neon, lsh_kernels_neon},
+                                                                               {InstructionSet::portable, lsh_kernels_portable}}};
+  return all;
+}
 
 // Divides the range 0 … size-1 of every head among the threads, and calls work(head, begin, end) for each part.
 template <class Work>
@@ -194,14 +200,8 @@ class CpuLsh final : public LshImplementation {
   const LshKernels& kernels_;
 };
 
+const bool lsh_registered =
+    (lsh_implementations().register_cpu(implementations_of<LshImplementation, CpuLsh>(lsh_family())), true);
+
 }  // namespace
-
-const LshKernels* find_lsh_kernels(const ImplementationRequest& request) {
-  return kFamily.find(request, "LSH attention", /*computes_task=*/true);
-}
-
-const LshImplementation* find_lsh(const ImplementationRequest& request) {
-  return implementation_of<CpuLsh>(kFamily, find_lsh_kernels(request));
-}
-
 }  // namespace attn::cpu

@@ -162,17 +162,13 @@ std::string why_not(const ImplementationRequest& r) {
   return why_not_shared_memory(shared_bytes(r.dtype, dim, Pass::backward), available, "backward");
 }
 
-const LshImplementation* find(const ImplementationRequest& request) {
+const LshImplementation* cuda_lsh(const ImplementationRequest&) {
   static const CudaLsh cuda;
-  TORCH_CHECK_VALUE(request.wanted == "auto" || request.wanted == "cuda", "lsh_attention: kernel '", request.wanted,
-                    "' is not for CUDA; expected auto, cuda or composed");
-  const auto problem = why_not(request);
-  if (problem.empty()) return &cuda;
-  TORCH_CHECK_VALUE(request.wanted == "auto", "lsh_attention: kernel 'cuda' ", problem, "; 'composed' does");
-  return nullptr;
+  return &cuda;
 }
 
-const bool registered = (lsh_implementations().register_gpu(kDeviceType, find), true);
+const bool registered =
+    (lsh_implementations().register_gpu(kDeviceType, {{.name = "cuda", .why_not = why_not, .get = cuda_lsh}}), true);
 
 }  // namespace
 }  // namespace attn::cuda

@@ -1,5 +1,4 @@
-#include "attn/recurrent/cpu/implementation.h"
-
+// The implementations of recurrent attention for the CPU, which register themselves with recurrent_implementations().
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
@@ -11,14 +10,21 @@
 #include "attn/cpu/kernel_family.h"
 #include "attn/cpu/tensors.h"
 #include "attn/recurrent/cpu/heads.h"
+#include "attn/recurrent/cpu/kernels.h"
 
 namespace attn::cpu {
 namespace {
 
 using at::Tensor;
 
-constexpr KernelFamily<RecurrentKernels> kRecurrentFamily{
-    "recurrent_attention", recurrent_kernels_portable, recurrent_kernels_neon, recurrent_kernels_avx2, recurrent_kernels_avx512};
+const KernelFamily<RecurrentKernels, ImplementationRequest>& recurrent_family() {
+  static const KernelFamily<RecurrentKernels, ImplementationRequest> all{
+      .members = {{InstructionSet::avx512, recurrent_kernels_avx512},
+                  {InstructionSet::avx2, recurrent_kernels_avx2},
+                  {InstructionSet::neon, recurrent_kernels_neon},
+                  {InstructionSet::portable, recurrent_kernels_portable}}};
+  return all;
+}
 
 // Copies a state [K,V] to one with padded rows and zeros as padding, or back. Without a state, `to` becomes zero.
 void pad_state(const char* state, const RecurrentHeadParams& p, size_t number_bytes, char* to) {
@@ -196,11 +202,9 @@ class CpuRecurrent final : public RecurrentImplementation {
   const RecurrentKernels& kernels_;
 };
 
+const bool recurrent_registered =
+    (recurrent_implementations().register_cpu(implementations_of<RecurrentImplementation, CpuRecurrent>(recurrent_family())),
+     true);
+
 }  // namespace
-
-const RecurrentImplementation* find_recurrent(const ImplementationRequest& request) {
-  return implementation_of<CpuRecurrent>(kRecurrentFamily,
-                                         kRecurrentFamily.find(request, "the recurrence", /*computes_task=*/true));
-}
-
 }  // namespace attn::cpu

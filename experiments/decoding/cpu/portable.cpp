@@ -7,9 +7,16 @@
 namespace experiments {
 namespace {
 
-// There are no vector kernels for ARM.
-constexpr attn::cpu::KernelFamily<DecoderKernels> kFamily{"decoder", decoder_kernels_portable, decoder_kernels_portable,
-                                                          decoder_kernels_avx2, decoder_kernels_avx512};
+using attn::cpu::InstructionSet;
+
+const attn::cpu::KernelFamily<DecoderKernels, attn::ImplementationRequest>& decoder_family() {
+  static const attn::cpu::KernelFamily<DecoderKernels, attn::ImplementationRequest> all{
+      .members = {{InstructionSet::avx512, decoder_kernels_avx512},
+                  {InstructionSet::avx2, decoder_kernels_avx2},
+                  {InstructionSet::neon, decoder_kernels_portable},  // there are no vector kernels for ARM
+                  {InstructionSet::portable, decoder_kernels_portable}}};
+  return all;
+}
 
 void linear(const LinearLayerParams& p, int64_t begin, int64_t end) {
   for (int64_t o = begin; o < end; ++o) {
@@ -67,6 +74,8 @@ const DecoderKernels* decoder_kernels_portable(attn::ElementType element) {
   return attn::cpu::by_element_type<DecoderKernels>(element, &float32, nullptr, nullptr);
 }
 
-const DecoderKernels& decoder_kernels(attn::cpu::InstructionSet set) { return *kFamily.table(set, attn::ElementType::float32); }
+const DecoderKernels& decoder_kernels(attn::cpu::InstructionSet set) {
+  return *decoder_family().table(set, attn::ElementType::float32);
+}
 
 }  // namespace experiments

@@ -16,7 +16,7 @@
 #include "attn/linear/cpu/implementation.h"
 #include "attn/linear/feature_map.h"
 #include "attn/linear/linear_attention.h"
-#include "attn/lsh/cpu/implementation.h"
+#include "attn/lsh/implementation.h"
 #include "tests/support/errors_of.h"
 #include "tests/support/exp_of.h"
 #include "tests/support/method_helpers.h"
@@ -55,7 +55,7 @@ TEST_P(Kernels, ThreadsThatShareASequenceAgreeWithTheReference) {
   for (const int threads : {1, 2, 3, 5}) {
     const Threads set(threads);
     for (const std::string name : {"linear:", "linear-elu0.1:", "favor:features=40,", "lsh-1:", "lsh-4:"}) {
-      const auto method = make_method(name + "kernel=" + GetParam());
+      const auto method = make_method(name + "implementation=" + GetParam());
       for (const auto masking : kMaskings) {
         for (const int64_t heads : {1, 3}) {
           SCOPED_TRACE(name + " " + name_of(masking) + ", heads " + std::to_string(heads) + ", threads " +
@@ -78,7 +78,7 @@ TEST_P(Kernels, ThreadsThatShareASequenceAgreeWithTheReference) {
 TEST_P(Kernels, CrossAttentionSharedByThreadsAgreesWithTheReference) {
   const Threads set(3);
   for (const std::string name : {"linear:", "favor:features=40,"}) {
-    const auto method = make_method(name + "kernel=" + GetParam());
+    const auto method = make_method(name + "implementation=" + GetParam());
     for (const auto& shape : {Shape{2000, 700, 32, 16}, Shape{600, 2100, 32, 16}, Shape{5, 3000, 16, 16}}) {
       SCOPED_TRACE(name + text_of(shape));
       const auto problem = problem_of(shape, at::kFloat, Masking::key_lengths, 2, 1);
@@ -93,7 +93,7 @@ TEST_P(Kernels, CrossAttentionSharedByThreadsAgreesWithTheReference) {
 TEST_P(Kernels, ResultsAreReproducibleForAFixedNumberOfThreads) {
   const Threads set(3);
   for (const std::string name : {"linear", "favor", "lsh-4"}) {
-    const auto method = make_method(name + ":kernel=" + GetParam());
+    const auto method = make_method(name + ":implementation=" + GetParam());
     const auto problem = problem_of({900, 900, 32, 32}, at::kFloat, Masking::causal, 1, 2);
     const auto inputs = inputs_of(problem, Protocol::forward_backward);
     const auto once = call(*method, inputs, Protocol::forward_backward),
@@ -136,7 +136,7 @@ class Guarded {
 // Only reads of the inputs are checked here. The results lie in memory of the allocator, which AddressSanitizer watches.
 TEST_P(Kernels, NothingOutsideATensorIsRead) {
   for (const std::string name : {"linear", "favor", "lsh-1"}) {
-    const auto method = make_method(name + ":kernel=" + GetParam());
+    const auto method = make_method(name + ":implementation=" + GetParam());
     for (const auto dtype : {at::kFloat, at::kBFloat16, at::kDouble}) {
       if (!has(dtype)) continue;
       for (const auto& shape : {Shape{1, 1, 1, 1}, Shape{17, 17, 3, 5}, Shape{130, 130, 17, 33}, Shape{70, 70, 64, 64}}) {
@@ -208,7 +208,7 @@ TEST_P(Kernels, ScalesBeyondFloat32) {
 TEST_P(Kernels, DecodingStatesHaveNoPadding) {
   for (const auto& [name, numbers] : {std::pair<std::string, int64_t>{"linear:", 19 * 38}, {"favor:features=21,", 21 * 38 + 1}}) {
     SCOPED_TRACE(name);
-    const auto method = make_method(name + "kernel=" + GetParam());
+    const auto method = make_method(name + "implementation=" + GetParam());
     const auto problem = problem_of({70, 70, 19, 37}, at::kFloat, Masking::causal, 2, 3);
     const auto inputs = make_inputs(problem, Protocol::decode, 1);
     const auto results = decode_from(*method, inputs, 30);
@@ -270,25 +270,33 @@ TEST(Amx, TilesComputeWhatTheVectorKernelsDo) {
           };
           const auto emulated = run(*cpu::linear_kernels_amx_emulated());
           expect_same(emulated, run(vectors), 2e-2);
-          if (cpu::amx_is_available()) expect_same(run(*cpu::linear_kernels_amx()), emulated, 5e-3);
+          if (cpu::is_available(cpu::InstructionSet::amx))
+            expect_same(run(*cpu::linear_kernels_amx(ElementType::bfloat16)), emulated, 5e-3);
         }
 }
 
 TEST(Amx, IsRefusedWhereItDoesNotCompute) {
-  if (!cpu::amx_is_available()) {
-    EXPECT_CONTAINS(
-        message_of<c10::ValueError>([] {
-          make_method("linear:kernel=amx")->forward(at::ones({1, 1, 2, 2}), at::ones({1, 1, 2, 2}), at::ones({1, 1, 2, 2}));
-        }),
-        "kernel 'amx' is not available here");
+  Problem problem;
+  problem.causal = true;
+  const auto reason = [&](const char* spec, Protocol protocol = Protocol::forward) {
+    return make_method(spec)->why_unsupported(problem, protocol).value_or("");
+  };
+  if (!cpu::is_available(cpu::InstructionSet::amx)) {
+    EXPECT_CONTAINS(reason("linear:implementation=amx"), "linear_attention: implementation 'amx' is not ");
+    EXPECT_CONTAINS(message_of<c10::ValueError>([] {
+                      make_method("linear:implementation=amx")
+                          ->forward(at::ones({1, 1, 2, 2}), at::ones({1, 1, 2, 2}), at::ones({1, 1, 2, 2}));
+                    }),
+                    "implementation 'amx' is not ");
     return;
   }
-  Problem problem;
-  EXPECT_CONTAINS(*make_method("linear:kernel=amx")->why_unsupported(problem, Protocol::forward),
-                  "kernel 'amx' computes maps of single entries in bfloat16 on the CPU, not feature map 'elu' in Float on cpu");
+  EXPECT_CONTAINS(reason("linear:implementation=amx"),
+                  "linear_attention: implementation 'amx' does not compute in Float; use 'avx512', ");
   problem.dtype = at::kBFloat16;
-  EXPECT_FALSE(make_method("linear:kernel=amx")->why_unsupported(problem, Protocol::forward));
-  EXPECT_CONTAINS(*make_method("taylor:kernel=amx")->why_unsupported(problem, Protocol::forward), "not feature map 'taylor'");
+  EXPECT_EQ(reason("linear:implementation=amx"), "");
+  EXPECT_CONTAINS(reason("linear:implementation=amx", Protocol::decode), "has no decoding step; use 'avx512'");
+  EXPECT_EQ(reason("linear", Protocol::decode), "");
+  EXPECT_CONTAINS(reason("taylor:implementation=amx"), "'amx' does not compute feature map 'taylor'; use 'avx512', ");
 }
 #endif
 
@@ -296,29 +304,81 @@ LinearRequest linear_request(const std::string& wanted, FeatureMapKind map, at::
   return {{wanted, dtype, at::kCPU, 64, 64}, map};
 }
 
+// The names of the implementations of linear attention for the CPU, of which an ARM processor has fewer than this list.
+constexpr const char* kLinearNames[] = {"amx", "avx512", "avx2", "neon", "portable"};
+
 TEST(InstructionSets, UnavailableKernelsAreRefused) {
-  const auto linear = [](const std::string& wanted, FeatureMapKind map, at::ScalarType dtype) {
-    return cpu::find_linear_kernels(linear_request(wanted, map, dtype));
-  };
   using enum FeatureMapKind;
+  const auto error = [](const LinearRequest& request) { return linear_implementations().choose(request).error; };
   EXPECT_CONTAINS(message_of<c10::ValueError>([] { cpu::choose_instruction_set("sse9"); }),
                   "kernel 'sse9' is not available here");
   EXPECT_CONTAINS(message_of<c10::ValueError>([] { cpu::choose_instruction_set("sse9"); }), "portable");
-  EXPECT_EQ(linear_implementations().find(linear_request("composed", elu, at::kFloat)), nullptr);
-  EXPECT_EQ(linear("auto", rff, at::kFloat), nullptr);
-  EXPECT_EQ(linear("auto", elu, at::kHalf), nullptr);
-  EXPECT_EQ(std::string(linear("auto", elu, at::kDouble)->name), "portable");
-  EXPECT_EQ(std::string(cpu::find_lsh_kernels({"auto", at::kDouble, at::kCPU, 64, 64})->name), "portable");
-  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { linear("portable", rff, at::kFloat); }),
-                  "kernel 'portable' does not compute feature map 'rff'");
+  EXPECT_EQ(error(linear_request("sse9", elu, at::kFloat)),
+            "linear_attention: there is no implementation 'sse9' for cpu, expected auto, amx, avx512, avx2, neon, portable or "
+            "composed");
+  for (const auto set : {cpu::InstructionSet::amx, cpu::InstructionSet::avx512, cpu::InstructionSet::avx2,
+                         cpu::InstructionSet::neon, cpu::InstructionSet::portable}) {
+    const auto reason = cpu::why_unavailable(set);
+    EXPECT_EQ(cpu::is_available(set), reason.empty());
+    if (reason.empty()) continue;
+    EXPECT_EQ(cpu::linear_kernels(set, ElementType::float32), nullptr);
+    EXPECT_CONTAINS(error(linear_request(cpu::name_of(set), elu, at::kFloat)),
+                    std::string("linear_attention: implementation '") + cpu::name_of(set) + "' " + reason + "; use '");
+  }
+}
+
+// "auto" runs the first implementation that computes a request, and none where there is none; each that is named runs or is
+// refused.
+TEST(InstructionSets, AutoChoosesAnImplementationThatComputesTheRequest) {
+  using enum FeatureMapKind;
+  const auto& registry = linear_implementations();
+  EXPECT_EQ(registry.find(linear_request("composed", elu, at::kFloat)), nullptr);
+  for (const auto map : {elu, elu01, relu, taylor, polynomial2, favor, rff})
+    for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+      SCOPED_TRACE(std::string(feature_map_name(map)) + " in " + c10::toString(dtype));
+      std::string first;
+      for (const auto* name : kLinearNames) {
+        const auto named = registry.choose(linear_request(name, map, dtype));
+        EXPECT_EQ(named.implementation == nullptr, !named.error.empty());
+        if (!named.implementation) continue;
+        EXPECT_EQ(named.implementation->name(), name);
+        if (first.empty()) first = name;
+      }
+      const auto* const chosen = registry.find(linear_request("auto", map, dtype));
+      EXPECT_EQ(chosen ? chosen->name() : "", first);
+      EXPECT_EQ(chosen != nullptr, map != rff && dtype != at::kHalf);
+      if (dtype == at::kDouble) {
+        EXPECT_EQ(first, map == rff ? "" : "portable");
+      }
+    }
+  EXPECT_EQ(lsh_implementations().find({"auto", at::kDouble, at::kCPU, 64, 64})->name(), "portable");
   const auto best = std::string(cpu::name_of(cpu::available_instruction_sets().back()));
-  EXPECT_EQ(std::string(linear("auto", elu, at::kFloat)->name), best);
+  EXPECT_EQ(registry.find(linear_request("auto", elu, at::kFloat))->name(), best);
+}
+
+TEST(InstructionSets, ANamedImplementationThatCannotComputeGivesItsReason) {
+  using enum FeatureMapKind;
+  const auto error = [](LinearRequest request) { return linear_implementations().choose(request).error; };
+  EXPECT_EQ(error(linear_request("portable", rff, at::kFloat)),
+            "linear_attention: implementation 'portable' does not compute feature map 'rff'; use 'composed'");
+  auto other_update = linear_request("portable", favor, at::kFloat);
+  other_update.update = LinearUpdate::sum;
+  EXPECT_CONTAINS(error(other_update), "does not compute the update 'sum' with feature map 'favor'");
+  other_update.wanted = "auto";
+  EXPECT_EQ(linear_implementations().find(other_update), nullptr);
+  auto on_meta = linear_request("portable", elu, at::kFloat);
+  on_meta.device = at::kMeta;
+  EXPECT_CONTAINS(error(on_meta), "implementation 'portable' runs on the CPU, not on meta");
+  const auto best = std::string(cpu::name_of(cpu::available_instruction_sets().back()));
   if (best == "portable") return;
-  EXPECT_CONTAINS(message_of<c10::ValueError>([&] { linear(best, elu, at::kDouble); }), "does not compute in Double");
   Problem problem;
   problem.dtype = at::kDouble;
-  EXPECT_CONTAINS(*make_method("linear:kernel=" + best)->why_unsupported(problem, Protocol::forward), "no kernel for float64");
-  EXPECT_CONTAINS(*make_method("lsh-1:kernel=" + best)->why_unsupported(problem, Protocol::forward), "no kernel for float64");
+  for (const std::string method : {"linear", "lsh-1"}) {
+    const auto label = method + ":implementation=" + best;
+    EXPECT_EQ(make_method(label)->why_unsupported(problem, Protocol::forward),
+              label + ": " + (method == "linear" ? "linear" : "lsh") + "_attention: implementation '" + best +
+                  "' does not compute in Double; use 'portable' or 'composed'");
+  }
 }
 
 #ifdef __x86_64__

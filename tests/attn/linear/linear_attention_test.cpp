@@ -52,8 +52,8 @@ TEST(CausalLinear, AgreesWithTheRecurrence) {
 }
 
 // Methods that compute one chunk, several chunks or token by token.
-const std::string kForms[] = {"linear-chunked", "taylor:kernel=composed", "polynomial-2:kernel=composed", "favor:kernel=composed",
-                              "rff"};
+const std::string kForms[] = {"linear-chunked", "taylor:implementation=composed", "polynomial-2:implementation=composed",
+                              "favor:implementation=composed", "rff"};
 
 Results token_by_token(AttentionMethod& method, const CallInputs& inputs, const Problem& problem) {
   const auto state = method.begin_decoding(problem);
@@ -99,7 +99,7 @@ TEST(KernelForms, GiveTheResultsOfTheComposition) {
       SCOPED_TRACE(name + " " + dtype_name(dtype));
       const auto problem = problem_of({70, 70, 16, 12}, dtype, Masking::causal);
       const auto inputs = inputs_of(problem, Protocol::forward_backward);
-      const auto own = make_method(name), composed = make_method(name + ":kernel=composed");
+      const auto own = make_method(name), composed = make_method(name + ":implementation=composed");
       const auto expected = call(*composed, inputs, Protocol::forward_backward);
       expect_close(call(*own, inputs, Protocol::forward_backward), expected, tolerance);
       expect_close(token_by_token(*composed, inputs, problem), expected, tolerance);
@@ -149,7 +149,7 @@ TEST(CausalLinear, LaterPositionsDoNotChangeEarlierRows) {
 // The gradients of q and k are differences of sums that contain the mean of v (attn/linear/value_shift.h).
 TEST(LinearGradients, DoNotLoseDigitsToTheMeanOfTheValues) {
   for (const std::string spec :
-       {"linear", "linear:kernel=portable", "linear-chunked", "linear-elu0.1", "taylor", "polynomial-2", "favor"})
+       {"linear", "linear:implementation=portable", "linear-chunked", "linear-elu0.1", "taylor", "polynomial-2", "favor"})
     for (const auto masking : kMaskings)
       for (const double mean : {1.0, 100.0}) {
         SCOPED_TRACE(spec + " " + name_of(masking) + " mean " + std::to_string(mean));
@@ -231,7 +231,7 @@ TEST_P(FeatureMaps, InnerProductsOfFeaturesAreTheKernel) {
   const auto map = this->map();
   const auto phi_q = map->apply(q), phi_k = map->apply(k);
   EXPECT_EQ(phi_q.phi.size(2), map->count(kDim));
-  EXPECT_EQ(phi_q.log_scale.defined(), map->scales());
+  EXPECT_EQ(phi_q.log_scale.defined(), map->exponentiates());
   expect_close(at::bmm(whole(phi_q), whole(phi_k).transpose(1, 2)), map->kernel(q, k, at::zeros({}, at::kBool)), 1e-12, "kernel");
 }
 
@@ -270,7 +270,7 @@ TEST(FeatureMap, EluIsExactFarBelowZero) {
       const at::NoGradGuard no_grad;
       inputs.q.add_(mean);
     }
-    for (const auto* spec : {"linear:kernel=auto", "linear:kernel=composed", "linear-chunked", "linear-einsum"}) {
+    for (const auto* spec : {"linear:implementation=auto", "linear:implementation=composed", "linear-chunked", "linear-einsum"}) {
       SCOPED_TRACE(std::string(spec) + " with queries around " + std::to_string(mean));
       const auto method = make_method(spec);
       const auto agreement =

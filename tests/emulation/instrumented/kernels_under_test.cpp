@@ -20,21 +20,21 @@ std::vector<KernelRun> all_runs() {
                     }});
   };
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble})
-    for (const auto* spec : {"linear:kernel=cuda", "linear:kernel=cuda-tf32", "linear:kernel=cuda-plain",
-                             "lsh:rounds=2,chunk=80,buckets=4,kernel=cuda"}) {
+    for (const auto* spec : {"linear:implementation=cuda", "linear:implementation=cuda-tf32", "linear:implementation=cuda-plain",
+                             "lsh:rounds=2,chunk=80,buckets=4,implementation=cuda"}) {
       add(spec, dtype, {260, 260, 64, 64}, Masking::causal, 1);
       for (const auto masking : {Masking::causal_and_key_lengths, Masking::none})
         add(spec, dtype, {150, 150, 32, 16}, masking, 2);
       add(spec, dtype, {70, 70, 128, 128}, Masking::causal, 1);
       add(spec, dtype, {70, 70, 128, 128}, Masking::none, 1);
     }
-  add("lsh:rounds=2,chunk=40,buckets=8,profile=fast-transformers,kernel=cuda", at::kFloat, {100, 100, 16, 16}, Masking::causal,
-      1);
+  add("lsh:rounds=2,chunk=40,buckets=8,profile=fast-transformers,implementation=cuda", at::kFloat, {100, 100, 16, 16},
+      Masking::causal, 1);
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble})
     for (const auto& [head_dim, value_dim] : {std::pair(64, 64), {20, 520}}) {
       const auto problem = problem_of({3, 3, head_dim, value_dim}, dtype, Masking::causal, 2, 1);
       runs.push_back({"steps " + std::string(dtype_name(dtype)) + " " + text_of({3, 3, head_dim, value_dim}), [=] {
-                        const auto method = make_method("linear:kernel=cuda-plain");
+                        const auto method = make_method("linear:implementation=cuda-plain");
                         decode_from(*method, make_inputs(problem, Protocol::decode, 1), 0);
                       }});
     }

@@ -65,8 +65,8 @@ double traffic(const std::string& method, const std::string& protocol, int64_t h
 void probe(const std::string& name, const std::string& dtype, const std::string& protocol, int64_t heads, int64_t length) {
   const auto type = dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
   const std::string spec = name == "lsh" ? "lsh:rounds=1,chunk=" + std::to_string(kLshChunk) +
-                                               ",buckets=" + std::to_string(kLshBuckets) + ",kernel=cuda"
-                                         : name + ":kernel=cuda";
+                                               ",buckets=" + std::to_string(kLshBuckets) + ",implementation=cuda"
+                                         : name + ":implementation=cuda";
   // All rows are the same memory.
   const auto rows = [&](bool gradient) {
     return at::zeros({1, 1, 1, kDim}, type).expand({1, heads, length, kDim}).detach().set_requires_grad(gradient);

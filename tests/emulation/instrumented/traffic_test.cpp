@@ -114,7 +114,7 @@ TEST_P(Traffic, OfLinearAttention) {
     for (const auto& [heads, length, multiprocessors] : {std::array{1, 512, 1}, {1, 512, 100}, {4, 128, 1}}) {
       set_multiprocessors(multiprocessors);
       const auto problem = problem_of({length, length, 64, 64}, GetParam(), masking, 1, heads);
-      check("linear:kernel=cuda", problem,
+      check("linear:implementation=cuda", problem,
             [&, heads_of_all = int64_t(heads), positions = int64_t(length)](const AccessCounter& counter, cuda::Pass pass) {
               const cuda::LinearTrafficProblem p{.heads = heads_of_all,
                                                  .query_len = positions,
@@ -135,7 +135,7 @@ TEST_P(Traffic, OfLshAttention) {
   const auto element = int64_t(c10::elementSize(GetParam()));
   for (const int64_t rounds : {1, 2}) {
     const auto problem = problem_of({512, 512, 64, 64}, GetParam(), Masking::causal, 1, 1);
-    check("lsh:rounds=" + std::to_string(rounds) + ",chunk=64,buckets=16,kernel=cuda", problem,
+    check("lsh:rounds=" + std::to_string(rounds) + ",chunk=64,buckets=16,implementation=cuda", problem,
           [&](const AccessCounter&, cuda::Pass pass) {
             return cuda::lsh_traffic({.heads = 1,
                                       .length = 512,

@@ -245,7 +245,7 @@ TEST(DecoderGraph, IsRecordedAgainWhereWeightsHaveMoved) {
 
 TEST(DecoderGraph, IsNotMadeForMethodsWhoseWorkGrowsWithThePosition) {
   const at::NoGradGuard no_grad;
-  for (const auto* method : {"stateful-softmax", "stateful-sdpa", "softmax", "favor:kernel=composed"}) {
+  for (const auto* method : {"stateful-softmax", "stateful-sdpa", "softmax", "favor:implementation=composed"}) {
     auto model = model_of(small_model(method));
     const auto tokens = random_tokens(model, 3, 5);
     FakeGraphs graphs;
@@ -273,7 +273,7 @@ TEST(Decoder, NamesWhatItRan) {
   };
   const auto best = std::string(attn::cpu::name_of(attn::cpu::available_instruction_sets().back()));
   EXPECT_EQ(implementation("linear", "auto", false), "decoder/" + best + " + kernel/" + best);
-  EXPECT_EQ(implementation("linear:kernel=portable", "portable", false), "decoder/portable + kernel/portable");
+  EXPECT_EQ(implementation("linear:implementation=portable", "portable", false), "decoder/portable + kernel/portable");
   EXPECT_EQ(implementation("linear", "auto", true), "modules + kernel/" + best);
   EXPECT_EQ(implementation("linear", "modules", false), "modules + kernel/" + best);
   EXPECT_EQ(implementation("stateful-softmax", "auto", false), "decoder/" + best + " + kernel/" + best);

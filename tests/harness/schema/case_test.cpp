@@ -186,6 +186,19 @@ TEST(Case, SetTextParsesValuesOfTheCommandLine) {
   EXPECT_EQ(refused("causal", "yes"), "causal = 'yes', expected true or false");
 }
 
+// Old sweep files, requests of old drivers and old records name the case that has the option under its current name.
+TEST(Case, FormerOptionsOfMethodsNameTheSameCase) {
+  Case c;
+  set_text(c, *find_field("method"), "linear:kernel=avx2");
+  EXPECT_EQ(c.method, "linear:implementation=avx2");
+  set_text(c, *find_field("baseline"), "favor:chunk=7 query_len=1024");
+  EXPECT_EQ(c.baseline, "favor:composed_chunk=7 query_len=1024");
+  EXPECT_EQ(baseline_of(c)->method, "favor:composed_chunk=7");
+  EXPECT_EQ(case_from_json({{"method", "lsh-1:kernel=avx2"}}).method, "lsh-1:implementation=avx2");
+  set_text(c, *find_field("method"), "mine.py:f:kernel=3");
+  EXPECT_EQ(c.method, "mine.py:f:kernel=3");
+}
+
 TEST(Case, JsonThatIsNotACaseIsRefused) {
   const auto refused = [](const char* text) {
     return message_of<std::invalid_argument>([&] { case_from_json(Json::parse(text)); });

@@ -228,6 +228,14 @@ TEST(Record, FormerColumnNamesAreReadInEverySchemaVersion) {
   EXPECT_EQ(Record::parse(both).get("diagnostics"), Json({{"lsh_bucket_mean", 2}, {"lsh_bucket_skew", 3}}));
 }
 
+TEST(Record, FormerOptionsOfMethodsAreReadUnderTheirCurrentNames) {
+  const auto former = Record::parse({{"method", "linear:kernel=avx2"}, {"baseline", "linear:kernel=portable query_len=8"}});
+  EXPECT_EQ(former.text("method"), "linear:implementation=avx2");
+  EXPECT_EQ(former.text("baseline"), "linear:implementation=portable query_len=8");
+  EXPECT_EQ(former.key(), Record::parse({{"method", "linear:implementation=avx2"}}).key());
+  EXPECT_EQ(Record::parse({{"reason", "linear:kernel=avx2"}}).text("reason"), "linear:kernel=avx2") << "it names no method";
+}
+
 TEST(Record, APairingThatHoldsAReasonIsReadIntoColumnsOfItsOwn) {
   const auto parsed = [](const char* pairing) {
     const auto record = Record::parse({{"schema_version", 6}, {"method", "linear"}, {"ratio_pairing", pairing}});

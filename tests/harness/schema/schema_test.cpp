@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "harness/schema/training.h"
 
 namespace attnbench {
@@ -60,6 +62,8 @@ TEST(Schema, HasEveryColumnThatARecordMayHave) {
   EXPECT_EQ(schema["diagnostics"], kDiagnostics);
   for (const auto& [former, current, is_diagnostic] : former_names())
     EXPECT_EQ(schema["former_names"][former], is_diagnostic ? "diagnostics." + current : current);
+  const Json option = {{"method", "linear"}, {"former", "kernel"}, {"current", "implementation"}};
+  EXPECT_EQ(std::count(schema["former_options"].begin(), schema["former_options"].end(), option), 1);
 }
 
 TEST(Schema, DescribesThePointsOfTrainings) {

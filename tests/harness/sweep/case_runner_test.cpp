@@ -98,6 +98,18 @@ TEST(PortableRequest, LeavesOutNewerAxesThatFollowOthers) {
   EXPECT_EQ(to_json(case_from_json(shared)).at("value_heads"), 2);
 }
 
+// A worker of an older build knows the former names of options alone.
+TEST(PortableRequest, HasTheFormerNamesOfOptions) {
+  Case c;
+  c.method = "linear:implementation=avx2";
+  c.baseline = "favor:composed_chunk=7";
+  c.complete();
+  const auto request = portable_request(c);
+  EXPECT_EQ(request.at("method"), "linear:kernel=avx2");
+  EXPECT_EQ(request.at("baseline"), "favor:chunk=7");
+  EXPECT_EQ(to_json(case_from_json(request)), to_json(c));
+}
+
 TEST_F(CaseRunner, AFailureThatTheWorkerReportsIsRecorded) {
   const auto record = failure(R"(echo '{"outcome": "failed", "failure_kind": "oom", "reason": "asked for 5 bytes"}' >&3)", "oom");
   EXPECT_EQ(record.text("reason"), "asked for 5 bytes");
