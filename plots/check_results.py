@@ -6,7 +6,7 @@ Usage: python plots/check_results.py [RESULTS]
 
 import sys
 
-from attnplots import shipped
+from attnplots.published import shipped
 
 if __name__ == "__main__":
     sys.exit(shipped.main(__file__))

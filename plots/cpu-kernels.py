@@ -5,7 +5,8 @@ Usage: python plots/cpu-kernels.py [RESULT_DIR ...] [--width column|page] [--met
 
 import sys
 
-from attnplots import ceilings, cli, rates
+from attnplots import cli
+from attnplots.figures import ceilings, rates
 
 if __name__ == "__main__":
     about = "Draws the rates of the CPU kernels from their records."

@@ -5,7 +5,8 @@ Usage: python plots/decode.py [RESULT_DIR ...] [--quantity time|ratio] [--out DI
 
 import sys
 
-from attnplots import cli, decode
+from attnplots import cli
+from attnplots.figures import decode
 
 if __name__ == "__main__":
     about = "Draws the decoding figure from its records."

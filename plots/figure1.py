@@ -7,7 +7,8 @@ Usage: python plots/figure1.py [RESULT_DIR ...] [--quantity time|ratio] [--width
 
 import sys
 
-from attnplots import cli, scaling
+from attnplots import cli
+from attnplots.figures import scaling
 
 if __name__ == "__main__":
     about = "Draws figure 1 from its records."

@@ -5,7 +5,8 @@ Usage: python plots/gate.py [RESULT_DIR ...] [--out DIR]
 
 import sys
 
-from attnplots import cli, gate
+from attnplots import cli
+from attnplots.figures import gate
 
 if __name__ == "__main__":
     about = "Draws how often the gate reaches each verdict, by the true slowdown of a case."

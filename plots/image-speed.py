@@ -5,7 +5,8 @@ Usage: python plots/image-speed.py [RESULT_DIR ...] [--width column|page] [--out
 
 import sys
 
-from attnplots import cli, image_speed
+from attnplots import cli
+from attnplots.figures import image_speed
 
 if __name__ == "__main__":
     about = "Draws seconds per image and images per second, beside published values."

@@ -5,7 +5,7 @@ Usage: python plots/images.py FOLDER [--out FILE_OR_DIR]
 
 import sys
 
-from attnplots import images
+from attnplots.figures import images
 
 if __name__ == "__main__":
     sys.exit(images.main(__file__))

@@ -5,7 +5,8 @@ Usage: python plots/latency.py [RESULT_DIR ...] [--width column|page] [--methods
 
 import sys
 
-from attnplots import cli, latency
+from attnplots import cli
+from attnplots.figures import latency
 
 if __name__ == "__main__":
     about = "Draws the time of a decoded token on the CPU and on the GPU from its records."

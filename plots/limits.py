@@ -5,7 +5,7 @@ Usage: python plots/limits.py [RESULT_DIR ...]
 
 import sys
 
-from attnplots import limits
+from attnplots.published import limits
 
 if __name__ == "__main__":
     sys.exit(limits.main(__file__))

@@ -6,7 +6,8 @@ Usage: python plots/methods.py [RESULT_DIR ...] [--quantity time|ratio] [--width
 
 import sys
 
-from attnplots import cli, families
+from attnplots import cli
+from attnplots.figures import families
 
 if __name__ == "__main__":
     about = "Draws time and memory of all methods from their records, on several sheets."

@@ -6,7 +6,8 @@ Usage: python plots/quality.py [RESULT_DIR ...] [--width column|page] [--methods
 
 import sys
 
-from attnplots import cli, quality
+from attnplots import cli
+from attnplots.figures import quality
 
 if __name__ == "__main__":
     about = "Draws the errors of the rows of methods from their records."

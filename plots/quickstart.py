@@ -5,7 +5,8 @@ Usage: python plots/quickstart.py [RESULT_DIR ...] [--quantity time|ratio] [--ou
 
 import sys
 
-from attnplots import cli, scaling
+from attnplots import cli
+from attnplots.figures import scaling
 
 if __name__ == "__main__":
     about = "Draws the quickstart sweep from its records."

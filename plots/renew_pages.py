@@ -6,7 +6,7 @@ Usage: python plots/renew_pages.py [--pages-only]; `make figures` runs it.
 
 import sys
 
-from attnplots import renewal
+from attnplots.published import renewal
 
 if __name__ == "__main__":
     sys.exit(renewal.main(__file__))

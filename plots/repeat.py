@@ -5,7 +5,8 @@ Usage: python plots/repeat.py [FIRST_RUN SECOND_RUN] [--out DIR]
 
 import sys
 
-from attnplots import cli, repeat
+from attnplots import cli
+from attnplots.figures import repeat
 
 if __name__ == "__main__":
     about = "Draws the ratios of two runs of one sweep, and by how much the runs differ."

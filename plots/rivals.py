@@ -5,7 +5,8 @@ Usage: python plots/rivals.py [RESULT_DIR ...] [--out DIR]
 
 import sys
 
-from attnplots import cli, rivals
+from attnplots import cli
+from attnplots.figures import rivals
 
 if __name__ == "__main__":
     about = "Draws the times of other packages as multiples of those of this project."

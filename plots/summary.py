@@ -6,7 +6,7 @@ Usage: python plots/summary.py RESULT_DIR [--methods NAME,...]
 
 import sys
 
-from attnplots import summary
+from attnplots.published import summary
 
 if __name__ == "__main__":
     sys.exit(summary.main(__file__))

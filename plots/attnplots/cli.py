@@ -8,10 +8,11 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from attnplots import records, style
-from attnplots.methods import method_text, split_method
-from attnplots.records import RecordsError
-from attnplots.text import printable
+from attnplots.figures import style
+from attnplots.records import records
+from attnplots.records.methods import method_text, split_method
+from attnplots.records.records import RecordsError
+from attnplots.records.text import printable
 
 # Dates and versions are left out of the files, so that drawing a figure again gives the same bytes.
 METADATA: dict[str, dict[str, None]] = {

@@ -4,10 +4,12 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from attnplots import chart, cli, columns, style
-from attnplots.chart import Request
-from attnplots.columns import Table
-from attnplots.records import RecordsError
+from attnplots import cli
+from attnplots.figures import chart, style
+from attnplots.records import columns
+from attnplots.figures.chart import Request
+from attnplots.records.columns import Table
+from attnplots.records.records import RecordsError
 
 SWEEP_NAME = "plot"
 TRAINING_NAME = "curves"

@@ -15,7 +15,7 @@ from test_plots import MAGIC, PLOTS, SCHEMA, clear_labels, measured, missing, re
 from test_verdicts import generation, training, write
 
 grid, images, paper, paper_tables, panel, split = (
-    importlib.import_module(f"attnplots.{name}") for name in ("grid", "images", "paper", "paper_tables", "panel", "split")
+    importlib.import_module(f"attnplots.{name}") for name in ("marks.grid", "figures.images", "published.paper", "published.paper_tables", "marks.panel", "figures.split")
 )
 SCRIPT = str(PLOTS / "paper.py")
 # By figure: the ends of its file names with the results of the project.

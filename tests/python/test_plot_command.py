@@ -14,7 +14,7 @@ from test_plots import (
     MAGIC, PLOTS, clear_labels, every_outcome, measured, missing, refusal, run, style, texts, write,
 )  # fmt: skip
 
-chart, columns = (importlib.import_module(f"attnplots.{name}") for name in ("chart", "columns"))
+chart, columns = (importlib.import_module(f"attnplots.{name}") for name in ("figures.chart", "records.columns"))
 SCRIPT = PLOTS / "plot.py"
 ENVIRONMENT = {
     "revision": "0123456789ab", "dirty": True, "build": "CPU Release", "compiler": "GNU 12.2.0",

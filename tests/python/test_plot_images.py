@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_plots import MAGIC, PLOTS, refusal, run, style, texts
 
-images = importlib.import_module("attnplots.images")
+images = importlib.import_module("attnplots.figures.images")
 SCRIPT = PLOTS / "images.py"
 
 

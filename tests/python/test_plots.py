@@ -35,7 +35,7 @@ sys.path.insert(0, str(PLOTS))
 
 certainty, curves, labels, records, scaling, schema, style, ticks = (
     importlib.import_module(f"attnplots.{name}")
-    for name in ("certainty", "curves", "labels", "records", "scaling", "schema", "style", "ticks")
+    for name in ("records.certainty", "records.rows", "marks.labels", "records.records", "figures.scaling", "records.schema", "figures.style", "figures.ticks")
 )
 SCHEMA = schema.read(schema.COPY)
 

@@ -21,7 +21,7 @@ from test_plots import (
 )  # fmt: skip
 
 decode, families, ratios = (
-    importlib.import_module(f"attnplots.{name}") for name in ("decode", "families", "ratios")
+    importlib.import_module(f"attnplots.{name}") for name in ("figures.decode", "figures.families", "records.ratios")
 )
 
 LENGTHS = (512, 1024, 2048, 4096)

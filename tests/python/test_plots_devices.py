@@ -7,7 +7,7 @@ import pytest
 from test_plots import MAGIC, PLOTS, SCHEMA, clear_labels, measured, missing, records, refusal, run, style, texts
 from matplotlib.colors import same_color  # isort: skip
 
-image_speed, latency = (importlib.import_module(f"attnplots.{name}") for name in ("image_speed", "latency"))
+image_speed, latency = (importlib.import_module(f"attnplots.{name}") for name in ("figures.image_speed", "figures.latency"))
 
 LENGTHS = (16, 256, 4096)
 

@@ -10,7 +10,7 @@ from conftest import HANG_S, ROOT
 
 PLOTS = ROOT / "plots"
 sys.path.insert(0, str(PLOTS))
-gate, style = (importlib.import_module(f"attnplots.{name}") for name in ("gate", "style"))
+gate, style = (importlib.import_module(f"attnplots.{name}") for name in ("figures.gate", "figures.style"))
 
 FOLDERS = sorted(path.parent for path in (ROOT / "results/gate").glob("*/calibration.json"))
 

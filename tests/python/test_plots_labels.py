@@ -14,9 +14,9 @@ from test_plots import LENGTHS, SCHEMA, every_outcome, measured, records, scalin
 
 chart, columns, decode, families, grid, labels, latency, panel, rates, repeat, rivals = (
     importlib.import_module(f"attnplots.{name}")
-    for name in ("chart", "columns", "decode", "families", "grid", "labels", "latency", "panel", "rates", "repeat", "rivals")
+    for name in ("figures.chart", "records.columns", "figures.decode", "figures.families", "marks.grid", "marks.labels", "figures.latency", "marks.panel", "figures.rates", "figures.repeat", "figures.rivals")
 )
-ceilings = importlib.import_module("attnplots.ceilings")
+ceilings = importlib.import_module("attnplots.figures.ceilings")
 # Ends of lines that are nearer to each other than this, in points, are at the same place for a reader.
 SAME = labels.SAME
 

@@ -25,7 +25,7 @@ from test_plots import (
 )  # fmt: skip
 
 decode, families, names_of_methods, records = (
-    importlib.import_module(f"attnplots.{name}") for name in ("decode", "families", "methods", "records")
+    importlib.import_module(f"attnplots.{name}") for name in ("figures.decode", "figures.families", "records.methods", "records.records")
 )
 
 FAST = "lsh:rounds=4,profile=fast-transformers"

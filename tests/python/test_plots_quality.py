@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from test_plots import PLOTS, SCHEMA, clear_labels, measured, records, refusal, run, schema, style, texts, write
 
-quality = importlib.import_module("attnplots.quality")
+quality = importlib.import_module("attnplots.figures.quality")
 
 # The copy of the schema gets the axis when the program has it.
 HAS_AXIS = any(axis.name == quality.CONCENTRATION for axis in SCHEMA.axes)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from test_plots import MAGIC, PLOTS, SCHEMA, measured, missing, records, refusal, run, style, texts, write
 
-ceilings, rates = (importlib.import_module(f"attnplots.{name}") for name in ("ceilings", "rates"))
+ceilings, rates = (importlib.import_module(f"attnplots.{name}") for name in ("figures.ceilings", "figures.rates"))
 
 SCRIPT = PLOTS / "cpu-kernels.py"
 ROUND = {

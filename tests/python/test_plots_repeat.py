@@ -9,7 +9,7 @@ import pytest
 from test_plots import MAGIC, PLOTS, clear_labels, missing, records, refusal, run, style, texts, write
 from test_plots_certainty import baseline_itself, quiet, with_ratio
 
-repeat, schema = (importlib.import_module(f"attnplots.{name}") for name in ("repeat", "schema"))
+repeat, schema = (importlib.import_module(f"attnplots.{name}") for name in ("figures.repeat", "records.schema"))
 SCHEMA = schema.read(schema.COPY)
 SCRIPT = PLOTS / "repeat.py"
 LENGTHS = tuple(2**k for k in range(9, 15))

@@ -5,8 +5,8 @@ import importlib
 from test_plots import PLOTS, run, texts, write
 from test_plots_certainty import with_ratio
 
-rivals = importlib.import_module("attnplots.rivals")
-records = importlib.import_module("attnplots.records")
+rivals = importlib.import_module("attnplots.figures.rivals")
+records = importlib.import_module("attnplots.records.records")
 SCRIPT = PLOTS / "rivals.py"
 FAST = "rivals/fast-transformers.py:linear"
 

@@ -8,7 +8,7 @@ import pytest
 from test_plots import PLOTS, SCHEMA, measured, records, refusal, run, scaling, split, style, texts, write
 from test_plots_certainty import with_ratio
 
-crossovers, driver, summary = (importlib.import_module(f"attnplots.{name}") for name in ("crossovers", "driver", "summary"))
+crossovers, driver, summary = (importlib.import_module(f"attnplots.{name}") for name in ("records.crossovers", "records.driver", "published.summary"))
 
 ROOT = PLOTS.parent
 METHODS = ("sdpa", "linear", "lsh-1", "favor", "softmax")

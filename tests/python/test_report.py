@@ -14,7 +14,7 @@ from conftest import HANG_S, ROOT
 from test_plots import PLOTS, measured, missing, run, write
 
 charts, maker = (importlib.import_module(f"attnplots.report.{name}") for name in ("charts", "page"))
-schema = importlib.import_module("attnplots.schema")
+schema = importlib.import_module("attnplots.records.schema")
 REPORT = PLOTS / "report.py"
 LENGTHS = (512, 1024, 4096, 16384)
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -275,7 +275,7 @@ def test_at_first_few_panels_are_shown():
     found = [certain("linear", n, 1.0, protocol=p, causal=c, dtype=d, heads=h)
              for n in (512, 1024) for p in ("forward", "forward_backward") for c in (False, True)
              for d in ("float32", "bfloat16") for h in (1, 2, 4)]  # fmt: skip
-    records = importlib.import_module("attnplots.records").Records(found, schema.read(schema.COPY))
+    records = importlib.import_module("attnplots.records.records").Records(found, schema.read(schema.COPY))
     chosen = charts.facets(records)
     assert {facet.column for facet in chosen} == {"protocol", "causal", "dtype", "heads"}
     panels = 1
@@ -289,7 +289,7 @@ def test_methods_have_the_looks_of_the_figures():
     looks = {look.name: look for look in charts.looks(["linear", "softmax", "favor", "taylor", "rff"])}
     assert looks["linear"].colour == "#0b4a91" and looks["linear"].shape == "triangle-up"
     assert len({(look.colour, look.shape) for look in looks.values()}) == len(looks)
-    style = importlib.import_module("attnplots.style")
+    style = importlib.import_module("attnplots.figures.style")
     for look in looks.values():
         contrast = (style.luminance(look.dark) + 0.05) / (style.luminance(style.DARK_PAGE) + 0.05)
         assert contrast >= 3, f"{look.name} can be seen on a dark page"

@@ -11,7 +11,7 @@ from conftest import ROOT, records_in
 from test_plots import PLOTS, measured
 
 shipped, stamps, pages, parts, schema = (
-    importlib.import_module(f"attnplots.{name}") for name in ("shipped", "stamps", "pages", "parts", "schema")
+    importlib.import_module(f"attnplots.{name}") for name in ("published.shipped", "published.stamps", "published.pages", "published.parts", "records.schema")
 )
 RENEWALS = {"one": "renew one", "two": "renew two", "trained": "renew trained"}
 

@@ -8,7 +8,7 @@ from conftest import ROOT
 from test_plots import PLOTS, measured, missing, refusal
 
 claims_module, methods, quantities, results = (
-    importlib.import_module(f"attnplots.{name}") for name in ("claims", "methods", "quantities", "results")
+    importlib.import_module(f"attnplots.{name}") for name in ("published.claims", "records.methods", "published.quantities", "records.results")
 )
 SCRIPT = PLOTS / "verdicts.py"
 CLAIMS = ROOT / "experiments/published/claims.toml"

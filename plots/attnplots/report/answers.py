@@ -7,15 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attnplots import certainty, crossovers, ratios
-from attnplots import curves as data
-from attnplots.crossovers import CROSSES, NEVER, RIVAL, Crossover
-from attnplots.curves import Row
-from attnplots.ratios import Factors
-from attnplots.records import Record, Records
+from attnplots.records import certainty, crossovers, ratios
+from attnplots.records import rows as data
+from attnplots.records.crossovers import CROSSES, NEVER, RIVAL, Crossover
+from attnplots.records.rows import Row
+from attnplots.records.ratios import Factors
+from attnplots.records.records import Record, Records
 from attnplots.report.folders import Folder
-from attnplots.text import count_of
-from attnplots.words import CaseTexts, amount, bytes_text, listed, share, span, time_text, times_as_fast
+from attnplots.records.text import count_of
+from attnplots.records.words import CaseTexts, amount, bytes_text, listed, share, span, time_text, times_as_fast
 
 # The lengths at which the fastest method is named, if they were measured; if fewer than SHOWN of
 # them were, all lengths count.

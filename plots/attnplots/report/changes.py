@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attnplots import driver
+from attnplots.records import driver
 from attnplots.report.folders import Folder
-from attnplots.records import identity_of
-from attnplots.words import CaseTexts, amount, change_text, share, time_text
+from attnplots.records.records import identity_of
+from attnplots.records.words import CaseTexts, amount, change_text, share, time_text
 
 # The verdicts of `attnbench compare`, those first that a reader looks for.
 VERDICTS = ("regression", "improvement", "cannot tell", "equivalent")

@@ -12,11 +12,12 @@ from typing import Any
 
 import altair as alt
 
-from attnplots import ratios, style
-from attnplots import curves as data
-from attnplots.records import Record, Records
+from attnplots.figures import style
+from attnplots.records import ratios
+from attnplots.records import rows as data
+from attnplots.records.records import Record, Records
 from attnplots.report.gates import Gate
-from attnplots.words import varying
+from attnplots.records.words import varying
 
 # The height of a panel in pixels; its width is that of the page.
 HEIGHT = 300

@@ -11,16 +11,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attnplots import certainty, methods, ratios
-from attnplots import curves as data
-from attnplots.columns import LIST_TYPES
-from attnplots.crossovers import RIVAL
-from attnplots.records import Record, Records, identity
+from attnplots.records import certainty, methods, ratios
+from attnplots.records import rows as data
+from attnplots.records.columns import LIST_TYPES
+from attnplots.records.crossovers import RIVAL
+from attnplots.records.records import Record, Records, identity
 from attnplots.report.folders import Folder
 from attnplots.report.gates import Gate
-from attnplots.schema import Axis, Schema
-from attnplots.text import printable
-from attnplots.words import CaseTexts, varying
+from attnplots.records.schema import Axis, Schema
+from attnplots.records.text import printable
+from attnplots.records.words import CaseTexts, varying
 
 # The columns of a table before the reader asks for all of them; axes with several values follow the
 # first two.
@@ -214,7 +214,7 @@ def absent(folder: Folder) -> list[Absent]:
 
 def method_groups(names: Iterable[str]) -> list[str]:
     """The methods in the order in which legends list them: families together."""
-    from attnplots import style  # Matplotlib is needed for the colours only.
+    from attnplots.figures import style
 
     order = list(style.FAMILIES)
 

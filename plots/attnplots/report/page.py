@@ -18,15 +18,19 @@ import altair
 import jinja2
 import vl_convert
 
-from attnplots import claims, cli, curves, driver, environment, images, quantities, results, style, verdicts
-from attnplots.curves import method_text, size_text
-from attnplots.environment import Environment
-from attnplots.records import Record, Records, RecordsError
+from attnplots import cli
+from attnplots.figures import images, style
+from attnplots.published import claims, quantities, verdicts
+from attnplots.records import driver, environment, results
+from attnplots.records import rows as data
+from attnplots.records.rows import method_text, size_text
+from attnplots.records.environment import Environment
+from attnplots.records.records import Record, Records, RecordsError
 from attnplots.report import answers, changes, charts, folders, gates, lines
 from attnplots.report.folders import Experiment, Folder
-from attnplots.schema import COPY
-from attnplots.text import count_of, printable
-from attnplots.words import bytes_text, common_text, listed, share, span
+from attnplots.records.schema import COPY
+from attnplots.records.text import count_of, printable
+from attnplots.records.words import bytes_text, common_text, listed, share, span
 
 FOLDER = Path(__file__).parent
 # Nothing may be loaded from anywhere. Vega compiles expressions, for which it needs `unsafe-eval`.
@@ -187,7 +191,7 @@ def _folder(folder: Folder) -> dict[str, Any]:
         for name, (words, shown) in SETTINGS.items()
         if isinstance(folder.settings.get(name), int | float) and folder.settings[name]
     }
-    present, _ = curves.on_present_devices(folder.records)
+    present, _ = data.on_present_devices(folder.records)
     return {
         "label": folder.label,
         "common": common_text(present) if len(present) else "",
@@ -307,7 +311,7 @@ class Paper:
 
 
 def _paper(found: folders.Found) -> Paper:
-    published = COPY.resolve().parents[2] / "experiments" / "published"
+    published = COPY.resolve().parents[3] / "experiments" / "published"
     if not found.experiments or not (published / "claims.toml").exists():
         return Paper()
     rows = [row for one in found.experiments for row in results.of_folder(one.path)]

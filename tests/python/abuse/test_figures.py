@@ -43,6 +43,6 @@ def test_errors_of_the_scripts_are_safe_to_print(tmp_path):
 
 def test_long_names_and_newer_records_are_refused(tmp_path):
     assert "a text of at most 200 characters in `method`" in refusal(FIGURE, write(tmp_path / "long", [measured("a" * 201)]))
-    known = json.loads((ROOT / "plots/attnplots/schema.json").read_text())["schema_version"]
+    known = json.loads((ROOT / "plots/attnplots/records/schema.json").read_text())["schema_version"]
     newer = write(tmp_path / "newer", [measured(schema_version=known + 1)])
     assert f"expected schema_version {known} or less" in refusal(FIGURE, newer)

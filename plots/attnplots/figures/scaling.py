@@ -1,0 +1,141 @@
+"""The scaling figure: time and peak memory per sequence against the sequence length."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from matplotlib.figure import Figure
+
+from attnplots.records import rows as data
+from attnplots.figures import style, ticks
+from attnplots.marks import dots, grid, sheet
+from attnplots.records import crossovers, environment, ratios
+from attnplots.records.crossovers import RIVAL, Crossover
+from attnplots.records.rows import Curve, Length, Measure, Row
+from attnplots.marks.grid import Group, Panel
+from attnplots.records.records import Records
+from attnplots.records.words import amount, bytes_text, listed
+
+# The functions that return the ticks of an axis of time and of an axis of memory.
+TICK_FUNCTIONS = (ticks.times, ticks.sizes)
+# How dots have their values in words beside them.
+VALUE_TEXTS = (amount, bytes_text)
+
+
+def draw(
+    records: Records,
+    time: Measure = data.TIME,
+    memory: Measure = data.MEMORY,
+    length: Length = data.SEQUENCE,
+) -> Figure:
+    """Draws a row of panels for each setting, with time on the left and memory on the right."""
+    records, absent = data.on_present_devices(records)
+    return draw_rows(data.split_rows(records), (time, memory), length, absent)
+
+
+def draw_crossovers(records: Records) -> Figure:
+    """The figure of draw(), also with the lengths from which on methods are faster than sdpa.
+
+    Raises RecordsError if there is no program that computes them.
+    """
+    known = crossovers.of_folder(records)
+    records, absent = data.on_present_devices(records)
+    rows = data.split_rows(records)
+    return draw_rows(rows, (data.TIME, data.MEMORY), data.SEQUENCE, absent, known=known)
+
+
+def draw_rows(
+    rows: list[Row],
+    measures: tuple[Measure, Measure],
+    length: Length = data.SEQUENCE,
+    more_notes: Sequence[str] = (),
+    apart: bool = False,
+    known: Sequence[Crossover] = (),
+) -> Figure:
+    """Draws these rows. They share their axes, so that they can be compared by eye; if they are
+    `apart`, each row has vertical axes of its own. The panels of times show the crossovers that are
+    `known`."""
+    records = [record for row in rows for record in row.records]
+    measures = (data.with_rare_rings(rows, measures[0]), measures[1])
+    columns = [[data.curves(row, measure) for row in rows] for measure in measures]
+    columns[0] = [_with_crossings(row, curves, known)
+                  for row, curves in zip(rows, columns[0], strict=True)]  # fmt: skip
+    span = data.span(columns)
+    groups = []
+    for i, row in enumerate(rows):
+        panels = [
+            _panel(measure, k, column if not apart else [column[i]], column[i], span, length)
+            for k, (measure, column) in enumerate(zip(measures, columns, strict=True))
+        ]
+        groups.append(Group(row.title, panels))
+    looks = style.styles(record["method"] for record in records)
+    texts = [*notes(rows, measures), *_crossing_notes(rows, known), *more_notes]
+    stamp = environment.stamp(records)
+    return grid.draw(dots.of(grid.Sheet(groups, looks, sheet.setting(records), texts, stamp)))
+
+
+def _panel(
+    measure: Measure, k: int, together: list[list[Curve]], shown: list[Curve],
+    span: tuple[float, float], length: Length,
+) -> Panel:  # fmt: skip
+    lines = ((measure.line, ""),) if measure.line is not None else ()
+    return Panel(
+        measure.title, length.label, grid.length_scale(span),
+        grid.value_scale(measure, TICK_FUNCTIONS[k], together), shown, reach_of(shown),
+        lines, None if lines else length, text=VALUE_TEXTS[k],
+    )  # fmt: skip
+
+
+def _with_crossings(row: Row, curves: list[Curve], known: Sequence[Crossover]) -> list[Curve]:
+    mine = crossovers.of_records(known, row.records)
+    return [replace(curve, crossing=_crossing(mine.get(curve.method))) for curve in curves]
+
+
+def _crossing(found: Crossover | None) -> tuple[float, float, float] | None:
+    if not found or found.verdict != crossovers.CROSSES or not found.faster:
+        return None
+    if found.length is None or found.low is None or found.high is None:
+        return None
+    return found.length, found.low, found.high
+
+
+def _crossing_notes(rows: list[Row], known: Sequence[Crossover]) -> list[str]:
+    """What the lane of crossings shows, and the methods that are always faster, or perhaps never."""
+    if not any(record["method"] == RIVAL for row in rows for record in row.records):
+        return []
+    titles: dict[str, list[str]] = {}
+    for row in rows:
+        mine = crossovers.of_records(known, row.records)
+        always, later = [], []
+        for method, found in mine.items():
+            name = data.method_text(method)
+            if at := _crossing(found):
+                later.append(f"{name} from N = {at[0]:,.0f} on (95 %: {at[1]:,.0f} to {at[2]:,.0f})")
+            elif found.verdict == crossovers.NEVER and found.faster:
+                always.append(name)
+        said = [f"at every N: {', '.join(always)}"] if always else []
+        said += [", ".join(later)] if later else []
+        if said:
+            titles.setdefault("; ".join(said), []).append(row.title)
+    return [
+        f"Faster than {RIVAL}{'' if len(of) == len(rows) else f' ({listed(of)})'} {said}."
+        for said, of in titles.items()
+    ]
+
+
+def reach_of(curves: Sequence[Curve]) -> float:
+    """The length from which on the names of curves are beside the panel: the longest with a value."""
+    return max((curve.tip[0] for curve in curves), default=0.0)
+
+
+def draw_ratio(records: Records) -> Figure:
+    """The figure of draw() with the ratio of the time to that of the baseline."""
+    return draw(records, ratios.measure(records, data.TIME, data.SEQUENCE))
+
+
+def notes(rows: list[Row], measures: Sequence[Measure]) -> list[str]:
+    """The notes below the figure; the first measure is the time, or a ratio of times."""
+    texts = data.certainty_notes(rows, measures[0])
+    texts += data.left_out(rows, measures)
+    return texts + data.source_notes(rows, measures)
+
+
