@@ -1,11 +1,10 @@
-"""Draws samples and completions of images that `attnbench` has generated.
-
-Usage: python plots/images.py FOLDER [--out FILE_OR_DIR]
-"""
+"""`attnbench` starts this script, which is the same as `python plots/run.py images`."""
 
 import sys
+from pathlib import Path
 
-from attnplots.figures import images
+from attnplots import entry
 
 if __name__ == "__main__":
-    sys.exit(images.main(__file__))
+    root = Path(__file__).resolve().parent.parent
+    sys.exit(entry.run(root, "images", sys.argv[1:], "images.py"))

@@ -1,13 +1,10 @@
-"""Draws a figure of the paper, or prints one of its tables with our numbers; `attnbench paper` starts
-this script.
-
-Usage: python plots/paper.py figure1|figure2|figure3|figure4|figure5|table1|...|table5|memory|break-even
-       [--results DIR] [--out DIR] [--width column|page] [--format markdown|latex]
-"""
+"""`attnbench` starts this script, which is the same as `python plots/run.py paper`."""
 
 import sys
+from pathlib import Path
 
-from attnplots.start import start
+from attnplots import entry
 
 if __name__ == "__main__":
-    sys.exit(start(__file__, "paper"))
+    root = Path(__file__).resolve().parent.parent
+    sys.exit(entry.run(root, "paper", sys.argv[1:], "paper.py"))

@@ -1,12 +1,10 @@
-"""Draws any folder of records or of trainings; `attnbench plot` starts this script.
-
-Usage: python plots/plot.py FOLDER [--x COLUMN] [--y COLUMN] [--series COLUMN] [--facet COLUMN]
-       [--methods NAME,...] [--filter COLUMN=VALUE] [--out FILE_OR_DIR] [--width column|page]
-"""
+"""`attnbench` starts this script, which is the same as `python plots/run.py plot`."""
 
 import sys
+from pathlib import Path
 
-from attnplots.start import start
+from attnplots import entry
 
 if __name__ == "__main__":
-    sys.exit(start(__file__, "plot"))
+    root = Path(__file__).resolve().parent.parent
+    sys.exit(entry.run(root, "plot", sys.argv[1:], "plot.py"))

@@ -1,11 +1,10 @@
-"""Writes one page of HTML about folders of results; `attnbench report` starts this script.
-
-Usage: python plots/report.py DIR... [-o FILE] [--title TEXT]
-"""
+"""`attnbench` starts this script, which is the same as `python plots/run.py report`."""
 
 import sys
+from pathlib import Path
 
-from attnplots.start import start
+from attnplots import entry
 
 if __name__ == "__main__":
-    sys.exit(start(__file__, "report.page"))
+    root = Path(__file__).resolve().parent.parent
+    sys.exit(entry.run(root, "report", sys.argv[1:], "report.py"))

@@ -1,11 +1,10 @@
-"""Prints the paper's numbers beside ours, and which of its claims hold here, as Markdown or text.
-
-Usage: python plots/verdicts.py [RESULTS] [--claims FILE] [--format FORMAT] [--width COLUMNS]; `attnbench verdicts` starts it.
-"""
+"""`attnbench` starts this script, which is the same as `python plots/run.py verdicts`."""
 
 import sys
+from pathlib import Path
 
-from attnplots.start import start
+from attnplots import entry
 
 if __name__ == "__main__":
-    sys.exit(start(__file__, "verdicts"))
+    root = Path(__file__).resolve().parent.parent
+    sys.exit(entry.run(root, "verdicts", sys.argv[1:], "verdicts.py"))

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 from conftest import ROOT, Cli
 from matplotlib.colors import to_hex
-from test_plots import MAGIC, PLOTS, SCHEMA, clear_labels, measured, missing, records, style, texts
+from test_plots import MAGIC, SCHEMA, clear_labels, entry, figure_of, measured, missing, records, sheet, texts, style
 from test_verdicts import generation, training, write
 
 grid, images, paper, paper_tables, panel, split = (
     importlib.import_module(f"attnplots.{name}") for name in ("marks.grid", "figures.images", "published.paper", "published.paper_tables", "marks.panel", "figures.split")
 )
-SCRIPT = str(PLOTS / "paper.py")
 # By figure: the ends of its file names with the results of the project.
 ENDS = {name: ("",) for name in paper.FIGURES} | {"figure5": ("-digits", "-speech-short")}
 # The widths of a column and of a page of a paper, 3.25 and 6.75 inches, in points.
@@ -46,7 +45,7 @@ def files_of(build, made_once):
 
 def refused(capsys, *words):
     """The error that the command ends with, which is one line."""
-    code = paper.main(SCRIPT, [str(word) for word in words])
+    code = entry.run(ROOT, "paper", [str(word) for word in words], "paper.py")
     out, told = capsys.readouterr()
     assert (code, out) == (2, "") and told.count("\n") == 1, told
     return told
@@ -171,10 +170,10 @@ def test_a_method_with_options_looks_like_the_one_without_unless_both_are_there(
 def test_texts_of_a_linear_axis_are_evenly_spaced(tmp_path):
     values = [0, 500, 1000, 1500, 2000, 2500]
     for wide, kept in ((400, values), (110, [0, 1000, 2000]), (50, [0, 1500])):
-        with style.context("page"):
-            figure = paper.split.sheet.figure()
-            paper.split.sheet.size(figure, 100)
-            frame = paper.split.Box(30, 20, 30 + wide, 90)
+        with sheet.context("page"):
+            figure = sheet.figure()
+            sheet.size(figure, 100)
+            frame = panel.Box(30, 20, 30 + wide, 90)
             texts_of = [f"{value:,}" for value in values]
             axes = panel.empty_axes(figure, frame, (0, 2600), (0, 1), (values, texts_of), ([], []), (False, False))
             grid._thin_ticks(figure, axes, grid.Scale((0, 2600), (values, texts_of), logarithmic=False))
@@ -214,8 +213,8 @@ def test_a_part_counts_as_far_as_the_peak_has_room_for_it():
 
 
 def drawn_split(rows, width="page"):
-    with style.context(width):
-        figure = split.draw(records.Records(rows, SCHEMA))
+    with sheet.context(width):
+        figure = figure_of(split.describe(records.Records(rows, SCHEMA)))
         figure.draw_without_rendering()
     return figure
 

@@ -11,11 +11,23 @@ import pytest
 from conftest import ROOT
 from test_cli_train import write_training
 from test_plots import (
-    MAGIC, PLOTS, clear_labels, every_outcome, measured, missing, refusal, run, style, texts, write,
-)  # fmt: skip
+    MAGIC,
+    PLOTS,
+    clear_labels,
+    every_outcome,
+    figure_of,
+    measured,
+    missing,
+    refusal,
+    run,
+    sheet,
+    style,
+    texts,
+    write,
+)
 
 chart, columns = (importlib.import_module(f"attnplots.{name}") for name in ("figures.chart", "records.columns"))
-SCRIPT = PLOTS / "plot.py"
+SCRIPT = "plot"
 ENVIRONMENT = {
     "revision": "0123456789ab", "dirty": True, "build": "CPU Release", "compiler": "GNU 12.2.0",
     "torch_version": "2.11.0", "cpu_model": "Some CPU", "processors": 2,
@@ -53,8 +65,8 @@ def drawn(folder, conditions=(), **wanted):
     """The figure of a folder; `wanted` replaces what is drawn by default."""
     table = columns.filtered(columns.load(folder), conditions)
     usual = chart.default_request(table)
-    with style.context():
-        figure = chart.draw(table, chart.Request(**(vars(usual) | wanted)))
+    with sheet.context():
+        figure = figure_of(chart.describe(table, chart.Request(**(vars(usual) | wanted))))
         figure.draw_without_rendering()
     return figure
 
@@ -394,7 +406,7 @@ def test_without_matplotlib_the_command_to_run_is_printed(attnbench, tmp_path):
 
 def test_the_script_says_with_its_exit_code_that_a_package_is_missing(tmp_path):
     (tmp_path / "matplotlib.py").write_text("raise ModuleNotFoundError('No module named matplotlib', name='matplotlib')")
-    for script in ("plot.py", "verdicts.py"):
+    for script in ("plot.py", "images.py"):
         done = subprocess.run(
             [sys.executable, PLOTS / script, tmp_path], capture_output=True, text=True, check=False,
             env={"PYTHONPATH": str(tmp_path)},

@@ -4,10 +4,10 @@ import importlib
 
 import numpy as np
 import pytest
-from test_plots import MAGIC, PLOTS, refusal, run, style, texts
+from test_plots import MAGIC, figure_of, refusal, run, sheet, texts
 
 images = importlib.import_module("attnplots.figures.images")
-SCRIPT = PLOTS / "images.py"
+SCRIPT = "images"
 
 
 def samples(count, side=8, colours=False):
@@ -29,8 +29,8 @@ def save(folder, **arrays):
 
 
 def drawn(folder):
-    with style.context():
-        figure = images.draw(images.load(folder), {})
+    with sheet.context():
+        figure = figure_of(images.describe(images.load(folder), {}))
         figure.draw_without_rendering()
     return figure
 

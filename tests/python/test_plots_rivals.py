@@ -2,12 +2,12 @@
 
 import importlib
 
-from test_plots import PLOTS, run, texts, write
+from test_plots import figure_of, run, texts, write
 from test_plots_certainty import with_ratio
 
 rivals = importlib.import_module("attnplots.figures.rivals")
 records = importlib.import_module("attnplots.records.records")
-SCRIPT = PLOTS / "rivals.py"
+SCRIPT = "rivals"
 FAST = "rivals/fast-transformers.py:linear"
 
 
@@ -27,7 +27,7 @@ def cases():
 
 def test_each_package_is_named_with_its_mask_and_what_it_is_compared_with(tmp_path):
     write(tmp_path, cases())
-    shown = texts(rivals.draw(records.load(tmp_path)))
+    shown = texts(figure_of(rivals.describe(records.load(tmp_path))))
     assert shown.count("fast-transformers") == 4  # two masks in two panels
     assert "(causal, vs linear)" in shown and "(vs linear)" in shown
     assert "linear" not in shown, "the baseline itself is not drawn"

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from test_plots import PLOTS, SCHEMA, measured, records, refusal, run, scaling, split, style, texts, write
+from test_plots import PLOTS, SCHEMA, figure_of, measured, records, refusal, run, scaling, sheet, split, texts, write
 from test_plots_certainty import with_ratio
 
 crossovers, driver, summary = (importlib.import_module(f"attnplots.{name}") for name in ("records.crossovers", "records.driver", "published.summary"))
@@ -58,8 +58,8 @@ def test_the_crossovers_in_time_are_taken_from_the_analysis():
 
 def test_crossovers_are_marked_with_their_intervals_above_the_times_alone(monkeypatch):
     monkeypatch.setattr(crossovers, "of_folder", lambda _: known())
-    with style.context():
-        figure = scaling.draw_crossovers(records.Records(rows(), SCHEMA))
+    with sheet.context():
+        figure = figure_of(scaling.describe_crossovers(records.Records(rows(), SCHEMA)))
         figure.draw_without_rendering()
     assert texts(figure).count("faster than sdpa") == 1
     (mark,) = [artist for artist in figure.artists if artist.get_gid() == "gap"]
@@ -82,13 +82,13 @@ def test_settings_of_which_the_same_is_said_share_a_note(monkeypatch):
     known = [crossovers.Crossover("linear", {"method": "linear", "protocol": p}, crossovers.NEVER, True, None, None, None)
              for p in ("forward", "forward_backward")]  # fmt: skip
     monkeypatch.setattr(crossovers, "of_folder", lambda _: known)
-    with style.context():
-        figure = scaling.draw_crossovers(records.Records(found, SCHEMA))
+    with sheet.context():
+        figure = figure_of(scaling.describe_crossovers(records.Records(found, SCHEMA)))
     notes = [text for text in texts(figure) if text.startswith("Faster than")]
     assert notes == ["Faster than sdpa at every N: linear."]
     monkeypatch.setattr(crossovers, "of_folder", lambda _: known[:1])
-    with style.context():
-        figure = scaling.draw_crossovers(records.Records(found, SCHEMA))
+    with sheet.context():
+        figure = figure_of(scaling.describe_crossovers(records.Records(found, SCHEMA)))
     assert "Faster than sdpa (Forward) at every N: linear." in texts(figure)
 
 
@@ -130,10 +130,10 @@ def test_the_program_computes_the_crossovers_of_a_folder(attnbench, build, tmp_p
     found = {c.method: c for c in crossovers.load(folder)}
     printed = json.loads(attnbench("analyse", folder, "--format", "json").stdout)
     assert found["linear"] == {c.method: c for c in crossovers.of_analysis(printed)}["linear"]
-    result = run(PLOTS / "summary.py", folder)
+    result = run("summary", folder)
     assert result.returncode == 0, result.stderr
     assert "| `linear`, " in result.stdout and "`linear`: at every N" in result.stdout
-    result = run(PLOTS / "figure1.py", folder, "--out", tmp_path)
+    result = run("figure1", folder, "--out", tmp_path)
     assert result.returncode == 0 and "at every N: linear" in (tmp_path / "figure1.svg").read_text()
     bad = write(tmp_path / "bad", [with_ratio("sdpa", 512, 1.0) | {"key_lengths": None, "head_dim": None}])
-    assert f"`attnbench analyse {bad}` failed: attnbench: " in refusal(PLOTS / "summary.py", bad)
+    assert f"`attnbench analyse {bad}` failed: attnbench: " in refusal("summary", bad)

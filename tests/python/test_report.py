@@ -11,11 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import HANG_S, ROOT
-from test_plots import PLOTS, measured, missing, run, write
+from test_plots import entry, measured, missing, run, write
 
 charts, maker = (importlib.import_module(f"attnplots.report.{name}") for name in ("charts", "page"))
 schema = importlib.import_module("attnplots.records.schema")
-REPORT = PLOTS / "report.py"
+REPORT = "report"
 LENGTHS = (512, 1024, 4096, 16384)
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 
@@ -67,7 +67,7 @@ def folder(tmp_path, name="machine", sweep="demo", description="A sweep for the 
 def report(tmp_path, *arguments):
     """The page about these arguments. It is made in this process, which is faster than a process for each page."""
     out = tmp_path / "report.html"
-    assert maker.main(str(REPORT), [*map(str, arguments), "-o", str(out)]) == 0
+    assert entry.run(ROOT, "report", [*map(str, arguments), "-o", str(out)], "report.py") == 0
     return out.read_text("utf-8")
 
 

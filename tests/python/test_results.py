@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from conftest import ROOT, records_in
-from test_plots import PLOTS, measured
+from test_plots import measured
 
 shipped, stamps, pages, parts, schema = (
     importlib.import_module(f"attnplots.{name}") for name in ("published.shipped", "published.stamps", "published.pages", "published.parts", "records.schema")
@@ -17,7 +17,7 @@ RENEWALS = {"one": "renew one", "two": "renew two", "trained": "renew trained"}
 
 
 def record(**changes):
-    """A record of eight processes as check_results expects it, with these changes."""
+    """A record of eight processes as check-results expects it, with these changes."""
     ends = {"time_ci_low_ms": 0.99, "time_ci_high_ms": 1.01, "process_medians_ms": [0.97, 0.98, 0.99, 1.0, 1.0, 1.01, 1.02, 1.03]}
     own = {"schema_version": schema.KNOWN_VERSION, "revision": "abc", "dirty": False, "finished_at": "2026-01-01T00:00:00Z"}
     return measured("linear", 512, time_median_ms=1.0, peak_extra_bytes=1 << 20) | ends | own | changes
@@ -133,7 +133,7 @@ def test_the_figure_of_two_runs_shows_the_records_of_both(tmp_path):
 
 def run(*arguments):
     return subprocess.run(
-        [sys.executable, PLOTS / "check_results.py", *arguments], capture_output=True, text=True, check=False
+        [sys.executable, "check-results", *arguments], capture_output=True, text=True, check=False
     )
 
 
@@ -166,7 +166,7 @@ def test_every_folder_of_results_has_a_command_that_renews_it():
 def test_the_pages_say_what_the_records_say(build):
     if build != ROOT / "build":
         pytest.skip("the pages are made with the program in build/")
-    assert pages.outdated(ROOT) == [], "`plots/renew_pages.py --pages-only` writes them anew"
+    assert pages.outdated(ROOT) == [], "`plots/run.py renew-pages --pages-only` writes them anew"
 
 
 def test_a_block_is_filled_and_the_rest_of_a_page_is_kept(monkeypatch, tmp_path):

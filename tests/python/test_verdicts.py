@@ -5,12 +5,12 @@ import json
 
 import pytest
 from conftest import ROOT
-from test_plots import PLOTS, measured, missing, refusal
+from test_plots import measured, missing, refusal
 
 claims_module, methods, quantities, results = (
     importlib.import_module(f"attnplots.{name}") for name in ("published.claims", "records.methods", "published.quantities", "records.results")
 )
-SCRIPT = PLOTS / "verdicts.py"
+SCRIPT = "verdicts"
 CLAIMS = ROOT / "experiments/published/claims.toml"
 FILES = [*sorted((ROOT / "experiments/published").glob("*.csv")), *sorted((ROOT / "sweeps/published").glob("*.csv"))]
 PUBLISHED = results.load_published(FILES)

@@ -7,22 +7,20 @@ from pathlib import PurePath
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from attnplots.figures import style, ticks
-from attnplots.marks import dots, grid, panel, sheet
+from attnplots.figures.description import Group, Panel, Scale, Sheet, length_scale
+from attnplots.figures.style import Style
 from attnplots.records import certainty, environment, ratios
 from attnplots.records import columns as tables
 from attnplots.records import rows as data
 from attnplots.records.certainty import Doubts
 from attnplots.records.columns import Table
-from attnplots.records.rows import FIRST_IN_TITLE, LENGTH_AXIS, Curve, Measure, Row, Value
-from attnplots.marks.grid import Group, Panel, Scale
 from attnplots.records.records import Record, RecordsError
+from attnplots.records.rows import FIRST_IN_TITLE, LENGTH_AXIS, Curve, Measure, Row, Value
 from attnplots.records.schema import Column
-from attnplots.figures.style import Style
 from attnplots.records.text import count_of
-from attnplots.records.words import amount, bytes_text
+from attnplots.records.words import amount, bytes_text, setting
 
 # The column that tells repetitions of the same line apart. They become one point with a band.
 REPETITION = "seed"
@@ -107,8 +105,8 @@ def check(table: Table, request: Request) -> None:
         )
 
 
-def draw(table: Table, request: Request) -> Figure:
-    """Draws the panels. If there are several x, each facet is a row of panels, one for each x."""
+def describe(table: Table, request: Request) -> Sheet:
+    """The panels. If there are several x, each facet is a row of panels, one for each x."""
     check(table, request)
     facets = split(table, request)
     if len(facets) > MAX_PANELS:
@@ -145,7 +143,7 @@ def draw(table: Table, request: Request) -> Figure:
     looks = _looks(table, request, facets, drawn)
     texts = _notes(table, request, facets, absent, doubts, common)
     stamp = environment.stamp(table.lines, table.environment)
-    return grid.draw(dots.of(grid.Sheet(groups, looks, _setting(table), texts, stamp)))
+    return Sheet(groups, looks, _setting(table), texts, stamp)
 
 
 def column_title(column: Column) -> str:
@@ -336,8 +334,8 @@ def _scale(column: Column, values: list[float], is_x: bool) -> Scale:
     grows = is_x and column.name in LINEAR
     if _is_logarithmic(column, values):
         if is_x and column.name == LENGTH_AXIS:
-            return grid.length_scale((low, high))
-        limits = panel.length_limits((low, high)) if is_x else ticks.around(values)
+            return length_scale((low, high))
+        limits = ticks.length_limits((low, high)) if is_x else ticks.around(values)
         texts = ticks.sizes(limits) if column.unit == "B" else ticks.times(limits)
         return Scale(limits, texts)
     slack = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
@@ -369,7 +367,7 @@ def _looks(
 def _setting(table: Table) -> str:
     """The line above the panels: what all lines have in common."""
     if not table.is_training:
-        return sheet.setting(table.lines)
+        return setting(table.lines)
     lines = table.lines
     parts = [
         _common(lines, "threads", "thread"),

@@ -8,32 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
-
 from attnplots.figures import style
-from attnplots.marks import sheet
+from attnplots.figures.description import Shares
+from attnplots.figures.style import Style
 from attnplots.records import environment
-from attnplots.marks.labels import Box
 from attnplots.records.methods import case_text
 from attnplots.records.records import RecordsError
-from attnplots.marks.sheet import LEFT, RIGHT
-from attnplots.figures.style import Style
-from attnplots.records.text import count_of, drawable
+from attnplots.records.text import count_of, printable
 
 FILE_NAME = "calibration.json"
 VERDICTS = ("regression", "pass", "inconclusive")
-
-TOP = 16.0
-HEADING = 24.0
-PANEL = 110.0
-TICKS = 26.0
-BETWEEN = 14.0
-KEY_LINE = 10.0
-# The columns of the key on a page; a column has one.
-KEY_COLUMNS = 3
-HEAD_LINE = 11.0
 
 
 @dataclass(frozen=True)
@@ -77,7 +61,7 @@ def load(folder: Path) -> Calibration:
         )
         stamp = environment.stamp([{**data["environment"], "finished_at": data.get("finished_at")}])
         min_shift, margin = (100 * float(data[name]) for name in ("min_shift", "margin"))
-        return Calibration(min_shift, margin, drawable(note), drawable(stamp), cases)
+        return Calibration(min_shift, margin, printable(note), printable(stamp), cases)
     except KeyError as error:
         raise RecordsError(
             f"{path}: no {error.args[0]}; `attnbench gate --calibrate --from FILE --out FOLDER` "
@@ -93,50 +77,20 @@ def _case(item: dict[str, Any]) -> Case:
     shares = {verdict: [100 * float(x) for x in power[verdict]] for verdict in VERDICTS}
     if any(len(values) != len(slowdowns) for values in shares.values()):
         raise ValueError(f"the curves of {item['name']} differ in length")
-    return Case(drawable(item["name"]), slowdowns, shares)
+    return Case(printable(item["name"]), slowdowns, shares)
 
 
-def draw(calibration: Calibration) -> Figure:
-    """Draws a panel for each verdict, with a curve for each case."""
+def describe(calibration: Calibration) -> Shares:
+    """A panel for each verdict, with a curve for each case."""
     cases = calibration.cases
-    looks = _looks(cases)
     names, common = _short_names([case_text(case.name) for case in cases])
-    figure = sheet.figure()
-    footer = sheet.footer(figure, [calibration.note], calibration.stamp)
-    narrow = sheet.is_narrow(figure)
-    columns, key_columns = (1, 1) if narrow else (len(VERDICTS), KEY_COLUMNS)
-    rows = -(-len(cases) // key_columns)
-    lines = -(-len(VERDICTS) // columns)
-    key = KEY_LINE * rows + 12
-    title = f"Verdicts of the gate on a case that is slower{': ' + common if common else ''}"
-    titles = sheet.wrapped(figure, title, style.HEAD_SIZE, "bold")
-    head = TOP + (len(titles) - 1) * HEAD_LINE
-    height = head + lines * (HEADING + PANEL + TICKS) + key + footer.height
-    sheet.size(figure, height)
-    for k, words in enumerate(titles):
-        sheet.heading(figure, sheet.MARGIN, height - 12 - HEAD_LINE * k, words)
-    between = BETWEEN * (columns - 1)
-    wide = (sheet.width(figure) - LEFT - RIGHT - between) / columns
-    for k, verdict in enumerate(VERDICTS):
-        line, column = divmod(k, columns)
-        left = LEFT + column * (wide + BETWEEN)
-        bottom = height - head - line * (HEADING + PANEL + TICKS) - HEADING - PANEL
-        frame = Box(left, bottom, left + wide, bottom + PANEL)
-        sheet.subheading(figure, left, frame.y1 + 13, f"{verdict} (% of the gates)")
-        axes = _axes(figure, frame, cases)
-        axes.tick_params(labelleft=column == 0)
-        for bound, words in ((calibration.min_shift, "min shift"), (calibration.margin, "margin")):
-            _guide(axes, bound, words)
-        for case, look in zip(cases, looks, strict=True):
-            _curve(axes, case.slowdowns, case.shares[verdict], look)
-        if line == lines - 1:
-            sheet.centred(figure, frame, bottom - 21, "true slowdown (%)", style.TEXT)
-    step = (sheet.width(figure) - LEFT) / key_columns
-    for n, (name, look) in enumerate(zip(names, looks, strict=True)):
-        y = footer.height + key - 6 - KEY_LINE * (n % rows + 1)
-        _key(figure, LEFT / 2 + (n // rows) * step, y, name, look)
-    footer.write(figure)
-    return figure
+    return Shares(
+        f"Verdicts of the gate on a case that is slower{': ' + common if common else ''}", "true slowdown (%)",
+        [case.slowdowns for case in cases],
+        {f"{verdict} (% of the gates)": [case.shares[verdict] for case in cases] for verdict in VERDICTS},
+        {"min shift": calibration.min_shift, "margin": calibration.margin},
+        names, _looks(cases), [calibration.note], calibration.stamp,
+    )  # fmt: skip
 
 
 def _looks(cases: list[Case]) -> list[Style]:
@@ -160,46 +114,3 @@ def _short_names(names: list[str]) -> tuple[list[str], str]:
     if shared == 0 or len(names) == 1:
         return names, ""
     return [" ".join(w[:-shared]) for w in words], " ".join(words[0][-shared:])
-
-
-def _axes(figure: Figure, frame: Box, cases: list[Case]) -> Axes:
-    axes = sheet.axes(figure, frame)
-    longest = max(max(case.slowdowns) for case in cases)
-    axes.set_xlim(0, longest + 0.5)
-    axes.set_ylim(-3, 103)
-    axes.set_xticks([x for x in (0, 3, 5, 10, 15) if x <= longest])
-    axes.set_yticks([0, 25, 50, 75, 100])
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_minor_locator(NullLocator())
-    return axes
-
-
-def _guide(axes: Axes, x: float, words: str) -> None:
-    axes.axvline(x, color=style.GUIDE, linewidth=0.9, linestyle=style.DASHED, zorder=1)
-    axes.annotate(
-        words, (x, 1), xycoords=("data", "axes fraction"), xytext=(0, 3),
-        textcoords="offset points", ha="center", fontsize=style.SMALL_SIZE, color=style.QUIET,
-    )  # fmt: skip
-
-
-def _marks(look: Style) -> dict[str, Any]:
-    """The arguments of Matplotlib for a line of this look."""
-    return {
-        "color": look.colour, "linewidth": look.width, "linestyle": look.dash,
-        "marker": look.marker, "markersize": style.MARKERS[look.marker or "o"] * 0.8,
-        "markerfacecolor": "white" if look.hollow else look.colour, "markeredgewidth": 0.9,
-    }  # fmt: skip
-
-
-def _curve(axes: Axes, x: list[float], y: list[float], look: Style) -> None:
-    axes.plot(x, y, clip_on=False, **_marks(look))
-
-
-def _key(figure: Figure, x: float, y: float, name: str, look: Style) -> None:
-    """A short piece of the curve, with the name of its case beside it; y is the baseline."""
-    middle = y + 2.5
-    marks = _marks(look) | {"marker": None}
-    sheet.line(figure, (x, middle), (x + 20, middle), marks.pop("color"), **marks)
-    dot = _marks(look) | {"linewidth": 0}
-    sheet.line(figure, (x + 10, middle), (x + 10, middle), dot.pop("color"), **dot)
-    sheet.text(figure, x + 25, y, name, style.NAME_SIZE, look.text_colour)

@@ -5,14 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
 from attnplots.figures import ticks
-from attnplots.marks import grid
+from attnplots.figures.description import Group, Marks, Panel, Scale, Sheet
+from attnplots.figures.style import SOLID, Style
 from attnplots.records import environment, results
-from attnplots.marks.grid import Group, Panel, Scale
-from attnplots.marks.labels import Box
 from attnplots.records.methods import method_name
 from attnplots.records.records import RecordsError
 from attnplots.records.results import GENERATIONS, PUBLISHED, Row
@@ -28,6 +24,7 @@ QUANTITIES: dict[str, tuple[str, Callable[[list[float]], float]]] = {
 }
 ORDER = ("softmax", "stateful-softmax", "stateful-sdpa", "lsh-1", "lsh-4", "linear")
 MARKERS = {"cpu": ("o", "#0b4a91"), "cuda": ("s", "#dd6418")}
+MARK_SIZE = 1.15
 KEY = (
     "Circles: CPU; squares: GPU. Filled: measured here; open: published. A bar is the range of the "
     "processes."
@@ -53,7 +50,7 @@ def load(folder: Path) -> Speeds:
     return Speeds(ours, published, environment.stamp(ours, environment.load(folder, ours)))
 
 
-def draw(speeds: Speeds) -> Figure:
+def describe(speeds: Speeds) -> Sheet:
     """A group for each data set, with a panel for each quantity and a line for each method."""
     groups = []
     sources: dict[str, None] = {}
@@ -76,7 +73,7 @@ def draw(speeds: Speeds) -> Figure:
         )
     if not any(row["device"] != "cpu" for row in speeds.ours):
         notes.append("Nothing was measured on a GPU.")
-    return grid.draw(grid.Sheet(groups, {}, "", notes, speeds.stamp))
+    return Sheet(groups, {}, "", notes, speeds.stamp, dots=False)
 
 
 # By method and device: the value, and the range of the processes, which may be the value alone.
@@ -111,17 +108,16 @@ def _panel(title: str, ours: Values, theirs: Values) -> Panel:
     x = ticks.around(v for _, *bounds in [*ours.values(), *theirs.values()] for v in bounds)
     y = Scale((-0.6, len(names) - 0.4), ([float(k) for k in range(len(names))], names), False)
 
-    def marks(figure: Figure, axes: Axes, frame: Box) -> None:
-        # Where both have a value, the published one is a little lower.
-        for values, shift, filled in ((theirs, -0.16, False), (ours, 0.16, True)):
-            for (method, device), (value, low, high) in values.items():
-                marker, colour = MARKERS.get(device, MARKERS["cuda"])
-                place = names.index(method) + shift
-                axes.hlines(place, low, high, color=colour, linewidth=0.9, zorder=3)
-                axes.plot(
-                    [value], [place], marker=marker, markersize=4.4, color=colour, zorder=4,
-                    markerfacecolor=colour if filled else "white", markeredgewidth=0.9,
-                    gid="ours" if filled else "published", linestyle="none",
-                )  # fmt: skip
+    # Where both have a value, the published one is a little lower.
+    marks = tuple(
+        Marks([value], [names.index(method) + shift], _look(device, filled), [low], [high], sideways=True,
+              kind="ours" if filled else "published", size=MARK_SIZE)
+        for values, shift, filled in ((theirs, -0.16, False), (ours, 0.16, True))
+        for (method, device), (value, low, high) in values.items()
+    )  # fmt: skip
+    return Panel(title, "", Scale(x, ticks.times(x)), y, [], 0.0, empty="", marks=marks)
 
-    return Panel(title, "", Scale(x, ticks.times(x)), y, [], 0.0, empty="", more=marks)
+
+def _look(device: str, filled: bool) -> Style:
+    marker, colour = MARKERS.get(device, MARKERS["cuda"])
+    return Style(colour, colour, marker, not filled, SOLID)

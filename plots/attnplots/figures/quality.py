@@ -4,19 +4,14 @@ of a call and against how peaked the attention is."""
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patheffects import withStroke
 
-from attnplots.records import rows as data
-from attnplots.figures import families, style, ticks
-from attnplots.marks import grid, panel, sheet
-from attnplots.records import environment
-from attnplots.records.rows import Curve, Measure, Row
-from attnplots.marks.grid import Group, Panel, Scale
-from attnplots.marks.labels import Box
-from attnplots.records.records import Record, Records, RecordsError
+from attnplots.figures import scaling, style, ticks
+from attnplots.figures.description import Group, Panel, Scale, Sheet
 from attnplots.figures.style import Style
+from attnplots.records import environment, words
+from attnplots.records import rows as data
+from attnplots.records.records import Record, Records, RecordsError
+from attnplots.records.rows import Curve, Measure, Row
 
 # The columns of the error of a row: its median, 5 and 95 %.
 ERROR_COLUMNS = (
@@ -45,15 +40,13 @@ ERROR = Measure(
     missing=lambda record: "not scored" if record.get(NOT_SCORED) else "not recorded",
 )  # fmt: skip
 KEYS_LABEL = "Effective number of keys of a row"
-# Names of exact methods may cross lines. A white halo keeps their letters readable.
-HALO = withStroke(linewidth=1.6, foreground="white")
 NOTE = (
     "Marks: medians over rows and seeds; bars: 5 to 95 % of the rows. Lines: outputs that ignore "
     "the queries, of which zero has the error 1."
 )
 
 
-def draw(records: Records) -> dict[str, Figure]:
+def describe(records: Records) -> dict[str, Sheet]:
     """For each setting, such as N = 512 with a causal mask, the errors against the times, with a panel
     for each concentration, as the sheet "time-SETTING"; and the sheet "keys" of the errors against
     the effective number of keys, if the records have several concentrations.
@@ -73,7 +66,7 @@ def draw(records: Records) -> dict[str, Figure]:
     drawn = {}
     for title, found in settings.items():
         if any(_is_scored(r) and r["method"] not in exact for r in found):
-            name = f"time-{families.file_part(title)}"
+            name = f"time-{scaling.file_part(title)}"
             drawn[name] = _against_time(Records(found, records.schema), title, exact, absent)
     peaked = _of_several_keys(settings)
     if peaked:
@@ -98,7 +91,7 @@ def _is_exact(method: str, records: Sequence[Record]) -> bool:
 
 def _against_time(
     records: Records, setting: str, exact: set[str], absent: list[str]
-) -> Figure:
+) -> Sheet:
     """The figure of one setting. All panels share their axes."""
     looks = style.styles(record["method"] for record in records)
     rows = [row for row in data.split_rows(records) if any(map(_is_scored, row.records))]
@@ -113,16 +106,9 @@ def _against_time(
         curves = [_curve(r["method"], [(_time(r), r)]) for r in found]
         # The heading of the figure names what the panels have in common.
         names = [part for part in row.title.split(" · ")[1:] if part not in setting.split(" · ")]
-
-        def more(
-            figure: Figure, axes: Axes, frame: Box,
-            lines: list[Record] = [r for r in scored if r["method"] in exact],  # noqa: B006
-            lowest: float = min((_error(r)[0] or np.inf for r in found), default=np.inf),
-        ) -> None:  # fmt: skip
-            _exact_lines(figure, axes, frame, lines, looks, lowest)
-
+        rules = tuple((_time(r), r["method"]) for r in scored if r["method"] in exact)
         groups.append(Group(" · ".join(names), [
-            Panel(ERROR.title, data.TIME.title, x, y, curves, 0.0, _lines(found), keyed=True, more=more)
+            Panel(ERROR.title, data.TIME.title, x, y, curves, 0.0, _lines(found), keyed=True, rules=rules)
         ]))  # fmt: skip
     note = _exact_note(records, exact)
     return _sheet(groups, looks, setting, data.split_rows(records), records, [*note, *absent])
@@ -130,30 +116,6 @@ def _against_time(
 
 def _time(record: Record) -> float:
     return float(data.TIME.value(record)[0] or np.nan)
-
-
-def _exact_lines(
-    figure: Figure, axes: Axes, frame: Box, exact: list[Record], looks: dict[str, Style], lowest: float
-) -> None:
-    """Draws the times of exact methods as vertical lines. Their names are at the lower end or, if the
-    `lowest` error of the other methods is near it, at the upper end."""
-    height = len(exact) * panel.NAME_LINE + 4
-    is_low = float(axes.transData.transform((1, lowest))[1]) < frame.y0 + height + panel.NAME_LINE
-    bottom = frame.y1 - height if is_low else frame.y0 + 2
-    ordered = sorted(exact, key=_time)
-    across = [float(axes.transData.transform((_time(record), axes.get_ylim()[0]))[0]) for record in ordered]
-    for place, record in zip(across, ordered, strict=True):
-        look = looks[record["method"]]
-        axes.axvline(_time(record), color=look.colour, linestyle=look.dash, linewidth=0.9, zorder=1.8)
-        label = panel.method_label(figure, record["method"])
-        # A name is on the right of its line, unless it would cross the next line or the edge there.
-        edge = min((other for other in across if other > place), default=frame.x1)
-        right = place + 2 + label.width > edge
-        panel.write(figure, label, place - 2 if right else place + 2, bottom + panel.NAME_LINE, look, right)
-        bottom += panel.NAME_LINE
-    for text in figure.texts:
-        if text.get_gid() == "label":
-            text.set_path_effects([HALO])
 
 
 def _exact_note(records: Records, exact: set[str]) -> list[str]:
@@ -166,10 +128,10 @@ def _exact_note(records: Records, exact: set[str]) -> list[str]:
 def _against_keys(
     records: Records, settings: dict[str, list[Record]], shown: dict[str, list[Record]], exact: set[str],
     absent: list[str],
-) -> Figure:  # fmt: skip
+) -> Sheet:  # fmt: skip
     """The figure of the settings in `shown`; the notes count the cases of all settings."""
     keys = [float(_keys(r) or 0.0) for found in shown.values() for r in found]
-    limits = panel.length_limits((min(keys), max(keys)))
+    limits = ticks.length_limits((min(keys), max(keys)))
     x = Scale(limits, ticks.times(limits))
     y = _error_scale(r for found in shown.values() for r in found)
     looks = style.styles(record["method"] for record in records)
@@ -254,12 +216,12 @@ def _error_scale(records: Iterable[Record]) -> Scale:
 def _sheet(
     groups: list[Group], looks: dict[str, Style], setting: str, rows: list[Row], records: Records,
     more: list[str],
-) -> Figure:  # fmt: skip
+) -> Sheet:  # fmt: skip
     reasons = dict.fromkeys(str(r[NOT_SCORED]) for r in records if r.get(NOT_SCORED))
     notes = [NOTE, *more]
     if reasons:
         notes.append(f"Not scored: {'; '.join(reasons)}.")
     notes += data.left_out(rows, [ERROR])
-    header = " · ".join(part for part in (setting, sheet.setting(records)) if part)
+    header = " · ".join(part for part in (setting, words.setting(records)) if part)
     stamp = environment.stamp(records)
-    return grid.draw(grid.Sheet(groups, looks, header, notes, stamp))
+    return Sheet(groups, looks, header, notes, stamp, dots=False)

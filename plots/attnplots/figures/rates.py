@@ -6,17 +6,15 @@ of methods whose operations are counted differently cannot be compared.
 
 from collections.abc import Sequence
 
-from matplotlib.figure import Figure
-
-from attnplots.records import rows as data
 from attnplots.figures import scaling, style, ticks
-from attnplots.marks import dots, grid, sheet
-from attnplots.records import environment
 from attnplots.figures.ceilings import Ceilings, GpuCeilings
-from attnplots.records.rows import Curve, Measure, Row
-from attnplots.marks.grid import Group, Panel, Scale
+from attnplots.figures.description import Group, Panel, Scale, Sheet, length_scale
+from attnplots.records import environment
+from attnplots.records import rows as data
 from attnplots.records.records import Record, Records, RecordsError
+from attnplots.records.rows import Curve, Measure, Row
 from attnplots.records.text import count_of
+from attnplots.records.words import setting
 
 # The families of methods that share a formula, and how headings call the formula.
 FORMULAS = {
@@ -48,7 +46,7 @@ def _time(record: Record) -> tuple[float | None, float | None, float | None]:
 RATE = Measure("rate", "GFLOP/s", _rate, data.time_doubts)
 
 
-def draw(records: Records, ceilings: Ceilings | GpuCeilings) -> dict[str, Figure]:
+def describe(records: Records, ceilings: Ceilings | GpuCeilings) -> dict[str, Sheet]:
     """A sheet for each pass and dtype of the records on the device of the ceilings, by a name such as
     "forward-float32"."""
     shown = records.where(lambda r: str(r.get("device") or "cpu").startswith(ceilings.device))
@@ -90,7 +88,7 @@ def _formula(record: Record) -> str:
     return FORMULAS.get(family, family)
 
 
-def _sheet(rows: list[Row], dtype: str, ceilings: Ceilings | GpuCeilings, left_out: int) -> Figure:
+def _sheet(rows: list[Row], dtype: str, ceilings: Ceilings | GpuCeilings, left_out: int) -> Sheet:
     rate = data.with_rare_rings(rows, RATE)
     panels = [data.curves(row, rate) for row in rows]
     span = data.span([panels])
@@ -98,7 +96,7 @@ def _sheet(rows: list[Row], dtype: str, ceilings: Ceilings | GpuCeilings, left_o
     limits = (0.0, 1.12 * highest)
     y = Scale(limits, ticks.linear(limits, 6), logarithmic=False)
     groups = [
-        Group(row.title, [Panel(RATE.title, data.SEQUENCE.label, grid.length_scale(span), y, curves,
+        Group(row.title, [Panel(RATE.title, data.SEQUENCE.label, length_scale(span), y, curves,
                                 scaling.reach_of(curves), _lines(curves, dtype, ceilings))])
         for row, curves in zip(rows, panels, strict=True)
     ]  # fmt: skip
@@ -115,9 +113,9 @@ def _sheet(rows: list[Row], dtype: str, ceilings: Ceilings | GpuCeilings, left_o
         notes.append(f"Not drawn: {count_of(left_out, 'case')} on other devices.")
     looks = style.styles(record["method"] for record in records)
     protocol = data.protocol_text(records[0]).lower()
-    header = f"{protocol} · {sheet.setting(records)}"
+    header = f"{protocol} · {setting(records)}"
     stamp = environment.stamp(records)
-    return grid.draw(dots.of(grid.Sheet(groups, looks, header, notes, stamp)))
+    return Sheet(groups, looks, header, notes, stamp)
 
 
 def _lines(

@@ -1,22 +1,20 @@
 """The figure of two runs of one sweep: the ratios of both, and by how much the runs differ."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from attnplots.figures import decode, scaling, style, ticks
-from attnplots.marks import grid, panel, sheet
+from attnplots.figures.description import Group, Marks, Panel, Scale, Sheet, length_scale
+from attnplots.figures.style import Style
 from attnplots.records import certainty, environment, ratios
 from attnplots.records import rows as data
-from attnplots.records.rows import Curve, Measure, Row
-from attnplots.marks.grid import Group, Panel, Scale
 from attnplots.records.records import Record, Records, RecordsError, identity
-from attnplots.figures.style import Style
+from attnplots.records.rows import Curve, Measure, Row
 from attnplots.records.text import count_of
+from attnplots.records.words import setting
 
 # The marks of the second run are this many octaves to the right of those of the first, and the
 # methods of a panel of differences this many apart, so that none hides another.
@@ -24,15 +22,14 @@ ASIDE = 0.11
 SLOT = 0.15
 # Differences of this many percent have bands, each with its colour; the wider band comes first.
 BANDS = {10: "#f4f4f4", 5: "#e6e6e6"}
-# The scale of differences is linear up to this many percent, and logarithmic beyond. Ticks are at
-# least TICK_APART points (1/72 inch) apart.
+# The scale of differences is linear up to this many percent, and logarithmic beyond.
 LINEAR = 10.0
 KEYS = (
     "Ratios: the first run has filled marks, the second one open marks beside them.",
     "Differences: those of ratios have the colours of the methods, those of times are grey.",
 )
 PERCENT_TICKS = (0, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
-TICK_APART = 11.0
+MARK_SIZE = 0.85
 WITHIN = 5.0
 TIME_GREY = "#8c8c8c"
 
@@ -45,8 +42,8 @@ class Changes:
     time: list[tuple[Record, float]]
 
 
-def draw(first: Records, second: Records) -> Figure:
-    """Draws a row for each setting: ratios of both runs on the left, differences on the right.
+def describe(first: Records, second: Records) -> Sheet:
+    """A row for each setting: ratios of both runs on the left, differences on the right.
 
     Raises RecordsError if the runs have no ratios, different baselines or no case in common.
     """
@@ -69,28 +66,32 @@ def draw(first: Records, second: Records) -> Figure:
     for i, row in enumerate(rows):
         limits = ticks.limits([panels[i], repeated[i]], 1.0)
         ratio = Panel(
-            measures[i].title, data.SEQUENCE.label, grid.length_scale(span),
+            measures[i].title, data.SEQUENCE.label, length_scale(span),
             Scale(limits, ticks.times(limits)), panels[i], scaling.reach_of(panels[i]), ((1.0, ""),),
-            more=lambda _, axes, __, curves=repeated[i]: _second(axes, curves, looks),
+            marks=tuple(_second(curve, looks[curve.method]) for curve in repeated[i]),
         )  # fmt: skip
         groups.append(Group(row.title, [ratio, _difference_panel(changes[i], looks, span, reach)]))
-    header = " · ".join([sheet.setting(first), *_dates(first, second)])
+    header = " · ".join([setting(first), *_dates(first, second)])
     notes = [summary(changes), *KEYS, *_notes(rows, measures, first, second)]
     stamp = environment.stamp([*first, *second])
-    return grid.draw(grid.Sheet(groups, looks, header, notes, stamp))
+    return Sheet(groups, looks, header, notes, stamp, dots=False)
 
 
 def _difference_panel(
-    changes: Changes, looks: dict[str, Style], span: tuple[float, float], reach: float
+    changes: Changes, looks: dict[str, Style], span: tuple[float, float], widest: float
 ) -> Panel:
-    """The panel of the differences between the runs."""
-    x = grid.length_scale(span)
+    """The panel of the differences of times and ratios in percent, over bands of small differences."""
+    x = length_scale(span)
     aside = 2 ** (SLOT * len(looks) / 2)
     wider = Scale((x.limits[0] / aside, x.limits[1] * aside), x.ticks)
+    reach = 1.25 * max(widest, LINEAR)
+    places = [float(place) for place in PERCENT_TICKS if place <= reach]
+    places = [-place for place in reversed(places[1:])] + places
+    texts = [f"{place:+.0f}".replace("-", "−") if place else "0" for place in places]
+    y = Scale((-reach, reach), (places, texts), linear_to=LINEAR)
     return Panel(
-        "Second run / first run − 1 (%)", data.SEQUENCE.label, wider,
-        Scale((1.0, 2.0), ([], [])), [], 0.0, empty="",
-        more=lambda _, axes, __: _differences(axes, changes, looks, reach),
+        "Second run / first run − 1 (%)", data.SEQUENCE.label, wider, y, [], 0.0, ((0.0, ""),), empty="",
+        bands=tuple(BANDS.items()), marks=tuple(_differences(changes, looks)),
     )  # fmt: skip
 
 
@@ -159,47 +160,24 @@ def _dates(first: Records, second: Records) -> list[str]:
     return [f"runs ended {texts[0]} and {texts[1]} UTC"] if all(ends) else []
 
 
-def _second(axes: Axes, curves: list[Curve], looks: dict[str, Style]) -> None:
-    """Draws the second run beside the first: open marks with bars, which no line joins."""
-    for curve in curves:
-        look = replace(looks[curve.method], hollow=True)
-        x = curve.n * 2**ASIDE
-        axes.vlines(x, curve.low, curve.high, color=look.colour, linewidth=0.9, zorder=3.3)
-        panel.marks(axes, x, curve.y, look, 4.0, 0.85)
+def _second(curve: Curve, look: Style) -> Marks:
+    """The second run beside the first: open marks with bars, which no line joins."""
+    return Marks(
+        curve.n * 2**ASIDE, curve.y, replace(look, hollow=True), curve.low, curve.high, size=MARK_SIZE
+    )
 
 
-def _differences(
-    axes: Axes, changes: Changes, looks: dict[str, Style], widest: float
-) -> None:
-    """Draws the differences of times and ratios in percent, over bands of small differences."""
-    reach = 1.25 * max(widest, LINEAR)
-    axes.set_yscale("symlog", linthresh=LINEAR)
-    axes.set_ylim(-reach, reach)
-    shown = _apart(axes, [float(t) for t in PERCENT_TICKS if t <= reach])
-    shown = [-t for t in reversed(shown[1:])] + shown
-    axes.set_yticks(shown, [f"{t:+.0f}".replace("-", "−") if t else "0" for t in shown])
-    for bound, colour in BANDS.items():
-        axes.axhspan(-bound, bound, color=colour, linewidth=0, zorder=0.5)
-    axes.axhline(0, color=style.GUIDE, linewidth=0.9, zorder=1.5)
+def _differences(changes: Changes, looks: dict[str, Style]) -> Iterator[Marks]:
+    """The marks of the differences, those of each method aside from those of the others."""
     methods = list(dict.fromkeys(r["method"] for r, _ in changes.time))
     for k, method in enumerate(methods):
         aside = 2 ** (SLOT * (k - (len(methods) - 1) / 2))
         look = looks[method]
         grey = replace(look, colour=TIME_GREY, hollow=True)
-        for part, how, z in ((changes.time, grey, 3.0), (changes.ratio, look, 4.0)):
+        for part, how, layer in ((changes.time, grey, 3.0), (changes.ratio, look, 4.0)):
             own = [(r["query_len"] * aside, v) for r, v in part if r["method"] == method]
             x, y = np.array(own).reshape(-1, 2).T
-            panel.marks(axes, x, y, how, z, 0.85)
-
-
-def _apart(axes: Axes, values: list[float]) -> list[float]:
-    """The ticks, from the first up, without those that are too near to another for their text."""
-    places = axes.transData.transform([(axes.get_xlim()[0], value) for value in values])[:, 1]
-    kept = [0]
-    for k, place in enumerate(places):
-        if place - places[kept[-1]] >= TICK_APART:
-            kept.append(k)
-    return [values[k] for k in kept]
+            yield Marks(x, y, how, size=MARK_SIZE, layer=layer)
 
 
 def _notes(rows: list[Row], measures: list[Measure], first: Records, second: Records) -> list[str]:

@@ -3,18 +3,16 @@ this project."""
 
 from dataclasses import replace
 
-from matplotlib.figure import Figure
-
-from attnplots.records import rows as data
 from attnplots.figures import style, ticks
-from attnplots.marks import dots, grid, sheet
+from attnplots.figures.description import Group, Panel, Sheet, length_scale, value_scale
 from attnplots.records import environment, ratios
-from attnplots.records.rows import Row
-from attnplots.marks.grid import Group, Panel
+from attnplots.records import rows as data
 from attnplots.records.methods import PYTHON
 from attnplots.records.records import Record, Records
+from attnplots.records.rows import Row
+from attnplots.records.words import setting
 
-def draw(records: Records) -> Figure:
+def describe(records: Records) -> Sheet:
     """A panel for each protocol: the time of every other implementation, divided by the time of the
     method that took turns with it."""
     rows = [
@@ -30,16 +28,16 @@ def draw(records: Records) -> Figure:
     )
     panels = [data.curves(row, measure) for row in rows]
     span = data.span([panels])
-    y = grid.value_scale(measure, ticks.times, panels)
+    y = value_scale(measure, ticks.times, panels)
     groups = [
-        Group(row.title, [Panel(measure.title, data.SEQUENCE.label, grid.length_scale(span), y,
+        Group(row.title, [Panel(measure.title, data.SEQUENCE.label, length_scale(span), y,
                                 curves, 0.0, ((1.0, ""),))])
         for row, curves in zip(rows, panels, strict=True)
     ]  # fmt: skip
     notes = data.certainty_notes(rows, measure) + data.left_out(rows, [measure])
     looks = style.styles(curve.method for curves in panels for curve in curves)
     stamp = environment.stamp(records)
-    return grid.draw(dots.of(grid.Sheet(groups, looks, sheet.setting(records), notes, stamp)))
+    return Sheet(groups, looks, setting(records), notes, stamp)
 
 
 def _by_protocol(records: Records) -> list[list[Row]]:

@@ -1,57 +1,63 @@
-"""The scaling figure: time and peak memory per sequence against the sequence length."""
+"""The scaling figures: time and peak memory per sequence against the sequence length, of some methods or of all."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from matplotlib.figure import Figure
-
-from attnplots.records import rows as data
 from attnplots.figures import style, ticks
-from attnplots.marks import dots, grid, sheet
+from attnplots.figures.description import Group, Panel, Sheet, length_scale, value_scale
 from attnplots.records import crossovers, environment, ratios
+from attnplots.records import rows as data
 from attnplots.records.crossovers import RIVAL, Crossover
+from attnplots.records.records import Record, Records, RecordsError
 from attnplots.records.rows import Curve, Length, Measure, Row
-from attnplots.marks.grid import Group, Panel
-from attnplots.records.records import Records
-from attnplots.records.words import amount, bytes_text, listed
+from attnplots.records.words import amount, bytes_text, listed, setting
 
 # The functions that return the ticks of an axis of time and of an axis of memory.
 TICK_FUNCTIONS = (ticks.times, ticks.sizes)
+# The titles of the rows and the families of methods in them; the last has all other families.
+KINDS: dict[str, tuple[str, ...]] = {
+    "Linear attention": ("linear", "efficient"),
+    "Approximations of the softmax kernel": ("kernel",),
+    "Exact attention, hashing and others": (),
+}
+# These methods are drawn in every row for comparison.
+REFERENCES = ("sdpa", "linear")
 # How dots have their values in words beside them.
 VALUE_TEXTS = (amount, bytes_text)
 
 
-def draw(
+def describe(
     records: Records,
     time: Measure = data.TIME,
     memory: Measure = data.MEMORY,
     length: Length = data.SEQUENCE,
-) -> Figure:
-    """Draws a row of panels for each setting, with time on the left and memory on the right."""
+) -> Sheet:
+    """A row of panels for each setting, with time on the left and memory on the right."""
     records, absent = data.on_present_devices(records)
-    return draw_rows(data.split_rows(records), (time, memory), length, absent)
+    return describe_rows(data.split_rows(records), (time, memory), length, absent)
 
 
-def draw_crossovers(records: Records) -> Figure:
-    """The figure of draw(), also with the lengths from which on methods are faster than sdpa.
+def describe_crossovers(records: Records) -> Sheet:
+    """The figure of describe(), also with the lengths from which on methods are faster than sdpa.
 
     Raises RecordsError if there is no program that computes them.
     """
     known = crossovers.of_folder(records)
     records, absent = data.on_present_devices(records)
     rows = data.split_rows(records)
-    return draw_rows(rows, (data.TIME, data.MEMORY), data.SEQUENCE, absent, known=known)
+    return describe_rows(rows, (data.TIME, data.MEMORY), data.SEQUENCE, absent, known=known)
 
 
-def draw_rows(
+def describe_rows(
     rows: list[Row],
     measures: tuple[Measure, Measure],
     length: Length = data.SEQUENCE,
     more_notes: Sequence[str] = (),
     apart: bool = False,
     known: Sequence[Crossover] = (),
-) -> Figure:
-    """Draws these rows. They share their axes, so that they can be compared by eye; if they are
+) -> Sheet:
+    """These rows. They share their axes, so that they can be compared by eye; if they are
     `apart`, each row has vertical axes of its own. The panels of times show the crossovers that are
     `known`."""
     records = [record for row in rows for record in row.records]
@@ -70,7 +76,7 @@ def draw_rows(
     looks = style.styles(record["method"] for record in records)
     texts = [*notes(rows, measures), *_crossing_notes(rows, known), *more_notes]
     stamp = environment.stamp(records)
-    return grid.draw(dots.of(grid.Sheet(groups, looks, sheet.setting(records), texts, stamp)))
+    return Sheet(groups, looks, setting(records), texts, stamp)
 
 
 def _panel(
@@ -79,8 +85,8 @@ def _panel(
 ) -> Panel:  # fmt: skip
     lines = ((measure.line, ""),) if measure.line is not None else ()
     return Panel(
-        measure.title, length.label, grid.length_scale(span),
-        grid.value_scale(measure, TICK_FUNCTIONS[k], together), shown, reach_of(shown),
+        measure.title, length.label, length_scale(span),
+        value_scale(measure, TICK_FUNCTIONS[k], together), shown, reach_of(shown),
         lines, None if lines else length, text=VALUE_TEXTS[k],
     )  # fmt: skip
 
@@ -127,9 +133,9 @@ def reach_of(curves: Sequence[Curve]) -> float:
     return max((curve.tip[0] for curve in curves), default=0.0)
 
 
-def draw_ratio(records: Records) -> Figure:
-    """The figure of draw() with the ratio of the time to that of the baseline."""
-    return draw(records, ratios.measure(records, data.TIME, data.SEQUENCE))
+def describe_ratio(records: Records) -> Sheet:
+    """The figure of describe() with the ratio of the time to that of the baseline."""
+    return describe(records, ratios.measure(records, data.TIME, data.SEQUENCE))
 
 
 def notes(rows: list[Row], measures: Sequence[Measure]) -> list[str]:
@@ -139,3 +145,44 @@ def notes(rows: list[Row], measures: Sequence[Measure]) -> list[str]:
     return texts + data.source_notes(rows, measures)
 
 
+def describe_kinds_ratio(records: Records) -> dict[str, Sheet]:
+    """The figures of describe_kinds() with the ratio of the time to that of the baseline."""
+    return describe_kinds(records, ratios.measure(records, data.TIME, data.SEQUENCE))
+
+
+def describe_kinds(records: Records, time: Measure = data.TIME) -> dict[str, Sheet]:
+    """A sheet for each setting, by a name such as "forward-causal"."""
+    records, absent = data.on_present_devices(records)
+    measures = (time, data.MEMORY)
+    settings = data.split_rows(records)
+    drawn = {}
+    for setting in settings:
+        rows = [_kind_row(setting, kind) for kind in KINDS]
+        rows = [row for row in rows if row.records]
+        if any(data.curves(row, time) for row in rows):
+            drawn[file_part(setting.title)] = describe_rows(rows, measures, more_notes=absent)
+    if not drawn:
+        raise RecordsError("expected at least one measured record with a time, found none")
+    return drawn
+
+
+def _kind_row(setting: Row, kind: str) -> Row:
+    shown = [r for r in setting.records if kind_of(r["method"]) == kind]
+    others = [r for r in setting.records if r["method"] in REFERENCES and r not in shown]
+    return Row(f"{setting.title}: {kind[0].lower()}{kind[1:]}", _sorted(shown + others) if shown else [])
+
+
+def _sorted(records: list[Record]) -> list[Record]:
+    return sorted(records, key=lambda r: (r["method"], r[data.LENGTH_AXIS]))
+
+
+def file_part(title: str) -> str:
+    """The title of a setting as a part of a file name: "Forward · not causal" is
+    "forward-not-causal"."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+
+
+def kind_of(method: str) -> str:
+    """The key of KINDS that a method belongs to."""
+    family = style.family(method)
+    return next((kind for kind in KINDS if family in KINDS[kind]), list(KINDS)[-1])

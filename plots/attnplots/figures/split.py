@@ -2,30 +2,14 @@
 forward keeps for backward, and workspace."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
-from attnplots.records import rows as data
 from attnplots.figures import style
-from attnplots.marks import panel, sheet
+from attnplots.figures.description import Bar, Bars, Part
 from attnplots.records import environment
-from attnplots.records.rows import Row
-from attnplots.marks.labels import Box
-from attnplots.marks.panel import Label
+from attnplots.records import rows as data
 from attnplots.records.records import Record, Records, RecordsError
-from attnplots.marks.sheet import MARGIN
-from attnplots.figures.style import Style
-from attnplots.records.words import bytes_text
-
-
-@dataclass(frozen=True)
-class Part:
-    """A part of the peak: its name, and its colour, which no method has."""
-
-    name: str
-    colour: str
+from attnplots.records.rows import Row
+from attnplots.records.words import setting
 
 
 # From the left to the right. Each part is darker than the one before it, so that they can be told
@@ -38,24 +22,6 @@ PARTS = {
     "workspace": Part("workspace", "#2a3442"),
 }
 WORKSPACE = "workspace"
-# Parts that are darker than this, on a scale from 0 to 1, have white text.
-DARK = 0.25
-
-ROW = 14.0
-BAR = 11.0
-# The space above and below the lines of a name that is broken, which it is on narrow sheets.
-AROUND = 4.6
-HEADING = 24.0
-TICKS = 16.0
-APART = 8.0
-LINE = 12.0
-TOP = 14.0
-# The space for the mark in front of a name.
-MARK = 10.0
-# The space between the names and the bars, and that for the peaks at the right.
-GAP = 8.0
-PEAK = 42.0
-
 
 def parts_of(record: Record) -> dict[str, float]:
     """The bytes of each part of the peak of a record, for one sequence; their sum is the peak.
@@ -73,9 +39,8 @@ def parts_of(record: Record) -> dict[str, float]:
     return found
 
 
-def draw(*folders: Records) -> Figure:
-    """Draws a panel of bars for each setting of each folder, at the longest length that most methods
-    have."""
+def describe(*folders: Records) -> Bars:
+    """Bars for each setting of each folder, at the longest length that most methods have."""
     rows: list[Row] = []
     absent: list[str] = []
     for folder in folders:
@@ -85,39 +50,13 @@ def draw(*folders: Records) -> Figure:
     if not rows:
         raise RecordsError("expected measured records with peak_allocated_bytes, found none")
     shown = [record for row in rows for record in _shown(row)]
-    figure = sheet.figure()
-    header = sheet.wrapped_parts(figure, sheet.setting(shown))
-    legend = _legend(figure, shown)
-    footer = sheet.footer(figure, [*_notes(rows), *dict.fromkeys(absent)], environment.stamp(shown))
-    labels = {record["method"]: _label(figure, record["method"]) for record in shown}
-    heights = [HEADING + sum(_rows(row, labels)) + TICKS + APART for row in rows]
-    top = TOP + sheet.SMALL_LINE * len(header) + LINE * len(legend) + APART / 2 + footer.height + sum(heights)
-    sheet.size(figure, top)
-    sheet.small_lines(figure, top - 12, header)
-    top -= TOP + sheet.SMALL_LINE * len(header)
-    for entries in legend:
-        _write_legend(figure, top - 8, entries)
-        top -= LINE
-    top -= APART / 2
-    looks = style.styles(labels)
-    for row, height in zip(rows, heights, strict=True):
-        _panel(figure, row, looks, top, labels)
-        top -= height
-    footer.write(figure)
-    return figure
-
-
-def _label(figure: Figure, method: str) -> Label:
-    """The name of a method, in one line if the sheet is wide."""
-    if sheet.is_narrow(figure):
-        return panel.method_label(figure, method)
-    name = data.method_text(method)
-    return Label([name], sheet.text_width(figure, name, style.NAME_SIZE, "bold"))
-
-
-def _rows(row: Row, labels: dict[str, Label]) -> list[float]:
-    """The heights of the lines of a panel."""
-    return [max(ROW, labels[record["method"]].height + AROUND) for record in _shown(row)]
+    panels = [
+        (f"{row.title} · N = {_at_longest(row):,}", [Bar(r["method"], parts_of(r)) for r in _shown(row)])
+        for row in rows
+    ]
+    looks = style.styles(record["method"] for record in shown)
+    notes = [*_notes(rows), *dict.fromkeys(absent)]
+    return Bars(PARTS, panels, looks, setting(shown), notes, environment.stamp(shown))
 
 
 def _at_longest(row: Row) -> int | None:
@@ -163,76 +102,3 @@ def _notes(rows: Sequence[Row]) -> list[str]:
             listed = ", ".join(f"{data.method_text(method)} ({reason})" for method, reason in why.items())
             notes.append(f"No bar in {row.title}, N = {length:,}: {listed}.")
     return notes
-
-
-def _legend(figure: Figure, shown: Sequence[Record]) -> list[list[Part]]:
-    """The parts that any bar has, in lines that fit the sheet."""
-    sums = [parts_of(record) for record in shown]
-    lines: list[list[Part]] = [[]]
-    room = sheet.width(figure) - 2 * MARGIN
-    used = 0.0
-    for name, part in PARTS.items():
-        if not any(parts[name] for parts in sums):
-            continue
-        wide = _entry_width(figure, part)
-        if lines[-1] and used + wide > room:
-            lines.append([])
-            used = 0.0
-        lines[-1].append(part)
-        used += wide
-    return lines
-
-
-def _entry_width(figure: Figure, part: Part) -> float:
-    return 26 + sheet.text_width(figure, part.name, style.NAME_SIZE)
-
-
-def _write_legend(figure: Figure, y: float, entries: Sequence[Part]) -> None:
-    x = MARGIN
-    for part in entries:
-        sheet.line(figure, (x, y + 3), (x + 10, y + 3), part.colour, linewidth=7, solid_capstyle="butt")
-        sheet.text(figure, x + 14, y, part.name, style.NAME_SIZE, style.TEXT, gid="part")
-        x += _entry_width(figure, part)
-
-
-def _panel(figure: Figure, row: Row, looks: dict[str, Style], top: float, labels: dict[str, Label]) -> None:
-    shown, heights = _shown(row), _rows(row, labels)
-    sheet.heading(figure, MARGIN, top - 12, f"{row.title} · N = {shown[0]['query_len']:,}")
-    names = max(label.width for label in labels.values())
-    left, right = MARGIN + MARK + names + GAP, sheet.width(figure) - MARGIN - PEAK
-    sheet.text(figure, sheet.width(figure) - MARGIN, top - 21, "peak", style.SMALL_SIZE, style.QUIET, ha="right")
-    bottom = top - HEADING - sum(heights)
-    axes = sheet.axes(figure, Box(left, bottom, right, top - HEADING))
-    axes.set_xlim(0, 1)
-    # Vertical places are in points from the top.
-    axes.set_ylim(sum(heights), 0)
-    axes.grid(False)
-    axes.set_yticks([])
-    axes.set_xticks([0, 0.5, 1], ["0 %", "50 %", "100 %"], fontsize=style.SMALL_SIZE)
-    axes.spines["left"].set_visible(False)
-    down = 0.0
-    for record, high in zip(shown, heights, strict=True):
-        look, label = looks[record["method"]], labels[record["method"]]
-        middle = down + high / 2
-        y = top - HEADING - middle
-        panel.mark(figure, MARGIN + 3, y + (label.height - panel.NAME_LINE) / 2, look, "mark")
-        panel.write(figure, label, MARGIN + MARK, y + label.height / 2, look)
-        parts = parts_of(record)
-        _bar(figure, axes, middle, parts, right - left)
-        total = bytes_text(sum(parts.values()))
-        sheet.text(figure, sheet.width(figure) - MARGIN, y - 2.5, total, style.SMALL_SIZE, style.TEXT, ha="right")
-        down += high
-
-
-def _bar(figure: Figure, axes: Axes, y: float, parts: dict[str, float], wide: float) -> None:
-    """Draws the bar of a case as a share of its peak, with the size of each part that has room for it."""
-    peak, left = sum(parts.values()), 0.0
-    for name, size in parts.items():
-        share, colour = size / peak, PARTS[name].colour
-        axes.barh(y, share, left=left, height=BAR, color=colour, edgecolor="white", linewidth=0.5, gid=name)
-        words = bytes_text(size)
-        if size and sheet.text_width(figure, words, style.SMALL_SIZE) + 4 < share * wide:
-            ink = "white" if style.luminance(colour) < DARK else style.TEXT
-            where = {"ha": "center", "va": "center", "fontsize": style.SMALL_SIZE, "gid": "size"}
-            axes.text(left + share / 2, y + 0.2, words, color=ink, **where)
-        left += share

@@ -3,16 +3,11 @@
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-import matplotlib
-from matplotlib.colors import to_hex, to_rgb
-
 from attnplots.records.methods import method_name
-from attnplots.records.text import FONT
 
 TEXT = "#222222"
 QUIET = "#6a6a6a"
@@ -136,8 +131,8 @@ def styles(methods: Iterable[str]) -> dict[str, Style]:
 
 def faint(look: Style) -> Style:
     """The style of a curve that is shown only for comparison: pale, thin and without marks."""
-    red, green, blue = (1 - 0.5 * (1 - c) for c in to_rgb(look.colour))
-    colour = to_hex((red, green, blue))
+    red, green, blue = (1 - 0.5 * (1 - c) for c in _rgb(look.colour))
+    colour = _hex((red, green, blue))
     return Style(colour, _text_colour(colour), None, False, look.dash, width=0.9)
 
 
@@ -170,66 +165,32 @@ def _first_free(items: list[T], used: set[T]) -> T:
     return next((item for item in items if item not in used), items[0])
 
 
+def _rgb(colour: str) -> tuple[float, ...]:
+    """The parts of a colour such as "#0b4a91", from 0 to 1."""
+    return tuple(int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5))
+
+
+def _hex(parts: Iterable[float]) -> str:
+    return "#" + "".join(f"{round(255 * part):02x}" for part in parts)
+
+
 def luminance(colour: str) -> float:
     """Relative luminance, from 0 (black) to 1 (white)."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in _rgb(colour)]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def _text_colour(colour: str) -> str:
     """The colour, darkened until its contrast with white is at least 4.5 to 1."""
     while 1.05 / (luminance(colour) + 0.05) < 4.5:
-        red, green, blue = to_rgb(colour)
-        colour = to_hex((0.95 * red, 0.95 * green, 0.95 * blue))
+        red, green, blue = _rgb(colour)
+        colour = _hex((0.95 * red, 0.95 * green, 0.95 * blue))
     return colour
 
 
 def on_dark(colour: str) -> str:
     """The colour, lightened until its contrast with the page of a dark report is at least 3 to 1."""
     while (luminance(colour) + 0.05) / (luminance(DARK_PAGE) + 0.05) < 3.0:
-        red, green, blue = to_rgb(colour)
-        colour = to_hex((red + 0.08 * (1 - red), green + 0.08 * (1 - green), blue + 0.08 * (1 - blue)))
+        red, green, blue = _rgb(colour)
+        colour = _hex((red + 0.08 * (1 - red), green + 0.08 * (1 - green), blue + 0.08 * (1 - blue)))
     return colour
-
-
-@contextmanager
-def context(width: str = DEFAULT_WIDTH) -> Iterator[None]:
-    """Draws and saves figures with these settings of Matplotlib instead of the user's own.
-
-    `width` is a key of WIDTHS. sheet.figure() makes sheets of this width.
-    """
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(
-            {
-                "figure.figsize": (WIDTHS[width] / 72, 1.0),
-                # Text of SVG files stays text, so browsers without the font use another one.
-                "font.family": [FONT, "sans-serif"],
-                "font.size": NAME_SIZE,
-                "text.color": TEXT,
-                # A `$` in a name from a file is a dollar sign and does not begin a formula.
-                "text.parse_math": False,
-                "text.hinting": "none",
-                "axes.edgecolor": GUIDE,
-                "axes.linewidth": 0.7,
-                "axes.spines.top": False,
-                "axes.spines.right": False,
-                "axes.axisbelow": True,
-                "axes.grid": True,
-                "grid.color": GRID,
-                "grid.linewidth": 0.6,
-                "xtick.color": GUIDE,
-                "ytick.color": GUIDE,
-                "xtick.labelcolor": TEXT,
-                "ytick.labelcolor": TEXT,
-                "xtick.labelsize": NAME_SIZE,
-                "ytick.labelsize": NAME_SIZE,
-                "xtick.major.size": 2.5,
-                "ytick.major.size": 0,
-                "xtick.major.width": 0.7,
-                "pdf.fonttype": 42,
-                "svg.fonttype": "none",
-                "svg.hashsalt": "attnplots",
-            }
-        )
-        yield

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable
 
 import numpy as np
-from matplotlib.ticker import MaxNLocator
 
 from attnplots.records.rows import Curve, size_text
 
@@ -44,10 +43,23 @@ def sizes(limits: Limits) -> Ticks:
 
 
 def linear(limits: Limits, max_count: int = 7) -> Ticks:
-    """Round numbers at equal distances."""
-    places = MaxNLocator(max_count, steps=[1, 2, 2.5, 5, 10]).tick_values(*limits)
-    inside = [float(place) for place in places if limits[0] <= place <= limits[1]]
+    """Round numbers at equal distances, at least two of them."""
+    low, high = limits
+    power = 10.0 ** math.floor(math.log10((high - low) / max_count))
+    steps = [factor * power for factor in (20, 10, 5, 2.5, 2, 1, 0.5, 0.25, 0.2, 0.1)]
+    fitting = [step for step in steps if step >= (high - low) / max_count]
+    inside: list[float] = []
+    for step in steps[len(fitting) - 1 :]:
+        first = math.ceil(low / step - 1e-10)
+        inside = [k * step for k in range(first, math.floor(high / step + 1e-10) + 1)]
+        if len(inside) > 1:
+            break
     return inside, [f"{place:,.10g}" for place in inside]
+
+
+def length_limits(span: Limits) -> Limits:
+    """Limits of an axis of lengths, with space for the marks at both ends of the span."""
+    return span[0] / 2**0.3, span[1] * 2**0.2
 
 
 def limits(panels: list[list[Curve]], line: float | None = None) -> Limits:

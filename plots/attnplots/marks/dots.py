@@ -9,11 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnplots.figures import style
-from attnplots.marks import panel, sheet
-from attnplots.records.rows import Curve, method_text
-from attnplots.marks.grid import Group, Panel, Scale, Sheet
-from attnplots.marks.labels import Box
+from attnplots.figures.description import Group, Panel, Scale, Sheet
 from attnplots.figures.style import Style
+from attnplots.marks import panel, sheet
+from attnplots.marks.labels import Box
+from attnplots.records.rows import Curve, method_text
 
 # The height of the line of a method, and the space above and below all lines.
 LINE, AROUND = 13.0, 8.0
@@ -23,8 +23,9 @@ ASIDE = 6.0
 LONGEST = 30
 
 
-def of(content: Sheet) -> Sheet:
-    """The sheet with dots in place of curves, if there is a single place; else the same sheet."""
+def of(content: Sheet, narrow: bool) -> Sheet:
+    """The sheet with dots in place of curves, if there is a single place; else the same sheet. Where it is `narrow`, each panel has the
+    names of the methods."""
     every = [shown for group in content.groups for shown in group.panels]
     places = {n for shown in every for curve in shown.curves for n in curve.lengths}
     if len(places) != 1 or any(shown.keyed for shown in every):
@@ -32,20 +33,19 @@ def of(content: Sheet) -> Sheet:
     label = every[0].x_label
     at = f"{label[:1].lower()}{label[1:]} = {places.pop():,.10g}"
     header = " · ".join(part for part in (content.header, at) if part)
-    narrow = sheet.is_narrow(sheet.figure())
-    groups = [Group(group.heading, _panels(group.panels, content.looks, narrow)) for group in content.groups]
+    groups = [Group(group.heading, _panels(group.panels, narrow)) for group in content.groups]
     # Intervals of dots are bars.
     notes = [note.replace("Bands: ", "Bars: ", 1) for note in content.notes]
     return replace(content, groups=groups, header=header, notes=notes)
 
 
-def _panels(panels: Sequence[Panel], looks: dict[str, Style], narrow: bool) -> list[Panel]:
+def _panels(panels: Sequence[Panel], narrow: bool) -> list[Panel]:
     """The panels of a group. They have the same lines, the smallest value of the first panel at the top. Where they
     are side by side, the names are at the left of the first."""
     values = [{curve.method: curve.tip[1] for curve in shown.curves} for shown in panels]
     methods = dict.fromkeys(method for found in values for method in sorted(found, key=found.__getitem__))
     names = [_name(method) for method in methods]
-    return [_panel(shown, list(methods), names if narrow or k == 0 else [""] * len(names), looks)
+    return [_panel(shown, list(methods), names if narrow or k == 0 else [""] * len(names))
             for k, shown in enumerate(panels)]  # fmt: skip
 
 
@@ -54,23 +54,22 @@ def _name(method: str) -> str:
     return name if len(name) <= LONGEST else f"{name[:LONGEST]}…"
 
 
-def _panel(shown: Panel, methods: list[str], names: list[str], looks: dict[str, Style]) -> Panel:
+def _panel(shown: Panel, methods: list[str], names: list[str]) -> Panel:
     count = len(methods)
     places = {method: float(count - 1 - k) for k, method in enumerate(methods)}
     y = Scale((-0.7, count - 0.3), (list(places.values()), names), logarithmic=False)
+    return replace(
+        shown, x_label="", x=shown.y, y=y, curves=[], reach=0.0, growth=None, empty="", high=LINE * count + AROUND,
+        dots=tuple((places[curve.method], curve) for curve in shown.curves), methods=tuple(methods),
+    )  # fmt: skip
 
-    def more(figure: Figure, axes: Axes, frame: Box) -> None:
-        for value, _ in shown.lines:
-            axes.axvline(value, color=style.GUIDE, linewidth=0.9, zorder=1.5)
-        for text, method in zip(axes.get_yticklabels(), methods, strict=True):
-            text.set(color=looks[method].text_colour, gid="label")
-        for curve in shown.curves:
-            _dot(figure, axes, frame, curve, places[curve.method], looks[curve.method], shown)
-        if shown.more:
-            shown.more(figure, axes, frame)
 
-    high = LINE * count + AROUND
-    return Panel(shown.title, "", shown.y, y, [], 0.0, empty="", more=more, high=high)
+def draw(figure: Figure, axes: Axes, frame: Box, shown: Panel, looks: dict[str, Style]) -> None:
+    """Draws the dots of a panel, and gives the names of the methods their colours."""
+    for text, method in zip(axes.get_yticklabels(), shown.methods, strict=True):
+        text.set(color=looks[method].text_colour, gid="label")
+    for place, curve in shown.dots:
+        _dot(figure, axes, frame, curve, place, looks[curve.method], shown)
 
 
 def _dot(

@@ -7,14 +7,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnplots.figures import style, ticks
-from attnplots.marks import panel, sheet
-from attnplots.records.rows import STRIP_NOTE, Curve, Length, Measure
+from attnplots.figures import style
+from attnplots.figures.description import Group, Panel, Scale, Sheet
+from attnplots.figures.style import Style
+from attnplots.marks import dots, panel, sheet
 from attnplots.marks.labels import Box
 from attnplots.marks.panel import LANE
 from attnplots.marks.sheet import LEFT, RIGHT, SMALL_LINE
-from attnplots.figures.style import Style
-from attnplots.figures.ticks import Limits, Ticks
+from attnplots.records.rows import STRIP_NOTE
 
 # The space from a panel's names to the texts of the ticks of the next panel's axis.
 MIDDLE = 40.0
@@ -34,60 +34,6 @@ CROWD = 6
 LINE_NAME = 7.5
 # Names beside a panel may stick out above and below it by this much together.
 STICK_OUT = 11.0
-
-
-@dataclass(frozen=True)
-class Scale:
-    """An axis of panels: its limits, its ticks, and whether it is logarithmic."""
-
-    limits: Limits
-    ticks: Ticks
-    logarithmic: bool = True
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One panel: the titles of its axes, their scales, and its curves.
-
-    Curves that end at `reach` or later have their names beside the panel. `lines` are horizontal
-    lines with their names, which stand where they hide the least. `growth` is the letter of the axis if the panel shows
-    the slopes of linear and quadratic growth. If the names are `keyed`, they have marks and no leaders. A panel
-    without curves says `empty`. `more` draws more into the axes. A panel is `high` points high if that is given. `text`
-    writes a value where a figure shows it in words.
-    """
-
-    title: str
-    x_label: str
-    x: Scale
-    y: Scale
-    curves: list[Curve]
-    reach: float
-    lines: tuple[tuple[float, str], ...] = ()
-    growth: Length | None = None
-    keyed: bool = False
-    empty: str = "nothing measured"
-    more: Callable[[Figure, Axes, Box], None] | None = None
-    high: float = 0.0
-    text: Callable[[float], str] = lambda value: f"{value:,.4g}"
-
-
-@dataclass(frozen=True)
-class Group:
-    """Panels under a common heading, which are side by side on a page."""
-
-    heading: str
-    panels: list[Panel]
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """All that a figure shows: `header` is the line above the panels."""
-
-    groups: list[Group]
-    looks: dict[str, Style]
-    header: str
-    notes: list[str]
-    stamp: str
 
 
 @dataclass
@@ -112,21 +58,11 @@ class _Cell:
         return self.panel.high or max(self.least, sum(label.height for label in self.labels) - STICK_OUT)
 
 
-def length_scale(span: Limits, max_count: int = 8) -> Scale:
-    """The axis of lengths from the shortest to the longest of them."""
-    return Scale(panel.length_limits(span), ticks.lengths(span, max_count))
-
-
-def value_scale(measure: Measure, find_ticks: Callable[[Limits], Ticks], panels: list[list[Curve]]) -> Scale:
-    """The logarithmic axis that fits the curves of all of these panels."""
-    limits = ticks.limits(panels, measure.line)
-    return Scale(limits, find_ticks(limits) if any(panels) else ([], []))
-
-
 def draw(content: Sheet) -> Figure:
     """Draws a sheet. On a page two panels are side by side: those of a group, or groups of one
     panel; in a column each panel has a row of its own."""
     figure = sheet.figure()
+    content = dots.of(content, sheet.is_narrow(figure)) if content.dots else content
     header = sheet.wrapped_parts(figure, content.header)
     every = [shown for group in content.groups for shown in group.panels]
     strips = [STRIP_NOTE] if any(c.gaps for shown in every for c in shown.curves) else []
@@ -215,15 +151,22 @@ def _draw_cell(figure: Figure, cell: _Cell, frame: Box, looks: dict[str, Style])
     scales = (shown.x, shown.y)
     axes = panel.empty_axes(
         figure, frame, shown.x.limits, shown.y.limits, shown.x.ticks, shown.y.ticks,
-        (scales[0].logarithmic, scales[1].logarithmic),
+        (scales[0].logarithmic, scales[1].logarithmic), shown.y.linear_to,
     )  # fmt: skip
     title = frame.y1 + LANE * cell.lanes + 5
     sheet.text(figure, cell.left, title, shown.title, style.NAME_SIZE, style.TEXT)
     if cell.label:
         sheet.centred(figure, frame, frame.y0 - TICKS - 7, shown.x_label, style.TEXT)
     _thin_ticks(figure, axes, shown.x)
+    if shown.y.linear_to:
+        panel.thin_symmetric_ticks(axes, shown.y.ticks)
+    for bound, colour in shown.bands:
+        axes.axhspan(-bound, bound, color=colour, linewidth=0, zorder=0.5)
     for value, _ in shown.lines:
-        panel.line_at(axes, value)
+        if shown.dots:
+            axes.axvline(value, color=style.GUIDE, linewidth=0.9, zorder=1.5)
+        else:
+            panel.line_at(axes, value)
     if shown.curves:
         ink, taken = panel.draw(
             figure, axes, frame, shown.curves, looks, cell.gap, shown.reach, shown.keyed, cell.names - cell.gap
@@ -234,11 +177,15 @@ def _draw_cell(figure: Figure, cell: _Cell, frame: Box, looks: dict[str, Style])
             span = float(min(shown.x.ticks[0])), shown.x.limits[1]
             panel.guides(figure, axes, frame, ink, taken, span, shown.growth)
     else:
-        _line_names(figure, axes, frame, shown.lines, np.empty((0, 2)), [])
+        _line_names(figure, axes, frame, () if shown.dots else shown.lines, np.empty((0, 2)), [])
         middle = (frame.y0 + frame.y1) / 2
         sheet.centred(figure, frame, middle, shown.empty, style.QUIET)
-    if shown.more:
-        shown.more(figure, axes, frame)
+    if shown.rules:
+        panel.rules(figure, axes, frame, shown, looks)
+    if shown.dots:
+        dots.draw(figure, axes, frame, shown, looks)
+    for marks in shown.marks:
+        panel.described_marks(axes, marks)
 
 
 def _line_names(

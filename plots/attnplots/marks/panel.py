@@ -12,16 +12,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike
 
-from attnplots.figures import style, ticks
-from attnplots.marks import sheet
-from attnplots.records.rows import PUBLISHED_OOM, REASONS, Curve, Length, Reason, method_text
-from attnplots.marks.labels import LEADER, Box, Placed, free_place, place_all, spread
-from attnplots.marks.sheet import POINT
+from attnplots.figures import style
+from attnplots.figures.description import Marks, Panel
 from attnplots.figures.style import Style
 from attnplots.figures.ticks import Limits, Ticks
+from attnplots.marks import sheet
+from attnplots.marks.labels import LEADER, Box, Placed, free_place, place_all, spread
+from attnplots.marks.sheet import POINT
+from attnplots.records.rows import PUBLISHED_OOM, REASONS, Curve, Length, Reason, method_text
 
 NAME_LINE = 9.4
 # The longest line of a name and the most lines, in characters; longer names are broken and cut.
@@ -41,8 +43,10 @@ LANE_COLOUR = "#f3f3f3"
 # The diameter of the ring around a doubtful point, which leaves a gap around every marker.
 RING = 7.4
 
-# The functions that return the ticks of an axis of time and of an axis of memory.
-TICK_FUNCTIONS = (ticks.times, ticks.sizes)
+# Ticks of an axis that is linear near zero are at least so far apart.
+TICK_APART = 11.0
+# Names of rules may cross lines. A white halo keeps their letters readable.
+HALO = withStroke(linewidth=1.6, foreground="white")
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class Label:
 def method_label(figure: Figure, method: str) -> Label:
     """The label of a method; a long name is broken before brackets and after hyphens."""
     lines = [""]
-    for part in re.split(r"(?= \()|(?<=[-,/: ])", method_text(method)):
+    for part in re.split(r"(?= \()|(?<=[-,/: ])", sheet.drawable(method_text(method))):
         if lines[-1] and len(lines[-1].strip()) + len(part) > LONGEST_LINE:
             lines.append("")
         lines[-1] += part
@@ -79,11 +83,6 @@ def labels_beside(figure: Figure, curves: Sequence[Curve], reach: float) -> list
     return [method_label(figure, curve.method) for curve in curves if curve.tip[0] >= reach]
 
 
-def length_limits(span: Limits) -> Limits:
-    """Limits of an axis of lengths, with space for the marks at both ends of the span."""
-    return span[0] / 2**0.3, span[1] * 2**0.2
-
-
 def empty_axes(
     figure: Figure,
     frame: Box,
@@ -92,18 +91,21 @@ def empty_axes(
     x_ticks: Ticks,
     y_ticks: Ticks,
     logarithmic: tuple[bool, bool] = (True, True),
+    linear_to: float = 0.0,
 ) -> Axes:
     """Adds empty axes to the figure; `frame` is their place in points. `logarithmic` says of x and
-    y whether their scale is logarithmic or linear."""
+    y whether their scale is logarithmic or linear, and y with `linear_to` is linear near zero."""
     axes = sheet.axes(figure, frame)
     if logarithmic[0]:
         axes.set_xscale("log", base=2)
-    if logarithmic[1]:
+    if linear_to:
+        axes.set_yscale("symlog", linthresh=linear_to)
+    elif logarithmic[1]:
         axes.set_yscale("log", base=2)
     axes.set_xlim(*x_limits)
     axes.set_ylim(*y_limits)
     axes.set_xticks(*x_ticks)
-    axes.set_yticks(*y_ticks)
+    axes.set_yticks(y_ticks[0], [sheet.drawable(text) for text in y_ticks[1]])
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_locator(NullLocator())
     return axes
@@ -273,7 +275,7 @@ def name_in(
 
 
 def marks(
-    axes: Axes, x: ArrayLike, y: ArrayLike, look: Style, z: float, scale: float = 1.0
+    axes: Axes, x: ArrayLike, y: ArrayLike, look: Style, z: float, scale: float = 1.0, gid: str | None = None
 ) -> None:
     """Draws a method's marks, which no line joins; `z` is their z-order."""
     assert look.marker
@@ -287,7 +289,55 @@ def marks(
         markeredgecolor=look.colour if look.hollow else "white",
         markeredgewidth=0.9 if look.hollow else 0.4 * min(scale, 1.0),
         zorder=z,
+        gid=gid,
     )
+
+
+def described_marks(axes: Axes, marked: Marks) -> None:
+    """Draws marks with their bars."""
+    colour, below = marked.look.colour, marked.layer - 0.7
+    if len(marked.low) and marked.sideways:
+        axes.hlines(marked.y, marked.low, marked.high, color=colour, linewidth=0.9, zorder=below)
+    elif len(marked.low):
+        axes.vlines(marked.x, marked.low, marked.high, color=colour, linewidth=0.9, zorder=below)
+    marks(axes, marked.x, marked.y, marked.look, marked.layer, marked.size, marked.kind or None)
+
+
+def thin_symmetric_ticks(axes: Axes, shown: Ticks) -> None:
+    """Leaves out the ticks whose texts have no room, from zero on in both directions."""
+    upper = [(value, text) for value, text in zip(*shown, strict=True) if value >= 0]
+    places = axes.transData.transform([(axes.get_xlim()[0], value) for value, _ in upper])[:, 1]
+    kept, last = set(), -TICK_APART
+    for (value, _), place in zip(upper, places - places[0], strict=True):
+        if place - last >= TICK_APART:
+            kept.add(value)
+            last = place
+    values, texts = zip(*(pair for pair in zip(*shown, strict=True) if abs(pair[0]) in kept), strict=True)
+    axes.set_yticks(values, texts)
+    axes.yaxis.set_minor_locator(NullLocator())
+
+
+def rules(figure: Figure, axes: Axes, frame: Box, shown: Panel, looks: dict[str, Style]) -> None:
+    """Draws vertical lines with the names of their methods, which are at the lower end or, if the curves come near it, at
+    the upper end."""
+    lowest = min((float(np.nanmin(curve.y)) for curve in shown.curves), default=np.inf)
+    height = len(shown.rules) * NAME_LINE + 4
+    is_low = float(axes.transData.transform((1, lowest))[1]) < frame.y0 + height + NAME_LINE
+    bottom = frame.y1 - height if is_low else frame.y0 + 2
+    ordered = sorted(shown.rules)
+    across = [_across(axes, x) for x, _ in ordered]
+    for place, (x, method) in zip(across, ordered, strict=True):
+        look = looks[method]
+        axes.axvline(x, color=look.colour, linestyle=look.dash, linewidth=0.9, zorder=1.8)
+        label = method_label(figure, method)
+        # A name is on the right of its line, unless it would cross the next line or the edge there.
+        edge = min((other for other in across if other > place), default=frame.x1)
+        right = place + 2 + label.width > edge
+        write(figure, label, place - 2 if right else place + 2, bottom + NAME_LINE, look, right)
+        bottom += NAME_LINE
+    for text in figure.texts:
+        if text.get_gid() == "label":
+            text.set_path_effects([HALO])
 
 
 def rings(axes: Axes, x: ArrayLike, y: ArrayLike, z: float) -> None:

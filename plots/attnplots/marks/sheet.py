@@ -3,20 +3,26 @@
 All positions are in points (1/72 inch), so that labels have the same places in every output format.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
+from matplotlib.font_manager import FontProperties, findfont
+from matplotlib.ft2font import FT2Font
 from matplotlib.lines import Line2D
 
 from attnplots.figures import style
 from attnplots.marks.labels import Box
-from attnplots.records.records import Record
-from attnplots.records.text import count_of
+from attnplots.records.text import escaped
+
+# Every figure is drawn with it, in two weights. It comes with Matplotlib.
+FONT = "DejaVu Sans"
 
 POINT = 1 / 72
 
@@ -31,8 +37,51 @@ BOTTOM = 5.0
 NARROW = 360.0
 
 
+@contextmanager
+def context(width: str = style.DEFAULT_WIDTH) -> Iterator[None]:
+    """Draws and saves figures with these settings of Matplotlib instead of the user's own.
+
+    `width` is a key of style.WIDTHS. figure() makes sheets of this width.
+    """
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(
+            {
+                "figure.figsize": (style.WIDTHS[width] / 72, 1.0),
+                # Text of SVG files stays text, so browsers without the font use another one.
+                "font.family": [FONT, "sans-serif"],
+                "font.size": style.NAME_SIZE,
+                "text.color": style.TEXT,
+                # A `$` in a name from a file is a dollar sign and does not begin a formula.
+                "text.parse_math": False,
+                "text.hinting": "none",
+                "axes.edgecolor": style.GUIDE,
+                "axes.linewidth": 0.7,
+                "axes.spines.top": False,
+                "axes.spines.right": False,
+                "axes.axisbelow": True,
+                "axes.grid": True,
+                "grid.color": style.GRID,
+                "grid.linewidth": 0.6,
+                "xtick.color": style.GUIDE,
+                "ytick.color": style.GUIDE,
+                "xtick.labelcolor": style.TEXT,
+                "ytick.labelcolor": style.TEXT,
+                "xtick.labelsize": style.NAME_SIZE,
+                "ytick.labelsize": style.NAME_SIZE,
+                "xtick.major.size": 2.5,
+                "ytick.major.size": 0,
+                "xtick.major.width": 0.7,
+                "pdf.fonttype": 42,
+                "svg.fonttype": "none",
+                "svg.hashsalt": "attnplots",
+            }
+        )
+        yield
+
+
 def figure() -> Figure:
-    """An empty sheet, as wide as style.context() says. Text can be measured on it before its height
+    """An empty sheet, as wide as context() says. Text can be measured on it before its height
     is known."""
     empty = Figure(dpi=72)
     FigureCanvasAgg(empty)
@@ -67,7 +116,7 @@ def text(
     """Writes text whose baseline begins at (x, y), in points."""
     where = (x * POINT, y * POINT)
     inches = figure.dpi_scale_trans
-    figure.text(*where, text, fontsize=size, color=colour, transform=inches, **more)
+    figure.text(*where, drawable(text), fontsize=size, color=colour, transform=inches, **more)
 
 
 def line(
@@ -79,12 +128,25 @@ def line(
     figure.add_artist(Line2D(x, y, transform=inches, color=colour, **more))
 
 
+@cache
+def _characters() -> frozenset[int]:
+    """The characters that the font has in both weights."""
+    files = (findfont(FontProperties(family=FONT, weight=weight)) for weight in ("normal", "bold"))
+    return frozenset.intersection(*(frozenset(FT2Font(file).get_charmap()) for file in files))
+
+
+def drawable(text: str) -> str:
+    """The text with escapes such as \\u4e2d for characters that the font lacks, since Matplotlib would warn about each of
+    them."""
+    return "".join(c if ord(c) in _characters() else escaped(c) for c in text)
+
+
 def text_width(figure: Figure, text: str, size: float, weight: str = "normal") -> float:
     """The width of a line of text, in points."""
-    font = FontProperties(family="DejaVu Sans", size=size, weight=weight)
+    font = FontProperties(family=FONT, size=size, weight=weight)
     canvas = figure.canvas
     assert isinstance(canvas, FigureCanvasAgg)
-    return canvas.get_renderer().get_text_width_height_descent(text, font, False)[0]
+    return canvas.get_renderer().get_text_width_height_descent(drawable(text), font, False)[0]
 
 
 def heading(figure: Figure, x: float, y: float, title: str) -> None:
@@ -166,33 +228,3 @@ def wrapped_parts(figure: Figure, text: str) -> list[str]:
         return wrapped(figure, text)
     lines = wrapped(figure, "\u00a0· ".join(joined))
     return [line.replace("\u00a0", " ") for line in lines]
-
-
-def setting(records: list[Record]) -> str:
-    """The sizes that all records have in common, as one line; the stamp names the machines."""
-    on_cpu = any(str(r.get("device") or "cpu").startswith("cpu") for r in records)
-    parts = []
-    if on_cpu:
-        parts.append(_joined(records, "threads", lambda n: count_of(n, "thread")))
-    parts.append(_joined(records, "dtype", str))
-    heads, dim, value = (_shared(records, a) for a in ("heads", "head_dim", "value_dim"))
-    if heads is not None and dim is not None:
-        more = f" (values {value})" if value not in (None, dim) else ""
-        parts.append(f"{count_of(heads, 'head')} × {dim} dimensions{more}")
-    if _shared(records, "causal") is True:
-        parts.append("causal")
-    batches = [record["batch"] for record in records]
-    low, high = min(batches), max(batches)
-    parts.append(f"batch {low}" if low == high else f"batch {low} to {high}")
-    return " · ".join(part for part in parts if part)
-
-
-def _shared(records: list[Record], column: str) -> Any:
-    """The value of a column if it is the same in all records, otherwise None."""
-    values = [record.get(column) for record in records]
-    return values[0] if all(value == values[0] for value in values) else None
-
-
-def _joined(records: list[Record], column: str, say: Callable[[Any], str]) -> str:
-    values = (record.get(column) for record in records)
-    return " / ".join(dict.fromkeys(say(value) for value in values if value is not None))

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from attnplots.records.rows import size_text
 from attnplots.published.quantities import Value, matching, number_text, quantity_name, setting_text, value_of
 from attnplots.records.records import RecordsError
 from attnplots.records.results import GENERATIONS, PUBLISHED, TRAININGS, Results, Row
+from attnplots.records.rows import size_text
 
 HOLDS, FAILS, UNKNOWN = "reproduced", "not reproduced", "cannot tell"
 NEEDS_GPU = "needs a GPU"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from attnplots.figures import image_speed
 from attnplots.published import verdicts
+from attnplots.published.quoted import machine_folder, provenance
 from attnplots.records import results, trainings
 from attnplots.records.methods import method_name
-from attnplots.published.quoted import machine_folder, provenance
 from attnplots.records.records import Record
 from attnplots.records.results import Row
 from attnplots.records.words import amount, share, span

@@ -1,7 +1,6 @@
 """The table of the CPU kernels' rates as shares of the machine's multiply-add rate."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 from attnplots.figures import ceilings
 from attnplots.records import environment, records
 from attnplots.records.records import Record, RecordsError
-from attnplots.records.text import printable
 
 DEFAULT = Path("results/cpu-kernels")
 PASSES = {"forward": "forward", "forward_backward": "with backward"}
@@ -106,23 +104,14 @@ def _rows(found: Sequence[Record], lengths: Sequence[int], text: Any) -> list[st
     return lines
 
 
-def main(script: str) -> int:
-    """Prints the tables of each folder; returns 0, or 2 after an error on stderr."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(root: Path, parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
+    """Prints the tables of each folder."""
     parser.add_argument(
-        "folders",
-        nargs="*",
-        type=Path,
-        metavar="RESULT_DIR",
+        "folders", nargs="*", type=Path, metavar="RESULT_DIR",
         help=f"folder of a sweep with rounds (default: every folder in {DEFAULT}/)",
-    )
-    folders = parser.parse_args().folders
+    )  # fmt: skip
+    folders = parser.parse_args(arguments).folders
     folders = folders or sorted(path.parent for path in DEFAULT.rglob(records.FILE_NAME))
-    try:
-        if not folders:
-            raise RecordsError(f"{DEFAULT}: expected a folder with {records.FILE_NAME}, found none")
-        print("\n".join(tables(folder) for folder in folders), end="")
-    except RecordsError as error:
-        print(printable(f"{Path(script).name}: {error}"), file=sys.stderr)
-        return 2
-    return 0
+    if not folders:
+        raise RecordsError(f"{DEFAULT}: expected a folder with {records.FILE_NAME}, found none")
+    print("\n".join(tables(folder) for folder in folders), end="")

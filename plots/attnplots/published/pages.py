@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from attnplots.published import experiment_tables, verdicts
-from attnplots.records import driver, records
 from attnplots.published.quoted import machine_folder, provenance
+from attnplots.records import driver, records
 from attnplots.records.records import Record, RecordsError
 from attnplots.records.words import amount, listed, span, times_as_fast
 

@@ -2,14 +2,13 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
-from attnplots import cli
 from attnplots.figures import chart, images, scaling, split, style
+from attnplots.marks import files
+from attnplots.marks.files import Description
 from attnplots.published import paper_tables
 from attnplots.records import columns, environment, records, trainings
 from attnplots.records.records import RecordsError
@@ -22,7 +21,7 @@ GENERATE = "attnbench train {0}` and `attnbench generate results/{0}/MACHINE"
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure: what it shows, and the function that draws folders of results.
+    """A figure: what it shows, and the function that describes it from folders of results.
 
     It is drawn from the first of `sources`, which are names of sweeps or of settings files, that has a
     folder with files such as `needs`; if there are several `parts` of sources, each part is a figure of
@@ -33,37 +32,37 @@ class Drawing:
     parts: tuple[tuple[str, ...], ...]
     needs: str
     command: str
-    draw: Callable[..., Figure]
+    describe: Callable[..., Description]
     also: tuple[str, ...] = ()
 
 
-def _images(kind: str) -> Callable[[Path], Figure]:
-    def draw(folder: Path) -> Figure:
+def _images(kind: str) -> Callable[[Path], Description]:
+    def describe(folder: Path) -> Description:
         found = [grid for grid in images.load(folder) if grid.kind == kind]
-        return images.draw(found, environment.load(folder), [f"Models of `{TRAIN.format(_source(folder))}`."])
+        return images.describe(found, environment.load(folder), [f"Models of `{TRAIN.format(_source(folder))}`."])
 
-    return draw
+    return describe
 
 
-def _curves(*x: str) -> Callable[[Path], Figure]:
-    """Draws the loss of a training against columns, with a few marks on each line."""
+def _curves(*x: str) -> Callable[[Path], Description]:
+    """The loss of a training against columns, with a few marks on each line."""
 
-    def draw(folder: Path) -> Figure:
+    def describe(folder: Path) -> Description:
         table = columns.load(folder)
         usual = chart.default_request(table)
-        return chart.draw(table, chart.Request(x, usual.y, usual.series, usual.facets, marked=True))
+        return chart.describe(table, chart.Request(x, usual.y, usual.series, usual.facets, marked=True))
 
-    return draw
+    return describe
 
 
-def _sweep(draw: Callable[..., Figure]) -> Callable[..., Figure]:
-    return lambda *folders: draw(*map(records.load, folders))
+def _sweep(describe: Callable[..., Description]) -> Callable[..., Description]:
+    return lambda *folders: describe(*map(records.load, folders))
 
 
 FIGURES = {
     "figure1": Drawing(
         "time and memory against the sequence length", (("figure1",),), records.FILE_NAME, SWEEP,
-        _sweep(scaling.draw_crossovers),
+        _sweep(scaling.describe_crossovers),
     ),
     "figure2": Drawing(
         "loss of the copy task against updates", (("copy-task", "copy-task-short"),), trainings.FILE_NAME, TRAIN,
@@ -82,7 +81,7 @@ FIGURES = {
         _curves("epoch", "training_s"),
     ),
     MEMORY: Drawing(
-        "what the peak memory consists of", (("figure1", "methods"),), records.FILE_NAME, SWEEP, _sweep(split.draw),
+        "what the peak memory consists of", (("figure1", "methods"),), records.FILE_NAME, SWEEP, _sweep(split.describe),
         also=("decode",),
     ),
 }  # fmt: skip
@@ -135,37 +134,33 @@ def sources_of(name: str, root: Path) -> dict[str, list[Path]]:
     return chosen
 
 
-def drawn(name: str, chosen: dict[str, list[Path]], widths: Sequence[str]) -> Iterator[tuple[str, str, Figure]]:
-    """The name of the file, the width and the figure of each that `chosen` has folders for."""
-    for width in widths:
-        for end, folders in chosen.items():
-            with style.context(width):
-                try:
-                    yield f"{name}{end}-{width}", width, FIGURES[name].draw(*folders)
-                except RecordsError as error:
-                    raise RecordsError(f"{' and '.join(map(str, folders))}: {error}")
+def described(name: str, chosen: dict[str, list[Path]]) -> dict[str, Description]:
+    """The figures that `chosen` has folders for, by the ends of their file names."""
+    found = {}
+    for end, folders in chosen.items():
+        try:
+            found[end] = FIGURES[name].describe(*folders)
+        except RecordsError as error:
+            raise RecordsError(f"{' and '.join(map(str, folders))}: {error}")
+    return found
 
 
-def _draw(name: str, root: Path, widths: Sequence[str], out: Path, script: str) -> None:
+def _draw(name: str, root: Path, widths: Sequence[str], out: Path, program: str) -> None:
     chosen = sources_of(name, root)
     told = [f"{name}{end} is drawn from {' and '.join(map(str, folders))}" for end, folders in chosen.items()]
-    print(f"{Path(script).name}: " + "\n".join(map(printable, told)), file=sys.stderr)
-    # All figures are drawn before the first is written, so that an error leaves no files behind.
-    for stem, width, figure in list(drawn(name, chosen, widths)):
-        with style.context(width):
-            cli.save({stem: figure}, out)
+    print(f"{program}: " + "\n".join(map(printable, told)), file=sys.stderr)
+    # All figures are described before the first is written, so that an error leaves no files behind.
+    found = described(name, chosen)
+    for width in widths:
+        files.save({f"{name}{end}-{width}": one for end, one in found.items()}, out, width)
 
 
-def main(script: str, arguments: Sequence[str] | None = None) -> int:
-    """Draws or prints what was asked for; returns 0, or 2 after an error on stderr."""
-    project = Path(script).resolve().parent.parent
-    parser = argparse.ArgumentParser(
-        description="Draws a figure of the paper, or prints one of its tables, with our numbers."
-    )
+def main(root: Path, parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
+    """Draws or prints what was asked for."""
     about = "; ".join(f"{name}: {drawing.about}" for name, drawing in FIGURES.items())
     parser.add_argument("what", choices=NAMES, metavar="NAME", help=f"one of {', '.join(NAMES)}; {about}")
     parser.add_argument(
-        "--results", type=Path, default=project / "results", metavar="DIR",
+        "--results", type=Path, default=root / "results", metavar="DIR",
         help="folder with folders of results, or one of these (default: results/ of the project)",
     )  # fmt: skip
     parser.add_argument(
@@ -178,17 +173,13 @@ def main(script: str, arguments: Sequence[str] | None = None) -> int:
         help="format of a table (default: %(default)s)",
     )  # fmt: skip
     options = parser.parse_args(arguments)
-    root = options.results
-    try:
-        if not root.is_dir():
-            raise RecordsError(f"{root}: no such folder; expected a folder of results")
-        if options.what in FIGURES:
-            _draw(options.what, root, [options.width] if options.width else list(style.WIDTHS), options.out, script)
-        elif options.what == BREAK_EVEN:
-            sys.stdout.write(paper_tables.break_even(root).text(options.format))
-        else:
-            number = options.what.removeprefix("table")
-            sys.stdout.write(paper_tables.of_paper(number, root, project).text(options.format))
-    except (RecordsError, OSError) as error:
-        return cli.refuse(script, error)
-    return 0
+    results = options.results
+    if not results.is_dir():
+        raise RecordsError(f"{results}: no such folder; expected a folder of results")
+    if options.what in FIGURES:
+        _draw(options.what, results, [options.width] if options.width else list(style.WIDTHS), options.out, parser.prog)
+    elif options.what == BREAK_EVEN:
+        sys.stdout.write(paper_tables.break_even(results).text(options.format))
+    else:
+        number = options.what.removeprefix("table")
+        sys.stdout.write(paper_tables.of_paper(number, results, root).text(options.format))

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from attnplots.published import claims, verdicts
-from attnplots.records import driver, environment, records, results
-from attnplots.records.rows import method_text, protocol_text, setting_text
 from attnplots.published.quantities import EXTRAPOLATED, QUANTITIES, Value, number_text, quantity_name
+from attnplots.records import driver, records, results
 from attnplots.records.records import RecordsError
 from attnplots.records.results import GENERATIONS, TRAININGS, Results, Row
+from attnplots.records.rows import method_text, protocol_text, setting_text
 from attnplots.records.text import printable
 
 KINDS = ("markdown", "latex")

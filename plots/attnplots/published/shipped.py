@@ -13,17 +13,15 @@ may differ by `MEMORY` only.
 """
 
 import argparse
-import json
 import math
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnplots import cli
 from attnplots.published import parts, stamps
 from attnplots.records import environment, records, schema, trainings
+from attnplots.records.options import add_results
 from attnplots.records.records import Record, Records, RecordsError
 from attnplots.records.results import GENERATIONS_FILE_NAME
 from attnplots.records.text import count_of, printable
@@ -220,22 +218,16 @@ def check(root: Path, renewals: dict[str, str]) -> list[Problem]:
     return checker.problems
 
 
-def main(script: str, arguments: Sequence[str] | None = None) -> int:
-    """Prints a line for each problem; returns 0 if there is none, 1 if there is, 2 after an error."""
+def main(root: Path, parser: argparse.ArgumentParser, arguments: Sequence[str]) -> int:
+    """Prints a line for each problem; returns 0 if there is none, and 1 if there is."""
     from attnplots.published import pages
 
-    root = Path(script).resolve().parent.parent
-    parser = argparse.ArgumentParser(description="Checks that the results hold together.")
-    cli.add_results(parser, root)
+    add_results(parser, root)
     options = parser.parse_args(arguments)
-    try:
-        found = check(options.results.resolve(), parts.renewals(root))
-        if options.results.resolve() == root / "results":
-            for page in pages.outdated(root):
-                what = "does not say what the records say"
-                found.append(Problem(page, what, FIGURES_COMMAND))
-    except (RecordsError, OSError, json.JSONDecodeError, subprocess.CalledProcessError) as error:
-        return cli.refuse(script, error)
+    found = check(options.results.resolve(), parts.renewals(root))
+    if options.results.resolve() == root / "results":
+        for page in pages.outdated(root):
+            found.append(Problem(page, "does not say what the records say", FIGURES_COMMAND))
     for problem in found:
         sys.stdout.write(printable(problem.text()) + "\n")
     count = len(sweeps(options.results.resolve()))

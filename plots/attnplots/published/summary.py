@@ -5,12 +5,12 @@ import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from attnplots import cli
 from attnplots.records import crossovers, environment, records
 from attnplots.records import rows as data
 from attnplots.records.crossovers import CROSSES, NEVER, RIVAL, Crossover
+from attnplots.records.options import add_methods, select_methods
+from attnplots.records.records import Record, Records
 from attnplots.records.rows import Row
-from attnplots.records.records import Record, Records, RecordsError
 
 LENGTHS = (4096, 65536)
 
@@ -81,17 +81,9 @@ def _crossing(crossover: Crossover) -> str:
     return "cannot tell"
 
 
-def main(script: str, arguments: Sequence[str] | None = None) -> int:
-    """Prints the table of a folder; returns 0, or 2 after an error on stderr."""
-    parser = argparse.ArgumentParser(
-        description="Prints which method is the fastest and from which length on, as Markdown."
-    )
+def main(root: Path, parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
+    """Prints the table of a folder."""
     parser.add_argument("folder", type=Path, metavar="RESULT_DIR", help="folder of a sweep")
-    cli.add_methods(parser)
+    add_methods(parser)
     options = parser.parse_args(arguments)
-    try:
-        found = cli.of_methods(records.load(options.folder), options.methods)
-        print(summary_table(found), end="")
-    except (RecordsError, OSError) as error:
-        return cli.refuse(script, error)
-    return 0
+    print(summary_table(select_methods(records.load(options.folder), options.methods)), end="")

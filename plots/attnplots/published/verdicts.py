@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from attnplots import cli
-from attnplots.records import environment, results
 from attnplots.published.claims import FAILS, HOLDS, NEEDS_GPU, UNKNOWN, Claims, Verdict, decided, load_claims
 from attnplots.published.quantities import (
     QUANTITIES,
@@ -21,7 +19,8 @@ from attnplots.published.quantities import (
     setting_text,
     value_of,
 )
-from attnplots.records.records import RecordsError
+from attnplots.records import environment, results
+from attnplots.records.options import add_results
 from attnplots.records.results import GENERATIONS, Results, Row
 from attnplots.records.text import printable
 
@@ -253,14 +252,10 @@ def page(
     return plain_text(said, found, claims, text_width).replace(f"{root}/", "")
 
 
-def main(script: str, arguments: Sequence[str] | None = None) -> int:
-    """Prints the report; returns 0, or 2 after an error on stderr."""
-    root = Path(script).resolve().parent.parent
+def main(root: Path, parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
+    """Prints the report."""
     published = root / "experiments" / "published"
-    parser = argparse.ArgumentParser(
-        description="Prints the paper's numbers beside ours, and which of its claims hold here."
-    )
-    cli.add_results(parser, root)
+    add_results(parser, root)
     parser.add_argument(
         "--claims",
         type=Path,
@@ -275,8 +270,4 @@ def main(script: str, arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     # textwrap cannot wrap to less than the indentation.
     width = max(20, options.width) if options.format == "text" else None
-    try:
-        sys.stdout.write(page(root, options.results, options.claims, width))
-    except (RecordsError, OSError) as error:
-        return cli.refuse(script, error)
-    return 0
+    sys.stdout.write(page(root, options.results, options.claims, width))

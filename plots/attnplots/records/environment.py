@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attnplots.records.records import Record, RecordsError
-from attnplots.records.text import drawable
+from attnplots.records.text import printable
 
 FILE_NAME = "environment.json"
 COLUMNS = (
@@ -44,7 +44,7 @@ def load(folder: Path, records: list[Record] | None = None) -> Environment:
         raise RecordsError(f"{path}: expected an object with the member `environment`: {error}")
     found = found or (records or [{}])[0]
     environment = {name: found.get(name) for name in COLUMNS if found.get(name) is not None}
-    return {n: drawable(v) if isinstance(v, str) else v for n, v in environment.items()}
+    return {n: printable(v) if isinstance(v, str) else v for n, v in environment.items()}
 
 
 def build_text(environment: Environment) -> str:

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable
 
 from attnplots.records import certainty
-from attnplots.records.rows import Length, Measure, method_text
 from attnplots.records.records import Record, Records, RecordsError
+from attnplots.records.rows import Length, Measure, method_text
 
 COLUMNS = ("ratio_median", "ratio_ci_low", "ratio_ci_high")
 

@@ -10,7 +10,7 @@ from attnplots.records import methods
 from attnplots.records import schema as schemas
 from attnplots.records.methods import EXTERNAL
 from attnplots.records.schema import RecordsError, Schema
-from attnplots.records.text import drawable
+from attnplots.records.text import printable
 
 Record = dict[str, Any]
 
@@ -46,7 +46,7 @@ def load(folder: Path) -> Records:
     """read(), with texts that can be drawn."""
     found = _read(folder)
     for record in found:
-        record.update({n: drawable(v) for n, v in record.items() if isinstance(v, str)})
+        record.update({n: printable(v) for n, v in record.items() if isinstance(v, str)})
     _name_methods(found)
     return found
 

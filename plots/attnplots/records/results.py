@@ -16,7 +16,7 @@ from typing import Any
 from attnplots.records import environment, records, trainings
 from attnplots.records.environment import Environment
 from attnplots.records.records import Record, RecordsError, json_lines, short
-from attnplots.records.text import drawable
+from attnplots.records.text import printable
 
 Row = dict[str, Any]
 
@@ -147,7 +147,7 @@ def _generation_processes(folder: Path) -> list[Row]:
                 raise RecordsError(
                     f"{path}:{number}: expected {words} in `{name}`, found {short(value)}"
                 )
-        texts = {n: drawable(v) if isinstance(v, str) else v for n, v in line.items()}
+        texts = {n: printable(v) if isinstance(v, str) else v for n, v in line.items()}
         rows.append(texts | {"source": GENERATIONS})
     return rows
 

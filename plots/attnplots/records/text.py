@@ -1,21 +1,6 @@
-"""Makes text from records fit to be printed and drawn, and says how many things there are."""
+"""Makes text from records fit to be printed, and says how many things there are."""
 
 import unicodedata
-from functools import cache
-
-# Every figure is drawn with it, in two weights. It comes with Matplotlib.
-FONT = "DejaVu Sans"
-
-
-@cache
-def _characters() -> frozenset[int]:
-    """The characters that the font has in both weights."""
-    # Matplotlib is imported here, because records can be read without it.
-    from matplotlib.font_manager import FontProperties, findfont
-    from matplotlib.ft2font import FT2Font
-
-    files = (findfont(FontProperties(family=FONT, weight=weight)) for weight in ("normal", "bold"))
-    return frozenset.intersection(*(frozenset(FT2Font(file).get_charmap()) for file in files))
 
 
 def count_of(count: int, singular: str) -> str:
@@ -29,17 +14,11 @@ def printable(text: str) -> str:
     changes the direction of the text."""
     if text.isprintable():  # which is true of most texts, and much faster
         return text
-    return "".join(_escaped(c) if _is_unsafe(c) else c for c in text)
+    return "".join(escaped(c) if _is_unsafe(c) else c for c in text)
 
 
-def drawable(text: str) -> str:
-    """printable(), also with escapes such as \\u4e2d for characters that the font lacks, since
-    Matplotlib would warn about each of them. A figure in SVG with control characters would not be
-    well-formed."""
-    return "".join(c if ord(c) in _characters() else _escaped(c) for c in printable(text))
-
-
-def _escaped(character: str) -> str:
+def escaped(character: str) -> str:
+    """The escape of a character, such as \\x1b."""
     return character.encode("unicode_escape").decode()
 
 

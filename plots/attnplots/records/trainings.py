@@ -14,7 +14,7 @@ from attnplots.records.records import (
     version_problem,
 )
 from attnplots.records.schema import Schema
-from attnplots.records.text import drawable
+from attnplots.records.text import printable
 
 FILE_NAME = "curves.jsonl"
 ENDED_FILE_NAME = "trainings.jsonl"
@@ -54,7 +54,7 @@ def _load(folder: Path, file_name: str, more_axes: tuple[str, ...]) -> tuple[lis
         wrong = _problem(line, schema, more_axes)
         if wrong:
             raise RecordsError(f"{path}:{number}: {wrong}")
-        line = {n: drawable(v) if isinstance(v, str) else v for n, v in line.items()}
+        line = {n: printable(v) if isinstance(v, str) else v for n, v in line.items()}
         # After a training was continued, the later one of two points at the same update counts.
         found[identity_of(line, (*schema.training_axes, *more_axes))] = line
     return list(found.values()), schema

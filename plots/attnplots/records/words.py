@@ -6,6 +6,7 @@ from typing import Any
 
 from attnplots.records import rows as data
 from attnplots.records.records import Record, Records
+from attnplots.records.text import count_of
 
 # The axes that the text of a case does not repeat.
 NAMED = ("method", "protocol", "query_len")
@@ -112,3 +113,33 @@ def listed(texts: Sequence[str]) -> str:
     if len(texts) < 2:
         return "".join(texts)
     return f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
+def setting(records: list[Record]) -> str:
+    """The sizes that all records have in common, as one line; the stamp names the machines."""
+    on_cpu = any(str(r.get("device") or "cpu").startswith("cpu") for r in records)
+    parts = []
+    if on_cpu:
+        parts.append(_joined(records, "threads", lambda n: count_of(n, "thread")))
+    parts.append(_joined(records, "dtype", str))
+    heads, dim, value = (_shared(records, a) for a in ("heads", "head_dim", "value_dim"))
+    if heads is not None and dim is not None:
+        more = f" (values {value})" if value not in (None, dim) else ""
+        parts.append(f"{count_of(heads, 'head')} × {dim} dimensions{more}")
+    if _shared(records, "causal") is True:
+        parts.append("causal")
+    batches = [record["batch"] for record in records]
+    low, high = min(batches), max(batches)
+    parts.append(f"batch {low}" if low == high else f"batch {low} to {high}")
+    return " · ".join(part for part in parts if part)
+
+
+def _shared(records: list[Record], column: str) -> Any:
+    """The value of a column if it is the same in all records, otherwise None."""
+    values = [record.get(column) for record in records]
+    return values[0] if all(value == values[0] for value in values) else None
+
+
+def _joined(records: list[Record], column: str, say: Callable[[Any], str]) -> str:
+    values = (record.get(column) for record in records)
+    return " / ".join(dict.fromkeys(say(value) for value in values if value is not None))

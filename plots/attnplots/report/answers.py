@@ -10,12 +10,12 @@ from typing import Any
 from attnplots.records import certainty, crossovers, ratios
 from attnplots.records import rows as data
 from attnplots.records.crossovers import CROSSES, NEVER, RIVAL, Crossover
-from attnplots.records.rows import Row
 from attnplots.records.ratios import Factors
 from attnplots.records.records import Record, Records
-from attnplots.report.folders import Folder
+from attnplots.records.rows import Row
 from attnplots.records.text import count_of
 from attnplots.records.words import CaseTexts, amount, bytes_text, listed, share, span, time_text, times_as_fast
+from attnplots.report.folders import Folder
 
 # The lengths at which the fastest method is named, if they were measured; if fewer than SHOWN of
 # them were, all lengths count.

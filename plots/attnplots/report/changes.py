@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnplots.records import driver
-from attnplots.report.folders import Folder
 from attnplots.records.records import identity_of
 from attnplots.records.words import CaseTexts, amount, change_text, share, time_text
+from attnplots.report.folders import Folder
 
 # The verdicts of `attnbench compare`, those first that a reader looks for.
 VERDICTS = ("regression", "improvement", "cannot tell", "equivalent")

@@ -16,8 +16,8 @@ from attnplots.figures import style
 from attnplots.records import ratios
 from attnplots.records import rows as data
 from attnplots.records.records import Record, Records
-from attnplots.report.gates import Gate
 from attnplots.records.words import varying
+from attnplots.report.gates import Gate
 
 # The height of a panel in pixels; its width is that of the page.
 HEIGHT = 300

@@ -12,10 +12,10 @@ from attnplots.figures import images
 from attnplots.records import environment, records, results, trainings
 from attnplots.records.environment import Environment
 from attnplots.records.records import Record, Records, RecordsError
-from attnplots.report import gates
-from attnplots.report.gates import Gate
 from attnplots.records.schema import Schema
 from attnplots.records.text import printable
+from attnplots.report import gates
+from attnplots.report.gates import Gate
 
 # A folder that has one of these files is a folder of results.
 EXPERIMENT_FILES = (trainings.FILE_NAME, trainings.ENDED_FILE_NAME, results.GENERATIONS_FILE_NAME)

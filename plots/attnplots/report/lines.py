@@ -16,11 +16,11 @@ from attnplots.records import rows as data
 from attnplots.records.columns import LIST_TYPES
 from attnplots.records.crossovers import RIVAL
 from attnplots.records.records import Record, Records, identity
-from attnplots.report.folders import Folder
-from attnplots.report.gates import Gate
 from attnplots.records.schema import Axis, Schema
 from attnplots.records.text import printable
 from attnplots.records.words import CaseTexts, varying
+from attnplots.report.folders import Folder
+from attnplots.report.gates import Gate
 
 # The columns of a table before the reader asks for all of them; axes with several values follow the
 # first two.

@@ -18,19 +18,19 @@ import altair
 import jinja2
 import vl_convert
 
-from attnplots import cli
 from attnplots.figures import images, style
+from attnplots.marks import files, sheet
 from attnplots.published import claims, quantities, verdicts
 from attnplots.records import driver, environment, results
 from attnplots.records import rows as data
-from attnplots.records.rows import method_text, size_text
 from attnplots.records.environment import Environment
 from attnplots.records.records import Record, Records, RecordsError
-from attnplots.report import answers, changes, charts, folders, gates, lines
-from attnplots.report.folders import Experiment, Folder
+from attnplots.records.rows import method_text, size_text
 from attnplots.records.schema import COPY
 from attnplots.records.text import count_of, printable
 from attnplots.records.words import bytes_text, common_text, listed, share, span
+from attnplots.report import answers, changes, charts, folders, gates, lines
+from attnplots.report.folders import Experiment, Folder
 
 FOLDER = Path(__file__).parent
 # Nothing may be loaded from anywhere. Vega compiles expressions, for which it needs `unsafe-eval`.
@@ -293,10 +293,10 @@ def _speed(row: results.Row) -> dict[str, str]:
 
 def _picture(folder: Path) -> str:
     """The grids of images of a folder as the URL of a PNG file that is inside the URL."""
-    with style.context():
-        figure = images.draw(images.load(folder), environment.load(folder))
+    with sheet.context():
+        figure = files.draw(images.describe(images.load(folder), environment.load(folder)))
         target = io.BytesIO()
-        figure.savefig(target, format="png", dpi=150, metadata=cli.METADATA["png"])
+        figure.savefig(target, format="png", dpi=150, metadata=files.METADATA["png"])
     return "data:image/png;base64," + base64.b64encode(target.getvalue()).decode()
 
 
@@ -331,9 +331,8 @@ def _paper(found: folders.Found) -> Paper:
 # ---------------------------------------------------------------- the command
 
 
-def main(script: str, arguments: Sequence[str] | None = None) -> int:
-    """Writes the page; returns 0, or 2 after an error on stderr."""
-    parser = argparse.ArgumentParser(description="Writes one page of HTML about folders of results.")
+def main(root: Path, parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
+    """Writes the page."""
     parser.add_argument(
         "folders", nargs="+", type=Path, metavar="DIR",
         help="folder of a sweep or an experiment, or a folder that contains such folders. Two folders of one "
@@ -347,15 +346,11 @@ def main(script: str, arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     # Looking for garbage among millions of values would take a tenth of the time, and there is little of it.
     gc.disable()
-    try:
-        found = folders.load(options.folders)
-        names = [*found.sweeps, *(one.label for one in found.experiments), *(["gate"] if found.gates else [])]
-        text = render(found, printable(options.title or ", ".join(names)))
-        if options.out.is_dir():
-            raise RecordsError(f"--out {options.out}: a folder; expected the name of a file such as report.html")
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(text, "utf-8")
-        print(printable(f"{options.out}: {len(text.encode()) / 1e6:.1f} MB"))
-    except (RecordsError, OSError) as error:
-        return cli.refuse(script, error)
-    return 0
+    found = folders.load(options.folders)
+    names = [*found.sweeps, *(one.label for one in found.experiments), *(["gate"] if found.gates else [])]
+    text = render(found, printable(options.title or ", ".join(names)))
+    if options.out.is_dir():
+        raise RecordsError(f"--out {options.out}: a folder; expected the name of a file such as report.html")
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(text, "utf-8")
+    print(printable(f"{options.out}: {len(text.encode()) / 1e6:.1f} MB"))

@@ -12,7 +12,7 @@ from test_plots import LENGTHS, PLOTS, measured, refusal, run, write
 HOSTILE = "a\x1b[31m\x00\x07\r\nb $\\frac{$ <svg>&amp;\x9b\u202e\u2028 注意 😀 \ufffe"
 
 
-FIGURE = PLOTS / "figure1.py"
+FIGURE = "figure1"
 
 
 def elements_of(path):
