@@ -5,7 +5,7 @@
 
 `make gpu-bundle` runs it. The folder holds the programs and the kernels without debug information,
 the sweeps, the tests of the operators, what the module for methods in Python is compiled from, and
-gpu.py, which the node runs with any Python 3. It holds no torch: the node's own is used. Nothing in
+gpu.py with its package gpu_node, which the node runs with any Python 3. It holds no torch: the node's own is used. Nothing in
 it depends on where it lies, and nothing is written to it.
 
 The folder is checked, and not made if a check fails: its size, the versions of the symbols of glibc
@@ -305,7 +305,7 @@ def pack_wheels(wheels: Iterable[str], folder: Path) -> None:
             wheel.extractall(folder)
 
 
-def describe(build: Path, staging: Path, stand_in: str) -> dict[str, Any]:
+def describe(build: Path, staging: Path, stand_in: str, kernels: list[str]) -> dict[str, Any]:
     """What bundle.json says."""
     cache = cache_of(build)
     torch = Path(output_of(cache["ATTNBENCH_PYTHON"], "-c", "import importlib.util as u; print(u.find_spec('torch').origin)").strip())
@@ -323,7 +323,7 @@ def describe(build: Path, staging: Path, stand_in: str) -> dict[str, Any]:
         "build": version[2].removeprefix("build "),
         "torch": {"version": (facts["__version__"] or "").split("+")[0], "cuda": facts["cuda"], "abi": "C++11"},
         "stand_in": stand_in,
-        "kernels": [] if stand_in else check_kernels(staging),
+        "kernels": kernels,
         "glibc": check_programs(staging),
     }
 
@@ -339,6 +339,7 @@ def make(build: Path, out: Path, wheels: list[str], stand_in: str) -> dict[str, 
         staging.mkdir()
         prefix = staging / "attnbench"
         install(build, prefix)
+        kernels = [] if stand_in else check_kernels(staging)  # before what takes long
         if stand_in:
             shutil.copyfile(stand_in, prefix / "libexec/attnbench/stand-in-gpu.so")
         forget_folders(prefix)
@@ -347,13 +348,14 @@ def make(build: Path, out: Path, wheels: list[str], stand_in: str) -> dict[str, 
         pack_tests(staging / "tests")
         pack_wheels(wheels, staging / "wheels")
         shutil.copyfile(ROOT / "tools/gpu.py", staging / "gpu.py")
+        shutil.copytree(ROOT / "tools/gpu_node", staging / "gpu_node", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copyfile(ROOT / "attn/cuda/model/predictions.csv", staging / "predictions.csv")
         for name in ("LICENSE", "docs/gpu.md"):
             shutil.copyfile(ROOT / name, staging / Path(name).name)
         shutil.copyfile(ROOT / "tools/gpu.sbatch", staging / "gpu.sbatch")
         for name in ("gpu.py", "gpu.sbatch"):
             (staging / name).chmod(0o755)
-        facts = describe(build, staging, Path(stand_in).name if stand_in else "")
+        facts = describe(build, staging, Path(stand_in).name if stand_in else "", kernels)
         (staging / "bundle.json").write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
         size = check_size(staging)
         shutil.rmtree(out, ignore_errors=True)

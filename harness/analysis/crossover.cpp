@@ -176,6 +176,9 @@ std::optional<Crossover> crossover_of(const Series& one, const Series& other, co
   }
   found->length = std::exp2(crossing->at);
   found->interval = {std::exp2(crossing->interval.low), std::exp2(crossing->interval.high)};
+  const auto above = std::find_if(differences.begin() + 1, differences.end() - 1,
+                                  [&](const Difference& d) { return std::log2(d.length) >= crossing->at; });
+  found->between = {std::prev(above)->length, above->length};
   const auto order = declared_order(one, quantity, methods);
   const bool equal_work = quantity == "time" && found->differs == std::vector<std::string>{"method"} && !order.empty() &&
                           order == declared_order(other, quantity, methods) &&
@@ -231,6 +234,7 @@ Json json_of(const Crossover& found) {
           {"to_length", found.to},
           {"length", found.length ? Json(*found.length) : Json()},
           {"interval", found.length ? json_of(found.interval) : Json()},
+          {"between", found.length ? json_of(found.between) : Json()},
           {"interval_basis", basis_name(found.basis)},
           {"other_needs_less_at_first", found.other_needs_less_at_first},
           {"verdict", verdict_name(found.verdict)},

@@ -47,6 +47,7 @@ struct Crossover {
   // The first length at which both need the same, interpolated between measured lengths; nothing where the curves do not cross.
   std::optional<double> length;
   Interval interval;                       // 95 % interval of `length`
+  Interval between;                        // the last measured length below `length`, and the first that is not below it
   bool other_needs_less_at_first = false;  // whether `other` needs less at the shortest common length
   CrossoverVerdict verdict = CrossoverVerdict::cannot_tell;
   Doubt doubt = Doubt::none;  // for cannot_tell

@@ -29,6 +29,9 @@ std::string length_text(double length) {
   return fmt::format("{:.0f}", length);
 }
 
+// With two digits after the point, and without the sign of a zero.
+std::string two_digits(double value) { return fmt::format("{:.2f}", std::round(100 * value) / 100 + 0.0); }
+
 std::string heading(const std::string& title, Format format) {
   return format == Format::markdown ? "### " + title + "\n" : title;
 }
@@ -108,8 +111,8 @@ void print_orders(const Analysis& analysis, const SeriesNames& names, bool all, 
     const auto& [low, high] = order.interval;
     table.add_row(
         {order.series->method, names.setting(*order.series), order.quantity, fmt::format("{:.0f}–{:.0f}", order.from, order.to),
-         fmt::format("{}", order.batch), order.exponent ? fmt::format("{:.2f}", *order.exponent) : "–",
-         order.exponent ? fmt::format("{:.2f} … {:.2f}", low, high) : "–", verdict_text(order)},
+         fmt::format("{}", order.batch), order.exponent ? two_digits(*order.exponent) : "–",
+         order.exponent ? two_digits(low) + " … " + two_digits(high) : "–", verdict_text(order)},
         order.verdict() == GrowthVerdict::contradicts ? Tone::bad : Tone::plain);
   }
   const bool any = all ? !analysis.growth.orders.empty() : unfitted.size() < analysis.growth.orders.size();
@@ -125,8 +128,14 @@ std::string name_in(const Crossover& pair, const Series& series) {
                                                             : series.method + " (" + SeriesNames::of(series, pair.differs) + ")";
 }
 
-std::string interval_text(const Interval& interval) {
-  return fmt::format("{} … {}", length_text(interval.low), length_text(interval.high));
+// Where a crossover lies: its 95 % interval or, where that has no width because memory is counted, the measured lengths that it
+// lies between.
+std::string place_text(const Crossover& pair) {
+  if (!pair.length) return "–";
+  const auto low = length_text(pair.interval.low), high = length_text(pair.interval.high);
+  if (low == high && low != "–")
+    return fmt::format("{} and {} (measured)", length_text(pair.between.low), length_text(pair.between.high));
+  return fmt::format("{} … {} (95 %)", low, high);
 }
 
 // The comparisons with this verdict: times first, and those of a setting together.
@@ -149,16 +158,26 @@ std::vector<const Crossover*> with_verdict(const Analysis& analysis, const Serie
 
 void print_crossings(const Analysis& analysis, const SeriesNames& names, Format format) {
   TextTable table;
-  for (const auto* header : {"quantity", "setting", "needs less", "from N on", "95 %", "than"}) table.add_column(header);
-  table.answer_with({"needs less", "from N on", "95 %", "than"});
+  for (const auto* header : {"quantity", "setting", "needs less", "from N on", "between", "than"}) table.add_column(header);
+  table.answer_with({"needs less", "from N on", "between", "than"});
   table.keep({"quantity", "setting"});
   const auto crossings = with_verdict(analysis, names, CrossoverVerdict::crosses);
   for (const auto* pair : crossings)
     table.add_row({pair->quantity, names.setting(pair->winner(), pair->differs), name_in(*pair, pair->winner()),
-                   length_text(*pair->length), interval_text(pair->interval), name_in(*pair, pair->loser())});
+                   length_text(*pair->length), place_text(*pair), name_in(*pair, pair->loser())});
   const std::string title = "Crossovers: the first length from which one needs less than the other";
-  if (!crossings.empty()) print_section(title, table, format);
-  else fmt::print("{}\nnone that the records support\n\n", heading(title, format));
+  if (crossings.empty()) {
+    fmt::print("{}\nnone that the records support\n\n", heading(title, format));
+    return;
+  }
+  print_section(title, table, format);
+  if (std::any_of(crossings.begin(), crossings.end(), [](const auto* pair) { return pair->basis == RatioBasis::counted; })) {
+    print_paragraph(
+        "Memory is counted, so a crossover in memory has no interval: it lies between two measured lengths, and N is "
+        "interpolated "
+        "between these.");
+    fmt::print("\n");
+  }
 }
 
 // A series that needs less than others at every length that both have.
@@ -207,27 +226,41 @@ void print_never_crossing(const Analysis& analysis, const SeriesNames& names, Fo
   if (!rows.empty()) print_section("Never crossing: one needs less from the first common length on", table, format);
 }
 
+// What a comparison compares, such as "time of linear / softmax (cpu, forward)".
+std::string comparison_text(const Crossover& pair, const SeriesNames& names) {
+  const auto setting = names.setting(*pair.one, pair.differs);
+  return fmt::format("{} of {} / {}{}", pair.quantity, name_in(pair, *pair.one), name_in(pair, *pair.other),
+                     setting.empty() ? "" : " (" + setting + ")");
+}
+
 void print_doubtful(const Analysis& analysis, const SeriesNames& names, bool all, Format format) {
   const auto doubtful = with_verdict(analysis, names, CrossoverVerdict::cannot_tell);
   if (doubtful.empty()) return;
   if (!all) {
-    fmt::print("Cannot tell for {} of {}, which --all lists:\n", doubtful.size(),
-               count_of(analysis.crossovers.size(), "comparison"));
+    print_paragraph(fmt::format("Cannot tell for {} of {}{}:", doubtful.size(),
+                                count_of(analysis.crossovers.size(), "comparison"),
+                                doubtful.size() > 1 ? ", which --all lists" : ""));
     for (const auto doubt : {Doubt::noise, Doubt::wide, Doubt::equal_work, Doubt::returns}) {
-      const auto count = std::count_if(doubtful.begin(), doubtful.end(), [&](const auto* pair) { return pair->doubt == doubt; });
-      if (count > 0) fmt::print("- {}: {}\n", count, reason_of(doubt));
+      std::vector<const Crossover*> of_doubt;
+      for (const auto* pair : doubtful)
+        if (pair->doubt == doubt) of_doubt.push_back(pair);
+      if (of_doubt.empty()) continue;
+      const auto pair = comparison_text(*of_doubt.front(), names);
+      const auto which =
+          of_doubt.size() == 1 ? pair : fmt::format("{}, for example {}", count_of(of_doubt.size(), "comparison"), pair);
+      print_item(fmt::format("{}: {}", which, reason_of(doubt)), format);
     }
     fmt::print("\n");
     return;
   }
   TextTable table;
-  for (const auto* header : {"quantity", "setting", "one", "other", "crossover", "95 %", "why"}) table.add_column(header);
-  table.answer_with({"one", "other", "crossover", "95 %", "why"});
+  for (const auto* header : {"quantity", "setting", "one", "other", "crossover", "between", "why"}) table.add_column(header);
+  table.answer_with({"one", "other", "crossover", "between", "why"});
   table.keep({"quantity", "setting"});
   for (const auto* pair : doubtful)
     table.add_row({pair->quantity, names.setting(*pair->one, pair->differs), name_in(*pair, *pair->one),
-                   name_in(*pair, *pair->other), pair->length ? length_text(*pair->length) : "–",
-                   pair->length ? interval_text(pair->interval) : "–", std::string(reason_of(pair->doubt))});
+                   name_in(*pair, *pair->other), pair->length ? length_text(*pair->length) : "–", place_text(*pair),
+                   std::string(reason_of(pair->doubt))});
   print_section("Comparisons that cannot tell", table, format);
 }
 
@@ -251,6 +284,7 @@ void print_meaning_of_crossovers(const Analysis& analysis) {
 }
 
 void print_break_even(const Analysis& analysis, const SeriesNames& names) {
+  bool any = false;
   for (const auto& pair : analysis.crossovers) {
     const auto& differs = pair.differs;
     if (pair.quantity != "time" || std::find(differs.begin(), differs.end(), "device") == differs.end()) continue;
@@ -258,27 +292,45 @@ void print_break_even(const Analysis& analysis, const SeriesNames& names) {
     const auto where = names.setting(pair.winner(), {"device"});
     auto text = fmt::format("break-even of {}{}: ", pair.winner().method, where.empty() ? "" : " (" + where + ")");
     if (pair.verdict == CrossoverVerdict::crosses)
-      text += fmt::format("the {} is faster from N = {} on (95 %: {})", faster, length_text(*pair.length),
-                          interval_text(pair.interval));
+      text += fmt::format("the {} is faster from N = {} on (between {})", faster, length_text(*pair.length), place_text(pair));
     else if (pair.verdict == CrossoverVerdict::never)
       text += fmt::format("the {} is faster at every length, from N = {} on", faster, length_text(pair.from));
     else text += fmt::format("cannot tell, because {}", reason_of(pair.doubt));
     print_paragraph(text);
+    any = true;
   }
+  if (any) fmt::print("\n");
 }
 
-// The rows that fit up to the longest length of the sweep: how many there are, and the names of their methods for each budget.
-void print_fitting_throughout(const std::vector<const BudgetFit*>& fits, Format format) {
-  std::map<double, std::vector<std::string>> methods;
-  for (const auto* fit : fits) {
-    auto& of_budget = methods[fit->budget_bytes];
-    if (std::find(of_budget.begin(), of_budget.end(), fit->series->method) == of_budget.end())
-      of_budget.push_back(fit->series->method);
+// The rows that fit up to the longest length of the sweep: how many there are, and the names of their methods for each setting
+// and budget. Settings and budgets with the same methods share a line. `has_others` says whether there are rows in the table
+// above.
+void print_fitting_throughout(const std::vector<const BudgetFit*>& fits, const SeriesNames& names, bool has_others,
+                              Format format) {
+  using Names = std::vector<std::string>;
+  const auto add = [](Names& list, const std::string& name) {
+    if (std::find(list.begin(), list.end(), name) == list.end()) list.push_back(name);
+  };
+  std::map<std::pair<std::string, double>, Names> methods;  // by setting and budget
+  for (const auto* fit : fits) add(methods[{names.setting(*fit->series), fit->budget_bytes}], fit->series->method);
+  std::map<std::pair<std::string, Names>, Names> budgets;  // by setting and methods
+  for (const auto& [key, of_key] : methods) add(budgets[{key.first, of_key}], format_bytes(key.second));
+  std::vector<std::pair<std::pair<Names, Names>, Names>> settings;  // by budgets and methods
+  for (const auto& [key, of_key] : budgets) {
+    const std::pair same = {of_key, key.second};
+    auto place = std::find_if(settings.begin(), settings.end(), [&](const auto& one) { return one.first == same; });
+    if (place == settings.end()) place = settings.insert(settings.end(), {same, {}});
+    add(place->second, key.first);
   }
-  print_paragraph(fmt::format("{} {} up to the longest length of the sweep, which --all lists:",
-                              count_of(fits.size(), "more row"), fits.size() == 1 ? "fits" : "fit"));
-  for (const auto& [budget, of_budget] : methods)
-    print_item(fmt::format("{}: {}", format_bytes(budget), fmt::join(of_budget, ", ")), format);
+  print_paragraph(
+      fmt::format("{} {} up to the longest length of the sweep{}:", count_of(fits.size(), has_others ? "more row" : "row"),
+                  fits.size() == 1 ? "fits" : "fit", fits.size() == 1 ? "" : ", which --all lists"));
+  for (const auto& [key, of_key] : settings) {
+    const auto setting = fmt::format("{}", fmt::join(of_key, "; "));
+    print_item(fmt::format("{}{}: {}", fmt::join(key.first, " and "), setting.empty() ? "" : ", " + setting,
+                           fmt::join(key.second, ", ")),
+               format);
+  }
   fmt::print("\n");
 }
 
@@ -301,7 +353,7 @@ void print_fits(const Analysis& analysis, const SeriesNames& names, bool all, Fo
   const std::string title = "Longest N within a memory budget";
   if (all || throughout.size() < analysis.fits.size()) print_section(title, table, format);
   else fmt::print("{}\n", heading(title, format));
-  if (!throughout.empty()) print_fitting_throughout(throughout, format);
+  if (!throughout.empty()) print_fitting_throughout(throughout, names, throughout.size() < analysis.fits.size(), format);
 }
 
 // How many declared orders and how many comparisons have which verdict, in two sentences.
@@ -331,10 +383,10 @@ std::vector<std::string> verdicts_in_words(const Analysis& analysis) {
   };
   if (!pairs.empty())
     sentences.push_back(fmt::format(
-        "Crossovers: of {} comparisons, {} cross at a known length, in {} one needs less at every length, {} are equal, and {} "
-        "cannot be told.",
-        pairs.size(), count(CrossoverVerdict::crosses), count(CrossoverVerdict::never), count(CrossoverVerdict::equal),
-        count(CrossoverVerdict::cannot_tell)));
+        "Crossovers: of {}, {} {} at a known length, in {} one needs less at every length, {} {} equal, and {} cannot be told.",
+        count_of(pairs.size(), "comparison"), count(CrossoverVerdict::crosses),
+        count(CrossoverVerdict::crosses) == 1 ? "crosses" : "cross", count(CrossoverVerdict::never),
+        count(CrossoverVerdict::equal), is_or_are(count(CrossoverVerdict::equal)), count(CrossoverVerdict::cannot_tell)));
   return sentences;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "harness/cli/record_table.h"
+#include "harness/text/shell_words.h"
 #include "harness/text/units.h"
 
 namespace attnbench {
@@ -33,6 +34,21 @@ std::string CaseNames::of(const Record& record) const {
                           part_of_name(record, "causal"));
   for (const auto& axis : others_) name += part_of_name(record, axis);
   return name;
+}
+
+std::string measure_command(const Record& record, const std::string& method) {
+  std::vector<std::string> words = {"attnbench", "measure", method};
+  const Case defaults;
+  for (const auto& field : fields()) {
+    if (field.role != FieldRole::axis || field.name == "method" || !record.has(field.name)) continue;
+    const auto& value = record.get(field.name);
+    const bool follows = !field.follows.empty() && value == record.get(field.follows);
+    if (follows || value == get(defaults, field) || value == false) continue;
+    auto option = "--" + std::string(field.name);
+    std::replace(option.begin(), option.end(), '_', '-');
+    words.push_back(value.is_boolean() ? option : option + "=" + plain_text(value));
+  }
+  return shell_text(words);
 }
 
 std::string case_in_words(const Record& record) {

@@ -26,4 +26,7 @@ class CaseNames {
 // line has no word for follow where they do not have their default, such as "cache=cold".
 std::string case_in_words(const Record& record);
 
+// The command that measures the case of this record, with this method in place of its own.
+std::string measure_command(const Record& record, const std::string& method);
+
 }  // namespace attnbench

@@ -51,7 +51,7 @@ std::optional<Quantity> quantity_of(const RecordPair& pair, std::optional<Quanti
 }
 
 std::string verdict_text(const ComparedPair& c) {
-  if (!c.pair.both_measured()) return fmt::format("{} | {}", outcome_of(c.pair.a), outcome_of(c.pair.b));
+  if (!c.pair.both_measured()) return fmt::format("a {}, b {}", outcome_of(c.pair.a), outcome_of(c.pair.b));
   if (!c.quantity) return "no ratios to a common baseline";
   const auto& comparison = c.comparison;
   const auto name = verdict_name(comparison.finding);
@@ -109,22 +109,56 @@ std::string furthest_in_words(const ComparisonReport& report, Finding finding) {
                      ratio_text(furthest->comparison.estimate.ratio.estimate), decisive_interval_text(furthest->comparison));
 }
 
-// The verdict over all cases, the largest differences, and how many cases have which verdict.
+// What was compared.
+std::string quantity_in_words(const ComparisonReport& report) {
+  const auto any = [&](Quantity quantity) {
+    return std::any_of(report.cases.begin(), report.cases.end(), [&](const auto& c) { return c.quantity == quantity; });
+  };
+  if (!any(Quantity::ratio)) return "times";
+  return any(Quantity::time) ? "times, or the ratios to a baseline where both have them," : "ratios to the baseline";
+}
+
+// Why cases cannot be told, after their number.
+std::string doubt_in_words(const ComparisonReport& report) {
+  double low = 0, high = 0;
+  size_t cases = 0, too_few = 0;
+  for (const auto& c : report.cases) {
+    if (!c.quantity || c.comparison.finding != Finding::cannot_tell) continue;
+    ++cases;
+    if (!c.comparison.can_differ) ++too_few;
+    const auto& interval = c.comparison.estimate.ratio.interval;
+    if (std::isfinite(interval.low)) low = std::min(low, interval.low);
+    if (std::isfinite(interval.high)) high = std::max(high, interval.high);
+  }
+  if (too_few == cases) return fmt::format("{} cannot be told, because a side has too few processes", cases);
+  auto text = fmt::format("{} cannot be told, because {} {:.3f}× to {:.3f}×, {} not exclude a difference of {:g} %", cases,
+                          cases == 1 ? "its interval," : "their intervals, together from", std::exp(low), std::exp(high),
+                          cases == 1 ? "does" : "do", 100 * report.criteria.within);
+  return too_few == 0 ? text
+                      : fmt::format("{}, and {} of them {} too few processes", text, too_few, too_few == 1 ? "has" : "have");
+}
+
+// The largest differences, how many cases have which verdict, and why others have none. Where cases differ, the verdict over all
+// comes first.
 std::string answer_in_words(const ComparisonReport& report) {
   const auto findings = report.findings();
   if (findings.empty()) return "No case can be compared, because none was measured on both sides.";
   const auto count = [&](Finding finding) { return std::count(findings.begin(), findings.end(), finding); };
-  auto text = fmt::format("Over all: {}. ", verdict_name(overall_finding(findings)));
   std::vector<std::string> parts;
   for (const auto& [finding, word] : {std::pair(Finding::slower, "slower"), std::pair(Finding::faster, "faster")})
     if (count(finding) > 0)
       parts.push_back(fmt::format("b is {} than a in {} of {}, {}", word, count(finding), count_of(findings.size(), "case"),
                                   furthest_in_words(report, finding)));
-  if (parts.empty()) parts.push_back(fmt::format("None of {} is slower or faster in b", count_of(findings.size(), "case")));
-  text += fmt::format("{}; ", fmt::join(parts, "; "));
-  text += fmt::format("{} equivalent within {:g} %, {} cannot be told.", count(Finding::equivalent), 100 * report.criteria.within,
-                      count(Finding::cannot_tell));
-  return text;
+  const auto overall = overall_finding(findings);
+  auto text = parts.empty()
+                  ? fmt::format("The {} of {} were compared, and none is found to be slower or faster in b",
+                                quantity_in_words(report), count_of(findings.size(), "case"))
+                  : fmt::format("Over all: {}{}. {}", verdict_name(overall),
+                                overall == Finding::cannot_tell ? ", because a case that cannot be told may be slower" : "",
+                                fmt::join(parts, "; "));
+  text += fmt::format("{} {} {} equivalent within {:g} %", parts.empty() ? "." : ";", count(Finding::equivalent),
+                      is_or_are(count(Finding::equivalent)), 100 * report.criteria.within);
+  return text + (count(Finding::cannot_tell) == 0 ? "." : fmt::format("; {}.", doubt_in_words(report)));
 }
 
 void print_differences(const ComparisonReport& report, Format format) {
@@ -143,10 +177,30 @@ std::string compared_text(const ComparedPair& c, const MethodNames& names) {
   return *c.quantity == Quantity::time ? "time" : "time / " + names.of_baseline(*c.pair.a);
 }
 
+// Whether a table has a row for the case. As text, cases that neither side measured are only counted.
+bool is_shown(const ComparedPair& c, Format format) {
+  const auto is_measured = [](const Record* record) { return record && record->measured(); };
+  return format != Format::text || is_measured(c.pair.a) || is_measured(c.pair.b) || outcome_of(c.pair.a) != outcome_of(c.pair.b);
+}
+
+// The cases of the table, in the order of its rows.
+std::vector<const ComparedPair*> rows_of(const ComparisonReport& report, Format format) {
+  std::vector<const ComparedPair*> shown, rows;
+  std::vector<const Record*> records;
+  for (const auto& c : report.cases) {
+    if (!is_shown(c, format)) continue;
+    shown.push_back(&c);
+    records.push_back(&c.pair.either());
+  }
+  for (const auto i : order_of_rows(records)) rows.push_back(shown[i]);
+  return rows;
+}
+
 void print_cases(const ComparisonReport& report, Format format) {
   TextTable table;
   std::vector<const Record*> records;
-  for (const auto& c : report.cases) records.push_back(&c.pair.either());
+  const auto rows = rows_of(report, format);
+  for (const auto* c : rows) records.push_back(&c->pair.either());
   const auto axes = distinguishing_axes(records, report.apart);
   const auto names = format == Format::csv ? MethodNames() : MethodNames(records_of(report));
   add_axes(table, axes);
@@ -165,7 +219,8 @@ void print_cases(const ComparisonReport& report, Format format) {
   auto shown_apart = axes;
   for (const auto& axis : report.apart) shown_apart.push_back(find_column(axis));
   add_common_axes(table, records, shown_apart);
-  for (const auto& c : report.cases) {
+  for (const auto* row : rows) {
+    const auto& c = *row;
     std::vector<std::string> cells;
     for (const auto* axis : axes) cells.push_back(axis_text(c.pair.either(), axis->name, names));
     cells.push_back(compared_text(c, names));
@@ -281,10 +336,16 @@ void print_report(const ComparisonReport& report, Format format) {
   if (format == Format::csv) return;
   fmt::print("\n");
   print_paragraph(fmt::format(
-      "b / a is the estimate from all processes, and a and b are the medians of both sides, moved by the same factor so that one "
-      "divided by the other is this estimate. A case is different if its Holm-adjusted p is below {:g} and its ratio is beyond "
-      "±{:g} %, and equivalent if the 90 % interval of its ratio, which is shown then, lies within ±{:g} %.",
-      report.criteria.alpha, 100 * report.criteria.within, 100 * report.criteria.within));
+      "b / a is estimated from all pairs of a process of a and one of b, which can differ a little from the ratio of the two "
+      "medians. a and b are the medians, adjusted to this estimate: one is multiplied, and the other divided, by one factor. A "
+      "case "
+      "is different if its Holm-adjusted p is below {:g} and its ratio is beyond ±{:g} %, and equivalent if the 90 % interval of "
+      "its ratio lies within ±{:g} %. The interval of an equivalent case is this one. That of others is the 95 % interval or, of "
+      "fewer than {} processes a side, their range; each begins with what it is.",
+      report.criteria.alpha, 100 * report.criteria.within, 100 * report.criteria.within, kMinValuesOfInterval));
+  const auto hidden =
+      std::count_if(report.cases.begin(), report.cases.end(), [&](const auto& c) { return !is_shown(c, format); });
+  if (hidden > 0) print_paragraph(fmt::format("Not shown: {} that neither side measured.", count_of(hidden, "case")));
   if (const auto drift = drift_in_words(report); !drift.empty()) print_paragraph(drift);
 }
 

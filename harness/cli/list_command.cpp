@@ -86,7 +86,7 @@ void list_method(const Json& method, Format format) {
   if (format != Format::text || method.at("options").empty()) return;
   const auto& option = method.at("options").front();
   print_text("\n");
-  print_paragraph(fmt::format("ListOptions follow the name: `attnbench measure {}:{}={}`.", method.at("name").get<std::string>(),
+  print_paragraph(fmt::format("Options follow the name: `attnbench measure {}:{}={}`.", method.at("name").get<std::string>(),
                               option.at("name").get<std::string>(), plain_text(option.at("default"))));
 }
 

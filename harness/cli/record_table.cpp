@@ -1,12 +1,15 @@
 #include "harness/cli/record_table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "harness/cli/case_names.h"
@@ -53,11 +56,17 @@ std::string ratio_text(const Record& r) {
   return fmt::format("{:.3g}{}", ratio, std::isnan(reach) ? "" : fmt::format(" ±{:.1f} %", 100 * reach));
 }
 
-// The header of the column of ratios; empty if no record has one.
-std::string ratio_header(const std::vector<const Record*>& records, const MethodNames& names) {
+// The baselines that records were to run beside.
+std::set<std::string> baselines_of(const std::vector<const Record*>& records, const MethodNames& names) {
   std::set<std::string> baselines;
   for (const auto* record : records)
     if (has_baseline(*record)) baselines.insert(names.of_baseline(*record));
+  return baselines;
+}
+
+// The header of the column of ratios; empty if no record has one.
+std::string ratio_header(const std::vector<const Record*>& records, const MethodNames& names) {
+  const auto baselines = baselines_of(records, names);
   if (baselines.empty()) return "";
   return baselines.size() == 1 ? "time / " + *baselines.begin() : "time / baseline";
 }
@@ -295,10 +304,63 @@ std::vector<std::string> skipped_in_words(const std::vector<Record>& records) {
     const auto& cases = skipped.at(kind);
     const auto reason = cases.front()->text("reason");
     const bool is_shared = std::all_of(cases.begin(), cases.end(), [&](const auto* r) { return r->text("reason") == reason; });
-    lines.push_back(fmt::format("{} {} skipped as {}: {}", count_of(cases.size(), "case"), is_or_are(cases.size()), kind,
-                                is_shared ? reason : fmt::format("such as {}, {}", names.of(*cases.front()), reason)));
+    lines.push_back(fmt::format("{} {} skipped as {}{}: {}", count_of(cases.size(), "case"), is_or_are(cases.size()), kind,
+                                is_shared ? "" : ", for example " + names.of(*cases.front()), reason));
   }
   return lines;
+}
+
+std::vector<std::string> legend_of(const std::vector<const Record*>& records) {
+  const auto any = [&](const auto& is) { return std::any_of(records.begin(), records.end(), is); };
+  const auto has_scope = [&](const std::string& scope) {
+    return any([&](const auto* r) { return !std::isnan(relative_reach(*r)) && r->text("time_ci_scope") == scope; });
+  };
+  const auto warns = [&](Warning warning) {
+    return any([&](const auto* r) { return r->measured() && warning_about(*r) == warning; });
+  };
+  std::vector<std::string> sentences, reaches;
+  if (has_scope(scope_name(IntervalScope::across_processes))) reaches.emplace_back("which is the 95 % interval across processes");
+  if (has_scope(scope_name(IntervalScope::range_of_processes)))
+    reaches.emplace_back("after \"range\" the range of two to five processes, too few for a 95 % interval");
+  if (has_scope(kSpreadWithinProcess)) reaches.emplace_back("after \"spread\" the middle half of the samples of one process");
+  if (!reaches.empty())
+    sentences.push_back(fmt::format("± is how far the interval of a value reaches from it, {}.", fmt::join(reaches, "; ")));
+  if (const auto baselines = baselines_of(records, MethodNames(records)); baselines.size() > 1)
+    sentences.push_back(fmt::format("The baseline of a case is {}, as its column baseline says.", fmt::join(baselines, " or ")));
+  if (warns(Warning::noisy))
+    sentences.push_back(fmt::format("noisy: the interval reaches further than {:.0f} %, or than the noise target of the sweep.",
+                                    100 * kUsualReach));
+  if (warns(Warning::disturbed)) sentences.emplace_back("disturbed: other load left some processes too few undisturbed samples.");
+  if (any([](const auto* r) { return r->has("published_source") && !published_text(*r).empty(); })) {
+    std::vector<std::string> sources;  // without what they say of a single case
+    for (const auto* record : records) {
+      const auto text = record->text("published_source");
+      const auto source = text.substr(0, text.find(": "));
+      if (!source.empty() && std::find(sources.begin(), sources.end(), source) == sources.end()) sources.push_back(source);
+    }
+    sentences.push_back(fmt::format("published: the outcome, time or memory of the case in {}.", fmt::join(sources, "; ")));
+  }
+  return sentences;
+}
+
+std::vector<size_t> order_of_rows(const std::vector<const Record*>& records) {
+  std::map<std::string, size_t> methods, settings;  // in the order in which they are first seen
+  using Key = std::tuple<size_t, size_t, double, double, double>;
+  std::vector<Key> keys;
+  for (const auto* record : records) {
+    std::string setting;
+    for (const auto& field : fields())
+      if (field.role == FieldRole::axis && field.kind != AxisKind::length && field.name != "method" && field.name != "batch")
+        append_to_case_key(setting, field, record->get(field.name));
+    const auto number = [&](const char* axis) { return record->has(axis) ? record->number(axis) : 0.0; };
+    keys.emplace_back(methods.emplace(record->text("method"), methods.size()).first->second,
+                      settings.emplace(setting, settings.size()).first->second, number("query_len"), number("key_len"),
+                      number("batch"));
+  }
+  std::vector<size_t> order(records.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t one, size_t other) { return keys[one] < keys[other]; });
+  return order;
 }
 
 Sheet answer_of(const Record& record) {

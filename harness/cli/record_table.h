@@ -46,6 +46,11 @@ void add_axes(TextTable& table, const std::vector<const Column*>& axes);
 // Names above the table the main axes, such as device and dtype, that no column shows because all records agree in them.
 void add_common_axes(TextTable& table, const std::vector<const Record*>& records, const std::vector<const Column*>& shown);
 
+// The positions of the records in the order in which tables show them: those of a method together, of a method those with equal
+// axes besides the lengths and the batch together, and of these by length. Methods and other axes come in the order in which they
+// are first seen.
+std::vector<size_t> order_of_rows(const std::vector<const Record*>& records);
+
 // A table with a row for each record: the distinguishing axes, then time, memory, error and outcome.
 TextTable summary_table(const std::vector<Record>& records);
 TextTable summary_table_of(const std::vector<const Record*>& records);
@@ -60,9 +65,13 @@ struct SheetLine {
 };
 using Sheet = std::vector<SheetLine>;
 
-// A line for each kind of reason why cases were skipped: how many were, and the reason, which is that of the first case if they
-// differ.
+// A line for each kind of reason why cases were skipped: how many were, and the reason or, if they differ, the first case as an
+// example with its reason.
 std::vector<std::string> skipped_in_words(const std::vector<Record>& records);
+
+// What the intervals, the warnings and the published values in a table of these records mean, in a sentence each; nothing about
+// what none of them has.
+std::vector<std::string> legend_of(const std::vector<const Record*>& records);
 
 // What a reader asks first about a measured case: the time with its interval, the memory with the error, and the implementation,
 // in a line each. Further lines have the ratio to a baseline, if there is one, and whatever makes the numbers doubtful. For a

@@ -5,12 +5,21 @@
 
 #include <algorithm>
 
+#include "harness/schema/case.h"
+
 namespace attnbench {
 
 SeriesNames::SeriesNames(const std::vector<Series>& all) {
+  const auto only_follows = [&](const std::string& axis) {
+    const std::string followed(find_axis(axis)->follows);
+    return !followed.empty() && std::all_of(all.begin(), all.end(), [&](const Series& series) {
+      const auto place = series.setting.find(followed);
+      return place != series.setting.end() && (series.setting.at(axis).is_null() || series.setting.at(axis) == place->second);
+    });
+  };
   for (const auto& series : all)
     for (const auto& [axis, value] : series.setting)
-      if (axis != "method" && value != all.front().setting.at(axis)) varying_.insert(axis);
+      if (axis != "method" && value != all.front().setting.at(axis) && !only_follows(axis)) varying_.insert(axis);
 }
 
 std::string SeriesNames::setting(const Series& series, const std::vector<std::string>& left_out) const {

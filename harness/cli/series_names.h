@@ -9,7 +9,8 @@
 
 namespace attnbench {
 
-// Describes a series by those axes in which the series of an analysis differ. The method is not part of the description.
+// Describes a series by those axes in which the series of an analysis differ. The method is not part of the description, nor an
+// axis that has in every series the value of the axis that it follows (Field::follows).
 class SeriesNames {
  public:
   explicit SeriesNames(const std::vector<Series>& all);

@@ -90,11 +90,14 @@ void print_records(const std::vector<Record>& records, Format format, Rows rows)
 }
 
 RecordText text_of_records(const std::vector<Record>& records, Rows rows) {
-  if (rows == Rows::all) return {.table = summary_table(records), .has_table = true, .lines = {}};
-  std::vector<const Record*> shown;
+  std::vector<const Record*> all, shown;
   for (const auto& record : records)
-    if (record.text("outcome") != outcome::skipped) shown.push_back(&record);
-  return {.table = summary_table_of(shown), .has_table = !shown.empty() || records.empty(), .lines = skipped_in_words(records)};
+    if (rows == Rows::all || record.text("outcome") != outcome::skipped) all.push_back(&record);
+  for (const auto i : order_of_rows(all)) shown.push_back(all[i]);
+  auto lines = legend_of(shown);
+  if (rows != Rows::all)
+    for (auto& line : skipped_in_words(records)) lines.push_back(std::move(line));
+  return {.table = summary_table_of(shown), .has_table = !shown.empty() || records.empty(), .lines = std::move(lines)};
 }
 
 void print_sheet(const Sheet& sheet, Format format) {

@@ -1,12 +1,14 @@
 #include "harness/cli/speedup_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "harness/analysis/record_pairs.h"
 #include "harness/cli/answers.h"
+#include "harness/cli/case_names.h"
 #include "harness/cli/record_table.h"
 #include "harness/text/json_numbers.h"
 #include "harness/text/units.h"
@@ -31,12 +33,43 @@ std::string state_of(const Record* record) {
   return record && record->measured() && record->has("implausible") ? "implausible" : outcome_of(record);
 }
 
+// How the processes of both methods ran.
+std::string runs_text(SpeedupSource source) {
+  switch (source) {
+    case SpeedupSource::turns: return "in turns";
+    case SpeedupSource::ratios: return "by ratios";
+    case SpeedupSource::times: return "apart";
+  }
+  return "";
+}
+
+// What the words of runs_text() mean that the known speedups have.
+std::string runs_in_words(const std::vector<Speedup>& all, const std::string& baseline) {
+  const auto any = [&](SpeedupSource source) {
+    return std::any_of(all.begin(), all.end(), [&](const Speedup& s) { return s.is_known && s.source == source; });
+  };
+  std::vector<std::string> meanings;
+  if (any(SpeedupSource::turns))
+    meanings.push_back(
+        fmt::format("in turns, processes of it and of {} were alive together and took samples alternately, so that what "
+                    "slowed both cancels",
+                    baseline));
+  if (any(SpeedupSource::ratios))
+    meanings.push_back(
+        fmt::format("by ratios, it and {} each took turns with a third method, and their ratios to that are compared", baseline));
+  if (any(SpeedupSource::times))
+    meanings.push_back(
+        fmt::format("apart, it and {} ran at different times, so that a change of the machine between them counts", baseline));
+  return meanings.empty() ? "" : fmt::format("How a method ran: {}.", fmt::join(meanings, "; "));
+}
+
 std::string verdict_text(const Speedup& speedup, const std::string& baseline) {
   if (speedup.is_known) return speedup.has_verdict() ? finding_name(speedup.finding) : "–";
   const auto own = state_of(speedup.record);
   if (speedup.baseline && own == outcome::measured && !on_same_hosts(*speedup.record, *speedup.baseline))
     return baseline + ": on another host";
-  return own != outcome::measured ? own : fmt::format("{}: {}", baseline, state_of(speedup.baseline));
+  if (own != outcome::measured) return own;
+  return speedup.baseline ? fmt::format("{}: {}", baseline, state_of(speedup.baseline)) : fmt::format("no {} record", baseline);
 }
 
 Json json_of(const Speedup& speedup) {
@@ -65,6 +98,22 @@ std::string setting_text(const Speedup& speedup, const std::vector<const Column*
     if (axis->name != "method" && find_axis(axis->name)->kind != AxisKind::length)
       text += fmt::format(" {}={}", axis->name, plain_text(speedup.record->get(axis->name)));
   return text;
+}
+
+// How many measured cases have no record of the baseline to compare with, and what measures it; empty if there are none.
+std::string missing_in_words(const std::vector<Speedup>& all, const std::string& baseline) {
+  const Speedup* first = nullptr;
+  size_t count = 0;
+  for (const auto& speedup : all) {
+    if (speedup.is_known || speedup.baseline || state_of(speedup.record) != outcome::measured) continue;
+    if (!first) first = &speedup;
+    ++count;
+  }
+  if (!first) return "";
+  return fmt::format(
+      "{} cannot be compared, because there is no record of {} with the same axes. `{}` measures {} for the first of them; "
+      "a sweep with {} at these lengths adds all to a folder.",
+      count_of(count, "case"), baseline, measure_command(*first->record, baseline), baseline, baseline);
 }
 
 // How many of the cases have which verdict, as a sentence.
@@ -98,8 +147,13 @@ void print_report(const SpeedupReport& report, Format format) {
     return format != Format::text || speedup.record->text("outcome") != outcome::skipped;
   };
   std::vector<const Record*> records;
-  for (const auto& speedup : report.speedups)
-    if (is_shown(speedup)) records.push_back(speedup.record);
+  std::vector<const Speedup*> shown, rows;
+  for (const auto& speedup : report.speedups) {
+    if (!is_shown(speedup)) continue;
+    shown.push_back(&speedup);
+    records.push_back(speedup.record);
+  }
+  for (const auto i : order_of_rows(records)) rows.push_back(shown[i]);
   const auto axes = distinguishing_axes(records);
   add_axes(table, axes);
   add_common_axes(table, records, axes);
@@ -111,21 +165,21 @@ void print_report(const SpeedupReport& report, Format format) {
   for (const auto& header : {std::string("time"), std::string("time of ") + baseline_name, std::string("times as fast"),
                              std::string("interval"), std::string("processes")})
     table.add_column(header, TextTable::Align::right);
-  table.add_column("from");
+  table.add_column("runs");
   table.add_column("verdict");
   auto answers = identifying_axes(records, axes);
   answers.insert(answers.end(), {"times as fast", "interval", "verdict"});
   table.answer_with(std::move(answers));
-  table.leave_out_first({"from", "processes"});
-  for (const auto& speedup : report.speedups) {
-    if (!is_shown(speedup)) continue;
+  table.leave_out_first({"runs", "processes"});
+  for (const auto* row : rows) {
+    const auto& speedup = *row;
     std::vector<std::string> cells;
     for (const auto* axis : axes) cells.push_back(axis_text(*speedup.record, axis->name, names));
     const auto time = speedup.record->number("time_median_ms");
     if (speedup.is_known) {
       const auto [baseline_ms, ms] = values_of_estimate(speedup.baseline_ms, time, speedup.ratio.ratio.estimate);
       cells.insert(cells.end(), {format_ms(ms, 4), format_ms(baseline_ms, 4), speed_text(speed_of(speedup)),
-                                 interval_text(speedup), std::to_string(speedup.ratio.processes), source_name(speedup.source)});
+                                 interval_text(speedup), std::to_string(speedup.ratio.processes), runs_text(speedup.source)});
     } else {
       const auto* baseline = speedup.baseline;
       cells.insert(cells.end(), {format_ms(time, 4), format_ms(baseline ? baseline->number("time_median_ms") : std::nan(""), 4),
@@ -143,12 +197,15 @@ void print_report(const SpeedupReport& report, Format format) {
   if (format == Format::csv) return;
   fmt::print("\n");
   if (const auto skipped = report.speedups.size() - records.size(); skipped > 0)
-    print_paragraph(fmt::format("Not shown: {}.", count_of(skipped, "skipped case")));
+    print_paragraph(fmt::format("Not shown: {}, whose reasons `attnbench table` lists.", count_of(skipped, "skipped case")));
+  if (const auto missing = missing_in_words(report.speedups, report.baseline); !missing.empty()) print_paragraph(missing);
   print_paragraph(fmt::format(
       "The interval covers the speedup with 95 % for each case by itself; a range, of fewer than {} processes, has no verdict. "
-      "Equivalent means within ±{:g} %. The times are the medians of both methods, each moved by the same factor so that one "
-      "divided by the other is the speedup.",
+      "Equivalent means within ±{:g} %. The speedup is estimated from all processes, which can differ a little from the ratio of "
+      "the "
+      "two medians. The times are the medians, adjusted to it: one is multiplied, and the other divided, by one factor.",
       kMinValuesOfInterval, 100 * report.within));
+  if (const auto runs = runs_in_words(report.speedups, baseline_name); !runs.empty()) print_paragraph(runs);
 }
 
 std::string speedups_in_words(const std::vector<Record>& records, const std::string& folder) {

@@ -23,9 +23,18 @@ struct TableOptions {
   Charts charts = Charts::on_terminals;
 };
 
+std::vector<Record> in_order_of_rows(const std::vector<Record>& records) {
+  std::vector<const Record*> all;
+  for (const auto& record : records) all.push_back(&record);
+  std::vector<Record> ordered;
+  for (const auto i : order_of_rows(all)) ordered.push_back(records[i]);
+  return ordered;
+}
+
 void print(const TableOptions& options, const std::vector<Record>& records) {
   if (!options.columns.empty() && options.format != Format::json)
-    print_table(column_table(records, options.columns), options.format);
+    print_table(column_table(options.format == Format::csv ? records : in_order_of_rows(records), options.columns),
+                options.format);
   else if (options.format == Format::text) {
     print_answers(speed_answers(records));
     print_records_beside_charts(records, options.rows, options.charts);

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 from conftest import change_records, records_in, strict_json, words, write_sweep
@@ -48,7 +49,9 @@ def test_one_process_a_side_cannot_tell_a_difference(attnbench, folders):
     a, b = folders
     rewrite(b, scaled(2.0))
     shown = attnbench("compare", a, b).stdout
-    assert shown.count("cannot tell: only one process on a side") == 4 and shown.startswith("Over all: cannot tell. None of 4 cases")
+    assert shown.count("cannot tell: only one process on a side") == 4
+    answer = "The times of 4 cases were compared, and none is found to be slower or faster in b. 0 are equivalent within 3 %; 4 cannot be told, "
+    assert words(shown).startswith(answer + "because a side has too few processes.")
     report = compared(attnbench, a, b)
     for case in report["cases"]:
         assert math.exp(case["log_ratio"]) == pytest.approx(2)
@@ -67,7 +70,10 @@ def test_several_processes_give_verdicts(attnbench, folders):
     assert compared(attnbench, b, a)["verdict"] == "improvement"
     answer = words(attnbench("compare", a, b).stdout)
     assert answer.startswith("Over all: regression. b is slower than a in 2 of 4 cases, most in linear N=32, where b / a is 1.200× (95 %: ")
-    assert "; 2 equivalent within 3 %, 0 cannot be told." in answer
+    assert "; 2 are equivalent within 3 %. " in answer
+    same = words(attnbench("compare", a, a).stdout)
+    assert same.startswith("The times of 4 cases were compared, and none is found to be slower or faster in b. 4 are equivalent within 3 %. ")
+    assert "one is multiplied, and the other divided, by one factor" in same and "the 90 % interval" in same
     assert "b is faster than a in 2 of 4 cases" in words(attnbench("compare", b, a).stdout)
 
 
@@ -79,7 +85,7 @@ def test_within_says_which_ratios_are_equivalent(attnbench, folders):
     report = compared(attnbench, a, b, "--within", 5)
     assert report["verdict"] == "equivalent" and report["within_percent"] == 5
     shown = words(attnbench("compare", a, b, "--within", 5).stdout)
-    assert "equivalent if the 90 % interval of its ratio, which is shown then, lies within ±5 %" in shown
+    assert "equivalent if the 90 % interval of its ratio lies within ±5 %" in shown
     assert shown.count("90 %: 1.03") == 4
     # The bound is inside the interval, so that neither can be said.
     assert compared(attnbench, a, b, "--within", 4.1)["verdict"] == "cannot tell"
@@ -188,7 +194,17 @@ def test_cases_that_one_side_lacks_or_did_not_measure_are_shown(attnbench, folde
     rewrite(b, lambda r: r["query_len"] == 32)
     rewrite(a, lambda r: r.update(outcome="failed", failure_kind="oom", reason="") if r["method"] == "softmax" else None)
     shown = attnbench("compare", a, b).stdout
-    assert "measured | missing" in shown and "oom | measured" in shown
+    assert "a measured, b missing" in shown and "a oom, b measured" in shown
+
+
+def test_cases_that_neither_side_measured_are_only_counted(attnbench, folders):
+    a, b = folders
+    for folder in (a, b):
+        rewrite(folder, lambda r: r.update(outcome="skipped", failure_kind="unsupported", reason="") if r["method"] == "softmax" else None)
+    shown = attnbench("compare", a, b).stdout
+    assert "unsupported" not in shown and "Not shown: 2 cases that neither side measured." in shown
+    assert len(compared(attnbench, a, b)["cases"]) == 4
+    assert attnbench("compare", a, b, "--format", "csv").stdout.count("a unsupported, b unsupported") == 2
 
 
 def test_apart_compares_folders_that_differ_in_an_axis(attnbench, folders):
@@ -292,13 +308,30 @@ def test_a_pair_that_never_crosses_is_below_from_the_first_length_on(attnbench, 
     assert (pair["verdict"], pair["length"], pair["from_length"]) == ("never crosses", None, 512)
 
 
+def test_a_crossover_in_memory_lies_between_two_measured_lengths(attnbench, grown):
+    def change(record):
+        record["peak_extra_bytes"] = 10**6 if record["method"] == "linear" else 1000 * record["query_len"]
+
+    rewrite(grown, change)
+    shown = attnbench("analyse", grown).stdout
+    row = next(line for line in shown.split("Crossovers: the first")[1].splitlines() if line.startswith("memory"))
+    assert "512 and 1024 (measured)" in row, "the interval of a counted quantity has no width"
+    assert "Memory is counted, so a crossover in memory has no interval: it lies between two measured lengths" in words(shown)
+    (pair,) = [
+        c for c in strict_json(attnbench("analyse", grown, "--format=json").stdout)["crossovers"]
+        if c["quantity"] == "memory" and c["differs"] == ["method"]
+    ]  # fmt: skip
+    assert pair["between"] == [512, 1024] and pair["length"] == pytest.approx(1000)
+
+
 def test_comparisons_that_cannot_tell_are_counted_and_listed_by_all(attnbench, grown):
     def change(record):
         record |= {"time_ci_low_ms": 0.3 * record["time_median_ms"], "time_ci_high_ms": 3 * record["time_median_ms"]}
 
     rewrite(grown, change)
     folded = attnbench("analyse", grown).stdout
-    assert "Cannot tell for 2 of 4 comparisons, which --all lists:\n- 2: the interval covers" in folded
+    said = "- 2 comparisons, for example time of linear (cpu) / linear (cuda): the interval covers"
+    assert f"Cannot tell for 2 of 4 comparisons, which --all lists:\n{said}" in folded
     assert "break-even of linear: cannot tell, because the interval covers a factor of two or more" in folded
     listed = attnbench("analyse", grown, "--all").stdout.split("Comparisons that cannot tell")[1]
     assert len([line for line in listed.splitlines() if line.endswith("a factor of two or more")]) == 3
@@ -347,7 +380,7 @@ def test_analyse_finds_the_longest_length_that_fits_a_memory_budget(attnbench, g
     shown = attnbench("analyse", grown, "--memory", "8MiB").stdout
     table, folded = shown.split("Longest N within a memory budget")[1].split("more rows fit up to the longest length")
     assert "end of the sweep" not in shown and "N = 4096 took 16.0 MiB" in table
-    assert "- 8.00 MiB: " in folded and "linear" in folded
+    assert "- 8.00 MiB, cpu; cuda: linear\n" in folded, "budgets are listed with their settings"
     everything = attnbench("analyse", grown, "--memory", "8MiB", "--all").stdout
     assert everything.count("end of the sweep") == sum(f["limit"] == "end of the sweep" for f in report["fits"])
     assert "'much'" in attnbench("analyse", grown, "--memory", "much", code=2).stderr
@@ -407,7 +440,7 @@ def test_a_baseline_gives_a_table_of_speedups(attnbench, speeds):
     lines = table_of(shown)
     assert [word.strip() for word in lines[0].split("  ") if word][:4] == ["method", "query_len", "time of softmax", "times as fast"]
     assert "10.0" in lines[3].split() and lines[3].split()[-1] == "faster"
-    assert "processes=8, from=times" in words(shown) and "time=1.100 ms" in shown, "what all rows share is said once"
+    assert "processes=8, runs=apart" in words(shown) and "time=1.100 ms" in shown, "what all rows share is said once"
     assert "covers the speedup with 95 %" in words(shown)
     assert {c["verdict"] for c in compared(attnbench, speeds, "--baseline", "linear")["cases"]} == {"slower"}
     csv = attnbench("compare", speeds, "--baseline", "softmax", "--format=csv").stdout.splitlines()
@@ -419,6 +452,7 @@ def test_speedups_come_from_turns_with_the_baseline_if_there_are_any(attnbench, 
     a, _ = folders
     rewrite(a, with_ratios(1.0, 0.25, "softmax"))
     case, _ = compared(attnbench, a, "--baseline", "softmax")["cases"]
+    assert "in turns, processes of it and of softmax were alive together" in words(attnbench("compare", a, "--baseline", "softmax").stdout)
     assert case["source"] == "turns" and case["speedup"] == pytest.approx(1 / 0.25 / 1.0035, rel=1e-3)
     assert case["baseline_ms"] == 4
 
@@ -439,6 +473,19 @@ def test_speedups_say_why_a_case_has_none(attnbench, speeds):
     known, unknown = compared(attnbench, speeds, "--baseline", "softmax")["cases"]
     assert "speedup" in known and "speedup" not in unknown and unknown["baseline_outcome"] == "oom"
     assert "1 of 2" in attnbench("compare", speeds, "--baseline", "softmax", "--fail-on", "unmeasured", code=1).stderr
+
+
+def test_cases_without_a_record_of_the_baseline_name_the_command_that_measures_it(attnbench, speeds):
+    rewrite(speeds, lambda r: r["method"] == "linear" or r["query_len"] == 32)
+    shown = words(attnbench("compare", speeds, "--baseline", "softmax").stdout)
+    assert "no softmax record" in shown and "missing" not in shown
+    command = re.search(r"1 case cannot be compared, because there is no record of softmax with the same axes. `attnbench (measure softmax [^`]*)`", shown)
+    assert "--query-len=48" in command[1]
+    record = strict_json(attnbench(*command[1].split(), "--format", "json").stdout)
+    like = next(r for r in records_in(speeds) if r["query_len"] == 48)
+    axes = [key["key"] for key in attnbench.json("list", "keys") if key["table"] == "axes"]
+    assert "query_len" in axes and {name: record[name] for name in axes[1:]} == {name: like[name] for name in axes[1:]}
+    assert "How a method ran: apart, it and softmax ran at different times, so that a change of the machine between them counts." in shown
 
 
 def test_wrong_baselines_are_refused(attnbench, speeds):

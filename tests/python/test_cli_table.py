@@ -52,9 +52,10 @@ def markdown_cells(line):
 
 
 def table_of(text):
-    """The lines of a table from its header on, without what is above it."""
+    """The lines of a table from its header on, without what is above it and the sentences below it."""
     lines = text.splitlines()
-    return lines[next(i for i, line in enumerate(lines) if line.startswith("─")) - 1 :]
+    begin = next(i for i, line in enumerate(lines) if line.startswith("─")) - 1
+    return lines[begin : next((i for i, line in enumerate(lines) if line.startswith("± is")), None)]
 
 
 def test_text_has_aligned_columns_with_units(attnbench, folder, template):
@@ -93,7 +94,7 @@ def test_the_file_of_records_may_be_given_instead_of_its_folder(attnbench, folde
 
 
 def test_markdown_is_a_table_with_a_cell_for_each_column(attnbench, folder):
-    header, rule, *rows = attnbench("table", folder(), "--format", "markdown").stdout.splitlines()
+    header, rule, *rows = (line for line in attnbench("table", folder(), "--format", "markdown").stdout.splitlines() if line.startswith("|"))
     names = markdown_cells(header)
     assert names[0] == "method" and names[-1] == "outcome"
     assert all(re.fullmatch("-+:?", cell) for cell in markdown_cells(rule))
@@ -163,14 +164,51 @@ def test_skipped_cases_are_counted_below_the_table(attnbench, folder, template):
     out = folder([first, skipped(second), skipped(third), skipped(fourth, failure_kind="unsupported", reason="no causal form")])
     _, _, row, *lines = attnbench("table", out).stdout.splitlines()
     assert "linear" in row
-    assert lines == ["2 cases are skipped as predicted_oom: too large", "1 case is skipped as unsupported: no causal form"]
+    assert lines[-2:] == ["2 cases are skipped as predicted_oom: too large", "1 case is skipped as unsupported: no causal form"]
     assert attnbench("table", out, "--all").stdout.count("skipped") == 3
     markdown = attnbench("table", out, "--format", "markdown").stdout.splitlines()
-    assert markdown[3:] == ["", r"2 cases are skipped as predicted\_oom: too large", "", "1 case is skipped as unsupported: no causal form"]
+    assert markdown[-4:] == ["", r"2 cases are skipped as predicted\_oom: too large", "", "1 case is skipped as unsupported: no causal form"]
     for format in ("csv", "json"):
         assert attnbench("table", out, "--format", format).stdout.count("predicted_oom") == 2
     (out / "records.jsonl").write_text(json.dumps(skipped(first)) + "\n")
     assert attnbench("table", out).stdout == "1 case is skipped as predicted_oom: too large\n"
+
+
+def test_skipped_cases_of_several_reasons_are_counted_with_an_example(attnbench, folder, template):
+    first, second, third, _ = template
+    shown = attnbench("table", folder([first, skipped(second, reason="needs 8 GiB"), skipped(third)])).stdout
+    assert "2 cases are skipped as predicted_oom, for example linear forward N=48: needs 8 GiB" in words(shown)
+
+
+def test_rows_are_ordered_by_method_then_setting_then_length(attnbench, folder, template):
+    first = template[0]
+    made = [
+        first | {"method": method, "protocol": protocol, "query_len": n, "key_len": n, "batch": batch}
+        for n, batch in ((64, 1), (32, 2)) for protocol in ("forward", "forward_backward") for method in ("softmax", "linear")
+    ]  # fmt: skip
+    order = [(m, p, n) for m in ("softmax", "linear") for p in ("forward", "forward_backward") for n in ("32", "64")]
+    for words_of_table in ((), ("--columns", "method,protocol,query_len")):
+        lines = attnbench("table", folder(made) if not words_of_table else "out", *words_of_table).stdout
+        rows = [re.split(r"\s{2,}", line.strip()) for line in table_of(lines)]
+        at = [rows[0].index(name) for name in ("method", "protocol", "query_len")]
+        assert [tuple(row[k] for k in at) for row in rows[2:]] == order
+
+
+def test_signs_and_words_of_a_table_are_explained_below_it(attnbench, folder, template):
+    shown = words(attnbench("table", folder()).stdout)
+    assert '± is how far the interval of a value reaches from it, after "spread" the middle half of the samples of one process.' in shown
+    assert "noisy: the interval reaches further than 10 %" in shown and "published" not in shown and '"range"' not in shown
+    across = template[0] | {
+        "time_ci_scope": "across processes", "published_outcome": "oom", "published_source": "A paper, Figure 1: beyond 11 GB",
+        "baseline": "sdpa", "ratio_pairing": "turns",
+    }  # fmt: skip
+    (out := attnbench.folder / "out" / "records.jsonl").write_text(
+        "".join(json.dumps(record) + "\n" for record in (across, across | {"query_len": 64, "key_len": 64, "baseline": "softmax"}))
+    )
+    shown = words(attnbench("table", out).stdout)
+    assert "± is how far the interval of a value reaches from it, which is the 95 % interval across processes." in shown
+    assert "published: the outcome, time or memory of the case in A paper, Figure 1." in shown
+    assert "The baseline of a case is sdpa or softmax, as its column baseline says." in shown
 
 
 def test_a_table_fits_into_the_terminal(attnbench, folder, template):
@@ -185,8 +223,8 @@ def test_a_table_fits_into_the_terminal(attnbench, folder, template):
         environment = {k: v for k, v in os.environ.items() if k != "COLUMNS"} | {"NO_COLOR": "1"} | variables
         _, shown = attnbench.on_terminal("table", out, "--charts", "never", width=width, env=environment)
         assert max(map(len, shown.splitlines())) <= 60 < max(map(len, wide.splitlines()))
-        note = " ".join(shown.split("(the terminal has 60 columns; not shown: ")[1].split())
-        assert note == "rounding error, implementation)"
+        note = " ".join(shown.split("(the terminal has 60 columns; not shown: ")[1].partition(")")[0].split())
+        assert note == "rounding error, implementation"
         for header in ("method", "query_len", "time", "interval", "outcome"):
             assert header in table_of(shown)[0]
         assert "implausible" in shown

@@ -17,8 +17,10 @@ import pytest
 from conftest import HANG_S, ROOT, finished, processes, records_in, strict_json, wait_for
 
 sys.path.insert(0, str(ROOT / "tools"))
-import gpu as node_script
 import gpu_bundle
+from gpu_node import files, reporting
+from gpu_node import machine as node_machine
+from gpu_node import steps as node_steps
 
 GPU = "a fake GPU"
 # Cases so small that a sweep takes seconds.
@@ -302,9 +304,9 @@ def test_a_machine_that_is_not_fit_is_an_error_that_says_what_was_found_and_expe
 
 
 def test_an_older_gpu_than_the_kernels_are_for_is_refused():
-    with pytest.raises(node_script.UnfitError, match=r"compute capability 8\.0, but the kernels .* sm_90; expected at least 9\.0, or a bundle"):
-        node_script.check_kernels(node_script.Gpu("A100", "8.0", "580", "13.0"), ["compute_90", "sm_90"])
-    node_script.check_kernels(node_script.Gpu("B200", "10.0", "580", "13.0"), ["compute_90", "sm_90"])
+    with pytest.raises(files.UnfitError, match=r"compute capability 8\.0, but the kernels .* sm_90; expected at least 9\.0, or a bundle"):
+        node_machine.check_kernels(node_machine.Gpu("A100", "8.0", "580", "13.0"), ["compute_90", "sm_90"])
+    node_machine.check_kernels(node_machine.Gpu("B200", "10.0", "580", "13.0"), ["compute_90", "sm_90"])
 
 
 def test_options_that_name_nothing_are_refused(machine, bundle, tmp_path):
@@ -533,7 +535,7 @@ def test_methods_in_python_run_after_the_node_has_compiled_their_module(machine,
     machine.torch = torch_folder()
     (tmp_path / "mine.py").write_text("def attention(q, k, v):\n    return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v\n")
     machine("--python", sys.executable, "--only", "python-methods")
-    options = node_script.Options(machine.out, machine.bundle, node_script.Node(machine.torch, sys.executable), "fake-gpu.so")
+    options = node_steps.Options(machine.out, machine.bundle, node_machine.Node(machine.torch, sys.executable), "fake-gpu.so")
     environment = machine.environment() | options.environment()
     assert environment["ATTNBENCH_PYTHON_MODULE"].startswith(str(machine.out))
     said = finished(
@@ -553,11 +555,11 @@ def test_methods_in_python_run_after_the_node_has_compiled_their_module(machine,
     ],
 )
 def test_a_python_that_the_module_cannot_be_compiled_for_is_no_failure(bundle, tmp_path, lacks, said):
-    about = node_script.ask_python(sys.executable)
-    node = node_script.Node(torch_folder(), sys.executable, about)
-    assert node_script.module_step(node_script.Options(tmp_path, bundle, node)).missing == ""
+    about = node_machine.ask_python(sys.executable)
+    node = node_machine.Node(torch_folder(), sys.executable, about)
+    assert node_steps.module_step(node_steps.Options(tmp_path, bundle, node)).missing == ""
     node.about = about | lacks
-    assert said in node_script.module_step(node_script.Options(tmp_path, bundle, node)).missing
+    assert said in node_steps.module_step(node_steps.Options(tmp_path, bundle, node)).missing
 
 
 def test_a_module_that_does_not_exist_is_named(attnbench, tmp_path):
@@ -582,15 +584,17 @@ def test_predictions_stand_beside_what_was_measured_with_the_ratio(bundle, tmp_p
     }  # fmt: skip
     folder = tmp_path / "results/gpu-grid"
     folder.mkdir(parents=True)
-    options = node_script.Options(tmp_path, bundle, node_script.Node(tmp_path))
+    options = node_steps.Options(tmp_path, bundle, node_machine.Node(tmp_path))
     state = {"gpu": "NVIDIA H100", "driver": "580", "revision": "abc", "torch": "2.11.0"}
-    node_script.write_predictions(options, state)
+    reporting.write_predictions(options, state)
     assert not (tmp_path / "predictions.md").exists(), "nothing was measured yet"
     (folder / "records.jsonl").write_text(json.dumps(record) + "\n" + json.dumps(record | {"batch": 3}) + "\n" + '{"torn')
-    node_script.write_predictions(options, state)
+    reporting.write_predictions(options, state)
     text = (tmp_path / "predictions.md").read_text("utf-8")
     assert text.startswith("NVIDIA H100, driver 580") and text.count("| linear") == 1 and text.rstrip().endswith("| 2.00 |")
-    node_script.write_predictions(options, state | {"stand_in": "fake-gpu.so", "gpu": GPU})
+    times = {seconds: reporting.time_text(seconds) for seconds in (8.047e-06, 6.383e-05, 9.999e-4, 1.2345e-3, 0.45678)}
+    assert list(times.values()) == ["8.05 µs", "63.8 µs", "1.00 ms", "1.23 ms", "457 ms"], "the ratio follows from what is shown"
+    reporting.write_predictions(options, state | {"stand_in": "fake-gpu.so", "gpu": GPU})
     assert (tmp_path / "predictions.md").read_text("utf-8").startswith(f"REHEARSAL with {GPU}")
 
 
@@ -615,8 +619,11 @@ def test_the_script_of_the_node_needs_nothing_but_python(bundle):
     """Also not the newest one: a node may have Python 3.9."""
     import ast
 
-    text = (bundle / "gpu.py").read_text("utf-8")
-    tree = ast.parse(text, feature_version=(3, 9))
-    imported = {name.name.split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for name in n.names}
-    imported |= {n.module.split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
-    assert imported <= set(sys.stdlib_module_names), imported
+    texts = [path.read_text("utf-8") for path in (bundle / "gpu.py", *(bundle / "gpu_node").iterdir())]
+    assert len(texts) == 1 + len(list((ROOT / "tools/gpu_node").glob("*.py")))
+    imported = set()
+    for text in texts:
+        tree = ast.parse(text, feature_version=(3, 9))
+        imported |= {name.name.split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for name in n.names}
+        imported |= {n.module.split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+    assert imported - {"gpu_node"} <= set(sys.stdlib_module_names), imported

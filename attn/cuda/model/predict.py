@@ -4,7 +4,7 @@
     attn/cuda/model/predict.py            prints the table of predictions
     attn/cuda/model/predict.py --renew    writes it to docs/cuda-model.md, and the predicted seconds to predictions.csv
 
-A bundle for GPU nodes has predictions.csv, so that the node shows them beside what it measures (tools/gpu.py).
+A bundle for GPU nodes has predictions.csv, so that the node shows them beside what it measures (tools/gpu_node/reporting.py).
 
 The counts are the launches and the bytes that build/tests/cuda_launch_probe prints, and the instructions of budgets.csv.
 docs/cuda-model.md says how the model predicts; gpu.toml has its constants.

@@ -201,7 +201,8 @@ def counts(verdicts: Sequence[Verdict]) -> str:
     """How many verdicts there are of each kind, as a sentence."""
     kinds = Counter(verdict.verdict for verdict in verdicts)
     stand_ins = sum(bool(verdict.stand_in) for verdict in verdicts)
-    said = ", ".join(f"{kinds[name]} {name}" for name in (HOLDS, FAILS, UNKNOWN, NEEDS_GPU) if kinds[name])
+    words = {HOLDS: HOLDS, FAILS: FAILS, UNKNOWN: UNKNOWN, NEEDS_GPU: NEEDS_GPU if kinds[NEEDS_GPU] == 1 else "need a GPU"}
+    said = ", ".join(f"{kinds[name]} {text}" for name, text in words.items() if kinds[name])
     of_others = f"; {stand_ins} rest on another data set than the paper's" if stand_ins else ""
     return f"Of {len(verdicts)} verdicts on claims: {said}{of_others}."
 

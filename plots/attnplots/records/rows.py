@@ -246,7 +246,7 @@ def setting_text(record: Record, axis: str) -> str:
     """The value of an axis as a row title says it."""
     value, name = record.get(axis), axis.replace("_", " ")
     if axis == "graph":
-        return "in a CUDA graph" if value else "launched"
+        return "in a CUDA graph" if value else "without a CUDA graph"
     if axis in ("heads", "threads") and value == 1:
         return f"1 {axis[:-1]}"
     if axis in ("heads", "threads"):

@@ -100,6 +100,11 @@ class Answers:
     noise: list[str]
     undecided: list[str]
 
+    @property
+    def device_lengths(self) -> list[int]:
+        """The lengths at which a method was measured on both devices."""
+        return sorted({n for pair in self.devices for n in pair.times})
+
 
 def of_folder(folder: Folder, analysis: dict[str, Any]) -> Answers:
     """The answers that the records of a folder and the output of `attnbench analyse` for it give."""
@@ -211,7 +216,7 @@ def _crossing(crossover: Crossover, records: Sequence[Record]) -> str:
         return f"{which} at every length that both were measured at, N = {first:,} to {last:,}"
     ends = ""
     if crossover.low is not None and crossover.high is not None:
-        ends = f" (95 % interval: {crossover.low:,.0f} to {crossover.high:,.0f})"
+        ends = _interval_text(crossover.low, crossover.high)
     return f"{which} from N = {crossover.length:,.0f} on{ends}"
 
 
@@ -236,7 +241,8 @@ def _devices(records: Iterable[Record], pairs: Iterable[dict[str, Any]]) -> list
     found = []
     for pair in pairs:
         cpu, gpu = (next(pair[side] for side in ("one", "other") if (pair[side]["device"] == "cpu") == is_cpu) for is_cpu in (True, False))
-        names = [data.method_text(gpu["method"]), *(data.setting_text(gpu, name) for name in others)]
+        settings = (data.protocol_text(gpu) if name == "protocol" else data.setting_text(gpu, name) for name in others)
+        names = [data.method_text(gpu["method"]), *settings]
         title = " · ".join([*names, *(["GPU with a CUDA graph"] if gpu.get("graph") else [])])
         times = {}
         for one in (r for r in timed if _fits(r, cpu)):
@@ -262,8 +268,14 @@ def _break_even(pair: dict[str, Any]) -> str:
         return f"{faster} is faster at every length that both were measured at, {span}"
     if pair["verdict"] != CROSSES:
         return f"the records cannot tell from which length on one is faster ({span}): {pair['reason']}"
-    low, high = pair["interval"]
-    return f"{other} is faster from N = {pair['length']:,.0f} on (95 % interval: {low:,.0f} to {high:,.0f}), {faster} below"
+    return f"{other} is faster from N = {pair['length']:,.0f} on{_interval_text(*pair['interval'])}, {faster} below"
+
+
+def _interval_text(low: float, high: float) -> str:
+    """The interval of a length, in brackets after a space. One that is narrower than a position would have two equal ends."""
+    if f"{low:,.0f}" == f"{high:,.0f}":
+        return " (95 % interval: narrower than one position)"
+    return f" (95 % interval: {low:,.0f} to {high:,.0f})"
 
 
 def _growths(orders: Iterable[dict[str, Any]]) -> tuple[list[Growth], list[str]]:

@@ -296,7 +296,7 @@ TEST(SkippedInWords, CountsTheCasesOfEachReason) {
   third.set_skipped(kind::unsupported, "no causal form");
   EXPECT_EQ(skipped_in_words({measured("linear", 512), third, first, second}),
             (std::vector<std::string>{"1 case is skipped as unsupported: no causal form",
-                                      "2 cases are skipped as predicted_oom: such as softmax forward N=512, needs 16 GiB"}));
+                                      "2 cases are skipped as predicted_oom, for example softmax forward N=512: needs 16 GiB"}));
   EXPECT_TRUE(skipped_in_words({measured("linear", 512)}).empty());
 }
 
