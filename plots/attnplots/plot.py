@@ -48,9 +48,7 @@ def _parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argpars
         "are only ratios; for trainings validation_loss)",
     )
     parser.add_argument(
-        "--series",
-        metavar="COLUMN",
-        help="column that has a line for each of its values (default: method)",
+        "--series", metavar="COLUMN", help="column that has a line for each of its values (default: method)",
     )
     parser.add_argument(
         "--facet",

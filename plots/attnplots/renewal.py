@@ -39,9 +39,7 @@ def draw(root: Path) -> list[str]:
 
 def main(root: Path, parser: argparse.ArgumentParser, arguments: Sequence[str]) -> int:
     """Returns 0, or 1 if a figure could not be drawn."""
-    parser.add_argument(
-        "--pages-only", action="store_true", help="write the pages, and draw no figure"
-    )
+    parser.add_argument("--pages-only", action="store_true", help="write the pages, and draw no figure")
     options = parser.parse_args(arguments)
     failed = [] if options.pages_only else draw(root)
     for name, text in pages.made(root).items():

@@ -283,7 +283,7 @@ ON = {"cpu": "s/image on the CPU", "cuda": "s/image on the GPU"}
 
 @pytest.mark.parametrize("number", paper_tables.NUMBERS)
 def test_a_table_has_every_number_of_the_paper(number):
-    text = paper_tables.of_paper(number, ROOT / "results", ROOT).text("markdown")
+    text = paper_tables.paper_table(number, ROOT / "results", ROOT).text("markdown")
     assert text.startswith(f"Table {number} of Transformers are RNNs (arXiv 2006.16236)")
     head, rows = markdown_table(text)
     shown = {}
@@ -304,10 +304,10 @@ def test_a_table_has_every_number_of_the_paper(number):
 
 
 def test_the_papers_digits_are_kept():
-    text = paper_tables.of_paper("5", ROOT / "results", ROOT).text("markdown")
+    text = paper_tables.paper_table("5", ROOT / "results", ROOT).text("markdown")
     (row,) = [cells(line) for line in text.splitlines() if line.startswith("| cifar10 | softmax ")]
     assert row[2] == "8651.4" and row[4:] == ["300.1", "–"]
-    assert "3.40" in paper_tables.of_paper("2", ROOT / "results", ROOT).text("markdown")
+    assert "3.40" in paper_tables.paper_table("2", ROOT / "results", ROOT).text("markdown")
 
 
 @pytest.fixture
@@ -333,13 +333,13 @@ def test_our_numbers_are_beside_those_of_the_paper_with_what_they_were_measured_
     assert "- [a]: cpu, batch 1, 2 threads, extrapolated (speed/machine; Some_CPU" in done.stdout
     assert "- [c]: cuda, batch 1 (speed/machine; " in done.stdout
     assert "- –: not measured; to measure: `attnbench latency mnist` on a GPU, `attnbench latency mnist`" in done.stdout
-    _, rows = markdown_table(paper_tables.of_paper("1", made, ROOT).text("markdown"))
+    _, rows = markdown_table(paper_tables.paper_table("1", made, ROOT).text("markdown"))
     assert rows[0][:4] == ["mnist", "softmax", "0.621", "0.800 (0.700–0.900) [a]"], "median and range of the seeds"
     assert "1.500 [" in rows[3][3]
-    text = paper_tables.of_paper("1", made, ROOT).text("markdown")
+    text = paper_tables.paper_table("1", made, ROOT).text("markdown")
     assert "]: digits in place of mnist, cpu (trained/machine)." in text
     assert "[a]: cpu, median and range of 3 seeds (trained/machine)." in text
-    assert "123500 [" in paper_tables.of_paper("3", made, ROOT).text("markdown"), "no exponents"
+    assert "123500 [" in paper_tables.paper_table("3", made, ROOT).text("markdown"), "no exponents"
 
 
 def braces_balance(text):
@@ -377,7 +377,7 @@ def check_latex(text):
 
 @pytest.mark.parametrize("number", paper_tables.NUMBERS)
 def test_latex_has_the_same_cells_as_markdown(number):
-    table = paper_tables.of_paper(number, ROOT / "results", ROOT)
+    table = paper_tables.paper_table(number, ROOT / "results", ROOT)
     _, rows = markdown_table(table.text("markdown"))
     plain = [
         [re.sub(r"\\textsuperscript\{(\w+)\}", r" [\1]", cell).replace("\\%", "%").replace("--", "–") for cell in row]

@@ -4,7 +4,7 @@ import importlib
 import json
 
 import pytest
-from test_plots import MAGIC, SCHEMA, clear_labels, measured, missing, records, refusal, run, sheet, texts
+from test_plots import MAGIC, SCHEMA, clear_labels, files, measured, missing, records, refusal, run, sheet, texts
 from matplotlib.colors import same_color  # isort: skip
 
 image_speed, decode = (importlib.import_module(f"attnplots.{name}") for name in ("figures.image_speed", "figures.decode"))
@@ -26,7 +26,7 @@ def absent(graph=False, device="cuda"):
 
 def drawn(rows, describe=decode.describe_devices):
     with sheet.context():
-        figure = figure_of(describe(records.Records(rows, SCHEMA)))
+        figure = files.draw(describe(records.Records(rows, SCHEMA)))
         figure.draw_without_rendering()
     return figure
 
@@ -47,7 +47,7 @@ def test_each_method_has_a_panel_with_a_curve_for_each_device():
 def test_the_figure_of_latency_works_with_the_cpu_alone_and_says_so():
     figure = drawn(tokens() + absent() + absent(True))
     assert set(clear_labels(figure)) == {"CPU"}
-    assert "Nothing was measured on cuda, where all 12 cases could not run." in texts(figure)
+    assert "Nothing was measured on cuda, where all 12 cases could not run." in " ".join(texts(figure))
 
 
 def test_other_axes_have_panels_of_their_own():
@@ -82,7 +82,7 @@ def points(axes, gid):
 
 def figure_of(folder):
     with sheet.context():
-        figure = figure_of(image_speed.describe(image_speed.load(folder)))
+        figure = files.draw(image_speed.describe(image_speed.load(folder)))
         figure.draw_without_rendering()
     return figure
 
@@ -111,7 +111,7 @@ def test_images_are_beside_published_values_on_both_devices(tmp_path):
 def test_images_of_the_cpu_alone_are_drawn_and_the_note_says_so(tmp_path):
     skipped = {"dataset": "mnist", "method": "linear", "device": "cuda", "batch": 1, "outcome": "skipped"}
     figure = figure_of(folder_of(tmp_path, [image("linear"), skipped]))
-    assert "Nothing was measured on a GPU." in texts(figure)
+    assert "Nothing was measured on a GPU." in " ".join(texts(figure))
 
 
 @pytest.mark.parametrize("width", ["column", "page"])

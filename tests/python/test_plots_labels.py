@@ -12,9 +12,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.lines import Line2D
 from test_plots import LENGTHS, SCHEMA, every_outcome, figure_of, measured, records, scaling, sheet
 
-chart, columns, decode, grid, labels, panel, rates, repeat, rivals = (
+chart, columns, decode, grid, labels, panel, rates, repeat = (
     importlib.import_module(f"attnplots.{name}")
-    for name in ("figures.chart", "records.columns", "figures.decode", "marks.grid", "marks.labels", "marks.panel", "figures.rates", "figures.repeat", "figures.rivals")
+    for name in ("figures.chart", "records.columns", "figures.decode", "marks.grid", "marks.labels", "marks.panel", "figures.rates", "figures.repeat")
 )
 ceilings = importlib.import_module("attnplots.figures.ceilings")
 # Ends of lines that are nearer to each other than this, in points, are at the same place for a reader.
@@ -41,9 +41,9 @@ def panels(monkeypatch):
     called = []
     draw = panel.draw
 
-    def spy(figure, axes, frame, shown, looks, gap, reach, keyed=False, names=0.0):
-        called.append((figure, axes, frame, shown, looks, keyed))
-        return draw(figure, axes, frame, shown, looks, gap, reach, keyed, names)
+    def spy(figure, axes, frame, shown, looks, gap, reach, keyed=False, names=0.0, named=True):
+        called.append((figure, axes, frame, shown, looks, keyed or not named))
+        return draw(figure, axes, frame, shown, looks, gap, reach, keyed, names, named)
 
     monkeypatch.setattr(grid.panel, "draw", spy)
     return called
@@ -89,7 +89,7 @@ def misleading(names):
                 wrong.append(f"{name.text} is {name.away:.0f} points from its line and has no leader")
     for k, one in enumerate(names):
         for other in names[:k]:
-            if labels.is_out_of_order(labels.Placed(one.tip, one.box), labels.Placed(other.tip, other.box)):
+            if labels.is_misordered(labels.Placed(one.tip, one.box), labels.Placed(other.tip, other.box)):
                 wrong.append(f"{one.text} and {other.text} have the order of the other's line")
     return wrong
 
@@ -116,12 +116,12 @@ def draw_sweep(name):
     found, path = of_sweep(name)
     if name == "cpu-kernels":
         return figure_of(rates.describe(found, ceilings.load(path)))
-    draw = {"figure1": scaling.describe, "methods": scaling.describe_kinds, "decode": decode.describe, "latency": decode.describe_devices, "rivals": rivals.describe}
-    return draw[name](found)
+    draw = {"figure1": scaling.describe, "methods": scaling.describe_kinds, "decode": decode.describe, "latency": decode.describe_devices}
+    return figure_of(draw[name](found))
 
 
 @pytest.mark.parametrize("width", ["page", "column"])
-@pytest.mark.parametrize("name", ["figure1", "methods", "decode", "latency", "rivals", "cpu-kernels", "repeat"])
+@pytest.mark.parametrize("name", ["figure1", "methods", "decode", "latency", "cpu-kernels", "repeat"])
 def test_each_name_in_the_figures_of_the_results_belongs_to_its_line(panels, name, width):
     with sheet.context(width):
         draw_sweep(name)

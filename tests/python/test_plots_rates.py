@@ -83,7 +83,7 @@ def test_each_pass_and_dtype_has_a_sheet(tmp_path):
     rows += cases(("linear",), device="cuda")
     drawn = sheets(tmp_path, rows)
     assert sorted(drawn) == ["forward-backward-float32", "forward-bfloat16"]
-    assert "The line is that of float32, in which bfloat16 is computed." in texts(drawn["forward-bfloat16"])
+    assert "The line is that of float32, in which bfloat16 is computed." in " ".join(texts(drawn["forward-bfloat16"]))
     assert "6 cases on other devices" in " ".join(texts(drawn["forward-bfloat16"]))
 
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from test_plots import MAGIC, clear_labels, missing, records, refusal, run, sheet, starter, texts, write
+from test_plots import MAGIC, clear_labels, files, missing, records, refusal, run, sheet, starter, texts, write
 from test_plots_certainty import baseline_itself, quiet, with_ratio
 
 repeat, schema = (importlib.import_module(f"attnplots.{name}") for name in ("figures.repeat", "records.schema"))
@@ -63,7 +63,7 @@ def scaled(rows, ratio=1.0, time=1.0):
 
 def figure_of(first, second):
     with sheet.context():
-        figure = figure_of(repeat.describe(records.Records(first, SCHEMA), records.Records(second, SCHEMA)))
+        figure = files.draw(repeat.describe(records.Records(first, SCHEMA), records.Records(second, SCHEMA)))
         figure.draw_without_rendering()
     return figure
 
@@ -147,7 +147,7 @@ def test_the_summary_counts_ratios_and_times():
     assert (len(first), cases) == (34, 27)
     second = scaled(first, ratio=1.04, time=0.7)
     said = "ratios: 100 % of 27 cases within 5 %, worst 4.0 % · times: 0 % of 34 cases within 5 %, worst 30.0 %"
-    assert said in texts(figure_of(first, second))
+    assert said in " ".join(texts(figure_of(first, second)))
     change = repeat.Changes([({}, 0.0)] * 999 + [({}, -8.0)], [({}, 5.0), ({}, 5.01)])
     assert repeat.summary([change]) == (
         "ratios: 99 % of 1000 cases within 5 %, worst 8.0 % · "

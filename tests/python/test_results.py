@@ -173,17 +173,17 @@ def test_a_block_is_filled_and_the_rest_of_a_page_is_kept(monkeypatch, tmp_path)
     monkeypatch.setitem(pages.BLOCKS, "figure1", lambda root: ["| a |", "two"])
     page = "before\n<!-- results: figure1 -->\nold\n<!-- results end -->\nafter\n"
     filled = "before\n<!-- results: figure1 -->\n| a |\ntwo\n<!-- results end -->\nafter\n"
-    assert pages.with_blocks(page, tmp_path) == filled == pages.with_blocks(filled, tmp_path)
+    assert pages.insert_blocks(page, tmp_path) == filled == pages.insert_blocks(filled, tmp_path)
     with pytest.raises(pages.RecordsError, match="unknown block 'other'"):
-        pages.with_blocks(page.replace("figure1", "other"), tmp_path)
+        pages.insert_blocks(page.replace("figure1", "other"), tmp_path)
 
 
 def test_pictures_are_of_the_machine_that_has_them(tmp_path):
     page = "![a](results/one/old/one.png) ![b](results/two/old/two.png) [c](results/one/old/)"
-    assert pages.with_pictures(page, tmp_path) == page
+    assert pages.insert_pictures(page, tmp_path) == page
     folder = write(tmp_path / "results", "one", record())
     (folder / "one.png").write_bytes(b"")
-    assert pages.with_pictures(page, tmp_path) == page.replace("results/one/old/one.png", "results/one/machine/one.png")
+    assert pages.insert_pictures(page, tmp_path) == page.replace("results/one/old/one.png", "results/one/machine/one.png")
 
 
 def pair(method, verdict, lower_at_first, **other):

@@ -51,8 +51,7 @@ class Ceilings:
 
 @dataclass(frozen=True)
 class GpuCeilings:
-    """Rates of large matrix products of a GPU, as Ceilings has those of the processor, by the name of
-    the column."""
+    """Rates of large matrix products of a GPU, as Ceilings has those of the processor, by the name of the column."""
 
     median: dict[str, float]
     lowest: dict[str, float]
@@ -72,9 +71,7 @@ class GpuCeilings:
         return _words(self.rounds, self.lowest, self.highest, MATMUL.format(dtype), "")
 
 
-def _words(
-    rounds: int, lowest: dict[str, float], highest: dict[str, float], name: str, threads: str
-) -> str:
+def _words(rounds: int, lowest: dict[str, float], highest: dict[str, float], name: str, threads: str) -> str:
     if rounds < 2:
         return f"measured once, before the sweep,{threads}".rstrip(",")
     span = f"{lowest[name]:.0f} to {highest[name]:.0f} GFLOP/s"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attnplots.figures import style, ticks
-from attnplots.figures.description import Group, Panel, Scale, Sheet, length_scale
+from attnplots.figures.description import Group, Panel, Scale, Sheet, length_scale, needs_key
 from attnplots.figures.style import Style
 from attnplots.records import certainty, environment, ratios
 from attnplots.records import columns as tables
@@ -51,10 +51,9 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Request:
-    """What to draw: the column `y` against each of the columns `x`, a line for each value of the
-    column `series`, and a panel for each combination of values of the columns `facets`. If lines have
-    too many points for marks at each, they have none. With `marked` they have FEW_MARKS, and so have
-    their names, all of which are beside the panels."""
+    """What to draw: the column `y` against each of the columns `x`, a line for each value of the column `series`, and
+    a panel for each combination of values of the columns `facets`. If lines have too many points for marks at each,
+    they have none. With `marked` they have FEW_MARKS, and so have their names, all of which are beside the panels."""
 
     x: tuple[str, ...]
     y: str
@@ -78,13 +77,13 @@ def default_request(table: Table) -> Request:
     length, or the ratio of times where there are only ratios.
     """
     if table.is_training:
-        y = _first_with_numbers(table, ("validation_loss", "training_loss"))
+        y = _first_numeric(table, ("validation_loss", "training_loss"))
         return Request((UPDATE, "training_s"), y, data.CURVE_AXIS, ())
-    y = _first_with_numbers(table, ("time_per_sample_ms", "ratio_median"))
+    y = _first_numeric(table, ("time_per_sample_ms", "ratio_median"))
     return Request((LENGTH_AXIS,), y, data.CURVE_AXIS, ())
 
 
-def _first_with_numbers(table: Table, names: Sequence[str]) -> str:
+def _first_numeric(table: Table, names: Sequence[str]) -> str:
     found = [n for n in names if any(line.get(n) is not None for line in table.lines)]
     return (found or list(names))[0]
 
@@ -124,9 +123,7 @@ def describe(table: Table, request: Request) -> Sheet:
     present = [k for k, row in enumerate(whole) if any(row)]
     absent = [facet for k, facet in enumerate(facets) if k not in present]
     facets, drawn = [facets[k] for k in present], [whole[k] for k in present]
-    x_scales = [
-        _scale(table.columns[x], _x_values(drawn, k), is_x=True) for k, x in enumerate(request.x)
-    ]
+    x_scales = [_scale(table.columns[x], _x_values(drawn, k), is_x=True) for k, x in enumerate(request.x)]
     y_scale = _scale(table.columns[request.y], _y_values(drawn), is_x=False)
     y_title = column_title(table.columns[request.y])
     groups = []
@@ -142,8 +139,9 @@ def describe(table: Table, request: Request) -> Sheet:
         groups.append(Group(facet.title, panels))
     looks = _looks(table, request, facets, drawn)
     texts = _notes(table, request, facets, absent, doubts, common)
+    key = not request.marked and needs_key(curves for row in drawn for curves in row)
     stamp = environment.stamp(table.lines, table.environment)
-    return Sheet(groups, looks, _setting(table), texts, stamp)
+    return Sheet(groups, looks, _setting(table), texts, stamp, key=key)
 
 
 def column_title(column: Column) -> str:
@@ -253,7 +251,7 @@ def _rare_doubts(table: Table, request: Request) -> tuple[Doubts, str]:
 def _curves(table: Table, request: Request, facet: Facet, x: str, doubts: Doubts) -> list[Curve]:
     value = _value(request)
     found = []
-    for name, lines in _by_series(request, facet).items():
+    for name, lines in _group_series(request, facet).items():
         points = [line for line in lines if _is_shown(line) and line.get(x) is not None]
         groups: dict[Any, list[Record]] = {}
         for line in points:
@@ -271,7 +269,7 @@ def _curves(table: Table, request: Request, facet: Facet, x: str, doubts: Doubts
     return found
 
 
-def _by_series(request: Request, facet: Facet) -> dict[str, list[Record]]:
+def _group_series(request: Request, facet: Facet) -> dict[str, list[Record]]:
     """The lines of each series, by its name in the figure."""
     series: dict[str, list[Record]] = {}
     for line in facet.lines:
@@ -312,9 +310,7 @@ def _x_values(drawn: list[list[list[Curve]]], k: int) -> list[float]:
 
 def _y_values(drawn: list[list[list[Curve]]]) -> list[float]:
     every = (curve for row in drawn for curves in row for curve in curves)
-    numbers = [
-        float(v) for c in every for v in (*c.y, *c.low, *c.high, *(y for _, y in c.published))
-    ]
+    numbers = [float(v) for c in every for v in (*c.y, *c.low, *c.high, *(y for _, y in c.published))]
     return [v for v in numbers if np.isfinite(v)]
 
 
@@ -344,18 +340,15 @@ def _scale(column: Column, values: list[float], is_x: bool) -> Scale:
 
 
 def _reach(scale: Scale, curves: list[Curve]) -> float:
-    """The x from which on the end of a curve is so near the panel's edge that its name is beside
-    the panel."""
+    """The x from which on the end of a curve is so near the panel's edge that its name is beside the panel."""
     longest = max((curve.tip[0] for curve in curves), default=0.0)
     return longest if scale.logarithmic else longest - 0.03 * (scale.limits[1] - scale.limits[0])
 
 
-def _looks(
-    table: Table, request: Request, facets: list[Facet], drawn: list[list[list[Curve]]]
-) -> dict[str, Style]:
+def _looks(table: Table, request: Request, facets: list[Facet], drawn: list[list[list[Curve]]]) -> dict[str, Style]:
     """The styles of the series. Curves of trainings, and those with many points, have no marks or few,
     unless a curve has too few points to be a line."""
-    names = {name for facet in facets for name in _by_series(request, facet)}
+    names = {name for facet in facets for name in _group_series(request, facet)}
     looks = style.styles(names)
     lengths = [len(curve.n) for row in drawn for curves in row for curve in curves]
     if min(lengths) > 1 and (table.is_training or max(lengths) > MAX_MARKS):
@@ -421,9 +414,7 @@ def _repetition_notes(table: Table, request: Request, shown: list[Record]) -> li
     """What lines and bands are where several seeds make one point."""
     counts: dict[str, set[Any]] = {}
     for line in shown:
-        counts.setdefault(tables.value_text(line.get(request.series)), set()).add(
-            line.get(REPETITION)
-        )
+        counts.setdefault(tables.value_text(line.get(request.series)), set()).add(line.get(REPETITION))
     most = max((len(seeds) for seeds in counts.values()), default=0)
     if most < 2:
         return ["No bands: one seed for each line."] if table.is_training else []

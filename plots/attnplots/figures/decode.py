@@ -46,7 +46,7 @@ def describe_ratio(records: Records) -> Sheet:
 
 
 def _describe(records: Records, time: Measure) -> Sheet:
-    records, absent = data.on_present_devices(records)
+    records, absent = data.select_present_devices(records)
     again = {r["method"] for r in records if _recomputes(r)}
     rows = [part for row in data.split_rows(records) for part in _parts(row, again)]
     return scaling.describe_rows(rows, (time, MEMORY), POSITION, absent, apart=bool(again))
@@ -72,7 +72,7 @@ def _parts(row: Row, again: set[str]) -> list[Row]:
 
 def describe_devices(records: Records) -> Sheet:
     """A panel for each method and setting, with a curve for each device that measured any case."""
-    present, absent = data.on_present_devices(records)
+    present, absent = data.select_present_devices(records)
     # A CUDA graph exists only on the GPU; such cases of the CPU are not supported.
     shown = present.where(lambda r: not (device_text(r) == "CPU" and r.get("graph")))
     rows, titles = [], []
@@ -82,7 +82,7 @@ def describe_devices(records: Records) -> Sheet:
         for row in data.split_rows(Records(named, records.schema)):
             rows.append(row)
             titles.append(" · ".join([data.method_text(method), *row.title.split(" · ")[1:]]))
-    time = data.with_rare_rings(rows, TIME)
+    time = data.drop_common_rings(rows, TIME)
     panels = [data.curves(row, time) for row in rows]
     span = data.span([panels])
     y = value_scale(TIME, ticks.times, panels)

@@ -3,7 +3,7 @@
 The folder `marks` draws it. Lengths are in points (1/72 inch).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from attnplots.figures import ticks
@@ -40,11 +40,20 @@ class Marks:
 
 
 @dataclass(frozen=True)
+class Line:
+    """A horizontal line with its name. A line of a `method` has the look of the method and the span of its curve."""
+
+    value: float
+    name: str = ""
+    method: str = ""
+
+
+@dataclass(frozen=True)
 class Panel:
     """One panel: the titles of its axes, their scales, and its curves.
 
-    Curves that end at `reach` or later have their names beside the panel. `lines` are horizontal lines with their names,
-    which stand where they hide the least, and `rules` vertical lines with the methods that name them. `bands` are
+    Curves that end at `reach` or later have their names beside the panel. The names of `lines` stand where they hide the
+    least. `rules` are vertical lines with the methods that name them. `bands` are
     horizontal areas from minus to plus a value, with their colours, the wider first. `growth` is the letter of the axis
     if the panel shows the slopes of linear and quadratic growth. If the names are `keyed`, they have marks and no
     leaders. A panel without curves says `empty`. A panel is `high` points high if that is given. `text` writes a value
@@ -58,7 +67,7 @@ class Panel:
     y: Scale
     curves: list[Curve]
     reach: float
-    lines: tuple[tuple[float, str], ...] = ()
+    lines: tuple[Line, ...] = ()
     growth: Length | None = None
     keyed: bool = False
     empty: str = "nothing measured"
@@ -82,7 +91,8 @@ class Group:
 @dataclass(frozen=True)
 class Sheet:
     """All that a figure of panels shows: `header` is the line above the panels. Where all curves have the same single place
-    on the horizontal axis, they become dots, unless it is without `dots`."""
+    on the horizontal axis, they become dots, unless it is without `dots`. With a `key` the names of all curves are once
+    above the panels instead of beside each."""
 
     groups: list[Group]
     looks: dict[str, Style]
@@ -90,6 +100,7 @@ class Sheet:
     notes: list[str]
     stamp: str
     dots: bool = True
+    key: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,6 +145,15 @@ class Shares:
     looks: list[Style]
     notes: list[str] = field(default_factory=list)
     stamp: str = ""
+
+
+# Panels with more curves than this have a key above them, because that many names beside a panel are taller than it.
+MOST_NAMES = 8
+
+
+def needs_key(panels: Iterable[Sequence[Curve]]) -> bool:
+    """Whether a panel has too many curves for their names to be beside it."""
+    return max((len(curves) for curves in panels), default=0) > MOST_NAMES
 
 
 def length_scale(span: Limits, max_count: int = 8) -> Scale:

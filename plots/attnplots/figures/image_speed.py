@@ -19,8 +19,7 @@ FILE_NAME = results.GENERATIONS_FILE_NAME
 PUBLISHED_FILES = Path(__file__).resolve().parents[3] / "experiments" / "published"
 # Quantities, the titles of their axes, and which of several batches counts.
 QUANTITIES: dict[str, tuple[str, Callable[[list[float]], float]]] = {
-    "s_per_image": ("Seconds per image, one at a time", min),
-    "images_per_s": ("Images per second, best batch", max),
+    "s_per_image": ("Seconds per image, one at a time", min), "images_per_s": ("Images per second, best batch", max),
 }
 ORDER = ("softmax", "stateful-softmax", "stateful-sdpa", "lsh-1", "lsh-4", "linear")
 MARKERS = {"cpu": ("o", "#0b4a91"), "cuda": ("s", "#dd6418")}
@@ -80,9 +79,7 @@ def describe(speeds: Speeds) -> Sheet:
 Values = dict[tuple[str, str], tuple[float, float, float]]
 
 
-def _values(
-    rows: list[Row], dataset: str, quantity: str, best: Callable[[list[float]], float]
-) -> Values:
+def _values(rows: list[Row], dataset: str, quantity: str, best: Callable[[list[float]], float]) -> Values:
     found: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if row.get("dataset") != dataset or row.get(quantity) is None:

@@ -28,7 +28,7 @@ NO_METHOD = ""
 TITLES = {"samples": "Unconditional samples", "completions": "Completions of occluded images"}
 # The most images in a row, and of samples the most rows for a method.
 COLUMNS = 16
-ROWS = 4
+ROWS = 2
 # The methods in the order of the paper's figures; others follow in alphabetical order.
 ORDER = ("softmax", "linear", "lsh-1", "lsh-4")
 
@@ -58,10 +58,10 @@ def load(folder: Path) -> list[Grid]:
         raise RecordsError(f"{folder}: no images; expected files {names}")
     found.sort(key=lambda grid: (KINDS[grid.kind], _place(grid.method)))
     samples = [grid for grid in found if grid.kind == "samples"]
-    return samples + _with_common_rows([grid for grid in found if grid.kind == "completions"])
+    return samples + _merge_common_rows([grid for grid in found if grid.kind == "completions"])
 
 
-def _with_common_rows(grids: list[Grid]) -> list[Grid]:
+def _merge_common_rows(grids: list[Grid]) -> list[Grid]:
     """The completions of several methods with the occluded and the original images once, if these are the same for
     all; else the same grids."""
     common = [

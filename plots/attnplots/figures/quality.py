@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from attnplots.figures import scaling, style, ticks
-from attnplots.figures.description import Group, Panel, Scale, Sheet
+from attnplots.figures.description import Group, Line, Panel, Scale, Sheet, needs_key
 from attnplots.figures.style import Style
 from attnplots.records import environment, words
 from attnplots.records import rows as data
@@ -14,14 +14,9 @@ from attnplots.records.records import Record, Records, RecordsError
 from attnplots.records.rows import Curve, Measure, Row
 
 # The columns of the error of a row: its median, 5 and 95 %.
-ERROR_COLUMNS = (
-    "quality_row_error_median", "quality_row_error_p5", "quality_row_error_p95",
-)  # fmt: skip
+ERROR_COLUMNS = ("quality_row_error_median", "quality_row_error_p5", "quality_row_error_p95")
 # Outputs that need no queries, by the column of their error, and how figures call them.
-REFERENCES = {
-    "quality_of_mean_row_error_median": "mean of v",
-    "quality_of_zero_row_error_median": "zero",
-}
+REFERENCES = {"quality_of_mean_row_error_median": "mean of v", "quality_of_zero_row_error_median": "zero"}
 KEYS_COLUMN = "quality_effective_keys"
 NOT_SCORED = "quality_not_scored"
 # The axis whose values the second figure has beside each other.
@@ -53,7 +48,7 @@ def describe(records: Records) -> dict[str, Sheet]:
 
     Raises RecordsError if no record has an error of rows.
     """
-    records, absent = data.on_present_devices(records)
+    records, absent = data.select_present_devices(records)
     if not any(_is_scored(r) for r in records):
         wanted = f"one measured record with `{ERROR_COLUMNS[0]}`"
         raise RecordsError(f"expected at least {wanted}, found none")
@@ -62,13 +57,13 @@ def describe(records: Records) -> dict[str, Sheet]:
     if any(_is_scored(record) for record in forward):
         records = forward
     exact = {m for m in {r["method"] for r in records} if _is_exact(m, records)}
-    settings = _by_setting(records)
+    settings = _group_settings(records)
     drawn = {}
     for title, found in settings.items():
         if any(_is_scored(r) and r["method"] not in exact for r in found):
             name = f"time-{scaling.file_part(title)}"
             drawn[name] = _against_time(Records(found, records.schema), title, exact, absent)
-    peaked = _of_several_keys(settings)
+    peaked = _select_peaked(settings)
     if peaked:
         drawn["keys"] = _against_keys(records, settings, peaked, exact, absent)
     return drawn
@@ -89,9 +84,7 @@ def _is_exact(method: str, records: Sequence[Record]) -> bool:
     return bool(errors) and max(errors) < ROUNDING
 
 
-def _against_time(
-    records: Records, setting: str, exact: set[str], absent: list[str]
-) -> Sheet:
+def _against_time(records: Records, setting: str, exact: set[str], absent: list[str]) -> Sheet:
     """The figure of one setting. All panels share their axes."""
     looks = style.styles(record["method"] for record in records)
     rows = [row for row in data.split_rows(records) if any(map(_is_scored, row.records))]
@@ -144,13 +137,12 @@ def _against_keys(
         ]
         curves += _reference_lines(found)
         groups.append(Group(title, [Panel(ERROR.title, KEYS_LABEL, x, y, curves, 0.0, keyed=True)]))
-    looks |= {name: Style(style.QUIET, style.QUIET, None, False, style.DOTTED)
-              for name in REFERENCES.values()}  # fmt: skip
+    looks |= {name: Style(style.QUIET, style.QUIET, None, False, style.DOTTED) for name in REFERENCES.values()}
     rows = [Row(title, found) for title, found in settings.items()]
     return _sheet(groups, looks, "", rows, records, absent)
 
 
-def _of_several_keys(settings: dict[str, list[Record]]) -> dict[str, list[Record]]:
+def _select_peaked(settings: dict[str, list[Record]]) -> dict[str, list[Record]]:
     """The settings in which a method was scored at several numbers of keys, with their scored records;
     the others have nothing to show against that number."""
     shown = {}
@@ -173,7 +165,7 @@ def _reference_lines(found: list[Record]) -> list[Curve]:
     return lines
 
 
-def _by_setting(records: Records) -> dict[str, list[Record]]:
+def _group_settings(records: Records) -> dict[str, list[Record]]:
     """The records of each setting, which differ in the method and in how peaked the attention is, by a
     title with the length."""
     hidden = Records(({**r, CONCENTRATION: None, "_of": r} for r in records), records.schema)
@@ -189,19 +181,18 @@ def _curve(method: str, points: list[tuple[float, Record]]) -> Curve:
     points = sorted(points, key=lambda point: point[0])
     n = np.array([x for x, _ in points])
     y, low, high = (
-        np.array([np.nan if _error(r)[k] is None else _error(r)[k] for _, r in points], dtype=float)
-        for k in range(3)
+        np.array([np.nan if _error(r)[k] is None else _error(r)[k] for _, r in points], dtype=float) for k in range(3)
     )
     return Curve(method, n, y, low, high, np.zeros(len(n), bool), band=False)
 
 
-def _lines(found: list[Record]) -> tuple[tuple[float, str], ...]:
+def _lines(found: list[Record]) -> tuple[Line, ...]:
     """The lines of outputs that ignore the queries, at the median over the methods."""
     lines = []
     for column, name in REFERENCES.items():
         values = [r[column] for r in found if r.get(column)]
         if values:
-            lines.append((float(np.median(values)), name))
+            lines.append(Line(float(np.median(values)), name))
     return tuple(lines)
 
 
@@ -214,14 +205,14 @@ def _error_scale(records: Iterable[Record]) -> Scale:
 
 
 def _sheet(
-    groups: list[Group], looks: dict[str, Style], setting: str, rows: list[Row], records: Records,
-    more: list[str],
-) -> Sheet:  # fmt: skip
+    groups: list[Group], looks: dict[str, Style], setting: str, rows: list[Row], records: Records, more: list[str],
+) -> Sheet:
     reasons = dict.fromkeys(str(r[NOT_SCORED]) for r in records if r.get(NOT_SCORED))
     notes = [NOTE, *more]
     if reasons:
         notes.append(f"Not scored: {'; '.join(reasons)}.")
     notes += data.left_out(rows, [ERROR])
+    key = len(groups) > 1 and needs_key(shown.curves for group in groups for shown in group.panels)
     header = " · ".join(part for part in (setting, words.setting(records)) if part)
     stamp = environment.stamp(records)
-    return Sheet(groups, looks, header, notes, stamp, dots=False)
+    return Sheet(groups, looks, header, notes, stamp, dots=False, key=key)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from attnplots.figures import scaling, style, ticks
 from attnplots.figures.ceilings import Ceilings, GpuCeilings
-from attnplots.figures.description import Group, Panel, Scale, Sheet, length_scale
+from attnplots.figures.description import Group, Line, Panel, Scale, Sheet, length_scale
 from attnplots.records import environment
 from attnplots.records import rows as data
 from attnplots.records.records import Record, Records, RecordsError
@@ -89,7 +89,7 @@ def _formula(record: Record) -> str:
 
 
 def _sheet(rows: list[Row], dtype: str, ceilings: Ceilings | GpuCeilings, left_out: int) -> Sheet:
-    rate = data.with_rare_rings(rows, RATE)
+    rate = data.drop_common_rings(rows, RATE)
     panels = [data.curves(row, rate) for row in rows]
     span = data.span([panels])
     highest = max([ceilings.rate(dtype), *(float(v) for curves in panels for c in curves for v in c.y if v == v)])
@@ -118,11 +118,11 @@ def _sheet(rows: list[Row], dtype: str, ceilings: Ceilings | GpuCeilings, left_o
     return Sheet(groups, looks, header, notes, stamp)
 
 
-def _lines(
-    curves: Sequence[Curve], dtype: str, ceilings: Ceilings | GpuCeilings
-) -> tuple[tuple[float, str], ...]:
-    lines = [(ceilings.rate(dtype), f"machine: {ceilings.rate(dtype):.0f}")]
+def _lines(curves: Sequence[Curve], dtype: str, ceilings: Ceilings | GpuCeilings) -> tuple[Line, ...]:
+    lines = [Line(ceilings.rate(dtype), f"machine: {ceilings.rate(dtype):.0f}")]
     avx2 = ceilings.fma_float32_avx2_gflop_s
-    if avx2 and any(AVX2_OPTION in curve.method for curve in curves):
-        lines.append((avx2, f"machine with AVX2: {avx2:.0f}"))
+    # It limits one method alone, and would otherwise lie on the curves of others.
+    limited = [curve.method for curve in curves if AVX2_OPTION in curve.method]
+    if avx2 and limited:
+        lines.append(Line(avx2, f"machine with AVX2: {avx2:.0f}", limited[0]))
     return tuple(lines)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from attnplots.figures import decode, scaling, style, ticks
-from attnplots.figures.description import Group, Marks, Panel, Scale, Sheet, length_scale
+from attnplots.figures.description import Group, Line, Marks, Panel, Scale, Sheet, length_scale
 from attnplots.figures.style import Style
 from attnplots.records import certainty, environment, ratios
 from attnplots.records import rows as data
@@ -60,14 +60,13 @@ def describe(first: Records, second: Records) -> Sheet:
     span = data.span([panels])
     looks = style.styles(record["method"] for record in first)
     looks = {method: replace(look, hollow=False) for method, look in looks.items()}
-    reach = max(abs(v) for change in changes for part in (change.ratio, change.time)
-                for _, v in part)  # fmt: skip
+    reach = max(abs(v) for change in changes for part in (change.ratio, change.time) for _, v in part)
     groups = []
     for i, row in enumerate(rows):
         limits = ticks.limits([panels[i], repeated[i]], 1.0)
         ratio = Panel(
             measures[i].title, data.SEQUENCE.label, length_scale(span),
-            Scale(limits, ticks.times(limits)), panels[i], scaling.reach_of(panels[i]), ((1.0, ""),),
+            Scale(limits, ticks.times(limits)), panels[i], scaling.reach_of(panels[i]), (Line(1.0),),
             marks=tuple(_second(curve, looks[curve.method]) for curve in repeated[i]),
         )  # fmt: skip
         groups.append(Group(row.title, [ratio, _difference_panel(changes[i], looks, span, reach)]))
@@ -77,9 +76,7 @@ def describe(first: Records, second: Records) -> Sheet:
     return Sheet(groups, looks, header, notes, stamp, dots=False)
 
 
-def _difference_panel(
-    changes: Changes, looks: dict[str, Style], span: tuple[float, float], widest: float
-) -> Panel:
+def _difference_panel(changes: Changes, looks: dict[str, Style], span: tuple[float, float], widest: float) -> Panel:
     """The panel of the differences of times and ratios in percent, over bands of small differences."""
     x = length_scale(span)
     aside = 2 ** (SLOT * len(looks) / 2)
@@ -90,7 +87,7 @@ def _difference_panel(
     texts = [f"{place:+.0f}".replace("-", "−") if place else "0" for place in places]
     y = Scale((-reach, reach), (places, texts), linear_to=LINEAR)
     return Panel(
-        "Second run / first run − 1 (%)", data.SEQUENCE.label, wider, y, [], 0.0, ((0.0, ""),), empty="",
+        "Second run / first run − 1 (%)", data.SEQUENCE.label, wider, y, [], 0.0, (Line(0.0),), empty="",
         bands=tuple(BANDS.items()), marks=tuple(_differences(changes, looks)),
     )  # fmt: skip
 
@@ -138,8 +135,7 @@ def _changes(row: Row, other: Row, first: Records) -> Changes:
     pairs = [(before[identity(record, first.schema)], record) for record in other.records]
 
     def percent(column: str) -> list[tuple[Record, float]]:
-        both = [(a, a.get(column), b.get(column)) for a, b in pairs
-                if a["outcome"] == b["outcome"] == "measured"]  # fmt: skip
+        both = [(a, a.get(column), b.get(column)) for a, b in pairs if a["outcome"] == b["outcome"] == "measured"]
         return [(a, 100 * (y / x - 1)) for a, x, y in both if x and y]
 
     found = Changes(percent("ratio_median"), percent("time_median_ms"))
@@ -162,9 +158,7 @@ def _dates(first: Records, second: Records) -> list[str]:
 
 def _second(curve: Curve, look: Style) -> Marks:
     """The second run beside the first: open marks with bars, which no line joins."""
-    return Marks(
-        curve.n * 2**ASIDE, curve.y, replace(look, hollow=True), curve.low, curve.high, size=MARK_SIZE
-    )
+    return Marks(curve.n * 2**ASIDE, curve.y, replace(look, hollow=True), curve.low, curve.high, size=MARK_SIZE)
 
 
 def _differences(changes: Changes, looks: dict[str, Style]) -> Iterator[Marks]:
@@ -196,15 +190,11 @@ def _notes(rows: list[Row], measures: list[Measure], first: Records, second: Rec
 
 def _alone(first: Records, second: Records) -> list[str]:
     """A note on the cases that were measured in one run but not in the other."""
-    runs = [
-        {identity(r, run.schema): r for r in run if r["outcome"] == "measured"}
-        for run in (first, second)
-    ]
+    runs = [{identity(r, run.schema): r for r in run if r["outcome"] == "measured"} for run in (first, second)]
     texts = []
     for name, own, other in (("first", *runs), ("second", *reversed(runs))):
         missing: list[Any] = [record for key, record in own.items() if key not in other]
-        cases = [f"{data.method_text(r['method'])} at N = {data.size_text(r['query_len'])}"
-                 for r in missing]  # fmt: skip
+        cases = [f"{data.method_text(r['method'])} at N = {data.size_text(r['query_len'])}" for r in missing]
         if cases:
             texts.append(f"Measured in the {name} run alone: {', '.join(cases)}.")
     return texts

@@ -1,10 +1,9 @@
-"""The figure "against the others": how many times as long other packages take as the methods of
-this project."""
+"""The figure "against the others": how many times as long other packages take as the methods of this project."""
 
 from dataclasses import replace
 
 from attnplots.figures import style, ticks
-from attnplots.figures.description import Group, Panel, Sheet, length_scale, value_scale
+from attnplots.figures.description import Group, Line, Panel, Sheet, length_scale, value_scale
 from attnplots.records import environment, ratios
 from attnplots.records import rows as data
 from attnplots.records.methods import PYTHON
@@ -17,7 +16,7 @@ def describe(records: Records) -> Sheet:
     method that took turns with it."""
     rows = [
         Row(row[0].title.partition(" · ")[0], [_named(r) for part in row for r in part.records])
-        for row in _by_protocol(records)
+        for row in _group_protocols(records)
     ]
     rows = [Row(row.title, sorted(row.records, key=_order)) for row in rows]
     measure = replace(
@@ -31,16 +30,16 @@ def describe(records: Records) -> Sheet:
     y = value_scale(measure, ticks.times, panels)
     groups = [
         Group(row.title, [Panel(measure.title, data.SEQUENCE.label, length_scale(span), y,
-                                curves, 0.0, ((1.0, ""),))])
+                                curves, 0.0, (Line(1.0),))])
         for row, curves in zip(rows, panels, strict=True)
     ]  # fmt: skip
     notes = data.certainty_notes(rows, measure) + data.left_out(rows, [measure])
     looks = style.styles(curve.method for curves in panels for curve in curves)
     stamp = environment.stamp(records)
-    return Sheet(groups, looks, setting(records), notes, stamp)
+    return Sheet(groups, looks, setting(records), notes, stamp, key=True)
 
 
-def _by_protocol(records: Records) -> list[list[Row]]:
+def _group_protocols(records: Records) -> list[list[Row]]:
     """The rows of the records without those that are their own baseline, by protocol."""
     others = records.where(lambda record: record["method"] != record.get("baseline"))
     found: dict[str, list[Row]] = {}
@@ -55,8 +54,7 @@ def _doubts(record: Record) -> list[str]:
 
 
 def _named(record: Record) -> Record:
-    """The record with a name for its curve in place of its method, such as "fast-transformers
-    (causal, vs linear)"."""
+    """The record with a name for its curve in place of its method, such as "fast-transformers (causal, vs linear)"."""
     method = data.method_text(record["method"]).partition(PYTHON)[0]
     causal = "causal, " if record["causal"] else ""
     return {**record, "method": f"{method} ({causal}vs {record.get('baseline')})"}

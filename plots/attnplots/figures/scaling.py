@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from attnplots.figures import style, ticks
-from attnplots.figures.description import Group, Panel, Sheet, length_scale, value_scale
+from attnplots.figures.description import Group, Line, Panel, Sheet, length_scale, value_scale
 from attnplots.records import crossovers, environment, ratios
 from attnplots.records import rows as data
 from attnplots.records.crossovers import RIVAL, Crossover
@@ -28,13 +28,10 @@ VALUE_TEXTS = (amount, bytes_text)
 
 
 def describe(
-    records: Records,
-    time: Measure = data.TIME,
-    memory: Measure = data.MEMORY,
-    length: Length = data.SEQUENCE,
+    records: Records, time: Measure = data.TIME, memory: Measure = data.MEMORY, length: Length = data.SEQUENCE,
 ) -> Sheet:
     """A row of panels for each setting, with time on the left and memory on the right."""
-    records, absent = data.on_present_devices(records)
+    records, absent = data.select_present_devices(records)
     return describe_rows(data.split_rows(records), (time, memory), length, absent)
 
 
@@ -43,8 +40,8 @@ def describe_crossovers(records: Records) -> Sheet:
 
     Raises RecordsError if there is no program that computes them.
     """
-    known = crossovers.of_folder(records)
-    records, absent = data.on_present_devices(records)
+    known = crossovers.find(records)
+    records, absent = data.select_present_devices(records)
     rows = data.split_rows(records)
     return describe_rows(rows, (data.TIME, data.MEMORY), data.SEQUENCE, absent, known=known)
 
@@ -57,14 +54,12 @@ def describe_rows(
     apart: bool = False,
     known: Sequence[Crossover] = (),
 ) -> Sheet:
-    """These rows. They share their axes, so that they can be compared by eye; if they are
-    `apart`, each row has vertical axes of its own. The panels of times show the crossovers that are
-    `known`."""
+    """These rows. They share their axes, so that they can be compared by eye; if they are `apart`, each row has
+    vertical axes of its own. The panels of times show the crossovers that are `known`."""
     records = [record for row in rows for record in row.records]
-    measures = (data.with_rare_rings(rows, measures[0]), measures[1])
+    measures = (data.drop_common_rings(rows, measures[0]), measures[1])
     columns = [[data.curves(row, measure) for row in rows] for measure in measures]
-    columns[0] = [_with_crossings(row, curves, known)
-                  for row, curves in zip(rows, columns[0], strict=True)]  # fmt: skip
+    columns[0] = [_add_crossings(row, curves, known) for row, curves in zip(rows, columns[0], strict=True)]
     span = data.span(columns)
     groups = []
     for i, row in enumerate(rows):
@@ -83,7 +78,7 @@ def _panel(
     measure: Measure, k: int, together: list[list[Curve]], shown: list[Curve],
     span: tuple[float, float], length: Length,
 ) -> Panel:  # fmt: skip
-    lines = ((measure.line, ""),) if measure.line is not None else ()
+    lines = (Line(measure.line),) if measure.line is not None else ()
     return Panel(
         measure.title, length.label, length_scale(span),
         value_scale(measure, TICK_FUNCTIONS[k], together), shown, reach_of(shown),
@@ -91,8 +86,8 @@ def _panel(
     )  # fmt: skip
 
 
-def _with_crossings(row: Row, curves: list[Curve], known: Sequence[Crossover]) -> list[Curve]:
-    mine = crossovers.of_records(known, row.records)
+def _add_crossings(row: Row, curves: list[Curve], known: Sequence[Crossover]) -> list[Curve]:
+    mine = crossovers.select(known, row.records)
     return [replace(curve, crossing=_crossing(mine.get(curve.method))) for curve in curves]
 
 
@@ -110,7 +105,7 @@ def _crossing_notes(rows: list[Row], known: Sequence[Crossover]) -> list[str]:
         return []
     titles: dict[str, list[str]] = {}
     for row in rows:
-        mine = crossovers.of_records(known, row.records)
+        mine = crossovers.select(known, row.records)
         always, later = [], []
         for method, found in mine.items():
             name = data.method_text(method)
@@ -152,7 +147,7 @@ def describe_kinds_ratio(records: Records) -> dict[str, Sheet]:
 
 def describe_kinds(records: Records, time: Measure = data.TIME) -> dict[str, Sheet]:
     """A sheet for each setting, by a name such as "forward-causal"."""
-    records, absent = data.on_present_devices(records)
+    records, absent = data.select_present_devices(records)
     measures = (time, data.MEMORY)
     settings = data.split_rows(records)
     drawn = {}
@@ -177,8 +172,7 @@ def _sorted(records: list[Record]) -> list[Record]:
 
 
 def file_part(title: str) -> str:
-    """The title of a setting as a part of a file name: "Forward · not causal" is
-    "forward-not-causal"."""
+    """The title of a setting as a part of a file name: "Forward · not causal" is "forward-not-causal"."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 

@@ -12,8 +12,7 @@ from attnplots.records.rows import Row
 from attnplots.records.words import setting
 
 
-# From the left to the right. Each part is darker than the one before it, so that they can be told
-# apart in grey.
+# From the left to the right. Each part is darker than the one before it, so that they can be told apart in grey.
 PARTS = {
     "input_bytes": Part("inputs", "#e2e6eb"),
     "output_bytes": Part("output", "#b3bdc9"),
@@ -44,7 +43,7 @@ def describe(*folders: Records) -> Bars:
     rows: list[Row] = []
     absent: list[str] = []
     for folder in folders:
-        present, notes = data.on_present_devices(folder)
+        present, notes = data.select_present_devices(folder)
         rows += [row for row in data.split_rows(present) if _shown(row)]
         absent += notes
     if not rows:

@@ -129,13 +129,6 @@ def styles(methods: Iterable[str]) -> dict[str, Style]:
     return chosen
 
 
-def faint(look: Style) -> Style:
-    """The style of a curve that is shown only for comparison: pale, thin and without marks."""
-    red, green, blue = (1 - 0.5 * (1 - c) for c in _rgb(look.colour))
-    colour = _hex((red, green, blue))
-    return Style(colour, _text_colour(colour), None, False, look.dash, width=0.9)
-
-
 def _style(colour: str, marker: str, hollow: bool, dash: Dash) -> Style:
     return Style(colour, _text_colour(colour), marker, hollow, dash)
 

@@ -72,9 +72,7 @@ def draw(figure: Figure, axes: Axes, frame: Box, shown: Panel, looks: dict[str, 
         _dot(figure, axes, frame, curve, place, looks[curve.method], shown)
 
 
-def _dot(
-    figure: Figure, axes: Axes, frame: Box, curve: Curve, place: float, look: Style, shown: Panel
-) -> None:
+def _dot(figure: Figure, axes: Axes, frame: Box, curve: Curve, place: float, look: Style, shown: Panel) -> None:
     """Draws the mark of a method with its interval, and writes its value beside it."""
     x = curve.tip[1]
     k = int(np.flatnonzero(np.isfinite(curve.y))[-1])

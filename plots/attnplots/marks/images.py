@@ -28,7 +28,8 @@ def draw(content: Images) -> Figure:
     figure = sheet.figure()
     grids = content.grids
     footer = sheet.footer(figure, content.notes, content.stamp)
-    sides = [_side(figure, grid) for grid in grids]
+    # Images with equally many pixels have the same size.
+    sides = [min(_side(figure, other) for other in grids if other.images.shape[2:4] == grid.images.shape[2:4]) for grid in grids]
     kinds = list(dict.fromkeys(grid.kind for grid in grids))
     height = TOP + footer.height + HEADING * len(kinds)
     height += sum(len(g.images) * (h + GAP) + APART for g, (_, h) in zip(grids, sides, strict=True))

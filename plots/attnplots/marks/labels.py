@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# A label that is farther than this from its tip, the point it names, gets a leader: a thin line
-# between the two.
+# A label that is farther than this from its tip, the point it names, gets a leader: a thin line between the two.
 LEADER = 14.0
 
 
@@ -46,10 +45,9 @@ class Box:
 def spread(wanted: list[float], heights: list[float], low: float, high: float) -> list[float]:
     """Centres of labels in a column without overlaps, as near as possible to the wanted centres.
 
-    The labels are given from the bottom up, and keep that order. They do not overlap if a centre
-    minus the heights of the labels below it never decreases along the column. The best such centres
-    are an isotonic regression: a least squares fit in which neighbours that would overlap share
-    their mean.
+    The labels are given from the bottom up, and keep that order. They do not overlap if a centre minus the heights of
+    the labels below it never decreases along the column. The best such centres are an isotonic regression: a least
+    squares fit in which neighbours that would overlap share their mean.
     """
     below = np.cumsum([0.0, *heights])
     shifts = [float(b) + h / 2 for b, h in zip(below, heights, strict=False)]
@@ -181,12 +179,12 @@ def _confusion(tip: Place, box: Box, taken: list[Placed], others: list[Place]) -
     if nearest < (away + 2 if away <= LEADER else 8.0):
         cost += CONFUSED
     for label in taken:
-        if is_out_of_order(Placed(tip, box), label):
+        if is_misordered(Placed(tip, box), label):
             cost += CONFUSED
     return cost
 
 
-def is_out_of_order(one: Placed, other: Placed) -> bool:
+def is_misordered(one: Placed, other: Placed) -> bool:
     """Whether two labels above each other have not the order of their tips, which are neighbours."""
     above = one.tip[1] - other.tip[1]
     if abs(above) < LEVEL or abs(one.tip[0] - other.tip[0]) > NEIGHBOURS:
@@ -210,9 +208,7 @@ def _meet(one: tuple[Place, Place], other: tuple[Place, Place]) -> bool:
     return side(one, other[0]) * side(one, other[1]) < 0 and side(other, one[0]) * side(other, one[1]) < 0
 
 
-def free_place(
-    size: tuple[float, float], ink: np.ndarray, taken: list[Box], frame: Box
-) -> Box | None:
+def free_place(size: tuple[float, float], ink: np.ndarray, taken: list[Box], frame: Box) -> Box | None:
     """A box of this size as near as possible to a corner of the frame; None if nothing is free.
 
     The corners are the upper left and the lower right, because curves rise to the upper right.

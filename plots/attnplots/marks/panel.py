@@ -1,5 +1,4 @@
-"""Draws one panel of a figure: its axes, its curves, their names, and the strip of cases without a
-point above it."""
+"""Draws one panel of a figure: its axes, its curves, their names, and the strip of cases without a point above it."""
 
 import math
 import re
@@ -17,7 +16,7 @@ from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike
 
 from attnplots.figures import style
-from attnplots.figures.description import Marks, Panel
+from attnplots.figures.description import Line, Marks, Panel
 from attnplots.figures.style import Style
 from attnplots.figures.ticks import Limits, Ticks
 from attnplots.marks import sheet
@@ -121,15 +120,18 @@ def draw(
     reach: float,
     keyed: bool = False,
     names: float = 0.0,
+    named: bool = True,
 ) -> tuple[np.ndarray, list[Box]]:
     """Draws curves and labels. Returns points on the curves, and the boxes of labels in the panel.
 
-    Curves that reach the length `reach` have their names `gap` points beside the panel, the others
-    have them inside it or, where that is clearer, also beside it, in a margin that is `names` points wide. If the
-    names are `keyed`, each has the mark of its curve in front of it, in place of a leader.
+    Curves that reach the length `reach` have their names `gap` points beside the panel, the others have them inside it
+    or, where that is clearer, also beside it, in a margin that is `names` points wide. If the names are `keyed`, each
+    has the mark of its curve in front of it, in place of a leader. Curves that are not `named` have no names.
     """
     for curve in panel:
         _curve(axes, curve, looks[curve.method])
+    if not named:
+        return np.concatenate([_ink(axes, curve) for curve in panel]), []
     beside = [curve for curve in panel if curve.tip[0] >= reach]
     beside.sort(key=lambda curve: curve.tip[1])
     labels = [method_label(figure, curve.method) for curve in beside]
@@ -142,7 +144,7 @@ def draw(
         look = looks[curve.method]
         if keyed:
             top = centre + label.height / 2 - NAME_LINE / 2
-            _key(figure, left - 5, top - 0.5, look)
+            key(figure, left - 5, top - 0.5, look)
         elif abs(centre - tip[1]) > 2.5 or left - tip[0] > FAR:
             leader(figure, (tip[0] + 4, tip[1]), (left - 2, centre), look)
         write(figure, label, left, centre + label.height / 2, look)
@@ -177,21 +179,16 @@ def lanes(panel: Sequence[Curve]) -> list[Reason]:
     return [*(reason for reason in known if reason in found), *others, *crossing]
 
 
-def strip(
-    figure: Figure, axes: Axes, frame: Box, panel: Sequence[Curve], looks: dict[str, Style]
-) -> None:
-    """Draws the strip above a panel: a lane for each reason, with the marks of the methods that have
-    no point at a length for this reason, and a lane with the crossings and their intervals. It is
-    lanes(panel) lanes high."""
+def strip(figure: Figure, axes: Axes, frame: Box, panel: Sequence[Curve], looks: dict[str, Style]) -> None:
+    """Draws the strip above a panel: a lane for each reason, with the marks of the methods that have no point at a
+    length for this reason, and a lane with the crossings and their intervals. It is lanes(panel) lanes high."""
     inches = figure.dpi_scale_trans
     for k, reason in enumerate(reversed(lanes(panel))):
         bottom = frame.y1 + 2 + LANE * k
         middle = bottom + (LANE - 1) / 2
         corner, size = (frame.x0 * POINT, bottom * POINT), (LANE - 1) * POINT
         wide = (frame.x1 - frame.x0) * POINT
-        figure.add_artist(
-            Rectangle(corner, wide, size, transform=inches, color=LANE_COLOUR, linewidth=0, zorder=0)
-        )
+        figure.add_artist(Rectangle(corner, wide, size, transform=inches, color=LANE_COLOUR, linewidth=0, zorder=0))
         places: list[float] = []
         if reason == CROSSING:
             for curve in panel:
@@ -218,7 +215,7 @@ def _across(axes: Axes, n: float) -> float:
     return float(axes.transData.transform((n, axes.get_ylim()[0]))[0])
 
 
-def _key(figure: Figure, x: float, y: float, look: Style) -> None:
+def key(figure: Figure, x: float, y: float, look: Style) -> None:
     """Draws what stands for a curve in front of its name: its mark or, if it has none, its line."""
     if look.marker:
         _strip_mark(figure, x, y, look)
@@ -253,12 +250,7 @@ def _lane_text(figure: Figure, frame: Box, y: float, words: str, marks: list[flo
 
 
 def name_in(
-    figure: Figure,
-    tip: tuple[float, float],
-    label: Label,
-    look: Style,
-    box: Box,
-    towards: bool = False,
+    figure: Figure, tip: tuple[float, float], label: Label, look: Style, box: Box, towards: bool = False,
 ) -> None:
     """Writes a label into its box, and draws a leader if the box is far away from `tip`.
 
@@ -368,9 +360,7 @@ def diamond(axes: Axes, x: float, y: float, look: Style) -> None:
 def _curve(axes: Axes, curve: Curve, look: Style) -> None:
     # Dashed lines are drawn over solid ones, so that both are visible where two curves coincide.
     z = 3.0 if look.dash == style.SOLID else 3.2
-    axes.plot(
-        curve.n, curve.y, color=look.colour, linestyle=look.dash, linewidth=look.width, zorder=z
-    )
+    axes.plot(curve.n, curve.y, color=look.colour, linestyle=look.dash, linewidth=look.width, zorder=z)
     if look.marker:
         few = slice((len(curve.n) - 1) % look.every, None, look.every)
         marks(axes, curve.n[few], curve.y[few], look, z + 0.5)
@@ -398,9 +388,7 @@ def _ink(axes: Axes, curve: Curve) -> np.ndarray:
     return np.concatenate(points)
 
 
-def write(
-    figure: Figure, label: Label, x: float, top: float, look: Style, right: bool = False
-) -> None:
+def write(figure: Figure, label: Label, x: float, top: float, look: Style, right: bool = False) -> None:
     """Writes a label whose upper left corner, or with `right` upper right one, is at (x, top)."""
     more = {"gid": "label", "ha": "right" if right else "left", "weight": label.weight}
     for k, line in enumerate(label.lines):
@@ -413,19 +401,23 @@ def leader(figure: Figure, start: Sequence[float], stop: Sequence[float], look: 
     sheet.line(figure, start, stop, look.text_colour, linewidth=0.5, alpha=0.7, gid="leader")
 
 
-def line_at(axes: Axes, value: float) -> None:
-    """Draws a horizontal line, below the curves."""
-    axes.axhline(value, color=style.GUIDE, linewidth=0.9, zorder=1.5)
+def line_at(axes: Axes, line: Line, curves: Sequence[Curve], looks: dict[str, Style]) -> None:
+    """Draws a horizontal line, below the curves; that of a method as wide as its curve."""
+    if not line.method:
+        axes.axhline(line.value, color=style.GUIDE, linewidth=0.9, zorder=1.5)
+        return
+    span = line_span(line, curves)
+    axes.plot(span, [line.value] * 2, color=looks[line.method].colour, linestyle=style.DOTTED, linewidth=1.2, zorder=1.5)
+
+
+def line_span(line: Line, curves: Sequence[Curve]) -> tuple[float, float]:
+    """The first and the last place of the curve of a line's method."""
+    places = [float(n) for curve in curves if curve.method == line.method for n in curve.n]
+    return min(places), max(places)
 
 
 def guides(
-    figure: Figure,
-    axes: Axes,
-    frame: Box,
-    ink: np.ndarray,
-    taken: list[Box],
-    span: Limits,
-    length: Length,
+    figure: Figure, axes: Axes, frame: Box, ink: np.ndarray, taken: list[Box], span: Limits, length: Length,
 ) -> None:
     """Draws short lines that show linear and quadratic growth, if a place near a corner is free."""
     low = axes.get_ylim()[0]

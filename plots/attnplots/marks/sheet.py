@@ -81,8 +81,7 @@ def context(width: str = style.DEFAULT_WIDTH) -> Iterator[None]:
 
 
 def figure() -> Figure:
-    """An empty sheet, as wide as context() says. Text can be measured on it before its height
-    is known."""
+    """An empty sheet, as wide as context() says. Text can be measured on it before its height is known."""
     empty = Figure(dpi=72)
     FigureCanvasAgg(empty)
     return empty
@@ -110,18 +109,14 @@ def axes(figure: Figure, frame: Box) -> Axes:
     return figure.add_axes((*place, (frame.x1 - frame.x0) / wide, (frame.y1 - frame.y0) / high))
 
 
-def text(
-    figure: Figure, x: float, y: float, text: str, size: float, colour: str, **more: Any
-) -> None:
+def text(figure: Figure, x: float, y: float, text: str, size: float, colour: str, **more: Any) -> None:
     """Writes text whose baseline begins at (x, y), in points."""
     where = (x * POINT, y * POINT)
     inches = figure.dpi_scale_trans
     figure.text(*where, drawable(text), fontsize=size, color=colour, transform=inches, **more)
 
 
-def line(
-    figure: Figure, start: Sequence[float], stop: Sequence[float], colour: str, **more: Any
-) -> None:
+def line(figure: Figure, start: Sequence[float], stop: Sequence[float], colour: str, **more: Any) -> None:
     """Draws a straight line between two places, in points."""
     x, y = ([start[i] * POINT, stop[i] * POINT] for i in (0, 1))
     inches = figure.dpi_scale_trans
@@ -173,19 +168,21 @@ def small_lines(figure: Figure, top: float, lines: list[str]) -> None:
 @dataclass(frozen=True)
 class Footer:
     """What every figure has below its panels: notes at the left, and in the lower right corner the
-    stamp, which says what machine, torch and revision the numbers come from, and of what date."""
+    stamp, which says what machine, torch and revision the numbers come from, and of what date. They have a `shared`
+    line if there is room for both in it."""
 
     notes: list[str]
     stamp: list[str]
+    shared: bool = False
 
     @property
     def height(self) -> float:
         """The height of the footer, in points."""
-        return SMALL_LINE * (len(self.notes) + len(self.stamp)) + BOTTOM
+        return SMALL_LINE * (len(self.notes) + len(self.stamp) - self.shared) + BOTTOM
 
     def write(self, figure: Figure) -> None:
         """Writes the footer at the bottom of a sheet whose height is known."""
-        small_lines(figure, self.height - SMALL_LINE + 2, self.notes)
+        small_lines(figure, self.height - SMALL_LINE + (0 if self.shared else 2), self.notes)
         for k, words in enumerate(reversed(self.stamp)):
             place = (width(figure) - MARGIN, BOTTOM + SMALL_LINE * k)
             text(figure, *place, words, style.SMALL_SIZE, style.QUIET, ha="right", gid="stamp")
@@ -193,20 +190,14 @@ class Footer:
 
 def footer(figure: Figure, notes: list[str], stamp: str) -> Footer:
     """The footer of a sheet, with lines that fit its width."""
-    return Footer(wrapped_all(figure, notes), wrapped(figure, stamp) if stamp else [])
-
-
-def wrapped_all(figure: Figure, texts: list[str]) -> list[str]:
-    """Breaks texts into lines that fit the sheet; each text starts on a new line."""
-    return [line for paragraph in texts for line in wrapped(figure, paragraph)]
+    flowing = " ".join(note if note.endswith(".") else f"{note}." for note in notes)
+    above, below = (wrapped(figure, words) if words else [] for words in (flowing, stamp))
+    used = sum(text_width(figure, words[k], style.SMALL_SIZE) for words, k in ((above, -1), (below, 0)) if words)
+    return Footer(above, below, bool(above and below) and used + 4 * MARGIN <= width(figure))
 
 
 def wrapped(
-    figure: Figure,
-    text: str,
-    size: float = style.SMALL_SIZE,
-    weight: str = "normal",
-    room: float | None = None,
+    figure: Figure, text: str, size: float = style.SMALL_SIZE, weight: str = "normal", room: float | None = None,
 ) -> list[str]:
     """Breaks a text into lines that fit a width of `room` points, or the sheet."""
     room = width(figure) - 2 * MARGIN if room is None else room

@@ -63,7 +63,7 @@ def _ratio(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
         return f"a number above 0 of {_side_text(claim['bottom'])}"
     ratio = top.number / bottom.number
     text = _ratio_text(ratio)
-    shown = [f"{_side_text(claim[side])} {value.text(quantity)}{_in_setting(value)}"
+    shown = [f"{_side_text(claim[side])} {value.text(quantity)}{_setting_suffix(value)}"
              for side, value in zip(("top", "bottom"), sides, strict=True)]  # fmt: skip
     numbers = f"{text} ({shown[0]}; {shown[1]}){_equal_batch(claim, rows)}"
     (top_low, top_high), (low, high) = top.ends(), bottom.ends()
@@ -76,7 +76,7 @@ def _ratio_text(ratio: float) -> str:
     return f"{ratio:,.0f}×" if ratio >= 1000 else f"{ratio:.3g}×"
 
 
-def _in_setting(value: Value) -> str:
+def _setting_suffix(value: Value) -> str:
     row = value.rows[0]
     is_ours = row["source"] == GENERATIONS and row["folder"] != PUBLISHED
     return f" [{setting_text(row)}]" if is_ours else ""
@@ -93,8 +93,7 @@ def _equal_batch(claim: dict[str, Any], rows: Sequence[Row]) -> str:
         return ""
     sides = [matching(rows, _where(claim, **claim[side])) for side in ("top", "bottom")]
     top, bottom = (
-        {row["batch"]: row[claim["quantity"]] for row in side if isinstance(row.get("batch"), int)}
-        for side in sides
+        {row["batch"]: row[claim["quantity"]] for row in side if isinstance(row.get("batch"), int)} for side in sides
     )
     common = sorted(set(top) & set(bottom))
     if not common or bottom[common[-1]] <= 0:
@@ -109,9 +108,7 @@ def _side_text(side: dict[str, Any]) -> str:
     return f"{side['method']}{on}"
 
 
-def _values(
-    claim: dict[str, Any], rows: Sequence[Row], methods: Sequence[str]
-) -> dict[str, Value] | str:
+def _values(claim: dict[str, Any], rows: Sequence[Row], methods: Sequence[str]) -> dict[str, Value] | str:
     quantity = claim["quantity"]
     found = {m: value_of(matching(rows, _where(claim, method=m)), quantity) for m in methods}
     missing = [method for method, value in found.items() if value is None]
@@ -160,39 +157,31 @@ def _lowest(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
     return Answer(_all_below(values, pairs), ", ".join(shown) + _overlaps(values, pairs))
 
 
-def _by_length(claim: dict[str, Any], rows: Sequence[Row], method: str) -> dict[int, float]:
+def _group_lengths(claim: dict[str, Any], rows: Sequence[Row], method: str) -> dict[int, float]:
     """The quantity of a method at each length that was measured."""
     mine = matching(rows, _where(claim, method=method))
     lengths = sorted({row["query_len"] for row in mine if row.get("query_len")})
-    values = {
-        n: value_of([row for row in mine if row["query_len"] == n], claim["quantity"])
-        for n in lengths
-    }
+    values = {n: value_of([row for row in mine if row["query_len"] == n], claim["quantity"]) for n in lengths}
     return {n: value.number for n, value in values.items() if value and value.number > 0}
 
 
 def _growth(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
-    found = {
-        n: v for n, v in _by_length(claim, rows, claim["method"]).items() if n >= claim["from"]
-    }
+    found = {n: v for n, v in _group_lengths(claim, rows, claim["method"]).items() if n >= claim["from"]}
     if len(found) < 3:
         return f"{claim['method']} at three lengths or more from {claim['from']} on"
     slope = float(np.polyfit(np.log(list(found)), np.log(list(found.values())), 1)[0])
     low, high = claim["between"]
-    ends = [
-        f"N = {size_text(n)}: {number_text(claim['quantity'], found[n])}"
-        for n in (min(found), max(found))
-    ]
+    ends = [f"N = {size_text(n)}: {number_text(claim['quantity'], found[n])}" for n in (min(found), max(found))]
     holds = low <= slope <= high
     numbers = f"e = {slope:.2f} ({len(found)} lengths; {'; '.join(ends)})"
     return Answer(HOLDS if holds else FAILS, numbers)
 
 
 def _everywhere(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
-    own = _by_length(claim, rows, claim["method"])
+    own = _group_lengths(claim, rows, claim["method"])
     compared, lost = 0, []
     for other in claim["others"]:
-        for n, number in _by_length(claim, rows, other).items():
+        for n, number in _group_lengths(claim, rows, other).items():
             if n in own:
                 compared += 1
                 if own[n] >= number:
@@ -207,11 +196,7 @@ def _everywhere(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
 
 
 def _outcomes(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
-    mine = [
-        r
-        for r in matching(rows, _where(claim, method=claim["method"]))
-        if r.get("published_outcome")
-    ]
+    mine = [r for r in matching(rows, _where(claim, method=claim["method"])) if r.get("published_outcome")]
     shown, holds, known = [], True, 0
     for row in sorted(mine, key=lambda row: row["query_len"]):
         failure = row.get("failure_kind")
@@ -220,9 +205,7 @@ def _outcomes(claim: dict[str, Any], rows: Sequence[Row]) -> Answer | str:
         elif failure in OUT_OF_MEMORY:
             found = "oom"
         else:
-            shown.append(
-                f"N = {size_text(row['query_len'])}: {failure or row['outcome']}, so not known"
-            )
+            shown.append(f"N = {size_text(row['query_len'])}: {failure or row['outcome']}, so not known")
             continue
         known += 1
         holds = holds and found == row["published_outcome"]
@@ -278,7 +261,7 @@ def rule_text(claim: dict[str, Any]) -> str:
 # ---------------------------------------------------------------- answers
 
 
-def in_paper(claim: dict[str, Any], published: Sequence[Row]) -> Answer | None:
+def published_answer(claim: dict[str, Any], published: Sequence[Row]) -> Answer | None:
     """What the published numbers say about a claim; None if there are none for it."""
     if claim["kind"] in ("growth", "everywhere", "outcomes", "open"):
         return None
@@ -308,10 +291,7 @@ def here(claim: dict[str, Any], found: Results, stand_ins: dict[str, list[str]])
     missing: list[str] = []
     for name in [dataset, *stand_ins.get(dataset, [])] if dataset else [None]:
         of_data = [row for row in rows if name is None or row.get("dataset") == name]
-        across = {claim.get(side, {}).get("device") for side in ("top", "bottom")} == {
-            "cpu",
-            "cuda",
-        }
+        across = {claim.get(side, {}).get("device") for side in ("top", "bottom")} == {"cpu", "cuda"}
         groups: dict[str, list[Row]] = {}
         for row in of_data:
             folder = Path(row["folder"])
@@ -386,7 +366,7 @@ def decided(published: Sequence[Row], found: Results, claims: Claims) -> list[Ve
     """A verdict for each claim and each folder that decides it, in the order of the claims."""
     verdicts = []
     for claim in claims.claims:
-        paper = in_paper(claim, published)
+        paper = published_answer(claim, published)
         for answer in here(claim, found, claims.stand_ins):
             shown = f"{answer.numbers} — {answer.where}" if answer.where else answer.numbers
             said = paper.numbers if paper else "no numbers"
@@ -404,9 +384,7 @@ def load_claims(path: Path) -> Claims:
     try:
         data = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise RecordsError(
-            f"{path}: {error.strerror or type(error).__name__}; expected a file of claims"
-        )
+        raise RecordsError(f"{path}: {error.strerror or type(error).__name__}; expected a file of claims")
     except ValueError as error:
         raise RecordsError(f"{path}: expected a file of claims in TOML: {error}")
     claims = data.get("claim", [])
@@ -419,8 +397,6 @@ def load_claims(path: Path) -> Claims:
             raise RecordsError(f"{where}: kind = {claim.get('kind')!r}; expected one of {known}")
         for name in ("part", "says", "source", *RULES[claim["kind"]][1]):
             if name not in claim:
-                raise RecordsError(
-                    f"{where}: no `{name}`; a claim of kind {claim['kind']} needs it"
-                )
+                raise RecordsError(f"{where}: no `{name}`; a claim of kind {claim['kind']} needs it")
     tables = (data.get(name, {}) for name in ("stand_ins", "machines", "commands"))
     return Claims(claims, *tables)

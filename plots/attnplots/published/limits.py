@@ -44,11 +44,7 @@ def share(record: Record, limits: dict[str, float]) -> Share:
     ceiling = limits[AVX2_RATE if AVX2_OPTION in record["method"] else RATE] * 1e6
     work = record["flops"] / ceiling
     low, high = record.get("time_ci_high_ms"), record.get("time_ci_low_ms")
-    return Share(
-        work / record["time_median_ms"],
-        work / low if low else None,
-        work / high if high else None,
-    )
+    return Share(work / record["time_median_ms"], work / low if low else None, work / high if high else None)
 
 
 def tables(folder: Path) -> str:
@@ -71,11 +67,7 @@ def tables(folder: Path) -> str:
     narrow = [r for r in found if r["dtype"] == "bfloat16" and _case(r) in others]
     if narrow:
         lines += ["", *_head("time of float32 / time of bfloat16", lengths)]
-        lines += _rows(
-            narrow,
-            lengths,
-            lambda r: f"{others[_case(r)]['time_median_ms'] / r['time_median_ms']:.2f}",
-        )
+        lines += _rows(narrow, lengths, lambda r: f"{others[_case(r)]['time_median_ms'] / r['time_median_ms']:.2f}")
     return "\n".join(lines) + "\n"
 
 

@@ -64,10 +64,7 @@ def _against_baseline(crossovers: Sequence[dict[str, Any]], method: str) -> str:
     """From which length on a method is faster than the baseline, with the interval."""
     for pair in crossovers:
         sides = {pair["one"]["method"]: pair["one"], pair["other"]["method"]: pair["other"]}
-        is_wanted = all(
-            side["protocol"] == "forward_backward" and side["device"] == "cpu"
-            for side in sides.values()
-        )
+        is_wanted = all(side["protocol"] == "forward_backward" and side["device"] == "cpu" for side in sides.values())
         if (
             pair["quantity"] != "time"
             or not is_wanted
@@ -109,11 +106,7 @@ def figure1_table(root: Path) -> list[str]:
     folder = machine_folder(root, "figure1")
     if folder is None:
         return ["Nothing is measured yet."]
-    own = [
-        r
-        for r in records.load(folder)
-        if r["protocol"] == "forward_backward" and r.get("device", "cpu") == "cpu"
-    ]
+    own = [r for r in records.load(folder) if r["protocol"] == "forward_backward" and r.get("device", "cpu") == "cpu"]
     crossovers = driver.ask("analyse", folder)["crossovers"]
     by_case = {(r["method"], r["query_len"]): r for r in own}
     fastest = {}
@@ -159,10 +152,7 @@ def rivals_table(root: Path) -> list[str]:
         return ["No other package was measured."]
     passes = {"forward": "forward", "forward_backward": "with gradients"}
     heads = [f"their time / ours, {words}" for words in passes.values()]
-    lines = [
-        f"| package | our method | N | {' | '.join(heads)} |",
-        "| --- " * (3 + len(passes)) + "|",
-    ]
+    lines = [f"| package | our method | N | {' | '.join(heads)} |", "| --- " * (3 + len(passes)) + "|"]
     for (package, baseline, causal), found in groups.items():
         ratios = [[r["ratio_median"] for r in found if r["protocol"] == name] for name in passes]
         words = [span(values, "{:.1f}".format) if values else "not measured" for values in ratios]
@@ -285,7 +275,7 @@ BLOCKS: dict[str, Callable[[Path], list[str]]] = {
 }
 
 
-def with_pictures(text: str, root: Path) -> str:
+def insert_pictures(text: str, root: Path) -> str:
     """The text of a page with the figures of sweeps of the first machine that has them."""
 
     def link(found: re.Match[str]) -> str:
@@ -296,7 +286,7 @@ def with_pictures(text: str, root: Path) -> str:
     return PICTURE.sub(link, text)
 
 
-def with_blocks(text: str, root: Path) -> str:
+def insert_blocks(text: str, root: Path) -> str:
     """The text of a page with what the records say in each of its blocks."""
 
     def filled(block: re.Match[str]) -> str:
@@ -311,7 +301,7 @@ def with_blocks(text: str, root: Path) -> str:
 def made(root: Path) -> dict[str, str]:
     """The contents of each page that quotes the results, by its path."""
     texts = {name: (root / name).read_text("utf-8") for name in PAGES_WITH_BLOCKS}
-    return {name: with_pictures(with_blocks(text, root), root) for name, text in texts.items()} | {
+    return {name: insert_pictures(insert_blocks(text, root), root) for name, text in texts.items()} | {
         CLAIMS: verdicts.page(root)
     }
 

@@ -109,8 +109,7 @@ def _size(folder: Path) -> int:
 def folder_of(root: Path, source: str, needs: str) -> Path | None:
     """The folder of the results of a source that has files such as `needs`; None if there is none.
 
-    Of several it is the one with the most measured cases, or points of curves, and of equal ones the
-    first by name.
+    Of several it is the one with the most measured cases, or points of curves, and of equal ones the first by name.
     """
     found = sorted({path.parent for path in root.rglob(needs) if _source(path.parent) == source})
     return max(found, key=_size, default=None)
@@ -182,4 +181,4 @@ def main(root: Path, parser: argparse.ArgumentParser, arguments: Sequence[str]) 
         sys.stdout.write(paper_tables.break_even(results).text(options.format))
     else:
         number = options.what.removeprefix("table")
-        sys.stdout.write(paper_tables.of_paper(number, results, root).text(options.format))
+        sys.stdout.write(paper_tables.paper_table(number, results, root).text(options.format))

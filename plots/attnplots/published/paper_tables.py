@@ -55,7 +55,7 @@ def plain(text: str) -> Cell:
 # ---------------------------------------------------------------- the paper's tables
 
 
-def of_paper(number: str, root: Path, project: Path) -> Table:
+def paper_table(number: str, root: Path, project: Path) -> Table:
     """Table `number` of the paper with our numbers from the folder `root`. Raises RecordsError if that
     has none of them."""
     folder = project / "experiments" / "published"
@@ -112,7 +112,7 @@ def _quantity(row: Row) -> str:
 
 
 def _column(row: Row) -> str:
-    return quantity_name(_quantity(row)) + verdicts.on_device(row)
+    return quantity_name(_quantity(row)) + verdicts.select_device(row)
 
 
 def _printed(row: Row, quantity: str) -> str:
@@ -283,8 +283,7 @@ def break_even(root: Path) -> Table:
 
 
 def _is_of_devices(pair: dict[str, Any]) -> bool:
-    """Whether a comparison is one of a method on the CPU with the same method on the GPU, which may
-    replay a graph."""
+    """Whether a comparison is one of a method on the CPU with the same method on the GPU, which may replay a graph."""
     differs = set(pair["differs"])
     devices = {pair["one"]["device"], pair["other"]["device"]}
     return pair["quantity"] == "time" and "device" in differs <= {"device", "graph"} and devices == {"cpu", "cuda"}

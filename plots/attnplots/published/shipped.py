@@ -1,15 +1,14 @@
 """Checks that the folders of results/ hold together, and says how to renew one that does not.
 
-Of each machine, all sweeps must be of one revision, without uncommitted changes and with the current
-schema, and each measured case must have enough processes. Trainings take too long to be renewed with
-every build, so they may be of other revisions. Cases that two sweeps share must agree.
+Of each machine, all sweeps must be of one revision, without uncommitted changes and with the current schema, and each
+measured case must have enough processes. Trainings take too long to be renewed with every build, so they may be of
+other revisions. Cases that two sweeps share must agree.
 
-Two times of a case disagree if the ranges of their processes do not overlap and their medians differ
-by more than `DRIFT`. If nothing differed, the ranges of n processes each would not overlap with a
-probability of 2 / C(2n, n), which is 1.6e-4 for 8 and 4.1e-5 for 9, so that over a hundred shared cases
-a false alarm has a probability of at most 2 %. `DRIFT` is how much the times of a shared machine differ
-from one hour to another (docs/numbers.md); sweeps are measured hours apart. Memory is counted, so it
-may differ by `MEMORY` only.
+Two times of a case disagree if the ranges of their processes do not overlap and their medians differ by more than
+`DRIFT`. If nothing differed, the ranges of n processes each would not overlap with a probability of 2 / C(2n, n),
+which is 1.6e-4 for 8 and 4.1e-5 for 9, so that over a hundred shared cases a false alarm has a probability of at most
+2 %. `DRIFT` is how much the times of a shared machine differ from one hour to another (docs/numbers.md); sweeps are
+measured hours apart. Memory is counted, so it may differ by `MEMORY` only.
 """
 
 import argparse
@@ -117,9 +116,7 @@ class _Checker:
         versions = sorted({record.get("schema_version", 0) for record in own})
         if not (len(versions) <= 1 and all(COMPLETE_SINCE <= v <= schema.KNOWN_VERSION for v in versions)):
             shown = " and ".join(map(str, versions))
-            self.add(
-                folder.path, f"schema version {shown}, expected {schema.KNOWN_VERSION}"
-            )
+            self.add(folder.path, f"schema version {shown}, expected {schema.KNOWN_VERSION}")
         if any(record.get("dirty") for record in own):
             self.add(folder.path, "measured by a build with uncommitted changes")
         few = [
@@ -157,10 +154,7 @@ class _Checker:
                 if what and (other.name, folder.name) not in seen:
                     seen.add((other.name, folder.name))
                     older = min((other, folder), key=Folder.newest)
-                    self.add(
-                        older.path,
-                        f"{_case_text(record)} has {what} in {other.name} and {folder.name}",
-                    )
+                    self.add(older.path, f"{_case_text(record)} has {what} in {other.name} and {folder.name}")
 
     def check_figures(self, path: Path) -> None:
         for what in stamps.problems(path):
@@ -182,10 +176,7 @@ def _range(record: Record) -> tuple[float, float]:
     if len(medians) >= MIN_PROCESSES:
         return min(medians), max(medians)
     low, high = (record.get(name) for name in INTERVAL)
-    return (
-        float(low if low is not None else -math.inf),
-        float(high if high is not None else math.inf),
-    )
+    return (float(low if low is not None else -math.inf), float(high if high is not None else math.inf))
 
 
 def disagreement(one: Record, other: Record) -> str:

@@ -1,8 +1,7 @@
-"""Says which data the figures beside them were drawn from, so that a figure that was not drawn again
-is found.
+"""Says which data the figures beside them were drawn from, so that a figure that was not drawn again is found.
 
-A folder with figures has a file `figures.json`: the digest of the data that the figures show, and
-the digest of each figure.
+A folder with figures has a file `figures.json`: the digest of the data that the figures show, and the digest of each
+figure.
 """
 
 import hashlib

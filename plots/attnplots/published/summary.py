@@ -21,9 +21,9 @@ def summary_table(found: Records, known: Iterable[Crossover] | None = None) -> s
     The crossovers are those that `attnbench analyse` computes for the folder of the records, or
     those that are `known` already. Raises RecordsError if they cannot be computed.
     """
-    present, absent = data.on_present_devices(found)
+    present, absent = data.select_present_devices(found)
     if known is None:
-        known = crossovers.of_folder(present)
+        known = crossovers.find(present)
     known = list(known)
     heads = [f"fastest at N = {data.size_text(n)}" for n in LENGTHS]
     lines = [f"| | {' | '.join(heads)} | faster than `{RIVAL}` from N (95 % interval) |"]
@@ -63,9 +63,9 @@ def _crossings(row: Row, known: list[Crossover]) -> str:
     """From which length on each method is faster than RIVAL."""
     if not _has_rival(row.records):
         return f"`{RIVAL}` was not measured"
-    mine = crossovers.of_records(known, row.records)
+    mine = crossovers.select(known, row.records)
     parts = []
-    for method in data.by_method(row):
+    for method in data.group_methods(row):
         if method != RIVAL and method in mine:
             parts.append(f"`{method}`: {_crossing(mine[method])}")
     return "; ".join(parts) or "cannot tell"

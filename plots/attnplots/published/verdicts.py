@@ -11,13 +11,7 @@ from typing import NamedTuple
 
 from attnplots.published.claims import FAILS, HOLDS, NEEDS_GPU, UNKNOWN, Claims, Verdict, decided, load_claims
 from attnplots.published.quantities import (
-    QUANTITIES,
-    Value,
-    matching,
-    number_text,
-    quantity_name,
-    setting_text,
-    value_of,
+    QUANTITIES, Value, matching, number_text, quantity_name, setting_text, value_of,
 )
 from attnplots.records import environment, results
 from attnplots.records.options import add_results
@@ -60,11 +54,7 @@ def ours(row: Row, quantity: str, found: Results, stand_ins: dict[str, list[str]
     numbers = []
     for dataset in datasets:
         wanted = same | {"source": row["source"], "method": row["method"]}
-        rows = [
-            r
-            for r in matching(found.rows, wanted)
-            if dataset is None or r.get("dataset") == dataset
-        ]
+        rows = [r for r in matching(found.rows, wanted) if dataset is None or r.get("dataset") == dataset]
         for folder in dict.fromkeys(r["folder"] for r in rows):
             of_folder = [r for r in rows if r["folder"] == folder]
             for device in dict.fromkeys(r.get("device") for r in of_folder):
@@ -122,7 +112,7 @@ def numbers(published: Sequence[Row], found: Results, claims: Claims) -> list[Nu
                 if row.get(quantity) is not None:
                     published_text = number_text(quantity, row[quantity])
                     case = row.get("dataset") or f"N = {row['query_len']}, d = {row['head_dim']}"
-                    what = quantity_name(quantity) + on_device(row)
+                    what = quantity_name(quantity) + select_device(row)
                     ours_text = _ours_text(row, quantity, found, claims.stand_ins)
                     body.append(NumbersRow(case, row["method"], what, published_text, ours_text))
         tables.append(Numbers(said_in, number, claims.machines.get(name, "not stated"), body))
@@ -138,7 +128,7 @@ def numbers_section(published: Sequence[Row], found: Results, claims: Claims) ->
     return lines
 
 
-def on_device(row: Row) -> str:
+def select_device(row: Row) -> str:
     """The device of a published number of a single image, as a name of a quantity ends."""
     device = {"cpu": " on the CPU", "cuda": " on the GPU"}.get(row.get("device", ""), "")
     return device if row.get("batch") == 1 else ""
@@ -149,16 +139,9 @@ def claims_section(published: Sequence[Row], found: Results, claims: Claims) -> 
     lines = ["## Claims", ""]
     verdicts = decided(published, found, claims)
     for part in dict.fromkeys(verdict.part for verdict in verdicts):
-        lines += [
-            f"### {part}",
-            "",
-            f"Published for: {claims.machines.get(part, 'not stated')}.",
-            "",
-        ]
+        lines += [f"### {part}", "", f"Published for: {claims.machines.get(part, 'not stated')}.", ""]
         body = [
-            [v.claim, f"**{v.text()}**", v.here, v.published, v.rule, v.command]
-            for v in verdicts
-            if v.part == part
+            [v.claim, f"**{v.text()}**", v.here, v.published, v.rule, v.command] for v in verdicts if v.part == part
         ]
         lines += table(["claim", "verdict", "here", "published", "rule", "command"], body)
     return lines
@@ -211,9 +194,7 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
     """The text in lines of at most `width` columns, which begin with `indent`.
     The lines after the first begin with as many spaces, or with two more if `indent` is spaces."""
     following = f"{indent}  " if indent and not indent.strip() else " " * len(indent)
-    return textwrap.wrap(
-        text, width, initial_indent=indent, subsequent_indent=following, break_on_hyphens=False
-    )
+    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=following, break_on_hyphens=False)
 
 
 def plain_text(published: Sequence[Row], found: Results, claims: Claims, width: int) -> str:
@@ -236,10 +217,7 @@ def plain_text(published: Sequence[Row], found: Results, claims: Claims, width: 
 
 
 def page(
-    root: Path,
-    found_in: Path | None = None,
-    claims_file: Path | None = None,
-    text_width: int | None = None,
+    root: Path, found_in: Path | None = None, claims_file: Path | None = None, text_width: int | None = None,
 ) -> str:
     """The report about a folder of results, by default that of the project: as Markdown or, with
     `text_width`, as text of so many columns. Paths are relative to the project."""
@@ -265,9 +243,7 @@ def main(root: Path, parser: argparse.ArgumentParser, arguments: Sequence[str]) 
         help="file of claims (default: experiments/published/claims.toml)",
     )
     parser.add_argument("--format", choices=("markdown", "text"), default="markdown", help="(default: markdown)")
-    parser.add_argument(
-        "--width", type=int, default=100, metavar="COLUMNS", help="width of text (default: 100)"
-    )
+    parser.add_argument("--width", type=int, default=100, metavar="COLUMNS", help="width of text (default: 100)")
     options = parser.parse_args(arguments)
     # textwrap cannot wrap to less than the indentation.
     width = max(20, options.width) if options.format == "text" else None

@@ -85,12 +85,12 @@ def rare(points: Sequence[Record], doubts: Doubts) -> tuple[Doubts, str]:
     if not common:
         return doubts, ""
     words = [f"{text} ({counts[name]} of {count_of(len(found), 'point')})"
-             for name, text in zip(common, _in_words(common, found), strict=True)]  # fmt: skip
+             for name, text in zip(common, _doubts_text(common, found), strict=True)]  # fmt: skip
     note = f"Most points are {', '.join(words)}, and have no rings for it."
     return lambda record: [name for name in doubts(record) if name not in common], note
 
 
-def _in_words(names: Iterable[str], points: Sequence[tuple[Record, list[str]]]) -> list[str]:
+def _doubts_text(names: Iterable[str], points: Sequence[tuple[Record, list[str]]]) -> list[str]:
     """Doubts as notes name them; the limit is said if it is the same for all noisy points."""
     limits = {noise_limit(record) for record, own in points if NOISY in own}
     return [f"{NOISY} (beyond ±{100 * min(limits):g} %)" if name == NOISY and len(limits) == 1 else name
@@ -119,7 +119,7 @@ def ring_notes(points: list[tuple[Record, list[str]]]) -> list[str]:
     if not doubtful:
         return []
     present = [name for name in DOUBTS if any(name in names for _, names in doubtful)]
-    words = _in_words(present, doubtful)
+    words = _doubts_text(present, doubtful)
     listed = " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
     meaning = " A small difference from a noisy point may be noise." if NOISY in present else ""
     return [f"Ringed: {listed} ({len(doubtful)} of {count_of(len(points), 'point')}).{meaning}"]

@@ -39,15 +39,7 @@ class Table:
     def where(self, wanted: Callable[[Record], bool]) -> "Table":
         """The same table with only the lines for which `wanted` is true."""
         lines = [line for line in self.lines if wanted(line)]
-        return Table(
-            self.path,
-            self.is_training,
-            lines,
-            self.axes,
-            self.columns,
-            self.environment,
-            self.notes,
-        )
+        return Table(self.path, self.is_training, lines, self.axes, self.columns, self.environment, self.notes)
 
 
 def load(folder: Path) -> Table:
@@ -121,22 +113,18 @@ def known(table: Table, name: str) -> Column:
     none, or if no line has a value in it."""
     if name not in table.columns:
         near = difflib.get_close_matches(name, table.columns, 3, 0.5)
-        names = listed(near) if near else listed(_with_values(table, lambda column: True))
-        raise RecordsError(
-            f"{table.path}: unknown column `{name}`; expected a column such as {names}"
-        )
+        names = listed(near) if near else listed(_select_valued(table, lambda column: True))
+        raise RecordsError(f"{table.path}: unknown column `{name}`; expected a column such as {names}")
     if all(line.get(name) is None for line in table.lines):
-        names = listed(_with_values(table, lambda column: True))
-        raise RecordsError(
-            f"{table.path}: column `{name}` has no values; there are values in {names}"
-        )
+        names = listed(_select_valued(table, lambda column: True))
+        raise RecordsError(f"{table.path}: column `{name}` has no values; there are values in {names}")
     return table.columns[name]
 
 
 def known_number(table: Table, name: str) -> Column:
     """The column of this name, which holds numbers; raises RecordsError as known() does."""
     column = table.columns.get(name)
-    numeric = _with_values(table, lambda c: c.type in NUMBERS)
+    numeric = _select_valued(table, lambda c: c.type in NUMBERS)
     if column and column.type not in NUMBERS:
         near = difflib.get_close_matches(name, numeric, 3, 0.5) or numeric
         wrong = f"column `{name}` holds {column.type.name}, no numbers to draw"
@@ -152,9 +140,7 @@ def known_number(table: Table, name: str) -> Column:
 
 def _why_none_measured(table: Table) -> str:
     """What became of the cases, in words, if none of the lines was measured; empty otherwise."""
-    outcomes = Counter(
-        f"{line['outcome']}: {line.get('failure_kind')}" for line in table.lines if line.get("outcome")
-    )
+    outcomes = Counter(f"{line['outcome']}: {line.get('failure_kind')}" for line in table.lines if line.get("outcome"))
     if sum(outcomes.values()) < len(table.lines) or any(line.get("outcome") == "measured" for line in table.lines):
         return ""
     reason = next((str(line["reason"]) for line in table.lines if line.get("reason")), "")
@@ -162,7 +148,7 @@ def _why_none_measured(table: Table) -> str:
     return f"no case was measured ({counts}), so that there is nothing to draw; the first reason: {reason}"
 
 
-def _with_values(table: Table, wanted: Callable[[Column], bool]) -> list[str]:
+def _select_valued(table: Table, wanted: Callable[[Column], bool]) -> list[str]:
     """The names of the columns that have values; what was measured comes before what was asked."""
     found = [
         name
@@ -187,9 +173,7 @@ def filtered(table: Table, conditions: Sequence[str]) -> Table:
             near = difflib.get_close_matches(value, present, 3, 0.5) or present
             raise RecordsError(f"{table.path}: no line has {condition}; {name} is {listed(near)}")
         wanted.setdefault(name, []).append(_normal(value))
-    chosen = table.where(
-        lambda line: all(_normal(value_text(line.get(n))) in v for n, v in wanted.items())
-    )
+    chosen = table.where(lambda line: all(_normal(value_text(line.get(n))) in v for n, v in wanted.items()))
     if not chosen.lines:
         raise RecordsError(f"{table.path}: no line fulfils all of --filter {', '.join(conditions)}")
     return chosen

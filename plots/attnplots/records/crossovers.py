@@ -36,7 +36,7 @@ class Crossover:
         return all(record.get(name) in (None, value) for name, value in self.axes.items())
 
 
-def of_folder(records: Records) -> list[Crossover]:
+def find(records: Records) -> list[Crossover]:
     """load() of the folder of the records; empty if they have no folder or no case of RIVAL."""
     has_rival = any(r["method"] == RIVAL and r["outcome"] == "measured" for r in records)
     return load(records.folder) if records.folder and has_rival else []
@@ -47,10 +47,10 @@ def load(folder: Path) -> list[Crossover]:
 
     Raises RecordsError if the driver is not there or refuses the folder.
     """
-    return of_analysis(driver.ask("analyse", folder))
+    return parse(driver.ask("analyse", folder))
 
 
-def of_analysis(analysis: dict[str, Any]) -> list[Crossover]:
+def parse(analysis: dict[str, Any]) -> list[Crossover]:
     """The crossovers in the output of `attnbench analyse --format json`."""
     found = []
     for pair in analysis["crossovers"]:
@@ -63,15 +63,11 @@ def of_analysis(analysis: dict[str, Any]) -> list[Crossover]:
         winner = "one" if first == (pair.get("length") is not None) else "other"
         low, high = pair.get("interval") or (None, None)
         axes = pair[own]
-        found.append(
-            Crossover(
-                axes["method"], axes, pair["verdict"], winner == own, pair.get("length"), low, high
-            )
-        )
+        found.append(Crossover(axes["method"], axes, pair["verdict"], winner == own, pair.get("length"), low, high))
     return found
 
 
-def of_records(crossovers: Iterable[Crossover], records: list[Record]) -> dict[str, Crossover]:
+def select(crossovers: Iterable[Crossover], records: list[Record]) -> dict[str, Crossover]:
     """The crossovers of the setting that the records have in common, by method."""
     crossovers = list(crossovers)
     names = sorted({name for crossover in crossovers for name in crossover.axes})

@@ -14,8 +14,7 @@ PROGRAM = "attnbench"
 
 
 def program() -> Path | None:
-    """The driver of this checkout or this installed package, else one in PATH; None if there is
-    none."""
+    """The driver of this checkout or this installed package, else one in PATH; None if there is none."""
     here = Path(__file__).resolve()
     build = Path(os.environ.get("ATTNBENCH_BUILD") or here.parents[3] / "build")
     # An installed package has bin/ beside share/attnbench/plots/attnplots.

@@ -11,15 +11,7 @@ from attnplots.records.text import printable
 
 FILE_NAME = "environment.json"
 COLUMNS = (
-    "revision",
-    "dirty",
-    "build",
-    "compiler",
-    "torch_version",
-    "cpu_model",
-    "processors",
-    "instruction_set",
-    "gpu",
+    "revision", "dirty", "build", "compiler", "torch_version", "cpu_model", "processors", "instruction_set", "gpu",
 )
 
 Environment = dict[str, Any]
@@ -74,8 +66,7 @@ def dates_text(lines: Iterable[Record]) -> str:
 
 
 def told(folder: Path) -> dict[str, Any]:
-    """All that the file of a folder says; empty if it is missing or cannot be read, about which load()
-    complains."""
+    """All that the file of a folder says; empty if it is missing or cannot be read, about which load() complains."""
     try:
         said = json.loads((folder / FILE_NAME).read_bytes().decode())
     except (OSError, ValueError, RecursionError):

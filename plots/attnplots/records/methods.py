@@ -1,5 +1,4 @@
-"""The parts of the text that names a method with its options, and the shorter names that figures
-show in its place."""
+"""The parts of the text that names a method with its options, and the shorter names that figures show in its place."""
 
 import re
 from collections import Counter
@@ -19,9 +18,8 @@ _names: dict[str, str] = {}
 
 
 def split_method(method: str) -> tuple[str, str]:
-    """The name and the options of a method: "linear-chunked" and "chunk=256" of
-    "linear-chunked:chunk=256", "kernels/mine.py:attention" and "window=64" of
-    "kernels/mine.py:attention:window=64"."""
+    """The name and the options of a method: "linear-chunked" and "chunk=256" of "linear-chunked:chunk=256",
+    "kernels/mine.py:attention" and "window=64" of "kernels/mine.py:attention:window=64"."""
     file = method.find(PYTHON)
     is_python = file >= 0 and ":" not in method[:file]
     colon = method.find(":", file + len(PYTHON) if is_python else 0)

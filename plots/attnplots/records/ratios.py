@@ -13,8 +13,7 @@ COLUMNS = ("ratio_median", "ratio_ci_low", "ratio_ci_high")
 def is_baseline(record: Record) -> bool:
     """Whether the case is its own baseline, so that its ratio is 1 and was not measured.
 
-    A baseline is the name of a method, and axes that differ from those of the case, such as
-    "linear query_len=512".
+    A baseline is the name of a method, and axes that differ from those of the case, such as "linear query_len=512".
     """
     method, *axes = (record.get("baseline") or "").split() or [None]
     if method != record["method"] or record.get("ratio_pairing") or record.get("ratio_reason"):

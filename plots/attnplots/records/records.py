@@ -30,9 +30,7 @@ class Records(list[Record]):
     """Records, their schema, and the folder that they were read from, if any; records whose axes
     have equal values belong to the same case."""
 
-    def __init__(
-        self, records: Iterable[Record], schema: Schema, folder: Path | None = None
-    ) -> None:
+    def __init__(self, records: Iterable[Record], schema: Schema, folder: Path | None = None) -> None:
         super().__init__(records)
         self.schema = schema
         self.folder = folder
@@ -73,7 +71,7 @@ def _read(folder: Path) -> Records:
     cases: dict[str, Record] = {}
     for number, record in lines:
         if isinstance(record, dict):
-            record = _with_current_names(record, schema)
+            record = _rename_former(record, schema)
         wrong = _problem(record, schema)
         if wrong:
             raise RecordsError(f"{path}:{number}: {wrong}")
@@ -111,7 +109,7 @@ def json_lines(path: Path) -> list[tuple[int, Any]]:
     return found
 
 
-def _with_current_names(record: Record, schema: Schema) -> Record:
+def _rename_former(record: Record, schema: Schema) -> Record:
     """The record with its columns under their current names.
 
     Diagnostics that had columns of their own move into the column `diagnostics`.
@@ -184,9 +182,7 @@ def version_problem(record: Record) -> str | None:
     return None
 
 
-def type_problem(
-    name: str, value: object, types: dict[str, schemas.ColumnType], path: Path
-) -> str | None:
+def type_problem(name: str, value: object, types: dict[str, schemas.ColumnType], path: Path) -> str | None:
     """What is wrong with a value, given the types of all columns from the schema at `path`."""
     if value is None:
         return None

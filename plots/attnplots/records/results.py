@@ -75,7 +75,7 @@ def load(root: Path) -> Results:
     return Results(rows, environments)
 
 
-def of_folder(folder: Path) -> list[Row]:
+def read_folder(folder: Path) -> list[Row]:
     """The rows of one folder; raises RecordsError if a file cannot be used."""
     present = [name for name in _readers() if (folder / name).exists()]
     return [row for name in present for row in _read(folder, name)]
@@ -83,11 +83,7 @@ def of_folder(folder: Path) -> list[Row]:
 
 def _readers() -> dict[str, Callable[[Path], list[Row]]]:
     """The functions that read a folder, by the file that they read."""
-    return {
-        records.FILE_NAME: _sweep,
-        trainings.ENDED_FILE_NAME: _trainings,
-        GENERATIONS_FILE_NAME: generations,
-    }
+    return {records.FILE_NAME: _sweep, trainings.ENDED_FILE_NAME: _trainings, GENERATIONS_FILE_NAME: generations}
 
 
 def _read(folder: Path, file_name: str) -> list[Row]:
@@ -124,10 +120,7 @@ def generations(folder: Path) -> list[Row]:
     rows = []
     for processes in cases.values():
         medians = {name: median(row[name] for row in processes) for name in SPEEDS}
-        spans = {
-            name: (min(row[name] for row in processes), max(row[name] for row in processes))
-            for name in SPEEDS
-        }
+        spans = {name: (min(row[name] for row in processes), max(row[name] for row in processes)) for name in SPEEDS}
         extrapolated = any(row.get("extrapolated") for row in processes)
         rows.append(processes[-1] | medians | {"extrapolated": extrapolated, "range": spans})
     return rows
@@ -144,9 +137,7 @@ def _generation_processes(folder: Path) -> list[Row]:
         for name, (kinds, words) in GENERATION_COLUMNS.items():
             value = line.get(name)
             if not isinstance(value, kinds) or isinstance(value, bool):
-                raise RecordsError(
-                    f"{path}:{number}: expected {words} in `{name}`, found {short(value)}"
-                )
+                raise RecordsError(f"{path}:{number}: expected {words} in `{name}`, found {short(value)}")
         texts = {n: printable(v) if isinstance(v, str) else v for n, v in line.items()}
         rows.append(texts | {"source": GENERATIONS})
     return rows
@@ -155,9 +146,8 @@ def _generation_processes(folder: Path) -> list[Row]:
 def load_published(files: Iterable[Path]) -> list[Row]:
     """The rows of published files; raises RecordsError for a file that cannot be used.
 
-    `source` is the sweep for a file of sweeps/published, and for the others what their quantities
-    come from. `said_in` is the text that the numbers come from, and `as_printed` a number with the
-    digits that the file has.
+    `source` is the sweep for a file of sweeps/published, and for the others what their quantities come from. `said_in`
+    is the text that the numbers come from, and `as_printed` a number with the digits that the file has.
     """
     rows = []
     for path in files:

@@ -38,10 +38,7 @@ STRIP_NOTE = (
     "(OOM: out of memory; predicted: not run)."
 )
 PROTOCOLS = {
-    "forward": "Forward",
-    "forward_backward": "Forward + backward",
-    "prefill": "Prefill",
-    "decode": "Decoding",
+    "forward": "Forward", "forward_backward": "Forward + backward", "prefill": "Prefill", "decode": "Decoding",
 }
 
 # Row titles begin with these axes; the other axes follow in the order of the schema.
@@ -71,12 +68,11 @@ class Gap:
 class Curve:
     """One method in one panel: values `y` at lengths `n` with intervals from `low` to `high`.
 
-    The arrays have one entry for each length; `y` is nan where there is no value, `low` and `high`
-    are nan where there is no interval, and `ringed` is true where the value is doubtful. Of the
-    lengths after the last value, `gaps` has the first of each reason. `published` are lengths and
-    values that others published. `crossing` is the length from which on the method is faster than
-    another, with the bounds of its interval. Intervals are bars, and also a band unless `band` is
-    false.
+    The arrays have one entry for each length; `y` is nan where there is no value, `low` and `high` are nan where there
+    is no interval, and `ringed` is true where the value is doubtful. Of the lengths after the last value, `gaps` has
+    the first of each reason. `published` are lengths and values that others published. `crossing` is the length from
+    which on the method is faster than another, with the bounds of its interval. Intervals are bars, and also a band
+    unless `band` is false.
     """
 
     method: str
@@ -146,9 +142,7 @@ def time_value(record: Record) -> tuple[float | None, float | None, float | None
     low, high = certainty.interval(record, *TIME_COLUMNS[1:])
     batch = record["batch"]
     return (
-        record.get("time_per_sample_ms"),
-        None if low is None else low / batch,
-        None if high is None else high / batch,
+        record.get("time_per_sample_ms"), None if low is None else low / batch, None if high is None else high / batch,
     )
 
 
@@ -162,13 +156,11 @@ def memory_value(record: Record) -> tuple[float | None, float | None, float | No
     return record.get("peak_extra_bytes_per_sample"), None, None
 
 
-TIME = Measure(
-    "time", "Time per sequence (ms)", time_value, time_doubts, published="published_time_ms"
-)
+TIME = Measure("time", "Time per sequence (ms)", time_value, time_doubts, published="published_time_ms")
 MEMORY = Measure("memory", "Peak memory per sequence, above inputs", memory_value)
 
 
-def on_present_devices(records: Records) -> tuple[Records, list[str]]:
+def select_present_devices(records: Records) -> tuple[Records, list[str]]:
     """The records of the devices that support any case, and a note on each of the other devices."""
     absent, texts = set(), []
     for device in dict.fromkeys(record.get("device") for record in records):
@@ -260,7 +252,7 @@ def setting_text(record: Record, axis: str) -> str:
     return f"{name} {value}"
 
 
-def by_method(row: Row) -> dict[str, list[Record]]:
+def group_methods(row: Row) -> dict[str, list[Record]]:
     """The row's records of each method, in their order in the row."""
     methods: dict[str, list[Record]] = {}
     for record in row.records:
@@ -270,7 +262,7 @@ def by_method(row: Row) -> dict[str, list[Record]]:
 
 def curves(row: Row, measure: Measure) -> list[Curve]:
     """The curves of a panel; a method that has no value gets no curve."""
-    found = (_curve(method, records, measure) for method, records in by_method(row).items())
+    found = (_curve(method, records, measure) for method, records in group_methods(row).items())
     return [curve for curve in found if curve]
 
 
@@ -295,7 +287,7 @@ def points(rows: list[Row], measure: Measure) -> list[Record]:
     ]
 
 
-def with_rare_rings(rows: list[Row], measure: Measure) -> Measure:
+def drop_common_rings(rows: list[Row], measure: Measure) -> Measure:
     """The measure without those doubts that most points have, of which its note speaks instead."""
     doubts, note = certainty.rare(points(rows, measure), measure.doubts)
     return replace(measure, doubts=doubts, rare=note)
@@ -371,9 +363,7 @@ def size_text(n: float) -> str:
     return f"{n:.0f}"
 
 
-def left_out(
-    rows: list[Row], measures: Sequence[Measure], positive: bool = True
-) -> list[str]:
+def left_out(rows: list[Row], measures: Sequence[Measure], positive: bool = True) -> list[str]:
     """One sentence with the number of cases that have no point, by reason, and the methods without
     any; nothing if every case has one. The command `attnbench table` lists the cases. If values are
     `positive`, the axes are logarithmic and cannot show others."""
@@ -385,7 +375,7 @@ def left_out(
     empty: set[str] = set()
     asked = 0
     for row in rows:
-        for method, records in by_method(row).items():
+        for method, records in group_methods(row).items():
             problems = [problem for r in records if (problem := problem_of(r))]
             counts.update(problems)
             asked += len(records)
@@ -428,9 +418,7 @@ def source_notes(rows: list[Row], measures: Sequence[Measure]) -> list[str]:
     shown = [(r, name) for r, name in shown if name != "strip" or r["published_outcome"] == "oom"]
     texts: list[str] = []
     for name in dict.fromkeys(name for _, name in shown):
-        sources = dict.fromkeys(
-            _common_source(str(r.get("published_source"))) for r, n in shown if n == name
-        )
+        sources = dict.fromkeys(_common_source(str(r.get("published_source"))) for r, n in shown if n == name)
         texts.append(f"Published ({name}): {'; '.join(sources)}.")
     external = {f"{method_text(r['method'])}: {r['external_source']}": None
                 for r in records if r.get("external_source")}  # fmt: skip

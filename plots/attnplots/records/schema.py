@@ -26,11 +26,10 @@ class RecordsError(ValueError):
 class Axis:
     """One of the columns that together identify the case of a record.
 
-    Records of one curve differ only in axes of kind "length". `before` is the value that the axis
-    has in records from before it existed, or None if that is the value of the axis `follows`, or if
-    all records have the axis. `default` is its
-    value unless the user says another; where that is None, it is the value of the axis `follows`, if
-    there is one.
+    Records of one curve differ only in axes of kind "length". `before` is the value that the axis has in records from
+    before it existed, or None if that is the value of the axis `follows`, or if all records have the axis. `default`
+    is its value unless the user says another; where that is None, it is the value of the axis `follows`, if there is
+    one.
     """
 
     name: str
@@ -50,8 +49,7 @@ class ColumnType:
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its type, its unit (empty if it has none), the group that it belongs to, and what
-    it holds."""
+    """One column: its type, its unit (empty if it has none), the group that it belongs to, and what it holds."""
 
     name: str
     type: ColumnType
@@ -118,10 +116,7 @@ def read(path: Path) -> Schema:
     """The schema in a file; raises RecordsError if the file cannot be read or is no schema."""
     try:
         data = json.loads(path.read_bytes().decode())
-        axes = tuple(
-            Axis(a["name"], a["kind"], a["before"], a.get("default"), a.get("follows"))
-            for a in data["axes"]
-        )
+        axes = tuple(Axis(a["name"], a["kind"], a["before"], a.get("default"), a.get("follows")) for a in data["axes"])
         columns = _columns(data["columns"])
         former_names = dict(data["former_names"])
         training = data.get("training", {"axes": [], "columns": []})
@@ -139,8 +134,5 @@ def read(path: Path) -> Schema:
 
 
 def _columns(items: list[dict[str, Any]]) -> dict[str, Column]:
-    columns = (
-        Column(c["name"], TYPES[c["type"]], c["unit"], c["group"], c.get("description", ""))
-        for c in items
-    )
+    columns = (Column(c["name"], TYPES[c["type"]], c["unit"], c["group"], c.get("description", "")) for c in items)
     return {column.name: column for column in columns}

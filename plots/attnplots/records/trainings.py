@@ -4,14 +4,7 @@ from pathlib import Path
 
 from attnplots.records import schema as schemas
 from attnplots.records.records import (
-    MAX_TEXT,
-    Record,
-    RecordsError,
-    identity_of,
-    json_lines,
-    short,
-    type_problem,
-    version_problem,
+    MAX_TEXT, Record, RecordsError, identity_of, json_lines, short, type_problem, version_problem,
 )
 from attnplots.records.schema import Schema
 from attnplots.records.text import printable
@@ -25,8 +18,7 @@ FAILED = "failed"
 def load_points(folder: Path) -> tuple[list[Record], Schema]:
     """The points of all curves in a folder, in their order, and the schema of their columns.
 
-    Raises RecordsError, which names the file and the line, if a point cannot be used, and if the
-    file has none.
+    Raises RecordsError, which names the file and the line, if a point cannot be used, and if the file has none.
     """
     points, schema = _load(folder, FILE_NAME, ("update",))
     if not points:

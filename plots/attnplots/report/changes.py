@@ -120,10 +120,7 @@ def over_time(folders: Sequence[Folder]) -> History:
         if not _has_changed(by_run.values()):
             unchanged += 1
             continue
-        cells = [
-            f"{by_run[k].verdict} ({by_run[k].change})" if k in by_run else "–"
-            for k in range(len(comparisons))
-        ]
+        cells = [f"{by_run[k].verdict} ({by_run[k].change})" if k in by_run else "–" for k in range(len(comparisons))]
         steps.append(Step(next(iter(by_run.values())).case, cells))
     return History(comparisons, steps, unchanged)
 
