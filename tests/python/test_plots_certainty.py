@@ -231,7 +231,7 @@ def test_a_baseline_may_differ_in_axes():
     rows += [with_ratio("favor", 512, 3.0, protocol="decode")]
     shown = texts(drawn(rows, decode.describe_ratio))
     assert "Time per token / that of its baseline" in shown
-    assert "Baselines: linear at P = 512, sdpa." in shown
+    assert "Baselines: linear at P = 512, sdpa." in " ".join(shown)
 
 
 @pytest.mark.parametrize("name", ["figure1", "quickstart", "methods", "decode"])

@@ -23,7 +23,8 @@ QUANTITIES: dict[str, tuple[str, Callable[[list[float]], float]]] = {
 }
 ORDER = ("softmax", "stateful-softmax", "stateful-sdpa", "lsh-1", "lsh-4", "linear")
 MARKERS = {"cpu": ("o", "#0b4a91"), "cuda": ("s", "#dd6418")}
-MARK_SIZE = 1.15
+# Filled marks have a white edge, and look as large as open ones.
+FILLED_SIZE, OPEN_SIZE = 1.4, 1.13
 KEY = (
     "Circles: CPU; squares: GPU. Filled: measured here; open: published. A bar is the range of the "
     "processes."
@@ -108,7 +109,7 @@ def _panel(title: str, ours: Values, theirs: Values) -> Panel:
     # Where both have a value, the published one is a little lower.
     marks = tuple(
         Marks([value], [names.index(method) + shift], _look(device, filled), [low], [high], sideways=True,
-              kind="ours" if filled else "published", size=MARK_SIZE)
+              kind="ours" if filled else "published", size=FILLED_SIZE if filled else OPEN_SIZE)
         for values, shift, filled in ((theirs, -0.16, False), (ours, 0.16, True))
         for (method, device), (value, low, high) in values.items()
     )  # fmt: skip
