@@ -389,7 +389,7 @@ def test_latex_has_the_same_cells_as_markdown(number):
 def test_latex_escapes_what_comes_from_files(attnbench, made):
     text = attnbench("paper", "table5", "--results", made, "--format", "latex").stdout
     check_latex(text)
-    assert r"Some\_CPU 100 \% \& \#1 $\pm$ \{x\} \textbackslash{}u4e2d" in text
+    assert r"Some\_CPU 100 \% \& \#1 $\pm$ \{x\} U+4E2D" in text
     assert r"to measure: \texttt{attnbench latency mnist} on a GPU" in text
 
 

@@ -460,8 +460,8 @@ def test_published_values_are_open_diamonds_and_published_failures_are_in_the_st
     assert not [line for line in figure.axes[1].get_lines() if line.get_gid() == "published"]
     assert lane_texts(figure) == ["OOM, published"] * 2
     shown = texts(figure)
-    assert "Published (diamonds): a paper, Figure 9." in shown
-    assert "Published (strip): a paper, Figure 9." in shown
+    assert "Published (diamonds): a paper, Figure 9." in " ".join(shown)
+    assert "Published (strip): a paper, Figure 9." in " ".join(shown)
 
 
 @pytest.mark.parametrize("width", ["column", "page"])

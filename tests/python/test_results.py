@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from conftest import ROOT, records_in
-from test_plots import measured
+from test_plots import PLOTS, measured
 
 shipped, stamps, pages, parts, schema = (
     importlib.import_module(f"attnplots.{name}") for name in ("published.shipped", "published.stamps", "published.pages", "published.parts", "records.schema")
@@ -133,7 +133,7 @@ def test_the_figure_of_two_runs_shows_the_records_of_both(tmp_path):
 
 def run(*arguments):
     return subprocess.run(
-        [sys.executable, "check-results", *arguments], capture_output=True, text=True, check=False
+        [sys.executable, PLOTS / "run.py", "check-results", *arguments], capture_output=True, text=True, check=False
     )
 
 

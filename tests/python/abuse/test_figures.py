@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 from conftest import ROOT
-from test_plots import LENGTHS, PLOTS, measured, refusal, run, write
+from test_plots import LENGTHS, measured, refusal, run, write
 
 # Control characters, a formula that does not parse, markup, an escape that reverses the text, and
 # characters that the font of the figures lacks.
@@ -27,7 +27,7 @@ def test_hostile_texts_give_a_figure_that_is_well_formed(tmp_path, script):
         for suffix in ("", " two") for n in LENGTHS
     ]  # fmt: skip
     folder = write(tmp_path / "hostile", rows)
-    done = run(PLOTS / f"{script}.py", folder)
+    done = run(script, folder)
     assert done.returncode == 0, done.stderr
     assert done.stderr == "", "Matplotlib warns about nothing"
     drawn = [path for path in folder.iterdir() if path.suffix == ".svg"]
