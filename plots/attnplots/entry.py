@@ -133,7 +133,7 @@ def run(root: Path, name: str, arguments: Sequence[str], program: str) -> int:
     """Runs an entry of the table. Returns its exit code, or that of an error, which begins with `program` on stderr."""
     entry = TABLE[name]
     about = f"{entry.about[:1].upper()}{entry.about[1:]}."
-    parser = argparse.ArgumentParser(prog=program, description=about, allow_abbrev=True)
+    parser = argparse.ArgumentParser(prog=program, description=about)
     try:
         if isinstance(entry, Figure):
             return _draw(entry, name, root, parser, arguments)

@@ -1,4 +1,4 @@
-"""Tests of plots/images.py: the grids of images that it draws, and the arrays that it refuses."""
+"""Tests of the figure `images`: the grids of images that it draws, and the arrays that it refuses."""
 
 import importlib
 
